@@ -144,21 +144,17 @@ export type { JumpRule, PerTable, Table } from "./lib/netfilter/iptables_jumps.t
 export { IptablesSimulator } from "./lib/sim/iptables/simulate.ts";
 
 export { planNftables } from "./lib/backend/nftables/plan/plan.ts";
-export { renderPlan as renderNftablesPlan } from "./lib/backend/nftables/diff/render.ts";
+export { renderPlan as renderNftablesPlan } from "./lib/backend/nftables/store/full_sync.ts";
 export { NftablesSimulator } from "./lib/sim/nftables/simulate.ts";
 export type {
-  AffinitySet,
   BaseRules as NftablesBaseRules,
-  Chain,
-  Container,
   Destination,
-  Element,
   EndpointList,
-  HookedChain,
   NftablesOptions,
   NftablesPlan,
   ServiceRules as NftablesServiceRules,
 } from "./lib/backend/nftables/plan/ruleset.ts";
+export type { Chain, Container, Element, NftObjects } from "./lib/netfilter/nft_objects.ts";
 
 export { planIpvs } from "./lib/backend/ipvs/plan/plan.ts";
 export { planTexts as ipvsPlanTexts, renderPlan as renderIpvsPlan } from "./lib/backend/ipvs/diff/render.ts";

@@ -9,7 +9,7 @@ const RUN_AT_START = [
   "lib/cli/commands/run.ts",
   "lib/source/kube/kube_access.ts",
   "lib/source/kube/kube.ts",
-  "lib/backend/nftables/node/proxier.ts",
+  "lib/backend/nftables/node/preflight.ts",
   "lib/backend/iptables/node/proxier.ts",
   "lib/backend/ipvs/node/proxier.ts",
 ];

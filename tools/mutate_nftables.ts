@@ -7,6 +7,7 @@ import type { Mutation } from "./mutate.ts";
 
 const FOLDER = "lib/backend/nftables/";
 
+/** A file of the mode, or one in `lib/`. */
 type Change = readonly [name: string, file: string, find: string, replace: string];
 
 const RULES: readonly Change[] = [
@@ -54,7 +55,7 @@ const RULES: readonly Change[] = [
   [
     "firewall of what the node sends",
     "plan/base_rules.ts",
-    'hooked("filter-output-pre-dnat", "type filter hook output priority -110", [FIREWALL_CHECK_CHAIN]),',
+    'baseChain("filter-output-pre-dnat", "type filter hook output priority -110", [FIREWALL_CHECK_CHAIN]),',
     "",
   ],
   [
@@ -187,76 +188,80 @@ const MEMORY: readonly Change[] = [
     "",
   ],
   ["DNS first", "plan/plan.ts", "ports.some(({ port }) => port === DNS_PORT)", "false"],
-  ["excluded Services", "plan/plan.ts", "excluded.has(name) ? null : ", ""],
   [
     "an endpoint keeps its slot",
     "plan/slots.ts",
     "left.delete(endpoint) ? endpoint : undefined",
     "false ? endpoint : undefined",
   ],
-  ["who is affected is planned", "diff/plan_change.ts", "return affected.size === 0\n", "return true\n"],
   [
-    "handovers in one transaction",
-    "diff/diff.ts",
-    "services: joinHandovers(services, committed.handovers(plan))",
-    "services",
+    "what others keep goes",
+    "store/store.ts",
+    "held.elements.push(...taken.map(({ element }) => element));",
+    "",
   ],
   [
-    "shared elements stay while wanted",
-    "diff/diff.ts",
-    "this.#committed.wantedBy(element) + change.by === 0",
-    "true",
+    "what others keep is theirs no more",
+    "store/store.ts",
+    "for (const { owner, element } of taken) this.#giveUp(owner, nameOf(element));",
+    "",
   ],
-  [
-    "shared elements are added once",
-    "diff/diff.ts",
-    "return this.#committed.wantedBy(element) === 0;",
-    "return true;",
-  ],
+  ["shared elements stay while wanted", "store/store.ts", "&& countOf(nameOf(element)) > 0", "&& false"],
+  ["shared elements are added once", "store/store.ts", "return isFirst;", "return true;"],
   [
     "a changed timeout",
-    "diff/diff.ts",
-    "timeouts.get(set.name) !== set.timeoutSeconds",
-    "!timeouts.has(set.name)",
+    "lib/netfilter/nft_objects.ts",
+    "known === undefined || known.timeoutSeconds !== container.timeoutSeconds",
+    "known === undefined",
   ],
   [
     "changed rules of a chain",
-    "diff/diff.ts",
-    "before?.chains.get(chain.name) !== hashRules(chain.rules)",
-    "before?.chains.has(chain.name) !== true",
+    "lib/netfilter/nft_objects.ts",
+    "sameTexts(known.rules, chain.rules)",
+    "true",
   ],
-  ["slots that were read", "diff/diff_observed.ts", "(list) => table.slots(list)", "() => []"],
+  [
+    "slots that were read",
+    "store/full_sync.ts",
+    "(container) => this.#rest.elements(container)",
+    "() => undefined",
+  ],
   [
     "values that were read",
-    "diff/diff_observed.ts",
-    "if (known !== value || this.#isRenamed(element)) {",
-    "if (false) {",
+    "lib/netfilter/nft_objects.ts",
+    "known.value === element.value && !isRenamed(known, element)",
+    "true",
   ],
+  ["names that were read", "lib/netfilter/nft_objects.ts", "&& !isRenamed(known, element)", ""],
   [
-    "names that were read",
-    "diff/diff_observed.ts",
-    "known !== value || this.#isRenamed(element)",
-    "known !== value",
+    "leftover elements",
+    "store/full_sync.ts",
+    "for (const [key, value] of of) elements.push({ container, key, value });",
+    "",
   ],
-  ["leftover elements", "diff/diff_observed.ts", "deletedElements.push({ container, key, value });", "{}"],
   [
     "leftovers in sets that are not wanted",
-    "diff/diff_observed.ts",
-    "for (const [container, elements] of this.#elements) {",
-    "for (const [container, elements] of [...this.#elements].slice(0, 21)) {",
+    "store/full_sync.ts",
+    "for (const [container, of] of this.#elements) {",
+    "for (const [container, of] of [...this.#elements].slice(0, 21)) {",
   ],
-  ["the layout that was read", "apply/apply_layout.ts", "!observed.elements.has(LAYOUT_SET)", "false"],
+  [
+    "the layout that was read",
+    "apply/proxier.ts",
+    "own !== null && !own.containers.has(LAYOUT_SET)",
+    "false",
+  ],
   [
     "the layout is told by a set",
-    "apply/apply_layout.ts",
-    "!observed.elements.has(LAYOUT_SET)",
-    '!observed.comment.endsWith("layout 1")',
+    "apply/proxier.ts",
+    "!own.containers.has(LAYOUT_SET)",
+    '!own.comment.endsWith("layout 1")',
   ],
   [
     "clients of sets with another timeout",
-    "apply/apply_clients.ts",
-    "timeouts.get(name) === timeoutSeconds",
-    "timeouts.has(name)",
+    "apply/proxier.ts",
+    "known === undefined || known.timeoutSeconds !== timeoutSeconds",
+    "known === undefined",
   ],
   [
     "counters of destinations",
@@ -269,7 +274,8 @@ const MEMORY: readonly Change[] = [
 ];
 
 function mutation([name, file, find, replace]: Change, unitTests: boolean): Mutation {
-  return { name: `nftables, ${name}`, edits: [{ file: FOLDER + file, find, replace }], unitTests };
+  const path = file.startsWith("lib/") ? file : FOLDER + file;
+  return { name: `nftables, ${name}`, edits: [{ file: path, find, replace }], unitTests };
 }
 
 export const NFTABLES_MUTATIONS: readonly Mutation[] = [

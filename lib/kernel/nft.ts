@@ -141,6 +141,18 @@ export class Nft {
   }
 
   /**
+   * The rules of all tables of a family and the definitions of their sets and maps, with no element, into `reader`: 4 ms where there are
+   * 100,000 elements, which every other list of nft 1.0.6 loads, and 0.75 s where others have 40,000 rules.
+   *
+   * @throws {ExecError} if they cannot be listed
+   */
+  async listRulesInto(reader: OutputReader, family: NftFamily): Promise<void> {
+    const argv = ["nft", "-t", "-a", "list", "ruleset", family];
+    const { code, stderr } = await runInto(this.#exec, reader, argv, {});
+    if (code !== 0) throw new ExecError(argv, code, stderr);
+  }
+
+  /**
    * Every chain that the kernel sends packets to, of all tables and families, iptables' own among them; no rules. Costs seconds where
    * there are 100,000 elements.
    *

@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { parseTable } from "./nft_table_reader.ts";
 
 /** One rule. */
 export interface NftListedRule {
@@ -20,31 +21,21 @@ export interface NftListedChain {
   readonly rules: readonly NftListedRule[];
 }
 
-const CHAIN_REGEXP = /^\tchain (\S+) \{/;
-const HOOK_REGEXP = /^\t\ttype \S+ hook /;
-const RULE_REGEXP = /^\t\t(.*) # handle (\d+)$/;
 const QUOTED_REGEXP = /"[^"]*"/g;
 const TARGET_REGEXP = /(?:^|\s)(?:jump|goto) ([^\s,]+)/g;
 
 /** By name, in the order of the text. */
 export function listedChains(tableText: string): ReadonlyMap<string, NftListedChain> {
-  const chains = new Map<string, NftListedChain & { isHooked: boolean; readonly rules: NftListedRule[] }>();
-  let chain: { isHooked: boolean; readonly rules: NftListedRule[] } | undefined;
-  for (const line of tableText.split("\n")) {
-    const name = CHAIN_REGEXP.exec(line)?.[1];
-    if (name !== undefined) {
-      chain = { isHooked: false, rules: [] };
-      chains.set(name, chain);
-    } else if (line === "\t}") chain = undefined;
-    else if (chain !== undefined && HOOK_REGEXP.test(line)) chain.isHooked = true;
-    else if (chain !== undefined) {
-      const [, text, handle] = RULE_REGEXP.exec(line) ?? [];
-      if (text === undefined) continue;
-      // What stands in quotes is a comment or a device.
-      const words = text.replace(QUOTED_REGEXP, "");
-      const targets = Array.from(words.matchAll(TARGET_REGEXP), ([, target = ""]) => target);
-      chain.rules.push({ handle: Number(handle), text, targets });
-    }
-  }
-  return chains;
+  const { chains, handles } = parseTable(tableText);
+  return new Map(
+    chains.values().map(({ name, hook, rules }) => [name, {
+      isHooked: hook !== undefined,
+      rules: rules.map((text, at) => {
+        // What stands in quotes is a comment or a device.
+        const words = text.replace(QUOTED_REGEXP, "");
+        const targets = Array.from(words.matchAll(TARGET_REGEXP), ([, target = ""]) => target);
+        return { handle: handles.get(name)?.[at] ?? 0, text, targets };
+      }),
+    }]),
+  );
 }

@@ -4,7 +4,7 @@
  * @module
  */
 import { planNftables } from "../../lib/backend/nftables/plan/plan.ts";
-import { renderPlan } from "../../lib/backend/nftables/diff/render.ts";
+import { renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
 import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/plan/ruleset.ts";
 import { NftablesSimulator } from "../../lib/sim/nftables/simulate.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";

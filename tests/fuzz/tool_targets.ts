@@ -4,13 +4,6 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import {
-  ownerProblem,
-  parseClients,
-  parseCounters,
-  parseTable,
-  TableStream,
-} from "../../lib/backend/nftables/diff/parse.ts";
 import { groupFlows } from "../../lib/conntrack/flow_group.ts";
 import { planDeletions } from "../../lib/conntrack/stale_flows.ts";
 import { NO_UDP_TARGETS } from "../../lib/conntrack/udp_targets.ts";
@@ -38,6 +31,7 @@ import {
 import { parseListedChains } from "../../lib/netfilter/listed_chains.ts";
 import { parseBaseChains } from "../../lib/netfilter/nft_base_chains.ts";
 import { parseNftListing, tablesOfIptables } from "../../lib/netfilter/nft_listing.ts";
+import { NftTableReader, parseCounters, parseTable } from "../../lib/netfilter/nft_table_reader.ts";
 import { parseIptablesRule } from "../../lib/netfilter/parse_iptables_rule.ts";
 import { PrintedReader } from "../../lib/netfilter/printed_chains.ts";
 import { type FuzzTarget, inPieces, textOf } from "./target.ts";
@@ -159,25 +153,17 @@ const NFT_TABLE: FuzzTarget = {
   refusals: [],
   read(bytes, random) {
     const text = textOf(bytes);
-    const { elements, chains, affinitySets, comment } = parseTable(text);
-    const stream = new TableStream(() => new Map<string, string>());
-    for (const piece of inPieces(bytes, random)) stream.write(piece);
-    const streamed = stream.end();
-    // A mark of the order of bytes is none of the text, and a stream sees only the first one.
-    if (!text.includes("\u{feff}") && bytes[0] !== 0xef) {
-      assertEquals([streamed.elements, streamed.chains, streamed.affinitySets, streamed.comment], [
-        elements,
-        chains,
-        affinitySets,
-        comment,
-      ]);
-    }
-    ownerProblem(text);
+    const table = parseTable(text);
+    const reader = new NftTableReader();
+    for (const piece of inPieces(bytes, random)) reader.write(piece);
+    const read = reader.end();
+    // A mark of the order of bytes is none of the text, and a reader of pieces sees only the first one.
+    if (!text.includes("\u{feff}") && bytes[0] !== 0xef) assertEquals(read, table);
     for (const { packets, bytes } of parseCounters(text).values()) assert(packets >= 0 && bytes >= 0);
-    for (const { clients, timeoutSeconds } of parseClients(text)) {
+    for (const { expiring, timeoutSeconds = 0 } of table.containers.values()) {
       assert(timeoutSeconds >= 0);
       // They go into a command again.
-      for (const client of clients) assert(!/[\n;{}]/.test(client), `client ${JSON.stringify(client)}`);
+      for (const client of expiring) assert(!/[\n;{}]/.test(client), `client ${JSON.stringify(client)}`);
     }
   },
 };

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { renderPlan } from "../../lib/backend/nftables/diff/render.ts";
+import { renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { GOLDEN_PERMISSIONS, goldenNames, loadGolden } from "../support/golden.ts";
 import { exampleNftablesPlan, loadGoldenNftables } from "../support/golden_nftables.ts";

@@ -4,18 +4,17 @@
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import fc from "../support/fast_check.ts";
 import { TABLE_COMMENT } from "../../lib/backend/nftables/plan/chains.ts";
 import { planNftables } from "../../lib/backend/nftables/plan/plan.ts";
-import { planChange } from "../../lib/backend/nftables/diff/plan_change.ts";
-import { diffNftables, isEmpty } from "../../lib/backend/nftables/diff/diff.ts";
-import { diffObserved, NO_TABLE } from "../../lib/backend/nftables/diff/diff_observed.ts";
-import { parseCounters, parseTable } from "../../lib/backend/nftables/diff/parse.ts";
-import { renderOperations, renderPlan } from "../../lib/backend/nftables/diff/render.ts";
 import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/plan/ruleset.ts";
+import { FullSync, renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
+import type { NftStore } from "../../lib/backend/nftables/store/store.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import type { Traffic } from "../../lib/model/service_traffic.ts";
+import type { NftTransaction } from "../../lib/netfilter/nft_objects.ts";
+import { parseCounters, parseTable } from "../../lib/netfilter/nft_table_reader.ts";
 import {
   testPort,
   testService,
@@ -29,6 +28,7 @@ import {
   exampleNftablesOptions,
   exampleNftablesPlan,
   loadGoldenNftables,
+  syncedStore,
 } from "../support/golden_nftables.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
@@ -40,16 +40,36 @@ async function load(netns: Netns, text: string): Promise<void> {
   if (text !== "") await netns.run(["nft", "-f", "-"], { stdin: text });
 }
 
+async function write(netns: Netns, { family }: NftablesPlan, ...all: NftTransaction[]): Promise<void> {
+  await load(netns, all.flatMap((one) => one.lines(`${WORDS[family]} kproxy`)).join("\n"));
+}
+
 async function list(netns: Netns, family: IpFamily): Promise<string> {
   return await netns.run(["nft", "-a", "list", "table", WORDS[family], "kproxy"]);
 }
 
+/** A full sync over what is there: what it would write, and what is held then. */
+async function fullSync(netns: Netns, plan: NftablesPlan): Promise<Resync> {
+  const listed = parseTable(await list(netns, plan.family));
+  const sync = new FullSync(plan, listed);
+  const services = [...sync.services()].map(({ transaction }) => transaction);
+  return { comment: listed.comment, written: [sync.base, ...services, sync.leftover()], store: sync.store };
+}
+
+interface Resync {
+  readonly comment: string;
+  readonly written: readonly NftTransaction[];
+  readonly store: NftStore;
+}
+
+function linesOf({ written }: Resync): readonly string[] {
+  return written.flatMap((transaction) => transaction.lines("t"));
+}
+
 /** What was read is what was planned, to the letter: a full sync has nothing to do. */
 async function assertHolds(netns: Netns, plan: NftablesPlan): Promise<void> {
-  const observed = parseTable(await list(netns, plan.family));
-  assertEquals(observed.comment, plan.base.comment);
-  const { operations } = diffObserved(plan, observed);
-  assertEquals(renderOperations(operations, plan.family), "");
+  const sync = await fullSync(netns, plan);
+  assertEquals([sync.comment, linesOf(sync)], [plan.base.comment, []]);
 }
 
 for (const family of ["IPv4", "IPv6"] as const) {
@@ -73,21 +93,23 @@ for (const family of ["IPv4", "IPv6"] as const) {
 
 /** By a difference, back by another one, and by a full sync over what is there. */
 async function checkChange(netns: Netns, before: NftablesPlan, after: NftablesPlan): Promise<void> {
-  const { operations, committed } = diffObserved(before, NO_TABLE);
+  const store = syncedStore(before);
   await load(netns, renderPlan(before));
-  assertEquals(operations.leftover.staleChains, []);
   for (const plan of [after, before]) {
-    await load(netns, renderOperations(diffNftables(plan, committed), plan.family));
-    committed.apply(plan);
-    const observed = parseTable(await list(netns, plan.family));
-    const again = diffObserved(plan, observed);
+    // A change is of some Services: of those that are gone, too.
+    const gone = [...store.serviceNames].filter((name) => !plan.services.has(name));
+    const services = new Map([...gone.map((name) => [name, null] as const), ...plan.services]);
+    const { transaction, commit } = store.change({ ...plan, services });
+    await write(netns, plan, transaction);
+    commit();
+    const again = await fullSync(netns, plan);
     // Chains that are no longer used stay behind, empty if they were of one Service.
-    assert(isEmpty({ ...again.operations, leftover: { ...again.operations.leftover, staleChains: [] } }));
-    assertEquals(again.committed.counts.elements, committed.counts.elements);
+    assertEquals(linesOf(again).filter((line) => !line.startsWith("flush chain")), []);
+    assertEquals(again.store.counts.elements, store.counts.elements);
   }
-  const full = diffObserved(after, parseTable(await list(netns, after.family)));
-  await load(netns, renderOperations(full.operations, after.family));
-  for (const chain of full.operations.leftover.staleChains) {
+  const full = await fullSync(netns, after);
+  await write(netns, after, ...full.written);
+  for (const chain of full.written.flatMap(({ flushedChains }) => flushedChains)) {
     await netns.run(["nft", "delete", "chain", WORDS[after.family], "kproxy", chain]);
   }
   await assertHolds(netns, after);
@@ -102,23 +124,20 @@ e2eTest(
       const [first, ...others] = fc.sample(ARBITRARY_CLUSTER, { numRuns: 40, seed: 7 });
       const tracker = exampleTracker("IPv4", first!);
       const start = planNftables(tracker.checkout().state, "all", options);
-      const { committed } = diffObserved(start, NO_TABLE);
+      const store = syncedStore(start);
       await load(netns, renderPlan(start));
       let before = first!;
       for (const after of others) {
         offerChanges(tracker, before, after);
         before = after;
         const { state, updatedServices } = tracker.checkout();
-        const plan = planChange(state, updatedServices, options, committed);
-        await load(netns, renderOperations(diffNftables(plan, committed), "IPv4"));
-        committed.apply(plan);
-        const observed = parseTable(await list(netns, "IPv4"));
-        const { operations } = diffObserved(planNftables(state, "all", options), observed);
+        const plan = planNftables(state, updatedServices, options);
+        const { transaction, commit } = store.change(plan);
+        await write(netns, plan, transaction);
+        commit();
+        const again = await fullSync(netns, planNftables(state, "all", options));
         // Chains that are no longer used stay behind.
-        assertEquals(
-          renderOperations({ ...operations, leftover: { ...operations.leftover, staleChains: [] } }, "IPv4"),
-          "",
-        );
+        assertEquals(linesOf(again).filter((line) => !line.startsWith("flush chain")), []);
       }
     }),
 );
@@ -172,7 +191,7 @@ for (const family of ["IPv4", "IPv6"] as const) {
       const plan = exampleNftablesPlan(family, longNames(family));
       await load(netns, renderPlan(plan));
       await assertHolds(netns, plan);
-      assertEquals(diffObserved(plan, NO_TABLE).committed.counts.affinitySets, 2);
+      assertEquals(syncedStore(plan).counts.sets - plan.base.containers.length, 2);
     }));
 }
 
@@ -205,11 +224,10 @@ for (const family of ["IPv4", "IPv6"] as const) {
           // And over the table of the usual settings.
           await netns.run(["nft", "delete", "table", WORDS[family], "kproxy"]);
           await load(netns, renderPlan(exampleNftablesPlan(family, objects)));
-          const observed = parseTable(await list(netns, family));
-          assertEquals(observed.comment, TABLE_COMMENT);
-          await load(netns, renderOperations(diffObserved(plan, observed).operations, family));
-          const { operations } = diffObserved(plan, parseTable(await list(netns, family)));
-          assertEquals(renderOperations(operations, family), "");
+          const sync = await fullSync(netns, plan);
+          assertEquals(sync.comment, TABLE_COMMENT);
+          await write(netns, plan, ...sync.written);
+          assertEquals(linesOf(await fullSync(netns, plan)), []);
         }));
     }
   });

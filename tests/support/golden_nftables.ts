@@ -5,10 +5,10 @@
  *
  * @module
  */
-import type { CommittedTable } from "../../lib/backend/nftables/diff/committed.ts";
-import { diffObserved, NO_TABLE } from "../../lib/backend/nftables/diff/diff_observed.ts";
 import { planNftables } from "../../lib/backend/nftables/plan/plan.ts";
 import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/plan/ruleset.ts";
+import { FullSync, NO_TABLE } from "../../lib/backend/nftables/store/full_sync.ts";
+import type { NftStore } from "../../lib/backend/nftables/store/store.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import { exampleState } from "./golden.ts";
@@ -52,8 +52,15 @@ export function exampleNftablesPlan(
 }
 
 /** What the kernel holds after a full sync of these objects in IPv4. */
-export function exampleCommittedTable(objects: readonly ApiObject[]): CommittedTable {
-  return diffObserved(exampleNftablesPlan("IPv4", objects), NO_TABLE).committed;
+export function exampleStore(objects: readonly ApiObject[]): NftStore {
+  return syncedStore(exampleNftablesPlan("IPv4", objects));
+}
+
+/** What the kernel holds after a full sync of a plan. */
+export function syncedStore(plan: NftablesPlan): NftStore {
+  const sync = new FullSync(plan, NO_TABLE);
+  for (const _ of sync.services());
+  return sync.store;
 }
 
 /** The text of each family that a case is about. */

@@ -3,13 +3,14 @@
  *
  * @module
  */
-import { NftablesProxier } from "../../lib/backend/nftables/apply/apply.ts";
+import { NftablesProxier } from "../../lib/backend/nftables/apply/proxier.ts";
 import type { ApplyReport, SyncRequest } from "../../lib/backend/backend.ts";
-import { parseTable } from "../../lib/backend/nftables/diff/parse.ts";
+import { isAffinitySet } from "../../lib/backend/nftables/plan/chains.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import { Nft } from "../../lib/kernel/nft.ts";
 import type { ApiObject, NamespacedName } from "../../lib/model/objects.ts";
 import { testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
+import { type ListedTable, parseTable } from "../../lib/netfilter/nft_table_reader.ts";
 import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { FakeNft } from "./fake_nft.ts";
 import { exampleState } from "./golden.ts";
@@ -102,18 +103,26 @@ export interface EndState {
 
 /** The table without handles, empty chains and the order of things. */
 export function endState(fake: FakeNft, table: string = TABLE): EndState {
-  const { comment, chains, hooks, elements, affinitySets } = parseTable(fake.listed(table));
+  return endStateOf(parseTable(fake.listed(table)));
+}
+
+/** As {@linkcode endState}, of a table that was listed. */
+export function endStateOf({ comment, chains, containers }: ListedTable): EndState {
   const sorted = <T>(entries: Iterable<readonly [string, T]>): Readonly<Record<string, T>> =>
     Object.fromEntries([...entries].sort(([a], [b]) => a < b ? -1 : 1));
+  const [all, sets] = [[...chains.values()], [...containers]];
   return {
     comment,
-    hooks: sorted(hooks),
-    chains: sorted(
-      [...chains].filter(([, rules]) => rules.length > 0)
-        .map(([name, rules]) => [name, rules.map(({ text }) => text)]),
+    hooks: sorted(all.flatMap(({ name, hook }) => hook === undefined ? [] : [[name, hook]])),
+    chains: sorted(all.filter(({ rules }) => rules.length > 0).map(({ name, rules }) => [name, rules])),
+    elements: sorted(
+      sets.filter(([name]) => !isAffinitySet(name)).map(([name, { elements }]) => [name, sorted(elements)]),
     ),
-    elements: sorted([...elements].map(([name, members]) => [name, sorted(members)])),
-    affinitySets: sorted(affinitySets),
+    affinitySets: sorted(
+      sets.filter(([name]) => isAffinitySet(name)).map((
+        [name, { timeoutSeconds = 0 }],
+      ) => [name, timeoutSeconds]),
+    ),
   };
 }
 

@@ -121,7 +121,6 @@ Deno.test("chains and maps of the picture of nftables are there", { permissions:
   );
   const kinds = (name: string): string => name.replaceAll(/-\d+/g, "-N");
   const known = new Set(plans.flatMap(({ base, sharedChains }) => [
-    ...base.hookedChains.map(({ name }) => name),
     ...base.chains.map(({ name }) => name),
     ...base.containers.map(({ name }) => `@${name}`),
     ...[...sharedChains.keys()].map(kinds),

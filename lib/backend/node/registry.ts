@@ -14,7 +14,7 @@ const LOADERS: ReadonlyMap<ProxyMode, () => Promise<LoadedMode>> = new Map<
   () => Promise<LoadedMode>
 >([
   ["nftables", async () => {
-    const { nftablesLooks, prepareNftables } = await import("../nftables/node/proxier.ts");
+    const { nftablesLooks, prepareNftables } = await import("../nftables/node/preflight.ts");
     return { prepare: prepareNftables, looks: nftablesLooks };
   }],
   ["iptables", async () => {

@@ -3,10 +3,16 @@
  *
  * @module
  */
-import { diffObserved } from "../../backend/nftables/diff/diff_observed.ts";
 import { isAffinitySet } from "../../backend/nftables/plan/chains.ts";
-import type { Element, NftablesPlan, ObservedTable } from "../../backend/nftables/plan/ruleset.ts";
+import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
+import { FullSync, NO_TABLE } from "../../backend/nftables/store/full_sync.ts";
 import type { NamespacedName } from "../../model/objects.ts";
+import {
+  type Element,
+  elementText as nftElementText,
+  type NftTransaction,
+} from "../../netfilter/nft_objects.ts";
+import type { ListedTable } from "../../netfilter/nft_table_reader.ts";
 import type { NftTable } from "../../netfilter/nft_tables.ts";
 import { nftFamily, NftWords } from "../../netfilter/nft_words.ts";
 import { type NftBase, takeBase } from "../../netfilter/parse_nft_spec.ts";
@@ -16,64 +22,55 @@ import { chainDifference } from "./rule_lists.ts";
 /** Tells `list` of everything that differs. */
 export function compareNftables(plan: NftablesPlan, live: NftTable, list: DifferenceList): void {
   const label = `nftables ${live.label ?? `${nftFamily(live.family)} ${live.name}`}`;
-  const observed = observedOf(live, plan);
-  const { operations: { base, services, leftover } } = diffObserved(plan, observed);
-  const rulesOf = (name: string): readonly string[] | undefined =>
-    observed.chains.get(name)?.map(({ text }) => text);
-  for (const { name } of base.containers) list.add(null, goneDifference(`${label} ${name}`, "set or map"));
-  for (const { name, rules } of [...base.chains, ...base.sharedChains]) {
-    list.add(null, chainDifference({ place: `${label} ${name}`, wanted: rules, found: rulesOf(name) }));
-  }
-  for (const { name, rules, hook } of base.hookedChains) {
+  const listed = listedOf(live, plan);
+  const sync = new FullSync(plan, listed);
+  const compare = (service: NamespacedName | null, transaction: NftTransaction): void => {
+    for (const one of differencesOf(label, listed, transaction)) list.add(service, one);
+  };
+  compare(null, sync.base);
+  for (const { name, transaction } of sync.services()) compare(name, transaction);
+  compareLeftover(plan, label, listed, sync.leftover(), list);
+}
+
+function* differencesOf(
+  label: string,
+  { chains, containers }: ListedTable,
+  transaction: NftTransaction,
+): Generator<Difference> {
+  for (const { name, timeoutSeconds } of transaction.containers) {
+    const found = containers.get(name);
     const place = `${label} ${name}`;
-    const found = observed.hooks.get(name);
-    if (rulesOf(name) !== undefined && found !== hook) {
+    yield found === undefined ? goneDifference(place, isAffinitySet(name) ? "set" : "set or map") : {
+      kind: "changed",
+      place,
+      cause: "clients stick to their endpoint for another time",
+      wanted: [`timeout ${timeoutSeconds}s`],
+      found: [`timeout ${found.timeoutSeconds}s`],
+    };
+  }
+  for (const { name, hook, rules } of [...transaction.chains, ...transaction.baseChains]) {
+    const place = `${label} ${name}`;
+    const found = chains.get(name);
+    if (found !== undefined && found.hook !== hook) {
       const cause = "the chain hangs elsewhere";
-      list.add(null, {
-        kind: "changed",
-        place,
-        cause,
-        wanted: [hook],
-        found: found === undefined ? [] : [found],
-      });
+      yield { kind: "changed", place, cause, wanted: hookTexts(hook), found: hookTexts(found.hook) };
     }
-    list.add(null, chainDifference({ place, wanted: rules, found: rulesOf(name) }));
+    const difference = chainDifference({ place, wanted: rules, found: found?.rules });
+    if (difference !== null) yield difference;
   }
-  for (const one of elementDifferences(label, base.deletedElements, base.addedElements)) list.add(null, one);
-  for (const service of services) {
-    for (const { name, timeoutSeconds } of service.writtenSets) {
-      const found = observed.affinitySets.get(name);
-      const place = `${label} ${name}`;
-      list.add(
-        service.name,
-        found === undefined ? goneDifference(place, "set") : {
-          kind: "changed",
-          place,
-          cause: "clients stick to their endpoint for another time",
-          wanted: [`timeout ${timeoutSeconds}s`],
-          found: [`timeout ${found}s`],
-        },
-      );
-    }
-    for (const { name, rules } of service.writtenChains) {
-      list.add(
-        service.name,
-        chainDifference({ place: `${label} ${name}`, wanted: rules, found: rulesOf(name) }),
-      );
-    }
-    for (const one of elementDifferences(label, service.deletedElements, service.addedElements)) {
-      list.add(service.name, one);
-    }
-  }
-  compareLeftover(plan, label, observed, leftover, list);
+  yield* elementDifferences(label, transaction.deletedElements, transaction.addedElements);
+}
+
+function hookTexts(hook: string | undefined): readonly string[] {
+  return hook === undefined ? [] : [hook];
 }
 
 function goneDifference(place: string, what: string): Difference {
   return { kind: "missing", place, cause: `the ${what} is gone`, wanted: [], found: [] };
 }
 
-function elementText({ key, value }: Element): string {
-  return value === "" ? key : `${key} : ${value}`;
+function elementText({ comment: _, ...element }: Element): string {
+  return nftElementText(element);
 }
 
 /** An element that is written again with another value is changed; comments alone are for people. */
@@ -110,19 +107,18 @@ function elementDifferences(
 function compareLeftover(
   plan: NftablesPlan,
   label: string,
-  observed: ObservedTable,
-  leftover: ReturnType<typeof diffObserved>["operations"]["leftover"],
+  { chains: listed }: ListedTable,
+  leftover: NftTransaction,
   list: DifferenceList,
 ): void {
-  const textsOf = (name: string): readonly string[] =>
-    observed.chains.get(name)?.map(({ text }) => text) ?? [];
-  for (const name of leftover.foreignHooks) {
+  for (const name of leftover.deletedBaseChains) {
+    const { hook, rules = [] } = listed.get(name) ?? {};
     list.add(null, {
       kind: "surplus",
       place: `${label} ${name}`,
       cause: "somebody hooked a chain into our table",
       wanted: [],
-      found: [observed.hooks.get(name) ?? "", ...textsOf(name)],
+      found: [...hookTexts(hook), ...rules],
     });
   }
   if (leftover.deletedElements.length > 0) {
@@ -141,14 +137,14 @@ function compareLeftover(
     }
   }
   // Empty ones are on their way out: the kernel lets go of them a second after what went to them.
-  const chains = leftover.staleChains.filter((name) => textsOf(name).length > 0);
-  for (const name of [...chains, ...leftover.staleSets]) {
+  const chains = leftover.flushedChains.filter((name) => listed.get(name)?.rules.length !== 0);
+  for (const name of [...chains, ...leftover.deletedContainers]) {
     list.leftovers.push({
       kind: "leftover",
       place: `${label} ${name}`,
-      cause: `a ${observed.chains.has(name) ? "chain" : "set"} that nothing wants any more`,
+      cause: `a ${listed.has(name) ? "chain" : "set"} that nothing wants any more`,
       wanted: [],
-      found: textsOf(name),
+      found: listed.get(name)?.rules ?? [],
     });
   }
 }
@@ -159,34 +155,35 @@ function ownersOf({ services }: NftablesPlan): ReadonlyMap<string, NamespacedNam
   for (const [name, rules] of services) {
     for (const { key } of rules?.elements ?? []) owners.set(key, name);
     for (const { destinations } of rules?.lists ?? []) {
-      for (const { prefix, claim } of destinations) owners.set(prefix, name).set(claim, name);
+      for (const { prefix } of destinations) owners.set(prefix, name);
     }
   }
   return owners;
 }
 
-/** The table in the words of the mode's own diff. */
-function observedOf({ chains, containers }: NftTable, plan: NftablesPlan): ObservedTable {
-  const hooks = new Map<string, string>();
-  const wantedHooks = new Map(plan.base.hookedChains.map(({ name, hook }) => [name, hook]));
-  for (const { name, base } of chains.values()) {
-    if (base === null) continue;
+/** The table as the mode's own reader would have read it. */
+function listedOf({ chains, containers }: NftTable, plan: NftablesPlan): ListedTable {
+  const wantedHooks = new Map(plan.base.chains.map(({ name, hook }) => [name, hook]));
+  const hookOf = (name: string, base: NftBase): string => {
     const wanted = wantedHooks.get(name);
-    hooks.set(name, wanted !== undefined && isBase(base, wanted) ? wanted : baseText(base));
-  }
-  const own = [...containers.values()];
+    return wanted !== undefined && isBase(base, wanted) ? wanted : baseText(base);
+  };
   return {
-    comment: "",
+    ...NO_TABLE,
     chains: new Map(
-      [...chains].map(([name, { rules }]) => [name, rules.map(({ text }) => ({ text, handle: 0 }))]),
+      [...chains].map(([name, { base, rules }]) => [name, {
+        name,
+        ...base === null ? {} : { hook: hookOf(name, base) },
+        rules: rules.map(({ text }) => text),
+      }]),
     ),
-    hooks,
-    elements: new Map(
-      own.filter(({ name }) => !isAffinitySet(name)).map(({ name, elements }) => [name, elements]),
-    ),
-    elementComments: new Map(),
-    affinitySets: new Map(
-      own.filter(({ name }) => isAffinitySet(name)).map((set) => [set.name, set.timeoutSeconds ?? 0]),
+    containers: new Map(
+      [...containers].map(([name, { elements, timeoutSeconds }]) => [name, {
+        elements: isAffinitySet(name) ? new Map() : elements,
+        timeoutSeconds: isAffinitySet(name) ? timeoutSeconds ?? 0 : undefined,
+        comments: new Map(),
+        expiring: [],
+      }]),
     ),
   };
 }

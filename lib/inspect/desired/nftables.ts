@@ -3,12 +3,17 @@
  *
  * @module
  */
-import { diffObserved, NO_TABLE } from "../../backend/nftables/diff/diff_observed.ts";
-import { renderOperations, renderPlan } from "../../backend/nftables/diff/render.ts";
-import { FAMILY_WORDS, TABLE_NAME } from "../../backend/nftables/plan/chains.ts";
+import { TABLE_NAME } from "../../backend/nftables/plan/chains.ts";
 import { planNftables } from "../../backend/nftables/plan/plan.ts";
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
 import { configuredNftables, networksOfFamily } from "../../backend/nftables/plan/settings.ts";
+import {
+  FullSync,
+  NO_TABLE,
+  renderPlan,
+  tableLine,
+  tableOf,
+} from "../../backend/nftables/store/full_sync.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { NftTables } from "../../netfilter/nft_tables.ts";
@@ -36,21 +41,16 @@ export function nftablesText(plan: NftablesPlan): string {
 
 /** What an empty kernel holds after a sync of the plan. */
 export function nftablesRules(plan: NftablesPlan): HeldRules {
-  const { operations } = diffObserved(plan, NO_TABLE);
-  const { base, services } = operations;
-  const bare = {
-    ...operations,
-    base: { ...base, addedElements: [] },
-    services: services.map((one) => ({ ...one, addedElements: [] })),
-  };
-  const { ip } = FAMILY_WORDS[plan.family];
+  const sync = new FullSync(plan, NO_TABLE);
+  const table = tableOf(plan.family);
   const kernel = new NftTables();
-  kernel.run(`add table ${ip} ${TABLE_NAME}\n${renderOperations(bare, plan.family)}`);
+  const transactions = [sync.base, ...sync.services().map(({ transaction }) => transaction)];
   // To write 100,000 elements as text and read them again takes seconds.
-  for (const { addedElements } of [base, ...services]) {
-    for (const { container, key, value } of addedElements) {
-      kernel.addElement({ family: plan.family, table: TABLE_NAME, container, key, value });
-    }
+  const elements = transactions.flatMap(({ addedElements }) => addedElements.splice(0));
+  const lines = transactions.flatMap((transaction) => transaction.lines(table));
+  kernel.run([tableLine(table, ""), ...lines].join("\n"));
+  for (const { container, key, value } of elements) {
+    kernel.addElement({ family: plan.family, table: TABLE_NAME, container, key, value });
   }
   return { ...nothingHeld(plan.family), nftables: kernel.tables };
 }

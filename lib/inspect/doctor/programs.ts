@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { MIN_NFT_VERSION } from "../../backend/nftables/node/proxier.ts";
+import { MIN_NFT_VERSION } from "../../backend/nftables/node/preflight.ts";
 import type { ProxyMode } from "../../config/types.ts";
 import { OLDEST_MAJOR } from "../../kernel/ipset.ts";
 import { MIN_IPTABLES_VERSION } from "../../kernel/iptables_version.ts";

@@ -6,9 +6,9 @@
 import { CLEANUP_PROXIES, type CleanupProxy } from "../../../config/types.ts";
 import { ExecError } from "../../../errors.ts";
 import { Nft } from "../../../kernel/nft.ts";
+import { parseTable } from "../../../netfilter/nft_table_reader.ts";
 import { type NftFamily, nftFamily } from "../../../netfilter/nft_words.ts";
 import { isWithoutNftables, nftFailureKind } from "../../../kernel/nft_failure.ts";
-import { ownerProblem } from "../diff/parse.ts";
 import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 import type {
   CleanupContext,
@@ -83,7 +83,7 @@ async function tablesHere(
     const answer = await hasNone(nft, family, [name]);
     if (answer === false) here.push(name);
     if (!(answer instanceof ExecError)) continue;
-    const problem = ownerProblem(await nft.listTable(family, name) ?? "");
+    const problem = parseTable(await nft.listTable(family, name) ?? "").ownerProblem;
     if (problem === null) throw answer;
     onOwned(name, problem);
   }

@@ -6,12 +6,10 @@
 import { NO_IPVS_WISHES } from "../../../model/ipvs_wishes.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { Endpoint, ProxyState, ServicePort } from "../../../model/state.ts";
-import { FAMILY_WORDS } from "../plan/chains.ts";
-import { diffObserved, NO_TABLE } from "../diff/diff_observed.ts";
 import { PROBE_TABLE } from "../plan/features.ts";
 import { planNftables } from "../plan/plan.ts";
 import type { NftablesOptions } from "../plan/ruleset.ts";
-import { baseLines, serviceLines } from "../diff/transactions.ts";
+import { renderPlan, tableOf } from "../store/full_sync.ts";
 
 /** Of documentation networks: nothing is really reached by them, and a dry run writes nothing anyway. */
 const ADDRESSES: Readonly<
@@ -23,18 +21,8 @@ const ADDRESSES: Readonly<
 
 /** The text of a table with one Service of every kind, for `nft --check`. */
 export function probeText(options: NftablesOptions): string {
-  const { family } = options;
-  const { ip, addressType } = FAMILY_WORDS[family];
-  const address = { table: `${ip} ${PROBE_TABLE}`, addressType };
-  const plan = planNftables(probeState(family), "all", options);
-  const { operations } = diffObserved(plan, NO_TABLE);
-  const { comment } = plan.base;
-  return [
-    `add table ${address.table}${comment === "" ? "" : ` { comment "${comment}" ; }`}`,
-    ...baseLines(address, operations.base, true),
-    ...operations.services.flatMap((service) => serviceLines(address, service)),
-    "",
-  ].join("\n");
+  const plan = planNftables(probeState(options.family), "all", options);
+  return renderPlan(plan, tableOf(options.family, PROBE_TABLE));
 }
 
 function probeState(family: IpFamily): ProxyState {

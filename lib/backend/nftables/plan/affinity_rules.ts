@@ -8,14 +8,14 @@ import type { CategorizedEndpoints } from "../../../model/endpoint.ts";
 import { joinHostPort } from "../../../model/ip.ts";
 import type { Endpoint, ServicePort } from "../../../model/state.ts";
 import { type EndpointNames, endpointNames, PROTOCOL_WORDS, type ServiceChains } from "./chains.ts";
-import type { AffinitySet, Chain } from "./ruleset.ts";
+import type { Chain, Container } from "../../../netfilter/nft_objects.ts";
 import { clusterPolicyRules, localPolicyRules, type RuleWords } from "./shared_chains.ts";
 
 /** What one ServicePort adds to the chains and sets of its Service. */
 export interface AffinityRules {
   /** Each goes only to earlier ones. */
   readonly chains: readonly Chain[];
-  readonly sets: readonly AffinitySet[];
+  readonly sets: readonly Container[];
 }
 
 /**
@@ -28,14 +28,20 @@ export function planAffinity(
   external: boolean,
   words: RuleWords,
 ): AffinityRules {
-  const { ip } = words;
+  const { ip, addressType } = words;
   const chains: Chain[] = [];
-  const sets: AffinitySet[] = [];
+  const sets: Container[] = [];
   const namesOf = new Map<string, EndpointNames>();
   for (const endpoint of endpoints.allReachable) {
     const own = endpointNames(servicePort, endpoint);
     namesOf.set(endpoint.key, own);
-    sets.push({ name: own.affinitySet, timeoutSeconds: servicePort.stickyMaxAgeSeconds });
+    sets.push({
+      name: own.affinitySet,
+      kind: "set",
+      spec: `type ${addressType} ; flags dynamic,timeout ;`,
+      timeoutSeconds: servicePort.stickyMaxAgeSeconds,
+      comment: "",
+    });
     chains.push({
       name: own.chain,
       rules: [

@@ -28,7 +28,7 @@ Deno.test("affinity: clients first, then the choice, and each endpoint remembers
     `numgen random mod 2 vmap { 0 : goto ${first?.name}, 1 : goto ${second?.name} }`,
   ]);
   assertEquals(elements(planned), [`service-ips 10.96.0.10 . tcp . 80 : goto ${service?.name}`]);
-  assertEquals([planned.rules.lists, planned.rules.usedChains], [[], []]);
+  assertEquals([planned.rules.lists, [...planned.shared.byName]], [[], []]);
   assertEquals(sharedElements(planned).length, 2);
 });
 

@@ -6,6 +6,7 @@
 import { isLoopback, parseIp } from "../../../model/ip.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { formatMark } from "../../../netfilter/mark.ts";
+import type { Chain, Container, Element } from "../../../netfilter/nft_objects.ts";
 import {
   CLUSTER_IPS_CHECK_CHAIN,
   CLUSTER_IPS_SET,
@@ -33,7 +34,7 @@ import {
   TABLE_COMMENT,
   TRAFFIC_CHAIN,
 } from "./chains.ts";
-import type { BaseRules, Chain, Container, Element, HookedChain, NftablesOptions } from "./ruleset.ts";
+import type { BaseRules, NftablesOptions } from "./ruleset.ts";
 import { type RuleWords, ruleWords } from "./shared_chains.ts";
 
 /** How far `numgen` may count, and so how many endpoints one destination may have. */
@@ -197,9 +198,9 @@ const TRAFFIC_HOOKS: ReadonlyMap<string, string> = new Map([
   ["filter-output", `ct status dnat jump ${TRAFFIC_CHAIN}`],
 ]);
 
-function planHookedChains({ trafficCounters = false }: NftablesOptions): readonly HookedChain[] {
-  if (!trafficCounters) return HOOKED_CHAINS;
-  return HOOKED_CHAINS.map((chain) => {
+function planBaseChains({ trafficCounters = false }: NftablesOptions): readonly Chain[] {
+  if (!trafficCounters) return BASE_CHAINS;
+  return BASE_CHAINS.map((chain) => {
     const rule = TRAFFIC_HOOKS.get(chain.name);
     return rule === undefined ? chain : { ...chain, rules: [...chain.rules, rule] };
   });
@@ -209,30 +210,30 @@ function planHookedChains({ trafficCounters = false }: NftablesOptions): readonl
  * Before the translation the firewall sees load-balancer IPs; after it only packets that no Service took still have
  * the address of one, and reject is allowed there on every kernel.
  */
-const HOOKED_CHAINS: readonly HookedChain[] = [
-  hooked("filter-prerouting-pre-dnat", "type filter hook prerouting priority dstnat - 10", [
+const BASE_CHAINS: readonly Chain[] = [
+  baseChain("filter-prerouting-pre-dnat", "type filter hook prerouting priority dstnat - 10", [
     FIREWALL_CHECK_CHAIN,
   ]),
-  hooked("filter-output-pre-dnat", "type filter hook output priority -110", [FIREWALL_CHECK_CHAIN]),
-  hooked("filter-input", "type filter hook input priority filter", [
+  baseChain("filter-output-pre-dnat", "type filter hook output priority -110", [FIREWALL_CHECK_CHAIN]),
+  baseChain("filter-input", "type filter hook input priority filter", [
     NODEPORT_ENDPOINTS_CHECK_CHAIN,
     SERVICE_ENDPOINTS_CHECK_CHAIN,
   ]),
-  hooked("filter-forward", "type filter hook forward priority filter", [
+  baseChain("filter-forward", "type filter hook forward priority filter", [
     SERVICE_ENDPOINTS_CHECK_CHAIN,
     CLUSTER_IPS_CHECK_CHAIN,
   ]),
-  hooked("filter-output", "type filter hook output priority filter", [
+  baseChain("filter-output", "type filter hook output priority filter", [
     SERVICE_ENDPOINTS_CHECK_CHAIN,
     CLUSTER_IPS_CHECK_CHAIN,
   ]),
-  hooked("nat-prerouting", "type nat hook prerouting priority dstnat", [SERVICES_CHAIN]),
-  hooked("nat-output", "type nat hook output priority -100", [SERVICES_CHAIN]),
-  hooked("nat-postrouting", "type nat hook postrouting priority srcnat", [MASQUERADING_CHAIN]),
+  baseChain("nat-prerouting", "type nat hook prerouting priority dstnat", [SERVICES_CHAIN]),
+  baseChain("nat-output", "type nat hook output priority -100", [SERVICES_CHAIN]),
+  baseChain("nat-postrouting", "type nat hook postrouting priority srcnat", [MASQUERADING_CHAIN]),
 ];
 
 /** Chains of type nat see the first packet of a connection only; the others have to be told. */
-function hooked(name: string, hook: string, targets: readonly string[]): HookedChain {
+function baseChain(name: string, hook: string, targets: readonly string[]): Chain {
   const match = hook.startsWith("type nat") ? "" : "ct state new ";
   return {
     name,
@@ -261,8 +262,7 @@ export function planBaseRules(options: NftablesOptions): BaseRules {
   return {
     comment: options.objectComments ? TABLE_COMMENT : "",
     containers: planContainers(options),
-    chains: planChains(options),
-    hookedChains: planHookedChains(options),
+    chains: [...planChains(options), ...planBaseChains(options)],
     elements: planElements(options),
   };
 }

@@ -12,7 +12,7 @@ function rules(
   family: IpFamily = "IPv4",
 ): readonly string[] {
   const base = planBaseRules(exampleNftablesOptions(family, changes));
-  const found = [...base.chains, ...base.hookedChains].find(({ name }) => name === chain);
+  const found = base.chains.find(({ name }) => name === chain);
   if (found === undefined) throw new RangeError(`No chain ${chain}`);
   return found.rules;
 }
@@ -112,9 +112,13 @@ Deno.test("masquerading clears the mark, and knows pods that reach themselves", 
 });
 
 Deno.test("what hangs where", NONE, () => {
-  const { hookedChains } = planBaseRules(exampleNftablesOptions("IPv4"));
+  const { chains } = planBaseRules(exampleNftablesOptions("IPv4"));
   assertEquals(
-    hookedChains.map(({ name, hook, rules }) => [name, hook.replace("; policy accept;", ""), ...rules]),
+    chains.filter(({ hook }) => hook !== undefined).map(({ name, hook = "", rules }) => [
+      name,
+      hook.replace("; policy accept;", ""),
+      ...rules,
+    ]),
     [
       [
         "filter-prerouting-pre-dnat",

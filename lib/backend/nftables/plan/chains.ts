@@ -127,6 +127,11 @@ export function endpointNames(servicePort: ServicePort, endpoint: Endpoint): End
   return { chain: `endpoint-${base}`, affinitySet: `affinity-${base}` };
 }
 
+/** True if several Services may want the same element of the set: it is there as long as one of them does. */
+export function isSharedSet(name: string): boolean {
+  return name === CLUSTER_IPS_SET || name === HAIRPIN_SET;
+}
+
 /** True if the chain belongs to one Service, by its name. */
 export function isServiceChain(name: string): boolean {
   return name.includes("/");

@@ -5,7 +5,7 @@
  */
 import { cidrContains, type Ip, parseCidr } from "../../../model/ip.ts";
 import type { ServicePort } from "../../../model/state.ts";
-import type { Chain } from "./ruleset.ts";
+import type { Chain } from "../../../netfilter/nft_objects.ts";
 import type { RuleWords } from "./shared_chains.ts";
 
 /** True if not everybody may use the load-balancer IPs. Endpoints do not matter. */

@@ -13,7 +13,6 @@ import type { NftablesOptions, NftablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
 import { ruleWords, SharedChains } from "./shared_chains.ts";
 
-const NOBODY: ReadonlySet<NamespacedName> = new Set();
 /** The API server, as every cluster has it. */
 const KUBERNETES: NamespacedName = "default/kubernetes";
 const DNS_PORT = 53;
@@ -22,16 +21,14 @@ const DNS_PORT = 53;
  * What the changed Services (all for `"all"`) want, and what is always there. It depends on the state only, not on the
  * order in which it came about, and what a Service wants does not depend on the others.
  *
- * @param excluded Services that are planned as though they were gone
  * @throws {RangeError} if an option does not fit its family
  */
 export function planNftables(
   state: ProxyState,
   changed: Changed,
   options: NftablesOptions,
-  excluded: ReadonlySet<NamespacedName> = NOBODY,
 ): NftablesPlan {
-  return atOnce(planNftablesInSteps(state, changed, options, excluded));
+  return atOnce(planNftablesInSteps(state, changed, options));
 }
 
 /** As {@linkcode planNftables}, with a step after each Service. */
@@ -39,7 +36,6 @@ export function* planNftablesInSteps(
   state: ProxyState,
   changed: Changed,
   options: NftablesOptions,
-  excluded: ReadonlySet<NamespacedName> = NOBODY,
 ): Steps<NftablesPlan> {
   if (state.family !== options.family) {
     throw new RangeError(
@@ -59,7 +55,7 @@ export function* planNftablesInSteps(
   const services = yield* planServicesInSteps(
     state,
     emissionOrder(state, changed),
-    (ports, endpoints, name) => excluded.has(name) ? null : planService(ports, endpoints, context),
+    (ports, endpoints) => planService(ports, endpoints, context),
   );
   return {
     family: options.family,

@@ -35,7 +35,8 @@ import {
   serviceChains,
 } from "./chains.ts";
 import { hasFirewall, planFirewall } from "./firewall_rules.ts";
-import type { AffinitySet, Chain, Destination, Element, EndpointList, ServiceRules } from "./ruleset.ts";
+import type { Chain, Container, Element } from "../../../netfilter/nft_objects.ts";
+import type { Destination, EndpointList, ServiceRules } from "./ruleset.ts";
 import type { RuleWords, SharedChains } from "./shared_chains.ts";
 
 /** What all Services of one plan share. */
@@ -54,8 +55,7 @@ class ServiceDraft {
   readonly sharedElements = new Map<string, Element>();
   readonly lists: EndpointList[] = [];
   readonly chains: Chain[] = [];
-  readonly affinitySets: AffinitySet[] = [];
-  readonly usedChains = new Set<string>();
+  readonly affinitySets: Container[] = [];
   readonly #destinations = new Set<string>();
 
   /** False if an earlier port of the Service has the destination already. */
@@ -76,7 +76,6 @@ class ServiceDraft {
       lists: this.lists,
       chains: this.chains,
       affinitySets: this.affinitySets,
-      usedChains: [...this.usedChains],
     };
   }
 }
@@ -122,8 +121,8 @@ class PortDraft {
     for (const { isLocal, ip, port } of this.#endpoints.allReachable) {
       if (isLocal) this.#draft.share(HAIRPIN_SET, `${ip} . ${ip} . ${PROTOCOL_WORDS[protocol]} . ${port}`);
     }
-    this.#addList("cluster", this.#clusterDestinations, this.#endpoints.cluster);
-    this.#addList("local", this.#localDestinations, this.#endpoints.local);
+    this.#addList(this.#clusterDestinations, this.#endpoints.cluster);
+    this.#addList(this.#localDestinations, this.#endpoints.local);
   }
 
   #addOwnChains(): void {
@@ -155,11 +154,10 @@ class PortDraft {
     const map = { protocol: this.#protocol, nodePort: false, local };
     const { cluster, local: localOnes } = this.#endpoints;
     const chain = this.#context.sharedChains.choice(map, (local ? localOnes : cluster).length);
-    this.#dispatch(SERVICE_IPS_MAP, claim, chain);
+    this.#add(SERVICE_IPS_MAP, claim, `goto ${chain}`);
     (local ? this.#localDestinations : this.#clusterDestinations).push({
       container: endpointMapName(map),
       prefix: `${ip} . ${this.#servicePort.port}`,
-      claim,
     });
   }
 
@@ -195,10 +193,10 @@ class PortDraft {
     const chain = externalPolicyLocal
       ? sharedChains.localOnly(map, cluster.length, local.length)
       : sharedChains.masqueraded(map, cluster.length);
-    this.#dispatch(dispatchMap, claim, chain);
-    this.#clusterDestinations.push({ container: endpointMapName(map), prefix, claim });
+    this.#add(dispatchMap, claim, `goto ${chain}`);
+    this.#clusterDestinations.push({ container: endpointMapName(map), prefix });
     if (externalPolicyLocal && local.length > 0) {
-      this.#localDestinations.push({ container: endpointMapName({ ...map, local: true }), prefix, claim });
+      this.#localDestinations.push({ container: endpointMapName({ ...map, local: true }), prefix });
     }
   }
 
@@ -216,11 +214,6 @@ class PortDraft {
     for (const container of sets) this.#draft.elements.push({ container, key: claim, value: "" });
   }
 
-  #dispatch(container: string, key: string, chain: string): void {
-    this.#draft.usedChains.add(chain);
-    this.#add(container, key, `goto ${chain}`);
-  }
-
   /** Without any endpoint the client is told at once; endpoints elsewhere mean that another node should answer. */
   #addVerdict(container: string, key: string): void {
     this.#add(container, key, this.#endpoints.hasAny ? "drop" : `goto ${REJECT_CHAIN}`);
@@ -230,10 +223,9 @@ class PortDraft {
     this.#draft.elements.push({ container, key, value, comment: this.#comment });
   }
 
-  #addList(which: string, destinations: readonly Destination[], endpoints: readonly Endpoint[]): void {
+  #addList(destinations: readonly Destination[], endpoints: readonly Endpoint[]): void {
     if (destinations.length === 0) return;
     this.#draft.lists.push({
-      id: `${this.#servicePort.key} ${which}`,
       destinations,
       endpoints: endpoints.map(({ ip, port }) => `${ip} . ${port}`),
     });

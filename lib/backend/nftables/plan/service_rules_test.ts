@@ -26,7 +26,6 @@ Deno.test("a plain Service is elements only", NONE, () => {
     "hairpin-connections 10.244.0.11 . 10.244.0.11 . tcp . 8080",
   ]);
   assertEquals([planned.rules.chains, planned.rules.affinitySets], [[], []]);
-  assertEquals(planned.rules.usedChains, ["tcp-2"]);
   assertEquals([...planned.shared.byName.values()], [{
     name: "tcp-2",
     rules: ["dnat ip to ip daddr . tcp dport . numgen random mod 2 map @endpoints-tcp"],
@@ -222,7 +221,7 @@ Deno.test(
       "service-nodeports tcp . 30080 : goto nodeport-masq-tcp-1",
     ]);
     assertEquals(planned.rules.elements.map(({ comment }) => comment), ["shop/web:a", "shop/web:a"]);
-    assertEquals(planned.rules.lists.map(({ id }) => id), ["shop/web:a/TCP cluster"]);
+    assertEquals(planned.rules.lists.length, 1);
   },
 );
 
@@ -246,5 +245,5 @@ Deno.test("more endpoints than numgen counts are left out", NONE, () => {
   );
   const planned = plan([testServicePort()], many);
   assertEquals(planned.rules.lists[0]?.endpoints.length, 65536);
-  assertEquals(planned.rules.usedChains, ["tcp-65536"]);
+  assertEquals([...planned.shared.byName.keys()], ["tcp-65536"]);
 });

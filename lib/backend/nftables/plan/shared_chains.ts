@@ -5,8 +5,9 @@
  */
 import type { LocalDetector } from "../../../model/node.ts";
 import { type EndpointMap, endpointMapName, FAMILY_WORDS, type FamilyWords } from "./chains.ts";
-import type { Chain, NftablesOptions } from "./ruleset.ts";
 import { formatMark } from "../../../netfilter/mark.ts";
+import type { Chain } from "../../../netfilter/nft_objects.ts";
+import type { NftablesOptions } from "./ruleset.ts";
 
 /** What decides the text of rules that are about more than one address. */
 export interface RuleWords extends FamilyWords {

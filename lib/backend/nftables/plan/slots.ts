@@ -3,6 +3,39 @@
  *
  * @module
  */
+import type { Element, NftObjects } from "../../../netfilter/nft_objects.ts";
+import type { EndpointList, ServiceRules } from "./ruleset.ts";
+
+/** The elements that a set or map holds; undefined if it holds none. */
+export type HeldElements = (container: string) => ReadonlyMap<string, string> | undefined;
+
+/** The objects of a Service, each endpoint in the slot that it has already if it can be. */
+export function placeService(rules: ServiceRules, held: HeldElements): NftObjects {
+  const elements: Element[] = [...rules.sharedElements, ...rules.elements];
+  for (const list of rules.lists) {
+    const slots = assignSlots(heldSlots(list, held), list.endpoints);
+    for (const { container, prefix } of list.destinations) {
+      for (let slot = 0; slot < slots.length; slot++) {
+        elements.push({ container, key: `${prefix} . ${slot}`, value: slots[slot]! });
+      }
+    }
+  }
+  return { containers: rules.affinitySets, chains: rules.chains, elements };
+}
+
+/** The endpoints of a list as its first destination that has any shows them. */
+function heldSlots(
+  { destinations, endpoints }: EndpointList,
+  held: HeldElements,
+): readonly (string | undefined)[] {
+  for (const { container, prefix } of destinations) {
+    const elements = held(container);
+    if (elements === undefined || elements.size === 0) continue;
+    const slots = endpoints.map((_, slot) => elements.get(`${prefix} . ${slot}`));
+    if (slots.some((slot) => slot !== undefined)) return slots;
+  }
+  return [];
+}
 
 const DUPLICATES = "Wanted endpoints must differ from each other";
 

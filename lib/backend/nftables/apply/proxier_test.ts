@@ -14,7 +14,6 @@ import {
   TABLE,
 } from "../../../../tests/support/nftables_rig.ts";
 import { ExecError, SyncError } from "../../../errors.ts";
-import { parseTable } from "../diff/parse.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -210,18 +209,18 @@ Deno.test("every transaction of a full sync leaves each Service complete or away
   let commits = 0;
   fake.onCommit = () => {
     commits++;
-    const { elements, chains } = parseTable(fake.listed(TABLE));
+    const { elements, chains } = endState(fake);
     for (let i = 0; i < 40; i++) {
-      const verdict = elements.get("service-ips")?.get(`10.96.1.${i} . tcp . 80`);
+      const verdict = elements["service-ips"]?.[`10.96.1.${i} . tcp . 80`];
       const slots = [0, 1, 2].filter((slot) =>
-        elements.get("endpoints-tcp")?.has(`10.96.1.${i} . 80 . ${slot}`)
+        elements["endpoints-tcp"]?.[`10.96.1.${i} . 80 . ${slot}`] !== undefined
       );
-      const hasIp = elements.get("cluster-ips")?.has(`10.96.1.${i}`) ?? false;
+      const hasIp = elements["cluster-ips"]?.[`10.96.1.${i}`] !== undefined;
       assertEquals(
         [verdict, slots, hasIp],
         verdict === undefined ? [undefined, [], false] : ["goto tcp-2", [0, 1], true],
       );
-      if (verdict !== undefined) assertEquals(chains.get("tcp-2")?.length, 1);
+      if (verdict !== undefined) assertEquals(chains["tcp-2"]?.length, 1);
     }
   };
   await sync(objects);

@@ -5,7 +5,7 @@ import type { Exec, ExecResult } from "../../../kernel/exec.ts";
 import { Nft } from "../../../kernel/nft.ts";
 import { testService } from "../../../../tests/support/model_objects.ts";
 import { silentLogger } from "../../../observe/log.ts";
-import { TrafficReader } from "./apply_traffic.ts";
+import { TrafficReader } from "./traffic_reader.ts";
 
 const NONE = { permissions: "none" } as const;
 

@@ -3,11 +3,13 @@ import { ExecError } from "../../../errors.ts";
 import { type Exec, type ExecResult, wholeText } from "../../../kernel/exec.ts";
 import { Nft } from "../../../kernel/nft.ts";
 import { silentLogger } from "../../../observe/log.ts";
-import { Writer } from "./apply_writer.ts";
-import type { BaseRules, ServiceOperations } from "../plan/ruleset.ts";
+import { diffObjects, NftTransaction, NO_OBJECTS } from "../../../netfilter/nft_objects.ts";
+import type { BaseRules } from "../plan/ruleset.ts";
+import type { ServiceTransaction } from "../store/full_sync.ts";
+import { type TableFilling, TableWriter } from "./table_writer.ts";
 
 const NONE = { permissions: "none" } as const;
-const NO_BASE: BaseRules = { comment: "", containers: [], chains: [], hookedChains: [], elements: [] };
+const NO_RULES: BaseRules = { comment: "", ...NO_OBJECTS };
 const DONE: ExecResult = { code: 0, stdout: "", stderr: "" };
 
 /** Programs that run until they are told how they ended. */
@@ -40,47 +42,40 @@ class HeldPrograms implements Exec {
   }
 }
 
-function operationsOf(name: string): ServiceOperations {
-  return {
-    name: `default/${name}`,
-    others: [],
-    deletedElements: [],
-    writtenSets: [],
-    writtenChains: [],
-    addedElements: [{ container: "cluster-ips", key: name, value: "" }],
-    staleChains: [],
-    staleSets: [],
-  };
+function transactionOf(name: string): ServiceTransaction {
+  const elements = [{ container: "cluster-ips", key: name, value: "" }];
+  return { name: `default/${name}`, transaction: diffObjects({ ...NO_OBJECTS, elements }, NO_OBJECTS) };
 }
 
 /** A writer of one Service per transaction. */
 function rig(): {
-  writer: Writer;
+  writer: TableWriter;
   programs: HeldPrograms;
   made: string[];
-  services: Iterable<ServiceOperations>;
+  filling: TableFilling;
 } {
   const programs = new HeldPrograms();
   const made: string[] = [];
-  function* services(): Generator<ServiceOperations> {
+  function* services(): Generator<ServiceTransaction> {
     for (const name of ["a", "b", "c", "d"]) {
       made.push(name);
-      yield operationsOf(name);
+      yield transactionOf(name);
     }
   }
-  const writer = new Writer({
+  const writer = new TableWriter({
     nft: new Nft(programs),
-    address: { table: "ip kproxy", addressType: "ipv4_addr" },
+    table: "ip kproxy",
     elementsPerTransaction: 1,
     logger: silentLogger,
     progress: { commands: 0, bytes: 0, written: { chains: 0, elements: 0, sets: 0 } },
   });
-  return { writer, programs, made, services: services() };
+  const filling = { base: new NftTransaction(), services: services(), rules: NO_RULES, isSmall: false };
+  return { writer, programs, made, filling };
 }
 
 Deno.test("two transactions of a full sync run at a time, and one more is made ready", NONE, async () => {
-  const { writer, programs, made, services } = rig();
-  const written = writer.writeServices(services, NO_BASE);
+  const { writer, programs, made, filling } = rig();
+  const written = writer.fill(filling);
   await programs.start(2);
   assertEquals(programs.running.map(({ text }) => /\{ (\w) \}/.exec(text)?.[1]), ["a", "b"]);
   assert(made.length <= 3, `${made} are made while the first two are written`);
@@ -95,9 +90,9 @@ Deno.test("two transactions of a full sync run at a time, and one more is made r
 });
 
 Deno.test("a full sync that fails does so once none of its transactions runs any more", NONE, async () => {
-  const { writer, programs, services } = rig();
+  const { writer, programs, filling } = rig();
   let settled = false;
-  const written = writer.writeServices(services, NO_BASE).finally(() => settled = true);
+  const written = writer.fill(filling).finally(() => settled = true);
   const rejected = assertRejects(() => written, ExecError);
   await programs.start(2);
   programs.running[0]?.end({ code: 1, stdout: "", stderr: "Operation not permitted (you must be root)\n" });
@@ -117,35 +112,27 @@ async function servicesOfEach(count: number, elementsPerTransaction: number): Pr
       return Promise.resolve(DONE);
     },
   };
-  const writer = new Writer({
+  const writer = new TableWriter({
     nft: new Nft(exec),
-    address: { table: "ip kproxy", addressType: "ipv4_addr" },
+    table: "ip kproxy",
     elementsPerTransaction,
     logger: silentLogger,
     progress: { commands: 0, bytes: 0, written: { chains: 0, elements: 0, sets: 0 } },
   });
-  const base = {
-    containers: [],
-    chains: [{ name: "services", rules: [] }],
-    hookedChains: [],
-    deletedElements: [],
-    addedElements: [],
-    sharedChains: [],
-  };
-  const services = Array.from({ length: count }, (_, at) => operationsOf(`s${at}`));
-  const table = { comment: "", hooked: true, weight: count };
-  assertEquals(await writer.writeTable({ base, services }, NO_BASE, table), []);
+  const base = new NftTransaction();
+  base.chains.push({ name: "services", rules: [] });
+  const services = Array.from({ length: count }, (_, at) => transactionOf(`s${at}`));
+  const isSmall = count < elementsPerTransaction;
+  assertEquals(await writer.fill({ base, services, rules: NO_RULES, isSmall }), []);
   return texts.map((text) => text.split("add element").length - 1);
 }
 
 Deno.test(
-  "of many Services a thousand elements go in with the table, and the others in groups of one size",
+  "of many Services a thousand elements go in with the table, and the others in groups",
   NONE,
   async () => {
     assertEquals(await servicesOfEach(9_999, 10_000), [9_999]);
-    // Two are written at a time: ten thousand and one would be as slow as ten thousand.
-    assertEquals(await servicesOfEach(11_001, 10_000), [1_000, 5_001, 5_000]);
-    assertEquals(await servicesOfEach(31_001, 10_000), [1_000, 7_501, 7_501, 7_501, 7_498]);
+    assertEquals(await servicesOfEach(31_001, 10_000), [1_000, 10_000, 10_000, 10_000, 1]);
     assertEquals(await servicesOfEach(5, 2), [2, 2, 1]);
     assertEquals(await servicesOfEach(0, 10), [0]);
   },

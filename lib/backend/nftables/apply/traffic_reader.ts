@@ -5,13 +5,13 @@
  */
 import { ExecError } from "../../../errors.ts";
 import type { Nft } from "../../../kernel/nft.ts";
+import { parseCounters } from "../../../netfilter/nft_table_reader.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { ServiceTraffic } from "../../../model/service_traffic.ts";
 import type { ProxyState } from "../../../model/state.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { TABLE_NAME } from "../plan/chains.ts";
-import { parseCounters } from "../diff/parse.ts";
 import { TRAFFIC_SETS, TrafficTotals } from "../plan/traffic.ts";
 
 /** Reading takes at most this share of the time, whoever asks how often. */

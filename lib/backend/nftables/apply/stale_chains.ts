@@ -7,7 +7,7 @@ import { ExecError } from "../../../errors.ts";
 import type { Nft } from "../../../kernel/nft.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { deletedChainLines, type TableAddress } from "../diff/transactions.ts";
+import { tableOf } from "../store/full_sync.ts";
 
 /** Kernels before 6.2 learn this much later that a deleted element does not refer to a chain any more (kube-proxy's number). */
 const DELETE_AFTER_MS = 1_000;
@@ -15,7 +15,6 @@ const DELETE_AFTER_MS = 1_000;
 /** What {@linkcode StaleChains} needs. */
 export interface StaleChainsOptions {
   readonly nft: Nft;
-  readonly address: TableAddress;
   readonly family: IpFamily;
   readonly logger: Logger;
   readonly nowMs: () => number;
@@ -68,9 +67,9 @@ export class StaleChains {
   }
 
   async #delete(names: readonly string[]): Promise<boolean> {
-    const { nft, address, family, logger, nowMs } = this.#options;
+    const { nft, family, logger, nowMs } = this.#options;
     try {
-      await nft.apply(deletedChainLines(address, names).join("\n") + "\n");
+      await nft.apply(names.map((name) => `delete chain ${tableOf(family)} ${name}\n`).join(""));
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
       const isGone = names.length === 1 && error.isNotFound();

@@ -1,24 +1,24 @@
 /** How little a change writes; that it is right is shown by the laws. */
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import { exampleState } from "../../../../tests/support/golden.ts";
 import {
-  exampleCommittedTable,
   exampleNftablesOptions,
   exampleNftablesPlan,
+  exampleStore,
 } from "../../../../tests/support/golden_nftables.ts";
-import { NftTable } from "../../../../tests/support/nft_table.ts";
-import type { ApiObject } from "../../../model/objects.ts";
 import {
   testPort,
   testService,
   testSlice,
   testSliceEndpoint,
 } from "../../../../tests/support/model_objects.ts";
-import { diffNftables, isEmpty } from "./diff.ts";
-import { diffObserved, NO_TABLE } from "./diff_observed.ts";
-import { planChange } from "./plan_change.ts";
+import type { ApiObject } from "../../../model/objects.ts";
+import type { NftTransaction } from "../../../netfilter/nft_objects.ts";
+import { parseTable } from "../../../netfilter/nft_table_reader.ts";
 import { planNftables } from "../plan/plan.ts";
-import type { NftablesOptions, Operations } from "../plan/ruleset.ts";
+import type { NftablesOptions, NftablesPlan } from "../plan/ruleset.ts";
+import { FullSync, renderPlan } from "./full_sync.ts";
+import { FakeNft } from "../../../../tests/support/fake_nft.ts";
 
 const NONE = { permissions: "none" } as const;
 const OPTIONS = exampleNftablesOptions("IPv4");
@@ -40,27 +40,33 @@ function service(
   ];
 }
 
-/** The operations of a change of the named Services, with whom it affects. */
+function planOf(
+  objects: readonly ApiObject[],
+  names: readonly string[],
+  changes: Partial<NftablesOptions> = {},
+): NftablesPlan {
+  const changed = new Set(names.map((name) => `shop/${name}`));
+  return planNftables(exampleState("IPv4", objects), changed, { ...OPTIONS, ...changes });
+}
+
+/** What a change of the named Services writes. */
 function change(
   before: readonly ApiObject[],
   after: readonly ApiObject[],
   names: readonly string[],
   changes: Partial<NftablesOptions> = {},
-): Operations {
-  const committed = exampleCommittedTable(before);
-  const state = exampleState("IPv4", after);
-  const changed = new Set(names.map((name) => `shop/${name}`));
-  return diffNftables(planChange(state, changed, { ...OPTIONS, ...changes }, committed), committed);
+): NftTransaction {
+  return exampleStore(before).change(planOf(after, names, changes)).transaction;
 }
 
 /** What is deleted and added, as `- container key` and `+ container key : value`. */
-function edits({ base, services }: Operations): string[] {
-  return [base, ...services].flatMap(({ deletedElements, addedElements }) => [
+function edits({ deletedElements, addedElements }: NftTransaction): string[] {
+  return [
     ...deletedElements.map(({ container, key }) => `- ${container} ${key}`),
     ...addedElements.map(({ container, key, value }) =>
       `+ ${container} ${key}${value === "" ? "" : ` : ${value}`}`
     ),
-  ]);
+  ];
 }
 
 const [A, B, C, D] = ["10.244.1.1", "10.244.1.2", "10.244.1.3", "10.244.1.4"] as const;
@@ -71,7 +77,7 @@ Deno.test("an endpoint replaced is one element deleted and one added for each de
     "- endpoints-tcp 10.96.0.1 . 80 . 1",
     "+ endpoints-tcp 10.96.0.1 . 80 . 1 : 10.244.1.4 . 8080",
   ]);
-  assertEquals([operations.base.sharedChains, operations.services[0]?.writtenChains], [[], []]);
+  assertEquals(operations.chains, []);
   const open = { type: "NodePort", ports: [testPort({ nodePort: 30080 })] } as const;
   assertEquals(edits(change(service("web", [A, B], open), service("web", [A, C], open), ["web"])), [
     "- endpoints-tcp 10.96.0.1 . 80 . 1",
@@ -88,7 +94,7 @@ Deno.test("another number of endpoints points the destination to another chain",
     "+ service-ips 10.96.0.1 . tcp . 80 : goto tcp-3",
     "+ endpoints-tcp 10.96.0.1 . 80 . 2 : 10.244.1.3 . 8080",
   ]);
-  assertEquals(more.base.sharedChains.map(({ name }) => name), ["tcp-3"]);
+  assertEquals(more.chains.map(({ name }) => name), ["tcp-3"]);
   const fewer = change(service("web", [A, B, C]), service("web", [B, C]), ["web"]);
   assertEquals(edits(fewer), [
     "- service-ips 10.96.0.1 . tcp . 80",
@@ -111,25 +117,40 @@ Deno.test("a Service that comes or goes is its own elements", NONE, () => {
   ];
   const operations = change(other, [...web, ...other], ["web"]);
   assertEquals(edits(operations), added.map((element) => `+ ${element}`));
-  assertEquals([operations.services.length, operations.base.sharedChains], [1, []]);
+  assertEquals(operations.chains, []);
   const gone = edits(change([...web, ...other], other, ["web"]));
   assertEquals(gone.sort(), added.map((element) => `- ${element.split(" : ")[0]}`).sort());
 });
 
-Deno.test("a name that a port had before this process began is the comment of its element, too", NONE, () => {
-  const plan = exampleNftablesPlan("IPv4", service("web", [A, B]));
-  const table = new NftTable();
-  table.apply(diffObserved(plan, NO_TABLE).operations);
-  const edited = (comment: string): string[] => {
-    const elementComments = new Map([["service-ips", new Map([["10.96.0.1 . tcp . 80", comment]])]]);
-    return edits(diffObserved(plan, { ...table.observed(), elementComments }).operations);
-  };
-  assertEquals(edited("shop/web:former"), [
-    "- service-ips 10.96.0.1 . tcp . 80",
-    "+ service-ips 10.96.0.1 . tcp . 80 : goto tcp-2",
-  ]);
-  assertEquals(edited("shop/web"), []);
-});
+/** The table that a plan makes, as nft lists it. */
+async function listedOf(plan: NftablesPlan): Promise<string> {
+  const fake = new FakeNft();
+  await fake.others(renderPlan(plan));
+  return fake.listed("ip kproxy");
+}
+
+/** What a full sync over a listed table writes for Services. */
+function resync(plan: NftablesPlan, listed: string): string[] {
+  return [...new FullSync(plan, parseTable(listed)).services()].flatMap(({ transaction }) =>
+    edits(transaction)
+  );
+}
+
+Deno.test(
+  "a name that a port had before this process began is the comment of its element, too",
+  NONE,
+  async () => {
+    const plan = exampleNftablesPlan("IPv4", service("web", [A, B]));
+    const listed = await listedOf(plan);
+    const edited = (comment: string): string[] =>
+      resync(plan, listed.replace("10.96.0.1 . tcp . 80", `10.96.0.1 . tcp . 80 comment "${comment}"`));
+    assertEquals(edited("shop/web:former"), [
+      "- service-ips 10.96.0.1 . tcp . 80",
+      "+ service-ips 10.96.0.1 . tcp . 80 : goto tcp-2",
+    ]);
+    assertEquals(edited("shop/web"), []);
+  },
+);
 
 Deno.test(
   "a port of another name is the comment of its element, and nothing else",
@@ -148,9 +169,9 @@ Deno.test(
       "- service-ips 10.96.0.1 . tcp . 80",
       "+ service-ips 10.96.0.1 . tcp . 80 : goto tcp-2",
     ]);
-    assertEquals(operations.services[0]?.addedElements.map(({ comment }) => comment), ["shop/web:http"]);
-    assert(isEmpty(change(renamed, renamed, ["web"])));
-    assert(isEmpty(change(before, before, ["web", "nobody"])));
+    assertEquals(operations.addedElements.map(({ comment }) => comment), ["shop/web:http"]);
+    assertEquals(change(renamed, renamed, ["web"]).isEmpty, true);
+    assertEquals(change(before, before, ["web", "nobody"]).isEmpty, true);
   },
 );
 
@@ -175,15 +196,13 @@ Deno.test(
           }
           : object
       );
-    const committed = exampleCommittedTable(objects(["http", "https"], 30080, [A, B, C]));
-    const names = new Set(["shop/web"]);
-    const step = (objects: readonly ApiObject[]): Operations => {
-      const plan = planChange(exampleState("IPv4", objects), names, OPTIONS, committed);
-      const operations = diffNftables(plan, committed);
-      committed.apply(plan);
-      return operations;
+    const store = exampleStore(objects(["http", "https"], 30080, [A, B, C]));
+    const step = (objects: readonly ApiObject[]): NftTransaction => {
+      const { transaction, commit } = store.change(planOf(objects, ["web"]));
+      commit();
+      return transaction;
     };
-    const slotEdits = (operations: Operations): string[] =>
+    const slotEdits = (operations: NftTransaction): string[] =>
       edits(operations).filter((edit) => /^. (nodeport-)?endpoints-/.test(edit));
     // The last one takes the place of the first, so that the slots are not in the order of the endpoints.
     step(objects(["http", "https"], 30080, [B, C]));
@@ -197,30 +216,13 @@ Deno.test(
   },
 );
 
-Deno.test("a full sync writes what is missing of a list and leaves the order of the rest", NONE, () => {
+Deno.test("a full sync writes what is missing of a list and leaves the order of the rest", NONE, async () => {
   const plan = exampleNftablesPlan("IPv4", service("web", [A, B, C]));
-  const table = new NftTable();
-  table.apply(diffObserved(plan, NO_TABLE).operations);
-  const endpoints = new Map(
-    [C, B, A].map((ip, slot) => [`10.96.0.1 . 80 . ${slot}`, `${ip} . 8080`]),
+  const listed = (await listedOf(plan)).replace(
+    /10\.96\.0\.1 \. 80 \. 0 : [\s\S]*?\}/,
+    () => `10.96.0.1 . 80 . 0 : ${C} . 8080, 10.96.0.1 . 80 . 2 : ${A} . 8080 }`,
   );
-  endpoints.delete("10.96.0.1 . 80 . 1");
-  const observed = table.observed();
-  const elements = new Map([...observed.elements, ["endpoints-tcp", endpoints]]);
-  assertEquals(edits(diffObserved(plan, { ...observed, elements }).operations), [
-    "+ endpoints-tcp 10.96.0.1 . 80 . 1 : 10.244.1.2 . 8080",
-  ]);
-});
-
-Deno.test("a full sync without a Service that is refused does not write it", NONE, () => {
-  const state = exampleState("IPv4", [
-    ...service("web", [A]),
-    ...service("other", [B], { clusterIP: "10.96.0.2" }),
-  ]);
-  const plan = planNftables(state, "all", OPTIONS, new Set(["shop/other"]));
-  const { operations, committed } = diffObserved(plan, NO_TABLE);
-  assertEquals(operations.services.map(({ name }) => name), ["shop/web"]);
-  assertEquals([...committed.serviceNames], ["shop/web"]);
+  assertEquals(resync(plan, listed), ["+ endpoints-tcp 10.96.0.1 . 80 . 1 : 10.244.1.2 . 8080"]);
 });
 
 Deno.test(
@@ -236,7 +238,7 @@ Deno.test(
       });
     const first = lb("b", A, "10.96.0.1", 1);
     const second = lb("a", B, "10.96.0.2", 2);
-    const shared = (operations: Operations): string[] =>
+    const shared = (operations: NftTransaction): string[] =>
       edits(operations).filter((edit) => edit.includes("203.0.113.9"));
     // Whoever comes first: the later one has no element there.
     assertEquals(shared(change(first, [...first, ...second], ["a"])), []);
@@ -248,7 +250,6 @@ Deno.test(
       "- endpoints-tcp 203.0.113.9 . 80 . 0",
       "- service-ips 203.0.113.9 . tcp . 80",
     ]);
-    assertEquals(taken.services.map(({ name, others }) => [name, ...others]), [["shop/a", "shop/b"]]);
     const back = change([...first, ...second], second, ["a", "b"]);
     assertEquals(shared(back), [
       "- service-ips 203.0.113.9 . tcp . 80",
@@ -256,7 +257,6 @@ Deno.test(
       "+ service-ips 203.0.113.9 . tcp . 80 : goto masq-tcp-1",
       "+ endpoints-tcp 203.0.113.9 . 80 . 0 : 10.244.1.2 . 8080",
     ]);
-    assertEquals(back.services.map(({ name, others }) => [name, ...others]), [["shop/a", "shop/b"]]);
   },
 );
 
@@ -264,43 +264,44 @@ Deno.test("an element that several Services want is there as long as one of them
   const pod = "10.244.0.1";
   const one = service("one", [pod], { clusterIP: "10.96.0.1" });
   const two = service("two", [pod], { clusterIP: "10.96.0.2" });
-  const hairpin = (operations: Operations): string[] =>
+  const hairpin = (operations: NftTransaction): string[] =>
     edits(operations).filter((edit) => edit.includes("hairpin"));
   const key = "hairpin-connections 10.244.0.1 . 10.244.0.1 . tcp . 8080";
   assertEquals(hairpin(change(one, [...one, ...two], ["two"])), []);
   assertEquals(hairpin(change([...one, ...two], two, ["one"])), []);
   assertEquals(hairpin(change([...one, ...two], [], ["one", "two"])), [`- ${key}`]);
-  // Either may be the only one that gets through.
-  assertEquals(hairpin(change([], [...one, ...two], ["one", "two"])), [`+ ${key}`, `+ ${key}`]);
+  // Of a full sync either may be the only one that gets through.
+  const both = [...one, ...two];
+  const { length } = resync(exampleNftablesPlan("IPv4", both), "").filter((edit) => edit === `+ ${key}`);
+  assertEquals(length, 2);
   assertEquals(hairpin(change(one, two, ["one", "two"])), []);
 });
 
 Deno.test("affinity: what stays is not touched, clients of what goes are forgotten", NONE, () => {
   const sticky = { sessionAffinity: "ClientIP", affinityTimeoutSeconds: 60 } as const;
-  const [operations] =
-    change(service("web", [A, B], sticky), service("web", [A, C], sticky), ["web"]).services;
-  const kinds = (names: readonly { readonly name: string }[] | undefined) =>
-    names?.map(({ name }) => name.split("__")[1] ?? name.split("-")[0]);
-  assertEquals(kinds(operations?.writtenSets), ["10.244.1.3/8080"]);
-  assertEquals(kinds(operations?.writtenChains), ["10.244.1.3/8080", "service"]);
-  assertEquals([operations?.deletedElements, operations?.addedElements], [[], []]);
-  assertEquals(operations?.staleChains.map((name) => name.split("__")[1]), ["10.244.1.2/8080"]);
-  assertEquals(operations?.staleSets.map((name) => name.split("__")[1]), ["10.244.1.2/8080"]);
-  const [longer] = change(
+  const operations = change(service("web", [A, B], sticky), service("web", [A, C], sticky), ["web"]);
+  const kinds = (names: readonly { readonly name: string }[]) =>
+    names.map(({ name }) => name.split("__")[1] ?? name.split("-")[0]);
+  assertEquals(kinds(operations.containers), ["10.244.1.3/8080"]);
+  assertEquals(kinds(operations.chains), ["10.244.1.3/8080", "service"]);
+  assertEquals([operations.deletedElements, operations.addedElements], [[], []]);
+  assertEquals(operations.flushedChains.map((name) => name.split("__")[1]), ["10.244.1.2/8080"]);
+  assertEquals(operations.deletedContainers.map((name) => name.split("__")[1]), ["10.244.1.2/8080"]);
+  const longer = change(
     service("web", [A], sticky),
     service("web", [A], { ...sticky, affinityTimeoutSeconds: 86400 }),
     ["web"],
-  ).services;
-  assertEquals(longer?.writtenSets.map(({ timeoutSeconds }) => timeoutSeconds), [86400]);
-  assertEquals([longer?.writtenChains, longer?.staleSets], [[], []]);
+  );
+  assertEquals(longer.containers.map(({ timeoutSeconds }) => timeoutSeconds), [86400]);
+  assertEquals([longer.chains, longer.deletedContainers], [[], []]);
 });
 
 Deno.test("changed settings write the chains they show in", NONE, () => {
   const objects = service("web", [A]);
   const changed = change(objects, objects, [], { serviceCidrs: [], nodePortIps: ["192.0.2.11"] });
-  assertEquals(changed.base.chains.map(({ name }) => name), ["cluster-ips-check"]);
+  assertEquals(changed.chains.map(({ name }) => name), ["cluster-ips-check"]);
   assertEquals(edits(changed), ["- nodeport-ips 192.0.2.10", "+ nodeport-ips 192.0.2.11"]);
-  assertEquals([changed.base.containers, changed.base.hookedChains, changed.services], [[], [], []]);
+  assertEquals([changed.containers, changed.baseChains, changed.flushedChains], [[], [], []]);
 });
 
 Deno.test("what is remembered tells what is there", NONE, () => {
@@ -308,22 +309,91 @@ Deno.test("what is remembered tells what is there", NONE, () => {
     ...service("web", ["10.244.0.1", A, B]),
     ...service("cart", [C], { clusterIP: "10.96.0.2", sessionAffinity: "ClientIP" }),
   ];
-  const committed = exampleCommittedTable(objects);
-  assertEquals([...committed.serviceNames].sort(), ["shop/cart", "shop/web"]);
-  assertEquals([...committed.sharedChainNames], ["tcp-3"]);
+  const store = exampleStore(objects);
+  assertEquals([...store.serviceNames].sort(), ["shop/cart", "shop/web"]);
   // Dispatch 2, endpoints 3, cluster IPs 2, hairpin 1, node-port address 1; base 7, shared 1, own 2.
-  assertEquals(committed.counts, { elements: 9, chains: 10, affinitySets: 1 });
-  assertEquals(committed.service("shop/web")?.lists[0]?.slots, [
-    "10.244.0.1 . 8080",
-    "10.244.1.1 . 8080",
-    "10.244.1.2 . 8080",
+  assertEquals(store.counts, { elements: 9, chains: 10, sets: 22 });
+  assertEquals(store.service("shop/web").elements.at(-1), {
+    container: "endpoints-tcp",
+    key: "10.96.0.1 . 80 . 2",
+    value: "10.244.1.2 . 8080",
+  });
+  assertEquals(store.service("shop/nobody"), { containers: [], chains: [], elements: [] });
+  const sampled = (): string[] => store.sample().map(({ container }) => container).sort();
+  const all = ["cluster-ips", "endpoints-tcp", "hairpin-connections", "nodeport-ips", "service-ips"];
+  assertEquals(sampled(), all);
+  // One that is looked at goes.
+  store.change(planOf(objects.slice(0, 2), ["cart"])).commit();
+  assertEquals(sampled(), all);
+  store.change(planOf([], ["web", "cart"])).commit();
+  assertEquals([[...store.serviceNames], store.counts, sampled()], [
+    [],
+    { elements: 1, chains: 8, sets: 21 },
+    ["nodeport-ips"],
   ]);
-  assertEquals(committed.service("shop/nobody"), null);
-  const gone = planChange(exampleState("IPv4", []), new Set(["shop/web", "shop/cart"]), OPTIONS, committed);
-  committed.apply(gone);
-  assertEquals([[...committed.serviceNames], committed.counts], [[], {
-    elements: 1,
-    chains: 8,
-    affinitySets: 0,
-  }]);
 });
+
+Deno.test(
+  "what a refused Service keeps goes to another one that the state gives it to, and stays there",
+  NONE,
+  async () => {
+    const ip = { externalIPs: ["198.51.100.1"] };
+    const [kept, other] = [service("a", [A], ip), service("b", [B, C], { clusterIP: "10.96.0.2" })];
+    const wanted = exampleNftablesPlan("IPv4", [...service("a", [A, D], ip), ...other]);
+    const sync = new FullSync(
+      wanted,
+      parseTable(await listedOf(exampleNftablesPlan("IPv4", [...kept, ...other]))),
+    );
+    for (const _ of sync.services());
+    sync.keep("shop/a");
+    assertEquals(sync.leftover().lines("t"), []);
+    const { store } = sync;
+    const shared = (operations: NftTransaction): string[] =>
+      edits(operations).filter((edit) => edit.includes("198.51.100.1"));
+    const after = [...service("a", [A, D]), ...service("b", [B, C], { clusterIP: "10.96.0.2", ...ip })];
+    const { transaction, commit } = store.change(planOf(after, ["b"]));
+    assertEquals(shared(transaction), [
+      "- service-ips 198.51.100.1 . tcp . 80",
+      "- endpoints-tcp 198.51.100.1 . 80 . 0",
+      "+ service-ips 198.51.100.1 . tcp . 80 : goto masq-tcp-2",
+      "+ endpoints-tcp 198.51.100.1 . 80 . 0 : 10.244.1.2 . 8080",
+      "+ endpoints-tcp 198.51.100.1 . 80 . 1 : 10.244.1.3 . 8080",
+    ]);
+    commit();
+    const gone = store.change(planOf(other, ["a"])).transaction;
+    assertEquals(shared(gone), []);
+    assertEquals(edits(gone).sort(), [
+      "- cluster-ips 10.96.0.1",
+      "- endpoints-tcp 10.96.0.1 . 80 . 0",
+      "- service-ips 10.96.0.1 . tcp . 80",
+    ]);
+  },
+);
+
+Deno.test(
+  "a refused Service keeps the slots of those destinations that are there, and of no others",
+  NONE,
+  async () => {
+    const open = (nodePort: number) => ({ type: "NodePort", ports: [testPort({ nodePort })] } as const);
+    const listed = await listedOf(exampleNftablesPlan("IPv4", service("web", [A, B], open(30080))));
+    const kept = (nodePort: number): readonly string[] => {
+      const sync = new FullSync(
+        exampleNftablesPlan("IPv4", service("web", [A], open(nodePort))),
+        parseTable(listed),
+      );
+      for (const _ of sync.services());
+      sync.keep("shop/web");
+      return sync.store.service("shop/web").elements.map(({ container, key, value }) =>
+        `${container} ${key} ${value}`
+      );
+    };
+    const own = [
+      "service-ips 10.96.0.1 . tcp . 80 goto tcp-2",
+      "cluster-ips 10.96.0.1 ",
+      "endpoints-tcp 10.96.0.1 . 80 . 0 10.244.1.1 . 8080",
+      "endpoints-tcp 10.96.0.1 . 80 . 1 10.244.1.2 . 8080",
+    ];
+    assertEquals(kept(30081).toSorted(), own.toSorted());
+    assertEquals(kept(30080).length, own.length + 3);
+  },
+);

@@ -13,7 +13,7 @@ import {
   TABLE,
 } from "../../../../tests/support/nftables_rig.ts";
 import { SyncError } from "../../../errors.ts";
-import { parseClients, parseTable } from "../diff/parse.ts";
+import { parseTable } from "../../../netfilter/nft_table_reader.ts";
 
 const NONE = { permissions: "none" } as const;
 const NEXT = "ip kproxy-next";
@@ -40,12 +40,12 @@ function comments(fake: FakeNft): string[] {
 /** True if one of the tables that packets reach leads them to the first Service, old layout or new. */
 function serves(fake: FakeNft): boolean {
   return [TABLE, NEXT].some((table) => {
-    const { hooks, chains, elements } = parseTable(fake.listed(table));
-    const dispatch = elements.get("service-ips");
-    const isLed = (chains.get("nat-prerouting")?.length ?? 0) > 0;
-    const verdict = dispatch?.get("10.96.1.1 . tcp . 80") ?? dispatch?.get("10.96.1.1 . 80");
+    const { hooks, chains, elements } = endState(fake, table);
+    const dispatch = elements["service-ips"];
+    const isLed = chains["nat-prerouting"] !== undefined;
+    const verdict = dispatch?.["10.96.1.1 . tcp . 80"] ?? dispatch?.["10.96.1.1 . 80"];
     const target = verdict?.replace("goto ", "") ?? "";
-    return hooks.has("nat-prerouting") && isLed && (chains.get(target)?.length ?? 0) > 0;
+    return hooks["nat-prerouting"] !== undefined && isLed && chains[target] !== undefined;
   });
 }
 
@@ -141,7 +141,8 @@ Deno.test("clients stay with their endpoints, whatever step a crash comes after"
     return fake;
   };
   const carried = (fake: FakeNft) =>
-    parseClients(fake.listed(TABLE)).map(({ clients }) => clients.join()).sort();
+    parseTable(fake.listed(TABLE)).containers.values().map(({ expiring }) => expiring.join())
+      .filter((clients) => clients !== "").toArray().sort();
   const wanted = [
     "10.0.0.0 expires 2h,10.0.1.0 expires 4s972ms",
     "10.0.0.1 expires 2h,10.0.1.1 expires 4s972ms",
@@ -156,8 +157,8 @@ Deno.test("clients stay with their endpoints, whatever step a crash comes after"
     // The table that packets reach first knows all clients at that moment.
     fake.onCommit = () => {
       if (
-        parseTable(fake.listed(TABLE)).elements.has("layout-1") &&
-        parseTable(fake.listed(TABLE)).hooks.size > 0
+        endState(fake).elements["layout-1"] !== undefined &&
+        Object.keys(endState(fake).hooks).length > 0
       ) {
         assertEquals(carried(fake), wanted, `restart after a crash at ${crash}`);
       }

@@ -1,0 +1,171 @@
+/**
+ * Looks whether the table in the kernel is still as it was written: at all of it as often as that is cheap, and between at what packets
+ * cannot do without.
+ *
+ * @module
+ */
+import type { Nft } from "../../../kernel/nft.ts";
+import { describeNftFailure } from "../../../kernel/nft_failure.ts";
+import { inTurns } from "../../../kernel/turns.ts";
+import type { IpFamily } from "../../../model/objects.ts";
+import { diffObjects, type NftTransaction } from "../../../netfilter/nft_objects.ts";
+import { type ListedTable, NftTableReader } from "../../../netfilter/nft_table_reader.ts";
+import { nftFamily } from "../../../netfilter/nft_words.ts";
+import type { Logger } from "../../../observe/log.ts";
+import { type Damage, damageOf } from "../../damage.ts";
+import { TABLE_NAME } from "../plan/chains.ts";
+import { findDrift, ListedRest, tableOf } from "../store/full_sync.ts";
+import type { NftStore } from "../store/store.ts";
+import { isRejected } from "./table_writer.ts";
+
+/** A table of more elements is large: to list so many takes 0.6 % of the default sync period. */
+const LARGE_ELEMENTS = 5_000;
+/** A list of a small table that takes longer, in milliseconds, is a list beside very many rules of other programs. */
+const SLOW_LIST_MS = 600;
+/** How long there is no other list of a whole table that is large, or was slow to list. */
+const RARE_MS = 3_600_000;
+/** A list of everybody's rules may take so many milliseconds at any time; one that takes longer this part of the time. */
+const SLOW_RULES_MS = 250;
+const RULES_SHARE = 0.01;
+/** How many chains a log line names. */
+const NAMED = 5;
+
+/** What a {@linkcode DriftCheck} needs. */
+export interface DriftCheckOptions {
+  readonly nft: Nft;
+  readonly family: IpFamily;
+  readonly logger: Logger;
+  /** Milliseconds, monotonic. */
+  readonly nowMs: () => number;
+}
+
+/** Looks at one family's table. */
+export class DriftCheck {
+  readonly #options: DriftCheckOptions;
+  #allDueMs = Number.NEGATIVE_INFINITY;
+  #rulesDueMs = Number.NEGATIVE_INFINITY;
+  /** Chains that differed at the last look at everything, as they were printed: before the repair. */
+  #before: ReadonlyMap<string, string> = new Map();
+  /** Chains that this nft prints otherwise than they are written; how. */
+  readonly #printedOtherwise = new Map<string, string>();
+  /** Everything was compared and written again since the last look at everything. */
+  #isRepaired = false;
+
+  constructor(options: DriftCheckOptions) {
+    this.#options = options;
+  }
+
+  /** Everything was compared, and what differed was written. */
+  fullySynced(): void {
+    this.#isRepaired = true;
+  }
+
+  /**
+   * What is not as it was committed; false if all is, as far as was looked.
+   *
+   * @throws {ExecError} if nft fails
+   */
+  async look(store: NftStore): Promise<false | Damage> {
+    const { nowMs } = this.#options;
+    const startMs = nowMs();
+    const isAll = startMs >= this.#allDueMs;
+    // One that does not come to its end must not be all that the machine does from now on.
+    if (isAll) this.#allDueMs = startMs + RARE_MS;
+    const damage = isAll ? await this.#lookAtAll(store) : await this.#lookAtPart(store);
+    const endMs = nowMs();
+    const isRare = store.counts.elements > LARGE_ELEMENTS || isAll && endMs - startMs > SLOW_LIST_MS;
+    // After damage the next look, which tells whether the repair helped, is at everything.
+    if (damage !== false || isAll && !isRare) this.#allDueMs = endMs;
+    return damage;
+  }
+
+  async #lookAtAll(store: NftStore): Promise<false | Damage> {
+    const { nft, family } = this.#options;
+    const { elements, chains } = store.counts;
+    const reader = new NftTableReader();
+    if (!await nft.listTableInto(reader, nftFamily(family), TABLE_NAME, elements + chains)) return noTable();
+    const listed = reader.end();
+    return this.#damage(await inTurns(findDrift(store, listed)), listed);
+  }
+
+  /**
+   * Base chains, the chains that Services share and all sets and maps, by a list without elements, and one element of each set and map.
+   * The dry run adds nothing: beside one that does, another process that lists rules sees some twice or not at all (Linux 6.18).
+   */
+  async #lookAtPart(store: NftStore): Promise<false | Damage> {
+    const { nft, nowMs, family } = this.#options;
+    const startMs = nowMs();
+    if (startMs >= this.#rulesDueMs) {
+      const reader = new NftTableReader(tableOf(family));
+      await nft.listRulesInto(reader, nftFamily(family));
+      const tookMs = nowMs() - startMs;
+      this.#rulesDueMs = nowMs() + (tookMs <= SLOW_RULES_MS ? 0 : tookMs / RULES_SHARE);
+      const listed = reader.end();
+      if (listed.name === "") return noTable();
+      const base = { ...store.base, elements: [] };
+      const damage = this.#damage([diffObjects(base, new ListedRest(listed).take(base))], listed, true);
+      if (damage !== false) return damage;
+    }
+    const table = tableOf(family);
+    const lines = [
+      ...store.base.chains.map(({ name }) => `flush chain ${table} ${name}\n`),
+      ...store.sample().map(({ container, key }) => `delete element ${table} ${container} { ${key} }\n`),
+    ];
+    try {
+      await nft.check(lines.join(""));
+      return false;
+    } catch (error) {
+      // Only what nft says of a line says something of our rules.
+      if (!isRejected(error)) throw error;
+      return damageOf("all", [describeNftFailure(error)]);
+    }
+  }
+
+  /** Without chains that this nft is known to print otherwise than they are written. */
+  #damage(
+    transactions: readonly NftTransaction[],
+    { chains }: ListedTable,
+    isPart = false,
+  ): false | Damage {
+    const found = new Set<string>();
+    const differing = new Map<string, string>();
+    for (const { deletedElements, containers, addedElements, ...transaction } of transactions) {
+      for (const { container } of [...deletedElements, ...addedElements]) found.add(container);
+      for (const { name } of containers) found.add(name);
+      for (const name of transaction.deletedBaseChains) found.add(name);
+      for (const { name, hook } of [...transaction.chains, ...transaction.baseChains]) {
+        const printed = chains.get(name);
+        const text = printed?.rules.join("\n") ?? "";
+        if (printed === undefined || printed.hook !== hook) found.add(name);
+        else if (this.#printedOtherwise.get(name) !== text) differing.set(name, text);
+      }
+    }
+    if (!isPart) this.#learn(differing);
+    return damageOf("all", [...differing.keys(), ...found]);
+  }
+
+  /**
+   * Takes out what is printed, right after it was written again, just as before: a process that changed it would have done so in the same
+   * moment.
+   */
+  #learn(differing: Map<string, string>): void {
+    const news: string[] = [];
+    for (const [name, text] of this.#isRepaired ? differing : []) {
+      if (this.#before.get(name) !== text) continue;
+      this.#printedOtherwise.set(name, text);
+      differing.delete(name);
+      news.push(name);
+    }
+    this.#before = differing;
+    this.#isRepaired = false;
+    if (news.length === 0) return;
+    this.#options.logger.warn("nft prints rules otherwise than they were written, taken for its way", {
+      family: this.#options.family,
+      chains: news.slice(0, NAMED),
+    });
+  }
+}
+
+function noTable(): false | Damage {
+  return damageOf("all", [`table ${TABLE_NAME}`]);
+}

@@ -1,0 +1,365 @@
+/**
+ * Brings the rules of one IP family into the kernel: everything once, in transactions of whole Services, then only what
+ * changes, in one.
+ *
+ * @module
+ */
+import { ExecError, SyncError } from "../../../errors.ts";
+import type { Nft } from "../../../kernel/nft.ts";
+import { describeNftFailure } from "../../../kernel/nft_failure.ts";
+import { inTurns, TURN_MS, turnSince } from "../../../kernel/turns.ts";
+import { matchingNodeIps } from "../../../model/node.ts";
+import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
+import { sameTexts } from "../../../model/service_port.ts";
+import type { ProxyState } from "../../../model/state.ts";
+import { NftTransaction } from "../../../netfilter/nft_objects.ts";
+import type { ListedTable } from "../../../netfilter/nft_table_reader.ts";
+import { nftFamily } from "../../../netfilter/nft_words.ts";
+import type { Logger } from "../../../observe/log.ts";
+import { FamilySession, type Since } from "../../apply/family_session.ts";
+import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
+import type { Damage } from "../../damage.ts";
+import { LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
+import { planNftables, planNftablesInSteps } from "../plan/plan.ts";
+import type { NftablesOptions, NftablesPlan } from "../plan/ruleset.ts";
+import { FullSync, NO_TABLE, tableOf } from "../store/full_sync.ts";
+import type { NftStore } from "../store/store.ts";
+import { DriftCheck } from "./drift_check.ts";
+import { StaleChains } from "./stale_chains.ts";
+import { type FoundTables, READ_COMMANDS, readTable, readTables } from "./table_reading.ts";
+import { isRejected, type Progress, TableWriter } from "./table_writer.ts";
+
+/**
+ * Elements per transaction of a full sync. All at once is as fast, but a kernel that commits 100,000 elements in one go does
+ * nothing else meanwhile, and the first Services would wait for the last. README.md has what was measured.
+ */
+const ELEMENTS_PER_TRANSACTION = 10_000;
+
+/**
+ * For so long after a look found none of our tables, none is thought to be there. A start takes less, and what another process made
+ * meanwhile is found by the next check.
+ */
+const BLANK_MS = 5_000;
+
+/** What decides the rules, as far as it is known before the first sync. */
+export type NftablesSettings = Omit<NftablesOptions, "family" | "nodePortIps" | "serviceCidrs">;
+
+/** What an {@linkcode NftablesProxier} needs. */
+export interface NftablesProxierOptions {
+  readonly family: IpFamily;
+  readonly nft: Nft;
+  readonly settings: NftablesSettings;
+  /** Addresses of all interfaces of the node, both families; asked before each sync unless every address serves node ports. */
+  readonly interfaceIps: () => readonly string[];
+  readonly logger: Logger;
+  /** Milliseconds, monotonic. */
+  readonly nowMs: () => number;
+  /** Default {@linkcode ELEMENTS_PER_TRANSACTION}. */
+  readonly elementsPerTransaction?: number;
+  /** By `nowMs`, when the node was seen to have none of our tables; the first sync need not look again soon after. Null, as by default: never. */
+  readonly blankAtMs?: number | null;
+}
+
+/** nftables mode for one family. */
+export class NftablesProxier implements FamilyProxier {
+  readonly family: IpFamily;
+  readonly #options: NftablesProxierOptions;
+  readonly #staleChains: StaleChains;
+  readonly #driftCheck: DriftCheck;
+  readonly #session: FamilySession<NftablesSettings, NftStore>;
+  #serviceCidrs: readonly string[] = [];
+  #state: ProxyState | null = null;
+  /** Of stale chains, by the check under way. */
+  #deletion: Promise<void> | null = null;
+  /** Chains that checks since the last sync could not delete. */
+  #failedDeletions = 0;
+  #blankAtMs: number | null;
+  /** Of the sync under way. */
+  #progress: Progress = newProgress();
+
+  constructor(options: NftablesProxierOptions) {
+    const { family, nft, settings, logger, nowMs, blankAtMs = null } = options;
+    this.#blankAtMs = blankAtMs;
+    this.family = family;
+    this.#options = options;
+    this.#session = new FamilySession({ mode: "nftables", family, settings, nowMs, describe });
+    this.#driftCheck = new DriftCheck({ nft, family, logger, nowMs });
+    this.#staleChains = new StaleChains({ nft, family, logger, nowMs });
+  }
+
+  /** Of the latest sync; a view, which shows what came since. Null before. */
+  get state(): ProxyState | null {
+    return this.#state;
+  }
+
+  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
+  configure(settings: NftablesSettings): boolean {
+    return this.#session.configure(settings);
+  }
+
+  /**
+   * Takes other ServiceCIDRs over; the next sync writes the difference, whichever Services it is about.
+   *
+   * @param networks as nft prints them, of this family
+   * @returns true if they differ
+   */
+  setServiceCidrs(networks: readonly string[]): boolean {
+    if (sameTexts(networks, this.#serviceCidrs)) return false;
+    this.#serviceCidrs = networks;
+    return true;
+  }
+
+  /**
+   * Writes what differs: from what the kernel holds if that is not known or everything was asked for, else from what was
+   * committed. Services that the kernel refuses stay as they were if the others go in without them; that is tried only over
+   * what was read in the same sync.
+   *
+   * @throws {SyncError} if nft failed; its cause is the {@linkcode ExecError}
+   */
+  async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
+    // A chain that is being deleted may be one that this sync fills again.
+    if (this.#deletion !== null) await this.#deletion;
+    this.#state = state;
+    this.#progress = newProgress();
+    const { committed, failedDeletions } = await this.#session.sync(changed, async (since) => {
+      const committed = since === null ? await this.#syncAll(state) : await this.#syncChanged(state, since);
+      if (since === null) this.#driftCheck.fullySynced();
+      const failed = await this.#session.run("apply", () => this.#staleChains.deleteDue());
+      const failedDeletions = this.#failedDeletions + failed;
+      this.#failedDeletions = 0;
+      return { committed, failedDeletions };
+    });
+    return this.#session.report({
+      ...this.#progress,
+      total: { ...committed.counts },
+      failedDeletions,
+    });
+  }
+
+  /** Says that all is well while nothing is committed: then a full sync is on its way. */
+  async checkCanary(): Promise<false | Damage> {
+    return await this.#session.look(async (committed, isUndisturbed) => {
+      const damage = await this.#driftCheck.look(committed);
+      // Without it they would stay until the next change, which may be days.
+      if (damage === false && isUndisturbed()) await this.#deleteStaleChains();
+      return damage;
+    });
+  }
+
+  async #deleteStaleChains(): Promise<void> {
+    if (this.#staleChains.isEmpty) return;
+    const deletion = this.#staleChains.deleteDue();
+    this.#deletion = Promise.allSettled([deletion]).then(() => {});
+    try {
+      this.#failedDeletions += await deletion;
+    } finally {
+      this.#deletion = null;
+    }
+  }
+
+  async #syncAll(state: ProxyState): Promise<NftStore> {
+    this.#staleChains.clear();
+    const found = this.#takeBlank() ??
+      await this.#session.run("read", () => {
+        this.#progress.commands += READ_COMMANDS;
+        return readTables(this.#options.nft, nftFamily(this.family), entriesOf(state));
+      });
+    const plan = await this.#session.run(
+      "plan",
+      () => inTurns(planNftablesInSteps(state, "all", this.#nftablesOptions()), { turnMs: TURN_MS }),
+    );
+    return await this.#session.run("apply", () => this.#writeAll(plan, found));
+  }
+
+  /** What a first sync finds without looking; null if it must look. */
+  #takeBlank(): FoundTables | null {
+    const atMs = this.#blankAtMs;
+    this.#blankAtMs = null;
+    return atMs !== null && this.#options.nowMs() - atMs < BLANK_MS ? { own: null, next: null } : null;
+  }
+
+  /**
+   * A table of another layout is put out of the way without a gap: a table of our layout by another name is built beside it and let in,
+   * then the old one goes, ours is built in the same way, and the other one goes.
+   *
+   * Every step can be the last one before a crash. A table by the other name that packets reach is complete, because they are
+   * let in last; one that they do not reach is what a crash left. Two tables that packets reach do no harm: both lead to
+   * endpoints, and the first to translate an address is the only one.
+   */
+  async #writeAll(plan: NftablesPlan, { own, next }: FoundTables): Promise<NftStore> {
+    if (own !== null && own.ownerProblem !== null) {
+      return await this.#writeBeside(plan, next, own.ownerProblem);
+    }
+    let before = own ?? NO_TABLE;
+    let isNextLive = next?.chains.values().some(({ hook }) => hook !== undefined) === true;
+    if (own !== null && !own.containers.has(LAYOUT_SET)) {
+      this.#options.logger.info("Replacing a table of another layout", {
+        family: this.family,
+        foundComment: own.comment,
+        wanted: LAYOUT_SET,
+      });
+      if (!isNextLive) {
+        if (next !== null) await this.#removeTable(NEXT_TABLE_NAME);
+        await this.#build(NEXT_TABLE_NAME, plan, NO_TABLE, TABLE_NAME);
+      }
+      await this.#removeTable(TABLE_NAME);
+      before = NO_TABLE;
+      isNextLive = true;
+    }
+    const store = await this.#build(TABLE_NAME, plan, before, isNextLive ? NEXT_TABLE_NAME : null);
+    if (isNextLive || next !== null) await this.#removeTable(NEXT_TABLE_NAME);
+    return store;
+  }
+
+  /**
+   * Writes everything into the table by the other name, because another process owns the one by our name: Services are served as they
+   * are, at the cost of a full sync for each change, and every sync fails.
+   *
+   * @throws {SyncError} with the problem
+   */
+  async #writeBeside(plan: NftablesPlan, next: ListedTable | null, problem: string): Promise<never> {
+    await this.#build(NEXT_TABLE_NAME, plan, next ?? NO_TABLE, null);
+    const detour = `Services are served from table ${NEXT_TABLE_NAME} meanwhile`;
+    throw new SyncError("nftables", "apply", `${this.family}: ${problem}; ${detour}`);
+  }
+
+  /**
+   * Writes everything into a table.
+   *
+   * @param predecessor the table that packets go to until this one has everything; null if there is none. They are let in by a
+   * transaction of its own: a hook takes effect before the rules behind it do, and a packet on its way could see the new chains before
+   * they lead anywhere. Of two tables that packets reach, the newer one translates first, so it has the clients before
+   */
+  async #build(
+    name: string,
+    plan: NftablesPlan,
+    listed: ListedTable,
+    predecessor: string | null,
+  ): Promise<NftStore> {
+    const writer = this.#writer(name);
+    const sync = new FullSync(plan, listed);
+    const { base, store } = sync;
+    const letIn = new NftTransaction();
+    if (predecessor !== null) letIn.baseChains.push(...base.baseChains.splice(0));
+    const isSmall = entriesOf(this.#state) < this.#elementsPerTransaction;
+    const refused = await writer.fill({ base, services: sync.services(), rules: plan.base, isSmall });
+    this.#session.quarantine.replace(refused.map(({ item, problem }) => ({ service: item, problem })));
+    for (const { item } of refused) sync.keep(item);
+    if (predecessor !== null) await this.#carryClients(predecessor, store, writer);
+    await writer.write(letIn);
+    const leftover = sync.leftover();
+    await writer.write(leftover);
+    await writer.tryToDeleteContainers(sync.unknownContainers);
+    if (name === TABLE_NAME) this.#staleChains.flushed(leftover.flushedChains);
+    return store;
+  }
+
+  /**
+   * Carries clients that stick to endpoints over from another table, each with the time that it has left: only into sets of the same
+   * name and timeout, because the kernel takes no client that would stay for longer than a new one. If nft fails, clients choose anew, and
+   * nothing else comes of it.
+   */
+  async #carryClients(from: string, store: NftStore, writer: TableWriter): Promise<void> {
+    const { nft, logger } = this.#options;
+    const sets = [...store.serviceNames].flatMap((name) => store.service(name).containers);
+    if (sets.length === 0) return;
+    try {
+      this.#progress.commands++;
+      const listed = await readTable(nft, nftFamily(this.family), from, entriesOf(this.#state));
+      const clients = new NftTransaction();
+      for (const { name, timeoutSeconds } of sets) {
+        const known = listed?.containers.get(name);
+        if (known === undefined || known.timeoutSeconds !== timeoutSeconds) continue;
+        for (const key of known.expiring) clients.addedElements.push({ container: name, key, value: "" });
+      }
+      await writer.write(clients);
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      logger.warn("Clients may get another endpoint: they could not be carried over to the new table", {
+        family: this.family,
+        problem: describeNftFailure(error),
+      });
+    }
+  }
+
+  async #removeTable(name: string): Promise<void> {
+    const table = tableOf(this.family, name);
+    await this.#writer(name).run(`add table ${table}\ndelete table ${table}\n`, []);
+  }
+
+  async #syncChanged(state: ProxyState, { changed, committed }: Since<NftStore>): Promise<NftStore> {
+    const suspects = new Set(this.#session.quarantine.due(changed));
+    const change = await this.#session.run("plan", async () => {
+      const startMs = performance.now();
+      const plan = planNftables(state, changed.difference(suspects), this.#nftablesOptions());
+      await turnSince(startMs);
+      return committed.change(plan);
+    });
+    await this.#session.run("apply", () => this.#write(change.transaction));
+    change.commit();
+    for (const name of suspects) {
+      await this.#session.run("apply", () => this.#tryAgain(state, name, committed));
+    }
+    return committed;
+  }
+
+  async #write(transaction: NftTransaction): Promise<void> {
+    this.#staleChains.filled(transaction.filledChains);
+    await this.#writer(TABLE_NAME).write(transaction);
+    this.#staleChains.flushed(transaction.flushedChains);
+  }
+
+  /** Writes a quarantined Service in a transaction of its own; it stays in quarantine if that is refused. */
+  async #tryAgain(state: ProxyState, name: NamespacedName, committed: NftStore): Promise<void> {
+    const change = committed.change(planNftables(state, new Set([name]), this.#nftablesOptions()));
+    try {
+      await this.#write(change.transaction);
+    } catch (error) {
+      if (!isRejected(error)) throw error;
+      this.#session.quarantine.refused({ service: name, problem: describeNftFailure(error) });
+      return;
+    }
+    change.commit();
+    this.#session.quarantine.release(name);
+  }
+
+  #nftablesOptions(): NftablesOptions {
+    const { interfaceIps } = this.#options;
+    const { settings, settings: { nodePortAddresses } } = this.#session;
+    return {
+      ...settings,
+      family: this.family,
+      serviceCidrs: this.#serviceCidrs,
+      nodePortIps: nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, interfaceIps()),
+    };
+  }
+
+  get #elementsPerTransaction(): number {
+    return this.#options.elementsPerTransaction ?? ELEMENTS_PER_TRANSACTION;
+  }
+
+  #writer(name: string): TableWriter {
+    const { nft, logger } = this.#options;
+    return new TableWriter({
+      nft,
+      table: tableOf(this.family, name),
+      elementsPerTransaction: this.#elementsPerTransaction,
+      logger,
+      progress: this.#progress,
+    });
+  }
+}
+
+/** What no program failed in is no failure of the sync. */
+function describe(error: unknown): string | null {
+  return error instanceof ExecError ? describeNftFailure(error) : null;
+}
+
+/** About how many elements and rules a state makes: what a list of them is given time for. */
+function entriesOf(state: ProxyState | null): number {
+  return state === null ? 0 : 2 * (state.endpointCount + 4 * state.services.size);
+}
+
+function newProgress(): Progress {
+  return { commands: 0, bytes: 0, written: { chains: 0, elements: 0, sets: 0 } };
+}

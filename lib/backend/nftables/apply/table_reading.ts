@@ -1,0 +1,69 @@
+/**
+ * Reads our tables at the beginning of a full sync.
+ *
+ * @module
+ */
+import type { Nft } from "../../../kernel/nft.ts";
+import { type ListedTable, NftTableReader } from "../../../netfilter/nft_table_reader.ts";
+import type { NftFamily } from "../../../netfilter/nft_words.ts";
+import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
+
+/** What there is of our tables; null: it is not there. */
+export interface FoundTables {
+  readonly own: ListedTable | null;
+  /** The one that is built beside while a layout changes, or where another process owns ours. */
+  readonly next: ListedTable | null;
+}
+
+/** Programs started by {@linkcode readTables} if there is nothing unusual. */
+export const READ_COMMANDS = 2;
+
+/** How often a list is read that looks as if another process' dry run had made it wrong. */
+const MAX_READS = 3;
+
+/**
+ * @param entries about how many elements and rules there should be
+ * @throws {ExecError} if nft cannot read
+ */
+export async function readTables(nft: Nft, family: NftFamily, entries: number): Promise<FoundTables> {
+  // Side by side, and told in this order.
+  const [list, look] = await Promise.allSettled([
+    readTable(nft, family, TABLE_NAME, entries),
+    nft.hasTable(family, NEXT_TABLE_NAME),
+  ]);
+  if (list.status === "rejected") throw list.reason;
+  if (look.status === "rejected") throw look.reason;
+  return {
+    own: list.value,
+    next: look.value ? await readTable(nft, family, NEXT_TABLE_NAME, entries) : null,
+  };
+}
+
+/** Null if it is not there. */
+export async function readTable(
+  nft: Nft,
+  family: NftFamily,
+  name: string,
+  entries: number,
+): Promise<ListedTable | null> {
+  let before: string | null = null;
+  for (let reads = 1;; reads++) {
+    const reader = new NftTableReader();
+    if (!await nft.listTableInto(reader, family, name, entries)) return null;
+    const listed = reader.end();
+    if (!isDoubtful(listed) || reads === MAX_READS) return listed;
+    // What is damaged is so twice.
+    const handles = JSON.stringify([...listed.handles]);
+    if (handles === before) return listed;
+    before = handles;
+  }
+}
+
+/**
+ * True if rules may have been left out or told twice: Linux 6.18 does so, without a word, while another process tries rules or chains
+ * (`nft -c`). Every chain of ours has rules, and no two rules of a table have one handle.
+ */
+function isDoubtful({ handles }: ListedTable): boolean {
+  const all = [...handles.values()];
+  return all.some((ofChain) => ofChain.length === 0) || new Set(all.flat()).size < all.flat().length;
+}

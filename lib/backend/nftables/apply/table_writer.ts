@@ -1,0 +1,249 @@
+/**
+ * Writes transactions into one table.
+ *
+ * @module
+ */
+import { ExecError } from "../../../errors.ts";
+import type { Nft } from "../../../kernel/nft.ts";
+import { describeNftFailure, nftComplaints, nftFailureKind } from "../../../kernel/nft_failure.ts";
+import type { NamespacedName } from "../../../model/objects.ts";
+import type { NftTransaction, WrittenCounts } from "../../../netfilter/nft_objects.ts";
+import type { Logger } from "../../../observe/log.ts";
+import { cut } from "../../../text/quote.ts";
+import { isolateRefused, type Refusal, type Refused } from "../../isolate.ts";
+import type { BaseRules } from "../plan/ruleset.ts";
+import { type ServiceTransaction, tableLine } from "../store/full_sync.ts";
+
+/** What one sync did, as it goes on. */
+export interface Progress {
+  commands: number;
+  bytes: number;
+  readonly written: WrittenCounts;
+}
+
+/** What a {@linkcode TableWriter} needs. */
+export interface TableWriterOptions {
+  readonly nft: Nft;
+  /** Family and name, e.g. `ip kproxy`. */
+  readonly table: string;
+  /** Of one transaction, about. */
+  readonly elementsPerTransaction: number;
+  readonly logger: Logger;
+  readonly progress: Progress;
+}
+
+/**
+ * What one Service contributes, as text and in numbers. Its objects are some times as large, and would stay for as long as nft takes.
+ */
+interface PrintedService {
+  readonly name: NamespacedName;
+  /** Its lines, each ended by a newline. */
+  readonly text: string;
+  readonly lineCount: number;
+  readonly weight: number;
+  readonly counts: WrittenCounts;
+}
+
+/** How a table is filled. */
+export interface TableFilling {
+  /** What must be written beside the Services. */
+  readonly base: NftTransaction;
+  readonly services: Iterable<ServiceTransaction>;
+  /** What all Services need. */
+  readonly rules: BaseRules;
+  /** True: all that is to be written is less than one transaction may have. */
+  readonly isSmall: boolean;
+}
+
+/** Two thirds of nft's time is its own, outside of the kernel: 100,000 elements take 1.1 s by two of them, 1.45 s by one. */
+const PARALLEL_WRITES = 2;
+
+/** Of many Services so much goes in with the table: what comes first, the API server and DNS among it, waits for no more. */
+const FIRST_ELEMENTS = 1_000;
+
+/** Of a line that nft refuses so much is told. */
+const SHOWN_LINE = 200;
+
+/** All of its methods throw {@linkcode ExecError} for what is not said otherwise. */
+export class TableWriter {
+  readonly #options: TableWriterOptions;
+  /** True once a refusal was found not to come from a table that another process took away. */
+  #hasLooked = false;
+
+  constructor(options: TableWriterOptions) {
+    this.#options = options;
+  }
+
+  /** Writes it at once. Nothing is left out: what is refused fails. */
+  async write(transaction: NftTransaction): Promise<void> {
+    await this.run(textOf(transaction.lines(this.#options.table)), [transaction]);
+  }
+
+  /**
+   * Makes the table if need be, what is in it whatever the Services are, and the Services. The first of them go in with the table, and
+   * all if they are not many: a start of nft takes longer than that.
+   *
+   * @returns the refused Services, of which nothing was written
+   */
+  async fill({ base, services, rules, isSmall }: TableFilling): Promise<readonly Refused<NamespacedName>[]> {
+    const { table, elementsPerTransaction } = this.#options;
+    const printed = this.#printed(services);
+    if (base.isEmpty) return await this.#writeServices(printed, rules);
+    const baseText = textOf([tableLine(table, rules.comment), ...base.lines(table)]);
+    const first = taken(printed, isSmall ? Infinity : Math.min(FIRST_ELEMENTS, elementsPerTransaction));
+    try {
+      await this.run(baseText + joined(first), [base, ...first]);
+    } catch (error) {
+      // Which Service is to blame is found without the base, of which none is.
+      if (first.length === 0 || !isRejected(error)) throw error;
+      await this.run(baseText, [base]);
+      return await this.#writeServices([first, printed].values().flatMap((part) => part), rules);
+    }
+    return await this.#writeServices(printed, rules);
+  }
+
+  /** Runs commands that need not be of this table. */
+  async run(
+    text: string,
+    written: readonly { readonly counts: WrittenCounts }[],
+    onRead?: () => void,
+  ): Promise<void> {
+    if (text === "") return;
+    const { nft, logger, progress, table } = this.#options;
+    if (logger.enabled(9)) logger.info("Running nft", { table, text }, 9);
+    progress.commands++;
+    progress.bytes += text.length;
+    await nft.apply(
+      onRead === undefined ? text : function* () {
+        yield text;
+        onRead();
+      },
+    );
+    for (const { counts } of written) {
+      for (const kind of ["chains", "elements", "sets"] as const) progress.written[kind] += counts[kind];
+    }
+  }
+
+  /** Deletes sets and maps, each by itself: one that a rule still uses stays, and harms nothing. */
+  async tryToDeleteContainers(names: readonly string[]): Promise<void> {
+    const { table, logger } = this.#options;
+    for (const name of names) {
+      try {
+        // Maps too: to the kernel they are sets.
+        await this.run(`delete set ${table} ${name}\n`, []);
+      } catch (error) {
+        if (!(error instanceof ExecError)) throw error;
+        logger.info("A set of nobody's cannot be deleted", { table, set: name, problem: error.message }, 2);
+      }
+    }
+  }
+
+  /**
+   * Writes the Services, and without those that are refused if there are any. While nft writes some of them, the next ones
+   * are made ready; {@linkcode PARALLEL_WRITES} of it run at a time, because no two groups have anything in common. None
+   * runs any more once this settles.
+   */
+  async #writeServices(
+    services: Iterable<PrintedService>,
+    rules: BaseRules,
+  ): Promise<readonly Refused<NamespacedName>[]> {
+    const refused: Refused<PrintedService>[] = [];
+    const writing: Promise<readonly Refused<PrintedService>[]>[] = [];
+    try {
+      const rest = services[Symbol.iterator]();
+      for (;;) {
+        const group = taken(rest, this.#options.elementsPerTransaction);
+        if (group.length === 0) break;
+        if (writing.length === PARALLEL_WRITES) refused.push(...await writing.shift() ?? []);
+        const { promise: isRead, resolve: onRead } = Promise.withResolvers<void>();
+        const written = isolateRefused(group, (part) => this.#attempt(part, rules, onRead));
+        writing.push(written);
+        // What comes next keeps this thread busy, so nft gets its text first. A failure is met where `writing` is awaited.
+        written.then(() => onRead(), () => onRead());
+        await isRead;
+      }
+      for (const group of await Promise.all(writing)) refused.push(...group);
+      return refused.map(({ item: { name }, problem }) => ({ item: name, problem }));
+    } finally {
+      await Promise.allSettled(writing);
+    }
+  }
+
+  async #attempt(
+    services: readonly PrintedService[],
+    rules: BaseRules,
+    onRead: () => void,
+  ): Promise<Refusal<PrintedService> | null> {
+    try {
+      await this.run(joined(services), services, onRead);
+      return null;
+    } catch (error) {
+      if (!isRejected(error)) throw error;
+      if (!this.#hasLooked && !await this.#hasBase(rules)) throw error;
+      this.#hasLooked = true;
+      return { problem: describeNftFailure(error), named: named(error, services) };
+    }
+  }
+
+  /** False if another process took away what all Services need: then none of them is to blame. */
+  async #hasBase({ containers, chains }: BaseRules): Promise<boolean> {
+    const { nft, table, progress } = this.#options;
+    progress.commands++;
+    try {
+      await nft.check(textOf([
+        ...containers.map(({ kind, name }) => `flush ${kind} ${table} ${name}`),
+        ...chains.filter(({ hook }) => hook === undefined).map(({ name }) => `flush chain ${table} ${name}`),
+      ]));
+      return true;
+    } catch (error) {
+      if (isRejected(error)) return false;
+      throw error;
+    }
+  }
+
+  *#printed(services: Iterable<ServiceTransaction>): Generator<PrintedService> {
+    for (const { name, transaction } of services) {
+      const lines = transaction.lines(this.#options.table);
+      const { weight, counts } = transaction;
+      yield { name, text: textOf(lines), lineCount: lines.length, weight, counts };
+    }
+  }
+}
+
+/** True if nft or the kernel refuses what was written: then nothing of it is there. */
+export function isRejected(error: unknown): error is ExecError {
+  return error instanceof ExecError && nftFailureKind(error) === "rejected";
+}
+
+function textOf(lines: readonly string[]): string {
+  return lines.length === 0 ? "" : lines.join("\n") + "\n";
+}
+
+function joined(services: readonly PrintedService[]): string {
+  return services.map(({ text }) => text).join("");
+}
+
+/** The Services that come next, as many as come to that weight; never a part of one. */
+function taken(services: Iterator<PrintedService>, weight: number): readonly PrintedService[] {
+  const group: PrintedService[] = [];
+  for (let sum = 0; sum < weight;) {
+    const { value, done } = services.next();
+    if (done === true) break;
+    group.push(value);
+    sum += value.weight;
+  }
+  return group;
+}
+
+/** The Services that nft names by their lines, each with the first complaint about it. */
+function named(error: ExecError, services: readonly PrintedService[]): readonly Refused<PrintedService>[] {
+  const problems = new Map<PrintedService, string>();
+  for (const { line, message } of nftComplaints(error.stderr)) {
+    let end = 0;
+    const owner = services.find(({ lineCount }) => line <= (end += lineCount));
+    if (owner === undefined || problems.has(owner)) continue;
+    const text = owner.text.split("\n")[line - (end - owner.lineCount) - 1] ?? "";
+    problems.set(owner, `${message}: ${cut(text, SHOWN_LINE)}`);
+  }
+  return [...problems].map(([item, problem]) => ({ item, problem }));
+}

@@ -1,0 +1,279 @@
+/**
+ * What the table of one family is known to hold, by Service, in little memory: after a full sync as it was written, and changed with
+ * every change since.
+ *
+ * @module
+ */
+import type { NamespacedName } from "../../../model/objects.ts";
+import {
+  type Chain,
+  type Container,
+  diffObjects,
+  type Element,
+  type NftObjects,
+  type NftTransaction,
+  NO_OBJECTS,
+} from "../../../netfilter/nft_objects.ts";
+import { isSharedSet } from "../plan/chains.ts";
+import type { BaseRules, NftablesPlan } from "../plan/ruleset.ts";
+import { type HeldElements, placeService } from "../plan/slots.ts";
+
+/** What a table holds, in numbers. */
+export interface TableCounts {
+  /** Of all sets and maps but the affinity sets. */
+  readonly elements: number;
+  /** Without base chains. */
+  readonly chains: number;
+  /** Sets and maps. */
+  readonly sets: number;
+}
+
+/** What leads from what is held to a plan. */
+export interface Change {
+  readonly transaction: NftTransaction;
+  /** Takes it over. Call it only after the transaction was written. */
+  readonly commit: () => void;
+}
+
+/** An element of a Service that keeps its former objects, because the kernel refuses what it wants. */
+interface KeptElement {
+  readonly owner: NamespacedName;
+  readonly element: Element;
+}
+
+interface OpenObjects extends NftObjects {
+  readonly containers: Container[];
+  readonly chains: Chain[];
+  readonly elements: Element[];
+}
+
+function nameOf({ container, key }: Element): string {
+  return `${container} ${key}`;
+}
+
+/** See the module. */
+export class NftStore {
+  #base: BaseRules;
+  readonly #sharedChains: Map<string, Chain>;
+  /** A flat text needs a fifth of the memory of the objects, and few Services are looked at. */
+  readonly #services = new Map<NamespacedName, string>();
+  /** Element of a shared set → how many Services want it. */
+  readonly #references = new Map<string, number>();
+  /** Set or map → how many elements Services have in it, and one of those Services; null: it has none any more. */
+  readonly #containers = new Map<string, { count: number; example: NamespacedName | null }>();
+  /** By name. Another Service may come to want them: the state gives a destination to one, whichever Service keeps it. */
+  readonly #kept = new Map<string, KeptElement>();
+  readonly #counts = { chains: 0, sets: 0, sharedElements: 0 };
+
+  /** A table that holds what a plan wants beside its Services. */
+  constructor({ base, sharedChains }: Pick<NftablesPlan, "base" | "sharedChains">) {
+    this.#base = base;
+    this.#sharedChains = new Map(sharedChains);
+  }
+
+  /** What is held whatever the Services are. Chains that Services share stay until the next full sync. */
+  get base(): NftObjects {
+    return { ...this.#base, chains: [...this.#base.chains, ...this.#sharedChains.values()] };
+  }
+
+  get counts(): TableCounts {
+    const { chains, elements, containers } = this.#base;
+    let count = elements.length + this.#references.size - this.#counts.sharedElements;
+    for (const { count: own } of this.#containers.values()) count += own;
+    return {
+      elements: count,
+      chains: this.#counts.chains + this.#sharedChains.size +
+        chains.filter(({ hook }) => hook === undefined).length,
+      sets: this.#counts.sets + containers.length,
+    };
+  }
+
+  get serviceNames(): Iterable<NamespacedName> {
+    return this.#services.keys();
+  }
+
+  /** Nothing of a Service that is not known. */
+  service(name: NamespacedName): NftObjects {
+    const packed = this.#services.get(name);
+    return packed === undefined ? NO_OBJECTS : unpack(packed);
+  }
+
+  /** The Service has these now; null: it is gone. */
+  set(name: NamespacedName, objects: NftObjects | null): void {
+    const before = this.service(name);
+    this.#count(name, before, -1);
+    for (const element of this.#kept.size === 0 ? [] : before.elements) {
+      if (this.#kept.get(nameOf(element))?.owner === name) this.#kept.delete(nameOf(element));
+    }
+    if (objects === null) {
+      this.#services.delete(name);
+      return;
+    }
+    this.#services.set(name, pack(objects));
+    this.#count(name, objects, 1);
+  }
+
+  /** As {@linkcode NftStore.set}, for a Service that has these although it wants others: what it wants was refused. */
+  keep(name: NamespacedName, objects: NftObjects): void {
+    this.set(name, objects);
+    for (const element of objects.elements) {
+      if (!isSharedSet(element.container)) this.#kept.set(nameOf(element), { owner: name, element });
+    }
+  }
+
+  /** What leads to a plan of some Services: one transaction, so that a destination that changes hands is never without an owner. */
+  change(plan: NftablesPlan): Change {
+    const held = open({ ...this.#base, chains: [...this.#base.chains, ...this.#heldSharedChains(plan)] });
+    const wanted = open({ ...plan.base, chains: [...plan.base.chains, ...plan.sharedChains.values()] });
+    const services = new Map<NamespacedName, NftObjects | null>();
+    for (const [name, rules] of plan.services) {
+      const before = this.service(name);
+      const after = rules === null ? null : placeService(rules, heldElements(before));
+      services.set(name, after);
+      append(held, before);
+      append(wanted, after ?? NO_OBJECTS);
+    }
+    const taken = this.#takenFromKept(plan, wanted);
+    held.elements.push(...taken.map(({ element }) => element));
+    const isOthers = this.#isWantedByOthers(held);
+    const own = ({ elements }: NftObjects): Element[] =>
+      once(elements.filter((element) => !isOthers(element)));
+    const transaction = diffObjects({ ...wanted, elements: own(wanted) }, { ...held, elements: own(held) });
+    return {
+      transaction,
+      commit: () => {
+        for (const { owner, element } of taken) this.#giveUp(owner, nameOf(element));
+        for (const [name, objects] of services) this.set(name, objects);
+        for (const [name, chain] of plan.sharedChains) this.#sharedChains.set(name, chain);
+        this.#base = plan.base;
+      },
+    };
+  }
+
+  /** One element of each set and map that has any, for a look at whether it was emptied. */
+  sample(): readonly Element[] {
+    const sample = [...this.#base.elements.slice(0, 1)];
+    for (const [container, of] of this.#containers) {
+      if (of.count === 0) continue;
+      const isHere = (element: Element): boolean => element.container === container;
+      of.example ??= this.#services.keys().find((name) => this.service(name).elements.some(isHere)) ?? null;
+      const element = of.example && this.service(of.example).elements.find(isHere);
+      if (element) sample.push(element);
+    }
+    return sample;
+  }
+
+  *#heldSharedChains({ sharedChains }: NftablesPlan): Generator<Chain> {
+    for (const name of sharedChains.keys()) {
+      const chain = this.#sharedChains.get(name);
+      if (chain !== undefined) yield chain;
+    }
+  }
+
+  #takenFromKept({ services }: NftablesPlan, { elements }: NftObjects): readonly KeptElement[] {
+    if (this.#kept.size === 0) return [];
+    return elements.flatMap((element) => {
+      const kept = this.#kept.get(nameOf(element));
+      return kept === undefined || services.has(kept.owner) ? [] : [kept];
+    });
+  }
+
+  #giveUp(owner: NamespacedName, element: string): void {
+    const objects = this.service(owner);
+    this.keep(owner, { ...objects, elements: objects.elements.filter((one) => nameOf(one) !== element) });
+  }
+
+  /** Tells elements of shared sets that stay whatever becomes of those Services whose objects are `held`. */
+  #isWantedByOthers(held: NftObjects): (element: Element) => boolean {
+    const others = new Map<string, number>();
+    const countOf = (name: string): number => others.get(name) ?? this.#references.get(name) ?? 0;
+    for (const element of held.elements) {
+      if (!isSharedSet(element.container)) continue;
+      const name = nameOf(element);
+      others.set(name, countOf(name) - 1);
+    }
+    return (element) => isSharedSet(element.container) && countOf(nameOf(element)) > 0;
+  }
+
+  #count(name: NamespacedName, { containers, chains, elements }: NftObjects, by: 1 | -1): void {
+    this.#counts.chains += by * chains.length;
+    this.#counts.sets += by * containers.length;
+    for (let at = 0; at < elements.length;) {
+      const { container } = elements[at]!;
+      const start = at;
+      const isShared = isSharedSet(container);
+      for (; elements[at]?.container === container; at++) {
+        if (isShared) this.#reference(nameOf(elements[at]!), by);
+      }
+      let of = this.#containers.get(container);
+      if (of === undefined) this.#containers.set(container, of = { count: 0, example: null });
+      of.count += by * (at - start);
+      if (by === 1) of.example = name;
+      else if (of.example === name) of.example = null;
+    }
+  }
+
+  #reference(name: string, by: 1 | -1): void {
+    this.#counts.sharedElements += by;
+    const count = (this.#references.get(name) ?? 0) + by;
+    // Reading a character makes V8 replace the parts of the text by the whole.
+    name.charCodeAt(0);
+    if (count === 0) this.#references.delete(name);
+    else this.#references.set(name, count);
+  }
+}
+
+function open({ containers, chains, elements }: NftObjects): OpenObjects {
+  return { containers: [...containers], chains: [...chains], elements: [...elements] };
+}
+
+function append(to: OpenObjects, { containers, chains, elements }: NftObjects): void {
+  to.containers.push(...containers);
+  to.chains.push(...chains);
+  for (const element of elements) to.elements.push(element);
+}
+
+/** Several Services may want the same element of a shared set. */
+function once(elements: readonly Element[]): Element[] {
+  const seen = new Set<string>();
+  return elements.filter((element) => {
+    if (!isSharedSet(element.container)) return true;
+    const isFirst = !seen.has(nameOf(element));
+    seen.add(nameOf(element));
+    return isFirst;
+  });
+}
+
+function heldElements({ elements }: NftObjects): HeldElements {
+  const containers = new Map<string, Map<string, string>>();
+  for (const { container, key, value } of elements) {
+    const known = containers.get(container);
+    if (known === undefined) containers.set(container, new Map([[key, value]]));
+    else known.set(key, value);
+  }
+  return (container) => containers.get(container);
+}
+
+/** Elements as container (`""`: that of the one before), key, value and comment (`""`: none), one after the other. */
+type Packed = [containers: readonly Container[], chains: readonly Chain[], elements: string[]];
+
+function pack({ containers, chains, elements }: NftObjects): string {
+  const texts: string[] = [];
+  let last = "";
+  for (const { container, key, value, comment = "" } of elements) {
+    texts.push(container === last ? "" : container, key, value, comment);
+    last = container;
+  }
+  return JSON.stringify([containers, chains, texts] satisfies Packed);
+}
+
+function unpack(text: string): NftObjects {
+  const [containers, chains, texts] = JSON.parse(text) as Packed;
+  const elements: Element[] = [];
+  for (let at = 0, last = ""; at < texts.length; at += 4) {
+    const [container = "", key = "", value = "", comment = ""] = texts.slice(at, at + 4);
+    if (container !== "") last = container;
+    elements.push({ container: last, key, value, ...comment === "" ? {} : { comment } });
+  }
+  return { containers, chains, elements };
+}
