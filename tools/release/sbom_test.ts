@@ -69,7 +69,7 @@ Deno.test("the bill of materials follows CycloneDX's schema, and has every packa
   assertEquals(named("@kubernetes/client-node").purl, "pkg:npm/%40kubernetes/client-node@2.0.1");
   // A dependency of a dependency, what only tests use, and packages of this project.
   assertEquals(
-    ["bintrees", "playwright-core", "kproxy-links-yaml", "kproxy-links-assert"].map((name) =>
+    ["bintrees", "playwright-core", "kproxy-links-cli", "kproxy-links-assert"].map((name) =>
       named(name).scope
     ),
     ["required", "excluded", "required", "excluded"],
