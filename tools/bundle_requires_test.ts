@@ -10,8 +10,8 @@ const RUN_AT_START = [
   "lib/source/kube/kube_access.ts",
   "lib/source/kube/kube.ts",
   "lib/backend/nftables/node/preflight.ts",
-  "lib/backend/iptables/node/proxier.ts",
-  "lib/backend/ipvs/node/proxier.ts",
+  "lib/backend/iptables/node/preflight.ts",
+  "lib/backend/ipvs/node/preflight.ts",
 ];
 
 interface ModuleGraph {

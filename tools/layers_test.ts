@@ -22,7 +22,7 @@ Deno.test("every path of the table has its row", { permissions: "none" }, () => 
     ["lib/backend/backend.ts", 3],
     ["lib/sim/flow.ts", 3],
     ["lib/backend/iptables/plan/plan.ts", 3],
-    ["lib/backend/iptables/apply/apply.ts", 5],
+    ["lib/backend/iptables/apply/proxier.ts", 5],
     ["lib/backend/node/registry.ts", 5],
     ["lib/kernel/exec.ts", 4],
     ["lib/sync/reconcile.ts", 6],
@@ -59,11 +59,11 @@ Deno.test("an import against the direction is caught with its line", { permissio
     ["lib/model/ip.ts", 'import type {\n  A,\n  B,\n} from "../sync/throttle.ts";\n', [
       "1: of row 1 imports lib/sync/throttle.ts of row 6",
     ]],
-    ["lib/backend/iptables/plan/plan.ts", 'const x = 1;\nconst y = await import("../apply/apply.ts");\n', [
-      "2: of row 3 imports lib/backend/iptables/apply/apply.ts of row 5",
+    ["lib/backend/iptables/plan/plan.ts", 'const x = 1;\nconst y = await import("../apply/proxier.ts");\n', [
+      "2: of row 3 imports lib/backend/iptables/apply/proxier.ts of row 5",
     ]],
-    ["lib/backend/ipvs/apply/apply.ts", 'import { x } from "../../iptables/apply/apply.ts";\n', [
-      "1: of backend ipvs imports lib/backend/iptables/apply/apply.ts of backend iptables",
+    ["lib/backend/ipvs/apply/proxier.ts", 'import { x } from "../../iptables/apply/proxier.ts";\n', [
+      "1: of backend ipvs imports lib/backend/iptables/apply/proxier.ts of backend iptables",
     ]],
     ["lib/sync/x.ts", 'import "../../tests/support/skip.ts";\n', [
       "1: imports tests/support/skip.ts, which belongs to no row",

@@ -42,7 +42,7 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["lib/model/x.ts", 'const at = new Date("2026-01-01"); source.fetch(); const o = { fetch: 1 };', []],
     ["lib/model/x_test.ts", "const x = Math.random();", []],
     ["lib/config/file/load.ts", 'Deno.readTextFileSync("x");', []],
-    ["lib/backend/iptables/apply/apply.ts", "const x = performance.now();", []],
+    ["lib/backend/iptables/apply/proxier.ts", "const x = performance.now();", []],
     ["lib/kernel/x.ts", "setTimeout(f, 1);", []],
   ],
   "client-node-fence": [

@@ -99,7 +99,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
       "load xt_conntrack, ipt_REJECT and ip6t_REJECT, or set bindAddress to one that others do not reach",
     command: DOCTOR,
   },
-  "lib/backend/userspace/node/proxier.ts: (problem)": {
+  "lib/backend/userspace/node/preflight.ts: (problem)": {
     shown:
       "e.g. `The thread that forwards failed`, `Cannot accept connections`, `Sessions run out, shared out by client`",
     action:

@@ -61,7 +61,7 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
     ["flows that go on stay", "before.has(key) !== now.has(key)", "true"],
     ["flows that are led elsewhere begin anew", "before.has(key) !== now.has(key)", "false"],
   ],
-  "apply/apply.ts": [
+  "apply/proxier.ts": [
     [
       "what nothing leads to is closed",
       "await this.#closeUnused(committed);\n    await restore(filterAfter);",

@@ -156,7 +156,7 @@ Deno.test("a configuration that is wrong begins nothing, and sets nothing", asyn
 
 Deno.test("modes that want ServiceCIDRs are those that are asked for them ahead", async () => {
   for (const mode of MODES.keys()) {
-    const source = await Deno.readTextFile(new URL(`../backend/${mode}/node/proxier.ts`, import.meta.url));
+    const source = await Deno.readTextFile(new URL(`../backend/${mode}/node/preflight.ts`, import.meta.url));
     assertEquals(usesServiceCidrs(mode), source.includes("setServiceCidrs:"), mode);
   }
 });

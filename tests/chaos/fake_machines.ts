@@ -3,8 +3,8 @@
  *
  * @module
  */
-import { IptablesProxier } from "../../lib/backend/iptables/apply/apply.ts";
-import { IpvsProxier } from "../../lib/backend/ipvs/apply/apply.ts";
+import { IptablesProxier } from "../../lib/backend/iptables/apply/proxier.ts";
+import { IpvsProxier } from "../../lib/backend/ipvs/apply/proxier.ts";
 import { CHECK_LIMITS } from "../../lib/backend/ipvs/apply/apply_check.ts";
 import { SchedulerProbe } from "../../lib/backend/ipvs/apply/apply_schedulers.ts";
 import { IpvsNode } from "../../lib/backend/ipvs/apply/apply_terminations.ts";

@@ -2,7 +2,7 @@
  * The applier and the cleanup on the real kernel: adoption of rules that are there under traffic, failures, flushes.
  */
 import { assert, assertEquals, assertGreater, assertRejects } from "@std/assert";
-import { IptablesProxier } from "../../lib/backend/iptables/apply/apply.ts";
+import { IptablesProxier } from "../../lib/backend/iptables/apply/proxier.ts";
 import type { CheckLimits } from "../../lib/backend/iptables/diff/observe_turns.ts";
 import { cleanupIptables, cleanupTargets } from "../../lib/backend/iptables/node/cleanup.ts";
 import { JUMP_RULES } from "../../lib/backend/iptables/plan/base_rules.ts";

@@ -3,7 +3,7 @@
  * often everything is written, what others take away comes back, and what nobody can tell is said.
  */
 import { assertEquals, assertRejects } from "@std/assert";
-import { IptablesProxier } from "../../lib/backend/iptables/apply/apply.ts";
+import { IptablesProxier } from "../../lib/backend/iptables/apply/proxier.ts";
 import { SyncError } from "../../lib/errors.ts";
 import { type Exec, runOk } from "../../lib/kernel/exec.ts";
 import { Iptables } from "../../lib/kernel/iptables.ts";

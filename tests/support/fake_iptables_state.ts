@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { IptablesSettings } from "../../lib/backend/iptables/apply/apply.ts";
+import type { IptablesSettings } from "../../lib/backend/iptables/apply/proxier.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { IpFamily, NamespacedName } from "../../lib/model/objects.ts";
 import type { Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../lib/model/state.ts";

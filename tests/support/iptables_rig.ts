@@ -15,7 +15,7 @@ import { canonicalRule } from "./canonical_rule.ts";
 import { FakeIptables } from "./fake_iptables.ts";
 import { defaultSettings, type ServiceSizes, stateOf } from "./fake_iptables_state.ts";
 import type { CheckLimits } from "../../lib/backend/iptables/diff/observe_turns.ts";
-import { IptablesProxier, type IptablesSettings } from "../../lib/backend/iptables/apply/apply.ts";
+import { IptablesProxier, type IptablesSettings } from "../../lib/backend/iptables/apply/proxier.ts";
 
 /** What of an applier a test sets itself; all else is the default, without other addresses of the node. */
 export interface IptablesChoice {

@@ -4,7 +4,7 @@
  * @module
  */
 import type { ApplyReport } from "../../lib/backend/backend.ts";
-import { IpvsProxier } from "../../lib/backend/ipvs/apply/apply.ts";
+import { IpvsProxier } from "../../lib/backend/ipvs/apply/proxier.ts";
 import { CHECK_LIMITS, type CheckLimits } from "../../lib/backend/ipvs/apply/apply_check.ts";
 import type { FreshNode } from "../../lib/backend/ipvs/apply/apply_fresh.ts";
 import { SchedulerProbe } from "../../lib/backend/ipvs/apply/apply_schedulers.ts";

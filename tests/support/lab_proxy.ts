@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { prepareIptables } from "../../lib/backend/iptables/node/proxier.ts";
+import { prepareIptables } from "../../lib/backend/iptables/node/preflight.ts";
 import { defaultConfig, selectedPeriods } from "../../lib/config/defaults.ts";
 import { Conntrack } from "../../lib/kernel/conntrack.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";

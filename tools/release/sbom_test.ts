@@ -77,7 +77,7 @@ Deno.test("the bill of materials follows CycloneDX's schema, and has every packa
   assertEquals(components.filter(({ licenses = [] }) => licenses.length === 0).map(({ name }) => name), []);
   const ofKproxy = dependencies.find(({ ref }) => ref === "kproxy")?.dependsOn ?? [];
   assertEquals(
-    [ofKproxy.includes(`npm:${key}`), ofKproxy.includes("links/yaml"), ofKproxy.includes("deno")],
+    [ofKproxy.includes(`npm:${key}`), ofKproxy.includes("links/cli"), ofKproxy.includes("deno")],
     [true, true, true],
   );
   const known = new Set([...references, "kproxy"]);

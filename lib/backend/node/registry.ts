@@ -18,12 +18,12 @@ const LOADERS: ReadonlyMap<ProxyMode, () => Promise<LoadedMode>> = new Map<
     return { prepare: prepareNftables, looks: nftablesLooks };
   }],
   ["iptables", async () => {
-    const { iptablesLooks, prepareIptables } = await import("../iptables/node/proxier.ts");
+    const { iptablesLooks, prepareIptables } = await import("../iptables/node/preflight.ts");
     return { prepare: prepareIptables, looks: iptablesLooks };
   }],
-  ["userspace", async () => ({ prepare: (await import("../userspace/node/proxier.ts")).prepareUserspace })],
+  ["userspace", async () => ({ prepare: (await import("../userspace/node/preflight.ts")).prepareUserspace })],
   ["ipvs", async () => {
-    const { ipvsLooks, prepareIpvs } = await import("../ipvs/node/proxier.ts");
+    const { ipvsLooks, prepareIpvs } = await import("../ipvs/node/preflight.ts");
     return { prepare: prepareIpvs, looks: ipvsLooks };
   }],
 ]);

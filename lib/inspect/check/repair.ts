@@ -119,7 +119,7 @@ export function damagedFamilies(checks: readonly FamilyCheck[]): readonly IpFami
 function modesFor(plane: DataPlane, { ports }: DesiredInput): Modes {
   if (plane !== "userspace") return MODES;
   return new Map([["userspace", async (context) => {
-    const { prepareBesideAnother } = await import("../../backend/userspace/node/proxier.ts");
+    const { prepareBesideAnother } = await import("../../backend/userspace/node/preflight.ts");
     return await prepareBesideAnother(
       context,
       (family, { text, protocol, policy }) =>

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { neededIpvsSysctls } from "../../backend/ipvs/node/proxier_sysctls.ts";
+import { neededIpvsSysctls } from "../../backend/ipvs/node/preflight_sysctls.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { conntrackSettings } from "../../conntrack/settings.ts";
 import type { DoctorFacts } from "./facts.ts";

@@ -10,7 +10,7 @@ import type { IpFamily } from "../../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../../model/state.ts";
 import { silentLogger } from "../../../observe/log.ts";
 import type { CheckLimits } from "../diff/observe_turns.ts";
-import type { IptablesProxier } from "./apply.ts";
+import type { IptablesProxier } from "./proxier.ts";
 
 /** Two Services, of which the first is changed a bit. */
 function stateWith(change: Partial<ServicePort>, family: IpFamily = "IPv4"): ProxyState {

@@ -7,7 +7,7 @@ import type { IpFamily } from "../../../model/objects.ts";
 import { silentLogger } from "../../../observe/log.ts";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
 import { defaultSettings, stateOf } from "../../../../tests/support/fake_iptables_state.ts";
-import { IptablesProxier } from "../apply/apply.ts";
+import { IptablesProxier } from "../apply/proxier.ts";
 import { IPVS_CLEANUP } from "../../ipvs/node/cleanup.ts";
 import { USERSPACE_CLEANUP } from "../../userspace/node/cleanup.ts";
 import { cleanupIptables, type CleanupNft, cleanupTargets, IPTABLES_CLEANUP } from "./cleanup.ts";

@@ -7,7 +7,7 @@ import {
   connReuse,
   type NeededSysctl,
   parseKernelVersion,
-} from "../../../backend/ipvs/node/proxier_sysctls.ts";
+} from "../../../backend/ipvs/node/preflight_sysctls.ts";
 import { CONN_REUSE_MODE, IP_FORWARD, ROUTE_LOCALNET } from "../../../backend/node/mode_sysctls.ts";
 import type { ProxyMode } from "../../../config/types.ts";
 import { type Finding, ok, warning } from "../finding.ts";

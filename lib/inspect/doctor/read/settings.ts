@@ -9,7 +9,7 @@ import {
   IP_FORWARD,
   ROUTE_LOCALNET,
 } from "../../../backend/node/mode_sysctls.ts";
-import { neededIpvsSysctls } from "../../../backend/ipvs/node/proxier_sysctls.ts";
+import { neededIpvsSysctls } from "../../../backend/ipvs/node/preflight_sysctls.ts";
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { conntrackNames } from "../../../conntrack/settings.ts";
 import type { Exec } from "../../../kernel/exec.ts";

@@ -13,7 +13,7 @@ import type { IpFamily } from "../../../model/objects.ts";
 import { Afterlife } from "../../node/afterlife.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
-import { UserspaceProxier, type UserspaceSettings } from "../apply/apply.ts";
+import { UserspaceProxier, type UserspaceSettings } from "../apply/proxier.ts";
 import { takesRule } from "../apply/apply_refusals.ts";
 import { type PortalKeeper, Portals, PortalsOfAnother } from "../apply/portals.ts";
 import { SharedPortals } from "../apply/shared_portals.ts";

@@ -10,7 +10,7 @@ import type { Exec, ExecResult } from "../../../kernel/exec.ts";
 import { ChangeTracker } from "../../../model/change_tracker.ts";
 import { NODE_A, testNode } from "../../../../tests/support/model_objects.ts";
 import type { PreparedMode } from "../../node/mode.ts";
-import { prepareIptables } from "./proxier.ts";
+import { prepareIptables } from "./preflight.ts";
 
 const BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal";
 const ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet";

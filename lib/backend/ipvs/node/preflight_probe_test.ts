@@ -6,7 +6,7 @@ import { wholeText } from "../../../kernel/exec.ts";
 import { Iptables } from "../../../kernel/iptables.ts";
 import type { SetDefinition } from "../../../netfilter/ipset.ts";
 import { setNames } from "../plan/sets.ts";
-import { type ProbeOptions, requireSetsAndMatches } from "./proxier_probe.ts";
+import { type ProbeOptions, requireSetsAndMatches } from "./preflight_probe.ts";
 
 const NONE = { permissions: "none" } as const;
 

@@ -27,13 +27,13 @@ import type { SetDefinition } from "../../../netfilter/ipset.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
-import { IpvsProxier } from "../apply/apply.ts";
+import { IpvsProxier } from "../apply/proxier.ts";
 import { CHECK_LIMITS } from "../apply/apply_check.ts";
 import { FreshNode } from "../apply/apply_fresh.ts";
 import { SchedulerProbe } from "../apply/apply_schedulers.ts";
 import { IpvsNode } from "../apply/apply_terminations.ts";
-import { requireSetsAndMatches } from "./proxier_probe.ts";
-import { setIpvsSysctls } from "./proxier_sysctls.ts";
+import { requireSetsAndMatches } from "./preflight_probe.ts";
+import { setIpvsSysctls } from "./preflight_sysctls.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { configuredIpvs } from "../plan/settings.ts";
 

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { IptablesProxier, type IptablesSettings } from "../apply/apply.ts";
+import { IptablesProxier, type IptablesSettings } from "../apply/proxier.ts";
 import { usesLocalhostNodePorts } from "../plan/base_rules.ts";
 import { ExecError } from "../../../errors.ts";
 import type { Look } from "../../../kernel/ahead_exec.ts";

@@ -7,7 +7,7 @@ import { defaultConfig } from "../../../config/defaults.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
 import { type Exec, type ExecResult, wholeText } from "../../../kernel/exec.ts";
 import { setNames } from "../plan/sets.ts";
-import { prepareIpvs } from "./proxier.ts";
+import { prepareIpvs } from "./preflight.ts";
 
 const NONE = { permissions: "none" } as const;
 const OK: ExecResult = { code: 0, stdout: "", stderr: "" };

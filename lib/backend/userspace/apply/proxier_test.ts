@@ -16,7 +16,7 @@ import { Iptables } from "../../../kernel/iptables.ts";
 import { ChangeTracker } from "../../../model/change_tracker.ts";
 import type { Service } from "../../../model/objects.ts";
 import type { ApplyReport } from "../../backend.ts";
-import { UserspaceProxier, type UserspaceSettings } from "./apply.ts";
+import { UserspaceProxier, type UserspaceSettings } from "./proxier.ts";
 import { openPortal } from "../forward/open_portal.ts";
 import type { Portal } from "../plan/ruleset.ts";
 import { LingeringPortals, type PortalKeeper, Portals, PortalsOfAnother } from "./portals.ts";

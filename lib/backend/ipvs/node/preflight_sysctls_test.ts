@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { connReuse, parseKernelVersion } from "./proxier_sysctls.ts";
+import { connReuse, parseKernelVersion } from "./preflight_sysctls.ts";
 
 const permissions = "none";
 
