@@ -143,7 +143,7 @@ export function diffObjects(wanted: NftObjects, held: NftObjects): NftTransactio
       transaction.containers.push(container);
     }
   }
-  transaction.deletedContainers.push(...containers.keys());
+  for (const name of containers.keys()) transaction.deletedContainers.push(name);
   const chains = byName(held.chains);
   for (const chain of wanted.chains) {
     const known = chains.get(chain.name);

@@ -181,7 +181,8 @@ export class FullSync {
     if (!this.#isAnyKept) return transaction;
     // What is kept may lead to chains that no other Service shares any more.
     const own = transaction.flushedChains.filter(isServiceChain);
-    transaction.flushedChains.splice(0, Infinity, ...own);
+    transaction.flushedChains.length = 0;
+    for (const name of own) transaction.flushedChains.push(name);
     return transaction;
   }
 }
@@ -208,8 +209,9 @@ export function* findDrift(store: NftStore, listed: ListedTable): Generator<void
   }
   const known = new Set(base.containers.map(({ name }) => name));
   const { chains, elements } = rest.rest();
-  surplus.deletedElements.push(...elements.filter(({ container }) => known.has(container)));
-  surplus.deletedBaseChains.push(...chains.filter(({ hook }) => hook !== undefined).map(({ name }) => name));
+  // One by one: there may be more than a call takes.
+  for (const element of elements) if (known.has(element.container)) surplus.deletedElements.push(element);
+  for (const { name, hook } of chains) if (hook !== undefined) surplus.deletedBaseChains.push(name);
   return found;
 }
 

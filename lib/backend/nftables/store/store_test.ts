@@ -17,7 +17,8 @@ import type { NftTransaction } from "../../../netfilter/nft_objects.ts";
 import { parseTable } from "../../../netfilter/nft_table_reader.ts";
 import { planNftables } from "../plan/plan.ts";
 import type { NftablesOptions, NftablesPlan } from "../plan/ruleset.ts";
-import { FullSync, renderPlan } from "./full_sync.ts";
+import { atOnce } from "../../plan_services.ts";
+import { findDrift, FullSync, renderPlan } from "./full_sync.ts";
 import { FakeNft } from "../../../../tests/support/fake_nft.ts";
 
 const NONE = { permissions: "none" } as const;
@@ -397,3 +398,13 @@ Deno.test(
     assertEquals(kept(30080).length, own.length + 3);
   },
 );
+
+Deno.test("very many elements that another process added are drift, and go", NONE, async () => {
+  const objects = service("web", [A]);
+  const plan = exampleNftablesPlan("IPv4", objects);
+  const many = Array.from({ length: 200_000 }, (_, at) => `10.${at >> 16}.${(at >> 8) & 255}.${at & 255}`);
+  const listed = parseTable((await listedOf(plan)).replace("10.96.0.1 ", `${many.join(", ")}, 10.96.0.1 `));
+  const drift = atOnce(findDrift(exampleStore(objects), listed));
+  assertEquals(drift.flatMap(({ deletedElements }) => deletedElements).length, many.length);
+  assertEquals(new FullSync(plan, listed).leftover().deletedElements.length > many.length, true);
+});
