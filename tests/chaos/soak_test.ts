@@ -1,0 +1,26 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { soakProblems, type SoakSample, soakTrend } from "./soak.ts";
+
+const NONE = { permissions: "none" } as const;
+
+function samples(count: number, sample: (at: number) => Omit<SoakSample, "minute">): SoakSample[] {
+  return Array.from({ length: count }, (_, at) => ({ minute: at, ...sample(at) }));
+}
+
+Deno.test(
+  "a soak fails if descriptors or memory grow once all is filled up, and says by how much",
+  NONE,
+  () => {
+    const flat = samples(
+      30,
+      (at) => ({ descriptors: 40 + at % 5, anonymousMb: at < 8 ? 40 + at : 50 + at % 4 }),
+    );
+    assertEquals([soakTrend(flat).descriptors, soakProblems(flat)], [[42, 42], []]);
+    // One for each step.
+    const leaking = samples(30, (at) => ({ descriptors: 40 + at, anonymousMb: 50 }));
+    assertEquals(soakProblems(leaking), ["descriptors grew from 55 to 65"]);
+    const growing = samples(30, (at) => ({ descriptors: 40, anonymousMb: 50 + at }));
+    assertEquals(soakProblems(growing), ["memory grew from 65 to 75 MB"]);
+    assertMatch(soakProblems(flat.slice(0, 5))[0]!, /^only 5 samples/);
+  },
+);
