@@ -16,6 +16,7 @@ import { StubProgram } from "../support/stub_program.ts";
 const NEEDS = [...WEB_NEEDS, ...["nft", "curl"].map(program)];
 const SERVICE = service("shop/web", { clusterIPs: ["10.96.0.1", "fd00:96::1"], ports: ["http:80"] });
 const AGAIN = "A program gave no answer, asking again";
+const FIRST_SYNC = "First sync done, Services are served";
 const KILLED = "kill -KILL $$";
 
 /** A program that looks whether IPv6 works. */
@@ -71,7 +72,7 @@ e2eTest("a start whose ip6tables is always killed ends with status 1, and says s
 for (const mode of ["iptables", "nftables"] as const) {
   e2eTest(`IPv6 that is off while the cluster counts on it is told, mode ${mode}`, NEEDS, async () => {
     await withManifests(async (netns, ours) => {
-      const args = [...ours, `--proxy-mode=${mode}`];
+      const args = [...ours, `--proxy-mode=${mode}`, "--iptables-sync-period=1s"];
       await using former = await KproxyProcess.start({ netns, args });
       await former.stop();
       await netns.run(["sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1"]);
@@ -87,6 +88,16 @@ for (const mode of ["iptables", "nftables"] as const) {
       );
       assertEquals([ready.ready, ready.unserved], [true, { IPv6: { reason, use } }]);
       assert(!kproxy.lines.some(({ msg }) => msg === AGAIN), kproxy.log);
+
+      // What is switched on later is served without a new process.
+      const from = kproxy.lines.length;
+      await netns.run(["sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=0"]);
+      await kproxy.until(
+        "the first sync of IPv6",
+        (lines) => lines.some(({ msg, family }) => msg === FIRST_SYNC && family === "IPv6"),
+        from,
+      );
+      assertEquals((await kproxy.stop()).code, 0, kproxy.log);
     });
   });
 }
