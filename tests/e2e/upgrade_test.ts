@@ -63,4 +63,3 @@ for (const mode of RELEASE_MODES) {
     },
   );
 }
-

@@ -50,6 +50,8 @@ export class TableLook {
   /** What the last looks at everything took, {@linkcode SLOW_LOOKS} at most, and what the last one has read. */
   #tookMs: readonly number[] = [];
   #printedBytes = 0;
+  /** The last look at everything did. */
+  #hasFailed = false;
   /** Chains with other rules than they should have, as they were printed by the last look: before the repair. */
   #before: ReadonlyMap<string, number> = new Map();
   /** Chains that this nft prints otherwise than they are written; how. */
@@ -80,11 +82,13 @@ export class TableLook {
     try {
       damage = await this.#lookAtAll(committed);
     } catch (error) {
-      // One that does not come to its end must not be all that the machine does from now on.
+      // Those that do not come to their end must not be all that the machine does from now on; a single one says little.
       const failedMs = nowMs();
-      this.#wholeDueMs = failedMs + (failedMs - startMs) / WHOLE_SHARE;
+      this.#wholeDueMs = failedMs + (this.#hasFailed ? (failedMs - startMs) / WHOLE_SHARE : 0);
+      this.#hasFailed = true;
       throw error;
     }
+    this.#hasFailed = false;
     const endMs = nowMs();
     const restMs = this.#restMs(endMs - startMs);
     // After damage the next look, which tells whether the repair helped, is at everything, too.
