@@ -39,10 +39,12 @@ for (const mode of LAB_MODES) {
       await using web = await WebLab.create(mode);
       await using cgroup = await MemoryCgroup.create();
       const as = {
-        prefix: cgroup.starter,
+        // A namespace has a /sys of its own, without groups.
+        prefix: [...cgroup.starter, "ip", "netns", "exec", web.lab.node.netns.name],
         deno: Deno.execPath(),
         root: new URL("../..", import.meta.url).pathname.replace(/\/$/, ""),
       };
+      const options = { netns: null, args: web.options().args, as };
       {
         await using kproxy = await web.start();
         await kproxy.stop();
@@ -51,8 +53,8 @@ for (const mode of LAB_MODES) {
       const before = await web.rules();
       await web.manifests.replace("grown.json", GROWN.flat());
       {
-        await using kproxy = KproxyProcess.spawn({ ...web.options(), as });
-        await kproxy.untilMessage("Starting");
+        await using kproxy = KproxyProcess.spawn(options);
+        await kproxy.untilMessage("Watching");
         await cgroup.limit((await cgroup.memory()).nowMb + TOO_LITTLE_MB);
         const { signal } = await kproxy.ended();
         assertEquals([signal, kproxy.log.includes(FIRST_SYNC)], ["SIGKILL", false], kproxy.log);
@@ -60,7 +62,7 @@ for (const mode of LAB_MODES) {
       await loops[0]!.answeredFor(400);
       assertEquals(await web.rules(), before, "rules after the end");
       await cgroup.limit(POD_MB);
-      await using kproxy = await KproxyProcess.start({ ...web.options(), as });
+      await using kproxy = await KproxyProcess.start(options);
       await loops[0]!.answeredFor(400);
       for (const loop of loops) await loop.stopUnbroken();
       const rules = await web.rules();
