@@ -149,12 +149,20 @@ async function runShown(
   });
 }
 
-async function writeRecord(options: Options, report: ChaosReport, soak: Soak): Promise<void> {
+/** What runs, as git has it. */
+async function presentCommit(): Promise<string> {
   const git = await new Deno.Command("git", { args: ["rev-parse", "--short", "HEAD"], cwd: ROOT }).output();
+  return new TextDecoder().decode(git.stdout).trim();
+}
+
+async function writeRecord(
+  options: Options,
+  { commit, report, soak }: { readonly commit: string; readonly report: ChaosReport; readonly soak: Soak },
+): Promise<void> {
   const { faults, problems: _, ...rest } = report;
   const record: SoakRecord = {
     command: againLine(options),
-    commit: new TextDecoder().decode(git.stdout).trim(),
+    commit,
     date: new Date().toISOString().slice(0, 10),
     machine: {
       kernel: Deno.osRelease(),
@@ -187,8 +195,9 @@ async function main(): Promise<number> {
     file?.writeSync(encoder.encode(`${line}\n`));
   };
   const soak = options.soak ? new Soak() : undefined;
+  const commit = options.record === "" ? "" : await presentCommit();
   const report = await runShown(options, soak, log);
-  if (soak !== undefined && options.record !== "") await writeRecord(options, report, soak);
+  if (soak !== undefined && options.record !== "") await writeRecord(options, { commit, report, soak });
   for (const line of reportLines(report)) writeLine(line);
   for (const problem of report.problems) writeLine(`WRONG: ${problem}`);
   if (report.problems.length === 0) return 0;

@@ -1,5 +1,5 @@
-import { assertEquals, assertMatch } from "@std/assert";
-import { soakProblems, type SoakSample, soakTrend } from "./soak.ts";
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { soakProblems, type SoakRecord, type SoakSample, soakSentence, soakTrend } from "./soak.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -22,5 +22,18 @@ Deno.test(
     const growing = samples(30, (at) => ({ descriptors: 40, anonymousMb: 50 + at }));
     assertEquals(soakProblems(growing), ["memory grew from 65 to 75 MB"]);
     assertMatch(soakProblems(flat.slice(0, 5))[0]!, /^only 5 samples/);
+  },
+);
+
+Deno.test(
+  "the documentation says of the last soak what its record says",
+  { permissions: { read: true } },
+  async () => {
+    const read = (name: string): Promise<string> =>
+      Deno.readTextFile(new URL(`../../docs/${name}`, import.meta.url));
+    const record: SoakRecord = JSON.parse(await read("soak-nftables.json"));
+    const words = (text: string): string => text.replaceAll(/\s+/g, " ");
+    assertStringIncludes(words(await read("reliability.md")), words(soakSentence(record)));
+    assertEquals(soakProblems(record.samples), []);
   },
 );
