@@ -248,6 +248,10 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     action: "correct the file: it is taken as soon as it is right",
     command: WRITE_CONFIG,
   },
+  "Cannot start anew, going on without IPv6": {
+    action: "mend what the error names, then start kproxy again",
+    command: DOCTOR,
+  },
   "Configuration file cannot be read, the configuration in force stays": {
     action: "put the file back, or let kproxy read it",
     command: WRITE_CONFIG,

@@ -29,10 +29,24 @@ export const systemClock: Clock = {
   },
 };
 
-/** Now, in milliseconds since the epoch, with fractions. */
-export function wallClockMs(): number {
-  return performance.timeOrigin + performance.now();
+/**
+ * A clock with fractions from one that has whole milliseconds only: the monotonic one tells them, but it stands still while the machine
+ * sleeps, and nobody tells it that the machine's clock was set. Where the two are further apart than that, the first one is right.
+ *
+ * @param epochMs whole milliseconds since the epoch
+ */
+export function fineWallClock(epochMs: () => number, monotonicMs: () => number): () => number {
+  let sinceMs = NaN;
+  return () => {
+    const [wholeMs, nowMs] = [epochMs(), monotonicMs()];
+    const isOff = !(Math.abs(sinceMs + nowMs - wholeMs) <= 1);
+    if (isOff) sinceMs = wholeMs - nowMs;
+    return sinceMs + nowMs;
+  };
 }
+
+/** Now, in milliseconds since the epoch, with fractions. */
+export const wallClockMs: () => number = fineWallClock(() => Date.now(), () => performance.now());
 
 /**
  * What `promise` resolves to; null after so many milliseconds, or once `signal` aborts. It cannot end what `promise` stands for.
@@ -43,7 +57,7 @@ export async function within<T>(promise: Promise<T>, ms: number, signal?: AbortS
   const { promise: late, resolve } = Promise.withResolvers<null>();
   const giveUp = (): void => resolve(null);
   if (signal?.aborted) giveUp();
-  const timer = setTimeout(giveUp, ms);
+  const timer = setTimeout(giveUp, Math.max(0, ms));
   signal?.addEventListener("abort", giveUp);
   try {
     return await Promise.race([promise, late]);

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
-import { within } from "./clock.ts";
+import { fineWallClock, within } from "./clock.ts";
 
 Deno.test("a promise is waited for so long and no longer, and not beyond an abort", {
   permissions: "none",
@@ -19,3 +19,29 @@ Deno.test("a promise is waited for so long and no longer, and not beyond an abor
   const failed = within(Promise.reject(new Error("broken")), 100);
   await assertRejects(() => failed, Error, "broken");
 });
+
+Deno.test(
+  "the wall clock has fractions, and follows the machine's when it is set, forward or back, and after a sleep",
+  {
+    permissions: "none",
+  },
+  () => {
+    let [epochMs, monotonicMs] = [1_000_000.25, 40.5];
+    const now = fineWallClock(() => Math.floor(epochMs), () => monotonicMs);
+    const pass = (byClockMs: number, byStopwatchMs = byClockMs): number => {
+      epochMs += byClockMs;
+      monotonicMs += byStopwatchMs;
+      return now() - epochMs;
+    };
+    const isRight = (offMs: number): boolean => Math.abs(offMs) <= 1;
+    assertEquals([0, 0.5, 0.5, 3_600_000].map((ms) => isRight(pass(ms))), [true, true, true, true]);
+    const before = now();
+    pass(0.25);
+    assertEquals(now() - before, 0.25);
+    // Eight hours of sleep, NTP's first word after a boot in 1970, and a clock that was an hour ahead.
+    assertEquals(isRight(pass(8 * 3_600_000, 0)), true);
+    assertEquals(isRight(pass(56 * 365 * 86_400_000, 10)), true);
+    assertEquals(isRight(pass(-3_600_000, 10)), true);
+    assertEquals(isRight(pass(60_000)), true);
+  },
+);

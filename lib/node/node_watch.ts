@@ -6,6 +6,8 @@
 import { within } from "../kernel/clock.ts";
 import { clusterCidrProblem } from "../config/families.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
+import { UnsupportedError } from "../errors.ts";
+import type { RefusedFamily } from "../kernel/iptables_families.ts";
 import { parseCidr } from "../model/ip.ts";
 import { nodeIps, nodeZone, ownAddresses, unreadNode } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
@@ -27,6 +29,8 @@ export interface NodeWatchOptions {
   /** False if the source is files alone: what is not in them is not awaited, and a Node that is not is none to miss. */
   readonly isNodeExpected: boolean;
   readonly runners: readonly FamilyRunner[];
+  /** Families that have no runner. */
+  readonly refused: readonly RefusedFamily[];
   readonly mode: { reconfigure(node: NodeObject | null): readonly IpFamily[] };
   /** Hears of a Node without any facts when rules must be made without the real one. */
   readonly onUnread?: (node: NodeObject) => void;
@@ -47,6 +51,8 @@ export class NodeWatch {
   #hasPodCidrs = false;
   /** True once it was said that the Node or its addresses are not there. */
   #wasMissed = false;
+  /** Set if the node's primary family cannot be served. */
+  #unservable: UnsupportedError | null = null;
 
   constructor(options: NodeWatchOptions) {
     this.#options = options;
@@ -126,8 +132,15 @@ export class NodeWatch {
    *
    * @returns false if `signal` was aborted before: rules made from half of the facts would stay behind
    * @throws {Error} in mode NodeCIDR if there are no pod CIDRs after 5 min, or none of the primary family
+   * @throws {UnsupportedError} if the family of the Node's first address cannot be served, as where it is known before
    */
   async whenReady(loop: NodeNews, signal: AbortSignal): Promise<boolean> {
+    const isReady = await this.#whenReady(loop, signal);
+    if (isReady && this.#unservable !== null) throw this.#unservable;
+    return isReady;
+  }
+
+  async #whenReady(loop: NodeNews, signal: AbortSignal): Promise<boolean> {
     const { config, log, nodeName, isNodeExpected } = this.#options;
     if (config.detectLocalMode === "NodeCIDR") {
       if (await within(this.#podCidrs.promise, POD_CIDRS_MS, signal) !== null) return true;
@@ -192,11 +205,13 @@ export class NodeWatch {
 
   #noteAddresses(node: NodeObject): void {
     if (this.#hasAddresses || nodeIps(node, "").primaryIsLoopback) return;
-    const { config, runners, log } = this.#options;
+    const { config, runners, refused, log } = this.#options;
     this.#hasAddresses = true;
     this.#addresses.resolve();
     if (this.#wasMissed) log.info("The own Node has addresses now", { node: node.name });
     const { primaryFamily } = nodeIps(node, config.bindAddress);
+    const cause = refused.find(({ family }) => family === primaryFamily);
+    if (cause !== undefined) this.#unservable = primaryFamilyError(primaryFamily, cause.reason);
     const problem = runners.length === 1 ? null : clusterCidrProblem(config, primaryFamily, "primarily");
     if (problem !== null) {
       log.warn("Configuration may be incomplete or incorrect", {
@@ -205,6 +220,12 @@ export class NodeWatch {
       });
     }
   }
+}
+
+function primaryFamilyError(family: IpFamily, reason: string): UnsupportedError {
+  const message =
+    `the primary IP family ${family}, that of the Node's first address, cannot be served: ${reason}`;
+  return new UnsupportedError(`Primary IP family ${family}`, family, reason, { message });
 }
 
 /** True if rules depend on an address that only the Node can tell. */

@@ -1,7 +1,9 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
 import { defaultConfig } from "../config/defaults.ts";
+import { UnsupportedError } from "../errors.ts";
 import type { DetectLocalMode } from "../config/types.ts";
+import type { RefusedFamily } from "../kernel/iptables_families.ts";
 import type { NodeObject } from "../model/objects.ts";
 import { nodeIps, nodePortAddresses } from "../model/node.ts";
 import { type LogValues, silentLogger } from "../observe/log.ts";
@@ -25,7 +27,7 @@ const FORBIDDEN = 'GET /api/v1/nodes: status 403: nodes is forbidden: User "x" c
 const never = { whenSynced: () => new Promise<void>(() => {}), refusal: () => null };
 const synced = { whenSynced: () => Promise.resolve(), refusal: () => null };
 /** A server that answers for the Node with 403. */
-const refused = { ...synced, refusal: () => FORBIDDEN };
+const forbidden = { ...synced, refusal: () => FORBIDDEN };
 
 function nodeWatch(
   detectLocalMode: DetectLocalMode,
@@ -35,6 +37,7 @@ function nodeWatch(
     nodePortAddresses = null,
     bindAddress = "0.0.0.0",
     isNodeExpected = true,
+    refused = [],
     nodes = [],
     told = {},
   }: {
@@ -42,6 +45,7 @@ function nodeWatch(
     nodePortAddresses?: string[] | null;
     bindAddress?: string;
     isNodeExpected?: boolean;
+    refused?: readonly RefusedFamily[];
     /** Gets what the rules are made from. */
     nodes?: (NodeObject | null)[];
     /** Gets the values of the last warning. */
@@ -53,6 +57,7 @@ function nodeWatch(
     nodeName: "node-a",
     isNodeExpected,
     runners: [],
+    refused,
     mode: {
       reconfigure: (node) => {
         nodes.push(node);
@@ -127,6 +132,23 @@ Deno.test("a clusterCIDR without the primary family is told once, and the Node's
   });
 });
 
+Deno.test("a node whose first address is of a family that cannot be served gets no rules", async () => {
+  const refused = [{ family: "IPv6", reason: "it is off", hasRules: false }] as const;
+  const cases = [["192.0.2.10"], ["192.0.2.10", "fd00::10"], ["fd00::10"], ["fd00::10", "192.0.2.10"]];
+  for (const [index, own] of cases.entries()) {
+    const watch = nodeWatch("ClusterCIDR", [], { refused });
+    const addresses = own.map((address) => ({ type: "InternalIP", address }));
+    watch.take({ ...NODE, addresses }, false);
+    const ready = watch.whenReady(synced, new AbortController().signal);
+    if (index < 2) assertEquals(await ready, true);
+    else {
+      const message =
+        "the primary IP family IPv6, that of the Node's first address, cannot be served: it is off";
+      await assertRejects(() => ready, UnsupportedError, message);
+    }
+  }
+});
+
 /** Lets what is ready happen. */
 async function turns(): Promise<void> {
   for (let turn = 0; turn < 20; turn++) await Promise.resolve();
@@ -170,11 +192,15 @@ Deno.test("the primary address is waited for until the Node has one, or for 30 s
   assertEquals(await waiting, true);
 });
 
-const UNREAD: readonly [why: string, loop: typeof synced | typeof refused, first: string, advice: RegExp][] =
-  [
-    ["does not have", synced, NO_NODE, /--hostname-override/],
-    ["does not let be read", refused, MAY_NOT, /RBAC/],
-  ];
+const UNREAD: readonly [
+  why: string,
+  loop: typeof synced | typeof forbidden,
+  first: string,
+  advice: RegExp,
+][] = [
+  ["does not have", synced, NO_NODE, /--hostname-override/],
+  ["does not let be read", forbidden, MAY_NOT, /RBAC/],
+];
 for (const [why, loop, first, advice] of UNREAD) {
   Deno.test(`without an address of a Node that the API server ${why}, no node port is open until there is one`, async () => {
     using time = new FakeTime();
@@ -187,7 +213,7 @@ for (const [why, loop, first, advice] of UNREAD) {
     await time.tickAsync(30_000);
     assertEquals([await ready, warnings], [true, [first, NONE_OPEN]]);
     assertMatch(String(told.values?.["advice"]), advice);
-    assertEquals(told.values?.["problem"], loop === refused ? FORBIDDEN : undefined);
+    assertEquals(told.values?.["problem"], loop === forbidden ? FORBIDDEN : undefined);
     watch.take({ ...NODE, addresses: [{ type: "InternalIP", address: "192.0.2.1" }] }, true);
     const open = nodes.map((node) => {
       const { matchAll, cidrs } = nodePortAddresses("IPv4", ["primary"], nodeIps(node, "0.0.0.0"));

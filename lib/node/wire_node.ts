@@ -181,7 +181,17 @@ function makeNodeWatch(
   onUnread: (node: NodeObject) => void,
 ): NodeWatch {
   const isNodeExpected = usesApiServer(config, commandLine.master);
-  return new NodeWatch({ config, nodeName: node, isNodeExpected, runners, mode: prepared, onUnread, log });
+  const { refused } = prepared;
+  return new NodeWatch({
+    config,
+    nodeName: node,
+    isNodeExpected,
+    runners,
+    refused,
+    mode: prepared,
+    onUnread,
+    log,
+  });
 }
 
 /** What there is to tell of how the life begins. */

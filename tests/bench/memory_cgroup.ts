@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { need } from "../support/skip.ts";
 
 /** What the processes in a group are charged with, in megabytes (10⁶ bytes); with the kernel's share, and pages of files read first here. */
 export interface ChargedMemory {
@@ -17,6 +18,7 @@ export interface ChargedMemory {
 interface Figures {
   readonly now: string;
   readonly peak: string;
+  readonly limit: string;
   /** Bytes of the kernel's, out of `file`'s text. */
   readonly kernel: { readonly file: string; readonly bytesIn: (text: string) => number };
 }
@@ -25,11 +27,13 @@ const FIGURES: Readonly<Record<1 | 2, Figures>> = {
   1: {
     now: "memory.usage_in_bytes",
     peak: "memory.max_usage_in_bytes",
+    limit: "memory.limit_in_bytes",
     kernel: { file: "memory.kmem.usage_in_bytes", bytesIn: Number },
   },
   2: {
     now: "memory.current",
     peak: "memory.peak",
+    limit: "memory.max",
     kernel: {
       file: "memory.stat",
       bytesIn: (text) => Number(/^kernel (\d+)$/m.exec(text)?.[1]),
@@ -38,7 +42,7 @@ const FIGURES: Readonly<Record<1 | 2, Figures>> = {
 };
 
 /** Files in which a group's figures are. */
-export function figureFiles(version: 1 | 2): readonly string[] {
+function figureFiles(version: 1 | 2): readonly string[] {
   const { now, peak, kernel } = FIGURES[version];
   return [now, peak, kernel.file];
 }
@@ -71,6 +75,24 @@ export function memoryHierarchy(mounts: string, own: string): MemoryHierarchy {
   // At the root: elsewhere a group with processes, as the own one, can have none below it that counts memory.
   return { folder: two[1], version: 2 };
 }
+
+/** A kernel that lets this user make groups for memory. */
+export const CONTROL_GROUPS = need("control groups", "a kernel that lets root make groups for memory", () => {
+  try {
+    const [mounts, own] = ["mounts", "cgroup"].map((name) => Deno.readTextFileSync(`/proc/self/${name}`));
+    const { folder, version } = memoryHierarchy(mounts!, own!);
+    const probe = `${folder}/kproxy-probe-${Deno.pid}`;
+    Deno.mkdirSync(probe);
+    try {
+      for (const name of figureFiles(version)) Deno.readTextFileSync(`${probe}/${name}`);
+    } finally {
+      Deno.removeSync(probe);
+    }
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+});
 
 /** How long what is left in a group has to end. */
 const END_TIMEOUT_MS = 30_000;
@@ -106,6 +128,11 @@ export class MemoryCgroup implements AsyncDisposable {
   /** Put in front of a command, it makes the command run in the group from its first byte on. */
   get starter(): readonly string[] {
     return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', `${this.#folder}/cgroup.procs`];
+  }
+
+  /** From now on the kernel ends the largest process rather than charge more megabytes, as it does in a container with such a limit. */
+  async limit(megabytes: number): Promise<void> {
+    await Deno.writeTextFile(`${this.#folder}/${this.#figures.limit}`, String(Math.round(megabytes * 1e6)));
   }
 
   async memory(): Promise<ChargedMemory> {

@@ -1,7 +1,12 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { e2eTest, need, ROOT_NAMESPACES } from "../support/skip.ts";
+import { e2eTest, ROOT_NAMESPACES } from "../support/skip.ts";
 import { eventually } from "../support/until.ts";
+<<<<<<< HEAD:tests/bench/memory_cgroup_test.ts
 import { figureFiles, MemoryCgroup, memoryHierarchy } from "./memory_cgroup.ts";
+=======
+import { CONTROL_GROUPS, MemoryCgroup, memoryHierarchy } from "./memory_cgroup.ts";
+import { parsePodMemoryArgs } from "./pod_memory.ts";
+>>>>>>> 4363ae8144145e334912ee9d4858347193ba7be1:tests/bench/pod_memory_test.ts
 
 const NONE = { permissions: "none" } as const;
 
@@ -16,23 +21,6 @@ Deno.test("memory is counted where the kernel has its groups, in either version"
   assertEquals(memoryHierarchy(first, "4:memory:/\n").folder, "/sys/fs/cgroup/memory");
   assertEquals(memoryHierarchy(second, "0::/user.slice\n"), { folder: "/sys/fs/cgroup", version: 2 });
   assertThrows(() => memoryHierarchy("proc /proc proc rw 0 0\n", "0::/\n"), RangeError, "No control group");
-});
-
-const CONTROL_GROUPS = need("control groups", "a kernel that lets root make groups for memory", () => {
-  try {
-    const [mounts, own] = ["mounts", "cgroup"].map((name) => Deno.readTextFileSync(`/proc/self/${name}`));
-    const { folder, version } = memoryHierarchy(mounts!, own!);
-    const probe = `${folder}/kproxy-probe-${Deno.pid}`;
-    Deno.mkdirSync(probe);
-    try {
-      for (const name of figureFiles(version)) Deno.readTextFileSync(`${probe}/${name}`);
-    } finally {
-      Deno.removeSync(probe);
-    }
-    return undefined;
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
 });
 
 e2eTest(

@@ -2,7 +2,8 @@
  * `deno task chaos --mode M [--minutes N] [--seed S [--last-seed S]] [--log FILE]`: random changes and faults on a node of its own, with clients that
  * connect to Services which must not notice. It prints the seed, and at the end what happened; `--log FILE` takes every event as it
  * goes, `--verbose` prints them. `--without "WORDS,WORDS"` leaves out the faults with these words in their names; everything else
- * happens as it would with them.
+ * happens as it would with them. `--soak` leaves out those that end kproxy and fails if its descriptors or its memory grow; `--record
+ * FILE` writes down what came of it, as JSON.
  *
  * Exit status: 0 if all was as it should be, 1 if not, 2 for wrong use. Mode ipvs runs in the user-mode Linux where this kernel has no
  * IPVS.
@@ -17,10 +18,11 @@ import { installPackages, TEST_PACKAGES } from "../../tools/setup.ts";
 import { errorTerminal } from "../../tools/terminal.ts";
 import { CHAOS_MODES, type ChaosModeName } from "./mode.ts";
 import { type ChaosReport, type FaultReport, runChaos } from "./run.ts";
+import { ENDING_FAULTS, Soak, type SoakRecord } from "./soak.ts";
 
 const FLAGS = {
-  string: ["mode", "minutes", "seed", "last-seed", "log", "without"],
-  boolean: ["here", "verbose"],
+  string: ["mode", "minutes", "seed", "last-seed", "log", "without", "record"],
+  boolean: ["here", "verbose", "soak"],
 } as const;
 const MAX_SEED = 1_000_000;
 /** What a user-mode Linux takes to start and to end beside the run, in seconds. */
@@ -37,6 +39,9 @@ interface Options {
   readonly verbose: boolean;
   /** Faults whose names hold these words do not happen; `""` for all do. */
   readonly without: string;
+  readonly soak: boolean;
+  /** A file for what came of a soak; `""` for none. */
+  readonly record: string;
   /** Do not go into a user-mode Linux. */
   readonly here: boolean;
 }
@@ -51,7 +56,7 @@ function parse(args: readonly string[]): Options {
       return false;
     },
   });
-  const { mode, minutes = "3", seed, log = "", without = "", here, verbose } = values;
+  const { mode, minutes = "3", seed, log = "", record = "", without = "", here, verbose, soak } = values;
   if (unknown.length > 0) throw new TypeError(`what is ${unknown.join(" ")}?`);
   const chosen = CHAOS_MODES.find((name) => name === mode);
   if (chosen === undefined) throw new TypeError(`--mode must be one of ${CHAOS_MODES.join(", ")}`);
@@ -61,7 +66,11 @@ function parse(args: readonly string[]): Options {
   if (!Number.isInteger(chosenSeed) || !Number.isInteger(lastSeed)) {
     throw new TypeError("--seed and --last-seed must be whole numbers");
   }
-  return { mode: chosen, minutes: Number(minutes), seed: chosenSeed, lastSeed, log, here, verbose, without };
+  if (record !== "" && !soak) throw new TypeError("--record is for --soak");
+  return {
+    ...{ mode: chosen, minutes: Number(minutes), seed: chosenSeed, lastSeed, log },
+    ...{ here, verbose, without, soak, record },
+  };
 }
 
 /** For people, and for docs/reliability.md. */
@@ -92,14 +101,14 @@ function costOf({ connections, longestMs }: FaultReport, { repairMs }: ChaosRepo
 }
 
 /** How to have the same again. */
-function againLine({ mode, minutes, seed, lastSeed, without }: Options): string {
+function againLine({ mode, minutes, seed, lastSeed, without, soak }: Options): string {
   const last = lastSeed === seed ? "" : ` --last-seed ${lastSeed}`;
-  const rest = `${last}${without === "" ? "" : ` --without "${without}"`}`;
+  const rest = `${last}${without === "" ? "" : ` --without "${without}"`}${soak ? " --soak" : ""}`;
   return `deno task chaos --mode ${mode} --minutes ${minutes} --seed ${seed}${rest}`;
 }
 
 async function inUml(options: Options): Promise<number> {
-  const { mode, minutes, seed, lastSeed, log, verbose, without } = options;
+  const { mode, minutes, seed, lastSeed, log, verbose, without, soak, record } = options;
   const args = [
     `--mode=${mode}`,
     `--minutes=${minutes}`,
@@ -110,6 +119,7 @@ async function inUml(options: Options): Promise<number> {
     "--here",
   ].concat(
     verbose ? ["--verbose"] : [],
+    soak ? ["--soak", `--record=${record}`] : [],
   );
   const inside = `"${Deno.execPath()}" run -A --no-check tests/chaos/chaos.ts ${
     args.map((arg) => `"${arg}"`).join(" ")
@@ -129,16 +139,49 @@ async function hasIpvs(): Promise<boolean> {
 }
 
 /** Runs; a terminal shows how far it is. */
-async function runShown(options: Options, log: (line: string) => void): Promise<ChaosReport> {
-  const { minutes, verbose, without } = options;
+async function runShown(
+  options: Options,
+  soak: Soak | undefined,
+  log: (line: string) => void,
+): Promise<ChaosReport> {
+  const { minutes, verbose } = options;
+  const without = options.without + (soak === undefined ? "" : `,${ENDING_FAULTS}`);
   // The lines of --verbose say more, and would be mixed with it.
   await using line = new ProgressLine(verbose ? null : errorTerminal(), minutes * 60_000);
   return await runChaos({
     ...options,
     without: without.split(",").filter((words) => words !== ""),
+    soak,
     log,
     onStep: ({ ms, steps, faults }) => line.reach(ms, `${steps} steps, ${faults} faults`),
   });
+}
+
+/** What runs, as git has it. */
+async function presentCommit(): Promise<string> {
+  const git = await new Deno.Command("git", { args: ["rev-parse", "--short", "HEAD"], cwd: ROOT }).output();
+  return new TextDecoder().decode(git.stdout).trim();
+}
+
+async function writeRecord(
+  options: Options,
+  { commit, report, soak }: { readonly commit: string; readonly report: ChaosReport; readonly soak: Soak },
+): Promise<void> {
+  const { faults, problems: _, ...rest } = report;
+  const record: SoakRecord = {
+    command: againLine(options),
+    commit,
+    date: new Date().toISOString().slice(0, 10),
+    machine: {
+      kernel: Deno.osRelease(),
+      cpus: navigator.hardwareConcurrency,
+      memoryGb: Math.round(Deno.systemMemoryInfo().total / 1e9),
+      load: Deno.loadavg(),
+    },
+    report: { ...rest, faults: Object.values(faults).reduce((sum, { times }) => sum + times, 0) },
+    samples: soak.samples,
+  };
+  await Deno.writeTextFile(options.record, `${JSON.stringify(record, null, 2)}\n`);
 }
 
 async function main(): Promise<number> {
@@ -159,7 +202,10 @@ async function main(): Promise<number> {
     if (options.verbose) writeLine(line);
     file?.writeSync(encoder.encode(`${line}\n`));
   };
-  const report = await runShown(options, log);
+  const soak = options.soak ? new Soak() : undefined;
+  const commit = options.record === "" ? "" : await presentCommit();
+  const report = await runShown(options, soak, log);
+  if (soak !== undefined && options.record !== "") await writeRecord(options, { commit, report, soak });
   for (const line of reportLines(report)) writeLine(line);
   for (const problem of report.problems) writeLine(`WRONG: ${problem}`);
   if (report.problems.length === 0) return 0;

@@ -9,6 +9,7 @@ import { faultsOf } from "./faults.ts";
 import { chaosMode, type ChaosModeName } from "./mode.ts";
 import { ChaosNode } from "./node.ts";
 import { planStep, QUIET_EVERY, type Step } from "./plan.ts";
+import { type Soak, soakProblems } from "./soak.ts";
 import type { FailedConnection, Outage } from "./windows.ts";
 
 /** What to do. */
@@ -22,6 +23,8 @@ export interface ChaosOptions {
   readonly without?: readonly string[];
   /** Hears of everything as it goes. */
   readonly log: (line: string) => void;
+  /** Looks at the process in every quiet moment, in which it must take no more than before. */
+  readonly soak?: Soak | undefined;
   /** Called before each step: for how long it has run, and how many steps and faults there were. */
   readonly onStep?: (
     progress: { readonly ms: number; readonly steps: number; readonly faults: number },
@@ -145,7 +148,8 @@ class ChaosRun {
   }
 
   async #report(steps: number): Promise<ChaosReport> {
-    const { mode, seed } = this.#options;
+    const { mode, seed, soak } = this.#options;
+    for (const problem of soak === undefined ? [] : soakProblems(soak.samples)) this.#problem(problem);
     const { connections, failed } = await this.#node.endTraffic();
     await this.#endWell();
     return {
@@ -243,6 +247,7 @@ class ChaosRun {
     // Until then some connection may have found what was there before.
     this.#node.windows.repaired(Date.now());
     this.#comparisons++;
+    await this.#options.soak?.look(this.#node.kproxy.pid, performance.now() - this.#startMs);
     await this.#judge();
     this.#log(
       `quiet: ${wanted.length} lines of rules, the same after ${(performance.now() - startMs).toFixed(0)} ms`,

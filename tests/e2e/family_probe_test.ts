@@ -16,6 +16,7 @@ import { StubProgram } from "../support/stub_program.ts";
 const NEEDS = [...WEB_NEEDS, ...["nft", "curl"].map(program)];
 const SERVICE = service("shop/web", { clusterIPs: ["10.96.0.1", "fd00:96::1"], ports: ["http:80"] });
 const AGAIN = "A program gave no answer, asking again";
+const FIRST_SYNC = "First sync done, Services are served";
 const KILLED = "kill -KILL $$";
 
 /** A program that looks whether IPv6 works. */
@@ -69,24 +70,40 @@ e2eTest("a start whose ip6tables is always killed ends with status 1, and says s
 });
 
 for (const mode of ["iptables", "nftables"] as const) {
-  e2eTest(`IPv6 that is off while the cluster counts on it is told, mode ${mode}`, NEEDS, async () => {
-    await withManifests(async (netns, ours) => {
-      const args = [...ours, `--proxy-mode=${mode}`];
-      await using former = await KproxyProcess.start({ netns, args });
-      await former.stop();
-      await netns.run(["sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1"]);
-      await using kproxy = await KproxyProcess.start({ netns, args }, 1);
-      await kproxy.untilMessage("The cluster counts on an IP family that this node cannot serve");
-      const events = linesOf(kproxy.lines, "Event").filter((line) => line["reason"] === "IPFamilyNotServed");
-      assertEquals(events.length, 1, kproxy.log);
-      const use = "rules of an earlier start are there, and nobody looks after them";
-      const reason = "IPv6 is not supported here: needs net.ipv6.conf.all.disable_ipv6 = 0, found 1";
-      assertEquals(events[0]?.["note"], `cannot serve IPv6, although ${use}: ${reason}`);
-      const ready = JSON.parse(
-        await netns.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10256/readyz"]),
-      );
-      assertEquals([ready.ready, ready.unserved], [true, { IPv6: { reason, use } }]);
-      assert(!kproxy.lines.some(({ msg }) => msg === AGAIN), kproxy.log);
-    });
-  });
+  e2eTest(
+    `IPv6 that is off while the cluster counts on it is told, and served once it is on, mode ${mode}`,
+    NEEDS,
+    async () => {
+      await withManifests(async (netns, ours) => {
+        const args = [...ours, `--proxy-mode=${mode}`, "--iptables-sync-period=1s"];
+        await using former = await KproxyProcess.start({ netns, args });
+        await former.stop();
+        await netns.run(["sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1"]);
+        await using kproxy = await KproxyProcess.start({ netns, args }, 1);
+        await kproxy.untilMessage("The cluster counts on an IP family that this node cannot serve");
+        const events = linesOf(kproxy.lines, "Event").filter((line) =>
+          line["reason"] === "IPFamilyNotServed"
+        );
+        assertEquals(events.length, 1, kproxy.log);
+        const use = "rules of an earlier start are there, and nobody looks after them";
+        const reason = "IPv6 is not supported here: needs net.ipv6.conf.all.disable_ipv6 = 0, found 1";
+        assertEquals(events[0]?.["note"], `cannot serve IPv6, although ${use}: ${reason}`);
+        const ready = JSON.parse(
+          await netns.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10256/readyz"]),
+        );
+        assertEquals([ready.ready, ready.unserved], [true, { IPv6: { reason, use } }]);
+        assert(!kproxy.lines.some(({ msg }) => msg === AGAIN), kproxy.log);
+
+        // What is switched on later is served without a new process.
+        const from = kproxy.lines.length;
+        await netns.run(["sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=0"]);
+        await kproxy.until(
+          "the first sync of IPv6",
+          (lines) => lines.some(({ msg, family }) => msg === FIRST_SYNC && family === "IPv6"),
+          from,
+        );
+        assertEquals((await kproxy.stop()).code, 0, kproxy.log);
+      });
+    },
+  );
 }

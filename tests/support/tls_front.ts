@@ -23,9 +23,9 @@ export class TlsFront implements AsyncDisposable {
     this.port = port;
   }
 
-  /** In front of `port` of 127.0.0.1, as the server of `pair`; `asks`: for a client certificate of the tests' authority. */
-  static async start(port: number, pair: TestPair, { asks = false } = {}): Promise<TlsFront> {
-    const server = createServer({ ...pair, ca: TEST_CA, requestCert: asks, rejectUnauthorized: asks });
+  /** In front of `port` of 127.0.0.1, as the server of `pair`; `asks`: for a client certificate of the authority `ca`. */
+  static async start(port: number, pair: TestPair, { asks = false, ca = TEST_CA } = {}): Promise<TlsFront> {
+    const server = createServer({ ...pair, ca, requestCert: asks, rejectUnauthorized: asks });
     const { promise, resolve } = Promise.withResolvers<void>();
     server.listen(0, "127.0.0.1", resolve);
     await promise;

@@ -5,8 +5,10 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
+import { service, slice } from "../flows/objects.ts";
 import type { LabHost } from "./lab_host.ts";
 import type { LabMode } from "./lab_mode.ts";
+import type { KproxyProcess } from "./kproxy_process.ts";
 import { WEB_PODS, WEB_TARGET_PORT, type WebLab, webSlice } from "./lab_web.ts";
 import { CLUSTER, NODE_PORT } from "./web_changes.ts";
 
@@ -32,6 +34,20 @@ export const SPREADS: Readonly<Record<LabMode["name"], Spread>> = {
 
 const MORE_PODS = [...WEB_PODS, "10.244.0.14", "10.244.0.15"];
 
+/** One Service with more endpoints than a slice holds: all of them are one pod here, which answers for a whole network. */
+const MANY = {
+  name: "shop/many",
+  to: { ip: "10.96.0.77", port: 80 },
+  network: "10.245.0.0/21",
+  pod: "10.244.0.40",
+  slices: Array.from({ length: 12 }, (_, of) =>
+    // The controller fills slices with 100.
+    Array.from({ length: 100 }, (_, at) => `10.245.${Math.floor(of / 2)}.${(of % 2) * 100 + at + 1}`)),
+  requests: 6_000,
+  /** For as many degrees of freedom as endpoints but one: five standard deviations above the mean, which is that number. */
+  chiSquareLimit: 1_450,
+} as const;
+
 /** New TCP connections from fresh ports, each answered; yields how many each pod had. */
 async function countAnswers(
   host: LabHost,
@@ -40,7 +56,7 @@ async function countAnswers(
 ): Promise<Map<string, number>> {
   const counts = new Map<string, number>();
   for (const result of await host.probe({ protocol: "tcp", to, count: requests, timeoutMs: 5_000 })) {
-    const server = result.kind === "answer" ? result.answer.server : result.kind;
+    const server = result.kind === "answer" ? result.answer.local.ip : result.kind;
     counts.set(server, (counts.get(server) ?? 0) + 1);
   }
   return counts;
@@ -51,12 +67,41 @@ function assertEven(
   counts: ReadonlyMap<string, number>,
   pods: readonly string[],
 ): void {
-  const requests = [...counts.values()].reduce((sum, count) => sum + count, 0);
   assertEquals([...counts.keys()].sort(), [...pods].sort());
-  const expected = requests / pods.length;
-  const chiSquare = [...counts.values()].reduce((sum, count) => sum + (count - expected) ** 2 / expected, 0);
+  const chiSquare = chiSquareOf([...counts.values()]);
   const limit = SPREADS[mode.name].chiSquareLimit[pods.length - 1] ?? 0;
   assert(chiSquare < limit, `${JSON.stringify([...counts])}: chi-square ${chiSquare.toFixed(1)}`);
+}
+
+function chiSquareOf(counts: readonly number[]): number {
+  const expected = counts.reduce((sum, count) => sum + count, 0) / counts.length;
+  return counts.reduce((sum, count) => sum + (count - expected) ** 2 / expected, 0);
+}
+
+/** Over a Service with far more endpoints than one slice has. */
+async function spreadsOverMany(kproxy: KproxyProcess, { manifests, lab, mode }: WebLab): Promise<void> {
+  const { name, to, network, pod, slices, requests, chiSquareLimit } = MANY;
+  const all = await lab.host(pod, "cni0");
+  await all.netns.run(["ip", "route", "add", "local", network, "dev", "lo"]);
+  await all.call("serve", { protocol: "tcp", ip: "0.0.0.0", port: WEB_TARGET_PORT });
+  await lab.node.netns.run(["ip", "route", "add", network, "via", pod, "dev", "cni0"]);
+  const objects = [
+    service(name, { clusterIP: to.ip, ports: [`http:${to.port}`] }),
+    ...slices.map((ips, i) =>
+      slice(`${name}.${i}`, [`http:${WEB_TARGET_PORT}`], ips.map((ip) => `${ip}@node-a`))
+    ),
+  ];
+  await kproxy.change(() => manifests.replace("many.json", objects), name);
+  const client = await lab.host("10.244.0.7", "cni0");
+  await client.netns.run(["sysctl", "-q", "-w", "net.ipv4.ip_local_port_range=1024 65535"]);
+  const counts = await countAnswers(client, to, requests);
+  const ips: readonly string[] = slices.flat();
+  assertEquals([...counts.keys()].filter((ip) => !ips.includes(ip)), []);
+  const chiSquare = chiSquareOf(ips.map((ip) => counts.get(ip) ?? 0));
+  assert(chiSquare < chiSquareLimit, `${mode.name}: chi-square ${chiSquare.toFixed(0)} over ${ips.length}`);
+  // Of those that chance left out, at least the rules tell.
+  const rules = await mode.rules(lab.node.netns);
+  assertEquals(ips.filter((ip) => !rules.includes(`${ip}:`) && !rules.includes(`${ip} .`)), []);
 }
 
 /** Connections are spread evenly, whatever the number of endpoints was before. */
@@ -86,4 +131,7 @@ export async function spreadsEvenly(t: Deno.TestContext, web: WebLab): Promise<v
     await kproxy.change(() => manifests.replace("endpoints.json", [webSlice(pods)]), "shop/web");
     assertEven(mode, await countAnswers(client, NODE_PORT, overNodePort), pods);
   });
+  // Those that go round need no chance, and one that is left out would be seen among four, too.
+  if (mode.name !== "iptables" && mode.name !== "nftables") return;
+  await t.step("over 1,200 in 12 slices", () => spreadsOverMany(kproxy, web));
 }

@@ -17,6 +17,7 @@ import { ConfigWatch } from "../../node/config_watch.ts";
 import { configurationOf, type EffectiveConfiguration } from "../flags/configuration.ts";
 import { runDoubts } from "../flags/input_doubts.ts";
 import type { Io } from "../io.ts";
+import { untilIpv6IsOn } from "../../node/family_return.ts";
 import { firstLife } from "../../node/first_life.ts";
 import { type Lasting, type Life, planLife, prepareNode, succeedingLife } from "../../node/life.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
@@ -100,12 +101,14 @@ async function runLives(
   }
   const life = await firstLife(planned, signals);
   if (life === null) return 0;
-  if (file === null || watch === null) {
-    await serveNode(life, { signal: signals.signal, onStarted: () => {} });
-  } else if (lasting.reloads === null) await serveUntilChange(life, watch, signals);
+  const { reloads } = lasting;
+  if (watch !== null && reloads === null) await serveUntilChange(life, watch, signals);
   else {
-    const reload = makeReload(watch, flags, { lasting, record: lasting.reloads, signal: signals.signal });
-    await serveLives(life, reload, { signals, path: file.path });
+    const { signal } = signals;
+    const reload = watch === null || reloads === null
+      ? null
+      : makeReload(watch, flags, { lasting, record: reloads, signal });
+    await serveLives(life, reload, { signals, path: file?.path ?? "" });
   }
   return 0;
 }
@@ -144,15 +147,17 @@ async function serveUntilChange(life: Life, watch: ConfigWatch, signals: StopSig
 
 interface Course {
   readonly signals: StopSignals;
-  /** Of the configuration file. */
+  /** Of the configuration file; `""` without one. */
   readonly path: string;
 }
 
 /**
  * One life after the other. Each is ready to serve before the former one ends, and the rules stay in between; one that cannot
  * begin gives way to the former configuration.
+ *
+ * @param reload null if no configuration is followed
  */
-async function serveLives(first: Life, reload: ConfigReload<Life>, course: Course): Promise<void> {
+async function serveLives(first: Life, reload: ConfigReload<Life> | null, course: Course): Promise<void> {
   let former: KubeProxyConfiguration | null = null;
   let mode = first.mode;
   for (let life: Life | null = first; life !== null;) {
@@ -160,7 +165,7 @@ async function serveLives(first: Life, reload: ConfigReload<Life>, course: Cours
     let hasStarted = false;
     const onStarted = (): void => {
       hasStarted = true;
-      if (former !== null) reload.succeeded();
+      if (former !== null && present.config !== former) reload?.succeeded();
       if (present.mode !== mode) {
         const { mode: to, log } = present;
         log.info(AUDIT, { action: "mode switch", uid: Deno.uid(), from: mode, to, file: course.path });
@@ -171,7 +176,7 @@ async function serveLives(first: Life, reload: ConfigReload<Life>, course: Cours
       life = await serveLife(present, reload, onStarted, course.signals);
       former = present.now.config;
     } catch (error) {
-      if (hasStarted || former === null) throw error;
+      if (hasStarted || former === null || reload === null || present.config === former) throw error;
       takeVerbosity(present.verbosity, present.config, former);
       const { signals: { signal, received } } = course;
       life = await Promise.race([succeedingLife(former, present, signal), received]);
@@ -185,7 +190,7 @@ async function serveLives(first: Life, reload: ConfigReload<Life>, course: Cours
 /** Serves one life; resolves to the next one when this one has ended, to null after a signal. */
 async function serveLife(
   life: Life,
-  reload: ConfigReload<Life>,
+  reload: ConfigReload<Life> | null,
   onStarted: () => void,
   { signal: stop }: StopSignals,
 ): Promise<Life | null> {
@@ -193,10 +198,28 @@ async function serveLife(
   const signal = AbortSignal.any([stop, end.signal]);
   const serving = serveNode(life, { signal, onStarted }).finally(() => end.abort());
   // A life that is being made ready is not waited for when this one ends by itself or by a signal.
-  const next = await Promise.race([reload.nextLife(life, signal), serving.then(() => null)]);
+  const next = await Promise.race([
+    ...(reload === null ? [] : [reload.nextLife(life, signal)]),
+    lifeWithIpv6(life, signal),
+    serving.then(() => null),
+  ]);
   end.abort();
   await serving;
   if (next === null || stop.aborted) return null;
   takeVerbosity(life.verbosity, life.now.config, next.config);
   return next;
+}
+
+/** The next life where the present one is without IPv6, which was off when it began; null once `signal` aborts. */
+async function lifeWithIpv6(life: Life, signal: AbortSignal): Promise<Life | null> {
+  const { prepared: { refused }, programs: exec, periods, log, otherModes } = life;
+  while (await untilIpv6IsOn({ refused, exec, periodMs: periods.syncPeriod }, signal)) {
+    log.info("IPv6 is no longer off, starting anew with it");
+    try {
+      return await otherModes.undisturbed(() => succeedingLife(life.now.config, life, signal));
+    } catch (error) {
+      if (!signal.aborted) log.error("Cannot start anew, going on without IPv6", error);
+    }
+  }
+  return null;
 }

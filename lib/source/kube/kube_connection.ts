@@ -189,7 +189,8 @@ const LOST: Fault = {
   message: "Lost the connection to the API server",
   over: "The connection to the API server is back",
   isCommon: true,
-  isOfCredentials: false,
+  // An authority or a client certificate that one side knows only is no connection, too.
+  isOfCredentials: true,
 };
 const NEVER_THERE: Fault = {
   ...LOST,

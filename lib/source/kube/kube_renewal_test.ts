@@ -5,6 +5,7 @@ import { type ApiRequest, type Fault, ListWatchServer } from "../../../tests/sup
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
 import { rawService, rawServiceCidr, rawSlice } from "../../../tests/support/raw_objects.ts";
 import { type RunningSource, SourceRecorder } from "../../../tests/support/source_recorder.ts";
+import { withFolder } from "../../../tests/support/temp_files.ts";
 import { until } from "../../../tests/support/until.ts";
 import { masterAccess } from "./kube_access.ts";
 import type { KubeSourceOptions } from "./kube.ts";
@@ -272,6 +273,33 @@ Deno.test("a new token in the file ends the waits of all that were refused with 
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
+});
+
+Deno.test("a new file ends the waits for a lost connection: one side may have known another authority only", async () => {
+  await withFolder(async (folder) => {
+    const path = `${folder}/token`;
+    await Deno.writeTextFile(path, "one");
+    const access = (
+      server: string,
+    ) => ({ ...masterAccess(server), identity: { kind: "tokenFile", path } } as const);
+    await using server = new ListWatchServer();
+    putWeb(server);
+    const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs });
+    await using source = start(server, clock, { access: access(server.url), random: () => 0.99 });
+    await source.recorder.untilSynced();
+    await watching(server);
+    let isAway = true;
+    planUntil(server, () => !isAway, () => true, { cutAfterBytes: 0 });
+    server.endWatches("broken");
+    server.put(rawService("new"));
+    // Waits of 1.6, 3.2, 6.4, 12.8 and 25.5 s: the last one is under way.
+    await clock.pass(30_000);
+    isAway = false;
+    await clock.pass(5_000);
+    assertEquals(source.recorder.objects.has("Service default/new"), false);
+    await Deno.writeTextFile(path, "two");
+    await clock.passUntil(() => source.recorder.objects.has("Service default/new"), "it", 2_500);
+  });
 });
 
 Deno.test("one success ends everybody's wait: after an outage, after 401 and after 503, not after Retry-After", async () => {

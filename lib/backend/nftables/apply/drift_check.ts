@@ -44,6 +44,8 @@ export class DriftCheck {
   readonly #options: DriftCheckOptions;
   #allDueMs = Number.NEGATIVE_INFINITY;
   #rulesDueMs = Number.NEGATIVE_INFINITY;
+  /** The last look at everything did. */
+  #hasFailed = false;
   /** Chains that differed at the last look at everything, as they were printed: before the repair. */
   #before: ReadonlyMap<string, string> = new Map();
   /** Chains that this nft prints otherwise than they are written; how. */
@@ -69,9 +71,12 @@ export class DriftCheck {
     const { nowMs } = this.#options;
     const startMs = nowMs();
     const isAll = startMs >= this.#allDueMs;
-    // One that does not come to its end must not be all that the machine does from now on.
-    if (isAll) this.#allDueMs = startMs + RARE_MS;
+    // Those that do not come to their end must not be all that the machine does from now on; a single one says little.
+    if (isAll) this.#allDueMs = this.#hasFailed ? startMs + RARE_MS : startMs;
+    this.#hasFailed = isAll;
     const damage = isAll ? await this.#lookAtAll(store) : await this.#lookAtPart(store);
+    this.#hasFailed = false;
+    if (isAll) this.#allDueMs = startMs + RARE_MS;
     const endMs = nowMs();
     const isRare = store.counts.elements > LARGE_ELEMENTS || isAll && endMs - startMs > SLOW_LIST_MS;
     // After damage the next look, which tells whether the repair helped, is at everything.
