@@ -9,6 +9,12 @@ import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
 import { commandsMarkdown, flagsBesideFileMarkdown, flagsMarkdown } from "../lib/cli/flags/flags_doc.ts";
 import { API_FILE, apiReport } from "./api_report.ts";
 import { CHART_SCHEMA_FILE, replaceConfigSchema } from "./chart_schema.ts";
+import {
+  conformanceLeftOut,
+  conformanceReasons,
+  conformanceRuns,
+  conformanceTests,
+} from "./conformance_doc.ts";
 import { CHART_FILE, chartSvg, figuresMarkdown } from "./figures.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
 import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
@@ -44,6 +50,10 @@ const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "commands", render: commandsMarkdown },
   { file: "README.md", name: "figures", render: figuresMarkdown },
   { file: "docs/benchmarks.md", name: "scale", render: () => scaleTable() },
+  { file: "docs/conformance.md", name: "conformance-runs", render: () => conformanceRuns() },
+  { file: "docs/conformance.md", name: "conformance-tests", render: () => conformanceTests() },
+  { file: "docs/conformance.md", name: "conformance-reasons", render: () => conformanceReasons() },
+  { file: "docs/conformance.md", name: "conformance-left-out", render: () => conformanceLeftOut() },
   { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },
   { file: "docs/messages.md", name: "events", render: eventsMarkdown },

@@ -148,7 +148,7 @@ Deno.test("the Pods take the place of kubeadm's: account, name of the configurat
       ["xtables-lock", { path: "/run/xtables.lock", type: "FileOrCreate" }],
       ["lib-modules", { path: "/lib/modules" }],
       // Beyond kube-proxy's; it goes with the Pod.
-      ["socket", { medium: "Memory", sizeLimit: "1Mi" }],
+      ["socket", { sizeLimit: "1Mi" }],
     ],
   );
   for (const { name, volumeMounts } of containersOf(pod)) {
