@@ -147,11 +147,11 @@ async function runTests(cluster: Cluster, options: Options): Promise<number> {
   return counts.failed === 0 ? 0 : 1;
 }
 
-/** What the proxy that runs says of its version, in one line. */
+/** What the proxy that runs says of its version and commit, in one line. */
 async function versionOf(cluster: Cluster, proxy: ProxyName): Promise<string> {
   const command = proxy === "kproxy" ? ["kproxy", "version"] : ["kube-proxy", "--version"];
   const said = await cluster.kubectl(["-n", "kube-system", "exec", `daemonset/${proxy}`, "--", ...command]);
-  return said.trim().split("\n")[0] ?? "";
+  return said.trim().split("\n").filter((line) => !line.startsWith("Deno")).join(", ");
 }
 
 if (import.meta.main) {
