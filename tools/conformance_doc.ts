@@ -67,6 +67,20 @@ export function conformanceReasons(records: readonly ConformanceRecord[] = confo
   return table(["test", "what it said", "where"], rows);
 }
 
+/** What operators do, with how it ended. */
+export function conformanceSteps(records: readonly ConformanceRecord[] = conformanceRecords()): string {
+  const rows = records.flatMap(({ mode, families, steps }) =>
+    Object.entries(steps).map(([name, { outcome, told, seconds }]) => [
+      name,
+      `${mode}, ${families}`,
+      outcome.replace("passed", "ok"),
+      told,
+      `${seconds} s`,
+    ])
+  );
+  return table(["step", "where", "outcome", "what was seen", "took"], rows);
+}
+
 /** Why the other tests of `[sig-network]` were not run. */
 export function conformanceLeftOut(records: readonly ConformanceRecord[] = conformanceRecords()): string {
   const run = new Set(records.flatMap(({ tests }) => Object.keys(tests)));

@@ -17,6 +17,7 @@ const RECORD: ConformanceRecord = {
     "[sig-network] b": { outcome: "passed", seconds: 1 },
   },
   notRun: [],
+  steps: {},
 };
 
 Deno.test("a test that kproxy fails and kube-proxy passes in the same mode is told", () => {

@@ -13,6 +13,7 @@ import {
   conformanceLeftOut,
   conformanceReasons,
   conformanceRuns,
+  conformanceSteps,
   conformanceTests,
 } from "./conformance_doc.ts";
 import { CHART_FILE, chartSvg, figuresMarkdown } from "./figures.ts";
@@ -53,6 +54,7 @@ const SECTIONS: readonly Section[] = [
   { file: "docs/conformance.md", name: "conformance-runs", render: () => conformanceRuns() },
   { file: "docs/conformance.md", name: "conformance-tests", render: () => conformanceTests() },
   { file: "docs/conformance.md", name: "conformance-reasons", render: () => conformanceReasons() },
+  { file: "docs/conformance.md", name: "conformance-steps", render: () => conformanceSteps() },
   { file: "docs/conformance.md", name: "conformance-left-out", render: () => conformanceLeftOut() },
   { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },

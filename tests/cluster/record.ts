@@ -13,6 +13,14 @@ export interface TestOutcome {
   readonly why?: string;
 }
 
+/** How something that operators do ended. */
+export interface StepOutcome {
+  readonly outcome: "passed" | "failed";
+  readonly seconds: number;
+  /** What was seen, or what went wrong. */
+  readonly told: string;
+}
+
 /** One proxy in one mode in one kind of cluster. */
 export interface ConformanceRecord {
   readonly proxy: string;
@@ -31,6 +39,8 @@ export interface ConformanceRecord {
   readonly tests: Readonly<Record<string, TestOutcome>>;
   /** Other tests of [sig-network], which were not run. */
   readonly notRun: readonly string[];
+  /** By the step's name. */
+  readonly steps: Readonly<Record<string, StepOutcome>>;
 }
 
 /** The tests of `[sig-network]` in a JUnit file of ginkgo's: how those that were run ended, and which others there are. */
@@ -76,8 +86,12 @@ export async function keepRecord(path: string, fresh: ConformanceRecord): Promis
     : null;
   const goesOn = before !== null && before.version === fresh.version &&
     before.kubernetes === fresh.kubernetes;
-  const tests = sorted({ ...(goesOn ? before.tests : {}), ...fresh.tests });
-  const all = { ...fresh, tests, notRun: fresh.notRun.filter((name) => tests[name] === undefined).sort() };
+  const [tests, steps] = (["tests", "steps"] as const).map((part) =>
+    sorted({ ...(goesOn ? before[part] : {}), ...fresh[part] })
+  );
+  const known = new Set([...(goesOn ? before.notRun : []), ...fresh.notRun]);
+  const notRun = [...known].filter((name) => tests?.[name] === undefined).sort();
+  const all = { ...fresh, tests, steps, notRun } as ConformanceRecord;
   await Deno.writeTextFile(path, `${JSON.stringify(all, null, 1)}\n`);
   return all;
 }

@@ -14,7 +14,8 @@ import { KPROXY_IMAGE } from "./image.ts";
 import { run } from "./machine.ts";
 import { clusterCidr, nodeName } from "./plan.ts";
 import { proxyReady } from "./proxies.ts";
-import { ServiceClient } from "./service_client.ts";
+import type { StepOutcome } from "./record.ts";
+import { type Connections, ServiceClient } from "./service_client.ts";
 
 /** A step; it throws if something is not as it should be, and resolves to what is worth telling. */
 type Step = (cluster: Cluster, mode: ProxyMode) => Promise<string>;
@@ -119,27 +120,35 @@ export function stepsNamed(names: string): readonly string[] {
   return chosen;
 }
 
-/** Runs them one after the other; resolves to the exit status. */
+/** Runs them one after the other, and tells how each ended. */
 export async function runSteps(
   cluster: Cluster,
   { mode, names }: { readonly mode: ProxyMode; readonly names: readonly string[] },
-): Promise<number> {
+): Promise<Record<string, StepOutcome>> {
+  const outcomes: Record<string, StepOutcome> = {};
   await using client = await ServiceClient.start(cluster);
-  let failed = 0;
   for (const name of names) {
     const from = performance.now();
-    let line: string;
-    try {
-      const told = await STEPS.get(name)?.(cluster, mode) ?? "";
-      const { answered, failures } = await client.count();
-      if (failures.length > 0) throw new Error(`connections failed: ${failures.slice(0, 3).join("; ")}`);
-      if (answered === 0) throw new Error("the client got no answer meanwhile");
-      line = `passed: ${name}: ${told}; ${answered} connections, none failed`;
-    } catch (error) {
-      failed++;
-      line = `failed: ${name}: ${error instanceof Error ? error.message : String(error)}`;
-    }
-    writeLine(`${line} (${Math.round((performance.now() - from) / 1000)} s)`);
+    const outcome = await STEPS.get(name)?.(cluster, mode).then(
+      async (told) => judged(told, await client.count()),
+      (error: unknown) => ({ outcome: "failed" as const, told: String(error) }),
+    );
+    if (outcome === undefined) continue;
+    const seconds = Math.round((performance.now() - from) / 1000);
+    outcomes[name] = { ...outcome, seconds };
+    writeLine(`${outcome.outcome}: ${name}: ${outcome.told} (${seconds} s)`);
   }
-  return failed === 0 ? 0 : 1;
+  return outcomes;
+}
+
+function judged(told: string, { answered, failures }: Connections): Omit<StepOutcome, "seconds"> {
+  const [first] = failures;
+  if (first !== undefined) {
+    return {
+      outcome: "failed",
+      told: `${failures.length} connections failed of ${answered + failures.length}: ${first}`,
+    };
+  }
+  if (answered === 0) return { outcome: "failed", told: "the client got no answer meanwhile" };
+  return { outcome: "passed", told: `${told}; ${answered} connections, none failed` };
 }

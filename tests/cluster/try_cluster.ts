@@ -16,7 +16,7 @@ import { Cluster } from "./cluster.ts";
 import { makeImages } from "./image.ts";
 import { checkBinaries } from "./plan.ts";
 import { type ProxyName, runProxy } from "./proxies.ts";
-import { keepRecord } from "./record.ts";
+import { type ConformanceRecord, keepRecord } from "./record.ts";
 import { runSteps, stepsNamed } from "./steps.ts";
 import { circumstances, FOCUS, runUpstream } from "./upstream.ts";
 
@@ -114,8 +114,17 @@ async function tryCluster(options: Options): Promise<number> {
     }
     writeLine(`Starting ${proxy}, mode ${mode}`);
     await runProxy(cluster, proxy, mode);
-    if (options.steps !== "") return await runSteps(cluster, { mode, names: stepsNamed(options.steps) });
-    return await runTests(cluster, options);
+    const outcome = options.steps === ""
+      ? await runTests(cluster, options)
+      : { tests: {}, notRun: [], steps: await runSteps(cluster, { mode, names: stepsNamed(options.steps) }) };
+    if (options.record) {
+      const path = `${RECORDS}/${proxy}-${mode}-${options.families.join("-")}.json`;
+      const version = await versionOf(cluster, proxy);
+      await keepRecord(path, { ...await circumstances(cluster, { proxy, mode, version }), ...outcome });
+      writeLine(`Kept in ${path}`);
+    }
+    const ends = [...Object.values(outcome.tests), ...Object.values(outcome.steps)];
+    return ends.some(({ outcome: ended }) => ended === "failed") ? 1 : 0;
   } finally {
     if (!keep) {
       await cluster.down();
@@ -124,9 +133,11 @@ async function tryCluster(options: Options): Promise<number> {
   }
 }
 
-async function runTests(cluster: Cluster, options: Options): Promise<number> {
+async function runTests(
+  cluster: Cluster,
+  options: Options,
+): Promise<Pick<ConformanceRecord, "tests" | "notRun" | "steps">> {
   const { proxy, mode, focus, skip, procs, limitSeconds } = options;
-  const version = await versionOf(cluster, proxy);
   const results = `${cluster.plan.folder}/results/${proxy}-${mode}`;
   const upstream = { focus, procs, limitSeconds, results, ...skip === undefined ? {} : { skip } };
   const outcome = await runUpstream(cluster, upstream);
@@ -138,13 +149,7 @@ async function runTests(cluster: Cluster, options: Options): Promise<number> {
   writeLine(
     `${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped; ${results}/log.txt`,
   );
-  if (options.record) {
-    const families = cluster.plan.families.join("-");
-    const path = `${RECORDS}/${proxy}-${mode}-${families}.json`;
-    await keepRecord(path, { ...await circumstances(cluster, { proxy, mode, version }), ...outcome });
-    writeLine(`Kept in ${path}`);
-  }
-  return counts.failed === 0 ? 0 : 1;
+  return { ...outcome, steps: {} };
 }
 
 /** What the proxy that runs says of its version and commit, in one line. */

@@ -84,7 +84,7 @@ export async function runUpstream(
 export async function circumstances(
   cluster: Cluster,
   { proxy, mode, version }: { readonly proxy: string; readonly mode: ProxyMode; readonly version: string },
-): Promise<Omit<ConformanceRecord, "tests" | "notRun">> {
+): Promise<Omit<ConformanceRecord, "tests" | "notRun" | "steps">> {
   const told = await cluster.kubectl(["get", "nodes", "-o", "json"]);
   const { items } = JSON.parse(told) as { items: { status: { nodeInfo: Record<string, string> } }[] };
   const info = items[0]?.status.nodeInfo ?? {};
