@@ -64,7 +64,7 @@ export class ServiceClient implements AsyncDisposable {
   /** What came since the last call. */
   async count(): Promise<Connections> {
     const text = await this.#cluster.kubectl(["-n", NAMESPACE, "logs", "client", "--tail=-1"]);
-    const lines = text.trim().split("\n").slice(this.#seen);
+    const lines = text.split("\n").filter((line) => line !== "").slice(this.#seen);
     this.#seen += lines.length;
     return {
       answered: lines.filter((line) => line === "ok").length,
@@ -73,7 +73,7 @@ export class ServiceClient implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#cluster.kubectl(["delete", "namespace", NAMESPACE, "--wait=false"]);
+    await this.#cluster.kubectl(["delete", "namespace", NAMESPACE]);
   }
 }
 
