@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { readJunit } from "./record.ts";
 
 Deno.test(
-  "what ginkgo writes is read: who passed, who failed and why, who left out its work, and who was not asked",
+  "what ginkgo writes is read: who passed, who failed and why, who left out its work, who was not asked and who was not let to an end",
   {
     permissions: "none",
   },
@@ -18,6 +18,7 @@ Deno.test(
   <skipped message="skipped - Only supported for providers [gce]"></skipped></testcase>
 <testcase name="[It] [sig-network] DNS other" status="skipped" time="0"><skipped message="skipped"></skipped></testcase>
 <testcase name="[It] [sig-network] Short" status="passed" time="1"/>
+<testcase name="[It] [sig-network] Under way" status="interrupted" time="9"><error message="x" type="interrupted"></error></testcase>
 <testcase name="[It] [sig-node] Pods" status="passed" time="1"></testcase>
 </testsuite></testsuites>`;
     assertEquals(readJunit(text), {

@@ -15,7 +15,7 @@ export const FOCUS = String
 
 /** Tests of `[sig-network]` that are not run, by a part of the name, with the reason; the first that fits counts. */
 export const LEFT_OUT: readonly (readonly [part: RegExp, reason: string])[] = [
-  [/LoadBalancer|\[Feature:LoadBalancer/, "needs a cloud that makes load balancers"],
+  [/LoadBalancers/, "needs a cloud that makes load balancers"],
   [/Netpol|NetworkPolic|AdminNetworkPolicy/, "about network policies, which are the network plugin's"],
   [/SCTP/, "needs the kernel's module sctp on every node, which this machine lacks"],
   [/Internet connection|NoSNAT|experimental .*internet/i, "needs the internet"],
@@ -23,8 +23,16 @@ export const LEFT_OUT: readonly (readonly [part: RegExp, reason: string])[] = [
   [/DNS|CoreDNS|Kube-dns/i, "about DNS, which is here a program beside the cluster"],
   [/\bIPerf/i, "measures throughput between two nodes, which are one machine here"],
   [/\[Slow\]/, "takes longer than all others together"],
-  [/\[Disruptive\]|\[Serial\]/, "restarts parts of the nodes by ssh, or must be alone in the cluster"],
+  [/restarting apiserver|recreate its iptables/, "reaches the nodes by ssh"],
+  [/\[Serial\]/, "must be alone in the cluster"],
 ];
+
+/** Why a test was not run. */
+export function whyNotRun(name: string): string {
+  const reason = LEFT_OUT.find(([part]) => part.test(name))?.[1];
+  if (reason !== undefined) return reason;
+  return new RegExp(FOCUS).test(name) ? "not tried yet" : "not about Services or who carries them out";
+}
 
 /** The same as one expression for ginkgo. */
 const SKIP = LEFT_OUT.map(([part]) => part.flags.includes("i") ? `(?i:${part.source})` : part.source).join(
