@@ -4,7 +4,7 @@
  * @module
  */
 import type { ConformanceRecord, TestOutcome } from "../tests/cluster/record.ts";
-import { LEFT_OUT } from "../tests/cluster/upstream.ts";
+import { whyNotRun } from "../tests/cluster/upstream.ts";
 import { ROOT } from "./project_files.ts";
 
 const FOLDER = "tests/cluster/records";
@@ -88,8 +88,7 @@ export function conformanceLeftOut(records: readonly ConformanceRecord[] = confo
     .sort();
   const byReason = new Map<string, string[]>();
   for (const name of others) {
-    const reason = LEFT_OUT.find(([part]) => part.test(name))?.[1] ??
-      "not about Services or who carries them out";
+    const reason = whyNotRun(name);
     byReason.set(reason, [...byReason.get(reason) ?? [], name.replace(/^\[sig-network\] /, "")]);
   }
   return [...byReason].map(([reason, names]) =>
