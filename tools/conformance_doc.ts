@@ -92,7 +92,11 @@ export function conformanceLeftOut(records: readonly ConformanceRecord[] = confo
     byReason.set(reason, [...byReason.get(reason) ?? [], name.replace(/^\[sig-network\] /, "")]);
   }
   return [...byReason].map(([reason, names]) =>
-    [`${names.length} tests, ${reason}:`, "", ...names.map((name) => `- ${cell(name)}`)].join("\n")
+    [
+      `${names.length === 1 ? "1 test" : `${names.length} tests`}, ${reason}:`,
+      "",
+      ...names.map((name) => `- ${cell(name)}`),
+    ].join("\n")
   ).join("\n\n");
 }
 
