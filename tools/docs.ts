@@ -7,6 +7,13 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { API_FILE, apiReport } from "./api_report.ts";
 import { CHART_SCHEMA_FILE, replaceConfigSchema } from "./chart_schema.ts";
+import {
+  conformanceLeftOut,
+  conformanceReasons,
+  conformanceRuns,
+  conformanceSteps,
+  conformanceTests,
+} from "./conformance_doc.ts";
 import { proxyCharts } from "./figures/charts.ts";
 import { codeDigest, PACKETS_FILE, PROXIES_FILE, readRecords, type RecordHead } from "./figures/records.ts";
 import { AGE_LINE, costTables, packetsTable, readmeTables } from "./figures/tables.ts";
@@ -60,6 +67,11 @@ const SECTIONS: readonly Section[] = [
     render: async () => packetsTable(await measured("packets")),
   },
   { file: "docs/migrate.md", name: "kube-proxy", render: () => kubeProxyMarkdown() },
+  { file: "docs/conformance.md", name: "conformance-runs", render: () => conformanceRuns() },
+  { file: "docs/conformance.md", name: "conformance-tests", render: () => conformanceTests() },
+  { file: "docs/conformance.md", name: "conformance-reasons", render: () => conformanceReasons() },
+  { file: "docs/conformance.md", name: "conformance-steps", render: () => conformanceSteps() },
+  { file: "docs/conformance.md", name: "conformance-left-out", render: () => conformanceLeftOut() },
   { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },
   { file: "docs/messages.md", name: "events", render: eventsMarkdown },

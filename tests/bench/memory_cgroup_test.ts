@@ -1,12 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { e2eTest, ROOT_NAMESPACES } from "../support/skip.ts";
 import { eventually } from "../support/until.ts";
-<<<<<<< HEAD:tests/bench/memory_cgroup_test.ts
-import { figureFiles, MemoryCgroup, memoryHierarchy } from "./memory_cgroup.ts";
-=======
 import { CONTROL_GROUPS, MemoryCgroup, memoryHierarchy } from "./memory_cgroup.ts";
-import { parsePodMemoryArgs } from "./pod_memory.ts";
->>>>>>> 4363ae8144145e334912ee9d4858347193ba7be1:tests/bench/pod_memory_test.ts
 
 const NONE = { permissions: "none" } as const;
 

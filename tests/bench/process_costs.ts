@@ -26,3 +26,8 @@ export function cpuTicks(stat: string): CpuTicks {
 export function statusMb(status: string, field: string): number {
   return Number(new RegExp(`^${field}:\\s+(\\d+) kB`, "m").exec(status)?.[1]) * 1024 / 1e6;
 }
+
+/** What a running process holds that is no file's, in megabytes (10⁶ bytes). */
+export async function anonymousMemory(pid: number): Promise<number> {
+  return statusMb(await Deno.readTextFile(`/proc/${pid}/status`), "RssAnon");
+}

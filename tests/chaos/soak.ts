@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { residentMemory } from "../bench/process_costs.ts";
+import { anonymousMemory } from "../bench/process_costs.ts";
 import type { ChaosReport } from "./run.ts";
 
 /** Faults that end the process, by their names: a soak is about one that goes on. */
@@ -50,7 +50,7 @@ export class Soak {
 
   async look(pid: number, ms: number): Promise<void> {
     const descriptors = [...Deno.readDirSync(`/proc/${pid}/fd`)].length;
-    const { anonymousMb } = await residentMemory(pid);
+    const anonymousMb = await anonymousMemory(pid);
     this.samples.push({
       minute: Number((ms / 60_000).toFixed(2)),
       descriptors,

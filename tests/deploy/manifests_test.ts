@@ -15,6 +15,7 @@ import { problemsOf, schemaProblems } from "./api_schema.ts";
 import { configOf } from "./container_config.ts";
 import {
   containersOf,
+  KUBE_PROXY,
   type Manifest,
   nameOf,
   podOf,
@@ -147,7 +148,7 @@ Deno.test("the Pods take the place of kubeadm's: account, name of the configurat
       ["xtables-lock", { path: "/run/xtables.lock", type: "FileOrCreate" }],
       ["lib-modules", { path: "/lib/modules" }],
       // Beyond kube-proxy's; it goes with the Pod.
-      ["socket", { medium: "Memory", sizeLimit: "1Mi" }],
+      ["socket", { sizeLimit: "1Mi" }],
     ],
   );
   for (const { name, volumeMounts } of containersOf(pod)) {
@@ -247,10 +248,29 @@ Deno.test("the nodes that kproxy serves are those that kube-proxy is kept off", 
   );
 });
 
-Deno.test("every Pod is one of the set's, and the rights are given to its account", async () => {
+function setOf(objects: readonly Manifest[]): V1DaemonSet {
+  return objects.find(({ kind }) => kind === "DaemonSet") as unknown as V1DaemonSet;
+}
+
+Deno.test("Pods have kube-proxy's label where no kube-proxy is left, and the set selects by one that stays", async () => {
+  const base = await resolveKustomization(`${FOLDER}/base`);
+  const everywhere = await resolveKustomization(`${FOLDER}/components/every-node`, base);
+  const kubeProxy = parse(KUBE_PROXY) as V1DaemonSet;
+  for (const [objects, isKubeProxys] of [[base, false], [everywhere, true]] as const) {
+    const { spec } = setOf(objects);
+    const labels: Record<string, string | undefined> = spec?.template.metadata?.labels ?? {};
+    assertEquals(spec?.selector.matchLabels, {
+      "app.kubernetes.io/name": labels["app.kubernetes.io/name"] ?? "",
+    });
+    assertEquals(spec?.selector, setOf(base).spec?.selector, "the API server takes no other one later");
+    const wanted = Object.entries(kubeProxy.spec?.selector.matchLabels ?? {});
+    assertEquals(wanted.every(([key, value]) => labels[key] === value), isKubeProxys, JSON.stringify(labels));
+  }
+});
+
+Deno.test("the rights are given to the account of the Pods", async () => {
   const objects = await resolveKustomization(`${FOLDER}/base`);
-  const set = objects.find(({ kind }) => kind === "DaemonSet") as unknown as V1DaemonSet;
-  assertEquals(set.spec?.selector.matchLabels, set.spec?.template.metadata?.labels);
+  const set = setOf(objects);
   const [role, binding] = await readManifests(`${FOLDER}/base/rbac.yaml`);
   assert(role !== undefined && binding !== undefined);
   const { roleRef, subjects } = binding as unknown as Record<string, unknown>;

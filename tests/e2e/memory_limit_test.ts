@@ -6,7 +6,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { CONTROL_GROUPS, MemoryCgroup } from "../bench/memory_cgroup.ts";
-import { residentMemory } from "../bench/process_costs.ts";
+import { anonymousMemory } from "../bench/process_costs.ts";
 import { service, slice } from "../flows/objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { IPTABLES } from "../support/lab_mode.ts";
@@ -56,7 +56,7 @@ e2eTest(
       await using kproxy = KproxyProcess.spawn(options);
       await kproxy.untilMessage("Watching");
       // Pages of files are given back before anybody is ended.
-      const { anonymousMb } = await residentMemory(kproxy.pid);
+      const anonymousMb = await anonymousMemory(kproxy.pid);
       await cgroup.limit(anonymousMb + (await cgroup.memory()).kernelMb + TOO_LITTLE_MB);
       const { signal } = await kproxy.ended();
       assertEquals([signal, kproxy.log.includes(FIRST_SYNC)], ["SIGKILL", false], kproxy.log);

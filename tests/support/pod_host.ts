@@ -70,8 +70,8 @@ export async function mountsOf(
     if (emptyDir !== undefined) {
       const from = `${folder}/empty-${name}`;
       await Deno.mkdir(from, { recursive: true });
-      // As a kubelet makes it, whatever the umask.
-      await Deno.chmod(from, 0o777);
+      // As a kubelet makes it, whatever the umask; in memory as the kernel makes a tmpfs.
+      await Deno.chmod(from, emptyDir.medium === "Memory" ? 0o1777 : 0o777);
       mounts.push({ from, to, isFolder: true, readOnly });
     } else if (projected !== undefined) {
       mounts.push({ from: `${folder}/config`, to, isFolder: true, readOnly: true });

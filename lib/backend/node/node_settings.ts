@@ -4,11 +4,14 @@
  *
  * @module
  */
+import { likelyClusterCidrs } from "../../model/cluster_cidr.ts";
 import type { LocalDetection } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { FamilyProxier } from "../backend.ts";
 import type { ModeContext } from "./mode.ts";
+
+const EFFECT = "what comes to cluster IPs from outside of the cluster is masqueraded only with masqueradeAll";
 
 /** The settings of one family; the Node is null if it is not known. */
 export type SettingsOf<Settings> = (family: IpFamily, node: NodeObject | null) => Settings;
@@ -29,10 +32,23 @@ export function tellingSettings<Settings>(
     const { options, problem } = configured(family, node);
     // Before the Node is there, nobody knows its pod CIDRs.
     const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
-    if (problem !== null && !tooEarly && !told.has(family + problem.message)) {
-      told.add(family + problem.message);
-      log.info("Local traffic is not told apart", { family, problem: problem.message });
+    if (problem === null || tooEarly) return options;
+    // Said again once the Node tells what should be there.
+    const likelyClusterCIDR = config.detectLocalMode === "ClusterCIDR"
+      ? likelyClusterCidrs(node?.podCIDRs ?? []).get(family)
+      : undefined;
+    // In mode userspace packets come from kproxy's own sockets, whoever asks.
+    const effect = config.mode === "userspace" ? undefined : EFFECT;
+    const key = [family, problem.message, likelyClusterCIDR].join(" ");
+    if (!told.has(key)) {
+      log.info("Local traffic is not told apart", {
+        family,
+        problem: problem.message,
+        effect,
+        likelyClusterCIDR,
+      });
     }
+    told.add(key);
     return options;
   };
 }

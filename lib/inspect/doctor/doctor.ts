@@ -14,6 +14,7 @@ import { judgeConntrack } from "./judge/conntrack.ts";
 import { judgeDeviceForwarding, judgeForwarding } from "./judge/forwarding.ts";
 import { judgeBaseChains, judgeForeignEnds, judgeForward } from "./judge/hooks.ts";
 import { judgeLeftovers } from "./judge/leftovers.ts";
+import { judgeLocalTraffic } from "./judge/local_traffic.ts";
 import { judgeLock } from "./judge/lock.ts";
 import { judgeMode } from "./judge/mode.ts";
 import { judgeModeSettings } from "./judge/mode_settings.ts";
@@ -161,7 +162,7 @@ function judgeCluster(facts: DoctorFacts, settings: DoctorSettings): readonly Fi
   const { nodeName, config: { bindAddress } } = settings;
   const modeFact = known(mode);
   const refused = modeFact?.kind === "works" ? modeFact.refused.map(({ family }) => family) : [];
-  const { node, aheadMs, namesakes } = api.value;
+  const { node, aheadMs, namesakes, podCIDRs } = api.value;
   const findings = judgeApi(api.value);
   // What does not answer was told once.
   const isSilent = "unread" in aheadMs && "unread" in node;
@@ -173,6 +174,11 @@ function judgeCluster(facts: DoctorFacts, settings: DoctorSettings): readonly Fi
       node,
       (found) => judgeNode(found, { nodeName, ownIps, bindAddress, refused, namesakes }),
     ),
+    ...judgeLocalTraffic(settings.config, {
+      mode: modeHere(facts, settings.config),
+      node: known(node) ?? null,
+      podCIDRs,
+    }),
     ...judged("clock", aheadMs, judgeClock),
   ];
 }

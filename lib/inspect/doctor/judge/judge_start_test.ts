@@ -1,7 +1,10 @@
 import { assertEquals } from "@std/assert";
 import { type JudgedCase as Case, testJudgements } from "../../../../tests/support/judged_cases.ts";
 import { testNode } from "../../../../tests/support/model_objects.ts";
+import { defaultConfig } from "../../../config/defaults.ts";
+import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { judgeClock } from "./api.ts";
+import { judgeLocalTraffic } from "./local_traffic.ts";
 import { judgeLock } from "./lock.ts";
 import { judgeMode } from "./mode.ts";
 import { ipv6Use, judgeNode } from "./node.ts";
@@ -149,6 +152,32 @@ const NODES: readonly Case[] = [
   ],
 ];
 
+const dualStack = testNode({ addresses: [internal("10.0.0.1"), internal("fd00::1")] });
+const localTraffic = (fields: Partial<KubeProxyConfiguration>, node: typeof dualStack | null = dualStack) =>
+  judgeLocalTraffic({ ...defaultConfig(), ...fields }, { mode: "iptables", node, podCIDRs: { value: [] } });
+const all = { iptables: { ...defaultConfig().iptables, masqueradeAll: true } };
+const LOCAL_TRAFFIC: readonly Case[] = [
+  ["networks of both families", localTraffic({ clusterCIDR: "10.244.0.0/16,fd44::/16" }), [
+    "ok told apart by ClusterCIDR",
+  ]],
+  ["none", localTraffic({}), [
+    "warning clusterCIDR is empty; local traffic is not detected: what comes to cluster IPs from outside of the cluster is not",
+  ]],
+  ["none, and all is masqueraded", localTraffic(all), [
+    "warning clusterCIDR is empty; local traffic is not detected: all traffic to cluster IPs is masqueraded",
+  ]],
+  ["none of a family that the Node has", localTraffic({ clusterCIDR: "10.244.0.0/16" }), [
+    "warning clusterCIDR has no IPv6 network; local IPv6 traffic is not detected",
+  ]],
+  ["none of a family that the Node may not have", localTraffic({ clusterCIDR: "10.244.0.0/16" }, null), [
+    "ok told apart by ClusterCIDR",
+  ]],
+  ["none, and no Node", localTraffic({}, null), ["warning clusterCIDR is empty"]],
+  ["no bridge", localTraffic({ detectLocalMode: "BridgeInterface" }), [
+    "warning detectLocal.bridgeInterface is empty",
+  ]],
+];
+
 const missing = (kind: "missing" | "forbidden") =>
   new Map([["nft", { value: { kind } }], ["ip", { value: { kind } }]]);
 const version = (name: string, text: string | null) =>
@@ -182,6 +211,7 @@ testJudgements({
   modes: MODES,
   variants: VARIANTS,
   node: NODES,
+  "local traffic": LOCAL_TRAFFIC,
   others: OTHERS,
 });
 

@@ -30,6 +30,8 @@ export interface ApiFacts {
   readonly node: Fact<NodeObject | null>;
   /** The Nodes that have one of this machine's addresses, if there is none of the name. */
   readonly namesakes: readonly string[];
+  /** The pod CIDRs of all Nodes, up to 500 of them; empty if `clusterCIDR` is set or not what tells local traffic apart. */
+  readonly podCIDRs: Fact<readonly string[]>;
 }
 
 /** What the readers of the API server are given. */
@@ -69,9 +71,11 @@ export async function readApi(
     await client.checkCredentials(signal);
     const asks = new ApiAsks(client, signal);
     const version = readFact(() => asks.get("/version"), limit);
-    const [answered, node, ...allowed] = await Promise.all([
+    const isCidrMissing = config.detectLocalMode === "ClusterCIDR" && config.clusterCIDR.trim() === "";
+    const [answered, node, podCIDRs, ...allowed] = await Promise.all([
       version,
       readFact(() => asks.node(nodeName), limit),
+      readFact(() => isCidrMissing ? asks.podCidrs() : Promise.resolve([]), limit),
       ...rights.map((right) => readFact(() => asks.mayI(right), limit)),
     ]);
     const isUnknown = "value" in node && node.value === null;
@@ -84,6 +88,7 @@ export async function readApi(
       rights: rights.map((right, index) => ({ right, isAllowed: allowed[index] ?? NEVER_ASKED })),
       node,
       namesakes: "value" in namesakes ? namesakes.value : [],
+      podCIDRs,
     };
   } finally {
     client.close();
@@ -139,14 +144,24 @@ class ApiAsks {
 
   /** Names of Nodes that have one of these addresses; one that cannot be read is none of them. */
   async nodesWith(ips: readonly string[]): Promise<readonly string[]> {
-    const items = itemsOf((await this.get(`/api/v1/nodes?limit=${MOST_NODES}`)).text);
-    return items.flatMap((item) => {
+    return (await this.#nodes()).flatMap((item) => {
       const addresses = fieldOf(fieldOf(item, "status"), "addresses");
       const name = fieldOf(fieldOf(item, "metadata"), "name");
       const isHere = Array.isArray(addresses) &&
         addresses.some((entry) => ips.includes(String(fieldOf(entry, "address"))));
       return isHere && typeof name === "string" ? [name] : [];
     });
+  }
+
+  async podCidrs(): Promise<readonly string[]> {
+    return (await this.#nodes()).flatMap((item) => {
+      const networks = fieldOf(fieldOf(item, "spec"), "podCIDRs");
+      return Array.isArray(networks) ? networks.map(String) : [];
+    });
+  }
+
+  async #nodes(): Promise<readonly unknown[]> {
+    return itemsOf((await this.get(`/api/v1/nodes?limit=${MOST_NODES}`)).text);
   }
 
   async #textOf(request: string, answer: Awaited<ReturnType<KubeClient["get"]>>): Promise<string> {

@@ -95,6 +95,28 @@ Deno.test("a wrong node name is a failure, with the name of the Node that has th
   );
 });
 
+Deno.test("without clusterCIDR the likely one is named, by the pod CIDRs of all Nodes", async () => {
+  await using server = new ListWatchServer();
+  server.put(ownNode("n1"));
+  server.put(rawNode("n2", "10.245.7.0/24"));
+  const ofTraffic = async (clusterCIDR: string): Promise<string | undefined> => {
+    const config = applyModeDefaults({
+      ...defaultConfig(),
+      mode: "nftables",
+      metricsBindAddress: "",
+      clusterCIDR,
+    });
+    const found = (await look(server, { config })).findings.find(({ check }) => check === "local traffic");
+    return `${found?.level} ${found?.mend}`;
+  };
+  assertEquals(
+    await ofTraffic(""),
+    "warning set clusterCIDR (--cluster-cidr): likely 10.244.0.0/15, by the Nodes' pod CIDRs; " +
+      "kube-controller-manager's --cluster-cidr is the right one",
+  );
+  assertEquals(await ofTraffic("10.244.0.0/15"), "ok ");
+});
+
 Deno.test("a clock that is wrong is a warning with the seconds", async () => {
   await using server = new ListWatchServer();
   server.put(ownNode("n1"));

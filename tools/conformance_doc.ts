@@ -1,0 +1,125 @@
+/**
+ * The tables of `docs/conformance.md`, from what `deno task try-cluster --record` has kept in `tests/cluster/records`.
+ *
+ * @module
+ */
+import type { ConformanceRecord, TestOutcome } from "../tests/cluster/record.ts";
+import { whyNotRun } from "../tests/cluster/upstream.ts";
+import { ROOT } from "./project_files.ts";
+
+const FOLDER = "tests/cluster/records";
+const PROXIES: readonly string[] = ["kproxy", "kube-proxy"];
+const MODES: readonly string[] = ["nftables", "iptables", "ipvs", "userspace"];
+
+/** All records, by mode, kproxy's first. */
+export function conformanceRecords(root: string = ROOT): ConformanceRecord[] {
+  const records: ConformanceRecord[] = [];
+  for (const { name } of Deno.readDirSync(`${root}/${FOLDER}`)) {
+    if (name.endsWith(".json")) records.push(JSON.parse(Deno.readTextFileSync(`${root}/${FOLDER}/${name}`)));
+  }
+  const place = ({ mode, families, proxy }: ConformanceRecord): string =>
+    `${MODES.indexOf(mode)} ${families} ${PROXIES.indexOf(proxy)}`;
+  return records.sort((a, b) => place(a) < place(b) ? -1 : 1);
+}
+
+/** Which runs there are. */
+export function conformanceRuns(records: readonly ConformanceRecord[] = conformanceRecords()): string {
+  const rows = records.map((record) => {
+    const count = (wanted: TestOutcome["outcome"]): number =>
+      Object.values(record.tests).filter(({ outcome }) => outcome === wanted).length;
+    return [
+      record.proxy,
+      record.mode,
+      record.families,
+      ...[count("passed"), count("failed"), count("skipped")].map(String),
+      record.version,
+      `${record.kubernetes}, ${record.nodes} nodes, containerd ${record.containerd}, Linux ${record.kernel}`,
+      record.date.slice(0, 10),
+    ];
+  });
+  const head = ["proxy", "mode", "families", "passed", "failed", "skipped", "version", "cluster", "date"];
+  return table(head, rows);
+}
+
+/** Every test that was run, with how it ended in each run. */
+export function conformanceTests(records: readonly ConformanceRecord[] = conformanceRecords()): string {
+  const names = [...new Set(records.flatMap(({ tests }) => Object.keys(tests)))].sort();
+  const head = ["test", ...records.map(({ proxy, mode, families }) => `${proxy}, ${mode}, ${families}`)];
+  const rows = names.map((name) => [
+    name.replace(/^\[sig-network\] /, ""),
+    ...records.map(({ tests }) => tests[name]?.outcome.replace("passed", "ok") ?? ""),
+  ]);
+  return table(head, rows);
+}
+
+/** What tests said that left out their work, or failed. */
+export function conformanceReasons(records: readonly ConformanceRecord[] = conformanceRecords()): string {
+  const byReason = new Map<string, Set<string>>();
+  for (const { proxy, mode, tests } of records) {
+    for (const [name, { outcome, why = "" }] of Object.entries(tests)) {
+      if (outcome === "passed") continue;
+      const key = `${name.replace(/^\[sig-network\] /, "")}\u0000${outcome}: ${why}`;
+      byReason.set(key, (byReason.get(key) ?? new Set()).add(`${proxy} ${mode}`));
+    }
+  }
+  const rows = [...byReason].sort(([a], [b]) => a < b ? -1 : 1)
+    .map(([key, runs]) => [...key.split("\u0000"), [...runs].join(", ")]);
+  return table(["test", "what it said", "where"], rows);
+}
+
+/** What operators do, with how it ended. */
+export function conformanceSteps(records: readonly ConformanceRecord[] = conformanceRecords()): string {
+  const rows = records.flatMap(({ mode, families, steps }) =>
+    Object.entries(steps).map(([name, { outcome, told, seconds }]) => [
+      name,
+      `${mode}, ${families}`,
+      outcome.replace("passed", "ok"),
+      told,
+      `${seconds} s`,
+    ])
+  );
+  return table(["step", "where", "outcome", "what was seen", "took"], rows);
+}
+
+/** Why the other tests of `[sig-network]` were not run. */
+export function conformanceLeftOut(records: readonly ConformanceRecord[] = conformanceRecords()): string {
+  const run = new Set(records.flatMap(({ tests }) => Object.keys(tests)));
+  const others = [...new Set(records.flatMap(({ notRun }) => notRun))].filter((name) => !run.has(name))
+    .sort();
+  const byReason = new Map<string, string[]>();
+  for (const name of others) {
+    const reason = whyNotRun(name);
+    byReason.set(reason, [...byReason.get(reason) ?? [], name.replace(/^\[sig-network\] /, "")]);
+  }
+  return [...byReason].map(([reason, names]) =>
+    [
+      `${names.length === 1 ? "1 test" : `${names.length} tests`}, ${reason}:`,
+      "",
+      ...names.map((name) => `- ${cell(name)}`),
+    ].join("\n")
+  ).join("\n\n");
+}
+
+/** What a test yields that kproxy fails in a mode in which kube-proxy passes it, for each such test and mode. */
+export function worseThanKubeProxy(records: readonly ConformanceRecord[]): string[] {
+  return records.filter(({ proxy }) => proxy === "kproxy").flatMap(({ mode, families, tests }) => {
+    const control = records.find((other) =>
+      other.proxy === "kube-proxy" && other.mode === mode && other.families === families
+    );
+    return Object.entries(tests).flatMap(([name, { outcome, why }]) =>
+      outcome !== "passed" && control?.tests[name]?.outcome === "passed"
+        ? [`${mode}: ${name}: ${why ?? ""}`]
+        : []
+    );
+  });
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string => `| ${cells.map(cell).join(" | ")} |`;
+  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
+}
+
+/** Names have characters that Markdown would take for its own. */
+function cell(text: string): string {
+  return text.replace(/[|\\<>*_[\]]/g, "\\$&");
+}
