@@ -65,8 +65,31 @@ export class KubeProxy {
       if (this.mode === "iptables") await this.#syncIptables(node, ports[node.family]);
       else if (this.mode === "ipvs") await this.#syncIpvs(node, ports[node.family]);
       else await this.#syncNftables(node, ports[node.family]);
+      await this.#forgetFlows(node.family, ports[node.family]);
     }
     this.#ports = ports;
+  }
+
+  /** Of UDP, to endpoints that are gone. */
+  async #forgetFlows(family: IpFamily, ports: readonly LaidOutPort[]): Promise<void> {
+    const udp = (of: readonly LaidOutPort[]): string[] =>
+      of.filter(({ protocol }) => protocol === "udp").flatMap(({ endpoints }) =>
+        endpoints.map(({ ip }) => ip)
+      );
+    const kept = new Set(udp(ports));
+    for (const ip of udp(this.#ports?.[family] ?? []).filter((ip) => !kept.has(ip))) {
+      // It ends with 1 where there are none.
+      await this.#netns.exec.run([
+        "conntrack",
+        "-D",
+        "-f",
+        family.toLowerCase(),
+        "-p",
+        "udp",
+        "--reply-src",
+        ip,
+      ]);
+    }
   }
 
   get #isFirst(): boolean {
