@@ -1,5 +1,5 @@
 /**
- * The tables of `docs/conformance.md`, from what `deno task try-cluster --record` has kept in `tests/cluster/records`.
+ * The tables of `docs/conformance.md`, from what `deno task try-cluster --record` has kept in `docs/records/cluster`.
  *
  * @module
  */
@@ -7,7 +7,7 @@ import type { ConformanceRecord, TestOutcome } from "../tests/cluster/record.ts"
 import { whyNotRun } from "../tests/cluster/upstream.ts";
 import { ROOT } from "./project_files.ts";
 
-const FOLDER = "tests/cluster/records";
+const FOLDER = "docs/records/cluster";
 const PROXIES: readonly string[] = ["kproxy", "kube-proxy"];
 const MODES: readonly string[] = ["nftables", "iptables", "ipvs", "userspace"];
 

@@ -5,6 +5,8 @@
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
+import soak from "../docs/records/soak-nftables.json" with { type: "json" };
+import { type SoakRecord, soakSentence } from "../tests/chaos/soak.ts";
 import { API_FILE, apiReport } from "./api_report.ts";
 import { CHART_SCHEMA_FILE, replaceConfigSchema } from "./chart_schema.ts";
 import {
@@ -72,6 +74,7 @@ const SECTIONS: readonly Section[] = [
   { file: "docs/conformance.md", name: "conformance-reasons", render: () => conformanceReasons() },
   { file: "docs/conformance.md", name: "conformance-steps", render: () => conformanceSteps() },
   { file: "docs/conformance.md", name: "conformance-left-out", render: () => conformanceLeftOut() },
+  { file: "docs/reliability.md", name: "soak", render: () => soakSentence(soak as SoakRecord) },
   { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },
   { file: "docs/messages.md", name: "events", render: eventsMarkdown },

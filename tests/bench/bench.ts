@@ -2,7 +2,7 @@
  * The benchmark task: `deno task bench proxies|packets [--peer PATH] [--record] [--mode nftables|iptables]... [--services N]...
  * [--endpoints N] [--rounds N] [--changes N] [--peer-seconds N] [--program PATH]`. `proxies` measures first syncs, changes and memory (`measure`), `packets`
  * the way of packets through the rules (`packets`); both build the bundle and measure it beside a kube-proxy, which `--peer` names. With
- * `--record` what was measured becomes the record in `docs/figures`, of which `deno task docs` makes the documentation's tables. Needs
+ * `--record` what was measured becomes the record in `docs/records`, of which `deno task docs` makes the documentation's tables. Needs
  * root; works in network namespaces of its own.
  *
  * @module

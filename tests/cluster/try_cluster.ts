@@ -20,7 +20,7 @@ import { type ConformanceRecord, keepRecord } from "./record.ts";
 import { runSteps, stepsNamed } from "./steps.ts";
 import { circumstances, FOCUS, runUpstream } from "./upstream.ts";
 
-const RECORDS = new URL("records", import.meta.url).pathname;
+const RECORDS = new URL("../../docs/records/cluster", import.meta.url).pathname;
 const FLAGS = {
   string: [
     ...[

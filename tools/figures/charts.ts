@@ -1,5 +1,5 @@
 /**
- * The charts that show kproxy beside kube-proxy and the bare tool, from `docs/figures/proxies.json`.
+ * The charts that show kproxy beside kube-proxy and the bare tool, from `docs/records/proxies.json`.
  *
  * @module
  */

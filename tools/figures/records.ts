@@ -1,5 +1,5 @@
 /**
- * Records of measurements: one JSON file of `docs/figures/` for each command that measures. They are the only source of measured
+ * Records of measurements: one JSON file of `docs/records/` for each command that measures. They are the only source of measured
  * figures in the documentation.
  *
  * @module
@@ -110,7 +110,7 @@ export interface PacketsRecord extends RecordHead {
 }
 
 /** Where records are, relative to the project's folder. */
-export const RECORDS_FOLDER = "docs/figures";
+export const RECORDS_FOLDER = "docs/records";
 /** Fewer are no figure. */
 export const LEAST_ROUNDS = 5;
 
@@ -160,6 +160,9 @@ export function parseRecord<R extends ProxiesRecord | PacketsRecord>(file: strin
 export const PROXIES_FILE = `${RECORDS_FOLDER}/proxies.json`;
 export const PACKETS_FILE = `${RECORDS_FOLDER}/packets.json`;
 
+/** Records of other kinds: `kube_proxy_record` and `tests/chaos/soak_test.ts` read these. */
+const SHOWN_ELSEWHERE: readonly string[] = ["kube-proxy.json", "soak-nftables.json"];
+
 /** What was measured; undefined: nothing yet. */
 export interface Records {
   readonly proxies: ProxiesRecord | undefined;
@@ -176,6 +179,7 @@ export function readRecords(root: string = ROOT): Records {
   for (const { name } of Deno.readDirSync(`${root}/${RECORDS_FOLDER}`)) {
     if (!name.endsWith(".json")) continue;
     const file = `${RECORDS_FOLDER}/${name}`;
+    if (SHOWN_ELSEWHERE.includes(name)) continue;
     if (file !== PROXIES_FILE && file !== PACKETS_FILE) throw new SyntaxError(`${file}: nothing shows it`);
     texts.set(file, Deno.readTextFileSync(`${root}/${file}`));
   }

@@ -1,5 +1,5 @@
 /**
- * The tables of measured figures in README and documentation, from the records of `docs/figures/`.
+ * The tables of measured figures in README and documentation, from the records of `docs/records/`.
  *
  * @module
  */
@@ -85,7 +85,7 @@ export function readmeTables({ record, code }: Measured<Records["proxies"]>): st
   return [
     ...table([...head, "Change, ms: kproxy", "kube-proxy", "Memory, MB: kproxy", "kube-proxy"], rows),
     "",
-    ...headLines(PROXIES_FILE, { record, code }).map((line) => line.replace("](figures", "](docs/figures")),
+    ...headLines(PROXIES_FILE, { record, code }).map((line) => line.replace("](records", "](docs/records")),
     "",
     "The floor is the bare tool (`nft -f -`, `iptables-restore`), fed with the text that kproxy wrote for IPv4. It reads no",
     "objects and looks at nothing on the node. For a change it is started before, as kproxy starts it, or with it:",

@@ -66,11 +66,11 @@ Deno.test(
 Deno.test("a record that no table shows is refused: each figure has one", async () => {
   const root = await Deno.makeTempDir({ prefix: "kproxy-figures-" });
   try {
-    await Deno.mkdir(`${root}/docs/figures`, { recursive: true });
-    await Deno.writeTextFile(`${root}/docs/figures/proxies.json`, JSON.stringify(RECORD));
+    await Deno.mkdir(`${root}/docs/records`, { recursive: true });
+    await Deno.writeTextFile(`${root}/docs/records/proxies.json`, JSON.stringify(RECORD));
     assertEquals(readRecords(root), { proxies: RECORD, packets: undefined });
-    await Deno.writeTextFile(`${root}/docs/figures/newer.json`, JSON.stringify(RECORD));
-    assertThrows(() => readRecords(root), SyntaxError, "docs/figures/newer.json: nothing shows it");
+    await Deno.writeTextFile(`${root}/docs/records/newer.json`, JSON.stringify(RECORD));
+    assertThrows(() => readRecords(root), SyntaxError, "docs/records/newer.json: nothing shows it");
   } finally {
     await Deno.remove(root, { recursive: true });
   }
