@@ -167,7 +167,7 @@ async function writeRecord(
   options: Options,
   { commit, report, soak }: { readonly commit: string; readonly report: ChaosReport; readonly soak: Soak },
 ): Promise<void> {
-  const { faults, problems: _, ...rest } = report;
+  const { faults, problems: _, repairMs: __, ...rest } = report;
   const record: SoakRecord = {
     command: againLine(options),
     commit,

@@ -28,7 +28,7 @@ export interface SoakRecord {
     /** Load averages at the end: how much else went on. */
     readonly load: readonly number[];
   };
-  readonly report: Omit<ChaosReport, "faults" | "problems"> & { readonly faults: number };
+  readonly report: Omit<ChaosReport, "faults" | "problems" | "repairMs"> & { readonly faults: number };
   readonly samples: readonly SoakSample[];
 }
 
