@@ -109,9 +109,15 @@ async function nodeComesAndGoes(t: Deno.TestContext, kapi: Kapi): Promise<void> 
       assertMatch(kproxy.log, /There is no Node of this name/);
     });
     await t.step("a Node that comes late is taken over", async () => {
-      await kapi.put(node(["192.0.2.10"]));
+      await kapi.put(node(["192.0.2.10"], ["10.244.7.0/24"]));
       await kproxy.untilMessage("The own Node has addresses now");
       await agent.until([200, 200, 200, 200]);
+    });
+    await t.step("without clusterCIDR the likely one is said, by the Node's pod CIDR", async () => {
+      await kproxy.until(
+        "it to be said",
+        (lines) => lines.some(({ likelyClusterCIDR }) => likelyClusterCIDR === "10.244.0.0/16"),
+      );
     });
     await t.step(
       "the autoscaler's taint sends load balancers away, the proxy is alive and serves",
