@@ -408,3 +408,25 @@ Deno.test("very many elements that another process added are drift, and go", NON
   assertEquals(drift.flatMap(({ deletedElements }) => deletedElements).length, many.length);
   assertEquals(new FullSync(plan, listed).leftover().deletedElements.length > many.length, true);
 });
+
+Deno.test(
+  "a refused Service keeps the chains and sets of its own name; one that wants nothing has nothing to keep",
+  NONE,
+  async () => {
+    const sticky = { sessionAffinity: "ClientIP" } as const;
+    const both = [
+      ...service("web", [A], sticky),
+      ...service("cart", [B], { clusterIP: "10.96.0.2", ...sticky }),
+    ];
+    const plan = exampleNftablesPlan("IPv4", both);
+    const nothing = new Map([...plan.services, ["shop/none", null] as const]);
+    const sync = new FullSync({ ...plan, services: nothing }, parseTable(await listedOf(plan)));
+    assertEquals([...sync.services()], []);
+    for (const name of ["shop/web", "shop/none"]) sync.keep(name);
+    const { containers, chains } = sync.store.service("shop/web");
+    assertEquals(containers.map(({ name }) => name.includes("shop/web/")), [true]);
+    assertEquals(chains.map(({ name }) => name.includes("shop/web/")), [true, true]);
+    assertEquals([...sync.store.serviceNames].sort(), ["shop/cart", "shop/web"]);
+    assertEquals(sync.leftover().lines("t"), []);
+  },
+);
