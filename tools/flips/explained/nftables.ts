@@ -20,6 +20,10 @@ export const NFTABLES: Explanations = {
     "equivalent",
     "what nobody owns is summed up under no name, and goes with those that are gone",
   ],
+  "lib/backend/nftables/store/full_sync.ts ListedRest.rest: this.#listed.chains.get(name) ?? [] → this.#listed.chains.get(name)":
+    ["equivalent", "the names are those of the chains that were listed"],
+  "lib/backend/nftables/store/full_sync.ts findDrift: ++services % SERVICES_AT_ONCE === 0 → ++services % SERVICES_AT_ONCE !== 0":
+    ["performance", "other work is let go first more often"],
   'lib/netfilter/nft_table_reader.ts splitElements: return list.split(", "); → dropped': [
     "performance",
     "without quotes both ways find the same separators",

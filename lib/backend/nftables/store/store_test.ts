@@ -320,18 +320,31 @@ Deno.test("what is remembered tells what is there", NONE, () => {
     value: "10.244.1.2 . 8080",
   });
   assertEquals(store.service("shop/nobody"), { containers: [], chains: [], elements: [] });
-  const sampled = (): string[] => store.sample().map(({ container }) => container).sort();
-  const all = ["cluster-ips", "endpoints-tcp", "hairpin-connections", "nodeport-ips", "service-ips"];
-  assertEquals(sampled(), all);
-  // One that is looked at goes.
-  store.change(planOf(objects.slice(0, 2), ["cart"])).commit();
-  assertEquals(sampled(), all);
   store.change(planOf([], ["web", "cart"])).commit();
-  assertEquals([[...store.serviceNames], store.counts, sampled()], [
-    [],
-    { elements: 1, chains: 8, sets: 21 },
-    ["nodeport-ips"],
-  ]);
+  assertEquals([[...store.serviceNames], store.counts], [[], { elements: 1, chains: 8, sets: 21 }]);
+});
+
+Deno.test("a sample has one element of each set and map that has any, whichever Services go", NONE, () => {
+  const cart = service("cart", [C], { clusterIP: "10.96.0.2", sessionAffinity: "ClientIP" });
+  const other = service("other", [C], { clusterIP: "10.96.0.3" });
+  const store = exampleStore([...service("web", ["10.244.0.1", A]), ...cart, ...other]);
+  const sampled = (): string[] =>
+    store.sample().map(({ container, key }) => {
+      assertEquals(key === "" || container === "", false);
+      return container;
+    }).sort();
+  const always = ["cluster-ips", "nodeport-ips", "service-ips"];
+  assertEquals(sampled(), [...always, "endpoints-tcp", "hairpin-connections"].sort());
+  store.change(planOf([...cart, ...other], ["web"])).commit();
+  assertEquals(sampled(), [...always, "endpoints-tcp"].sort());
+  assertEquals(
+    store.sample().find(({ container }) => container === "endpoints-tcp")?.key,
+    "10.96.0.3 . 80 . 0",
+  );
+  store.change(planOf(cart, ["other"])).commit();
+  assertEquals(sampled(), always);
+  store.change(planOf([], ["cart"])).commit();
+  assertEquals(sampled(), ["nodeport-ips"]);
 });
 
 Deno.test(
@@ -408,3 +421,25 @@ Deno.test("very many elements that another process added are drift, and go", NON
   assertEquals(drift.flatMap(({ deletedElements }) => deletedElements).length, many.length);
   assertEquals(new FullSync(plan, listed).leftover().deletedElements.length > many.length, true);
 });
+
+Deno.test(
+  "a refused Service keeps the chains and sets of its own name; one that wants nothing has nothing to keep",
+  NONE,
+  async () => {
+    const sticky = { sessionAffinity: "ClientIP" } as const;
+    const both = [
+      ...service("web", [A], sticky),
+      ...service("cart", [B], { clusterIP: "10.96.0.2", ...sticky }),
+    ];
+    const plan = exampleNftablesPlan("IPv4", both);
+    const nothing = new Map([...plan.services, ["shop/none", null] as const]);
+    const sync = new FullSync({ ...plan, services: nothing }, parseTable(await listedOf(plan)));
+    assertEquals([...sync.services()], []);
+    for (const name of ["shop/web", "shop/none"]) sync.keep(name);
+    const { containers, chains } = sync.store.service("shop/web");
+    assertEquals(containers.map(({ name }) => name.includes("shop/web/")), [true]);
+    assertEquals(chains.map(({ name }) => name.includes("shop/web/")), [true, true]);
+    assertEquals([...sync.store.serviceNames].sort(), ["shop/cart", "shop/web"]);
+    assertEquals(sync.leftover().lines("t"), []);
+  },
+);
