@@ -22,8 +22,10 @@ async function git(folder: string, ...args: readonly string[]): Promise<string> 
 
 Deno.test("the commit to compare with is origin/main, where it was left, or the one before; without any it is said", async () => {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-slower-" });
+  let commits = 0;
+  // Two of one text within a second would be one.
   const commit = async (): Promise<string> => {
-    await git(folder, "commit", "-q", "--allow-empty", "-m", "a");
+    await git(folder, "commit", "-q", "--allow-empty", "-m", `${commits++}`);
     return await git(folder, "rev-parse", "HEAD");
   };
   try {
