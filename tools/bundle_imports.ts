@@ -28,7 +28,7 @@ const ON_DEMAND: ReadonlySet<string> = new Set([
   "page_answers",
   "page_files",
   "page_questions",
-  "proxier",
+  "preflight",
   "render",
   "selftest",
   "service",

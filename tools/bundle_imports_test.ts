@@ -23,7 +23,7 @@ Deno.test("files that are read on demand are known by their names", { permission
   const files = [
     "doctor-XVM5HQNM.js",
     "kube_oidc_issuer-AB12.js",
-    "proxier-BVNVTARP.js",
+    "preflight-BVNVTARP.js",
     "run-H3DATFOB.js",
     "doctor.js",
     "chunk-A.js",
