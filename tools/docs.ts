@@ -17,7 +17,16 @@ import {
   conformanceTests,
 } from "./conformance_doc.ts";
 import { proxyCharts } from "./figures/charts.ts";
-import { codeDigest, PACKETS_FILE, PROXIES_FILE, readRecords, type RecordHead } from "./figures/records.ts";
+import { hostileTable } from "./figures/hostile.ts";
+import {
+  codeDigest,
+  HOSTILE_FILE,
+  PACKETS_FILE,
+  PROXIES_FILE,
+  readRecords,
+  type RecordHead,
+  type Records,
+} from "./figures/records.ts";
 import { AGE_LINE, costTables, packetsTable, readmeTables } from "./figures/tables.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
 import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
@@ -52,7 +61,7 @@ const CHART_SOURCES: readonly string[] = [
 let code: Promise<string> | undefined;
 
 /** A record, and what the code is now. */
-async function measured<K extends "proxies" | "packets">(
+async function measured<K extends keyof Records>(
   kind: K,
 ): Promise<{ record: ReturnType<typeof readRecords>[K]; code: string }> {
   return { record: readRecords()[kind], code: await (code ??= codeDigest()) };
@@ -67,6 +76,11 @@ const SECTIONS: readonly Section[] = [
     file: "docs/benchmarks.md",
     name: "packets",
     render: async () => packetsTable(await measured("packets")),
+  },
+  {
+    file: "docs/benchmarks.md",
+    name: "hostile",
+    render: async () => hostileTable(await measured("hostile")),
   },
   { file: "docs/migrate.md", name: "kube-proxy", render: () => kubeProxyMarkdown() },
   { file: "docs/conformance.md", name: "conformance-runs", render: () => conformanceRuns() },
@@ -226,8 +240,11 @@ if (import.meta.main) {
     if (!check) await Deno.writeTextFile(`${ROOT}/${file}`, text);
     writeLine(`${file}: ${check ? 'out of step with the code, run "deno task docs"' : "rewritten"}`);
   }
-  const { proxies, packets } = readRecords();
-  oldRecords({ [PROXIES_FILE]: proxies, [PACKETS_FILE]: packets }, await (code ??= codeDigest())).forEach(
+  const { proxies, packets, hostile } = readRecords();
+  oldRecords(
+    { [PROXIES_FILE]: proxies, [PACKETS_FILE]: packets, [HOSTILE_FILE]: hostile },
+    await (code ??= codeDigest()),
+  ).forEach(
     writeLine,
   );
   if (outdated.size === 0) writeLine("Documentation: in step with the code");

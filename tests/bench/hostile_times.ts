@@ -1,14 +1,17 @@
 /**
- * What one object costs that was written to cost much: `deno run -A tests/bench/hostile_times.ts [--mode M]... [--only TEXT]
- * [--program PATH] [--services N]`. For each mode and each object of `hostile_objects.ts` it starts kproxy in a network namespace with
- * a small cluster, puts the object to the API server, and prints how long `/livez` took at most until all was quiet again (and for how much of that kproxy was computing), how much
- * memory was resident at most, and how long an edit of another Service took, at once and later. Needs root.
+ * What one object costs that was written to cost much: `deno run -A tests/bench/hostile_times.ts [--mode M]... [--only TEXT]...
+ * [--program PATH] [--services N] [--rounds N] [--record]`. For each mode and each object of `hostile_objects.ts` it starts kproxy in a
+ * network namespace with a small cluster, puts the object to the API server, and prints how long `/livez` took at most until all was
+ * quiet again (and for how much of that kproxy was computing), how much memory was resident at most, and how long an edit of another
+ * Service took, at once and later. Needs root.
  *
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { signalChild } from "../../tools/end_programs.ts";
+import { HOSTILE_FILE, type HostileRow } from "../../tools/figures/records.ts";
 import { writeLine } from "../../tools/output.ts";
+import { ROOT } from "../../tools/project_files.ts";
 import type { Netns } from "../support/netns.ts";
 import { inBenchFolder } from "./bench_folder.ts";
 import { inBenchNetns } from "./bench_netns.ts";
@@ -17,6 +20,7 @@ import type { ClusterSize } from "./fake_objects.ts";
 import { HOSTILE_OBJECTS, type HostileObjects } from "./hostile_objects.ts";
 import { KproxyProcess, type LogLine } from "./kproxy_process.ts";
 import { LineReader } from "./line_reader.ts";
+import { beginRecord, recordText } from "./record.ts";
 import { IPTABLES_MODE } from "./mode_iptables.ts";
 import { NFTABLES_MODE } from "./mode_nftables.ts";
 
@@ -177,41 +181,51 @@ export async function measureHostile(
   });
 }
 
+/** Of each figure the worst of all rounds. */
+function worst(rounds: readonly HostileFigures[]): HostileRow["worst"] {
+  const most = (of: (one: HostileFigures) => number): number => Math.round(Math.max(...rounds.map(of)));
+  return {
+    livezMs: most(({ livezMs }) => livezMs),
+    computingMs: most(({ computingMs }) => computingMs),
+    residentMb: most(({ residentMb }) => residentMb),
+    firstEditMs: most(({ firstEditMs }) => firstEditMs),
+    editMs: most(({ editMs }) => editMs),
+  };
+}
+
+function told({ mode, object, worst }: HostileRow): string {
+  const { livezMs, computingMs, residentMb, firstEditMs, editMs } = worst;
+  return `${mode}, ${object}: /livez ${livezMs} (${computingMs}) ms, ${residentMb} MB, edit ${firstEditMs} ms, later ${editMs} ms`;
+}
+
 if (import.meta.main) {
   const args = parseArgs(Deno.args, {
-    string: ["mode", "only", "program", "services"],
-    collect: ["mode"],
+    string: ["mode", "only", "program", "services", "rounds"],
+    boolean: ["record"],
+    collect: ["mode", "only"],
   });
   const modes = (args.mode.length > 0 ? args.mode : ["nftables", "iptables", "userspace"]) as HostileMode[];
   const size = { services: Number(args.services ?? "100"), endpoints: 3 };
+  const rounds = Number(args.rounds ?? "1");
   const program = args.program === undefined ? {} : { program: await Deno.realPath(args.program) };
+  const head = await beginRecord({ words: [], rounds, kubeProxy: null });
+  const rows: HostileRow[] = [];
   await inBenchFolder(async (folder) => {
-    writeLine(
-      "| mode | object | `/livez` at most (computing) | resident at most | edit beside it | edit later (at most) |",
-    );
-    writeLine("| --- | --- | --- | --- | --- | --- |");
     for (const { title, ...objects } of HOSTILE_OBJECTS) {
-      if (args.only !== undefined && !title.includes(args.only)) continue;
+      if (args.only.length > 0 && !args.only.some((text) => title.includes(text))) continue;
       for (const mode of modes) {
-        let cells: string;
-        try {
-          const { livezMs, computingMs, residentMb, firstEditMs, editMs, longestEditMs } =
-            await measureHostile(objects, {
-              ...{ mode, size, folder },
-              ...program,
-            });
-          cells =
-            `${livezMs.toFixed(0)} (${computingMs.toFixed(0)}) ms | ${residentMb.toFixed(0)} MB | ${
-              firstEditMs.toFixed(0)
-            } ms | ` +
-            `${editMs.toFixed(0)} (${longestEditMs.toFixed(0)}) ms`;
-        } catch (error) {
-          cells = `${
-            error instanceof Error ? error.message.split("\n").slice(0, 3).join(" / ") : error
-          } | | |`;
+        const figures: HostileFigures[] = [];
+        for (let round = 0; round < rounds; round++) {
+          figures.push(await measureHostile(objects, { ...{ mode, size, folder }, ...program }));
         }
-        writeLine(`| ${mode} | ${title} | ${cells} |`);
+        const row = { mode, object: title, worst: worst(figures) };
+        writeLine(told(row));
+        rows.push(row);
       }
     }
   });
+  if (args.record) {
+    const command = ["deno run -A tests/bench/hostile_times.ts", ...Deno.args].join(" ");
+    await Deno.writeTextFile(`${ROOT}/${HOSTILE_FILE}`, recordText({ ...head(), command, rows }));
+  }
 }

@@ -109,6 +109,25 @@ export interface PacketsRecord extends RecordHead {
   readonly rows: readonly PacketsRow[];
 }
 
+/** One object that was written to cost much, in one mode: of each figure the worst of all rounds. */
+export interface HostileRow {
+  readonly mode: string;
+  readonly object: string;
+  /** Milliseconds, and megabytes (10⁶ bytes). `editMs` is the middle of ten edits once all is quiet. */
+  readonly worst: {
+    readonly livezMs: number;
+    readonly computingMs: number;
+    readonly residentMb: number;
+    readonly firstEditMs: number;
+    readonly editMs: number;
+  };
+}
+
+/** What such objects cost. */
+export interface HostileRecord extends RecordHead {
+  readonly rows: readonly HostileRow[];
+}
+
 /** Where records are, relative to the project's folder. */
 export const RECORDS_FOLDER = "docs/records";
 /** Fewer are no figure. */
@@ -128,7 +147,10 @@ function lists(value: unknown, path: string): [path: string, samples: readonly u
  *
  * @throws {SyntaxError} if the head is not whole, or a list has something else than enough numbers; it names file and place
  */
-export function parseRecord<R extends ProxiesRecord | PacketsRecord>(file: string, text: string): R {
+export function parseRecord<R extends ProxiesRecord | PacketsRecord | HostileRecord>(
+  file: string,
+  text: string,
+): R {
   const record = JSON.parse(text);
   const wrong = (what: string): SyntaxError => new SyntaxError(`${file}: ${what}`);
   for (const key of HEAD_TEXTS) {
@@ -142,7 +164,7 @@ export function parseRecord<R extends ProxiesRecord | PacketsRecord>(file: strin
   if (!Array.isArray(record.rows) || record.rows.length === 0) throw wrong("rows must be a list");
   const rows = new Set<string>();
   for (const [at, row] of record.rows.entries()) {
-    const name = [row.mode, row.proxy, row.services].join(" ");
+    const name = [row.mode, row.proxy, row.services, row.object].join(" ");
     if (rows.has(name)) throw wrong(`rows.${at} is there twice`);
     rows.add(name);
     for (const [path, samples] of lists(row, `rows.${at}`)) {
@@ -159,6 +181,7 @@ export function parseRecord<R extends ProxiesRecord | PacketsRecord>(file: strin
 /** The records that there are: what no generator reads is none. */
 export const PROXIES_FILE = `${RECORDS_FOLDER}/proxies.json`;
 export const PACKETS_FILE = `${RECORDS_FOLDER}/packets.json`;
+export const HOSTILE_FILE = `${RECORDS_FOLDER}/hostile.json`;
 
 /** Records of other kinds: `kube_proxy_record` and `tests/chaos/soak_test.ts` read these. */
 const SHOWN_ELSEWHERE: readonly string[] = ["kube-proxy.json", "soak-nftables.json"];
@@ -167,6 +190,7 @@ const SHOWN_ELSEWHERE: readonly string[] = ["kube-proxy.json", "soak-nftables.js
 export interface Records {
   readonly proxies: ProxiesRecord | undefined;
   readonly packets: PacketsRecord | undefined;
+  readonly hostile: HostileRecord | undefined;
 }
 
 /**
@@ -180,14 +204,16 @@ export function readRecords(root: string = ROOT): Records {
     if (!name.endsWith(".json")) continue;
     const file = `${RECORDS_FOLDER}/${name}`;
     if (SHOWN_ELSEWHERE.includes(name)) continue;
-    if (file !== PROXIES_FILE && file !== PACKETS_FILE) throw new SyntaxError(`${file}: nothing shows it`);
+    if (![PROXIES_FILE, PACKETS_FILE, HOSTILE_FILE].includes(file)) {
+      throw new SyntaxError(`${file}: nothing shows it`);
+    }
     texts.set(file, Deno.readTextFileSync(`${root}/${file}`));
   }
-  const [proxies, packets] = [texts.get(PROXIES_FILE), texts.get(PACKETS_FILE)];
-  return {
-    proxies: proxies === undefined ? undefined : parseRecord<ProxiesRecord>(PROXIES_FILE, proxies),
-    packets: packets === undefined ? undefined : parseRecord<PacketsRecord>(PACKETS_FILE, packets),
+  const read = <R extends ProxiesRecord | PacketsRecord | HostileRecord>(file: string): R | undefined => {
+    const text = texts.get(file);
+    return text === undefined ? undefined : parseRecord<R>(file, text);
   };
+  return { proxies: read(PROXIES_FILE), packets: read(PACKETS_FILE), hostile: read(HOSTILE_FILE) };
 }
 
 /** What kproxy is made of: its code without tests and documentation, and the versions of its packages. */
