@@ -315,7 +315,7 @@ e2eTest("the operator of Prometheus gets the alerts and the labels that they go 
   };
   const node = scrape?.relabel_configs.find(({ target_label }) => target_label === "node");
   assertEquals(monitor.spec, {
-    selector: { matchLabels: podLabels(objects) },
+    selector: podSelector(objects),
     podMetricsEndpoints: [{
       port: "metrics",
       relabelings: [
@@ -330,9 +330,9 @@ e2eTest("the operator of Prometheus gets the alerts and the labels that they go 
   ]);
 });
 
-function podLabels(objects: readonly Manifest[]): unknown {
-  const set = objects.find(({ kind }) => kind === "DaemonSet") as unknown as V1DaemonSet;
-  return set.spec?.template.metadata?.labels;
+/** By which the DaemonSet knows its Pods, whatever else their labels say. */
+function podSelector(objects: readonly Manifest[]): unknown {
+  return (objects.find(({ kind }) => kind === "DaemonSet") as unknown as V1DaemonSet).spec?.selector;
 }
 
 e2eTest("the chart takes what the documentation has Helm set", KAPI_BUILD, async () => {
