@@ -111,6 +111,10 @@ export class FakeIpvs implements Exec {
         return [...kernel.sets].map(([name, { entries }]) =>
           `Name: ${name}\nType: any\nNumber of entries: ${entries.size}\n`
         ).join("\n");
+      case "ip link":
+        if (kernel.addresses === null) throw new Error(`Cannot find device "${DEVICE}"`);
+        kernel.addresses = null;
+        return "";
       case "ip -json":
         return this.#devices(argv.includes("show"));
       case "iptables-save":

@@ -29,6 +29,11 @@ export interface Recording {
 
 type State = () => Readonly<Record<string, string>>;
 
+/** A state without what holds nothing: a fake makes the kernel of a family when it is first asked for it. */
+function heldText(state: ReturnType<State>): string {
+  return JSON.stringify(Object.fromEntries(Object.entries(state).filter(([, text]) => text !== "")));
+}
+
 /** Writes down what one fake does. */
 class Recorder {
   readonly #fake: Recording["fake"];
@@ -42,7 +47,7 @@ class Recorder {
   constructor(fake: Recording["fake"], state: State) {
     this.#fake = fake;
     this.#state = state;
-    this.#known = JSON.stringify(state());
+    this.#known = heldText(state());
   }
 
   /** To be called before the run does its work; what is returned, when its end is known. Undefined: this run is not written down. */
@@ -53,7 +58,7 @@ class Recorder {
     if (this.#end !== undefined) return undefined;
     // Somebody else comes in the middle of it, as no test can have it of a kernel.
     if (this.#isUnderWay) this.#runs.pop();
-    if (this.#isUnderWay || JSON.stringify(this.#state()) !== this.#known) {
+    if (this.#isUnderWay || heldText(this.#state()) !== this.#known) {
       // The runs up to there are as good as before.
       this.#end = JSON.parse(this.#known);
       return undefined;
@@ -64,7 +69,7 @@ class Recorder {
     return ({ code, stdout }) => {
       Object.assign(run, { code, stdout });
       this.#isUnderWay = false;
-      this.#known = JSON.stringify(this.#state());
+      this.#known = heldText(this.#state());
     };
   }
 
