@@ -1,7 +1,9 @@
 import { assertEquals } from "@std/assert";
 import {
+  afterTry,
   chooseTests,
   countRun,
+  failedFiles,
   failureReport,
   isChosen,
   laneOf,
@@ -121,4 +123,30 @@ Deno.test("a test ignored without a reason is named, and fails CI", { permission
     "  b",
     "Ignored without a reason: 1 (use e2eTest of tests/support/skip.ts)",
   ]);
+});
+
+Deno.test("files that failed are found in what was printed, and their second try decides", {
+  permissions: "none",
+}, () => {
+  const output = [
+    "running 2 tests from ./tests/e2e/a_test.ts",
+    "a step ... ok (1ms)",
+    "one ...",
+    "------- output -------",
+    "words",
+    "----- output end -----",
+    "\x1b[31m FAILED\x1b[0m (2s)",
+    "running 1 test from ./tests/e2e/b_test.ts",
+    "two ... ok (1s)",
+    "",
+    " ERRORS ",
+    "",
+    "one => ./tests/support/skip.ts:1:1",
+    "words FAILED (and more)",
+  ].join("\n");
+  assertEquals(failedFiles(output), ["tests/e2e/a_test.ts"]);
+  const run = { counts: { passed: 2, failed: 1, skipped: 0 }, output };
+  const again = (failed: number) => ({ counts: { passed: 1, failed, skipped: 0 }, output: "again" });
+  assertEquals(afterTry(run, [again(0)]), { counts: { passed: 3, failed: 0, skipped: 0 }, output: "" });
+  assertEquals(afterTry(run, [again(1)]).counts, { passed: 2, failed: 1, skipped: 0 });
 });
