@@ -17,7 +17,6 @@ import {
   conformanceTests,
 } from "./conformance_doc.ts";
 import { proxyCharts } from "./figures/charts.ts";
-import { hostileTable } from "./figures/hostile.ts";
 import {
   codeDigest,
   HOSTILE_FILE,
@@ -27,7 +26,7 @@ import {
   type RecordHead,
   type Records,
 } from "./figures/records.ts";
-import { AGE_LINE, costTables, packetsTable, readmeTables } from "./figures/tables.ts";
+import { AGE_LINE, costTables, hostileTable, packetsTable, readmeTables } from "./figures/tables.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
 import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
 import { kubeProxyMarkdown } from "./kube_proxy_record.ts";

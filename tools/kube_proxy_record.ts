@@ -5,6 +5,7 @@
  */
 import record from "../docs/records/kube-proxy.json" with { type: "json" };
 import { ROOT } from "./project_files.ts";
+import { buildCommit } from "./release/commit.ts";
 
 /** Parts of `try-kube-proxy`. */
 export const PARTS = ["rules", "packets", "flows", "layouts", "takeover", "cleanup"] as const;
@@ -71,8 +72,7 @@ export async function keepRun(
   const made: RecordedRun = {
     ...run,
     date: new Date().toISOString().slice(0, 19) + "Z",
-    commit: await said("git", "rev-parse", "HEAD") +
-      (await said("git", "status", "--porcelain", "--", "lib", "tests", "tools") === "" ? "" : "+"),
+    commit: (await buildCommit(ROOT, ["lib", "tests", "tools"])).replace("-dirty", "+"),
     machine: {
       processors: navigator.hardwareConcurrency,
       memoryMb: Math.round(Deno.systemMemoryInfo().total / 1e6),

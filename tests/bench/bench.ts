@@ -72,7 +72,11 @@ async function builtProgram(folder: string): Promise<string> {
 
 async function bench(args: Args, folder: string): Promise<void> {
   const { subject, rounds, found, isRecorded, endpoints } = args;
-  const end = await beginRecord({ words: Deno.args, rounds, kubeProxy: found?.version ?? null });
+  const end = await beginRecord({
+    words: ["deno", "task", "bench", ...Deno.args],
+    rounds,
+    kubeProxy: found?.version ?? null,
+  });
   const program = args.program === undefined ? await builtProgram(folder) : await Deno.realPath(args.program);
   // After each row: what ends before the last one has not been for nothing.
   const keep = async (file: string, record: unknown): Promise<void> => {

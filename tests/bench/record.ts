@@ -5,13 +5,14 @@
  */
 import denoConfig from "../../deno.json" with { type: "json" };
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { quoteWord } from "../../lib/netfilter/words.ts";
 import { codeDigest, type RecordHead, RECORDS_FOLDER } from "../../tools/figures/records.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { buildCommit } from "../../tools/release/commit.ts";
 
 /** What is known before the first round. */
 export interface RecordStart {
-  /** Words of the command line behind `deno task bench`. */
+  /** Of the command line. */
   readonly words: readonly string[];
   readonly rounds: number;
   /** What the kube-proxy says of itself; null: there is none. */
@@ -41,7 +42,7 @@ export async function beginRecord({ words, rounds, kubeProxy }: RecordStart): Pr
   const before = load();
   const head = {
     // Where the kube-proxy was is nobody else's.
-    command: ["deno task bench", ...words].join(" ").replace(/(--peer[= ])\S+/, "$1kube-proxy"),
+    command: words.map(quoteWord).join(" ").replace(/(--peer[= ])\S+/, "$1kube-proxy"),
     // Other records change nothing.
     commit: await buildCommit(ROOT, [`:!${RECORDS_FOLDER}`]),
     code: await codeDigest(),

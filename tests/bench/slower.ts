@@ -8,6 +8,7 @@
  */
 import { writeLine } from "../../tools/output.ts";
 import { ROOT } from "../../tools/project_files.ts";
+import { git } from "../../tools/release/commit.ts";
 import { median } from "../../tools/figures/samples.ts";
 import { inBenchFolder } from "./bench_folder.ts";
 import { inBenchNetns } from "./bench_netns.ts";
@@ -68,18 +69,6 @@ export async function landedCommit(root: string): Promise<Base> {
   const parent = await git(root, "rev-parse", "--verify", "-q", "HEAD~1");
   if (parent !== undefined) return { commit: parent, why: "the commit before the newest one" };
   return { missing: "the history has one commit only, as a shallow clone has" };
-}
-
-/** What it printed; undefined if it is not there or failed. */
-async function git(root: string, ...args: readonly string[]): Promise<string | undefined> {
-  try {
-    const command = new Deno.Command("git", { args: ["-C", root, ...args], stdin: "null", stderr: "null" });
-    const { success, stdout } = await command.output();
-    return success ? new TextDecoder().decode(stdout).trim() : undefined;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
 }
 
 async function run(argv: readonly string[], cwd: string): Promise<void> {

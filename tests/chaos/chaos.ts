@@ -14,6 +14,7 @@ import { parseArgs } from "@std/cli/parse-args";
 import { ProgressLine } from "../../lib/cli/terminal/progress_line.ts";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { ROOT } from "../../tools/project_files.ts";
+import { buildCommit } from "../../tools/release/commit.ts";
 import { installPackages, TEST_PACKAGES } from "../../tools/setup.ts";
 import { errorTerminal } from "../../tools/terminal.ts";
 import { CHAOS_MODES, type ChaosModeName } from "./mode.ts";
@@ -157,12 +158,6 @@ async function runShown(
   });
 }
 
-/** What runs, as git has it. */
-async function presentCommit(): Promise<string> {
-  const git = await new Deno.Command("git", { args: ["rev-parse", "--short", "HEAD"], cwd: ROOT }).output();
-  return new TextDecoder().decode(git.stdout).trim();
-}
-
 async function writeRecord(
   options: Options,
   { commit, report, soak }: { readonly commit: string; readonly report: ChaosReport; readonly soak: Soak },
@@ -203,7 +198,7 @@ async function main(): Promise<number> {
     file?.writeSync(encoder.encode(`${line}\n`));
   };
   const soak = options.soak ? new Soak() : undefined;
-  const commit = options.record === "" ? "" : await presentCommit();
+  const commit = options.record === "" ? "" : await buildCommit();
   const report = await runShown(options, soak, log);
   if (soak !== undefined && options.record !== "") await writeRecord(options, { commit, report, soak });
   for (const line of reportLines(report)) writeLine(line);

@@ -45,20 +45,26 @@ function sizeOf({ services, endpoints }: ProxiesRow): string {
   return `${services.toLocaleString("en")} × ${endpoints}`;
 }
 
+function loadWords({ load }: RecordHead): string {
+  return load.map((value) => value.toFixed(1)).join(" before and ");
+}
+
+function ageLine({ record, code }: Measured<RecordHead>): string {
+  return `${AGE_LINE}${record.code === code ? "the code has not changed." : "the code has changed."}`;
+}
+
 /** With what, when and where it was measured, and whether the code is newer. */
 function headLines(file: string, { record, code }: Measured<RecordHead>): string[] {
-  const { date, commit, machine, load, n, versions, command } = record;
+  const { date, commit, machine, n, versions, command } = record;
   const { kproxy, kubeProxy, nft, iptables, deno } = versions;
   const from = `${commit.slice(0, 9)}${commit.endsWith("-dirty") ? " with changes" : ""}`;
   return [
     `Measured on ${date} by \`${command}\`, ${n} rounds in turns: kproxy ${kproxy} at commit ${from}`,
     `(the bundle, on Deno ${deno}), ${kubeProxy ?? "no kube-proxy"}, nft ${nft}, iptables ${iptables};`,
-    `${machine}, load ${
-      load.map((value) => value.toFixed(1)).join(" before and ")
-    } after. Medians, with the least and`,
+    `${machine}, load ${loadWords(record)} after. Medians, with the least and`,
     `the most of all rounds in brackets. All samples: [${file}](${file.replace("docs/", "")}).`,
     "",
-    `${AGE_LINE}${record.code === code ? "the code has not changed." : "the code has changed."}`,
+    ageLine({ record, code }),
   ];
 }
 
@@ -201,4 +207,23 @@ export function slowerCells(rows: readonly PacketsRow[]): string[] {
       return isClearlyMore(worse, better);
     }).map(([title]) => `mode ${mode}, ${title}`);
   });
+}
+
+/** What one object costs that was written to cost much. */
+export function hostileTable({ record, code }: Measured<Records["hostile"]>): string {
+  if (record === undefined) return "Not measured yet.";
+  const { date, commit, machine, n, command } = record;
+  const head = ["`/livez`, ms", "of that computing", "resident, MB", "edit beside it, ms", "edit later, ms"];
+  const rows = record.rows.map(({ mode, object, worst }) => {
+    const { livezMs, computingMs, residentMb, firstEditMs, editMs } = worst;
+    return [mode, object, ...[livezMs, computingMs, residentMb, firstEditMs, editMs].map(whole)];
+  });
+  return [
+    ...table(["mode", "object", ...head], rows),
+    "",
+    `Measured on ${date} by \`${command}\`, kproxy from source at commit ${commit.slice(0, 9)};`,
+    `${machine}, load ${loadWords(record)} after. Of each figure the worst of ${n} rounds.`,
+    "",
+    ageLine({ record, code }),
+  ].join("\n");
 }

@@ -20,8 +20,8 @@ export async function buildCommit(root: string = ROOT, paths: readonly string[] 
   return changed === "" ? commit : `${commit}-dirty`;
 }
 
-/** What it printed; undefined if it is not there or failed, as outside of a repository. */
-async function git(root: string, ...args: readonly string[]): Promise<string | undefined> {
+/** What `git` printed; undefined if it is not there or failed, as outside of a repository. */
+export async function git(root: string, ...args: readonly string[]): Promise<string | undefined> {
   try {
     const { success, stdout } = await new Deno.Command("git", {
       args: ["-C", root, ...args],
