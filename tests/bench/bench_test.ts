@@ -72,8 +72,10 @@ async function peerScript(folder: string, script: string): Promise<Peer> {
   return await findPeer(`${folder}/peer`);
 }
 
-/** kproxy itself as the peer: another program that reads a kube-proxy's configuration. */
-const KPROXY_SCRIPT = `exec '${Deno.execPath()}' run -q ${runtimeFlags().join(" ")} '${ROOT}/main.ts' "$@"`;
+/** kproxy itself as the peer: another program that reads a kube-proxy's configuration, and makes no socket on the machine. */
+const KPROXY_SCRIPT = `[ "$1" = --version ] || set -- "$@" --socket=; exec '${Deno.execPath()}' run -q ${
+  runtimeFlags().join(" ")
+} '${ROOT}/main.ts' "$@"`;
 
 Deno.test("the sample Services are spread over all, ends included", { permissions: "none" }, () => {
   assertEquals(sampleIndexes(3), [0, 1, 2]);
