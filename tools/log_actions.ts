@@ -226,7 +226,8 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     command: WRITE_CONFIG,
   },
   "lib/cli/commands/start.ts: (doubt)": {
-    shown: "a file that others may write or read, or credentials that go over plain HTTP",
+    shown:
+      "a file that others may write or read, or credentials that go over plain HTTP or to a server that is not verified",
     action: "give the file to root (chown root, chmod go-w), keep others from reading it, or use https",
     command: DOCTOR,
   },

@@ -158,6 +158,24 @@ Deno.test("credentials over plain HTTP are warned of once, with the names of use
   }
 });
 
+Deno.test("a token for a server that is not verified is warned of; without a token, and verified, nothing is said", async () => {
+  const server = "https://127.0.0.1:1";
+  const [token, skip] = [{ token: "t0ken" }, { "insecure-skip-tls-verify": true }];
+  const words = `a token goes to ${server} without a look at its certificate (insecure-skip-tls-verify)`;
+  for (
+    const [cluster, user, isSaid] of [[skip, token, true], [skip, {}, false], [{}, token, false]] as const
+  ) {
+    const kubeconfig = kubeconfigText({ cluster: { server, ...cluster }, user });
+    await inFolder({ kubeconfig }, async (folder) => {
+      const { err } = await kproxy([
+        ...["service", "list", `--kubeconfig=${folder}/kubeconfig`, "--proxy-mode=iptables"],
+      ]);
+      assertEquals(err.includes(words), isSaid, err);
+      assertEquals(err.includes("without a look"), isSaid, err);
+    });
+  }
+});
+
 Deno.test("a secret that every user can read is warned of, and one that only its owner can is not", async () => {
   await inFolder({ token: "t0ken" }, async (folder) => {
     await Deno.writeTextFile(

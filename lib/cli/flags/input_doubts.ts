@@ -42,12 +42,12 @@ export async function inputDoubts(flags: ParsedFlags, { config, files }: Inputs)
   if (kubeconfig === "") return sentences;
   const access = await accessIn(kubeconfig, master);
   if (access === null) return sentences;
-  const { accessFiles, plainHttpDoubt } = await import("../../source/kube/access_doubts.ts");
+  const { accessFiles, credentialsDoubt } = await import("../../source/kube/access_doubts.ts");
   const named = accessFiles(access);
   sentences.push(...await judged(flags, named.map(({ path }) => path).filter((path) => path !== kubeconfig)));
   for (const { path, isSecret } of named) if (isSecret) sentences.push(...await readable(path));
-  const plain = plainHttpDoubt(access);
-  return plain === null ? sentences : [...sentences, plain];
+  const doubt = credentialsDoubt(access);
+  return doubt === null ? sentences : [...sentences, doubt];
 }
 
 /** Null if it cannot be read: whoever uses it tells that. */

@@ -16,15 +16,25 @@ const CREDENTIALS: Readonly<Record<Identity["kind"], string>> = {
   oidc: "a token",
 };
 
-/** Says that credentials go, or would have to go, over plain HTTP; null if there is no such danger. */
-export function plainHttpDoubt(
-  { server, identity, clientCertificate, origin, names }: ClusterAccess,
+/** Says that anybody on the way may read the credentials, or that they cannot be sent; null if there is no such danger. */
+export function credentialsDoubt(
+  { server, identity, clientCertificate, origin, names, insecureSkipTlsVerify }: ClusterAccess,
 ): Sentence | null {
-  if (!server.startsWith("http:")) return null;
+  const isPlain = server.startsWith("http:");
+  if (!isPlain && !insecureSkipTlsVerify) return null;
   const whose = names === null
     ? sentence`${own(origin)}`
     : sentence`user ${names.user} and cluster ${names.cluster} of ${own(origin)}`;
   const sent = CREDENTIALS[identity.kind];
+  if (!isPlain) {
+    return sent === ""
+      ? null
+      : sentence`${own(sent)} goes to ${
+        own(server)
+      } without a look at its certificate (insecure-skip-tls-verify), so anybody on the way can take its place (${
+        own(whose)
+      }); name its certificate-authority`;
+  }
   if (sent !== "") {
     return sentence`${own(sent)} goes to ${
       own(server)
