@@ -9,16 +9,13 @@ import type { Logger, Verbosity } from "../observe/log.ts";
 import { SliMetrics } from "../observe/metrics_slis.ts";
 import { METRICS_CONTENT_TYPE, metricsText } from "../observe/metrics_text.ts";
 import { jsonAnswer, notFoundAnswer, textAnswer } from "./answers.ts";
-import { configzBody } from "./configz.ts";
+import { configzBody, flagzAnswer, pingHandler, statuszAnswer, verbosityHandler } from "./debug_pages.ts";
 import type { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { Handler, Secure } from "./http_listener.ts";
 import { HttpServer } from "./http_server.ts";
-import { pingHandler } from "./ping_page.ts";
 import { PROFILES } from "./profiling.ts";
 import { SharedText } from "./shared_text.ts";
 import { noForeignPages } from "./status/local_only.ts";
-import { verbosityHandler } from "./verbosity_page.ts";
-import { flagzAnswer, statuszAnswer } from "./zpages.ts";
 
 /** Those of some scrapers, whose answers are large. */
 const MOST_CONNECTIONS = 32;

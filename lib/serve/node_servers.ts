@@ -7,7 +7,7 @@ import { interfaceIps as systemInterfaceIps } from "../kernel/interfaces.ts";
 import type { KubeProxyConfiguration, ProxyMode, SyncPeriods } from "../config/types.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import { wallClockMs } from "../kernel/clock.ts";
-import { AUDIT, type Logger, type Verbosity } from "../observe/log.ts";
+import { AUDIT, errorText, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import { addProgramMetrics } from "../observe/metrics_program.ts";
 import { ServerMetrics } from "../observe/metrics_servers.ts";
@@ -17,15 +17,13 @@ import { ConfigError } from "../errors.ts";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { KubeClient } from "../source/kube/kube_http.ts";
 import { textAnswer } from "./answers.ts";
-import { observeHealth } from "./health_observer.ts";
 import { startHealthServer } from "./health_server.ts";
 import { HealthState, systemHealthClock } from "./health_state.ts";
 import { type HttpServer, ListenError } from "./http_server.ts";
 import type { Handler } from "./http_listener.ts";
 import { LocalSocket } from "./local_socket.ts";
 import { type MetricsHandlers, metricsHandlers, startMetricsServer } from "./metrics_server.ts";
-import { type PortConflict, ServiceHealthServers } from "./service_health.ts";
-import { nodePortListenAddresses } from "./service_health_addresses.ts";
+import { nodePortListenAddresses, type PortConflict, ServiceHealthServers } from "./service_health.ts";
 import { documents, type LifeFacts, pagesForBrowsers, type ServerFacts } from "./status/status_api.ts";
 import { AUDIT_PATH } from "./status/status_document.ts";
 import type { Judge } from "./tls/bearer_authentication.ts";
@@ -275,5 +273,17 @@ function auditHandler(log: Logger): Handler {
     const told = (name: string): string => (searchParams.get(name) ?? "").slice(0, MOST_AUDITED);
     log.info(AUDIT, { action: told("action"), uid: told("uid"), what: told("what") });
     return textAnswer("ok\n");
+  };
+}
+
+/** Passes every sync on to the health state and, if it succeeded, to the health check node ports. */
+export function observeHealth(health: HealthState, serviceHealth: ServiceHealthServers): SyncObserver {
+  return {
+    begun: ({ family }) => health.queued(family),
+    synced({ family, full, services, state }): void {
+      health.synced(family);
+      serviceHealth.update(family, state, full ? "all" : new Set(services));
+    },
+    failed: ({ family, error }) => health.failed(family, errorText(error)),
   };
 }

@@ -4,14 +4,15 @@
  * @module
  */
 import { compareBytes } from "../model/names.ts";
-import { FAMILIES, type IpFamily, type NamespacedName } from "../model/objects.ts";
+import { FAMILIES, type IpFamily, type NamespacedName, type NodeObject } from "../model/objects.ts";
 import { healthCheckServices, readyLocalEndpointCounts } from "../model/service_health.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
 import { errorText, type Logger } from "../observe/log.ts";
 import type { ConnectionPool } from "../kernel/connection_pool.ts";
 import { type Handler, listen, type Listener } from "./http_listener.ts";
-import type { ListenAddresses } from "./service_health_addresses.ts";
-import { serviceHealthAnswer } from "./service_health_answer.ts";
+import { jsonAnswer } from "./answers.ts";
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
 
 /** A health check node port that cannot be opened. */
 export interface PortConflict {
@@ -293,4 +294,44 @@ function only(state: ProxyState, names: Iterable<NamespacedName>): ProxyState {
     return ports === undefined ? [] : [[name, ports] as const];
   }));
   return { ...state, services };
+}
+
+/**
+ * 200 if this node has ready endpoints of the Service and the proxy is healthy, else 503.
+ *
+ * @param localEndpoints ready endpoints on this node, by IP
+ */
+export function serviceHealthAnswer(
+  service: NamespacedName,
+  localEndpoints: number,
+  serviceProxyHealthy: boolean,
+): Response {
+  const slash = service.indexOf("/");
+  const [namespace, name] = [service.slice(0, slash), service.slice(slash + 1)];
+  const body = { service: { namespace, name }, localEndpoints, serviceProxyHealthy };
+  return jsonAnswer(JSON.stringify(body, null, "\t"), {
+    status: localEndpoints !== 0 && serviceProxyHealthy ? 200 : 503,
+    headers: { "x-load-balancing-endpoint-weight": String(localEndpoints) },
+  });
+}
+
+/** Every address of the family, or these. */
+export type ListenAddresses = "all" | readonly string[];
+
+/**
+ * Those of the node's addresses that serve node ports. Link-local ones are left out: a socket on one would need to name an
+ * interface.
+ *
+ * @param interfaceIps addresses of all interfaces, both families
+ * @throws {SyntaxError} if `nodePortAddresses` holds something that is no network
+ */
+export function nodePortListenAddresses(
+  family: IpFamily,
+  config: Pick<KubeProxyConfiguration, "nodePortAddresses" | "bindAddress">,
+  node: NodeObject | null,
+  interfaceIps: readonly string[],
+): ListenAddresses {
+  const addresses = nodePortAddresses(family, config.nodePortAddresses, nodeIps(node, config.bindAddress));
+  if (addresses.matchAll) return "all";
+  return matchingNodeIps(addresses, interfaceIps).filter((ip) => !/^fe[89ab][0-9a-f]:/.test(ip));
 }

@@ -1,13 +1,19 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ChangeTracker } from "../model/change_tracker.ts";
-import type { IpFamily, NamespacedName } from "../model/objects.ts";
+import type { IpFamily, NamespacedName, NodeObject } from "../model/objects.ts";
 import { NODE_A, testService, testSlice, testSliceEndpoint } from "../../tests/support/model_objects.ts";
 import { listenSteadily, steadyPorts } from "../../tests/support/steady_ports.ts";
 import { silentLogger } from "../observe/log.ts";
 import { DescriptorAllowance } from "../kernel/descriptors.ts";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { listen } from "./http_listener.ts";
-import { type PortConflict, type ServiceHealthOptions, ServiceHealthServers } from "./service_health.ts";
+import {
+  nodePortListenAddresses,
+  type PortConflict,
+  serviceHealthAnswer,
+  type ServiceHealthOptions,
+  ServiceHealthServers,
+} from "./service_health.ts";
 
 const CLUSTER_IP_BASES = { IPv4: "10.96.0.", IPv6: "fd00:1::" };
 
@@ -327,4 +333,69 @@ Deno.test("a port that would leave too few descriptors for the tools is not open
     assert(conflicts[0]?.message.includes("file descriptors"));
     assertEquals([await ask(first), await ask(second)], [[503, 0], undefined]);
   }, { pool });
+});
+
+const PURE = { permissions: "none" } as const;
+const INTERFACE_IPS = ["127.0.0.1", "10.0.0.5", "192.0.2.7", "::1", "fd00::5", "fe80::1%eth0"];
+const NODE: NodeObject = {
+  kind: "Node",
+  name: "node-a",
+  labels: {},
+  podCIDRs: [],
+  addresses: [{ type: "InternalIP", address: "10.0.0.5" }, { type: "InternalIP", address: "fd00::5" }],
+  taintKeys: [],
+  deleting: false,
+};
+
+Deno.test("health check ports are opened where node ports are", PURE, () => {
+  const cases: [configured: string[] | null, IPv4: "all" | string[], IPv6: "all" | string[]][] = [
+    [null, "all", "all"],
+    [[], "all", "all"],
+    [["0.0.0.0/0", "::/0"], "all", "all"],
+    [["10.0.0.0/8"], ["10.0.0.5"], "all"],
+    [["10.0.0.0/8", "fd00::/8"], ["10.0.0.5"], ["fd00::5"]],
+    [["0.0.0.0/0", "fd00::/8"], "all", ["fd00::5"]],
+    [["primary"], ["10.0.0.5"], ["fd00::5"]],
+    [["192.0.2.0/24", "10.0.0.0/8"], ["10.0.0.5", "192.0.2.7"], "all"],
+    [["203.0.113.0/24"], [], "all"],
+    [["fe80::/10"], "all", []],
+  ];
+  for (const [configured, ipv4, ipv6] of cases) {
+    const config = { nodePortAddresses: configured, bindAddress: "0.0.0.0" };
+    assertEquals(nodePortListenAddresses("IPv4", config, NODE, INTERFACE_IPS), ipv4, `IPv4 ${configured}`);
+    assertEquals(nodePortListenAddresses("IPv6", config, NODE, INTERFACE_IPS), ipv6, `IPv6 ${configured}`);
+  }
+});
+
+Deno.test("an entry that is no network is an error", PURE, () => {
+  const config = { nodePortAddresses: ["nonsense"], bindAddress: "0.0.0.0" };
+  assertThrows(() => nodePortListenAddresses("IPv4", config, NODE, []), SyntaxError, "nonsense");
+});
+
+Deno.test("200 only with a local endpoint and a healthy proxy", { permissions: "none" }, () => {
+  const cases: [endpoints: number, healthy: boolean, status: number][] = [
+    [2, true, 200],
+    [1, true, 200],
+    [0, true, 503],
+    [2, false, 503],
+    [0, false, 503],
+  ];
+  for (const [endpoints, healthy, status] of cases) {
+    const response = serviceHealthAnswer("shop/web", endpoints, healthy);
+    assertEquals(response.status, status, `${endpoints} ${healthy}`);
+    assertEquals(response.headers.get("x-load-balancing-endpoint-weight"), String(endpoints));
+  }
+});
+
+Deno.test("the body and the headers are kube-proxy's, also with 503", { permissions: "none" }, async () => {
+  for (const [endpoints, healthy] of [[1, true], [0, true], [3, false]] as const) {
+    const response = serviceHealthAnswer("edge/ingress", endpoints, healthy);
+    assertEquals(
+      await response.text(),
+      `{\n\t"service": {\n\t\t"namespace": "edge",\n\t\t"name": "ingress"\n\t},\n` +
+        `\t"localEndpoints": ${endpoints},\n\t"serviceProxyHealthy": ${healthy}\n}`,
+    );
+    assertEquals(response.headers.get("content-type"), "application/json");
+    assertEquals(response.headers.get("x-content-type-options"), "nosniff");
+  }
 });

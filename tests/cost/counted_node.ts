@@ -9,7 +9,7 @@ import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import { createLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { ConnectionPool } from "../../lib/kernel/connection_pool.ts";
-import { observeHealth } from "../../lib/serve/health_observer.ts";
+import { observeHealth } from "../../lib/serve/node_servers.ts";
 import { HealthState } from "../../lib/serve/health_state.ts";
 import type { Listener } from "../../lib/serve/http_listener.ts";
 import { PageRecord } from "../../lib/serve/page/page_record.ts";

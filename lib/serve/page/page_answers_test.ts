@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { Clock } from "../../kernel/clock.ts";
-import { BusyError, Turns } from "./turns.ts";
+import { BusyError, Turns } from "./page_answers.ts";
 
 const PURE = { permissions: "none" } as const;
 

@@ -1,0 +1,158 @@
+/**
+ * The metrics server's pages beside the metrics: `/statusz`, `/flagz`, `/configz`, `/healthz`, `/debug/flags/v`.
+ *
+ * @module
+ */
+import { jsonAnswer, textAnswer } from "./answers.ts";
+import type { FieldValue } from "../config/setting.ts";
+import { withFields } from "../config/fields.ts";
+import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
+import { configInApiOrder } from "../config/write.ts";
+import type { SliMetrics } from "../observe/metrics_slis.ts";
+import type { Handler } from "./http_listener.ts";
+import type { Verbosity } from "../observe/log.ts";
+
+/** What `/statusz` tells. */
+export interface StatusFacts {
+  /** Milliseconds since the epoch. */
+  readonly startMs: number;
+  readonly nowMs: number;
+  readonly version: string;
+  /** The Kubernetes release whose behaviour is followed, `1.36`. */
+  readonly emulationVersion: string;
+  readonly denoVersion: string;
+  readonly paths: readonly string[];
+}
+
+const WARNING =
+  "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.";
+
+/** Who runs, since when, and which pages there are. */
+export function statuszAnswer(request: Request, facts: StatusFacts): Response {
+  return zpageAnswer(request, "statusz", [
+    "",
+    `Started: ${unixDate(facts.startMs)}`,
+    `Up: ${uptime(facts.nowMs - facts.startMs)}`,
+    `Deno version: ${facts.denoVersion}`,
+    `Binary version: ${facts.version}`,
+    `Emulation version: ${facts.emulationVersion}`,
+    `Paths: ${[...facts.paths].sort().join(" ")}`,
+  ]);
+}
+
+/** Every flag with its value. */
+export function flagzAnswer(
+  request: Request,
+  flags: Iterable<readonly [name: string, value: string]>,
+): Response {
+  const lines = [...flags].sort(([left], [right]) => left < right ? -1 : 1);
+  return zpageAnswer(request, "flagz", lines.map(([name, value]) => `${name}=${value}`));
+}
+
+function zpageAnswer(request: Request, page: string, lines: readonly string[]): Response {
+  if (!acceptsText(request.headers.get("accept"))) {
+    const message = "only the following media types are accepted: text/plain";
+    const status = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message };
+    return jsonAnswer(JSON.stringify({ ...status, reason: "NotAcceptable", code: 406 }), { status: 406 });
+  }
+  return textAnswer(["", `kube-proxy ${page}`, WARNING, ...lines, ""].join("\n"));
+}
+
+function acceptsText(accept: string | null): boolean {
+  if (accept === null || accept.trim() === "") return true;
+  return accept.split(",").some((range) => /^\s*(text\/plain|text\/\*|\*\/\*)\s*(;|$)/i.test(range));
+}
+
+/** `Wed Oct  1 21:03:43 UTC 2025` */
+function unixDate(epochMs: number): string {
+  const [weekday, day, month, year, time] = new Date(epochMs).toUTCString().replace(",", "").split(" ");
+  return `${weekday} ${month} ${String(Number(day)).padStart(2)} ${time} UTC ${year}`;
+}
+
+/** `1 hr 02 min 03 sec` */
+function uptime(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  const two = (value: number): string => String(value).padStart(2, "0");
+  return `${Math.floor(seconds / 3600)} hr ${two(Math.floor(seconds / 60) % 60)} min ${
+    two(seconds % 60)
+  } sec`;
+}
+
+const PACED_MODES = ["iptables", "ipvs", "nftables"] as const;
+
+/**
+ * Compact JSON in the form of kube-proxy 1.36: the API object, with the periods of the modes not in use as `0s`.
+ *
+ * @param mode the one really in use
+ */
+export function configzBody(config: KubeProxyConfiguration, mode: ProxyMode): string {
+  const idle = PACED_MODES.filter((candidate) => candidate !== mode);
+  const zeroed = new Map<string, FieldValue>(
+    idle.flatMap((name) => [[`${name}.syncPeriod`, 0], [`${name}.minSyncPeriod`, 0]]),
+  );
+  return JSON.stringify({ "kubeproxy.config.k8s.io": configInApiOrder(withFields(config, zeroed)) });
+}
+
+const CHECK = "ping";
+
+/**
+ * Answers `ok`; the root page also lists its one check with `?verbose`, and leaves it out with `?exclude=ping`.
+ *
+ * @param isRoot true for `/healthz`, false for `/healthz/ping`
+ */
+export function pingHandler(slis: SliMetrics, isRoot: boolean): Handler {
+  return (request) => {
+    const { searchParams } = new URL(request.url);
+    const excluded = isRoot ? searchParams.getAll("exclude").filter((name) => name !== "") : [];
+    const isExcluded = excluded.includes(CHECK);
+    if (!isExcluded) slis.pinged();
+    if (!isRoot || !searchParams.has("verbose")) return textAnswer("ok");
+    const unknown = [...new Set(excluded)].filter((name) => name !== CHECK).sort();
+    return textAnswer([
+      `[+]${CHECK} ${isExcluded ? "excluded: " : ""}ok\n`,
+      ...unknown.length === 0 ? [] : [noMatches(unknown)],
+      "healthz check passed\n",
+    ].join(""));
+  };
+}
+
+function noMatches(names: readonly string[]): string {
+  const quoted = names.map((name) => JSON.stringify(name)).join(",");
+  return `warn: some health checks cannot be excluded: no matches for ${quoted}\n`;
+}
+
+const MAX_BODY_BYTES = 1024;
+const MAX_INT32 = 2 ** 31 - 1;
+
+/** Sets the verbosity to the number that is PUT. */
+export function verbosityHandler(verbosity: Verbosity): Handler {
+  return async (request) => {
+    if (request.method !== "PUT") return textAnswer("unsupported http method\n", { status: 406 });
+    const text = await limitedText(request);
+    const problem = intProblem(text);
+    if (problem !== undefined) {
+      const reason = `strconv.ParseInt: parsing ${JSON.stringify(text)}: ${problem}`;
+      return textAnswer(`failed set klog.logging.verbosity ${text}: ${reason}\n`, { status: 400 });
+    }
+    // Lines without a verbosity cannot be switched off.
+    verbosity.level = Math.max(0, Number(text));
+    return textAnswer(`successfully set klog.logging.verbosity to ${text}\n`);
+  };
+}
+
+function intProblem(text: string): string | undefined {
+  if (!/^[+-]?\d+$/.test(text)) return "invalid syntax";
+  const value = Number(text);
+  return value > MAX_INT32 || value < -MAX_INT32 - 1 ? "value out of range" : undefined;
+}
+
+/** The body, cut off where no number can be that long. */
+async function limitedText(request: Request): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of request.body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.length > MAX_BODY_BYTES) return text.slice(0, MAX_BODY_BYTES);
+  }
+  return text;
+}
