@@ -5,7 +5,7 @@
  */
 
 /** What a box stands for, which decides its colour. */
-export type BoxKind = "outside" | "kernel" | "chain" | "data" | "code" | "pure";
+export type BoxKind = "outside" | "kernel" | "chain" | "data" | "code";
 
 /** A line in a box: a name as it stands in the kernel or the code, and words about it. */
 export interface BoxLine {
@@ -103,7 +103,7 @@ const STYLE = `
   .outside { fill: #ffffff; stroke: #59636e; }
   .kernel { fill: #eaeef2; stroke: #818b98; }
   .chain { fill: #ddf4ff; stroke: #54aeff; }
-  .data, .pure { fill: #dafbe1; stroke: #4ac26b; }
+  .data { fill: #dafbe1; stroke: #4ac26b; }
   .code { fill: #fbefff; stroke: #c297ff; }
   @media (prefers-color-scheme: dark) {
     text { fill: #f0f6fc; }
@@ -115,9 +115,9 @@ const STYLE = `
     .outside { fill: #0d1117; stroke: #9198a1; }
     .kernel { fill: #2a313c; stroke: #656c76; }
     .chain { fill: #0c2d6b; stroke: #388bfd; }
-    .data, .pure { fill: #04260f; stroke: #2ea043; }
+    .data { fill: #04260f; stroke: #2ea043; }
     .code { fill: #271052; stroke: #8957e5; }
-    .chain-words, .code-words, .data-words, .pure-words { fill: #c8d1da; }
+    .chain-words, .code-words, .data-words { fill: #c8d1da; }
   }
 `;
 

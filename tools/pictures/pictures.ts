@@ -3,7 +3,6 @@
  *
  * @module
  */
-import { ARCHITECTURE } from "./architecture.ts";
 import { IPTABLES_WAY } from "./iptables_way.ts";
 import { IPVS_WAY } from "./ipvs_way.ts";
 import { NFTABLES_WAY } from "./nftables_way.ts";
@@ -11,7 +10,6 @@ import type { Picture } from "./picture.ts";
 import { USERSPACE_WAY } from "./userspace_way.ts";
 
 export const PICTURES: readonly Picture[] = [
-  ARCHITECTURE,
   IPTABLES_WAY,
   NFTABLES_WAY,
   IPVS_WAY,

@@ -1,8 +1,8 @@
 /**
- * What `parseArgs` of `@std/cli` makes of words that pflag, and so kproxy, reads otherwise: one case for each line of the
- * table in docs/architecture.md, and the words that both read alike.
+ * What `parseArgs` of `@std/cli` makes of words that pflag, and so kproxy, reads otherwise, with one case for each rule, and the words
+ * that both read alike. A command line of kube-proxy must mean the same to kproxy, so kproxy has its own parser.
  */
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertThrows } from "@std/assert";
 import { type Args, parseArgs as stdParseArgs } from "@std/cli/parse-args";
 import { UsageError } from "../../errors.ts";
 import type { FlagValue } from "../../config/flags_overlay.ts";
@@ -39,7 +39,7 @@ function kproxy(words: readonly string[]): Given {
 }
 
 interface Difference {
-  /** As in the first column of the table. */
+  /** pflag's rule, which `parseArgs` breaks. */
   readonly rule: string;
   readonly words: readonly string[];
   /** Some flag as `parseArgs` leaves it, or the flag that it does not know. */
@@ -187,25 +187,6 @@ Deno.test("what parseArgs of @std/cli reads as pflag does is read so, too", { pe
     const found = outcome(() => kproxy(words));
     // A suggestion may follow.
     assertEquals<unknown>(typeof found === "string" ? found.split(":")[0] : found, expected, words.join(" "));
-  }
-});
-
-const ARCHITECTURE = new URL("../../../docs/architecture.md", import.meta.url);
-
-Deno.test("docs/architecture.md has a line for each of these rules", {
-  permissions: { read: [ARCHITECTURE] },
-}, () => {
-  const [, section = ""] = Deno.readTextFileSync(ARCHITECTURE).split("\n## Words of the command line\n");
-  const rows = section.split("\n## ")[0]!.split("\n").filter((line) => line.startsWith("| ")).slice(1)
-    .map((line) => line.split(" | ").map((cell) => cell.replace(/^\| | *\|?$/g, "").trim()));
-  const rules = new Set(DIFFERENCES.map(({ rule }) => rule));
-  assertEquals(rows.map(([rule]) => rule).filter((rule) => !rule?.startsWith("---")), [...rules]);
-  for (const { rule, words } of DIFFERENCES) {
-    const example = words.map((word) => word === "" ? '""' : word).join(" ");
-    const isFirst = DIFFERENCES.find((one) => one.rule === rule)?.words === words;
-    if (isFirst) {
-      assert(rows.find(([name]) => name === rule)?.[1] === `\`${example}\``, `${rule}: ${example}`);
-    }
   }
   assertThrows(() => std(["--nonsense"]), UsageError);
 });
