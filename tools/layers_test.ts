@@ -1,40 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { checkLayers } from "./check_layers.ts";
-import { isPurePath, LAYERS, layerViolations, rowOf } from "./layers.ts";
+import { isPurePath, LAYERS, layerViolations } from "./layers.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
-
-Deno.test("every path of the table has its row", { permissions: "none" }, () => {
-  const rows: readonly (readonly [string, number | undefined])[] = [
-    ["lib/errors.ts", 1],
-    ["lib/model/ip.ts", 1],
-    ["lib/netfilter/words.ts", 2],
-    ["lib/config/validate.ts", 2],
-    ["lib/config/file/load.ts", 5],
-    ["lib/config/write.ts", 2],
-    ["lib/config/file/write_file.ts", 5],
-    ["lib/source/decode/decode.ts", 2],
-    ["lib/source/kube/kube.ts", 5],
-    ["lib/source/files/files.ts", 5],
-    ["lib/source/kube/token_bucket.ts", 5],
-    ["lib/source/snapshot/snapshot_file.ts", 5],
-    ["lib/source/decode/snapshot_text.ts", 2],
-    ["lib/source/decode/manifest_text.ts", 2],
-    ["lib/backend/backend.ts", 3],
-    ["lib/sim/flow.ts", 3],
-    ["lib/backend/iptables/plan/plan.ts", 3],
-    ["lib/backend/iptables/apply/proxier.ts", 5],
-    ["lib/backend/node/registry.ts", 5],
-    ["lib/kernel/exec.ts", 4],
-    ["lib/sync/reconcile.ts", 6],
-    ["lib/node/life.ts", 7],
-    ["lib/cli/flags/flags.ts", 8],
-    ["main.ts", 9],
-    ["start.ts", 9],
-    ["lib/elsewhere/x.ts", undefined],
-    ["tools/layers.ts", undefined],
-  ];
-  assertEquals(rows.map(([path]) => [path, rowOf(path)]), rows.map((row) => [...row]));
-});
 
 Deno.test("rows 1 to 3 are pure, their tests are free", { permissions: "none" }, () => {
   assertEquals(

@@ -8,9 +8,7 @@ import type { Mutation } from "./mutate.ts";
 
 const BASE = "lib/backend/ipvs/plan/base_rules.ts";
 const CLAIMS = "lib/backend/ipvs/plan/service_claims.ts";
-const UNION = "lib/backend/ipvs/plan/union.ts";
 const DIFF = "lib/backend/ipvs/diff/diff.ts";
-const OBSERVED = "lib/backend/ipvs/diff/diff_observed.ts";
 const JUMPS = "lib/netfilter/iptables_jumps.ts";
 const OPERATIONS = "lib/backend/ipvs/diff/operations.ts";
 const SCHEDULERS = "lib/backend/ipvs/apply/apply_schedulers.ts";
@@ -90,16 +88,6 @@ const CLAIMED: readonly (readonly [name: string, find: string, replace: string])
   ],
   ["14: the node is kept out", "guarded && !nodeMayPass ?", "guarded ?"],
   [
-    "policy Local is ignored",
-    "(localOnly && local.length > 0 ? local : cluster)",
-    "cluster",
-  ],
-  [
-    "policy Local falls back to nobody",
-    "(localOnly && local.length > 0 ? local : cluster)",
-    "(localOnly ? local : cluster)",
-  ],
-  [
     "the cluster IP follows the external policy",
     "internal: reachable(servicePort.internalPolicyLocal)",
     "internal: reachable(servicePort.externalPolicyLocal)",
@@ -109,74 +97,9 @@ const CLAIMED: readonly (readonly [name: string, find: string, replace: string])
     "external: reachable(servicePort.externalPolicyLocal)",
     "external: reachable(servicePort.internalPolicyLocal)",
   ],
-  [
-    "hairpins of remote endpoints",
-    'if (isLocal) draft.addEntry("KUBE-LOOP-BACK"',
-    'draft.addEntry("KUBE-LOOP-BACK"',
-  ],
-  ["no affinity", "timeoutSeconds: stickyMaxAgeSeconds,", "timeoutSeconds: 0,"],
-  [
-    "external IPs of policy Local as of Cluster",
-    'externalPolicyLocal ? "KUBE-EXTERNAL-IP-LOCAL" : "KUBE-EXTERNAL-IP"',
-    '"KUBE-EXTERNAL-IP"',
-  ],
-  [
-    "node ports of policy Local as of Cluster",
-    "if (externalPolicyLocal) draft.addEntry(`KUBE-NODE-PORT-LOCAL-${protocol}`, portEntry(nodePort));",
-    "",
-  ],
-  [
-    "SCTP node ports of policy Local as of Cluster",
-    'if (externalPolicyLocal) entries.push(["KUBE-NODE-PORT-LOCAL-SCTP-HASH", entry]);',
-    "",
-  ],
-  [
-    "load-balancer IPs of policy Local as of Cluster",
-    'if (externalPolicyLocal) entries.push(["KUBE-LOAD-BALANCER-LOCAL", entry]);',
-    "",
-  ],
-  ["source ranges without a firewall", 'if (guarded) entries.push(["KUBE-LOAD-BALANCER-FW", entry]);', ""],
-  [
-    "a source range holds the node, which is kept out",
-    "if (nodeMayPass) entries.push",
-    "if (false) entries.push",
-  ],
-  [
-    "an external IP of another device is bound",
-    'const bind = !context.hostIps.has(ip);\n    draft.addServer(wantedServer(facts, ip, port, { realServers: facts.external, bind, outFilter: "" })',
-    'const bind = true;\n    draft.addServer(wantedServer(facts, ip, port, { realServers: facts.external, bind, outFilter: "" })',
-  ],
-  ["no health-check node ports", "if (servicePort.healthCheckNodePort !== 0) {", "if (false) {"],
 ];
 
 const UNIT: readonly Mutation[] = [
-  unit(CLAIMS, "mh without the port", 'scheduler === "mh" ? ["mh-port"] : []', "[]"),
-  unit(
-    CLAIMS,
-    "the Service's scheduler is ignored",
-    'asked === "" || !granted ? context.scheduler : asked',
-    "context.scheduler",
-  ),
-  unit(
-    CLAIMS,
-    "health-check node ports without node addresses",
-    "if (context.nodePortIps.length === 0) continue;",
-    "",
-  ),
-  unit(
-    UNION,
-    "an entry goes with its first claim",
-    "else if (before + by === 0) removedEntries.push(entry);",
-    "else if (by < 0) removedEntries.push(entry);",
-  ),
-  unit(
-    UNION,
-    "an entry comes again with every claim",
-    "if (before === 0) addedEntries.push(entry);",
-    "if (by > 0) addedEntries.push(entry);",
-  ),
-  unit(UNION, "Services that are not in a full plan stay", "if (!plan.all) return [];", "return [];"),
-  unit(DIFF, "rules stay as they were", "if (old === wanted) return;", "return;"),
   unit(
     DIFF,
     "a server keeps its scheduler",
@@ -187,13 +110,6 @@ const UNIT: readonly Mutation[] = [
     DIFF,
     "a server stays",
     "draft.deleteServer(before.server, { isBound: before.bind, isNamed: true });",
-    "",
-  ),
-  unit(DIFF, "sets never grow", "if (size > capacity) {", "if (false) {"),
-  unit(
-    DIFF,
-    "an address is never unbound",
-    "for (const entry of removed.get(ips) ?? []) draft.unbind(addressOf(entry));",
     "",
   ),
   unit(
@@ -207,12 +123,6 @@ const UNIT: readonly Mutation[] = [
     "entries go before the server they show to be ours",
     ": [before, ipset, iptables, after, ip],",
     ": [ipset, iptables, before, after, ip],",
-  ),
-  unit(
-    OPERATIONS,
-    "a server comes before the entries that show it to be ours",
-    'if (!this.#addsEntries || !this.#servers.some(({ kind }) => kind === "addServer")) {',
-    "if (this.#addsEntries) {",
   ),
   unit(
     OPERATIONS,
@@ -243,48 +153,6 @@ const UNIT: readonly Mutation[] = [
     "iptables mode is cut off before its successor serves",
     "rulesLast ? [before, ipset, after, ip, iptables]",
     "rulesLast ? [before, ipset, iptables, after, ip]",
-  ),
-  unit(
-    OPERATIONS,
-    "a weight of 0 stays",
-    "else if (real.weight !== 1 || real.otherOptions !== undefined) {",
-    "else if (false) {",
-  ),
-  unit(
-    OBSERVED,
-    "every virtual server is ours",
-    "isBound: observed.addresses?.has(ip.text) === true,",
-    "isBound: true,",
-  ),
-  unit(
-    OBSERVED,
-    "excluded virtual servers are ours",
-    "|| excludeCIDRs.some((cidr) => cidrContains(cidr, ip))",
-    "",
-  ),
-  unit(
-    OBSERVED,
-    "no virtual server of a node port is ours",
-    "hostIps.includes(ip.text) && has(`KUBE-NODE-PORT-${protocol}`, portEntry(port))",
-    "false",
-  ),
-  unit(
-    OBSERVED,
-    "an external IP on the node is nobody's",
-    "isNodePort() || NAMING_SETS.some((kind) => has(kind, entry))",
-    "isNodePort()",
-  ),
-  unit(
-    OBSERVED,
-    "addresses of the other family go",
-    "if (parseIp(address)?.family === family) draft.unbind(address);",
-    "draft.unbind(address);",
-  ),
-  unit(
-    OBSERVED,
-    "a growing set stays",
-    "if (observed.sets.has(growing)) draft.ipset(destroySetLine(growing));",
-    "",
   ),
   unit(
     JUMPS,

@@ -168,96 +168,16 @@ const VECTORS: readonly Mutation[] = [
 
 const OTHERS: readonly Mutation[] = [
   edit(
-    "internal policy Local needs no local endpoint",
-    ENDPOINT,
-    "return endpoints.hasAny && !(port.internalPolicyLocal && endpoints.local.length === 0);",
-    "return endpoints.hasAny;",
-  ),
-  edit(
-    "external policy Local needs no local endpoint",
-    ENDPOINT,
-    "return endpoints.hasAny && !(port.externalPolicyLocal && endpoints.local.length === 0);",
-    "return endpoints.hasAny;",
-  ),
-  edit(
-    "node ports are nothing external",
-    SERVICE_PORT,
-    "port.nodePort !== 0 || port.loadBalancerVIPs.length > 0",
-    "port.loadBalancerVIPs.length > 0",
-  ),
-  edit(
-    "load-balancer IPs are nothing external",
-    SERVICE_PORT,
-    "port.nodePort !== 0 || port.loadBalancerVIPs.length > 0",
-    "port.nodePort !== 0",
-  ),
-  edit(
-    "external IPs are nothing external",
-    SERVICE_PORT,
-    "port.loadBalancerVIPs.length > 0 || port.externalIPs.length > 0",
-    "port.loadBalancerVIPs.length > 0",
-  ),
-  edit(
-    "an ExternalName Service",
-    SERVICE_PORT,
-    ' || service.type === "ExternalName") return []',
-    ") return []",
-  ),
-  edit("external policy Local on any Service", SERVICE_PORT, "&& isExternalType(service);", ";"),
-  edit("external IPs make no Service external", SERVICE_PORT, " || service.externalIPs.length > 0;", ";"),
-  edit("load-balancer IPs of any mode", SERVICE_PORT, 'return ingress.ipMode === "VIP";', "return true;"),
-  edit(
-    "addresses of the other family",
-    SERVICE_PORT,
-    "if (ip?.family !== family) continue;\n    const refusal",
-    "if (ip === null) continue;\n    const refusal",
-  ),
-  edit(
-    "addresses of special use are served",
-    "lib/model/address_policy.ts",
-    "if (special !== null) return",
-    "if (false) return",
-  ),
-  edit(
-    "the newer Service goes first",
-    CLAIMS,
-    "return leftTime < rightTime ? -1 : 1;",
-    "return leftTime < rightTime ? 1 : -1;",
-  ),
-  edit(
     "a Service without a creation time is the oldest",
     CLAIMS,
     "left.createdAtSeconds ?? Infinity",
     "left.createdAtSeconds ?? -Infinity",
   ),
   edit(
-    "an external IP is as good as a cluster IP",
-    CLAIMS,
-    "return this.#clusterIps.first(destination) ?? this.#others.first(destination);",
-    "return this.#others.first(destination) ?? this.#clusterIps.first(destination);",
-  ),
-  edit("source ranges of the other family", SERVICE_PORT, "if (cidr.family !== family) continue;", ""),
-  edit(
     "source ranges are not trimmed",
     SERVICE_PORT,
     "const trimmed = text.trim();",
     "const trimmed = text;",
-  ),
-  {
-    // Packets cannot tell "from anywhere" from "no restriction".
-    ...edit(
-      "a source range of zero length is a range",
-      SERVICE_PORT,
-      "return tight(everything ? [] : kept);",
-      "return tight(kept);",
-    ),
-    unitTests: true,
-  },
-  edit(
-    "a health-check node port of any policy",
-    SERVICE_PORT,
-    'if (service.type !== "LoadBalancer" || !externalPolicyLocal) return 0;',
-    'if (service.type !== "LoadBalancer") return 0;',
   ),
   edit(
     "affinity without being asked",
@@ -278,37 +198,12 @@ const OTHERS: readonly Mutation[] = [
     "service.clusterIPs[0]",
   ),
   edit(
-    "an endpoint without a node is local",
-    ENDPOINT,
-    'nodeName !== "" && source.nodeName === nodeName',
-    'source.nodeName === "" || source.nodeName === nodeName',
-  ),
-  edit(
-    "zone hints on a node without a zone",
-    TOPOLOGY,
-    "if (allHaveZones && someForZone && node.zone",
-    "if (allHaveZones && node.zone",
-  ),
-  edit(
     "endpoints at the second address",
     DECODE_VALUES,
     "return checkedTextsAt(parent, key, check)[0];",
     "return checkedTextsAt(parent, key, check).at(-1);",
   ),
-  edit(
-    "node ports on addresses of the other family",
-    NODE,
-    "if (cidr?.family === family) candidates.push(cidr);",
-    "if (cidr) candidates.push(cidr);",
-  ),
-  edit("a zero CIDR does not override", NODE, "if (cidr.prefixLength === 0) return", "if (false) return"),
   edit("no loopback range", NODE, "containsIPv4Loopback = true;", ""),
-  edit(
-    "a detector of the other family",
-    NODE,
-    "cidrs.find((candidate) => candidate.family === family)",
-    "cidrs[0]",
-  ),
 ];
 
 export const MODEL_MUTATIONS: readonly Mutation[] = [...VECTORS, ...OTHERS];

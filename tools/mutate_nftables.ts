@@ -33,25 +33,11 @@ const RULES: readonly Change[] = [
     "`${clusterIps} drop comment",
   ],
   ["unallocated cluster IPs", "plan/base_rules.ts", "...options.serviceCidrs.map(", "...[].map("],
-  ["masqueradeAll", "plan/base_rules.ts", "if (options.masqueradeAll)", "if (false)"],
-  [
-    "masquerading of what comes from outside",
-    "plan/base_rules.ts",
-    "else if (words.notLocal !== null)",
-    "else if (false)",
-  ],
   ["dispatch of services", "plan/base_rules.ts", "`${toService} @${SERVICE_IPS_MAP}`, ", ""],
   ["dispatch of node ports", "plan/base_rules.ts", ", `${toNodePort} @${SERVICE_NODEPORTS_MAP}`", ""],
   ["the mark stays on", "plan/base_rules.ts", " meta mark set meta mark ^ ${mark}", ""],
   ["hairpins", "plan/base_rules.ts", "`ct status dnat ${ip} saddr", "`ct status snat ${ip} saddr"],
   ["node ports on loopback", "plan/base_rules.ts", " ${ip} daddr != ${loopback}", ""],
-  [
-    "node ports on own addresses only",
-    "plan/base_rules.ts",
-    "return nodePortAddresses.matchAll\n",
-    "return true\n",
-  ],
-  ["loopback is a node-port address", "plan/base_rules.ts", "isLoopback(ip) ? []", "false ? []"],
   [
     "firewall of what the node sends",
     "plan/base_rules.ts",
@@ -78,7 +64,6 @@ const RULES: readonly Change[] = [
     '[`${words.setMark} comment "masquerade"`, `goto ${cluster}`]',
     "[`goto ${cluster}`]",
   ],
-  ["pods under policy Local", "plan/shared_chains.ts", "if (words.local !== null) {", "if (false) {"],
   [
     "masquerading of the node under policy Local",
     "plan/shared_chains.ts",
@@ -92,12 +77,6 @@ const RULES: readonly Change[] = [
     "",
   ],
   [
-    "the world under policy Local",
-    "plan/shared_chains.ts",
-    "if (local !== null) rules.push(`goto ${local}`);",
-    "",
-  ],
-  [
     "an interface prefix is a whole name",
     "plan/shared_chains.ts",
     'notLocal: `iifname != "${detector.prefix}*"`',
@@ -105,13 +84,6 @@ const RULES: readonly Change[] = [
   ],
   // Services.
   ["cluster IPs", "plan/service_rules.ts", "this.#draft.share(CLUSTER_IPS_SET, clusterIP);", ""],
-  [
-    "pods that reach themselves",
-    "plan/service_rules.ts",
-    "if (isLocal) this.#draft.share",
-    "if (false) this.#draft.share",
-  ],
-  ["remote hairpins", "plan/service_rules.ts", "if (isLocal) this.#draft.share", "this.#draft.share"],
   [
     "internal policy Local",
     "plan/service_rules.ts",
@@ -132,33 +104,6 @@ const RULES: readonly Change[] = [
     "`goto ${REJECT_CHAIN}` : `goto ${REJECT_CHAIN}`",
   ],
   ["always drop", "plan/service_rules.ts", '"drop" : `goto ${REJECT_CHAIN}`', '"drop" : "drop"'],
-  [
-    "external policy Local",
-    "plan/service_rules.ts",
-    "const chain = externalPolicyLocal\n",
-    "const chain = false\n",
-  ],
-  [
-    "own endpoints of external addresses",
-    "plan/service_rules.ts",
-    "if (externalPolicyLocal && local.length > 0) {",
-    "if (false) {",
-  ],
-  [
-    "source ranges of external IPs",
-    "plan/service_rules.ts",
-    "if (isLoadBalancer && this.#names",
-    "if (this.#names",
-  ],
-  ["source ranges", "plan/service_rules.ts", "if (isLoadBalancer && this.#names", "if (false && this.#names"],
-  ["affinity", "plan/service_rules.ts", "servicePort.stickyMaxAgeSeconds > 0 &&", "false &&"],
-  ["any load-balancer IP may be a source", "plan/firewall_rules.ts", "if (containsNode)", "if (true)"],
-  [
-    "packets that come back with the load-balancer IP",
-    "plan/firewall_rules.ts",
-    "if (containsNode)",
-    "if (false)",
-  ],
   ["other sources", "plan/firewall_rules.ts", ', "drop"] };', "] };"],
   [
     "endpoints remember clients",
@@ -172,28 +117,10 @@ const RULES: readonly Change[] = [
     "...own.map(({ affinitySet, chain }) => `${ip} saddr @${affinitySet} goto ${chain}`),",
     "",
   ],
-  [
-    "sticky external policy Local",
-    "plan/affinity_rules.ts",
-    "rules: servicePort.externalPolicyLocal\n",
-    "rules: false\n",
-  ],
 ];
 
 const MEMORY: readonly Change[] = [
-  [
-    "source ranges without load-balancer IPs",
-    "plan/firewall_rules.ts",
-    "servicePort.loadBalancerVIPs.length > 0 && ",
-    "",
-  ],
   ["DNS first", "plan/plan.ts", "ports.some(({ port }) => port === DNS_PORT)", "false"],
-  [
-    "an endpoint keeps its slot",
-    "plan/slots.ts",
-    "left.delete(endpoint) ? endpoint : undefined",
-    "false ? endpoint : undefined",
-  ],
   [
     "what others keep goes",
     "store/store.ts",
@@ -263,13 +190,6 @@ const MEMORY: readonly Change[] = [
     "known === undefined || known.timeoutSeconds !== timeoutSeconds",
     "known === undefined",
   ],
-  [
-    "counters of destinations",
-    "plan/service_rules.ts",
-    "if (!this.#context.trafficCounters) return;",
-    "return;",
-  ],
-  ["counters of other settings", "plan/plan.ts", "options.trafficCounters === true", "false"],
   ["comments are cut", "plan/chains.ts", "const COMMENT_BYTES = 128;", "const COMMENT_BYTES = 256;"],
 ];
 

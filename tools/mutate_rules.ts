@@ -61,40 +61,12 @@ const NUMBERED: readonly (readonly [name: string, find: string, replace: string]
 ];
 
 const DECISIONS: readonly (readonly [name: string, find: string, replace: string])[] = [
-  [
-    "the internal chain ignores the policy",
-    "servicePort.internalPolicyLocal ? chains.local : chains.cluster",
-    "chains.cluster",
-  ],
-  ["the external chain ignores the policy", "${externalPolicyLocal ? local : cluster}", "${cluster}"],
-  [
-    "an external chain for every Service",
-    "writesExternal: hasAny && isExternallyAccessible(servicePort)",
-    "writesExternal: hasAny",
-  ],
-  ["an external chain without endpoints", "writesExternal: hasAny && ", "writesExternal: "],
-  [
-    "source ranges without a load-balancer IP",
-    "writesFirewall: hasAny && servicePort.loadBalancerVIPs.length > 0 &&",
-    "writesFirewall: hasAny &&",
-  ],
-  ["a firewall without endpoints", "writesFirewall: hasAny && ", "writesFirewall: "],
-  ["a firewall without source ranges", "&&\n      servicePort.loadBalancerSourceRanges.length > 0", ""],
-  [
-    "the firewall is passed by",
-    "facts.writesFirewall ? chains.firewall : chains.external",
-    "chains.external",
-  ],
-  ["always refuse", 'const verdict = facts.hasEndpoints ? "DROP" : "REJECT";', 'const verdict = "REJECT";'],
-  ["always drop", 'const verdict = facts.hasEndpoints ? "DROP" : "REJECT";', 'const verdict = "DROP";'],
   ["node ports refuse for other hosts", 'const local = "-m addrtype --dst-type LOCAL";', 'const local = "";'],
   [
     "health checks speak the Service's protocol",
     "const port = `-m tcp -p tcp --dport ${servicePort.healthCheckNodePort}`;",
     "const port = `${protocolMatch} --dport ${servicePort.healthCheckNodePort}`;",
   ],
-  ["any load-balancer IP may be a source", "if (containsNode)", "if (true)"],
-  ["uneven choice", "formatProbability(left)", "formatProbability(targets.length)"],
   ["the last endpoint is left to chance", "const choice = left > 1 ?", "const choice = left > 0 ?"],
   [
     "an interface prefix is a whole name",
@@ -135,26 +107,10 @@ const STATIC: readonly (readonly [name: string, find: string, replace: string])[
     "",
   ],
   ["jumps: localnet guard", '["INPUT", "OUTPUT"].map((chain)', "[].map((chain)"],
-  ["localnet guard", "const localnet = usesLocalhostNodePorts(options)", "const localnet = false"],
-  [
-    "localnet guard without localhost node ports",
-    "const localnet = usesLocalhostNodePorts(options)",
-    "const localnet = true",
-  ],
-
-  ["localhost node ports although off", "options.localhostNodePorts &&\n", "\n"],
-  [
-    "localhost node ports without a loopback range",
-    "&&\n    options.nodePortAddresses.containsIPv4Loopback",
-    "",
-  ],
   ["unmarked packets return", "`-A ${POSTROUTING_CHAIN} -m mark ! --mark ${mark}/${mark} -j RETURN`,", ""],
   ["clear the mark", "`-A ${POSTROUTING_CHAIN} -j MARK --xor-mark ${mark}`,", ""],
   ["set the mark", "`-A ${MARK_MASQ_CHAIN} -j MARK --or-mark ${mark}`,", ""],
   ["masquerade", "` -j MASQUERADE${", "` -j ACCEPT${"],
-  ["spread source ports", 'options.randomFully ? " --random-fully" : ""', '""'],
-  ["drop invalid packets", "...(options.dropInvalid", "...(false"],
-  ["drop invalid packets although liberal", "...(options.dropInvalid", "...(true"],
   [
     "forward what is marked",
     '--comment "kubernetes forwarding rules" -m mark --mark ${mark}/${mark} -j ACCEPT',
@@ -165,26 +121,14 @@ const STATIC: readonly (readonly [name: string, find: string, replace: string])[
     "` -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`",
     "` -m conntrack --ctstate RELATED,ESTABLISHED`",
   ],
-  ["node-port tail for all addresses", "if (options.nodePortAddresses.matchAll)", "if (false)"],
   ["node-port tail takes IPv6 localhost", '" ! -d ::1/128"', '""'],
   ["node-port tail takes localhost although off", '" ! -d 127.0.0.0/8"', '""'],
-  [
-    "node-port tail takes a loopback address although off",
-    "return withLocalhost || !isLoopback(ip);",
-    "return true;",
-  ],
 ];
 
 export const RULE_MUTATIONS: readonly Mutation[] = [
   ...NUMBERED.map(([name, find, replace]) => inFile(SERVICE, `rule ${name}`, find, replace)),
   ...DECISIONS.map(([name, find, replace]) => inFile(SERVICE, name, find, replace)),
   ...STATIC.map(([name, find, replace]) => inFile(BASE, name, find, replace)),
-  inFile(
-    PLAN,
-    "large clusters keep their comments",
-    "state.endpointCount > LARGE_CLUSTER_ENDPOINTS",
-    "false",
-  ),
   inFile(
     PLAN,
     "the node's own address is not known",

@@ -1,17 +1,5 @@
 import { assertEquals } from "@std/assert";
-import {
-  afterTry,
-  chooseTests,
-  countRun,
-  failedFiles,
-  failureReport,
-  isChosen,
-  laneOf,
-  parseSummary,
-  skipReport,
-  summaryLine,
-  total,
-} from "./run_tests.ts";
+import { afterTry, countRun, failedFiles, parseSummary, skipReport, total } from "./run_tests.ts";
 
 Deno.test("the counts come from deno's last line", { permissions: "none" }, () => {
   const cases: readonly (readonly [string, ReturnType<typeof parseSummary>])[] = [
@@ -40,76 +28,6 @@ Deno.test("a run that fails without counting still fails", { permissions: "none"
   assertEquals(countRun("error: Type checking failed.", false), { passed: 0, failed: 1, skipped: 0 });
   assertEquals(countRun("ok | 3 passed | 0 failed (1ms)", false), { passed: 3, failed: 1, skipped: 0 });
   assertEquals(countRun("FAILED | 3 passed | 2 failed (1ms)", false), { passed: 3, failed: 2, skipped: 0 });
-});
-
-Deno.test("the last line names skips only if there are any", { permissions: "none" }, () => {
-  assertEquals(summaryLine({ passed: 3, failed: 0, skipped: 0 }), "3 passed, 0 failed");
-  assertEquals(summaryLine({ passed: 3, failed: 1, skipped: 2 }), "3 passed, 1 failed, 2 skipped");
-});
-
-Deno.test("paths choose files, other words choose names", async () => {
-  const { files, filter } = await chooseTests(["tools/", "./links/text", "a", "ClusterIP"]);
-  assertEquals(filter, "a ClusterIP");
-  assertEquals(files.includes("tools/run_tests_test.ts"), true);
-  assertEquals(files.filter((path) => !/^(tools|links\/text)\//.test(path)), []);
-  assertEquals((await chooseTests([])).files.some((path) => path.startsWith("lib/")), true);
-});
-
-Deno.test("tests in user-mode kernels run beside all others, the long ones first; those that measure time come in turn, those with the API server last", async () => {
-  const texts: Readonly<Record<string, string>> = {
-    "tests/support/a_test.ts": "UML_NEEDS, KAPI",
-    "tests/e2e/b_test.ts": "e2eTest(",
-    "tests/e2e/c_test.ts": "e2eTest(NAME, UML_NEEDS",
-    "tests/e2e/ipvs_test.ts": "e2eTest(NAME, UML_NEEDS",
-    "tests/e2e/ipvs_flows_test.ts": "e2eTest(NAME, UML_NEEDS",
-    "tests/e2e/flows_test.ts": "",
-    "tests/e2e/kube_test.ts": "const NEEDS = [...KAPI];",
-    "tests/e2e/kube_source_test.ts": "const NEEDS = [...KAPI];",
-    "tests/e2e/repair_test.ts": "",
-    "tests/bench/d_test.ts": "",
-    "tests/kernel/e_test.ts": "",
-  };
-  assertEquals(await laneOf(Object.keys(texts), (path) => Promise.resolve(texts[path] ?? "")), {
-    shared: ["tests/support/a_test.ts"],
-    exclusive: [
-      "tests/e2e/b_test.ts",
-      "tests/e2e/repair_test.ts",
-      "tests/bench/d_test.ts",
-      "tests/e2e/kube_test.ts",
-    ],
-    unhurried: ["tests/e2e/flows_test.ts", "tests/kernel/e_test.ts"],
-    uml: ["tests/e2e/ipvs_flows_test.ts", "tests/e2e/ipvs_test.ts", "tests/e2e/c_test.ts"],
-    waiting: ["tests/e2e/kube_source_test.ts"],
-    withApiServer: true,
-  });
-  assertEquals((await laneOf(["tests/e2e/repair_test.ts"], () => Promise.resolve(""))).withApiServer, false);
-});
-
-Deno.test("what is told of skips is of the tests that a name chooses", { permissions: "none" }, () => {
-  const cases: readonly (readonly [name: string, filter: string | undefined, wanted: boolean])[] = [
-    ["a ClusterIP, nftables", undefined, true],
-    ["a ClusterIP, nftables", "ClusterIP, nft", true],
-    ["a ClusterIP, nftables", "clusterip", false],
-    ["a ClusterIP, nftables", "/^a .*tables$/", true],
-    ["a ClusterIP, ipvs", "/^a .*tables$/", false],
-    ["a/b", "/b", true],
-  ];
-  for (const [name, filter, wanted] of cases) {
-    assertEquals(isChosen(name, filter), wanted, `${name} ${filter}`);
-  }
-});
-
-Deno.test("what failed is told again at the end, shortened", { permissions: "none" }, () => {
-  const failed = "\n ERRORS \n\na => ./a_test.ts:1:6\nerror: Error: " + "x".repeat(10_000) +
-    "\n\n FAILURES \n\na => ./a_test.ts:1:6\n\nFAILED | 0 passed | 1 failed (1ms)\n";
-  assertEquals(failureReport(["ok | 1 passed | 0 failed (1ms)\n"]), []);
-  const [heading, error = "", ...more] = failureReport(["ok | 1 passed | 0 failed (1ms)\n", failed]);
-  assertEquals([heading, error.startsWith("a => ./a_test.ts:1:6\nerror: Error: xx"), more], [
-    "What failed:",
-    true,
-    [],
-  ]);
-  assertEquals(error.length < 3_500, true);
 });
 
 Deno.test("a test ignored without a reason is named, and fails CI", { permissions: "none" }, () => {

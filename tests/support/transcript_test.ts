@@ -2,44 +2,6 @@ import { assertEquals } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
 import { parseTranscripts, replaceOutputs, withoutVarying } from "./transcript.ts";
 
-const TEXT = [
-  "Before.",
-  "",
-  "```console ready",
-  "$ curl -s http://127.0.0.1:1/a | head -1",
-  "one",
-  "",
-  "two",
-  "",
-  "$ curl -s http://127.0.0.1:1/b",
-  "```",
-  "",
-  "```",
-  "$ not ours",
-  "```",
-  "",
-  "```console down",
-  "$ false",
-  "three",
-  "```",
-  "",
-].join("\n");
-
-Deno.test("commands and outputs are read from the blocks of a document", { permissions: "none" }, () => {
-  assertEquals(parseTranscripts(TEXT), [
-    { state: "ready", command: "curl -s http://127.0.0.1:1/a | head -1", output: "one\n\ntwo" },
-    { state: "ready", command: "curl -s http://127.0.0.1:1/b", output: "" },
-    { state: "down", command: "false", output: "three" },
-  ]);
-});
-
-Deno.test("other outputs take their place, all else stays", { permissions: "none" }, () => {
-  assertEquals(replaceOutputs(TEXT, ["one\n\ntwo", "", "three"]), TEXT);
-  const changed = replaceOutputs(TEXT, ["1", "2", "3"]);
-  assertEquals(parseTranscripts(changed).map(({ output }) => output), ["1", "2", "3"]);
-  assertEquals(replaceOutputs(changed, ["one\n\ntwo", "", "three"]), TEXT);
-});
-
 Deno.test("what varies is left out, what does not stays", { permissions: "none" }, () => {
   const cases: readonly [output: string, without: string][] = [
     [

@@ -3,122 +3,144 @@
  *
  * @module
  */
-import { type Line, type LineChart, lineChartSvg, type Panel } from "../charts/line_chart.ts";
+import { init } from "echarts";
 import type { ProxiesRow, ProxyMode, ProxySamples } from "./records.ts";
 import { isMeasured, median } from "./samples.ts";
 
-/** The charts' files, relative to the project's folder, with what they hold; none of no rows. */
-export function proxyCharts(rows: readonly ProxiesRow[]): Map<string, string> {
-  if (rows.length === 0) return new Map();
-  return new Map([
-    ["docs/first_sync.svg", lineChartSvg(firstSyncChart(rows))],
-    ["docs/endpoint_replaced.svg", lineChartSvg(changeChart(rows))],
-    ["docs/memory.svg", lineChartSvg(memoryChart(rows))],
-  ]);
+interface Line {
+  readonly name: string;
+  readonly samples: (row: ProxiesRow) => readonly number[] | undefined;
+  readonly color: string;
+  readonly symbol: string;
+  readonly dash?: "dashed" | "dotted";
+}
+
+interface Chart {
+  readonly file: string;
+  readonly title: string;
+  readonly unit: string;
+  /** What the unit is of the samples' own. */
+  readonly per: number;
+  readonly scale: "log" | "value";
+  readonly lines: readonly Line[];
 }
 
 const MODES: readonly ProxyMode[] = ["nftables", "iptables"];
+const SIZE = { width: 1000, height: 400 };
+const PANELS = [{ left: 70, width: 390 }, { left: 560, width: 390 }];
 
-/** `0.45 s`, `8.3 s`, `29 s`. */
-function seconds(value: number): string {
-  return `${Number(value.toPrecision(2))} s`;
-}
-
-/** `4.6 ms`, `241 ms`, `1,847 ms`. */
-function milliseconds(value: number): string {
-  return `${(value < 10 ? Number(value.toPrecision(2)) : Math.round(value)).toLocaleString("en")} ms`;
-}
-
-function megabytes(value: number): string {
-  return `${Math.round(value)} MB`;
-}
-
-/** A panel for each mode. */
-function panelsOf(
-  rows: readonly ProxiesRow[],
-  lines: (rows: readonly ProxiesRow[]) => readonly Line[],
-): Panel[] {
-  return MODES.map((mode) => ({
-    title: mode === "iptables" ? "Mode iptables (nft)" : "Mode nftables",
-    lines: lines(rows.filter((row) => row.mode === mode)).filter(({ points }) => points.length > 0),
-  })).filter(({ lines }) => lines.length > 0);
-}
-
-/** A line through what was measured. */
-function lineOf(
-  line: Omit<Line, "points" | "isPart">,
-  rows: readonly ProxiesRow[],
-  samples: (row: ProxiesRow) => readonly number[] | undefined,
-  unit = 1,
-  isPart = false,
-): Line {
-  const points = rows.flatMap((row) => {
-    const of = samples(row);
-    return of === undefined ? [] : [[row.services, median(of) / unit] as const];
-  });
-  return { ...line, isPart, points };
-}
+const KPROXY = { name: "kproxy", color: "#0969da", symbol: "circle" };
+const PEER = { name: "kube-proxy", color: "#bc4c00", symbol: "rect" };
+const BARE = { name: "bare tool", color: "#59636e", symbol: "triangle", dash: "dotted" } as const;
 
 function peerOf({ kubeProxy }: ProxiesRow): ProxySamples | undefined {
   return isMeasured(kubeProxy) ? kubeProxy : undefined;
 }
 
-const BARE = { kind: "bare", name: "bare tool", hasValues: false } as const;
-const PEER = { kind: "peer", name: "kube-proxy", hasValues: true } as const;
-const KPROXY = { kind: "kproxy", name: "kproxy", hasValues: true } as const;
+/** One sample for both proxies and the bare tool. */
+function beside(sample: "firstSyncMs" | "changeMs"): readonly Line[] {
+  return [
+    { ...KPROXY, samples: ({ kproxy }) => kproxy[sample] },
+    { ...PEER, samples: (row) => peerOf(row)?.[sample] },
+    { ...BARE, samples: ({ bare }) => bare[sample] },
+  ];
+}
 
-function firstSyncChart(rows: readonly ProxiesRow[]): LineChart {
+const CHARTS: readonly Chart[] = [
+  {
+    file: "docs/first_sync.svg",
+    title: "First sync: from the start of the process until 24 Services answer (median, logarithmic)",
+    unit: "s",
+    per: 1000,
+    scale: "log",
+    lines: beside("firstSyncMs"),
+  },
+  {
+    file: "docs/endpoint_replaced.svg",
+    title:
+      "One endpoint replaced: from the change in the API until the kernel holds it (median, logarithmic)",
+    unit: "ms",
+    per: 1,
+    scale: "log",
+    lines: beside("changeMs"),
+  },
+  {
+    file: "docs/memory.svg",
+    title: "Memory after the changes: resident, and anonymous (median)",
+    unit: "MB",
+    per: 1,
+    scale: "value",
+    lines: [
+      { ...KPROXY, samples: ({ kproxy }) => kproxy.residentMb },
+      { ...PEER, samples: (row) => peerOf(row)?.residentMb },
+      { ...KPROXY, name: "kproxy, anonymous", dash: "dashed", samples: ({ kproxy }) => kproxy.anonymousMb },
+      { ...PEER, name: "kube-proxy, anonymous", dash: "dashed", samples: (row) => peerOf(row)?.anonymousMb },
+    ],
+  },
+];
+
+/** A line through the medians of one mode. */
+function series({ per, unit }: Chart, line: Line, rows: readonly ProxiesRow[], panel: number): object {
+  const data = rows.flatMap((row) => {
+    const samples = line.samples(row);
+    return samples === undefined
+      ? []
+      : [[String(row.services), Number((median(samples) / per).toPrecision(2))]];
+  });
   return {
-    title: "First sync",
-    subtitle:
-      "From the start of the process until 24 Services answer connections, median; both scales logarithmic",
-    format: seconds,
-    yScale: "log",
-    panels: panelsOf(rows, (of) => [
-      lineOf(BARE, of, ({ bare }) => bare.firstSyncMs, 1000),
-      lineOf(PEER, of, (row) => peerOf(row)?.firstSyncMs, 1000),
-      lineOf(KPROXY, of, ({ kproxy }) => kproxy.firstSyncMs, 1000),
-    ]),
+    type: "line",
+    name: line.name,
+    xAxisIndex: panel,
+    yAxisIndex: panel,
+    data,
+    symbol: line.symbol,
+    symbolSize: 9,
+    color: line.color,
+    lineStyle: { width: 2, type: line.dash ?? "solid" },
+    label: {
+      show: line.dash === undefined,
+      position: line.symbol === PEER.symbol ? "top" : "bottom",
+      formatter: `{@[1]} ${unit}`,
+      color: line.color,
+    },
+    silent: true,
   };
 }
 
-function changeChart(rows: readonly ProxiesRow[]): LineChart {
-  return {
-    title: "One endpoint replaced",
-    subtitle: "From the change in the API until the kernel holds it, median; both scales logarithmic",
-    format: milliseconds,
-    yScale: "log",
-    panels: panelsOf(rows, (of) => [
-      lineOf(BARE, of, ({ bare }) => bare.changeMs),
-      lineOf(PEER, of, (row) => peerOf(row)?.changeMs),
-      lineOf(KPROXY, of, ({ kproxy }) => kproxy.changeMs),
-    ]),
-  };
+function draw(chart: Chart, rows: readonly ProxiesRow[]): string {
+  const panels = MODES.map((mode) => rows.filter((row) => row.mode === mode));
+  const svg = init(null, null, { renderer: "svg", ssr: true, ...SIZE });
+  svg.setOption({
+    animation: false,
+    backgroundColor: "#ffffff",
+    title: [
+      { text: chart.title, left: 20, top: 12, textStyle: { fontSize: 15 } },
+      ...MODES.map((mode, index) => ({
+        text: `Mode ${mode}`,
+        left: PANELS[index]?.left,
+        top: 62,
+        textStyle: { fontSize: 13 },
+      })),
+    ],
+    legend: { top: 38, left: 20, itemGap: 24 },
+    grid: PANELS.map((panel) => ({ ...panel, top: 110, bottom: 60 })),
+    xAxis: panels.map((of, gridIndex) => ({
+      gridIndex,
+      type: "category",
+      data: of.map(({ services }) => String(services)),
+      name: "Services × 10 endpoints",
+      nameLocation: "middle",
+      nameGap: 30,
+    })),
+    yAxis: panels.map((_, gridIndex) => ({ gridIndex, type: chart.scale, name: chart.unit })),
+    series: panels.flatMap((of, panel) => chart.lines.map((line) => series(chart, line, of, panel))),
+  });
+  const text = svg.renderToSVGString();
+  svg.dispose();
+  return `${text}\n`;
 }
 
-function memoryChart(rows: readonly ProxiesRow[]): LineChart {
-  return {
-    title: "Memory",
-    subtitle: "Resident after the changes, and the part of it that no file backs (anonymous), median",
-    format: megabytes,
-    yScale: "linear",
-    panels: panelsOf(rows, (of) => [
-      lineOf(
-        { ...PEER, name: "kube-proxy, anonymous", hasValues: false },
-        of,
-        (row) => peerOf(row)?.anonymousMb,
-        1,
-        true,
-      ),
-      lineOf(
-        { ...KPROXY, name: "kproxy, anonymous", hasValues: false },
-        of,
-        ({ kproxy }) => kproxy.anonymousMb,
-        1,
-        true,
-      ),
-      lineOf(PEER, of, (row) => peerOf(row)?.residentMb),
-      lineOf(KPROXY, of, ({ kproxy }) => kproxy.residentMb),
-    ]),
-  };
+/** The charts' files, relative to the project's folder, with what they hold; none of no rows. */
+export function proxyCharts(rows: readonly ProxiesRow[]): Map<string, string> {
+  return new Map(rows.length === 0 ? [] : CHARTS.map((chart) => [chart.file, draw(chart, rows)]));
 }
