@@ -1,11 +1,12 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { DoctorNode } from "../../../../tests/support/doctor_node.ts";
-import { type Fault, ListWatchServer } from "../../../../tests/support/list_watch_server.ts";
-import { rawNode, rawService } from "../../../../tests/support/raw_objects.ts";
-import { examine, type ExamineOptions } from "../../../cli/commands/doctor.ts";
-import { applyModeDefaults, defaultConfig } from "../../../config/defaults.ts";
-import type { ProxyMode } from "../../../config/types.ts";
-import type { DoctorReport } from "../report.ts";
+import { DoctorNode } from "../../../tests/support/doctor_node.ts";
+import { type Fault, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
+import { rawNode, rawService } from "../../../tests/support/raw_objects.ts";
+import { applyModeDefaults, defaultConfig } from "../../config/defaults.ts";
+import type { ProxyMode } from "../../config/types.ts";
+import { neededRights } from "./api.ts";
+import { examine, type ExamineOptions } from "./doctor.ts";
+import type { DoctorReport } from "./report.ts";
 
 /** What of the report is about the API server, without the rest of a node that is well. */
 function ofCluster({ findings }: DoctorReport): readonly string[] {
@@ -230,4 +231,19 @@ Deno.test("Services of the API server are compared, and one that cannot be liste
       line.startsWith("warning move to mode iptables: could not be looked at: API server")
     ),
   );
+});
+
+Deno.test("rights to ask who clients are are missed only where that is configured", () => {
+  const reviews = (delegatedAuthentication: boolean): string[] => {
+    const config = defaultConfig();
+    const serving = { ...config.kproxy.serving, delegatedAuthentication };
+    return neededRights({ ...config, kproxy: { ...config.kproxy, serving } }, "n")
+      .map(({ verb, group, resource }) => `${verb} ${resource}.${group}`)
+      .filter((right) => right.includes("reviews"));
+  };
+  assertEquals(reviews(false), []);
+  assertEquals(reviews(true), [
+    "create tokenreviews.authentication.k8s.io",
+    "create subjectaccessreviews.authorization.k8s.io",
+  ]);
 });

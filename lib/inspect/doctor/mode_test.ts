@@ -1,36 +1,32 @@
 import { assertEquals } from "@std/assert";
-import { type JudgedCase as Case, testJudgements } from "../../../../tests/support/judged_cases.ts";
-import { testNode } from "../../../../tests/support/model_objects.ts";
-import { defaultConfig } from "../../../config/defaults.ts";
-import type { KubeProxyConfiguration } from "../../../config/types.ts";
-import { judgeClock } from "./api.ts";
-import { judgeLocalTraffic } from "./local_traffic.ts";
-import { judgeLock } from "./lock.ts";
-import { judgeMode } from "./mode.ts";
-import { ipv6Use, judgeNode } from "./node.ts";
-import { judgePrograms } from "./programs.ts";
-import { judgeRights } from "./rights.ts";
-import { judgeVariant } from "./variant.ts";
+import { type JudgedCase as Case, testJudgements } from "../../../tests/support/judged_cases.ts";
+import { testNode } from "../../../tests/support/model_objects.ts";
+import { defaultConfig } from "../../config/defaults.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { checkClock } from "./api.ts";
+import { checkLocalTraffic, checkNode, ipv6Use } from "./cluster.ts";
+import { checkLock, checkMode, checkRights, checkVariant } from "./mode.ts";
+import { checkPrograms } from "./programs.ts";
 
 const LOCK = { path: "/run/xtables.lock", exists: true, isMounted: false, isHeld: false } as const;
 const HOST = { inContainer: false, isUsed: true };
 
 const LOCKS: readonly Case[] = [
-  ["free", judgeLock(LOCK, HOST), ["ok /run/xtables.lock is free"]],
-  ["not there", judgeLock({ ...LOCK, exists: false }, HOST), ["ok /run/xtables.lock is not there yet"]],
-  ["held", judgeLock({ ...LOCK, isHeld: true }, HOST), [
+  ["free", checkLock(LOCK, HOST), ["ok /run/xtables.lock is free"]],
+  ["not there", checkLock({ ...LOCK, exists: false }, HOST), ["ok /run/xtables.lock is not there yet"]],
+  ["held", checkLock({ ...LOCK, isHeld: true }, HOST), [
     "warning another program has held /run/xtables.lock",
   ]],
-  ["closed to us", judgeLock({ ...LOCK, isHeld: null }, HOST), [
+  ["closed to us", checkLock({ ...LOCK, isHeld: null }, HOST), [
     "warning this user may not open /run/xtables.lock",
   ]],
-  ["a container's own", judgeLock(LOCK, { ...HOST, inContainer: true }), [
+  ["a container's own", checkLock(LOCK, { ...HOST, inContainer: true }), [
     "warning /run/xtables.lock looks like this",
   ]],
-  ["the host's in a container", judgeLock({ ...LOCK, isMounted: true }, { ...HOST, inContainer: true }), [
+  ["the host's in a container", checkLock({ ...LOCK, isMounted: true }, { ...HOST, inContainer: true }), [
     "ok",
   ]],
-  ["not used", judgeLock({ ...LOCK, isHeld: true }, { ...HOST, isUsed: false }), [
+  ["not used", checkLock({ ...LOCK, isHeld: true }, { ...HOST, isUsed: false }), [
     "ok not used: the nft variant",
   ]],
 ];
@@ -38,7 +34,6 @@ const LOCKS: readonly Case[] = [
 const works = {
   kind: "works",
   mode: "iptables",
-  config: {} as never,
   passedOver: [],
   refused: [],
   warnings: [],
@@ -47,36 +42,36 @@ const noRights = { kind: "unusable", reason: "run needs root or CAP_NET_ADMIN", 
 const grant = (isGranted: boolean) => [{ flag: "--allow-net", isGranted, otherwise: "no API server" }];
 
 const MODES: readonly Case[] = [
-  ["works", judgeMode(works, "iptables"), ["ok iptables works here"]],
-  ["a fallback", judgeMode({ ...works, passedOver: [{ mode: "ipvs", reason: "no module" }] }, "ipvs"), [
+  ["works", checkMode(works, "iptables"), ["ok iptables works here"]],
+  ["a fallback", checkMode({ ...works, passedOver: [{ mode: "ipvs", reason: "no module" }] }, "ipvs"), [
     "warning mode ipvs cannot run here and gives way to iptables: ipvs: no module",
   ]],
-  ["a family less", judgeMode({ ...works, refused: [{ family: "IPv6", reason: "off" }] }, "iptables"), [
+  ["a family less", checkMode({ ...works, refused: [{ family: "IPv6", reason: "off" }] }, "iptables"), [
     "ok",
     "warning IPv6 is not served: off",
   ]],
-  ["unusable", judgeMode({ kind: "unusable", reason: "install nftables", lacksRights: false }, "nftables"), [
+  ["unusable", checkMode({ kind: "unusable", reason: "install nftables", lacksRights: false }, "nftables"), [
     "failure mode nftables cannot run here: install nftables",
   ]],
-  ["rights that are there", judgeRights({ uid: 0, permissions: grant(true) }, works), [
+  ["rights that are there", checkRights({ uid: 0, permissions: grant(true) }, works), [
     "ok root may read",
     "ok the runtime grants",
   ]],
-  ["rights that are missing", judgeRights({ uid: 65534, permissions: grant(false) }, noRights), [
+  ["rights that are missing", checkRights({ uid: 65534, permissions: grant(false) }, noRights), [
     "failure user 65534 has no CAP_NET_ADMIN",
     "warning the runtime does not grant --allow-net: no API server",
   ]],
-  ["rights that nobody knows", judgeRights({ uid: null, permissions: [] }, undefined), [
+  ["rights that nobody knows", checkRights({ uid: null, permissions: [] }, undefined), [
     "ok the runtime grants all",
   ]],
 ];
 
 const chosen = { variant: "nft", reason: "nft is the system's default" } as const;
 const VARIANTS: readonly Case[] = [
-  ["none works", judgeVariant(null, "nftables"), []],
+  ["none works", checkVariant(null, "nftables"), []],
   [
     "one alone",
-    judgeVariant(
+    checkVariant(
       { chosen, systemDefault: { variant: "nft", version: "1.8.9" }, otherHolds: [], unseen: [] },
       "iptables",
     ),
@@ -86,12 +81,12 @@ const VARIANTS: readonly Case[] = [
   ],
   [
     "mode userspace has rules of iptables, too",
-    judgeVariant({ chosen, systemDefault: null, otherHolds: [], unseen: [] }, "userspace"),
+    checkVariant({ chosen, systemDefault: null, otherHolds: [], unseen: [] }, "userspace"),
     ["ok nft: nft is the system's default"],
   ],
   [
     "the other is the default",
-    judgeVariant(
+    checkVariant(
       { chosen, systemDefault: { variant: "legacy", version: "1.8.9" }, otherHolds: [], unseen: [] },
       "iptables",
     ),
@@ -102,7 +97,7 @@ const VARIANTS: readonly Case[] = [
   ],
   [
     "one that this user may not see",
-    judgeVariant({ chosen, systemDefault: null, otherHolds: [], unseen: ["legacy"] }, "nftables"),
+    checkVariant({ chosen, systemDefault: null, otherHolds: [], unseen: ["legacy"] }, "nftables"),
     [
       "ok nft, which this mode does not use",
       "warning this user may not list the rules of the legacy variant: if there are some",
@@ -110,7 +105,7 @@ const VARIANTS: readonly Case[] = [
   ],
   [
     "rules in both",
-    judgeVariant({ chosen, systemDefault: null, otherHolds: ["IPv4", "IPv6"], unseen: [] }, "iptables"),
+    checkVariant({ chosen, systemDefault: null, otherHolds: ["IPv4", "IPv6"], unseen: [] }, "iptables"),
     [
       "ok nft",
       "warning a service proxy left rules in the legacy variant (IPv4, IPv6)",
@@ -127,24 +122,24 @@ const machine = {
   namesakes: [],
 } as const;
 const NODES: readonly Case[] = [
-  ["its own", judgeNode(testNode({ name: "a", addresses: [internal("10.0.0.1")] }), machine), [
+  ["its own", checkNode(testNode({ name: "a", addresses: [internal("10.0.0.1")] }), machine), [
     "ok Node a: 10.0.0.1; IPv4",
   ]],
-  ["none", judgeNode(null, machine), ["failure the cluster has no Node a"]],
-  ["without addresses", judgeNode(testNode({ name: "a", addresses: [], podCIDRs: [] }), machine), [
+  ["none", checkNode(null, machine), ["failure the cluster has no Node a"]],
+  ["without addresses", checkNode(testNode({ name: "a", addresses: [], podCIDRs: [] }), machine), [
     "warning Node a has no address",
   ]],
-  ["another machine's", judgeNode(testNode({ name: "a", addresses: [internal("10.0.0.2")] }), machine), [
+  ["another machine's", checkNode(testNode({ name: "a", addresses: [internal("10.0.0.2")] }), machine), [
     "warning none of the addresses of Node a (10.0.0.2)",
   ]],
   [
     "addresses that nobody knows",
-    judgeNode(testNode({ name: "a", addresses: [internal("10.0.0.2")] }), { ...machine, ownIps: null }),
+    checkNode(testNode({ name: "a", addresses: [internal("10.0.0.2")] }), { ...machine, ownIps: null }),
     ["ok"],
   ],
   [
     "of a family that is not served",
-    judgeNode(
+    checkNode(
       testNode({ name: "a", addresses: [internal("10.0.0.1"), internal("fd00::1")] }),
       { ...machine, refused: ["IPv6"] },
     ),
@@ -154,7 +149,7 @@ const NODES: readonly Case[] = [
 
 const dualStack = testNode({ addresses: [internal("10.0.0.1"), internal("fd00::1")] });
 const localTraffic = (fields: Partial<KubeProxyConfiguration>, node: typeof dualStack | null = dualStack) =>
-  judgeLocalTraffic({ ...defaultConfig(), ...fields }, { mode: "iptables", node, podCIDRs: { value: [] } });
+  checkLocalTraffic({ ...defaultConfig(), ...fields }, { mode: "iptables", node, podCIDRs: [] });
 const all = { iptables: { ...defaultConfig().iptables, masqueradeAll: true } };
 const LOCAL_TRAFFIC: readonly Case[] = [
   ["networks of both families", localTraffic({ clusterCIDR: "10.244.0.0/16,fd44::/16" }), [
@@ -179,31 +174,31 @@ const LOCAL_TRAFFIC: readonly Case[] = [
 ];
 
 const missing = (kind: "missing" | "forbidden") =>
-  new Map([["nft", { value: { kind } }], ["ip", { value: { kind } }]]);
+  new Map(["nft", "ip"].map((name) => [name, { status: "fulfilled", value: { kind } }] as const));
 const version = (name: string, text: string | null) =>
-  new Map([[name, { value: { kind: "found", version: text } as const }]]);
+  new Map([[name, { status: "fulfilled", value: { kind: "found", version: text } }] as const]);
 const OTHERS: readonly Case[] = [
-  ["a program that is needed", judgePrograms(missing("missing"), ["nftables"]), [
+  ["a program that is needed", checkPrograms(missing("missing"), ["nftables"]), [
     "failure nft is not on the PATH: mode nftables does",
     "ok ip is not on the PATH; only mode ipvs needs it",
   ]],
-  ["a program that is not granted", judgePrograms(missing("forbidden"), ["ipvs"]), [
+  ["a program that is not granted", checkPrograms(missing("forbidden"), ["ipvs"]), [
     "ok nft may not",
     "failure ip may not be started",
   ]],
-  ["a version at the limit", judgePrograms(version("nft", "1.0.1"), ["nftables"]), ["ok nft 1.0.1"]],
-  ["a version below it", judgePrograms(version("nft", "1.0.0"), ["nftables"]), [
+  ["a version at the limit", checkPrograms(version("nft", "1.0.1"), ["nftables"]), ["ok nft 1.0.1"]],
+  ["a version below it", checkPrograms(version("nft", "1.0.0"), ["nftables"]), [
     "failure nft 1.0.0 is too old",
   ]],
-  ["an old version that nothing needs", judgePrograms(version("nft", "0.9"), ["ipvs"]), [
+  ["an old version that nothing needs", checkPrograms(version("nft", "0.9"), ["ipvs"]), [
     "ok nft 0.9 is too old",
   ]],
-  ["an old ipset", judgePrograms(version("ipset", "5.9"), ["ipvs"]), [
+  ["an old ipset", checkPrograms(version("ipset", "5.9"), ["ipvs"]), [
     "failure ipset 5.9 is too old, kproxy needs 6.0",
   ]],
-  ["a clock that agrees", judgeClock(-4_900), ["ok agrees"]],
-  ["a clock that is late", judgeClock(-61_000), ["warning 61 s behind the API server's"]],
-  ["no clock", judgeClock(null), ["ok the API server tells no time"]],
+  ["a clock that agrees", checkClock(-4_900), ["ok agrees"]],
+  ["a clock that is late", checkClock(-61_000), ["warning 61 s behind the API server's"]],
+  ["no clock", checkClock(null), ["ok the API server tells no time"]],
 ];
 
 testJudgements({
@@ -241,7 +236,7 @@ Deno.test("whether a cluster uses IPv6 is told by the Node, and by the configura
 Deno.test("words of programs are one line without control characters, and end somewhere", {
   permissions: "none",
 }, () => {
-  const [finding] = judgeMode({
+  const [finding] = checkMode({
     kind: "unusable",
     reason: `a\nb\u001b[31m${"x".repeat(1000)}`,
     lacksRights: false,

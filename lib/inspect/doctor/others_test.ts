@@ -1,8 +1,8 @@
-import { type JudgedCase as Case, testJudgements } from "../../../../tests/support/judged_cases.ts";
-import { parseBaseChains } from "../../../netfilter/nft_base_chains.ts";
-import { judgeBaseChains, judgeForward } from "./hooks.ts";
-import { judgeLeftovers } from "./leftovers.ts";
-import { judgeOtherProxies } from "./other_proxies.ts";
+import { type JudgedCase as Case, testJudgements } from "../../../tests/support/judged_cases.ts";
+import { parseBaseChains } from "../../netfilter/nft_base_chains.ts";
+import { checkBaseChains, checkForward } from "./foreign_rules.ts";
+import { checkLeftovers } from "./mode.ts";
+import { checkOtherProxies } from "./other_proxies.ts";
 
 const base = (
   family: string,
@@ -19,56 +19,56 @@ const base = (
 const HOOKS: readonly Case[] = [
   [
     "our own and iptables'",
-    judgeBaseChains([
+    checkBaseChains([
       ...base("ip", "kproxy", "nat", "prerouting", -100),
       ...base("ip6", "kproxy-next", "nat", "output", -100),
       ...base("ip", "filter", "filter", "forward", 0, "drop"),
     ]),
     ["ok no table of nftables is in front"],
   ],
-  ["a table that translates before us", judgeBaseChains(base("inet", "lb", "nat", "prerouting", -110)), [
+  ["a table that translates before us", checkBaseChains(base("inet", "lb", "nat", "prerouting", -110)), [
     "warning inet lb c (prerouting, priority -110) may translate",
   ]],
-  ["one that translates after us", judgeBaseChains(base("ip", "lb", "nat", "prerouting", -90)), [
+  ["one that translates after us", checkBaseChains(base("ip", "lb", "nat", "prerouting", -90)), [
     "ok no table",
   ]],
-  ["a forward hook that drops", judgeBaseChains(base("inet", "fw", "filter", "forward", 10, "drop")), [
+  ["a forward hook that drops", checkBaseChains(base("inet", "fw", "filter", "forward", 10, "drop")), [
     "warning inet fw c (forward, priority 10) drops",
   ]],
   [
     "an input hook that drops is the host's own matter",
-    judgeBaseChains(base("inet", "fw", "filter", "input", 0, "drop")),
+    checkBaseChains(base("inet", "fw", "filter", "input", 0, "drop")),
     [
       "ok no table",
     ],
   ],
-  ["a table that looks first", judgeBaseChains(base("inet", "fw", "filter", "prerouting", -160)), [
+  ["a table that looks first", checkBaseChains(base("inet", "fw", "filter", "prerouting", -160)), [
     "ok seen before kproxy: inet fw c (prerouting, priority -160)",
   ]],
   [
     "a table named like iptables', of another family",
-    judgeBaseChains(base("inet", "filter", "filter", "forward", 0, "drop")),
+    checkBaseChains(base("inet", "filter", "filter", "forward", 0, "drop")),
     [
       "warning inet filter c",
     ],
   ],
   [
     "a policy that drops, mode iptables",
-    judgeForward([{ family: "IPv4", lines: ["-P FORWARD DROP -c 0 0"] }], "iptables"),
+    checkForward([{ family: "IPv4", lines: ["-P FORWARD DROP -c 0 0"] }], "iptables"),
     [
       "warning IPv4 chain FORWARD drops what no rule accepts: kproxy lets",
     ],
   ],
   [
     "a policy that drops, mode nftables",
-    judgeForward([{ family: "IPv6", lines: ["-P FORWARD DROP"] }], "nftables"),
+    checkForward([{ family: "IPv6", lines: ["-P FORWARD DROP"] }], "nftables"),
     [
       "warning IPv6 chain FORWARD drops what no rule accepts: packets of Services are dropped, too",
     ],
   ],
   [
     "a rule that drops before ours",
-    judgeForward([{
+    checkForward([{
       family: "IPv4",
       lines: [
         "-P FORWARD ACCEPT",
@@ -80,7 +80,7 @@ const HOOKS: readonly Case[] = [
   ],
   [
     "a rule that drops behind ours",
-    judgeForward([{
+    checkForward([{
       family: "IPv4",
       lines: [
         "-P FORWARD ACCEPT",
@@ -92,7 +92,7 @@ const HOOKS: readonly Case[] = [
   ],
   [
     "a rule that drops some",
-    judgeForward([{ family: "IPv4", lines: ["-A FORWARD -s 10.0.0.0/8 -j DROP"] }], "ipvs"),
+    checkForward([{ family: "IPv4", lines: ["-A FORWARD -s 10.0.0.0/8 -j DROP"] }], "ipvs"),
     [],
   ],
 ];
@@ -103,24 +103,24 @@ const PORTALS = [{
   lines: ['-A PREROUTING -m comment --comment "handle ClusterIPs" -j KUBE-PORTALS-CONTAINER'],
 }] as const;
 const PROXIES: readonly Case[] = [
-  ["none", judgeOtherProxies(none), ["ok none shows"]],
-  ["kproxy itself", judgeOtherProxies({ ...none, owner: "kproxy" }), ["ok none; kproxy runs"]],
-  ["kube-proxy runs", judgeOtherProxies({ ...none, owner: "kube-proxy" }), [
+  ["none", checkOtherProxies(none), ["ok none shows"]],
+  ["kproxy itself", checkOtherProxies({ ...none, owner: "kproxy" }), ["ok none; kproxy runs"]],
+  ["kube-proxy runs", checkOtherProxies({ ...none, owner: "kube-proxy" }), [
     "failure kube-proxy runs on this node",
   ]],
-  ["an address in use", judgeOtherProxies({ ...none, owner: "somebody else" }), [
+  ["an address in use", checkOtherProxies({ ...none, owner: "somebody else" }), [
     "warning something that is no proxy",
   ]],
   [
     "kube-proxy's table",
-    judgeOtherProxies({ ...none, baseChains: base("ip", "kube-proxy", "nat", "output", -100) }),
+    checkOtherProxies({ ...none, baseChains: base("ip", "kube-proxy", "nat", "output", -100) }),
     [
       "warning kube-proxy (mode nftables) was or is here: table ip kube-proxy",
     ],
   ],
   [
     "Cilium, by chain and device",
-    judgeOtherProxies({
+    checkOtherProxies({
       ...none,
       prerouting: [{ family: "IPv4", lines: ['-A PREROUTING -m comment --comment "c" -j CILIUM_PRE_nat'] }],
       links: [{ device: "cilium_host", kind: "veth", mtu: 1500, isUp: true }],
@@ -129,7 +129,7 @@ const PROXIES: readonly Case[] = [
   ],
   [
     "rules of mode userspace, where that is the mode",
-    judgeOtherProxies({
+    checkOtherProxies({
       ...none,
       mode: "userspace",
       owner: "kproxy",
@@ -137,12 +137,12 @@ const PROXIES: readonly Case[] = [
     }),
     ["ok none; kproxy runs"],
   ],
-  ["rules of mode userspace, in another mode", judgeOtherProxies({ ...none, prerouting: PORTALS }), [
+  ["rules of mode userspace, in another mode", checkOtherProxies({ ...none, prerouting: PORTALS }), [
     "warning a proxy in mode userspace, kube-proxy or a kproxy of another configuration, was or is here",
   ]],
   [
     "rules of mode userspace, which nobody serves",
-    judgeOtherProxies({
+    checkOtherProxies({
       ...none,
       mode: "userspace",
       owner: "nobody",
@@ -152,7 +152,7 @@ const PROXIES: readonly Case[] = [
   ],
   [
     "kube-router",
-    judgeOtherProxies({ ...none, links: [{ device: "kube-dummy-if", kind: "dummy", mtu: 0, isUp: true }] }),
+    checkOtherProxies({ ...none, links: [{ device: "kube-dummy-if", kind: "dummy", mtu: 0, isUp: true }] }),
     [
       "warning kube-router was or is here",
     ],
@@ -160,27 +160,27 @@ const PROXIES: readonly Case[] = [
 ];
 
 const LEFTOVERS: readonly Case[] = [
-  ["nothing", judgeLeftovers({ found: [], modes: ["nftables"], failed: [] }, "iptables", []), [
+  ["nothing", checkLeftovers({ found: [], modes: ["nftables"], failed: [] }, "iptables", []), [
     "ok no other mode",
   ]],
   [
     "something",
-    judgeLeftovers({ found: ["2 tables of nft"], modes: ["nftables"], failed: [] }, "iptables", undefined),
+    checkLeftovers({ found: ["2 tables of nft"], modes: ["nftables"], failed: [] }, "iptables", undefined),
     [
       "warning another mode left 2 tables of nft",
     ],
   ],
   [
     "the device of IPVS",
-    judgeLeftovers({ found: [], modes: ["nftables"], failed: [] }, "iptables", ["kube-ipvs0"]),
+    checkLeftovers({ found: [], modes: ["nftables"], failed: [] }, "iptables", ["kube-ipvs0"]),
     [
       "warning device kube-ipvs0 is there",
     ],
   ],
-  ["its own device", judgeLeftovers({ found: [], modes: ["nftables"], failed: [] }, "ipvs", ["kube-ipvs0"]), [
+  ["its own device", checkLeftovers({ found: [], modes: ["nftables"], failed: [] }, "ipvs", ["kube-ipvs0"]), [
     "ok",
   ]],
-  ["not looked at", judgeLeftovers({ found: [], modes: ["ipvs"], failed: ["ipset: x"] }, "nftables", []), [
+  ["not looked at", checkLeftovers({ found: [], modes: ["ipvs"], failed: ["ipset: x"] }, "nftables", []), [
     "warning could not be looked at: ipset: x",
   ]],
 ];

@@ -1,11 +1,10 @@
 import { assertEquals } from "@std/assert";
-import { testServicePort } from "../../../../tests/support/model_objects.ts";
-import { applyModeDefaults, defaultConfig } from "../../../config/defaults.ts";
-import type { KubeProxyConfiguration } from "../../../config/types.ts";
-import type { IpFamily } from "../../../model/objects.ts";
-import type { ProxyState, ServicePort } from "../../../model/state.ts";
-import { judgeMigration, type Migration } from "./migration.ts";
-import type { MigrationMode } from "./traits.ts";
+import { testServicePort } from "../../../tests/support/model_objects.ts";
+import { applyModeDefaults, defaultConfig } from "../../config/defaults.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import type { ProxyState, ServicePort } from "../../model/state.ts";
+import { compareModes, type Migration, type MigrationMode } from "./migration.ts";
 
 function stateOf(family: IpFamily, ports: readonly Partial<ServicePort>[]): ProxyState {
   return {
@@ -25,7 +24,7 @@ function migrate(
   change: (config: KubeProxyConfiguration) => KubeProxyConfiguration = (config) => config,
 ): Migration {
   const config = change(applyModeDefaults({ ...defaultConfig(), mode: from }));
-  return judgeMigration({
+  return compareModes({
     from,
     to,
     config,
@@ -132,7 +131,7 @@ Deno.test("a Service of several ports and families says each thing once, and Ser
   }]);
   const services = new Map([...state.services, ["shop/api", state.services.get("shop/web") ?? []]]);
   const states = new Map([["IPv4", { ...state, services }], ["IPv6", { ...state, family: "IPv6" }]] as const);
-  const { services: changed, serviceCount } = judgeMigration({
+  const { services: changed, serviceCount } = compareModes({
     from: "iptables",
     to: "ipvs",
     config,

@@ -1,7 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { eventually } from "../../../../tests/support/until.ts";
-import type { MetricsOwner } from "../judge/other_proxies.ts";
-import { readMetricsOwner } from "./metrics_owner.ts";
+import { eventually } from "../../../tests/support/until.ts";
+import { type MetricsOwner, readMetricsOwner } from "./other_proxies.ts";
 
 const METRICS = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n";
 

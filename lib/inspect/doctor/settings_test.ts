@@ -1,9 +1,6 @@
-import { type JudgedCase as Case, testJudgements } from "../../../../tests/support/judged_cases.ts";
-import { judgeConntrack } from "./conntrack.ts";
-import { judgeDeviceForwarding, judgeForwarding } from "./forwarding.ts";
-import { judgeModeSettings } from "./mode_settings.ts";
-import { judgeMtu } from "./mtu.ts";
-import { judgeReversePath } from "./reverse_path.ts";
+import { type JudgedCase as Case, testJudgements } from "../../../tests/support/judged_cases.ts";
+import { checkDeviceForwarding, checkMtu, checkReversePath } from "./devices.ts";
+import { checkConntrack, checkForwarding, checkModeSettings } from "./settings.ts";
 
 const settings = (values: Readonly<Record<string, string>>): ReadonlyMap<string, string> =>
   new Map(Object.entries(values));
@@ -13,37 +10,37 @@ const FORWARD_6 = "net.ipv6.conf.all.forwarding";
 const V4 = (device: string, setting: string): string => `net.ipv4.conf.${device}.${setting}`;
 
 const FORWARDING: readonly Case[] = [
-  ["both on", judgeForwarding(settings({ [FORWARD]: "1", [FORWARD_6]: "1" }), "x"), [
+  ["both on", checkForwarding(settings({ [FORWARD]: "1", [FORWARD_6]: "1" }), "x"), [
     "ok net.ipv4.ip_forward is 1",
     "ok net.ipv6.conf.all.forwarding is 1",
   ]],
-  ["IPv4 off", judgeForwarding(settings({ [FORWARD]: "0", [FORWARD_6]: "1" }), null), [
+  ["IPv4 off", checkForwarding(settings({ [FORWARD]: "0", [FORWARD_6]: "1" }), null), [
     "failure net.ipv4.ip_forward is 0: packets to and",
     "ok net.ipv6",
   ]],
-  ["IPv6 off and not used", judgeForwarding(settings({ [FORWARD]: "1", [FORWARD_6]: "0" }), null), [
+  ["IPv6 off and not used", checkForwarding(settings({ [FORWARD]: "1", [FORWARD_6]: "0" }), null), [
     "ok net.ipv4",
     "ok net.ipv6.conf.all.forwarding is 0, and nothing",
   ]],
   [
     "IPv6 off and used",
-    judgeForwarding(settings({ [FORWARD]: "1", [FORWARD_6]: "0" }), "Node a has fd00::1"),
+    checkForwarding(settings({ [FORWARD]: "1", [FORWARD_6]: "0" }), "Node a has fd00::1"),
     [
       "ok net.ipv4",
       "failure net.ipv6.conf.all.forwarding is 0, and Node a has fd00::1",
     ],
   ],
-  ["no IPv6 in the kernel", judgeForwarding(settings({ [FORWARD]: "1" }), null), [
+  ["no IPv6 in the kernel", checkForwarding(settings({ [FORWARD]: "1" }), null), [
     "ok net.ipv4",
     "ok this kernel has no IPv6 forwarding, and nothing",
   ]],
-  ["neither in the kernel", judgeForwarding(settings({}), "x"), [
+  ["neither in the kernel", checkForwarding(settings({}), "x"), [
     "failure this kernel has no net.ipv4.ip_forward",
     "failure this kernel has no IPv6 forwarding, and x",
   ]],
   [
     "a device that does not forward",
-    judgeDeviceForwarding(
+    checkDeviceForwarding(
       settings({
         [V4("all", "forwarding")]: "1",
         [V4("eth0", "forwarding")]: "0",
@@ -55,7 +52,7 @@ const FORWARDING: readonly Case[] = [
   ],
   [
     "devices are not the cause where nothing is forwarded",
-    judgeDeviceForwarding(
+    checkDeviceForwarding(
       settings({ [V4("all", "forwarding")]: "0", [V4("eth0", "forwarding")]: "0" }),
       null,
     ),
@@ -63,7 +60,7 @@ const FORWARDING: readonly Case[] = [
   ],
   [
     "many devices that do not forward are one line",
-    judgeDeviceForwarding(
+    checkDeviceForwarding(
       settings(Object.fromEntries([1, 2, 3, 4, 5].map((index) => [V4(`veth${index}`, "forwarding"), "0"]))),
       null,
     ),
@@ -72,12 +69,12 @@ const FORWARDING: readonly Case[] = [
 ];
 
 const REVERSE_PATH: readonly Case[] = [
-  ["off", judgeReversePath(settings({ [V4("all", "rp_filter")]: "0" }), new Set()), [
+  ["off", checkReversePath(settings({ [V4("all", "rp_filter")]: "0" }), new Set()), [
     "ok strict on no device",
   ]],
   [
     "loose wins",
-    judgeReversePath(
+    checkReversePath(
       settings({ [V4("all", "rp_filter")]: "2", [V4("eth0", "rp_filter")]: "1" }),
       new Set(),
     ),
@@ -85,7 +82,7 @@ const REVERSE_PATH: readonly Case[] = [
   ],
   [
     "strict everywhere",
-    judgeReversePath(
+    checkReversePath(
       settings({
         [V4("all", "rp_filter")]: "1",
         [V4("eth0", "rp_filter")]: "0",
@@ -95,12 +92,12 @@ const REVERSE_PATH: readonly Case[] = [
     ),
     ["warning strict on eth0: packets that come by"],
   ],
-  ["strict at one device", judgeReversePath(settings({ [V4("eth0/7", "rp_filter")]: "1" }), new Set()), [
+  ["strict at one device", checkReversePath(settings({ [V4("eth0/7", "rp_filter")]: "1" }), new Set()), [
     "warning strict on eth0.7: packets",
   ]],
   [
     "strict at pods is meant so",
-    judgeReversePath(settings({ [V4("cali1", "rp_filter")]: "1" }), new Set(["cali1"])),
+    checkReversePath(settings({ [V4("cali1", "rp_filter")]: "1" }), new Set(["cali1"])),
     [
       "ok strict on no device",
     ],
@@ -112,29 +109,29 @@ const tracked = (count: string, max: string) =>
   settings({ "net.netfilter.nf_conntrack_count": count, "net.netfilter.nf_conntrack_max": max });
 
 const CONNTRACK: readonly Case[] = [
-  ["room", judgeConntrack(tracked("10", "1000"), TRACKING), [
+  ["room", checkConntrack(tracked("10", "1000"), TRACKING), [
     "ok 10 of 1000 connections",
     "ok settings are as the",
   ]],
-  ["filling up", judgeConntrack(tracked("750", "1000"), []), [
+  ["filling up", checkConntrack(tracked("750", "1000"), []), [
     "warning 750 of 1000 connections are tracked: it is",
     "ok",
   ]],
-  ["full", judgeConntrack(tracked("950", "1000"), []), [
+  ["full", checkConntrack(tracked("950", "1000"), []), [
     "failure 950 of 1000 connections are tracked: new ones",
     "ok",
   ]],
-  ["too small", judgeConntrack(tracked("1", "500"), TRACKING), [
+  ["too small", checkConntrack(tracked("1", "500"), TRACKING), [
     "ok 1 of 500",
     "warning not as the configuration asks",
   ]],
-  ["not there", judgeConntrack(settings({}), TRACKING), ["warning this kernel does not have net.netfilter"]],
-  ["garbage", judgeConntrack(tracked("many", "few"), []), ["ok settings are as"]],
+  ["not there", checkConntrack(settings({}), TRACKING), ["warning this kernel does not have net.netfilter"]],
+  ["garbage", checkConntrack(tracked("many", "few"), []), ["ok settings are as"]],
 ];
 
 const REUSE = "net.ipv4.vs.conn_reuse_mode";
 const ipvs = (release: string | null, found: Readonly<Record<string, string>> = { [REUSE]: "1" }) =>
-  judgeModeSettings(settings(found), { mode: "ipvs", needed: [], wantsLocalhost: true, release });
+  checkModeSettings(settings(found), { mode: "ipvs", needed: [], wantsLocalhost: true, release });
 
 const MODE_SETTINGS: readonly Case[] = [
   ["conn_reuse_mode of Linux 5.9", ipvs("5.9.0"), [
@@ -150,7 +147,7 @@ const MODE_SETTINGS: readonly Case[] = [
   ["a kernel that nobody knows", ipvs(null), ["warning nobody can tell what this kernel needs"]],
   [
     "a setting that IPVS needs",
-    judgeModeSettings(settings({ a: "0" }), {
+    checkModeSettings(settings({ a: "0" }), {
       mode: "ipvs",
       needed: [{ name: "a", value: "1", why: "it fails" }, {
         name: FORWARD,
@@ -164,7 +161,7 @@ const MODE_SETTINGS: readonly Case[] = [
   ],
   [
     "node ports on localhost",
-    judgeModeSettings(settings({ "net.ipv4.conf.all.route_localnet": "0" }), {
+    checkModeSettings(settings({ "net.ipv4.conf.all.route_localnet": "0" }), {
       mode: "iptables",
       needed: [],
       wantsLocalhost: true,
@@ -174,7 +171,7 @@ const MODE_SETTINGS: readonly Case[] = [
   ],
   [
     "no node ports on localhost in mode nftables",
-    judgeModeSettings(settings({}), {
+    checkModeSettings(settings({}), {
       mode: "nftables",
       needed: [],
       wantsLocalhost: true,
@@ -184,7 +181,7 @@ const MODE_SETTINGS: readonly Case[] = [
   ],
   [
     "a bridge beside netfilter",
-    judgeModeSettings(settings({ "net.bridge.bridge-nf-call-iptables": "0" }), {
+    checkModeSettings(settings({ "net.bridge.bridge-nf-call-iptables": "0" }), {
       mode: "nftables",
       needed: [],
       wantsLocalhost: false,
@@ -196,10 +193,10 @@ const MODE_SETTINGS: readonly Case[] = [
 
 const link = (device: string, kind: string, mtu: number) => ({ device, kind, mtu, isUp: true });
 const MTUS: readonly Case[] = [
-  ["no uplink", judgeMtu({ links: [link("eth0", "", 1500)], uplinks: [] }), ["ok no default route"]],
+  ["no uplink", checkMtu({ links: [link("eth0", "", 1500)], uplinks: [] }), ["ok no default route"]],
   [
     "all fit",
-    judgeMtu({
+    checkMtu({
       links: [link("eth0", "", 1500), link("flannel.1", "vxlan", 1450), link("v", "veth", 1450)],
       uplinks: ["eth0"],
     }),
@@ -209,14 +206,14 @@ const MTUS: readonly Case[] = [
   ],
   [
     "a tunnel that is too large",
-    judgeMtu({ links: [link("eth0", "", 1450), link("w", "wireguard", 1420)], uplinks: ["eth0"] }),
+    checkMtu({ links: [link("eth0", "", 1450), link("w", "wireguard", 1420)], uplinks: ["eth0"] }),
     [
       "warning w (wireguard) takes packets of 1420",
     ],
   ],
   [
     "pods larger than the tunnel",
-    judgeMtu({
+    checkMtu({
       links: [link("eth0", "", 1500), link("t", "ipip", 1480), link("v", "veth", 1500)],
       uplinks: ["eth0"],
     }),
@@ -224,7 +221,7 @@ const MTUS: readonly Case[] = [
       "warning v (1500) of pods take larger packets than t (1480)",
     ],
   ],
-  ["an uplink that is a tunnel", judgeMtu({ links: [link("wg0", "wireguard", 1420)], uplinks: ["wg0"] }), [
+  ["an uplink that is a tunnel", checkMtu({ links: [link("wg0", "wireguard", 1420)], uplinks: ["wg0"] }), [
     "ok tunnels and pods",
   ]],
 ];
