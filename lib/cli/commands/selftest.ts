@@ -4,10 +4,9 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import { ownProgram } from "../../inspect/selftest/own_program.ts";
+import { ownProgram, runAgent } from "../../inspect/selftest/agent.ts";
 import { isPassed, reportDocument, reportLines } from "../../inspect/selftest/report.ts";
 import { selftest, SelftestError } from "../../inspect/selftest/selftest.ts";
-import { runAgent } from "../../inspect/selftest/agent/agent.ts";
 import { systemClock, wallClockMs } from "../../kernel/clock.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { interfaceIps } from "../../kernel/interfaces.ts";

@@ -3,21 +3,21 @@
  *
  * @module
  */
-import { chooseMode } from "../../../backend/node/choose_mode.ts";
-import { MODES } from "../../../backend/node/registry.ts";
-import type { FamilyProxier } from "../../../backend/backend.ts";
-import { defaultConfig } from "../../../config/defaults.ts";
-import type { KubeProxyConfiguration } from "../../../config/types.ts";
-import { UnsupportedError } from "../../../errors.ts";
-import { type Exec, systemExec } from "../../../kernel/exec.ts";
-import { interfaceIps } from "../../../kernel/interfaces.ts";
-import { nodeSysctls } from "../../../kernel/node_sysctls.ts";
-import { ChangeTracker } from "../../../model/change_tracker.ts";
-import type { ApiObject } from "../../../model/objects.ts";
-import { silentLogger } from "../../../observe/log.ts";
-import { decodeObject } from "../../../source/decode/decode.ts";
-import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject } from "../topology.ts";
-import type { ApplyAnswer, ApplyJob } from "./jobs.ts";
+import type { FamilyProxier } from "../../backend/backend.ts";
+import { chooseMode } from "../../backend/node/choose_mode.ts";
+import { MODES } from "../../backend/node/registry.ts";
+import { defaultConfig } from "../../config/defaults.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { UnsupportedError } from "../../errors.ts";
+import { type Exec, systemExec } from "../../kernel/exec.ts";
+import { interfaceIps } from "../../kernel/interfaces.ts";
+import { nodeSysctls } from "../../kernel/node_sysctls.ts";
+import { ChangeTracker } from "../../model/change_tracker.ts";
+import type { ApiObject } from "../../model/objects.ts";
+import { silentLogger } from "../../observe/log.ts";
+import { decodeObject } from "../../source/decode/decode.ts";
+import type { ApplyAnswer, ApplyJob } from "./agent.ts";
+import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject } from "./topology.ts";
 
 /**
  * Writes the rules.

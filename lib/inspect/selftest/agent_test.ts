@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { ROOT } from "../../../tools/project_files.ts";
-import { ownProgram } from "./own_program.ts";
+import { ownProgram } from "./agent.ts";
 
 /** Whether a program that may only use the network starts at all, and what it says. */
 async function version(main: string): Promise<readonly [code: number, told: string]> {

@@ -11,10 +11,18 @@ import {
   stateOfObjects,
   UNKNOWN_MACHINE,
 } from "../desired/desired.ts";
-import { type Attempt, judge, type Predict } from "./judge.ts";
-import { endpointPort, endpointServers, selftestObjects } from "./objects.ts";
+import { type Attempt, judge, type Predict } from "./report.ts";
+import {
+  ADDRESSES,
+  endpointPort,
+  endpointServers,
+  NODE_NAME,
+  nodeAddresses,
+  nodeObject,
+  selftestObjects,
+  SERVICES,
+} from "./topology.ts";
 import { packetOfProbe, type Probe, probesOf } from "./probes.ts";
-import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject, SERVICES } from "./topology.ts";
 
 const NONE = { permissions: "none" } as const;
 
