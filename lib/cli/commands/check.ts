@@ -23,7 +23,7 @@ import { nftFamily } from "../../netfilter/nft_words.ts";
 import { silentLogger } from "../../observe/log.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { runningSettings } from "../../inspect/running/running_settings.ts";
+import { runningSettings } from "../../inspect/running/running.ts";
 import { modeFinding } from "../../inspect/trace/trace.ts";
 import { audit } from "./audit.ts";
 import { type Looking, lookingOf } from "./looking.ts";

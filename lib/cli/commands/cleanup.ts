@@ -10,7 +10,7 @@ import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { FAMILIES } from "../../model/objects.ts";
 import { errorText, type LogValues } from "../../observe/log.ts";
-import { runningSettings } from "../../inspect/running/running_settings.ts";
+import { runningSettings } from "../../inspect/running/running.ts";
 import type { Io, Terminal } from "../io.ts";
 import { escaped } from "../../text/quote.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";

@@ -39,11 +39,11 @@ export async function lookingOf(flags: ParsedFlags, io: Io): Promise<Looking> {
     isSourceNamed: namesSource(flags),
     exec: systemExec,
     askRunning: async (...question) => {
-      const { askRunning } = await import("../../inspect/running_objects.ts");
+      const { askRunning } = await import("../../inspect/running/running.ts");
       return await askRunning(...question);
     },
     askPortals: async (asked) => {
-      const { askPortals } = await import("../../inspect/running_objects.ts");
+      const { askPortals } = await import("../../inspect/running/running.ts");
       return await askPortals(asked);
     },
     report: warn,

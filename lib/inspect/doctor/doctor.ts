@@ -19,7 +19,7 @@ import { nodeIps } from "../../model/node.ts";
 import { usesApiServer } from "../../node/source.ts";
 import { errorText } from "../../observe/log.ts";
 import { findObjects } from "../objects.ts";
-import { askRunning } from "../running_objects.ts";
+import { askRunning } from "../running/running.ts";
 import { type ApiFacts, checkApi, checkClock, checkNoApi, readApi } from "./api.ts";
 import {
   checkLocalTraffic,

@@ -1,9 +1,9 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { serving } from "../../tests/support/status_server.ts";
-import { testService } from "../../tests/support/model_objects.ts";
-import { defaultConfig } from "../config/defaults.ts";
-import type { KubeProxyConfiguration } from "../config/types.ts";
-import { askRunning } from "./running_objects.ts";
+import { serving } from "../../../tests/support/status_server.ts";
+import { testService } from "../../../tests/support/model_objects.ts";
+import { defaultConfig } from "../../config/defaults.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { askRunning } from "./running.ts";
 
 function at(socket: string): KubeProxyConfiguration {
   const config = defaultConfig();
