@@ -102,7 +102,7 @@ export async function cleanUp(
 /** Does the work while a terminal says which: with the rules of many Services it takes long. */
 async function showing<T>(text: string, terminal: Terminal | null, work: () => Promise<T>): Promise<T> {
   if (terminal === null) return await work();
-  const { Activity } = await import("../terminal/activity.ts");
+  const { Activity } = await import("../terminal/drawing.ts");
   using activity = new Activity(terminal);
   activity.say(text);
   return await work();

@@ -16,7 +16,7 @@ import { silentLogger } from "../../observe/log.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io, Terminal } from "../io.ts";
-import { Activity } from "../terminal/activity.ts";
+import { Activity } from "../terminal/drawing.ts";
 import { alignColumns } from "../terminal/columns.ts";
 import { escaped } from "../../text/quote.ts";
 import { tellFound, toldConfiguration } from "./telling.ts";

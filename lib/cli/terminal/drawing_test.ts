@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
 import { FakeTerminal } from "../../../tests/support/fake_terminal.ts";
-import { Activity } from "./activity.ts";
+import { Activity } from "./drawing.ts";
 
 Deno.test("what is being done is shown after a moment, with the time, and leaves nothing behind", () => {
   using time = new FakeTime();

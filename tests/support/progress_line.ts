@@ -4,9 +4,9 @@
  * @module
  */
 import { ProgressBar } from "@std/cli/unstable-progress-bar";
-import type { Terminal } from "../io.ts";
-import { cutToWidth } from "./columns.ts";
-import { DrawnOutput } from "./drawn_output.ts";
+import type { Terminal } from "../../lib/cli/io.ts";
+import { cutToWidth } from "../../lib/cli/terminal/columns.ts";
+import { DrawnOutput } from "../../lib/cli/terminal/drawing.ts";
 
 const LONGEST_BAR = 30;
 /** Of a narrow terminal the text has more than the bar. */
@@ -21,7 +21,7 @@ export class ProgressLine implements AsyncDisposable {
   constructor(terminal: Terminal | null, max: number) {
     this.#bar = terminal === null ? null : new ProgressBar({
       max,
-      writable: new DrawnOutput(terminal).writable(),
+      writable: drawnOn(terminal),
       barLength: Math.min(LONGEST_BAR, Math.floor(terminal.columns() * SHARE_OF_BAR)),
       clear: true,
       ...(terminal.hasUnicode ? { fillChar: "█", emptyChar: "░" } : {}),
@@ -41,4 +41,9 @@ export class ProgressLine implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#bar?.stop();
   }
+}
+
+function drawnOn(terminal: Terminal): WritableStream<Uint8Array> {
+  const stream = new DrawnOutput(terminal).asStream();
+  return new WritableStream({ write: (bytes) => void stream.writeSync(bytes) });
 }

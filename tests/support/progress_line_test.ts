@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
-import { FakeTerminal } from "../../../tests/support/fake_terminal.ts";
+import { FakeTerminal } from "./fake_terminal.ts";
 import { ProgressLine } from "./progress_line.ts";
 
 Deno.test("a bar shows time, share and words, and leaves nothing behind", async () => {
