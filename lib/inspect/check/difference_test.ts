@@ -1,6 +1,5 @@
 import { assertEquals } from "@std/assert";
-import type { Difference, FamilyCheck } from "./difference.ts";
-import { lastingChecks, mayPass } from "./lasting.ts";
+import { type Difference, type FamilyCheck, lastingChecks, mayPass } from "./difference.ts";
 
 const NONE = { permissions: "none" } as const;
 
