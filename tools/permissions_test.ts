@@ -85,7 +85,7 @@ Deno.test("every variable that may be read is read by the code, and every one th
   // Doctor and the judgement of files look at a variable of the list, where they may. The third goes on where it is refused, as it is under the list; the last
   // one only speaks of it.
   assertEquals(readers.sort(), [
-    "lib/inspect/doctor/facts.ts",
+    "lib/inspect/doctor/doctor.ts",
     "lib/kernel/file_owner.ts",
     "lib/source/kube/kube_plugin_program.ts",
     "lib/source/kube/kube_proxy_url.ts",

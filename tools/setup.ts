@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { Activity } from "../lib/cli/terminal/activity.ts";
+import { Activity } from "../lib/cli/terminal/drawing.ts";
 import { writeLine } from "./output.ts";
 import { errorTerminal } from "./terminal.ts";
 

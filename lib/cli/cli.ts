@@ -3,12 +3,11 @@
  *
  * @module
  */
-import { ConfigError, formatProblem, UsageError } from "../errors.ts";
-import { errorText } from "../observe/log.ts";
 import { type CommandName, COMMANDS } from "../config/setting.ts";
-import { type Io, OutputClosedError } from "./io.ts";
-import { refuseOutsideLinux } from "./linux_only.ts";
+import { ConfigError, formatProblem, UnsupportedError, UsageError } from "../errors.ts";
+import { errorText } from "../observe/log.ts";
 import { parseArgs, type ParsedFlags } from "./flags/parse_args.ts";
+import { type Io, OutputClosedError } from "./io.ts";
 import { didYouMean } from "./suggest.ts";
 
 /** Carries out one command; resolves to the exit code. */
@@ -31,7 +30,7 @@ const LOADERS: Readonly<Record<CommandName, () => Promise<Command>>> = {
   "sysdump": async () => (await import("./commands/sysdump.ts")).sysdumpCommand,
   "version": async () => (await import("./commands/version.ts")).versionCommand,
   "help": () => Promise.resolve(helpCommand),
-  "completion": async () => (await import("./completion/completion.ts")).completionCommand,
+  "completion": async () => (await import("./completion.ts")).completionCommand,
 };
 
 /**
@@ -89,4 +88,45 @@ function reportError(error: unknown, io: Io): number {
   }
   io.err(`Error: ${errorText(error)}\n`);
   return error instanceof UsageError ? 2 : 1;
+}
+
+/** They program the kernel, or ask it whatever the flags are. */
+const NODE_COMMANDS: readonly CommandName[] = ["run", "cleanup", "doctor", "selftest", "sysdump"];
+/** They ask the kernel unless the flags give them something else, and how to do that. */
+const LOOKING_COMMANDS: ReadonlyMap<CommandName, string> = new Map<CommandName, string>([
+  ["trace", "give it --no-live, or --live-from FILE with what the tools of a node printed"],
+  ["explain", "give it --no-live, or --live-from FILE with what the tools of a node printed"],
+  ["service", "give it --no-live, or --live-from FILE with what the tools of a node printed"],
+  ["check", "give it --live-from FILE with what the tools of a node printed"],
+  ["diff", "give it --live-from FILE with what the tools of a node printed"],
+]);
+const NAMES: Readonly<Record<string, string>> = {
+  darwin: "macOS",
+  freebsd: "FreeBSD",
+  netbsd: "NetBSD",
+  windows: "Windows",
+};
+
+/**
+ * Refuses a command that needs Linux on another system.
+ *
+ * @param os as `Deno.build.os` names it
+ * @throws {UnsupportedError} with what works instead
+ */
+export function refuseOutsideLinux(flags: ParsedFlags, os: string): void {
+  if (os === "linux") return;
+  const { command } = flags;
+  const found = NAMES[os] ?? os;
+  const refusal = (what: string, instead: string): UnsupportedError =>
+    new UnsupportedError(what, "Linux", found, {
+      message: `"kproxy ${command}" ${what} Linux, and this is ${found}: ${instead}`,
+    });
+  // Then nothing is run.
+  const onlyWrites = command === "run" && (flags.get("write-config-to") ?? "") !== "";
+  if (NODE_COMMANDS.includes(command) && !onlyWrites) {
+    throw refusal("needs", "render, trace --no-live, service --no-live and write-config work here");
+  }
+  const instead = LOOKING_COMMANDS.get(command);
+  const looksHere = flags.get("no-live") !== true && (flags.get("live-from") ?? []).length === 0;
+  if (instead !== undefined && looksHere) throw refusal("reads the rules of", instead);
 }

@@ -98,9 +98,8 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     summary: "Tell how the kproxy that runs on this node fares",
     text: [
       ...wrapWords(
-        "Asks its metrics server over loopback, at the address of --metrics-bind-address or of the file of --config: " +
-          "what it serves, its last syncs, and whatever is wrong. Changes nothing. Ends with 0 if it is ready, or with 1 " +
-          "if it is not, or if none answers; with --watch it goes on until Ctrl-C.",
+        "Asks it on its socket (kproxy.socket): what it serves, its last syncs, and whatever is wrong. Changes nothing. " +
+          "Ends with 0 if it is ready, or with 1 if it is not, or if none answers; with --watch it goes on until Ctrl-C.",
         108,
       ),
     ],

@@ -5,9 +5,9 @@
  */
 import { LineWriter } from "../observe/line_writer.ts";
 import type { LogStreams } from "../observe/log_streams.ts";
-import { printableLines } from "./terminal/printable.ts";
+import { cut, escaped, escapedJson } from "../text/quote.ts";
 
-/** Whoever read a command's output has seen enough. */
+/** The reader of a command's output has seen enough. */
 export class OutputClosedError extends Error {
   override readonly name = "OutputClosedError";
 }
@@ -125,4 +125,22 @@ function writeAll(stream: { writeSync(bytes: Uint8Array): number }, text: string
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, FULL_PIPE_PAUSE_MS);
     }
   }
+}
+
+/** Of one line so much is shown: a rule may be megabytes long. */
+const LONGEST_LINE = 20_000;
+
+/** A line of a report, made fit for a terminal, and not longer than a person reads; documents have all of it. */
+export function reportLine(text: string): string {
+  return `${escaped(cut(text, LONGEST_LINE))}\n`;
+}
+
+/** Several lines, made fit for a terminal; they stay lines. */
+export function printableLines(text: string): string {
+  return text.split("\n").map(escaped).join("\n");
+}
+
+/** A document for programs, in which what a terminal would obey is escaped: programs read the same, and people look at it, too. */
+export function printableJson(document: unknown, indent = 2): string {
+  return escapedJson(JSON.stringify(document, null, indent));
 }

@@ -11,7 +11,7 @@
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
-import { ProgressLine } from "../../lib/cli/terminal/progress_line.ts";
+import { ProgressLine } from "../support/progress_line.ts";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { buildCommit } from "../../tools/release/commit.ts";

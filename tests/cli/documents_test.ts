@@ -65,7 +65,7 @@ Deno.test("documents for programs have the kinds and fields that are listed", as
       notes: [],
       tookMs: 0,
     }) as object,
-    { apiVersion: "kproxy/v1", kind: "Status", ...(STATUS_SHAPE as { fields: object }).fields },
+    { apiVersion: "kproxy/v1", kind: "Status", ...(STATUS_SHAPE as object) },
     // tests/cli/sysdump_test.ts reads it from an archive.
     { apiVersion: "kproxy/v1", kind: "SysdumpParts", parts: [] },
   ] as readonly { readonly apiVersion: string; readonly kind: string }[];

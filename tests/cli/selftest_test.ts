@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import type { Job } from "../../lib/inspect/selftest/agent/jobs.ts";
+import type { Job } from "../../lib/inspect/selftest/agent.ts";
 import { steadyPorts } from "../support/steady_ports.ts";
 import { inFolder, kproxy, kproxyArgv } from "./kproxy.ts";
 

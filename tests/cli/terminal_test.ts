@@ -9,8 +9,8 @@ import { ROOT } from "../../tools/project_files.ts";
 
 /** Long work in small. */
 const WORK = `
-import { Activity } from "${ROOT}/lib/cli/terminal/activity.ts";
-import { ProgressLine } from "${ROOT}/lib/cli/terminal/progress_line.ts";
+import { Activity } from "${ROOT}/lib/cli/terminal/drawing.ts";
+import { ProgressLine } from "${ROOT}/tests/support/progress_line.ts";
 import { systemIo } from "${ROOT}/lib/cli/io.ts";
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const activity = new Activity(systemIo.terminal);

@@ -5,7 +5,7 @@
  * @module
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import type { Finding } from "../../lib/inspect/doctor/finding.ts";
+import type { Finding } from "../../lib/inspect/doctor/report.ts";
 import type { DoctorReport } from "../../lib/inspect/doctor/report.ts";
 import { findProgram } from "../../tools/setup.ts";
 import { inTime, kproxy, kproxyArgv } from "../cli/kproxy.ts";

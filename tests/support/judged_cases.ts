@@ -4,7 +4,7 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
-import type { Finding } from "../../lib/inspect/doctor/finding.ts";
+import type { Finding } from "../../lib/inspect/doctor/report.ts";
 
 /** A name, what was judged, and the findings (`level start of what`), each cut to the length of what is wanted. */
 export type JudgedCase = readonly [name: string, found: readonly Finding[], wanted: readonly string[]];

@@ -6,9 +6,9 @@
  */
 import { ExecError } from "../../lib/errors.ts";
 import { liveOfKernel } from "../../lib/inspect/live/kernel_rules.ts";
-import { apply } from "../../lib/inspect/selftest/agent/apply.ts";
-import type { Job, Question } from "../../lib/inspect/selftest/agent/jobs.ts";
-import type { Attempt } from "../../lib/inspect/selftest/judge.ts";
+import { apply } from "../../lib/inspect/selftest/apply.ts";
+import type { Job, Question } from "../../lib/inspect/selftest/agent.ts";
+import type { Attempt } from "../../lib/inspect/selftest/report.ts";
 import { packetOfProbe, probesOf } from "../../lib/inspect/selftest/probes.ts";
 import { ADDRESSES, nodeAddresses } from "../../lib/inspect/selftest/topology.ts";
 import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";

@@ -7,13 +7,12 @@ import { UsageError } from "../../errors.ts";
 import { checkNode, planAhead, type PlansAhead } from "../../inspect/check/check.ts";
 import {
   checkDocument,
+  checkLines,
   type CheckReport,
   differenceCount,
   type RepairReport,
-} from "../../inspect/check/check_json.ts";
-import { checkLines } from "../../inspect/check/check_text.ts";
-import { type FamilyCheck, isClean } from "../../inspect/check/difference.ts";
-import { lastingChecks, mayPass } from "../../inspect/check/lasting.ts";
+} from "../../inspect/check/report.ts";
+import { type FamilyCheck, isClean, lastingChecks, mayPass } from "../../inspect/check/difference.ts";
 import { STDIN_PATH } from "../../source/files/files_scan.ts";
 import { nodeNameFinding } from "../../inspect/node_name_finding.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
@@ -23,7 +22,7 @@ import { nftFamily } from "../../netfilter/nft_words.ts";
 import { silentLogger } from "../../observe/log.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { runningSettings } from "../../inspect/running/running_settings.ts";
+import { runningSettings } from "../../inspect/running/running.ts";
 import { modeFinding } from "../../inspect/trace/trace.ts";
 import { audit } from "./audit.ts";
 import { type Looking, lookingOf } from "./looking.ts";

@@ -10,7 +10,7 @@ import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { FAMILIES } from "../../model/objects.ts";
 import { errorText, type LogValues } from "../../observe/log.ts";
-import { runningSettings } from "../../inspect/running/running_settings.ts";
+import { runningSettings } from "../../inspect/running/running.ts";
 import type { Io, Terminal } from "../io.ts";
 import { escaped } from "../../text/quote.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
@@ -102,7 +102,7 @@ export async function cleanUp(
 /** Does the work while a terminal says which: with the rules of many Services it takes long. */
 async function showing<T>(text: string, terminal: Terminal | null, work: () => Promise<T>): Promise<T> {
   if (terminal === null) return await work();
-  const { Activity } = await import("../terminal/activity.ts");
+  const { Activity } = await import("../terminal/drawing.ts");
   using activity = new Activity(terminal);
   activity.say(text);
   return await work();

@@ -6,30 +6,11 @@
 import { configForMode } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ExecError, UsageError } from "../../errors.ts";
-import { judgeNodeFacts, modeHere } from "../../inspect/doctor/doctor.ts";
-import { readFact, unread } from "../../inspect/doctor/fact.ts";
-import { FACTS_LIMIT_MS, LATE_MS, readFacts, type ReadFactsOptions } from "../../inspect/doctor/facts.ts";
-import { type Finding, ok, warning } from "../../inspect/doctor/finding.ts";
-import { judgeMigration, type Migration } from "../../inspect/doctor/migrate/migration.ts";
-import {
-  type FoundServices,
-  readServices,
-  type ServicesQuestion,
-} from "../../inspect/doctor/migrate/services.ts";
-import { MIGRATION_MODES, type MigrationMode } from "../../inspect/doctor/migrate/traits.ts";
-import {
-  type DoctorReport,
-  doctorReport,
-  migrationLines,
-  rejectedText,
-  reportRows,
-  reportSummary,
-} from "../../inspect/doctor/report.ts";
-import { examineManifests } from "../../inspect/doctor/manifests.ts";
-import { judgeUnserved, type UnservedDestinations } from "../../inspect/doctor/judge/unserved.ts";
-import { runningSettings } from "../../inspect/running/running_settings.ts";
+import { examine, type ExamineOptions } from "../../inspect/doctor/doctor.ts";
+import { MIGRATION_MODES, type MigrationMode } from "../../inspect/doctor/migration.ts";
+import { type DoctorReport, migrationLines, reportRows, reportSummary } from "../../inspect/doctor/report.ts";
+import { runningSettings } from "../../inspect/running/running.ts";
 import { parseBaseChains } from "../../netfilter/nft_base_chains.ts";
-import { cpuCount } from "../../kernel/cpu.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
@@ -124,112 +105,6 @@ function migrationMode(flags: ParsedFlags): MigrationMode | null {
   // The list of flags lets nothing else through but a blank, as of a variable that is not set.
   if (mode === undefined) throw new UsageError(`Name a mode: --migrate-to=${MIGRATION_MODES.join("|")}`);
   return mode;
-}
-
-/** What an examination is given. */
-export interface ExamineOptions extends Omit<ReadFactsOptions, "otherConfig"> {
-  readonly migrateTo: MigrationMode | null;
-  /** What is doubtful in the files and the server that the command line and the configuration name. */
-  readonly doubts?: readonly string[];
-  /** What is told of a kproxy that runs here; none without. */
-  readonly runs?: string;
-  /** What Services do not get of the kproxy that runs here; none without. */
-  readonly unserved?: UnservedDestinations;
-  /** What says where Services are, if another configuration does. */
-  readonly servicesBy?: KubeProxyConfiguration;
-  /** True: the command line names the API server, so that Services are not asked of a running kproxy. */
-  readonly isSourceNamed: boolean;
-}
-
-/** Looks at the node; never rejects because of what it finds. */
-export async function examine(options: ExamineOptions): Promise<DoctorReport> {
-  const { config, nodeName, migrateTo } = options;
-  const otherConfig = migrateTo === null ? null : configForMode(config, migrateTo);
-  const [facts, services, manifests] = await Promise.all([
-    readFacts({ ...options, otherConfig }),
-    migrateTo === null ? null : servicesOf(options),
-    examineManifests(config, options.unserved === undefined ? nodeName : null),
-  ]);
-  const mode = modeHere(facts, config);
-  const findings = judgeNodeFacts(facts, { config, nodeName, cpuCount: await cpuCount(), migrateTo });
-  const comparison = services === null || migrateTo === null
-    ? null
-    : compare(services, mode, migrateTo, config);
-  return doctorReport({
-    node: nodeName,
-    mode,
-    findings: [
-      ...options.runs === undefined ? [] : [ok("kproxy", options.runs)],
-      ...(options.doubts ?? []).map((doubt) =>
-        warning("files", doubt, "see docs/sources.md, Who may write them")
-      ),
-      ...options.apiUnasked === undefined ? [] : [
-        warning(
-          "API server",
-          options.apiUnasked,
-          "name it with --config=FILE or --kubeconfig=FILE, or ask as that user",
-        ),
-      ],
-      ...findings,
-      ...(options.unserved === undefined ? [] : judgeUnserved(options.unserved)),
-      ...manifests,
-      ...comparison?.findings ?? [],
-    ],
-    migration: comparison?.migration ?? null,
-  });
-}
-
-/** The Services, or why there are none. */
-async function servicesOf(options: ExamineOptions): Promise<FoundServices | { readonly unread: string }> {
-  const limitMs = options.limitMs ?? FACTS_LIMIT_MS;
-  const late = new AbortController();
-  const timer = setTimeout(() => late.abort(), limitMs + LATE_MS);
-  try {
-    const fact = await readFact(
-      () => servicesOrUsage({ ...options, config: options.servicesBy ?? options.config, limitMs }),
-      {
-        signal: late.signal,
-        limitMs,
-      },
-    );
-    if ("unread" in fact) return fact;
-    if (fact.value instanceof UsageError) throw fact.value;
-    return fact.value;
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-/** Wrong use is no fact about the node, so it must not become one. */
-async function servicesOrUsage(question: ServicesQuestion): Promise<FoundServices | UsageError> {
-  try {
-    return await readServices(question);
-  } catch (error) {
-    if (error instanceof UsageError) return error;
-    throw error;
-  }
-}
-
-interface Comparison {
-  readonly findings: readonly Finding[];
-  readonly migration: Migration | null;
-}
-
-function compare(
-  services: FoundServices | { readonly unread: string },
-  mode: string,
-  to: MigrationMode,
-  config: KubeProxyConfiguration,
-): Comparison {
-  const check = `move to mode ${to}`;
-  if ("unread" in services) return { findings: [unread(check, services.unread)], migration: null };
-  const { from: objectsFrom, states, rejected } = services;
-  // Where `auto` finds none that works, iptables is what a node has run so far.
-  const from = MIGRATION_MODES.find((one) => one === mode) ?? "iptables";
-  const findings = rejected.length === 0
-    ? []
-    : [warning(check, rejectedText(rejected), "mend these objects, they are not served either")];
-  return { findings, migration: judgeMigration({ from, to, config, states, objectsFrom }) };
 }
 
 function reportLines(report: DoctorReport): readonly string[] {

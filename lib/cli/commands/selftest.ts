@@ -4,10 +4,9 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import { ownProgram } from "../../inspect/selftest/own_program.ts";
+import { ownProgram, runAgent } from "../../inspect/selftest/agent.ts";
 import { isPassed, reportDocument, reportLines } from "../../inspect/selftest/report.ts";
 import { selftest, SelftestError } from "../../inspect/selftest/selftest.ts";
-import { runAgent } from "../../inspect/selftest/agent/agent.ts";
 import { systemClock, wallClockMs } from "../../kernel/clock.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { interfaceIps } from "../../kernel/interfaces.ts";
@@ -17,7 +16,7 @@ import { silentLogger } from "../../observe/log.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io, Terminal } from "../io.ts";
-import { Activity } from "../terminal/activity.ts";
+import { Activity } from "../terminal/drawing.ts";
 import { alignColumns } from "../terminal/columns.ts";
 import { escaped } from "../../text/quote.ts";
 import { tellFound, toldConfiguration } from "./telling.ts";

@@ -23,8 +23,7 @@ import { didYouMean } from "../suggest.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { lookingOf } from "./looking.ts";
-import { isKnown, noService } from "./no_service.ts";
+import { isKnown, lookingOf, noService } from "./looking.ts";
 import { tellFound, tellRejected } from "./telling.ts";
 
 const ACTIONS = ["list", "get"] as const;

@@ -13,10 +13,9 @@ import { API_VERSION, type StatusDocument } from "../../serve/status/status_docu
 import { UsageError } from "../../errors.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
-import type { Io, Terminal } from "../io.ts";
+import { type Io, printableJson, type Terminal } from "../io.ts";
 import { cut, escaped } from "../../text/quote.ts";
-import { printableJson } from "../terminal/printable.ts";
-import { RedrawnScreen } from "../terminal/redrawn_screen.ts";
+import { RedrawnScreen } from "../terminal/drawing.ts";
 import { isWell, statusLines } from "./status_text.ts";
 import { toldConfiguration } from "./telling.ts";
 

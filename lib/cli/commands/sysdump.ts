@@ -4,8 +4,7 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import type { PartOutcome } from "../../inspect/sysdump/part.ts";
-import { sysdumpParts } from "../../inspect/sysdump/parts.ts";
+import { type PartOutcome, sysdumpParts } from "../../inspect/sysdump/parts.ts";
 import { sysdump } from "../../inspect/sysdump/sysdump.ts";
 import { wallClockMs } from "../../kernel/clock.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
@@ -14,7 +13,7 @@ import { rawVersion, type VersionFacts, versionLine } from "../../node/version.t
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import { type Io, OutputClosedError } from "../io.ts";
-import { Activity } from "../terminal/activity.ts";
+import { Activity } from "../terminal/drawing.ts";
 import { escaped } from "../../text/quote.ts";
 import { toldConfiguration } from "./telling.ts";
 import { versionFacts } from "./version.ts";

@@ -7,9 +7,8 @@ import type { UnservedDestination } from "../../model/destination_claims.ts";
 import type { Rejection } from "../../source/source.ts";
 import { type EffectiveConfiguration, effectiveConfiguration } from "../flags/configuration.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
-import type { Io } from "../io.ts";
+import { type Io, printableJson, reportLine } from "../io.ts";
 import { counted } from "../../text/words.ts";
-import { printableJson, reportLine } from "../terminal/printable.ts";
 
 /** Tells of what is doubtful, each sentence once. */
 export function warningOnce(io: Pick<Io, "err">): (sentence: string) => void {

@@ -33,8 +33,7 @@ import { plainSurroundings } from "../../sim/node/surroundings.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { type Looking, lookingOf } from "./looking.ts";
-import { isKnown, noService } from "./no_service.ts";
+import { isKnown, type Looking, lookingOf, noService } from "./looking.ts";
 import { tellFound, tellRejected } from "./telling.ts";
 
 /**

@@ -7,8 +7,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { inputOf } from "../../../tests/support/check_objects.ts";
 import { all, checked, printed } from "../../../tests/support/check_texts.ts";
 import type { DataPlane } from "../desired/desired.ts";
-import { checkDocument, type CheckReport } from "./check_json.ts";
-import { checkLines } from "./check_text.ts";
+import { checkDocument, checkLines, type CheckReport } from "./report.ts";
 
 const NONE = { permissions: "none" } as const;
 

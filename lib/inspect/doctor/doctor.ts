@@ -1,189 +1,450 @@
 /**
- * From facts to findings: every judgement, in the order of the report.
+ * `kproxy doctor`: the list of its checks, and what they go by, which is read side by side, each reading by itself.
  *
  * @module
  */
 import { neededIpvsSysctls } from "../../backend/ipvs/node/preflight_sysctls.ts";
+import { configForMode } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { conntrackSettings } from "../../conntrack/settings.ts";
-import type { DoctorFacts } from "./facts.ts";
-import { type Fact, judged, known, unread } from "./fact.ts";
-import type { Finding } from "./finding.ts";
-import { judgeApi, judgeClock, judgeNoApi } from "./judge/api.ts";
-import { judgeConntrack } from "./judge/conntrack.ts";
-import { judgeDeviceForwarding, judgeForwarding } from "./judge/forwarding.ts";
-import { judgeBaseChains, judgeForeignEnds, judgeForward } from "./judge/hooks.ts";
-import { judgeLeftovers } from "./judge/leftovers.ts";
-import { judgeLocalTraffic } from "./judge/local_traffic.ts";
-import { judgeLock } from "./judge/lock.ts";
-import { judgeMode } from "./judge/mode.ts";
-import { judgeModeSettings } from "./judge/mode_settings.ts";
-import { judgeMtu } from "./judge/mtu.ts";
-import { ipv6Use, judgeNode } from "./judge/node.ts";
-import { judgeOtherProxies } from "./judge/other_proxies.ts";
-import { judgeProgramRuns } from "./judge/program_runs.ts";
-import { judgePrograms } from "./judge/programs.ts";
-import { judgeReversePath } from "./judge/reverse_path.ts";
-import { judgeRights } from "./judge/rights.ts";
-import { judgeVariant } from "./judge/variant.ts";
+import { UsageError } from "../../errors.ts";
+import { cpuCount } from "../../kernel/cpu.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { readDeviceSettings } from "../../kernel/ip_address.ts";
+import { kernelRelease } from "../../kernel/kernel_release.ts";
+import { Nft } from "../../kernel/nft.ts";
+import { readXtablesLock } from "../../kernel/xtables_lock.ts";
+import { parseIp } from "../../model/ip.ts";
+import { nodeIps } from "../../model/node.ts";
+import { usesApiServer } from "../../node/source.ts";
+import { errorText } from "../../observe/log.ts";
+import { findObjects } from "../objects.ts";
+import { askRunning } from "../running/running.ts";
+import { type ApiFacts, checkApi, checkClock, checkNoApi, readApi } from "./api.ts";
+import {
+  checkLocalTraffic,
+  checkManifests,
+  checkNode,
+  checkUnserved,
+  ipv6Use,
+  type UnservedDestinations,
+} from "./cluster.ts";
+import { checkDeviceForwarding, checkMtu, checkReversePath, readLinksAndRoutes } from "./devices.ts";
+import { DoctorExec } from "./exec.ts";
+import {
+  checkBaseChains,
+  checkForeignEnds,
+  checkForward,
+  readForeignEnds,
+  readKernelChains,
+} from "./foreign_rules.ts";
+import { compareModes, type Migration, MIGRATION_MODES, type MigrationMode } from "./migration.ts";
+import {
+  askVariantAhead,
+  checkLeftovers,
+  checkLock,
+  checkMode,
+  checkRights,
+  checkVariant,
+  readLeftovers,
+  readMode,
+  readRights,
+  readVariant,
+} from "./mode.ts";
+import { checkOtherProxies, readMetricsOwner } from "./other_proxies.ts";
+import { checkPrograms, checkTroubles, readPrograms } from "./programs.ts";
+import {
+  type DoctorReport,
+  doctorReport,
+  type Finding,
+  ok,
+  rejectedText,
+  unknown,
+  warning,
+} from "./report.ts";
+import { checkConntrack, checkForwarding, checkModeSettings, readSettings } from "./settings.ts";
 
-/** What the facts are judged by. */
-export interface DoctorSettings {
+/** What an examination is given. */
+export interface ExamineOptions {
+  readonly exec: Exec;
   readonly config: KubeProxyConfiguration;
+  readonly master: string;
   readonly nodeName: string;
-  readonly cpuCount: number;
   /** The mode to move to; null without one. */
-  readonly migrateTo: ProxyMode | null;
+  readonly migrateTo: MigrationMode | null;
+  /** What is doubtful in the files and the server that the command line and the configuration name. */
+  readonly doubts?: readonly string[];
+  /** What is told of a kproxy that runs here; none without. */
+  readonly runs?: string;
+  /** What Services do not get of the kproxy that runs here; none without. */
+  readonly unserved?: UnservedDestinations;
+  /** What says where Services are, if another configuration does. */
+  readonly servicesBy?: KubeProxyConfiguration;
+  /** True: the command line names the API server, so that Services are not asked of a running kproxy. */
+  readonly isSourceNamed: boolean;
+  /** Why the API server is not asked; absent: it is, if there is one. */
+  readonly apiUnasked?: string | undefined;
+  /** Every reading has so long. @default {6000} */
+  readonly limitMs?: number;
+  /** As in {@linkcode DoctorExec}. */
+  readonly slowMs?: number;
+  /** Path of the lock of iptables. */
+  readonly lockPath?: string;
 }
 
-/** The mode that runs here as far as anybody can tell: the one that works, else the configured one. */
-export function modeHere(facts: DoctorFacts, { mode }: KubeProxyConfiguration): ProxyMode {
-  const fact = known(facts.mode);
-  return fact?.kind === "works" ? fact.mode : mode;
+/** Above what a large node needs for its slowest list, and such that the whole ends within 10 s. */
+const LIMIT_MS = 6_000;
+/** So much of the limit has the API server for the lists of a migration: its own words tell more than that time is over. */
+const LISTS_SHARE = 0.9;
+
+/** Looks at the node; never rejects because of what it finds. @throws {UsageError} if nothing says where Services are for a migration */
+export async function examine(options: ExamineOptions): Promise<DoctorReport> {
+  const { config, nodeName, migrateTo, limitMs = LIMIT_MS } = options;
+  const end = new AbortController();
+  const exec = new DoctorExec(options.exec, end.signal, options.slowMs);
+  const timer = setTimeout(() => {
+    exec.noteHanging(limitMs);
+    end.abort(new DOMException(`it took longer than ${limitMs / 1000} s`, "AbortError"));
+  }, limitMs);
+  try {
+    const node = readNode(options, exec, end.signal);
+    const [findings, migration] = await Promise.all([
+      Promise.all(CHECKS.map((check) => run(check, node))),
+      migrateTo === null ? null : compared(options, migrateTo, { exec, signal: end.signal, runs: node.runs }),
+    ]);
+    return doctorReport({
+      node: nodeName,
+      mode: await node.runs,
+      findings: [
+        ...options.runs === undefined ? [] : [ok("kproxy", options.runs)],
+        ...(options.doubts ?? []).map((doubt) =>
+          warning("files", doubt, "see docs/sources.md, Who may write them")
+        ),
+        ...options.apiUnasked === undefined ? [] : [warning(
+          "API server",
+          options.apiUnasked,
+          "name it with --config=FILE or --kubeconfig=FILE, or ask as that user",
+        )],
+        // Only now it is known which programs hang; beside the mode they say most.
+        ...findings.flatMap((found, index) =>
+          CHECKS[index]?.name === "programs" ? [...checkTroubles(exec.troubles), ...found] : found
+        ),
+        ...options.unserved === undefined ? [] : checkUnserved(options.unserved),
+        ...await checkManifests(config, options.unserved === undefined ? nodeName : null),
+        ...migration?.findings ?? [],
+      ],
+      migration: migration?.migration ?? null,
+    });
+  } finally {
+    clearTimeout(timer);
+    if (end.signal.aborted) await exec.ended();
+    end.abort(new DOMException("the examination is over", "AbortError"));
+  }
 }
 
-/** All findings. */
-export function judgeNodeFacts(facts: DoctorFacts, settings: DoctorSettings): readonly Finding[] {
-  const { config } = settings;
-  const mode = modeHere(facts, config);
-  const usesIpv6 = ipv6Use(nodeOf(facts), config);
-  return [
-    ...judgeOwnMode(facts, config),
-    ...judgeOtherMode(facts, settings),
-    ...judgeProgramRuns(facts.troubles),
-    ...judgePrograms(facts.programs, wantedModes(mode, settings.migrateTo)),
-    ...judged("rights", facts.rights, (fact) => judgeRights(fact, known(facts.mode))),
-    ...judged("iptables variant", facts.variant, (fact) => judgeVariant(fact, mode)),
-    ...judged(
-      "xtables lock",
-      facts.lock,
-      (lock) => judgeLock(lock, { inContainer: facts.inContainer, isUsed: usesLock(facts, mode) }),
-    ),
-    ...judged(
-      "leftovers",
-      facts.leftovers,
-      (left) => judgeLeftovers(left, mode, known(facts.links)?.links.map(({ device }) => device)),
-    ),
-    ...judgeOthers(facts, config, mode),
-    ...judgeKernelSettings(facts, settings, { mode, usesIpv6 }),
-    ...judged("packet sizes", facts.links, judgeMtu),
-    ...judgeCluster(facts, settings),
-  ];
-}
+/** What checks go by; a reading that fails rejects. */
+type NodeFacts = ReturnType<typeof readNode>;
 
-/** What keeps the doctor from trying the mode keeps a start from it, too. */
-function judgeOwnMode({ mode }: DoctorFacts, config: KubeProxyConfiguration): readonly Finding[] {
-  return judged("mode", mode, (fact) => judgeMode(fact, config.mode))
-    .map((finding) => "unread" in mode ? { ...finding, level: "failure" } : finding);
-}
-
-function wantedModes(mode: ProxyMode, migrateTo: ProxyMode | null): readonly ProxyMode[] {
-  return migrateTo === null ? [mode] : [mode, migrateTo];
-}
-
-function judgeOtherMode({ otherMode }: DoctorFacts, { migrateTo }: DoctorSettings): readonly Finding[] {
-  if (otherMode === null || migrateTo === null) return [];
-  return judged(`mode ${migrateTo}`, otherMode, (fact) => judgeMode(fact, migrateTo));
-}
-
-/** The nft variant needs no lock: the kernel takes whole transactions. Where nobody can tell the variant, the lock may matter. */
-function usesLock({ variant }: DoctorFacts, mode: ProxyMode): boolean {
-  return mode !== "nftables" && known(variant)?.chosen.variant !== "nft";
-}
-
-function judgeOthers(
-  facts: DoctorFacts,
-  { metricsBindAddress: metricsAddress }: KubeProxyConfiguration,
-  mode: ProxyMode,
-): readonly Finding[] {
-  const { metricsOwner, baseChains, kernelChains, links } = facts;
-  const unknown = [metricsOwner, kernelChains].flatMap((fact: Fact<unknown>) =>
-    "unread" in fact ? [fact] : []
+function readNode(options: ExamineOptions, exec: DoctorExec, signal: AbortSignal) {
+  const { config, master, nodeName, migrateTo, apiUnasked } = options;
+  const limited = <T>(read: () => Promise<T>): Promise<T> => endedBy(signal, read);
+  const fact = <T>(read: () => Promise<T>): Promise<T> => handled(limited(read));
+  const { primaryFamily } = nodeIps(null, config.bindAddress);
+  const ownIps = interfaceIps();
+  // First, because it has the longest row of questions.
+  const mode = fact(() => readMode(exec, config));
+  askVariantAhead(exec);
+  const variant = fact(() => readVariant(exec, primaryFamily));
+  const baseChains = fact(() => new Nft(exec).baseChains());
+  /** The mode that runs here as far as anybody can tell: the one that works, else the configured one. */
+  const runs = mode.then(
+    (found): ProxyMode => found.kind === "works" ? found.mode : config.mode,
+    () => config.mode,
   );
-  return [
-    ...judgeOtherProxies({
-      metricsAddress,
-      mode,
-      owner: known(metricsOwner),
-      baseChains: known(baseChains),
-      prerouting: known(kernelChains)?.prerouting,
-      links: known(links)?.links,
+  const isApiAsked = apiUnasked === undefined && usesApiServer(config, master);
+  // Its parts end by the limit, each by itself.
+  const api = isApiAsked
+    ? handled(readApi({ config, master, nodeName, ownIps: ownIps ?? [], exec, signal, limited }))
+    : Promise.resolve(null);
+  const ownNode = api.then(
+    (found) => found?.node.status === "fulfilled" ? found.node.value : null,
+    () => null,
+  );
+  return {
+    config,
+    nodeName,
+    migrateTo,
+    ownIps,
+    mode,
+    runs,
+    otherMode: migrateTo === null ? null : fact(() => readMode(exec, configForMode(config, migrateTo))),
+    programs: handled(readPrograms(exec, limited)),
+    rights: readRights(),
+    variant,
+    lock: fact(() => readXtablesLock(options.lockPath)),
+    leftovers: fact(async () => await readLeftovers(exec, config, await runs)),
+    links: fact(() => readLinksAndRoutes(exec)),
+    baseChains,
+    kernelChains: fact(async () => {
+      const found = await variant.catch((error) => {
+        throw new Error(`the variant of iptables is not known: ${errorText(error)}`);
+      });
+      return found === null ? null : await readKernelChains(exec, found.chosen.variant);
     }),
-    ...unknown.map(({ unread: reason }) => unread("other proxies", reason)),
-    ...judgeChains(facts, mode),
-  ];
+    foreignEnds: fact(async () => await readForeignEnds(exec, config, await baseChains)),
+    metricsOwner: fact(() => readMetricsOwner(config.metricsBindAddress)),
+    settings: fact(() => readSettings(exec, config)),
+    deviceSettings: fact(() => readDeviceSettings(exec)),
+    api,
+    /** Null if it is not known. */
+    ownNode,
+    /** Why the cluster is known to use IPv6; null if nothing says so. */
+    usesIpv6: ownNode.then((found) => ipv6Use(found, config)),
+  };
 }
 
-function judgeChains(
-  { baseChains, foreignEnds, kernelChains, programs }: DoctorFacts,
-  mode: ProxyMode,
-): readonly Finding[] {
-  const nft = known(programs.get("nft") ?? { unread: "" });
-  // Without the program there may still be tables, but mode iptables needs none to be looked at.
-  const isWithoutNft = nft !== undefined && nft.kind !== "found" && mode !== "nftables";
-  return [
-    ...(isWithoutNft ? [] : judged("rules of others", baseChains, judgeBaseChains)),
+/** Reads one thing until the signal ends the wait: what does not end by itself is left to its fate. */
+async function endedBy<T>(signal: AbortSignal, read: () => Promise<T>): Promise<T> {
+  signal.throwIfAborted();
+  const over = Promise.withResolvers<never>();
+  const end = (): void => over.reject(signal.reason);
+  signal.addEventListener("abort", end, { once: true });
+  try {
+    return await Promise.race([read(), over.promise]);
+  } finally {
+    signal.removeEventListener("abort", end);
+  }
+}
+
+/** A reading whose failure is reported by the checks that need it, which may be none. */
+function handled<T>(reading: Promise<T>): Promise<T> {
+  reading.catch(() => undefined);
+  return reading;
+}
+
+/** The value, or undefined if it could not be read. */
+function known<T>(reading: Promise<T>): Promise<T | undefined> {
+  return reading.catch(() => undefined);
+}
+
+function interfaceIps(): readonly string[] | null {
+  const { state } = Deno.permissions.querySync({ name: "sys", kind: "networkInterfaces" });
+  if (state !== "granted") return null;
+  return Deno.networkInterfaces().map(({ address }) =>
+    parseIp(address.split("%", 1)[0] ?? "")?.text ?? address
+  );
+}
+
+function isInPod(): boolean {
+  const { state } = Deno.permissions.querySync({ name: "env", variable: "KUBERNETES_SERVICE_HOST" });
+  return state === "granted" && (Deno.env.get("KUBERNETES_SERVICE_HOST") ?? "") !== "";
+}
+
+/** One check. */
+interface Check {
+  /** What is looked at, in the words of the report where that could not be read. */
+  readonly name: string;
+  /** Waits for what it goes by, and judges it; each finding says how to mend it. Rejects where that could not be read. */
+  readonly check: (node: NodeFacts) => Promise<readonly Finding[]>;
+  /** True: kproxy cannot start where this cannot be read. */
+  readonly isVital?: boolean;
+}
+
+async function run({ name, check, isVital = false }: Check, node: NodeFacts): Promise<readonly Finding[]> {
+  try {
+    return await check(node);
+  } catch (error) {
+    return [isVital ? { ...unknown(name, error), level: "failure" } : unknown(name, error)];
+  }
+}
+
+/** In the order of the report. */
+const CHECKS: readonly Check[] = [
+  {
+    name: "mode",
+    check: async ({ mode, config }) => checkMode(await mode, config.mode),
+    isVital: true,
+  },
+  {
+    name: "mode to move to",
+    check: async ({ otherMode, migrateTo }) =>
+      otherMode === null || migrateTo === null ? [] : checkMode(await otherMode, migrateTo),
+  },
+  {
+    name: "programs",
+    check: async ({ programs, runs, migrateTo }) =>
+      checkPrograms(await programs, [await runs, ...migrateTo === null ? [] : [migrateTo]]),
+  },
+  { name: "rights", check: async ({ rights, mode }) => checkRights(rights, await known(mode)) },
+  { name: "iptables variant", check: async ({ variant, runs }) => checkVariant(await variant, await runs) },
+  {
+    name: "xtables lock",
+    check: async ({ lock, variant, runs }) => {
+      // The nft variant needs none: the kernel takes whole transactions. Where nobody can tell the variant, the lock may matter.
+      const isUsed = await runs !== "nftables" && (await known(variant))?.chosen.variant !== "nft";
+      return checkLock(await lock, { inContainer: isInPod(), isUsed });
+    },
+  },
+  {
+    name: "leftovers",
+    check: async ({ leftovers, runs, links }) => {
+      const devices = (await known(links))?.links.map(({ device }) => device);
+      return checkLeftovers(await leftovers, await runs, devices);
+    },
+  },
+  { name: "other proxies", check: otherProxies },
+  {
+    name: "rules of others",
+    check: async ({ baseChains, programs, runs }) => {
+      const nft = (await programs).get("nft");
+      // Without the program there may still be tables, but other modes need none to be looked at.
+      const isWithoutNft = nft?.status === "fulfilled" && nft.value.kind !== "found";
+      return isWithoutNft && await runs !== "nftables" ? [] : checkBaseChains(await baseChains);
+    },
+  },
+  {
+    name: "rules of others",
     // Where they cannot be walked through, `kproxy trace` says why; that there are such tables was told.
-    ...judgeForeignEnds(known(foreignEnds) ?? []),
-    ...judgeForward(known(kernelChains)?.forward ?? [], mode),
-  ];
+    check: async ({ foreignEnds }) => checkForeignEnds(await known(foreignEnds) ?? []),
+  },
+  {
+    name: "rules of others",
+    check: async ({ kernelChains, runs }) =>
+      checkForward((await known(kernelChains))?.forward ?? [], await runs),
+  },
+  {
+    name: "kernel settings",
+    check: async ({ settings, config, runs, usesIpv6 }) => {
+      const [found, mode] = [await settings, await runs];
+      return [
+        ...checkForwarding(found, await usesIpv6),
+        ...checkConntrack(found, conntrackSettings(config.conntrack, await cpuCount())),
+        ...checkModeSettings(found, {
+          mode,
+          needed: neededIpvsSysctls(config),
+          wantsLocalhost: config.iptables.localhostNodePorts,
+          release: kernelRelease(),
+        }),
+      ];
+    },
+  },
+  {
+    name: "settings of devices",
+    check: async ({ deviceSettings, usesIpv6, links }) => {
+      const found = await deviceSettings;
+      const pods = (await known(links))?.links.filter(({ kind }) => kind === "veth") ?? [];
+      return [
+        ...checkDeviceForwarding(found, await usesIpv6),
+        ...checkReversePath(found, new Set(pods.map(({ device }) => device))),
+      ];
+    },
+  },
+  { name: "packet sizes", check: async ({ links }) => checkMtu(await links) },
+  {
+    name: "API server",
+    check: async ({ api }) => {
+      try {
+        const found = await api;
+        return found === null ? [] : checkApi(found);
+      } catch (error) {
+        return checkNoApi(errorText(error));
+      }
+    },
+  },
+  {
+    name: "node",
+    check: async ({ api, mode, nodeName, ownIps, config: { bindAddress } }) => {
+      const found = await answered(api);
+      if (found === null) return [];
+      if (found.node.status === "rejected") throw found.node.reason;
+      const tried = await known(mode);
+      const refused = tried?.kind === "works" ? tried.refused.map(({ family }) => family) : [];
+      const { namesakes } = found;
+      return checkNode(found.node.value, { nodeName, ownIps, bindAddress, refused, namesakes });
+    },
+  },
+  {
+    name: "local traffic",
+    check: async ({ api, config, ownNode, runs }) => {
+      const found = await answered(api);
+      if (found === null) return [];
+      const { podCIDRs } = found;
+      return checkLocalTraffic(config, { mode: await runs, node: await ownNode, podCIDRs });
+    },
+  },
+  {
+    name: "clock",
+    check: async ({ api }) => {
+      const found = await answered(api);
+      if (found === null) return [];
+      if (found.aheadMs.status === "rejected") throw found.aheadMs.reason;
+      return checkClock(found.aheadMs.value);
+    },
+  },
+];
+
+/** Null where there is no API server, or one of which it was told once that it does not answer. */
+async function answered(api: Promise<ApiFacts | null>): Promise<ApiFacts | null> {
+  const found = await known(api);
+  const isSilent = found?.version.status === "rejected" && found.node.status === "rejected";
+  return found === undefined || isSilent ? null : found;
 }
 
-function judgeKernelSettings(
-  facts: DoctorFacts,
-  { config, cpuCount }: DoctorSettings,
-  { mode, usesIpv6 }: { readonly mode: ProxyMode; readonly usesIpv6: string | null },
-): readonly Finding[] {
-  const podDevices = new Set(
-    known(facts.links)?.links.filter(({ kind }) => kind === "veth").map(({ device }) => device) ?? [],
-  );
-  return [
-    ...judged("kernel settings", facts.settings, (found) => [
-      ...judgeForwarding(found, usesIpv6),
-      ...judgeConntrack(found, conntrackSettings(config.conntrack, cpuCount)),
-      ...judgeModeSettings(found, {
-        mode,
-        needed: mode === "ipvs" ? neededIpvsSysctls(config) : [],
-        wantsLocalhost: config.iptables.localhostNodePorts,
-        release: facts.release,
-      }),
-    ]),
-    ...judged("settings of devices", facts.deviceSettings, (found) => [
-      ...judgeDeviceForwarding(found, usesIpv6),
-      ...judgeReversePath(found, podDevices),
-    ]),
-  ];
+async function otherProxies(node: NodeFacts): Promise<readonly Finding[]> {
+  const { config, runs, metricsOwner, baseChains, kernelChains, links } = node;
+  const findings = checkOtherProxies({
+    metricsAddress: config.metricsBindAddress,
+    mode: await runs,
+    owner: await known(metricsOwner),
+    baseChains: await known(baseChains),
+    prerouting: (await known(kernelChains))?.prerouting,
+    links: (await known(links))?.links,
+  });
+  const read = await Promise.allSettled([metricsOwner, kernelChains]);
+  const failed = read.filter((one) => one.status === "rejected");
+  return [...findings, ...failed.map(({ reason }) => unknown("other proxies", reason))];
 }
 
-function judgeCluster(facts: DoctorFacts, settings: DoctorSettings): readonly Finding[] {
-  const { api, mode, ownIps } = facts;
-  if (api === null) return [];
-  if ("unread" in api) return judgeNoApi(api.unread);
-  const { nodeName, config: { bindAddress } } = settings;
-  const modeFact = known(mode);
-  const refused = modeFact?.kind === "works" ? modeFact.refused.map(({ family }) => family) : [];
-  const { node, aheadMs, namesakes, podCIDRs } = api.value;
-  const findings = judgeApi(api.value);
-  // What does not answer was told once.
-  const isSilent = "unread" in aheadMs && "unread" in node;
-  if (isSilent) return findings;
-  return [
-    ...findings,
-    ...judged(
-      "node",
-      node,
-      (found) => judgeNode(found, { nodeName, ownIps, bindAddress, refused, namesakes }),
-    ),
-    ...judgeLocalTraffic(settings.config, {
-      mode: modeHere(facts, settings.config),
-      node: known(node) ?? null,
-      podCIDRs,
-    }),
-    ...judged("clock", aheadMs, judgeClock),
-  ];
-}
-
-function nodeOf({ api }: DoctorFacts): Parameters<typeof ipv6Use>[0] {
-  const facts = api === null ? undefined : known(api);
-  return facts === undefined ? null : known(facts.node) ?? null;
+/** Compares the modes for the Services from files, a running kproxy, or the API server. */
+async function compared(
+  options: ExamineOptions,
+  to: MigrationMode,
+  { exec, signal, runs }: {
+    readonly exec: Exec;
+    readonly signal: AbortSignal;
+    readonly runs: Promise<ProxyMode>;
+  },
+): Promise<{ readonly findings: readonly Finding[]; readonly migration: Migration | null }> {
+  const { config, servicesBy = config, master, nodeName, isSourceNamed, limitMs = LIMIT_MS } = options;
+  const check = `move to mode ${to}`;
+  try {
+    const listing = {
+      config: { ...servicesBy, hostnameOverride: nodeName },
+      master,
+      isSourceNamed,
+      exec,
+      limitMs: LISTS_SHARE * limitMs,
+      askRunning,
+      // What of an object is left out is told by those that serve it.
+      report: () => {},
+    };
+    const { from: objectsFrom, state: { states }, rejected } = await endedBy(
+      signal,
+      () => findObjects(listing),
+    );
+    const places = rejected.map(({ where, message }) => `${where}: ${message}`);
+    const mode = await runs;
+    // Where `auto` finds none that works, iptables is what a node has run so far.
+    const from = MIGRATION_MODES.find((one) => one === mode) ?? "iptables";
+    return {
+      findings: places.length === 0
+        ? []
+        : [warning(check, rejectedText(places), "mend these objects, they are not served either")],
+      migration: compareModes({ from, to, config, states, objectsFrom }),
+    };
+  } catch (error) {
+    // Wrong use is no fact about the node.
+    if (error instanceof UsageError) throw error;
+    return { findings: [unknown(check, error)], migration: null };
+  }
 }

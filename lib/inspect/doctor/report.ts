@@ -1,12 +1,55 @@
 /**
- * What `kproxy doctor` prints, for people and for programs.
+ * What `kproxy doctor` says: findings of one line each with the way to mend them, and the report made of them.
  *
  * @module
  */
+import { errorText } from "../../observe/log.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
+import { cut, escaped } from "../../text/quote.ts";
 import { counted, few } from "../../text/words.ts";
-import { type Finding, type Level, worstLevel } from "./finding.ts";
-import type { Difference, Migration } from "./migrate/migration.ts";
+import type { Difference, Migration } from "./migration.ts";
+
+/** How bad a finding is: with a failure kproxy, or what it is for, does not work. */
+export type Level = "ok" | "warning" | "failure";
+
+/** One thing that was looked at. */
+export interface Finding {
+  /** What was looked at, e.g. `forwarding`. Several findings may have the same. */
+  readonly check: string;
+  readonly level: Level;
+  /** One line. */
+  readonly what: string;
+  /** One line: the command or flag; `""` where there is nothing to mend. */
+  readonly mend: string;
+}
+
+/** As it should be. */
+export function ok(check: string, what: string): Finding {
+  return { check, level: "ok", what: oneLine(what), mend: "" };
+}
+
+/** Hurts some traffic, or may. */
+export function warning(check: string, what: string, mend: string): Finding {
+  return { check, level: "warning", what: oneLine(what), mend };
+}
+
+/** Keeps kproxy, or the traffic of Services, from working. */
+export function failure(check: string, what: string, mend: string): Finding {
+  return { check, level: "failure", what: oneLine(what), mend };
+}
+
+/** Something could not be looked at: nobody can tell whether it is well. */
+export function unknown(check: string, reason: unknown): Finding {
+  const why = typeof reason === "string" ? reason : errorText(reason);
+  return warning(check, `could not be looked at: ${why}`, "mend that, and run kproxy doctor again");
+}
+
+const MAX_LENGTH = 400;
+
+/** What programs and servers print may have control characters, many lines, and no end. */
+function oneLine(text: string): string {
+  return escaped(cut(text.replace(/\s+/g, " ").trim(), MAX_LENGTH));
+}
 
 /** The report of one look at a node: the shape of `-o json`. */
 export interface DoctorReport {
@@ -23,23 +66,22 @@ export interface DoctorReport {
   readonly migration: Migration | null;
 }
 
+/** Failures first, as the report prints them. */
+const LEVELS: readonly Level[] = ["failure", "warning", "ok"];
+
 /** Puts a report together. */
 export function doctorReport(
-  parts: Pick<DoctorReport, "node" | "mode" | "findings" | "migration">,
+  { node, mode, findings, migration }: Pick<DoctorReport, "node" | "mode" | "findings" | "migration">,
 ): DoctorReport {
-  const { node, mode, findings, migration } = parts;
-  const result = worstLevel(findings);
+  const result = LEVELS.find((level) => findings.some((finding) => finding.level === level)) ?? "ok";
   return { apiVersion: API_VERSION, kind: "DoctorReport", node, mode, result, findings, migration };
 }
 
-const ORDER: readonly Level[] = ["failure", "warning", "ok"];
-const MARK: Readonly<Record<Level, string>> = { failure: "FAILURE", warning: "warning", ok: "ok" };
-
-/** Rows of text in columns: failures first; a mend stands below what it mends. */
+/** Rows of text in columns; a mend stands below what it mends. */
 export function reportRows({ findings }: DoctorReport): readonly (readonly string[])[] {
-  return ORDER.flatMap((level) =>
+  return LEVELS.flatMap((level) =>
     findings.filter((finding) => finding.level === level).flatMap(({ check, what, mend }) => [
-      [MARK[level], check, what],
+      [level === "failure" ? "FAILURE" : level, check, what],
       ...(mend === "" ? [] : [["", "", `-> ${mend}`]]),
     ])
   );
@@ -48,13 +90,8 @@ export function reportRows({ findings }: DoctorReport): readonly (readonly strin
 /** The last line: how many of what. */
 export function reportSummary({ node, mode, findings }: DoctorReport): string {
   const count = (level: Level): number => findings.filter((finding) => finding.level === level).length;
-  const [failures, warnings, fine] = [count("failure"), count("warning"), count("ok")];
-  const words = [
-    countedOrNone(failures, "failure"),
-    countedOrNone(warnings, "warning"),
-    `${fine} ok`,
-  ];
-  return `Node ${node}, mode ${mode}: ${words.join(", ")}`;
+  const [failures, warnings] = [counted0(count("failure"), "failure"), counted0(count("warning"), "warning")];
+  return `Node ${node}, mode ${mode}: ${failures}, ${warnings}, ${count("ok")} ok`;
 }
 
 /** The text of a migration; empty lines between its parts. */
@@ -62,7 +99,7 @@ export function migrationLines(migration: Migration): readonly string[] {
   const { from, to, everyService, services, serviceCount, objectsFrom } = migration;
   const lines = [`From mode ${from} to mode ${to}`, ""];
   if (everyService.length > 0) lines.push("For every Service:", ...everyService.flatMap(differenceLines), "");
-  const of = `of ${countedOrNone(serviceCount, "Service")} (${objectsFrom})`;
+  const of = `of ${counted0(serviceCount, "Service")} (${objectsFrom})`;
   if (services.length === 0) return [...lines, `None ${of} would behave differently besides.`];
   lines.push(`${services.length} ${of} would behave differently besides:`);
   for (const { namespace, name, differences } of services) {
@@ -75,11 +112,11 @@ function differenceLines({ topic, from, to }: Difference): readonly string[] {
   return [`  ${topic}`, `    now:  ${from}`, `    then: ${to}`];
 }
 
-function countedOrNone(count: number, word: string): string {
+function counted0(count: number, word: string): string {
   return count === 0 ? `no ${word}s` : counted(count, word);
 }
 
 /** What could not be read of objects, in one line. */
 export function rejectedText(rejected: readonly string[]): string {
-  return `${countedOrNone(rejected.length, "object")} left out: ${few(rejected)}`;
+  return `${counted0(rejected.length, "object")} left out: ${few(rejected)}`;
 }

@@ -4,10 +4,10 @@
  * @module
  */
 import { parseConfig } from "../../config/parse.ts";
-import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { type KubeProxyConfiguration, PROXY_MODES } from "../../config/types.ts";
 import { ConfigError } from "../../errors.ts";
 import { findOwnSocket, type OwnSocket, UnsafePathError } from "../../kernel/own_socket.ts";
-import type { ApiObject } from "../../model/objects.ts";
+import type { ApiObject, NamespacedName } from "../../model/objects.ts";
 import {
   httpGet,
   type HttpQuestion,
@@ -32,6 +32,9 @@ import {
 import { SnapshotError, SnapshotReader } from "../../source/decode/snapshot_text.ts";
 import { identityOf } from "../../source/events.ts";
 import type { Rejection } from "../../source/source.ts";
+import { DATA_PLANES } from "../desired/desired.ts";
+import type { KnownPortals } from "../live/portals.ts";
+import type { RunningAnswer } from "../objects.ts";
 import { CONFIG_SHAPE, PORTALS_SHAPE, type Shape, shapeProblem, STATUS_SHAPE } from "./document_shape.ts";
 
 /** Why nothing can be asked. */
@@ -308,4 +311,93 @@ function isDeeperThan(most: number, text: string): boolean {
     if (depth > most) return true;
   }
   return false;
+}
+
+/** There is none, which is nothing to be told of. */
+const NONE: ReadonlySet<NotRunningError["reason"]> = new Set(["nothing", "no address"]);
+
+/** Asks it; says why if there is none. Who answers there instead `report` hears. */
+export async function askRunning(
+  { kproxy: { socket } }: KubeProxyConfiguration,
+  selection: ObjectSelection,
+  report: (problem: string) => void,
+): Promise<RunningAnswer | string> {
+  try {
+    const running = new RunningKproxy(socket);
+    const [status, { config }, held] = await Promise.all([
+      running.status(),
+      running.config(),
+      running.objects(selection),
+    ]);
+    const quarantined = new Map<NamespacedName, string>(
+      status.quarantine.services.map(({ service, problem }) => [service, problem]),
+    );
+    return {
+      where: `kproxy on ${running.address}`,
+      mode: DATA_PLANES.find((plane) => plane === status.mode.used) ?? null,
+      config,
+      nodeName: held.node,
+      objects: held.objects,
+      rejected: [...status.source.refused.objects, ...held.rejections],
+      quarantined,
+    };
+  } catch (error) {
+    if (!(error instanceof NotRunningError)) throw error;
+    // Whatever answers there instead, the API server is asked next.
+    if (!NONE.has(error.reason)) report(`${error.message}; objects are not taken from it`);
+    return error.message;
+  }
+}
+
+/** Asks it for the ports that it listens on in mode userspace; says why if nobody tells. */
+export async function askPortals(
+  { kproxy: { socket } }: KubeProxyConfiguration,
+): Promise<KnownPortals | string> {
+  try {
+    const running = new RunningKproxy(socket);
+    const { mode, portals, iptables } = await running.portals();
+    if (mode !== "userspace") return `the kproxy on ${running.address} runs mode ${mode}`;
+    return { where: `kproxy on ${running.address}`, portals, iptables };
+  } catch (error) {
+    if (!(error instanceof NotRunningError)) throw error;
+    return error.message;
+  }
+}
+
+/** How a node is proxied now. */
+export interface RunningSettings {
+  /** In words, e.g. `kproxy on /run/kproxy/kproxy.sock`. */
+  readonly where: string;
+  /** As in {@linkcode RunningKproxy}. */
+  readonly isTrusted: boolean;
+  /** Address of the API server as its command line gives it; `""` if it does not. */
+  readonly master: string;
+  /** In the mode that is in use. */
+  readonly config: KubeProxyConfiguration;
+  /** Name of its own Node. */
+  readonly nodeName: string;
+  /** What Services ask for and do not get; null: it is of an older release, which does not tell. */
+  readonly unserved: NonNullable<StatusDocument["unserved"]> | null;
+}
+
+/** Asks it; null if there is none, or none that tells of itself. */
+export async function runningSettings(
+  { kproxy: { socket } }: Pick<KubeProxyConfiguration, "kproxy">,
+): Promise<RunningSettings | null> {
+  try {
+    const running = new RunningKproxy(socket);
+    const [status, { config, master }] = await Promise.all([running.status(), running.config()]);
+    const mode = PROXY_MODES.find((one) => one === status.mode.used) ?? config.mode;
+    return {
+      where: `kproxy on ${running.address}`,
+      isTrusted: running.isTrusted,
+      master,
+      config: { ...config, mode },
+      nodeName: status.node.name,
+      unserved: status.unserved ?? null,
+    };
+  } catch (error) {
+    if (error instanceof NotRunningError) return null;
+    throw error;
+  }
 }

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { serving } from "../../../tests/support/status_server.ts";
 import { defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
-import { runningSettings } from "./running_settings.ts";
+import { runningSettings } from "./running.ts";
 
 function at(socket: string): Pick<KubeProxyConfiguration, "kproxy"> {
   return { kproxy: { ...defaultConfig().kproxy, socket } };

@@ -14,8 +14,26 @@ import {
 } from "../../kernel/network_namespaces.ts";
 import { NO_RIGHTS_REGEXP } from "../../kernel/no_rights.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import { leftNamespaces, namespaceNames } from "./namespaces.ts";
 import { type HostName, HOSTS, neighbourLines, NEIGHBOURS, nodeLines, settingsOf } from "./topology.ts";
+
+const NAME = /^kproxy-selftest-(?<until>[0-9a-z]+)-[0-9a-f]+-[a-z-]+$/;
+/** Clocks may be set, and machines may stand still. */
+const GRACE_MS = 60_000;
+
+/** @param untilMs when the test will be over, in milliseconds since the epoch */
+export function namespaceNames(untilMs: number, random: string): Readonly<Record<HostName, string>> {
+  const until = Math.ceil(untilMs / 1_000).toString(36);
+  const entries = HOSTS.map((host) => [host, `kproxy-selftest-${until}-${random}-${host}`]);
+  return Object.fromEntries(entries) as Record<HostName, string>;
+}
+
+/** Those that a test has left which cannot be running any more. */
+export function leftNamespaces(names: readonly string[], nowMs: number): readonly string[] {
+  return names.filter((name) => {
+    const until = NAME.exec(name)?.groups?.until;
+    return until !== undefined && Number.parseInt(until, 36) * 1_000 + GRACE_MS < nowMs;
+  });
+}
 
 export interface NetworkOptions {
   readonly exec: Exec;

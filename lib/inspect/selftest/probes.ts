@@ -6,18 +6,26 @@
 import { joinHostPort } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { Packet } from "../../sim/flow.ts";
-import { type EndpointName, NODE_PORTS, servicePort } from "./objects.ts";
-import { ADDRESSES, type HostName, type ServiceName } from "./topology.ts";
+import {
+  ADDRESSES,
+  type EndpointName,
+  type HostName,
+  NODE_PORTS,
+  type ServiceName,
+  servicePort,
+} from "./topology.ts";
 
 /** What an endpoint may see as the source: the sender's own address, or one of the node's. */
 export type SeenSource = "own" | "node";
 
+type Servers = Readonly<Partial<Record<EndpointName, SeenSource>>>;
+
 /** What has to become of the packets. */
 export type Wanted =
-  /** Each of these endpoints answers some, and nobody else does. */
-  | { readonly kind: "answers"; readonly by: Readonly<Partial<Record<EndpointName, SeenSource>>> }
+  /** Each of these endpoints answers some, and no other. */
+  | { readonly kind: "answers"; readonly by: Servers }
   /** One of these endpoints answers all. */
-  | { readonly kind: "one answers"; readonly by: Readonly<Partial<Record<EndpointName, SeenSource>>> }
+  | { readonly kind: "one answers"; readonly by: Servers }
   | { readonly kind: "refused" }
   | { readonly kind: "silence" };
 
@@ -45,123 +53,63 @@ const FEW = 3;
 
 /** All probes of these families. */
 export function probesOf(families: readonly IpFamily[]): readonly Probe[] {
-  return families.flatMap(familyProbes);
+  return families.flatMap((family) =>
+    familyProbes(family).map(([name, from, destination, count, wanted]) => ({
+      name,
+      family,
+      from,
+      ...destination,
+      count,
+      wanted,
+    }))
+  );
 }
 
-function familyProbes(family: IpFamily): readonly Probe[] {
-  return [...insideProbes(family), ...outsideProbes(family)].map((probe) => ({ ...probe, family }));
-}
-
-type FamilyProbe = Omit<Probe, "family">;
 type Destination = Pick<Probe, "service" | "protocol" | "ip" | "port">;
 
-/** Either of two pods answers, and sees the node as the source. */
-const BOTH = { "pod-a": "node", "pod-b": "node" } as const;
-
-/** To the cluster IP of a Service. */
-function clusterIpOf(service: ServiceName, family: IpFamily): Destination {
-  return {
+function familyProbes(
+  family: IpFamily,
+): readonly (readonly [name: string, from: HostName, to: Destination, count: number, wanted: Wanted])[] {
+  const { hosts, clusterIps, loadBalancerIp } = ADDRESSES[family];
+  const { open, local } = NODE_PORTS[family];
+  const clusterIp = (service: ServiceName): Destination => ({
     service,
     protocol: service === "dns" ? "udp" : "tcp",
-    ip: ADDRESSES[family].clusterIps[service],
+    ip: clusterIps[service],
     port: servicePort(service),
-  };
-}
-
-/** From pods and from the node. */
-function insideProbes(family: IpFamily): readonly FamilyProbe[] {
-  const ofCluster = (service: ServiceName): Destination => clusterIpOf(service, family);
+  });
+  const nodePort = (service: ServiceName, port: number): Destination => ({
+    service,
+    protocol: "tcp",
+    ip: hosts.node,
+    port,
+  });
+  const guarded: Destination = { service: "guarded", protocol: "tcp", ip: loadBalancerIp, port: 80 };
+  const refused: Wanted = { kind: "refused" };
+  const answers = (by: Servers): Wanted => ({ kind: "answers", by });
+  /** Either of two pods answers, and sees the node as the source. */
+  const both = answers({ "pod-a": "node", "pod-b": "node" });
   // A pod that gets itself sees the node's address.
-  const own = { "pod-a": "node", "pod-b": "own" } as const;
+  const own = answers({ "pod-a": "node", "pod-b": "own" });
+  const one: Wanted = { kind: "one answers", by: { "pod-a": "own", "pod-b": "node", "far-pod": "own" } };
   return [
-    {
-      name: "cluster IP, from a pod",
-      from: "pod-a",
-      ...ofCluster("web"),
-      count: MANY,
-      wanted: { kind: "answers", by: own },
-    },
-    {
-      name: "cluster IP, from the node",
-      from: "node",
-      ...ofCluster("web"),
-      count: MANY,
-      wanted: { kind: "answers", by: BOTH },
-    },
-    {
-      name: "cluster IP, UDP, from a pod",
-      from: "pod-a",
-      ...ofCluster("dns"),
-      count: MANY,
-      wanted: { kind: "answers", by: own },
-    },
-    {
-      name: "client IP affinity, from a pod",
-      from: "pod-b",
-      ...ofCluster("sticky"),
-      count: MANY,
-      wanted: { kind: "one answers", by: { "pod-a": "own", "pod-b": "node", "far-pod": "own" } },
-    },
-    {
-      name: "a pod that is its own endpoint",
-      from: "pod-a",
-      ...ofCluster("hairpin"),
-      count: FEW,
-      wanted: { kind: "answers", by: { "pod-a": "node" } },
-    },
-    {
-      name: "no endpoints, from a pod",
-      from: "pod-a",
-      ...ofCluster("empty"),
-      count: FEW,
-      wanted: { kind: "refused" },
-    },
-    {
-      name: "no endpoints, from the node",
-      from: "node",
-      ...ofCluster("empty"),
-      count: FEW,
-      wanted: { kind: "refused" },
-    },
-  ];
-}
-
-/** From clients outside of the cluster. */
-function outsideProbes(family: IpFamily): readonly FamilyProbe[] {
-  const { hosts, loadBalancerIp } = ADDRESSES[family];
-  const { open, local } = NODE_PORTS[family];
-  const ofNode = (service: ServiceName, port: number) =>
-    ({ service, protocol: "tcp", ip: hosts.node, port }) as const;
-  const guarded = { service: "guarded", protocol: "tcp", ip: loadBalancerIp, port: 80 } as const;
-  return [
-    {
-      name: "node port, from outside",
-      from: "client",
-      ...ofNode("node-port", open),
-      count: MANY,
-      wanted: { kind: "answers", by: BOTH },
-    },
-    {
-      name: "node port with external policy Local",
-      from: "client",
-      ...ofNode("local-only", local),
-      count: MANY,
-      wanted: { kind: "answers", by: { "pod-b": "own" } },
-    },
-    {
-      name: "load balancer IP, source in its ranges",
-      from: "client",
-      ...guarded,
-      count: MANY,
-      wanted: { kind: "answers", by: BOTH },
-    },
-    {
-      name: "load balancer IP, source outside of them",
-      from: "stranger",
-      ...guarded,
-      count: 1,
-      wanted: { kind: "silence" },
-    },
+    ["cluster IP, from a pod", "pod-a", clusterIp("web"), MANY, own],
+    ["cluster IP, from the node", "node", clusterIp("web"), MANY, both],
+    ["cluster IP, UDP, from a pod", "pod-a", clusterIp("dns"), MANY, own],
+    ["client IP affinity, from a pod", "pod-b", clusterIp("sticky"), MANY, one],
+    ["a pod that is its own endpoint", "pod-a", clusterIp("hairpin"), FEW, answers({ "pod-a": "node" })],
+    ["no endpoints, from a pod", "pod-a", clusterIp("empty"), FEW, refused],
+    ["no endpoints, from the node", "node", clusterIp("empty"), FEW, refused],
+    ["node port, from outside", "client", nodePort("node-port", open), MANY, both],
+    [
+      "node port with external policy Local",
+      "client",
+      nodePort("local-only", local),
+      MANY,
+      answers({ "pod-b": "own" }),
+    ],
+    ["load balancer IP, source in its ranges", "client", guarded, MANY, both],
+    ["load balancer IP, source outside of them", "stranger", guarded, 1, { kind: "silence" }],
   ];
 }
 

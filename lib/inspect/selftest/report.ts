@@ -3,11 +3,176 @@
  *
  * @module
  */
+import { joinHostPort } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
-import type { Verdict } from "./judge.ts";
-import { wantedText } from "./judge.ts";
-import { type Probe, wayOf } from "./probes.ts";
+import { type Flow, type FlowOutcome, formatFlow } from "../../sim/flow.ts";
+import { type AffinityMemory, rememberOutcome } from "../../sim/packet_walk.ts";
+import { packetOfProbe, type Probe, type SeenSource, wayOf } from "./probes.ts";
+import { ADDRESSES, endpointIp, type EndpointName, endpointPort } from "./topology.ts";
+
+/** What became of one connection. */
+export type Attempt =
+  | {
+    readonly kind: "answer";
+    /** Address and port of the server, as it says: `10.244.0.2:8080`. */
+    readonly server: string;
+    /** The source as the server saw it, without the port. */
+    readonly client: string;
+  }
+  | { readonly kind: "refused" }
+  | { readonly kind: "silence" }
+  | { readonly kind: "error"; readonly message: string };
+
+/** What the rules say of the probe's next connection. */
+export type Predict = (affinity: AffinityMemory) => Flow;
+
+/** What there is to say of one probe. */
+export interface Verdict {
+  readonly ok: boolean;
+  /** What is wrong, in a sentence; `""` if nothing is. */
+  readonly reason: string;
+  /** What the rules say of the first connection; null: nobody could ask them. */
+  readonly rules: string | null;
+  /** What really happened, e.g. `10.244.0.2:8080 (14), 10.244.0.3:8080 (13)`. */
+  readonly real: string;
+}
+
+const ENDPOINTS: readonly EndpointName[] = ["pod-a", "pod-b", "far-pod"];
+
+/** @param predict null: the rules could not be read, which is told elsewhere */
+export function judge(probe: Probe, attempts: readonly Attempt[], predict: Predict | null): Verdict {
+  const real = attemptsText(attempts);
+  const flow = predict?.(new Map()) ?? null;
+  const rules = flow === null ? null : formatFlow(flow);
+  const reasons = [
+    wrongByProbe(probe, attempts, real),
+    flow === null || predict === null ? null : wrongByRules(probe, attempts, predict, rules ?? "", real),
+  ].filter((reason) => reason !== null);
+  return { ok: reasons.length === 0, reason: reasons.join("; "), rules, real };
+}
+
+/** What has to become of it, in words. */
+export function wantedText(probe: Pick<Probe, "wanted" | "family" | "service">): string {
+  const { wanted } = probe;
+  switch (wanted.kind) {
+    case "refused":
+      return "a refusal";
+    case "silence":
+      return "no answer";
+    default: {
+      const servers = Object.entries(wanted.by).map(([name, source]) =>
+        `${serverOf(probe, name as EndpointName)} (${
+          source === "own" ? "source kept" : "source of the node"
+        })`
+      );
+      if (servers.length === 1) return `answers by ${servers.join("")}`;
+      return `answers by ${wanted.kind === "one answers" ? "one of" : "each of"} ${servers.join(", ")}`;
+    }
+  }
+}
+
+function serverOf({ family, service }: Pick<Probe, "family" | "service">, name: EndpointName): string {
+  return joinHostPort(endpointIp(family, name), endpointPort(service));
+}
+
+function attemptsText(attempts: readonly Attempt[]): string {
+  const counts = new Map<string, number>();
+  for (const attempt of attempts) {
+    const text = attemptText(attempt);
+    counts.set(text, (counts.get(text) ?? 0) + 1);
+  }
+  if (counts.size === 0) return "nothing was sent";
+  return [...counts].map(([text, count]) => counts.size === 1 && count === 1 ? text : `${text} (${count})`)
+    .toSorted().join(", ");
+}
+
+function attemptText(attempt: Attempt): string {
+  switch (attempt.kind) {
+    case "answer":
+      return `${attempt.server} from ${attempt.client}`;
+    case "error":
+      return attempt.message;
+    case "refused":
+      return "refused";
+    case "silence":
+      return "no answer";
+  }
+}
+
+/** Null: as it has to be. */
+function wrongByProbe(probe: Probe, attempts: readonly Attempt[], real: string): string | null {
+  const { wanted } = probe;
+  const problem = `wanted ${wantedText(probe)}, got ${real}`;
+  if (attempts.length === 0) return problem;
+  if (wanted.kind === "refused" || wanted.kind === "silence") {
+    return attempts.every(({ kind }) => kind === wanted.kind) ? null : problem;
+  }
+  const seen = new Set<string>();
+  for (const attempt of attempts) {
+    const name = attempt.kind === "answer" ? endpointOf(probe, attempt.server) : null;
+    const source = name === null ? undefined : wanted.by[name];
+    if (attempt.kind !== "answer" || source === undefined) return problem;
+    if (!isSource(probe, attempt.client, source)) return problem;
+    seen.add(attempt.server);
+  }
+  // One that was not asked to the end has been judged by its last attempt already.
+  const servers = wanted.kind === "one answers" ? 1 : Object.keys(wanted.by).length;
+  return seen.size === servers ? null : problem;
+}
+
+function endpointOf(probe: Probe, server: string): EndpointName | null {
+  return ENDPOINTS.find((name) => serverOf(probe, name) === server) ?? null;
+}
+
+function isSource(probe: Probe, client: string, source: SeenSource): boolean {
+  const { hosts, gateways } = ADDRESSES[probe.family];
+  if (source === "own") return client === hosts[probe.from];
+  return Object.values(gateways).includes(client);
+}
+
+/** Null: they say the same. */
+function wrongByRules(
+  probe: Probe,
+  attempts: readonly Attempt[],
+  predict: Predict,
+  rules: string,
+  real: string,
+): string | null {
+  const packet = packetOfProbe(probe);
+  let affinity: AffinityMemory = new Map();
+  let problems: readonly string[] = [];
+  for (const [index, attempt] of attempts.entries()) {
+    const flow = predict(affinity);
+    problems = flow.problems;
+    const outcome = flow.outcomes.find((one) => isOutcome(probe, attempt, one));
+    if (outcome === undefined) {
+      const now = formatFlow(flow);
+      const later = now === rules ? "" : ` (of connection ${index + 1}: ${now})`;
+      return `the rules say ${rules}${later}, what happened is ${real}${notes(problems)}`;
+    }
+    affinity = rememberOutcome(affinity, packet, outcome, 0);
+  }
+  return null;
+}
+
+function notes(problems: readonly string[]): string {
+  return problems.length === 0 ? "" : ` (not all of them can be read: ${problems.join("; ")})`;
+}
+
+/** Whether that is what happened. */
+function isOutcome(probe: Probe, attempt: Attempt, outcome: FlowOutcome): boolean {
+  switch (outcome.verdict) {
+    case "drop":
+      return attempt.kind === "silence";
+    case "reject":
+      return attempt.kind === "refused";
+    case "accept":
+      if (attempt.kind !== "answer" || outcome.translatedTo !== attempt.server) return false;
+      // What the node sends has an address of the node in any case.
+      return isSource(probe, attempt.client, outcome.masquerade || probe.from === "node" ? "node" : "own");
+  }
+}
 
 /** One line of the result. */
 export interface Check extends Verdict {

@@ -12,14 +12,32 @@ import type { Surroundings } from "../../sim/packet_walk.ts";
 import { NodeSimulator } from "../../sim/node/simulate.ts";
 import { liveOfKernel } from "../live/kernel_rules.ts";
 import type { LiveNode } from "../live/live.ts";
-import { type ApplyAnswer, type AskAnswer, type Job, READY_LINE } from "./agent/jobs.ts";
-import { type Attempt, judge, type Predict } from "./judge.ts";
+import {
+  type ApplyAnswer,
+  type AskAnswer,
+  type ChildRights,
+  type Job,
+  type OwnProgram,
+  READY_LINE,
+} from "./agent.ts";
+import {
+  type Attempt,
+  type Check,
+  checkOf,
+  failedCheck,
+  judge,
+  type Predict,
+  type SelftestReport,
+} from "./report.ts";
 import { removeLeft, TestNetwork } from "./network.ts";
-import { type EndpointName, endpointServers, selftestObjects } from "./objects.ts";
-import type { ChildRights, OwnProgram } from "./own_program.ts";
+import {
+  type EndpointName,
+  endpointServers,
+  type HostName,
+  nodeAddresses,
+  selftestObjects,
+} from "./topology.ts";
 import { packetOfProbe, type Probe, probesOf } from "./probes.ts";
-import { type Check, checkOf, failedCheck, type SelftestReport } from "./report.ts";
-import { type HostName, nodeAddresses } from "./topology.ts";
 
 export interface SelftestOptions {
   readonly mode: ProxyMode;

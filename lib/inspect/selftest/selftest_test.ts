@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { FAMILIES, SelftestMachine } from "../../../tests/support/selftest_machine.ts";
 import { UnsupportedError } from "../../errors.ts";
-import { apply } from "./agent/apply.ts";
-import { leftNamespaces, namespaceNames } from "./namespaces.ts";
-import { selftestObjects } from "./objects.ts";
+import { apply } from "./apply.ts";
+import { leftNamespaces, namespaceNames } from "./network.ts";
+import { selftestObjects } from "./topology.ts";
 import { isPassed, reportDocument, reportLines, type SelftestReport } from "./report.ts";
 import { selftest, SelftestError, type SelftestOptions } from "./selftest.ts";
 

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { type Part, type PartOutcome, programPart, readPart, textPart } from "./part.ts";
+import { type Part, type PartOutcome, programPart, readPart, textPart } from "./parts.ts";
 import { sysdump } from "./sysdump.ts";
 
 const LIMITS = { timeMs: 1_000, bytes: 100, signal: new AbortController().signal };

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { tarEnd, tarPieces } from "./tar.ts";
+import { tarEnd, tarPieces } from "./sysdump.ts";
 
 const NONE = { permissions: "none" } as const;
 

@@ -1,0 +1,177 @@
+/**
+ * Checks of objects: whether the Node is the one of this machine, how traffic of Pods is told from that of others, which addresses
+ * Services do not get, and whether manifests can be read.
+ *
+ * @module
+ */
+import { familySettings } from "../../backend/family_settings.ts";
+import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
+import { likelyClusterCidrs } from "../../model/cluster_cidr.ts";
+import type { UnservedDestination } from "../../model/destination_claims.ts";
+import { parseIp } from "../../model/ip.ts";
+import { nodeIps } from "../../model/node.ts";
+import { FAMILIES, type IpFamily, type NodeObject } from "../../model/objects.ts";
+import { nodeUse } from "../../model/unserved_family.ts";
+import { readManifests } from "../../source/files/files.ts";
+import { counted, few } from "../../text/words.ts";
+import { stateOfObjects } from "../desired/desired.ts";
+import { failure, type Finding, ok, rejectedText, warning } from "./report.ts";
+
+/** What the Node is compared with. */
+export interface OwnMachine {
+  readonly nodeName: string;
+  /** Canonical; null if the runtime does not tell. */
+  readonly ownIps: readonly string[] | null;
+  /** As configured. */
+  readonly bindAddress: string;
+  /** Families that the mode cannot serve here. */
+  readonly refused: readonly IpFamily[];
+  /** Nodes with an address of this machine, if there is none of its name. */
+  readonly namesakes: readonly string[];
+}
+
+export function checkNode(node: NodeObject | null, machine: OwnMachine): readonly Finding[] {
+  const check = "node";
+  const { nodeName, ownIps, refused, namesakes, bindAddress } = machine;
+  if (node === null) {
+    const what = `the cluster has no Node ${nodeName}: topology, node ports and policy Local go wrong`;
+    const [first] = namesakes;
+    return [
+      first === undefined
+        ? failure(check, what, "name it as kubectl get nodes does: --hostname-override=NAME")
+        : failure(
+          check,
+          `${what}; Node ${few(namesakes)} has an address of this machine`,
+          `--hostname-override=${first}`,
+        ),
+    ];
+  }
+  const findings: Finding[] = [];
+  const addresses = node.addresses.map(({ address }) => parseIp(address)?.text)
+    .filter((ip) => ip !== undefined);
+  if (addresses.length === 0) {
+    findings.push(warning(
+      check,
+      `Node ${nodeName} has no address: node ports on primary addresses wait for one`,
+      "set it on the kubelet (--node-ip), or name one with --bind-address",
+    ));
+  } else if (ownIps !== null && !addresses.some((ip) => ownIps.includes(ip))) {
+    findings.push(warning(
+      check,
+      `none of the addresses of Node ${nodeName} (${
+        few(addresses)
+      }) is on this machine: is it another one's?`,
+      "if it is, name the right one with --hostname-override; behind a NAT all is well",
+    ));
+  }
+  const uses = refused.map((family) => nodeUse(node, family)).filter((use) => use !== null);
+  findings.push(...uses.map((use) =>
+    failure(
+      check,
+      `${use}, of an IP family that this node cannot serve`,
+      "mend what the check of the mode names",
+    )
+  ));
+  if (findings.length > 0) return findings;
+  const families = FAMILIES.filter((family) => nodeUse(node, family) !== null).join(" and ");
+  const { primaryFamily } = nodeIps(node, bindAddress);
+  return [ok(check, `Node ${nodeName}: ${addresses.join(", ")}; ${families}, first ${primaryFamily}`)];
+}
+
+/** Why the cluster is known to use IPv6 here, in words; null if nothing says so. */
+export function ipv6Use(
+  node: NodeObject | null,
+  { clusterCIDR, bindAddress }: Pick<KubeProxyConfiguration, "clusterCIDR" | "bindAddress">,
+): string | null {
+  if (node !== null) return nodeUse(node, "IPv6");
+  if (clusterCIDR.includes(":")) return `the cluster CIDR is ${clusterCIDR}`;
+  const bind = parseIp(bindAddress);
+  return bind?.family === "IPv6" && bind.text !== "::" ? `the node's address is ${bind.text}` : null;
+}
+
+/**
+ * What is not known for the cluster's own Pods' is masqueraded, or not.
+ *
+ * @param node the own one; null if it is not known
+ * @param podCIDRs of all Nodes
+ */
+export function checkLocalTraffic(
+  config: KubeProxyConfiguration,
+  { mode, node, podCIDRs }: {
+    readonly mode: ProxyMode;
+    readonly node: NodeObject | null;
+    readonly podCIDRs: readonly string[];
+  },
+): readonly Finding[] {
+  const check = "local traffic";
+  // There packets come from kproxy's own sockets, whatever the client.
+  if (mode === "userspace") return [];
+  const section = mode === "nftables" ? "nftables" : "iptables";
+  const used = FAMILIES.filter((family) => node === null || nodeUse(node, family) !== null);
+  const asked = used.map((family) => familySettings(config, section, family, node));
+  const problems = asked.flatMap(({ problem }) => problem === null ? [] : [problem.message]);
+  // Where nobody knows which families the node has, one that has no network may be one that it has not.
+  if (problems.length === 0 || (node === null && problems.length < asked.length)) {
+    return [ok(check, `told apart by ${config.detectLocalMode}`)];
+  }
+  const effect = asked.every(({ settings }) => settings.masqueradeAll)
+    ? "all traffic to cluster IPs is masqueraded"
+    : "what comes to cluster IPs from outside of the cluster is not masqueraded, so answers may miss their way";
+  const likely = [...likelyClusterCidrs(podCIDRs).values()].join(",");
+  const value = likely === "" ? "the network of all Pods" : `likely ${likely}, by the Nodes' pod CIDRs`;
+  const mend = config.detectLocalMode === "ClusterCIDR"
+    ? `set clusterCIDR (--cluster-cidr): ${value}; kube-controller-manager's --cluster-cidr is the right one`
+    : "set what detectLocalMode goes by";
+  return [warning(check, `${[...new Set(problems)].join("; ")}: ${effect}`, mend)];
+}
+
+/** As a running kproxy tells them: how many, and the first of them. */
+export interface UnservedDestinations {
+  readonly count: number;
+  readonly destinations: readonly UnservedDestination[];
+}
+
+/** What Services ask for and do not get, in one finding. */
+export function checkUnserved({ count, destinations }: UnservedDestinations): readonly Finding[] {
+  const check = "addresses";
+  const [first] = destinations;
+  if (first === undefined) return [ok(check, "Services get all that they ask for")];
+  const { service, destination, reason } = first;
+  const others = count === 1 ? "" : `; and ${count - 1} more`;
+  const all = counted(count, "destination");
+  return [warning(
+    check,
+    `${all} of Services not served: ${destination} of ${service}: ${reason}${others}`,
+    "take it out of the Service, or allow it; kproxy service list tells all of them",
+  )];
+}
+
+/** What is piped in can be read once, and not by this check. */
+const STDIN_PATH = "-";
+
+/**
+ * The files that objects come from; none if no files are named.
+ *
+ * @param nodeName by its addresses those of Services are checked; null: a running kproxy has told of them
+ */
+export async function checkManifests(
+  config: KubeProxyConfiguration,
+  nodeName: string | null,
+): Promise<readonly Finding[]> {
+  const check = "manifests";
+  const { manifests, endpointsSource } = config.kproxy;
+  if (manifests.length === 0 || manifests.includes(STDIN_PATH)) return [];
+  try {
+    const { objects, problems } = await readManifests(manifests, { endpointsSource });
+    const places = problems.map(({ where, object, message }) => `${where}: ${object}: ${message}`);
+    const read = problems.length === 0
+      ? ok(check, `${counted(objects.length, "object")} in ${manifests.join(", ")}`)
+      : warning(check, rejectedText(places), "mend these objects, nobody serves them");
+    if (nodeName === null) return [read];
+    const { unserved } = stateOfObjects(objects, nodeName, () => {}, config);
+    return [read, ...checkUnserved({ count: unserved.length, destinations: unserved })];
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    return [failure(check, error.message, "name files or folders that are there: --manifests")];
+  }
+}

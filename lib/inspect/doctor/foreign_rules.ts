@@ -1,0 +1,227 @@
+/**
+ * Checks of chains of others that see packets before, or after, those of kproxy: tables of nftables, and the chains of iptables.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
+import { UnsupportedError } from "../../errors.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { Iptables } from "../../kernel/iptables.ts";
+import { type IptablesFound, probeIptables } from "../../kernel/iptables_variant.ts";
+import type { IptablesVariant } from "../../kernel/iptables_version.ts";
+import { parseCidr } from "../../model/ip.ts";
+import { FAMILIES, type IpFamily } from "../../model/objects.ts";
+import type { BaseChain } from "../../netfilter/nft_base_chains.ts";
+import { IPTABLES_TABLES } from "../../netfilter/nft_listing.ts";
+import type { Packet } from "../../sim/flow.ts";
+import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
+import { NodeSimulator } from "../../sim/node/simulate.ts";
+import { plainSurroundings } from "../../sim/node/surroundings.ts";
+import { few } from "../../text/words.ts";
+import { NearKernel } from "../live/near_kernel.ts";
+import { podInterface } from "../node_addresses.ts";
+import { foreignEnd } from "../trace/own_rules.ts";
+import { placeOf } from "../trace/trace.ts";
+import { type Finding, ok, warning } from "./report.ts";
+
+const CHECK = "rules of others";
+
+/** A chain of the kernel in one family, as `iptables -S` prints it. */
+export interface KernelChain {
+  readonly family: IpFamily;
+  /** One rule a line, `-P CHAIN POLICY` first. */
+  readonly lines: readonly string[];
+}
+
+/** Chain FORWARD of table filter, and PREROUTING of nat, in each family that can be listed. */
+export interface KernelChains {
+  readonly forward: readonly KernelChain[];
+  readonly prerouting: readonly KernelChain[];
+}
+
+/** The chains through which the node's own rules, and those of other proxies, see a packet first. */
+export async function readKernelChains(exec: Exec, variant: IptablesVariant): Promise<KernelChains> {
+  const tools = (await Promise.all(FAMILIES.map((family) => iptablesOf(exec, family, variant))))
+    .filter((tool) => tool !== null);
+  const list = (table: "filter" | "nat", chain: string): Promise<readonly KernelChain[]> =>
+    Promise.all(tools.map(async ({ family, iptables }) => ({
+      family,
+      lines: (await iptables.list(table, chain)).split("\n").filter((line) => line !== ""),
+    })));
+  const [forward, prerouting] = await Promise.all([
+    list("filter", "FORWARD"),
+    list("nat", "PREROUTING"),
+  ]);
+  return { forward, prerouting };
+}
+
+/** Null: the family has no programs, or no tables, and so no rules that could be in the way. */
+async function iptablesOf(
+  exec: Exec,
+  family: IpFamily,
+  variant: IptablesVariant,
+): Promise<{ readonly family: IpFamily; readonly iptables: Iptables } | null> {
+  let programs: IptablesFound;
+  try {
+    programs = await probeIptables(exec, family, variant);
+  } catch (error) {
+    if (error instanceof UnsupportedError) return null;
+    throw error;
+  }
+  const iptables = new Iptables(exec, programs);
+  // IPv6 may be missing in the kernel, which the mode's own probe tells.
+  return family === "IPv6" && await iptables.absence() !== null ? null : { family, iptables };
+}
+
+const OWN_TABLES: readonly string[] = ["kproxy", "kproxy-next"];
+/** Tables of known service proxies are checked by their names. */
+const PROXY_TABLES: readonly string[] = ["kube-proxy"];
+/** Destinations are translated from here on. */
+const DSTNAT_PRIORITY = -100;
+const HOOKS_OF_SERVICES: readonly string[] = ["prerouting", "forward", "output", "postrouting"];
+
+/** True for a chain of neither a service proxy nor iptables. */
+function isForeign({ family, table }: BaseChain): boolean {
+  // What is in these is checked as iptables' rules.
+  const isIptables = ["ip", "ip6"].includes(family) && IPTABLES_TABLES.has(table);
+  return !isIptables && !OWN_TABLES.includes(table) && !PROXY_TABLES.includes(table);
+}
+
+function nameOf({ family, table, name, hook, priority }: BaseChain): string {
+  return `${family} ${table} ${name} (${hook}, priority ${priority})`;
+}
+
+/** What hangs on hooks of the kernel beside kproxy. */
+export function checkBaseChains(chains: readonly BaseChain[]): readonly Finding[] {
+  const foreign = chains.filter(isForeign).filter(({ family }) => ["ip", "ip6", "inet"].includes(family));
+  const findings: Finding[] = [];
+  const nat = foreign.filter(({ type, hook, priority }) =>
+    type === "nat" && (hook === "prerouting" || hook === "output") && priority <= DSTNAT_PRIORITY
+  );
+  if (nat.length > 0) {
+    findings.push(warning(
+      CHECK,
+      `${few(nat.map(nameOf))} may translate a destination before kproxy does, which then sees no Service`,
+      `look at it: nft list table ${nat[0]?.family} ${nat[0]?.table}`,
+    ));
+  }
+  const dropping = foreign.filter(({ hook, policy }) =>
+    policy === "drop" && HOOKS_OF_SERVICES.includes(hook)
+  );
+  if (dropping.length > 0) {
+    const [first] = dropping;
+    const names = few(dropping.map(nameOf));
+    findings.push(warning(
+      CHECK,
+      `${names} drops what its own rules do not accept: kproxy's accept does not count there`,
+      `accept the pod network and node ports in it, or: ` +
+        `nft 'chain ${first?.family} ${first?.table} ${first?.name} { policy accept ; }'`,
+    ));
+  }
+  const early = foreign.filter((chain) =>
+    chain.hook === "prerouting" && chain.priority < DSTNAT_PRIORITY &&
+    !nat.includes(chain) && !dropping.includes(chain)
+  );
+  if (early.length > 0) findings.push(ok(CHECK, `seen before kproxy: ${few(early.map(nameOf))}`));
+  if (findings.length === 0) findings.push(ok(CHECK, "no table of nftables is in front of kproxy's rules"));
+  return findings;
+}
+
+/** What a chain FORWARD that drops means in each mode. */
+const FORWARD_DROPS: Readonly<Partial<Record<ProxyMode, string>>> = {
+  iptables: "kproxy lets packets of Services through, and no others between pods",
+  ipvs: "packets of Services do not come through it, all others between pods do",
+  nftables: "packets of Services are dropped, too, unless a rule of that chain accepts them",
+};
+
+/** The chain FORWARD of iptables: its policy, and rules before kproxy's that drop everything. */
+export function checkForward(chains: readonly KernelChain[], mode: ProxyMode): readonly Finding[] {
+  return chains.flatMap(({ family, lines }): Finding[] => {
+    const tool = family === "IPv4" ? "iptables" : "ip6tables";
+    const findings: Finding[] = [];
+    if (lines.some((line) => /^-P FORWARD (DROP|REJECT)/.test(line))) {
+      const effect = FORWARD_DROPS[mode] ?? "packets between pods are dropped";
+      findings.push(warning(
+        CHECK,
+        `${family} chain FORWARD drops what no rule accepts: ${effect}`,
+        `${tool} -P FORWARD ACCEPT, or accept the pod network there`,
+      ));
+    }
+    const dropAll = firstDrop(lines);
+    if (dropAll !== null) {
+      findings.push(warning(
+        CHECK,
+        `a rule in ${family} chain FORWARD drops everything that comes to it: ${dropAll}`,
+        `${tool} ${dropAll.replace("-A ", "-D ")}`,
+      ));
+    }
+    return findings;
+  });
+}
+
+/** A rule without conditions that ends packets in front of our own jump; behind it, Services have passed. */
+function firstDrop(lines: readonly string[]): string | null {
+  for (const line of lines.map((text) => text.replace(/ -c \d+ \d+/, ""))) {
+    if (/ -j KUBE-FORWARD\b/.test(line)) return null;
+    if (/^-A FORWARD (?:-m comment --comment (?:"[^"]*"|\S+) )?-j (DROP|REJECT)\b/.test(line)) return line;
+  }
+  return null;
+}
+
+/** Where no cluster CIDR is known: addresses that nobody has. */
+const ANY_POD: Readonly<Record<IpFamily, string>> = { IPv4: "198.18.0.0/15", IPv6: "2001:db8::/32" };
+
+/**
+ * Sends a packet from pod to pod through the tables of others, as `kproxy trace` does through all: a rule there may drop what kproxy's
+ * own rules have let pass. Returns the places of the rules that end it, e.g. `table inet fw chain forward rule 1: drop`; none on nodes
+ * without such tables.
+ */
+export async function readForeignEnds(
+  exec: Exec,
+  config: KubeProxyConfiguration,
+  chains: readonly BaseChain[],
+): Promise<readonly string[]> {
+  if (!chains.some((chain) => isForeign(chain) && chain.type === "filter")) return [];
+  const near = new NearKernel(exec);
+  const surroundings = plainSurroundings({ nodeAddresses: [], affinity: new Map(), nowSeconds: 0 });
+  const ends = await Promise.all(FAMILIES.map((family) => {
+    const look = ({ nftables }: HeldRules): readonly string[] => {
+      const foreign = nftables.filter(({ name }) => name !== "kproxy" && name !== "kube-proxy");
+      const simulator = new NodeSimulator({ ...nothingHeld(family), nftables: foreign });
+      return simulator.send(podPacket(family, config), surroundings).outcomes.flatMap((outcome) => {
+        const end = foreignEnd(outcome);
+        // A chain that drops by its policy is a finding of its own.
+        return end === null || end.index === 0 ? [] : [placeOf(end)];
+      });
+    };
+    return near.look({ family, desired: null, look });
+  }));
+  return [...new Set(ends.flat())];
+}
+
+function podPacket(family: IpFamily, config: KubeProxyConfiguration): Packet {
+  const cidrs = config.clusterCIDR.split(",").map((text) => parseCidr(text.trim()));
+  const cidr = cidrs.find((one) => one?.family === family)?.text ?? ANY_POD[family];
+  const network = cidr.slice(0, cidr.indexOf("/"));
+  const pod = (number: number): string =>
+    family === "IPv4" ? network.replace(/\d+$/, String(number)) : `${network.replace(/::$/, "")}::${number}`;
+  return {
+    source: pod(2),
+    destination: pod(3),
+    protocol: "tcp",
+    port: 80,
+    inInterface: podInterface(config),
+    state: "NEW",
+    mark: 0,
+  };
+}
+
+/** @param places of rules that end what kproxy's own have let pass */
+export function checkForeignEnds(places: readonly string[]): readonly Finding[] {
+  if (places.length === 0) return [];
+  return [warning(
+    CHECK,
+    `a rule of others ends packets between pods, whatever kproxy's own rules say: ${few(places)}`,
+    "accept the pod network there; kproxy trace POD-IP SERVICE shows the way of one packet",
+  )];
+}

@@ -1,0 +1,411 @@
+/**
+ * Checks of the mode: whether it would work here by the probes of a start, which write nothing here; the rights of this process; the
+ * variant and the lock of iptables; and what other modes left.
+ *
+ * @module
+ */
+import { chooseMode, type Modes } from "../../backend/node/choose_mode.ts";
+import { countLeftovers } from "../../backend/node/cleanup.ts";
+import { removeLeftovers } from "../../backend/node/leftovers.ts";
+import type { ModeContext, PreparedMode, PrepareMode } from "../../backend/node/mode.ts";
+import { MODES } from "../../backend/node/registry.ts";
+import {
+  CLEANUP_MODES,
+  type CleanupMode,
+  type KubeProxyConfiguration,
+  type ProxyMode,
+} from "../../config/types.ts";
+import { ExecError, UnsupportedError } from "../../errors.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { probeIpset } from "../../kernel/ipset.ts";
+import { type RefusedFamily, usableFamilies } from "../../kernel/iptables_families.ts";
+import {
+  chooseIptablesVariant,
+  hintsQuestion,
+  holdsProxyRules,
+  mayHideRules,
+  NEEDS_RIGHTS,
+  type VariantChoice,
+} from "../../kernel/iptables_variant.ts";
+import {
+  type IptablesVariant,
+  type IptablesVersion,
+  parseIptablesVersion,
+} from "../../kernel/iptables_version.ts";
+import { ipvsAbsence, Ipvsadm } from "../../kernel/ipvsadm.ts";
+import { type NodeSysctls, nodeSysctls } from "../../kernel/node_sysctls.ts";
+import type { XtablesLock } from "../../kernel/xtables_lock.ts";
+import { nodeIps } from "../../model/node.ts";
+import { FAMILIES, type IpFamily } from "../../model/objects.ts";
+import { errorText, type Logger, type LogValues, silentLogger } from "../../observe/log.ts";
+import { few } from "../../text/words.ts";
+import { failure, type Finding, ok, unknown, warning } from "./report.ts";
+
+/** What trying a mode showed. */
+export type ModeFact =
+  | {
+    readonly kind: "works";
+    readonly mode: ProxyMode;
+    /** Those that would have been taken first, and why they are not. */
+    readonly passedOver: readonly { readonly mode: string; readonly reason: string }[];
+    readonly refused: readonly Pick<RefusedFamily, "family" | "reason">[];
+    /** What a start would warn of. */
+    readonly warnings: readonly string[];
+  }
+  | {
+    readonly kind: "unusable";
+    readonly reason: string;
+    /** True if nothing but the rights of this process is in the way. */
+    readonly lacksRights: boolean;
+  };
+
+/** Tries the configured mode, or those that `auto` stands for, as a start does. */
+export async function readMode(exec: Exec, config: KubeProxyConfiguration): Promise<ModeFact> {
+  const warnings: string[] = [];
+  const context = {
+    exec,
+    config,
+    log: warningsOnly(warnings),
+    sysctls: unwritten(await nodeSysctls(exec, silentLogger)),
+  };
+  try {
+    const { mode, passedOver, prepared: { refused } } = await chooseMode(READING_MODES, context);
+    return { kind: "works", mode, passedOver, refused, warnings };
+  } catch (error) {
+    if (!(error instanceof UnsupportedError)) throw error;
+    return { kind: "unusable", reason: error.message, lacksRights: error.message.includes(NEEDS_RIGHTS) };
+  }
+}
+
+/** The probes of nftables and iptables only read, but for kernel settings; that of IPVS writes sets and rules to try them. */
+const READING_MODES: Modes = new Map<ProxyMode, PrepareMode>(
+  [...MODES].map(([mode, prepare]) => [mode, mode === "ipvs" ? readIpvs : prepare]),
+);
+
+/** As far as reading shows: programs, kernel, rights and families. Sets, matches and schedulers are tried by a start. */
+async function readIpvs({ exec, config, sysctls }: ModeContext): Promise<PreparedMode> {
+  try {
+    await new Ipvsadm(exec).loads();
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    throw ipvsAbsence(error) ?? error;
+  }
+  await probeIpset(exec);
+  const { primaryFamily } = nodeIps(null, config.bindAddress);
+  const { variant } = await chooseIptablesVariant(exec, { primaryFamily });
+  const refused: RefusedFamily[] = [];
+  const onRefused = (family: RefusedFamily): void => void refused.push(family);
+  await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused });
+  return { proxiers: [], refused, reconfigure: () => [] };
+}
+
+/** Reads settings, and takes every change for done. */
+function unwritten(sysctls: NodeSysctls): NodeSysctls {
+  return {
+    known: sysctls.known,
+    ipv6Disabled: sysctls.ipv6Disabled,
+    read: (names) => sysctls.read(names),
+    forget: (names) => sysctls.forget(names),
+    change: (changes) => Promise.resolve(changes.map(({ value }) => ({ kind: "unchanged", found: value }))),
+  };
+}
+
+/** Keeps what a start would warn of, as one line each. */
+function warningsOnly(warnings: string[]): Logger {
+  return {
+    ...silentLogger,
+    warn: (message: string, values: LogValues = {}) => {
+      const details = Object.entries(values).filter(([, value]) => value !== undefined)
+        .map(([key, value]) => `${key} ${value instanceof Error ? errorText(value) : String(value)}`);
+      warnings.push([message, ...details].join("; "));
+    },
+  };
+}
+
+/** @param wanted as configured, `auto` among them */
+export function checkMode(fact: ModeFact, wanted: string): readonly Finding[] {
+  const check = "mode";
+  const other = wanted === "iptables" ? "nftables" : "iptables";
+  const mend = `install or load what it names, or choose another mode: --proxy-mode=${other}`;
+  if (fact.kind === "unusable") {
+    const asRoot = "run kproxy doctor as root, or with CAP_NET_ADMIN (legacy iptables: CAP_NET_RAW, too)";
+    const what = `mode ${wanted} cannot run here: ${fact.reason}`;
+    return [failure(check, what, fact.lacksRights ? asRoot : mend)];
+  }
+  const { mode, passedOver, refused, warnings } = fact;
+  const why = passedOver.map((other) => `${other.mode}: ${other.reason}`).join("; ");
+  return [
+    wanted === mode || wanted === "auto"
+      ? ok(check, `${mode} works here${why === "" ? "" : `; passed over ${why}`}`)
+      : warning(check, `mode ${wanted} cannot run here and gives way to ${mode}: ${why}`, mend),
+    ...refused.map(({ family, reason }) =>
+      warning(
+        check,
+        `${family} is not served: ${reason}`,
+        "mend that where the cluster uses it; else ignore it",
+      )
+    ),
+    ...warnings.map((text) => warning(check, text, "see docs/operations.md")),
+    ...mode === "ipvs"
+      ? [ok(
+        check,
+        "matches, sets and schedulers of ipvs are tried by the start only, since that writes for a moment",
+      )]
+      : [],
+  ];
+}
+
+/** A permission of the runtime that kproxy is started with. */
+interface RuntimePermission {
+  /** As on the command line, e.g. `--allow-sys=hostname`. */
+  readonly flag: string;
+  readonly isGranted: boolean;
+  /** What does not work without it. */
+  readonly otherwise: string;
+}
+
+/** What this process may do. */
+export interface RightsFact {
+  /** Null where the runtime may not tell. */
+  readonly uid: number | null;
+  readonly permissions: readonly RuntimePermission[];
+}
+
+/** The names of `--allow-sys=` → what does not work without. */
+const WANTED_SYS = {
+  hostname: "only --hostname-override names the node",
+  cpus: "the connection tracking table is sized by the CPUs of this process",
+  networkInterfaces: "nobody knows the node's addresses, and node ports do not follow them",
+  osRelease: "nobody knows what this kernel needs of net.ipv4.vs.conn_reuse_mode",
+  uid: "missing rights show late",
+} as const;
+const WANTED_ALL = {
+  net: "API server, health checks and metrics may be out of reach",
+  read: "configuration, kubeconfig, certificates and manifests may not be readable",
+} as const;
+
+/** Nothing is asked of a user, and nothing is used. */
+export function readRights(): RightsFact {
+  const permission = (flag: string, descriptor: Deno.PermissionDescriptor, otherwise: string) => {
+    const { state, partial } = Deno.permissions.querySync(descriptor);
+    return { flag, otherwise, isGranted: state === "granted" || partial };
+  };
+  const sys = Object.entries(WANTED_SYS) as [keyof typeof WANTED_SYS, string][];
+  const all = Object.entries(WANTED_ALL) as [keyof typeof WANTED_ALL, string][];
+  const permissions = [
+    ...sys.map(([kind, otherwise]) => permission(`--allow-sys=${kind}`, { name: "sys", kind }, otherwise)),
+    ...all.map(([name, otherwise]) => permission(`--allow-${name}`, { name }, otherwise)),
+  ];
+  const maySayUid = permissions.some(({ flag, isGranted }) => flag === "--allow-sys=uid" && isGranted);
+  return { uid: maySayUid ? Deno.uid() : null, permissions };
+}
+
+/** @param mode undefined if nobody could tell whether the mode works */
+export function checkRights(
+  { uid, permissions }: RightsFact,
+  mode: ModeFact | undefined,
+): readonly Finding[] {
+  const check = "rights";
+  const user = uid === null ? "this user" : uid === 0 ? "root" : `user ${uid}`;
+  const findings: Finding[] = [];
+  if (mode?.kind === "unusable" && mode.lacksRights) {
+    findings.push(failure(
+      check,
+      `${user} has no CAP_NET_ADMIN in this network namespace: rules can neither be read nor written`,
+      "run as root, or: setpriv --ambient-caps=+net_admin,+net_raw --inh-caps=+net_admin,+net_raw",
+    ));
+  } else if (mode?.kind === "works") {
+    findings.push(ok(check, `${user} may read and write rules`));
+  }
+  const missing = permissions.filter(({ isGranted }) => !isGranted);
+  findings.push(
+    ...missing.map(({ flag, otherwise }) =>
+      warning(check, `the runtime does not grant ${flag}: ${otherwise}`, `start kproxy with ${flag}`)
+    ),
+  );
+  if (missing.length === 0) findings.push(ok(check, "the runtime grants all that kproxy asks for"));
+  return findings;
+}
+
+/** What there is to know of the variants of iptables. */
+export interface VariantFact {
+  readonly chosen: VariantChoice;
+  /** Of the program `iptables`; null if it does not say. */
+  readonly systemDefault: IptablesVersion | null;
+  /** Families for which the variant that is not chosen holds a service proxy's chains. */
+  readonly otherHolds: readonly IpFamily[];
+  /** Variants that may have rules which this process may not see. */
+  readonly unseen: readonly IptablesVariant[];
+}
+
+const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
+
+/** Null if iptables does not work here at all. */
+export async function readVariant(exec: Exec, primaryFamily: IpFamily): Promise<VariantFact | null> {
+  let chosen: VariantChoice;
+  try {
+    chosen = await chooseIptablesVariant(exec, { primaryFamily });
+  } catch (error) {
+    if (error instanceof UnsupportedError) return null;
+    throw error;
+  }
+  const other: IptablesVariant = chosen.variant === "nft" ? "legacy" : "nft";
+  const [text, holds, hidden] = await Promise.all([
+    exec.run(["iptables", "--version"]).then(({ stdout }) => stdout, () => ""),
+    Promise.all(FAMILIES.map((family) => holdsProxyRules(exec, family, other))),
+    Promise.all(
+      VARIANTS.map(async (variant) =>
+        (await Promise.all(FAMILIES.map((family) => mayHideRules(exec, family, variant)))).includes(true)
+      ),
+    ),
+  ]);
+  return {
+    chosen,
+    systemDefault: parseIptablesVersion(text),
+    otherHolds: FAMILIES.filter((_family, index) => holds[index] === true),
+    unseen: VARIANTS.filter((_variant, index) => hidden[index] === true),
+  };
+}
+
+/** Asks what every node is asked for the variant, so that the answers are there when they are needed. */
+export function askVariantAhead(exec: Exec): void {
+  const questions = FAMILIES.flatMap((family) => VARIANTS.map((variant) => hintsQuestion(family, variant)));
+  // A failed question is asked again where its answer is needed.
+  for (const question of questions) exec.run(question).catch(() => undefined);
+}
+
+/** @param mode the one that runs here */
+export function checkVariant(fact: VariantFact | null, mode: ProxyMode): readonly Finding[] {
+  const check = "iptables variant";
+  // That iptables does not work is told with the mode, where it matters.
+  if (fact === null) return [];
+  const { chosen: { variant, reason }, systemDefault, otherHolds, unseen } = fact;
+  const isUnused = mode === "nftables" || mode === "auto";
+  const findings = [
+    ok(check, `${variant}${isUnused ? ", which this mode does not use" : ""}: ${reason}`),
+  ];
+  if (systemDefault !== null && systemDefault.variant !== variant) {
+    findings.push(warning(
+      check,
+      `the program iptables is the ${systemDefault.variant} variant, and the rules of this node are in ${variant}: ` +
+        `what is written by hand lands beside them`,
+      `update-alternatives --set iptables /usr/sbin/iptables-${variant}`,
+    ));
+  }
+  findings.push(...unseen.map((hidden) =>
+    warning(
+      check,
+      `this user may not list the rules of the ${hidden} variant: if there are some, of kubelet, of another proxy or of anybody, ` +
+        "nothing here tells of them",
+      "run kproxy doctor as root",
+    )
+  ));
+  if (otherHolds.length > 0) {
+    const other = variant === "nft" ? "legacy" : "nft";
+    const families = otherHolds.join(", ");
+    findings.push(warning(
+      check,
+      `a service proxy left rules in the ${other} variant (${families}): packets walk through both`,
+      "end the other proxy, then: kproxy cleanup --only=iptables --only=ipvs && kproxy run",
+    ));
+  }
+  return findings;
+}
+
+/**
+ * Whether it is the lock of everybody on the node, and whether another program sits on it.
+ *
+ * @param isUsed false where the variant in use takes no lock
+ */
+export function checkLock(
+  { path, exists, isMounted, isHeld }: XtablesLock,
+  { inContainer, isUsed }: { readonly inContainer: boolean; readonly isUsed: boolean },
+): readonly Finding[] {
+  const check = "xtables lock";
+  if (!isUsed) return [ok(check, "not used: the nft variant of iptables, and nft, need none")];
+  const findings: Finding[] = [];
+  if (inContainer && !isMounted) {
+    findings.push(warning(
+      check,
+      `${path} looks like this container's own: kubelet and others on the node do not see who holds it`,
+      `mount the host's ${path} into the container (hostPath, type FileOrCreate)`,
+    ));
+  }
+  if (isHeld === true) {
+    findings.push(warning(
+      check,
+      `another program has held ${path} all the time it was looked at: rules cannot be written meanwhile`,
+      `find it with: fuser -v ${path}`,
+    ));
+  } else if (isHeld === null) {
+    findings.push(warning(
+      check,
+      `this user may not open ${path}: legacy iptables cannot write rules`,
+      `run as root, or give this user write access to ${path}`,
+    ));
+  }
+  if (findings.length > 0) return findings;
+  return [ok(check, exists ? `${path} is free` : `${path} is not there yet; the first iptables makes it`)];
+}
+
+/** What there is of other modes. */
+export interface Leftovers {
+  /** In words, e.g. `3 tables of nft`; empty if there is nothing. */
+  readonly found: readonly string[];
+  /** The modes that were looked for. */
+  readonly modes: readonly CleanupMode[];
+  /** What could not be looked at, and why. */
+  readonly failed: readonly string[];
+}
+
+/** By the dry run of a cleanup. @param runs the mode that runs here */
+export async function readLeftovers(
+  exec: Exec,
+  { ipvs }: KubeProxyConfiguration,
+  runs: ProxyMode,
+): Promise<Leftovers> {
+  // Where iptables writes the rules that are in force, looking for chains of others would read all of them, which takes seconds on a
+  // large node; tables of nftables are looked for there.
+  const isLarge = runs === "iptables" || runs === "ipvs" || runs === "auto";
+  const modes = isLarge ? ["nftables"] as const : CLEANUP_MODES.filter((mode) => mode !== runs);
+  const report = await removeLeftovers(modes, {
+    exec,
+    families: FAMILIES,
+    dryRun: true,
+    flushIpvs: false,
+    excludeCidrs: ipvs.excludeCIDRs ?? [],
+  });
+  return {
+    found: countLeftovers(report).map(([kind, count]) => `${count} ${kind}`),
+    modes,
+    failed: report.failed.map(({ place, error }) => `${place}: ${errorText(error)}`),
+  };
+}
+
+/** Mode ipvs has the addresses of Services on it. */
+const IPVS_DEVICE = "kube-ipvs0";
+
+/** @param devices names of all devices; undefined if they are not known */
+export function checkLeftovers(
+  { found, modes, failed }: Leftovers,
+  runs: ProxyMode,
+  devices: readonly string[] | undefined,
+): readonly Finding[] {
+  const check = "leftovers";
+  const findings = failed.map((reason) => unknown(check, reason));
+  if (found.length > 0) {
+    findings.push(warning(
+      check,
+      `another mode left ${few(found)}; a start of kproxy removes it after its first sync`,
+      `start kproxy, or: kproxy cleanup ${modes.map((mode) => `--only=${mode}`).join(" ")}`,
+    ));
+  }
+  if (devices?.includes(IPVS_DEVICE) === true && runs !== "ipvs" && !modes.includes("ipvs")) {
+    findings.push(warning(
+      check,
+      `device ${IPVS_DEVICE} is there, which mode ipvs left: addresses on it are answered by this node`,
+      "start kproxy, or: kproxy cleanup --only=ipvs",
+    ));
+  }
+  return findings.length > 0 ? findings : [ok(check, "no other mode left anything that shows")];
+}

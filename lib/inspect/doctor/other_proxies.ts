@@ -1,0 +1,173 @@
+/**
+ * Checks whether another service proxy is at work on the node: by its tables, chains, devices, or its metrics.
+ *
+ * @module
+ */
+import type { ProxyMode } from "../../config/types.ts";
+import { isUnspecified, parseIp, splitHostPort } from "../../model/ip.ts";
+import type { Link } from "../../netfilter/ip_batch.ts";
+import type { BaseChain } from "../../netfilter/nft_base_chains.ts";
+import { httpGet, NoConnectionError, StrangeAnswerError } from "../../serve/http_get.ts";
+import { few } from "../../text/words.ts";
+import type { KernelChain } from "./foreign_rules.ts";
+import { failure, type Finding, ok, warning } from "./report.ts";
+
+const CHECK = "other proxies";
+
+/** Who answers where a proxy has its metrics. */
+export type MetricsOwner = "kproxy" | "kube-proxy" | "nobody" | "somebody else";
+
+/** For an answer to begin, and for each piece of it. */
+const PIECE_LIMIT_MS = 1_500;
+/** Those of a large node take a proxy a second or two. */
+const WHOLE_LIMIT_MS = 4_000;
+/** Its beginning is enough: what answers may send without an end. */
+const BEGINNING_BYTES = 64 * 1024;
+
+/** @param address `IP:port` as configured; an unspecified IP is asked on loopback */
+export async function readMetricsOwner(address: string): Promise<MetricsOwner> {
+  if (address === "") return "nobody";
+  let text: string;
+  try {
+    text = await beginningOfMetrics(address);
+  } catch (error) {
+    if (error instanceof NoConnectionError) return "nobody";
+    // What takes the connection has the port, whatever comes of it.
+    if (error instanceof StrangeAnswerError) return "somebody else";
+    throw error;
+  }
+  // Both have the metrics of kube-proxy; those of Go's runtime, which come early, only kube-proxy has.
+  if (/^(# (HELP|TYPE) )?go_/m.test(text)) return "kube-proxy";
+  return /^(# (HELP|TYPE) )?k(ube)?proxy_/m.test(text) ? "kproxy" : "somebody else";
+}
+
+async function beginningOfMetrics(address: string): Promise<string> {
+  const [bound, port] = splitHostPort(address);
+  const ip = parseIp(bound);
+  const host = ip === null || !isUnspecified(ip) ? bound : ip.family === "IPv4" ? "127.0.0.1" : "::1";
+  const limits = { limitMs: PIECE_LIMIT_MS, wholeMs: WHOLE_LIMIT_MS, maxBytes: 2 * BEGINNING_BYTES };
+  return await httpGet({ host, port, path: "/metrics", ...limits }, async ({ body }) => {
+    const decoder = new TextDecoder();
+    let text = "";
+    for await (const piece of body) {
+      text += decoder.decode(piece, { stream: true });
+      if (text.length >= BEGINNING_BYTES) break;
+    }
+    return text;
+  });
+}
+
+/** The signs of other proxies; those that could not be looked at are left out. */
+export interface ProxySigns {
+  readonly owner?: MetricsOwner | undefined;
+  /** Where that was asked. */
+  readonly metricsAddress: string;
+  /** Which mode's rules are no sign of others here. */
+  readonly mode: ProxyMode;
+  readonly baseChains?: readonly BaseChain[] | undefined;
+  readonly prerouting?: readonly KernelChain[] | undefined;
+  readonly links?: readonly Link[] | undefined;
+}
+
+/** A proxy that takes Services, and what gives it away. */
+interface KnownProxy {
+  readonly name: string;
+  readonly table?: RegExp;
+  /** Targets of rules in PREROUTING of nat. */
+  readonly chain?: RegExp;
+  readonly device?: RegExp;
+  readonly mend: string;
+  /** Rules of this mode look the same for kproxy and kube-proxy. */
+  readonly mode?: ProxyMode;
+}
+
+const KNOWN: readonly KnownProxy[] = [
+  {
+    name: "kube-proxy (mode nftables)",
+    table: /^kube-proxy$/,
+    mend: "end kube-proxy on this node, then: kproxy cleanup --only=nftables --of=kube-proxy",
+  },
+  {
+    name: "a proxy in mode userspace, kube-proxy or a kproxy of another configuration,",
+    // Only mode userspace has these.
+    chain: /^KUBE-PORTALS-/,
+    mend: "end it on this node, then: kproxy cleanup --only=userspace",
+    mode: "userspace",
+  },
+  {
+    name: "Cilium",
+    table: /^cilium/i,
+    chain: /^(OLD_)?CILIUM_/,
+    device: /^cilium_(host|net)$/,
+    mend: "set kubeProxyReplacement=false in Cilium, or do without kproxy here",
+  },
+  {
+    name: "kube-router",
+    table: /^kube-router/,
+    chain: /^KUBE-ROUTER-/,
+    device: /^kube-dummy-if$/,
+    mend: "start kube-router with --run-service-proxy=false, and once with --cleanup-config",
+  },
+  {
+    name: "Calico's eBPF data plane",
+    device: /^bpf(in|out)\.cali$/,
+    mend: "set bpfEnabled=false in Calico's FelixConfiguration, or do without kproxy here",
+  },
+];
+
+/** One finding for each proxy that shows. */
+export function checkOtherProxies(signs: ProxySigns): readonly Finding[] {
+  const { owner, metricsAddress } = signs;
+  const findings: Finding[] = [];
+  if (owner === "kube-proxy") {
+    findings.push(failure(
+      CHECK,
+      `kube-proxy runs on this node: its metrics answer at ${metricsAddress}`,
+      "keep it off this node, e.g.: kubectl -n kube-system patch daemonset kube-proxy -p " +
+        `'{"spec":{"template":{"spec":{"nodeSelector":{"kproxy.io/replaced":"false"}}}}}'`,
+    ));
+  }
+  if (owner === "somebody else") {
+    findings.push(warning(
+      CHECK,
+      `something that is no proxy of Kubernetes answers at ${metricsAddress}, where metrics are to be served`,
+      "give kproxy another address: --metrics-bind-address",
+    ));
+  }
+  if (owner === "nobody" && metricsAddress !== "" && hasRules(signs)) {
+    findings.push(warning(
+      CHECK,
+      `rules of a service proxy are in force, and none answers at ${metricsAddress}: they stay as they are, whatever changes`,
+      "start kproxy, or look why it ended",
+    ));
+  }
+  for (const proxy of KNOWN) {
+    const found = signsOf(proxy, signs);
+    if (found.length > 0 && proxy.mode !== signs.mode) {
+      findings.push(warning(CHECK, `${proxy.name} was or is here: ${few(found)}`, proxy.mend));
+    }
+  }
+  if (findings.length > 0) return findings;
+  return [ok(CHECK, owner === "kproxy" ? "none; kproxy runs" : "none shows")];
+}
+
+/** True if packets are led to rules with the names that kproxy and kube-proxy use. */
+function hasRules({ baseChains = [], prerouting = [] }: ProxySigns): boolean {
+  return baseChains.some(({ table }) => table === "kproxy") ||
+    prerouting.flatMap(({ lines }) => lines).some((line) =>
+      / -j KUBE-(?:SERVICES|PORTALS-CONTAINER)\b/.test(line)
+    );
+}
+
+function signsOf(
+  { table, chain, device }: KnownProxy,
+  { baseChains = [], prerouting = [], links = [] }: ProxySigns,
+): readonly string[] {
+  const tables = baseChains.filter((one) => table?.test(one.table) === true)
+    .map((one) => `table ${one.family} ${one.table}`);
+  const chains = prerouting.flatMap(({ lines }) => lines).map((line) => / -[jg] (\S+)/.exec(line)?.[1] ?? "")
+    .filter((target) => chain?.test(target) === true).map((target) => `chain ${target}`);
+  const devices = links.filter((link) => device?.test(link.device) === true)
+    .map((link) => `device ${link.device}`);
+  return [...new Set([...tables, ...chains, ...devices])];
+}

@@ -1,0 +1,192 @@
+import { type JudgedCase as Case, testJudgements } from "../../../tests/support/judged_cases.ts";
+import { parseBaseChains } from "../../netfilter/nft_base_chains.ts";
+import { checkBaseChains, checkForward } from "./foreign_rules.ts";
+import { checkLeftovers } from "./mode.ts";
+import { checkOtherProxies } from "./other_proxies.ts";
+
+const base = (
+  family: string,
+  table: string,
+  type: string,
+  hook: string,
+  priority: number,
+  policy = "accept",
+) =>
+  parseBaseChains(
+    `table ${family} ${table} {\nchain c {\ntype ${type} hook ${hook} priority ${priority}; policy ${policy};\n}\n}\n`,
+  );
+
+const HOOKS: readonly Case[] = [
+  [
+    "our own and iptables'",
+    checkBaseChains([
+      ...base("ip", "kproxy", "nat", "prerouting", -100),
+      ...base("ip6", "kproxy-next", "nat", "output", -100),
+      ...base("ip", "filter", "filter", "forward", 0, "drop"),
+    ]),
+    ["ok no table of nftables is in front"],
+  ],
+  ["a table that translates before us", checkBaseChains(base("inet", "lb", "nat", "prerouting", -110)), [
+    "warning inet lb c (prerouting, priority -110) may translate",
+  ]],
+  ["one that translates after us", checkBaseChains(base("ip", "lb", "nat", "prerouting", -90)), [
+    "ok no table",
+  ]],
+  ["a forward hook that drops", checkBaseChains(base("inet", "fw", "filter", "forward", 10, "drop")), [
+    "warning inet fw c (forward, priority 10) drops",
+  ]],
+  [
+    "an input hook that drops is the host's own matter",
+    checkBaseChains(base("inet", "fw", "filter", "input", 0, "drop")),
+    [
+      "ok no table",
+    ],
+  ],
+  ["a table that looks first", checkBaseChains(base("inet", "fw", "filter", "prerouting", -160)), [
+    "ok seen before kproxy: inet fw c (prerouting, priority -160)",
+  ]],
+  [
+    "a table named like iptables', of another family",
+    checkBaseChains(base("inet", "filter", "filter", "forward", 0, "drop")),
+    [
+      "warning inet filter c",
+    ],
+  ],
+  [
+    "a policy that drops, mode iptables",
+    checkForward([{ family: "IPv4", lines: ["-P FORWARD DROP -c 0 0"] }], "iptables"),
+    [
+      "warning IPv4 chain FORWARD drops what no rule accepts: kproxy lets",
+    ],
+  ],
+  [
+    "a policy that drops, mode nftables",
+    checkForward([{ family: "IPv6", lines: ["-P FORWARD DROP"] }], "nftables"),
+    [
+      "warning IPv6 chain FORWARD drops what no rule accepts: packets of Services are dropped, too",
+    ],
+  ],
+  [
+    "a rule that drops before ours",
+    checkForward([{
+      family: "IPv4",
+      lines: [
+        "-P FORWARD ACCEPT",
+        "-A FORWARD -c 3 180 -j DROP",
+        '-A FORWARD -m comment --comment "x" -j KUBE-FORWARD',
+      ],
+    }], "iptables"),
+    ["warning a rule in IPv4 chain FORWARD drops everything that comes to it: -A FORWARD -j DROP"],
+  ],
+  [
+    "a rule that drops behind ours",
+    checkForward([{
+      family: "IPv4",
+      lines: [
+        "-P FORWARD ACCEPT",
+        "-A FORWARD -j KUBE-FORWARD",
+        "-A FORWARD -j REJECT --reject-with icmp-port-unreachable",
+      ],
+    }], "iptables"),
+    [],
+  ],
+  [
+    "a rule that drops some",
+    checkForward([{ family: "IPv4", lines: ["-A FORWARD -s 10.0.0.0/8 -j DROP"] }], "ipvs"),
+    [],
+  ],
+];
+
+const none = { metricsAddress: "127.0.0.1:10249", mode: "iptables" } as const;
+const PORTALS = [{
+  family: "IPv4",
+  lines: ['-A PREROUTING -m comment --comment "handle ClusterIPs" -j KUBE-PORTALS-CONTAINER'],
+}] as const;
+const PROXIES: readonly Case[] = [
+  ["none", checkOtherProxies(none), ["ok none shows"]],
+  ["kproxy itself", checkOtherProxies({ ...none, owner: "kproxy" }), ["ok none; kproxy runs"]],
+  ["kube-proxy runs", checkOtherProxies({ ...none, owner: "kube-proxy" }), [
+    "failure kube-proxy runs on this node",
+  ]],
+  ["an address in use", checkOtherProxies({ ...none, owner: "somebody else" }), [
+    "warning something that is no proxy",
+  ]],
+  [
+    "kube-proxy's table",
+    checkOtherProxies({ ...none, baseChains: base("ip", "kube-proxy", "nat", "output", -100) }),
+    [
+      "warning kube-proxy (mode nftables) was or is here: table ip kube-proxy",
+    ],
+  ],
+  [
+    "Cilium, by chain and device",
+    checkOtherProxies({
+      ...none,
+      prerouting: [{ family: "IPv4", lines: ['-A PREROUTING -m comment --comment "c" -j CILIUM_PRE_nat'] }],
+      links: [{ device: "cilium_host", kind: "veth", mtu: 1500, isUp: true }],
+    }),
+    ["warning Cilium was or is here: chain CILIUM_PRE_nat, device cilium_host"],
+  ],
+  [
+    "rules of mode userspace, where that is the mode",
+    checkOtherProxies({
+      ...none,
+      mode: "userspace",
+      owner: "kproxy",
+      prerouting: PORTALS,
+    }),
+    ["ok none; kproxy runs"],
+  ],
+  ["rules of mode userspace, in another mode", checkOtherProxies({ ...none, prerouting: PORTALS }), [
+    "warning a proxy in mode userspace, kube-proxy or a kproxy of another configuration, was or is here",
+  ]],
+  [
+    "rules of mode userspace, which nobody serves",
+    checkOtherProxies({
+      ...none,
+      mode: "userspace",
+      owner: "nobody",
+      prerouting: PORTALS,
+    }),
+    ["warning rules of a service proxy are in force, and none answers"],
+  ],
+  [
+    "kube-router",
+    checkOtherProxies({ ...none, links: [{ device: "kube-dummy-if", kind: "dummy", mtu: 0, isUp: true }] }),
+    [
+      "warning kube-router was or is here",
+    ],
+  ],
+];
+
+const LEFTOVERS: readonly Case[] = [
+  ["nothing", checkLeftovers({ found: [], modes: ["nftables"], failed: [] }, "iptables", []), [
+    "ok no other mode",
+  ]],
+  [
+    "something",
+    checkLeftovers({ found: ["2 tables of nft"], modes: ["nftables"], failed: [] }, "iptables", undefined),
+    [
+      "warning another mode left 2 tables of nft",
+    ],
+  ],
+  [
+    "the device of IPVS",
+    checkLeftovers({ found: [], modes: ["nftables"], failed: [] }, "iptables", ["kube-ipvs0"]),
+    [
+      "warning device kube-ipvs0 is there",
+    ],
+  ],
+  ["its own device", checkLeftovers({ found: [], modes: ["nftables"], failed: [] }, "ipvs", ["kube-ipvs0"]), [
+    "ok",
+  ]],
+  ["not looked at", checkLeftovers({ found: [], modes: ["ipvs"], failed: ["ipset: x"] }, "nftables", []), [
+    "warning could not be looked at: ipset: x",
+  ]],
+];
+
+testJudgements({
+  hooks: HOOKS,
+  "other proxies": PROXIES,
+  leftovers: LEFTOVERS,
+});
