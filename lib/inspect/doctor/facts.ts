@@ -4,7 +4,7 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
-import { EndableExec } from "../../kernel/endable_exec.ts";
+import { Runner } from "../../kernel/runner.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { readDeviceSettings } from "../../kernel/ip_address.ts";
 import { kernelRelease } from "../../kernel/kernel_release.ts";
@@ -36,7 +36,6 @@ import {
   type VariantFact,
 } from "./read/variant.ts";
 import { ProgramRuns, type ProgramTrouble } from "./program_runs.ts";
-import { SharingExec } from "./sharing_exec.ts";
 
 /** What is known of a node, and why the rest is not. */
 export interface DoctorFacts {
@@ -97,8 +96,8 @@ const END_MS = 2_500;
 export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts> {
   const { config, master, limitMs = FACTS_LIMIT_MS } = options;
   const running = new ProgramRuns(options.exec, options.slowMs);
-  const programs = new EndableExec(running);
-  const exec = new SharingExec(programs);
+  const programs = new Runner(running);
+  const exec = new Runner(programs, { caches: true });
   const { signal } = programs;
   const late = new AbortController();
   const timers = [
