@@ -15,7 +15,7 @@ Deno.test("every path of the table has its row", { permissions: "none" }, () => 
     ["lib/source/decode/decode.ts", 2],
     ["lib/source/kube/kube.ts", 5],
     ["lib/source/files/files.ts", 5],
-    ["lib/source/kube/token_bucket.ts", 5],
+    ["lib/source/kube/kube_http.ts", 5],
     ["lib/source/snapshot/snapshot_file.ts", 5],
     ["lib/source/decode/snapshot_text.ts", 2],
     ["lib/source/decode/manifest_text.ts", 2],

@@ -3,10 +3,9 @@
  *
  * @module
  */
-import type { EndpointsSource, ProxyMode } from "../../config/types.ts";
+import type { ProxyMode } from "../../config/types.ts";
 import {
   ENDPOINT_SLICES,
-  ENDPOINTS,
   nodeResource,
   SERVICE_CIDRS,
   SERVICES,
@@ -28,19 +27,17 @@ const REVIEWS = ["tokenreviews", "subjectaccessreviews"] as const;
 
 /** The rights that a configuration needs. */
 export function neededRights(
-  { mode, endpointsSource, nodeName, asksWhoClientsAre = false }: {
+  { mode, nodeName, asksWhoClientsAre = false }: {
     /** `auto` where nobody could tell which it would be. */
     readonly mode: ProxyMode;
-    readonly endpointsSource: EndpointsSource;
     readonly nodeName: string;
     /** `kproxy.serving.delegatedAuthentication`. */
     readonly asksWhoClientsAre?: boolean;
   },
 ): readonly ApiRight[] {
-  const endpoints = endpointsSource === "endpoints" ? ENDPOINTS : ENDPOINT_SLICES;
   return [
     ...watching(SERVICES, "", ""),
-    ...watching(endpoints, "", ""),
+    ...watching(ENDPOINT_SLICES, "", ""),
     ...watching(
       nodeResource(nodeName),
       "node ports, zones and local networks do not follow the Node, and no load balancer is told that it leaves",

@@ -5,7 +5,7 @@ Deno.test(
   "rights to ask who clients are are missed only where that is configured",
   { permissions: "none" },
   () => {
-    const common = { mode: "iptables", endpointsSource: "slices", nodeName: "n" } as const;
+    const common = { mode: "iptables", nodeName: "n" } as const;
     const reviews = (asksWhoClientsAre: boolean): string[] =>
       neededRights({ ...common, asksWhoClientsAre }).map(({ verb, group, resource }) =>
         `${verb} ${resource}.${group}`

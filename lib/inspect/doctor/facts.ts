@@ -162,8 +162,8 @@ function askApi(
   machine: { readonly ownIps: readonly string[]; readonly exec: Exec },
   limit: Parameters<typeof readApi>[1],
 ): ReturnType<typeof readApi> {
-  const { endpointsSource, serving: { delegatedAuthentication: asksWhoClientsAre } } = config.kproxy;
-  const rights = neededRights({ mode: config.mode, endpointsSource, nodeName, asksWhoClientsAre });
+  const { serving: { delegatedAuthentication: asksWhoClientsAre } } = config.kproxy;
+  const rights = neededRights({ mode: config.mode, nodeName, asksWhoClientsAre });
   return readApi({ config, master, nodeName, rights, ...machine }, limit);
 }
 

@@ -24,11 +24,11 @@ export async function examineManifests(
   config: KubeProxyConfiguration,
   nodeName: string | null,
 ): Promise<readonly Finding[]> {
-  const { manifests, endpointsSource } = config.kproxy;
+  const { manifests } = config.kproxy;
   if (manifests.length === 0 || manifests.includes(STDIN_PATH)) return [];
   const from = manifests.join(", ");
   try {
-    const { objects, problems } = await readManifests(manifests, { endpointsSource });
+    const { objects, problems } = await readManifests(manifests);
     const unserved = nodeName === null ? null : stateOfObjects(objects, nodeName, () => {}, config).unserved;
     const places = problems.map(({ where, object, message }) => `${where}: ${object}: ${message}`);
     return [
