@@ -245,5 +245,4 @@ export type {
   SourceEvent,
   SourceSink,
 } from "./lib/source/source.ts";
-export type { EndpointsSource } from "./lib/config/types.ts";
 export type { Logger, LogValues } from "./lib/observe/log.ts";

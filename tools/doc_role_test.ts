@@ -1,12 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { parse } from "@std/yaml";
-import {
-  ENDPOINT_SLICES,
-  ENDPOINTS,
-  nodeResource,
-  SERVICE_CIDRS,
-  SERVICES,
-} from "../lib/source/kube/kube_resources.ts";
+import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../lib/source/kube/kube_resources.ts";
 import { ROOT } from "./project_files.ts";
 
 interface Role {
@@ -28,7 +22,7 @@ Deno.test("the role in docs/operations.md grants what is asked of the API server
       resources.flatMap((resource) => verbs.map((verb) => `${verb} ${resource}.${group}`))
     )
   );
-  const watched = [SERVICES, ENDPOINT_SLICES, ENDPOINTS, SERVICE_CIDRS, nodeResource("node-a")].flatMap(
+  const watched = [SERVICES, ENDPOINT_SLICES, SERVICE_CIDRS, nodeResource("node-a")].flatMap(
     ({ path }) => {
       const [, , group = "", resource] = /^\/(api|apis\/([^/]+))\/[^/]+\/(.+)$/.exec(path) ?? [];
       assert(resource !== undefined, path);

@@ -133,9 +133,9 @@ const purity: Fence = (path, context) => {
 
 /** Packages that few kubeconfigs ask for, and the files that load them when one does: by `import()`, so that nobody else pays. */
 const ON_DEMAND: readonly (readonly [specifier: RegExp, loader: string])[] = [
-  [/^(npm:\/?)?@kubernetes\/client-node\b/, "lib/source/kube/kube_oidc.ts"],
-  [/^(npm:\/?)?openid-client\b/, "lib/source/kube/kube_oidc_issuer.ts"],
-  [/^(npm:\/?)?socks\b/, "lib/source/kube/kube_tunnel.ts"],
+  [/^(npm:\/?)?@kubernetes\/client-node\b/, "nobody"],
+  [/^(npm:\/?)?openid-client\b/, "lib/source/kube/kube_oidc.ts"],
+  [/^(npm:\/?)?socks\b/, "lib/source/kube/kube_tls.ts"],
 ];
 
 /** Models alone cost nothing: they are gone when the program runs. */

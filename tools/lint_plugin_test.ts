@@ -49,10 +49,9 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["lib/source/decode/decode.ts", 'import type { V1Service } from "@kubernetes/client-node";', []],
     ["lib/source/kube/kube.ts", 'import type { V1Status } from "@kubernetes/client-node";', []],
     ["lib/source/kube/kube_test.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
-    ["lib/source/kube/kube_oidc.ts", 'await import("@kubernetes/client-node/dist/oidc_auth.js");', []],
-    ["lib/source/kube/kube_oidc_issuer.ts", 'await import("openid-client");', []],
-    ["lib/source/kube/kube_tunnel.ts", 'await import("socks");', []],
-    ["lib/source/kube/kube_tunnel.ts", 'import { SocksClient } from "socks";', ["client-node-fence"]],
+    ["lib/source/kube/kube_oidc.ts", 'await import("openid-client");', []],
+    ["lib/source/kube/kube_tls.ts", 'await import("socks");', []],
+    ["lib/source/kube/kube_tls.ts", 'import { SocksClient } from "socks";', ["client-node-fence"]],
     ["lib/source/kube/kube.ts", 'await import("openid-client");', ["client-node-fence"]],
     ["lib/source/kube/kube_oidc.ts", 'import * as auth from "@kubernetes/client-node";', [
       "client-node-fence",

@@ -87,8 +87,8 @@ Deno.test("every variable that may be read is read by the code, and every one th
   assertEquals(readers.sort(), [
     "lib/inspect/doctor/doctor.ts",
     "lib/kernel/file_owner.ts",
-    "lib/source/kube/kube_plugin_program.ts",
-    "lib/source/kube/kube_proxy_url.ts",
+    "lib/source/kube/kube_access.ts",
+    "lib/source/kube/kube_credentials.ts",
   ]);
 });
 

@@ -83,7 +83,6 @@ const OTHER: KubeProxyConfiguration = {
   windowsRunAsService: true,
   kproxy: {
     manifests: ["/m"],
-    endpointsSource: "slices",
     proxyModeFallback: true,
     userspaceListen: ["127.0.0.1"],
     snapshot: "/var/lib/kproxy/snapshot",
@@ -194,7 +193,6 @@ Deno.test("zero or blank is the default where the API has no pointer, and counts
     "nftables.minSyncPeriod",
     "detectLocalMode",
     "configSyncPeriod",
-    "kproxy.endpointsSource",
     "kproxy.serving.tlsMinVersion",
   ]);
   for (const { path, kind, default: defaultValue } of FIELDS) {

@@ -97,9 +97,8 @@ const WITHOUT_FILE: readonly [flags: Flags, changed: Record<string, FieldValue>]
     "iptables.localhostNodePorts": false,
     "conntrack.tcpEstablishedTimeout": 0,
   }],
-  [{ manifests: ["a", "b"], "endpoints-source": "slices" }, {
+  [{ manifests: ["a", "b"] }, {
     "kproxy.manifests": ["a", "b"],
-    "kproxy.endpointsSource": "slices",
   }],
   // Flags that set no field.
   [{ config: "", cleanup: true, master: "https://x", "write-config-to": "/y", "no-such-flag": 1 }, {}],

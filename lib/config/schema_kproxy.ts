@@ -6,7 +6,7 @@
  */
 import * as check from "./checks.ts";
 import { bool, CONFIG_FILES, DAY, duration, list, MINUTE, paths, text, under, UNSET } from "./setting.ts";
-import { ENDPOINTS_SOURCES, TLS_VERSIONS } from "./types.ts";
+import { TLS_VERSIONS } from "./types.ts";
 
 const ipvs = under("IPVS");
 const objects = under("Objects");
@@ -19,11 +19,6 @@ export const KPROXY = {
     "Files and folders to read objects from, `-` for standard input; empty: the API server",
     { ...objects("manifests"), files: CONFIG_FILES, check: check.each(check.notBlank) },
   ),
-  endpointsSource: text("auto", "Which objects give the endpoints; `auto` prefers EndpointSlices", {
-    ...objects("endpoints-source"),
-    ...UNSET,
-    values: ENDPOINTS_SOURCES,
-  }),
   proxyModeFallback: bool(
     false,
     "A mode that cannot run here, or is unknown, gives way to iptables, then userspace, as in kube-proxy once",

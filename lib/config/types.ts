@@ -36,10 +36,6 @@ export const DETECT_LOCAL_MODES: readonly DetectLocalMode[] = [
   "InterfaceNamePrefix",
 ];
 
-/** Where a Service's endpoints come from: EndpointSlices, v1 Endpoints, or (`auto`) Endpoints only where there are no slices. */
-export type EndpointsSource = "auto" | "slices" | "endpoints";
-export const ENDPOINTS_SOURCES: readonly EndpointsSource[] = ["auto", "slices", "endpoints"];
-
 /** Oldest version of TLS, in the words of Kubernetes' `--tls-min-version`. */
 export type TlsVersion = "VersionTLS12" | "VersionTLS13";
 export const TLS_VERSIONS: readonly TlsVersion[] = ["VersionTLS12", "VersionTLS13"];

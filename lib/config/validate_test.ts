@@ -249,9 +249,6 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
     'kproxy.serving.tlsMinVersion: Invalid value: "1.2": must be VersionTLS12, VersionTLS13 or blank (blank means VersionTLS12)',
     "kproxy.serving.delegatedAuthentication: Invalid value: true: must be false where kproxy.serving.bearerTokenFile says which tokens count",
   ]],
-  [{ "kproxy.endpointsSource": "pods" }, [
-    'kproxy.endpointsSource: Invalid value: "pods": must be auto, slices, endpoints or blank (blank means auto)',
-  ]],
   // All at once, in the order of the schema.
   [{ oomScoreAdj: 5000, "conntrack.maxPerCore": -1, configSyncPeriod: -1 }, [
     "oomScoreAdj: Invalid value: 5000: must be within the range [-1000, 1000]",

@@ -122,8 +122,8 @@ Deno.test("keys are in alphabetical order at every level", YAML_ENV, () => {
 
 Deno.test("what kube-proxy would refuse is written only if it was set", YAML_ENV, () => {
   assertEquals("kproxy" in configToObject(defaultConfig()), false);
-  const config = withFields(defaultConfig(), new Map([["kproxy.endpointsSource", "slices"]]));
-  assertEquals(configToObject(config).kproxy, { endpointsSource: "slices" });
+  const config = withFields(defaultConfig(), new Map([["kproxy.snapshot", "/var/snapshot"]]));
+  assertEquals(configToObject(config).kproxy, { snapshot: "/var/snapshot" });
 });
 
 Deno.test("fields that are left out at their default are written otherwise", YAML_ENV, () => {
@@ -138,7 +138,6 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "udpIdleTimeout",
     "windowsRunAsService",
     "kproxy.manifests",
-    "kproxy.endpointsSource",
     "kproxy.proxyModeFallback",
     "kproxy.snapshot",
     "kproxy.snapshotMaxAge",

@@ -24,7 +24,7 @@ import { type NodeAround, readAround, tcpBeLiberal, UNKNOWN_AROUND } from "./liv
 import { heldPortals, type KnownPortals, portalPorts } from "./live/portals.ts";
 import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
 import { knownNodeAddresses, podInterface } from "./node_addresses.ts";
-import { readBounded } from "../source/files/files_read.ts";
+import { readBounded } from "../source/files/files_scan.ts";
 import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objects.ts";
 
 /** What is looked at. */

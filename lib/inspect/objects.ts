@@ -96,9 +96,9 @@ export async function findObjects(options: FindObjectsOptions): Promise<FoundObj
 
 async function objectsOfFiles({ config, report }: FindObjectsOptions): Promise<FoundObjects> {
   const { readManifests } = await import("../source/files/files.ts");
-  const { manifests, endpointsSource } = config.kproxy;
+  const { manifests } = config.kproxy;
   try {
-    const { objects, problems, excluded } = await readManifests(manifests, { endpointsSource });
+    const { objects, problems, excluded } = await readManifests(manifests);
     const from = `files ${manifests.join(", ")}`;
     return found(from, config, { objects, rejected: problems, excluded, report });
   } catch (error) {

@@ -17,7 +17,7 @@ import {
 } from "./iptables_variant.ts";
 import type { Logger } from "../observe/log.ts";
 import { type NodeSysctls, requireIpv6 } from "./node_sysctls.ts";
-import { RememberingExec } from "./remembering_exec.ts";
+import { Runner } from "./runner.ts";
 
 /** An IP family that cannot be served. */
 export interface RefusedFamily {
@@ -97,7 +97,7 @@ export async function iptablesOfNode(
     readonly log: Logger;
   },
 ): Promise<IptablesOfNode> {
-  const probing = new RememberingExec(exec);
+  const probing = new Runner(exec, { caches: true });
   const { variant, reason } = await chooseIptablesVariant(probing, { primaryFamily });
   log.info("Using iptables", { variant, reason });
   const refused: RefusedFamily[] = [];

@@ -5,7 +5,7 @@
  * @module
  */
 import { within } from "../kernel/clock.ts";
-import type { EndableExec } from "../kernel/endable_exec.ts";
+import type { Runner } from "../kernel/runner.ts";
 import type { Logger } from "../observe/log.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 
@@ -36,7 +36,7 @@ export async function endTogether(
 
 /** Resolves when `work`, which uses these programs, is over; ends them after a while. */
 export async function withinGrace(
-  programs: EndableExec,
+  programs: Runner,
   work: Promise<unknown>,
   graceMs = SYNC_GRACE_MS,
 ): Promise<void> {
@@ -49,7 +49,7 @@ export async function withinGrace(
 }
 
 /** Keeps from the observer the failures that are no more than the end of the programs. */
-export function untilEnded(observer: SyncObserver, programs: EndableExec, log: Logger): SyncObserver {
+export function untilEnded(observer: SyncObserver, programs: Runner, log: Logger): SyncObserver {
   return {
     begun: (sync) => observer.begun?.(sync),
     synced: (outcome) => observer.synced(outcome),

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { SyncError } from "../errors.ts";
-import { EndableExec } from "../kernel/endable_exec.ts";
+import { Runner } from "../kernel/runner.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
 import { endTogether, untilEnded, withinGrace } from "./ending.ts";
@@ -45,18 +45,18 @@ Deno.test("a failure is told after the others have ended", { permissions: "none"
 Deno.test("programs end when the time for a sync is over, and not before", {
   permissions: "none",
 }, async () => {
-  const patient = new EndableExec(NO_PROGRAMS);
+  const patient = new Runner(NO_PROGRAMS);
   await withinGrace(patient, Promise.resolve(), 20);
   await new Promise((resolve) => setTimeout(resolve, 40));
   assertEquals(patient.signal.aborted, false);
-  const programs = new EndableExec(NO_PROGRAMS);
+  const programs = new Runner(NO_PROGRAMS);
   const sync = new Promise<void>((resolve) => programs.signal.addEventListener("abort", () => resolve()));
   await withinGrace(programs, sync, 20);
 });
 
 Deno.test("a sync that fails because of the end is no failure to observers", { permissions: "none" }, () => {
   const { log, lines } = recordingLog();
-  const programs = new EndableExec(NO_PROGRAMS);
+  const programs = new Runner(NO_PROGRAMS);
   const failures: string[] = [];
   const inner = {
     synced: () => {},

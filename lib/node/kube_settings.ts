@@ -10,15 +10,14 @@ import { USER_AGENT } from "./version.ts";
 /** Of `KubeSourceOptions` what does not depend on who asks. */
 export type KubeSettings = Pick<
   KubeSourceOptions,
-  "endpointsSource" | "configSyncPeriodMs" | "qps" | "burst" | "contentTypes" | "userAgent"
+  "configSyncPeriodMs" | "qps" | "burst" | "contentTypes" | "userAgent"
 >;
 
 /** How an API server is asked for objects by this configuration. */
 export function kubeSettings(
-  { kproxy: { endpointsSource }, configSyncPeriod, clientConnection }: KubeProxyConfiguration,
+  { configSyncPeriod, clientConnection }: KubeProxyConfiguration,
 ): KubeSettings {
   return {
-    endpointsSource,
     configSyncPeriodMs: configSyncPeriod,
     qps: clientConnection.qps,
     burst: clientConnection.burst,

@@ -5,7 +5,7 @@
  */
 import type { Afterlife } from "../backend/node/afterlife.ts";
 import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../backend/node/choose_mode.ts";
-import { beginMode, MODES } from "../backend/node/registry.ts";
+import { loadMode, MODES } from "../backend/node/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
 import { checkFamilies } from "../config/families.ts";
 import {
@@ -18,14 +18,11 @@ import { conntrackNames, conntrackSettings } from "../conntrack/settings.ts";
 import { modeSysctls } from "../backend/node/mode_sysctls.ts";
 import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
 import { ConfigError } from "../errors.ts";
-import { AheadExec } from "../kernel/ahead_exec.ts";
 import { cpuCount } from "../kernel/cpu.ts";
 import { untilDescriptors } from "../kernel/descriptors.ts";
-import { EndableExec } from "../kernel/endable_exec.ts";
+import { Runner } from "../kernel/runner.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { nodeSysctls, UNKNOWN_SYSCTLS } from "../kernel/node_sysctls.ts";
-import { PersistentExec } from "../kernel/persistent_exec.ts";
-import { TellingExec } from "../kernel/telling_exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
 import { type ApiAnswer, type ApiRequest, ProxyMetrics } from "../observe/metrics.ts";
@@ -78,7 +75,7 @@ export interface PlannedLife extends Lasting {
   readonly node: string;
   readonly log: Logger;
   /** The programs of this life, which end with it. */
-  readonly programs: EndableExec;
+  readonly programs: Runner;
 }
 
 /** What the proxy hears and where it speaks. */
@@ -128,7 +125,7 @@ export function planLife(config: KubeProxyConfiguration, lasting: Lasting): Plan
     now: { config },
     node: nodeName(config),
     log,
-    programs: new EndableExec(new TellingExec(lasting.exec, log)),
+    programs: new Runner(lasting.exec, { slowLog: log }),
   };
 }
 
@@ -221,8 +218,7 @@ export async function prepareNode(
   opening: Promise<Channels> | null,
 ): Promise<PreparedNode> {
   // What the node can do is decided here for the whole life.
-  const persistent = new PersistentExec(programs, log);
-  const exec = new AheadExec(persistent);
+  const exec = new Runner(programs, { retryLog: log });
   const { modes } = candidateModes(config, MODES);
   const best = modes.slice(0, 1);
   const names = [...isRuleless(config) ? [] : conntrackNames(config.conntrack), ...modeSysctls(best)];
@@ -231,7 +227,7 @@ export async function prepareNode(
     isRuleless(config) ? UNKNOWN_SYSCTLS : nodeSysctls(exec, log, names),
     isRuleless(config) ? [] : cpuCount().then((cpus) => conntrackSettings(config.conntrack, cpus)),
     opening,
-    ...best.map((mode) => beginMode(mode, config, exec)),
+    ...best.map(loadMode),
     preloadRemoval(),
   ]);
   const refused = await applyConntrackSettings(exec, settings, log, sysctls);
@@ -243,8 +239,7 @@ export async function prepareNode(
     afterlife,
     isFirstLife: opening !== null,
   });
-  exec.rest();
-  persistent.rest();
+  exec.settle();
   if (!isRuleless(chosen.config)) {
     tellOfFamilies(
       chosen.config,

@@ -5,7 +5,7 @@
  */
 import { ExecError } from "../errors.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
-import { EndableExec } from "../kernel/endable_exec.ts";
+import { Runner } from "../kernel/runner.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { setOomScoreAdjustment } from "../kernel/oom_score.ts";
 import type { IpFamily } from "../model/objects.ts";
@@ -33,7 +33,7 @@ export class LateOomScore {
   /** Hears of the syncs. */
   readonly observer: SyncObserver;
   readonly #options: OomScoreOptions;
-  readonly #programs: EndableExec;
+  readonly #programs: Runner;
   readonly #due = new AbortController();
   readonly #work: Promise<void>;
 
@@ -42,7 +42,7 @@ export class LateOomScore {
     this.observer = observeFirstSyncs(options.families, (_family, isLast) => {
       if (isLast) this.#due.abort();
     });
-    this.#programs = new EndableExec(options.exec);
+    this.#programs = new Runner(options.exec);
     this.#work = this.#setWhenDue();
   }
 

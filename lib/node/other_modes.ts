@@ -7,7 +7,7 @@
 import { countLeftovers, type LeftoverReport } from "../backend/node/cleanup.ts";
 import type { CleanupMode } from "../config/types.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
-import { EndableExec } from "../kernel/endable_exec.ts";
+import { Runner } from "../kernel/runner.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import { errorText, type Logger } from "../observe/log.ts";
@@ -61,7 +61,7 @@ export class OtherModesCleanup {
   readonly #allSynced = new AbortController();
   /** What is to be removed, families of one removal together; the one that is stopped in its middle stays first. */
   readonly #due: (readonly IpFamily[])[] = [];
-  #programs: EndableExec;
+  #programs: Runner;
   #work: Promise<void> = Promise.resolve();
   #hasEnded = false;
   #hasRemovedTables = false;
@@ -74,7 +74,7 @@ export class OtherModesCleanup {
       options.families,
       (family, isLast) => this.#familySynced(family, isLast),
     );
-    this.#programs = new EndableExec(options.exec);
+    this.#programs = new Runner(options.exec);
   }
 
   /**
@@ -97,7 +97,7 @@ export class OtherModesCleanup {
       return await work();
     } catch (error) {
       if (!this.#hasEnded) {
-        this.#programs = new EndableExec(this.#options.exec);
+        this.#programs = new Runner(this.#options.exec);
         this.#goOn();
       }
       throw error;

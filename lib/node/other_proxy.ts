@@ -7,7 +7,7 @@
 import { Nft } from "../kernel/nft.ts";
 import { nftFamily } from "../netfilter/nft_words.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
-import { EndableExec } from "../kernel/endable_exec.ts";
+import { Runner } from "../kernel/runner.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
@@ -44,7 +44,7 @@ export class OtherProxyWatch {
   /** Hears of the first syncs. */
   readonly observer: SyncObserver;
   readonly #options: OtherProxyOptions;
-  readonly #programs: EndableExec;
+  readonly #programs: Runner;
   readonly #nft: Nft;
   #work: Promise<void> = Promise.resolve();
   #present: readonly string[] = [];
@@ -54,7 +54,7 @@ export class OtherProxyWatch {
 
   constructor(options: OtherProxyOptions) {
     this.#options = options;
-    this.#programs = new EndableExec(options.exec);
+    this.#programs = new Runner(options.exec);
     this.#nft = new Nft(this.#programs);
     this.observer = observeFirstSyncs(options.families, (_family, isLast) => {
       if (isLast) this.#work = this.#watch();

@@ -13,8 +13,7 @@ import type { Logger } from "../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
 import type { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import { CombinedSource } from "../source/combine.ts";
-import { classifyPaths, STDIN_PATH } from "../source/files/files_scan.ts";
-import type { Judge } from "../source/files/files_read.ts";
+import { classifyPaths, type Judge, STDIN_PATH } from "../source/files/files_scan.ts";
 import type { Source } from "../source/source.ts";
 import { kubeSettings } from "./kube_settings.ts";
 
@@ -43,12 +42,11 @@ export interface SourceOptions {
  * @throws {UsageError} if a manifest path is not there
  */
 export async function openSource(config: KubeProxyConfiguration, options: SourceOptions): Promise<Source> {
-  const { manifests, endpointsSource } = config.kproxy;
+  const { manifests } = config.kproxy;
   const { master, log, allowsInsecureFiles } = options;
   await requirePaths(manifests);
   const files = manifests.length === 0 ? null : new (await import("../source/files/files.ts")).FileSource({
     paths: manifests,
-    endpointsSource,
     log,
     ownIps,
     judge: judgeOf(log, allowsInsecureFiles || Deno.uid() !== 0),

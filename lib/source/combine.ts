@@ -27,7 +27,7 @@ export class CombinedSource implements Source {
   readonly #objects = new Map<string, Sides<ApiObject | undefined>>();
   /** Slices that stand for Endpoints, by Service, then by name: an Endpoints object wins as a whole. */
   readonly #endpoints = new Map<NamespacedName, Sides<Map<string, EndpointSlice>>>();
-  readonly #merger = new EndpointsMerger("auto");
+  readonly #merger = new EndpointsMerger();
   readonly #synced = new Map<ResourceKind, Set<Side>>();
   readonly #overridden = new Set<string>();
 

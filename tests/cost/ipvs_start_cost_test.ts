@@ -43,15 +43,14 @@ async function start(node: IpvsStartNode): Promise<Started> {
   return { preparation, firstSyncs };
 }
 
-/** @param save looks at which variant the node uses; the first one is begun ahead */
+/** @param save looks at which variant the node uses */
 function preparation(save: readonly string[], variant: string): readonly string[] {
   return [
     "sysctl net.netfilter.nf_conntrack_max net.netfilter.nf_conntrack_buckets",
-    ...save.slice(0, 1),
     "sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=86400",
     "ipvsadm -R",
     "ip link add",
-    ...save.slice(1),
+    ...save,
     "ipset restore",
     `iptables-${variant}-restore -w 5`,
     `ip6tables-${variant}-restore -w 5`,
@@ -91,10 +90,10 @@ Deno.test("mode ipvs where it ran before: everything is read once, nothing is wr
   const started = await start(node);
   assertEquals(started.preparation, [
     "sysctl net.netfilter.nf_conntrack_max net.netfilter.nf_conntrack_buckets",
-    NFT_LOOK,
     "ipvsadm -R",
     "ip link add",
     "ip -json -details",
+    NFT_LOOK,
     "ipset restore -exist",
     "iptables-nft-restore -w 5",
     "ip6tables-nft-restore -w 5",

@@ -47,7 +47,7 @@ async function assertReadOnDemand(
   const hidden = [...files.values()].flatMap((text) =>
     [...text.matchAll(/import\(import\.meta\.resolve\("\.\/([^"]+)"\)\)/g)].map(([, name = ""]) => name)
   );
-  for (const name of ["doctor", "help", "oidc_auth", "render"]) {
+  for (const name of ["doctor", "help", "render"]) {
     assert(hidden.some((file) => file.startsWith(`${name}-`)), `${name} is imported from the start`);
   }
   assertEquals(hidden.filter((file) => !files.has(file)), []);

@@ -8,7 +8,7 @@ import { createLogger } from "../../lib/observe/log.ts";
 import { destinationRefusedEvent, serviceQuarantinedEvent } from "../../lib/observe/event_catalog.ts";
 import { partlyUsableReport } from "../../lib/observe/partly_usable.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
-import { eventBody } from "../../lib/source/kube/kube_event_body.ts";
+import { eventBody } from "../../lib/source/kube/kube_events.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { kproxyArgv } from "../cli/kproxy.ts";
 import { quickKubeSource, watching } from "../support/kube_fixture.ts";

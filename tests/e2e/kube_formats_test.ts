@@ -7,23 +7,21 @@ import { KubeSource } from "../../lib/source/kube/kube.ts";
 import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { acceptHeader } from "../../lib/source/kube/kube_formats.ts";
 import { KubeClient } from "../../lib/source/kube/kube_http.ts";
-import { Listing } from "../../lib/source/kube/kube_listing.ts";
+import { KubeStore, Listing } from "../../lib/source/kube/kube_store.ts";
 import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
 import { ResourceRequests } from "../../lib/source/kube/kube_requests.ts";
 import {
   ENDPOINT_SLICES,
-  ENDPOINTS,
   nodeResource,
   SERVICE_CIDRS,
   SERVICES,
   type WatchedResource,
 } from "../../lib/source/kube/kube_resources.ts";
-import { KubeStore } from "../../lib/source/kube/kube_store.ts";
 import type { SourceEvent } from "../../lib/source/source.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
 import type { RawApiObject } from "../support/list_watch_server.ts";
-import { rawEndpoints, rawNode, rawService, rawServiceCidr, rawSlice } from "../support/raw_objects.ts";
+import { rawNode, rawService, rawServiceCidr, rawSlice } from "../support/raw_objects.ts";
 import { e2eTest } from "../support/skip.ts";
 import { type RunningSource, runSource } from "../support/source_recorder.ts";
 
@@ -32,7 +30,6 @@ const GOLDEN = new URL("../golden/", import.meta.url);
 const KINDS: readonly WatchedResource[] = [
   SERVICES,
   ENDPOINT_SLICES,
-  ENDPOINTS,
   nodeResource("any"),
   SERVICE_CIDRS,
 ].map((resource) => ({ ...resource, selectors: [{}] }));
@@ -48,7 +45,6 @@ function corpus(): RawApiObject[] {
   objects.push(
     rawNode("n1"),
     { ...rawNode("tainted"), spec: { podCIDRs: ["fd00::/64", "10.0.0.0/24"], taints } },
-    rawEndpoints("web", ["10.1.0.1", "fd00::1"]),
     rawServiceCidr("x", ["10.96.0.0/16", "fd00::/108"]),
   );
   return (objects as RawApiObject[]).map((object, index) => ({
@@ -112,7 +108,6 @@ async function sourceOf(kapi: Kapi, contentType: string, statuses: string[]): Pr
     new KubeSource({
       access,
       nodeName: "n1",
-      endpointsSource: "auto",
       configSyncPeriodMs: 900_000,
       qps: -1,
       burst: 10,
@@ -175,9 +170,7 @@ e2eTest(
         const expected = await objectsBy(inPages(""), json, resource);
         const wanted = objects.filter(({ kind }) => kind === resource.objectKind).length;
         assertGreater(wanted, 0);
-        // v1 Endpoints are a slice of each family.
-        const slices = resource.objectKind === "Endpoints" ? 2 : 1;
-        assertEquals(expected.size, slices * wanted, resource.path);
+        assertEquals(expected.size, wanted, resource.path);
         for (const way of [inPages("0"), inPages(""), asWatch]) {
           for (const from of [json, protobuf]) assertEquals(await objectsBy(way, from, resource), expected);
         }

@@ -10,7 +10,7 @@ import type { ApiRequest } from "../../lib/observe/metrics.ts";
 import { HeldClock } from "../support/held_clock.ts";
 import { KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
-import { rawEndpoints, rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
+import { rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
 import { e2eTest } from "../support/skip.ts";
 import { type RunningSource, runSource } from "../support/source_recorder.ts";
 import { until } from "../support/until.ts";
@@ -19,7 +19,6 @@ const NO_ENV = { get: (): undefined => undefined };
 /** What kube-proxy has without a configuration. */
 const SOURCE_OPTIONS = {
   nodeName: "n1",
-  endpointsSource: "auto",
   configSyncPeriodMs: 900_000,
   qps: 5,
   burst: 10,
@@ -357,19 +356,10 @@ e2eTest("the API server source against an old server that refuses what it does n
   await kapi.put(
     rawService("headless", { clusterIP: "None", labels: { "service.kubernetes.io/headless": "" } }),
   );
-  await kapi.put(rawEndpoints("web", ["10.1.0.1", "2001:db8::1"]));
   await using source = await start(kapi);
   const { recorder } = source;
-  await recorder.untilSynced();
-  assertEquals(recorder.names(), [
-    "EndpointSlice default/endpoints/web/IPv4",
-    "EndpointSlice default/endpoints/web/IPv6",
-    "Service default/web",
-  ]);
-  await kapi.put(rawEndpoints("web", ["10.1.0.1", "10.1.0.2"]));
-  await recorder.untilThere("EndpointSlice default/endpoints/web/IPv6", false);
-  await using slices = await start(kapi, kapi.kubeconfig, { endpointsSource: "slices" });
-  await slices.recorder.until(() => slices.recorder.synced.length === 2, "Services and Nodes");
+  await recorder.until(() => recorder.synced.length === 2, "Services and Nodes");
   await new Promise((resolve) => setTimeout(resolve, 500));
-  assertEquals([...slices.recorder.synced].sort(), ["nodes", "services"]);
+  assertEquals([...recorder.synced].sort(), ["nodes", "services"]);
+  assertEquals(recorder.names(), ["Service default/web"]);
 });

@@ -12,14 +12,18 @@ import type { ApiObject } from "../../lib/model/objects.ts";
 import { DecodeError } from "../../lib/source/decode/decode_values.ts";
 import { JsonListReader } from "../../lib/source/decode/json_stream.ts";
 import { readManifest } from "../../lib/source/decode/manifest_text.ts";
-import { decodeSnapshotObject, encodeSnapshotObject } from "../../lib/source/decode/snapshot_objects.ts";
-import { SnapshotError, snapshotPieces, SnapshotReader } from "../../lib/source/decode/snapshot_text.ts";
-import { parseExecCredential } from "../../lib/source/kube/kube_credential_plugin.ts";
+import {
+  decodeSnapshotObject,
+  encodeSnapshotObject,
+  SnapshotError,
+  snapshotPieces,
+  SnapshotReader,
+} from "../../lib/source/decode/snapshot_text.ts";
+import { parseExecCredential } from "../../lib/source/kube/kube_credentials.ts";
 import { formatOf } from "../../lib/source/kube/kube_formats.ts";
 import { AnswerError } from "../../lib/source/kube/kube_messages.ts";
 import {
   ENDPOINT_SLICES,
-  ENDPOINTS,
   nodeResource,
   SERVICE_CIDRS,
   SERVICES,
@@ -203,7 +207,7 @@ const LISTS = [
     items: [{ metadata: { name: "c" }, spec: { cidrs: ["10.96.0.0/12"] } }],
   },
 ];
-const RESOURCES = [ENDPOINT_SLICES, ENDPOINTS, nodeResource("n"), SERVICE_CIDRS, SERVICES];
+const RESOURCES = [ENDPOINT_SLICES, nodeResource("n"), SERVICE_CIDRS, SERVICES];
 const READING = { signal: new AbortController().signal, note: () => {} };
 
 interface Events {
@@ -262,7 +266,7 @@ function answers(
       const store = new KubeStore(resource, "here", () => {});
       const body = streamOf(inPieces(bytes, random));
       if (what === "list") {
-        const listed = new Map<string, readonly ApiObject[]>();
+        const listed = new Map<string, ApiObject>();
         const refused: Parameters<typeof store.replaceAll>[1][number][] = [];
         await format.readPage(
           { body },

@@ -99,20 +99,6 @@ const ENDPOINT_SLICE: Message = {
   ports: [3, [{ name: [1, "text"], protocol: [2, "text"], port: [3, "int"], appProtocol: [4, "text"] }]],
   addressType: [4, "text!"],
 };
-const ENDPOINT_ADDRESS: Message = {
-  ip: [1, "text!"],
-  targetRef: [2, OBJECT_REFERENCE],
-  hostname: [3, "text!"],
-  nodeName: [4, "text"],
-};
-const ENDPOINTS: Message = {
-  metadata: [1, META],
-  subsets: [2, [{
-    addresses: [1, [ENDPOINT_ADDRESS]],
-    notReadyAddresses: [2, [ENDPOINT_ADDRESS]],
-    ports: [3, [{ name: [1, "text!"], port: [2, "int!"], protocol: [3, "text!"], appProtocol: [4, "text"] }]],
-  }]],
-};
 const NODE: Message = {
   metadata: [1, META],
   spec: [2, {
@@ -135,7 +121,6 @@ const STATUS: Message = {
 const KINDS: Readonly<Record<string, Message>> = {
   Service: SERVICE,
   EndpointSlice: ENDPOINT_SLICE,
-  Endpoints: ENDPOINTS,
   Node: NODE,
   ServiceCIDR: SERVICE_CIDR,
   Status: STATUS,

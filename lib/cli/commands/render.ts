@@ -76,12 +76,12 @@ export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number>
 }
 
 async function readObjects(config: KubeProxyConfiguration): ReturnType<typeof readManifests> {
-  const { manifests, endpointsSource } = config.kproxy;
+  const { manifests } = config.kproxy;
   if (manifests.length === 0) {
     throw new UsageError("Nothing to render: name files or folders with --manifests=PATH");
   }
   try {
-    return await readManifests(manifests, { endpointsSource });
+    return await readManifests(manifests);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound || error instanceof TypeError) {
       throw new UsageError(error.message, { cause: error });

@@ -6,7 +6,7 @@
 import { Afterlife } from "../../backend/node/afterlife.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { wallClockMs } from "../../kernel/clock.ts";
-import { EndableExec } from "../../kernel/endable_exec.ts";
+import { Runner } from "../../kernel/runner.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { guardStackTraces } from "../../kernel/stack_traces.ts";
 import { AUDIT } from "../../observe/log.ts";
@@ -47,7 +47,7 @@ export async function runCommand(
   // A run goes on where descriptors run out; commands that end soon need no such care.
   guardStackTraces();
   // Whatever still runs at the end, such as the preparation of a node that is abandoned, ends too.
-  using exec = new EndableExec(systemExec);
+  using exec = new Runner(systemExec);
   const isFollowed = effective.file !== null && flags.get("config-reload") !== "exit";
   const lasting: Lasting = {
     commandLine: {

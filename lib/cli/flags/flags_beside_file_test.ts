@@ -9,7 +9,6 @@ import { parseArgs } from "./parse_args.ts";
 
 /** A value that each of the flags kproxy adds to kube-proxy's takes, and that is not its default. */
 const OTHER_VALUES: Readonly<Record<string, string>> = {
-  "endpoints-source": "slices",
   "manifests": "/objects",
   "snapshot": "/snapshot",
   "snapshot-max-age": "24h",

@@ -39,7 +39,6 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["kubeconfig", ["run", "--kubeconfig", "/var/lib/kube-proxy/kubeconfig"], "/var/lib/kube-proxy/kubeconfig"],
   ["master", ["run", "--master=https://10.0.0.1:6443"], "https://10.0.0.1:6443"],
   ["oom-score-adj", ["run", "--oom-score-adj", "-998"], -998],
-  ["endpoints-source", ["render", "--endpoints-source=endpoints"], "endpoints"],
   ["manifests", ["render", "--manifests=a", "--manifests", "-"], ["a", "-"]],
   ["snapshot", ["run", "--snapshot=/var/lib/kproxy/s"], "/var/lib/kproxy/s"],
   ["snapshot-max-age", ["run", "--snapshot-max-age=36h"], 129_600_000],

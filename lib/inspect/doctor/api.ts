@@ -16,7 +16,6 @@ import { readRefusal, readText } from "../../source/kube/kube_answer.ts";
 import { KubeClient } from "../../source/kube/kube_http.ts";
 import {
   ENDPOINT_SLICES,
-  ENDPOINTS,
   nodeResource,
   SERVICE_CIDRS,
   SERVICES,
@@ -38,7 +37,7 @@ export interface ApiRight {
 
 /** The rights that a configuration needs, which `deploy/` grants. Mode `auto` may become any. */
 export function neededRights(
-  { mode, kproxy: { endpointsSource, serving } }: KubeProxyConfiguration,
+  { mode, kproxy: { serving } }: KubeProxyConfiguration,
   nodeName: string,
 ): readonly ApiRight[] {
   const reviews = {
@@ -53,7 +52,7 @@ export function neededRights(
   };
   return [
     ...watching(SERVICES, { otherwise: "" }),
-    ...watching(endpointsSource === "endpoints" ? ENDPOINTS : ENDPOINT_SLICES, { otherwise: "" }),
+    ...watching(ENDPOINT_SLICES, { otherwise: "" }),
     ...watching(nodeResource(nodeName), {
       name: nodeName,
       otherwise:

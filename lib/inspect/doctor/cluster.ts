@@ -159,10 +159,10 @@ export async function checkManifests(
   nodeName: string | null,
 ): Promise<readonly Finding[]> {
   const check = "manifests";
-  const { manifests, endpointsSource } = config.kproxy;
+  const { manifests } = config.kproxy;
   if (manifests.length === 0 || manifests.includes(STDIN_PATH)) return [];
   try {
-    const { objects, problems } = await readManifests(manifests, { endpointsSource });
+    const { objects, problems } = await readManifests(manifests);
     const places = problems.map(({ where, object, message }) => `${where}: ${object}: ${message}`);
     const read = problems.length === 0
       ? ok(check, `${counted(objects.length, "object")} in ${manifests.join(", ")}`)

@@ -71,13 +71,17 @@ export type RawKubernetesObject = Raw<KubernetesObject>;
 /** A list of any kind that has not been looked at. */
 export type RawList = Raw<KubernetesListObject<KubernetesObject>>;
 
-/** The kinds that the proxy reads. */
-export interface ReadModels {
+/** The kinds that the proxy watches at an API server. */
+export interface WatchedModels {
   readonly Service: V1Service;
   readonly EndpointSlice: V1EndpointSlice;
-  readonly Endpoints: V1Endpoints;
   readonly Node: V1Node;
   readonly ServiceCIDR: V1ServiceCIDR;
+}
+
+/** The kinds that the proxy reads; v1 Endpoints only in manifests. */
+export interface ReadModels extends WatchedModels {
+  readonly Endpoints: V1Endpoints;
 }
 
 /** An object of a kind that the proxy reads, as the API server sends it. */

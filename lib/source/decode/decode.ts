@@ -31,10 +31,10 @@ import type {
 } from "../../model/objects.ts";
 import type { Rejection } from "../source.ts";
 import type { Raw, RawKubernetesObject, RawList, ReadModels } from "./api_json.ts";
-import { checkNoSpecialUse, refusedEndpointUse } from "./decode_addresses.ts";
 import {
   asObject,
   booleanAt,
+  checkNoSpecialUse,
   choiceAt,
   DecodeError,
   decodeList,
@@ -50,6 +50,7 @@ import {
   portAt,
   portNameAt,
   protocolAt,
+  refusedEndpointUse,
   requiredName,
   sharedTextAt,
   textAt,

@@ -23,9 +23,9 @@ import {
 } from "../../model/objects.ts";
 import { tight } from "../../text/kept.ts";
 import type { Raw } from "./api_json.ts";
-import { checkNoSpecialUse } from "./decode_addresses.ts";
 import {
   asObject,
+  checkNoSpecialUse,
   choiceAt,
   DecodeError,
   decodeList,

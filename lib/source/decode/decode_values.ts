@@ -13,6 +13,7 @@ import { SharedTexts, tight } from "../../text/kept.ts";
 import { quote } from "../../text/quote.ts";
 import { oneOf } from "../../text/words.ts";
 import type { AnyModel, FieldOf, ItemIn, ObjectIn, Raw, RawKubernetesObject } from "./api_json.ts";
+import { type Ip, parseIp, specialUse } from "../../model/ip.ts";
 
 /** A field that cannot be read. `path` is relative to the value that was decoded. */
 export class DecodeError extends TypeError {
@@ -287,4 +288,31 @@ export function portNameAt(raw: Raw<V1ServicePort | DiscoveryV1EndpointPort>): s
   const name = sharedTextAt(raw, "name");
   if (name !== "") checkName(name, "label", "name");
   return name;
+}
+
+/**
+ * Refuses addresses that no host of a cluster has.
+ *
+ * @param useOf why an address is not to be taken, e.g. `a loopback address`; null if it is
+ * @throws {DecodeError} with that reason
+ */
+export function checkNoSpecialUse(text: string, useOf: (ip: Ip) => string | null): void {
+  const ip = parseIp(text);
+  const use = ip === null ? null : useOf(ip);
+  if (use !== null) throw new DecodeError("", `must not be ${use}, found ${quote(text)}`);
+}
+
+/**
+ * What an API server refuses as the address of an endpoint: kinds of addresses that would lead back to the node or its link.
+ *
+ * Source: Kubernetes 1.36 ValidateNonSpecialIP, which takes multicast addresses beyond the link, and broadcast.
+ */
+export function refusedEndpointUse(ip: Ip): string | null {
+  const use = specialUse(ip);
+  const isMulticast = use === "a multicast address";
+  const isOfLink = ip.family === "IPv4"
+    ? ip.bytes[1] === 0 && ip.bytes[2] === 0
+    : ((ip.bytes[1] ?? 0) & 0x0f) === 2;
+  if (isMulticast) return isOfLink ? "a multicast address of the link" : null;
+  return use === "the broadcast address" ? null : use;
 }

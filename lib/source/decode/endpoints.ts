@@ -10,7 +10,6 @@ import type {
   V1EndpointSubset,
   V1ObjectMeta,
 } from "@kubernetes/client-node";
-import type { EndpointsSource } from "../../config/types.ts";
 import { parseIp } from "../../model/ip.ts";
 import {
   type EndpointSlice,
@@ -24,10 +23,10 @@ import { tight } from "../../text/kept.ts";
 import { sameObject } from "../events.ts";
 import type { SourceEvent } from "../source.ts";
 import type { Raw } from "./api_json.ts";
-import { checkNoSpecialUse, refusedEndpointUse } from "./decode_addresses.ts";
 import {
   asObject,
   checkName,
+  checkNoSpecialUse,
   DecodeError,
   decodeList,
   type DecodeOptions,
@@ -38,6 +37,7 @@ import {
   objectAt,
   portAt,
   protocolAt,
+  refusedEndpointUse,
   sharedTextAt,
   textAt,
 } from "./decode_values.ts";
@@ -152,24 +152,17 @@ interface ServiceSlices {
 }
 
 /**
- * Decides, per Service, whether its EndpointSlices or its v1 Endpoints count: with `auto` the slices do as soon as there is
- * one of a family the proxy knows. Yields the events of the slices that count, in an order that never leaves a Service
- * without endpoints in between (additions first).
+ * Decides, per Service, whether its EndpointSlices or its v1 Endpoints count: the slices do as soon as there is one of a family the
+ * proxy knows. Yields the events of the slices that count, in an order that never leaves a Service without endpoints in between
+ * (additions first).
  *
- * A source feeds it each object's current state; slices without a Service pass unless the mode is `endpoints`.
+ * A source feeds it each object's current state; slices without a Service pass.
  */
 export class EndpointsMerger {
-  readonly #mode: EndpointsSource;
   readonly #services = new Map<NamespacedName, ServiceSlices>();
-
-  constructor(mode: EndpointsSource) {
-    this.#mode = mode;
-  }
 
   /** A slice was added, changed (`old` is its former state) or, without `current`, removed. */
   slice(old: EndpointSlice | undefined, current: EndpointSlice | undefined): SourceEvent[] {
-    if (this.#mode === "endpoints") return [];
-    if (this.#mode === "slices") return [...diffSlices(listOf(old), listOf(current))];
     const oldKey = old === undefined ? undefined : serviceKey(old);
     const key = current === undefined ? oldKey : serviceKey(current);
     if (key === undefined) return [];
@@ -184,7 +177,6 @@ export class EndpointsMerger {
 
   /** The slices that the Endpoints object `key` now stands for; none if it was removed. */
   endpoints(key: NamespacedName, current: readonly EndpointSlice[]): SourceEvent[] {
-    if (this.#mode === "slices") return [];
     return this.#change(key, (record) => {
       record.endpoints = current;
     });
@@ -192,9 +184,7 @@ export class EndpointsMerger {
 
   /** Whether a slice that this was fed with is one of those that count. */
   isUsed(slice: EndpointSlice): boolean {
-    const isOfEndpoints = slice.name.startsWith("endpoints/");
-    if (this.#mode !== "auto") return isOfEndpoints === (this.#mode === "endpoints");
-    if (!isOfEndpoints) return true;
+    if (!slice.name.startsWith("endpoints/")) return true;
     const record = this.#services.get(serviceKey(slice));
     return record === undefined || effective(record).includes(slice);
   }
@@ -207,10 +197,6 @@ export class EndpointsMerger {
     else this.#services.set(key, record);
     return [...diffSlices(before, effective(record))];
   }
-}
-
-function listOf(slice: EndpointSlice | undefined): readonly EndpointSlice[] {
-  return slice === undefined ? [] : [slice];
 }
 
 function serviceKey(slice: EndpointSlice): NamespacedName {

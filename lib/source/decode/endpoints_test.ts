@@ -1,6 +1,5 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../../tests/support/fast_check.ts";
-import type { EndpointsSource } from "../../config/types.ts";
 import type { EndpointSlice } from "../../model/objects.ts";
 import { testSlice, testSliceEndpoint } from "../../../tests/support/model_objects.ts";
 import { decodeEndpoints, EndpointsMerger } from "./endpoints.ts";
@@ -78,8 +77,8 @@ function said(events: readonly SourceEvent[]): string[] {
 
 const OLDER = [slice("endpoints/web/IPv4"), slice("endpoints/web/IPv6", "web", "IPv6")];
 
-pure("with auto, the first slice hides the Endpoints and the last one uncovers them, additions first", () => {
-  const merger = new EndpointsMerger("auto");
+pure("the first slice hides the Endpoints and the last one uncovers them, additions first", () => {
+  const merger = new EndpointsMerger();
   assertEquals(said(merger.endpoints("shop/web", OLDER)), [
     "add endpoints/web/IPv4",
     "add endpoints/web/IPv6",
@@ -100,8 +99,8 @@ pure("with auto, the first slice hides the Endpoints and the last one uncovers t
   assertEquals(said(merger.endpoints("shop/web", [])), ["delete endpoints/web/IPv4"]);
 });
 
-pure("with auto, what cannot carry traffic hides nothing", () => {
-  const merger = new EndpointsMerger("auto");
+pure("what cannot carry traffic hides nothing", () => {
+  const merger = new EndpointsMerger();
   merger.endpoints("shop/web", OLDER);
   assertEquals(said(merger.slice(undefined, slice("names", "web", "FQDN"))), ["add names"]);
   assertEquals(said(merger.slice(undefined, slice("other", "shop"))), ["add other"]);
@@ -109,7 +108,7 @@ pure("with auto, what cannot carry traffic hides nothing", () => {
 });
 
 pure("a slice that goes over to another Service is updated, and uncovers the Endpoints it hid", () => {
-  const merger = new EndpointsMerger("auto");
+  const merger = new EndpointsMerger();
   const before = slice("web-1");
   merger.slice(undefined, before);
   merger.endpoints("shop/web", OLDER.slice(0, 1));
@@ -121,26 +120,13 @@ pure("a slice that goes over to another Service is updated, and uncovers the End
   ]);
 });
 
-pure("with slices or endpoints, only those count, and what is equal is no event", () => {
-  const slices = new EndpointsMerger("slices");
-  assertEquals(said(slices.endpoints("shop/web", OLDER)), []);
-  assertEquals(said(slices.slice(undefined, slice("web-1"))), ["add web-1"]);
-  assertEquals(said(slices.slice(slice("web-1"), slice("web-1"))), []);
-  assertEquals(said(slices.slice(slice("web-1"), undefined)), ["delete web-1"]);
-  const endpoints = new EndpointsMerger("endpoints");
-  assertEquals(said(endpoints.slice(undefined, slice("web-1"))), []);
-  assertEquals(said(endpoints.endpoints("shop/web", OLDER)).length, 2);
-  assertEquals(said(endpoints.endpoints("shop/web", structuredClone(OLDER))), []);
-});
-
 pure("whatever happens, replaying the events gives the rule's outcome", () => {
-  const mode = fc.constantFrom<EndpointsSource>("auto", "slices", "endpoints");
   const step = fc.oneof(
     fc.record({ name: fc.constantFrom("s1", "s2"), service: fc.constantFrom("web", "api", undefined) }),
     fc.record({ endpoints: fc.constantFrom("web", "api"), count: fc.nat(2) }),
   );
-  fc.assert(fc.property(mode, fc.array(step), (mode, steps) => {
-    const merger = new EndpointsMerger(mode);
+  fc.assert(fc.property(fc.array(step), (steps) => {
+    const merger = new EndpointsMerger();
     const slices = new Map<string, EndpointSlice>();
     const older = new Map<string, EndpointSlice[]>();
     const seen = new Map<string, EndpointSlice>();
@@ -161,10 +147,10 @@ pure("whatever happens, replaying the events gives the rule's outcome", () => {
       }
       for (const event of events) replay(seen, event);
       const wanted = [
-        ...(mode === "endpoints" ? [] : slices.values()),
+        ...slices.values(),
         ...[...older].flatMap(([service, list]) => {
           const covered = [...slices.values()].some(({ serviceName }) => serviceName === service);
-          return mode === "slices" || (mode === "auto" && covered) ? [] : list;
+          return covered ? [] : list;
         }),
       ];
       const byName = (one: EndpointSlice, other: EndpointSlice): number => one.name < other.name ? -1 : 1;

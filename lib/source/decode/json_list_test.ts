@@ -1,8 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "../../../tests/support/fast_check.ts";
 import { toEnd } from "../../text/steps.ts";
-import { outlineOf, readJsonList } from "./json_list.ts";
-import { JsonPlaces } from "./json_places.ts";
+import { JsonPlaces, outlineOf, readJsonList } from "./json_list.ts";
 import { decodeDocument, type ManifestItem, segmentsOf } from "./manifest_items.ts";
 import { readingOf, readManifest } from "./manifest_text.ts";
 

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../../tests/support/fast_check.ts";
 import { parseYamlDocuments } from "../../config/yaml_documents.ts";
-import { JsonPlaces } from "./json_places.ts";
+import { JsonPlaces } from "./json_list.ts";
 
 // The YAML package reads these two.
 const permissions = { env: ["LOG_TOKENS", "LOG_STREAM"] };

@@ -3,10 +3,8 @@ import { stringify } from "@std/yaml";
 import { toEnd } from "../../text/steps.ts";
 import fc from "../../../tests/support/fast_check.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
-import { splitList } from "./manifest_list.ts";
-import type { ManifestItem } from "./manifest_items.ts";
+import { type ManifestItem, readYaml, splitList } from "./manifest_items.ts";
 import { type Manifest, readManifest } from "./manifest_text.ts";
-import { readYaml } from "./manifest_yaml.ts";
 
 // The YAML package reads these two.
 const permissions = { env: ["LOG_TOKENS", "LOG_STREAM"] };

@@ -8,17 +8,18 @@ import { parseIp } from "../../model/ip.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
 import { countLines } from "../../text/lines.ts";
 import { linePieces } from "../../text/line_pieces.ts";
-import { MAX_JSON_VALUES, outlineOf, readJsonList } from "./json_list.ts";
-import { JsonPlaces } from "./json_places.ts";
+import { JsonPlaces, MAX_JSON_VALUES, outlineOf, readJsonList } from "./json_list.ts";
 import {
+  atIndex,
   decodingDocument,
   type ManifestItem,
   type ManifestPart,
+  readListItem,
+  readYaml,
   segmentsOf,
+  splitList,
   type SyntaxProblem,
 } from "./manifest_items.ts";
-import { atIndex, readListItem, splitList } from "./manifest_list.ts";
-import { readYaml } from "./manifest_yaml.ts";
 import { quote } from "../../text/quote.ts";
 
 /** More than the objects that fit into a file; what is known of one takes some hundred bytes, however short it is. */

@@ -1,5 +1,5 @@
 /**
- * One part of a manifest file in YAML → its objects, each with its line.
+ * The documents of a text in YAML, as plain values.
  *
  * @module
  */
@@ -7,7 +7,6 @@ import { toEnd } from "../../text/steps.ts";
 import type { YamlDocument } from "../../config/yaml_document.ts";
 import { parsingOf, shortened } from "../../config/yaml_documents.ts";
 import { isAbsent } from "./decode_values.ts";
-import { decodingDocument, type ManifestItem, type ManifestPart, segmentsOf } from "./manifest_items.ts";
 
 /** What one document of a text holds. */
 export interface YamlValue {
@@ -50,17 +49,4 @@ export function* readingYamlValues(text: string): Generator<void, YamlValues> {
     yield;
   }
   return fault === null ? { values } : broken(lines.lineAt(fault.offset), fault.message);
-}
-
-/** Reads the objects of a part that may have several documents, in steps. */
-export function* readYaml(text: string): Generator<void, ManifestPart> {
-  const { values, problem } = yield* readingYamlValues(text);
-  const documents = values.length;
-  if (problem !== undefined) return { items: [], documents, problem: { ...problem, document: documents } };
-  const items: ManifestItem[] = [];
-  for (const [index, { document, raw }] of values.entries()) {
-    const decoded = yield* decodingDocument(raw, index, (path) => document.lineOfPath(segmentsOf(path)));
-    for (const item of decoded) items.push(item);
-  }
-  return { items, documents };
 }

@@ -7,16 +7,12 @@
  * @module
  */
 import type {
-  CoreV1EndpointPort,
   DiscoveryV1EndpointPort,
   V1ClientIPConfig,
   V1Endpoint,
-  V1EndpointAddress,
   V1EndpointConditions,
   V1EndpointHints,
-  V1Endpoints,
   V1EndpointSlice,
-  V1EndpointSubset,
   V1ForNode,
   V1ForZone,
   V1LoadBalancerIngress,
@@ -37,7 +33,7 @@ import type {
   V1StatusDetails,
   V1Taint,
 } from "@kubernetes/client-node";
-import type { ReadModels } from "./api_json.ts";
+import type { WatchedModels } from "./api_json.ts";
 import { type Message, message } from "./protobuf_reader.ts";
 
 const OBJECT_META = message<V1ObjectMeta>((field) => ({
@@ -124,25 +120,6 @@ const ENDPOINT_SLICE = message<V1EndpointSlice>((field) => ({
   4: field.text("addressType"),
 }));
 
-const ENDPOINT_ADDRESS = message<V1EndpointAddress>((field) => ({
-  1: field.text("ip"),
-  4: field.sharedText("nodeName"),
-}));
-const ENDPOINT_PORT = message<CoreV1EndpointPort>((field) => ({
-  1: field.sharedText("name"),
-  2: field.number("port"),
-  3: field.text("protocol"),
-}));
-const ENDPOINT_SUBSET = message<V1EndpointSubset>((field) => ({
-  1: field.objects("addresses", ENDPOINT_ADDRESS),
-  2: field.objects("notReadyAddresses", ENDPOINT_ADDRESS),
-  3: field.objects("ports", ENDPOINT_PORT),
-}));
-const ENDPOINTS = message<V1Endpoints>((field) => ({
-  1: field.object("metadata", OBJECT_META),
-  2: field.objects("subsets", ENDPOINT_SUBSET),
-}));
-
 const TAINT = message<V1Taint>((field) => ({ 1: field.text("key") }));
 const NODE_SPEC = message<V1NodeSpec>((field) => ({
   1: field.text("podCIDR"),
@@ -173,10 +150,9 @@ export const STATUS: Message<V1Status> = message<V1Status>((field) => ({
 }));
 
 /** By kind. */
-export const KIND_MESSAGES: { readonly [Kind in keyof ReadModels]: Message<ReadModels[Kind]> } = {
+export const KIND_MESSAGES: { readonly [Kind in keyof WatchedModels]: Message<WatchedModels[Kind]> } = {
   Service: SERVICE,
   EndpointSlice: ENDPOINT_SLICE,
-  Endpoints: ENDPOINTS,
   Node: NODE,
   ServiceCIDR: SERVICE_CIDR,
 };

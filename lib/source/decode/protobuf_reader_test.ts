@@ -2,28 +2,20 @@ import { assert, assertEquals, assertInstanceOf, assertStringIncludes } from "@s
 import fc from "../../../tests/support/fast_check.ts";
 import { pure } from "../../../tests/support/decode_objects.ts";
 import { field, joined, listBytes, objectBytes, varint } from "../../../tests/support/kube_protobuf.ts";
-import type { ReadModels } from "./api_json.ts";
-import {
-  decodeEndpoints,
-  decodeEndpointSlice,
-  DecodeError,
-  decodeNode,
-  decodeService,
-  decodeServiceCidr,
-} from "./decode.ts";
+import type { WatchedModels } from "./api_json.ts";
+import { decodeEndpointSlice, DecodeError, decodeNode, decodeService, decodeServiceCidr } from "./decode.ts";
 import { ListReader, MalformedObject, ObjectReader } from "./protobuf_stream.ts";
 
 const MAX_BYTES = 1024 * 1024;
-const DECODERS: { readonly [Kind in keyof ReadModels]: (raw: unknown) => unknown } = {
+const DECODERS: { readonly [Kind in keyof WatchedModels]: (raw: unknown) => unknown } = {
   Service: decodeService,
   EndpointSlice: decodeEndpointSlice,
-  Endpoints: decodeEndpoints,
   Node: decodeNode,
   ServiceCIDR: decodeServiceCidr,
 };
 
 /** What an object stands for, or why it is refused. */
-function judged(kind: keyof ReadModels, raw: unknown): unknown {
+function judged(kind: keyof WatchedModels, raw: unknown): unknown {
   try {
     return DECODERS[kind](raw);
   } catch (error) {
@@ -75,7 +67,7 @@ const META = fc.record({
 }, { requiredKeys: ["name"] });
 const choice = (...values: string[]) => fc.constantFrom(...values, "");
 
-const OBJECTS: { readonly [Kind in keyof ReadModels]: fc.Arbitrary<unknown> } = {
+const OBJECTS: { readonly [Kind in keyof WatchedModels]: fc.Arbitrary<unknown> } = {
   Service: fc.record({
     metadata: META,
     spec: fc.record({
@@ -129,22 +121,6 @@ const OBJECTS: { readonly [Kind in keyof ReadModels]: fc.Arbitrary<unknown> } = 
       { maxLength: 4 },
     ),
   }, { requiredKeys: ["metadata", "addressType"] }),
-  Endpoints: fc.record({
-    metadata: META,
-    subsets: fc.array(
-      fc.record({
-        addresses: fc.array(fc.record({ ip: IP, nodeName: NAME }, { requiredKeys: ["ip"] }), {
-          maxLength: 3,
-        }),
-        notReadyAddresses: fc.array(fc.record({ ip: IP }), { maxLength: 2 }),
-        ports: fc.array(
-          fc.record({ name: NAME, port: NUMBER, protocol: choice("TCP", "UDP") }, { requiredKeys: ["port"] }),
-          { maxLength: 2 },
-        ),
-      }, { requiredKeys: [] }),
-      { maxLength: 2 },
-    ),
-  }, { requiredKeys: ["metadata"] }),
   Node: fc.record({
     metadata: META,
     spec: fc.record({
@@ -163,7 +139,7 @@ const OBJECTS: { readonly [Kind in keyof ReadModels]: fc.Arbitrary<unknown> } = 
   }, { requiredKeys: ["metadata"] }),
 };
 
-for (const kind of Object.keys(OBJECTS) as (keyof ReadModels)[]) {
+for (const kind of Object.keys(OBJECTS) as (keyof WatchedModels)[]) {
   pure(`any ${kind} is the same in protobuf as in JSON, or refused for the same reason`, () => {
     const reader = new ObjectReader(kind);
     let good = 0;

@@ -9,7 +9,7 @@
  */
 import type { V1ListMeta, V1ObjectMeta } from "@kubernetes/client-node";
 import { GrowingBytes } from "../../text/growing_bytes.ts";
-import type { Raw, RawKubernetesObject, ReadModels } from "./api_json.ts";
+import type { Raw, RawKubernetesObject, WatchedModels } from "./api_json.ts";
 import { KIND_MESSAGES, STATUS } from "./protobuf_kinds.ts";
 import { MalformedError, type Message, message, MessageReader } from "./protobuf_reader.ts";
 
@@ -69,7 +69,7 @@ export class ObjectReader {
   readonly #reader = new MessageReader();
   readonly #message: Message<unknown>;
 
-  constructor(kind: keyof ReadModels) {
+  constructor(kind: keyof WatchedModels) {
     this.#message = KIND_MESSAGES[kind];
   }
 
@@ -142,11 +142,11 @@ export interface RawEvent {
 
 /** Reads a watch of objects of one kind. */
 export class EventReader {
-  readonly #objectKind: keyof ReadModels;
+  readonly #objectKind: keyof WatchedModels;
   readonly #objects: ObjectReader;
   #rest = new GrowingBytes();
 
-  constructor(objectKind: keyof ReadModels) {
+  constructor(objectKind: keyof WatchedModels) {
     this.#objectKind = objectKind;
     this.#objects = new ObjectReader(objectKind);
   }
@@ -210,7 +210,7 @@ export class ListReader {
   #head: ListHead = {};
 
   /** A field longer than `maxFieldBytes` is no object. */
-  constructor(itemKind: keyof ReadModels, maxFieldBytes: number) {
+  constructor(itemKind: keyof WatchedModels, maxFieldBytes: number) {
     this.#objects = new ObjectReader(itemKind);
     this.#maxFieldBytes = maxFieldBytes;
   }

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { RecordedLog } from "../../../tests/support/file_source.ts";
-import { TurnReader } from "./files_turns.ts";
+import { TurnReader } from "./files.ts";
 
 const NONE = { permissions: "none" } as const;
 const never = new AbortController().signal;

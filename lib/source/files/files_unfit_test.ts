@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { startWork } from "../../../tests/support/spent.ts";
 import { readManifests } from "./files.ts";
-import { readBounded } from "./files_read.ts";
+import { readBounded } from "./files_scan.ts";
 import { service, withSource } from "../../../tests/support/file_source.ts";
 
 Deno.test("text that is not UTF-8 is refused and the former content stays", async () => {

@@ -5,8 +5,6 @@
  */
 import { within } from "../../kernel/clock.ts";
 import type { Logger } from "../../observe/log.ts";
-import { HeldFifos } from "./files_fifos.ts";
-import { WatchPulse } from "./files_pulse.ts";
 
 /** What is watched and how patiently. */
 export interface FolderWatchOptions {
@@ -181,4 +179,146 @@ async function identityOfFolder(folder: string): Promise<string | undefined> {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
   }
+}
+
+/** As many as are held; more of them leave the watch to polling. */
+const MAX_HELD = 32;
+
+/** Keeps FIFOs open for as long as they are there, so that opening them never blocks. */
+export class HeldFifos implements Disposable {
+  /** By device and inode. */
+  readonly #held = new Map<string, Deno.FsFile>();
+
+  /** Holds those that are in the folders now, and lets go of all others. */
+  async holdIn(folders: readonly string[]): Promise<void> {
+    const found = new Set<string>();
+    for (const folder of folders) {
+      for (const path of await candidates(folder)) await this.#hold(path, found);
+    }
+    for (const [inode, file] of this.#held) {
+      if (found.has(inode)) continue;
+      file.close();
+      this.#held.delete(inode);
+    }
+  }
+
+  [Symbol.dispose](): void {
+    for (const file of this.#held.values()) file.close();
+    this.#held.clear();
+  }
+
+  async #hold(path: string, found: Set<string>): Promise<void> {
+    try {
+      const { isFifo, dev, ino } = await Deno.stat(path);
+      if (isFifo !== true) return;
+      const inode = `${dev}:${ino}`;
+      found.add(inode);
+      if (this.#held.has(inode) || this.#held.size >= MAX_HELD) return;
+      // For both directions it does not block, and lets go of whoever waits for a writer.
+      this.#held.set(inode, await Deno.open(path, { read: true, write: true }));
+    } catch (error) {
+      // Gone, a loop, or not to be opened: the folder is polled all the same.
+      if (!(error instanceof Error)) throw error;
+    }
+  }
+}
+
+/** What is neither a file nor a folder, or may lead to something that is neither. */
+async function candidates(folder: string): Promise<string[]> {
+  const paths: string[] = [];
+  try {
+    for await (const { name, isFile, isDirectory } of Deno.readDir(folder)) {
+      if (!isFile && !isDirectory) paths.push(`${folder}/${name}`);
+    }
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    // A folder that is gone has none.
+    return [];
+  }
+  return paths;
+}
+
+/** A thread that answers does so within a millisecond; on a machine that has no time for it, twice as long is waited. */
+const ANSWER_LIMIT_MS = 700;
+
+/** Of the program: its watches have one thread. */
+let shared: Pulse | null = null;
+
+/** A watch on a file that has no name, of which nobody can make a FIFO. */
+interface Pulse {
+  readonly file: Deno.FsFile;
+  readonly watcher: Deno.FsWatcher;
+  readonly ended: Promise<void>;
+  users: number;
+  /** Resolves with the next event. */
+  beat: PromiseWithResolvers<true>;
+  asking: Promise<boolean> | null;
+}
+
+/** What those hold that have watches. Without a place for temporary files there is no pulse, and watches count as answering. */
+export class WatchPulse implements AsyncDisposable {
+  #isUser = false;
+
+  /** Resolves to whether watches may be opened and closed. Begins the pulse, if that is not done. */
+  async answers(): Promise<boolean> {
+    if (!this.#isUser) {
+      this.#isUser = true;
+      shared ??= begin();
+      if (shared !== null) shared.users++;
+    }
+    return shared === null || await ask(shared);
+  }
+
+  /** Ends the pulse with its last user, unless its own watch would never close. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#isUser) return;
+    this.#isUser = false;
+    const pulse = shared;
+    if (pulse === null || --pulse.users > 0 || !await ask(pulse) || pulse.users > 0) return;
+    shared = null;
+    pulse.watcher.close();
+    await pulse.ended;
+    pulse.file.close();
+  }
+}
+
+function begin(): Pulse | null {
+  try {
+    const path = Deno.makeTempFileSync({ prefix: "kproxy-watch-" });
+    const file = Deno.openSync(path, { write: true });
+    // Nothing else has a watch, so that its thread has nothing to wait for.
+    const watcher = Deno.watchFs(path, { recursive: false });
+    Deno.removeSync(path);
+    const pulse: Pulse = {
+      file,
+      watcher,
+      ended: Promise.resolve(),
+      users: 0,
+      beat: Promise.withResolvers(),
+      asking: null,
+    };
+    return Object.assign(pulse, { ended: follow(pulse) });
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    return null;
+  }
+}
+
+async function follow(pulse: Pulse): Promise<void> {
+  for await (const _ of pulse.watcher) {
+    pulse.beat.resolve(true);
+    pulse.beat = Promise.withResolvers();
+  }
+}
+
+function ask(pulse: Pulse): Promise<boolean> {
+  pulse.asking ??= beats(pulse).finally(() => pulse.asking = null);
+  return pulse.asking;
+}
+
+async function beats(pulse: Pulse): Promise<boolean> {
+  const { promise } = pulse.beat;
+  const now = new Date();
+  await pulse.file.utime(now, now);
+  return await within(promise, ANSWER_LIMIT_MS) ?? await within(promise, ANSWER_LIMIT_MS) ?? false;
 }

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import type { EndpointsSource } from "../../config/types.ts";
 import type { ApiObject, EndpointSlice } from "../../model/objects.ts";
 import { toEnd } from "../../text/steps.ts";
 import { EndpointsMerger } from "../decode/endpoints.ts";
@@ -60,7 +59,7 @@ const LAST_GOOD = "the last good version stays in force";
 
 /** Folds the contents of files into one set of objects. */
 export class ManifestStore {
-  readonly #merger: EndpointsMerger;
+  readonly #merger = new EndpointsMerger();
   readonly #files = new Map<string, FileContent>();
   /** By key, the file that counts first. */
   readonly #candidates = new Map<string, Candidate[]>();
@@ -70,10 +69,6 @@ export class ManifestStore {
   #touched = new Set<string>();
   #rejections: Rejection[] = [];
   #foreign: ForeignObjects[] = [];
-
-  constructor(mode: EndpointsSource) {
-    this.#merger = new EndpointsMerger(mode);
-  }
 
   /**
    * Takes a file's new content. If the text as a whole is broken, the former content stays; if an object is refused, its

@@ -3,15 +3,12 @@
  *
  * @module
  */
-import type { EndpointsSource } from "../../config/types.ts";
 import { type Logger, silentLogger } from "../../observe/log.ts";
 import type { Source } from "../source.ts";
 import { classifyPaths } from "./files_scan.ts";
 
 /** How {@linkcode openManifests} reads. */
 export interface ManifestsOptions {
-  /** Which of a Service's endpoints count, where files hold both sorts. @default {"auto"} */
-  readonly endpointsSource?: EndpointsSource;
   /** How many milliseconds files must be quiet before they are read. @default {30} */
   readonly debounceMs?: number;
   /** Hears of what cannot be watched or read. @default {nobody} */

@@ -4,8 +4,7 @@
  * @module
  */
 import { own, type Sentence, sentence } from "../../text/quote.ts";
-import type { ClusterAccess, Identity } from "./kubeconfig.ts";
-import type { Pem } from "./kubeconfig_values.ts";
+import type { ClusterAccess, Identity, Pem } from "./kubeconfig.ts";
 
 const CREDENTIALS: Readonly<Record<Identity["kind"], string>> = {
   anonymous: "",

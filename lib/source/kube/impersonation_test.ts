@@ -1,10 +1,10 @@
 import { assertEquals } from "@std/assert";
 import { systemClock } from "../../kernel/clock.ts";
-import { IdleLimit } from "./kube_idle.ts";
-import { readText } from "./kube_answer.ts";
+import { IdleLimit, readText } from "./kube_answer.ts";
 import { masterAccess } from "./kube_access.ts";
 import { KubeClient } from "./kube_http.ts";
-import { type Impersonation, impersonationHeaders } from "./impersonation.ts";
+import { impersonationHeaders } from "./kube_http.ts";
+import type { Impersonation } from "./kubeconfig.ts";
 
 const EVERYTHING: Impersonation = {
   user: "jürgen",

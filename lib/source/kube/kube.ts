@@ -1,9 +1,8 @@
 /**
- * Objects from an API server: Services, EndpointSlices (or v1 Endpoints) and the own Node, listed and watched.
+ * Objects from an API server: Services, EndpointSlices and the own Node, listed and watched.
  *
  * @module
  */
-import type { EndpointsSource } from "../../config/types.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { ApiObject, NamespacedName } from "../../model/objects.ts";
@@ -15,17 +14,15 @@ import { KubeClient } from "./kube_http.ts";
 import { Reflector, REFLECTOR_TIMES, type ReflectorOptions, type ReflectorTimes } from "./kube_reflector.ts";
 import {
   ENDPOINT_SLICES,
-  ENDPOINTS,
   nodeResource,
   resourceOfService,
   SERVICE_CIDRS,
   SERVICES,
   type WatchedResource,
 } from "./kube_resources.ts";
-import { resync } from "./kube_resync.ts";
 import type { KubeStore } from "./kube_store.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
-import type { Rejection, Source, SourceSink } from "../source.ts";
+import type { Rejection, Source, SourceEvent, SourceSink } from "../source.ts";
 
 /** Options of {@linkcode KubeSource}. */
 export interface KubeSourceOptions {
@@ -34,8 +31,6 @@ export interface KubeSourceOptions {
   readonly nodeName: string;
   /** The only Service that is watched, with its endpoints. @default {all} */
   readonly service?: NamespacedName;
-  /** `auto`: EndpointSlices, and v1 Endpoints if the server has none. */
-  readonly endpointsSource: EndpointsSource;
   readonly configSyncPeriodMs: number;
   /** Requests per second; 0 or less for no limit. First lists do not wait. */
   readonly qps: number;
@@ -117,7 +112,7 @@ export class KubeSource implements Source {
     try {
       await Promise.all([
         reflect(this.#wanted(SERVICES), "retry"),
-        this.#reflectEndpoints(reflect, signal),
+        reflect(this.#wanted(ENDPOINT_SLICES), "retry"),
         reflect(nodeResource(this.#options.nodeName), "empty"),
         sink.wantsServiceCidrs === true
           ? reflect(SERVICE_CIDRS, "optional", untilUnwanted(sink, signal))
@@ -137,19 +132,6 @@ export class KubeSource implements Source {
     for (const store of this.#stores) yield* store.refusals();
   }
 
-  async #reflectEndpoints(
-    reflect: (resource: WatchedResource, ifRefused: ReflectorOptions["ifRefused"]) => Promise<void>,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { endpointsSource, log } = this.#options;
-    if (endpointsSource !== "endpoints") {
-      await reflect(this.#wanted(ENDPOINT_SLICES), endpointsSource === "auto" ? "stop" : "retry");
-      if (signal.aborted) return;
-      log.info("The API server has no EndpointSlices, using v1 Endpoints", { server: this.name });
-    }
-    await reflect(this.#wanted(ENDPOINTS), "retry");
-  }
-
   #wanted(resource: WatchedResource): WatchedResource {
     const { service } = this.#options;
     return service === undefined ? resource : resourceOfService(resource, service);
@@ -158,4 +140,39 @@ export class KubeSource implements Source {
 
 function untilUnwanted({ serviceCidrsUnwanted }: SourceSink, signal: AbortSignal): AbortSignal {
   return serviceCidrsUnwanted === undefined ? signal : AbortSignal.any([signal, serviceCidrsUnwanted]);
+}
+
+/** Settings of {@linkcode resync}. */
+export interface ResyncOptions {
+  readonly periodMs: number;
+  readonly clock: Clock;
+  readonly sink: SourceSink;
+}
+
+/** API objects in one batch. */
+const BATCH_SIZE = 200;
+const PAUSE_MS = 20;
+
+/** Every `periodMs`, until `signal` aborts, delivers each object of the stores as an update from itself to itself. */
+export async function resync(
+  stores: readonly KubeStore[],
+  { periodMs, clock, sink }: ResyncOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  while (!signal.aborted) {
+    // Timers hold 31 bits.
+    await clock.sleep(Math.min(periodMs, 2 ** 31 - 1), signal);
+    for (const store of stores) {
+      const identities = store.identities();
+      for (let start = 0; start < identities.length && !signal.aborted; start += BATCH_SIZE) {
+        // Looked up only now: an object may have changed or gone since the batch before.
+        const events = identities.slice(start, start + BATCH_SIZE).flatMap((identity): SourceEvent[] => {
+          const object = store.objectAt(identity);
+          return object === undefined ? [] : [{ type: "update", old: object, object }];
+        });
+        if (events.length > 0) sink.events(events);
+        await clock.sleep(PAUSE_MS, signal);
+      }
+    }
+  }
 }

@@ -1,8 +1,7 @@
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { kubeconfigText } from "../../../tests/support/kubeconfig_text.ts";
 import { ConfigError } from "../../errors.ts";
-import { apiAccess, inClusterAccess, masterAccess } from "./kube_access.ts";
-import { proxyFromEnvironment } from "./kube_proxy_url.ts";
+import { apiAccess, inClusterAccess, masterAccess, proxyFromEnvironment } from "./kube_access.ts";
 
 const env = (values: Readonly<Record<string, string>> = {}) => ({ get: (name: string) => values[name] });
 

@@ -5,6 +5,7 @@
  */
 import { GrowingBytes } from "../../text/growing_bytes.ts";
 import { AnswerError } from "./kube_messages.ts";
+import { type Clock, systemClock } from "../../kernel/clock.ts";
 
 /** An answer whose body may still be arriving. */
 export interface HttpAnswer {
@@ -240,5 +241,133 @@ export async function* piecesOf(
   } finally {
     signal.removeEventListener("abort", leave);
     await leave();
+  }
+}
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+/** Lists of the API are packed to a tenth or a thirtieth; what is to fill somebody's memory, to a thousandth. */
+const MAX_RATIO = 100;
+/** What is small harms nobody. */
+const ALWAYS_BYTES = 1024 * 1024;
+
+/**
+ * The body as it was before it was packed in the ways that `encoding` names, as the header `Content-Encoding` does; `""`
+ * for none. In ways other than gzip a body comes to nobody's use: reading it fails with an {@linkcode AnswerError}, as it does
+ * where it becomes a hundred times as long.
+ */
+export function unpacked(body: ReadableStream<Bytes>, encoding: string): ReadableStream<Bytes> {
+  const way = encoding.trim().toLowerCase();
+  if (way === "" || way === "identity") return body;
+  if (way !== "gzip" && way !== "x-gzip") {
+    return body.pipeThrough(failing(`The answer is packed by ${way}, which was not asked for`));
+  }
+  let packedBytes = 0;
+  let bytes = 0;
+  const counted = new TransformStream<Bytes, Bytes>({
+    transform(piece, controller) {
+      packedBytes += piece.length;
+      controller.enqueue(piece);
+    },
+  });
+  const bounded = new TransformStream<Bytes, Bytes>({
+    transform(piece, controller) {
+      bytes += piece.length;
+      if (bytes > ALWAYS_BYTES && bytes > MAX_RATIO * packedBytes) {
+        throw new AnswerError(`The answer is more than ${MAX_RATIO} times as long as it was packed`);
+      }
+      controller.enqueue(piece);
+    },
+  });
+  return body.pipeThrough(counted).pipeThrough(new DecompressionStream("gzip")).pipeThrough(bounded);
+}
+
+function failing(message: string): TransformStream<Bytes, Bytes> {
+  return new TransformStream({
+    start(controller) {
+      controller.error(new AnswerError(message));
+    },
+  });
+}
+
+/** Times of an {@linkcode IdleLimit}, in milliseconds; looked up whenever one of them has passed. */
+export interface IdleTimes {
+  /** Without a sign for so long it is over. */
+  readonly idleMs: number;
+  /** After so long it is over, whatever arrived: who sends a byte now and then must not keep us for ever. */
+  readonly wholeMs: number;
+}
+
+/** Aborts its signal when nothing was noted for a time, or together with the signal it was given. */
+export class IdleLimit implements Disposable {
+  readonly #times: IdleTimes;
+  readonly #from: string;
+  readonly #outer: AbortSignal;
+  readonly #clock: Clock;
+  readonly #controller = new AbortController();
+  readonly #counting = new AbortController();
+  readonly #follow = (): void => this.#controller.abort(this.#outer.reason);
+  #heardMs: number;
+  #error: Error | undefined;
+
+  /** `from` names who is silent, for the error; a single time is the limit of silence, and there is no other one. */
+  constructor(times: number | IdleTimes, from: string, outer: AbortSignal, clock: Clock = systemClock) {
+    this.#times = typeof times === "number" ? { idleMs: times, wholeMs: Infinity } : times;
+    this.#from = from;
+    this.#outer = outer;
+    this.#clock = clock;
+    this.#heardMs = clock.nowMs();
+    if (outer.aborted) this.#follow();
+    else outer.addEventListener("abort", this.#follow, { once: true });
+    void this.#expire();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Why the signal was aborted, if that was for silence: what a cut-off request throws may not say so. */
+  get error(): Error | undefined {
+    return this.#error;
+  }
+
+  /** Something arrived. */
+  readonly note = (): void => {
+    this.#heardMs = this.#clock.nowMs();
+  };
+
+  /** From now on silence is allowed; the signal goes on following the one it was given. */
+  lift(): void {
+    this.#counting.abort();
+  }
+
+  [Symbol.dispose](): void {
+    this.#counting.abort();
+    this.#outer.removeEventListener("abort", this.#follow);
+    // What is left of an answer nobody reads any more goes with its connection.
+    this.#controller.abort();
+  }
+
+  /** One wait from sign to sign: a timer for each piece of a long answer would cost more than the piece. */
+  async #expire(): Promise<void> {
+    const { signal } = this.#counting;
+    const startMs = this.#clock.nowMs();
+    while (!signal.aborted && !this.#controller.signal.aborted) {
+      const { idleMs, wholeMs } = this.#times;
+      const nowMs = this.#clock.nowMs();
+      const leftMs = Math.min(this.#heardMs + idleMs, startMs + wholeMs) - nowMs;
+      if (leftMs <= 0) return this.#end(nowMs - startMs >= wholeMs);
+      await this.#clock.sleep(leftMs, signal);
+    }
+  }
+
+  #end(isTooSlow: boolean): void {
+    const { idleMs, wholeMs } = this.#times;
+    this.#error = new Error(
+      isTooSlow
+        ? `What arrives from ${this.#from} is not complete after ${wholeMs / 1000} s`
+        : `Nothing arrived from ${this.#from} for ${idleMs / 1000} s`,
+    );
+    this.#controller.abort(this.#error);
   }
 }

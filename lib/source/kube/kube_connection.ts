@@ -7,7 +7,7 @@
 import type { Clock } from "../../kernel/clock.ts";
 import type { Logger } from "../../observe/log.ts";
 import { AnswerError, ExpiredError, RefusalError } from "./kube_messages.ts";
-import { CredentialError } from "./kube_credential_error.ts";
+import { CredentialError } from "./kube_credentials.ts";
 
 /** What a {@linkcode KubeConnection} needs. */
 export interface KubeConnectionOptions {

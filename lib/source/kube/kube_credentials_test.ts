@@ -2,8 +2,7 @@ import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { ExecError } from "../../errors.ts";
 import type { Exec, ExecOptions, ExecResult } from "../../kernel/exec.ts";
 import { masterAccess } from "./kube_access.ts";
-import { parseExecCredential } from "./kube_credential_plugin.ts";
-import { CredentialReader } from "./kube_credentials.ts";
+import { CredentialReader, parseExecCredential } from "./kube_credentials.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 import { withFolder } from "../../../tests/support/temp_files.ts";
 

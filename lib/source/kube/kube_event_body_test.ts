@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { serviceHealthFailedEvent, startingEvent } from "../../observe/event_catalog.ts";
-import { eventBody, microTime } from "./kube_event_body.ts";
+import { eventBody, microTime } from "./kube_events.ts";
 
 /** 2025-01-02T03:04:05.678901Z */
 const NOW_MS = 1735787045678.901;

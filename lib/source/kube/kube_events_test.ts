@@ -4,9 +4,8 @@ import { recordingLog } from "../../../tests/support/recording_log.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { serviceHealthFailedEvent, startingEvent } from "../../observe/event_catalog.ts";
 import type { ProxyEvent } from "../../observe/events.ts";
-import type { EventBody } from "./kube_event_body.ts";
+import { type EventBody, type EventClient, KubeEvents } from "./kube_events.ts";
 import type { HttpAnswer } from "./kube_answer.ts";
-import { type EventClient, KubeEvents } from "./kube_events.ts";
 import type { WriteRequest } from "./kube_http.ts";
 
 /** What happens to one request: an answer with this status, no answer ever, or no connection. */

@@ -8,15 +8,9 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { errorText } from "../../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
-import type { HttpAnswer } from "./kube_answer.ts";
-import { impersonationHeaders } from "./impersonation.ts";
-import { IdleLimit } from "./kube_idle.ts";
-import { IssuerError } from "./kube_credential_error.ts";
-import { CredentialReader, type Credentials } from "./kube_credentials.ts";
-import { FetchTransport } from "./kube_fetch.ts";
-import type { KubeTransport } from "./kube_transport.ts";
-import type { ClusterAccess } from "./kubeconfig.ts";
-import { TokenBucket } from "./token_bucket.ts";
+import { type HttpAnswer, IdleLimit, retryAfterSeconds, unpacked } from "./kube_answer.ts";
+import { CredentialReader, type Credentials, IssuerError } from "./kube_credentials.ts";
+import type { ClusterAccess, Impersonation } from "./kubeconfig.ts";
 
 /** Settings of a {@linkcode KubeClient}. */
 export interface KubeClientOptions {
@@ -220,4 +214,213 @@ function needsOwnTls({ server, insecureSkipTlsVerify, tlsServerName, bypassProxy
 /** True for the reason of a signal that was aborted without one. */
 function isAbortError(reason: unknown): boolean {
   return reason instanceof DOMException && reason.name === "AbortError";
+}
+
+/** Settings of a {@linkcode TokenBucket}. */
+export interface TokenBucketOptions {
+  /** Tokens added per second; 0 or less for no limit. */
+  readonly perSecond: number;
+  /** Tokens it holds at most, and at the start. */
+  readonly burst: number;
+  readonly clock: Clock;
+}
+
+/** A token bucket as client-go's: `clientConnection.qps` and `.burst`. */
+export class TokenBucket {
+  readonly #options: TokenBucketOptions;
+  #tokens: number;
+  #updatedMs: number;
+
+  constructor(options: TokenBucketOptions) {
+    this.#options = options;
+    this.#tokens = options.burst;
+    this.#updatedMs = options.clock.nowMs();
+  }
+
+  /** Resolves when a token was taken. @throws what `signal` was aborted with */
+  async take(signal: AbortSignal): Promise<void> {
+    const { perSecond, burst, clock } = this.#options;
+    signal.throwIfAborted();
+    if (perSecond <= 0) return;
+    const nowMs = clock.nowMs();
+    this.#tokens = Math.min(burst, this.#tokens + (nowMs - this.#updatedMs) / 1000 * perSecond);
+    this.#updatedMs = nowMs;
+    // Taken before waiting, so that those who come later wait longer.
+    this.#tokens -= 1;
+    if (this.#tokens >= 0) return;
+    await clock.sleep(-this.#tokens / perSecond * 1000, signal);
+    signal.throwIfAborted();
+  }
+}
+
+/** One request. */
+export interface TransportRequest {
+  readonly credentials: Credentials;
+  readonly method: string;
+  /** With query. */
+  readonly path: string;
+  /** Those with several values have a line for each. */
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  readonly body?: string;
+}
+
+/** Requests to one API server. */
+export interface KubeTransport {
+  /**
+   * Sends a request and resolves when the headers are there. `signal` ends the connection as long as the body has not been read.
+   *
+   * @throws {Error} if the server, or the proxy on the way, cannot be reached or verified
+   * @throws what `signal` was aborted with
+   */
+  send(request: TransportRequest, signal: AbortSignal): Promise<HttpAnswer>;
+  /**
+   * Looks whether connections can be made with these credentials, without making one.
+   *
+   * @throws {Error} if a certificate or key is broken, or the proxy must not be used
+   */
+  check(credentials: Credentials): void;
+  /** Closes idle connections. */
+  close(): void;
+}
+
+/** Idle connections are closed after this time: an old one may be dead without saying so. */
+const POOL_IDLE_MS = 10_000;
+
+interface Pool {
+  readonly credentials: Credentials;
+  readonly http: Deno.HttpClient;
+}
+
+/** See the module. */
+export class FetchTransport implements KubeTransport {
+  readonly #access: ClusterAccess;
+  #pool: Pool | undefined;
+
+  constructor(access: ClusterAccess) {
+    this.#access = access;
+  }
+
+  async send(
+    { credentials, method, path, headers, body: sent }: TransportRequest,
+    signal: AbortSignal,
+  ): Promise<HttpAnswer> {
+    // A redirect would carry our credentials to a place nobody configured.
+    const options = {
+      method,
+      headers: [...linesOf(headers), ...packedAsSent(headers)],
+      signal,
+      client: this.#poolFor(credentials),
+      redirect: "manual",
+      ...(sent === undefined ? {} : { body: sent }),
+    } as const;
+    const response = await fetch(this.#access.server + path, options);
+    const body = response.body ?? new Blob().stream();
+    return {
+      status: response.status,
+      retryAfterSeconds: retryAfterSeconds(response.headers.get("retry-after")),
+      contentType: response.headers.get("content-type") ?? "",
+      date: response.headers.get("date") ?? "",
+      body: unpacked(body, response.headers.get("content-encoding") ?? ""),
+    };
+  }
+
+  check(credentials: Credentials): void {
+    if (this.#access.server.startsWith("https:")) this.#poolFor(credentials);
+  }
+
+  close(): void {
+    this.#pool?.http.close();
+    this.#pool = undefined;
+  }
+
+  /** The pool of connections made with these credentials; a new certificate needs new connections, open ones go on. */
+  #poolFor(credentials: Credentials): Deno.HttpClient {
+    if (this.#pool !== undefined && sameConnections(this.#pool.credentials, credentials)) {
+      return this.#pool.http;
+    }
+    const http = Deno.createHttpClient({
+      // One connection per request: a dead one must not take the watches of all kinds with it.
+      http2: false,
+      poolIdleTimeout: POOL_IDLE_MS,
+      ...proxyOf(this.#access),
+      ...pemsOf(credentials),
+    });
+    this.#pool?.http.close();
+    this.#pool = { credentials, http };
+    return http;
+  }
+}
+
+/** The certificates of an HTTP client, which checks them when it is made. */
+export function pemsOf(
+  { certificateAuthority, clientCertificate }: Credentials,
+): Pick<Deno.CreateHttpClientOptions, "caCerts"> & Partial<Deno.TlsCertifiedKeyPem> {
+  return {
+    ...(certificateAuthority === null ? {} : { caCerts: [certificateAuthority] }),
+    ...(clientCertificate === null
+      ? {}
+      : { cert: clientCertificate.certificate, key: clientCertificate.key }),
+  };
+}
+
+/**
+ * Keeps fetch from unpacking, so that what is unpacked can be bounded: to a part of a body it does nothing (Deno 2.9.6). Servers
+ * pass over a range in units that they do not know (RFC 9110, 14.2).
+ */
+function packedAsSent(headers: TransportRequest["headers"]): [string, string][] {
+  return headers["accept-encoding"] === "identity" ? [] : [["range", "items=0-"]];
+}
+
+/** A line for each value. */
+function linesOf(headers: TransportRequest["headers"]): [string, string][] {
+  return Object.entries(headers).flatMap(([name, values]) =>
+    [values].flat().map((value): [string, string] => [name, value])
+  );
+}
+
+/** A proxy for fetch. Connecting straight to the server is a "tcp" proxy to it, which works without TLS only. */
+function proxyOf({ proxyUrl, bypassProxy, server }: ClusterAccess): { proxy?: Deno.Proxy } {
+  if (proxyUrl !== "") return { proxy: { url: proxyUrl } };
+  const { hostname, port, protocol } = new URL(server);
+  if (!bypassProxy || protocol !== "http:") return {};
+  const host = hostname.replace(/^\[|\]$/g, "");
+  return { proxy: { transport: "tcp", hostname: host, port: Number(port || 80) } };
+}
+
+function sameConnections(one: Credentials, other: Credentials): boolean {
+  return one.certificateAuthority === other.certificateAuthority &&
+    one.clientCertificate?.certificate === other.clientCertificate?.certificate &&
+    one.clientCertificate?.key === other.clientCertificate?.key;
+}
+
+/**
+ * The headers that say so, each with all its values: the server takes every value for one, commas and all.
+ *
+ * Source: client-go's transport (`Impersonate-User`, `-Uid`, `-Group`, `-Extra-<key>`).
+ */
+export function impersonationHeaders(
+  { user, uid, groups, extra }: Impersonation,
+): Record<string, readonly string[]> {
+  const headers: Record<string, readonly string[]> = { "impersonate-user": [user].map(headerBytes) };
+  if (uid !== "") headers["impersonate-uid"] = [uid].map(headerBytes);
+  if (groups.length > 0) headers["impersonate-group"] = groups.map(headerBytes);
+  for (const [key, values] of Object.entries(extra)) {
+    if (values.length > 0) headers[`impersonate-extra-${escapedKey(key)}`] = values.map(headerBytes);
+  }
+  return headers;
+}
+
+/** UTF-8, a character for each byte: headers are bytes. */
+function headerBytes(text: string): string {
+  return Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("");
+}
+
+/** What cannot stand in the name of a header is written as `%XX`, and so is `%` itself: the server reads it back. */
+function escapedKey(key: string): string {
+  return [...new TextEncoder().encode(key)].map((byte) => {
+    const character = String.fromCharCode(byte);
+    return /[!#$&'*+.^_`|~0-9A-Za-z-]/.test(character)
+      ? character
+      : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+  }).join("");
 }

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
-import { IdleLimit } from "./kube_idle.ts";
+import { IdleLimit } from "./kube_answer.ts";
 
 const NEVER = new AbortController().signal;
 

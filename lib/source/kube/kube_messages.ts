@@ -10,7 +10,7 @@ import type {
   V1Status,
   V1StatusDetails,
 } from "@kubernetes/client-node";
-import type { Raw, RawKubernetesObject, ReadModels } from "../decode/api_json.ts";
+import type { Raw, RawKubernetesObject, WatchedModels } from "../decode/api_json.ts";
 import { DecodeError, isAbsent, objectAt, textAt } from "../decode/decode_values.ts";
 import { MalformedError } from "../decode/protobuf_reader.ts";
 import { quote } from "../../text/quote.ts";
@@ -86,7 +86,7 @@ const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
 export interface ObjectType {
   /** e.g. `discovery.k8s.io/v1`. */
   readonly apiVersion: string;
-  readonly objectKind: keyof ReadModels;
+  readonly objectKind: keyof WatchedModels;
   /** Where they are asked for, for messages. */
   readonly path: string;
 }

@@ -1,16 +1,15 @@
 /**
- * Tokens of OpenID Connect (`auth-provider: oidc` of a kubeconfig): used until they expire, then asked for anew.
+ * Tokens of OpenID Connect (`auth-provider: oidc` of a kubeconfig): used until they expire, then asked for anew by `openid-client`.
  *
- * client-node's `OpenIDConnectAuth` decides when, and is given our own client of the issuer (`kube_oidc_issuer.ts`): what its own
- * one lacks is listed in `docs/architecture.md`. Nothing of it is loaded before the first token is wanted.
+ * Nothing of that package is loaded before a token has to be asked for.
  *
  * @module
  */
+import type { CustomFetchOptions } from "openid-client";
 import { ConfigError } from "../../errors.ts";
-import { abortable, CredentialError, IssuerError } from "./kube_credential_error.ts";
-import type { IssuedTokens, IssuerClient, IssuerOptions } from "./kube_oidc_issuer.ts";
-import type { Identity } from "./kubeconfig.ts";
-import type { OidcProvider } from "./oidc_provider.ts";
+import { readText } from "./kube_answer.ts";
+import { abortable, CredentialError, IssuerError } from "./kube_credentials.ts";
+import type { Identity, OidcProvider } from "./kubeconfig.ts";
 
 /** What {@linkcode OidcTokens} needs. */
 export interface OidcTokensOptions {
@@ -31,8 +30,8 @@ export class OidcTokens {
   readonly #options: OidcTokensOptions;
   /** What the kubeconfig said last. */
   #read: OidcProvider;
-  /** As `OpenIDConnectAuth` knows it, which replaces tokens in it. */
-  #config: Record<string, string>;
+  /** In force: the kubeconfig's, or those of the issuer's last answer. */
+  #tokens: Tokens;
   #isRefused = false;
   #issuedMs = -Infinity;
   #running: Promise<string> | undefined;
@@ -40,8 +39,7 @@ export class OidcTokens {
 
   constructor(options: OidcTokensOptions) {
     this.#options = options;
-    this.#read = options.provider;
-    this.#config = configOf(options.provider);
+    this.#read = this.#tokens = options.provider;
   }
 
   /**
@@ -81,68 +79,51 @@ export class OidcTokens {
   }
 
   async #valid(): Promise<string> {
-    // Loads much, and few need it.
-    const { OpenIDConnectAuth } = await import("@kubernetes/client-node/dist/oidc_auth.js");
-    const expiresMs = (token: string): number => expiryOf(() => OpenIDConnectAuth.expirationFromToken(token));
-    const client: IssuerClient = { refresh: (refreshToken) => this.#refresh(refreshToken, expiresMs) };
-    const isExpired = (): boolean => expiresMs(this.#config["id-token"]!) <= Date.now();
-    if (this.#isRefused || isExpired()) {
+    if (this.#isRefused || isExpired(this.#tokens)) {
       const isNew = await this.#readAgain();
-      const refreshToken = this.#config["refresh-token"]!;
-      if (refreshToken === "" && isExpired()) {
-        throw new Error("the id-token has expired, and there is no refresh-token");
+      const { refreshToken } = this.#tokens;
+      if (isExpired(this.#tokens) || (this.#isRefused && !isNew && refreshToken !== "")) {
+        if (refreshToken === "") throw new Error("the id-token has expired, and there is no refresh-token");
+        await this.#refresh(refreshToken);
       }
-      // A token that is missing, or looks good to us alone, is nothing that OpenIDConnectAuth would replace.
-      const mustAsk = this.#config["id-token"] === "" || (this.#isRefused && !isNew);
-      if (mustAsk && refreshToken !== "") this.#take(await client.refresh(refreshToken));
       this.#isRefused = false;
     }
-    const headers: Record<string, string> = {};
-    const user = { name: this.#read.user, authProvider: { name: "oidc", config: this.#config } };
-    // A new one each time: it would take its own time of expiry for that of tokens that were replaced.
-    await new OpenIDConnectAuth().applyAuthentication(user, { headers }, client);
-    const token = headers["Authorization"]?.replace(/^Bearer /, "") ?? "";
-    if (token === "") throw new Error("there is no token");
-    return token;
+    return this.#tokens.idToken;
   }
 
-  async #refresh(refreshToken: string, expiresMs: (token: string) => number): Promise<IssuedTokens> {
-    const { askIssuer } = await import("./kube_oidc_issuer.ts");
-    const { issuer, clientId, clientSecret } = this.#read;
-    const options: IssuerOptions = {
-      issuer,
-      clientId,
-      clientSecret,
-      certificateAuthority: await this.#options.certificateAuthority(),
-    };
-    const { idToken, refreshToken: next } = await askIssuer(options, refreshToken, this.#end.signal);
+  async #refresh(refreshToken: string): Promise<void> {
+    const certificateAuthority = await this.#options.certificateAuthority();
+    const issued = await askIssuer({ ...this.#read, certificateAuthority }, refreshToken, this.#end.signal);
     this.#issuedMs = this.#options.nowMs();
-    return { id_token: idToken, refresh_token: next ?? refreshToken, expires_at: expiresMs(idToken) / 1000 };
-  }
-
-  #take(tokens: IssuedTokens): void {
-    this.#config["id-token"] = tokens.id_token;
-    this.#config["refresh-token"] = tokens.refresh_token;
+    this.#tokens = { idToken: issued.idToken, refreshToken: issued.refreshToken ?? refreshToken };
   }
 
   /** Takes tokens that somebody has written into the kubeconfig; resolves to false if there are no others. */
   async #readAgain(): Promise<boolean> {
     const found = await providerIn(this.#options.origin);
     if (found === null || sameTokens(found, this.#read)) return false;
-    this.#read = found;
-    this.#config = configOf(found);
+    this.#read = this.#tokens = found;
     return true;
   }
 }
 
-/** The names are client-node's. */
-function configOf({ issuer, clientId, idToken, refreshToken }: OidcProvider): Record<string, string> {
-  return {
-    "idp-issuer-url": issuer,
-    "client-id": clientId,
-    "id-token": idToken,
-    "refresh-token": refreshToken,
-  };
+type Tokens = Pick<OidcProvider, "idToken" | "refreshToken">;
+
+/** True for a token whose time is over, and for none. One that names no time is left to the server. */
+function isExpired({ idToken }: Tokens): boolean {
+  if (idToken === "") return true;
+  const [, payload = "", ...signature] = idToken.split(".");
+  if (signature.length !== 1) return true;
+  try {
+    const { exp } = JSON.parse(atob(payload.replaceAll("-", "+").replaceAll("_", "/")));
+    return typeof exp === "number" && exp * 1000 <= Date.now();
+  } catch (error) {
+    // Its message quotes the token.
+    if (error instanceof SyntaxError || error instanceof TypeError || error instanceof DOMException) {
+      throw new Error("the id-token is no JWT");
+    }
+    throw error;
+  }
 }
 
 function sameTokens(one: OidcProvider, other: OidcProvider): boolean {
@@ -164,15 +145,127 @@ async function providerIn(path: string): Promise<OidcProvider | null> {
   return identity.kind === "oidc" ? identity.provider : null;
 }
 
-/** Milliseconds since the epoch; Infinity for a token that does not say: the server will. */
-function expiryOf(seconds: () => number | undefined): number {
-  let found: unknown;
+/** Who is asked, and as whom. */
+interface IssuerOptions {
+  readonly issuer: string;
+  readonly clientId: string;
+  /** `""` for none. */
+  readonly clientSecret: string;
+  /** PEM; null for those that the runtime knows. */
+  readonly certificateAuthority: string | null;
+}
+
+/** New tokens. */
+interface Answered {
+  readonly idToken: string;
+  /** Null: the one that was used stays good. */
+  readonly refreshToken: string | null;
+}
+
+const TIMEOUT_SECONDS = 30;
+/** Memory is not for whoever sends without an end. */
+const MAX_BYTES = 1024 * 1024;
+
+/**
+ * Trades a refresh token for tokens.
+ *
+ * @throws {IssuerError} if the issuer cannot be reached or verified, or answers something else; later it may
+ * @throws {Error} if it refuses, or kproxy may not connect to it; shows no tokens
+ */
+async function askIssuer(
+  { issuer, clientId, clientSecret, certificateAuthority }: IssuerOptions,
+  refreshToken: string,
+  signal: AbortSignal,
+): Promise<Answered> {
+  const oidc = await import("openid-client");
+  const http = Deno.createHttpClient(
+    certificateAuthority === null ? {} : { caCerts: [certificateAuthority] },
+  );
+  let trouble: Error | undefined;
+  const ask = async (
+    url: string,
+    { body, signal: limit, ...rest }: CustomFetchOptions,
+  ): Promise<Response> => {
+    const ending = AbortSignal.any(limit === undefined ? [signal] : [signal, limit]);
+    try {
+      const content = body instanceof URLSearchParams ? { body } : {};
+      return await bounded(await fetch(url, { ...rest, ...content, signal: ending, client: http }), ending);
+    } catch (error) {
+      trouble = troubleAt(url, error);
+      throw error;
+    }
+  };
+  /** As the issuer wants to be told the secret; where it does not say, as its standard does. */
+  const authentication: Parameters<typeof oidc.discovery>[3] = (server, client, body, headers) => {
+    const methods = server.token_endpoint_auth_methods_supported ?? ["client_secret_basic"];
+    const tell = clientSecret === ""
+      ? oidc.None()
+      : methods.includes("client_secret_basic")
+      ? oidc.ClientSecretBasic(clientSecret)
+      : oidc.ClientSecretPost(clientSecret);
+    return tell(server, client, body, headers);
+  };
   try {
-    found = seconds();
+    const settings = { [oidc.customFetch]: ask, timeout: TIMEOUT_SECONDS };
+    const server = await oidc.discovery(new URL(issuer), clientId, undefined, authentication, settings);
+    const tokens = await oidc.refreshTokenGrant(server, refreshToken);
+    if (tokens.id_token === undefined) {
+      throw new IssuerError("the issuer gives no id_token for the refresh-token");
+    }
+    return { idToken: tokens.id_token, refreshToken: tokens.refresh_token ?? null };
   } catch (error) {
-    // Its message quotes the token.
-    if (error instanceof SyntaxError || error instanceof TypeError) throw new Error("the id-token is no JWT");
-    throw error;
+    if (trouble !== undefined) throw trouble;
+    if (error instanceof oidc.ResponseBodyError && error.status < 500) {
+      throw new Error(`the issuer refuses the refresh-token: ${words(error.error, error.error_description)}`);
+    }
+    if (error instanceof IssuerError) throw error;
+    throw new IssuerError(`the issuer ${issuer} gives no usable answer: ${answerText(error)}`);
+  } finally {
+    http.close();
   }
-  return typeof found === "number" ? found * 1000 : Infinity;
+}
+
+/** The answer with all of its body, which is short. */
+async function bounded(response: Response, signal: AbortSignal): Promise<Response> {
+  const { body, status, headers } = response;
+  if (body === null) return response;
+  const text = await readText({ body }, { signal, note: () => {} }, MAX_BYTES);
+  return new Response([204, 205, 304].includes(status) ? null : text, { status, headers });
+}
+
+function troubleAt(url: string, error: unknown): Error {
+  const { host, port, protocol } = new URL(url);
+  if (error instanceof Deno.errors.NotCapable) {
+    const place = port === "" ? `${host}:443` : host;
+    return new Error(
+      `kproxy may not connect to the issuer; it needs --allow-net=${place} (docs/permissions.md)`,
+    );
+  }
+  const reason = error instanceof DOMException && error.name === "TimeoutError"
+    ? `no answer within ${TIMEOUT_SECONDS} s`
+    : messages(error);
+  return new IssuerError(`cannot ask the issuer at ${protocol}//${host}: ${reason}`);
+}
+
+/** Messages of an error and its causes. */
+function messages(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause instanceof Error ? `${error.message}: ${messages(error.cause)}` : error.message;
+}
+
+/** What the library says, without what it quotes of the answer, where tokens may stand. */
+function answerText(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { cause } = error;
+  if (cause instanceof Response) return `${error.message} (status ${cause.status})`;
+  const isQuoting = !(cause instanceof Error) || cause instanceof SyntaxError ||
+    cause.message === error.message;
+  return isQuoting || cause.cause instanceof SyntaxError
+    ? error.message
+    : `${error.message}: ${cause.message}`;
+}
+
+/** Words of the issuer, in one short line. */
+function words(...texts: readonly (string | undefined)[]): string {
+  return texts.filter((text) => text !== undefined).join(": ").replace(/\s+/g, " ").slice(0, 300);
 }

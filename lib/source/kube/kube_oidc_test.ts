@@ -5,8 +5,7 @@ import { kubeconfigText } from "../../../tests/support/kubeconfig_text.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { OTHER_CA, TEST_CA } from "../../../tests/support/test_certificates.ts";
 import { systemClock } from "../../kernel/clock.ts";
-import { CredentialError, IssuerError } from "./kube_credential_error.ts";
-import { CredentialReader } from "./kube_credentials.ts";
+import { CredentialError, CredentialReader, IssuerError } from "./kube_credentials.ts";
 import { KubeClient } from "./kube_http.ts";
 import { loadKubeconfig } from "./kubeconfig.ts";
 

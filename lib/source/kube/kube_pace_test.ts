@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { pure } from "../../../tests/support/decode_objects.ts";
-import { RetryPace } from "./kube_pace.ts";
+import { RetryPace } from "./kube_reflector.ts";
 
 function pace(random = 0): RetryPace {
   return new RetryPace({ initialMs: 800, maxMs: 30_000, random: () => random });

@@ -8,7 +8,7 @@ import { systemClock } from "../../kernel/clock.ts";
 import { KubeClient } from "./kube_http.ts";
 import { masterAccess } from "./kube_access.ts";
 import { AnswerError } from "./kube_messages.ts";
-import { unpacked } from "./kube_packed.ts";
+import { unpacked } from "./kube_answer.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;

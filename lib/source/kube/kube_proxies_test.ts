@@ -14,8 +14,7 @@ import {
 import { TlsFront } from "../../../tests/support/tls_front.ts";
 import { until } from "../../../tests/support/until.ts";
 import { masterAccess } from "./kube_access.ts";
-import { TlsTransport } from "./kube_tls.ts";
-import { openTunnel, type TunnelOptions } from "./kube_tunnel.ts";
+import { openTunnel, TlsTransport, type TunnelOptions } from "./kube_tls.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 
 /** A name that only proxies know. */

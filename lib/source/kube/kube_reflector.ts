@@ -10,7 +10,7 @@ import type { Logger } from "../../observe/log.ts";
 import type { KubeConnection } from "./kube_connection.ts";
 import type { WatchBatch } from "./kube_formats.ts";
 import type { KubeClient } from "./kube_http.ts";
-import { Listing } from "./kube_listing.ts";
+import { KubeStore, Listing } from "./kube_store.ts";
 import {
   AnswerError,
   ExpiredError,
@@ -18,7 +18,6 @@ import {
   UnreadableListError,
   type WatchEvent,
 } from "./kube_messages.ts";
-import { RetryPace } from "./kube_pace.ts";
 import {
   type RequestTimes,
   ResourceRequests,
@@ -26,7 +25,6 @@ import {
   type StreamedList,
 } from "./kube_requests.ts";
 import type { WatchedResource } from "./kube_resources.ts";
-import { KubeStore } from "./kube_store.ts";
 import { CutOffError, watchedBatches } from "./kube_watch.ts";
 import type { SourceEvent, SourceSink } from "../source.ts";
 
@@ -78,10 +76,10 @@ export interface ReflectorOptions {
   readonly random: () => number;
   /**
    * If the server does not have the resource (404) or does not let us list it (403) at first: `retry` until it does; `empty`
-   * counts as synced meanwhile; `stop` ends the reflector on a 404. `optional`: as `empty`, also later on, when what is known
-   * stays in force; that is no error and is said once.
+   * counts as synced meanwhile. `optional`: as `empty`, also later on, when what is known stays in force; that is no error and
+   * is said once.
    */
-  readonly ifRefused: "retry" | "empty" | "stop" | "optional";
+  readonly ifRefused: "retry" | "empty" | "optional";
 }
 
 const MAX_RETRY_AFTER_MS = 60_000;
@@ -141,7 +139,7 @@ export class Reflector {
     return this.#store;
   }
 
-  /** Runs until `signal` aborts, or the resource is missing and that is to stop it. */
+  /** Runs until `signal` aborts. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
@@ -150,14 +148,13 @@ export class Reflector {
       } catch (error) {
         if (signal.aborted) return;
         const next = this.#afterFailure(error);
-        if (next === "stop") return;
         if (next === "do without") await this.#doWithout(error, signal);
         if (next === "wait") await this.#backOff(error, signal);
       }
     }
   }
 
-  #afterFailure(error: unknown): "now" | "wait" | "stop" | "do without" {
+  #afterFailure(error: unknown): "now" | "wait" | "do without" {
     const { resource, log, ifRefused } = this.#options;
     const status = error instanceof RefusalError ? error.status : 0;
     const isListing = this.#version === "";
@@ -177,7 +174,6 @@ export class Reflector {
       return "now";
     }
     const isClosed = status === 403 || status === 404;
-    if (!this.#synced && ifRefused === "stop" && status === 404) return "stop";
     if (isClosed && error instanceof Error) this.#options.sink.refused?.(resource.kind, error.message);
     if (ifRefused === "optional" && isClosed) return "do without";
     const isWithout = isClosed || error instanceof UnreadableListError;
@@ -396,5 +392,91 @@ export class Reflector {
     this.#options.connection.streamsLists = true;
     this.#take(listing, event.resourceVersion);
     this.#streamed = null;
+  }
+}
+
+/** What a {@linkcode RetryPace} needs. */
+export interface RetryPaceOptions {
+  /** Wait after the first failure in a row, in milliseconds; doubled with each further one, and up to twice as long by chance. */
+  readonly initialMs: number;
+  readonly maxMs: number;
+  /** A number from 0 (inclusive) to 1 (exclusive). */
+  readonly random: () => number;
+}
+
+/** A watch that fails so often since the last list is tried from a new list: the way out of whatever a server has against a version. */
+const WATCHES_BEFORE_LIST = 4;
+
+/**
+ * Lists, watches and expired versions count by themselves: a list that is good says nothing of the watch that follows it, and each
+ * list that an expired version costs is all there is. The longest row decides.
+ */
+export class RetryPace {
+  readonly #options: RetryPaceOptions;
+  #lists = 0;
+  #watches = 0;
+  #watchesSinceList = 0;
+  #expiries = 0;
+
+  constructor(options: RetryPaceOptions) {
+    this.#options = options;
+  }
+
+  /** A list came in whole. */
+  listed(): void {
+    this.#lists = 0;
+    this.#watchesSinceList = 0;
+  }
+
+  /** A watch brought something, or lived long enough to be a good one. */
+  watched(): void {
+    this.#watches = this.#watchesSinceList = 0;
+  }
+
+  /** A watch lived so long that the next expired version is the ordinary course of things. */
+  calm(): void {
+    this.#expiries = 0;
+  }
+
+  /** Nothing that was before counts any more. */
+  reset(): void {
+    this.#lists =
+      this.#watches =
+      this.#watchesSinceList =
+      this.#expiries =
+        0;
+  }
+
+  failed(what: "list" | "watch"): void {
+    if (what === "list") {
+      this.#lists++;
+    } else {
+      this.#watches++;
+      this.#watchesSinceList++;
+    }
+  }
+
+  /**
+   * The server answers, so the watches that failed before have had their waits: a server that starts again expires what it gave
+   * out before, and some of what it lists first.
+   *
+   * @returns true if the state may be listed at once: the first time in a row, which every server has now and then
+   */
+  expired(): boolean {
+    this.#watches = 0;
+    return ++this.#expiries === 1;
+  }
+
+  /** True if the watch should be tried from a new list. */
+  get needsList(): boolean {
+    return this.#watchesSinceList >= WATCHES_BEFORE_LIST;
+  }
+
+  /** The wait after what was told last, in milliseconds; `askedMs` is what the server wants, at least. */
+  waitMs(askedMs = 0): number {
+    const { initialMs, maxMs, random } = this.#options;
+    const failures = Math.max(this.#lists, this.#watches, this.#expiries - 1, 1);
+    const baseMs = Math.min(initialMs * 2 ** (failures - 1), maxMs);
+    return Math.max(askedMs, Math.round(baseMs * (1 + random())));
   }
 }

@@ -4,11 +4,10 @@
  * @module
  */
 import type { Clock } from "../../kernel/clock.ts";
-import { cancelUnread, type HttpAnswer, readRefusalBytes } from "./kube_answer.ts";
+import { cancelUnread, type HttpAnswer, IdleLimit, readRefusalBytes } from "./kube_answer.ts";
 import { formatOf, formatOfRefusal, type WatchBatch } from "./kube_formats.ts";
 import type { KubeConnection } from "./kube_connection.ts";
 import type { KubeClient } from "./kube_http.ts";
-import { IdleLimit } from "./kube_idle.ts";
 import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./kube_messages.ts";
 import type { WatchedResource } from "./kube_resources.ts";
 

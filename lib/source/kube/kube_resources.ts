@@ -4,21 +4,15 @@
  * @module
  */
 import type { ApiObject, NamespacedName } from "../../model/objects.ts";
-import {
-  decodeEndpoints,
-  decodeEndpointSlice,
-  decodeNode,
-  decodeService,
-  decodeServiceCidr,
-} from "../decode/decode.ts";
-import type { ReadModels } from "../decode/api_json.ts";
+import { decodeEndpointSlice, decodeNode, decodeService, decodeServiceCidr } from "../decode/decode.ts";
+import type { WatchedModels } from "../decode/api_json.ts";
 import type { ResourceKind } from "../source.ts";
 
 /** One resource of the API and how its objects are read. */
 export interface WatchedResource {
   readonly kind: ResourceKind;
   /** Kind of the objects; items of a list do not carry it. */
-  readonly objectKind: keyof ReadModels;
+  readonly objectKind: keyof WatchedModels;
   /** API version of the objects and of their lists. */
   readonly apiVersion: string;
   /** e.g. `/api/v1/services`. */
@@ -27,8 +21,8 @@ export interface WatchedResource {
   readonly selectors: readonly Selector[];
   /** How many times as long as that of another one a watch of it may be silent before it is opened once more. @default {1} */
   readonly patience?: number;
-  /** What one API object stands for; several for v1 Endpoints. @throws {DecodeError} */
-  readonly decode: (raw: unknown) => readonly ApiObject[];
+  /** What an API object says. @throws {DecodeError} */
+  readonly decode: (raw: unknown) => ApiObject;
 }
 
 /** Query parameters that select objects. */
@@ -44,7 +38,7 @@ export const SERVICES: WatchedResource = {
     { labelSelector: "!service.kubernetes.io/service-proxy-name", fieldSelector: "spec.clusterIP!=None" },
     { labelSelector: "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name" },
   ],
-  decode: (raw) => [decodeService(raw)],
+  decode: (raw) => decodeService(raw),
 };
 
 const NOT_HEADLESS: readonly Selector[] = [{ labelSelector: "!service.kubernetes.io/headless" }];
@@ -56,17 +50,7 @@ export const ENDPOINT_SLICES: WatchedResource = {
   apiVersion: "discovery.k8s.io/v1",
   path: "/apis/discovery.k8s.io/v1/endpointslices",
   selectors: NOT_HEADLESS,
-  decode: (raw) => [decodeEndpointSlice(raw)],
-};
-
-/** v1 Endpoints, for servers without EndpointSlices. */
-export const ENDPOINTS: WatchedResource = {
-  kind: "endpointslices",
-  objectKind: "Endpoints",
-  apiVersion: "v1",
-  path: "/api/v1/endpoints",
-  selectors: NOT_HEADLESS,
-  decode: (raw) => decodeEndpoints(raw),
+  decode: (raw) => decodeEndpointSlice(raw),
 };
 
 /**
@@ -83,7 +67,7 @@ export const SERVICE_CIDRS: WatchedResource = {
   path: "/apis/networking.k8s.io/v1/servicecidrs",
   selectors: [{}],
   patience: CIDR_PATIENCE,
-  decode: (raw) => [decodeServiceCidr(raw)],
+  decode: (raw) => decodeServiceCidr(raw),
 };
 
 /**
@@ -123,6 +107,6 @@ export function nodeResource(nodeName: string): WatchedResource {
     apiVersion: "v1",
     path: "/api/v1/nodes",
     selectors: [{ fieldSelector: `metadata.name=${nodeName}` }],
-    decode: (raw) => [decodeNode(raw)],
+    decode: (raw) => decodeNode(raw),
   };
 }

@@ -9,13 +9,13 @@ import type { Raw, RawKubernetesObject } from "../decode/api_json.ts";
 import { describeItem } from "../decode/decode.ts";
 import { DecodeError } from "../decode/decode_values.ts";
 import { MalformedObject } from "../decode/protobuf_stream.ts";
-import { tight } from "../../text/kept.ts";
 import { sameObject } from "../events.ts";
 import type { WatchedResource } from "./kube_resources.ts";
 import type { Rejection, SourceEvent } from "../source.ts";
+import { UnreadableListError, type WatchEvent } from "./kube_messages.ts";
 
-/** API identity (`namespace/name`) → what the API object stands for: one object, or several for v1 Endpoints. */
-export type DecodedObjects = Map<string, readonly ApiObject[]>;
+/** By API identity, `namespace/name`. */
+export type DecodedObjects = Map<string, ApiObject>;
 
 /** An API object that cannot be read. */
 export interface RefusedObject {
@@ -48,13 +48,13 @@ export class KubeStore {
   }
 
   /** What stands under an identity now. */
-  objectsAt(identity: string): readonly ApiObject[] {
-    return this.#objects.get(identity) ?? [];
+  objectAt(identity: string): ApiObject | undefined {
+    return this.#objects.get(identity);
   }
 
   /** All objects in force; they may change while they are taken. */
-  *objects(): Generator<ApiObject> {
-    for (const objects of this.#objects.values()) yield* objects;
+  objects(): Iterable<ApiObject> {
+    return this.#objects.values();
   }
 
   /** What cannot be read as it is now. */
@@ -93,9 +93,9 @@ export class KubeStore {
       if (!stillRefused.has(identity)) this.#refused.delete(identity);
     }
     this.#tell(refused);
-    for (const [identity, objects] of listed) this.#replace(identity, objects, events);
+    for (const [identity, object] of listed) this.#replace(identity, object, events);
     for (const identity of this.identities()) {
-      if (!listed.has(identity)) this.#replace(identity, [], events);
+      if (!listed.has(identity)) this.#replace(identity, undefined, events);
     }
     return events;
   }
@@ -106,14 +106,14 @@ export class KubeStore {
     const refused = this.decodeInto(listed, [raw]);
     if (refused.length === 0) this.#refused.delete(identityOfRaw(raw));
     this.#tell(refused);
-    for (const [identity, objects] of listed) this.#replace(identity, objects, events);
+    for (const [identity, object] of listed) this.#replace(identity, object, events);
   }
 
   /** Takes an API object that was deleted; only its name is looked at. */
   delete(raw: unknown, events: SourceEvent[]): void {
     const identity = identityOfRaw(raw);
     this.#refused.delete(identity);
-    this.#replace(identity, [], events);
+    this.#replace(identity, undefined, events);
   }
 
   #tell(refused: readonly RefusedObject[]): void {
@@ -125,21 +125,15 @@ export class KubeStore {
     }
   }
 
-  #replace(identity: string, objects: readonly ApiObject[], events: SourceEvent[]): void {
-    const left = new Map(this.objectsAt(identity).map((object) => [object.name, object]));
-    const inForce: ApiObject[] = [];
-    for (const object of objects) {
-      const old = left.get(object.name);
-      left.delete(object.name);
-      const isSame = old !== undefined && sameObject(old, object);
-      // Others keep what was delivered: an equal one beside it would cost its memory a second time.
-      inForce.push(isSame ? old : object);
-      if (old === undefined) events.push({ type: "add", object });
-      else if (!isSame) events.push({ type: "update", old, object });
-    }
-    if (inForce.length === 0) this.#objects.delete(identity);
-    else this.#objects.set(identity, tight(inForce));
-    for (const old of left.values()) events.push({ type: "delete", old });
+  #replace(identity: string, object: ApiObject | undefined, events: SourceEvent[]): void {
+    const old = this.#objects.get(identity);
+    // An equal one keeps what was delivered: another one beside it would cost its memory a second time.
+    if (old !== undefined && object !== undefined && sameObject(old, object)) return;
+    if (object === undefined) this.#objects.delete(identity);
+    else this.#objects.set(identity, object);
+    if (old === undefined) {
+      if (object !== undefined) events.push({ type: "add", object });
+    } else events.push(object === undefined ? { type: "delete", old } : { type: "update", old, object });
   }
 }
 
@@ -150,4 +144,51 @@ export function identityOfRaw(raw: unknown): string {
     typeof part === "string" ? part : ""
   );
   return `${namespace}/${name}`;
+}
+
+/** What was listed so far, in pages or as the events that a watch begins with. */
+export class Listing {
+  readonly #store: KubeStore;
+  readonly #listed: DecodedObjects = new Map();
+  #refused: RefusedObject[] = [];
+  readonly #everRefused = new Set<string>();
+
+  constructor(store: KubeStore) {
+    this.#store = store;
+  }
+
+  /** Takes API objects. */
+  take(raws: readonly unknown[]): void {
+    for (const each of this.#store.decodeInto(this.#listed, raws)) {
+      this.#refused.push(each);
+      this.#everRefused.add(each.identity);
+    }
+  }
+
+  /** Takes an event; what is changed or deleted while the list is sent comes as such. */
+  takeEvent({ type, object }: WatchEvent): void {
+    if (type === "BOOKMARK") return;
+    const identity = identityOfRaw(object);
+    if (this.#everRefused.delete(identity)) {
+      this.#refused = this.#refused.filter((refused) => refused.identity !== identity);
+    }
+    if (type === "DELETED") this.#listed.delete(identity);
+    else this.take([object]);
+  }
+
+  /**
+   * Makes what was listed all there is, and returns what that changes.
+   *
+   * @throws {UnreadableListError} if there were objects and none can be read: taken for a list, that would take everything away
+   */
+  finish(path: string): SourceEvent[] {
+    const [first] = this.#refused;
+    if (first !== undefined && this.#listed.size === 0) {
+      const count = this.#refused.length;
+      throw new UnreadableListError(
+        `GET ${path}: none of ${count} objects can be read: ${first.object}: ${first.message}`,
+      );
+    }
+    return this.#store.replaceAll(this.#listed, this.#refused);
+  }
 }

@@ -12,7 +12,7 @@ import {
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import type { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
-import { rawEndpoints, rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
+import { rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
 import { until } from "../../../tests/support/until.ts";
 import type { Service } from "../../model/objects.ts";
@@ -82,18 +82,6 @@ for (const [hasProtobuf, streamsLists] of SERVERS) {
     assertEquals(recorder.rejections, []);
   });
 }
-
-Deno.test("v1 Endpoints in protobuf, where the server has no EndpointSlices", async () => {
-  await using server = newServer();
-  server.missing.add("endpointslices");
-  server.put(rawEndpoints("web", ["10.1.0.1", "2001:db8::1"]));
-  await using source = startKubeSource(server);
-  await source.recorder.untilSynced();
-  assertEquals(source.recorder.names("EndpointSlice"), [
-    "EndpointSlice default/endpoints/web/IPv4",
-    "EndpointSlice default/endpoints/web/IPv6",
-  ]);
-});
 
 Deno.test("a list as a watch that ends before its bookmark changes nothing, and is asked for again", async () => {
   for (const how of ["cleanly", "broken"] as const) {

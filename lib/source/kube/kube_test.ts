@@ -8,7 +8,7 @@ import {
 } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer, type RawApiObject } from "../../../tests/support/list_watch_server.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
-import { rawEndpoints, rawNode, rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
+import { rawNode, rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
 import type { Service } from "../../model/objects.ts";
 import { REFLECTOR_TIMES } from "./kube_reflector.ts";
@@ -137,49 +137,6 @@ Deno.test("bookmarks keep a quiet watch alive", async () => {
   assertEquals(server.requests.length, before);
   await clock.pass(silenceMs);
   assert(server.requests.length > before, "without a word they are renewed");
-});
-
-Deno.test("auto uses v1 Endpoints where the server has no EndpointSlices", async () => {
-  await using server = new ListWatchServer();
-  server.missing.add("endpointslices");
-  server.put(rawService("web"));
-  server.put(rawEndpoints("web", ["10.1.0.1", "2001:db8::1"]));
-  await using source = startKubeSource(server);
-  const { recorder } = source;
-  await recorder.untilSynced();
-  assertEquals(recorder.names("EndpointSlice"), [
-    "EndpointSlice default/endpoints/web/IPv4",
-    "EndpointSlice default/endpoints/web/IPv6",
-  ]);
-  await watching(server);
-  const from = recorder.batches.length;
-  server.put(rawEndpoints("web", ["10.1.0.1", "10.1.0.9"]));
-  await recorder.untilThere("EndpointSlice default/endpoints/web/IPv6", false);
-  assertEquals(recorder.story(from), [
-    "update EndpointSlice default/endpoints/web/IPv4",
-    "delete EndpointSlice default/endpoints/web/IPv6",
-  ]);
-  const endpoints = server.requests.find(({ path }) => path === "/api/v1/endpoints");
-  assertEquals(endpoints?.query.get("labelSelector"), "!service.kubernetes.io/headless");
-});
-
-Deno.test("the modes slices and endpoints ask for nothing else", async () => {
-  for (
-    const [mode, asked, other] of [["slices", "endpointslices", "endpoints"], [
-      "endpoints",
-      "endpoints",
-      "endpointslices",
-    ]] as const
-  ) {
-    await using server = new ListWatchServer();
-    putWeb(server);
-    server.put(rawEndpoints("web", ["10.1.0.1"]));
-    server.plan(({ path }) => path.endsWith(`/${asked}`), { status: 404 });
-    await using source = startKubeSource(server, { endpointsSource: mode });
-    await source.recorder.untilSynced();
-    assertEquals(listsOf(server, asked), 2);
-    assertEquals(listsOf(server, other), 0);
-  }
 });
 
 Deno.test("a Node that may not be read holds nothing up and is delivered when it may", async () => {

@@ -3,17 +3,17 @@
  *
  * @module
  */
-import { request } from "node:http";
-import { isIP, Socket } from "node:net";
+import { type IncomingMessage, request } from "node:http";
+import { createConnection, isIP, Socket } from "node:net";
 import { Readable } from "node:stream";
-import { connect, type TLSSocket } from "node:tls";
-import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
+import { connect, rootCertificates, type TLSSocket } from "node:tls";
+import { type HttpAnswer, retryAfterSeconds, unpacked } from "./kube_answer.ts";
 import type { Credentials } from "./kube_credentials.ts";
-import { pemsOf } from "./kube_fetch.ts";
-import { unpacked } from "./kube_packed.ts";
-import { openSocket } from "./kube_socket.ts";
-import type { KubeTransport, TransportRequest } from "./kube_transport.ts";
+import { type KubeTransport, pemsOf, type TransportRequest } from "./kube_http.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
+import { joinHostPort } from "../../model/ip.ts";
+import { base64Of } from "../../text/base64.ts";
+import type { EventEmitter } from "node:events";
 
 /** See the module. Each request has a connection of its own. */
 export class TlsTransport implements KubeTransport {
@@ -79,7 +79,7 @@ export class TlsTransport implements KubeTransport {
   ): Promise<Socket | undefined> {
     const { proxyUrl, insecureSkipTlsVerify } = this.#access;
     if (proxyUrl !== "") {
-      const { openTunnel } = await import("./kube_tunnel.ts");
+      const { openTunnel } = await import("./kube_tls.ts");
       const { certificateAuthority } = credentials;
       return await openTunnel({ proxyUrl, host, port, certificateAuthority, insecureSkipTlsVerify }, signal);
     }
@@ -116,4 +116,183 @@ function linesOf(headers: TransportRequest["headers"]): Record<string, string | 
       [name, values],
     ) => [name, typeof values === "string" ? values : [...values]]),
   );
+}
+
+/** What a tunnel needs to know. */
+export interface TunnelOptions {
+  /** http, https or socks5, perhaps with user and password. */
+  readonly proxyUrl: string;
+  /** Where it leads, an IPv6 address without brackets. */
+  readonly host: string;
+  readonly port: number;
+  /** The cluster's, PEM: as in client-go, it may have signed the certificate of an https proxy, beside those that the runtime knows. */
+  readonly certificateAuthority: string | null;
+  /** As in client-go, also for an https proxy. */
+  readonly insecureSkipTlsVerify: boolean;
+}
+
+interface Proxy {
+  readonly protocol: string;
+  /** Without user and password, for messages. */
+  readonly name: string;
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly password: string;
+}
+
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { "http:": 80, "https:": 443, "socks5:": 1080 };
+
+/**
+ * A connection that a proxy passes on. Names are left to the proxy.
+ *
+ * @throws {Error} naming the proxy, never its password, if it cannot be reached or verified, or refuses
+ * @throws what `signal` was aborted with
+ */
+export async function openTunnel(options: TunnelOptions, signal: AbortSignal): Promise<Socket> {
+  const proxy = proxyAt(options.proxyUrl);
+  const open = proxy.protocol === "socks5:" ? throughSocks : throughConnect;
+  try {
+    return await open(proxy, options, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    // Without a cause: that of `socks` holds the password.
+    throw new Error(`Proxy ${proxy.name}: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+function proxyAt(proxyUrl: string): Proxy {
+  const { protocol, host, hostname, port, username, password } = new URL(proxyUrl);
+  return {
+    protocol,
+    name: `${protocol}//${host}`,
+    host: hostname.replace(/^\[|\]$/g, ""),
+    port: Number(port || DEFAULT_PORTS[protocol]),
+    user: decodeURIComponent(username),
+    password: decodeURIComponent(password),
+  };
+}
+
+async function throughConnect(proxy: Proxy, options: TunnelOptions, signal: AbortSignal): Promise<Socket> {
+  const { host, port } = options;
+  const target = joinHostPort(host, port);
+  const login = proxy.user === ""
+    ? {}
+    : { "proxy-authorization": `Basic ${base64Of(`${proxy.user}:${proxy.password}`)}` };
+  // Opened here: a request that is given up while it connects would leave its connection open (Deno 2.9.6).
+  const way = proxy.protocol === "https:"
+    ? await openSecure(proxy, options, signal)
+    : await openSocket(proxy.host, proxy.port, signal);
+  const outgoing = request({
+    host: proxy.host,
+    port: proxy.port,
+    method: "CONNECT",
+    path: target,
+    headers: { host: target, ...login },
+    createConnection: () => way,
+  });
+  outgoing.end();
+  try {
+    const { statusCode, socket } = await whileOpening(
+      outgoing,
+      "connect",
+      signal,
+      ({ statusCode }: IncomingMessage, socket: Socket) => ({ statusCode, socket }),
+    );
+    if (statusCode === 200) return socket;
+    throw new Error(`answers CONNECT ${target} with status ${statusCode}`);
+  } catch (error) {
+    way.destroy();
+    throw error;
+  }
+}
+
+/** A verified connection to an https proxy. */
+function openSecure(
+  { host, port }: Proxy,
+  { certificateAuthority, insecureSkipTlsVerify }: TunnelOptions,
+  signal: AbortSignal,
+): Promise<Socket> {
+  const socket = connect({
+    host,
+    port,
+    rejectUnauthorized: !insecureSkipTlsVerify,
+    ...(isIP(host) === 0 ? { servername: host } : {}),
+    ...(certificateAuthority === null ? {} : { ca: [...rootCertificates, certificateAuthority] }),
+  });
+  return whileOpening(socket, "secureConnect", signal, () => socket);
+}
+
+async function throughSocks(
+  { host, port, user, password }: Proxy,
+  target: TunnelOptions,
+  signal: AbortSignal,
+): Promise<Socket> {
+  const { SocksClient } = await import("socks");
+  // Opened here, because `socks` knows no signals.
+  const socket = await openSocket(host, port, signal);
+  const end = (): void => void socket.destroy();
+  signal.addEventListener("abort", end, { once: true });
+  try {
+    await SocksClient.createConnection({
+      command: "connect",
+      proxy: { host, port, type: 5, ...(user === "" ? {} : { userId: user, password }) },
+      destination: { host: target.host, port: target.port },
+      existing_socket: socket,
+    });
+    signal.throwIfAborted();
+    return socket;
+  } catch (error) {
+    socket.destroy();
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", end);
+  }
+}
+
+/**
+ * A connection to `host`.
+ *
+ * @throws {Error} if nobody answers there
+ * @throws what `signal` was aborted with
+ */
+export function openSocket(host: string, port: number, signal: AbortSignal): Promise<Socket> {
+  const socket = createConnection({ host, port });
+  return whileOpening(socket, "connect", signal, () => socket);
+}
+
+/**
+ * Resolves to `take(…)` of the `event` of something that is being opened. If that fails, or `signal` aborts before, what is
+ * being opened is destroyed.
+ *
+ * @throws what it fails with, or `signal` was aborted with
+ */
+export function whileOpening<V extends unknown[], T>(
+  opening: EventEmitter & { destroy(): unknown },
+  event: string,
+  signal: AbortSignal,
+  take: (...values: V) => T,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const end = (): void => fail(signal.reason);
+    const leave = (): void => {
+      signal.removeEventListener("abort", end);
+      opening.off(event, succeed);
+    };
+    // Listens on after a failure: what is destroyed may complain once more, and an error without a listener ends the program.
+    const fail = (error: unknown): void => {
+      leave();
+      opening.destroy();
+      reject(error);
+    };
+    const succeed = (...values: V): void => {
+      leave();
+      opening.off("error", fail);
+      resolve(take(...values));
+    };
+    opening.on("error", fail);
+    opening.on(event, succeed);
+    signal.addEventListener("abort", end, { once: true });
+    if (signal.aborted) end();
+  });
 }

@@ -10,17 +10,7 @@ import { firstLine } from "../../text/lines.ts";
 import { ConfigError } from "../../errors.ts";
 import { readSettings } from "../../config/file/load.ts";
 import { readYamlValues } from "../decode/manifest_yaml.ts";
-import { type Impersonation, readImpersonation } from "./impersonation.ts";
-import {
-  besideKubeconfig,
-  checkHeader,
-  type Pem,
-  pemAt,
-  requiredText,
-  secretTextAt,
-} from "./kubeconfig_values.ts";
-import { type OidcProvider, readAuthProvider } from "./oidc_provider.ts";
-import { serverUrl } from "./server_url.ts";
+import { serverUrl } from "./kube_access.ts";
 import {
   asObject,
   booleanAt,
@@ -34,6 +24,7 @@ import {
   textAt,
   textsAt,
 } from "../decode/decode_values.ts";
+import { dirname, isAbsolute, join } from "node:path";
 
 /** A program that yields credentials (client.authentication.k8s.io). */
 export interface CredentialPlugin {
@@ -255,4 +246,154 @@ function readPlugin(raw: RawObject, path: string, clusterConfig: unknown): Crede
     clusterConfig,
     installHint: textAt(raw, "installHint").replace(/\s+/g, " ").trim().slice(0, MAX_HINT),
   };
+}
+
+/** PEM text, or a file that holds it and may be replaced while we run. */
+export type Pem =
+  | { readonly kind: "text"; readonly pem: string }
+  | { readonly kind: "file"; readonly path: string };
+
+/** The PEM in `<key>-data`, or else the file in `<key>`. */
+export function pemAt(
+  raw: RawObject,
+  key: string,
+  path: string,
+  read: (raw: RawObject, key: string) => string = textAt,
+): Pem | null {
+  const inline = read(raw, `${key}-data`);
+  if (inline !== "") return { kind: "text", pem: decodeBase64(inline, `${key}-data`) };
+  const file = textAt(raw, key);
+  return file === "" ? null : { kind: "file", path: besideKubeconfig(path, file) };
+}
+
+/** Like {@linkcode textAt}, of a text that has to be there. @throws {DecodeError} if it is empty or missing */
+export function requiredText(raw: RawObject, key: string): string {
+  const text = textAt(raw, key);
+  if (text === "") throw new DecodeError(key, "is required");
+  return text;
+}
+
+/** Like {@linkcode textAt}, with an error that does not show the value. */
+export function secretTextAt(raw: RawObject, key: string): string {
+  const value = raw[key];
+  if (typeof value === "string") return value;
+  if (isAbsent(value)) return "";
+  throw new DecodeError(key, "must be a string");
+}
+
+/** A text that a header can hold. @throws {DecodeError} if it is none, without showing it */
+export function checkHeader(text: string, field: string): string {
+  if (/^[!-~]+$/.test(text)) return text;
+  throw new DecodeError(field, "must be of visible ASCII characters without spaces");
+}
+
+/** A path in the kubeconfig at `path`: relative ones are relative to its folder. */
+export function besideKubeconfig(path: string, file: string): string {
+  return isAbsolute(file) ? file : join(dirname(path), file);
+}
+
+function decodeBase64(text: string, field: string): string {
+  try {
+    return atob(text.replace(/\s+/g, ""));
+  } catch (cause) {
+    if (!(cause instanceof DOMException)) throw cause;
+    throw new DecodeError(field, "must be base64");
+  }
+}
+
+/** Who gives out tokens, and those that are there at first. */
+export interface OidcProvider {
+  /** Name of the user in the kubeconfig, for messages. */
+  readonly user: string;
+  /** https. */
+  readonly issuer: string;
+  readonly clientId: string;
+  /** `""` for none. */
+  readonly clientSecret: string;
+  /** `""` for none: the first one is then asked for. */
+  readonly idToken: string;
+  /** `""` for none: what is there serves until it expires. */
+  readonly refreshToken: string;
+  /** Of the issuer; null for those that the runtime knows. */
+  readonly certificateAuthority: Pem | null;
+}
+
+/**
+ * Reads `auth-provider` of the user called `user`; `path` is the kubeconfig.
+ *
+ * @throws {DecodeError} if it is of another sort than oidc, or a field is missing or wrong; shows no tokens
+ */
+export function readAuthProvider(raw: RawObject, user: string, path: string): OidcProvider {
+  const written = objectAt(raw, "auth-provider");
+  return inside("auth-provider", () => {
+    const name = textAt(written, "name");
+    if (name !== "oidc") {
+      throw new DecodeError("name", `must be oidc, found ${JSON.stringify(name)}: for others use exec`);
+    }
+    const config = objectAt(written, "config");
+    return inside("config", () => ({ user, ...readConfig(config, path) }));
+  });
+}
+
+function readConfig(config: RawObject, path: string): Omit<OidcProvider, "user"> {
+  const issuer = requiredText(config, "idp-issuer-url");
+  const url = URL.parse(issuer);
+  if (url?.protocol !== "https:" || url.username !== "" || url.password !== "") {
+    throw new DecodeError("idp-issuer-url", "must be an https URL without user and password");
+  }
+  const idToken = secretTextAt(config, "id-token");
+  const refreshToken = secretTextAt(config, "refresh-token");
+  if (idToken === "" && refreshToken === "") {
+    throw new DecodeError("refresh-token", "is required where there is no id-token");
+  }
+  return {
+    issuer,
+    clientId: requiredText(config, "client-id"),
+    clientSecret: secretTextAt(config, "client-secret"),
+    idToken: idToken === "" ? "" : checkHeader(idToken, "id-token"),
+    refreshToken,
+    certificateAuthority: pemAt(config, "idp-certificate-authority", path),
+  };
+}
+
+/** Whom the requests are made as. The server lets only users with the verb `impersonate` do that. */
+export interface Impersonation {
+  readonly user: string;
+  /** `""` for none. */
+  readonly uid: string;
+  readonly groups: readonly string[];
+  /** Key → values. */
+  readonly extra: Readonly<Record<string, readonly string[]>>;
+}
+
+/**
+ * Reads `as`, `as-uid`, `as-groups` and `as-user-extra` of a user in a kubeconfig; null if there is nobody to be.
+ *
+ * @throws {DecodeError} if one of them is wrong, or given without `as`
+ */
+export function readImpersonation(raw: RawObject): Impersonation | null {
+  const user = plainText(textAt(raw, "as"), "as");
+  const uid = plainText(textAt(raw, "as-uid"), "as-uid");
+  const groups = textsAt(raw, "as-groups", (group) => void plainText(group, ""));
+  const extra = readExtra(raw);
+  if (user !== "") return { user, uid, groups, extra };
+  if (uid === "" && groups.length === 0 && Object.keys(extra).length === 0) return null;
+  throw new DecodeError("as", "is required beside as-uid, as-groups and as-user-extra");
+}
+
+function readExtra(raw: RawObject): Impersonation["extra"] {
+  const written = objectAt(raw, "as-user-extra");
+  const check = (value: string): void => void plainText(value, "");
+  const keys = Object.keys(written).filter((key) => !isAbsent(written[key]));
+  return inside(
+    "as-user-extra",
+    () => Object.fromEntries(keys.map((key) => [key, textsAt(written, key, check)])),
+  );
+}
+
+/** A header cannot hold control characters: a line break would begin another header. */
+function plainText(text: string, field: string): string {
+  // deno-lint-ignore no-control-regex
+  if (!/[\x00-\x1f\x7f]/.test(text)) return text;
+  throw new DecodeError(field, "must not contain control characters");
 }

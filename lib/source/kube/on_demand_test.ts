@@ -18,7 +18,7 @@ import { withFolder } from "../../../tests/support/temp_files.ts";
 const WEB = /"add","Service default\/web"/;
 const ROOT = new URL("../../../", import.meta.url);
 /** What is loaded on demand only. */
-const ON_DEMAND = ["@kubernetes/client-node/dist/oidc_auth.js", "openid-client", "socks"];
+const ON_DEMAND = ["openid-client", "socks"];
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -55,7 +55,7 @@ function oidcUser(issuer: FakeIssuer): Fields {
   return { "auth-provider": { name: "oidc", config } };
 }
 
-Deno.test("nothing of client-node, openid-client or socks is loaded unless a kubeconfig asks for it", async () => {
+Deno.test("nothing of openid-client or socks is loaded unless a kubeconfig asks for it", async () => {
   await using server = new ListWatchServer();
   server.put(rawService("web"));
   const { port } = new URL(server.url);

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import type { EndpointsSource } from "../../config/types.ts";
 import { type Logger, silentLogger } from "../../observe/log.ts";
 import type { Source } from "../source.ts";
 
@@ -19,8 +18,6 @@ export interface ClusterOptions {
   readonly qps?: number;
   /** Requests that may come at once. @default {10} */
   readonly burst?: number;
-  /** `auto`: EndpointSlices, and v1 Endpoints if the server has none. @default {"auto"} */
-  readonly endpointsSource?: EndpointsSource;
   /** What the server is told who asks. @default {"kproxy"} */
   readonly userAgent?: string;
   /** Hears of lost connections and of what is tried again. @default {nobody} */
@@ -43,7 +40,6 @@ export async function openCluster(options: ClusterOptions): Promise<Source> {
   return new KubeSource({
     access: await apiAccess({ kubeconfig, master: server, env: Deno.env }),
     nodeName: options.nodeName,
-    endpointsSource: options.endpointsSource ?? "auto",
     // Objects are not wanted again where nothing has changed.
     configSyncPeriodMs: Infinity,
     qps: options.qps ?? 5,

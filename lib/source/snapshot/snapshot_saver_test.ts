@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
 import { recordingLog } from "../../../tests/support/recording_log.ts";
 import { systemClock } from "../../kernel/clock.ts";
-import { SnapshotSaver } from "./snapshot_saver.ts";
+import { SnapshotSaver } from "./snapshot_file.ts";
 
 interface Bench {
   readonly saver: SnapshotSaver;

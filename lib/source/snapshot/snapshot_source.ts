@@ -7,8 +7,7 @@ import { type Clock, systemClock } from "../../kernel/clock.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import { identityOf } from "../events.ts";
-import { readSnapshot, writeSnapshot } from "./snapshot_file.ts";
-import { SnapshotSaver } from "./snapshot_saver.ts";
+import { readSnapshot, SnapshotSaver, writeSnapshot } from "./snapshot_file.ts";
 import { type Snapshot, SnapshotError } from "../decode/snapshot_text.ts";
 import type { Rejection, ResourceKind, RestoredState, Source, SourceEvent, SourceSink } from "../source.ts";
 

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { putWeb } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
-import { rawEndpoints, rawNode, rawService, rawSlice } from "../../../tests/support/raw_objects.ts";
+import { rawNode, rawService, rawSlice } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -157,22 +157,6 @@ Deno.test("a server that refuses everything counts as one that does not answer, 
   server.put(rawNode("n1", "10.244.9.0/24"));
   server.forbidden.delete("nodes");
   await recorder.until(() => recorder.story().at(-1) === "update Node n1", "the Node");
-});
-
-Deno.test("endpoints of a server without EndpointSlices are remembered too", async () => {
-  await using rig = await SnapshotRig.create();
-  let url = "";
-  {
-    await using server = new ListWatchServer();
-    server.missing.add("endpointslices");
-    server.put(rawService("web"));
-    server.put(rawEndpoints("web", ["10.1.0.1"]));
-    await rig.remember(server);
-    url = server.url;
-  }
-  await using source = rig.start(url, { patience: PATIENCE });
-  await source.recorder.untilSynced();
-  assertEquals(source.recorder.names(), ["EndpointSlice default/endpoints/web/IPv4", "Service default/web"]);
 });
 
 Deno.test("what changed is written, for the owner only; without a change nothing is", async () => {

@@ -103,7 +103,6 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
   assertEquals(config.nodePortAddresses, ["primary", "localhost", "10.0.0.0/8"]);
   assertEquals(config.kproxy, {
     manifests: ["/etc/kproxy/objects"],
-    endpointsSource: "slices",
     proxyModeFallback: true,
     snapshot: "/var/lib/kproxy/snapshot",
     snapshotMaxAge: 129_600_000,

@@ -6,15 +6,12 @@
 import { IptablesProxier, type IptablesSettings } from "../apply/proxier.ts";
 import { usesLocalhostNodePorts } from "../plan/base_rules.ts";
 import { ExecError } from "../../../errors.ts";
-import type { Look } from "../../../kernel/ahead_exec.ts";
 import { interfaceIps } from "../../../kernel/interfaces.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { iptablesOfNode } from "../../../kernel/iptables_families.ts";
-import { hintsQuestion, iptablesPrograms } from "../../../kernel/iptables_variant.ts";
 import { NfacctCounters } from "../../../kernel/nfacct.ts";
 import type { AllowedOutcome } from "../../../kernel/node_sysctls.ts";
 import { nodeIps } from "../../../model/node.ts";
-import { FAMILIES } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { PacketCounts } from "../../../observe/metrics.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
@@ -24,12 +21,6 @@ import { FORWARD_CHAIN } from "../plan/chains.ts";
 import { invalidDropped, LastingCount } from "../diff/packet_counts.ts";
 import { COUNTERS } from "../plan/ruleset.ts";
 import { configuredIptables } from "../plan/settings.ts";
-
-/** The programs with which {@linkcode prepareIptables} begins on most nodes. */
-export function iptablesLooks(): readonly Look[] {
-  const versions = FAMILIES.map((family) => [iptablesPrograms(family).command, "--version"]);
-  return [hintsQuestion("IPv4", "nft"), ...versions].map((argv) => ({ argv }));
-}
 
 /**
  * Probes the node and prepares it.

@@ -5,22 +5,17 @@
  */
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
-import type { Look } from "../../../kernel/ahead_exec.ts";
 import { systemClock } from "../../../kernel/clock.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { deleteDevice, ensureDummy } from "../../../kernel/ip_address.ts";
 import { destroySets, probeIpset } from "../../../kernel/ipset.ts";
 import { type RefusedFamily, usableFamilies } from "../../../kernel/iptables_families.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import {
-  chooseIptablesVariant,
-  hintsQuestion,
-  type VariantChoice,
-} from "../../../kernel/iptables_variant.ts";
+import { chooseIptablesVariant, type VariantChoice } from "../../../kernel/iptables_variant.ts";
 import { interfaceAddresses } from "../../../kernel/interfaces.ts";
 import { ipvsAbsence, Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { kernelRelease } from "../../../kernel/kernel_release.ts";
-import { RememberingExec } from "../../../kernel/remembering_exec.ts";
+import { Runner } from "../../../kernel/runner.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { SetDefinition } from "../../../netfilter/ipset.ts";
@@ -36,11 +31,6 @@ import { requireSetsAndMatches } from "./preflight_probe.ts";
 import { setIpvsSysctls } from "./preflight_sysctls.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { configuredIpvs } from "../plan/settings.ts";
-
-/** The first look at which variant of iptables a node uses. That IPVS works is found out by trying it. */
-export function ipvsLooks(config: KubeProxyConfiguration): readonly Look[] {
-  return [{ argv: hintsQuestion(nodeIps(null, config.bindAddress).primaryFamily, "nft") }];
-}
 
 /**
  * Probes the node and prepares it.
@@ -114,7 +104,7 @@ async function requireRules(
   { exec, config, sysctls }: ModeContext,
   isFresh: boolean,
 ): Promise<NodeRules> {
-  const probing = new RememberingExec(exec);
+  const probing = new Runner(exec, { caches: true });
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const find = async (tries: boolean): Promise<NodeRules> => {
     const choice = await chooseIptablesVariant(probing, { triesDefault: tries, primaryFamily });

@@ -5,11 +5,10 @@
  */
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
-import type { Look } from "../../../kernel/ahead_exec.ts";
 import { interfaceIps } from "../../../kernel/interfaces.ts";
 import { NEEDS_RIGHTS } from "../../../kernel/iptables_variant.ts";
 import { isAtLeast } from "../../../kernel/iptables_version.ts";
-import { Nft, NFT_CHECK, NFT_VERSION, noTablesText } from "../../../kernel/nft.ts";
+import { Nft, noTablesText } from "../../../kernel/nft.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import {
   describeNftFailure,
@@ -222,18 +221,6 @@ async function requireNft(nft: Nft): Promise<string | null> {
     throw new UnsupportedError("nftables", `nft ${MIN_NFT_VERSION} or newer`, `nft ${version}`);
   }
   return version;
-}
-
-/** The programs with which {@linkcode prepareNftables} begins, unless the node has something unusual to say. */
-export function nftablesLooks(config: KubeProxyConfiguration): readonly Look[] {
-  const probes = FAMILIES.flatMap((family) => {
-    const { options } = configuredNftables(config, family, null);
-    return formsOf(options).slice(0, 1).map((form) => formText(options, form));
-  });
-  return [
-    { argv: NFT_VERSION },
-    ...[...probes, NO_TABLES_TEXT].map((stdin) => ({ argv: NFT_CHECK, stdin })),
-  ];
 }
 
 /** From what is wanted most to what every node can do. */
