@@ -10,9 +10,8 @@ import { parseCidr } from "../../../model/ip.ts";
 import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
 import type { BaseChain } from "../../../netfilter/nft_base_chains.ts";
 import type { Packet } from "../../../sim/flow.ts";
-import { type HeldRules, nothingHeld } from "../../../sim/node/held_rules.ts";
-import { NodeSimulator } from "../../../sim/node/simulate.ts";
-import { plainSurroundings } from "../../../sim/node/surroundings.ts";
+import { type HeldRules, nothingHeld } from "../../../sim/held_rules.ts";
+import { RulesetSimulator } from "../../../sim/ruleset_simulator.ts";
 import { NearKernel } from "../../live/near_kernel.ts";
 import { podInterface } from "../../node_addresses.ts";
 import { foreignEnd } from "../../trace/own_rules.ts";
@@ -34,9 +33,9 @@ export async function readForeignEnds(
     const packet = podPacket(family, config);
     const look = ({ nftables }: HeldRules): readonly string[] => {
       const foreign = nftables.filter(({ name }) => name !== "kproxy" && name !== "kube-proxy");
-      const surroundings = plainSurroundings({ nodeAddresses: [], affinity: new Map(), nowSeconds: 0 });
+      const surroundings = { nodeAddresses: [], affinity: new Map(), nowSeconds: 0 };
       const rules = { ...nothingHeld(family), nftables: foreign };
-      return new NodeSimulator(rules).send(packet, surroundings).outcomes.flatMap((outcome) => {
+      return new RulesetSimulator(rules).send(packet, surroundings).outcomes.flatMap((outcome) => {
         const end = foreignEnd(outcome);
         // A policy is told of by itself.
         return end === null || end.index === 0 ? [] : [placeOf(end)];
