@@ -32,8 +32,8 @@
  *
  * Each step is there by itself, too: {@linkcode decodeObject} (JSON to objects), {@linkcode ChangeTracker} (objects to the state of a
  * node), {@linkcode planIptables}, {@linkcode planNftables}, {@linkcode planIpvs} (state to wanted rules), {@linkcode renderPlan},
- * {@linkcode renderNftablesPlan}, {@linkcode renderIpvsPlan} (rules to text), {@linkcode IptablesSimulator},
- * {@linkcode NftablesSimulator}, {@linkcode IpvsSimulator} (rules and packet to where it goes).
+ * {@linkcode renderNftablesPlan}, {@linkcode renderIpvsPlan} (rules to text), {@linkcode RulesetSimulator} (rules of any mode, and
+ * packet, to where it goes).
  *
  * The informer tells handlers of objects and of every change of them:
  *
@@ -141,11 +141,9 @@ export type {
   ServiceRules,
 } from "./lib/backend/iptables/plan/ruleset.ts";
 export type { JumpRule, PerTable, Table } from "./lib/netfilter/iptables_jumps.ts";
-export { IptablesSimulator } from "./lib/sim/iptables/simulate.ts";
 
 export { planNftables } from "./lib/backend/nftables/plan/plan.ts";
 export { renderPlan as renderNftablesPlan } from "./lib/backend/nftables/store/full_sync.ts";
-export { NftablesSimulator } from "./lib/sim/nftables/simulate.ts";
 export type {
   BaseRules as NftablesBaseRules,
   Destination,
@@ -168,7 +166,6 @@ export type {
   ServiceClaims,
   WantedServer,
 } from "./lib/backend/ipvs/plan/ruleset.ts";
-export { type IpvsKernel, IpvsSimulator } from "./lib/sim/ipvs/simulate.ts";
 
 export {
   type NftChain,
@@ -221,6 +218,9 @@ export type {
   RuleHit,
 } from "./lib/sim/flow.ts";
 export type { Simulator } from "./lib/sim/simulator.ts";
+export { type HeldIptables, type HeldIpvs, type HeldRules, nothingHeld } from "./lib/sim/held_rules.ts";
+export type { HeldPortal, HeldPortals } from "./lib/sim/portals.ts";
+export { RulesetSimulator } from "./lib/sim/ruleset_simulator.ts";
 export type { Traffic } from "./lib/model/service_traffic.ts";
 export type { Fraction } from "./lib/sim/fraction.ts";
 

@@ -9,11 +9,10 @@ import {
   ChangeTracker,
   decodeObject,
   ipvsPlanTexts,
-  IpvsSimulator,
   matchingNodeIps,
-  NftablesSimulator,
   NftTables,
   nodePortAddresses,
+  nothingHeld,
   type Packet,
   parseIptablesSave,
   parseIpvsTable,
@@ -25,6 +24,7 @@ import {
   renderIpvsPlan,
   renderNftablesPlan,
   renderPlan,
+  RulesetSimulator,
 } from "../mod.ts";
 
 const SERVICE = {
@@ -90,7 +90,10 @@ Deno.test("from objects to rules of mode nftables and the ways of packets", NO_R
   assertStringIncludes(renderNftablesPlan(plan), "{ 10.96.10.1 . 80 . 0 : 10.244.0.11 . 8080 }\n");
   const tables = new NftTables();
   tables.run(renderNftablesPlan(plan));
-  const { outcomes } = new NftablesSimulator(tables.tables).send(PACKET, SURROUNDINGS);
+  const { outcomes } = new RulesetSimulator({ ...nothingHeld("IPv4"), nftables: tables.tables }).send(
+    PACKET,
+    SURROUNDINGS,
+  );
   assertEquals(outcomes.map(({ translatedTo }) => translatedTo), ["10.244.0.11:8080"]);
 });
 
@@ -107,11 +110,11 @@ Deno.test("from objects to virtual servers of mode ipvs and the ways of packets"
   });
   assertStringIncludes(renderIpvsPlan(plan), "-a -t 10.96.10.1:80 -r 10.244.0.11:8080 -m -w 1\n");
   const texts = ipvsPlanTexts(plan);
-  const simulator = new IpvsSimulator({
-    tables: parseIptablesSave(texts.iptables),
+  const simulator = new RulesetSimulator({
+    ...nothingHeld("IPv4"),
+    iptables: [{ variant: "", tables: parseIptablesSave(texts.iptables) }],
     sets: parseSets(texts.ipset),
-    ipvs: parseIpvsTable(texts.ipvsadm),
-    bound: ["10.96.10.1"],
+    ipvs: { servers: parseIpvsTable(texts.ipvsadm), bound: ["10.96.10.1"] },
   });
   const { outcomes } = simulator.send(PACKET, SURROUNDINGS);
   assertEquals(outcomes.map(({ translatedTo }) => translatedTo), ["10.244.0.11:8080"]);

@@ -8,7 +8,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UnsupportedError, UsageError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { FAMILIES, type IpFamily } from "../model/objects.ts";
-import type { HeldRules } from "../sim/node/held_rules.ts";
+import type { HeldRules } from "../sim/held_rules.ts";
 import {
   DATA_PLANES,
   type DataPlane,

@@ -42,8 +42,8 @@ export class StatusPageSource {
 /** In steps, with room for everything else between them: all at once would hold the event loop. */
 async function loadQuestions(): Promise<Questions> {
   const steps = [
-    () => import("../sim/iptables/kernel_tables.ts"),
-    () => import("../sim/node/simulate.ts"),
+    () => import("../sim/held_rules.ts"),
+    () => import("../sim/ruleset_simulator.ts"),
     () => import("../inspect/desired/desired.ts"),
     () => import("../inspect/trace/packet.ts"),
     () => import("../inspect/trace/trace_json.ts"),

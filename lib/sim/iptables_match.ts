@@ -1,32 +1,105 @@
 /**
- * Whether a virtual packet meets the conditions of an iptables rule.
+ * Rules of iptables, ready for packets: whether a virtual packet meets their conditions, and what they do with it.
  *
  * @module
  */
-import { type Cidr, cidrContains, hostCidrText, type Ip, parseCidr } from "../model/ip.ts";
-import type { RuleMatch } from "../netfilter/iptables_rule.ts";
-import { complement, multiply, probabilityFraction } from "./fraction.ts";
+import {
+  type Cidr,
+  cidrContains,
+  compareIps,
+  hostCidrText,
+  type Ip,
+  parseCidr,
+  parseIp,
+} from "../model/ip.ts";
+import { markBits } from "../netfilter/canonical_iptables_rule.ts";
+import { ipPortEntry, type SavedSet, type SetType } from "../netfilter/ipset.ts";
+import type { IptablesRule, RuleMatch, RuleTarget } from "../netfilter/iptables_rule.ts";
+import type { VirtualServer } from "../netfilter/ipvs.ts";
+import type { NftVerdict } from "../netfilter/nft_rule.ts";
+import { parseIptablesRule } from "../netfilter/parse_iptables_rule.ts";
+import { type RulePlace, type Statement, unknownWords, type WalkedRule } from "./chain_walk.ts";
 import type { PacketProtocol } from "./flow.ts";
-import { wordsHold } from "./iptables/iptables_words.ts";
+import { complement, multiply, probabilityFraction } from "./fraction.ts";
+import { IPVS_PROTOCOLS } from "./ipvs_schedule.ts";
 import { isNodeAddress, leavesThrough, rememberedIn, type Surroundings, type Walk } from "./packet_walk.ts";
 
-/** Where a rule stands. */
-export interface RulePlace {
-  readonly table: string;
-  readonly chain: string;
-  /** From 1 on. */
-  readonly index: number;
+/** A chain of 10,000 rules is parsed once, whoever walks it. Of what was read: it does not change any more. */
+const PARSED = new WeakMap<readonly string[], readonly WalkedRule[]>();
+
+/** The rules of a chain. One that cannot be parsed matches nothing, which is told when a packet comes to it. */
+export function iptablesRules(rules: readonly string[]): readonly WalkedRule[] {
+  const known = PARSED.get(rules);
+  if (known !== undefined) return known;
+  const parsed = rules.map((text) => ({ text, statements: statementsOf(ruleOf(text)) }));
+  PARSED.set(rules, parsed);
+  return parsed;
 }
 
-/** What is told of words that nobody can judge. */
-export function unknownWords(words: string, { table, chain, index }: RulePlace): string {
-  return `table ${table} chain ${chain} rule ${index}: "${words}" is not understood and taken as not matching`;
+function ruleOf(text: string): IptablesRule {
+  try {
+    return parseIptablesRule(text);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return { matches: [{ kind: "opaque", words: [text] }], target: null };
+  }
 }
 
-/** How a history splits at a rule. */
-export interface MatchResult {
-  readonly hit: Walk | null;
-  readonly missed: readonly Walk[];
+function statementsOf({ matches, target }: IptablesRule): readonly Statement[] {
+  return [
+    ...matches.map((match): Statement => ({ kind: "iptables", match })),
+    ...(target === null ? [{ kind: "hit" } as const] : targetStatements(target)),
+  ];
+}
+
+/** Targets that only look at the packet or touch what no rule here reads. */
+const PASSING_TARGETS: ReadonlySet<string> = new Set([
+  "LOG",
+  "NFLOG",
+  "TRACE",
+  "AUDIT",
+  "CONNMARK",
+  "SECMARK",
+]);
+const ACCEPT: Statement = { kind: "verdict", verdict: { kind: "accept" } };
+
+function targetStatements(target: RuleTarget): readonly Statement[] {
+  switch (target.kind) {
+    case "verdict": {
+      const kind = target.verdict.toLowerCase();
+      return [{ kind: "verdict", verdict: { kind } as NftVerdict }];
+    }
+    case "reject":
+      return [{ kind: "reject", with: target.with }];
+    case "setMark": {
+      const { value, mask } = markBits(target);
+      return [{ kind: "setMark", keep: ~mask >>> 0, flip: value }];
+    }
+    case "masquerade":
+      return [{ kind: "masquerade" }];
+    case "dnat": {
+      const [, bracketed, plain, port] =
+        /^(?:\[([^\]]+)\]|([^:]+|[0-9a-fA-F:]+))(?::(\d+))?$/.exec(target.to) ?? [];
+      const ip = parseIp(bracketed ?? plain ?? "");
+      return ip === null
+        ? [{ kind: "unknown", problem: `Destination "${target.to}" is not understood` }, ACCEPT]
+        : [{ kind: "dnat", ip: ip.text, port: port === undefined ? null : Number(port) }];
+    }
+    case "redirect":
+      return [{ kind: "redirect", port: target.port }];
+    case "chain":
+      if (PASSING_TARGETS.has(target.chain)) return [{ kind: "hit" }];
+      if (target.chain === "NOTRACK") return [{ kind: "notrack" }];
+      return [{ kind: "verdict", verdict: { kind: target.goto ? "goto" : "jump", chain: target.chain } }];
+    case "opaque": {
+      const { name, words } = target;
+      if (name === "NOTRACK" || (name === "CT" && words.includes("--notrack"))) return [{ kind: "notrack" }];
+      if (PASSING_TARGETS.has(name)) return [{ kind: "hit" }];
+      return [{ kind: "unknown", problem: `Target "${[name, ...words].join(" ")}" is not understood` }];
+    }
+    default:
+      return target satisfies never;
+  }
 }
 
 const PROTOCOL_NAMES: ReadonlyMap<string, PacketProtocol> = new Map([
@@ -43,60 +116,56 @@ const PROTOCOL_NAMES: ReadonlyMap<string, PacketProtocol> = new Map([
   ["58", "icmp"],
 ]);
 
-type SetMatch = RuleMatch & { readonly kind: "set" };
-type IpvsMatch = RuleMatch & { readonly kind: "ipvs" };
+type Match<Kind> = RuleMatch & { readonly kind: Kind };
 
-/** Conditions that look at more than rules and packet, answered by a mode that has what they look at. */
-export interface ModeConditions {
-  readonly isInSet: (match: SetMatch, walk: Walk) => boolean;
-  readonly goesThroughServer: (match: IpvsMatch, walk: Walk) => boolean;
+/** How a history splits at a condition. */
+export interface MatchResult {
+  readonly passing: readonly Walk[];
+  readonly missed: readonly Walk[];
 }
 
-/** Evaluates conditions against one set of surroundings; `report` receives what it cannot evaluate. */
-export class RuleMatcher {
+/** Evaluates conditions of one packet's path; `report` receives what it cannot evaluate. */
+export class IptablesMatcher {
+  /** The virtual server that the packet goes through; null: none. */
+  through: VirtualServer | null = null;
   readonly #surroundings: Surroundings;
+  readonly #sets: ReadonlyMap<string, SavedSet>;
   readonly #cidrs: Map<string, Cidr | null>;
   readonly #report: (problem: string) => void;
-  readonly #conditions: ModeConditions | null;
 
   /** `cidrs` caches parsed addresses and may be shared between packets. */
   constructor(
     surroundings: Surroundings,
+    sets: ReadonlyMap<string, SavedSet>,
     cidrs: Map<string, Cidr | null>,
     report: (problem: string) => void,
-    conditions: ModeConditions | null = null,
   ) {
     this.#surroundings = surroundings;
+    this.#sets = sets;
     this.#cidrs = cidrs;
     this.#report = report;
-    this.#conditions = conditions;
   }
 
-  /** Evaluates the conditions in order, as the kernel does: what a later one refuses may already have been remembered. */
-  match(matches: readonly RuleMatch[], walk: Walk, place: RulePlace): MatchResult {
-    const missed: Walk[] = [];
-    let passing = walk;
-    for (const match of matches) {
-      if (match.kind === "statistic") {
-        const written = probabilityFraction(match.probability);
-        const probability = match.not ? complement(written) : written;
-        const missing = multiply(passing.probability, complement(probability));
-        const hitting = multiply(passing.probability, probability);
-        if (missing.numerator > 0n) missed.push({ ...passing, probability: missing });
-        if (hitting.numerator === 0n) return { hit: null, missed };
-        passing = { ...passing, probability: hitting };
-        continue;
-      }
-      const matched = this.#test(match, passing, place);
-      if (match.kind === "recent" && this.#remembers(match, matched)) {
-        passing = rememberedIn(match.list, passing);
-      }
-      if (!matched) return { hit: null, missed: [...missed, passing] };
+  /** Evaluates one condition. What a later one refuses may already have been remembered, as the kernel has it. */
+  match(match: RuleMatch, walk: Walk, place: RulePlace): MatchResult {
+    if (match.kind === "statistic") {
+      const written = probabilityFraction(match.probability);
+      const probability = match.not ? complement(written) : written;
+      const missing = multiply(walk.probability, complement(probability));
+      const hitting = multiply(walk.probability, probability);
+      return {
+        passing: hitting.numerator === 0n ? [] : [{ ...walk, probability: hitting }],
+        missed: missing.numerator === 0n ? [] : [{ ...walk, probability: missing }],
+      };
     }
-    return { hit: passing, missed };
+    const matched = this.#test(match, walk, place);
+    const next = match.kind === "recent" && this.#remembers(match, matched)
+      ? rememberedIn(match.list, walk)
+      : walk;
+    return matched ? { passing: [next], missed: [] } : { passing: [], missed: [next] };
   }
 
-  #remembers(match: RuleMatch & { kind: "recent" }, matched: boolean): boolean {
+  #remembers(match: Match<"recent">, matched: boolean): boolean {
     return match.action === "set" || (match.action === "update" && matched !== match.not);
   }
 
@@ -138,9 +207,9 @@ export class RuleMatcher {
         // A packet belongs to the bridge it came through, not to a port of it, unless br_netfilter hands it up early.
         return this.#surroundings.isBridged?.(walk.inInterface, walk.source.family) ?? false;
       case "set":
-        return this.#conditions?.isInSet(match, walk) ?? this.#beyond(match);
+        return this.#isInSet(match, walk);
       case "ipvs":
-        return this.#conditions?.goesThroughServer(match, walk) ?? this.#beyond(match);
+        return this.#goesThrough(match);
       case "outInterface": {
         const name = leavesThrough(walk, this.#surroundings);
         return name === undefined ? this.#unseen(match.kind, match.not) : interfaceMatches(match.name, name);
@@ -157,9 +226,20 @@ export class RuleMatcher {
     return not;
   }
 
-  #beyond(match: SetMatch | IpvsMatch): boolean {
-    this.#report(`A rule with "-m ${match.kind}" is not understood and taken as not matching`);
-    return "not" in match && match.not;
+  #isInSet({ set: name, directions }: Match<"set">, walk: Walk): boolean {
+    const set = this.#sets.get(name);
+    if (set !== undefined && set.definition !== null) {
+      return setHolds(set.definition.type, set.entries, directions, walk);
+    }
+    const why = set === undefined ? "does not exist" : "cannot be read";
+    this.#report(`A rule looks into set ${name}, which ${why}`);
+    return false;
+  }
+
+  #goesThrough({ address, protocol, port }: Match<"ipvs">): boolean {
+    const server = this.through;
+    return server !== null && parseIp(address)?.text === server.address &&
+      IPVS_PROTOCOLS.get(protocol) === server.protocol && String(server.port) === port;
   }
 
   #contains(address: string, ip: Ip): boolean {
@@ -179,7 +259,7 @@ export class RuleMatcher {
     return false;
   }
 
-  #recent(match: RuleMatch & { kind: "recent" }, walk: Walk): boolean {
+  #recent(match: Match<"recent">, walk: Walk): boolean {
     if (match.action === "set") return true;
     if (walk.remembered.includes(match.list)) return true;
     const seen = this.#surroundings.affinity.get(match.list)?.get(walk.source.text);
@@ -203,4 +283,116 @@ function stateHolds(state: string, walk: Walk): boolean {
   if (state === "DNAT") return walk.translated;
   if (state === "SNAT") return walk.masquerade;
   return state === walk.state;
+}
+
+/** True if the packet is in a set of that type; each direction says which side one part of an entry is compared with. */
+function setHolds(
+  type: SetType,
+  entries: ReadonlySet<string>,
+  directions: readonly string[],
+  walk: Walk,
+): boolean {
+  const side = (index: number): Ip => directions[index] === "src" ? walk.source : walk.destination;
+  if (type === "hash:ip") return entries.has(side(0).text);
+  const protocol = IPVS_PROTOCOLS.get(walk.protocol);
+  if (protocol === undefined) return false;
+  // Bitmaps know no protocol, but are only asked about these two.
+  if (type === "bitmap:port") return protocol !== "SCTP" && entries.has(String(walk.port));
+  const entry = ipPortEntry(side(0).text, protocol, walk.port);
+  switch (type) {
+    case "hash:ip,port":
+      return entries.has(entry);
+    case "hash:ip,port,ip":
+      return entries.has(`${entry},${side(2).text}`);
+    case "hash:ip,port,net":
+      return [...entries].some((one) =>
+        one.startsWith(`${entry},`) && contains(one.slice(entry.length + 1), side(2))
+      );
+    default:
+      return type satisfies never;
+  }
+}
+
+function contains(network: string, ip: Ip): boolean {
+  const cidr = parseCidr(network.includes("/") ? network : `${network}/${ip.bytes.length * 8}`);
+  return cidr !== null && cidrContains(cidr, ip);
+}
+
+/** What the first packet of a connection has set, among the flags of TCP. */
+const FIRST_FLAGS: ReadonlySet<string> = new Set(["SYN"]);
+const ALL_FLAGS: readonly string[] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG"];
+
+/** One option, e.g. `! --dports 80,443`. */
+interface Option {
+  readonly not: boolean;
+  readonly name: string;
+  readonly values: readonly string[];
+}
+
+/**
+ * Whether a packet meets a condition, e.g. `-m multiport --dports 80,8000:8099`.
+ *
+ * @returns undefined if nobody can tell: the words are not known, or look at what the packet does not say
+ */
+export function wordsHold(words: readonly string[], walk: Walk): boolean | undefined {
+  const module = words[0] === "-m" ? words[1] : undefined;
+  const options = optionsOf(module === undefined ? words : words.slice(2));
+  let holds = true;
+  for (const { not, name, values } of options) {
+    const found = optionHolds(`${module ?? ""} ${name}`.trim(), values, walk);
+    if (found === undefined) return undefined;
+    holds &&= found !== not;
+  }
+  return options.length === 0 ? undefined : holds;
+}
+
+function optionsOf(words: readonly string[]): readonly Option[] {
+  const options: { not: boolean; name: string; values: string[] }[] = [];
+  let not = false;
+  for (const word of words) {
+    if (word === "!") not = true;
+    else if (word.startsWith("--")) {
+      options.push({ not, name: word, values: [] });
+      not = false;
+    } else options.at(-1)?.values.push(word);
+  }
+  return options;
+}
+
+function optionHolds(name: string, values: readonly string[], walk: Walk): boolean | undefined {
+  const [first = "", second = ""] = values;
+  switch (name) {
+    case "multiport --dports":
+      return walk.protocol !== "icmp" && first.split(",").some((ports) => portMatches(ports, walk.port));
+    // What the conntrack match was called before.
+    case "state --state":
+      return first.split(",").includes(walk.state);
+    case "iprange --src-range":
+      return ipIn(first, walk.source.text);
+    case "iprange --dst-range":
+      return ipIn(first, walk.destination.text);
+    case "--syn":
+      return flagsHold("SYN,RST,ACK,FIN", "SYN", walk);
+    case "--tcp-flags":
+      return flagsHold(first, second, walk);
+    default:
+      return undefined;
+  }
+}
+
+function ipIn(range: string, address: string): boolean | undefined {
+  const [first = "", last = first] = range.split("-");
+  const [from, to, ip] = [parseIp(first), parseIp(last), parseIp(address)];
+  if (from === null || to === null || ip === null) return undefined;
+  return from.family === ip.family && compareIps(from, ip) <= 0 && compareIps(ip, to) <= 0;
+}
+
+/** Only a connection's first packet has flags that are known. */
+function flagsHold(mask: string, set: string, { protocol, state }: Walk): boolean | undefined {
+  if (protocol !== "tcp") return false;
+  if (state !== "NEW") return undefined;
+  const named = (text: string): readonly string[] =>
+    text === "ALL" ? ALL_FLAGS : text === "NONE" ? [] : text.split(",");
+  const wanted = new Set(named(set));
+  return named(mask).every((flag) => wanted.has(flag) === FIRST_FLAGS.has(flag));
 }

@@ -1,6 +1,6 @@
 /**
- * A virtual packet on its way through rules: what is known of it at each point, how histories split and join, and what it
- * leaves behind. Shared by the simulators of the modes whose rules are walked one by one.
+ * A virtual packet on its path through rules: what is known of it at each point, how histories split and join, what it leaves behind,
+ * and how far it is followed.
  *
  * @module
  */
@@ -12,7 +12,7 @@ import { add, type Fraction, ONE } from "./fraction.ts";
 /** Affinity list → source address → second of its last new connection. */
 export type AffinityMemory = ReadonlyMap<string, ReadonlyMap<string, number>>;
 
-/** What the packet's fate depends on besides the rules. */
+/** What the packet's fate depends on besides the rules. What is unknown stops no packet. */
 export interface Surroundings {
   /** The node's own addresses; loopback goes without saying. */
   readonly nodeAddresses: readonly string[];
@@ -20,12 +20,23 @@ export interface Surroundings {
   readonly affinity: AffinityMemory;
   /** The time of the packet, on the clock of {@linkcode AffinityMemory}. */
   readonly nowSeconds: number;
-  /** The interface through which a packet to the address leaves; null: there is no way; undefined or absent: not known. */
+  /** The interface through which a packet to the address leaves; null: there is no route; undefined or absent: unknown. */
   readonly outInterface?: (address: string) => string | null | undefined;
   /** True for bridges whose packets come to the rules by their ports (`bridge-nf-call-iptables`); absent: for none. */
   readonly isBridged?: (name: string, family: IpFamily) => boolean;
-  /** The first address of an interface, to which a rule redirects what came in by it; null: it has none; undefined or absent: not known. */
+  /** The first address of an interface, to which a rule redirects what came in by it; null: it has none; undefined or absent: unknown. */
   readonly addressOf?: (name: string, family: IpFamily) => string | null | undefined;
+  /** Why packets that are not for the node are not forwarded, e.g. `net.ipv4.ip_forward is 0`; null or absent: they are, or unknown. */
+  readonly notForwarding?: Readonly<Record<IpFamily, string | null>>;
+  /** Interfaces that are not up. */
+  readonly downInterfaces?: ReadonlySet<string>;
+  /** Interfaces on which a source is only taken if the route back to it is through them (`rp_filter` 1). */
+  readonly strictInterfaces?: ReadonlySet<string>;
+  /**
+   * Interfaces that take packets from and to 127.0.0.0/8 (`route_localnet` 1); the others drop them, but for `lo`. Null or absent:
+   * unknown.
+   */
+  readonly localnetInterfaces?: ReadonlySet<string> | null;
 }
 
 /** One possible history of the packet, as far as it got. */
@@ -189,4 +200,46 @@ export function rememberOutcome(
   const next = new Map(memory);
   for (const list of outcome.remembered) next.set(list, new Map(next.get(list)).set(source, nowSeconds));
   return next;
+}
+
+/** Rules that are looked at; a packet passes 100,000 of them at 44,000 Services. */
+const MAX_STEPS = 1_000_000;
+/** Chains that are entered; a Service has one for each of its endpoints. */
+const MAX_JUMPS = 10_000;
+/** Histories side by side. */
+const MAX_HISTORIES = 10_000;
+
+/**
+ * How far one packet is followed: forty chains, each of which jumps to the next one twice, are walked through 2^40 times by the kernel,
+ * too. Once it is too much, that is reported, and the packet's path is told as far as it was followed.
+ */
+export class WalkBudget {
+  readonly #report: (problem: string) => void;
+  #steps = 0;
+  #jumps = 0;
+
+  constructor(report: (problem: string) => void) {
+    this.#report = report;
+  }
+
+  /** Another rule; false: it is left out. */
+  step(): boolean {
+    return this.#isWithin(++this.#steps, MAX_STEPS, "rules");
+  }
+
+  /** Another chain; false: it is left out. */
+  jump(): boolean {
+    return this.#isWithin(++this.#jumps, MAX_JUMPS, "jumps");
+  }
+
+  /** As many of them as are followed. */
+  ways<Way>(ways: readonly Way[]): readonly Way[] {
+    return this.#isWithin(ways.length, MAX_HISTORIES, "ways") ? ways : ways.slice(0, MAX_HISTORIES);
+  }
+
+  #isWithin(count: number, most: number, what: string): boolean {
+    if (count <= most) return true;
+    this.#report(`A packet takes more than ${most} ${what} here: it is not followed to its end`);
+    return false;
+  }
 }

@@ -10,7 +10,7 @@ import { parseIptablesRule } from "../netfilter/parse_iptables_rule.ts";
 import { readNftRule } from "../netfilter/parse_nft_rule.ts";
 import type { RuleHit } from "./flow.ts";
 import { formatFraction, probabilityFraction } from "./fraction.ts";
-import { PORTAL_TABLE } from "./node/held_portals.ts";
+import { PORTAL_TABLE } from "./portals.ts";
 
 /** E.g. `to 10.96.0.1, tcp, port 80: go through KUBE-SVC-X`; `""` for what is no rule. */
 export function ruleWords({ table, rule, index }: RuleHit, family: IpFamily): string {

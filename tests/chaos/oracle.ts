@@ -9,7 +9,7 @@ import { cidrContains, joinHostPort, parseCidr, parseIp } from "../../lib/model/
 import type { LiveNode } from "../../lib/inspect/live/live.ts";
 import type { Flow, Packet } from "../../lib/sim/flow.ts";
 import { formatFraction } from "../../lib/sim/fraction.ts";
-import { NodeSimulator } from "../../lib/sim/node/simulate.ts";
+import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { ApiJson } from "../flows/objects.ts";
 
 /** The node that packets pass. */
@@ -207,7 +207,7 @@ export type Send = (packet: Packet) => Flow;
 
 /** Through what a kernel holds. */
 export function throughRules(live: LiveNode): Send {
-  const simulators = new Map([...live].map(([family, rules]) => [family, new NodeSimulator(rules)]));
+  const simulators = new Map([...live].map(([family, rules]) => [family, new RulesetSimulator(rules)]));
   const nodeAddresses = SOURCES.flatMap(([source, , where]) => where === "node" ? [source] : []);
   return (packet) => {
     const simulator = simulators.get(isSix(packet.destination) ? "IPv6" : "IPv4");

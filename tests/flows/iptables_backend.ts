@@ -6,8 +6,8 @@
 import { planIptables } from "../../lib/backend/iptables/plan/plan.ts";
 import { renderPlan } from "../../lib/backend/iptables/plan/render.ts";
 import type { IptablesOptions } from "../../lib/backend/iptables/plan/ruleset.ts";
-import { type BuiltinRules, builtinRules, kernelTables } from "../../lib/sim/iptables/kernel_tables.ts";
-import { IptablesSimulator } from "../../lib/sim/iptables/simulate.ts";
+import { type BuiltinRules, builtinRules, kernelTables, nothingHeld } from "../../lib/sim/held_rules.ts";
+import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { IptablesRuleset, SavedChain } from "../../lib/netfilter/iptables_save.ts";
 import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";
@@ -47,11 +47,11 @@ function tablesWithKubelet(text: RulesText, options: FlowOptions): IptablesRules
 
 /** Rules ready for packets of both families. */
 export function tableOf(text: Readonly<Record<IpFamily, RulesText>>, options: FlowOptions): FlowTable {
-  const simulators: Readonly<Record<IpFamily, IptablesSimulator>> = {
-    IPv4: new IptablesSimulator(tablesWithKubelet(text.IPv4, options)),
-    IPv6: new IptablesSimulator(tablesWithKubelet(text.IPv6, options)),
+  const simulator = (family: IpFamily): RulesetSimulator => {
+    const tables = tablesWithKubelet(text[family], options);
+    return new RulesetSimulator({ ...nothingHeld(family), iptables: [{ variant: "", tables }] });
   };
-  return simulatedTable(simulators, options);
+  return simulatedTable({ IPv4: simulator("IPv4"), IPv6: simulator("IPv6") }, options);
 }
 
 export const IPTABLES_BACKEND: FlowBackend = {

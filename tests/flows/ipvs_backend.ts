@@ -8,8 +8,14 @@ import { planIpvs } from "../../lib/backend/ipvs/plan/plan.ts";
 import { type PlanTexts, planTexts } from "../../lib/backend/ipvs/diff/render.ts";
 import type { IpvsOptions } from "../../lib/backend/ipvs/plan/ruleset.ts";
 import { hostIps, nodePortIps } from "../../lib/backend/ipvs/plan/settings.ts";
-import { type BuiltinRules, builtinRules, kernelTables } from "../../lib/sim/iptables/kernel_tables.ts";
-import { type IpvsKernel, IpvsSimulator } from "../../lib/sim/ipvs/simulate.ts";
+import {
+  type BuiltinRules,
+  builtinRules,
+  type HeldRules,
+  kernelTables,
+  nothingHeld,
+} from "../../lib/sim/held_rules.ts";
+import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { parseSets } from "../../lib/netfilter/ipset.ts";
 import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
@@ -50,24 +56,22 @@ function ipvsTexts(family: IpFamily, objects: readonly ApiJson[], options: FlowO
   return { ...planTexts(plan), builtin: builtinRules(plan.base.jumps) };
 }
 
-function kernelOf(texts: IpvsTexts, options: FlowOptions): IpvsKernel {
+function heldOf(family: IpFamily, texts: IpvsTexts, options: FlowOptions): HeldRules {
   const bound = texts.ip.split("\n").map((line) => /^address add (\S+)\/\d+ dev kube-ipvs0$/.exec(line)?.[1])
     .filter((address) => address !== undefined);
   return {
-    tables: kernelTables(texts.iptables, texts.builtin, options.policies),
+    ...nothingHeld(family),
+    iptables: [{ variant: "", tables: kernelTables(texts.iptables, texts.builtin, options.policies) }],
     sets: parseSets(texts.ipset),
-    ipvs: parseIpvsTable(texts.ipvsadm),
-    bound,
+    ipvs: { servers: parseIpvsTable(texts.ipvsadm), bound },
   };
 }
 
 /** Everything ready for packets of both families. */
 function ipvsTableOf(texts: Readonly<Record<IpFamily, IpvsTexts>>, options: FlowOptions): FlowTable {
-  const simulators: Readonly<Record<IpFamily, IpvsSimulator>> = {
-    IPv4: new IpvsSimulator(kernelOf(texts.IPv4, options)),
-    IPv6: new IpvsSimulator(kernelOf(texts.IPv6, options)),
-  };
-  return simulatedTable(simulators, options);
+  const simulator = (family: IpFamily): RulesetSimulator =>
+    new RulesetSimulator(heldOf(family, texts[family], options));
+  return simulatedTable({ IPv4: simulator("IPv4"), IPv6: simulator("IPv6") }, options);
 }
 
 export const IPVS_BACKEND: FlowBackend = {

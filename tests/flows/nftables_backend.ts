@@ -6,7 +6,8 @@
 import { planNftables } from "../../lib/backend/nftables/plan/plan.ts";
 import { renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
 import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/plan/ruleset.ts";
-import { NftablesSimulator } from "../../lib/sim/nftables/simulate.ts";
+import { nothingHeld } from "../../lib/sim/held_rules.ts";
+import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { NftTables } from "../../lib/netfilter/nft_tables.ts";
 import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";
@@ -46,17 +47,13 @@ function hostFirewall(family: IpFamily, { policies }: FlowOptions): string {
 
 /** Rules ready for packets of both families. */
 export function nftTableOf(text: Readonly<Record<IpFamily, string>>, options: FlowOptions): FlowTable {
-  const simulator = (family: IpFamily): NftablesSimulator => {
+  const simulator = (family: IpFamily): RulesetSimulator => {
     const kernel = new NftTables();
     kernel.run(hostFirewall(family, options));
     kernel.run(text[family]);
-    return new NftablesSimulator(kernel.tables);
+    return new RulesetSimulator({ ...nothingHeld(family), nftables: kernel.tables });
   };
-  const simulators: Readonly<Record<IpFamily, NftablesSimulator>> = {
-    IPv4: simulator("IPv4"),
-    IPv6: simulator("IPv6"),
-  };
-  return simulatedTable(simulators, options);
+  return simulatedTable({ IPv4: simulator("IPv4"), IPv6: simulator("IPv6") }, options);
 }
 
 export const NFTABLES_BACKEND: FlowBackend = {

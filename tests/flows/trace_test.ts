@@ -23,8 +23,7 @@ import type { DeviceAddress } from "../../lib/netfilter/ip_batch.ts";
 import { createSetLine } from "../../lib/netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
 import { type Flow, formatFlow, type Packet, parsePacket } from "../../lib/sim/flow.ts";
-import type { HeldRules } from "../../lib/sim/node/held_rules.ts";
-import { plainSurroundings } from "../../lib/sim/node/surroundings.ts";
+import type { HeldRules } from "../../lib/sim/held_rules.ts";
 import { type AffinityMemory, rememberOutcome } from "../../lib/sim/packet_walk.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
 import { assignedPorts } from "../support/assigned_ports.ts";
@@ -211,12 +210,12 @@ class CaseRun {
     return tracePacket({
       family,
       packet,
-      surroundings: plainSurroundings({
+      surroundings: {
         nodeAddresses: optionsOf(this.#case).interfaceIps,
         affinity: this.#affinity,
         nowSeconds,
         ...(this.#plane === "userspace" ? PODS_ON_A_BRIDGE : {}),
-      }),
+      },
       desired: { from: "files", mode: this.#plane, state, rules: side.desired, quarantined: null },
       live: side.live,
       findings: [],

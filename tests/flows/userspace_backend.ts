@@ -8,8 +8,8 @@ import { planUserspace } from "../../lib/backend/userspace/plan/plan.ts";
 import { heldOfPlan, portalsOf } from "../../lib/inspect/desired/userspace.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
-import type { HeldRules } from "../../lib/sim/node/held_rules.ts";
-import { NodeSimulator } from "../../lib/sim/node/simulate.ts";
+import type { HeldRules } from "../../lib/sim/held_rules.ts";
+import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { Surroundings } from "../../lib/sim/packet_walk.ts";
 import type { FlowBackend, FlowOptions } from "./flow_case.ts";
 import type { ApiJson } from "./objects.ts";
@@ -58,8 +58,8 @@ export const USERSPACE_BACKEND: FlowBackend = {
   load(objects, options) {
     return simulatedTable(
       {
-        IPv4: new NodeSimulator(heldOf("IPv4", objects, options)),
-        IPv6: new NodeSimulator(heldOf("IPv6", objects, options)),
+        IPv4: new RulesetSimulator(heldOf("IPv4", objects, options)),
+        IPv6: new RulesetSimulator(heldOf("IPv6", objects, options)),
       },
       options,
       PODS_ON_A_BRIDGE,

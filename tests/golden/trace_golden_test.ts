@@ -21,7 +21,6 @@ import { tracePacket } from "../../lib/inspect/trace/trace.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import type { ServicePort } from "../../lib/model/state.ts";
 import type { Packet } from "../../lib/sim/flow.ts";
-import { plainSurroundings } from "../../lib/sim/node/surroundings.ts";
 import { GOLDEN_PERMISSIONS, goldenNames, loadGolden } from "../support/golden.ts";
 import { IPVS_GOLDEN_NAMES, ipvsGoldenUrl, loadIpvsGolden } from "../support/golden_ipvs.ts";
 
@@ -88,11 +87,11 @@ async function walk(
     true,
   ]]]);
   const rules = await desiredRules(plane, input, family);
-  const surroundings = plainSurroundings({
+  const surroundings = {
     nodeAddresses: [NODE_IPS[family]],
     affinity: new Map(),
     nowSeconds: 0,
-  });
+  };
   let walked = 0;
   for (const port of [...stateOf(input, family).services.values()].flat()) {
     for (const packet of packetsTo(port, family)) {

@@ -21,8 +21,8 @@ import type { IpFamily } from "../../lib/model/objects.ts";
 import type { NodePortals } from "../../lib/model/portals.ts";
 import { PORTALS_PATH } from "../../lib/serve/status/status_document.ts";
 import { formatFlow, type Packet, parsePacket } from "../../lib/sim/flow.ts";
-import type { HeldRules } from "../../lib/sim/node/held_rules.ts";
-import { NodeSimulator } from "../../lib/sim/node/simulate.ts";
+import type { HeldRules } from "../../lib/sim/held_rules.ts";
+import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import { isUserModeLinux } from "./user_mode_linux.ts";
 import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import { socketIn } from "./netns.ts";
@@ -153,6 +153,6 @@ async function predict(
   const all = side === null ? "nothing" : formatFlow(side.flow);
   if (near === null) return [all];
   const look = (met: HeldRules): string =>
-    formatFlow(new NodeSimulator({ ...met, ...portalsOf(family) }).send(packet, surroundings));
+    formatFlow(new RulesetSimulator({ ...met, ...portalsOf(family) }).send(packet, surroundings));
   return [all, await near.look({ family, desired: rules, look })];
 }

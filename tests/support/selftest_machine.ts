@@ -14,7 +14,7 @@ import { ADDRESSES, nodeAddresses } from "../../lib/inspect/selftest/topology.ts
 import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { Flow } from "../../lib/sim/flow.ts";
-import { NodeSimulator } from "../../lib/sim/node/simulate.ts";
+import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import { type AffinityMemory, rememberOutcome } from "../../lib/sim/packet_walk.ts";
 import { FakeIptables } from "./fake_iptables.ts";
 import { fakeSysctl } from "./fake_sysctl.ts";
@@ -151,7 +151,7 @@ export class SelftestMachine implements Exec {
           const live = await liveOfKernel(inNode);
           const attempts = job.questions.map((question) => {
             const family = question.ip.includes(":") ? "IPv6" : "IPv4";
-            const simulator = new NodeSimulator(live.get(family)!);
+            const simulator = new RulesetSimulator(live.get(family)!);
             const probe = probesOf(FAMILIES).find((one) => one.name + one.family === question.id)!;
             const predict = (affinity: AffinityMemory): Flow =>
               simulator.send(packetOfProbe(probe), {

@@ -5,7 +5,7 @@
  */
 import { defaultConfig } from "../../lib/config/defaults.ts";
 import { parsePacket } from "../../lib/sim/flow.ts";
-import { type NodeSurroundings, plainSurroundings } from "../../lib/sim/node/surroundings.ts";
+import type { Surroundings } from "../../lib/sim/packet_walk.ts";
 import { iptablesPlan, iptablesText } from "../../lib/inspect/desired/iptables.ts";
 import {
   type DataPlane,
@@ -76,7 +76,7 @@ export function printed(input: DesiredInput): string {
 /** What a packet is traced through. */
 export interface Node {
   readonly texts: readonly LiveText[];
-  readonly around?: Partial<NodeSurroundings>;
+  readonly around?: Partial<Surroundings>;
   readonly packet?: string;
   readonly input?: DesiredInput;
   readonly plane?: DataPlane;
@@ -94,7 +94,9 @@ export async function traced(
     family: "IPv4",
     packet: parsePacket(packet),
     surroundings: {
-      ...plainSurroundings({ nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 }),
+      nodeAddresses: ["192.0.2.10"],
+      affinity: new Map(),
+      nowSeconds: 0,
       ...around,
     },
     desired: {

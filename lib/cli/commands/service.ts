@@ -16,7 +16,7 @@ import {
   type ServiceView,
   serviceView,
 } from "../../inspect/service/service_view.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 import { byName, listDocument, listRows } from "../../inspect/service/service_list.ts";
 import { problemLines } from "../../inspect/trace/trace_text.ts";
 import { didYouMean } from "../suggest.ts";

@@ -21,15 +21,14 @@ import {
   type TracedDestination,
   type TracedSource,
 } from "../../inspect/trace/packet.ts";
-import { type Trace, tracePacket } from "../../inspect/trace/trace.ts";
+import { healthy, type Trace, tracePacket } from "../../inspect/trace/trace.ts";
 import { traceDocument } from "../../inspect/trace/trace_json.ts";
 import { traceLines } from "../../inspect/trace/trace_text.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import type { ObjectSelection } from "../../serve/status/select_objects.ts";
 import type { Packet } from "../../sim/flow.ts";
-import { NodeSimulator } from "../../sim/node/simulate.ts";
-import { plainSurroundings } from "../../sim/node/surroundings.ts";
+import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
@@ -107,11 +106,11 @@ async function traceOf(
   const surroundings = surroundingsOf(nearer, nodeAddresses, inInterface);
   const wanted = rules === null
     ? []
-    : new NodeSimulator(rules).send(packet, plainSurroundings(surroundings)).outcomes;
+    : new RulesetSimulator(rules).send(packet, healthy(surroundings)).outcomes;
   const held = await liveNear(found, to.family, {
     desired: rules,
     chains: wanted.flatMap(({ hits }) => hits),
-    use: (held) => void new NodeSimulator(held).send(packet, surroundings),
+    use: (held) => void new RulesetSimulator(held).send(packet, surroundings),
   });
   const { live, ...portals } = await withPortalsJudged(found, held, packet, surroundings, isHere);
   return tracePacket({

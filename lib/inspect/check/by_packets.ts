@@ -5,9 +5,9 @@
  */
 import type { IpFamily } from "../../model/objects.ts";
 import type { ServicePort } from "../../model/state.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
-import { NodeSimulator } from "../../sim/node/simulate.ts";
-import { type NodeSurroundings, plainSurroundings } from "../../sim/node/surroundings.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
+import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
+import type { Surroundings } from "../../sim/packet_walk.ts";
 import { differenceOf } from "../trace/compare.ts";
 import { packetText } from "../trace/packet.ts";
 import { placeOf } from "../trace/trace.ts";
@@ -16,16 +16,16 @@ import { probesOf, type ProbeSources } from "./probes.ts";
 
 /** Both sides, ready for packets. */
 export class PacketComparison {
-  readonly #desired: NodeSimulator;
-  readonly #live: NodeSimulator;
-  readonly #surroundings: NodeSurroundings;
+  readonly #desired: RulesetSimulator;
+  readonly #live: RulesetSimulator;
+  readonly #surroundings: Surroundings;
   readonly #family: IpFamily;
   readonly #sources: ProbeSources;
 
   constructor(desired: HeldRules, live: HeldRules, nodeAddresses: readonly string[], sources: ProbeSources) {
-    this.#desired = new NodeSimulator(desired);
-    this.#live = new NodeSimulator(live);
-    this.#surroundings = plainSurroundings({ nodeAddresses, affinity: new Map(), nowSeconds: 0 });
+    this.#desired = new RulesetSimulator(desired);
+    this.#live = new RulesetSimulator(live);
+    this.#surroundings = { nodeAddresses, affinity: new Map(), nowSeconds: 0 };
     this.#family = desired.family;
     this.#sources = sources;
   }

@@ -8,7 +8,7 @@ import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/object
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import type { NftTable } from "../../netfilter/nft_tables.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 import {
   ALL_ABILITIES,
   type DataPlane,
@@ -16,7 +16,7 @@ import {
   desiredRules,
   stateOf,
 } from "../desired/desired.ts";
-import { portalKey } from "../../sim/node/held_portals.ts";
+import { portalKey } from "../../sim/portals.ts";
 import { few } from "../../text/words.ts";
 import type { FoundProxy, LiveNode, LiveProblem, LiveRules } from "../live/live.ts";
 import { judgePortals, type KnownPortals } from "../live/portals.ts";

@@ -5,9 +5,8 @@
  */
 import type { ProxyState } from "../../model/state.ts";
 import type { Flow, FlowOutcome, RuleHit } from "../../sim/flow.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
-import { NodeSimulator } from "../../sim/node/simulate.ts";
-import { plainSurroundings } from "../../sim/node/surroundings.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
+import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { isOwnHit } from "../trace/own_rules.ts";
 import { packetText } from "../trace/packet.ts";
 import { placeOf } from "../trace/trace.ts";
@@ -29,8 +28,8 @@ export function compareFront(
 ): void {
   const front = frontOf(live);
   if (front === null) return;
-  const simulator = new NodeSimulator(front);
-  const surroundings = plainSurroundings({ nodeAddresses, affinity: new Map(), nowSeconds: 0 });
+  const simulator = new RulesetSimulator(front);
+  const surroundings = { nodeAddresses, affinity: new Map(), nowSeconds: 0 };
   for (const [service, ports] of state.services) {
     const told = new Set<string>();
     for (const packet of ports.flatMap((port) => probesOf(port, sources))) {

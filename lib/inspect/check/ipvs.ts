@@ -27,7 +27,7 @@ import {
   sameTreatment,
   type SavedVirtualServer,
 } from "../../netfilter/ipvs.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 import type { Difference, DifferenceList } from "./difference.ts";
 import { chainDifference, listDifference } from "./rule_lists.ts";
 import { chainPlace } from "./rule_texts.ts";

@@ -7,7 +7,7 @@
 import { type Cidr, cidrContains, isLoopback, parseCidr, parseIp } from "../../model/ip.ts";
 import type { Endpoint, ServicePort } from "../../model/state.ts";
 import type { NftTable } from "../../netfilter/nft_tables.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 
 /** Rules beyond these make every Service a case of its own: their addresses would have to be held against each endpoint. */
 const MAX_RULES = 2_000;

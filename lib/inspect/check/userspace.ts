@@ -10,7 +10,7 @@ import type { NamespacedName } from "../../model/objects.ts";
 import { jumpRules } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
-import { portalKey } from "../../sim/node/held_portals.ts";
+import { portalKey } from "../../sim/portals.ts";
 import type { PortalPorts } from "../desired/desired.ts";
 import type { DifferenceList } from "./difference.ts";
 import { chainDifference, jumpDifference } from "./rule_lists.ts";

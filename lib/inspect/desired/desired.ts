@@ -12,7 +12,7 @@ import { type ApiObject, FAMILIES, type IpFamily, type NodeObject } from "../../
 import { serviceNetworks } from "../../model/service_cidrs.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 
 /** The modes whose rules can be looked at. */
 export const DATA_PLANES: readonly DataPlane[] = ["iptables", "nftables", "ipvs", "userspace"];

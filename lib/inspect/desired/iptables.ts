@@ -11,8 +11,8 @@ import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { SavedChain } from "../../netfilter/iptables_save.ts";
-import { builtinRules, kernelTables } from "../../sim/iptables/kernel_tables.ts";
-import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
+import { builtinRules, kernelTables } from "../../sim/held_rules.ts";
+import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
 import { type DesiredInput, stateOf } from "./desired.ts";
 import { ownAddresses } from "./own_addresses.ts";
 

@@ -10,8 +10,8 @@ import { configuredIpvs, nodePortIps } from "../../backend/ipvs/plan/settings.ts
 import type { IpFamily } from "../../model/objects.ts";
 import { parseSets } from "../../netfilter/ipset.ts";
 import { parseIpvsTable } from "../../netfilter/ipvs.ts";
-import { builtinRules, kernelTables } from "../../sim/iptables/kernel_tables.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
+import { builtinRules, kernelTables } from "../../sim/held_rules.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 import { type DesiredInput, stateOf } from "./desired.ts";
 import { ownHostIps } from "./own_addresses.ts";
 

@@ -17,7 +17,7 @@ import {
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { NftTables } from "../../netfilter/nft_tables.ts";
-import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
+import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
 import { type DesiredInput, stateOf } from "./desired.ts";
 import { ownAddresses } from "./own_addresses.ts";
 

@@ -10,8 +10,7 @@ import type { UnservedDestination } from "../../model/destination_claims.ts";
 import { type ApiObject, FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import { type Flow, formatFlow } from "../../sim/flow.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
-import { plainSurroundings } from "../../sim/node/surroundings.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 import { UNKNOWN_AROUND } from "../live/node_around.ts";
 import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
 import { destinationOfName, packetOf, packetText, readDestination, readSource } from "../trace/packet.ts";
@@ -160,7 +159,7 @@ function traceThrough({ desired, config, mode, rulesOf }: Previewed, from: strin
   const traced = tracePacket({
     family,
     packet,
-    surroundings: plainSurroundings({ nodeAddresses, affinity: new Map(), nowSeconds: 0 }),
+    surroundings: { nodeAddresses, affinity: new Map(), nowSeconds: 0 },
     desired: { from: "objects", mode, state: desired, rules: rulesOf(family), quarantined: null },
     live: null,
     findings: [],

@@ -13,9 +13,9 @@ import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { JumpRule } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
-import { type BuiltinRules, builtinRules, kernelTables } from "../../sim/iptables/kernel_tables.ts";
-import { type HeldPortal, portalKey } from "../../sim/node/held_portals.ts";
-import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
+import { type BuiltinRules, builtinRules, kernelTables } from "../../sim/held_rules.ts";
+import { type HeldPortal, portalKey } from "../../sim/portals.ts";
+import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
 import { ALL_ABILITIES, type DesiredInput, portalName, type PortalPorts, stateOf } from "./desired.ts";
 import { ownAddresses } from "./own_addresses.ts";
 

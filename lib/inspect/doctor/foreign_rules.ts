@@ -14,9 +14,8 @@ import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import type { BaseChain } from "../../netfilter/nft_base_chains.ts";
 import { IPTABLES_TABLES } from "../../netfilter/nft_listing.ts";
 import type { Packet } from "../../sim/flow.ts";
-import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
-import { NodeSimulator } from "../../sim/node/simulate.ts";
-import { plainSurroundings } from "../../sim/node/surroundings.ts";
+import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
+import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { few } from "../../text/words.ts";
 import { NearKernel } from "../live/near_kernel.ts";
 import { podInterface } from "../node_addresses.ts";
@@ -183,11 +182,11 @@ export async function readForeignEnds(
 ): Promise<readonly string[]> {
   if (!chains.some((chain) => isForeign(chain) && chain.type === "filter")) return [];
   const near = new NearKernel(exec);
-  const surroundings = plainSurroundings({ nodeAddresses: [], affinity: new Map(), nowSeconds: 0 });
+  const surroundings = { nodeAddresses: [], affinity: new Map(), nowSeconds: 0 };
   const ends = await Promise.all(FAMILIES.map((family) => {
     const look = ({ nftables }: HeldRules): readonly string[] => {
       const foreign = nftables.filter(({ name }) => name !== "kproxy" && name !== "kube-proxy");
-      const simulator = new NodeSimulator({ ...nothingHeld(family), nftables: foreign });
+      const simulator = new RulesetSimulator({ ...nothingHeld(family), nftables: foreign });
       return simulator.send(podPacket(family, config), surroundings).outcomes.flatMap((outcome) => {
         const end = foreignEnd(outcome);
         // A chain that drops by its policy is a finding of its own.

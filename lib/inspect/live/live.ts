@@ -5,7 +5,7 @@
  */
 import type { IpFamily } from "../../model/objects.ts";
 import type { DataPlane } from "../desired/desired.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 
 /** Something that could not be read. */
 export interface LiveProblem {

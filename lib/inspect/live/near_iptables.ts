@@ -9,7 +9,7 @@ import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { ListedChain } from "../../netfilter/iptables_listing.ts";
 import { parseListedChains } from "../../netfilter/listed_chains.ts";
-import { AskedMap } from "../../sim/node/asked_map.ts";
+import { AskedMap } from "./asked_map.ts";
 import { UntoldError } from "./untold.ts";
 
 /** A chain of a table. */

@@ -8,7 +8,7 @@ import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { NftLook, type NftTableName } from "../../kernel/nft_look.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
-import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
+import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
 import { isOfIptables, liveOfKernel, readOthers } from "./kernel_rules.ts";
 import type { LiveNode, LiveProblem, LiveRules } from "./live.ts";
 import { BUILTIN_CHAINS, type ChainName, NearIptables } from "./near_iptables.ts";

@@ -6,8 +6,8 @@ import { configForMode, defaultConfig } from "../../config/defaults.ts";
 import { ExecError } from "../../errors.ts";
 import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../kernel/exec.ts";
 import { formatFlow, parsePacket } from "../../sim/flow.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
-import { NodeSimulator } from "../../sim/node/simulate.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
+import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { type DesiredInput, stateOfObjects, UNKNOWN_MACHINE } from "../desired/desired.ts";
 import { iptablesPlan, iptablesRules, iptablesText } from "../desired/iptables.ts";
 import { nftablesPlan, nftablesRules, nftablesText } from "../desired/nftables.ts";
@@ -133,10 +133,10 @@ async function flowOf(node: Node, desired: HeldRules | null, packet: string): Pr
     desired,
     chains: desired === null
       ? []
-      : new NodeSimulator(desired).send(parsePacket(packet), SURROUNDINGS).outcomes.flatMap(({ hits }) =>
+      : new RulesetSimulator(desired).send(parsePacket(packet), SURROUNDINGS).outcomes.flatMap(({ hits }) =>
         hits
       ),
-    look: (live) => formatFlow(new NodeSimulator(live).send(parsePacket(packet), SURROUNDINGS)),
+    look: (live) => formatFlow(new RulesetSimulator(live).send(parsePacket(packet), SURROUNDINGS)),
   });
 }
 
@@ -224,7 +224,7 @@ Deno.test(
         desired: desiredOf("nftables"),
         look: (live) =>
           formatFlow(
-            new NodeSimulator(live).send(
+            new RulesetSimulator(live).send(
               parsePacket(`10.128.9.9@cni0 → ${addressOf(service)}:80`),
               SURROUNDINGS,
             ),

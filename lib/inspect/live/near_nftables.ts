@@ -7,7 +7,7 @@ import type { NftLook } from "../../kernel/nft_look.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type ListingProblem, parseNftListing } from "../../netfilter/nft_listing.ts";
 import type { NftContainer, NftTable } from "../../netfilter/nft_tables.ts";
-import { AskedMap } from "../../sim/node/asked_map.ts";
+import { AskedMap } from "./asked_map.ts";
 import { UntoldError } from "./untold.ts";
 
 /** The tables whose elements may be many: those of service proxies. */

@@ -7,7 +7,7 @@ import { isPortTaken } from "../../kernel/port_probe.ts";
 import { splitHostPort } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
-import { type HeldPortal, type HeldPortals, portalKey } from "../../sim/node/held_portals.ts";
+import { type HeldPortal, type HeldPortals, portalKey } from "../../sim/portals.ts";
 import { ALL_ABILITIES, portalName, type PortalPorts } from "../desired/desired.ts";
 
 /** What a running kproxy says of its ports. */

@@ -4,8 +4,8 @@
  * @module
  */
 import { leadToServiceChains } from "../../netfilter/iptables_jumps.ts";
-import { AskedMap } from "../../sim/node/asked_map.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
+import { AskedMap } from "./asked_map.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 import type { FoundProxy } from "./live.ts";
 
 const SERVICES_CHAIN = "KUBE-SERVICES";

@@ -16,7 +16,7 @@ import {
 } from "../../netfilter/nft_listing.ts";
 import { NftTables } from "../../netfilter/nft_tables.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
-import type { HeldIptables, HeldIpvs, HeldRules } from "../../sim/node/held_rules.ts";
+import type { HeldIptables, HeldIpvs, HeldRules } from "../../sim/held_rules.ts";
 import type { LiveNode, LiveProblem, LiveRules } from "./live.ts";
 import { foundProxies } from "./proxies.ts";
 

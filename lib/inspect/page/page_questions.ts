@@ -12,8 +12,7 @@ import { FAMILIES, type NamespacedName } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Held, Questions } from "../../serve/page/questions.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
-import { plainSurroundings } from "../../sim/node/surroundings.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 import { DATA_PLANES, desiredRules, type DesiredState } from "../desired/desired.ts";
 import { UNKNOWN_AROUND } from "../live/node_around.ts";
 import { portalPorts } from "../live/portals.ts";
@@ -102,7 +101,7 @@ function walk(
   return tracePacket({
     family,
     packet: packetOf(source, destination),
-    surroundings: plainSurroundings({ nodeAddresses, affinity: new Map(), nowSeconds: 0 }),
+    surroundings: { nodeAddresses, affinity: new Map(), nowSeconds: 0 },
     desired: {
       from: "the rules that kproxy wants",
       mode,

@@ -10,8 +10,7 @@ import type { UnservedOfService } from "../../model/destination_claims.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { ServiceDocument, TraceDocument } from "../../serve/page/page_document.ts";
 import type { Held } from "../../serve/page/questions.ts";
-import { NodeSimulator } from "../../sim/node/simulate.ts";
-import { plainSurroundings } from "../../sim/node/surroundings.ts";
+import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { DATA_PLANES, desiredRules, stateOfObjects } from "../desired/desired.ts";
 import { formatFraction } from "../../sim/fraction.ts";
 import { QUESTIONS } from "./page_questions.ts";
@@ -73,12 +72,12 @@ Deno.test("a packet goes through the rules of a few Services as it goes through 
       };
       const ports = mode === "userspace" ? { ports: assignedPorts(input) } : {};
       const rules = await desiredRules(mode, { ...input, ...ports }, family);
-      const around = plainSurroundings({
+      const around = {
         nodeAddresses: ["192.168.50.13"],
         affinity: new Map(),
         nowSeconds: 0,
-      });
-      const whole = new NodeSimulator(rules).send(
+      };
+      const whole = new RulesetSimulator(rules).send(
         {
           ...packet,
           protocol: packet.protocol as "tcp",

@@ -3,7 +3,7 @@ import { attemptsBy, FAMILIES } from "../../../tests/support/selftest_machine.ts
 import { defaultConfig } from "../../config/defaults.ts";
 import type { ObjectJson } from "../../source/decode/api_json.ts";
 import { decodeObject } from "../../source/decode/decode.ts";
-import { NodeSimulator } from "../../sim/node/simulate.ts";
+import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import {
   DATA_PLANES,
   desiredRules,
@@ -44,7 +44,7 @@ async function predictions(mode: RenderedPlane): Promise<ReadonlyMap<Probe, Pred
   };
   const found = new Map<Probe, Predict>();
   for (const family of FAMILIES) {
-    const simulator = new NodeSimulator(await desiredRules(mode, input, family));
+    const simulator = new RulesetSimulator(await desiredRules(mode, input, family));
     for (const probe of probesOf([family])) {
       found.set(probe, (affinity) =>
         simulator.send(packetOfProbe(probe), {

@@ -9,7 +9,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Exec, ExecOptions, ExecResult } from "../../kernel/exec.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { Surroundings } from "../../sim/packet_walk.ts";
-import { NodeSimulator } from "../../sim/node/simulate.ts";
+import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { liveOfKernel } from "../live/kernel_rules.ts";
 import type { LiveNode } from "../live/live.ts";
 import {
@@ -256,7 +256,7 @@ class TestRun {
 function predictor(live: LiveNode, probe: Probe): Predict | null {
   const rules = live.get(probe.family);
   if (rules === undefined) return null;
-  const simulator = new NodeSimulator(rules);
+  const simulator = new RulesetSimulator(rules);
   const packet = packetOfProbe(probe);
   return (affinity) => {
     const surroundings: Surroundings = {

@@ -12,8 +12,8 @@ import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { virtualServerKey } from "../../netfilter/ipvs.ts";
 import type { NftContainer } from "../../netfilter/nft_tables.ts";
-import { AskedMap } from "../../sim/node/asked_map.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
+import { AskedMap } from "../live/asked_map.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 
 /** One rule, element or server. */
 export interface HeldPart {

@@ -10,7 +10,7 @@ import { compareBytes } from "../../model/names.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import { usesLocalEndpoints } from "../../model/service_port.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
 import type { LiveProblem } from "../live/live.ts";
 import { heldPortTexts, isHeld } from "./held_service.ts";

@@ -7,7 +7,7 @@ import type { UnservedDestination } from "../../model/destination_claims.ts";
 import { type EndpointUses, endpointUses } from "../../model/endpoint_reasons.ts";
 import type { ApiObject, IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
 import { counted } from "../../text/words.ts";
 import type { LiveProblem } from "../live/live.ts";

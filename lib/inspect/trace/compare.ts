@@ -7,7 +7,7 @@ import type { IpFamily } from "../../model/objects.ts";
 import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { readNftRule } from "../../netfilter/parse_nft_rule.ts";
 import { type Flow, type FlowOutcome, formatFlow, type RuleHit } from "../../sim/flow.ts";
-import { PORTAL_TABLE } from "../../sim/node/held_portals.ts";
+import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { isOwnHit } from "./own_rules.ts";
 
 /** The first step that differs, and what becomes of the packet. */

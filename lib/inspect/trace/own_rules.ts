@@ -4,7 +4,7 @@
  * @module
  */
 import type { FlowOutcome, RuleHit } from "../../sim/flow.ts";
-import { PORTAL_TABLE } from "../../sim/node/held_portals.ts";
+import { PORTAL_TABLE } from "../../sim/portals.ts";
 
 /** Tables of nftables mode: kproxy's and kube-proxy's. */
 const PROXY_TABLES = /^(?:ip|ip6|inet) (?:kproxy|kube-proxy)$/;

@@ -8,11 +8,10 @@ import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
 import type { IpFamily, NamespacedName, Protocol, Service } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import { type Flow, formatFlow, type Packet, type RuleHit } from "../../sim/flow.ts";
-import type { HeldRules } from "../../sim/node/held_rules.ts";
-import { PORTAL_TABLE } from "../../sim/node/held_portals.ts";
-import { NodeSimulator } from "../../sim/node/simulate.ts";
-import { type NodeSurroundings, plainSurroundings } from "../../sim/node/surroundings.ts";
-import { isNodeAddress } from "../../sim/packet_walk.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
+import { PORTAL_TABLE } from "../../sim/portals.ts";
+import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
+import { isNodeAddress, type Surroundings } from "../../sim/packet_walk.ts";
 import { few } from "../../text/words.ts";
 import { type DesiredState, stateOf } from "../desired/desired.ts";
 import type { FoundProxy, LiveProblem, LiveRules } from "../live/live.ts";
@@ -64,7 +63,7 @@ export interface Trace {
 export interface TraceInput {
   readonly family: IpFamily;
   readonly packet: Packet;
-  readonly surroundings: NodeSurroundings;
+  readonly surroundings: Surroundings;
   /** Null: nobody says what should be. */
   readonly desired: {
     readonly from: string;
@@ -84,20 +83,31 @@ export interface TraceInput {
 
 const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([["tcp", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"]]);
 
+/** What should be is told for a node that is as it should be: of what may stop a packet there nothing is known. */
+export function healthy(surroundings: Surroundings): Surroundings {
+  const { nodeAddresses, affinity, nowSeconds, isBridged, addressOf } = surroundings;
+  return {
+    nodeAddresses,
+    affinity,
+    nowSeconds,
+    ...(isBridged === undefined ? {} : { isBridged }),
+    ...(addressOf === undefined ? {} : { addressOf }),
+  };
+}
+
 /** Walks the packet. */
 export function tracePacket(input: TraceInput): Trace {
   const { family, packet, desired, live, surroundings } = input;
   const notes = [...input.notes];
-  // What should be is told for a node that is as it should be.
   const wanted: TraceSide | null = desired === null ? null : {
     from: desired.from,
     modes: [desired.mode],
-    flow: new NodeSimulator(desired.rules).send(packet, plainSurroundings(surroundings)),
+    flow: new RulesetSimulator(desired.rules).send(packet, healthy(surroundings)),
   };
   const found: TraceSide | null = live === null ? null : {
     from: live.from,
     modes: [...new Set(live.proxies.map(({ mode }) => mode))],
-    flow: new NodeSimulator(live).send(packet, surroundings),
+    flow: new RulesetSimulator(live).send(packet, surroundings),
   };
   const difference = wanted === null || found === null ? null : differenceOf(wanted.flow, found.flow, family);
   const service = desired === null ? null : serviceOf(input, desired.state, wanted?.flow ?? null, notes);
@@ -273,13 +283,13 @@ function otherUses({ objects }: DesiredState, { endpoints }: ProxyState, ip: str
 /** An endpoint of this node has an interface of its own in most networks; without it packets go where all others do. */
 function strayRouteNotes(
   { endpoints }: EndpointUses,
-  { outInterface, nodeAddresses }: NodeSurroundings,
+  { outInterface, nodeAddresses }: Surroundings,
   family: IpFamily,
 ): readonly string[] {
-  const world = outInterface(WORLD[family]) ?? null;
+  const world = outInterface?.(WORLD[family]) ?? null;
   if (world === null) return [];
   const stray = endpoints.map(({ endpoint }) => endpoint).filter(({ ip, isLocal }) =>
-    isLocal && !nodeAddresses.includes(ip) && outInterface(ip) === world
+    isLocal && !nodeAddresses.includes(ip) && outInterface?.(ip) === world
   );
   if (stray.length === 0) return [];
   const addresses = few([...new Set(stray.map(({ ip }) => ip))]);

@@ -7,7 +7,7 @@ import type { EndpointUses } from "../../model/endpoint_reasons.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { RuleHit } from "../../sim/flow.ts";
 import { formatFraction, ONE } from "../../sim/fraction.ts";
-import { PORTAL_TABLE } from "../../sim/node/held_portals.ts";
+import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
 import { isOwnHit } from "./own_rules.ts";
 import { packetText } from "./packet.ts";

@@ -3,10 +3,10 @@
  *
  * @module
  */
-import type { IpFamily } from "../../model/objects.ts";
-import { isLoopback, joinHostPort, parseIp } from "../../model/ip.ts";
-import type { Packet, RuleHit } from "../flow.ts";
-import { multiply } from "../fraction.ts";
+import type { IpFamily } from "../model/objects.ts";
+import { isLoopback, joinHostPort, parseIp } from "../model/ip.ts";
+import type { Packet, RuleHit } from "./flow.ts";
+import { multiply } from "./fraction.ts";
 import {
   type EndedWalk,
   rejectedWalk,
@@ -14,7 +14,7 @@ import {
   startOfWalk,
   type Surroundings,
   type Walk,
-} from "../packet_walk.ts";
+} from "./packet_walk.ts";
 
 /** A port that leads to endpoints. */
 export interface HeldPortal {

@@ -1,10 +1,10 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { parseIptablesSave } from "../../netfilter/iptables_save.ts";
-import { formatFlow, parsePacket } from "../flow.ts";
-import type { HeldPortal, HeldPortals } from "./held_portals.ts";
+import { parseIptablesSave } from "../netfilter/iptables_save.ts";
+import { formatFlow, parsePacket } from "./flow.ts";
+import type { HeldPortal, HeldPortals } from "./portals.ts";
 import { nothingHeld } from "./held_rules.ts";
-import { NodeSimulator } from "./simulate.ts";
-import { type NodeSurroundings, plainSurroundings } from "./surroundings.ts";
+import { RulesetSimulator } from "./ruleset_simulator.ts";
+import type { Surroundings } from "./packet_walk.ts";
 
 const NONE = { permissions: "none" } as const;
 const [A, B] = [{ ip: "10.244.0.11", port: 8080 }, { ip: "10.244.1.12", port: 8080 }];
@@ -28,7 +28,7 @@ COMMIT
 `;
 const FROM_POD = "10.244.0.5@cni0 → 10.96.0.1:80";
 
-interface Circumstances extends Partial<NodeSurroundings> {
+interface Circumstances extends Partial<Surroundings> {
   readonly portals?: HeldPortals;
   readonly rules?: string;
 }
@@ -38,8 +38,8 @@ function send(packet: string, { portals, rules = RULES, ...around }: Circumstanc
     ...nothingHeld("IPv4"),
     iptables: [{ variant: "" as const, tables: parseIptablesSave(rules) }],
   };
-  const simulator = new NodeSimulator(portals === undefined ? held : { ...held, portals });
-  const plain = plainSurroundings({ nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 });
+  const simulator = new RulesetSimulator(portals === undefined ? held : { ...held, portals });
+  const plain = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };
   const flow = simulator.send(parsePacket(packet), { ...plain, ...around });
   assertEquals(flow.problems, []);
   return flow;

@@ -1,10 +1,11 @@
 /** The simulator on hand-made kernels: what a flow case cannot set up. */
 import { assertEquals } from "@std/assert";
-import { formatFlow, parsePacket } from "../flow.ts";
-import { parseSets } from "../../netfilter/ipset.ts";
-import { parseIptablesSave } from "../../netfilter/iptables_save.ts";
-import { parseIpvsTable } from "../../netfilter/ipvs.ts";
-import { type IpvsKernel, IpvsSimulator } from "./simulate.ts";
+import { formatFlow, parsePacket } from "./flow.ts";
+import { parseSets } from "../netfilter/ipset.ts";
+import { parseIptablesSave } from "../netfilter/iptables_save.ts";
+import { parseIpvsTable } from "../netfilter/ipvs.ts";
+import { type HeldRules, nothingHeld } from "./held_rules.ts";
+import { RulesetSimulator } from "./ruleset_simulator.ts";
 
 const pure = { permissions: "none" } as const;
 
@@ -14,17 +15,22 @@ function kernel(
   filter = "",
   sets = "",
   bound: readonly string[] = ["10.96.0.1"],
-): IpvsKernel {
+): HeldRules {
   const tables = parseIptablesSave(
     `*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n${filter}COMMIT\n` +
       "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\nCOMMIT\n",
   );
-  return { tables, ipvs: parseIpvsTable(ipvsadm), sets: parseSets(sets), bound };
+  return {
+    ...nothingHeld("IPv4"),
+    iptables: [{ variant: "", tables }],
+    sets: parseSets(sets),
+    ipvs: { servers: parseIpvsTable(ipvsadm), bound },
+  };
 }
 
-function send(from: IpvsKernel, packet: string): string {
+function send(from: HeldRules, packet: string): string {
   const surroundings = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };
-  const flow = new IpvsSimulator(from).send(parsePacket(packet), surroundings);
+  const flow = new RulesetSimulator(from).send(parsePacket(packet), surroundings);
   return [formatFlow(flow), ...flow.problems].join("; ");
 }
 

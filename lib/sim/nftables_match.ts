@@ -3,9 +3,9 @@
  *
  * @module
  */
-import { type Cidr, cidrContains, compareIps, type Ip, parseCidr, parseIp } from "../../model/ip.ts";
-import type { IpFamily } from "../../model/objects.ts";
-import { type Fraction, multiply } from "../fraction.ts";
+import { type Cidr, cidrContains, compareIps, type Ip, parseCidr, parseIp } from "../model/ip.ts";
+import type { IpFamily } from "../model/objects.ts";
+import { type Fraction, multiply } from "./fraction.ts";
 import {
   type NftElements,
   type NftExpression,
@@ -14,9 +14,9 @@ import {
   type NftStatement,
   type NftType,
   typeOfExpression,
-} from "../../netfilter/nft_rule.ts";
-import { canonicalKey, type NftContainer, type NftTable } from "../../netfilter/nft_tables.ts";
-import { isNodeAddress, leavesThrough, type Surroundings, type Walk } from "../packet_walk.ts";
+} from "../netfilter/nft_rule.ts";
+import { canonicalKey, type NftContainer, type NftTable } from "../netfilter/nft_tables.ts";
+import { isNodeAddress, leavesThrough, type Surroundings, type Walk } from "./packet_walk.ts";
 
 /** What a history reads for a key. A random number makes as many of them as it has values. */
 interface Reading {
@@ -39,11 +39,13 @@ export type Condition = NftStatement & {
 export class NftMatcher {
   readonly #table: NftTable;
   readonly #surroundings: Surroundings;
-  readonly #cidrs = new Map<string, Cidr | null>();
+  readonly #cidrs: Map<string, Cidr | null>;
 
-  constructor(table: NftTable, surroundings: Surroundings) {
+  /** `cidrs` caches parsed networks and may be shared between packets. */
+  constructor(table: NftTable, surroundings: Surroundings, cidrs: Map<string, Cidr | null>) {
     this.#table = table;
     this.#surroundings = surroundings;
+    this.#cidrs = cidrs;
   }
 
   /** True if the packet meets the condition. */

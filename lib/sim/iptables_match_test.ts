@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { parsePacket } from "../flow.ts";
-import { wordsHold } from "./iptables_words.ts";
-import { startOfWalk } from "../packet_walk.ts";
+import { parsePacket } from "./flow.ts";
+import { wordsHold } from "./iptables_match.ts";
+import { startOfWalk } from "./packet_walk.ts";
 
 const CASES: readonly (readonly [words: string, packet: string, holds: boolean | undefined])[] = [
   ["-m multiport --dports 80,8000:8099", "10.0.0.1 → 10.0.0.2:8042", true],

@@ -1,0 +1,87 @@
+/**
+ * IPVS for a virtual packet: which real servers of a virtual server it may be given to. Every scheduler is taken as one that is fair.
+ *
+ * @module
+ */
+import { joinHostPort, parseIp } from "../model/ip.ts";
+import type { Protocol } from "../model/objects.ts";
+import {
+  type IpvsTable,
+  type RealServer,
+  realServerKey,
+  type SavedVirtualServer,
+  virtualServerKey,
+} from "../netfilter/ipvs.ts";
+import { type Fraction, multiply } from "./fraction.ts";
+import { rememberedIn, type Surroundings, type Walk } from "./packet_walk.ts";
+
+/** By name, and by number as `iptables-save` prints it. */
+export const IPVS_PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([
+  ["tcp", "TCP"],
+  ["6", "TCP"],
+  ["udp", "UDP"],
+  ["17", "UDP"],
+  ["sctp", "SCTP"],
+  ["132", "SCTP"],
+]);
+
+/** A packet that was given to a virtual server. */
+export interface Scheduled {
+  readonly server: SavedVirtualServer;
+  /** One for each real server that it may get; none: the virtual server has none. */
+  readonly walks: readonly Walk[];
+}
+
+/** Which real servers the packet may get; null if no virtual server takes it. Only a connection's first packet is given to one. */
+export function schedule(table: IpvsTable, walk: Walk, surroundings: Surroundings): Scheduled | null {
+  const protocol = IPVS_PROTOCOLS.get(walk.protocol);
+  if (protocol === undefined || walk.state !== "NEW") return null;
+  const key = virtualServerKey({ address: walk.destination.text, protocol, port: walk.port });
+  const server = table.virtualServers.get(key);
+  if (server === undefined) return null;
+  const reals = [...server.realServers.values()];
+  const open = reals.filter((real) => real.weight > 0);
+  const kept = keptServer(server, key, open, walk, surroundings);
+  const chosen = kept === undefined ? open : [kept];
+  const total = chosen.reduce((sum, real) => sum + real.weight, 0);
+  const walks = chosen.map((real) => {
+    const share: Fraction = { numerator: BigInt(real.weight), denominator: BigInt(total) };
+    const how = kept === undefined ? server.server.scheduler : "the server that the client had";
+    const rule = `${how}: real server ${realServerKey(real)} weight ${real.weight}`;
+    const hit = { table: "ipvs", chain: key, index: reals.indexOf(real) + 1, rule };
+    const sent = sentTo(real, {
+      ...walk,
+      probability: multiply(walk.probability, share),
+      hits: [...walk.hits, hit],
+    });
+    return server.server.timeoutSeconds > 0 ? rememberedIn(affinityList(key, real), sent) : sent;
+  });
+  return { server, walks };
+}
+
+/** The real server that the client had last, within the time of the virtual server. */
+function keptServer(
+  { server }: SavedVirtualServer,
+  key: string,
+  open: readonly RealServer[],
+  { source }: Walk,
+  { affinity, nowSeconds }: Surroundings,
+): RealServer | undefined {
+  if (server.timeoutSeconds === 0) return undefined;
+  const seen = (real: RealServer): number =>
+    affinity.get(affinityList(key, real))?.get(source.text) ?? -Infinity;
+  return open.filter((real) => nowSeconds - seen(real) <= server.timeoutSeconds)
+    .sort((left, right) => seen(right) - seen(left))[0];
+}
+
+function affinityList(server: string, real: RealServer): string {
+  return `ipvs ${server} ${realServerKey(real)}`;
+}
+
+function sentTo(real: RealServer, walk: Walk): Walk {
+  const destination = parseIp(real.address);
+  if (destination === null) {
+    throw new RangeError(`Real server ${joinHostPort(real.address, real.port)} has no address`);
+  }
+  return { ...walk, destination, port: real.port, translated: true };
+}

@@ -1,0 +1,324 @@
+/**
+ * Walks a virtual packet through everything that one family of a kernel holds: iptables of every variant, nftables tables and IPVS,
+ * hook by hook in the order of the kernel's priorities, whoever wrote the rules.
+ *
+ * What it knows of the kernel beside rules: which hooks a packet passes, that an accepting verdict ends only its own base chain, that
+ * nat sees only a connection's first packet and translates it once per direction by whichever rule comes first, and not at all where a
+ * rule switches tracking off; routing by the node's own addresses; that a packet to the node itself comes back in through `lo`. IPVS
+ * sees a packet to an address of the node after hook input, one from the node after its destination may have been translated; a packet
+ * with its new destination leaves through output and postrouting and not through forward; a virtual server without real ones refuses.
+ * Forwarding, a source that came the wrong way, a route that is not there, a loopback address on a wire and an interface that is down
+ * end a packet's path without any rule. Of chains with one priority the newest comes first; those of iptables, whose age nobody tells,
+ * are taken to be new.
+ *
+ * @module
+ */
+import { type Cidr, isLoopback } from "../model/ip.ts";
+import { virtualServerKey } from "../netfilter/ipvs.ts";
+import type { NftTable } from "../netfilter/nft_tables.ts";
+import { type BaseChain, ChainWalk, type WalkedTable } from "./chain_walk.ts";
+import { type Flow, type FlowHook, mergeOutcomes, type Packet } from "./flow.ts";
+import type { HeldIptables, HeldRules } from "./held_rules.ts";
+import { IptablesMatcher, iptablesRules } from "./iptables_match.ts";
+import { schedule, type Scheduled } from "./ipvs_schedule.ts";
+import {
+  acceptedWalk,
+  type EndedWalk,
+  isNodeAddress,
+  leavesThrough,
+  onward,
+  outcomeOfWalk,
+  rejectedWalk,
+  startOfWalk,
+  type Surroundings,
+  throughLoopback,
+  type Walk,
+} from "./packet_walk.ts";
+import { throughPortal } from "./portals.ts";
+import type { Simulator } from "./simulator.ts";
+
+type Hooks = ReadonlyMap<FlowHook, readonly BaseChain[]>;
+
+const BUILTIN: Readonly<Record<FlowHook, string>> = {
+  prerouting: "PREROUTING",
+  input: "INPUT",
+  forward: "FORWARD",
+  output: "OUTPUT",
+  postrouting: "POSTROUTING",
+};
+const HOOKS = Object.keys(BUILTIN) as readonly FlowHook[];
+/** IPVS sees a packet of the node itself after the destination may have been translated. */
+const IPVS_OUTPUT_PRIORITY = -98;
+
+/** At which priority a table of iptables sees packets of a hook; null: it has no such chain. */
+function priorityOf(table: string, hook: FlowHook): number | null {
+  switch (table) {
+    case "raw":
+      return hook === "prerouting" || hook === "output" ? -300 : null;
+    case "mangle":
+      return -150;
+    case "nat":
+      if (hook === "forward") return null;
+      return hook === "prerouting" || hook === "output" ? -100 : 100;
+    case "filter":
+      return hook === "prerouting" || hook === "postrouting" ? null : 0;
+    case "security":
+      return hook === "prerouting" || hook === "postrouting" ? null : 50;
+    default:
+      return null;
+  }
+}
+
+/** One family of a node, ready for packets. */
+export class RulesetSimulator implements Simulator {
+  readonly #held: HeldRules;
+  readonly #hooks: Hooks;
+  readonly #cidrs = new Map<string, Cidr | null>();
+
+  constructor(held: HeldRules) {
+    this.#held = held;
+    this.#hooks = hooksOf(held);
+  }
+
+  /**
+   * Says what becomes of the packet.
+   *
+   * @throws {RangeError} if an address of the packet is none
+   */
+  send(packet: Packet, surroundings: Surroundings): Flow {
+    const { portals, sets, ipvs } = this.#held;
+    const onNode = {
+      ...surroundings,
+      nodeAddresses: [...surroundings.nodeAddresses, ...ipvs?.bound ?? []],
+    };
+    const problems = new Set<string>();
+    const report = (problem: string): void => void problems.add(problem);
+    const iptables = new IptablesMatcher(onNode, sets, this.#cidrs, report);
+    const chains = new ChainWalk(onNode, iptables, this.#cidrs, report);
+    const trip = new Trip(this.#held, this.#hooks, onNode, chains);
+    const start = startOfWalk(packet);
+    const arrived = packet.inInterface === "" ? trip.fromNode(start) : trip.fromOutside(start);
+    const ended = portals === undefined ? arrived : arrived.flatMap((one) => {
+      const isHere = one.verdict === "accept" && isNodeAddress(one.walk.destination, onNode);
+      return isHere ? throughPortal(one, portals, onNode, (own) => trip.fromNode(own)) : [one];
+    });
+    const outcomes = mergeOutcomes(ended.map((one) => outcomeOfWalk(one, onNode)));
+    return { outcomes, problems: [...problems] };
+  }
+}
+
+/** The chains of each hook, in the order in which the kernel calls them. */
+function hooksOf({ iptables, nftables }: HeldRules): Hooks {
+  const all = [
+    ...iptables.flatMap(builtinChains),
+    // Of those with one priority the kernel asks the one first that was hooked in last.
+    ...nftables.toReversed().flatMap(nftBaseChains),
+  ];
+  return Map.groupBy(all.toSorted((a, b) => a.priority - b.priority), ({ hook }) => hook);
+}
+
+function builtinChains({ tables }: HeldIptables): BaseChain[] {
+  return [...tables].flatMap(([label, chains]) => {
+    const table: WalkedTable = {
+      label,
+      rulesOf: (name) => {
+        const chain = chains.get(name);
+        return chain === undefined ? undefined : iptablesRules(chain.rules);
+      },
+      nft: null,
+    };
+    const type = label === "nat" ? "nat" : "filter";
+    return HOOKS.flatMap((hook): BaseChain[] => {
+      const name = BUILTIN[hook];
+      const priority = priorityOf(label, hook);
+      const chain = priority === null ? undefined : chains.get(name);
+      if (priority === null || chain === undefined) return [];
+      const policy = chain.policy === "DROP" ? "drop" : "accept";
+      return [{ table, name, type, hook, priority, policy }];
+    });
+  });
+}
+
+function nftBaseChains(nft: NftTable): BaseChain[] {
+  const { family, name, label = `${family === "IPv4" ? "ip" : "ip6"} ${name}`, chains } = nft;
+  const table: WalkedTable = { label, rulesOf: (chain) => chains.get(chain)?.rules, nft };
+  return [...chains.values()].reverse().flatMap(({ name, base }): BaseChain[] =>
+    base === null ? [] : [{ ...base, table, name }]
+  );
+}
+
+/** One packet's path. */
+class Trip {
+  readonly #held: HeldRules;
+  readonly #hooks: Hooks;
+  readonly #surroundings: Surroundings;
+  readonly #chains: ChainWalk;
+
+  constructor(held: HeldRules, hooks: Hooks, surroundings: Surroundings, chains: ChainWalk) {
+    this.#held = held;
+    this.#hooks = hooks;
+    this.#surroundings = surroundings;
+    this.#chains = chains;
+  }
+
+  fromOutside(start: Walk): readonly EndedWalk[] {
+    const refused = this.#refusedByInterface(start);
+    if (refused !== null) return [refused];
+    return onward(this.#hook("prerouting", start), (walk) => {
+      if (this.#isHere(walk)) {
+        const martian = this.#notOnLoopback(walk, "destination", walk.inInterface);
+        return martian === null ? this.#intoNode(walk) : [martian];
+      }
+      const stopped = this.#notForwarded(walk);
+      if (stopped !== null) return [stopped];
+      return onward(this.#hook("forward", walk), (passed) => this.#hook("postrouting", passed));
+    });
+  }
+
+  fromNode(start: Walk): readonly EndedWalk[] {
+    // The kernel looks for a way before it asks the rules, and again once they have changed the destination.
+    const lost = this.#isHere(start) ? null : this.#withoutRoute(start);
+    if (lost !== null) return [lost];
+    const before = (chain: BaseChain): boolean => chain.priority < IPVS_OUTPUT_PRIORITY;
+    return onward(this.#hook("output", start, before), (walk) => {
+      const scheduled = this.#schedule(walk);
+      if (scheduled !== null) return this.#toRealServers(walk, scheduled);
+      return this.#outOfNode(walk, (chain) => !before(chain));
+    });
+  }
+
+  #isHere(walk: Walk): boolean {
+    return isNodeAddress(walk.destination, this.#surroundings);
+  }
+
+  #intoNode(walk: Walk): readonly EndedWalk[] {
+    return onward(this.#hook("input", walk), (passed) => {
+      const scheduled = this.#schedule(passed);
+      return scheduled === null ? [acceptedWalk(passed)] : this.#toRealServers(passed, scheduled);
+    });
+  }
+
+  /** From a process on the node, past IPVS. */
+  #outOfNode(walk: Walk, isPassed: (chain: BaseChain) => boolean): readonly EndedWalk[] {
+    const out = onward(this.#hook("output", walk, isPassed), (passed) => {
+      const stopped = this.#isHere(passed) ? null : this.#withoutRoute(passed) ??
+        this.#notOnLoopback(passed, "source", leavesThrough(passed, this.#surroundings));
+      return stopped === null ? this.#hook("postrouting", passed) : [stopped];
+    });
+    if (!this.#isHere(walk)) return out;
+    return onward(out, (passed) => {
+      const back = throughLoopback(passed, this.#surroundings);
+      // Conntrack keeps its entry on the way through lo: nat does not see the packet again.
+      return onward(
+        this.#hook("prerouting", back, isFilter),
+        (here) => walk.translated ? this.#hook("input", here) : this.#intoNode(here),
+      );
+    });
+  }
+
+  #toRealServers(origin: Walk, { server, walks }: Scheduled): readonly EndedWalk[] {
+    // The kernel answers such a packet itself, by ICMP.
+    if (walks.length === 0) {
+      const chain = virtualServerKey(server.server);
+      const hit = { table: "ipvs", chain, index: 0, rule: "no real server" };
+      return [rejectedWalk({ ...origin, hits: [...origin.hits, hit] }, null)];
+    }
+    const { iptables } = this.#chains;
+    const outer = iptables.through;
+    iptables.through = server.server;
+    const ended = walks.flatMap((walk) => {
+      if (!this.#isHere(walk)) {
+        return onward(this.#hook("output", walk, isFilter), (passed) => this.#hook("postrouting", passed));
+      }
+      return origin.inInterface === "" ? this.#outOfNode(walk, isFilter) : [acceptedWalk(walk)];
+    });
+    iptables.through = outer;
+    return ended;
+  }
+
+  #schedule(walk: Walk): Scheduled | null {
+    const { ipvs } = this.#held;
+    return ipvs === null ? null : schedule(ipvs.servers, walk, this.#surroundings);
+  }
+
+  /** All base chains of a hook that are passed; what they did is told with the hook. */
+  #hook(
+    hook: FlowHook,
+    walk: Walk,
+    isPassed: (chain: BaseChain) => boolean = () => true,
+  ): readonly EndedWalk[] {
+    let walks: readonly EndedWalk[] = [acceptedWalk(walk)];
+    for (const base of this.#hooks.get(hook) ?? []) {
+      if (!isPassed(base)) continue;
+      walks = onward(walks, (one) => {
+        if (base.type === "nat" && isSettled(hook, one)) return [acceptedWalk(one)];
+        const known = one.hits.length;
+        return this.#chains.baseChain(base, one)
+          .map((ended) => ({ ...ended, walk: inHook(hook, ended.walk, known) }));
+      });
+    }
+    return walks;
+  }
+
+  #refusedByInterface(walk: Walk): EndedWalk | null {
+    const { downInterfaces, strictInterfaces, outInterface } = this.#surroundings;
+    const { inInterface, source } = walk;
+    if (downInterfaces?.has(inInterface) === true) {
+      return stoppedAt(walk, "interface", inInterface, "the interface is down");
+    }
+    const back = strictInterfaces?.has(inInterface) === true ? outInterface?.(source.text) : undefined;
+    if (back === undefined || back === inInterface) return null;
+    const way = back === null ? "there is no way back" : `the way back is through ${back}`;
+    return stoppedAt(walk, "rp_filter", inInterface, `reverse path filter: ${way} to ${source.text}`);
+  }
+
+  #notForwarded(walk: Walk): EndedWalk | null {
+    const { family } = walk.destination;
+    const reason = this.#surroundings.notForwarding?.[family] ?? null;
+    if (reason === null) return this.#withoutRoute(walk);
+    return stoppedAt(walk, "routing", "forwarding", `${family} packets are not forwarded: ${reason}`);
+  }
+
+  #withoutRoute(walk: Walk): EndedWalk | null {
+    const { text } = walk.destination;
+    if (this.#surroundings.outInterface?.(text) !== null) return null;
+    return stoppedAt(walk, "routing", "routes", `there is no route to ${text}`);
+  }
+
+  /** 127.0.0.0/8 on another way than through `lo`. @param name undefined: not known */
+  #notOnLoopback(walk: Walk, side: "source" | "destination", name: string | undefined): EndedWalk | null {
+    const { localnetInterfaces = null } = this.#surroundings;
+    const ip = walk[side];
+    if (localnetInterfaces === null || ip.family !== "IPv4" || !isLoopback(ip)) return null;
+    if (name === undefined || name === "lo" || localnetInterfaces.has(name)) return null;
+    const way = side === "source" ? `from ${ip.text} out of` : `to ${ip.text} in from`;
+    const setting = `net.ipv4.conf.${name}.route_localnet and that of "all" are 0`;
+    return stoppedAt(walk, "routing", "route_localnet", `no packet ${way} ${name}: ${setting}`);
+  }
+}
+
+/** A connection is translated once per direction, by whoever comes first. */
+function isSettled(hook: FlowHook, walk: Walk): boolean {
+  if (walk.state !== "NEW") return true;
+  if (hook === "prerouting" || hook === "output") return walk.translated || walk.inInterface === "lo";
+  return walk.masquerade;
+}
+
+function isFilter({ type }: BaseChain): boolean {
+  return type !== "nat";
+}
+
+function inHook(hook: FlowHook, walk: Walk, known: number): Walk {
+  if (walk.hits.length === known) return walk;
+  const hits = walk.hits.map((hit, index) => index < known ? hit : { ...hit, hook });
+  return { ...walk, hits };
+}
+
+/** The end of a way that no rule has decided. */
+function stoppedAt(walk: Walk, table: string, chain: string, rule: string): EndedWalk {
+  return {
+    walk: { ...walk, hits: [...walk.hits, { table, chain, index: 0, rule }] },
+    verdict: "drop",
+    rejectWith: "",
+  };
+}
