@@ -7,13 +7,12 @@
 import type { Mutation } from "./mutate.ts";
 
 const BASE = "lib/backend/ipvs/plan/base_rules.ts";
-const CLAIMS = "lib/backend/ipvs/plan/service_claims.ts";
-const UNION = "lib/backend/ipvs/plan/union.ts";
-const DIFF = "lib/backend/ipvs/diff/diff.ts";
-const OBSERVED = "lib/backend/ipvs/diff/diff_observed.ts";
+const SERVICES = "lib/backend/ipvs/plan/service_objects.ts";
+const STORE = "lib/backend/ipvs/store/store.ts";
+const OBJECTS = "lib/backend/ipvs/store/objects.ts";
 const JUMPS = "lib/netfilter/iptables_jumps.ts";
-const OPERATIONS = "lib/backend/ipvs/diff/operations.ts";
-const SCHEDULERS = "lib/backend/ipvs/apply/apply_schedulers.ts";
+const TRANSACTION = "lib/backend/ipvs/store/transaction.ts";
+const SCHEDULERS = "lib/backend/ipvs/apply/schedulers.ts";
 const SETS = "lib/backend/ipvs/plan/sets.ts";
 
 function inFile(file: string, name: string, find: string, replace: string): Mutation {
@@ -82,7 +81,7 @@ const NUMBERED: readonly (readonly [name: string, find: string, replace: string]
   ["19, unmarked", "always(POSTROUTING, `-m mark ! --mark ${mark}/${mark} -j RETURN`), // 19", ""],
 ];
 
-const CLAIMED: readonly (readonly [name: string, find: string, replace: string])[] = [
+const OF_SERVICES: readonly (readonly [name: string, find: string, replace: string])[] = [
   [
     "14: the node is let in",
     'const outFilter = guarded && !nodeMayPass ? outFilterRule(ip, servicePort) : "";',
@@ -150,140 +149,130 @@ const CLAIMED: readonly (readonly [name: string, find: string, replace: string])
 ];
 
 const UNIT: readonly Mutation[] = [
-  unit(CLAIMS, "mh without the port", 'scheduler === "mh" ? ["mh-port"] : []', "[]"),
+  unit(SERVICES, "mh without the port", 'scheduler === "mh" ? ["mh-port"] : []', "[]"),
   unit(
-    CLAIMS,
+    SERVICES,
     "the Service's scheduler is ignored",
     'asked === "" || !granted ? context.scheduler : asked',
     "context.scheduler",
   ),
   unit(
-    CLAIMS,
+    SERVICES,
     "health-check node ports without node addresses",
     "if (context.nodePortIps.length === 0) continue;",
     "",
   ),
   unit(
-    UNION,
-    "an entry goes with its first claim",
-    "else if (before + by === 0) removedEntries.push(entry);",
-    "else if (by < 0) removedEntries.push(entry);",
+    STORE,
+    "an entry goes with its first Service",
+    "before + by === 0) this.#entries.delete(entry);",
+    "by < 0) this.#entries.delete(entry);",
   ),
   unit(
-    UNION,
-    "an entry comes again with every claim",
-    "if (before === 0) addedEntries.push(entry);",
-    "if (by > 0) addedEntries.push(entry);",
+    STORE,
+    "an entry comes again with every Service",
+    "if (by === 0 || (before !== 0 && before + by !== 0)) continue;",
+    "if (by === 0) continue;",
   ),
-  unit(UNION, "Services that are not in a full plan stay", "if (!plan.all) return [];", "return [];"),
-  unit(DIFF, "rules stay as they were", "if (old === wanted) return;", "return;"),
+  unit(STORE, "Services that are not in a full plan stay", "if (plan.all) {", "if (false) {"),
   unit(
-    DIFF,
-    "a server keeps its scheduler",
-    'draft.server({ kind: "updateServer", server: after.server });',
-    "",
+    STORE,
+    "rules stay as they were",
+    "outFilters: pairs.flatMap(({ after }) => outFilters(after)),",
+    "outFilters: [],",
   ),
   unit(
-    DIFF,
-    "a server stays",
-    "draft.deleteServer(before.server, { isBound: before.bind, isNamed: true });",
-    "",
-  ),
-  unit(DIFF, "sets never grow", "if (size > capacity) {", "if (false) {"),
-  unit(
-    DIFF,
+    STORE,
     "an address is never unbound",
-    "for (const entry of removed.get(ips) ?? []) draft.unbind(addressOf(entry));",
-    "",
+    "addresses: ips.removed.union(new Set(bound)),",
+    "addresses: new Set(bound).difference(ips.removed),",
   ),
   unit(
-    OPERATIONS,
+    OBJECTS,
+    "a server keeps its scheduler",
+    'else if (!sameTreatment(found.server, server)) servers.push({ kind: "updateServer", server });',
+    "",
+  ),
+  unit(OBJECTS, "a server stays", 'servers.push({ kind: "deleteServer", server, evidence });', ""),
+  unit(OBJECTS, "sets never grow", "found.definition.maxElements < maxElements", "false"),
+  unit(
+    TRANSACTION,
     "addresses first",
-    ": [before, ipset, iptables, after, ip],",
-    ": [ip, before, ipset, iptables, after],",
+    ": [before, ipset, iptables, after, ip]).filter",
+    ": [ip, before, ipset, iptables, after]).filter",
   ),
   unit(
-    OPERATIONS,
+    TRANSACTION,
     "entries go before the server they show to be ours",
-    ": [before, ipset, iptables, after, ip],",
-    ": [ipset, iptables, before, after, ip],",
+    ": [before, ipset, iptables, after, ip]).filter",
+    ": [ipset, iptables, before, after, ip]).filter",
   ),
   unit(
-    OPERATIONS,
+    TRANSACTION,
     "a server comes before the entries that show it to be ours",
-    'if (!this.#addsEntries || !this.#servers.some(({ kind }) => kind === "addServer")) {',
-    "if (this.#addsEntries) {",
+    'if (!addsEntries || !this.servers.some(({ kind }) => kind === "addServer")) {',
+    "if (addsEntries) {",
   ),
   unit(
-    OPERATIONS,
+    TRANSACTION,
     "an address goes before the server that only it shows to be ours",
-    "else if (!isNamed) this.#dropsBoundOnly = true;",
-    "",
+    "(dropsBound ? [servers, ip, iptables, ipset] : [ip, servers, iptables, ipset])",
+    "[ip, servers, iptables, ipset]",
   ),
   unit(
-    OPERATIONS,
+    OBJECTS,
     "an entry goes before it comes to another set",
-    "if (!isTight) this.#removed.push(...lines);",
-    "if (!isTight) this.#ipset.push(...lines);",
+    "? { set, lines: missing.map(add), deletions }",
+    "? { set, lines: [...deletions, ...missing.map(add)], deletions: [] }",
   ),
   unit(
-    OPERATIONS,
+    OBJECTS,
     "a full set has no room for what comes",
-    "if (isTight) this.#ipset.push(...lines);",
-    "if (isTight) this.#removed.push(...lines);",
+    ": { set, lines: [...deletions, ...missing.map(add)], deletions: [] },",
+    ": { set, lines: missing.map(add), deletions },",
   ),
   unit(
-    OPERATIONS,
+    TRANSACTION,
     "where things only go, the address last",
-    ": [ip, servers, iptables, ipset]);",
-    ": [ipset, iptables, servers, ip]);",
+    ": [ip, servers, iptables, ipset])",
+    ": [ipset, iptables, servers, ip])",
   ),
   unit(
-    OPERATIONS,
+    TRANSACTION,
     "iptables mode is cut off before its successor serves",
-    "rulesLast ? [before, ipset, after, ip, iptables]",
-    "rulesLast ? [before, ipset, iptables, after, ip]",
+    "? [before, ipset, after, ip, iptables]",
+    "? [before, ipset, iptables, after, ip]",
   ),
+  unit(OBJECTS, "a weight of 0 stays", "if (there !== undefined && !isAsWritten(there)) {", "if (false) {"),
   unit(
-    OPERATIONS,
-    "a weight of 0 stays",
-    "else if (real.weight !== 1 || real.otherOptions !== undefined) {",
-    "else if (false) {",
-  ),
-  unit(
-    OBSERVED,
+    OBJECTS,
     "every virtual server is ours",
-    "isBound: observed.addresses?.has(ip.text) === true,",
+    "isBound: addresses?.has(ip.text) === true,",
     "isBound: true,",
   ),
   unit(
-    OBSERVED,
+    OBJECTS,
     "excluded virtual servers are ours",
     "|| excludeCIDRs.some((cidr) => cidrContains(cidr, ip))",
     "",
   ),
   unit(
-    OBSERVED,
+    OBJECTS,
     "no virtual server of a node port is ours",
     "hostIps.includes(ip.text) && has(`KUBE-NODE-PORT-${protocol}`, portEntry(port))",
     "false",
   ),
   unit(
-    OBSERVED,
-    "an external IP on the node is nobody's",
+    OBJECTS,
+    "an external IP on the node is not ours",
     "isNodePort() || NAMING_SETS.some((kind) => has(kind, entry))",
     "isNodePort()",
   ),
+  unit(OBJECTS, "addresses of the other family go", "if (parseIp(address)?.family === family && !", "if (!"),
   unit(
-    OBSERVED,
-    "addresses of the other family go",
-    "if (parseIp(address)?.family === family) draft.unbind(address);",
-    "draft.unbind(address);",
-  ),
-  unit(
-    OBSERVED,
+    OBJECTS,
     "a growing set stays",
-    "if (observed.sets.has(growing)) draft.ipset(destroySetLine(growing));",
+    "if (held.sets.has(growing)) sets.push({ set: growing, lines: [destroySetLine(growing)], deletions: [] });",
     "",
   ),
   unit(
@@ -310,8 +299,8 @@ const UNIT: readonly Mutation[] = [
 
 export const IPVS_MUTATIONS: readonly Mutation[] = [
   ...NUMBERED.map(([name, find, replace]) => inFile(BASE, `rule ${name}`, find, replace)),
-  ...CLAIMED.map(([name, find, replace]) =>
-    inFile(CLAIMS, /^\d/.test(name) ? `rule ${name}` : name, find, replace)
+  ...OF_SERVICES.map(([name, find, replace]) =>
+    inFile(SERVICES, /^\d/.test(name) ? `rule ${name}` : name, find, replace)
   ),
   ...UNIT,
 ];

@@ -3,11 +3,7 @@
  *
  * @module
  */
-import {
-  connReuse,
-  type NeededSysctl,
-  parseKernelVersion,
-} from "../../../backend/ipvs/node/preflight_sysctls.ts";
+import { connReuse, type NeededSysctl } from "../../../backend/ipvs/node/preflight_sysctls.ts";
 import { CONN_REUSE_MODE, IP_FORWARD, ROUTE_LOCALNET } from "../../../backend/node/mode_sysctls.ts";
 import type { ProxyMode } from "../../../config/types.ts";
 import { type Finding, ok, warning } from "../finding.ts";
@@ -60,15 +56,14 @@ function judgeSetting(
 }
 
 function judgeConnReuse(found: string | null, release: string | null): Finding {
-  const version = release === null ? null : parseKernelVersion(release);
-  if (version === null) {
+  const choice = release === null ? null : connReuse(release);
+  if (choice === null) {
     return warning(
       CHECK,
       `nobody can tell what this kernel needs of ${CONN_REUSE_MODE}, which is ${found ?? "not there"}`,
       "start kproxy with --allow-sys=osRelease",
     );
   }
-  const choice = connReuse(version);
   if (choice === "leave") return ok(CHECK, `${CONN_REUSE_MODE} may be anything on Linux ${release}`);
   if (choice === "too old") {
     return warning(
