@@ -3,6 +3,7 @@ import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes 
 import type { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
 import { ipvsRig as rig, standing } from "../../../../tests/support/ipvs_rig.ts";
 import { service } from "../../../../tests/support/nftables_rig.ts";
+import { releaseBy, RELEASES } from "../../../../tests/support/quarantine_release.ts";
 import { SyncError } from "../../../errors.ts";
 import type { ApiObject } from "../../../model/objects.ts";
 
@@ -77,32 +78,24 @@ Deno.test(
   },
 );
 
-for (const way of ["its change", "a later sync", "a full sync", "its end", "a new process"] as const) {
-  Deno.test(`what the kernel takes now is in force by ${way}, and no longer quarantined`, NONE, async () => {
-    const { fake, sync, clock } = ipvsRig();
-    const bad = service("s1", ["10.244.1.1", "10.244.1.66"]);
-    refuseAdding(fake, "ipvsadm", "10.244.1.66");
-    assertEquals((await sync([...bad, ...GOOD])).quarantined?.length, 1);
-    if (way === "its change") {
-      const changed = service("s1", ["10.244.1.2", "10.244.1.66"]);
+for (const release of RELEASES) {
+  Deno.test(
+    `what the kernel takes now is in force by ${release}, and no longer quarantined`,
+    NONE,
+    async () => {
+      const { fake, sync, clock } = ipvsRig();
+      const bad = service("s1", ["10.244.1.1", "10.244.1.66"]);
+      refuseAdding(fake, "ipvsadm", "10.244.1.66");
+      assertEquals((await sync([...bad, ...GOOD])).quarantined?.length, 1);
       // Tried again, in vain.
+      const changed = service("s1", ["10.244.1.2", "10.244.1.66"]);
       assertEquals((await sync([...changed, ...GOOD], ["s1"])).quarantined?.length, 1);
       fake.kernel.refuse = () => undefined;
-      assertEquals((await sync([...bad, ...GOOD], ["s1"])).quarantined, []);
-      assertEquals(standing(fake), await fresh([...bad, ...GOOD]));
-      return;
-    }
-    fake.kernel.refuse = () => undefined;
-    const wanted = way === "its end" ? GOOD : [...bad, ...GOOD];
-    clock.nowMs = 59_000;
-    if (way === "a later sync") {
-      assertEquals((await sync(wanted, ["s2"])).quarantined?.length, 1);
-      clock.nowMs = 60_000;
-      assertEquals((await sync(wanted, ["s2"])).quarantined, []);
-    } else if (way === "its end") assertEquals((await sync(wanted, ["s1"])).quarantined, []);
-    else assertEquals((await (way === "a full sync" ? sync : ipvsRig(fake).sync)(wanted)).quarantined, []);
-    assertEquals(standing(fake), await fresh(wanted));
-  });
+      const nextSync = ipvsRig(fake).sync;
+      const wanted = await releaseBy(release, { sync, clock, nextSync, service: changed, others: GOOD });
+      assertEquals(standing(fake), await fresh(wanted));
+    },
+  );
 }
 
 const UNFIT = service("s1", ["10.244.1.1"], { clusterIP: "0.0.0.0" });
