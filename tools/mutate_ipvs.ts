@@ -7,11 +7,12 @@
 import type { Mutation } from "./mutate.ts";
 
 const BASE = "lib/backend/ipvs/plan/base_rules.ts";
-const CLAIMS = "lib/backend/ipvs/plan/service_claims.ts";
-const DIFF = "lib/backend/ipvs/diff/diff.ts";
+const SERVICES = "lib/backend/ipvs/plan/service_objects.ts";
+const STORE = "lib/backend/ipvs/store/store.ts";
+const OBJECTS = "lib/backend/ipvs/store/objects.ts";
 const JUMPS = "lib/netfilter/iptables_jumps.ts";
-const OPERATIONS = "lib/backend/ipvs/diff/operations.ts";
-const SCHEDULERS = "lib/backend/ipvs/apply/apply_schedulers.ts";
+const TRANSACTION = "lib/backend/ipvs/store/transaction.ts";
+const SCHEDULERS = "lib/backend/ipvs/apply/schedulers.ts";
 const SETS = "lib/backend/ipvs/plan/sets.ts";
 
 function inFile(file: string, name: string, find: string, replace: string): Mutation {
@@ -80,7 +81,7 @@ const NUMBERED: readonly (readonly [name: string, find: string, replace: string]
   ["19, unmarked", "always(POSTROUTING, `-m mark ! --mark ${mark}/${mark} -j RETURN`), // 19", ""],
 ];
 
-const CLAIMED: readonly (readonly [name: string, find: string, replace: string])[] = [
+const OF_SERVICES: readonly (readonly [name: string, find: string, replace: string])[] = [
   [
     "14: the node is let in",
     'const outFilter = guarded && !nodeMayPass ? outFilterRule(ip, servicePort) : "";',
@@ -100,59 +101,131 @@ const CLAIMED: readonly (readonly [name: string, find: string, replace: string])
 ];
 
 const UNIT: readonly Mutation[] = [
+  unit(SERVICES, "mh without the port", 'scheduler === "mh" ? ["mh-port"] : []', "[]"),
   unit(
-    DIFF,
+    SERVICES,
+    "the Service's scheduler is ignored",
+    'asked === "" || !granted ? context.scheduler : asked',
+    "context.scheduler",
+  ),
+  unit(
+    SERVICES,
+    "health-check node ports without node addresses",
+    "if (context.nodePortIps.length === 0) continue;",
+    "",
+  ),
+  unit(
+    STORE,
+    "an entry goes with its first Service",
+    "before + by === 0) this.#entries.delete(entry);",
+    "by < 0) this.#entries.delete(entry);",
+  ),
+  unit(
+    STORE,
+    "an entry comes again with every Service",
+    "if (by === 0 || (before !== 0 && before + by !== 0)) continue;",
+    "if (by === 0) continue;",
+  ),
+  unit(STORE, "Services that are not in a full plan stay", "if (plan.all) {", "if (false) {"),
+  unit(
+    STORE,
+    "rules stay as they were",
+    "outFilters: pairs.flatMap(({ after }) => outFilters(after)),",
+    "outFilters: [],",
+  ),
+  unit(
+    STORE,
+    "an address is never unbound",
+    "addresses: ips.removed.union(new Set(bound)),",
+    "addresses: new Set(bound).difference(ips.removed),",
+  ),
+  unit(
+    OBJECTS,
     "a server keeps its scheduler",
-    'draft.server({ kind: "updateServer", server: after.server });',
+    'else if (!sameTreatment(found.server, server)) servers.push({ kind: "updateServer", server });',
     "",
   ),
+  unit(OBJECTS, "a server stays", 'servers.push({ kind: "deleteServer", server, evidence });', ""),
+  unit(OBJECTS, "sets never grow", "found.definition.maxElements < maxElements", "false"),
   unit(
-    DIFF,
-    "a server stays",
-    "draft.deleteServer(before.server, { isBound: before.bind, isNamed: true });",
-    "",
-  ),
-  unit(
-    OPERATIONS,
+    TRANSACTION,
     "addresses first",
-    ": [before, ipset, iptables, after, ip],",
-    ": [ip, before, ipset, iptables, after],",
+    ": [before, ipset, iptables, after, ip]).filter",
+    ": [ip, before, ipset, iptables, after]).filter",
   ),
   unit(
-    OPERATIONS,
+    TRANSACTION,
     "entries go before the server they show to be ours",
-    ": [before, ipset, iptables, after, ip],",
-    ": [ipset, iptables, before, after, ip],",
+    ": [before, ipset, iptables, after, ip]).filter",
+    ": [ipset, iptables, before, after, ip]).filter",
   ),
   unit(
-    OPERATIONS,
+    TRANSACTION,
+    "a server comes before the entries that show it to be ours",
+    'if (!addsEntries || !this.servers.some(({ kind }) => kind === "addServer")) {',
+    "if (addsEntries) {",
+  ),
+  unit(
+    TRANSACTION,
     "an address goes before the server that only it shows to be ours",
-    "else if (!isNamed) this.#dropsBoundOnly = true;",
+    "(dropsBound ? [servers, ip, iptables, ipset] : [ip, servers, iptables, ipset])",
+    "[ip, servers, iptables, ipset]",
+  ),
+  unit(
+    OBJECTS,
+    "an entry goes before it comes to another set",
+    "? { set, lines: missing.map(add), deletions }",
+    "? { set, lines: [...deletions, ...missing.map(add)], deletions: [] }",
+  ),
+  unit(
+    OBJECTS,
+    "a full set has no room for what comes",
+    ": { set, lines: [...deletions, ...missing.map(add)], deletions: [] },",
+    ": { set, lines: missing.map(add), deletions },",
+  ),
+  unit(
+    TRANSACTION,
+    "where things only go, the address last",
+    ": [ip, servers, iptables, ipset])",
+    ": [ipset, iptables, servers, ip])",
+  ),
+  unit(
+    TRANSACTION,
+    "iptables mode is cut off before its successor serves",
+    "? [before, ipset, after, ip, iptables]",
+    "? [before, ipset, iptables, after, ip]",
+  ),
+  unit(OBJECTS, "a weight of 0 stays", "if (there !== undefined && !isAsWritten(there)) {", "if (false) {"),
+  unit(
+    OBJECTS,
+    "every virtual server is ours",
+    "isBound: addresses?.has(ip.text) === true,",
+    "isBound: true,",
+  ),
+  unit(
+    OBJECTS,
+    "excluded virtual servers are ours",
+    "|| excludeCIDRs.some((cidr) => cidrContains(cidr, ip))",
     "",
   ),
   unit(
-    OPERATIONS,
-    "an entry goes before it comes to another set",
-    "if (!isTight) this.#removed.push(...lines);",
-    "if (!isTight) this.#ipset.push(...lines);",
+    OBJECTS,
+    "no virtual server of a node port is ours",
+    "hostIps.includes(ip.text) && has(`KUBE-NODE-PORT-${protocol}`, portEntry(port))",
+    "false",
   ),
   unit(
-    OPERATIONS,
-    "a full set has no room for what comes",
-    "if (isTight) this.#ipset.push(...lines);",
-    "if (isTight) this.#removed.push(...lines);",
+    OBJECTS,
+    "an external IP on the node is not ours",
+    "isNodePort() || NAMING_SETS.some((kind) => has(kind, entry))",
+    "isNodePort()",
   ),
+  unit(OBJECTS, "addresses of the other family go", "if (parseIp(address)?.family === family && !", "if (!"),
   unit(
-    OPERATIONS,
-    "where things only go, the address last",
-    ": [ip, servers, iptables, ipset]);",
-    ": [ipset, iptables, servers, ip]);",
-  ),
-  unit(
-    OPERATIONS,
-    "iptables mode is cut off before its successor serves",
-    "rulesLast ? [before, ipset, after, ip, iptables]",
-    "rulesLast ? [before, ipset, iptables, after, ip]",
+    OBJECTS,
+    "a growing set stays",
+    "if (held.sets.has(growing)) sets.push({ set: growing, lines: [destroySetLine(growing)], deletions: [] });",
+    "",
   ),
   unit(
     JUMPS,
@@ -178,8 +251,8 @@ const UNIT: readonly Mutation[] = [
 
 export const IPVS_MUTATIONS: readonly Mutation[] = [
   ...NUMBERED.map(([name, find, replace]) => inFile(BASE, `rule ${name}`, find, replace)),
-  ...CLAIMED.map(([name, find, replace]) =>
-    inFile(CLAIMS, /^\d/.test(name) ? `rule ${name}` : name, find, replace)
+  ...OF_SERVICES.map(([name, find, replace]) =>
+    inFile(SERVICES, /^\d/.test(name) ? `rule ${name}` : name, find, replace)
   ),
   ...UNIT,
 ];

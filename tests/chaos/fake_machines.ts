@@ -5,9 +5,8 @@
  */
 import { IptablesProxier } from "../../lib/backend/iptables/apply/proxier.ts";
 import { IpvsProxier } from "../../lib/backend/ipvs/apply/proxier.ts";
-import { CHECK_LIMITS } from "../../lib/backend/ipvs/apply/apply_check.ts";
-import { SchedulerProbe } from "../../lib/backend/ipvs/apply/apply_schedulers.ts";
-import { IpvsNode } from "../../lib/backend/ipvs/apply/apply_terminations.ts";
+import { IpvsNode } from "../../lib/backend/ipvs/apply/ipvs_node.ts";
+import { SchedulerProbe } from "../../lib/backend/ipvs/apply/schedulers.ts";
 import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import { Iptables } from "../../lib/kernel/iptables.ts";
@@ -131,7 +130,6 @@ function ipvsProxier(exec: Exec): IpvsProxier {
         prefixLength: 24,
         scope: "global",
       })),
-    checkLimits: CHECK_LIMITS,
     log: silentLogger,
     nowMs: () => 0,
   });

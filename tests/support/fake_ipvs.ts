@@ -200,7 +200,7 @@ export class FakeIpvs implements Exec {
     if (found === undefined) throw new Error("No such service");
     const [, protocol = "", address = ""] = /^-([tu]) (\S+)$/.exec(server) ?? [];
     const lines = [...found.real].map(([key, options]) =>
-      `  -> ${key} Masq ${/-w (\d+)/.exec(options)?.[1]} 0 0`
+      `  -> ${key} ${options.startsWith("-g") ? "Route" : "Masq"} ${/-w (\d+)/.exec(options)?.[1]} 0 0`
     );
     return [`${protocol === "t" ? "TCP" : "UDP"} ${address} rr`, ...lines, ""].join("\n");
   }

@@ -1,11 +1,16 @@
 /**
- * What the operations of IPVS mode make of a kernel: a model that takes their lines one by one and refuses what the real
+ * What the transactions of IPVS mode make of a kernel: a model that takes their lines one by one and refuses what the real
  * tools refuse, so that a test sees a line which is wrong or comes too early.
  *
  * @module
  */
-import { serverLine } from "../../lib/backend/ipvs/diff/render.ts";
-import type { Observed, Operations, ServerChange, Step } from "../../lib/backend/ipvs/plan/ruleset.ts";
+import type { HeldObjects } from "../../lib/backend/ipvs/store/objects.ts";
+import {
+  type IpvsTransaction,
+  type ServerChange,
+  serverLine,
+  type Step,
+} from "../../lib/backend/ipvs/store/transaction.ts";
 import { parseSets, type SavedSet, type SetDefinition } from "../../lib/netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
 import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
@@ -23,11 +28,11 @@ interface Chain {
 }
 
 /** What can be killed in between: the lines of the steps, in order. */
-export function workOf(operations: Operations): Work[] {
-  return operations.steps.flatMap((step: Step): Work[] => {
+export function workOf(transactions: IpvsTransaction): Work[] {
+  return transactions.steps.flatMap((step: Step): Work[] => {
     switch (step.program) {
       case "iptables":
-        return step.transactions.map(({ table, lines }) => ({ program: "iptables", table, lines }));
+        return step.tables.map(({ table, lines }) => ({ program: "iptables", table, lines }));
       case "ipvsadm":
         return step.changes.map((change: ServerChange) => ({ program: "ipvsadm", line: serverLine(change) }));
       default:
@@ -70,14 +75,14 @@ export class KernelModel {
     }
   }
 
-  static after(...operations: readonly Operations[]): KernelModel {
+  static after(...transactions: readonly IpvsTransaction[]): KernelModel {
     const kernel = new KernelModel();
-    for (const one of operations) kernel.apply(one);
+    for (const one of transactions) kernel.apply(one);
     return kernel;
   }
 
-  apply(operations: Operations): void {
-    for (const work of workOf(operations)) this.do(work);
+  apply(transactions: IpvsTransaction): void {
+    for (const work of workOf(transactions)) this.do(work);
   }
 
   /** @throws {Error} where the tool would fail; for all but iptables in its words */
@@ -267,7 +272,7 @@ export class KernelModel {
   }
 
   /** What the tools say of it. */
-  observe(): Observed {
+  observe(): HeldObjects & { readonly tables: IptablesRuleset } {
     const sets = new Map<string, SavedSet>([...this.sets].map(([name, set]) => [name, { name, ...set }]));
     return {
       addresses: this.addresses === null ? null : new Set(this.addresses),

@@ -5,16 +5,15 @@
  */
 import type { ApplyReport } from "../../lib/backend/backend.ts";
 import { IpvsProxier } from "../../lib/backend/ipvs/apply/proxier.ts";
-import { CHECK_LIMITS, type CheckLimits } from "../../lib/backend/ipvs/apply/apply_check.ts";
-import type { FreshNode } from "../../lib/backend/ipvs/apply/apply_fresh.ts";
-import { SchedulerProbe } from "../../lib/backend/ipvs/apply/apply_schedulers.ts";
-import { IpvsNode } from "../../lib/backend/ipvs/apply/apply_terminations.ts";
-import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
+import { IpvsNode } from "../../lib/backend/ipvs/apply/ipvs_node.ts";
+import { SchedulerProbe } from "../../lib/backend/ipvs/apply/schedulers.ts";
+import type { Clock } from "../../lib/kernel/clock.ts";
 import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import type { Changed, ProxyState } from "../../lib/model/state.ts";
 import type { DeviceAddress } from "../../lib/netfilter/ip_batch.ts";
+import type { SetDefinition } from "../../lib/netfilter/ipset.ts";
 import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { FakeIpvs } from "./fake_ipvs.ts";
 import { exampleIpvsOptions } from "./golden_ipvs.ts";
@@ -38,24 +37,33 @@ export interface IpvsRig {
 
 /** What may be otherwise than usual. */
 export interface IpvsRigOptions {
-  readonly checkLimits?: Partial<CheckLimits>;
+  readonly cheapToList?: number;
   readonly log?: Logger;
-  /** Default: nothing is known of the node. */
-  readonly fresh?: FreshNode | null;
+  /** Sets that were made so long ago, all empty. Default: nothing is known of the node. */
+  readonly made?: { readonly sets: readonly SetDefinition[]; readonly agoMs: number };
 }
 
 /** A proxier over a kernel of its own, or over one that another proxier left. Nothing happens between syncs. */
 export function ipvsRig(
   fake = new FakeIpvs(),
-  { checkLimits, log = silentLogger, fresh = null }: IpvsRigOptions = {},
+  { cheapToList, log = silentLogger, made = { sets: [], agoMs: 0 } }: IpvsRigOptions = {},
 ): IpvsRig {
   const own = ["192.0.2.10"];
   const clock = { nowMs: 0 };
   const ipvs = new Ipvsadm(fake);
-  const nodeClock: Clock = { ...systemClock, sleep: () => new Promise(() => {}) };
+  let nodeMs = 0;
+  const nodeClock: Clock = { nowMs: () => nodeMs, sleep: () => new Promise(() => {}) };
+  const node = new IpvsNode({
+    ipvs,
+    clock: nodeClock,
+    log,
+    terminationDeadlineMs: 0,
+    madeSets: made.sets,
+  });
+  nodeMs += made.agoMs;
   const proxier = new IpvsProxier({
     exec: fake,
-    node: new IpvsNode({ ipvs, clock: nodeClock, log, terminationDeadlineMs: 0, fresh }),
+    node,
     iptables: fake.iptables("IPv4"),
     schedulers: new SchedulerProbe(ipvs, "rr"),
     settings: { ...OPTIONS, nodePortAddresses: nodePortAddresses("IPv4", null) },
@@ -67,7 +75,7 @@ export function ipvsRig(
         prefixLength: 24,
         scope: "global",
       })),
-    checkLimits: { ...CHECK_LIMITS, ...checkLimits },
+    ...cheapToList === undefined ? {} : { cheapToList },
     log,
     nowMs: () => clock.nowMs,
   });

@@ -7,12 +7,12 @@ import { exampleIpvsOptions, exampleIpvsPlan } from "../../../tests/support/gold
 import { KernelModel, workOf } from "../../../tests/support/ipvs_kernel.ts";
 import type { ApiObject, IpFamily } from "../../model/objects.ts";
 import { addRealServerLine, addVirtualServerLine } from "../../netfilter/ipvs.ts";
-import { CommittedIpvs } from "./diff/committed.ts";
-import { diffIpvs } from "./diff/diff.ts";
-import { diffObserved } from "./diff/diff_observed.ts";
 import { planIpvs } from "./plan/plan.ts";
-import { planTexts, renderPlan } from "./diff/render.ts";
-import type { IpvsOptions, IpvsPlan, Operations } from "./plan/ruleset.ts";
+import type { IpvsOptions, IpvsPlan } from "./plan/ruleset.ts";
+import { fullSync, planTexts, renderPlan } from "./store/full_sync.ts";
+import type { HeldObjects, Ownership } from "./store/objects.ts";
+import { IpvsStore } from "./store/store.ts";
+import type { IpvsTransaction } from "./store/transaction.ts";
 
 const pure = { permissions: "none" } as const;
 const OPTIONS = exampleIpvsOptions("IPv4", {
@@ -27,9 +27,13 @@ function planOf(objects: Cluster): IpvsPlan {
   return exampleIpvsPlan("IPv4", objects, OPTIONS);
 }
 
+function syncOver(plan: IpvsPlan, held: HeldObjects, ownership: Ownership): IpvsTransaction {
+  return fullSync(plan, held, ownership).transaction;
+}
+
 /** What a first start writes. */
-function fresh(plan: IpvsPlan, options: IpvsOptions = OPTIONS): Operations {
-  return diffObserved(plan, new KernelModel().observe(), options);
+function fresh(plan: IpvsPlan, options: IpvsOptions = OPTIONS): IpvsTransaction {
+  return syncOver(plan, new KernelModel().observe(), options);
 }
 
 /** Plan of what changed, and of everything. */
@@ -44,8 +48,8 @@ function change(before: Cluster, after: Cluster, family: IpFamily = "IPv4") {
 Deno.test("nothing is written where nothing changed", pure, () => {
   fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
     const plan = planOf(objects);
-    assertEquals(diffIpvs(plan, CommittedIpvs.of(plan)).steps, []);
-    assertEquals(diffObserved(plan, KernelModel.after(fresh(plan)).observe(), OPTIONS).steps, []);
+    assertEquals(IpvsStore.of(plan).change(plan).transaction.steps, []);
+    assertEquals(syncOver(plan, KernelModel.after(fresh(plan)).observe(), OPTIONS).steps, []);
   }));
 });
 
@@ -54,13 +58,13 @@ Deno.test("a difference leads to what a fresh full sync makes, and back again", 
     const [old, wanted] = [planOf(before), planOf(after)];
     const kernel = KernelModel.after(fresh(old));
     const start = kernel.snapshot();
-    const committed = CommittedIpvs.of(old);
+    const committed = IpvsStore.of(old);
     for (const [plan, expected] of [[change(before, after), wanted], [change(after, before), old]] as const) {
-      kernel.apply(diffIpvs(plan, committed));
-      committed.apply(plan);
+      kernel.apply(committed.change(plan).transaction);
+      committed.change(plan).commit();
       assertEquals(kernel.snapshot(), KernelModel.after(fresh(expected)).snapshot());
-      assertEquals(diffIpvs(expected, committed).steps, []);
-      assertEquals(committed.counts(), CommittedIpvs.of(expected).counts());
+      assertEquals(committed.change(expected).transaction.steps, []);
+      assertEquals(committed.counts, IpvsStore.of(expected).counts);
     }
     assertEquals(kernel.snapshot(), start);
   }));
@@ -70,13 +74,13 @@ Deno.test("a full sync over any other state leads to what a fresh one makes", pu
   fc.assert(fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
     const plan = planOf(after);
     const kernel = KernelModel.after(fresh(planOf(before)));
-    kernel.apply(diffObserved(plan, kernel.observe(), OPTIONS));
+    kernel.apply(syncOver(plan, kernel.observe(), OPTIONS));
     assertEquals(kernel.snapshot(), KernelModel.after(fresh(plan)).snapshot());
   }));
 });
 
 /** Ends what a life writes after so many of its lines, from the first one again where there are fewer. */
-function doSome(kernel: KernelModel, operations: Operations, stop: number): void {
+function doSome(kernel: KernelModel, operations: IpvsTransaction, stop: number): void {
   const work = workOf(operations);
   for (const one of work.slice(0, stop % (work.length + 1))) kernel.do(one);
 }
@@ -87,8 +91,8 @@ Deno.test("killed after any line, the next full sync leaves nothing behind", pur
       const old = planOf(before);
       const plan = planOf(after);
       const kernel = KernelModel.after(fresh(old));
-      doSome(kernel, diffIpvs(change(before, after), CommittedIpvs.of(old)), stop);
-      kernel.apply(diffObserved(plan, kernel.observe(), OPTIONS));
+      doSome(kernel, IpvsStore.of(old).change(change(before, after)).transaction, stop);
+      kernel.apply(syncOver(plan, kernel.observe(), OPTIONS));
       assertEquals(kernel.snapshot(), KernelModel.after(fresh(plan)).snapshot());
     }),
     { numRuns: 300 },
@@ -101,10 +105,10 @@ Deno.test("nor if each life is killed on its way to other Services than the one 
     fc.property(ARBITRARY_CLUSTER, fc.array(life, { minLength: 1, maxLength: 4 }), (first, lives) => {
       const kernel = KernelModel.after(fresh(planOf(first)));
       for (const { objects, stop } of lives) {
-        doSome(kernel, diffObserved(planOf(objects), kernel.observe(), OPTIONS), stop);
+        doSome(kernel, syncOver(planOf(objects), kernel.observe(), OPTIONS), stop);
       }
       const last = planOf([]);
-      kernel.apply(diffObserved(last, kernel.observe(), OPTIONS));
+      kernel.apply(syncOver(last, kernel.observe(), OPTIONS));
       assertEquals(kernel.snapshot(), KernelModel.after(fresh(last)).snapshot());
     }),
     { numRuns: 300 },
@@ -115,7 +119,7 @@ Deno.test("at most one step for a program, two where one server goes and another
   fc.assert(fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
     for (
       const { steps } of [
-        diffIpvs(change(before, after), CommittedIpvs.of(planOf(before))),
+        IpvsStore.of(planOf(before)).change(change(before, after)).transaction,
         fresh(planOf(after)),
       ]
     ) {
@@ -132,7 +136,7 @@ Deno.test("at most one step for a program, two where one server goes and another
 /** Lines of `ipvsadm` that make each server of a plan, by address. */
 function serversByAddress(plan: IpvsPlan): Map<string, Set<string>> {
   const lines = new Map<string, Set<string>>();
-  for (const { server, realServers } of CommittedIpvs.of(plan).union.servers()) {
+  for (const { server, realServers } of IpvsStore.of(plan).servers()) {
     const ofAddress = lines.get(server.address) ?? new Set();
     lines.set(server.address, ofAddress);
     ofAddress.add(addVirtualServerLine(server));
@@ -156,7 +160,7 @@ Deno.test(
       const kernel = KernelModel.after(fresh(planOf(before)));
       const wanted = serversByAddress(plan);
       const finalSets = KernelModel.after(fresh(plan)).sets;
-      for (const work of workOf(diffIpvs(change(before, after), CommittedIpvs.of(planOf(before))))) {
+      for (const work of workOf(IpvsStore.of(planOf(before)).change(change(before, after)).transaction)) {
         kernel.do(work);
         const bound = work.program === "ip" ? /^address add (\S+)\//.exec(work.line)?.[1] : undefined;
         if (bound === undefined) continue;
@@ -206,9 +210,9 @@ Deno.test("foreign virtual servers and addresses of other devices stay through e
     const kernel = KernelModel.after(fresh(planOf(before)));
     const foreign = ["-t 192.0.2.10:8443", "-u 198.51.100.250:53", "-t [2001:db8:2::10]:30000"];
     for (const server of foreign) kernel.servers.set(server, { options: "-s wlc", real: new Map() });
-    kernel.apply(diffObserved(planOf(after), kernel.observe(), OPTIONS));
-    kernel.apply(diffIpvs(change(after, []), CommittedIpvs.of(planOf(after))));
-    kernel.apply(diffObserved(planOf([]), kernel.observe(), OPTIONS));
+    kernel.apply(syncOver(planOf(after), kernel.observe(), OPTIONS));
+    kernel.apply(IpvsStore.of(planOf(after)).change(change(after, [])).transaction);
+    kernel.apply(syncOver(planOf([]), kernel.observe(), OPTIONS));
     assertEquals([...kernel.servers.keys()], foreign);
   }));
 });

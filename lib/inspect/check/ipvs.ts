@@ -3,32 +3,29 @@
  *
  * @module
  */
-import { CommittedIpvs } from "../../backend/ipvs/diff/committed.ts";
-import { isOurs } from "../../backend/ipvs/diff/diff_observed.ts";
-import {
-  damagedAddresses,
-  damagedServers,
-  damagedSets,
-  rulesProbe,
-} from "../../backend/ipvs/diff/observe_damage.ts";
 import {
   DEVICE,
   type IpvsOptions,
   type IpvsPlan,
   type WantedServer,
 } from "../../backend/ipvs/plan/ruleset.ts";
+import { setName } from "../../backend/ipvs/plan/sets.ts";
+import { findDrift, KUBELETS_CHAINS } from "../../backend/ipvs/store/full_sync.ts";
+import { TABLES, type WantedObjects } from "../../backend/ipvs/store/objects.ts";
+import { IpvsStore } from "../../backend/ipvs/store/store.ts";
+import type { IpvsTransaction } from "../../backend/ipvs/store/transaction.ts";
 import type { NamespacedName } from "../../model/objects.ts";
-import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
-import { chainHolds } from "../../netfilter/iptables_chains.ts";
+import { canonicalRuleText, readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import {
   type RealServer,
   realServerKey,
   sameTreatment,
   type SavedVirtualServer,
+  virtualServerKey,
 } from "../../netfilter/ipvs.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
-import type { Difference, DifferenceList } from "./difference.ts";
+import type { DifferenceList } from "./difference.ts";
 import { chainDifference, listDifference } from "./rule_lists.ts";
 import { chainPlace } from "./rule_texts.ts";
 
@@ -45,110 +42,98 @@ export interface IpvsPair {
 
 /** Tells `list` of everything that differs. */
 export function compareIpvs(pair: IpvsPair, list: DifferenceList): void {
-  const { plan, options, live, isKernel } = pair;
-  const committed = CommittedIpvs.of(plan);
-  const owners = ownersOf(plan);
-  compareRules(pair, committed, list);
-  compareSets(pair, committed, owners, list);
-  const servers = live.ipvs?.servers ??
-    { virtualServers: new Map<string, SavedVirtualServer>(), otherLines: [] };
-  const wanted = new Map<string, WantedServer>();
-  for (const server of committed.union.servers()) wanted.set(server.key, server);
-  const told = new Set(damagedServers(servers, committed, options.excludeCIDRs));
-  for (const key of told) {
-    compareServer(key, wanted.get(key), servers.virtualServers.get(key), owners.get(key) ?? null, list);
-  }
+  const { plan, options, rules, live, isKernel } = pair;
+  const wanted = IpvsStore.of(plan).objects;
   const addresses = live.ipvs === null ? null : new Set(live.ipvs.bound);
-  const observed = { addresses, virtualServers: servers.virtualServers, sets: live.sets, tables: pair.rules };
-  for (const [key, found] of servers.virtualServers) {
-    if (wanted.has(key) || told.has(key) || !isOurs(found.server, observed, options)) continue;
-    compareServer(key, undefined, found, null, list);
+  const virtualServers = live.ipvs?.servers.virtualServers ?? new Map<string, SavedVirtualServer>();
+  const wantedServers = new Map<string, WantedServer>();
+  const servers = [...wanted.servers];
+  for (const server of servers) wantedServers.set(server.key, server);
+  const held = { addresses, virtualServers, sets: live.sets, tables: rules };
+  const drift = findDrift({ ...wanted, servers }, held, options);
+  const owners = ownersOf(plan);
+  compareRules(pair, wanted, drift, list);
+  compareSets(pair, wanted, owners, list);
+  for (const key of new Set(drift.servers.map(({ server }) => virtualServerKey(server)))) {
+    compareServer(key, wantedServers.get(key), virtualServers.get(key), owners.get(key) ?? null, list);
   }
-  if (isKernel) compareAddresses(addresses, committed, owners, list);
+  if (isKernel) compareAddresses(drift, owners, list);
 }
 
-/** Keys of servers, entries of sets and addresses → the first Service that claims them. */
+/** Keys of servers, entries of sets and addresses → the first Service that wants them. */
 function ownersOf({ services }: IpvsPlan): ReadonlyMap<string, NamespacedName> {
   const owners = new Map<string, NamespacedName>();
   const own = (key: string, name: NamespacedName): void => void (owners.has(key) || owners.set(key, name));
-  for (const [name, claims] of services) {
-    for (const { key, entries, server, bind } of claims?.servers ?? []) {
+  for (const [name, objects] of services) {
+    for (const { key, entries, server, bind } of objects?.servers ?? []) {
       own(key, name);
       for (const entry of entries) own(entry, name);
       if (bind) own(server.address, name);
     }
-    for (const entry of claims?.entries ?? []) own(entry, name);
+    for (const entry of objects?.entries ?? []) own(entry, name);
   }
   return owners;
 }
 
-function compareRules({ rules }: IpvsPair, committed: CommittedIpvs, list: DifferenceList): void {
-  for (const { table, chain, rules: wanted, comparison } of rulesProbe(committed, true).wanted) {
-    const raw = rules.get(table)?.get(chain)?.rules;
-    const found = raw?.map((rule) => readableRuleText(rule) ?? "");
-    const isShared = comparison === "among";
-    if (found !== undefined && chainHolds(found, { rules: wanted, comparison })) continue;
-    const isJumps = isShared && !chain.startsWith("KUBE-");
-    const textOf = (rule: string): string => readableRuleText(rule) ?? rule;
-    const difference = chainDifference({
-      place: chainPlace(table, chain),
-      wanted,
-      found: isJumps ? raw ?? [] : raw,
-      textOf,
-      isShared,
-    });
-    list.add(
-      null,
-      difference === null || !isJumps ? difference : { ...difference, cause: "jumps are missing", found: [] },
-    );
+function compareRules(
+  { rules: held }: IpvsPair,
+  { rules, jumps }: WantedObjects,
+  { chains }: IpvsTransaction,
+  list: DifferenceList,
+): void {
+  for (const table of TABLES) {
+    const ofJumps = Map.groupBy(jumps.filter((jump) => jump.table === table), ({ chain }) => chain);
+    const bodies = Map.groupBy(rules[table], ({ chain }) => chain);
+    for (const [chain, jumpsHere] of ofJumps) {
+      if (!chains.has(`${table} ${chain}`)) continue;
+      const found = held.get(table)?.get(chain)?.rules ?? [];
+      const wanted = jumpsHere.map(({ args }) => canonicalRuleText(args));
+      const there = new Set(found.map((rule) => readableRuleText(rule) ?? rule));
+      const missing = wanted.filter((text) => !there.has(text));
+      if (missing.length === 0) continue;
+      const place = chainPlace(table, chain);
+      list.add(null, { kind: "missing", place, cause: "jumps are missing", wanted: missing, found: [] });
+    }
+    for (const name of chains) {
+      const chain = name.slice(table.length + 1);
+      if (!name.startsWith(`${table} `) || ofJumps.has(chain)) continue;
+      const difference = chainDifference({
+        place: chainPlace(table, chain),
+        wanted: (bodies.get(chain) ?? []).map(({ rule }) => canonicalRuleText(rule)),
+        found: held.get(table)?.get(chain)?.rules,
+        textOf: (rule) => readableRuleText(rule) ?? rule,
+        isShared: KUBELETS_CHAINS.has(chain),
+      });
+      list.add(null, difference);
+    }
   }
 }
 
 function compareSets(
-  { live: { sets } }: IpvsPair,
-  committed: CommittedIpvs,
+  { plan, live }: IpvsPair,
+  { sets }: WantedObjects,
   owners: ReadonlyMap<string, NamespacedName>,
   list: DifferenceList,
 ): void {
-  const damaged = new Set(damagedSets(sets, committed));
-  if (damaged.size === 0) return;
-  for (const entry of committed.union.entries) {
-    const [set = "", text = ""] = halves(entry);
-    if (!damaged.has(set) || sets.get(set)?.entries.has(text) === true) continue;
-    const cause = sets.has(set) ? "an entry is missing" : "an entry is missing; the set is gone";
-    const difference: Difference = {
-      kind: "missing",
-      place: `ipset ${set}`,
-      cause,
-      wanted: [text],
-      found: [],
-    };
-    list.add(owners.get(entry) ?? owners.get(text) ?? null, difference);
-  }
-  for (const set of damaged) {
-    const found = sets.get(set);
+  for (const { kind, entries } of sets) {
+    const set = setName(kind, plan.base.family);
+    const place = `ipset ${set}`;
+    const found = live.sets.get(set);
+    const surplus = new Set(found?.entries);
+    for (const text of entries) {
+      if (surplus.delete(text)) continue;
+      const cause = `an entry is missing${found === undefined ? "; the set is gone" : ""}`;
+      const service = owners.get(`${set} ${text}`) ?? owners.get(text) ?? null;
+      list.add(service, { kind: "missing", place, cause, wanted: [text], found: [] });
+    }
     if (found === undefined) {
-      list.add(null, {
-        kind: "missing",
-        place: `ipset ${set}`,
-        cause: "the set is gone",
-        wanted: [],
-        found: [],
-      });
-      continue;
+      list.add(null, { kind: "missing", place, cause: "the set is gone", wanted: [], found: [] });
     }
-    for (const text of found.entries) {
-      if (committed.union.has(`${set} ${text}`)) continue;
+    for (const text of surplus) {
       const cause = "an entry that no Service wants";
-      list.leftovers.push({ kind: "leftover", place: `ipset ${set}`, cause, wanted: [], found: [text] });
+      list.leftovers.push({ kind: "leftover", place, cause, wanted: [], found: [text] });
     }
   }
-}
-
-/** An entry's set, and what is in it. */
-function halves(entry: string): readonly [set: string, text: string] {
-  const blank = entry.indexOf(" ");
-  return [entry.slice(0, blank), entry.slice(blank + 1)];
 }
 
 function compareServer(
@@ -216,29 +201,21 @@ function addressOf(text: string): string {
 }
 
 function compareAddresses(
-  addresses: ReadonlySet<string> | null,
-  committed: CommittedIpvs,
+  { makesDevice, bound, unbound }: IpvsTransaction,
   owners: ReadonlyMap<string, NamespacedName>,
   list: DifferenceList,
 ): void {
-  for (const damaged of damagedAddresses(addresses, committed)) {
-    const address = damaged.slice(DEVICE.length + 1);
-    const at = `device ${DEVICE}`;
-    if (address === "") {
-      list.add(null, {
-        kind: "missing",
-        place: at,
-        cause: "the device is gone",
-        wanted: [DEVICE],
-        found: [],
-      });
-    } else if (addresses?.has(address) === true) {
-      const cause = "an address that no Service wants";
-      list.leftovers.push({ kind: "leftover", place: at, cause, wanted: [], found: [address] });
-    } else {
-      const cause = "an address is missing";
-      const difference: Difference = { kind: "missing", place: at, cause, wanted: [address], found: [] };
-      list.add(owners.get(address) ?? null, difference);
-    }
+  const place = `device ${DEVICE}`;
+  if (makesDevice) {
+    list.add(null, { kind: "missing", place, cause: "the device is gone", wanted: [DEVICE], found: [] });
+    return;
+  }
+  for (const address of bound) {
+    const cause = "an address is missing";
+    list.add(owners.get(address) ?? null, { kind: "missing", place, cause, wanted: [address], found: [] });
+  }
+  for (const address of unbound) {
+    const cause = "an address that no Service wants";
+    list.leftovers.push({ kind: "leftover", place, cause, wanted: [], found: [address] });
   }
 }

@@ -7,7 +7,6 @@ import {
   connReuse,
   neededIpvsSysctls,
   type NeededSysctl,
-  parseKernelVersion,
 } from "../../backend/ipvs/node/preflight_sysctls.ts";
 import { BE_LIBERAL, CONN_REUSE_MODE, IP_FORWARD, ROUTE_LOCALNET } from "../../backend/node/mode_sysctls.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
@@ -174,12 +173,11 @@ function checkSetting(settings: Settings, { name, value, why }: NeededSysctl): F
 
 function checkConnReuse(found: string | null, release: string | null): Finding {
   const is = found ?? "not there";
-  const version = release === null ? null : parseKernelVersion(release);
-  if (version === null) {
+  const choice = release === null ? null : connReuse(release);
+  if (choice === null) {
     const what = `nobody can tell what this kernel needs of ${CONN_REUSE_MODE}, which is ${is}`;
     return warning(CHECK, what, "start kproxy with --allow-sys=osRelease");
   }
-  const choice = connReuse(version);
   if (choice === "leave") return ok(CHECK, `${CONN_REUSE_MODE} may be anything on Linux ${release}`);
   if (choice === "too old") {
     const what = `on Linux ${release} connections from a port used before may go to an endpoint that is gone`;

@@ -7,31 +7,33 @@
 import { ExecError, SyncError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
 import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
+import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
 import type { IpFamily } from "../../../model/objects.ts";
+import { sameTexts } from "../../../model/service_port.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
 import { virtualServerKey } from "../../../netfilter/ipvs.ts";
 import type { Logger } from "../../../observe/log.ts";
+import { FamilySession, type Since } from "../../apply/family_session.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
-import { FamilySession, type Since } from "../../apply/family_session.ts";
-import { type CheckLimits, IpvsLook } from "./apply_check.ts";
-import type { ObservedOwn } from "./apply_fresh.ts";
-import { observeOwn, observeRules, OWN_COMMANDS, RULES_COMMANDS } from "./apply_observe.ts";
-import type { SchedulerProbe } from "./apply_schedulers.ts";
-import type { IpvsNode } from "./apply_terminations.ts";
-import { IpvsWriter, newProgress, type Progress } from "./apply_writer.ts";
-import { CommittedIpvs } from "../diff/committed.ts";
-import { diffIpvs } from "../diff/diff.ts";
-import { diffObserved } from "../diff/diff_observed.ts";
 import { planIpvsInSteps } from "../plan/plan.ts";
-import { isRealServer, Refusals, type RefusedWork } from "../diff/refusals.ts";
-import { renderOperations } from "../diff/render.ts";
-import type { IpvsOptions, IpvsPlan, Observed, Operations } from "../plan/ruleset.ts";
+import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "../plan/settings.ts";
-import { ToldProblems } from "../diff/told_problems.ts";
+import { fullSync } from "../store/full_sync.ts";
+import type { HeldObjects, HeldOwn, Ownership } from "../store/objects.ts";
+import { isEndpoint, Refusals, type RefusedLine } from "../store/refusals.ts";
+import type { IpvsStore } from "../store/store.ts";
+import type { IpvsTransaction } from "../store/transaction.ts";
+import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
+import type { IpvsNode } from "./ipvs_node.ts";
+import { OWN_COMMANDS, readOwn, readRules, RULES_COMMANDS } from "./reading.ts";
+import { LoggedProblems, type SchedulerProbe } from "./schedulers.ts";
+import { IpvsWriter, newProgress, type Progress } from "./writer.ts";
+
+/** How often one sync reads everything, because more and more is refused. */
+const MAX_READS = 8;
 
 /** What an {@linkcode IpvsProxier} needs. */
 export interface IpvsProxierOptions {
@@ -42,59 +44,43 @@ export interface IpvsProxierOptions {
   readonly settings: ConfiguredIpvs;
   /** Addresses of the node's devices, both families; asked before each sync. */
   readonly deviceAddresses: () => readonly DeviceAddress[];
-  readonly checkLimits: CheckLimits;
+  /** See {@linkcode CHEAP_TO_LIST}, the default. */
+  readonly cheapToList?: number;
   readonly log: Logger;
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
 }
 
-/** What the Services of a sync want, whatever is refused of it. */
-interface Planned {
-  readonly plan: IpvsPlan;
-  readonly options: IpvsOptions;
-}
-
-interface Reached {
-  readonly committed: CommittedIpvs;
-  readonly planned: Planned;
-}
-
-/** How often one sync reads everything, because more and more is refused. */
-const MAX_READS = 8;
-
 /** What the node's devices mean for one family. */
-interface DeviceIps extends Pick<IpvsOptions, "hostIps" | "nodePortIps"> {
-  /** Differs if they do. */
-  readonly key: string;
-}
+type DeviceIps = Pick<IpvsOptions, "hostIps" | "nodePortIps">;
 
 /** IPVS mode for one family. */
 export class IpvsProxier implements FamilyProxier {
   readonly family: IpFamily;
   readonly #options: IpvsProxierOptions;
-  readonly #session: FamilySession<ConfiguredIpvs, CommittedIpvs>;
-  /** Of the last sync that succeeded: its virtual servers are ours, also where their address is not the node's any more. */
-  #known: CommittedIpvs | null = null;
-  /** Keys of those that were to be made since then: some of them may be there. */
-  readonly #made = new Set<string>();
-  /** What the node's devices made of the committed plan. */
-  #committedIps = "";
-  readonly #told = new ToldProblems();
+  readonly #session: FamilySession<ConfiguredIpvs, IpvsStore>;
+  readonly #loggedProblems = new LoggedProblems();
   readonly #unreadableTables: UnreadableTables;
   readonly #refusals: Refusals;
-  readonly #look: IpvsLook;
+  readonly #driftCheck: DriftCheck;
+  /** Of the last sync that succeeded: its virtual servers are ours, also where their address is not the node's any more. */
+  #known: IpvsStore | null = null;
+  /** Keys of those that were to be made since then: some of them may be there. */
+  readonly #made = new Set<string>();
+  /** What the last sync that succeeded was made for. */
+  #syncedIps: DeviceIps = { hostIps: [], nodePortIps: [] };
   /** Of the sync under way. */
   #progress: Progress = newProgress();
 
   constructor(options: IpvsProxierOptions) {
     this.#options = options;
-    const { exec, node: { ipvs }, iptables, settings, checkLimits, log, nowMs } = options;
+    const { exec, node: { ipvs }, iptables, settings, cheapToList = CHEAP_TO_LIST, log, nowMs } = options;
     const { family } = iptables;
     this.family = family;
     this.#session = new FamilySession({ mode: "ipvs", family, settings, nowMs });
     this.#refusals = new Refusals(nowMs);
     this.#unreadableTables = new UnreadableTables({ family, log });
-    this.#look = new IpvsLook({ exec, ipvs, iptables }, checkLimits);
+    this.#driftCheck = new DriftCheck({ exec, ipvs, iptables, cheapToList, nowMs });
   }
 
   /** Takes new settings over. @returns true if they differ, so that everything must be written again */
@@ -108,96 +94,88 @@ export class IpvsProxier implements FamilyProxier {
    *
    * @throws {SyncError} if a program failed; its cause is the `ExecError`
    */
-  sync(request: SyncRequest): Promise<ApplyReport> {
-    return this.#options.node.syncing(this.family, () => this.#sync(request));
-  }
-
-  async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
-    this.#progress = newProgress();
-    const { committed } = await this.#session.sync(changed, async (since) => {
-      if (since === null) this.#refusals.retryAll();
-      const reached = since === null ? await this.#syncAll(state) : await this.#syncChanged(state, since);
-      this.#reach(reached);
-      return reached;
+  sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
+    return this.#options.node.sync(async (turn) => {
+      this.#progress = newProgress();
+      const { committed } = await this.#session.sync(changed, async (since) => {
+        if (since === null) this.#refusals.retryAll();
+        const ips = this.#deviceIps();
+        const committed = since === null
+          ? await this.#syncAll(state, ips, this.#options.node.known(this.family, turn))
+          : await this.#syncChanged(state, ips, since);
+        this.#known = committed;
+        this.#made.clear();
+        this.#syncedIps = ips;
+        return { committed };
+      });
+      return this.#session.report({ ...this.#progress, total: { ...committed.counts } });
     });
-    return this.#session.report({ ...this.#progress, total: { ...committed.counts() } });
   }
 
-  /** Once; again without what is refused, as long as there is something new of that. */
-  async #syncAll(state: ProxyState): Promise<Reached> {
+  /**
+   * Once; again without what is refused, as long as there is something new of that.
+   *
+   * @param known what need not be listed
+   */
+  async #syncAll(state: ProxyState, ips: DeviceIps, known: HeldOwn | null): Promise<IpvsStore> {
     const { node } = this.#options;
-    let known = node.takeKnown(this.family);
-    let planned: Planned | undefined;
+    let plan: IpvsPlan | undefined;
     for (let reads = 1;; reads++) {
-      const isKnown = known !== null;
-      const observed = await this.#session.run("read", () => this.#observe(known));
+      const isListed = known === null;
+      const held = await this.#session.run("read", () => this.#read(known));
       known = null;
-      this.#unreadableTables.tell(observed.unreadable ?? []);
-      node.observe(observed.virtualServers, this.family);
-      const { plan, options } = planned ??= await this.#session.run(
+      this.#unreadableTables.tell(held.unreadable ?? []);
+      node.terminations.found(held.virtualServers, this.family);
+      const wanted = plan ??= await this.#session.run("plan", () => this.#plan(state, "all", ips));
+      const { transaction, store } = await this.#session.run(
         "plan",
-        () => this.#plan(state, "all", this.#deviceIps()),
+        () => fullSync(this.#refusals.without(wanted), held, this.#ownership(ips)),
       );
-      const operations = await this.#session.run(
-        "plan",
-        () => diffObserved(this.#refusals.without(plan), observed, options, this.#ownServers()),
-      );
-      const written = await this.#write(operations, plan).catch((error) => {
-        // Somebody was faster: what there is has to be looked at.
-        if (isKnown && error instanceof SyncError && error.cause instanceof ExecError) return null;
+      const written = await this.#write(transaction, wanted).catch((error) => {
+        // Another process was faster: what there is has to be listed.
+        if (!isListed && error instanceof SyncError && error.cause instanceof ExecError) return null;
         throw error;
       });
       if (written === null) continue;
-      const { isReached, unknown } = written;
-      if (isReached) {
-        return { committed: CommittedIpvs.of(this.#refusals.without(plan)), planned };
+      if (written.isReached) {
+        // Without the real servers that were refused just now.
+        if (written.refused.length > 0) store.change(this.#refusals.without(wanted)).commit();
+        this.#quarantineRefused(wanted);
+        return store;
       }
-      if (unknown.length > 0 || reads === MAX_READS) throw this.#refusedError(unknown);
+      if (written.unknown.length > 0 || reads === MAX_READS) throw this.#refusedError(written.unknown);
     }
   }
 
-  /** @param known what need not be looked for */
-  async #observe(known: ObservedOwn | null): Promise<Observed> {
+  async #read(known: HeldOwn | null): Promise<HeldObjects> {
     const { exec, node, iptables } = this.#options;
     this.#progress.commands += known === null ? OWN_COMMANDS + RULES_COMMANDS : RULES_COMMANDS;
     const [own, rules] = await Promise.all([
-      known ?? node.look(this.family, () => observeOwn({ exec, ipvs: node.ipvs })),
-      observeRules(iptables),
+      known ?? node.list(() => readOwn(exec, node.ipvs)),
+      readRules(iptables),
     ]);
     return { ...own, ...rules };
   }
 
-  /** Keys of all virtual servers that this process knows to be its own. */
-  #ownServers(): ReadonlySet<string> {
-    const keys = new Set(this.#made);
-    for (const { key } of this.#known?.union.servers() ?? []) keys.add(key);
-    return keys;
-  }
-
   async #syncChanged(
     state: ProxyState,
-    { changed, committed }: Since<CommittedIpvs>,
-  ): Promise<Reached> {
+    ips: DeviceIps,
+    { changed, committed }: Since<IpvsStore>,
+  ): Promise<IpvsStore> {
     const due = this.#session.quarantine.due(changed);
     for (const name of due) this.#refusals.retry(name);
-    const { planned, operations } = await this.#session.run("plan", async () => {
+    const { plan, change } = await this.#session.run("plan", async () => {
       // An address that the node gained or lost concerns every Service.
-      const ips = this.#deviceIps();
-      const names = ips.key === this.#committedIps ? changed.union(new Set(due)) : "all";
-      const planned = await this.#plan(state, names, ips);
-      return { planned, operations: diffIpvs(this.#refusals.without(planned.plan), committed) };
+      const names = sameIps(ips, this.#syncedIps) ? changed.union(new Set(due)) : "all";
+      const plan = await this.#plan(state, names, ips);
+      return { plan, change: committed.change(this.#refusals.without(plan)) };
     });
-    // Where more than real servers is refused, nobody knows what the kernel holds.
-    if (!(await this.#write(operations, planned.plan)).isReached) return await this.#syncAll(state);
-    committed.apply(this.#refusals.without(planned.plan));
-    return { committed, planned };
-  }
-
-  #reach({ committed, planned: { plan, options: { hostIps, nodePortIps } } }: Reached): void {
-    this.#known = committed;
-    this.#made.clear();
-    this.#committedIps = ipsKey(hostIps, nodePortIps);
+    const { isReached, refused } = await this.#write(change.transaction, plan);
+    // Where more than real servers is refused, it is not known what the kernel holds.
+    if (!isReached) return await this.#syncAll(state, ips, null);
+    (refused.length === 0 ? change : committed.change(this.#refusals.without(plan))).commit();
     this.#quarantineRefused(plan);
+    return committed;
   }
 
   #quarantineRefused({ all, services }: IpvsPlan): void {
@@ -212,66 +190,69 @@ export class IpvsProxier implements FamilyProxier {
   /** Once per sync: the kernel lists every address of every device, those of all Services among them. */
   #deviceIps(): DeviceIps {
     const own = hostIps(this.family, this.#options.deviceAddresses());
-    const serving = nodePortIps(this.#session.settings.nodePortAddresses, own);
-    return { hostIps: own, nodePortIps: serving, key: ipsKey(own, serving) };
+    return { hostIps: own, nodePortIps: nodePortIps(this.#session.settings.nodePortAddresses, own) };
   }
 
-  async #plan(state: ProxyState, changed: Changed, { hostIps, nodePortIps }: DeviceIps): Promise<Planned> {
+  #ownership({ hostIps }: DeviceIps): Ownership {
+    const known = new Set(this.#made);
+    for (const { key } of this.#known?.servers() ?? []) known.add(key);
+    const { excludeCIDRs } = this.#session.settings;
+    return { family: this.family, excludeCIDRs, hostIps, known };
+  }
+
+  async #plan(state: ProxyState, changed: Changed, ips: DeviceIps): Promise<IpvsPlan> {
     const { iptables, log } = this.#options;
     const { schedulers, commands } = await this.#options.schedulers.usable(state, changed);
     this.#progress.commands += commands;
     const options: IpvsOptions = {
       ...this.#session.settings,
-      hostIps,
-      nodePortIps,
+      ...ips,
       randomFully: iptables.hasRandomFully(),
       schedulers,
     };
     const plan = await inTurns(planIpvsInSteps(state, changed, options), { turnMs: TURN_MS });
     this.#refusals.prune(plan);
-    for (const problem of this.#told.news(plan)) {
+    for (const problem of this.#loggedProblems.news(plan)) {
       log.warn("A Service does not get what it asks for", { problem });
     }
-    return { plan, options };
+    return plan;
   }
 
-  /** Writes, and takes over what is refused. */
+  /** Writes, and takes over what is refused; `unknown`: lines that no Service is to blame for. */
   async #write(
-    operations: Operations,
+    transaction: IpvsTransaction,
     plan: IpvsPlan,
-  ): Promise<{ readonly isReached: boolean; readonly unknown: readonly RefusedWork[] }> {
+  ): Promise<Record<"refused" | "unknown", readonly RefusedLine[]> & { readonly isReached: boolean }> {
     const { exec, node, iptables, log } = this.#options;
     if (log.enabled(9)) {
-      log.info("Writing IPVS", { family: this.family, operations: renderOperations(operations) }, 9);
+      log.info("Writing IPVS", { family: this.family, operations: transaction.text }, 9);
     }
-    for (const step of operations.steps) {
-      if (step.program !== "ipvsadm") continue;
-      for (const { kind, server } of step.changes) {
-        if (kind === "addServer") this.#made.add(virtualServerKey(server));
-      }
+    for (const { kind, server } of transaction.servers) {
+      if (kind === "addServer") this.#made.add(virtualServerKey(server));
     }
     const writer = new IpvsWriter({ exec, node, iptables, progress: this.#progress });
-    const refused = await this.#session.run("apply", () => writer.write(operations));
-    const unknown = refused.length === 0 ? [] : this.#refusals.blame(refused, plan);
-    return { isReached: unknown.length === 0 && refused.every(isRealServer), unknown };
+    const refused = await this.#session.run("apply", () => writer.write(transaction.steps));
+    const unknown = this.#refusals.blame(refused, plan);
+    return { isReached: unknown.length === 0 && refused.every(isEndpoint), refused, unknown };
   }
 
-  #refusedError([first]: readonly RefusedWork[]): SyncError {
+  #refusedError([first]: readonly RefusedLine[]): SyncError {
     const said = first === undefined ? "more and more is refused" : `${first.program}: ${first.problem}`;
     return new SyncError("ipvs", "apply", `${this.family}: ${said}`);
   }
 
   isOutdated(): boolean {
     // Without a successful sync another one is on its way.
-    return this.#session.isCommitted && this.#deviceIps().key !== this.#committedIps;
+    return this.#session.isCommitted && !sameIps(this.#deviceIps(), this.#syncedIps);
   }
 
   async checkCanary(): Promise<false | Damage> {
-    const { excludeCIDRs } = this.#session.settings;
-    return await this.#session.look((committed) => this.#look.look(committed, excludeCIDRs));
+    return await this.#session.look((store) =>
+      this.#driftCheck.look(store, this.#ownership(this.#syncedIps))
+    );
   }
 }
 
-function ipsKey(hostIps: readonly string[], nodePortIps: readonly string[]): string {
-  return `${hostIps.join(" ")}|${nodePortIps.join(" ")}`;
+function sameIps(left: DeviceIps, right: DeviceIps): boolean {
+  return sameTexts(left.hostIps, right.hostIps) && sameTexts(left.nodePortIps, right.nodePortIps);
 }

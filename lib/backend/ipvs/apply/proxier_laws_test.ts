@@ -11,9 +11,9 @@ import type { ApiObject } from "../../../model/objects.ts";
 import { addEntryLine } from "../../../netfilter/ipset.ts";
 import { addAddressLine } from "../../../netfilter/ip_batch.ts";
 import { addRealServerLine, addVirtualServerLine } from "../../../netfilter/ipvs.ts";
-import { diffObserved } from "../diff/diff_observed.ts";
-import { realServerOf } from "../diff/operations.ts";
-import type { Entry, IpvsPlan, ServiceClaims, WantedServer } from "../plan/ruleset.ts";
+import type { Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
+import { fullSync } from "../store/full_sync.ts";
+import { realServerOf } from "../store/objects.ts";
 
 const NONE = { permissions: "none" } as const;
 const OPTIONS = exampleIpvsOptions("IPv4");
@@ -51,7 +51,7 @@ function refuse({ kernel }: FakeIpvs, refusing: Refusing): void {
 }
 
 /** The claims that such a kernel can hold, found by looking at the lines that each of them becomes. */
-function possible(claims: ServiceClaims, refusing: Refusing): ServiceClaims {
+function possible(claims: ServiceObjects, refusing: Refusing): ServiceObjects {
   const takesEntry = (entry: Entry): boolean => {
     const [set = "", text = ""] = entry.split(" ");
     return !refuses(refusing, "ipset", addEntryLine(set, text));
@@ -82,7 +82,7 @@ function expected(objects: readonly ApiObject[], refusing: Refusing) {
   );
   const reached: IpvsPlan = { ...plan, services };
   const fake = new FakeIpvs();
-  fake.kernel.apply(diffObserved(reached, new KernelModel().observe(), OPTIONS));
+  fake.kernel.apply(fullSync(reached, new KernelModel().observe(), OPTIONS).transaction);
   const lacking = [...plan.services].filter(([name, claims]) =>
     JSON.stringify(claims) !== JSON.stringify(services.get(name))
   );

@@ -23,46 +23,53 @@ import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
 import { IpvsProxier } from "../apply/proxier.ts";
-import { CHECK_LIMITS } from "../apply/apply_check.ts";
-import { FreshNode } from "../apply/apply_fresh.ts";
-import { SchedulerProbe } from "../apply/apply_schedulers.ts";
-import { IpvsNode } from "../apply/apply_terminations.ts";
+import { IpvsNode } from "../apply/ipvs_node.ts";
+import { SchedulerProbe } from "../apply/schedulers.ts";
 import { requireSetsAndMatches } from "./preflight_probe.ts";
 import { setIpvsSysctls } from "./preflight_sysctls.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { configuredIpvs } from "../plan/settings.ts";
 
 /**
- * Probes the node and prepares it.
+ * Probes the node and prepares it. Where that fails, nothing of ours is left.
  *
  * @throws {UnsupportedError} naming the module, program, right or setting that is missing
  */
 export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
+  const made: (() => Promise<void>)[] = [];
+  try {
+    return await prepare(context, made);
+  } catch (error) {
+    for (const undo of made.toReversed()) {
+      // Why the mode does not work here matters more.
+      await undo().catch((failure) => context.log.error("Cannot remove what was made for IPVS", failure));
+    }
+    throw error;
+  }
+}
+
+/** @param made gets what undoes each thing that was made */
+async function prepare(context: ModeContext, made: (() => Promise<void>)[]): Promise<PreparedMode> {
   const { exec, config, log, sysctls, clock = systemClock } = context;
   const ipvs = new Ipvsadm(exec);
   const schedulers = await requireIpvs(ipvs, config);
-  const { families, refused, fresh } = await prepareDevice(context, async (isNew) => {
-    const { variant, reason, sets, ...found } = await requireRules(context, isNew);
-    try {
-      log.info("Using IPVS", { iptables: variant, reason });
-      for (const { family, reason } of found.refused) {
-        log.info("IP family cannot be served", { family, reason });
-      }
-      await setIpvsSysctls(config, { sysctls, release: kernelRelease(), log });
-      await setTimeouts(ipvs, config, log);
-    } catch (error) {
-      if (sets.length > 0) await undo(log, () => destroySets(exec, sets.map(({ name }) => name)));
-      throw error;
-    }
-    return { ...found, fresh: sets.length > 0 ? new FreshNode({ sets, madeMs: clock.nowMs() }) : null };
-  });
+  // The device tells whether the mode begins on this node.
+  const isNew = await ensureDevice(exec);
+  if (isNew) made.push(() => deleteDevice(exec, DEVICE));
+  const { variant, reason, sets, families, refused } = await requireRules(context, isNew);
+  if (sets.length > 0) made.push(() => destroySets(exec, sets.map(({ name }) => name)));
+  log.info("Using IPVS", { iptables: variant, reason });
+  for (const { family, reason } of refused) log.info("IP family cannot be served", { family, reason });
+  await setIpvsSysctls(config, { sysctls, release: kernelRelease(), log });
+  await setTimeouts(ipvs, config, log);
+  if (isNew) log.info("Made the device for addresses of Services", { device: DEVICE });
   tellFamilies(families.keys(), log);
   const node = new IpvsNode({
     ipvs,
     clock,
     log,
     terminationDeadlineMs: config.kproxy.ipvsTerminationDeadline,
-    fresh,
+    madeSets: sets,
   });
   const settingsOf = tellingSettings(context, (family, node) => configuredIpvs(config, family, node));
   const proxiers = [...families].map(([family, iptables]) =>
@@ -73,7 +80,6 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
       schedulers,
       settings: settingsOf(family, null),
       deviceAddresses: interfaceAddresses,
-      checkLimits: CHECK_LIMITS,
       log,
       nowMs: () => clock.nowMs(),
     })
@@ -136,37 +142,6 @@ async function requireIpvs(ipvs: Ipvsadm, config: KubeProxyConfiguration): Promi
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
     throw ipvsAbsence(error) ?? error;
-  }
-}
-
-/**
- * Makes the device, which tells whether the mode begins on this node, and does the rest of the preparation. Where that fails, nothing of
- * ours is left.
- *
- * @throws {UnsupportedError} naming what is missing
- */
-async function prepareDevice<T>(
-  { exec, log }: ModeContext,
-  prepare: (isNew: boolean) => Promise<T>,
-): Promise<T> {
-  const isNew = await ensureDevice(exec);
-  try {
-    const prepared = await prepare(isNew);
-    if (isNew) log.info("Made the device for addresses of Services", { device: DEVICE });
-    return prepared;
-  } catch (error) {
-    if (isNew) await undo(log, () => deleteDevice(exec, DEVICE));
-    throw error;
-  }
-}
-
-/** Why the mode does not work here is told by others, and matters more. */
-async function undo(log: Logger, work: () => Promise<void>): Promise<void> {
-  try {
-    await work();
-  } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
-    log.error("Cannot remove what was made for IPVS", error);
   }
 }
 

@@ -54,77 +54,51 @@ export interface ProbeOptions {
  *
  * @returns the mode's own sets that it made, all of these families or none; they are empty
  * @throws {UnsupportedError} naming the modules that are missing
- * @throws {ExecError} if something is missing that is not looked for, or nobody can tell
+ * @throws {ExecError} if something is missing that is not looked for, or a tool cannot tell
  */
 export async function requireSetsAndMatches(
   exec: Exec,
   families: readonly Iptables[],
   { searches = true, isFresh = false }: ProbeOptions = {},
 ): Promise<readonly SetDefinition[]> {
-  if (isFresh) {
-    const own = families.flatMap(({ family }) => setDefinitions(family));
-    if (await createSets(exec, own)) {
-      await requireMatchesWith(exec, families, { sets: own, searches, keeps: true });
-      return own;
-    }
-  }
-  const sets = families.flatMap(({ family }) => SET_TYPES.map((type) => probeSet(type, family)));
+  const own = isFresh ? families.flatMap(({ family }) => setDefinitions(family)) : [];
+  const isOwnMade = own.length > 0 && await createSets(exec, own);
+  const sets = isOwnMade
+    ? own
+    : families.flatMap(({ family }) => SET_TYPES.map((type) => probeSet(type, family)));
+  let stays = false;
   try {
-    await requireSets(exec, sets, searches);
-  } catch (error) {
-    await removeSets(exec, sets, false);
-    throw error;
+    if (!isOwnMade) await requireSets(exec, sets, searches);
+    for (const iptables of families) await requireMatches(iptables, sets, searches);
+    stays = isOwnMade;
+  } finally {
+    if (!stays) await removeSets(exec, sets);
   }
-  await requireMatchesWith(exec, families, { sets, searches, keeps: false });
-  return [];
+  return isOwnMade ? own : [];
 }
 
 function probeSet(type: SetType, family: IpFamily): SetDefinition {
   return { name: probeSetName(type, family), type, family, maxElements: DEFAULT_MAX_ELEMENTS };
 }
 
-/** Sets that are there for the matches. */
-interface MadeSets {
-  readonly sets: readonly SetDefinition[];
-  readonly searches: boolean;
-  /** True: they stay if all is well. */
-  readonly keeps: boolean;
-}
-
-async function requireMatchesWith(
-  exec: Exec,
-  families: readonly Iptables[],
-  { sets, searches, keeps }: MadeSets,
-): Promise<void> {
-  let isDone = false;
+async function removeSets(exec: Exec, sets: readonly SetDefinition[]): Promise<void> {
+  const own = sets.map(({ name }) => name);
   try {
-    for (const iptables of families) await requireMatches(iptables, sets, searches);
-    isDone = true;
-  } finally {
-    if (!isDone || !keeps) await removeSets(exec, sets, true);
+    await destroySets(exec, own);
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    // Not all of them were made.
+    const left = (await listSets(exec)).filter((name) => own.includes(name));
+    if (left.length > 0) await destroySets(exec, left);
   }
 }
 
 async function requireSets(exec: Exec, sets: readonly SetDefinition[], searches: boolean): Promise<void> {
-  const missing = await findMissing(
-    sets,
-    (some) => restoreSets(exec, some.map((set) => `${createSetLine(set)}\n`).join("")),
-    ({ type }) => SET_MODULES[type],
+  await requireAll("Sets", sets, {
+    use: (some) => restoreSets(exec, some.map((set) => `${createSetLine(set)}\n`).join("")),
+    moduleOf: ({ type }) => SET_MODULES[type],
     searches,
-  );
-  if (missing !== null) throw missing.in("Sets");
-}
-
-/** @param areMade false if it is not known which of them are there */
-async function removeSets(exec: Exec, sets: readonly SetDefinition[], areMade: boolean): Promise<void> {
-  const own = sets.map(({ name }) => name);
-  try {
-    if (areMade) return await destroySets(exec, own);
-  } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
-  }
-  const left = (await listSets(exec)).filter((name) => own.includes(name));
-  if (left.length > 0) await destroySets(exec, left);
+  });
 }
 
 async function requireMatches(
@@ -137,67 +111,53 @@ async function requireMatches(
   const uses = matches(set?.name ?? "");
   const nat = `*nat\n${chainLine(PROBE_CHAIN)}\n-X ${PROBE_CHAIN}\nCOMMIT\n`;
   const remove = `*filter\n${chainLine(PROBE_CHAIN)}\n-X ${PROBE_CHAIN}\nCOMMIT\n`;
-  const missing = await findMissing(
-    [...uses.keys()],
-    async (modules) => {
+  await requireAll(`Rules of ${family}`, [...uses.keys()], {
+    use: async (modules) => {
       const rules = modules.map((module) => `-A ${PROBE_CHAIN} ${uses.get(module)}\n`).join("");
       await iptables.restore(`*filter\n${chainLine(PROBE_CHAIN)}\n${rules}COMMIT\n${remove}${nat}`);
     },
-    (module) => module,
+    moduleOf: (module) => module,
     searches,
-  );
-  if (missing !== null) throw missing.in(`Rules of ${iptables.family}`);
+  });
 }
 
-/** What does not work, and what the tool says about the first of it. */
-class Missing {
-  readonly #modules: readonly string[];
-  readonly #error: ExecError;
-
-  constructor(modules: readonly string[], error: ExecError) {
-    this.#modules = modules;
-    this.#error = error;
-  }
-
-  in(feature: string): UnsupportedError {
-    const plural = this.#modules.length === 1 ? "module" : "modules";
-    return new UnsupportedError(
-      feature,
-      `the kernel ${plural} ${this.#modules.join(", ")}`,
-      firstLine(this.#error.stderr),
-      { cause: this.#error },
-    );
-  }
+/** How things of the kernel are tried. */
+interface Trial<T> {
+  readonly use: (things: readonly T[]) => Promise<void>;
+  readonly moduleOf: (thing: T) => string;
+  /** False: which of them is missing is not looked for. */
+  readonly searches: boolean;
 }
 
-/** Tries all things at once; if that fails and `searches`, one by one. Null: all work. */
-async function findMissing<T>(
+/** Tries all things at once, and if that fails one by one. */
+async function requireAll<T>(
+  feature: string,
   things: readonly T[],
-  use: (things: readonly T[]) => Promise<void>,
-  moduleOf: (thing: T) => string,
-  searches: boolean,
-): Promise<Missing | null> {
-  let failure: ExecError;
+  { use, moduleOf, searches }: Trial<T>,
+): Promise<void> {
+  const failure = await failureOf(() => use(things));
+  if (failure === null) return;
+  if (!searches || failure.isInconclusive()) throw failure;
+  const missing = new Map<string, ExecError>();
+  for (const thing of things) {
+    const error = await failureOf(() => use([thing]));
+    if (error?.isInconclusive() === true) throw error;
+    const module = moduleOf(thing);
+    if (error !== null && !missing.has(module)) missing.set(module, error);
+  }
+  const [first] = missing.values();
+  // What fails only together is no missing module.
+  if (first === undefined) throw failure;
+  const needs = `the kernel ${missing.size === 1 ? "module" : "modules"} ${[...missing.keys()].join(", ")}`;
+  throw new UnsupportedError(feature, needs, firstLine(first.stderr), { cause: first });
+}
+
+async function failureOf(work: () => Promise<void>): Promise<ExecError | null> {
   try {
-    await use(things);
+    await work();
     return null;
   } catch (error) {
-    if (!(error instanceof ExecError) || !searches || error.isInconclusive()) throw error;
-    failure = error;
+    if (error instanceof ExecError) return error;
+    throw error;
   }
-  const modules: string[] = [];
-  let first = failure;
-  for (const thing of things) {
-    try {
-      await use([thing]);
-    } catch (error) {
-      if (!(error instanceof ExecError) || error.isInconclusive()) throw error;
-      if (modules.length === 0) first = error;
-      const module = moduleOf(thing);
-      if (!modules.includes(module)) modules.push(module);
-    }
-  }
-  // What fails only together is no missing module.
-  if (modules.length === 0) throw failure;
-  return new Missing(modules, first);
 }

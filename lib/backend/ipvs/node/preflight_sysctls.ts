@@ -1,11 +1,11 @@
 /**
- * The kernel settings that IPVS mode needs, written once at the start, and by nobody afterwards.
+ * The kernel settings that IPVS mode needs, written once at the start.
  *
  * @module
  */
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { UnsupportedError } from "../../../errors.ts";
-import type { AllowedOutcome, NodeSysctls } from "../../../kernel/node_sysctls.ts";
+import type { NodeSysctls } from "../../../kernel/node_sysctls.ts";
 import type { Logger } from "../../../observe/log.ts";
 import {
   CONN_REUSE_MODE,
@@ -47,69 +47,52 @@ export function neededIpvsSysctls({ ipvs: { strictARP } }: KubeProxyConfiguratio
   return [...ALWAYS, ...(strictARP ? STRICT_ARP : [])];
 }
 
+/** What setting the kernel needs. */
+interface SysctlTools {
+  readonly sysctls: NodeSysctls;
+  /** What `uname -r` prints; null if it is not known. */
+  readonly release: string | null;
+  readonly log: Logger;
+}
+
 /**
  * Sees to the settings.
  *
  * @throws {UnsupportedError} if one is not as needed and cannot be written
  */
-export async function setIpvsSysctls(
-  config: KubeProxyConfiguration,
-  { sysctls, release, log }: SysctlTools,
-): Promise<void> {
-  const all = neededIpvsSysctls(config);
-  const found = await sysctls.read([...all.map(({ name }) => name), CONN_REUSE_MODE]);
-  await setAll(all, found, { sysctls, release, log });
-  await chooseConnReuseMode(found, { sysctls, release, log });
+export async function setIpvsSysctls(config: KubeProxyConfiguration, tools: SysctlTools): Promise<void> {
+  const needed = neededIpvsSysctls(config);
+  const found = await tools.sysctls.read([...needed.map(({ name }) => name), CONN_REUSE_MODE]);
+  await setAll(needed, found, tools);
+  await chooseConnReuseMode(found, tools);
 }
 
-/** Setting → value; null: this kernel does not have it; nothing: nobody can tell. */
-type Found = ReadonlyMap<string, string | null>;
-
-interface SysctlTools {
-  readonly sysctls: NodeSysctls;
-  /** What `uname -r` prints; null if nobody can tell. */
-  readonly release: string | null;
-  readonly log: Logger;
-}
-
+/** @param found setting → value; null: this kernel does not have it; absent: not known */
 async function setAll(
   needed: readonly NeededSysctl[],
-  before: Found,
+  found: ReadonlyMap<string, string | null>,
   { sysctls, log }: SysctlTools,
 ): Promise<void> {
-  const changes = needed.map(({ name, value }) => ({ name, value, found: before.get(name) ?? null }));
-  const outcomes = await sysctls.change(changes);
-  for (const [index, one] of needed.entries()) check(one, outcomes?.[index] ?? null, log);
-}
-
-/** @throws {UnsupportedError} if the setting is not as needed */
-function check({ name, value, why }: NeededSysctl, outcome: AllowedOutcome | null, log: Logger): void {
-  if (outcome === null) {
-    log.warn("Nobody can tell a sysctl", { name, wanted: value, otherwise: why, advice: "install procps" });
-  } else if (outcome.kind === "changed") {
-    log.info("Set sysctl", { name, value, before: outcome.found });
-  } else if (outcome.kind === "readOnly" || outcome.kind === "missing") {
-    const found = outcome.kind === "missing" ? "no such setting in this kernel" : outcome.found;
-    throw new UnsupportedError("IPVS", `${name} = ${value}`, found, {
-      message: `IPVS needs ${name} = ${value} (otherwise ${why}), found ${found}: ` +
-        "set it, or run once with --init-only and enough rights",
-    });
+  const outcomes = await sysctls.change(
+    needed.map(({ name, value }) => ({ name, value, found: found.get(name) ?? null })),
+  );
+  for (const [index, { name, value, why }] of needed.entries()) {
+    const outcome = outcomes?.[index] ?? null;
+    if (outcome === null) {
+      log.warn("Nobody can tell a sysctl", { name, wanted: value, otherwise: why, advice: "install procps" });
+    } else if (outcome.kind === "changed") {
+      log.info("Set sysctl", { name, value, before: outcome.found });
+    } else if (outcome.kind !== "unchanged") {
+      const found = outcome.kind === "missing" ? "no such setting in this kernel" : outcome.found;
+      throw new UnsupportedError("IPVS", `${name} = ${value}`, found, {
+        message: `IPVS needs ${name} = ${value} (otherwise ${why}), found ${found}: ` +
+          "set it, or run once with --init-only and enough rights",
+      });
+    }
   }
 }
 
-/** The part of `uname -r` that counts. */
-export interface KernelVersion {
-  readonly major: number;
-  readonly minor: number;
-}
-
-/** Reads the text of `uname -r`; null if it is no version. */
-export function parseKernelVersion(release: string): KernelVersion | null {
-  const [, major, minor] = /^(\d+)\.(\d+)/.exec(release.trim()) ?? [];
-  return major === undefined || minor === undefined ? null : { major: Number(major), minor: Number(minor) };
-}
-
-/** What a kernel of this version wants to have in `conn_reuse_mode`. */
+/** What a kernel wants to have in `conn_reuse_mode`. */
 export type ConnReuse =
   /** It delays a new connection from a port used before by a second unless it is told not to look. */
   | "off"
@@ -118,33 +101,37 @@ export type ConnReuse =
   /** It always sends such a connection to the former endpoint, which may be gone. */
   | "too old";
 
-/** Linux 5.9 dropped the delay; 4.1 brought the setting. */
-export function connReuse({ major, minor }: KernelVersion): ConnReuse {
+/**
+ * Linux 5.9 dropped the delay; 4.1 brought the setting.
+ *
+ * @param release what `uname -r` prints
+ * @returns null if that is no version
+ */
+export function connReuse(release: string): ConnReuse | null {
+  const [, major, minor] = (/^(\d+)\.(\d+)/.exec(release.trim()) ?? []).map(Number);
+  if (major === undefined || minor === undefined) return null;
   if (major > 5 || (major === 5 && minor >= 9)) return "leave";
   return major === 5 || (major === 4 && minor >= 1) ? "off" : "too old";
 }
 
 /** Another value than the kernel's own is an administrator's, and stays. */
-async function chooseConnReuseMode(before: Found, tools: SysctlTools): Promise<void> {
-  const name = CONN_REUSE_MODE;
+async function chooseConnReuseMode(
+  values: ReadonlyMap<string, string | null>,
+  tools: SysctlTools,
+): Promise<void> {
   const { log, release } = tools;
-  const version = release === null ? null : parseKernelVersion(release);
-  const choice = version === null ? "leave" : connReuse(version);
-  const found = before.get(name) ?? null;
-  if (choice === "leave" || (found !== "1" && found !== "0" && found !== null)) {
+  const name = CONN_REUSE_MODE;
+  const choice = release === null ? null : connReuse(release);
+  const found = values.get(name) ?? null;
+  if (choice === null || choice === "leave" || (found !== "1" && found !== "0" && found !== null)) {
     log.info("Left sysctl as it is", { name, value: found, kernel: release });
-    return;
-  }
-  if (choice === "too old" || found === null) {
+  } else if (choice === "too old" || found === null) {
     log.warn("Connections from a port used before may go to an endpoint that is gone", {
       kernel: release,
       advice: "use Linux 5.9 or newer",
     });
-    return;
+  } else {
+    const why = "new connections from a port used before wait a second";
+    await setAll([{ name, value: "0", why }], values, tools);
   }
-  await setAll(
-    [{ name, value: "0", why: "new connections from a port used before wait a second" }],
-    before,
-    tools,
-  );
 }

@@ -1,5 +1,5 @@
 /**
- * The planner of IPVS mode: from the state of one family to what the changed Services claim.
+ * The planner of IPVS mode: from the state of one family to what the changed Services want.
  *
  * @module
  */
@@ -9,10 +9,10 @@ import type { Changed, ProxyState } from "../../../model/state.ts";
 import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
 import type { IpvsOptions, IpvsPlan } from "./ruleset.ts";
-import { claimService, type ServiceClaimsContext } from "./service_claims.ts";
+import { objectsOfService, type ServiceContext } from "./service_objects.ts";
 
 /**
- * The claims of the changed Services (of all for `"all"`) and the rules that are always there. It depends on the state
+ * What the changed Services want (all for `"all"`) and the rules that are always there. It depends on the state
  * only, not on the order in which it came about.
  *
  * @throws {RangeError} if an option does not fit its family
@@ -34,8 +34,8 @@ export function* planIpvsInSteps(state: ProxyState, changed: Changed, options: I
   }
   const nodeIp = parseIp(options.nodeIp);
   const problems = new Map<NamespacedName, readonly string[]>();
-  let told = new Set<string>();
-  const context: ServiceClaimsContext = {
+  let reported = new Set<string>();
+  const context: ServiceContext = {
     family,
     node: state.node,
     nodeIp: nodeIp?.family === family ? nodeIp : null,
@@ -43,17 +43,17 @@ export function* planIpvsInSteps(state: ProxyState, changed: Changed, options: I
     hostIps: new Set(options.hostIps),
     scheduler: options.scheduler,
     hasScheduler: (name) => options.schedulers.length === 0 || options.schedulers.includes(name),
-    report: (problem) => told.add(problem),
+    report: (problem) => reported.add(problem),
   };
   const names = changed === "all" ? state.services.keys() : changed;
   const services = yield* planServicesInSteps(
     state,
     [...names].sort(),
     (ports, endpoints, name) => {
-      told = new Set();
-      const claims = claimService(ports, endpoints, context);
-      if (told.size > 0) problems.set(name, [...told].sort());
-      return claims;
+      reported = new Set();
+      const objects = objectsOfService(ports, endpoints, context);
+      if (reported.size > 0) problems.set(name, [...reported].sort());
+      return objects;
     },
   );
   return {

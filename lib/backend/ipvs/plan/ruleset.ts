@@ -1,18 +1,15 @@
 /**
- * The words shared by the planner, the difference, the rendering and the applier of IPVS mode: plain data and no decisions.
+ * What the planner of IPVS mode says: plain data and no decisions.
  *
- * One Service claims virtual servers, addresses and set entries; several Services may claim the same ones. What the
- * kernel holds is the union of all claims; of several claims on one virtual server that of an address goes before that of a node port.
+ * One Service wants virtual servers, addresses and set entries; several Services may want the same ones.
  *
  * @module
  */
 import type { Cidr } from "../../../model/ip.ts";
 import type { LocalDetector } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
-import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
-import type { SavedSet } from "../../../netfilter/ipset.ts";
 import type { JumpRule, PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
-import type { RealServer, SavedVirtualServer, VirtualServer } from "../../../netfilter/ipvs.ts";
+import type { VirtualServer } from "../../../netfilter/ipvs.ts";
 
 /** The device that carries the addresses of Services. */
 export const DEVICE = "kube-ipvs0";
@@ -66,8 +63,8 @@ export interface WantedServer {
 /** One entry of one set as its `add` line says it: name, blank, entry. */
 export type Entry = string;
 
-/** Everything one Service (all its ports of this family) claims. */
-export interface ServiceClaims {
+/** Everything one Service (all its ports of this family) wants. */
+export interface ServiceObjects {
   /** Emission order. */
   readonly servers: readonly WantedServer[];
   /** Entries that belong to no one server: hairpins, node ports, health-check node ports. Emission order. */
@@ -107,66 +104,7 @@ export interface IpvsPlan {
   /** What is there whatever the Services are. */
   readonly base: BaseRules;
   /** In emission order (sorted by name); null: the Service is gone. */
-  readonly services: ReadonlyMap<NamespacedName, ServiceClaims | null>;
+  readonly services: ReadonlyMap<NamespacedName, ServiceObjects | null>;
   /** What Services ask for and do not get, in words; sorted. Without those that get everything. */
   readonly problems: ReadonlyMap<NamespacedName, readonly string[]>;
-}
-
-/** One `*table … COMMIT` block. */
-export interface Transaction {
-  readonly table: Table;
-  /** Between `*table` and `COMMIT`, without line ends. */
-  readonly lines: readonly string[];
-}
-
-/** One change of IPVS. All but `removeReal` are a line of `ipvsadm -R`. */
-export type ServerChange =
-  | { readonly kind: "addServer" | "updateServer" | "deleteServer"; readonly server: VirtualServer }
-  | {
-    /**
-     * `addReal`: it may still be there, drained of new connections by an earlier `removeReal`.
-     * `removeReal`: at once if nobody is connected or the protocol has no connections, else after those are gone.
-     */
-    readonly kind: "addReal" | "updateReal";
-    readonly server: VirtualServer;
-    readonly real: RealServer;
-  }
-  | {
-    readonly kind: "removeReal";
-    readonly server: VirtualServer;
-    readonly real: RealServer;
-    /** False: at once in any case. */
-    readonly graceful: boolean;
-  };
-
-/** One program's part. Each is one start of the program; lines carry no line ends. */
-export type Step =
-  | { readonly program: "ipset"; readonly lines: readonly string[] }
-  | { readonly program: "iptables"; readonly transactions: readonly Transaction[] }
-  | { readonly program: "ipvsadm"; readonly changes: readonly ServerChange[] }
-  | { readonly program: "ip"; readonly lines: readonly string[] };
-
-/**
- * What leads from what the kernel holds to a plan: at most one step per program, in the order in which they must be
- * taken. An address is bound only after its servers are in, and where addresses only go they go first. No step means
- * that nothing needs to be done.
- */
-export interface Operations {
-  readonly steps: readonly Step[];
-}
-
-/** What the tools said is in the kernel, for a full sync. Only the own family counts; the rest may be there. */
-export interface Observed {
-  /** Null: the device is missing. */
-  readonly addresses: ReadonlySet<string> | null;
-  /** By `virtualServerKey`. */
-  readonly virtualServers: ReadonlyMap<string, SavedVirtualServer>;
-  /** By name. */
-  readonly sets: ReadonlyMap<string, SavedSet>;
-  /** Of `iptables-save` of both tables; of those it cannot read, what is found by name. */
-  readonly tables: IptablesRuleset;
-  /** Chains of the kernel of which only our jumps are known, each once and not in their order. */
-  readonly jumpsOnly?: PerTable<ReadonlySet<string>>;
-  /** Tables that iptables cannot read as a whole. */
-  readonly unreadable?: readonly Table[];
 }

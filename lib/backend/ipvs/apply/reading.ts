@@ -1,0 +1,116 @@
+/**
+ * Reads what the kernel holds of IPVS mode: four programs; a few more where iptables cannot read a whole table.
+ *
+ * @module
+ */
+import { ExecError } from "../../../errors.ts";
+import type { Exec } from "../../../kernel/exec.ts";
+import { readDevices } from "../../../kernel/ip_address.ts";
+import { saveSets } from "../../../kernel/ipset.ts";
+import type { Iptables } from "../../../kernel/iptables.ts";
+import { holdsLine, listChains } from "../../../kernel/iptables_by_name.ts";
+import { isLockBusy } from "../../../kernel/iptables_lock.ts";
+import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
+import { FAMILIES } from "../../../model/objects.ts";
+import { ListedChains, listingText } from "../../../netfilter/iptables_chains.ts";
+import { jumpsByChain, type PerTable, type Table } from "../../../netfilter/iptables_jumps.ts";
+import { parseIptablesSave, unreadableTables } from "../../../netfilter/iptables_save.ts";
+import { CHAINS, JUMP_RULES } from "../plan/base_rules.ts";
+import { DEVICE } from "../plan/ruleset.ts";
+import { growingSetName, setNames } from "../plan/sets.ts";
+import { type HeldObjects, type HeldOwn, TABLES } from "../store/objects.ts";
+
+/** How many programs {@linkcode readOwn} starts. */
+export const OWN_COMMANDS = 3;
+/** How many programs {@linkcode readRules} starts. */
+export const RULES_COMMANDS = 1;
+
+/** What iptables holds of one family. */
+export type HeldRules = Omit<HeldObjects, keyof HeldOwn>;
+
+type Chains = Map<string, { readonly rules: readonly string[] }>;
+
+/**
+ * The device, the sets and the IPVS table, of both families.
+ *
+ * @throws {ExecError} if a program fails
+ * @throws {SyntaxError} if its text cannot be read
+ */
+export async function readOwn(exec: Exec, ipvs: Ipvsadm): Promise<HeldOwn> {
+  const own = new Set(FAMILIES.flatMap((family) => [...setNames(family), growingSetName(family)]));
+  const [{ virtualServers }, sets, { kinds, addresses }] = await Promise.all([
+    ipvs.save(),
+    saveSets(exec, (name) => own.has(name)),
+    readDevices(exec),
+  ]);
+  const onDevice = addresses.filter(({ device }) => device === DEVICE).map(({ address }) => address);
+  return { addresses: kinds.has(DEVICE) ? new Set(onDevice) : null, virtualServers, sets };
+}
+
+/**
+ * The rules of one family.
+ *
+ * @throws {ExecError} if a program fails
+ * @throws {SyntaxError} if its text cannot be read
+ */
+export async function readRules(iptables: Iptables): Promise<HeldRules> {
+  const saved = await iptables.saveReadable();
+  const named = unreadableTables(saved);
+  const unreadable = TABLES.filter((table) => named.has(table));
+  const found = await readRulesByName(iptables, unreadable);
+  return { ...found, tables: new Map([...parseIptablesSave(saved), ...found.tables]), unreadable };
+}
+
+/**
+ * Our chains and those of the kernel with our jumps, without other programs' chains. Null if another process holds iptables' lock, which
+ * says nothing of our rules.
+ *
+ * @param without a chain that is not listed
+ * @throws {ExecError} if iptables is missing, or cannot tell whether a jump is there
+ */
+export async function listRules(iptables: Iptables, without?: string): Promise<HeldRules | null> {
+  const asked = TABLES.map((table) =>
+    [
+      table,
+      [...jumpsByChain(JUMP_RULES, table).keys(), ...CHAINS[table].filter((chain) => chain !== without)],
+    ] as const
+  );
+  try {
+    const listed = new ListedChains(await iptables.restore(listingText(asked), { counters: false }));
+    const tables = asked.map(([table, chains]) =>
+      [table, new Map(chains.map((chain) => [chain, { rules: listed.next(chain) }]))] as const
+    );
+    return { tables: new Map(tables) };
+  } catch (error) {
+    if (!(error instanceof ExecError) || error.isMissing()) throw error;
+    return isLockBusy(error) ? null : await readRulesByName(iptables, TABLES);
+  }
+}
+
+/**
+ * Chains and jumps looked for by name, where iptables cannot read a whole table because of rules that were added with nft, or where a chain
+ * is missing.
+ *
+ * @throws {ExecError} if iptables cannot tell whether a jump is there
+ */
+async function readRulesByName(iptables: Iptables, names: readonly Table[]): Promise<HeldRules> {
+  const tables = new Map<string, Chains>();
+  const jumpsOnly: PerTable<Set<string>> = { nat: new Set(), filter: new Set() };
+  for (const table of names) {
+    const jumps = jumpsByChain(JUMP_RULES, table);
+    const listed = await listChains(iptables, table, [...CHAINS[table], ...jumps.keys()]);
+    const chains: Chains = new Map();
+    for (const [chain, rules] of listed) if (rules !== null) chains.set(chain, { rules });
+    for (const [chain, wanted] of jumps) {
+      if (chains.has(chain)) continue;
+      jumpsOnly[table].add(chain);
+      const rules: string[] = [];
+      for (const { args } of wanted) {
+        if (await holdsLine(iptables, table, `-C ${chain} ${args}`)) rules.push(args);
+      }
+      chains.set(chain, { rules });
+    }
+    tables.set(table, chains);
+  }
+  return { tables, jumpsOnly };
+}

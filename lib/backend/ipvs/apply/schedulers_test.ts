@@ -1,0 +1,54 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
+import { ExecError, UnsupportedError } from "../../../errors.ts";
+import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
+import type { VirtualServerName } from "../../../netfilter/ipvs.ts";
+import { SchedulerProbe } from "./schedulers.ts";
+
+const NONE = { permissions: "none" } as const;
+const SERVER: VirtualServerName = { address: "198.51.100.0", protocol: "TCP", port: 20_000 };
+const LEFT = "-A -t 198.51.100.0:20000 -s rr";
+
+Deno.test("whichever schedulers a kernel lacks, one run tells them from the others", NONE, async () => {
+  const all = ["lc", "wlc", "sh", "mh"];
+  for (let bits = 0; bits < 2 << all.length; bits++) {
+    const fake = new FakeIpvs();
+    // What a killed proxy left of a try goes with the next one.
+    if (bits >= 1 << all.length) fake.kernel.do({ program: "ipvsadm", line: LEFT });
+    const usable = all.filter((scheduler, index) => {
+      if ((bits & 1 << index) === 0) fake.missingSchedulers.add(scheduler);
+      return (bits & 1 << index) !== 0;
+    });
+    assertEquals([...await new Ipvsadm(fake).trySchedulers(SERVER, all)], usable);
+    assertEquals([fake.runs, fake.kernel.servers.size], [["ipvsadm -R"], 0]);
+  }
+});
+
+Deno.test("a configured scheduler that the kernel lacks names its module", NONE, async () => {
+  const fake = new FakeIpvs();
+  fake.missingSchedulers.add("sed");
+  await assertRejects(
+    () => new SchedulerProbe(new Ipvsadm(fake), "sed").require(),
+    UnsupportedError,
+    "the kernel module ip_vs_sed",
+  );
+});
+
+Deno.test("any other failure of a try is told", NONE, async () => {
+  for (
+    const [code, stderr] of [
+      [0, "Memory allocation problem\n"],
+      [0, "No such service\nMemory allocation problem\nNo such service\n"],
+      [255, "No such service\nNo such service\n"],
+      [255, "No such service\nScheduler or persistence engine not found\n"],
+      [0, "No such service\nScheduler or persistence engine not found\nNo such service\n"],
+      [137, "No such service\n"],
+      [137, ""],
+      [2, "Can't initialize ipvs: Protocol not available\n"],
+    ] as const
+  ) {
+    const fake = new FakeIpvs();
+    fake.fail = () => ({ code, stdout: "", stderr });
+    await assertRejects(() => new Ipvsadm(fake).trySchedulers(SERVER, ["lc"]), ExecError);
+  }
+});

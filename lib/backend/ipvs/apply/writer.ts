@@ -1,0 +1,167 @@
+/**
+ * Writes a transaction with its programs, and finds the lines that these refuse.
+ *
+ * @module
+ */
+import { firstLine } from "../../../text/lines.ts";
+import type { Exec } from "../../../kernel/exec.ts";
+import { runIpBatchOthers } from "../../../kernel/ip_address.ts";
+import { restoreSetsOthers } from "../../../kernel/ipset.ts";
+import type { Iptables } from "../../../kernel/iptables.ts";
+import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
+import { failedLine } from "../../../kernel/restore_failure.ts";
+import { addEntryLine } from "../../../netfilter/ipset.ts";
+import { isolateRefused, type Refusal } from "../../isolate.ts";
+import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
+import { isEndpoint, type RefusedLine } from "../store/refusals.ts";
+import { type ServerChange, type Step, stepText, type TableChange } from "../store/transaction.ts";
+import type { IpvsNode } from "./ipvs_node.ts";
+
+/** What was written, per kind. */
+export type Written = Record<"filter" | "nat" | "servers" | "entries" | "addresses", number>;
+
+/** What one sync did, as it goes on. */
+export interface Progress {
+  commands: number;
+  bytes: number;
+  readonly written: Written;
+}
+
+/** A sync that has not begun. */
+export function newProgress(): Progress {
+  return { commands: 0, bytes: 0, written: { filter: 0, nat: 0, servers: 0, entries: 0, addresses: 0 } };
+}
+
+/** What an {@linkcode IpvsWriter} needs. */
+export interface IpvsWriterOptions {
+  readonly exec: Exec;
+  readonly node: IpvsNode;
+  readonly iptables: Iptables;
+  readonly progress: Progress;
+}
+
+/** The rules that Services write begin so. */
+const OUT_FILTER = `-A ${OUT_FILTER_CHAIN} `;
+
+/** Writes for one family. */
+export class IpvsWriter {
+  readonly #options: IpvsWriterOptions;
+
+  constructor(options: IpvsWriterOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Takes the steps, in their order. Where real servers are refused, all the rest goes in; behind a step of which something else is
+   * refused the writing ends, because other steps count on it.
+   *
+   * @throws {ExecError} if a program fails and none of its lines is to blame
+   */
+  async write(steps: readonly Step[]): Promise<readonly RefusedLine[]> {
+    const refused: RefusedLine[] = [];
+    for (const step of steps) {
+      refused.push(...await this.#take(step));
+      if (!refused.every(isEndpoint)) break;
+    }
+    return refused;
+  }
+
+  async #take(step: Step): Promise<readonly RefusedLine[]> {
+    switch (step.program) {
+      case "ipvsadm":
+        return await this.#writeServers(step.changes);
+      case "ipset":
+        return await this.#writeSets(step.lines);
+      case "ip":
+        return await this.#writeAddresses(step.lines);
+      case "iptables":
+        return await this.#writeRules(step.tables);
+    }
+  }
+
+  /** Real servers that leave are asked to; the rest of that goes on after this. */
+  async #writeServers(changes: readonly ServerChange[]): Promise<readonly RefusedLine[]> {
+    const { node: { ipvs, terminations } } = this.#options;
+    const lines = changes.flatMap((change) => terminations.linesOf(change));
+    const { refused, runs } = await ipvs.restoreOthers(lines, { again: true });
+    if (changes.some(({ kind }) => kind === "removeReal")) terminations.begin();
+    this.#count("servers", lines, refused.length, runs);
+    return refused.map(({ index, problem }) => ({ program: "ipvsadm", line: lines[index] ?? "", problem }));
+  }
+
+  async #writeSets(lines: readonly string[]): Promise<readonly RefusedLine[]> {
+    const { refused, runs } = await restoreSetsOthers(this.#options.exec, lines);
+    this.#count("entries", lines, refused.length, runs);
+    return refused.map(({ index, problem }) => ({
+      program: "ipset",
+      line: underFinalName(lines, index),
+      problem,
+    }));
+  }
+
+  async #writeAddresses(lines: readonly string[]): Promise<readonly RefusedLine[]> {
+    const refused = await runIpBatchOthers(this.#options.exec, lines);
+    this.#count("addresses", lines, refused.length, 1);
+    return refused.map(({ index, problem }) => ({ program: "ip", line: lines[index] ?? "", problem }));
+  }
+
+  #count(kind: keyof Written, lines: readonly string[], refused: number, runs: number): void {
+    const { progress } = this.#options;
+    progress.commands += runs;
+    progress.bytes += lines.reduce((sum, line) => sum + line.length + 1, 0);
+    progress.written[kind] += lines.length - refused;
+  }
+
+  /**
+   * Of the rules only those that Services write can be to blame. They are in the last table; where one of them is refused, the
+   * table is written without them, then as many of them as possible.
+   */
+  async #writeRules(tables: readonly TableChange[]): Promise<readonly RefusedLine[]> {
+    try {
+      await this.#restore(tables);
+      return [];
+    } catch (error) {
+      const last = tables.at(-1);
+      const ofServices = last?.lines.filter((line) => line.startsWith(OUT_FILTER)) ?? [];
+      if (last === undefined || ofServices.length === 0 || !isRuleRefusal(error)) throw error;
+      await this.#restore([{ ...last, lines: last.lines.filter((line) => !line.startsWith(OUT_FILTER)) }]);
+      const refused = await isolateRefused(ofServices, (lines) => this.#tryRules(lines));
+      // Then it was another table that failed.
+      if (refused.length === 0) throw error;
+      return refused.map(({ item: line, problem }) => ({ program: "iptables", line, problem }));
+    }
+  }
+
+  async #tryRules(lines: readonly string[]): Promise<Refusal<string> | null> {
+    try {
+      await this.#restore([{ table: "filter", lines }]);
+      return null;
+    } catch (error) {
+      if (!isRuleRefusal(error)) throw error;
+      const problem = firstLine(error.stderr);
+      // The first line of the text is the name of the table; that of the last one, which writes, is no rule.
+      const item = lines[(failedLine(problem) ?? 0) - 2];
+      return { problem, named: item === undefined ? [] : [{ item, problem }] };
+    }
+  }
+
+  async #restore(tables: readonly TableChange[]): Promise<void> {
+    const { iptables, progress } = this.#options;
+    const text = stepText({ program: "iptables", tables });
+    progress.commands++;
+    await iptables.restore(text);
+    progress.bytes += text.length;
+    for (const { table, lines } of tables) {
+      progress.written[table] += lines.filter((line) => /^-[AI] /.test(line)).length;
+    }
+  }
+}
+
+/** The line as it were if its set were not filled under another name, under which it takes the place of a smaller one. */
+function underFinalName(lines: readonly string[], index: number): string {
+  const [command, name = "", entry = ""] = lines[index]?.split(" ") ?? [];
+  const swap = lines.slice(index).find((line) => line.startsWith(`swap ${name} `));
+  return command === "add" && swap !== undefined
+    ? addEntryLine(swap.split(" ")[2] ?? "", entry)
+    : lines[index] ?? "";
+}

@@ -1,0 +1,365 @@
+/**
+ * The objects of IPVS mode, wanted and held, and their difference: sets with their entries, chains and jumps, virtual servers with their
+ * real ones, addresses of the device.
+ *
+ * A full sync compares what is wanted with what the tools list, a change with what is known to be held, the drift check what is known to be held
+ * with what the tools list. Only what is ours is taken away. Sets and chains are ours by name, addresses by their device. A virtual server
+ * is ours if its address is on the device, or if the sets, which are written before it and emptied after it, say so.
+ *
+ * @module
+ */
+import { type Cidr, cidrContains, parseIp } from "../../../model/ip.ts";
+import type { IpFamily } from "../../../model/objects.ts";
+import { sameTexts } from "../../../model/service_port.ts";
+import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import { chainHolds, type Comparison } from "../../../netfilter/iptables_chains.ts";
+import {
+  addEntryLine,
+  createSetLine,
+  deleteEntryLine,
+  destroySetLine,
+  ipPortEntry,
+  portEntry,
+  type SavedSet,
+  type SetEntry,
+  swapSetsLine,
+} from "../../../netfilter/ipset.ts";
+import {
+  chainLine,
+  editJumps,
+  type JumpRule,
+  jumpsByChain,
+  leadToServiceChains,
+  type PerTable,
+  type Table,
+} from "../../../netfilter/iptables_jumps.ts";
+import {
+  type RealServer,
+  sameTreatment,
+  type SavedVirtualServer,
+  type VirtualServer,
+} from "../../../netfilter/ipvs.ts";
+import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
+import type { WantedServer } from "../plan/ruleset.ts";
+import { capacityFor, growingSetName, setDefinition, type SetKind, setName } from "../plan/sets.ts";
+import { IpvsTransaction } from "./transaction.ts";
+
+export const TABLES = ["nat", "filter"] as const;
+
+/** A set that is wanted. */
+export interface WantedSet {
+  readonly kind: SetKind;
+  /** All of its entries, or those that a change is about. */
+  readonly entries: readonly SetEntry[];
+  /** All of its entries, for a set that must be replaced by a larger one. */
+  readonly all: () => Iterable<SetEntry>;
+}
+
+/** A rule that is wanted in a chain. */
+export interface WantedRule {
+  readonly chain: string;
+  /** Without the leading `-A CHAIN `. */
+  readonly rule: string;
+}
+
+/** What is wanted: everything, or what a change is about. */
+export interface WantedObjects {
+  readonly family: IpFamily;
+  readonly sets: readonly WantedSet[];
+  /** Chains that are compared, each with all of its rules; in the order in which they are written. */
+  readonly chains: PerTable<readonly string[]>;
+  /** Rules of those chains, in the order in which they are written. */
+  readonly rules: PerTable<readonly WantedRule[]>;
+  /** Rules that are compared one by one, of a chain that is not in `chains`: KUBE-IPVS-OUT-FILTER, which Services fill. */
+  readonly outFilters: readonly string[];
+  readonly jumps: readonly JumpRule[];
+  readonly servers: Iterable<WantedServer>;
+  /** Of the device. */
+  readonly addresses: Iterable<string>;
+}
+
+/** A set as it is held. */
+export interface HeldSet extends SavedSet {
+  /** How many entries it has, if `entries` are only those that a change is about. */
+  readonly size?: number;
+}
+
+/** What is in the kernel. Only the own family counts; the rest may be there. */
+export interface HeldObjects {
+  /** Of the device; null: it is missing. */
+  readonly addresses: ReadonlySet<string> | null;
+  /** By `virtualServerKey`. */
+  readonly virtualServers: ReadonlyMap<string, SavedVirtualServer>;
+  /** By name. */
+  readonly sets: ReadonlyMap<string, HeldSet>;
+  /** Table → chain → rules without `-A CHAIN `. */
+  readonly tables: ReadonlyMap<string, ReadonlyMap<string, { readonly rules: readonly string[] }>>;
+  /** Rules of KUBE-IPVS-OUT-FILTER that are compared one by one. */
+  readonly outFilters?: readonly string[];
+  /** Chains of the kernel of which only our jumps are known, each once and not in their order. */
+  readonly jumpsOnly?: PerTable<ReadonlySet<string>>;
+  /** Tables that iptables cannot read as a whole. */
+  readonly unreadable?: readonly Table[];
+}
+
+/** Device, sets and IPVS table: what both families share. */
+export type HeldOwn = Pick<HeldObjects, "addresses" | "virtualServers" | "sets">;
+
+/** What tells ours from what others have. */
+export interface Ownership {
+  readonly family: IpFamily;
+  /** Virtual servers in these networks are others'. */
+  readonly excludeCIDRs: readonly Cidr[];
+  /** Addresses of the node's other devices. */
+  readonly hostIps: readonly string[];
+  /** Keys of virtual servers that this process has made: they are ours wherever they are. */
+  readonly known?: ReadonlySet<string>;
+  /** Chains beside whose rules others may have theirs. Default: none. */
+  readonly sharedChains?: ReadonlySet<string>;
+}
+
+/** What leads from `held` to `wanted`: what is ours, held and not wanted goes. Real servers that are on their way out go once more. */
+export function diffObjects(
+  wanted: WantedObjects,
+  held: HeldObjects,
+  ownership: Ownership,
+): IpvsTransaction {
+  const transaction = new IpvsTransaction();
+  transaction.replacesIptablesMode = leadToServiceChains(
+    held.tables.get("nat")?.get("KUBE-SERVICES")?.rules ?? [],
+  );
+  diffSets(transaction, wanted, held);
+  for (const table of TABLES) diffChains(transaction, table, wanted, held, ownership.sharedChains);
+  diffOutFilters(transaction, wanted.outFilters, held.outFilters ?? []);
+  for (const table of TABLES) diffJumps(transaction, table, wanted, held);
+  diffServers(transaction, wanted.servers, held, ownership);
+  diffAddresses(transaction, wanted, held);
+  return transaction;
+}
+
+function diffSets(
+  { sets }: IpvsTransaction,
+  { family, sets: wanted }: WantedObjects,
+  held: HeldObjects,
+): void {
+  // Left by a process that was killed while a set grew.
+  const growing = growingSetName(family);
+  if (held.sets.has(growing)) sets.push({ set: growing, lines: [destroySetLine(growing)], deletions: [] });
+  for (const { kind, entries, all } of wanted) {
+    const set = setName(kind, family);
+    const found = held.sets.get(set);
+    const surplus = new Set(found?.entries);
+    const missing = entries.filter((entry) => !surplus.delete(entry));
+    const add = (entry: SetEntry): string => addEntryLine(set, entry);
+    const size = found?.size ?? found?.entries.size ?? 0;
+    const definition = setDefinition(kind, family, capacityFor(size + missing.length - surplus.size));
+    const { type, maxElements } = definition;
+    if (found?.definition?.type !== type) {
+      // One of this name but another type is in the way: ipset refuses this line and says so.
+      sets.push({ set, lines: [createSetLine(definition), ...entries.map(add)], deletions: [] });
+    } else if (type !== "bitmap:port" && found.definition.maxElements < maxElements) {
+      // Under the rules that use it.
+      const lines = [createSetLine({ ...definition, name: growing })];
+      for (const entry of all()) lines.push(addEntryLine(growing, entry));
+      lines.push(swapSetsLine(growing, set), destroySetLine(growing));
+      sets.push({ set, lines, deletions: [] });
+    } else if (missing.length + surplus.size > 0) {
+      const deletions = [...surplus].map((entry) => deleteEntryLine(set, entry));
+      const hasRoom = type === "bitmap:port" || missing.length <= found.definition.maxElements - size;
+      // A server whose entry changes sets is ours all the time. Where there is no room for both, those that go make room.
+      sets.push(
+        hasRoom
+          ? { set, lines: missing.map(add), deletions }
+          : { set, lines: [...deletions, ...missing.map(add)], deletions: [] },
+      );
+    }
+  }
+}
+
+function diffChains(
+  { rules: written, chains: changed }: IpvsTransaction,
+  table: Table,
+  { chains, rules }: WantedObjects,
+  { tables }: HeldObjects,
+  sharedChains: Ownership["sharedChains"],
+): void {
+  const bodies = Map.groupBy(rules[table], ({ chain }) => chain);
+  const differing = new Set(chains[table].filter((chain) => {
+    const found = tables.get(table)?.get(chain)?.rules;
+    const wanted = bodies.get(chain)?.map(({ rule }) => rule) ?? [];
+    // Every rule of this one drops something else, so their order says nothing.
+    const comparison: Comparison = chain === OUT_FILTER_CHAIN
+      ? "sameInAnyOrder"
+      : sharedChains?.has(chain) === true
+      ? "among"
+      : "same";
+    if (found === undefined) return true;
+    return !sameTexts(found, wanted) &&
+      !chainHolds(found, { rules: wanted.map(canonicalRuleText), comparison });
+  }));
+  if (differing.size === 0) return;
+  for (const chain of differing) {
+    changed.add(`${table} ${chain}`);
+    written[table].push(chainLine(chain));
+  }
+  for (const { chain, rule } of rules[table]) {
+    if (differing.has(chain)) written[table].push(`-A ${chain} ${rule}`);
+  }
+}
+
+function diffOutFilters(
+  { rules: { filter } }: IpvsTransaction,
+  wanted: readonly string[],
+  held: readonly string[],
+): void {
+  const surplus = new Set(held);
+  const missing = wanted.filter((rule) => !surplus.delete(rule));
+  for (const rule of surplus) filter.push(`-D ${OUT_FILTER_CHAIN} ${rule}`);
+  for (const rule of missing) filter.push(`-A ${OUT_FILTER_CHAIN} ${rule}`);
+}
+
+function diffJumps(
+  { rules, chains }: IpvsTransaction,
+  table: Table,
+  { jumps }: WantedObjects,
+  { tables, jumpsOnly }: HeldObjects,
+): void {
+  for (const [chain, wanted] of jumpsByChain(jumps, table)) {
+    const there = (tables.get(table)?.get(chain)?.rules ?? []).map(canonicalRuleText);
+    const lines = jumpsOnly?.[table].has(chain) === true
+      ? unplacedJumpLines(chain, wanted, there)
+      : jumpLines(chain, wanted, there);
+    if (lines.length === 0) continue;
+    chains.add(`${table} ${chain}`);
+    rules[table].push(...lines);
+  }
+}
+
+function jumpLines(chain: string, wanted: readonly JumpRule[], there: readonly string[]): readonly string[] {
+  const { surplus, missing } = editJumps(there, wanted, { textOf: canonicalRuleText });
+  return [
+    ...surplus.map((args) => `-D ${chain} ${args}`),
+    ...missing.map(({ place, args }) => `-I ${chain} ${place} ${args}`),
+  ];
+}
+
+/** Where one is missing the others, whose places are unknown, are made anew with it. */
+function unplacedJumpLines(
+  chain: string,
+  wanted: readonly JumpRule[],
+  there: readonly string[],
+): readonly string[] {
+  const isThere = ({ args }: JumpRule): boolean => there.includes(canonicalRuleText(args));
+  if (wanted.every(isThere)) return [];
+  return [
+    ...wanted.filter(isThere).map(({ args }) => `-D ${chain} ${args}`),
+    ...wanted.map(({ args }) => `-I ${chain} 1 ${args}`),
+  ];
+}
+
+function diffServers(
+  { servers }: IpvsTransaction,
+  wanted: Iterable<WantedServer>,
+  held: HeldObjects,
+  ownership: Ownership,
+): void {
+  const wantedKeys = new Set<string>();
+  for (const { key, server, realServers, graceful } of wanted) {
+    wantedKeys.add(key);
+    const found = held.virtualServers.get(key);
+    if (found === undefined) servers.push({ kind: "addServer", server });
+    else if (!sameTreatment(found.server, server)) servers.push({ kind: "updateServer", server });
+    const surplus = new Map(found?.realServers);
+    const missing = realServers.filter((real) => !surplus.delete(real));
+    for (const real of realServers) {
+      const there = found?.realServers.get(real);
+      // An earlier process may have left it on its way out, another one may have changed it.
+      if (there !== undefined && !isAsWritten(there)) {
+        servers.push({ kind: "updateReal", server, real: realServerOf(real) });
+      }
+    }
+    for (const real of missing) servers.push({ kind: "addReal", server, real: realServerOf(real) });
+    for (const real of surplus.values()) servers.push({ kind: "removeReal", server, real, graceful });
+  }
+  for (const [key, { server }] of held.virtualServers) {
+    if (wantedKeys.has(key)) continue;
+    const evidence = evidenceOf(server, held, ownership);
+    if (ownership.known?.has(key) === true || evidence.isBound || evidence.isNamed) {
+      servers.push({ kind: "deleteServer", server, evidence });
+    }
+  }
+}
+
+function isAsWritten({ weight, otherOptions }: RealServer): boolean {
+  return weight === 1 && otherOptions === undefined;
+}
+
+/**
+ * The real server behind a key of a plan.
+ *
+ * @throws {SyntaxError} if it is no key of a real server
+ */
+export function realServerOf(key: string): RealServer {
+  const colon = key.lastIndexOf(":");
+  const ip = parseIp(key.startsWith("[") ? key.slice(1, colon - 1) : key.slice(0, colon));
+  if (ip === null) throw new SyntaxError(`"${key}" is no key of a real server`);
+  return { address: ip.text, port: Number(key.slice(colon + 1)), weight: 1 };
+}
+
+/** A server as it is once it was written. */
+export function asHeld({ server, realServers }: WantedServer): SavedVirtualServer {
+  return { server, realServers: new Map(realServers.map((key) => [key, realServerOf(key)])) };
+}
+
+/** True if the server, of this family, is one that IPVS mode has made. */
+export function isOurs(
+  server: VirtualServer,
+  held: Pick<HeldObjects, "addresses" | "sets">,
+  ownership: Ownership,
+): boolean {
+  const { isBound, isNamed } = evidenceOf(server, held, ownership);
+  return isBound || isNamed;
+}
+
+/** Sets whose entries are virtual servers. */
+const NAMING_SETS = [
+  "KUBE-CLUSTER-IP",
+  "KUBE-EXTERNAL-IP",
+  "KUBE-EXTERNAL-IP-LOCAL",
+  "KUBE-LOAD-BALANCER",
+  "KUBE-NODE-PORT-SCTP-HASH",
+] as const;
+
+function evidenceOf(
+  { address, protocol, port }: VirtualServer,
+  { addresses, sets }: Pick<HeldObjects, "addresses" | "sets">,
+  { family, excludeCIDRs, hostIps }: Ownership,
+): { readonly isBound: boolean; readonly isNamed: boolean } {
+  const ip = parseIp(address);
+  if (ip?.family !== family || excludeCIDRs.some((cidr) => cidrContains(cidr, ip))) {
+    return { isBound: false, isNamed: false };
+  }
+  const has = (kind: SetKind, entry: string): boolean =>
+    sets.get(setName(kind, family))?.entries.has(entry) === true;
+  const isNodePort = (): boolean =>
+    protocol !== "SCTP" && hostIps.includes(ip.text) && has(`KUBE-NODE-PORT-${protocol}`, portEntry(port));
+  const entry = ipPortEntry(ip.text, protocol, port);
+  return {
+    isBound: addresses?.has(ip.text) === true,
+    isNamed: isNodePort() || NAMING_SETS.some((kind) => has(kind, entry)),
+  };
+}
+
+function diffAddresses(
+  transaction: IpvsTransaction,
+  { family, addresses }: WantedObjects,
+  held: HeldObjects,
+): void {
+  transaction.makesDevice = held.addresses === null;
+  const surplus = new Set(held.addresses);
+  for (const address of addresses) if (!surplus.delete(address)) transaction.bound.push(address);
+  for (const address of surplus) {
+    // The kernel itself gives every device that is up a link-local one of IPv6.
+    if (parseIp(address)?.family === family && !/^fe[89ab]/.test(address)) transaction.unbound.push(address);
+  }
+}

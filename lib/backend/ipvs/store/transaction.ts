@@ -1,0 +1,208 @@
+/**
+ * What a sync writes: the difference of wanted and held objects, put into the order in which every packet has either the old or the new
+ * path, and printed as input of `ipset restore`, `iptables-restore --noflush`, `ipvsadm -R` and `ip -batch -`.
+ *
+ * @module
+ */
+import { addAddressLine, addDummyLine, deleteAddressLine } from "../../../netfilter/ip_batch.ts";
+import { type PerTable, type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
+import {
+  addRealServerLine,
+  addVirtualServerLine,
+  deleteRealServerLine,
+  deleteVirtualServerLine,
+  type RealServer,
+  updateRealServerLine,
+  updateVirtualServerLine,
+  type VirtualServer,
+} from "../../../netfilter/ipvs.ts";
+import { DEVICE } from "../plan/ruleset.ts";
+
+/** What tells another process that a virtual server is ours. */
+export interface Evidence {
+  /** Its address is on the device. */
+  readonly isBound: boolean;
+  /** The sets name it. */
+  readonly isNamed: boolean;
+}
+
+/** One change of IPVS. All but `removeReal` are a line of `ipvsadm -R`. */
+export type ServerChange =
+  | { readonly kind: "addServer" | "updateServer"; readonly server: VirtualServer }
+  | { readonly kind: "deleteServer"; readonly server: VirtualServer; readonly evidence: Evidence }
+  | {
+    /** `addReal`: it may still be there, drained of new connections by an earlier `removeReal`. */
+    readonly kind: "addReal" | "updateReal";
+    readonly server: VirtualServer;
+    readonly real: RealServer;
+  }
+  | {
+    /** At once if no client is connected or the protocol has no connections, else after those are gone. */
+    readonly kind: "removeReal";
+    readonly server: VirtualServer;
+    readonly real: RealServer;
+    /** False: at once in any case. */
+    readonly graceful: boolean;
+  };
+
+/** What changes in one set; lines of `ipset restore`. */
+export interface SetChange {
+  readonly set: string;
+  /** What creates, fills or replaces it. */
+  readonly lines: readonly string[];
+  /** What deletes entries after all that come to any set are in. */
+  readonly deletions: readonly string[];
+}
+
+/** One `*table … COMMIT` block: the lines between, without line ends. */
+export interface TableChange {
+  readonly table: Table;
+  readonly lines: readonly string[];
+}
+
+/** One start of a program; lines carry no line ends. */
+export type Step =
+  | { readonly program: "ipset" | "ip"; readonly lines: readonly string[] }
+  | { readonly program: "iptables"; readonly tables: readonly TableChange[] }
+  | { readonly program: "ipvsadm"; readonly changes: readonly ServerChange[] };
+
+/** What each step is read by; `iptables-restore` stands for both families' programs. */
+const HEADINGS = {
+  ipset: "ipset restore",
+  iptables: "iptables-restore --noflush",
+  ipvsadm: "ipvsadm -R",
+  ip: "ip -batch -",
+} as const;
+
+/** See the module. */
+export class IpvsTransaction {
+  readonly sets: SetChange[] = [];
+  /** Chains that are filled anew or get a jump; as `TABLE CHAIN`. */
+  readonly chains = new Set<string>();
+  readonly rules: PerTable<string[]> = { nat: [], filter: [] };
+  readonly servers: ServerChange[] = [];
+  /** The device is made. */
+  makesDevice = false;
+  /** Addresses that come to the device. */
+  readonly bound: string[] = [];
+  /** Addresses that go from it. */
+  readonly unbound: string[] = [];
+  /** Rules of iptables mode serve the same addresses until ours replace them: they translate addresses before IPVS sees them. */
+  replacesIptablesMode = false;
+
+  get isEmpty(): boolean {
+    return this.steps.length === 0;
+  }
+
+  /** Each under the program that reads it, in order; empty if nothing needs to be done. */
+  get text(): string {
+    return this.steps.map((step) => `### ${HEADINGS[step.program]}\n${stepText(step)}`).join("");
+  }
+
+  /**
+   * One step for each program that has something to do; one more of `ipvsadm` where one server goes before entries that another one
+   * comes after.
+   *
+   * Usually sets, rules, servers, addresses: a packet to an address that is not complete is refused or passes untouched. Where things only
+   * go, the address goes first. A server goes before the last thing that tells that it is ours, and comes after the first one, so that
+   * nothing of ours is left behind if the process is killed between two steps.
+   */
+  get steps(): readonly Step[] {
+    const ipset: Step = {
+      program: "ipset",
+      lines: [
+        ...this.sets.flatMap(({ lines }) => lines),
+        ...this.sets.flatMap(({ deletions }) => deletions),
+      ],
+    };
+    const tables = (["nat", "filter"] as const).map((table) => ({ table, lines: this.rules[table] }));
+    const iptables: Step = { program: "iptables", tables: tables.filter(({ lines }) => lines.length > 0) };
+    const ip: Step = {
+      program: "ip",
+      lines: [
+        ...this.makesDevice ? [addDummyLine(DEVICE)] : [],
+        ...this.unbound.map((address) => deleteAddressLine(DEVICE, address)),
+        ...this.bound.map((address) => addAddressLine(DEVICE, address)),
+      ],
+    };
+    const addsEntries = this.sets.some(({ lines }) => lines.some((line) => line.startsWith("add ")));
+    const dropsNamed = this.servers.some(isNamedOnly);
+    if (!this.replacesIptablesMode && !addsEntries && (this.unbound.length > 0 || dropsNamed)) {
+      const servers = ipvsadmStep(this.servers);
+      const dropsBound = this.servers.some((change) =>
+        change.kind === "deleteServer" && change.evidence.isBound && !change.evidence.isNamed
+      );
+      return (dropsBound ? [servers, ip, iptables, ipset] : [ip, servers, iptables, ipset]).filter(isWork);
+    }
+    const [before, after] = this.#aroundEntries(addsEntries);
+    return (this.replacesIptablesMode
+      ? [before, ipset, after, ip, iptables]
+      : [before, ipset, iptables, after, ip]).filter(isWork);
+  }
+
+  /** The changes of servers before and after those of entries: one step where no server comes whose entries come, too. */
+  #aroundEntries(addsEntries: boolean): readonly [before: Step, after: Step] {
+    if (!this.servers.some(isNamedOnly)) return [ipvsadmStep([]), ipvsadmStep(this.servers)];
+    if (!addsEntries || !this.servers.some(({ kind }) => kind === "addServer")) {
+      return [ipvsadmStep(this.servers), ipvsadmStep([])];
+    }
+    return [
+      ipvsadmStep(this.servers.filter(isNamedOnly)),
+      ipvsadmStep(this.servers.filter((change) => !isNamedOnly(change))),
+    ];
+  }
+}
+
+/** True if a server goes of which no address on the device tells that it is ours, so that only its entries do. */
+function isNamedOnly(change: ServerChange): boolean {
+  return change.kind === "deleteServer" && !change.evidence.isBound;
+}
+
+function ipvsadmStep(changes: readonly ServerChange[]): Step {
+  return { program: "ipvsadm", changes };
+}
+
+function isWork(step: Step): boolean {
+  switch (step.program) {
+    case "iptables":
+      return step.tables.length > 0;
+    case "ipvsadm":
+      return step.changes.length > 0;
+    default:
+      return step.lines.length > 0;
+  }
+}
+
+/** What the step's program reads from standard input. */
+export function stepText(step: Step): string {
+  switch (step.program) {
+    case "iptables":
+      return step.tables.map(({ table, lines }) => tableBlock(table, lines)).join("");
+    case "ipvsadm":
+      return joined(step.changes.map(serverLine));
+    default:
+      return joined(step.lines);
+  }
+}
+
+function joined(lines: readonly string[]): string {
+  return lines.map((line) => line + "\n").join("");
+}
+
+/** The line of `ipvsadm -R` that makes the change; a real server that is to leave is deleted at once. */
+export function serverLine(change: ServerChange): string {
+  switch (change.kind) {
+    case "addServer":
+      return addVirtualServerLine(change.server);
+    case "updateServer":
+      return updateVirtualServerLine(change.server);
+    case "deleteServer":
+      return deleteVirtualServerLine(change.server);
+    case "addReal":
+      return addRealServerLine(change.server, change.real);
+    case "updateReal":
+      return updateRealServerLine(change.server, change.real);
+    case "removeReal":
+      return deleteRealServerLine(change.server, change.real);
+  }
+}
