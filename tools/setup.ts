@@ -33,6 +33,7 @@ export const TEST_PACKAGES: readonly SystemPackage[] = [
   { name: "chromium", program: "chromium" },
   { name: "curl", program: "curl" },
   { name: "etcd-server", program: "etcd" },
+  { name: "faketime", program: "faketime" },
   { name: "user-mode-linux", program: "linux.uml" },
   { name: "gcc", program: "gcc" },
   { name: "openssl", program: "openssl" },

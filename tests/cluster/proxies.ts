@@ -63,8 +63,12 @@ function kubeconfigOf(plan: ClusterPlan): string {
   });
 }
 
-/** Where the kustomization is that runs kproxy in the mode on every node; made as docs/deploy.md says. */
-export async function kustomization(cluster: Cluster, mode: ProxyMode): Promise<string> {
+/** Where the kustomization is that runs kproxy in the mode on these nodes; made as docs/deploy.md says. */
+export async function kustomization(
+  cluster: Cluster,
+  mode: ProxyMode,
+  nodes: "every" | "labelled" = "every",
+): Promise<string> {
   const folder = `${cluster.plan.folder}/kustomize`;
   await script([`rm -rf '${folder}'`, `mkdir '${folder}'`, `cp -r '${ROOT}/deploy' '${folder}'`]);
   const base = OVERLAYS.includes(mode) ? `overlays/${mode}` : "base";
@@ -80,7 +84,7 @@ export async function kustomization(cluster: Cluster, mode: ProxyMode): Promise<
     apiVersion: "kustomize.config.k8s.io/v1beta1",
     kind: "Kustomization",
     resources: [`deploy/kubernetes/${base}`],
-    components: ["deploy/kubernetes/components/every-node"],
+    components: nodes === "every" ? ["deploy/kubernetes/components/every-node"] : [],
     images: [{ name: "kproxy", newName, newTag }],
   };
   await Deno.writeTextFile(`${folder}/kustomization.yaml`, JSON.stringify(text));
@@ -121,7 +125,8 @@ export async function endProxies(cluster: Cluster): Promise<void> {
   }
 }
 
-function kubeProxyDaemonSet(): unknown {
+/** kube-proxy's on all nodes, as kubeadm makes it. */
+export function kubeProxyDaemonSet(): unknown {
   const labels = { "k8s-app": "kube-proxy" };
   const mounts = [
     ["config", "/var/lib/kube-proxy", true],

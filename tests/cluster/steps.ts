@@ -5,6 +5,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
+import { parse } from "@std/yaml";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { findProgram } from "../../tools/setup.ts";
@@ -13,8 +14,10 @@ import type { Cluster } from "./cluster.ts";
 import { KPROXY_IMAGE } from "./image.ts";
 import { run } from "./machine.ts";
 import { clusterCidr, nodeName } from "./plan.ts";
-import { proxyReady } from "./proxies.ts";
+import { kubeProxyDaemonSet, kustomization, type ProxyName, proxyReady } from "./proxies.ts";
 import type { StepOutcome } from "./record.ts";
+import { buildHelm } from "../support/kapi.ts";
+import { eventually } from "../support/until.ts";
 import { type Connections, ServiceClient } from "./service_client.ts";
 
 /** A step; it throws if something is not as it should be, and resolves to what is worth telling. */
@@ -76,10 +79,77 @@ async function kubeletRestarted(cluster: Cluster): Promise<string> {
   return `on ${node.name}`;
 }
 
+/** kube-proxy takes the nodes over one by one, and kproxy takes them back, by the lines of docs/deploy.md and docs/migrate.md. */
+async function migratedNodeByNode(cluster: Cluster, mode: ProxyMode): Promise<string> {
+  const nodes = await cluster.nodes();
+  const label = (name: string, value: "=true" | "-"): Promise<string> =>
+    cluster.kubectl(["label", "node", name, `kproxy/node${value}`, "--overwrite"]);
+  for (const { name } of nodes) await label(name, "=true");
+  await cluster.kubectl(["apply", "-k", await kustomization(cluster, mode, "labelled")]);
+  await proxyReady(cluster, "kproxy");
+  await cluster.apply(await kubeProxyElsewhere());
+  for (const { name } of nodes) {
+    await label(name, "-");
+    await servedBy(cluster, name, "kube-proxy");
+    if (mode === "nftables") await cleanedUp(cluster, name);
+  }
+  for (const { name } of nodes) {
+    await label(name, "=true");
+    await servedBy(cluster, name, "kproxy");
+  }
+  await cluster.kubectl([...SYSTEM, "delete", "daemonset", "kube-proxy"]);
+  await cluster.kubectl(["apply", "-k", await kustomization(cluster, mode)]);
+  await proxyReady(cluster, "kproxy");
+  for (const { name } of nodes) await label(name, "-");
+  return `${nodes.length} nodes went to kube-proxy one by one, and back to kproxy`;
+}
+
+/** kube-proxy's DaemonSet, away from kproxy's nodes. */
+async function kubeProxyElsewhere(): Promise<unknown> {
+  const patch = parse(await Deno.readTextFile(`${ROOT}/deploy/kubernetes/kube-proxy-elsewhere.yaml`));
+  const [set, { affinity }] = [kubeProxyDaemonSet(), podSpecOf(patch)];
+  podSpecOf(set)["affinity"] = affinity;
+  return set;
+}
+
+function podSpecOf(daemonSet: unknown): Record<string, unknown> {
+  return (daemonSet as { spec: { template: { spec: Record<string, unknown> } } }).spec.template.spec;
+}
+
+/** Resolves when the node has one proxy, this one, and it is ready. */
+async function servedBy(cluster: Cluster, node: string, proxy: ProxyName): Promise<void> {
+  const query = [`--field-selector=spec.nodeName=${node}`, "-l", "k8s-app in (kproxy,kube-proxy)"];
+  await eventually(async () => {
+    const { items } = JSON.parse(
+      await cluster.kubectl([...SYSTEM, "get", "pods", ...query, "-o", "json"]),
+    ) as {
+      items: {
+        metadata: { ownerReferences: { name: string }[] };
+        status: { conditions?: { type: string; status: string }[] };
+      }[];
+    };
+    const pods = items.map(({ metadata, status }) => {
+      const ready = status.conditions?.find(({ type }) => type === "Ready")?.status;
+      return [metadata.ownerReferences[0]?.name, ready];
+    });
+    assertEquals(pods, [[proxy, "True"]], `proxies of ${node}`);
+  }, { everyMs: 500, limitMs: 180_000 });
+}
+
+/** Takes kproxy's tables away, of which kube-proxy knows nothing: docs/migrate.md, after the way back. */
+async function cleanedUp(cluster: Cluster, node: string): Promise<void> {
+  const command = ["--", "kproxy", "cleanup", "--of=kproxy"];
+  const options = ["--profile=sysadmin", `--image=${KPROXY_IMAGE}`, "--image-pull-policy=IfNotPresent"];
+  const told = await cluster.kubectl([...SYSTEM, "debug", `node/${node}`, ...options, ...command]);
+  const [pod = ""] = /node-debugger-\S+/.exec(told) ?? [];
+  const phase = "--for=jsonpath={.status.phase}=Succeeded";
+  await cluster.kubectl([...SYSTEM, "wait", phase, `pod/${pod}`, "--timeout=120s"]);
+  await cluster.kubectl([...SYSTEM, "delete", "pod", pod]);
+}
+
 /** The chart takes over what kubectl made, in the same mode. */
 async function takenOverByHelm(cluster: Cluster, mode: ProxyMode): Promise<string> {
-  const helm = findProgram("helm");
-  if (helm === undefined) return "not tried: no helm on PATH";
+  const helm = findProgram("helm") ?? await buildHelm();
   const [repository, tag] = KPROXY_IMAGE.split(/:(?=[^/]*$)/);
   const values = {
     mode,
@@ -107,6 +177,7 @@ const STEPS: ReadonlyMap<string, Step> = new Map<string, Step>([
   ["node", nodeAddedAndDrained],
   ["api-server", apiServerRestarted],
   ["kubelet", kubeletRestarted],
+  ["migration", migratedNodeByNode],
   ["helm", takenOverByHelm],
 ]);
 

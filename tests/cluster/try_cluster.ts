@@ -97,7 +97,7 @@ function parse(args: readonly string[]): Options {
 /** Resolves to the exit status. */
 async function tryCluster(options: Options): Promise<number> {
   const { binaries, proxy, mode, nodes, keep } = options;
-  await checkBinaries(binaries, proxy === "kube-proxy" ? ["kube-proxy"] : []);
+  await checkBinaries(binaries, proxy === "kube-proxy" || options.steps !== "" ? ["kube-proxy"] : []);
   if (options.steps === "") await checkBinaries(binaries, ["e2e.test", "ginkgo"]);
   const folder = options.folder === ""
     ? await Deno.makeTempDir({ prefix: "kproxy-cluster-" })

@@ -1,6 +1,6 @@
 /**
- * Nodes on which IPv6 comes first, or alone, and IPv4 that comes and goes while kproxy runs: addresses of the node and of its Node
- * object. Who is served over IPv6 does not notice.
+ * Nodes on which IPv6 comes first, or alone, and a family that comes and goes while kproxy runs: addresses of the node and of its Node
+ * object, and the kernel's switch for IPv6. Clients of the other family do not notice.
  *
  * @module
  */
@@ -137,6 +137,53 @@ for (const [name, mode] of [["iptables", IPTABLES], ["nftables", NFTABLES]] as c
       });
       for (const loop of loops) await loop.stopUnbroken();
 
+      assertEquals((await kproxy.stop()).code, 0);
+    },
+  );
+
+  e2eTest(
+    `IPv6 switched off and on again while kproxy runs: IPv4 is served all the time, IPv6 as soon as it is back, ${name}`,
+    needs,
+    async (t) => {
+      await using web = await WebLab.create(mode);
+      const { lab, manifests } = web;
+      await (await lab.host(POD6, "cni0")).call("serve", {
+        protocol: "tcp",
+        ip: POD6,
+        port: WEB_TARGET_PORT,
+      });
+      const client6 = await lab.host("fd00:51::9");
+      const answers6 = async (): Promise<void> => {
+        const [result] = await client6.probe({ protocol: "tcp", to: NODE_PORT6, timeoutMs: 2_000 });
+        assertEquals(result?.kind === "answer" ? result.answer.local.ip : result?.kind, POD6);
+      };
+      const ipv6 = (isOff: boolean): Promise<string> =>
+        lab.node.netns.run(["sysctl", "-qw", `net.ipv6.conf.all.disable_ipv6=${isOff ? 1 : 0}`]);
+      await manifests.clear();
+      await manifests.replace("node.json", [NODE_OBJECT]);
+      await manifests.replace("web.json", services(["IPv4", "IPv6"]));
+      await using kproxy = await web.start(["--iptables-sync-period=1s"]);
+      await eventually(answers6);
+      const loops = [await web.loop(web.pod, CLUSTER), await web.loop(web.client, NODE_PORT)];
+      const rules = await web.rules();
+
+      await t.step("off: Services of both families come and go", async () => {
+        await ipv6(true);
+        const more = service("shop/more", { clusterIPs: ["10.96.0.9", "fd00:10:96::9"], ports: ["http:80"] });
+        await kproxy.change(() => manifests.replace("more.json", [more]), "shop/more", 2);
+        await kproxy.change(() => manifests.remove("more.json"), "shop/more", 2);
+        await loops[0]!.answeredFor(500);
+      });
+      await t.step("on again: the same rules as before, and they are served", async () => {
+        await ipv6(false);
+        await lab.restoreIpv6();
+        await eventually(answers6);
+        // Chains that are no longer used go a second later.
+        await eventually(async () => assertEquals(await web.rules(), rules));
+        await eventually(async () => assertEquals(await status(web, HEALTHZ), 200));
+      });
+      for (const loop of loops) await loop.stopUnbroken();
+      assert(!/"Sync failed/.test(kproxy.log), kproxy.log);
       assertEquals((await kproxy.stop()).code, 0);
     },
   );

@@ -8,7 +8,7 @@ import {
 import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { KubeEvents } from "../../lib/source/kube/kube_events.ts";
 import { KubeClient } from "../../lib/source/kube/kube_http.ts";
-import { KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";
+import { apiServers, KAPI, Kapi } from "../support/kapi.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { recordingLog } from "../support/recording_log.ts";
 import { e2eTest } from "../support/skip.ts";
@@ -81,54 +81,63 @@ async function fieldsStep(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   });
 }
 
-/** A kubeconfig by which nobody looks who the server is. */
-async function insecureKubeconfig(kapi: Kapi): Promise<string> {
+/** A kubeconfig by which the client does not look who the server is. */
+async function insecureKubeconfig(kapi: Kapi, token: string): Promise<string> {
   const path = `${kapi.folder}/insecure`;
   const cluster = { server: kapi.url, "insecure-skip-tls-verify": true };
-  await Deno.writeTextFile(path, kubeconfigText({ cluster, user: { token: KAPI_TOKEN } }));
+  await Deno.writeTextFile(path, kubeconfigText({ cluster, user: { token } }));
   return path;
 }
 
-e2eTest("Events arrive at kapi, whatever way it is verified", KAPI, async (t) => {
-  await using kapi = await Kapi.start();
-  const insecure = await insecureKubeconfig(kapi);
-  await fieldsStep(t, kapi);
+for (const { name, ...options } of apiServers()) {
+  e2eTest(
+    `Events arrive at ${name}, however it is verified, also from kube-proxy's account`,
+    KAPI,
+    async (t) => {
+      await using kapi = await Kapi.start([], options);
+      await kapi.makeNamespace("shop");
+      await kapi.admit("kube-proxy-token");
+      const insecure = await insecureKubeconfig(kapi, "kube-proxy-token");
+      await fieldsStep(t, kapi);
 
-  await t.step("of a Service in its namespace, over an unverified connection", async () => {
-    await using reporter = await Reporter.start(insecure);
-    const conflict = { service: "shop/web", port: 32000, message: "address in use" };
-    reporter.events.record(serviceHealthFailedEvent("node-a", conflict));
-    const refused = { name: "x", wanted: 1, found: null, problem: "ü".repeat(2000) };
-    reporter.events.record(sysctlsRefusedEvent("node-a", [refused]));
-    const [event] = await kapi.untilEvents(1, undefined, "shop");
-    assertEquals(
-      event?.["note"],
-      'node node-a failed to start healthcheck "shop/web" on port 32000: address in use',
-    );
-    const [long] = await kapi.untilEvents(1, ({ reason }) => reason === "readOnlySysFS");
-    assertEquals(new TextEncoder().encode(String(long?.["note"])).length <= 1024, true);
-    assertEquals(reporter.lines, []);
+      await t.step("of a Service in its namespace, over an unverified connection", async () => {
+        await using reporter = await Reporter.start(insecure);
+        const conflict = { service: "shop/web", port: 32000, message: "address in use" };
+        reporter.events.record(serviceHealthFailedEvent("node-a", conflict));
+        const refused = { name: "x", wanted: 1, found: null, problem: "ü".repeat(2000) };
+        reporter.events.record(sysctlsRefusedEvent("node-a", [refused]));
+        const [event] = await kapi.untilEvents(1, undefined, "shop");
+        assertEquals(
+          event?.["note"],
+          'node node-a failed to start healthcheck "shop/web" on port 32000: address in use',
+        );
+        const [long] = await kapi.untilEvents(1, ({ reason }) => reason === "readOnlySysFS");
+        assertEquals(new TextEncoder().encode(String(long?.["note"])).length <= 1024, true);
+        assertEquals(reporter.lines, []);
+      });
+
+      await t.step("also after the server was away", async () => {
+        await using reporter = await Reporter.start(kapi.kubeconfig);
+        await kapi.pause();
+        reporter.events.record(startingEvent("node-b"));
+        await new Promise((resolve) => setTimeout(resolve, 200));
+        await kapi.resume();
+        // The second try comes ten seconds after the first.
+        await kapi.untilEvents(1, ({ metadata }) => metadata.name.startsWith("node-b."));
+        assertEquals(reporter.lines, []);
+      });
+    },
+  );
+
+  e2eTest(`${name} that forbids Events is told of once`, KAPI, async () => {
+    await using kapi = await Kapi.start(name === "kapi" ? ["-forbid", "events"] : [], options);
+    await kapi.admit("nobody-token");
+    await using reporter = await Reporter.start(await insecureKubeconfig(kapi, "nobody-token"));
+    for (const node of ["node-a", "node-b", "node-c"]) reporter.events.record(startingEvent(node));
+    await until(() => reporter.lines.length > 0);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    assertEquals(reporter.lines.length, 1);
+    assert(reporter.lines[0]?.includes("The API server does not take Events"), reporter.lines[0]);
+    assert(reporter.lines[0]?.includes("status 403"), reporter.lines[0]);
   });
-
-  await t.step("also after the server was away", async () => {
-    await using reporter = await Reporter.start(kapi.kubeconfig);
-    await kapi.pause();
-    reporter.events.record(startingEvent("node-b"));
-    await new Promise((resolve) => setTimeout(resolve, 200));
-    await kapi.resume();
-    // The second try comes ten seconds after the first.
-    await kapi.untilEvents(1, ({ metadata }) => metadata.name.startsWith("node-b."));
-    assertEquals(reporter.lines, []);
-  });
-});
-
-e2eTest("a server that forbids Events is told of once", KAPI, async () => {
-  await using kapi = await Kapi.start(["-forbid", "events"]);
-  await using reporter = await Reporter.start(kapi.kubeconfig);
-  for (const node of ["node-a", "node-b", "node-c"]) reporter.events.record(startingEvent(node));
-  await until(() => reporter.lines.length > 0);
-  await new Promise((resolve) => setTimeout(resolve, 500));
-  assertEquals(reporter.lines.length, 1);
-  assert(reporter.lines[0]?.includes("The API server does not take Events"), reporter.lines[0]);
-  assert(reporter.lines[0]?.includes("status 403"), reporter.lines[0]);
-});
+}

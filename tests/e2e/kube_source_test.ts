@@ -8,7 +8,7 @@ import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
 import type { ApiRequest } from "../../lib/observe/metrics.ts";
 import { HeldClock } from "../support/held_clock.ts";
-import { KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";
+import { apiServers, KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
 import { e2eTest } from "../support/skip.ts";
@@ -339,16 +339,18 @@ async function filesStep(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   });
 }
 
-e2eTest("the API server source against kapi", KAPI, async (t) => {
-  await using kapi = await Kapi.start();
-  await objectSteps(t, kapi);
-  await longSteps(t, kapi);
-  await clientSteps(t, kapi);
-  await serverIdentityStep(t, kapi);
-  await compactionStep(t, kapi);
-  await absenceStep(t, kapi);
-  await filesStep(t, kapi);
-});
+for (const { name, ...options } of apiServers()) {
+  e2eTest(`the API server source against ${name}`, KAPI, async (t) => {
+    await using kapi = await Kapi.start([], options);
+    await objectSteps(t, kapi);
+    await longSteps(t, kapi);
+    await clientSteps(t, kapi);
+    await serverIdentityStep(t, kapi);
+    await compactionStep(t, kapi);
+    await absenceStep(t, kapi);
+    await filesStep(t, kapi);
+  });
+}
 
 e2eTest("the API server source against an old server that refuses what it does not know", KAPI, async () => {
   await using kapi = await Kapi.start(["-without-slices", "-without-service-fields", "-forbid", "nodes"]);

@@ -74,6 +74,14 @@ export type StoredEvent = Readonly<Record<string, unknown>> & {
 export interface KapiOptions {
   /** True: with an etcd of its own, so that watches may begin with lists. @default {false} */
   readonly streamsLists?: boolean;
+  /** A kube-apiserver in kapi's place: its path. */
+  readonly kubeApiserver?: string;
+}
+
+/** Servers that a test may ask in turn: kapi, and the kube-apiserver that `KUBE_APISERVER` names, if it does. */
+export function apiServers(): readonly (KapiOptions & { readonly name: string })[] {
+  const kubeApiserver = Deno.env.get("KUBE_APISERVER") ?? "";
+  return [{ name: "kapi" }, ...kubeApiserver === "" ? [] : [{ name: "kube-apiserver", kubeApiserver }]];
 }
 
 /** A running API server. */
@@ -81,6 +89,8 @@ export class Kapi implements AsyncDisposable {
   /** Holds its state, certificates and kubeconfig. */
   readonly folder: string;
   readonly port: number;
+  /** False: it validates, authorizes, and reads its tokens at its start. */
+  readonly isKapi: boolean;
   readonly #program: string;
   readonly #args: readonly string[];
   readonly #env: Readonly<Record<string, string>>;
@@ -99,7 +109,8 @@ export class Kapi implements AsyncDisposable {
     this.port = port;
     this.#program = program;
     this.#args = args;
-    this.#env = env;
+    this.#env = { KAPI: program, ...env };
+    this.isKapi = env["KUBE_APISERVER"] === undefined;
   }
 
   /**
@@ -108,9 +119,10 @@ export class Kapi implements AsyncDisposable {
    */
   static async start(
     args: readonly string[] = [],
-    { streamsLists = false }: KapiOptions = {},
+    { streamsLists = false, kubeApiserver }: KapiOptions = {},
   ): Promise<Kapi> {
-    const env = streamsLists ? { ETCD: await buildEtcd() } : {};
+    // Debian's is too old for a kube-apiserver, too.
+    const env = streamsLists || kubeApiserver !== undefined ? { ETCD: await buildEtcd() } : {};
     const kapi = new Kapi(
       // The process id tells the guard whose it is.
       await Deno.makeTempDir({ prefix: `kproxy-kapi-${Deno.pid}-` }),
@@ -118,12 +130,15 @@ export class Kapi implements AsyncDisposable {
       steadyPorts(3),
       await buildKapi(),
       args,
-      env,
+      kubeApiserver === undefined
+        ? env
+        : { ...env, KUBE_APISERVER: kubeApiserver, KAPI: `${SOURCES}kube_apiserver.sh` },
     );
     try {
       await kapi.#writeTokens();
       await kapi.clientCertificate("kube-proxy");
       await kapi.resume();
+      if (!kapi.isKapi) await kapi.#hideOwnService();
       return kapi;
     } catch (error) {
       await kapi[Symbol.asyncDispose]();
@@ -151,7 +166,7 @@ export class Kapi implements AsyncDisposable {
     await runOk(
       systemExec,
       [`${SOURCES}run.sh`, this.folder, String(this.port), ...flags, ...this.#args],
-      { env: { KAPI: this.#program, ...this.#env }, timeoutMs: 90_000 },
+      { env: this.#env, timeoutMs: 90_000 },
     );
     this.#client?.close();
     this.#client = Deno.createHttpClient({ caCerts: [await Deno.readTextFile(this.ca)], http2: false });
@@ -187,6 +202,7 @@ export class Kapi implements AsyncDisposable {
   async admit(token: string): Promise<void> {
     this.#tokens.add(token);
     await this.#writeTokens();
+    if (!this.isKapi) await this.restart();
   }
 
   /** Makes a token invalid from now on. Watches that are open stay open, as in Kubernetes. */
@@ -202,7 +218,8 @@ export class Kapi implements AsyncDisposable {
   }
 
   /** Creates an object; if it is there already, replaces it. From then on the server also has it at hand for lists. */
-  async put(object: RawApiObject): Promise<void> {
+  async put(given: RawApiObject): Promise<void> {
+    const object = this.isKapi ? given : withoutClusterIps(given);
     const created = await this.#request("POST", collectionOf(object), object, [201, 409]);
     const { text } = created.status === 409
       ? await this.#request("PUT", pathOf(object), object, [200])
@@ -211,6 +228,11 @@ export class Kapi implements AsyncDisposable {
     await this.#request("GET", `${pathOf(object)}?resourceVersion=${metadata.resourceVersion}`, undefined, [
       200,
     ]);
+  }
+
+  /** Creates a namespace, which kapi does not ask for. */
+  async makeNamespace(name: string): Promise<void> {
+    await this.#request("POST", "/api/v1/namespaces", { metadata: { name } }, [201, 409]);
   }
 
   /** Applies a merge patch. */
@@ -226,7 +248,10 @@ export class Kapi implements AsyncDisposable {
   async clear(): Promise<void> {
     for (const [kind, path] of Object.entries(COLLECTIONS)) {
       const object: RawApiObject = { kind, metadata: { name: "", namespace: "default" } };
-      await this.#request("DELETE", path.includes("{") ? collectionOf(object) : path, undefined, [200, 404]);
+      // The server's own Service, and its own ServiceCIDR, would come again.
+      const others = this.isKapi ? "" : "?fieldSelector=metadata.name!=kubernetes";
+      const collection = path.includes("{") ? collectionOf(object) : path;
+      await this.#request("DELETE", `${collection}${others}`, undefined, [200, 404]);
     }
   }
 
@@ -251,6 +276,16 @@ export class Kapi implements AsyncDisposable {
     await this.pause(true);
     await Deno.remove(this.folder, { recursive: true });
     await this.#guard[Symbol.asyncDispose]();
+  }
+
+  /** Leaves `default/kubernetes`, which the server makes by itself, to another proxy. */
+  async #hideOwnService(): Promise<void> {
+    const own = { kind: "Service", metadata: { name: "kubernetes", namespace: "default" } };
+    const labels = { "service.kubernetes.io/service-proxy-name": "none" };
+    await eventually(async () => {
+      const { status } = await this.#request("PATCH", pathOf(own), { metadata: { labels } }, [200, 404]);
+      assertEquals(status, 200);
+    }, { everyMs: 200 });
   }
 
   async #writeTokens(): Promise<void> {
@@ -279,6 +314,14 @@ export class Kapi implements AsyncDisposable {
     }
     return { status: response.status, text };
   }
+}
+
+/** A server that validates gives no address twice: each Service gets one from it. */
+function withoutClusterIps(object: RawApiObject): RawApiObject {
+  const { spec } = object as { readonly spec?: Readonly<Record<string, unknown>> };
+  if (object.kind !== "Service" || spec?.["clusterIP"] === "None") return object;
+  const { clusterIP: _, clusterIPs: __, ...others } = spec ?? {};
+  return { ...object, spec: others } as RawApiObject;
 }
 
 function collectionOf({ kind, metadata }: RawApiObject): string {

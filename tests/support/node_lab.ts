@@ -253,6 +253,19 @@ export class NodeLab implements AsyncDisposable {
     this.#routes.set(address, way);
   }
 
+  /** Gives the node its IPv6 addresses and routes back, which the kernel forgets when IPv6 is switched off. */
+  async restoreIpv6(): Promise<void> {
+    const [, world6] = WORLD_ADDRESSES.eth0;
+    const routes = [...this.#routes].filter(([address]) => address.includes(":"));
+    await ip(this.node.netns, [
+      ...Object.entries(NODE_ADDRESSES).flatMap(([device, [, address]]) =>
+        addAddresses(device, [address], { v4: 32, v6: device === "cni0" ? 128 : 64 })
+      ),
+      `-6 route add default via ${world6}`,
+      ...routes.map(([address, path]) => `-6 route replace ${hostPrefix(address)} ${path}`),
+    ]);
+  }
+
   /** Every host made so far. */
   get hosts(): readonly LabHost[] {
     return [...this.#hosts.values()];

@@ -12,6 +12,7 @@ import type { NfacctCounters } from "../../../kernel/nfacct.ts";
 import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
 import { matchingNodeIps } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
+import { sameTexts } from "../../../model/service_port.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import { chainLine } from "../../../netfilter/iptables_jumps.ts";
 import type { Logger } from "../../../observe/log.ts";
@@ -79,7 +80,7 @@ export interface IptablesProxierOptions {
   readonly counters?: NfacctCounters;
   readonly settings: IptablesSettings;
   /** Addresses of all interfaces of the node, both families; asked before each sync unless every address serves node ports. */
-  readonly interfaceIps: () => readonly string[] | Promise<readonly string[]>;
+  readonly interfaceIps: () => readonly string[];
   readonly logger: Logger;
   /** Default {@linkcode CHECK_LIMITS}. */
   readonly checkLimits?: CheckLimits;
@@ -95,6 +96,8 @@ export class IptablesProxier implements FamilyProxier {
   readonly #session: FamilySession<IptablesSettings, CommittedRules>;
   /** Of the last sync that succeeded: what a Service keeps whose rules are refused. */
   #known: CommittedRules | undefined;
+  /** Addresses that serve node ports, as the latest sync took them; null before. */
+  #nodePortIps: readonly string[] | null = null;
   #mangleCanary = false;
   /** As the last full sync found it. */
   #nfacct = false;
@@ -161,6 +164,11 @@ export class IptablesProxier implements FamilyProxier {
       });
       return await this.#syncAll(state);
     }
+  }
+
+  /** True if the addresses that serve node ports are others than those of the last sync. */
+  isOutdated(): boolean {
+    return this.#nodePortIps !== null && !sameTexts(this.#nodePortIps, this.#readNodePortIps());
   }
 
   /** A change waits for a look, so that what it writes is no damage; one that takes long gives way. */
@@ -299,16 +307,20 @@ export class IptablesProxier implements FamilyProxier {
   }
 
   async #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
-    const { interfaceIps } = this.#options;
-    const { settings, settings: { nodePortAddresses } } = this.#session;
+    this.#nodePortIps = this.#readNodePortIps();
     const steps = planIptablesInSteps(state, changed, {
-      ...settings,
+      ...this.#session.settings,
       family: this.family,
-      nodePortIps: nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, await interfaceIps()),
+      nodePortIps: this.#nodePortIps,
       randomFully: this.#iptables.hasRandomFully(),
       nfacct: this.#nfacct,
     });
     return await inTurns(steps, { turnMs: TURN_MS });
+  }
+
+  #readNodePortIps(): readonly string[] {
+    const { nodePortAddresses } = this.#session.settings;
+    return nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, this.#options.interfaceIps());
   }
 
   async #write(plan: IptablesPlan, operations: Operations): Promise<WriteReport> {

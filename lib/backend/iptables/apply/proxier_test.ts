@@ -160,13 +160,14 @@ for (const variant of ["nft", "legacy"] as const) {
 Deno.test("node ports move with the addresses of the node", async () => {
   const settings = { nodePortAddresses: nodePortAddresses("IPv4", ["192.0.2.0/24"]) };
   let interfaceIps = ["127.0.0.1", "192.0.2.10"];
-  const { fake, sync } = await rig({ settings, interfaceIps: () => interfaceIps });
+  const { fake, proxier, sync } = await rig({ settings, interfaceIps: () => interfaceIps });
   const tail = () =>
     parseIptablesSave(fake.saved("IPv4")).get("nat")?.get("KUBE-SERVICES")?.rules
       .filter((rule) => rule.endsWith("-j KUBE-NODEPORTS")).map((rule) => /-d (\S+)/.exec(rule)?.[1]);
   await sync({ "s1-np": 1 });
-  assertEquals(tail(), ["192.0.2.10"]);
+  assertEquals([tail(), proxier.isOutdated()], [["192.0.2.10"], false]);
   interfaceIps = ["192.0.2.11", "192.0.2.10"];
+  assertEquals(proxier.isOutdated(), true);
   await sync({ "s1-np": 1 }, []);
-  assertEquals(tail(), ["192.0.2.10", "192.0.2.11"]);
+  assertEquals([tail(), proxier.isOutdated()], [["192.0.2.10", "192.0.2.11"], false]);
 });

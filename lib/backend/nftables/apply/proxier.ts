@@ -68,6 +68,8 @@ export class NftablesProxier implements FamilyProxier {
   readonly #driftCheck: DriftCheck;
   readonly #session: FamilySession<NftablesSettings, NftStore>;
   #serviceCidrs: readonly string[] = [];
+  /** Addresses that serve node ports, as the latest sync took them; null before. */
+  #nodePortIps: readonly string[] | null = null;
   #state: ProxyState | null = null;
   /** Of stale chains, by the check under way. */
   #deletion: Promise<void> | null = null;
@@ -134,6 +136,11 @@ export class NftablesProxier implements FamilyProxier {
       total: { ...committed.counts },
       failedDeletions,
     });
+  }
+
+  /** True if the addresses that serve node ports are others than those of the last sync. */
+  isOutdated(): boolean {
+    return this.#nodePortIps !== null && !sameTexts(this.#nodePortIps, this.#readNodePortIps());
   }
 
   /** Says that all is well while nothing is committed: then a full sync is on its way. */
@@ -324,14 +331,18 @@ export class NftablesProxier implements FamilyProxier {
   }
 
   #nftablesOptions(): NftablesOptions {
-    const { interfaceIps } = this.#options;
-    const { settings, settings: { nodePortAddresses } } = this.#session;
+    this.#nodePortIps = this.#readNodePortIps();
     return {
-      ...settings,
+      ...this.#session.settings,
       family: this.family,
       serviceCidrs: this.#serviceCidrs,
-      nodePortIps: nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, interfaceIps()),
+      nodePortIps: this.#nodePortIps,
     };
+  }
+
+  #readNodePortIps(): readonly string[] {
+    const { nodePortAddresses } = this.#session.settings;
+    return nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, this.#options.interfaceIps());
   }
 
   get #elementsPerTransaction(): number {

@@ -13,7 +13,11 @@ import {
   syncRequest,
   TABLE,
 } from "../../../../tests/support/nftables_rig.ts";
+import { nodePortAddresses } from "../../../model/node.ts";
 import { ExecError, SyncError } from "../../../errors.ts";
+import { Nft } from "../../../kernel/nft.ts";
+import { silentLogger } from "../../../observe/log.ts";
+import { NftablesProxier } from "./proxier.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -273,3 +277,30 @@ Deno.test("new settings make the next sync a full one, also when they come durin
   assertEquals(fake.lists.length, 1);
   assertMatch(fake.listed(TABLE), /masquerade all clusterIP traffic/);
 });
+
+Deno.test(
+  "an address that the node gains or loses makes the rules outdated until the next sync",
+  NONE,
+  async () => {
+    const fake = new FakeNft();
+    let interfaceIps = ["127.0.0.1", "192.0.2.10"];
+    const proxier = new NftablesProxier({
+      family: "IPv4",
+      nft: new Nft(fake),
+      settings: { ...SETTINGS, nodePortAddresses: nodePortAddresses("IPv4", ["192.0.2.0/24"]) },
+      interfaceIps: () => interfaceIps,
+      logger: silentLogger,
+      nowMs: () => 0,
+    });
+    const serving = (): string[] => Object.keys(endState(fake).elements["nodeport-ips"] ?? {});
+    assertEquals(proxier.isOutdated(), false);
+    await proxier.sync(syncRequest(A));
+    assertEquals([serving(), proxier.isOutdated()], [["192.0.2.10"], false]);
+    for (const ips of [[], ["192.0.2.11", "192.0.2.10"]]) {
+      interfaceIps = ips;
+      assertEquals(proxier.isOutdated(), true);
+      await proxier.sync(syncRequest(A, []));
+      assertEquals([serving(), proxier.isOutdated()], [ips.toSorted(), false]);
+    }
+  },
+);

@@ -1,0 +1,84 @@
+/**
+ * The wall clock is set by hours while kproxy runs, as it is after a suspend or by a time server: changes are in force as fast as before,
+ * health says so, and the log has the new time. kproxy's own clock is set, by libfaketime; that of the kernel goes on.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import { runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { runtimeFlags } from "../../tools/permissions.ts";
+import { ROOT } from "../../tools/project_files.ts";
+import { service } from "../flows/objects.ts";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { IPTABLES, NFTABLES } from "../support/lab_mode.ts";
+import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
+import { e2eTest, program } from "../support/skip.ts";
+import { eventually } from "../support/until.ts";
+import { CLUSTER } from "../support/web_changes.ts";
+
+const HOUR_MS = 3_600_000;
+/** The library looks at its file once a second, and two clocks are compared. */
+const TOLERANCE_MS = 60_000;
+
+/** A clock of programs, which a file sets. */
+async function clockOf(file: string): Promise<readonly string[]> {
+  const library = (await runOk(systemExec, ["faketime", "-m", "now", "printenv", "LD_PRELOAD"])).trim();
+  const settings = [`TIMESTAMP_FILE=${file}`, "CACHE_DURATION=1", "DONT_FAKE_MONOTONIC=1"];
+  return ["env", `LD_PRELOAD=${library}`, ...settings.map((setting) => `FAKETIME_${setting}`)];
+}
+
+/** As shipped, but that the runtime lets a program with `LD_PRELOAD` start others only where it may start all. */
+function flags(): readonly string[] {
+  return [...runtimeFlags().filter((flag) => !flag.startsWith("--allow-run")), "--allow-run"];
+}
+
+for (const mode of [IPTABLES, NFTABLES]) {
+  e2eTest(
+    `a wall clock that is set by hours, forward and back, keeps no change from being in force, ${mode.name}`,
+    [...WEB_NEEDS, ...mode.needs, program("faketime"), program("curl")],
+    async (t) => {
+      await using web = await WebLab.create(mode);
+      const { netns } = web.lab.node;
+      const file = `${web.manifests.folder}/../${netns.name}.clock`;
+      const set = (offsetMs: number): Promise<void> =>
+        Deno.writeTextFile(file, `${offsetMs < 0 ? "-" : "+"}${Math.abs(offsetMs) / 1000}\n`);
+      await set(0);
+      const run = ["run", "--logging-format=json", "--v=2", "--socket=", ...web.options().args];
+      const deno = [Deno.execPath(), "run", "-q", "--config", `${ROOT}/deno.json`, ...flags()];
+      const command = [...await clockOf(file), ...deno, `${ROOT}/start.ts`, ...run];
+      try {
+        await using kproxy = await KproxyProcess.start({ netns, args: [], command });
+        const loop = await web.loop(web.pod, CLUSTER);
+        for (const [index, offsetMs] of [5 * HOUR_MS, -7 * HOUR_MS, 0].entries()) {
+          await t.step(`by ${offsetMs / HOUR_MS} h`, async () => {
+            await set(offsetMs);
+            const isSet = (ms: number): boolean => Math.abs(ms - Date.now() - offsetMs) < TOLERANCE_MS;
+            await eventually(async () => {
+              const answer = await netns.run(["curl", "-s", "http://127.0.0.1:10256/healthz"]);
+              assert(isSet(Date.parse((JSON.parse(answer) as { currentTime: string }).currentTime)), answer);
+            }, { everyMs: 200 });
+            const name = `shop/jump-${index}`;
+            const more = service(name, { clusterIP: `10.96.0.${10 + index}`, ports: ["http:80"] });
+            const lines = await kproxy.change(() => web.manifests.replace("more.json", [more]), name);
+            assert(isSet(Number(lines.at(-1)?.["ts"])), JSON.stringify(lines.at(-1)));
+            const health = [
+              "curl",
+              "-s",
+              "-o",
+              "/dev/null",
+              "-w",
+              "%{http_code}",
+              "http://127.0.0.1:10256/healthz",
+            ];
+            assertEquals(await netns.run(health), "200");
+          });
+        }
+        await loop.stopUnbroken();
+        assertEquals(kproxy.lines.filter(({ msg }) => /failed|stuck/i.test(msg)), []);
+        assertEquals((await kproxy.stop()).code, 0);
+      } finally {
+        await Deno.remove(file);
+      }
+    },
+  );
+}
