@@ -17,6 +17,7 @@ import { parseIptablesSave, unreadableTables } from "../../../netfilter/iptables
 import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { ModeCleanup } from "../../node/cleanup.ts";
 import {
+  CANARY_CHAIN,
   EXTERNAL_SERVICES_CHAIN,
   FIREWALL_JUMP_COMMENT,
   isServiceChain,
@@ -26,7 +27,6 @@ import {
 } from "../plan/chains.ts";
 import { NativeTable } from "./cleanup_native.ts";
 import { planCleanup, type TableCleanup, TABLES } from "./cleanup_plan.ts";
-import { CANARY_CHAIN } from "../diff/observe_canary.ts";
 
 /** One chain or rule, where it is. */
 export interface CleanupItem {

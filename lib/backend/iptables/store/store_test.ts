@@ -14,11 +14,11 @@ import {
   testSliceEndpoint,
   testSlicePort,
 } from "../../../../tests/support/model_objects.ts";
-import { CommittedRules } from "./committed.ts";
-import { diffIptables } from "./diff.ts";
 import { planIptables } from "../plan/plan.ts";
-import { renderOperations, renderPlan, renderTransaction } from "../plan/render.ts";
+import { renderPlan } from "../plan/render.ts";
 import type { IptablesOptions, IptablesPlan } from "../plan/ruleset.ts";
+import { fullSync, NOTHING_HELD } from "./full_sync.ts";
+import type { IptablesStore } from "./store.ts";
 
 /** The YAML parser behind the shared fixtures asks for these at its start. */
 const PURE: Deno.PermissionOptions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
@@ -62,21 +62,19 @@ function planAll(tracker: ChangeTracker, options: IptablesOptions = OPTIONS): Ip
   return planIptables(tracker.checkout().state, "all", options);
 }
 
-function assertHolds(tables: RestoreInterpreter, committed: CommittedRules, wanted: IptablesPlan): void {
+function storeOf(plan: IptablesPlan): IptablesStore {
+  return fullSync(plan, NOTHING_HELD, { family: "IPv4" }).store;
+}
+
+function assertHolds(tables: RestoreInterpreter, store: IptablesStore, wanted: IptablesPlan): void {
   assertEquals(
     stateOf(tables, wanted.base.tail.nat.length),
     stateOf(loaded(wanted), wanted.base.tail.nat.length),
   );
-  const fresh = CommittedRules.of(wanted);
-  assertEquals(committed.ruleCounts, fresh.ruleCounts);
-  assertEquals([committed.chainCount, committed.dispatchRuleCount], [
-    fresh.chainCount,
-    fresh.dispatchRuleCount,
-  ]);
-  for (const [table, chain] of DISPATCH_CHAINS) {
-    assertEquals(committed.dispatchCount(table, chain), tables.chains(table).get(chain)?.length, chain);
-  }
-  assertEquals(diffIptables(wanted, committed).transactions, []);
+  const fresh = storeOf(wanted);
+  assertEquals(store.ruleCounts, fresh.ruleCounts);
+  assertEquals(store.chainCount, fresh.chainCount);
+  assert(store.change(wanted).transaction.isEmpty);
 }
 
 /** A Service that had an answer before and has one after must have one at every moment, and endpoints if it had them. */
@@ -93,7 +91,7 @@ function assertNoGap(before: Map<string, Fate>, now: Map<string, Fate>, after: M
   }
 }
 
-for (const [how, chainsPerTransaction] of [["", Infinity], [", chains one by one", 1]] as const) {
+for (const [how, mostChains] of [["", Infinity], [", chains one by one", 1]] as const) {
   Deno.test(`differences lead to the rules of a fresh start without a gap${how}`, {
     permissions: PURE,
   }, () => {
@@ -102,7 +100,7 @@ for (const [how, chainsPerTransaction] of [["", Infinity], [", chains one by one
         const tracker = exampleTracker("IPv4", first!);
         const start = planAll(tracker);
         const tables = loaded(start);
-        const committed = CommittedRules.of(start);
+        const store = storeOf(start);
         let before = first!;
         for (const after of others) {
           offerChanges(tracker, before, after);
@@ -111,12 +109,13 @@ for (const [how, chainsPerTransaction] of [["", Infinity], [", chains one by one
           const wanted = planIptables(state, "all", OPTIONS);
           const fatesBefore = fates(tables);
           const fatesAfter = fates(loaded(wanted));
-          for (const transaction of diffIptables(plan, committed, chainsPerTransaction).transactions) {
-            tables.restore(renderTransaction(transaction));
+          const { transaction, commit } = store.change(plan);
+          for (const block of transaction.blocks(mostChains)) {
+            tables.restore(block);
             assertNoGap(fatesBefore, fates(tables), fatesAfter);
           }
-          committed.apply(plan);
-          assertHolds(tables, committed, wanted);
+          commit();
+          assertHolds(tables, store, wanted);
           before = after;
         }
       }),
@@ -135,26 +134,12 @@ Deno.test("very many chains that come or go are written in portions", { permissi
     ]))
   );
   const portionsOf = (wanted: IptablesPlan, committed: IptablesPlan): number[] =>
-    diffIptables(wanted, CommittedRules.of(committed), 10).transactions
-      .map(({ lines }) => lines.filter((line) => line.startsWith(":KUBE-SEP-")).length)
+    [...storeOf(committed).change(wanted).transaction.blocks(10)]
+      .map((block) => block.match(/^:KUBE-SEP-/gm)?.length ?? 0)
       .filter((count) => count > 0);
   assertEquals(portionsOf(many!, none!), [10, 10, 5]);
-  assertEquals(portionsOf(none!, many!), [10, 10, 5]);
-});
-
-Deno.test("a plan of all Services removes those it no longer has", { permissions: PURE }, () => {
-  fc.assert(
-    fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (first, second) => {
-      const start = planAll(exampleTracker("IPv4", first));
-      const wanted = planAll(exampleTracker("IPv4", second));
-      const tables = loaded(start);
-      const committed = CommittedRules.of(start);
-      tables.restore(renderOperations(diffIptables(wanted, committed)) || "*nat\nCOMMIT\n");
-      committed.apply(wanted);
-      assertHolds(tables, committed, wanted);
-    }),
-    { numRuns: 100 },
-  );
+  // The chain that chose among them goes first.
+  assertEquals(portionsOf(none!, many!), [9, 10, 6]);
 });
 
 const WEB = testService({ ports: [testPort({ name: "http" })] });
@@ -173,13 +158,13 @@ const sliceOf = (service: Service, ...ips: string[]): ApiObject =>
   });
 
 function diffText(before: readonly ApiObject[], after: readonly ApiObject[], options = OPTIONS): string[] {
-  const committed = CommittedRules.of(planAll(exampleTracker("IPv4", before)));
+  const store = storeOf(planAll(exampleTracker("IPv4", before)));
   const tracker = exampleTracker("IPv4", before);
   tracker.checkout();
   offerChanges(tracker, before, after);
   const { state, updatedServices } = tracker.checkout();
-  return renderOperations(diffIptables(planIptables(state, updatedServices, options), committed)).split("\n")
-    .slice(0, -1)
+  const { transaction } = store.change(planIptables(state, updatedServices, options));
+  return [...transaction.blocks(Infinity)].join("").split("\n").slice(0, -1)
     .map((line) => line.replace(/KUBE-(SVC|SEP|EXT)-[A-Z2-7]{16}/g, "KUBE-$1"));
 }
 
@@ -266,27 +251,6 @@ Deno.test(
   },
 );
 
-Deno.test(
-  "the end of KUBE-SERVICES and what stands before it: what is printed of it is known until it changes",
-  {
-    permissions: PURE,
-  },
-  () => {
-    const objects = [WEB, sliceOf(WEB, "10.0.0.1")];
-    const plan = planAll(exampleTracker("IPv4", objects));
-    const committed = CommittedRules.of(plan);
-    const look = (print: number) => committed.lookAtDispatch("nat", "KUBE-SERVICES", print);
-    assertEquals([look(10), look(10), look(11)], ["new", "known", "damaged"]);
-    // A sync that changes nothing of it: another print of the same rules is still somebody's doing.
-    committed.apply(plan);
-    assertEquals([look(10), look(11)], ["known", "damaged"]);
-    const nodePortAddresses = { matchAll: false, containsIPv4Loopback: false, cidrs: [] };
-    const others = exampleOptions("IPv4", { nodePortAddresses, nodePortIps: ["192.0.2.1"] });
-    committed.apply(planAll(exampleTracker("IPv4", objects), others));
-    assertEquals([look(12), look(12)], ["new", "known"]);
-  },
-);
-
 Deno.test("nothing changed: nothing is written", { permissions: PURE }, () => {
   const objects = [WEB, FRONT, sliceOf(FRONT, "10.0.0.2")];
   assertEquals(diffText(objects, objects), []);
@@ -335,7 +299,7 @@ Deno.test("an address that is external IP and load-balancer IP keeps its rules i
   const start = planAll(exampleTracker("IPv4", before));
   const plan = planAll(exampleTracker("IPv4", after));
   const tables = loaded(start);
-  tables.restore(renderOperations(diffIptables(plan, CommittedRules.of(start))));
+  tables.restore([...storeOf(start).change(plan).transaction.blocks(Infinity)].join(""));
   const kinds = tables.chains("nat").get("KUBE-SERVICES")!.filter((rule) => rule.includes("-d 203.0.113.9"))
     .map((rule) => /(external|loadbalancer) IP/.exec(rule)?.[1]);
   assertEquals(kinds, ["external", "loadbalancer"]);

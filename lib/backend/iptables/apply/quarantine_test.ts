@@ -170,7 +170,11 @@ Deno.test("what all of them need is refused: that is a failure of the sync, and 
         fake.refuse = (line) => line.includes(needed) ? { by, problem: "No such file" } : undefined;
         // Another life of the proxy knows nothing of what the kernel holds.
         const next = await restart();
-        await assertRejects(() => next.sync(all), SyncError);
+        // Nothing differs, so nothing is written.
+        assertEquals((await next.sync(all)).quarantined, []);
+        assertEquals(found(), before);
+        const others = { ...Object.fromEntries(Object.keys(sizes).map((name) => [name, 10])), "s200": 0 };
+        if (needed.startsWith("-j")) await assertRejects(() => next.sync(others), SyncError);
         assertEquals(found(), before);
         // Nothing is there that they could be written into, and table filter must not lose anybody.
         await fake.run([`iptables-${variant}-restore`], { stdin: "*nat\nCOMMIT\n" });

@@ -7,10 +7,9 @@
 import { ExecError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { failedLines } from "../../../kernel/restore_failure.ts";
-import { chainLine } from "../../../netfilter/iptables_jumps.ts";
+import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { isolateRefused, type Refusal } from "../../isolate.ts";
-import { renderTransaction } from "../plan/render.ts";
 
 /** A chain that could not be deleted is tried again so much later, with a sync or a look. */
 const RETRY_MS = 10_000;
@@ -117,7 +116,7 @@ export class StaleChains {
     // A chain must be empty; declaring it also makes one that somebody else deleted, so that it can be deleted.
     const lines = [...names.map(chainLine), ...deletions];
     try {
-      await this.#options.iptables.restore(renderTransaction({ table: "nat", lines }), { counters: false });
+      await this.#options.iptables.restore(tableBlock("nat", lines), { counters: false });
       return null;
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;

@@ -10,18 +10,16 @@ import {
   testSlice,
   testSliceEndpoint,
 } from "../../../../tests/support/model_objects.ts";
+import { parseIptablesListing, unreadableTables } from "../../../netfilter/iptables_save.ts";
 import { planIptables } from "../plan/plan.ts";
-import { countWrittenRules, renderOperations, renderPlan, renderTransaction } from "../plan/render.ts";
-import type { IptablesPlan, ObservedTables, Transaction } from "../plan/ruleset.ts";
-import { observeTables } from "./stages_observe.ts";
-import { stageFullSync } from "./stages.ts";
+import type { IptablesPlan } from "../plan/ruleset.ts";
+import { fullSync, type HeldTables, NOTHING_HELD } from "./full_sync.ts";
 
 /** The YAML parser behind the shared fixtures asks for these at its start. */
 const PURE: Deno.PermissionOptions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
-const EMPTY = new RestoreInterpreter();
-/** Two chains to a stage: every Service is a stage of its own, and long ones are divided. */
-const TINY = { staged: true, servicesPerStage: 1 / 6 };
-const WHOLE = { staged: false, servicesPerStage: 100 };
+/** Two chains to a block: every Service is a block of its own, and long ones are divided. */
+const TINY = 2;
+const WHOLE = Infinity;
 const FOREIGN = "*nat\n:CNI-HOSTPORT - [0:0]\n:KUBE-PROXY-CANARY - [0:0]\n-A CNI-HOSTPORT -j ACCEPT\n" +
   "-A PREROUTING -j CNI-HOSTPORT\nCOMMIT\n*filter\n-A INPUT -j ACCEPT\nCOMMIT\n";
 
@@ -38,19 +36,27 @@ function saved(tables: RestoreInterpreter): string {
   return text;
 }
 
-const observe = (tables: RestoreInterpreter): ObservedTables => observeTables(saved(tables));
+function heldIn(text: string): HeldTables {
+  return { tables: parseIptablesListing(text).tables, unreadable: unreadableTables(text) };
+}
+
+const observe = (tables: RestoreInterpreter): HeldTables => heldIn(saved(tables));
+
+/** What a full sync writes, block by block. */
+function blocksOf(plan: IptablesPlan, held: HeldTables, mostChains: number): readonly string[] {
+  return [...fullSync(plan, held, { family: "IPv4" }).transaction.blocks(mostChains)];
+}
 
 function synced(plan: IptablesPlan, start = ""): RestoreInterpreter {
   const tables = new RestoreInterpreter();
-  tables.restore(start + renderOperations(stageFullSync(plan, EMPTY_OBSERVED, WHOLE)));
+  tables.restore(start + blocksOf(plan, NOTHING_HELD, WHOLE).join(""));
   return tables;
 }
-const EMPTY_OBSERVED = observe(EMPTY);
 
 const stateOf = (tables: RestoreInterpreter): unknown =>
   ["filter", "nat"].map((table) => [...tables.chains(table)].toSorted(([a], [b]) => a < b ? -1 : 1));
 
-for (const [name, options] of [["stages", TINY], ["one transaction per table", WHOLE]] as const) {
+for (const [name, mostChains] of [["many blocks", TINY], ["one block per table", WHOLE]] as const) {
   Deno.test(
     `a full sync in ${name} leads from any rules to those of a fresh start`,
     { permissions: PURE },
@@ -60,10 +66,9 @@ for (const [name, options] of [["stages", TINY], ["one transaction per table", W
           const tables = synced(examplePlan("IPv4", before), FOREIGN);
           const wanted = synced(examplePlan("IPv4", after), FOREIGN);
           const fatesBefore = fates(tables), fatesAfter = fates(wanted);
-          const { transactions } = stageFullSync(examplePlan("IPv4", after), observe(tables), options);
-          for (const transaction of transactions) {
+          for (const block of blocksOf(examplePlan("IPv4", after), observe(tables), mostChains)) {
             // Refuses a jump to nowhere and the deletion of a chain that is still in use.
-            tables.restore(renderTransaction(transaction));
+            tables.restore(block);
             assert(isMasqueradeReady(tables));
             const now = fates(tables);
             for (const [match, { endpoints }] of fatesBefore) {
@@ -91,8 +96,8 @@ Deno.test(
     fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
       const tables = new RestoreInterpreter();
       const plan = examplePlan("IPv4", objects);
-      for (const transaction of stageFullSync(plan, EMPTY_OBSERVED, TINY).transactions) {
-        tables.restore(renderTransaction(transaction));
+      for (const block of blocksOf(plan, NOTHING_HELD, TINY)) {
+        tables.restore(block);
         assert(isMasqueradeReady(tables));
         const planned = fates(synced(plan));
         for (const [match, { endpoints, hasVerdict }] of fates(tables)) {
@@ -116,29 +121,26 @@ const manyEndpoints = (count: number) => [
   }),
 ];
 
-const chainLines = ({ lines }: Transaction): number => lines.filter((line) => line.startsWith(":")).length;
+const tableOf = (block: string): string => block.slice(1, block.indexOf("\n"));
 
-/** A node where nobody is served, but on which somebody was: full syncs there have all of their stages. */
+const chainLines = (block: string): number => block.match(/^:/gm)?.length ?? 0;
+
+/** A node where nobody is served, but on which somebody was: full syncs there have all of their blocks. */
 const SERVED_ONCE = observe(synced(examplePlan("IPv4", [])));
 
-Deno.test("no stage holds more chains than asked for, even of one Service", { permissions: PURE }, () => {
+Deno.test("no block holds more chains than asked for, even of one Service", { permissions: PURE }, () => {
   const plan = examplePlan("IPv4", manyEndpoints(500));
-  const { transactions } = stageFullSync(plan, SERVED_ONCE, { staged: true, servicesPerStage: 10 });
-  assertEquals(transactions.map(chainLines), [2, 120, 120, 120, 120, 20, 1, 6, 2]);
-  // With nobody to be kept served, filter and what nat needs anyway come first, with as many Services as one stage takes: here none.
-  const fresh = stageFullSync(plan, EMPTY_OBSERVED, { staged: true, servicesPerStage: 10 });
-  assertEquals(fresh.transactions.map(chainLines), [6, 4, 120, 120, 120, 120, 20, 1, 2]);
-  // A Service without chains has no stage of its own.
-  const stale = stageFullSync(examplePlan("IPv4", [testService({ name: "other" })]), observe(synced(plan)), {
-    staged: true,
-    servicesPerStage: 10,
-  });
-  assertEquals(stale.transactions.map(chainLines), [2, 6, 2, 120, 120, 120, 120, 21]);
+  assertEquals(blocksOf(plan, SERVED_ONCE, 120).map(chainLines), [120, 120, 120, 120, 21, 1]);
+  // With nobody to be kept served, filter and what nat needs anyway come first, with as many Services as one block takes: here none.
+  assertEquals(blocksOf(plan, NOTHING_HELD, 120).map(chainLines), [7, 5, 120, 120, 120, 120, 21, 2]);
+  // A Service without chains has no block of its own.
+  const stale = blocksOf(examplePlan("IPv4", [testService({ name: "other" })]), observe(synced(plan)), 120);
+  assertEquals(stale.map(chainLines), [1, 1, 120, 120, 120, 120, 21]);
   // The chain that chooses goes first: until then it jumps to the others.
-  assert(stale.transactions[3]!.lines[0]!.startsWith(":KUBE-SVC-"));
+  assert(stale[2]!.startsWith("*nat\n:KUBE-SVC-"));
 });
 
-Deno.test("Services share a stage as long as their chains fit into it", { permissions: PURE }, () => {
+Deno.test("Services share a block as long as their chains fit into it", { permissions: PURE }, () => {
   const services = [5, 5, 11, 5, 24].flatMap((count, at) => [
     testService({ name: `s${at}`, clusterIP: `10.96.1.${at}`, ports: [testPort()] }),
     testSlice({
@@ -148,14 +150,12 @@ Deno.test("Services share a stage as long as their chains fit into it", { permis
     }),
   ]);
   const plan = examplePlan("IPv4", services);
-  const options = { staged: true, servicesPerStage: 1 };
-  const stages = [6 + 6, 12, 6, 12, 12, 1];
-  assertEquals(stageFullSync(plan, SERVED_ONCE, options).transactions.map(chainLines), [2, ...stages, 6, 2]);
-  // Two chains less where nothing is left to switch.
-  assertEquals(stageFullSync(plan, EMPTY_OBSERVED, options).transactions.map(chainLines), [
-    6,
-    4 + 6 + 6,
-    ...stages.slice(1),
+  const blocks = [6 + 6, 12, 6, 12, 12, 1];
+  assertEquals(blocksOf(plan, SERVED_ONCE, 12).map(chainLines), [...blocks, 1]);
+  assertEquals(blocksOf(plan, NOTHING_HELD, 12).map(chainLines), [
+    7,
+    5 + 6 + 6,
+    ...blocks.slice(1),
     2,
   ]);
 });
@@ -173,12 +173,11 @@ Deno.test(
       testSlice({ name: `s${at}-1`, serviceName: `s${at}`, endpoints: [testSliceEndpoint(`10.1.1.${at}`)] }),
     ]).flat();
     const plan = examplePlan("IPv4", services);
-    const options = { staged: true, servicesPerStage: 1 / 3 };
     const served = (start: string): number[] => {
       const tables = new RestoreInterpreter();
       tables.restore(start);
-      return stageFullSync(plan, observe(tables), options).transactions.map((transaction) => {
-        tables.restore(renderTransaction(transaction));
+      return blocksOf(plan, observe(tables), 4).map((block) => {
+        tables.restore(block);
         return endpointsOf(tables);
       });
     };
@@ -189,8 +188,8 @@ Deno.test(
     // Chains that nothing leads to keep nobody served.
     assertEquals(served("*nat\n:KUBE-SEP-OLD - [0:0]\nCOMMIT\n"), [0, 2, 2, 2, 6, 6]);
     // Nobody can tell.
-    const unreadable = observeTables("# Table `nat' is incompatible, use 'nft' tool.\n");
-    assertEquals(stageFullSync(plan, unreadable, options).transactions.map(({ table }) => table), [
+    const unreadable = heldIn("# Table `nat' is incompatible, use 'nft' tool.\n");
+    assertEquals(blocksOf(plan, unreadable, 4).map(tableOf), [
       ...["nat", "nat", "nat", "nat"],
       "filter",
       "nat",
@@ -198,41 +197,43 @@ Deno.test(
   },
 );
 
-Deno.test("each rule counts once as written, in however many stages", { permissions: PURE }, () => {
-  fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
-    const plan = examplePlan("IPv4", objects);
-    const jumps = plan.base.jumps.length;
-    for (const observed of [EMPTY_OBSERVED, SERVED_ONCE]) {
-      for (const options of [TINY, WHOLE]) {
-        const { filter, nat } = countWrittenRules(stageFullSync(plan, observed, options));
-        let rules = plan.base.ruleCounts.filter + plan.base.ruleCounts.nat;
-        for (const service of plan.services.values()) {
-          rules += (service?.ruleCounts.filter ?? 0) + (service?.ruleCounts.nat ?? 0);
-        }
-        assertEquals(filter + nat, rules + (observed === EMPTY_OBSERVED ? jumps : 0));
+Deno.test(
+  "each rule counts once as written, and one that is there already not at all",
+  { permissions: PURE },
+  () => {
+    fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
+      const plan = examplePlan("IPv4", objects);
+      const { transaction: { counts: { filter, nat } } } = fullSync(plan, NOTHING_HELD, { family: "IPv4" });
+      let rules = plan.base.ruleCounts.filter + plan.base.ruleCounts.nat;
+      for (const service of plan.services.values()) {
+        rules += (service?.ruleCounts.filter ?? 0) + (service?.ruleCounts.nat ?? 0);
       }
-    }
-  }));
+      assertEquals(filter + nat, rules + plan.base.jumps.length);
+      const again = fullSync(plan, observe(synced(plan)), { family: "IPv4" }).transaction;
+      assertEquals([again.counts, again.isEmpty], [{ filter: 0, nat: 0 }, true]);
+    }));
+  },
+);
+
+Deno.test("chains that go count against the rules that are written", { permissions: PURE }, () => {
+  const held = observe(synced(examplePlan("IPv4", manyEndpoints(3))));
+  const { counts } = fullSync(examplePlan("IPv4", []), held, { family: "IPv4" }).transaction;
+  // The last rule of KUBE-SERVICES is written again, and four chains go.
+  assertEquals(counts, { filter: 0, nat: 1 - 4 });
 });
 
-Deno.test("few chains need no stages, and the legacy variant never has any", { permissions: PURE }, () => {
-  const tables = (plan: IptablesPlan, options: typeof WHOLE): string[] =>
-    stageFullSync(plan, EMPTY_OBSERVED, options).transactions.map(({ table }) => table);
+Deno.test("few chains need no blocks, and the legacy variant never has any", { permissions: PURE }, () => {
+  const tables = (plan: IptablesPlan, mostChains: number): string[] =>
+    blocksOf(plan, NOTHING_HELD, mostChains).map(tableOf);
   const few = examplePlan("IPv4", manyEndpoints(3));
   const [fit, excess] = [11, 12].map((count) => examplePlan("IPv4", manyEndpoints(count)));
-  assertEquals(tables(fit!, { staged: true, servicesPerStage: 1 }), ["filter", "nat"]);
-  assertEquals(tables(excess!, { staged: true, servicesPerStage: 1 }).length, 5);
-  assertEquals(tables(few, { staged: true, servicesPerStage: 100 }), ["filter", "nat"]);
-  assertEquals(tables(examplePlan("IPv4", manyEndpoints(500)), { ...WHOLE, servicesPerStage: 1 }), [
+  assertEquals(tables(fit!, 12), ["filter", "nat"]);
+  assertEquals(tables(excess!, 12).length, 5);
+  assertEquals(tables(few, 1_200), ["filter", "nat"]);
+  assertEquals(tables(examplePlan("IPv4", manyEndpoints(500)), WHOLE), [
     "filter",
     "nat",
   ]);
-});
-
-Deno.test("the whole text is that of the plan, then the jumps", { permissions: PURE }, () => {
-  const plan = examplePlan("IPv4", manyEndpoints(3));
-  const text = renderOperations(stageFullSync(plan, EMPTY_OBSERVED, WHOLE));
-  assertEquals(text.replaceAll(/^-I .*\n/gm, ""), renderPlan(plan));
 });
 
 /** Full sync of no Services over a filter table whose chains hold the given rules. */
@@ -247,7 +248,7 @@ function filterAfter(
   const declared = used.map((target) => `:KUBE-${target} - [0:0]`);
   tables.restore(["*filter", ...declared, ...lines, "COMMIT\n"].join("\n"));
   const plan = planIptables(exampleState(family, []), "all", exampleOptions(family));
-  tables.restore(renderOperations(stageFullSync(plan, observe(tables), WHOLE)));
+  tables.restore(fullSync(plan, observe(tables), { family }).transaction.text());
   return tables;
 }
 
@@ -319,11 +320,12 @@ Deno.test(
     const rules = leftovers.slice(1).map((chain, index) => `-A ${leftovers[index]} -j ${chain}`);
     const start = `*nat\n${leftovers.map((chain) => `:${chain} - [0:0]\n`).join("")}${rules.join("\n")}\n` +
       ":KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -j KUBE-FW-OLD\nCOMMIT\n";
-    for (const options of [WHOLE, TINY, { staged: true, servicesPerStage: 1 / 12 }]) {
+    for (const mostChains of [WHOLE, TINY, 1]) {
       const tables = new RestoreInterpreter();
       tables.restore(FOREIGN + start);
-      const { transactions } = stageFullSync(examplePlan("IPv4", []), observe(tables), options);
-      for (const transaction of transactions) tables.restore(renderTransaction(transaction));
+      for (const block of blocksOf(examplePlan("IPv4", []), observe(tables), mostChains)) {
+        tables.restore(block);
+      }
       assertEquals([...tables.chains("nat").keys()].filter((chain) => chain.includes("-")).sort(), [
         "CNI-HOSTPORT",
         "KUBE-MARK-MASQ",
@@ -339,5 +341,5 @@ Deno.test(
 
 Deno.test("a plan of some Services is refused", { permissions: PURE }, () => {
   const plan = planIptables(exampleState("IPv4", []), new Set(["shop/web"]), exampleOptions("IPv4"));
-  assertThrows(() => stageFullSync(plan, EMPTY_OBSERVED, WHOLE), TypeError, "all Services");
+  assertThrows(() => blocksOf(plan, NOTHING_HELD, WHOLE), TypeError, "all Services");
 });

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import type { IpFamily } from "../../model/objects.ts";
-import { savedText } from "./saved_text.ts";
+import type { IpFamily } from "../model/objects.ts";
+import { printedRule } from "./printed_iptables_rule.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -39,5 +39,5 @@ const PAIRS: readonly (readonly [written: string, saved: string, family?: IpFami
 ];
 
 for (const [written, saved, family = "IPv4"] of PAIRS) {
-  Deno.test(`printed: ${written}`, NONE, () => assertEquals(savedText(written, family), saved));
+  Deno.test(`printed: ${written}`, NONE, () => assertEquals(printedRule(written, family), saved));
 }
