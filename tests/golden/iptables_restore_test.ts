@@ -55,9 +55,12 @@ async function writeFull(
   return { store, text: blocks.join("") };
 }
 
-/** @returns what was written */
+/** A change of all Services, those among them that are gone. @returns what was written */
 async function writeChange(tool: Tool, store: IptablesStore, plan: IptablesPlan): Promise<string> {
-  const { transaction, commit } = store.change(plan);
+  const gone = [...store.serviceNames].filter((name) => !plan.services.has(name)).map((name) =>
+    [name, null] as const
+  );
+  const { transaction, commit } = store.change({ ...plan, services: new Map([...plan.services, ...gone]) });
   const text = transaction.text();
   await write(tool, text);
   commit();

@@ -3,7 +3,7 @@
  */
 import { assert, assertEquals, assertGreater, assertRejects } from "@std/assert";
 import { IptablesProxier } from "../../lib/backend/iptables/apply/proxier.ts";
-import { cleanupIptables, cleanupTargets } from "../../lib/backend/iptables/node/cleanup.ts";
+import { cleanupIptables, cleanupTargets } from "../../lib/backend/node/iptables_leftovers.ts";
 import { JUMP_RULES } from "../../lib/backend/iptables/plan/base_rules.ts";
 import { SyncError } from "../../lib/errors.ts";
 import { type Exec, wholeText } from "../../lib/kernel/exec.ts";
@@ -169,17 +169,19 @@ for (const variant of VARIANTS) {
       `${variant}: what the real ${by} refuses of a Service costs only that Service`,
       NEEDS,
       async () => {
-        // The first endpoint of s5, as a port that no program takes, or as a target that the kernel does not know in table nat.
-        const [good, bad] = by === "program"
-          ? ["--to-destination 10.128.0.81:8080", "--to-destination 10.128.0.81:70000"]
-          : ["-j DNAT --to-destination 10.128.0.81:8080", "-j REJECT"];
+        // An endpoint of s5, as a port that no program takes, or as a target that the kernel does not know in table nat.
+        let endpoint = "10.128.0.81";
+        const spoilt = (text: string): string =>
+          by === "program"
+            ? text.replaceAll(`--to-destination ${endpoint}:8080`, `--to-destination ${endpoint}:70000`)
+            : text.replaceAll(`-j DNAT --to-destination ${endpoint}:8080`, "-j REJECT");
         await withNetns(async ({ exec }) => {
           let isRefusing = true;
           const spoiling: Exec = {
             run: (argv, options = {}) => {
               const { stdin } = options;
               if (!isRefusing || stdin === undefined) return exec.run(argv, options);
-              return exec.run(argv, { ...options, stdin: wholeText(stdin).replaceAll(good, bad) });
+              return exec.run(argv, { ...options, stdin: spoilt(wholeText(stdin)) });
             },
           };
           const { iptables, proxier, sync } = await rig(spoiling, "IPv4", variant);
@@ -191,6 +193,7 @@ for (const variant of VARIANTS) {
           const all = { ...others, "s5": 1 };
           assertEquals((await sync(all, ["s5"])).quarantined, []);
           isRefusing = true;
+          endpoint = "10.128.0.82";
           // It changes together with another: that goes in, and this one keeps what it had.
           const changed = { ...all, "s1": 1, "s5": 2 };
           await iptables.restore("*nat\n-F KUBE-NODEPORTS\nCOMMIT\n");

@@ -3,10 +3,10 @@
  *
  * @module
  */
-import type { Nft } from "../../../kernel/nft.ts";
-import type { NftFamily } from "../../../netfilter/nft_words.ts";
-import type { SavedChain, SavedTable } from "../../../netfilter/iptables_save.ts";
-import { listedChains, type NftListedChain, type NftListedRule } from "../../../netfilter/nft_jumps.ts";
+import type { Nft } from "../../kernel/nft.ts";
+import type { NftFamily } from "../../netfilter/nft_words.ts";
+import type { SavedChain, SavedTable } from "../../netfilter/iptables_save.ts";
+import { listedChains, type NftListedChain, type NftListedRule } from "../../netfilter/nft_jumps.ts";
 
 /** Commands of nft, to be taken in this order in one transaction. */
 export interface NativeRemoval {

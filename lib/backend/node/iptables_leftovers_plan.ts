@@ -3,11 +3,11 @@
  *
  * @module
  */
-import type { CleanupMode } from "../../../config/types.ts";
-import type { IptablesTable } from "../../../kernel/iptables.ts";
-import type { IptablesRuleset, SavedTable } from "../../../netfilter/iptables_save.ts";
-import { splitWords } from "../../../netfilter/words.ts";
-import type { ModeCleanup, OwnedChains } from "../../node/cleanup.ts";
+import type { CleanupMode } from "../../config/types.ts";
+import type { IptablesTable } from "../../kernel/iptables.ts";
+import type { IptablesRuleset, SavedTable } from "../../netfilter/iptables_save.ts";
+import { splitWords } from "../../netfilter/words.ts";
+import type { ModeCleanup, OwnedChains } from "./cleanup.ts";
 import {
   FORWARD_CHAIN,
   isServiceChain,
@@ -15,10 +15,10 @@ import {
   MARK_MASQ_CHAIN,
   POSTROUTING_CHAIN,
   PROXY_FIREWALL_CHAIN,
-  SERVICE_CHAIN_PREFIXES,
+  serviceChainsInCallOrder,
   SERVICES_CHAIN,
-} from "../plan/chains.ts";
-import type { NativeRemoval } from "./cleanup_native.ts";
+} from "../iptables/plan/chains.ts";
+import type { NativeRemoval } from "./iptables_leftovers_native.ts";
 
 /** Everything of one table that goes, and what stays for the sake of others. */
 export interface TableCleanup {
@@ -66,7 +66,7 @@ export function planCleanup(saved: IptablesRuleset, modes: readonly ModeCleanup[
     ];
     const ofServices = withIptables && table === "nat" ? [...chains.keys()].filter(isServiceChain) : [];
     const marks = withShared && table === "nat" ? [MARK_MASQ_CHAIN] : [];
-    const wanted = [...statics, ...inCallOrder(ofServices), ...marks];
+    const wanted = [...statics, ...serviceChainsInCallOrder(ofServices), ...marks];
     return [planTable(table, chains, wanted, modes.flatMap(({ jumpComments = [] }) => jumpComments))];
   });
 }
@@ -75,12 +75,6 @@ export function planCleanup(saved: IptablesRuleset, modes: readonly ModeCleanup[
 function sharedChainsMode(saved: IptablesRuleset): CleanupMode {
   const rules = saved.get("nat")?.get(SERVICES_CHAIN)?.rules ?? [];
   return rules.some((rule) => targetOf(rule) === IPVS_NODE_PORT_CHAIN) ? "ipvs" : "iptables";
-}
-
-function inCallOrder(serviceChains: readonly string[]): string[] {
-  return SERVICE_CHAIN_PREFIXES.flatMap((prefix) =>
-    serviceChains.filter((chain) => chain.startsWith(prefix))
-  );
 }
 
 /**

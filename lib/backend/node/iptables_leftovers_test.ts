@@ -1,16 +1,17 @@
 import { assert, assertEquals } from "@std/assert";
-import { ExecError } from "../../../errors.ts";
-import { Iptables } from "../../../kernel/iptables.ts";
-import { probeIptables } from "../../../kernel/iptables_variant.ts";
-import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
-import type { IpFamily } from "../../../model/objects.ts";
-import { silentLogger } from "../../../observe/log.ts";
-import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
-import { defaultSettings, stateOf } from "../../../../tests/support/fake_iptables_state.ts";
-import { IptablesProxier } from "../apply/proxier.ts";
-import { IPVS_CLEANUP } from "../../ipvs/node/cleanup.ts";
-import { USERSPACE_CLEANUP } from "../../userspace/node/cleanup.ts";
-import { cleanupIptables, type CleanupNft, cleanupTargets, IPTABLES_CLEANUP } from "./cleanup.ts";
+import { ExecError } from "../../errors.ts";
+import { Iptables } from "../../kernel/iptables.ts";
+import { probeIptables } from "../../kernel/iptables_variant.ts";
+import type { IptablesVariant } from "../../kernel/iptables_version.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import { silentLogger } from "../../observe/log.ts";
+import { FakeIptables } from "../../../tests/support/fake_iptables.ts";
+import { defaultSettings, stateOf } from "../../../tests/support/fake_iptables_state.ts";
+import { IptablesProxier } from "../iptables/apply/proxier.ts";
+import { IPVS_CLEANUP } from "../ipvs/node/cleanup.ts";
+import { USERSPACE_CLEANUP } from "../userspace/node/cleanup.ts";
+import { IPTABLES_CLEANUP } from "../iptables/node/cleanup.ts";
+import { cleanupIptables, type CleanupNft, cleanupTargets } from "./iptables_leftovers.ts";
 
 /** Kubelet's and a network plugin's rules, as they are on a node before any service proxy starts. */
 const FOREIGN = `*mangle
