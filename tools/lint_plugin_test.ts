@@ -33,7 +33,7 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["lib/source/decode/decode_values.ts", "const now = new Date();", ["pure-rows"]],
     ["lib/errors.ts", "const now = Date();", ["pure-rows"]],
     ["lib/backend/iptables/plan/plan.ts", "const x = Math.random();", ["pure-rows"]],
-    ["lib/backend/iptables/diff/diff.ts", "const x = performance.now();", ["pure-rows"]],
+    ["lib/backend/iptables/store/store.ts", "const x = performance.now();", ["pure-rows"]],
     ["lib/backend/iptables/plan/render.ts", "const x = crypto.randomUUID();", ["pure-rows"]],
     ["lib/model/x.ts", "const x = globalThis;", ["pure-rows"]],
     ["lib/model/x.ts", 'import { readFileSync } from "node:fs";', ["pure-rows"]],

@@ -6,14 +6,12 @@
 import { ExecError, UnsupportedError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { unreadableNotice } from "../netfilter/iptables_save.ts";
-import type { PrintedTables } from "../netfilter/printed_chains.ts";
 import { type Clock, systemClock } from "./clock.ts";
 import { type Exec, type ExecResult, type Input, wholeText } from "./exec.ts";
 import { isLockBusy } from "./iptables_lock.ts";
 import { saysUnusable } from "./iptables_refusal.ts";
 import { type IptablesVariant, isAtLeast, MIN_IPTABLES_VERSION, waitArgs } from "./iptables_version.ts";
 import { Mutex } from "./mutex.ts";
-import { type OutputReader, runInto } from "./run_into.ts";
 import { describeRestoreFailure } from "./restore_failure.ts";
 
 /** The tables a proxy may touch. */
@@ -50,12 +48,6 @@ export interface RestoreOptions {
   readonly counters?: boolean;
   /** True changes nothing, and only sees whether the text can be read and the kernel knows its words. Default false. */
   readonly test?: boolean;
-}
-
-/** Takes the text of iptables-save while it is printed. */
-export interface SaveReader extends OutputReader {
-  /** The end of the text. */
-  end(): PrintedTables;
 }
 
 const DEFAULT_LOCK_DEADLINE_MS = 30_000;
@@ -165,46 +157,13 @@ export class Iptables {
    * says of most of them: "# Table `nat' is incompatible, use 'nft' tool.".
    *
    * @throws {ExecError} likewise
-   */
-  async saveReadable(): Promise<string> {
-    const argv = [this.#programs.save];
-    const result = await this.#mutex.run(() => this.#exec.run(argv));
-    const isBroken = result.code !== 0 && UNREADABLE_RULE_REGEXP.test(result.stderr);
-    return isBroken ? withUnreadable(result.stdout) : wholeSave(argv, result);
-  }
-
-  /**
-   * As {@linkcode Iptables.saveReadable}, but into `reader`, which need not keep the text.
-   *
-   * @returns tables that iptables cannot read
-   * @throws {ExecError} likewise
    * @throws the reason of `signal`, which ends it
    */
-  async saveInto(reader: SaveReader, signal?: AbortSignal): Promise<ReadonlySet<string>> {
+  async saveReadable(signal?: AbortSignal): Promise<string> {
     const argv = [this.#programs.save];
-    const { code, stderr } = await this.#mutex.run(() =>
-      runInto(this.#exec, reader, argv, signal === undefined ? {} : { signal })
-    );
-    const { isWhole, ended, unreadable } = reader.end();
-    if (code !== 0) {
-      if (!UNREADABLE_RULE_REGEXP.test(stderr)) throw new ExecError(argv, code, withoutNotice(stderr));
-      return unreadable.union(new Set(READ_TABLES).difference(ended));
-    }
-    if (!isWhole) throw notWhole(argv);
-    return unreadable;
-  }
-
-  /**
-   * Feeds `text`, which lists chains and changes nothing, to iptables-restore; what it prints goes into `reader`.
-   *
-   * @throws {ExecError} as {@linkcode Iptables.restore}
-   */
-  async listInto(reader: OutputReader, text: string): Promise<void> {
-    const argv = [this.#programs.restore, ...this.#wait, "--noflush"];
-    const { code, stderr } = await this.#runPastLock(() =>
-      runInto(this.#exec, reader, argv, { stdin: text })
-    );
-    if (code !== 0) throw new ExecError(argv, code, describeRestoreFailure(stderr, text));
+    const result = await this.#mutex.run(() => this.#exec.run(argv, signal === undefined ? {} : { signal }));
+    const isBroken = result.code !== 0 && UNREADABLE_RULE_REGEXP.test(result.stderr);
+    return isBroken ? withUnreadable(result.stdout) : wholeSave(argv, result);
   }
 
   /**
@@ -253,10 +212,6 @@ export class Iptables {
   }
 }
 
-function notWhole(argv: readonly string[]): ExecError {
-  return new ExecError(argv, 0, "It did not print a whole ruleset");
-}
-
 /** Of a save that broke off at a rule: the tables that came to their ends, and the word for the others. */
 function withUnreadable(text: string): string {
   const end = text.lastIndexOf("\nCOMMIT\n");
@@ -268,7 +223,7 @@ function withUnreadable(text: string): string {
 /** @throws {ExecError} if it is not the text of tables that came to their ends */
 function wholeSave(argv: readonly string[], { code, stdout, stderr }: ExecResult): string {
   if (code !== 0) throw new ExecError(argv, code, withoutNotice(stderr));
-  if (!isWholeSave(stdout)) throw notWhole(argv);
+  if (!isWholeSave(stdout)) throw new ExecError(argv, 0, "It did not print a whole ruleset");
   return stdout;
 }
 

@@ -3,7 +3,7 @@ import { ExecError, UnsupportedError } from "../errors.ts";
 import { FakeIptables } from "../../tests/support/fake_iptables.ts";
 import type { Clock } from "./clock.ts";
 import type { Exec, ExecResult } from "./exec.ts";
-import { PrintedReader } from "../netfilter/printed_chains.ts";
+import { unreadableTables } from "../netfilter/iptables_save.ts";
 import { Iptables, type IptablesOptions } from "./iptables.ts";
 import { isLockBusy } from "./iptables_lock.ts";
 import { isAtLeast, parseIptablesVersion } from "./iptables_version.ts";
@@ -196,11 +196,10 @@ Deno.test.each([
   ["something else", "Segmentation fault\n", false],
 ])("iptables-save prints %s", { permissions: "none" }, async (_what, stdout, isWhole) => {
   const ipt = iptables({ run: () => Promise.resolve({ code: 0, stdout, stderr: "" }) });
-  const reader = new PrintedReader(new Map());
   if (isWhole) assertEquals(await ipt.save(), stdout);
   else await assertRejects(() => ipt.save(), ExecError, "whole ruleset");
-  if (isWhole) await ipt.saveInto(reader);
-  else await assertRejects(() => ipt.saveInto(reader), ExecError, "whole ruleset");
+  if (isWhole) assertEquals(await ipt.saveReadable(), stdout);
+  else await assertRejects(() => ipt.saveReadable(), ExecError, "whole ruleset");
 });
 
 const BROKEN_OFF = {
@@ -209,43 +208,12 @@ const BROKEN_OFF = {
   stderr: "Parsing nftables rule failed\n",
 };
 
-Deno.test(
-  "into a reader: tables that cannot be read are named, other failures fail",
-  { permissions: "none" },
-  async () => {
-    const reader = new PrintedReader(new Map());
-    const into = (result: ExecResult) => iptables({ run: () => Promise.resolve(result) }).saveInto(reader);
-    const named = "# Table `filter' is incompatible, use 'nft' tool.\n";
-    assertEquals(await into({ code: 0, stdout: SAVED, stderr: "" }), new Set());
-    assertEquals(reader.take().count("nat", "KUBE-SERVICES"), 0);
-    assertEquals(await into({ code: 0, stdout: SAVED + named, stderr: "" }), new Set(["filter"]));
-    assertEquals(await into(BROKEN_OFF), new Set(["filter", "mangle"]));
-    await assertRejects(
-      () => into({ code: 1, stdout: SAVED, stderr: "no memory\n" }),
-      ExecError,
-      "no memory",
-    );
-  },
-);
-
-Deno.test("a list that waits for the lock is that of the last try, and comes in pieces", {
-  permissions: "none",
-}, async () => {
-  let tries = 0;
-  const encoder = new TextEncoder();
-  const ipt = iptables({
-    run: (_argv, { onStdout } = {}) => {
-      const text = ["-N FIRST\n-N KUBE-X\n-A KUBE-X -j KUBE-Y\n", "-N FIRST\n-N KUBE-X\n"][tries++]!;
-      for (const letter of text) onStdout?.(encoder.encode(letter));
-      const isBusy = tries === 1;
-      return Promise.resolve({
-        code: isBusy ? 4 : 0,
-        stdout: "",
-        stderr: isBusy ? "Another app is currently holding the xtables lock\n" : "",
-      });
-    },
-  });
-  const reader = new PrintedReader(new Map(), { tables: ["nat"], first: "FIRST" });
-  await ipt.listInto(reader, "*nat\n-S FIRST\n-S KUBE-X\nCOMMIT\n");
-  assertEquals([tries, reader.take().count("nat", "KUBE-X")], [2, 0]);
+Deno.test("tables that cannot be read are named, other failures fail", { permissions: "none" }, async () => {
+  const save = async (result: ExecResult) =>
+    unreadableTables(await iptables({ run: () => Promise.resolve(result) }).saveReadable());
+  const named = "# Table `filter' is incompatible, use 'nft' tool.\n";
+  assertEquals(await save({ code: 0, stdout: SAVED, stderr: "" }), new Set());
+  assertEquals(await save({ code: 0, stdout: SAVED + named, stderr: "" }), new Set(["filter"]));
+  assertEquals(await save(BROKEN_OFF), new Set(["filter", "mangle"]));
+  await assertRejects(() => save({ code: 1, stdout: SAVED, stderr: "no memory\n" }), ExecError, "no memory");
 });

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { hostCidrText, parseCidr } from "../model/ip.ts";
+import { hostCidrText, parseCidr, parseIp } from "../model/ip.ts";
 import { type IptablesRule, renderIptablesRule, type RuleMatch, type RuleTarget } from "./iptables_rule.ts";
 import { parseIptablesRule } from "./parse_iptables_rule.ts";
 
@@ -108,10 +108,18 @@ export function markBits(target: RuleTarget & { kind: "setMark" }): { value: num
   }
 }
 
+/** `[address]:port` of IPv6 with the address as the kernel prints it; everything else as it is. */
+function canonicalDestination(to: string): string {
+  const [, address, rest] = /^\[([^\]]+)\](.*)$/.exec(to) ?? [];
+  const ip = address === undefined ? null : parseIp(address);
+  return ip === null ? to : `[${ip.text}]${rest}`;
+}
+
 function canonicalTarget(target: RuleTarget | null): RuleTarget | null {
   if (target?.kind === "reject" && target.with !== null && DEFAULT_REJECTS.has(target.with)) {
     return { kind: "reject", with: null };
   }
+  if (target?.kind === "dnat") return { ...target, to: canonicalDestination(target.to) };
   if (target?.kind !== "setMark") return target;
   const { value, mask } = markBits(target);
   const all = 0xffffffff;

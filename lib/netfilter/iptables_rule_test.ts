@@ -79,7 +79,7 @@ const WRITTEN_AND_SAVED: readonly { name: string; written: string; saved: string
   },
   {
     name: "IPv6 affinity record",
-    written: "-m recent --name KUBE-SEP-Z --set -m tcp -p tcp -j DNAT --to-destination [fd00::1]:80",
+    written: "-m recent --name KUBE-SEP-Z --set -m tcp -p tcp -j DNAT --to-destination [fd00::0:1]:80",
     saved:
       "-p tcp -m recent --set --name KUBE-SEP-Z --mask ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff --rsource -m tcp -j DNAT --to-destination [fd00::1]:80",
   },

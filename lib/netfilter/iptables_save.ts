@@ -1,11 +1,13 @@
 /**
- * The text of `iptables-save` (and of a whole `iptables-restore` input) → tables, chains and rules.
+ * The one reader of what iptables prints: `iptables-save`, a whole input of `iptables-restore`, and `iptables -S CHAIN`.
  *
- * Rules stay text, because a node may hold 100,000 of them and most readers want the names of the chains or one chain;
- * `parseIptablesRule` reads one.
+ * Rules stay text and are cut out of it when a chain is asked for its rules: a node may hold 300,000 of them, and most readers want the
+ * names of the chains or one chain. `parseIptablesRule` reads one.
  *
  * @module
  */
+import type { Traffic } from "../model/service_traffic.ts";
+import type { ListingProblem } from "./nft_listing.ts";
 
 /** One chain. */
 export interface SavedChain {
@@ -27,27 +29,28 @@ export type SavedTable = ReadonlyMap<string, SavedChain>;
 /** Table name → table, in the order of the text. */
 export type IptablesRuleset = ReadonlyMap<string, SavedTable>;
 
-type OpenTable = Map<string, SavedChain & { readonly rules: string[] }>;
-
-/** The line of a chain: name, policy, and packets and bytes where they are counted. */
-export const CHAIN_LINE_REGEXP = /^:(\S+)\s+(\S+)(?:\s+\[(\d+):(\d+)\])?\s*$/;
-// `iptables-save -c` puts the rule's counters in front.
-const RULE_LINE_REGEXP = /^(?:\[\d+:\d+\]\s+)?-A\s+(\S+)(?:\s+(.*?))?\s*$/;
-
-function addLine(table: OpenTable, line: string, fail: (problem: string) => never): void {
-  if (line.startsWith(":")) {
-    const [, name, policy, packets, bytes] = CHAIN_LINE_REGEXP.exec(line) ?? [];
-    if (name === undefined || policy === undefined) fail("a chain line is `:NAME POLICY [packets:bytes]`");
-    if (table.has(name)) fail(`chain "${name}" is declared twice`);
-    table.set(name, { policy, packets: Number(packets ?? 0), bytes: Number(bytes ?? 0), rules: [] });
-    return;
-  }
-  const [, name, rule = ""] = RULE_LINE_REGEXP.exec(line) ?? [];
-  if (name === undefined) fail("it is neither a chain nor an added rule");
-  const chain = table.get(name);
-  if (chain === undefined) fail(`chain "${name}" is not declared`);
-  chain.rules.push(rule);
+/** A chain as it was listed, with its counters. */
+export interface ListedChain extends SavedChain {
+  /** Of each rule; null where nothing was counted (`iptables-save` without `-c`). */
+  readonly counters: readonly (Traffic | null)[];
 }
+
+/** The tables of a text. */
+export interface IptablesListing {
+  readonly tables: ReadonlyMap<string, ReadonlyMap<string, ListedChain>>;
+  /** Lines that cannot be read, with their place; those around them count all the same. */
+  readonly problems: readonly ListingProblem[];
+}
+
+const BUILTIN_CHAINS: ReadonlySet<string> = new Set([
+  "PREROUTING",
+  "INPUT",
+  "FORWARD",
+  "OUTPUT",
+  "POSTROUTING",
+]);
+/** The line of a chain: name, policy, and packets and bytes where they are counted. */
+const CHAIN_LINE_REGEXP = /^:(\S+)\s+(\S+)(?:\s+\[(\d+):(\d+)\])?\s*$/;
 
 /**
  * Reads one or more tables. Counters of rules are dropped.
@@ -56,33 +59,203 @@ function addLine(table: OpenTable, line: string, fail: (problem: string) => neve
  * chain that was not declared, or a table without `COMMIT`
  */
 export function parseIptablesSave(text: string): IptablesRuleset {
-  const tables = new Map<string, SavedTable>();
-  let table: OpenTable | null = null;
-  let tableName = "";
+  const { tables, problems: [problem] } = read(text, true);
+  if (problem !== undefined) throw new SyntaxError(`iptables rules: ${problem.place}, ${problem.message}`);
+  return new Map(
+    tables.entries().map(([table, chains]) => [
+      table,
+      new Map(
+        chains.entries().map(([name, { policy, packets, bytes, rules }]) =>
+          [name, { policy, packets, bytes, rules }] as const
+        ),
+      ),
+    ]),
+  );
+}
+
+/** Reads one or more tables; lines of `iptables-restore` that put a rule in front (`-I`) are read, too. */
+export function parseIptablesListing(text: string): IptablesListing {
+  return read(text, false);
+}
+
+function read(text: string, isStrict: boolean): IptablesListing {
+  const reader = new Reader(text, isStrict);
   let lineNumber = 0;
-  for (const rawLine of text.split("\n")) {
-    lineNumber++;
-    const line = rawLine.endsWith("\r") ? rawLine.slice(0, -1) : rawLine;
-    const fail = (problem: string): never => {
-      throw new SyntaxError(`iptables rules, line ${lineNumber} ("${line}"): ${problem}`);
-    };
-    if (line.trim() === "" || line.startsWith("#")) continue;
-    if (line.startsWith("*")) {
-      if (table !== null) fail(`table "${tableName}" has no COMMIT`);
-      tableName = line.slice(1).trim();
-      if (tables.has(tableName)) fail(`table "${tableName}" appears twice`);
-      table = new Map();
-    } else if (table === null) {
-      fail("it stands outside of any table");
-    } else if (line.trim() === "COMMIT") {
-      tables.set(tableName, table);
-      table = null;
-    } else {
-      addLine(table, line, fail);
-    }
+  for (let start = 0; start < text.length;) {
+    let end = text.indexOf("\n", start);
+    if (end < 0) end = text.length;
+    reader.line(start, end, ++lineNumber);
+    start = end + 1;
   }
-  if (table !== null) throw new SyntaxError(`iptables rules: table "${tableName}" has no COMMIT`);
-  return tables;
+  return reader.end();
+}
+
+/** Where rules of one chain stand in the text: from, to, and whether each is put in front. */
+interface Range {
+  readonly start: number;
+  end: number;
+  readonly isInserted: boolean;
+}
+
+class TextChain implements ListedChain {
+  readonly policy: string;
+  readonly packets: number;
+  readonly bytes: number;
+  readonly ranges: Range[] = [];
+  readonly #text: string;
+  #rules: readonly string[] | null = null;
+  #counters: readonly (Traffic | null)[] | null = null;
+
+  constructor(text: string, policy: string, packets: number, bytes: number) {
+    this.#text = text;
+    this.policy = policy;
+    this.packets = packets;
+    this.bytes = bytes;
+  }
+
+  get rules(): readonly string[] {
+    return this.#rules ??= this.#ofLines(ruleOfLine);
+  }
+
+  get counters(): readonly (Traffic | null)[] {
+    return this.#counters ??= this.#ofLines(counterOfLine);
+  }
+
+  holdsText(lines: string): boolean {
+    const [range, ...more] = this.ranges;
+    return range !== undefined && more.length === 0 && range.end - range.start === lines.length &&
+      this.#text.startsWith(lines, range.start);
+  }
+
+  #ofLines<T>(read: (line: string) => T): readonly T[] {
+    const found: T[] = [];
+    for (const { start, end, isInserted } of this.ranges) {
+      for (const line of this.#text.slice(start, end).split("\n")) {
+        if (isInserted) found.unshift(read(line));
+        else found.push(read(line));
+      }
+    }
+    return found;
+  }
+}
+
+/** What stands behind `[1:60] -A CHAIN`. With the number of a rule `-I` says where; without, in front. */
+function ruleOfLine(line: string): string {
+  const dash = line.startsWith("[") ? line.indexOf("] ") + 2 : 0;
+  const blank = line.indexOf(" ", dash + 3);
+  return blank < 0 ? "" : line.slice(blank + 1).trim();
+}
+
+const COUNTERS = /^\[(\d+):(\d+)\]\s/;
+
+function counterOfLine(line: string): Traffic | null {
+  const [, packets, bytes] = COUNTERS.exec(line) ?? [];
+  return packets === undefined ? null : { packets: Number(packets), bytes: Number(bytes) };
+}
+
+class Reader {
+  readonly #text: string;
+  /** True: the text is of a program that has ended well, which declares each table and each chain once. */
+  readonly #isStrict: boolean;
+  readonly #tables = new Map<string, Map<string, TextChain>>();
+  readonly #problems: ListingProblem[] = [];
+  #table: Map<string, TextChain> | null = null;
+  #tableName = "";
+  /** The chain of the line before, its name and its range: the rules of one chain stand together. */
+  #chainName = "";
+  #range: Range | null = null;
+
+  constructor(text: string, isStrict: boolean) {
+    this.#text = text;
+    this.#isStrict = isStrict;
+  }
+
+  line(start: number, end: number, number: number): void {
+    const text = this.#text;
+    const first = text[start];
+    if ((first === "-" || first === "[") && this.#table !== null) return this.#rule(start, end, number);
+    this.#range = null;
+    const line = text.slice(start, end).trimEnd();
+    if (line.trim() === "") return;
+    if (first === "#") {
+      for (const table of this.#isStrict ? [] : unreadableTables(line)) {
+        this.#problem(`table ${table}`, "iptables cannot read it: somebody added to it with nft");
+      }
+      return;
+    }
+    if (first === "*") return this.#begin(line.slice(1).trim(), number);
+    if (this.#table === null) {
+      return this.#problem("iptables rules", `line ${number}: "${line}" stands outside of any table`);
+    }
+    if (line === "COMMIT") this.#table = null;
+    else if (first === ":") this.#chain(line, number);
+    else this.#unread(line, number);
+  }
+
+  end(): IptablesListing {
+    if (this.#table !== null) this.#problem(this.#place, "the text ends within it, so it has no COMMIT");
+    return { tables: this.#tables, problems: this.#problems };
+  }
+
+  get #place(): string {
+    return `table ${this.#tableName}`;
+  }
+
+  #problem(place: string, message: string): void {
+    this.#problems.push({ place, message });
+  }
+
+  #unread(line: string, number: number): void {
+    this.#problem(this.#place, `line ${number}: "${line}" is neither a chain nor an added rule`);
+  }
+
+  #begin(name: string, number: number): void {
+    if (this.#table !== null) this.#problem(this.#place, `line ${number}: it has no COMMIT`);
+    this.#tableName = name;
+    const known = this.#tables.get(name);
+    if (known !== undefined && this.#isStrict) this.#problem(this.#place, `line ${number}: it appears twice`);
+    this.#table = known ?? new Map();
+    this.#tables.set(name, this.#table);
+  }
+
+  #chain(line: string, number: number): void {
+    const [, name, policy, packets, bytes] = CHAIN_LINE_REGEXP.exec(line) ?? [];
+    if (name === undefined || policy === undefined) return this.#unread(line, number);
+    if (this.#isStrict && this.#table?.has(name) === true) {
+      this.#problem(this.#place, `line ${number}: chain "${name}" is declared twice`);
+    }
+    this.#table?.set(name, new TextChain(this.#text, policy, Number(packets ?? 0), Number(bytes ?? 0)));
+  }
+
+  #rule(start: number, end: number, number: number): void {
+    const text = this.#text;
+    const dash = text[start] === "[" ? text.indexOf("] ", start) + 2 : start;
+    const verb = text.slice(dash, dash + 3);
+    if ((verb !== "-A " && (verb !== "-I " || this.#isStrict)) || dash >= end) {
+      this.#range = null;
+      return this.#unread(text.slice(start, end), number);
+    }
+    const blank = text.indexOf(" ", dash + 3);
+    const name = text.slice(dash + 3, blank < 0 || blank > end ? end : blank);
+    const isInserted = verb === "-I ";
+    if (this.#range !== null && this.#chainName === name && this.#range.isInserted === isInserted) {
+      this.#range.end = end;
+      return;
+    }
+    let chain = this.#table?.get(name);
+    if (chain === undefined) {
+      // A text for `iptables-restore` names the kernel's own chains without declaring them.
+      const isBuiltin = !this.#isStrict && BUILTIN_CHAINS.has(name);
+      if (!isBuiltin) {
+        this.#problem(this.#place, `line ${number}: chain "${name}" is not declared`);
+      }
+      chain = new TextChain(text, isBuiltin ? "ACCEPT" : "-", 0, 0);
+      this.#table?.set(name, chain);
+    }
+    this.#chainName = name;
+    this.#range = { start, end, isInserted };
+    chain.ranges.push(this.#range);
+  }
 }
 
 const BEFORE_NAME = "# Table `";
@@ -99,4 +272,54 @@ export function unreadableTables(saveText: string): ReadonlySet<string> {
   // Long texts are the rule, such tables are not.
   if (!saveText.includes(AFTER_NAME)) return new Set();
   return new Set([...saveText.matchAll(NOTICE_REGEXP)].map(([, table = ""]) => table));
+}
+
+/** One chain of what `iptables -S CHAIN` prints, of one chain after the other. */
+export interface NamedChain {
+  readonly name: string;
+  readonly chain: ListedChain;
+}
+
+// `-P INPUT ACCEPT`, `-N KUBE-SERVICES`; with `-v` also `-P INPUT ACCEPT -c 12 3456`.
+const HEAD = /^-(?:P (\S+) (\S+)|N (\S+))(?: -c (\d+) (\d+))?\s*$/;
+const COUNTED = / -c (\d+) (\d+)(?= |$)/;
+
+/** Reads what `-S CHAIN` prints, in the order of the text; with `-v` the counters of each rule stand before its target. */
+export function parseListedChains(text: string): readonly NamedChain[] {
+  const chains: NamedChain[] = [];
+  let rules: string[] = [];
+  let counters: (Traffic | null)[] = [];
+  let prefix = "";
+  for (const line of text.split("\n")) {
+    const [, builtin, policy = "-", user, packets = "0", bytes = "0"] = line.startsWith("-A ")
+      ? []
+      : HEAD.exec(line) ?? [];
+    const name = builtin ?? user;
+    if (name !== undefined) {
+      [rules, counters, prefix] = [[], [], `-A ${name}`];
+      chains.push({
+        name,
+        chain: { policy, packets: Number(packets), bytes: Number(bytes), rules, counters },
+      });
+    } else if (prefix !== "" && (line === prefix || line.startsWith(`${prefix} `))) {
+      const [counted, ofPackets, ofBytes] = countersIn(line);
+      const rule = line.slice(prefix.length + 1);
+      rules.push(counted === undefined ? rule : withoutCounters(rule));
+      counters.push(
+        counted === undefined ? null : { packets: Number(ofPackets), bytes: Number(ofBytes) },
+      );
+    }
+  }
+  return chains;
+}
+
+/** A comment may hold the same words. */
+function countersIn(line: string): readonly (string | undefined)[] {
+  return COUNTED.exec(line.includes('"') ? line.replaceAll(/"(?:[^"\\]|\\.)*"/g, '""') : line) ?? [];
+}
+
+function withoutCounters(rule: string): string {
+  const parts = rule.split(/("(?:[^"\\]|\\.)*")/);
+  const at = parts.findIndex((part, index) => index % 2 === 0 && COUNTED.test(` ${part}`));
+  return parts.map((part, index) => index === at ? ` ${part}`.replace(COUNTED, "").slice(1) : part).join("");
 }

@@ -5,14 +5,11 @@
  * @module
  */
 import { assertEquals, assertMatch } from "@std/assert";
-import { CommittedRules } from "../../lib/backend/iptables/diff/committed.ts";
-import { diffIptables } from "../../lib/backend/iptables/diff/diff.ts";
-import { renderOperations, renderTransaction } from "../../lib/backend/iptables/plan/render.ts";
 import type { IptablesPlan } from "../../lib/backend/iptables/plan/ruleset.ts";
-import { observeTables } from "../../lib/backend/iptables/diff/stages_observe.ts";
-import { stageFullSync } from "../../lib/backend/iptables/diff/stages.ts";
+import { fullSync } from "../../lib/backend/iptables/store/full_sync.ts";
+import type { IptablesStore } from "../../lib/backend/iptables/store/store.ts";
 import { WantedIptables } from "../../lib/inspect/check/iptables.ts";
-import { parseIptablesListing } from "../../lib/netfilter/iptables_listing.ts";
+import { parseIptablesListing } from "../../lib/netfilter/iptables_save.ts";
 import type { IpFamily, Service } from "../../lib/model/objects.ts";
 import { testPort, testService } from "../support/model_objects.ts";
 import { examplePlan, goldenNames, loadGolden } from "../support/golden.ts";
@@ -20,13 +17,15 @@ import { type Netns, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
 const VARIANTS = [{ variant: "nft", staged: true }, { variant: "legacy", staged: false }] as const;
-/** So small that even a golden case is written in several stages. */
-const TINY_STAGES = 1 / 6;
+/** So few chains in a block that even a golden case is written in several. */
+const TINY_BLOCKS = 2;
+const LARGE_BLOCKS = 1_200;
 
 interface Tool {
   readonly netns: Netns;
   readonly restore: string;
   readonly save: string;
+  readonly family: IpFamily;
   readonly staged: boolean;
 }
 
@@ -42,10 +41,30 @@ async function save(tool: Tool): Promise<string> {
     .map((line) => line.replace(/\[\d+:\d+\]/, "[0:0]")).join("\n");
 }
 
-async function fullSync(tool: Tool, plan: IptablesPlan, servicesPerStage: number): Promise<void> {
-  const observed = observeTables(await save(tool));
-  const { transactions } = stageFullSync(plan, observed, { staged: tool.staged, servicesPerStage });
-  for (const transaction of transactions) await write(tool, renderTransaction(transaction));
+/** @returns what is held then, and what was written */
+async function writeFull(
+  tool: Tool,
+  plan: IptablesPlan,
+  mostChains: number,
+): Promise<{ readonly store: IptablesStore; readonly text: string }> {
+  const { tables } = parseIptablesListing(await save(tool));
+  const { family } = tool;
+  const { store, transaction } = fullSync(plan, { tables, unreadable: new Set() }, { family });
+  const blocks = [...transaction.blocks(tool.staged ? mostChains : Infinity)];
+  for (const block of blocks) await write(tool, block);
+  return { store, text: blocks.join("") };
+}
+
+/** A change of all Services, those among them that are gone. @returns what was written */
+async function writeChange(tool: Tool, store: IptablesStore, plan: IptablesPlan): Promise<string> {
+  const gone = [...store.serviceNames].filter((name) => !plan.services.has(name)).map((name) =>
+    [name, null] as const
+  );
+  const { transaction, commit } = store.change({ ...plan, services: new Map([...plan.services, ...gone]) });
+  const text = transaction.text();
+  await write(tool, text);
+  commit();
+  return text;
 }
 
 /** The order of chains and, in dispatch chains, of rules (but the last) is free. */
@@ -94,7 +113,7 @@ for (const { variant, staged } of VARIANTS) {
         if (golden.expected[family] === undefined) continue;
         await t.step(name, () =>
           withNetns(async (netns) => {
-            const tool = { netns, restore, save: `${prefix}-${variant}-save`, staged };
+            const tool = { netns, restore, save: `${prefix}-${variant}-save`, family, staged };
             await checkCase(tool, family, golden);
           }));
       }
@@ -120,13 +139,12 @@ for (const { variant, staged } of VARIANTS) {
         ),
       );
       await withNetns(async (netns) => {
-        const tool = { netns, restore, save: `iptables-${variant}-save`, staged };
-        await fullSync(tool, after, 100);
+        const tool = { netns, restore, save: `iptables-${variant}-save`, family: "IPv4" as const, staged };
+        await writeFull(tool, after, LARGE_BLOCKS);
         const expected = normalize(await save(tool));
-        await fullSync(tool, before, 100);
-        const text = renderOperations(diffIptables(after, CommittedRules.of(before)));
+        const { store } = await writeFull(tool, before, LARGE_BLOCKS);
+        const text = await writeChange(tool, store, after);
         assertMatch(text, /^-D KUBE-SERVICES -m comment --comment "shop\/many-98 has no endpoints"/m);
-        await write(tool, text);
         assertEquals(normalize(await save(tool)), expected);
       });
     },
@@ -158,26 +176,23 @@ async function checkCase(tool: Tool, family: IpFamily, golden: ReturnType<typeof
   });
   const plan = examplePlan(family, golden.objects);
 
-  await fullSync(tool, plan, 100);
+  await writeFull(tool, plan, LARGE_BLOCKS);
   const fresh = await save(tool);
   assertEquals(jumpTargets(fresh), JUMPS);
   assertEquals(otherwisePrinted(plan, family, fresh), []);
 
-  // A second sync over the same rules, in many stages, changes nothing.
-  await fullSync(tool, plan, TINY_STAGES);
+  // A second sync over the same rules finds them all: nothing is written.
+  assertEquals((await writeFull(tool, plan, TINY_BLOCKS)).text, "");
   assertEquals(await save(tool), fresh);
 
   // From every other object set to this one, by difference and by full sync, and back.
   for (const objects of [golden.before ?? golden.objects.slice(0, 1), []]) {
     const before = examplePlan(family, objects);
-    await fullSync(tool, before, TINY_STAGES);
-    const committed = CommittedRules.of(before);
-    await write(tool, renderOperations(diffIptables(plan, committed)));
-    committed.apply(plan);
+    const { store } = await writeFull(tool, before, TINY_BLOCKS);
+    await writeChange(tool, store, plan);
     assertEquals(normalize(await save(tool)), normalize(fresh));
-    await write(tool, renderOperations(diffIptables(before, committed)));
-    committed.apply(before);
-    await fullSync(tool, plan, TINY_STAGES);
+    await writeChange(tool, store, before);
+    await writeFull(tool, plan, TINY_BLOCKS);
     assertEquals(normalize(await save(tool)), normalize(fresh));
   }
 }

@@ -14,7 +14,6 @@ import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
 import { canonicalRule } from "./canonical_rule.ts";
 import { FakeIptables } from "./fake_iptables.ts";
 import { defaultSettings, type ServiceSizes, stateOf } from "./fake_iptables_state.ts";
-import type { CheckLimits } from "../../lib/backend/iptables/diff/observe_turns.ts";
 import { IptablesProxier, type IptablesSettings } from "../../lib/backend/iptables/apply/proxier.ts";
 
 /** What of an applier a test sets itself; all else is the default, without other addresses of the node. */
@@ -23,7 +22,7 @@ export interface IptablesChoice {
   readonly variant?: IptablesVariant;
   readonly settings?: Partial<IptablesSettings>;
   readonly interfaceIps?: () => readonly string[];
-  readonly checkLimits?: CheckLimits;
+  readonly largeChains?: number;
   readonly nowMs?: () => number;
   readonly logger?: Logger;
 }

@@ -7,10 +7,8 @@
 /** Folders of pure code that decides. */
 export const ROOMS: readonly string[] = [
   "lib/model",
-  ...["iptables", "ipvs", "nftables"].flatMap((mode) => [
-    `lib/backend/${mode}/plan`,
-    `lib/backend/${mode}/diff`,
-  ]),
+  ...["iptables", "ipvs", "nftables"].map((mode) => `lib/backend/${mode}/plan`),
+  ...["lib/backend/iptables/store", "lib/backend/ipvs/diff"],
 ];
 
 /** What is copied; the rest of the project is not needed by the tests. */

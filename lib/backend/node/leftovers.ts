@@ -14,10 +14,11 @@ import type {
   ModeCleanup,
 } from "./cleanup.ts";
 import { Nft } from "../../kernel/nft.ts";
-import { cleanupIptables, cleanupTargets, IPTABLES_CLEANUP } from "../iptables/node/cleanup.ts";
+import { IPTABLES_CLEANUP } from "../iptables/node/cleanup.ts";
 import { IPVS_CLEANUP } from "../ipvs/node/cleanup.ts";
 import { NFTABLES_CLEANUP } from "../nftables/node/cleanup.ts";
 import { USERSPACE_CLEANUP } from "../userspace/node/cleanup.ts";
+import { cleanupIptables, cleanupTargets } from "./iptables_leftovers.ts";
 
 const CLEANUPS: readonly ModeCleanup[] = [
   IPTABLES_CLEANUP,

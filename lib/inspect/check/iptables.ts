@@ -3,18 +3,18 @@
  *
  * @module
  */
-import { DISPATCH_CHAINS } from "../../backend/iptables/diff/diff_dispatch.ts";
-import { CANARY_CHAIN, sentinels } from "../../backend/iptables/diff/observe_canary.ts";
-import { isServiceChain } from "../../backend/iptables/plan/chains.ts";
+import { CANARY_CHAIN, isServiceChain } from "../../backend/iptables/plan/chains.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
+import { DISPATCH_CHAINS } from "../../backend/iptables/store/dispatch.ts";
+import { baseChains } from "../../backend/iptables/store/full_sync.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { chainOf, groupByChain, ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
+import { printedRule } from "../../netfilter/printed_iptables_rule.ts";
 import type { IptablesRuleset, SavedChain } from "../../netfilter/iptables_save.ts";
 import type { DifferenceList } from "./difference.ts";
 import { chainDifference, jumpDifference } from "./rule_lists.ts";
 import { chainPlace, quickText, RuleTexts, serviceOfRule } from "./rule_texts.ts";
-import { savedText } from "./saved_text.ts";
 import { compareSharedChain } from "./shared_chain.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
@@ -30,11 +30,11 @@ export class WantedIptables {
     for (const rules of plan.services.values()) {
       for (const line of rules?.rules ?? []) {
         const chain = chainOf(line);
-        const text = `-A ${chain} ${savedText(ruleOf(line, chain), family)}`;
+        const text = `-A ${chain} ${printedRule(ruleOf(line, chain), family)}`;
         const before = this.#savedTexts.get(chain);
         this.#savedTexts.set(chain, before === undefined ? text : `${before}\n${text}`);
       }
-      for (const { rule } of rules?.dispatch ?? []) this.texts.knowAlike(savedText(rule, family), rule);
+      for (const { rule } of rules?.dispatch ?? []) this.texts.knowAlike(printedRule(rule, family), rule);
     }
   }
 
@@ -101,9 +101,9 @@ function goneName(rules: readonly string[]): string {
 /** Jumps, canaries and the chains without rules of Services, beside whose rules others may write theirs. */
 function compareBase({ wanted, live, isKernel }: IptablesPair, list: DifferenceList): void {
   const { plan, texts } = wanted;
-  for (const [table, chains] of sentinels(plan.base)) {
+  for (const table of TABLES) {
     const owned = new Set(plan.base.chains[table]);
-    for (const [chain, wanted] of chains) {
+    for (const [chain, wanted] of baseChains(plan, table)) {
       const found = live.get(table)?.get(chain)?.rules;
       const isOwn = owned.has(chain) || found === undefined && chain.startsWith("KUBE-");
       const pair = {

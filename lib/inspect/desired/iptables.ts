@@ -4,12 +4,12 @@
  * @module
  */
 import { planIptables } from "../../backend/iptables/plan/plan.ts";
-import { planLines, renderOperations, renderPlan } from "../../backend/iptables/plan/render.ts";
+import { planLines, renderPlan } from "../../backend/iptables/plan/render.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
 import { configuredIptables } from "../../backend/iptables/plan/settings.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import type { Table } from "../../netfilter/iptables_jumps.ts";
+import { type Table, tableBlock } from "../../netfilter/iptables_jumps.ts";
 import type { SavedChain } from "../../netfilter/iptables_save.ts";
 import { builtinRules, kernelTables } from "../../sim/held_rules.ts";
 import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
@@ -35,18 +35,16 @@ export function iptablesPlan(input: DesiredInput, family: IpFamily): IptablesPla
 
 /** Text for `iptables-restore --noflush`: own chains and rules of each table, then the jumps from the kernel's chains. */
 export function iptablesText(plan: IptablesPlan): string {
-  return renderOperations({
-    transactions: TABLES.map((table) => {
-      // A chain that is only made sure of, and not filled, belongs to the kubelet: to name it would empty it.
-      const jumps = plan.base.jumps.filter((jump) =>
-        jump.table === table && plan.base.chains[table].includes(jump.target)
-      );
-      return {
-        table,
-        lines: [...planLines(plan, table), ...jumps.map(({ chain, args }) => `-I ${chain} ${args}`)],
-      };
-    }),
-  });
+  return TABLES.map((table) => {
+    // A chain that is only made sure of, and not filled, belongs to the kubelet: to name it would empty it.
+    const jumps = plan.base.jumps.filter((jump) =>
+      jump.table === table && plan.base.chains[table].includes(jump.target)
+    );
+    return tableBlock(table, [
+      ...planLines(plan, table),
+      ...jumps.map(({ chain, args }) => `-I ${chain} ${args}`),
+    ]);
+  }).join("");
 }
 
 /** What an empty kernel holds after a sync of the plan. */

@@ -7,8 +7,7 @@ import { ExecError } from "../../errors.ts";
 import type { Exec, ExecOptions } from "../../kernel/exec.ts";
 import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import type { ListedChain } from "../../netfilter/iptables_listing.ts";
-import { parseListedChains } from "../../netfilter/listed_chains.ts";
+import { type ListedChain, parseListedChains } from "../../netfilter/iptables_save.ts";
 import { AskedMap } from "./asked_map.ts";
 import { UntoldError } from "./untold.ts";
 

@@ -6,7 +6,7 @@
  */
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseSets, type SavedSet } from "../../netfilter/ipset.ts";
-import { type IptablesListing, parseIptablesListing } from "../../netfilter/iptables_listing.ts";
+import { type IptablesListing, parseIptablesListing } from "../../netfilter/iptables_save.ts";
 import { type IpvsTable, parseIpvsTable } from "../../netfilter/ipvs.ts";
 import {
   IPTABLES_TABLES,

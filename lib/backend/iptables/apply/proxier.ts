@@ -1,74 +1,64 @@
 /**
- * Brings the rules of one IP family into the kernel: a staged full sync, then only what changes.
+ * Brings the rules of one IP family into the kernel: what differs from the kernel's, then only what changes.
  *
  * @module
  */
 import { ExecError, SyncError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
 import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
 import { Mutex } from "../../../kernel/mutex.ts";
 import type { NfacctCounters } from "../../../kernel/nfacct.ts";
+import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
 import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
 import { matchingNodeIps } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import { sameTexts } from "../../../model/service_port.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
-import { chainLine } from "../../../netfilter/iptables_jumps.ts";
+import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { Logger } from "../../../observe/log.ts";
+import { FamilySession, type Since } from "../../apply/family_session.ts";
+import {
+  type Candidate,
+  describeRefusal,
+  isRefusedAddition,
+  isWhatAllNeed,
+  refusedServices,
+} from "../../apply/iptables_trial.ts";
+import { writeAll, writeChange } from "../../apply/refusals.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
 import type { Refused } from "../../isolate.ts";
-import { FamilySession, type Since } from "../../apply/family_session.ts";
-import { describeRefusal, isRefusedAddition, isWhatAllNeed, refusedServices } from "./apply_refusals.ts";
-import { observeByName } from "./apply_by_name.ts";
-import { StaleChains } from "./apply_stale_chains.ts";
-import { writeOperations, type Written } from "./apply_writer.ts";
-import { CHECK_LIMITS, noteDamage, RuleLook } from "./apply_check.ts";
-import { isServiceChain } from "../plan/chains.ts";
-import { chainNames, CommittedRules } from "../diff/committed.ts";
-import { diffIptables } from "../diff/diff.ts";
-import { CANARY_CHAIN, hasMangleCanary } from "../diff/observe_canary.ts";
-import type { CheckLimits } from "../diff/observe_turns.ts";
-import { planIptablesInSteps } from "../plan/plan.ts";
-import { countWrittenRules, renderOperations, renderTransaction } from "../plan/render.ts";
-import {
-  COUNTERS,
-  type IptablesOptions,
-  type IptablesPlan,
-  type ObservedTables,
-  type Operations,
-  type ServiceRules,
-} from "../plan/ruleset.ts";
-import { chainsForServices, stageFullSync } from "../diff/stages.ts";
-import { observeTables } from "../diff/stages_observe.ts";
+import { CANARY_CHAIN, isServiceChain } from "../plan/chains.ts";
+import { planIptables, planIptablesInSteps } from "../plan/plan.ts";
+import { COUNTERS, type IptablesOptions, type IptablesPlan, type ServiceRules } from "../plan/ruleset.ts";
+import { fullSync, fullSyncInSteps, type HeldTables } from "../store/full_sync.ts";
+import type { Change, IptablesStore } from "../store/store.ts";
+import type { IptablesTransaction, WrittenRules } from "../store/transaction.ts";
+import { DriftCheck } from "./drift_check.ts";
+import { StaleChains } from "./stale_chains.ts";
+import { readTables } from "./table_reading.ts";
+import { writeTransaction } from "./transaction_writer.ts";
 
 /**
- * Services of about ten endpoints per transaction of a full sync in the nft variant. Measured on 2 cores, kernel 6.18,
- * iptables 1.8.9, one iptables-restore process fed with all transactions (as many processes: 10-20 % slower):
+ * Chains of Services per block in the nft variant, whose cost per block grows with the square of the chains in it. Measured on 2 cores,
+ * kernel 6.18, iptables 1.8.9, one iptables-restore process fed with all blocks, in Services of ten endpoints (12 chains) per block:
  *
- * | Services × endpoints | 5    | 10   | 25   | 50   | 100  | 200  | 400 per transaction |
- * | -------------------- | ---- | ---- | ---- | ---- | ---- | ---- | ------------------- |
- * | 1,000 × 10           | 0.35 | 0.34 | 0.34 | 0.39 | 0.54 | 0.86 | 1.35 s              |
- * | 2,000 × 10           | -    | -    | 0.77 | 0.87 | 1.12 | 1.77 | 2.90 s              |
- * | 5,000 × 10           | 3.5  | 2.6  | 2.3  | 2.7  | 3.2  | 4.8  | - s                 |
+ * | Services × endpoints | 5    | 10   | 25   | 50   | 100  | 200  | 400 per block |
+ * | -------------------- | ---- | ---- | ---- | ---- | ---- | ---- | ------------- |
+ * | 1,000 × 10           | 0.35 | 0.34 | 0.34 | 0.39 | 0.54 | 0.86 | 1.35 s        |
+ * | 2,000 × 10           | -    | -    | 0.77 | 0.87 | 1.12 | 1.77 | 2.90 s        |
+ * | 5,000 × 10           | 3.5  | 2.6  | 2.3  | 2.7  | 3.2  | 4.8  | - s           |
  */
-const SERVICES_PER_STAGE = 25;
-
+const CHAINS_PER_BLOCK = 300;
 /**
- * The same where the kernel already holds our chains: each transaction then makes it walk all rules that traffic can
- * reach, so fewer ones are better (5,000 × 10 over the same rules: 25 → 10.6 s, 50 → 6.4 s, 100 → 5.3 s, 200 → 6.0 s).
+ * The same where the kernel already holds our chains: each block then makes it walk all rules that traffic can reach, so fewer ones are
+ * better (5,000 × 10 over the same rules: 25 Services → 10.6 s, 50 → 6.4 s, 100 → 5.3 s, 200 → 6.0 s).
  */
-const SERVICES_PER_STAGE_LIVE = 100;
-
-/** In the variant nft, whose cost grows with the square of the chains: 10,000 new ones take 2 s in one transaction, 0.3 s in ten. */
-const CHAINS_PER_CHANGE = 1000;
-
+const CHAINS_PER_BLOCK_LIVE = 1_200;
 /** How many service chains make a kernel count as one that already holds our rules. */
-const LIVE_CHAINS = 1000;
-
-/** How many chains a log line names. */
-const NAMED = 5;
+const LIVE_CHAINS = 1_000;
+/** How many Services are tried together in the nft variant; the legacy variant replaces the whole table for every try. */
+const TRIED_TOGETHER = 100;
 
 /** What decides the rules, as far as it is known before the first sync. */
 export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | "randomFully" | "nfacct">;
@@ -82,10 +72,28 @@ export interface IptablesProxierOptions {
   /** Addresses of all interfaces of the node, both families; asked before each sync unless every address serves node ports. */
   readonly interfaceIps: () => readonly string[];
   readonly logger: Logger;
-  /** Default {@linkcode CHECK_LIMITS}. */
-  readonly checkLimits?: CheckLimits;
+  /** As of {@linkcode DriftCheck}. */
+  readonly largeChains?: number;
   /** Milliseconds, monotonic. Default: since the process began. */
   readonly nowMs?: () => number;
+}
+
+/** What a sync has led to, and what it wrote. */
+interface Reached {
+  readonly committed: IptablesStore;
+  readonly report: WriteReport;
+}
+
+interface WriteReport extends Required<Pick<ApplyReport, "commands" | "bytes" | "failedDeletions">> {
+  readonly written: WrittenRules;
+}
+
+/** A plan of everything, and what leads there. */
+interface FullPlan {
+  readonly plan: IptablesPlan;
+  readonly held: HeldTables;
+  readonly transaction: IptablesTransaction;
+  readonly store: IptablesStore;
 }
 
 /** iptables mode for one family. */
@@ -93,24 +101,25 @@ export class IptablesProxier implements FamilyProxier {
   readonly family: IpFamily;
   readonly #iptables: Iptables;
   readonly #options: IptablesProxierOptions;
-  readonly #session: FamilySession<IptablesSettings, CommittedRules>;
+  readonly #session: FamilySession<IptablesSettings, IptablesStore>;
   /** Of the last sync that succeeded: what a Service keeps whose rules are refused. */
-  #known: CommittedRules | undefined;
+  #known: IptablesStore | undefined;
+  #state: ProxyState | null = null;
   /** Addresses that serve node ports, as the latest sync took them; null before. */
   #nodePortIps: readonly string[] | null = null;
   #mangleCanary = false;
   /** As the last full sync found it. */
   #nfacct = false;
   readonly #unreadableTables: UnreadableTables;
-  readonly #rules: RuleLook;
+  readonly #driftCheck: DriftCheck;
   readonly #oneAtATime = new Mutex();
   readonly #staleChains: StaleChains;
   /** By looks since the last sync. */
   #failedDeletions = 0;
 
   constructor(options: IptablesProxierOptions) {
-    const { iptables, settings, logger, nowMs = () => performance.now() } = options;
-    const { family, variant } = iptables;
+    const { iptables, settings, logger, largeChains, nowMs = () => performance.now() } = options;
+    const { family } = iptables;
     this.family = family;
     this.#iptables = iptables;
     this.#options = options;
@@ -118,7 +127,7 @@ export class IptablesProxier implements FamilyProxier {
     this.#staleChains = new StaleChains({ iptables, logger, nowMs });
     const consequence = ", and chains of former Services stay";
     this.#unreadableTables = new UnreadableTables({ family, log: logger, consequence });
-    this.#rules = new RuleLook(iptables, options.checkLimits ?? CHECK_LIMITS[variant]);
+    this.#driftCheck = new DriftCheck({ iptables, logger, nowMs, largeChains });
   }
 
   /** Takes new settings over. @returns true if they differ, so that everything must be written again */
@@ -126,44 +135,34 @@ export class IptablesProxier implements FamilyProxier {
     return this.#session.configure(settings);
   }
 
+  /** True if the rules add to the counters. */
+  get addsToCounters(): boolean {
+    return this.#nfacct;
+  }
+
   /**
-   * Writes all rules, or only what the changed Services change. Everything is written if it is not known what the kernel
-   * holds, whatever was asked.
+   * Writes what differs: from what the kernel holds if that is not known or everything was asked for, else from what was committed.
    *
    * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
    */
   sync(request: SyncRequest): Promise<ApplyReport> {
-    this.#rules.giveWay();
+    this.#driftCheck.giveWay();
     return this.#oneAtATime.run(() => this.#sync(request));
   }
 
   async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
-    const { committed, operations, report } = await this.#session.sync(
+    this.#state = state;
+    const { committed, report } = await this.#session.sync(
       changed,
-      (since) => since === null ? this.#syncAll(state) : this.#tryChanged(state, since),
+      (since) =>
+        since === null ? this.#syncAll(state) : writeChange({
+          change: () => this.#syncChanged(state, since),
+          problem: (error) => isOf(error, isRefusedAddition) ? describeRefusal(error.cause) : null,
+          all: () => this.#syncAll(state),
+        }, { logger: this.#options.logger, family: this.family }),
     );
     this.#known = committed;
-    this.#rules.written(changed);
-    return this.#session.report({
-      ...report,
-      written: countWrittenRules(operations),
-      total: committed.ruleCounts,
-    });
-  }
-
-  /** Where the change is refused everything is written. */
-  async #tryChanged(state: ProxyState, since: Since<CommittedRules>): Promise<Reached> {
-    try {
-      return await this.#syncChanged(state, since);
-    } catch (error) {
-      if (!(error instanceof SyncError) || !isRefusedAddition(error.cause)) throw error;
-      // Whose rules were refused is found over what is read now: others may have changed something.
-      this.#options.logger.info("A change was refused, everything is written again without what is refused", {
-        family: this.family,
-        problem: describeRefusal(error.cause as ExecError),
-      });
-      return await this.#syncAll(state);
-    }
+    return this.#session.report({ ...report, total: committed.ruleCounts });
   }
 
   /** True if the addresses that serve node ports are others than those of the last sync. */
@@ -175,147 +174,142 @@ export class IptablesProxier implements FamilyProxier {
   checkCanary(): Promise<false | null | Damage> {
     return this.#oneAtATime.run(() =>
       this.#session.look(async (committed) => {
-        const damage = await this.#rules.look(committed, this.#mangleCanary);
-        const found = damage === null ? null : noteDamage(damage, committed);
-        if (damage !== null) this.#tellUnmoved(damage.unmoved);
-        if (damage !== null) this.#staleChains.found(damage.leftover);
+        const looked = await this.#driftCheck.look(committed, {
+          family: this.family,
+          canaries: this.#mangleCanary ? ["mangle", "nat", "filter"] : ["nat", "filter"],
+          plan: (names) => planIptables(this.#state!, names, this.#planOptions()),
+        });
+        if (looked !== null) this.#staleChains.found(looked.leftover);
         // Without it chains that others used would stay until the next change, which may be days.
-        if (!found) this.#failedDeletions += (await this.#staleChains.deleteDue()).failed;
-        return found;
+        if (looked === null || looked.damage === false) {
+          this.#failedDeletions += (await this.#staleChains.deleteDue()).failed;
+        }
+        return looked === null ? null : looked.damage;
       })
     );
   }
 
   async #syncAll(state: ProxyState): Promise<Reached> {
-    const [saved] = await this.#session.run(
-      "read",
-      () => Promise.all([this.#iptables.saveReadable(), this.#ensureCounters()]),
-    );
-    let { plan, operations, observed } = await this.#session.run(
-      "plan",
-      () => this.#planAll(state, observeTables(saved), NONE),
-    );
-    this.#staleChains.clear();
-    let refused: readonly Refused<NamespacedName>[] = [];
-    let written: WriteReport;
-    try {
-      written = await this.#write(plan, operations);
-    } catch (error) {
-      if (!(error instanceof SyncError) || !isRuleRefusal(error.cause)) throw error;
-      const { cause } = error;
-      refused = await this.#session.run("apply", () => this.#findRefused(plan, observed, cause));
-      // Something of it may be in.
-      const now = observeTables(await this.#session.run("read", () => this.#iptables.saveReadable()));
-      const names = new Set(refused.map(({ item }) => item));
-      ({ plan, operations, observed } = await this.#session.run(
-        "plan",
-        () => this.#planAll(state, now, names),
-      ));
-      written = await this.#write(plan, operations);
-    }
-    const hasCanary = hasMangleCanary(saved);
+    let full: FullPlan | undefined;
+    const write = async (refused: ReadonlySet<NamespacedName>): Promise<Reached> => {
+      full = await this.#planAll(state, refused);
+      this.#staleChains.clear();
+      const report = await this.#write(full.plan, full.transaction, this.#chainsPerBlock(full.held));
+      return { committed: full.store, report };
+    };
+    const { committed, report } = await writeAll(this.#session, {
+      write,
+      isRefusal: (error) => isOf(error, isRuleRefusal) && error.phase === "apply",
+      find: (error) =>
+        this.#session.run("apply", () => this.#findRefused(full!, (error as SyncError).cause as ExecError)),
+    });
+    const { tables, unreadable } = full!.held;
+    const hasCanary = tables.get("mangle")?.has(CANARY_CHAIN) === true;
     // One that nobody can look for is no sign of anything.
-    this.#mangleCanary = hasCanary || !observed.unreadable.has("mangle") && await this.#setMangleCanary();
-    const committed = CommittedRules.of(plan, this.#known);
-    for (const { item } of refused) {
-      if (plan.services.has(item)) committed.keep(item, this.#known!.service(item)!);
-    }
-    this.#session.quarantine.replace(refused.map(({ item, problem }) => ({ service: item, problem })));
+    this.#mangleCanary = hasCanary || !unreadable.has("mangle") && await this.#setMangleCanary();
+    this.#driftCheck.fullySynced();
     // One has read the tables.
-    const report = { ...written, commands: written.commands + (hasCanary ? 1 : 2) };
-    return { committed, operations, report };
+    return { committed, report: { ...report, commands: report.commands + (hasCanary ? 1 : 2) } };
   }
 
-  /** @param refused Services that stay as this process wrote them before, as far as that is still there */
-  async #planAll(
-    state: ProxyState,
-    read: ObservedTables,
-    refused: ReadonlySet<NamespacedName>,
-  ): Promise<{ plan: IptablesPlan; operations: Operations; observed: ObservedTables }> {
-    const wanted = await this.#plan(state, "all");
-    this.#unreadableTables.tell(read.unreadable);
-    const observed = read.unreadable.size === 0
-      ? read
-      : await observeByName(this.#iptables, wanted.base, read);
-    const plan = refused.size === 0 ? wanted : withKept(wanted, refused, this.#known, observed);
-    const staging = {
-      staged: this.#iptables.variant === "nft",
-      servicesPerStage: isLive(observed) ? SERVICES_PER_STAGE_LIVE : SERVICES_PER_STAGE,
-    };
-    return { plan, operations: withCanaries(stageFullSync(plan, observed, staging)), observed };
+  async #planAll(state: ProxyState, refused: ReadonlySet<NamespacedName>): Promise<FullPlan> {
+    const [held] = await this.#session.run(
+      "read",
+      () => Promise.all([readTables(this.#iptables), this.#ensureCounters()]),
+    );
+    this.#unreadableTables.tell(held.unreadable);
+    return await this.#session.run("plan", async () => {
+      const plan = await this.#plan(state, "all");
+      const { family } = this;
+      const steps = fullSyncInSteps(plan, held, { family, former: this.#known, refused });
+      return { plan, held, ...await inTurns(steps, { turnMs: TURN_MS }) };
+    });
   }
 
   /** @throws `reason` if it is nobody's fault */
   async #findRefused(
-    plan: IptablesPlan,
-    observed: ObservedTables,
+    { plan, held }: FullPlan,
     reason: ExecError,
   ): Promise<readonly Refused<NamespacedName>[]> {
-    await this.#iptables.restore(renderTransaction(chainsForServices(plan, observed)));
-    const services = [...plan.services].filter((entry): entry is [NamespacedName, ServiceRules] =>
-      entry[1] !== null
+    // What rules of every Service may jump to.
+    const { transaction } = fullSync({ ...plan, services: new Map() }, held, { family: this.family });
+    const { chains, rules } = transaction.edits.nat;
+    await this.#iptables.restore(tableBlock("nat", [...chains.map(chainLine), ...rules]));
+    const services = [...plan.services].flatMap(([name, rules]) =>
+      rules === null ? [] : [candidate(name, rules)]
     );
-    // The legacy variant replaces the whole table for every try.
-    const together = this.#iptables.variant === "nft" ? SERVICES_PER_STAGE_LIVE : services.length;
+    const together = this.#iptables.variant === "nft" ? TRIED_TOGETHER : services.length;
     const refused = await refusedServices(this.#iptables, services, together);
-    // Rules of a former life serve them all the while, which those in quarantine would lose.
+    // Rules of a former run serve them all the while, which those in quarantine would lose.
     if (isWhatAllNeed(services, refused)) throw reason;
     return refused;
   }
 
   async #syncChanged(
     state: ProxyState,
-    { changed, committed }: Since<CommittedRules>,
+    { changed, committed }: Since<IptablesStore>,
   ): Promise<Reached> {
-    const suspects = new Set(this.#session.quarantine.due(changed));
-    const { plan, operations } = await this.#planChange(state, changed.difference(suspects), committed);
-    const report = await this.#write(plan, operations);
-    committed.apply(plan);
-    for (const name of suspects) await this.#tryAgain(state, name, committed);
-    return { committed, operations, report };
+    const { quarantine } = this.#session;
+    const suspects = new Set(quarantine.due(changed));
+    const { plan, change } = await this.#planChange(state, changed.difference(suspects), committed);
+    const report = await this.#write(plan, change.transaction, this.#chainsPerChange);
+    change.commit();
+    for (const name of suspects) {
+      await quarantine.tryAgain(name, () => this.#tryAgain(state, name, committed));
+    }
+    return { committed, report };
   }
 
-  #planChange(
+  async #planChange(
     state: ProxyState,
     changed: ReadonlySet<NamespacedName>,
-    committed: CommittedRules,
-  ): Promise<{ readonly plan: IptablesPlan; readonly operations: Operations }> {
-    return this.#session.run("plan", async () => {
+    committed: IptablesStore,
+  ): Promise<{ readonly plan: IptablesPlan; readonly change: Change }> {
+    return await this.#session.run("plan", async () => {
       const plan = await this.#plan(state, changed);
-      return { plan, operations: diffIptables(plan, committed, this.#chainsPerTransaction) };
+      return { plan, change: committed.change(plan) };
     });
   }
 
-  /** Writes a quarantined Service after a try; it stays in quarantine, and as it was, if that is refused. */
-  async #tryAgain(state: ProxyState, name: NamespacedName, committed: CommittedRules): Promise<void> {
-    const { plan, operations } = await this.#planChange(state, new Set([name]), committed);
+  /** Writes a quarantined Service after a try. @returns why it is refused; it is as it was then */
+  async #tryAgain(state: ProxyState, name: NamespacedName, committed: IptablesStore): Promise<string | null> {
+    const { plan, change } = await this.#planChange(state, new Set([name]), committed);
     const rules = plan.services.get(name) ?? null;
-    const [refused] = rules === null
-      ? []
-      : await this.#session.run("apply", () => refusedServices(this.#iptables, [[name, rules]], 1));
-    if (refused !== undefined) {
-      this.#session.quarantine.refused({ service: name, problem: refused.problem });
-      return;
-    }
-    await this.#write(plan, operations);
-    committed.apply(plan);
-    this.#session.quarantine.release(name);
+    const [refused] = rules === null ? [] : await this.#session.run(
+      "apply",
+      () => refusedServices(this.#iptables, [candidate(name, rules)], 1),
+    );
+    if (refused !== undefined) return refused.problem;
+    await this.#write(plan, change.transaction, this.#chainsPerChange);
+    change.commit();
+    return null;
   }
 
-  get #chainsPerTransaction(): number {
-    return this.#iptables.variant === "nft" ? CHAINS_PER_CHANGE : Infinity;
+  /** The legacy variant replaces the whole table for each block, so there one is right. */
+  get #chainsPerChange(): number {
+    return this.#iptables.variant === "nft" ? CHAINS_PER_BLOCK_LIVE : Infinity;
   }
 
-  async #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
+  #chainsPerBlock({ tables }: HeldTables): number {
+    if (this.#iptables.variant !== "nft") return Infinity;
+    let live = 0;
+    for (const chain of tables.get("nat")?.keys() ?? []) if (isServiceChain(chain)) live++;
+    return live > LIVE_CHAINS ? CHAINS_PER_BLOCK_LIVE : CHAINS_PER_BLOCK;
+  }
+
+  #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
+    return inTurns(planIptablesInSteps(state, changed, this.#planOptions()), { turnMs: TURN_MS });
+  }
+
+  #planOptions(): IptablesOptions {
     this.#nodePortIps = this.#readNodePortIps();
-    const steps = planIptablesInSteps(state, changed, {
+    return {
       ...this.#session.settings,
       family: this.family,
       nodePortIps: this.#nodePortIps,
       randomFully: this.#iptables.hasRandomFully(),
       nfacct: this.#nfacct,
-    });
-    return await inTurns(steps, { turnMs: TURN_MS });
+    };
   }
 
   #readNodePortIps(): readonly string[] {
@@ -323,31 +317,27 @@ export class IptablesProxier implements FamilyProxier {
     return nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, this.#options.interfaceIps());
   }
 
-  async #write(plan: IptablesPlan, operations: Operations): Promise<WriteReport> {
+  async #write(
+    plan: IptablesPlan,
+    transaction: IptablesTransaction,
+    mostChains: number,
+  ): Promise<WriteReport> {
     const { logger } = this.#options;
     if (logger.enabled(9)) {
-      logger.info("Restoring iptables", { family: this.family, rules: renderOperations(operations) }, 9);
+      logger.info("Restoring iptables", {
+        family: this.family,
+        rules: [...transaction.blocks(mostChains)].join(""),
+      }, 9);
     }
     return await this.#session.run("apply", async () => {
-      const isEmpty = operations.transactions.length === 0;
-      const written = isEmpty ? NOTHING_WRITTEN : await writeOperations(this.#iptables, operations);
+      const { bytes, flushed, ...written } = await writeTransaction(this.#iptables, transaction, mostChains);
       for (const service of plan.services.values()) this.#staleChains.filled(service?.chains ?? []);
-      this.#staleChains.flushed(written.flushed);
+      this.#staleChains.flushed(flushed);
       const { commands, failed } = await this.#staleChains.deleteDue();
       const failedDeletions = failed + this.#failedDeletions;
       this.#failedDeletions = 0;
-      return { commands: written.commands + commands, bytes: written.bytes, failedDeletions };
+      return { commands: written.commands + commands, bytes, failedDeletions, written: transaction.counts };
     });
-  }
-
-  /** Nobody can tell a program that writes nothing and says that all is well from one that prints two rules alike. */
-  #tellUnmoved(chains: readonly string[]): void {
-    if (chains.length === 0) return;
-    this.#options.logger.error(
-      "Chains are printed as before although they were written again; they are left as they are until they change",
-      "iptables-restore says that all is well and writes nothing, others undo it at once, or both rules are printed alike",
-      { family: this.family, chains: chains.slice(0, NAMED), count: chains.length },
-    );
   }
 
   /** Where our rules were taken away the counters may be gone with them, and a rule that names a missing one is refused. */
@@ -367,15 +357,10 @@ export class IptablesProxier implements FamilyProxier {
     }
   }
 
-  /** True if the rules add to the counters. */
-  get addsToCounters(): boolean {
-    return this.#nfacct;
-  }
-
   /** Table mangle holds nothing else of ours: a node without it is no reason to be without rules. */
   async #setMangleCanary(): Promise<boolean> {
     try {
-      await this.#iptables.restore(`*mangle\n${chainLine(CANARY_CHAIN)}\nCOMMIT\n`);
+      await this.#iptables.restore(tableBlock("mangle", [chainLine(CANARY_CHAIN)]));
       return true;
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
@@ -385,59 +370,13 @@ export class IptablesProxier implements FamilyProxier {
   }
 }
 
-/** What a sync has led to, and what it wrote. */
-interface Reached {
-  readonly committed: CommittedRules;
-  readonly operations: Operations;
-  readonly report: WriteReport;
+function isOf(
+  error: unknown,
+  isRefusal: (error: unknown) => error is ExecError,
+): error is SyncError & { readonly cause: ExecError } {
+  return error instanceof SyncError && isRefusal(error.cause);
 }
 
-type WriteReport = Required<Pick<ApplyReport, "commands" | "bytes" | "failedDeletions">>;
-
-const NOTHING_WRITTEN: Written = { commands: 0, bytes: 0, flushed: [] };
-
-const NONE: ReadonlySet<NamespacedName> = new Set();
-
-/**
- * The plan without what these Services want: they have what the kernel was known to hold of them, if all of their chains are still
- * there, else nothing.
- */
-function withKept(
-  plan: IptablesPlan,
-  refused: ReadonlySet<NamespacedName>,
-  known: CommittedRules | undefined,
-  observed: ObservedTables,
-): IptablesPlan {
-  const services = new Map(plan.services);
-  const keptChains = new Set<string>();
-  for (const name of refused) {
-    services.delete(name);
-    const before = known?.service(name);
-    if (before === undefined) continue;
-    const chains = chainNames(before);
-    if (!chains.every((chain) => observed.chains.nat.has(chain))) continue;
-    const { dispatch, ruleCounts } = before;
-    services.set(name, { dispatch, chains: [], chainCount: 0, rules: [], ruleText: "", ruleCounts });
-    for (const chain of chains) keptChains.add(chain);
-  }
-  return { ...plan, services, keptChains };
-}
-
-/** True if the kernel holds so many of our chains that the number of transactions counts more than their size. */
-function isLive({ chains }: ObservedTables): boolean {
-  let count = 0;
-  for (const chain of chains.nat) if (isServiceChain(chain) && ++count > LIVE_CHAINS) return true;
-  return false;
-}
-
-/** The canaries of nat and filter ride on the last transaction of their table. */
-function withCanaries(operations: Operations): Operations {
-  const transactions = [...operations.transactions];
-  for (const table of ["nat", "filter"] as const) {
-    const at = transactions.findLastIndex((transaction) => transaction.table === table);
-    const lines = [chainLine(CANARY_CHAIN), ...transactions[at]?.lines ?? []];
-    if (at < 0) transactions.push({ table, lines });
-    else transactions[at] = { table, lines };
-  }
-  return { transactions };
+function candidate(name: NamespacedName, { chains, rules, dispatch: shared }: ServiceRules): Candidate {
+  return { name, chains, rules, shared };
 }

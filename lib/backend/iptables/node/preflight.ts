@@ -18,7 +18,7 @@ import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
 import { BE_LIBERAL, ROUTE_LOCALNET } from "../../node/mode_sysctls.ts";
 import { FORWARD_CHAIN } from "../plan/chains.ts";
-import { invalidDropped, LastingCount } from "../diff/packet_counts.ts";
+import { invalidDropped, LastingCount } from "./packet_counts.ts";
 import { COUNTERS } from "../plan/ruleset.ts";
 import { configuredIptables } from "../plan/settings.ts";
 

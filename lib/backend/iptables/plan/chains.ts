@@ -19,6 +19,8 @@ export const PROXY_FIREWALL_CHAIN = "KUBE-PROXY-FIREWALL";
 export const FIREWALL_JUMP_COMMENT = "kubernetes load balancer firewall";
 /** Kubelet's chain: we fill it in IPv4 and jump to it in both families, but never delete it. */
 export const KUBELET_FIREWALL_CHAIN = "KUBE-FIREWALL";
+/** Exists in every table we use, nothing leads to it: if it is gone, the table was flushed. */
+export const CANARY_CHAIN = "KUBE-PROXY-CANARY";
 
 /**
  * Prefixes of the chains of Services, each before those it may jump to, which is the order in which leftovers can be
@@ -32,6 +34,11 @@ export const SERVICE_CHAIN_PREFIXES: readonly string[] = [
   "KUBE-SVC-",
   "KUBE-SEP-",
 ];
+
+/** Chains of Services, those that jump before those that they may jump to. */
+export function serviceChainsInCallOrder(chains: readonly string[]): string[] {
+  return SERVICE_CHAIN_PREFIXES.flatMap((prefix) => chains.filter((chain) => chain.startsWith(prefix)));
+}
 
 /** First 16 base32 digits (80 bits) of the SHA-256 of a text's UTF-8 form. */
 export function chainHash(text: string): string {

@@ -9,7 +9,7 @@ import {
   testSlice,
   testSliceEndpoint,
 } from "../../../../tests/support/model_objects.ts";
-import { CommittedRules } from "../diff/committed.ts";
+import { fullSync, NOTHING_HELD } from "../store/full_sync.ts";
 import { planIptables } from "./plan.ts";
 import { renderPlan } from "./render.ts";
 
@@ -47,7 +47,8 @@ Deno.test("rules are counted as they are written", { permissions: PURE }, () => 
     fc.property(ARBITRARY_CLUSTER, (cluster) => {
       const plan = planIptables(exampleState("IPv4", cluster), "all", OPTIONS);
       const [filter, nat] = renderPlan(plan).split("*nat").map((text) => text.match(/^-A /gm)?.length ?? 0);
-      assertEquals(CommittedRules.of(plan).ruleCounts, { filter: filter!, nat: nat! });
+      const { store } = fullSync(plan, NOTHING_HELD, { family: "IPv4" });
+      assertEquals(store.ruleCounts, { filter: filter!, nat: nat! });
     }),
     { numRuns: 30 },
   );
@@ -66,7 +67,7 @@ Deno.test(
     assertEquals(plan.services.get("shop/gone"), null);
     assert(plan.services.get("shop/web") !== null);
     assert(!plan.all);
-    assertThrows(() => CommittedRules.of(plan), TypeError, "all Services");
+    assertThrows(() => fullSync(plan, NOTHING_HELD, { family: "IPv4" }), TypeError, "all Services");
   },
 );
 

@@ -1,5 +1,5 @@
 /**
- * The words shared by the planner, the difference, the staging and the applier of iptables mode: plain data and no decisions.
+ * The words shared by the planner, the store and the proxier of iptables mode: plain data and no decisions.
  *
  * Rule text is what `iptables-restore` reads: tokens joined by single spaces, comments that contain blanks in double
  * quotes. It is not what `iptables-save` prints.
@@ -58,8 +58,6 @@ export interface IptablesPlan {
   readonly base: BaseRules;
   /** In emission order (sorted by name); null: the Service is gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceRules | null>;
-  /** Chains of Services that stay as they are, although no Service of the plan has them. Absent: none. */
-  readonly keptChains?: ReadonlySet<string>;
 }
 
 /** Settings and facts of the node that decide the rules of one family. */
@@ -93,29 +91,3 @@ export const COUNTERS = {
   invalidDropped: "ct_state_invalid_dropped_pkts",
   localhostNodePorts: "localhost_nps_accepted_pkts",
 } as const;
-
-/** One `*table … COMMIT` block. */
-export interface Transaction {
-  readonly table: Table;
-  /** Between `*table` and `COMMIT`, without line ends. Made anew each time where that would be much to hold. */
-  readonly lines: readonly string[];
-  /** The same with line ends between them, where it need not be put together from lines. */
-  readonly text?: string;
-  /** How many rules it writes that no later one writes again, less the chains it deletes, where that is known without its lines. */
-  readonly ruleCount?: number;
-}
-
-/** What to feed to iptables-restore, in order. No transaction means that nothing needs to be done. */
-export interface Operations {
-  readonly transactions: readonly Transaction[];
-}
-
-/** What iptables-save said of each table. */
-export interface ObservedTables {
-  /** Names of all chains, built-in ones included. */
-  readonly chains: PerTable<ReadonlySet<string>>;
-  /** Built-in chain → its rules in kernel order, as saved, without the leading `-A CHAIN `. */
-  readonly builtinRules: PerTable<ReadonlyMap<string, readonly string[]>>;
-  /** Those of all tables that iptables could not read: somebody added to them, with nft, what it has no words for. */
-  readonly unreadable: ReadonlySet<string>;
-}

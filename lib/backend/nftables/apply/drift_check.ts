@@ -12,6 +12,7 @@ import { diffObjects, type NftTransaction } from "../../../netfilter/nft_objects
 import { type ListedTable, NftTableReader } from "../../../netfilter/nft_table_reader.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
+import { PrintedOtherwise } from "../../apply/printed_otherwise.ts";
 import { type Damage, damageOf } from "../../damage.ts";
 import { TABLE_NAME } from "../plan/chains.ts";
 import { findDrift, ListedRest, tableOf } from "../store/full_sync.ts";
@@ -46,12 +47,7 @@ export class DriftCheck {
   #rulesDueMs = Number.NEGATIVE_INFINITY;
   /** The last look at everything did. */
   #hasFailed = false;
-  /** Chains that differed at the last look at everything, as they were printed: before the repair. */
-  #before: ReadonlyMap<string, string> = new Map();
-  /** Chains that this nft prints otherwise than they are written; how. */
-  readonly #printedOtherwise = new Map<string, string>();
-  /** Everything was compared and written again since the last look at everything. */
-  #isRepaired = false;
+  readonly #printedOtherwise = new PrintedOtherwise();
 
   constructor(options: DriftCheckOptions) {
     this.#options = options;
@@ -59,7 +55,7 @@ export class DriftCheck {
 
   /** Everything was compared, and what differed was written. */
   fullySynced(): void {
-    this.#isRepaired = true;
+    this.#printedOtherwise.fullySynced();
   }
 
   /**
@@ -142,32 +138,17 @@ export class DriftCheck {
         const printed = chains.get(name);
         const text = printed?.rules.join("\n") ?? "";
         if (printed === undefined || printed.hook !== hook) found.add(name);
-        else if (this.#printedOtherwise.get(name) !== text) differing.set(name, text);
+        else differing.set(name, text);
       }
     }
-    if (!isPart) this.#learn(differing);
-    return damageOf("all", [...differing.keys(), ...found]);
-  }
-
-  /**
-   * Takes out what is printed, right after it was written again, just as before: a process that changed it would have done so in the same
-   * moment.
-   */
-  #learn(differing: Map<string, string>): void {
-    const news: string[] = [];
-    for (const [name, text] of this.#isRepaired ? differing : []) {
-      if (this.#before.get(name) !== text) continue;
-      this.#printedOtherwise.set(name, text);
-      differing.delete(name);
-      news.push(name);
+    const news = this.#printedOtherwise.sift(differing, !isPart);
+    if (news.length > 0) {
+      this.#options.logger.warn("nft prints rules otherwise than they were written, taken for its way", {
+        family: this.#options.family,
+        chains: news.slice(0, NAMED),
+      });
     }
-    this.#before = differing;
-    this.#isRepaired = false;
-    if (news.length === 0) return;
-    this.#options.logger.warn("nft prints rules otherwise than they were written, taken for its way", {
-      family: this.#options.family,
-      chains: news.slice(0, NAMED),
-    });
+    return damageOf("all", [...differing.keys(), ...found]);
   }
 }
 

@@ -305,7 +305,8 @@ export class NftablesProxier implements FamilyProxier {
     await this.#session.run("apply", () => this.#write(change.transaction));
     change.commit();
     for (const name of suspects) {
-      await this.#session.run("apply", () => this.#tryAgain(state, name, committed));
+      const tryAgain = () => this.#session.run("apply", () => this.#tryAgain(state, name, committed));
+      await this.#session.quarantine.tryAgain(name, tryAgain);
     }
     return committed;
   }
@@ -316,18 +317,17 @@ export class NftablesProxier implements FamilyProxier {
     this.#staleChains.flushed(transaction.flushedChains);
   }
 
-  /** Writes a quarantined Service in a transaction of its own; it stays in quarantine if that is refused. */
-  async #tryAgain(state: ProxyState, name: NamespacedName, committed: NftStore): Promise<void> {
+  /** Writes a quarantined Service in a transaction of its own. @returns why that is refused */
+  async #tryAgain(state: ProxyState, name: NamespacedName, committed: NftStore): Promise<string | null> {
     const change = committed.change(planNftables(state, new Set([name]), this.#nftablesOptions()));
     try {
       await this.#write(change.transaction);
     } catch (error) {
       if (!isRejected(error)) throw error;
-      this.#session.quarantine.refused({ service: name, problem: describeNftFailure(error) });
-      return;
+      return describeNftFailure(error);
     }
     change.commit();
-    this.#session.quarantine.release(name);
+    return null;
   }
 
   #nftablesOptions(): NftablesOptions {

@@ -18,6 +18,8 @@ import type { JumpRule, Table } from "../../../netfilter/iptables_jumps.ts";
 import { type IptablesRuleset, parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { FamilySession, type Since } from "../../apply/family_session.ts";
+import { refusedServices } from "../../apply/iptables_trial.ts";
+import { writeChange } from "../../apply/refusals.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import { type Damage, damageOf } from "../../damage.ts";
 import type { Refused } from "../../isolate.ts";
@@ -27,7 +29,6 @@ import { movedUdp, udpDestinations } from "../diff/udp_destinations.ts";
 import { jumpsOf, PORTALS_FIREWALL, PORTALS_HOST } from "../plan/chains.ts";
 import { planUserspaceInSteps, type UserspaceOptions } from "../plan/plan.ts";
 import type { PortalId, PortalRule, ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
-import { refusedServices } from "./apply_refusals.ts";
 import { OthersFirewall, rulesInForce } from "./firewall.ts";
 import type { PortalKeeper } from "./portals.ts";
 import type { StaleUdp } from "./stale_udp.ts";
@@ -130,7 +131,13 @@ export class UserspaceProxier implements FamilyProxier {
   async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
     const { committed, commands, bytes, written } = await this.#session.sync(
       changed,
-      (since) => since === null ? this.#syncAll(state) : this.#trySyncChanged(state, since),
+      (since) =>
+        since === null ? this.#syncAll(state) : writeChange({
+          change: () => this.#syncChanged(state, since),
+          problem: (error) =>
+            error instanceof SyncError && isRuleRefusal(error.cause) ? error.cause.message : null,
+          all: () => this.#syncAll(state),
+        }, { logger: this.#options.logger, family: this.family }),
     );
     return this.#session.report({
       commands,
@@ -138,19 +145,6 @@ export class UserspaceProxier implements FamilyProxier {
       written: { nat: written },
       total: { nat: [...committed.values()].reduce((sum, { rules }) => sum + rules.length, 0) },
     });
-  }
-
-  async #trySyncChanged(state: ProxyState, since: Since<Committed>): Promise<Reached> {
-    try {
-      return await this.#syncChanged(state, since);
-    } catch (error) {
-      if (!(error instanceof SyncError) || !isRuleRefusal(error.cause)) throw error;
-      this.#options.logger.info("A change was refused, everything is written again without what is refused", {
-        family: this.family,
-        problem: error.cause.message,
-      });
-      return await this.#syncAll(state);
-    }
   }
 
   async #syncAll(state: ProxyState): Promise<Reached> {
@@ -194,7 +188,13 @@ export class UserspaceProxier implements FamilyProxier {
       return { ...await this.#restoreAll(plan, committed, saved), refused: [] };
     } catch (error) {
       if (!isRuleRefusal(error)) throw error;
-      const refused = await refusedServices(iptables, [...rulesByService(committed)]);
+      const candidates = [...rulesByService(committed)].map(([name, shared]) => ({
+        name,
+        shared,
+        chains: [],
+        rules: [],
+      }));
+      const refused = await refusedServices(iptables, candidates, candidates.length);
       if (refused.length === 0) throw error;
       for (const { item } of refused) committed.delete(item);
       return { ...await this.#restoreAll(plan, committed, saved), refused };

@@ -1,0 +1,143 @@
+/**
+ * Finds the Services whose rules iptables or the kernel refuses. The nft variant and the programs' parsers name the lines; of the legacy
+ * variant's kernel nobody learns more than that the whole was refused, so there halves are tried.
+ *
+ * @module
+ */
+import type { ExecError } from "../../errors.ts";
+import type { Iptables } from "../../kernel/iptables.ts";
+import { isRuleRefusal } from "../../kernel/iptables_refusal.ts";
+import { failedLines } from "../../kernel/restore_failure.ts";
+import type { NamespacedName } from "../../model/objects.ts";
+import { chainLine, type Table, tableBlock } from "../../netfilter/iptables_jumps.ts";
+import { firstLine } from "../../text/lines.ts";
+import { isolateRefused, type Refusal, type Refused } from "../isolate.ts";
+
+/** Rules for chains that packets go through are tried in it, where none comes. */
+const TRIAL_CHAIN = "KUBE-PROXY-TRIAL";
+const TABLES: readonly Table[] = ["filter", "nat"];
+
+/** The rules of one Service. */
+export interface Candidate {
+  readonly name: NamespacedName;
+  /** Its own chains in table nat, which are written in their place. */
+  readonly chains: readonly string[];
+  /** `-A CHAIN …` lines of those. */
+  readonly rules: readonly string[];
+  /** Its rules in other chains, each without `-A CHAIN `. */
+  readonly shared: readonly { readonly table: Table; readonly rule: string }[];
+}
+
+/** True if the refused line, where one is named, adds something: what cannot be taken away was not as we thought. */
+export function isRefusedAddition(error: unknown): error is ExecError {
+  return isRuleRefusal(error) && !/^> \d+: -[DX] /m.test(error.stderr);
+}
+
+/** What the program said, without numbers of lines, which differ from try to try. */
+export function describeRefusal({ stderr, message }: ExecError): string {
+  const words = firstLine(stderr);
+  const problem = words.replace(/^\S+( v[\d.]+ \(\w+\))?: */, "").replace(
+    / *(Error occurred at )?line:? \d+:?/g,
+    " ",
+  )
+    .trim();
+  const rule = /^> \d+: (.*)$/m.exec(stderr)?.[1] ?? "COMMIT";
+  return (problem === "" ? message : problem) + (rule === "COMMIT" ? "" : `: ${rule}`);
+}
+
+/**
+ * Tries the rules of Services.
+ *
+ * @param together how many are tried at once
+ * @returns those that are refused, each tried alone; the chains of all others are in the kernel
+ * @throws {ExecError} if a program failed in another way
+ */
+export async function refusedServices(
+  iptables: Iptables,
+  services: readonly Candidate[],
+  together: number,
+): Promise<readonly Refused<NamespacedName>[]> {
+  const attempt = (group: readonly Candidate[]): Promise<Refusal<Candidate> | null> =>
+    tryRules(iptables, group);
+  const refused: Refused<NamespacedName>[] = [];
+  try {
+    for (let at = 0; at < services.length; at += together) {
+      for (const { item } of await isolateRefused(services.slice(at, at + together), attempt)) {
+        // Alone, because the line that was named may only have been next to the one that was refused.
+        const refusal = await attempt([item]);
+        if (refusal !== null) refused.push({ item: item.name, problem: refusal.problem });
+      }
+    }
+  } finally {
+    await iptables.restore(TABLES.map((table) => trial(table, [`-X ${TRIAL_CHAIN}`])).join(""));
+  }
+  return refused;
+}
+
+/**
+ * True if nothing that leads to any endpoint is taken: not the Services are to blame then, but what each of them needs, such as an
+ * extension that this kernel lacks.
+ */
+export function isWhatAllNeed(
+  services: readonly Candidate[],
+  refused: readonly Refused<NamespacedName>[],
+): boolean {
+  const names = new Set(refused.map(({ item }) => item));
+  const withChains = services.filter(({ chains }) => chains.length > 0);
+  return withChains.length > 1 && withChains.every(({ name }) => names.has(name));
+}
+
+/** True if the node's iptables and kernel take a rule. */
+export async function takesRule(iptables: Iptables, rule: string, table: Table = "nat"): Promise<boolean> {
+  const text = trial(table, [`-A ${TRIAL_CHAIN} ${rule}`, `-F ${TRIAL_CHAIN}`, `-X ${TRIAL_CHAIN}`]);
+  try {
+    await iptables.restore(text);
+    return true;
+  } catch (error) {
+    if (!isRuleRefusal(error)) throw error;
+    return false;
+  }
+}
+
+async function tryRules(
+  iptables: Iptables,
+  group: readonly Candidate[],
+): Promise<Refusal<Candidate> | null> {
+  let text = "";
+  /** By the number of the line. */
+  const owners: (Candidate | null)[] = [];
+  for (const table of TABLES) {
+    const lines: string[] = [];
+    // The table's name and the trial chain come first.
+    owners.push(null, null);
+    const add = (line: string, owner: Candidate): void => {
+      lines.push(line);
+      owners.push(owner);
+    };
+    for (const one of table === "nat" ? group : []) {
+      for (const chain of one.chains) add(chainLine(chain), one);
+    }
+    for (const one of group) {
+      for (const line of table === "nat" ? one.rules : []) add(line, one);
+      for (const { table: of, rule } of one.shared) if (of === table) add(`-A ${TRIAL_CHAIN} ${rule}`, one);
+    }
+    text += trial(table, lines);
+    owners.push(null);
+  }
+  try {
+    await iptables.restore(text);
+    return null;
+  } catch (error) {
+    if (!isRuleRefusal(error)) throw error;
+    const problem = describeRefusal(error);
+    const named = new Set(failedLines(error.stderr).map((line) => owners[line - 1] ?? null));
+    return {
+      problem,
+      named: [...named].filter((owner) => owner !== null).map((item) => ({ item, problem })),
+    };
+  }
+}
+
+function trial(table: Table, lines: readonly string[]): string {
+  return tableBlock(table, [chainLine(TRIAL_CHAIN), ...lines]);
+}

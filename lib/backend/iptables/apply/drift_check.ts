@@ -1,0 +1,146 @@
+/**
+ * Looks whether the rules in the kernel are still as they were written: at all of them as often as that is cheap, and between at what
+ * packets cannot do without.
+ *
+ * @module
+ */
+import { ExecError } from "../../../errors.ts";
+import type { Iptables } from "../../../kernel/iptables.ts";
+import { isLockBusy } from "../../../kernel/iptables_lock.ts";
+import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
+import { inTurns } from "../../../kernel/turns.ts";
+import type { Logger } from "../../../observe/log.ts";
+import { PrintedOtherwise } from "../../apply/printed_otherwise.ts";
+import { type Damage, damageOf } from "../../damage.ts";
+import { type DriftScope, findDrift, type HeldTables } from "../store/full_sync.ts";
+import { chainNames, type IptablesStore } from "../store/store.ts";
+import { readOwnChains, readTables } from "./table_reading.ts";
+
+/**
+ * With more chains of Services to list all takes more than 0.7 % of the default sync period. The legacy variant reads a whole table
+ * whatever it is asked for, so there a look at less is hardly cheaper.
+ */
+const LARGE_CHAINS: Readonly<Record<IptablesVariant, number>> = { nft: 4_000, legacy: 40_000 };
+/** A list of fewer chains that takes longer, in milliseconds, is a list beside very many rules of other programs. */
+const SLOW_LIST_MS = 600;
+/** How long there is no other list of everything where there is much, or where it was slow. */
+const RARE_MS = 3_600_000;
+/** So many lists of everything in a row give way to changes, then one is taken to its end. */
+const GIVEN_WAY = 3;
+/** How many chains a log line names. */
+const NAMED = 5;
+
+/** What a {@linkcode DriftCheck} needs. */
+export interface DriftCheckOptions {
+  readonly iptables: Iptables;
+  readonly logger: Logger;
+  /** Milliseconds, monotonic. */
+  readonly nowMs: () => number;
+  /** With more chains of Services everything is looked at once an hour. Default {@linkcode LARGE_CHAINS}. */
+  readonly largeChains?: number | undefined;
+}
+
+/** What a look came to. */
+export interface LookOutcome {
+  readonly damage: false | Damage;
+  /** Chains of table nat with names of Services' that no Service has, as far as that was seen. */
+  readonly leftover: readonly string[];
+}
+
+/** Looks at one family's rules. */
+export class DriftCheck {
+  readonly #options: DriftCheckOptions;
+  readonly #printedOtherwise = new PrintedOtherwise();
+  #allDueMs = Number.NEGATIVE_INFINITY;
+  #listing: AbortController | null = null;
+  #givenWay = 0;
+
+  constructor(options: DriftCheckOptions) {
+    this.#options = options;
+  }
+
+  /** A change waits: a list of everything, which takes a second at 1,000 Services on a busy node, is ended and comes again next time. */
+  giveWay(): void {
+    if (this.#givenWay < GIVEN_WAY) this.#listing?.abort();
+  }
+
+  /** Everything was compared, and what differed was written. */
+  fullySynced(): void {
+    this.#printedOtherwise.fullySynced();
+  }
+
+  /**
+   * What is not as it was committed; null: nobody can tell, because a lock is held, or it gave way.
+   *
+   * @param scope of a look at everything
+   * @throws {ExecError} if the rules cannot be listed
+   */
+  async look(
+    store: IptablesStore,
+    scope: Omit<DriftScope, "withServices">,
+  ): Promise<LookOutcome | null> {
+    const { nowMs } = this.#options;
+    const startMs = nowMs();
+    const part = startMs >= this.#allDueMs ? "incomplete" : await this.#listPart(scope.canaries);
+    if (part === null) return null;
+    const isAll = part === "incomplete";
+    const held = isAll ? await this.#listAll(store) : part;
+    if (held === null) return null;
+    // Where table mangle cannot be read nobody can look for its canary.
+    const canaries = scope.canaries.filter((table) => table !== "mangle" || !held.unreadable.has(table));
+    const { missing, differing, leftover } = await inTurns(
+      findDrift(store, held, { ...scope, canaries, withServices: isAll }),
+    );
+    this.#tell(this.#printedOtherwise.sift(differing, isAll));
+    const damage = damageOf("all", [...missing, ...differing.keys()]);
+    const endMs = nowMs();
+    if (isAll) this.#allDueMs = this.#isRare(store, endMs - startMs) ? startMs + RARE_MS : endMs;
+    // After damage the next look, which tells whether the repair helped, is at everything.
+    if (damage !== false) this.#allDueMs = endMs;
+    return { damage, leftover };
+  }
+
+  #isRare({ chainCount }: IptablesStore, tookMs: number): boolean {
+    const { iptables: { variant }, largeChains = LARGE_CHAINS[variant] } = this.#options;
+    return chainCount > largeChains || tookMs > SLOW_LIST_MS;
+  }
+
+  /** Null: it gave way. */
+  async #listAll(store: IptablesStore): Promise<HeldTables | null> {
+    const { signal } = this.#listing = new AbortController();
+    try {
+      const serviceChains = (): string[] =>
+        [...store.serviceNames].flatMap((name) => chainNames(store.service(name)!));
+      const held = await readTables(this.#options.iptables, { signal, serviceChains });
+      this.#givenWay = 0;
+      return held;
+    } catch (error) {
+      if (error !== signal.reason) throw error;
+      this.#givenWay++;
+      return null;
+    } finally {
+      this.#listing = null;
+    }
+  }
+
+  /** `incomplete` if one of the chains is not there, or cannot be listed; null if another program holds a lock. */
+  async #listPart(canaries: readonly string[]): Promise<HeldTables | "incomplete" | null> {
+    try {
+      return await readOwnChains(this.#options.iptables, canaries);
+    } catch (error) {
+      if (!(error instanceof ExecError) || error.isMissing()) throw error;
+      return isLockBusy(error) ? null : "incomplete";
+    }
+  }
+
+  /** Nobody can tell a program that writes nothing and says that all is well from one that has other words for a rule. */
+  #tell(chains: readonly string[]): void {
+    if (chains.length === 0) return;
+    const { logger, iptables: { family } } = this.#options;
+    logger.error(
+      "Chains are printed as before although they were written again; they are left as they are until they change",
+      "iptables-restore says that all is well and writes nothing, others undo it at once, or both rules are printed alike",
+      { family, chains: chains.slice(0, NAMED), count: chains.length },
+    );
+  }
+}

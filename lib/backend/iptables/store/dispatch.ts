@@ -1,0 +1,77 @@
+/**
+ * The chains in which several Services have rules: single rules leave and enter, the rest stays.
+ *
+ * @module
+ */
+import { groupByChain } from "../../../netfilter/iptables_chains.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
+import {
+  EXTERNAL_SERVICES_CHAIN,
+  NODE_PORTS_CHAIN,
+  PROXY_FIREWALL_CHAIN,
+  SERVICES_CHAIN,
+} from "../plan/chains.ts";
+import type { BaseRules, DispatchRule } from "../plan/ruleset.ts";
+import type { IptablesTransaction } from "./transaction.ts";
+
+/** The chains in which several Services have rules. */
+export const DISPATCH_CHAINS: Readonly<Record<Table, readonly string[]>> = {
+  filter: [SERVICES_CHAIN, EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, PROXY_FIREWALL_CHAIN],
+  nat: [SERVICES_CHAIN, NODE_PORTS_CHAIN],
+};
+
+/** The bodies of the chains of ours that no Service has rules in, as far as they have any. */
+export function staticBodies(
+  { head, tail }: Pick<BaseRules, "head" | "tail">,
+  table: Table,
+): Map<string, string[]> {
+  const bodies = groupByChain([...head[table], ...tail[table]]);
+  for (const chain of DISPATCH_CHAINS[table]) bodies.delete(chain);
+  return bodies;
+}
+
+/** True if both lists say the same in the same order. */
+export function sameDispatch(left: readonly DispatchRule[], right: readonly DispatchRule[]): boolean {
+  return left.length === right.length && left.every((rule, at) => textOf(rule) === textOf(right[at]!));
+}
+
+const textOf = ({ table, chain, rule }: DispatchRule): string => `${table} ${chain} ${rule}`;
+
+/** Which packets a rule takes, whatever it does with them: two rules equal in this must keep their order. */
+function matchOf({ table, chain, rule }: DispatchRule): string {
+  return `${table} ${chain}${rule.slice(rule.indexOf(" -m ", 3), rule.lastIndexOf(" -j "))}`;
+}
+
+/** Takes from `rules` as many of each text as `others` has. */
+function without(rules: readonly DispatchRule[], others: readonly DispatchRule[]): DispatchRule[] {
+  const counts = new Map<string, number>();
+  for (const other of others) counts.set(textOf(other), (counts.get(textOf(other)) ?? 0) + 1);
+  return rules.filter((rule) => {
+    const count = counts.get(textOf(rule)) ?? 0;
+    if (count > 0) counts.set(textOf(rule), count - 1);
+    return count === 0;
+  });
+}
+
+/** Adds what changes the rules of one Service, as few as keep their order where it matters. */
+export function changeDispatch(
+  before: readonly DispatchRule[],
+  after: readonly DispatchRule[],
+  { edits }: IptablesTransaction,
+): void {
+  if (sameDispatch(before, after)) return;
+  // New rules do not come to stand where the plan has them. An old rule for the same packets (an external IP that is a
+  // load-balancer IP too) is therefore written again, behind or before the new one as planned.
+  const matches = new Set(without(after, before).map(matchOf));
+  const isTouched = (rule: DispatchRule): boolean => matches.has(matchOf(rule));
+  const removed = [...without(before.filter((rule) => !isTouched(rule)), after), ...before.filter(isTouched)];
+  // By text, not by number: the tools read the whole chain for either, and a text that is not there is an error.
+  for (const { table, chain, rule } of removed) edits[table].removed.push(`-D ${chain} ${rule}`);
+  const inserted: string[] = [];
+  for (const { table, chain, rule } of after.filter(isTouched)) {
+    // Behind this chain's tail nothing would ever be reached. Each -I goes to the top, so the last one written ends up first.
+    if (table === "nat" && chain === SERVICES_CHAIN) inserted.unshift(`-I ${chain} ${rule}`);
+    else edits[table].added.push(`-A ${chain} ${rule}`);
+  }
+  edits.nat.added.push(...inserted);
+}

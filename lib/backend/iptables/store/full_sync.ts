@@ -1,0 +1,282 @@
+/**
+ * From what iptables listed to what is wanted: what a full sync writes, and what a drift check finds.
+ *
+ * @module
+ */
+import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
+import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import { chainHolds, groupByChain, ruleOf } from "../../../netfilter/iptables_chains.ts";
+import { editJumps, type JumpRule, jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
+import type { IptablesRuleset, SavedChain, SavedTable } from "../../../netfilter/iptables_save.ts";
+import { holdsInAnyOrder, holdsLines } from "../../../netfilter/printed_iptables_rule.ts";
+import { atOnce, type Steps } from "../../plan_services.ts";
+import { ENSURED_CHAINS } from "../plan/base_rules.ts";
+import {
+  CANARY_CHAIN,
+  isServiceChain,
+  KUBELET_FIREWALL_CHAIN,
+  NODE_PORTS_CHAIN,
+  serviceChainsInCallOrder,
+  SERVICES_CHAIN,
+} from "../plan/chains.ts";
+import type { IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
+import { DISPATCH_CHAINS, staticBodies } from "./dispatch.ts";
+import { bodiesOf, chainNames, type HeldService, holdRules, IptablesStore } from "./store.ts";
+import { IptablesTransaction, isMasqueradeJump } from "./transaction.ts";
+
+const TABLES: readonly Table[] = ["nat", "filter"];
+const NO_CHAINS: SavedTable = new Map();
+
+/** What iptables listed of one family. */
+export interface HeldTables {
+  readonly tables: IptablesRuleset;
+  /**
+   * Tables that iptables cannot read as a whole, because nft added rules to them that it has no words for: of filter and nat the chains
+   * that were asked for by name are in `tables`.
+   */
+  readonly unreadable: ReadonlySet<string>;
+}
+
+/** What a full sync is to reach beside the plan. */
+export interface FullSyncOptions {
+  readonly family: IpFamily;
+  /** Of the last sync of this process. */
+  readonly former?: IptablesStore | undefined;
+  /** Services whose rules are refused: they keep what `former` has of them, if all of their chains are still there. */
+  readonly refused?: ReadonlySet<NamespacedName>;
+}
+
+/** What a full sync writes, and what the kernel holds after it. */
+export interface FullSync {
+  readonly transaction: IptablesTransaction;
+  readonly store: IptablesStore;
+}
+
+/** A kernel without any rule. */
+export const NOTHING_HELD: HeldTables = { tables: new Map(), unreadable: new Set() };
+
+/** As {@linkcode fullSyncInSteps}, at once. */
+export function fullSync(plan: IptablesPlan, held: HeldTables, options: FullSyncOptions): FullSync {
+  return atOnce(fullSyncInSteps(plan, held, options));
+}
+
+/**
+ * The transaction that leads from any state of the kernel to exactly the plan: nothing of ours that is not planned stays, nothing that is
+ * not ours is touched. A step after each Service.
+ *
+ * @throws {TypeError} if the plan is not one of all Services
+ */
+export function* fullSyncInSteps(
+  plan: IptablesPlan,
+  held: HeldTables,
+  { family, former, refused = new Set() }: FullSyncOptions,
+): Steps<FullSync> {
+  if (!plan.all) throw new TypeError("A full sync needs a plan of all Services");
+  const nat = held.tables.get("nat") ?? NO_CHAINS;
+  const transaction = new IptablesTransaction();
+  const store = new IptablesStore(plan.base);
+  const stale = new Set([...nat.keys()].filter(isServiceChain));
+  for (const [name, rules] of plan.services) {
+    if (refused.has(name)) {
+      const kept = former?.service(name);
+      if (kept === undefined || !chainNames(kept).every((chain) => nat.has(chain))) continue;
+      store.set(name, kept);
+    } else if (rules !== null) {
+      store.set(name, holdRules(rules));
+      compareService(rules, nat, family, transaction);
+    }
+    if (stale.size > 0) { for (const chain of chainNames(store.service(name)!)) stale.delete(chain); }
+    yield;
+  }
+  transaction.deleted.push(...serviceChainsInCallOrder([...stale].sort()));
+  transaction.isFirst = !held.unreadable.has("nat") && !nat.has(SERVICES_CHAIN) && !nat.has(NODE_PORTS_CHAIN);
+  const shared = sharedChains(store);
+  for (const table of TABLES) {
+    const chains = held.tables.get(table) ?? NO_CHAINS;
+    const edit = transaction.edits[table];
+    const bodies = staticBodies(plan.base, table);
+    for (const chain of plan.base.chains[table]) {
+      const body = shared.get(chainKey(table, chain));
+      if (body === undefined) {
+        const lines = bodies.get(chain) ?? [];
+        if (holdsLines(chains.get(chain), lines, family)) continue;
+        edit.chains.push(chain);
+        edit.rules.push(...lines);
+      } else if (!holdsShared(chains.get(chain), body, family)) {
+        edit.sharedChains.push(chain);
+        for (const rule of body.rules) edit.sharedRules.push(`-A ${chain} ${rule}`);
+        for (const rule of body.tail) edit.sharedTail.push(`-A ${chain} ${rule}`);
+      }
+    }
+    const ensured = ENSURED_CHAINS[table].filter((chain) => !plan.base.chains[table].includes(chain));
+    edit.chains.push(...[...ensured, CANARY_CHAIN].filter((chain) => !chains.has(chain)));
+    for (const { line, target } of jumpLines(plan.base.jumps, table, chains)) {
+      (isMasqueradeJump(target) ? edit.masqueradeJumps : edit.jumps).push(line);
+    }
+  }
+  return { transaction, store };
+}
+
+function compareService(
+  rules: ServiceRules,
+  nat: SavedTable,
+  family: IpFamily,
+  { created, refilled }: IptablesTransaction,
+): void {
+  const { chains } = rules;
+  const fresh = nat.size === 0 ? chains : chains.filter((chain) => !nat.has(chain));
+  if (fresh.length > 0) created.push(bodiesOf(rules, fresh));
+  if (fresh.length === chains.length) return;
+  const bodies = groupByChain(rules.rules);
+  const changed = chains.filter((chain) =>
+    nat.has(chain) && !holdsLines(nat.get(chain), bodies.get(chain) ?? [], family)
+  );
+  if (changed.length > 0) refilled.push(bodiesOf(rules, changed));
+}
+
+/** A chain that Services share; rules without `-A CHAIN `. */
+interface SharedBody {
+  readonly rules: string[];
+  /** Behind all others. */
+  readonly tail: string[];
+}
+
+/** All of them, by {@linkcode chainKey}. */
+function sharedChains(store: IptablesStore): ReadonlyMap<string, SharedBody> {
+  const { head, tail } = store.base;
+  const bodies = new Map<string, SharedBody>();
+  for (const table of TABLES) {
+    for (const chain of DISPATCH_CHAINS[table]) {
+      const own = (lines: readonly string[]): string[] =>
+        lines.filter((line) => line.startsWith(`-A ${chain} `)).map((line) => ruleOf(line, chain));
+      bodies.set(chainKey(table, chain), { rules: own(head[table]), tail: own(tail[table]) });
+    }
+  }
+  for (const name of store.serviceNames) {
+    for (const { table, chain, rule } of store.service(name)!.dispatch) {
+      bodies.get(chainKey(table, chain))!.rules.push(rule);
+    }
+  }
+  return bodies;
+}
+
+/** Rules of Services stand in any order: each change puts them where there is room. */
+function holdsShared(found: SavedChain | undefined, { rules, tail }: SharedBody, family: IpFamily): boolean {
+  if (found === undefined) return false;
+  const end = found.rules.length - tail.length;
+  return holdsInAnyOrder(found.rules.slice(0, Math.max(0, end)), rules, family) &&
+    holdsInAnyOrder(found.rules.slice(Math.max(0, end)), tail, family);
+}
+
+/** What brings the jumps of one table in order. */
+function* jumpLines(
+  all: readonly JumpRule[],
+  table: Table,
+  chains: SavedTable,
+): Generator<{ readonly line: string; readonly target: string }> {
+  // The kubelet puts its jump where it likes, so ours are not put behind it unless it is the first.
+  const isInPlace = ({ target }: JumpRule, at: number): boolean =>
+    target !== KUBELET_FIREWALL_CHAIN || at === 0;
+  for (const [chain, jumps] of jumpsByChain(all, table)) {
+    const targets = new Map(jumps.map(({ args, target }) => [args, target]));
+    const { surplus, missing } = editJumps(chains.get(chain)?.rules ?? [], jumps, { isInPlace });
+    for (const args of surplus) yield { line: `-D ${chain} ${args}`, target: targets.get(args)! };
+    for (const { place, args } of missing) {
+      yield { line: `-I ${chain} ${place === 1 ? "" : `${place} `}${args}`, target: targets.get(args)! };
+    }
+  }
+}
+
+/** What is not as it was written; chains with their tables, e.g. `nat KUBE-SERVICES`. */
+export interface Drift {
+  /** Canaries, jumps, and chains that are gone or lack rules that must be among theirs. */
+  readonly missing: readonly string[];
+  /** Chains with other rules than they should have → those rules, as they were printed. */
+  readonly differing: Map<string, string>;
+  /** Chains of table nat with names of Services' that no Service has; none where not all was listed. */
+  readonly leftover: readonly string[];
+}
+
+/** What a drift check is about. */
+export interface DriftScope {
+  readonly family: IpFamily;
+  /** Tables in which the canary must be. */
+  readonly canaries: readonly string[];
+  /** True: chains of Services were listed, too. */
+  readonly withServices: boolean;
+  /** What these Services want now. */
+  readonly plan: (names: ReadonlySet<NamespacedName>) => Pick<IptablesPlan, "services">;
+}
+
+/** Services that are compared before other work may go first. */
+const SERVICES_AT_ONCE = 100;
+
+/**
+ * Compares what is held with what was listed. Only what is ours counts: in the kernel's own chains that is our jumps; `KUBE-POSTROUTING`,
+ * `KUBE-MARK-MASQ` and `KUBE-FORWARD` must hold our rules, beside which older kubelets write theirs; the chains of Services and those
+ * that they share hold ours and nothing else. A Service that has changed since it was written is left to the sync that is to come.
+ */
+export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftScope): Steps<Drift> {
+  const { family } = scope;
+  const missing = scope.canaries.filter((table) => held.tables.get(table)?.has(CANARY_CHAIN) !== true)
+    .map((table) => chainKey(table, CANARY_CHAIN));
+  const differing = new Map<string, string>();
+  const compare = (table: Table, chain: string, holds: (found: SavedChain) => boolean): void => {
+    const found = held.tables.get(table)?.get(chain);
+    if (found === undefined) missing.push(chainKey(table, chain));
+    else if (!holds(found)) differing.set(chainKey(table, chain), found.rules.join("\n"));
+  };
+  for (const [key, body] of sharedChains(store)) {
+    const [table, chain] = key.split(" ") as [Table, string];
+    compare(table, chain, (found) => holdsShared(found, body, family));
+    yield;
+  }
+  for (const table of TABLES) {
+    for (const [chain, rules] of baseChains(store, table)) {
+      const found = held.tables.get(table)?.get(chain)?.rules ?? [];
+      if (!chainHolds(found, { rules, comparison: "among" })) missing.push(chainKey(table, chain));
+    }
+  }
+  if (!scope.withServices) return { missing, differing, leftover: [] };
+  const names = [...store.serviceNames];
+  for (let at = 0; at < names.length; at += SERVICES_AT_ONCE) {
+    for (const [name, rules] of scope.plan(new Set(names.slice(at, at + SERVICES_AT_ONCE))).services) {
+      if (rules === null || !isHeld(store.service(name)!, rules)) continue;
+      for (const [chain, lines] of groupByChain(rules.rules)) {
+        compare("nat", chain, (found) => holdsLines(found, lines, family));
+      }
+    }
+    yield;
+  }
+  return { missing, differing, leftover: held.unreadable.has("nat") ? [] : leftoverChains(store, held) };
+}
+
+/** The jumps, and the rules of the chains without rules of Services, canonical; e.g. `KUBE-FORWARD` → its rules. */
+export function* baseChains(
+  { base }: Pick<IptablesPlan, "base">,
+  table: Table,
+): Generator<readonly [chain: string, rules: readonly string[]]> {
+  for (const [chain, lines] of staticBodies(base, table)) {
+    yield [chain, lines.map((line) => canonicalRuleText(ruleOf(line, chain)))];
+  }
+  for (const [chain, jumps] of jumpsByChain(base.jumps, table)) {
+    yield [chain, jumps.map(({ args }) => canonicalRuleText(args))];
+  }
+}
+
+function isHeld({ chains, hashes }: HeldService, rules: ServiceRules): boolean {
+  const now = holdRules(rules);
+  return now.chains === chains && now.hashes.every((hash, at) => hash === hashes[at]);
+}
+
+function leftoverChains(store: IptablesStore, { tables }: HeldTables): readonly string[] {
+  const left = new Set([...tables.get("nat")?.keys() ?? []].filter(isServiceChain));
+  for (const name of left.size === 0 ? [] : store.serviceNames) {
+    for (const chain of chainNames(store.service(name)!)) left.delete(chain);
+  }
+  return [...left];
+}
+
+function chainKey(table: string, chain: string): string {
+  return `${table} ${chain}`;
+}

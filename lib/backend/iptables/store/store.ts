@@ -1,0 +1,225 @@
+/**
+ * What the kernel is known to hold of one family, by Service, in little memory: after a full sync as it was written, and changed with
+ * every change since.
+ *
+ * @module
+ */
+import type { NamespacedName } from "../../../model/objects.ts";
+import { chainOf } from "../../../netfilter/iptables_chains.ts";
+import type { PerTable } from "../../../netfilter/iptables_jumps.ts";
+import { serviceChainsInCallOrder } from "../plan/chains.ts";
+import type { BaseRules, DispatchRule, IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
+import { changeDispatch, staticBodies } from "./dispatch.ts";
+import { type ChainBodies, IptablesTransaction } from "./transaction.ts";
+
+/** One Service as it is in the kernel. */
+export interface HeldService {
+  /** Its chains, joined by blanks: one text costs half of what a text for each does. */
+  readonly chains: string;
+  /** Stands for the rules of each chain, in the same order. */
+  readonly hashes: readonly number[];
+  readonly dispatch: readonly DispatchRule[];
+  readonly ruleCounts: PerTable<number>;
+}
+
+/** What leads from what is held to a plan. */
+export interface Change {
+  readonly transaction: IptablesTransaction;
+  /** Takes it over. Call it only after the transaction was written. */
+  readonly commit: () => void;
+}
+
+/** The names of a Service's chains. */
+export function chainNames({ chains }: Pick<HeldService, "chains">): readonly string[] {
+  return chains === "" ? [] : chains.split(" ");
+}
+
+/** A Service right after these rules were written. */
+export function holdRules({ chains, ruleText, dispatch, ruleCounts }: ServiceRules): HeldService {
+  return { chains: chains.join(" "), hashes: hashBodies(ruleText, chains), dispatch, ruleCounts };
+}
+
+/** See the module. */
+export class IptablesStore {
+  #base: BaseRules;
+  readonly #services = new Map<NamespacedName, HeldService>();
+  readonly #ruleCounts = { filter: 0, nat: 0 };
+  #chainCount = 0;
+
+  constructor(base: BaseRules) {
+    this.#base = base;
+  }
+
+  /** Whatever the Services are. */
+  get base(): BaseRules {
+    return this.#base;
+  }
+
+  /** Rules of all our chains, per table. */
+  get ruleCounts(): PerTable<number> {
+    const { filter, nat } = this.#base.ruleCounts;
+    return { filter: filter + this.#ruleCounts.filter, nat: nat + this.#ruleCounts.nat };
+  }
+
+  /** How many chains Services have of their own. */
+  get chainCount(): number {
+    return this.#chainCount;
+  }
+
+  get serviceNames(): Iterable<NamespacedName> {
+    return this.#services.keys();
+  }
+
+  service(name: NamespacedName): HeldService | undefined {
+    return this.#services.get(name);
+  }
+
+  /** The Service has these now; undefined: it is gone. */
+  set(name: NamespacedName, service: HeldService | undefined): void {
+    const before = this.#services.get(name);
+    for (const table of ["filter", "nat"] as const) {
+      this.#ruleCounts[table] += (service?.ruleCounts[table] ?? 0) - (before?.ruleCounts[table] ?? 0);
+    }
+    this.#chainCount += (service?.hashes.length ?? 0) - (before?.hashes.length ?? 0);
+    if (service === undefined) this.#services.delete(name);
+    else this.#services.set(name, service);
+  }
+
+  /** What leads to a plan of some Services. */
+  change(plan: IptablesPlan): Change {
+    const transaction = new IptablesTransaction();
+    for (const table of ["filter", "nat"] as const) {
+      const before = staticBodies(this.#base, table);
+      for (const [chain, lines] of staticBodies(plan.base, table)) {
+        // One that the plan no longer fills is the kubelet's, and stays as it is.
+        if (before.get(chain)?.join("\n") === lines.join("\n")) continue;
+        transaction.edits[table].chains.push(chain);
+        transaction.edits[table].rules.push(...lines);
+      }
+    }
+    const services = new Map<NamespacedName, HeldService | undefined>();
+    const gone: string[] = [];
+    for (const [name, rules] of plan.services) {
+      const before = this.#services.get(name);
+      const after = rules === null ? undefined : holdRules(rules);
+      services.set(name, after);
+      changeDispatch(before?.dispatch ?? [], after?.dispatch ?? [], transaction);
+      gone.push(...changeChains(before, rules, after, transaction));
+    }
+    transaction.deleted.push(...serviceChainsInCallOrder(gone));
+    this.#changeTail(plan.base, transaction);
+    return {
+      transaction,
+      commit: () => {
+        for (const [name, service] of services) this.set(name, service);
+        this.#base = plan.base;
+      },
+    };
+  }
+
+  /** The end of `KUBE-SERVICES` in nat. */
+  #changeTail({ tail: { nat: after } }: BaseRules, { edits: { nat } }: IptablesTransaction): void {
+    const before = this.#base.tail.nat;
+    if (before.join("\n") === after.join("\n")) return;
+    nat.removed.push(...before.map((line) => line.replace("-A", "-D")));
+    nat.added.push(...after);
+  }
+}
+
+/** Adds chains of one Service that changed or appeared. @returns those that disappeared */
+function changeChains(
+  before: HeldService | undefined,
+  rules: ServiceRules | null,
+  after: HeldService | undefined,
+  { created, refilled }: IptablesTransaction,
+): readonly string[] {
+  const held = new Map(
+    before === undefined ? [] : chainNames(before).map((chain, at) => [chain, before.hashes[at]!]),
+  );
+  const fresh: string[] = [];
+  const changed: string[] = [];
+  for (const [at, chain] of (rules?.chains ?? []).entries()) {
+    const hash = held.get(chain);
+    held.delete(chain);
+    if (hash === undefined) fresh.push(chain);
+    else if (hash !== after?.hashes[at]) changed.push(chain);
+  }
+  if (rules !== null) {
+    if (fresh.length > 0) created.push(bodiesOf(rules, fresh));
+    if (changed.length > 0) refilled.push(bodiesOf(rules, changed));
+  }
+  return [...held.keys()];
+}
+
+/** Some chains of a Service with their rules. */
+export function bodiesOf(service: ServiceRules, chains: readonly string[]): ChainBodies {
+  const dispatch = (): readonly string[] =>
+    service.dispatch.flatMap(({ table, chain, rule }) => table === "nat" ? [`-A ${chain} ${rule}`] : []);
+  if (chains.length === service.chainCount) {
+    let ruleCount = service.ruleCounts.nat;
+    for (const { table } of service.dispatch) if (table === "nat") ruleCount--;
+    return { chains, text: service.ruleText, ruleCount, dispatch };
+  }
+  const wanted = new Set(chains);
+  const lines = service.rules.filter((line) => wanted.has(chainOf(line)));
+  return { chains, text: lines.join("\n"), ruleCount: lines.length, dispatch };
+}
+
+const BLANK = 0x20;
+const APPEND = "-A ";
+
+/**
+ * What stands for the rules of each chain, in the order of the chains; a start does that with every Service.
+ *
+ * @param text `-A CHAIN …` lines with line ends between them; those of one chain need not be neighbours
+ * @throws {TypeError} if a line is of none of the chains
+ */
+export function hashBodies(text: string, chains: readonly string[]): readonly number[] {
+  const bodies = chains.map(() => new RulesHash());
+  let index = 0;
+  for (let from = 0; from < text.length;) {
+    const newline = text.indexOf("\n", from);
+    const to = newline < 0 ? text.length : newline;
+    index = chainAt(text, from, chains, index);
+    bodies[index]!.add(text, from, to);
+    from = to + 1;
+  }
+  return bodies.map(({ value }) => value);
+}
+
+/** Whose line begins there: mostly that of the line before, or the next one. */
+function chainAt(text: string, from: number, chains: readonly string[], guess: number): number {
+  const at = from + APPEND.length;
+  for (let step = 0; step < chains.length; step++) {
+    const index = (guess + step) % chains.length;
+    const chain = chains[index]!;
+    if (text.startsWith(chain, at) && text.charCodeAt(at + chain.length) === BLANK) return index;
+  }
+  throw new TypeError(`A line is of none of the chains ${chains.join(", ")}: ${text.slice(from, at + 40)}`);
+}
+
+/** 53 bits that stand for the rules of one chain, which come one by one. */
+class RulesHash {
+  // Two lanes of multiply-and-xor; two different bodies of one chain meet with a probability of 2^-53.
+  #high = 0x6d2b79f5;
+  #low = 0x1b873593;
+
+  /** Takes the next rule, which is what stands in `text` from `from` up to `to`. */
+  add(text: string, from: number, to: number): void {
+    let high = this.#high, low = this.#low;
+    for (let at = from; at < to; at++) {
+      const code = text.charCodeAt(at);
+      high = Math.imul(high ^ code, 0x9e3779b1);
+      low = Math.imul(low ^ code, 0x85ebca6b);
+      low = (low << 13) | (low >>> 19);
+    }
+    high = Math.imul(high ^ 10, 0xc2b2ae35) ^ (low >>> 15);
+    this.#low = Math.imul(low ^ 10, 0x27d4eb2f) ^ (high >>> 13);
+    this.#high = high;
+  }
+
+  /** Of those that came. */
+  get value(): number {
+    return ((this.#high >>> 0) & 0x1f_ffff) * 0x1_0000_0000 + (this.#low >>> 0);
+  }
+}
