@@ -23,7 +23,7 @@ import {
   type WantedObjects,
   type WantedRule,
 } from "./objects.ts";
-import type { IpvsTransaction } from "./transaction.ts";
+import type { IpvsTransaction } from "../../../netfilter/ipvs_transaction.ts";
 
 /** How much of each kind the kernel holds. */
 export interface KernelCounts extends PerTable<number> {
