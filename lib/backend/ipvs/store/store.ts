@@ -11,7 +11,7 @@ import type { NamespacedName } from "../../../model/objects.ts";
 import type { PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import type { BaseRule, BaseRules, Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
-import { capacityFor, SET_KINDS, setDefinition, setName } from "../plan/sets.ts";
+import { capacityFor, SET_KINDS, setDefinition, setName, setOfEntry } from "../plan/sets.ts";
 import {
   asHeld,
   diffObjects,
@@ -103,7 +103,7 @@ export class IpvsStore {
   /** All of it. */
   get objects(): WantedObjects {
     const { family, chains, jumps } = this.#base;
-    const entries = Map.groupBy(this.#entries.keys(), setOf);
+    const entries = Map.groupBy(this.#entries.keys(), setOfEntry);
     const texts = (set: string): readonly string[] => entries.get(set)?.map(textOf) ?? [];
     return {
       family,
@@ -221,7 +221,7 @@ export class IpvsStore {
   #bySet(entries: Iterable<Entry>): ReadonlyMap<string, readonly string[]> {
     const bySet = new Map<string, string[]>();
     for (const entry of entries) {
-      const set = setOf(entry);
+      const set = setOfEntry(entry);
       const texts = bySet.get(set) ?? [];
       bySet.set(set, texts);
       if (this.#entries.has(entry)) texts.push(textOf(entry));
@@ -230,7 +230,7 @@ export class IpvsStore {
   }
 
   *#entriesOf(set: string): Generator<string> {
-    for (const entry of this.#entries.keys()) if (setOf(entry) === set) yield textOf(entry);
+    for (const entry of this.#entries.keys()) if (setOfEntry(entry) === set) yield textOf(entry);
   }
 
   /** The rules of a table as its sets are filled, those of Services in their place. */
@@ -293,18 +293,13 @@ export class IpvsStore {
     else this.#entries.set(entry, count);
     // It came or went.
     if (count === 0 || (count === 1 && by === 1)) {
-      this.#sizes.set(setOf(entry), this.setSize(setOf(entry)) + by);
+      this.#sizes.set(setOfEntry(entry), this.setSize(setOfEntry(entry)) + by);
     }
   }
 }
 
 function outFiltersOf(servers: Iterable<WantedServer>): readonly string[] {
   return Array.from(servers, ({ outFilter }) => outFilter).filter((rule) => rule !== "");
-}
-
-/** The set of an entry. */
-function setOf(entry: Entry): string {
-  return entry.slice(0, entry.indexOf(" "));
 }
 
 function textOf(entry: Entry): string {
