@@ -20,13 +20,21 @@ import { proxyCharts } from "./figures/charts.ts";
 import {
   codeDigest,
   HOSTILE_FILE,
+  HOSTILE_IPVS_FILE,
   PACKETS_FILE,
   PROXIES_FILE,
   readRecords,
   type RecordHead,
   type Records,
 } from "./figures/records.ts";
-import { AGE_LINE, costTables, hostileTable, packetsTable, readmeTables } from "./figures/tables.ts";
+import {
+  AGE_LINE,
+  costTables,
+  hostileIpvsTable,
+  hostileTable,
+  packetsTable,
+  readmeTables,
+} from "./figures/tables.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
 import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
 import { kubeProxyMarkdown } from "./kube_proxy_record.ts";
@@ -78,6 +86,11 @@ const SECTIONS: readonly Section[] = [
     file: "docs/benchmarks.md",
     name: "hostile",
     render: async () => hostileTable(await measured("hostile")),
+  },
+  {
+    file: "docs/benchmarks.md",
+    name: "hostile-ipvs",
+    render: async () => hostileIpvsTable(await measured("hostileIpvs")),
   },
   { file: "docs/migrate.md", name: "kube-proxy", render: () => kubeProxyMarkdown() },
   { file: "docs/conformance.md", name: "conformance-runs", render: () => conformanceRuns() },
@@ -236,9 +249,14 @@ if (import.meta.main) {
     if (!check) await Deno.writeTextFile(`${ROOT}/${file}`, text);
     writeLine(`${file}: ${check ? 'out of step with the code, run "deno task docs"' : "rewritten"}`);
   }
-  const { proxies, packets, hostile } = readRecords();
+  const { proxies, packets, hostile, hostileIpvs } = readRecords();
   oldRecords(
-    { [PROXIES_FILE]: proxies, [PACKETS_FILE]: packets, [HOSTILE_FILE]: hostile },
+    {
+      [PROXIES_FILE]: proxies,
+      [PACKETS_FILE]: packets,
+      [HOSTILE_FILE]: hostile,
+      [HOSTILE_IPVS_FILE]: hostileIpvs,
+    },
     await (code ??= codeDigest()),
   ).forEach(
     writeLine,

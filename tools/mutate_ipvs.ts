@@ -11,7 +11,7 @@ const SERVICES = "lib/backend/ipvs/plan/service_objects.ts";
 const STORE = "lib/backend/ipvs/store/store.ts";
 const OBJECTS = "lib/backend/ipvs/store/objects.ts";
 const JUMPS = "lib/netfilter/iptables_jumps.ts";
-const TRANSACTION = "lib/backend/ipvs/store/transaction.ts";
+const TRANSACTION = "lib/netfilter/ipvs_transaction.ts";
 const SCHEDULERS = "lib/backend/ipvs/apply/schedulers.ts";
 const SETS = "lib/backend/ipvs/plan/sets.ts";
 
@@ -117,27 +117,22 @@ const UNIT: readonly Mutation[] = [
   unit(
     STORE,
     "an entry goes with its first Service",
-    "before + by === 0) this.#entries.delete(entry);",
-    "by < 0) this.#entries.delete(entry);",
-  ),
-  unit(
-    STORE,
-    "an entry comes again with every Service",
-    "if (by === 0 || (before !== 0 && before + by !== 0)) continue;",
-    "if (by === 0) continue;",
+    "if (count === 0) this.#entries.delete(entry);",
+    "if (by < 0) this.#entries.delete(entry);",
   ),
   unit(STORE, "Services that are not in a full plan stay", "if (plan.all) {", "if (false) {"),
+  unit(STORE, "rules of Services stay as they were", "outFilters: outFiltersOf(servers),", "outFilters: [],"),
   unit(
     STORE,
-    "rules stay as they were",
-    "outFilters: pairs.flatMap(({ after }) => outFilters(after)),",
-    "outFilters: [],",
+    "a server that its Service gives up goes from the next one, too",
+    "if (owners.length === 0) this.#servers.delete(key);",
+    "if (owners.length <= 1) this.#servers.delete(key);",
   ),
   unit(
     STORE,
-    "an address is never unbound",
-    "addresses: ips.removed.union(new Set(bound)),",
-    "addresses: new Set(bound).difference(ips.removed),",
+    "the address of a server is not of its change",
+    "if (bind) entries.add(this.#addressEntry(server.address));",
+    "",
   ),
   unit(
     OBJECTS,

@@ -1,15 +1,16 @@
 /**
  * What one object costs that was written to cost much: `deno run -A tests/bench/hostile_times.ts [--mode M]... [--only TEXT]...
- * [--program PATH] [--services N] [--rounds N] [--record]`. For each mode and each object of `hostile_objects.ts` it starts kproxy in a
+ * [--program PATH] [--services N] [--rounds N] [--legacy] [--record]`. For each mode and each object of `hostile_objects.ts` it starts kproxy in a
  * network namespace with a small cluster, puts the object to the API server, and prints how long `/livez` took at most until all was
  * quiet again (and for how much of that kproxy was computing), how much memory was resident at most, and how long an edit of another
- * Service took, at once and later. Needs root.
+ * Service took, at once and later. Needs root. Mode ipvs needs a kernel that has it, such as that of `tests/lab/uml.sh`, where iptables is
+ * the legacy variant (`--legacy`) and all is slow: its record holds mode iptables on the same kernel beside it.
  *
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { signalChild } from "../../tools/end_programs.ts";
-import { HOSTILE_FILE, type HostileRow } from "../../tools/figures/records.ts";
+import { HOSTILE_FILE, HOSTILE_IPVS_FILE, type HostileRow } from "../../tools/figures/records.ts";
 import { writeLine } from "../../tools/output.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import type { Netns } from "../support/netns.ts";
@@ -35,12 +36,13 @@ const HOSTILE = -1;
 /** Where there is one; without it a sync waits for a second after the last one. */
 const PERIOD_FLAGS: Readonly<Record<HostileMode, readonly string[]>> = {
   iptables: ["--iptables-min-sync-period=1ms"],
+  ipvs: ["--ipvs-min-sync-period=1ms"],
   nftables: ["--iptables-min-sync-period=1ms"],
   userspace: ["--iptables-min-sync-period=1ms"],
 };
 
 /** In which mode kproxy runs. */
-export type HostileMode = "iptables" | "nftables" | "userspace";
+export type HostileMode = "iptables" | "ipvs" | "nftables" | "userspace";
 
 /** What one object led to. */
 export interface HostileFigures {
@@ -62,6 +64,8 @@ export interface HostileOptions {
   readonly size: ClusterSize;
   /** `kproxy.js` of a bundle instead of the source. */
   readonly program?: string;
+  /** True: the kernel takes iptables in the legacy variant only. Default false. */
+  readonly isLegacy?: boolean;
   readonly folder: string;
 }
 
@@ -138,9 +142,10 @@ async function edit(api: FakeApi, kproxy: KproxyProcess, index: number): Promise
 /** Puts one attack to a fresh kproxy. */
 export async function measureHostile(
   { service, slice }: Omit<HostileObjects, "title">,
-  { mode, size, program, folder }: HostileOptions,
+  { mode, size, program, isLegacy = false, folder }: HostileOptions,
 ): Promise<HostileFigures> {
-  const benchMode = mode === "nftables" ? NFTABLES_MODE : IPTABLES_MODE;
+  const hasHint = !isLegacy && (mode === "iptables" || mode === "userspace");
+  const benchMode = hasHint ? IPTABLES_MODE : NFTABLES_MODE;
   return await inBenchNetns(benchMode, async (netns) => {
     const socket = `${folder}/${crypto.randomUUID().slice(0, 8)}.sock`;
     await using api = await FakeApi.start(netns, size, socket);
@@ -199,7 +204,7 @@ function told({ mode, object, worst }: HostileRow): string {
 if (import.meta.main) {
   const args = parseArgs(Deno.args, {
     string: ["mode", "only", "program", "services", "rounds"],
-    boolean: ["record"],
+    boolean: ["legacy", "record"],
     collect: ["mode", "only"],
   });
   const modes = (args.mode.length > 0 ? args.mode : ["nftables", "iptables", "userspace"]) as HostileMode[];
@@ -215,7 +220,9 @@ if (import.meta.main) {
       for (const mode of modes) {
         const figures: HostileFigures[] = [];
         for (let round = 0; round < rounds; round++) {
-          figures.push(await measureHostile(objects, { ...{ mode, size, folder }, ...program }));
+          figures.push(
+            await measureHostile(objects, { mode, size, folder, isLegacy: args.legacy, ...program }),
+          );
         }
         const row = { mode, object: title, worst: worst(figures) };
         writeLine(told(row));
@@ -223,5 +230,6 @@ if (import.meta.main) {
       }
     }
   });
-  if (end !== null) await Deno.writeTextFile(`${ROOT}/${HOSTILE_FILE}`, recordText({ ...end(), rows }));
+  const file = modes.includes("ipvs") ? HOSTILE_IPVS_FILE : HOSTILE_FILE;
+  if (end !== null) await Deno.writeTextFile(`${ROOT}/${file}`, recordText({ ...end(), rows }));
 }

@@ -182,6 +182,8 @@ export function parseRecord<R extends ProxiesRecord | PacketsRecord | HostileRec
 export const PROXIES_FILE = `${RECORDS_FOLDER}/proxies.json`;
 export const PACKETS_FILE = `${RECORDS_FOLDER}/packets.json`;
 export const HOSTILE_FILE = `${RECORDS_FOLDER}/hostile.json`;
+/** Modes ipvs and iptables in the user-mode Linux. */
+export const HOSTILE_IPVS_FILE = `${RECORDS_FOLDER}/hostile-ipvs.json`;
 
 /** Records of other kinds: `kube_proxy_record` and `tests/chaos/soak_test.ts` read these. */
 const SHOWN_ELSEWHERE: readonly string[] = ["kube-proxy.json", "soak-nftables.json"];
@@ -191,6 +193,7 @@ export interface Records {
   readonly proxies: ProxiesRecord | undefined;
   readonly packets: PacketsRecord | undefined;
   readonly hostile: HostileRecord | undefined;
+  readonly hostileIpvs: HostileRecord | undefined;
 }
 
 /**
@@ -204,7 +207,7 @@ export function readRecords(root: string = ROOT): Records {
     if (!name.endsWith(".json")) continue;
     const file = `${RECORDS_FOLDER}/${name}`;
     if (SHOWN_ELSEWHERE.includes(name)) continue;
-    if (![PROXIES_FILE, PACKETS_FILE, HOSTILE_FILE].includes(file)) {
+    if (![PROXIES_FILE, PACKETS_FILE, HOSTILE_FILE, HOSTILE_IPVS_FILE].includes(file)) {
       throw new SyntaxError(`${file}: nothing shows it`);
     }
     texts.set(file, Deno.readTextFileSync(`${root}/${file}`));
@@ -213,7 +216,12 @@ export function readRecords(root: string = ROOT): Records {
     const text = texts.get(file);
     return text === undefined ? undefined : parseRecord<R>(file, text);
   };
-  return { proxies: read(PROXIES_FILE), packets: read(PACKETS_FILE), hostile: read(HOSTILE_FILE) };
+  return {
+    proxies: read(PROXIES_FILE),
+    packets: read(PACKETS_FILE),
+    hostile: read(HOSTILE_FILE),
+    hostileIpvs: read(HOSTILE_IPVS_FILE),
+  };
 }
 
 /** What kproxy is made of: its code without tests and documentation, and the versions of its packages. */

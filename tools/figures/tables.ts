@@ -212,18 +212,47 @@ export function slowerCells(rows: readonly PacketsRow[]): string[] {
 /** What one object costs that was written to cost much. */
 export function hostileTable({ record, code }: Measured<Records["hostile"]>): string {
   if (record === undefined) return "Not measured yet.";
-  const { date, commit, machine, n, command } = record;
-  const head = ["`/livez`, ms", "of that computing", "resident, MB", "edit beside it, ms", "edit later, ms"];
   const rows = record.rows.map(({ mode, object, worst }) => {
     const { livezMs, computingMs, residentMb, firstEditMs, editMs } = worst;
     return [mode, object, ...[livezMs, computingMs, residentMb, firstEditMs, editMs].map(whole)];
   });
+  return [...table(["mode", "object", ...HOSTILE_HEAD], rows), "", ...hostileWords({ record, code })].join(
+    "\n",
+  );
+}
+
+const HOSTILE_HEAD = [
+  "`/livez`, ms",
+  "of that computing",
+  "resident, MB",
+  "edit beside it, ms",
+  "edit later, ms",
+];
+
+/** Mode ipvs beside another mode on the same slow kernel: each figure, and how many times as much it is. */
+export function hostileIpvsTable({ record, code }: Measured<Records["hostileIpvs"]>): string {
+  if (record === undefined) return "Not measured yet.";
+  const rows = record.rows.filter(({ mode }) => mode === "ipvs").flatMap((ipvs) =>
+    record.rows.filter(({ mode, object }) => mode !== "ipvs" && object === ipvs.object).map((other) => {
+      const cell = (key: keyof typeof ipvs.worst): string =>
+        `${whole(ipvs.worst[key])} / ${whole(other.worst[key])} (× ${
+          short(ipvs.worst[key] / other.worst[key])
+        })`;
+      const keys = ["livezMs", "computingMs", "residentMb", "firstEditMs", "editMs"] as const;
+      return [`ipvs / ${other.mode}`, ipvs.object, ...keys.map(cell)];
+    })
+  );
+  return [...table(["modes", "object", ...HOSTILE_HEAD], rows), "", ...hostileWords({ record, code })].join(
+    "\n",
+  );
+}
+
+function hostileWords({ record, code }: Measured<NonNullable<Records["hostile"]>>): readonly string[] {
+  const { date, commit, machine, n, command } = record;
   return [
-    ...table(["mode", "object", ...head], rows),
-    "",
     `Measured on ${date} by \`${command}\`, kproxy from source at commit ${commit.slice(0, 9)};`,
     `${machine}, load ${loadWords(record)} after. Of each figure the worst of ${n} rounds.`,
     "",
     ageLine({ record, code }),
-  ].join("\n");
+  ];
 }

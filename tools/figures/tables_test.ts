@@ -68,7 +68,12 @@ Deno.test("a record that no table shows is refused: each figure has one", async 
   try {
     await Deno.mkdir(`${root}/docs/records`, { recursive: true });
     await Deno.writeTextFile(`${root}/docs/records/proxies.json`, JSON.stringify(RECORD));
-    assertEquals(readRecords(root), { proxies: RECORD, packets: undefined, hostile: undefined });
+    assertEquals(readRecords(root), {
+      proxies: RECORD,
+      packets: undefined,
+      hostile: undefined,
+      hostileIpvs: undefined,
+    });
     await Deno.writeTextFile(`${root}/docs/records/newer.json`, JSON.stringify(RECORD));
     assertThrows(() => readRecords(root), SyntaxError, "docs/records/newer.json: nothing shows it");
   } finally {

@@ -12,7 +12,7 @@ import type { IpvsOptions, IpvsPlan } from "./plan/ruleset.ts";
 import { fullSync, planTexts, renderPlan } from "./store/full_sync.ts";
 import type { HeldObjects, Ownership } from "./store/objects.ts";
 import { IpvsStore } from "./store/store.ts";
-import type { IpvsTransaction } from "./store/transaction.ts";
+import type { IpvsTransaction } from "../../netfilter/ipvs_transaction.ts";
 
 const pure = { permissions: "none" } as const;
 const OPTIONS = exampleIpvsOptions("IPv4", {
@@ -48,7 +48,7 @@ function change(before: Cluster, after: Cluster, family: IpFamily = "IPv4") {
 Deno.test("nothing is written where nothing changed", pure, () => {
   fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
     const plan = planOf(objects);
-    assertEquals(IpvsStore.of(plan).change(plan).transaction.steps, []);
+    assertEquals(IpvsStore.of(plan).change(plan).steps, []);
     assertEquals(syncOver(plan, KernelModel.after(fresh(plan)).observe(), OPTIONS).steps, []);
   }));
 });
@@ -60,10 +60,9 @@ Deno.test("a difference leads to what a fresh full sync makes, and back again", 
     const start = kernel.snapshot();
     const committed = IpvsStore.of(old);
     for (const [plan, expected] of [[change(before, after), wanted], [change(after, before), old]] as const) {
-      kernel.apply(committed.change(plan).transaction);
-      committed.change(plan).commit();
+      kernel.apply(committed.change(plan));
       assertEquals(kernel.snapshot(), KernelModel.after(fresh(expected)).snapshot());
-      assertEquals(committed.change(expected).transaction.steps, []);
+      assertEquals(committed.change(expected).steps, []);
       assertEquals(committed.counts, IpvsStore.of(expected).counts);
     }
     assertEquals(kernel.snapshot(), start);
@@ -91,7 +90,7 @@ Deno.test("killed after any line, the next full sync leaves nothing behind", pur
       const old = planOf(before);
       const plan = planOf(after);
       const kernel = KernelModel.after(fresh(old));
-      doSome(kernel, IpvsStore.of(old).change(change(before, after)).transaction, stop);
+      doSome(kernel, IpvsStore.of(old).change(change(before, after)), stop);
       kernel.apply(syncOver(plan, kernel.observe(), OPTIONS));
       assertEquals(kernel.snapshot(), KernelModel.after(fresh(plan)).snapshot());
     }),
@@ -119,7 +118,7 @@ Deno.test("at most one step for a program, two where one server goes and another
   fc.assert(fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
     for (
       const { steps } of [
-        IpvsStore.of(planOf(before)).change(change(before, after)).transaction,
+        IpvsStore.of(planOf(before)).change(change(before, after)),
         fresh(planOf(after)),
       ]
     ) {
@@ -160,7 +159,7 @@ Deno.test(
       const kernel = KernelModel.after(fresh(planOf(before)));
       const wanted = serversByAddress(plan);
       const finalSets = KernelModel.after(fresh(plan)).sets;
-      for (const work of workOf(IpvsStore.of(planOf(before)).change(change(before, after)).transaction)) {
+      for (const work of workOf(IpvsStore.of(planOf(before)).change(change(before, after)))) {
         kernel.do(work);
         const bound = work.program === "ip" ? /^address add (\S+)\//.exec(work.line)?.[1] : undefined;
         if (bound === undefined) continue;
@@ -211,7 +210,7 @@ Deno.test("foreign virtual servers and addresses of other devices stay through e
     const foreign = ["-t 192.0.2.10:8443", "-u 198.51.100.250:53", "-t [2001:db8:2::10]:30000"];
     for (const server of foreign) kernel.servers.set(server, { options: "-s wlc", real: new Map() });
     kernel.apply(syncOver(planOf(after), kernel.observe(), OPTIONS));
-    kernel.apply(IpvsStore.of(planOf(after)).change(change(after, [])).transaction);
+    kernel.apply(IpvsStore.of(planOf(after)).change(change(after, [])));
     kernel.apply(syncOver(planOf([]), kernel.observe(), OPTIONS));
     assertEquals([...kernel.servers.keys()], foreign);
   }));

@@ -298,15 +298,15 @@ export class IptablesProxier implements FamilyProxier {
   }
 
   #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
+    this.#nodePortIps = this.#readNodePortIps();
     return inTurns(planIptablesInSteps(state, changed, this.#planOptions()), { turnMs: TURN_MS });
   }
 
   #planOptions(): IptablesOptions {
-    this.#nodePortIps = this.#readNodePortIps();
     return {
       ...this.#session.settings,
       family: this.family,
-      nodePortIps: this.#nodePortIps,
+      nodePortIps: this.#nodePortIps ?? this.#readNodePortIps(),
       randomFully: this.#iptables.hasRandomFully(),
       nfacct: this.#nfacct,
     };

@@ -19,7 +19,7 @@ import {
   type VirtualServerName,
 } from "../../../netfilter/ipvs.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { type ServerChange, serverLine } from "../store/transaction.ts";
+import { type ServerChange, serverLine } from "../../../netfilter/ipvs_transaction.ts";
 
 /** The first look at the connections of a real server that leaves: most have none. */
 const FIRST_SWEEP_MS = 1_000;
@@ -30,27 +30,29 @@ const MAX_SINGLE_READS = 4;
 
 /** A real server that leaves. */
 interface Termination {
+  /** Of the virtual server, as in {@linkcode Loads}. */
+  readonly virtualKey: string;
   readonly virtual: VirtualServerName;
   readonly real: RealServerName;
   readonly sinceMs: number;
 }
 
-/** Virtual server → its real servers with their connections. A virtual server that is not there has none. */
-export type Loads = ReadonlyMap<string, readonly RealServerLoad[]>;
+/** Virtual server → real server → its connections. A virtual server that is not there has none. */
+export type Loads = ReadonlyMap<string, ReadonlyMap<string, RealServerLoad>>;
 
 /** What a look at the connections leads to. */
 export interface Sweep {
   /** Lines of `ipvsadm -R`. */
   readonly lines: readonly string[];
-  /** Real servers that are deleted by the lines or have vanished, by virtual and real server. */
+  /** Virtual and real server of those that are deleted by the lines or have vanished. */
   readonly ended: readonly { readonly key: string; readonly end: "drained" | "deadline" | "vanished" }[];
 }
 
 /** The real servers of one node that leave, both families. */
 export class Terminations {
   readonly #deadlineMs: number;
-  /** Virtual server → real server → entry: a virtual server that goes takes all of its own along. */
-  readonly #servers = new Map<string, Map<string, Termination>>();
+  /** By virtual and real server. */
+  readonly #terminations = new Map<string, Termination>();
 
   /** @param deadlineMs how long one may last; 0: as long as its connections */
   constructor(deadlineMs: number) {
@@ -59,18 +61,16 @@ export class Terminations {
 
   /** All that leave now. One that comes back and leaves again is another one. */
   get all(): ReadonlySet<Termination> {
-    return new Set(this.#servers.values().flatMap((reals) => reals.values()));
+    return new Set(this.#terminations.values());
   }
 
   get size(): number {
-    return this.#servers.values().reduce((sum, { size }) => sum + size, 0);
+    return this.#terminations.size;
   }
 
   /** The virtual servers that have some. */
   get virtualServers(): readonly VirtualServerName[] {
-    return [...this.#servers.values()].flatMap((reals) =>
-      [...reals.values()].slice(0, 1).map(({ virtual }) => virtual)
-    );
+    return [...new Map([...this.all].map(({ virtualKey, virtual }) => [virtualKey, virtual])).values()];
   }
 
   /**
@@ -80,9 +80,13 @@ export class Terminations {
   take(change: ServerChange, nowMs: number): readonly string[] {
     const { server } = change;
     switch (change.kind) {
-      case "deleteServer":
-        this.#servers.delete(virtualServerKey(server));
+      case "deleteServer": {
+        const virtualKey = virtualServerKey(server);
+        for (const [key, one] of this.#terminations) {
+          if (one.virtualKey === virtualKey) this.#terminations.delete(key);
+        }
         break;
+      }
       case "addReal":
         // It is still there, and so are its connections.
         if (this.#drop(server, change.real)) return [updateRealServerLine(server, change.real)];
@@ -96,8 +100,13 @@ export class Terminations {
           this.#drop(server, change.real);
           break;
         }
-        this.#add({ virtual: server, real: change.real, sinceMs: nowMs });
         const { address, port, weight } = change.real;
+        const key = keyOf(server, change.real);
+        const virtualKey = virtualServerKey(server);
+        // One that is in the list already keeps its time.
+        if (!this.#terminations.has(key)) {
+          this.#terminations.set(key, { virtualKey, virtual: server, real: change.real, sinceMs: nowMs });
+        }
         return weight === 0 ? [] : [updateRealServerLine(server, { address, port, weight: 0 })];
       }
     }
@@ -109,9 +118,9 @@ export class Terminations {
     saved: ReadonlyMap<string, SavedVirtualServer>,
     isConcerned: (virtual: VirtualServerName) => boolean,
   ): void {
-    for (const { virtual, real } of this.all) {
-      const there = saved.get(virtualServerKey(virtual))?.realServers.has(realServerKey(real)) === true;
-      if (isConcerned(virtual) && !there) this.#drop(virtual, real);
+    for (const [key, { virtualKey, virtual, real }] of this.#terminations) {
+      const isThere = saved.get(virtualKey)?.realServers.has(realServerKey(real)) === true;
+      if (isConcerned(virtual) && !isThere) this.#terminations.delete(key);
     }
   }
 
@@ -123,16 +132,14 @@ export class Terminations {
   sweep(loads: Loads, nowMs: number, asked: ReadonlySet<Termination> = this.all): Sweep {
     const lines: string[] = [];
     const ended: { key: string; end: "drained" | "deadline" | "vanished" }[] = [];
-    for (const [virtualKey, terminations] of this.#servers) {
-      const reals = new Map((loads.get(virtualKey) ?? []).map((real) => [realServerKey(real), real]));
-      for (const [realKey, termination] of terminations) {
-        if (!asked.has(termination)) continue;
-        const load = reals.get(realKey);
-        const end = load === undefined ? "vanished" : this.#endOf(load, termination.sinceMs, nowMs);
-        if (end === null) continue;
-        if (load !== undefined) lines.push(deleteRealServerLine(termination.virtual, termination.real));
-        ended.push({ key: `${virtualKey}/${realKey}`, end });
-      }
+    for (const [key, termination] of this.#terminations) {
+      if (!asked.has(termination)) continue;
+      const { virtualKey, virtual, real, sinceMs } = termination;
+      const load = loads.get(virtualKey)?.get(realServerKey(real));
+      const end = load === undefined ? "vanished" : this.#endOf(load, sinceMs, nowMs);
+      if (end === null) continue;
+      if (load !== undefined) lines.push(deleteRealServerLine(virtual, real));
+      ended.push({ key, end });
     }
     return { lines, ended };
   }
@@ -144,10 +151,7 @@ export class Terminations {
 
   /** Takes over that a sweep was carried out. */
   finish({ ended }: Sweep): void {
-    const gone = new Set(ended.map(({ key }) => key));
-    for (const { virtual, real } of this.all) {
-      if (gone.has(`${virtualServerKey(virtual)}/${realServerKey(real)}`)) this.#drop(virtual, real);
-    }
+    for (const { key } of ended) this.#terminations.delete(key);
   }
 
   /** When the time of the first one is up; infinite if none has a limit. */
@@ -158,23 +162,15 @@ export class Terminations {
     return firstMs + this.#deadlineMs;
   }
 
-  /** One that is in the list already keeps its time. */
-  #add(termination: Termination): void {
-    const [key, realKey] = [virtualServerKey(termination.virtual), realServerKey(termination.real)];
-    const reals = this.#servers.get(key) ?? new Map<string, Termination>();
-    this.#servers.set(key, reals);
-    if (!reals.has(realKey)) reals.set(realKey, termination);
-  }
-
   #drop(virtual: VirtualServerName, real: RealServerName): boolean {
     // A first sync asks for each of 100,000 real servers, and none leaves.
-    if (this.#servers.size === 0) return false;
-    const key = virtualServerKey(virtual);
-    const reals = this.#servers.get(key);
-    if (reals?.delete(realServerKey(real)) !== true) return false;
-    if (reals.size === 0) this.#servers.delete(key);
-    return true;
+    return this.size > 0 && this.#terminations.delete(keyOf(virtual, real));
   }
+}
+
+/** `ip:port/PROTO/rsip:rsport`. */
+function keyOf(virtual: VirtualServerName, real: RealServerName): string {
+  return `${virtualServerKey(virtual)}/${realServerKey(real)}`;
 }
 
 /** What a {@linkcode GracefulTermination} needs. */
@@ -296,13 +292,14 @@ export class GracefulTermination {
 
   async #loads(wanted: readonly VirtualServerName[]): Promise<Loads> {
     const { ipvs } = this.#options;
-    const loads = new Map<string, readonly RealServerLoad[]>();
+    const loads = new Map<string, ReadonlyMap<string, RealServerLoad>>();
     if (wanted.length > MAX_SINGLE_READS) {
-      for (const [key, { realServers }] of await ipvs.loads()) loads.set(key, [...realServers.values()]);
+      for (const [key, { realServers }] of await ipvs.loads()) loads.set(key, realServers);
       return loads;
     }
     for (const virtual of wanted) {
-      loads.set(virtualServerKey(virtual), await ipvs.listRealServers(virtual) ?? []);
+      const reals = await ipvs.listRealServers(virtual) ?? [];
+      loads.set(virtualServerKey(virtual), new Map(reals.map((real) => [realServerKey(real), real])));
     }
     return loads;
   }

@@ -25,7 +25,7 @@ import { fullSync } from "../store/full_sync.ts";
 import type { HeldObjects, HeldOwn, Ownership } from "../store/objects.ts";
 import { isEndpoint, Refusals, type RefusedLine } from "../store/refusals.ts";
 import type { IpvsStore } from "../store/store.ts";
-import type { IpvsTransaction } from "../store/transaction.ts";
+import type { IpvsTransaction } from "../../../netfilter/ipvs_transaction.ts";
 import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
 import type { IpvsNode } from "./ipvs_node.ts";
 import { OWN_COMMANDS, readOwn, readRules, RULES_COMMANDS } from "./reading.ts";
@@ -65,8 +65,8 @@ export class IpvsProxier implements FamilyProxier {
   readonly #driftCheck: DriftCheck;
   /** Of the last sync that succeeded: its virtual servers are ours, also where their address is not the node's any more. */
   #known: IpvsStore | null = null;
-  /** Keys of those that were to be made since then: some of them may be there. */
-  readonly #made = new Set<string>();
+  /** Keys of those that were to be made or deleted since then: some of them may be there. */
+  readonly #touched = new Set<string>();
   /** What the last sync that succeeded was made for. */
   #syncedIps: DeviceIps = { hostIps: [], nodePortIps: [] };
   /** Of the sync under way. */
@@ -104,7 +104,7 @@ export class IpvsProxier implements FamilyProxier {
           ? await this.#syncAll(state, ips, this.#options.node.known(this.family, turn))
           : await this.#syncChanged(state, ips, since);
         this.#known = committed;
-        this.#made.clear();
+        this.#touched.clear();
         this.#syncedIps = ips;
         return { committed };
       });
@@ -139,7 +139,7 @@ export class IpvsProxier implements FamilyProxier {
       if (written === null) continue;
       if (written.isReached) {
         // Without the real servers that were refused just now.
-        if (written.refused.length > 0) store.change(this.#refusals.without(wanted)).commit();
+        if (written.refused.length > 0) store.change(this.#refusals.without(wanted));
         this.#quarantineRefused(wanted);
         return store;
       }
@@ -164,16 +164,17 @@ export class IpvsProxier implements FamilyProxier {
   ): Promise<IpvsStore> {
     const due = this.#session.quarantine.due(changed);
     for (const name of due) this.#refusals.retry(name);
-    const { plan, change } = await this.#session.run("plan", async () => {
+    const { plan, transaction } = await this.#session.run("plan", async () => {
       // An address that the node gained or lost concerns every Service.
       const names = sameIps(ips, this.#syncedIps) ? changed.union(new Set(due)) : "all";
       const plan = await this.#plan(state, names, ips);
-      return { plan, change: committed.change(this.#refusals.without(plan)) };
+      return { plan, transaction: committed.change(this.#refusals.without(plan)) };
     });
-    const { isReached, refused } = await this.#write(change.transaction, plan);
+    const { isReached, refused } = await this.#write(transaction, plan);
     // Where more than real servers is refused, it is not known what the kernel holds.
     if (!isReached) return await this.#syncAll(state, ips, null);
-    (refused.length === 0 ? change : committed.change(this.#refusals.without(plan))).commit();
+    // Without the real servers that were refused just now.
+    if (refused.length > 0) committed.change(this.#refusals.without(plan));
     this.#quarantineRefused(plan);
     return committed;
   }
@@ -194,7 +195,7 @@ export class IpvsProxier implements FamilyProxier {
   }
 
   #ownership({ hostIps }: DeviceIps): Ownership {
-    const known = new Set(this.#made);
+    const known = new Set(this.#touched);
     for (const { key } of this.#known?.servers() ?? []) known.add(key);
     const { excludeCIDRs } = this.#session.settings;
     return { family: this.family, excludeCIDRs, hostIps, known };
@@ -227,9 +228,7 @@ export class IpvsProxier implements FamilyProxier {
     if (log.enabled(9)) {
       log.info("Writing IPVS", { family: this.family, operations: transaction.text }, 9);
     }
-    for (const { kind, server } of transaction.servers) {
-      if (kind === "addServer") this.#made.add(virtualServerKey(server));
-    }
+    for (const { server } of transaction.servers) this.#touched.add(virtualServerKey(server));
     const writer = new IpvsWriter({ exec, node, iptables, progress: this.#progress });
     const refused = await this.#session.run("apply", () => writer.write(transaction.steps));
     const unknown = this.#refusals.blame(refused, plan);

@@ -6,8 +6,8 @@ import type {
   SavedVirtualServer,
   VirtualServer,
 } from "../../../netfilter/ipvs.ts";
-import type { ServerChange } from "../store/transaction.ts";
-import { Terminations } from "./graceful_termination.ts";
+import type { ServerChange } from "../../../netfilter/ipvs_transaction.ts";
+import { type Loads, Terminations } from "./graceful_termination.ts";
 
 const permissions = "none";
 const DEADLINE_MS = 60_000;
@@ -44,8 +44,8 @@ function load(last: number, active: number, inactive: number): RealServerLoad {
   return { ...real(last, 0), activeConnections: active, inactiveConnections: inactive };
 }
 
-function loads(...reals: readonly RealServerLoad[]): Map<string, readonly RealServerLoad[]> {
-  return new Map([["10.96.0.1:80/TCP", reals]]);
+function loads(...reals: readonly RealServerLoad[]): Loads {
+  return new Map([["10.96.0.1:80/TCP", new Map(reals.map((one) => [`${one.address}:${one.port}`, one]))]]);
 }
 
 Deno.test("a real server of TCP that leaves gets no new connections, and is deleted when the last one ends", {

@@ -40,9 +40,9 @@ import {
   type VirtualServer,
 } from "../../../netfilter/ipvs.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
-import type { WantedServer } from "../plan/ruleset.ts";
+import { DEVICE, type WantedServer } from "../plan/ruleset.ts";
 import { capacityFor, growingSetName, setDefinition, type SetKind, setName } from "../plan/sets.ts";
-import { IpvsTransaction } from "./transaction.ts";
+import { IpvsTransaction } from "../../../netfilter/ipvs_transaction.ts";
 
 export const TABLES = ["nat", "filter"] as const;
 
@@ -124,7 +124,7 @@ export function diffObjects(
   held: HeldObjects,
   ownership: Ownership,
 ): IpvsTransaction {
-  const transaction = new IpvsTransaction();
+  const transaction = new IpvsTransaction(DEVICE);
   transaction.replacesIptablesMode = leadToServiceChains(
     held.tables.get("nat")?.get("KUBE-SERVICES")?.rules ?? [],
   );

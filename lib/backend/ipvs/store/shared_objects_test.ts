@@ -57,10 +57,9 @@ Deno.test("a server that two Services want goes to the other one when the first 
   const counts = (): number[] => [made.counts.virtualServers, made.counts.realServers];
   assertEquals([realServers(made), counts()], [["10.244.0.1:80"], [1, 1]]);
   const leaves = made.change(plan({ "x/address": null }));
-  assertEquals(leaves.transaction.servers.map(({ kind }) => kind), ["addReal", "removeReal"]);
-  leaves.commit();
+  assertEquals(leaves.servers.map(({ kind }) => kind), ["addReal", "removeReal"]);
   assertEquals([realServers(made), counts()], [["10.244.0.2:80"], [1, 1]]);
-  made.change(plan({ "a/node-port": null })).commit();
+  made.change(plan({ "a/node-port": null }));
   assertEquals([realServers(made), counts()], [[], [0, 0]]);
 });
 
@@ -73,9 +72,9 @@ Deno.test("rules of servers are counted as they come and go", pure, () => {
   });
   const outFilters = (): number => made.counts.filter - none;
   assertEquals(outFilters(), 1);
-  made.change(plan({ "default/b": [server([], { key: "b", outFilter: rule })] })).commit();
+  made.change(plan({ "default/b": [server([], { key: "b", outFilter: rule })] }));
   assertEquals(outFilters(), 2);
-  made.change(plan({ "default/a": null })).commit();
+  made.change(plan({ "default/a": null }));
   assertEquals(outFilters(), 1);
 });
 
@@ -88,11 +87,9 @@ Deno.test("an entry stays while one server has it, and is counted once", pure, (
   const entries = (): readonly string[] => made.objects.sets.find(({ kind }) => kind === SET)?.entries ?? [];
   assertEquals([made.setSize(SET), entries()], [1, ["203.0.113.5,tcp:80"]]);
   const first = made.change(plan({ "default/a": null }));
-  assertEquals(first.transaction.sets, []);
-  first.commit();
+  assertEquals(first.sets, []);
   assertEquals([made.setSize(SET), entries().length], [1, 1]);
   const second = made.change(plan({ "default/b": null }));
-  assertEquals(second.transaction.sets.map(({ deletions }) => deletions), [[`del ${entry}`]]);
-  second.commit();
+  assertEquals(second.sets.map(({ deletions }) => deletions), [[`del ${entry}`]]);
   assertEquals([made.setSize(SET), entries()], [0, []]);
 });

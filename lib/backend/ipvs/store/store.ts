@@ -8,12 +8,10 @@
  */
 import { compareBytes } from "../../../model/names.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
-import { sameTexts } from "../../../model/service_port.ts";
 import type { PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
-import { sameTreatment, type SavedVirtualServer } from "../../../netfilter/ipvs.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
-import type { BaseRules, Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
-import { capacityFor, SET_KINDS, setDefinition, setName } from "../plan/sets.ts";
+import type { BaseRule, BaseRules, Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
+import { capacityFor, SET_KINDS, setDefinition, setName, setOfEntry } from "../plan/sets.ts";
 import {
   asHeld,
   diffObjects,
@@ -22,8 +20,9 @@ import {
   TABLES,
   type WantedObjects,
   type WantedRule,
+  type WantedSet,
 } from "./objects.ts";
-import type { IpvsTransaction } from "./transaction.ts";
+import type { IpvsTransaction } from "../../../netfilter/ipvs_transaction.ts";
 
 /** How much of each kind the kernel holds. */
 export interface KernelCounts extends PerTable<number> {
@@ -33,32 +32,17 @@ export interface KernelCounts extends PerTable<number> {
   readonly addresses: number;
 }
 
-/** What leads from what is held to a plan. */
-export interface Change {
-  readonly transaction: IpvsTransaction;
-  /** Takes it over. Call it only after the transaction was written. */
-  readonly commit: () => void;
-}
-
-/** A virtual server before and after a change; null: it was not or will not be there. */
-interface ServerPair {
-  readonly before: WantedServer | null;
-  readonly after: WantedServer | null;
-}
-
-/** What becomes of what is held. */
-interface Difference {
-  readonly services: ReadonlyMap<NamespacedName, ServiceObjects | null>;
-  /** Servers that a changed Service wanted or wants, by key. */
-  readonly servers: ReadonlyMap<string, ServerPair>;
-  /** By how much more often an entry is wanted. */
-  readonly entries: ReadonlyMap<Entry, number>;
-}
-
 /** A Service that wants a virtual server. */
 interface ServerOwner {
   readonly name: NamespacedName;
   readonly server: WantedServer;
+}
+
+/** What a change may be about. */
+interface Touched {
+  /** Of virtual servers. */
+  readonly keys: ReadonlySet<string>;
+  readonly entries: ReadonlySet<Entry>;
 }
 
 /** See the module. */
@@ -87,7 +71,7 @@ export class IpvsStore {
   static of(plan: IpvsPlan): IpvsStore {
     if (!plan.all) throw new TypeError("Only a plan of all Services says what the kernel holds");
     const store = new IpvsStore(plan.base);
-    store.#take(plan.base, store.#difference(plan));
+    store.#take(plan.base, plan.services);
     return store;
   }
 
@@ -105,7 +89,7 @@ export class IpvsStore {
     const { family } = this.#base;
     let entries = 0;
     for (const kind of SET_KINDS) entries += this.setSize(setName(kind, family));
-    const rules = (table: Table): number => rulesOf(this.#base, table, this.#isFilled).length;
+    const rules = (table: Table): number => this.#rules(table).length;
     return {
       filter: rules("filter") + this.#outFilters,
       nat: rules("nat"),
@@ -119,12 +103,8 @@ export class IpvsStore {
   /** All of it. */
   get objects(): WantedObjects {
     const { family, chains, jumps } = this.#base;
-    const entries = Map.groupBy(this.#entries.keys(), setOf);
+    const entries = Map.groupBy(this.#entries.keys(), setOfEntry);
     const texts = (set: string): readonly string[] => entries.get(set)?.map(textOf) ?? [];
-    const outFilters: WantedRule[] = [];
-    for (const { outFilter } of this.servers()) {
-      if (outFilter !== "") outFilters.push({ chain: OUT_FILTER_CHAIN, rule: outFilter });
-    }
     return {
       family,
       sets: SET_KINDS.map((kind) => {
@@ -133,8 +113,11 @@ export class IpvsStore {
       }),
       chains,
       rules: {
-        nat: rulesOf(this.#base, "nat", this.#isFilled),
-        filter: rulesOf(this.#base, "filter", this.#isFilled, outFilters),
+        nat: this.#rules("nat"),
+        filter: this.#rules(
+          "filter",
+          outFiltersOf(this.servers()).map((rule) => ({ chain: OUT_FILTER_CHAIN, rule })),
+        ),
       },
       outFilters: [],
       jumps,
@@ -143,222 +126,180 @@ export class IpvsStore {
     };
   }
 
-  /** What leads to a plan of some Services, or of all of them. */
-  change(plan: IpvsPlan): Change {
-    const difference = this.#difference(plan);
-    const servers: WantedServer[] = [];
-    const virtualServers = new Map<string, SavedVirtualServer>();
-    for (const [key, { before, after }] of difference.servers) {
-      if (before !== null && after !== null && isSame(before, after)) continue;
-      if (before !== null) virtualServers.set(key, asHeld(before));
-      if (after !== null) servers.push(after);
+  /**
+   * Takes a plan of some Services over, or of all of them.
+   *
+   * @returns what leads there from what was held. If that is not written, it is not known what the kernel holds
+   */
+  change(plan: IpvsPlan): IpvsTransaction {
+    const services = new Map(plan.services);
+    if (plan.all) {
+      for (const name of this.#services.keys()) if (!plan.services.has(name)) services.set(name, null);
     }
-    const pairs = [...difference.servers.values()];
-    const outFilters = (server: WantedServer | null): readonly string[] =>
-      server === null || server.outFilter === "" ? [] : [server.outFilter];
-    const { wanted, held, ips } = this.#changedSets(plan.base, difference.entries);
-    // Addresses that stay tell whose their servers are.
-    const bound = pairs.flatMap(({ before }) => before?.bind === true ? [before.server.address] : []);
-    const transaction = diffObjects({
-      ...wanted,
-      addresses: new Set(ips.added).union(new Set(bound).difference(ips.removed)),
-      outFilters: pairs.flatMap(({ after }) => outFilters(after)),
-      jumps: [],
-      servers,
-    }, {
-      ...held,
-      addresses: ips.removed.union(new Set(bound)),
-      outFilters: pairs.flatMap(({ before }) => outFilters(before)),
-      virtualServers,
-    }, {
+    const touched = this.#touched(services);
+    const before = this.#held(touched);
+    this.#take(plan.base, services);
+    return diffObjects(this.#wanted(touched), before, {
       family: plan.base.family,
       excludeCIDRs: [],
       hostIps: [],
-      known: new Set(virtualServers.keys()),
+      known: touched.keys,
     });
-    return { transaction, commit: () => this.#take(plan.base, difference) };
   }
 
-  /** Sets, and chains in which a rule comes or goes with the first or last entry of its set, or with the options. */
-  #changedSets(
-    base: BaseRules,
-    counts: ReadonlyMap<Entry, number>,
-  ): {
-    readonly wanted: Pick<WantedObjects, "family" | "sets" | "chains" | "rules">;
-    readonly held: Pick<HeldObjects, "sets" | "tables">;
-    /** Addresses that come to the device and go from it. */
-    readonly ips: { readonly added: readonly string[]; readonly removed: ReadonlySet<string> };
-  } {
-    const { family } = base;
-    const added = new Map<string, string[]>();
-    const removed = new Map<string, string[]>();
-    for (const [entry, by] of counts) {
-      const before = this.#entries.get(entry) ?? 0;
-      if (by === 0 || (before !== 0 && before + by !== 0)) continue;
-      const of = before === 0 ? added : removed;
-      const set = setOf(entry);
-      const texts = of.get(set);
-      if (texts === undefined) of.set(set, [textOf(entry)]);
-      else texts.push(textOf(entry));
+  #touched(services: ReadonlyMap<NamespacedName, ServiceObjects | null>): Touched {
+    const keys = new Set<string>();
+    const entries = new Set<Entry>();
+    const touch = ({ key, entries: own, bind, server }: WantedServer): void => {
+      keys.add(key);
+      for (const entry of own) entries.add(entry);
+      if (bind) entries.add(this.#addressEntry(server.address));
+    };
+    for (const [name, after] of services) {
+      for (const objects of [this.#services.get(name), after]) {
+        for (const server of objects?.servers ?? []) {
+          touch(server);
+          // One that loses it gives it to the next in rank.
+          for (const other of this.#servers.get(server.key) ?? []) touch(other.server);
+        }
+        for (const entry of objects?.entries ?? []) entries.add(entry);
+      }
     }
-    const ips = setName("KUBE-IPVS-IPS", family);
-    const kinds = SET_KINDS.filter((kind) =>
-      added.has(setName(kind, family)) || removed.has(setName(kind, family))
-    );
-    const isFilled = (set: string): boolean =>
-      this.setSize(set) + (added.get(set)?.length ?? 0) - (removed.get(set)?.length ?? 0) > 0;
-    const chains = (table: Table): readonly string[] =>
-      base.chains[table].filter((chain) => chain !== OUT_FILTER_CHAIN);
+    return { keys, entries };
+  }
+
+  /** What is wanted of these now. */
+  #wanted({ keys, entries }: Touched): WantedObjects {
+    const { family, chains } = this.#base;
+    const bySet = this.#bySet(entries);
+    const staticChains = (table: Table): readonly string[] =>
+      chains[table].filter((chain) => chain !== OUT_FILTER_CHAIN);
+    const servers = this.#serversOf(keys);
     return {
-      wanted: {
-        family,
-        sets: kinds.map((kind) => {
-          const set = setName(kind, family);
-          const entries = added.get(set) ?? [];
-          return { kind, entries, all: () => this.#entriesAfter(set, entries, removed.get(set)) };
-        }),
-        chains: { nat: chains("nat"), filter: chains("filter") },
-        rules: { nat: rulesOf(base, "nat", isFilled), filter: rulesOf(base, "filter", isFilled) },
-      },
-      held: {
-        sets: new Map(kinds.map((kind) => {
-          const set = setName(kind, family);
-          return [
-            set,
-            this.#heldSet(set, setDefinition(kind, family, this.#capacity(set)), removed.get(set)),
-          ];
-        })),
-        tables: new Map(TABLES.map((table) => [table, this.#heldChains(table)])),
-      },
-      ips: { added: added.get(ips) ?? [], removed: new Set(removed.get(ips)) },
+      family,
+      sets: SET_KINDS.filter((kind) => bySet.has(setName(kind, family))).map((kind) => {
+        const set = setName(kind, family);
+        return { kind, entries: bySet.get(set) ?? [], all: () => this.#entriesOf(set) };
+      }),
+      chains: { nat: staticChains("nat"), filter: staticChains("filter") },
+      rules: { nat: this.#rules("nat"), filter: this.#rules("filter") },
+      outFilters: outFiltersOf(servers),
+      jumps: [],
+      servers,
+      addresses: bySet.get(setName("KUBE-IPVS-IPS", family)) ?? [],
     };
   }
 
-  #heldSet(name: string, definition: HeldSet["definition"], entries: readonly string[] = []): HeldSet {
-    return { name, definition, entries: new Set(entries), size: this.setSize(name) };
+  /** What is held of these now. */
+  #held(touched: Touched): HeldObjects {
+    const { sets, rules, chains, outFilters, servers, addresses, family } = this.#wanted(touched);
+    const bodies = (table: Table): ReadonlyMap<string, { readonly rules: readonly string[] }> => {
+      const byChain = Map.groupBy(rules[table], ({ chain }) => chain);
+      return new Map(chains[table].map((chain) => {
+        return [chain, { rules: byChain.get(chain)?.map(({ rule }) => rule) ?? [] }];
+      }));
+    };
+    const heldSet = ({ kind, entries }: WantedSet): readonly [string, HeldSet] => {
+      const name = setName(kind, family);
+      const definition = setDefinition(kind, family, this.#capacity(name));
+      return [name, { name, definition, entries: new Set(entries), size: this.setSize(name) }];
+    };
+    return {
+      addresses: new Set(addresses),
+      virtualServers: new Map(Array.from(servers, (server) => [server.key, asHeld(server)])),
+      sets: new Map(sets.map(heldSet)),
+      tables: new Map(TABLES.map((table) => [table, bodies(table)])),
+      outFilters,
+    };
   }
 
-  #heldChains(table: Table): ReadonlyMap<string, { readonly rules: readonly string[] }> {
-    const rules = Map.groupBy(rulesOf(this.#base, table, this.#isFilled), ({ chain }) => chain);
-    return new Map(
-      this.#base.chains[table].map((chain) => [chain, {
-        rules: rules.get(chain)?.map(({ rule }) => rule) ?? [],
-      }]),
-    );
+  #serversOf(keys: Iterable<string>): readonly WantedServer[] {
+    return Array.from(keys).flatMap((key) => this.#servers.get(key)?.[0]?.server ?? []);
   }
 
-  *#entriesAfter(set: string, added: readonly string[], removed: readonly string[] = []): Generator<string> {
-    const gone = new Set(removed);
-    for (const entry of this.#entries.keys()) {
-      if (setOf(entry) === set && !gone.has(textOf(entry))) yield textOf(entry);
+  /** Those that are wanted, by set; a set that none of them is wanted in has none. */
+  #bySet(entries: Iterable<Entry>): ReadonlyMap<string, readonly string[]> {
+    const bySet = new Map<string, string[]>();
+    for (const entry of entries) {
+      const set = setOfEntry(entry);
+      const texts = bySet.get(set) ?? [];
+      bySet.set(set, texts);
+      if (this.#entries.has(entry)) texts.push(textOf(entry));
     }
-    yield* added;
+    return bySet;
   }
 
-  readonly #isFilled = (set: string): boolean => this.setSize(set) > 0;
+  *#entriesOf(set: string): Generator<string> {
+    for (const entry of this.#entries.keys()) if (setOfEntry(entry) === set) yield textOf(entry);
+  }
+
+  /** The rules of a table as its sets are filled, those of Services in their place. */
+  #rules(table: Table, ofServices: readonly WantedRule[] = []): readonly WantedRule[] {
+    const { head, tail } = this.#base;
+    const isThere = ({ needs }: BaseRule): boolean => needs === "" || this.setSize(needs) > 0;
+    return [...head[table].filter(isThere), ...ofServices, ...tail[table].filter(isThere)];
+  }
 
   #capacity(set: string): number {
     return this.#capacities.get(set) ?? capacityFor(0);
   }
 
-  #difference(plan: IpvsPlan): Difference {
-    const services = new Map(plan.services);
-    if (plan.all) {
-      for (const name of this.#services.keys()) if (!plan.services.has(name)) services.set(name, null);
-    }
-    const ips = setName("KUBE-IPVS-IPS", plan.base.family);
-    const entries = new Map<Entry, number>();
-    const count = (entry: Entry, by: 1 | -1): void => {
-      entries.set(entry, (entries.get(entry) ?? 0) + by);
-    };
-    const countServer = (server: WantedServer | null, by: 1 | -1): void => {
-      for (const entry of server?.entries ?? []) count(entry, by);
-      if (server?.bind === true) count(`${ips} ${server.server.address}`, by);
-    };
-    const owners = new Map<string, ServerOwner[]>();
-    for (const [name, objects] of services) {
-      const before = this.#services.get(name);
-      for (const { key } of before?.servers ?? []) if (!owners.has(key)) owners.set(key, []);
-      for (const entry of before?.entries ?? []) count(entry, -1);
-      for (const server of objects?.servers ?? []) {
-        const others = owners.get(server.key);
-        if (others === undefined) owners.set(server.key, [{ name, server }]);
-        else others.push({ name, server });
-      }
-      for (const entry of objects?.entries ?? []) count(entry, 1);
-    }
-    const servers = new Map<string, ServerPair>();
-    for (const [key, changed] of owners) {
-      const held = this.#servers.get(key) ?? [];
-      const staying = held.filter(({ name }) => !services.has(name));
-      const before = held[0]?.server ?? null;
-      const after = [...staying, ...changed].sort(byRank)[0]?.server ?? null;
-      servers.set(key, { before, after });
-      countServer(before, -1);
-      countServer(after, 1);
-    }
-    return { services, servers, entries };
+  #addressEntry(address: string): Entry {
+    return `${setName("KUBE-IPVS-IPS", this.#base.family)} ${address}`;
   }
 
-  #take(base: BaseRules, { services, servers, entries }: Difference): void {
+  #take(base: BaseRules, services: ReadonlyMap<NamespacedName, ServiceObjects | null>): void {
     this.#base = base;
-    for (const { before, after } of servers.values()) {
-      this.#realServers += (after?.realServers.length ?? 0) - (before?.realServers.length ?? 0);
-      this.#outFilters += countOutFilter(after) - countOutFilter(before);
-    }
     for (const [name, objects] of services) this.#setService(name, objects);
-    for (const [entry, by] of entries) {
-      const before = this.#entries.get(entry) ?? 0;
-      if (by === 0) continue;
-      if (before + by === 0) this.#entries.delete(entry);
-      else this.#entries.set(entry, before + by);
-      if (before !== 0 && before + by !== 0) continue;
-      const set = setOf(entry);
-      this.#sizes.set(set, this.setSize(set) + (before === 0 ? 1 : -1));
-    }
     for (const [set, size] of this.#sizes) {
       if (capacityFor(size) > this.#capacity(set)) this.#capacities.set(set, capacityFor(size));
     }
   }
 
   #setService(name: NamespacedName, objects: ServiceObjects | null): void {
-    for (const { key } of this.#services.get(name)?.servers ?? []) {
-      const others = this.#servers.get(key)?.filter((owner) => owner.name !== name) ?? [];
-      if (others.length === 0) this.#servers.delete(key);
-      else this.#servers.set(key, others);
-    }
-    for (const server of objects?.servers ?? []) {
-      const others = this.#servers.get(server.key);
-      const owner: ServerOwner = { name, server };
-      this.#servers.set(server.key, others === undefined ? [owner] : [...others, owner].sort(byRank));
+    const before = this.#services.get(name);
+    // What stays is counted in between, so that nothing is made anew.
+    for (const entry of objects?.entries ?? []) this.#count(entry, 1);
+    for (const entry of before?.entries ?? []) this.#count(entry, -1);
+    const others = (key: string): readonly ServerOwner[] =>
+      this.#servers.get(key)?.filter((owner) => owner.name !== name) ?? [];
+    const after = new Map(objects?.servers.map((server) => [server.key, server]));
+    for (const { key } of before?.servers ?? []) if (!after.has(key)) this.#setOwners(key, others(key));
+    for (const [key, server] of after) {
+      this.#setOwners(key, [...others(key), { name, server }].sort(byRank));
     }
     if (objects === null) this.#services.delete(name);
     else this.#services.set(name, objects);
   }
+
+  #setOwners(key: string, owners: readonly ServerOwner[]): void {
+    this.#countServer(owners[0]?.server, 1);
+    this.#countServer(this.#servers.get(key)?.[0]?.server, -1);
+    if (owners.length === 0) this.#servers.delete(key);
+    else this.#servers.set(key, owners);
+  }
+
+  #countServer(server: WantedServer | undefined, by: 1 | -1): void {
+    if (server === undefined) return;
+    this.#realServers += by * server.realServers.length;
+    if (server.outFilter !== "") this.#outFilters += by;
+    for (const entry of server.entries) this.#count(entry, by);
+    if (server.bind) this.#count(this.#addressEntry(server.server.address), by);
+  }
+
+  #count(entry: Entry, by: 1 | -1): void {
+    const count = (this.#entries.get(entry) ?? 0) + by;
+    if (count === 0) this.#entries.delete(entry);
+    else this.#entries.set(entry, count);
+    // It came or went.
+    if (count === 0 || (count === 1 && by === 1)) {
+      this.#sizes.set(setOfEntry(entry), this.setSize(setOfEntry(entry)) + by);
+    }
+  }
 }
 
-/** The rules of a table while certain sets have entries, those of Services in their place. */
-function rulesOf(
-  { head, tail }: BaseRules,
-  table: Table,
-  isFilled: (set: string) => boolean,
-  ofServices: readonly WantedRule[] = [],
-): readonly WantedRule[] {
-  const isThere = ({ needs }: { readonly needs: string }): boolean => needs === "" || isFilled(needs);
-  return [...head[table].filter(isThere), ...ofServices, ...tail[table].filter(isThere)];
-}
-
-function isSame(before: WantedServer, after: WantedServer): boolean {
-  return sameTreatment(before.server, after.server) && sameTexts(before.realServers, after.realServers);
-}
-
-function countOutFilter(server: WantedServer | null): number {
-  return server === null || server.outFilter === "" ? 0 : 1;
-}
-
-/** The set of an entry. */
-function setOf(entry: Entry): string {
-  return entry.slice(0, entry.indexOf(" "));
+function outFiltersOf(servers: Iterable<WantedServer>): readonly string[] {
+  return Array.from(servers, ({ outFilter }) => outFilter).filter((rule) => rule !== "");
 }
 
 function textOf(entry: Entry): string {

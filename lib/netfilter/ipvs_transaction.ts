@@ -4,8 +4,8 @@
  *
  * @module
  */
-import { addAddressLine, addDummyLine, deleteAddressLine } from "../../../netfilter/ip_batch.ts";
-import { type PerTable, type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
+import { addAddressLine, addDummyLine, deleteAddressLine } from "./ip_batch.ts";
+import { type PerTable, type Table, tableBlock } from "./iptables_jumps.ts";
 import {
   addRealServerLine,
   addVirtualServerLine,
@@ -15,8 +15,7 @@ import {
   updateRealServerLine,
   updateVirtualServerLine,
   type VirtualServer,
-} from "../../../netfilter/ipvs.ts";
-import { DEVICE } from "../plan/ruleset.ts";
+} from "./ipvs.ts";
 
 /** What tells another process that a virtual server is ours. */
 export interface Evidence {
@@ -76,6 +75,7 @@ const HEADINGS = {
 
 /** See the module. */
 export class IpvsTransaction {
+  readonly #device: string;
   readonly sets: SetChange[] = [];
   /** Chains that are filled anew or get a jump; as `TABLE CHAIN`. */
   readonly chains = new Set<string>();
@@ -90,8 +90,9 @@ export class IpvsTransaction {
   /** Rules of iptables mode serve the same addresses until ours replace them: they translate addresses before IPVS sees them. */
   replacesIptablesMode = false;
 
-  get isEmpty(): boolean {
-    return this.steps.length === 0;
+  /** @param device that the addresses are on */
+  constructor(device: string) {
+    this.#device = device;
   }
 
   /** Each under the program that reads it, in order; empty if nothing needs to be done. */
@@ -120,9 +121,9 @@ export class IpvsTransaction {
     const ip: Step = {
       program: "ip",
       lines: [
-        ...this.makesDevice ? [addDummyLine(DEVICE)] : [],
-        ...this.unbound.map((address) => deleteAddressLine(DEVICE, address)),
-        ...this.bound.map((address) => addAddressLine(DEVICE, address)),
+        ...this.makesDevice ? [addDummyLine(this.#device)] : [],
+        ...this.unbound.map((address) => deleteAddressLine(this.#device, address)),
+        ...this.bound.map((address) => addAddressLine(this.#device, address)),
       ],
     };
     const addsEntries = this.sets.some(({ lines }) => lines.some((line) => line.startsWith("add ")));
