@@ -33,8 +33,6 @@ import { kubeProxyMarkdown } from "./kube_proxy_record.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
 import { memoryTable, permissionTable, runtimeFlags, runtimeVariables } from "./permissions.ts";
-import { pictureSvg } from "./pictures/picture.ts";
-import { PICTURES } from "./pictures/pictures.ts";
 import { ROOT } from "./project_files.ts";
 import { commandsMarkdown, CONFIGURATION_SECTIONS, flagsMarkdown } from "./settings_doc.ts";
 
@@ -174,7 +172,6 @@ export async function outdatedFiles(root: string = ROOT, doesAgeCount = false): 
   texts.set(MAN_FILE, manPage());
   texts.set(API_FILE, await apiReport(root));
   for (const source of CHART_SOURCES) texts.set(...chartCopy(source, await read(source)));
-  for (const picture of PICTURES) texts.set(picture.file, pictureSvg(picture));
   for (const [file, svg] of proxyCharts(readRecords().proxies?.rows ?? [])) texts.set(file, svg);
   const outdated = new Map<string, string>();
   for (const [file, text] of texts) {
