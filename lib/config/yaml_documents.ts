@@ -67,7 +67,7 @@ export function parseYamlDocuments(
   return toEnd(parsingOf(text, options, limits));
 }
 
-/** As {@linkcode parseYamlDocuments}, in steps: between them whoever has more to do may do it. */
+/** As {@linkcode parseYamlDocuments}, in steps, between which other work runs. */
 export function* parsingOf(
   text: string,
   options: YamlOptions = {},
@@ -241,7 +241,7 @@ class Expansion {
     return size;
   }
 
-  /** One without its anchor is told by whoever needs the value. */
+  /** One without its anchor is reported where the value is needed. */
   #sizeOfAlias(name: string, offset: number): number {
     const size = this.#sizes.get(name);
     if (size === null) this.#stop(offset, `*${name} stands inside of what it stands for`);

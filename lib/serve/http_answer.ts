@@ -61,7 +61,7 @@ export async function writeAnswer(response: Response, form: AnswerForm, write: W
     else await writeStream(head, [body, second.value], pieces, isChunked, write);
     return keepAlive;
   } finally {
-    // What nobody takes any more need not be made.
+    // The client is gone: the rest is not made.
     await pieces?.cancel();
   }
 }

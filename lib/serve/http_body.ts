@@ -109,7 +109,7 @@ function checkCoding(coding: string, headers: Headers, isHttp10: boolean): void 
   if (coding.toLowerCase() !== "chunked") {
     throw new BadRequest(501, "501 Not Implemented: unsupported transfer encoding");
   }
-  // Two lengths are one too many: somebody on the way may have believed the other one.
+  // A proxy on the path may have used the other length.
   if (isHttp10 || headers.has("content-length")) throw new BadRequest(400, "400 Bad Request");
 }
 

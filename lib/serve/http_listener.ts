@@ -136,7 +136,7 @@ export function serveListener(listener: Deno.TcpListener | Deno.UnixListener, se
     }
   };
   const finished = accepting.then(async () => {
-    // Accepting may have ended by a mistake of ours; nobody could listen again at an address that is still taken.
+    // Accepting may have ended by a fault of kproxy; no new listener could have an address that is still taken.
     close();
     await Promise.all(connections.values());
   });

@@ -156,7 +156,7 @@ export class HttpServer {
     }, retryMs);
   }
 
-  /** Tells of the first failure in a row, after asking whoever has the address. */
+  /** Logs the first failure in a row, after asking the program at the address. */
   async #tellWho(error: unknown): Promise<void> {
     const { address, name, log, onListenFailure } = this.#options;
     const { signal } = this.#stop;

@@ -50,7 +50,7 @@ export interface StatusPage {
   readonly files: Handler;
 }
 
-/** The page and all that it asks for; the files and what makes the answers are loaded when somebody asks first. */
+/** The page and all that it asks for; the files and what makes the answers are loaded at the first request. */
 export function statusPage(life: LifeFacts, server: ServerFacts, page: PageFacts): StatusPage {
   let answers: Promise<ReadonlyMap<string, Handler>> | null = null;
   const answer = localOnly(async (request, peer, stopping) => {

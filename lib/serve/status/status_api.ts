@@ -103,7 +103,7 @@ export function documents(life: LifeFacts, server: ServerFacts): ReadonlyMap<str
 function objectsPage(life: LifeFacts, server: ServerFacts): Handler {
   const pace = new PiecePace();
   return async (request, _peer, stopping) => {
-    // Nobody may ever ask.
+    // There may never be a request.
     const { snapshotPieces } = await import("../../source/decode/snapshot_text.ts");
     const selection = selectionOf(new URL(request.url).searchParams);
     const selected = selection === null

@@ -165,7 +165,7 @@ export interface SyncPoint {
   readonly ok: boolean;
   /** How many Services it looked at. */
   readonly changed: number;
-  /** From the oldest change of endpoints that it brought to its end; null if nobody says when they changed. */
+  /** From the oldest change of endpoints that it brought to its end; null if their time is unknown. */
   readonly latencyMs: number | null;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Writes down what happens in a life of the proxy, for whoever asks how it fares: a few numbers for each sync, and lists that do not
+ * Records what happens in one proxy server, for the status: a few numbers for each sync, and lists that do not
  * grow.
  *
  * @module
