@@ -86,7 +86,7 @@ interface Composed {
 interface Composing {
   readonly options: YamlOptions;
   readonly limits: YamlLimits;
-  /** Told where each line begins. */
+  /** Called with the start of each line. */
   readonly lines: LineStarts;
 }
 
@@ -196,7 +196,7 @@ const PROPERTIES: Readonly<Record<string, string>> = {
   ".": "document ends",
 };
 
-/** So many errors of one text are told by the parser, which makes one of each. */
+/** The parser reports so many errors of one text. */
 const MAX_BAD_ESCAPES = 100;
 
 function badEscapes(quoted: string, offset: number): YamlFault | null {

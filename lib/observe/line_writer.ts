@@ -31,7 +31,7 @@ export class LineWriter {
   /** Not reported yet. */
   #untold = 0;
 
-  /** Told, once the stream takes lines again, how many it has not taken since. */
+  /** Called with the number of dropped lines once the stream takes lines again. */
   onResumed: (dropped: number) => void = () => {};
 
   constructor(options: LineWriterOptions) {

@@ -311,7 +311,7 @@ export class HealthState {
         healthy: this.#isFresh(health, nowMs),
       };
     }
-    // An answer of 200 tells its own time as the last update; kube-proxy's clients may count on it.
+    // An answer of 200 shows its own time as the last update; kube-proxy's clients may count on it.
     const lastUpdatedMs = ok ? this.#clock.epochMs() : newestMs;
     const body = {
       lastUpdated: Number.isFinite(lastUpdatedMs) ? formatRfc3339(lastUpdatedMs) : ZERO_TIME,

@@ -34,7 +34,7 @@ const REASONS: Readonly<Record<number, string>> = {
 };
 const END_OF_CHUNK = "\r\n";
 const LAST_CHUNK = "0\r\n\r\n";
-/** What is written at once, so that a reader who is slow, but reads, is told from one who does not. */
+/** What is written at once, so that a slow reader differs from one that does not read. */
 const PIECE_BYTES = 64 * 1024;
 
 const encoder = new TextEncoder();

@@ -27,7 +27,7 @@ export class BodyReader {
   readonly #data = new GrowingBytes();
   #isComplete: boolean;
 
-  /** @throws {BadRequest} if its length cannot be told, or is too large */
+  /** @throws {BadRequest} if its length is unknown or too large */
   constructor(headers: Headers, isHttp10: boolean) {
     const coding = headers.get("transfer-encoding");
     this.#isChunked = coding !== null;

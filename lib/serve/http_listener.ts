@@ -24,9 +24,9 @@ export type Handler = (request: Request, peer: Peer, stopping: AbortSignal) => R
 /** What is served on a socket, and to how many at a time. */
 export interface Serving {
   readonly handler: Handler;
-  /** Told of what a handler throws; the client gets status 500. */
+  /** Called with what a handler throws; the client gets status 500. */
   readonly onError: (error: unknown) => void;
-  /** Told that no connection can be accepted, at most once a minute; it is tried again meanwhile. */
+  /** Called if no connection can be accepted, at most once a minute; accepting is retried. */
   readonly onAcceptFailure: (error: unknown) => void;
   /** Of all servers together. */
   readonly pool: ConnectionPool;

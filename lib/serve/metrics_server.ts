@@ -26,7 +26,7 @@ const MOST_CONNECTIONS = 32;
 /** A registry as the server needs it. */
 type Registry = Parameters<typeof metricsText>[0];
 
-/** What the pages tell. */
+/** What the pages show. */
 export interface MetricsPages {
   readonly registry: Registry;
   /** The mode really in use. */

@@ -38,7 +38,7 @@ const HEADERS: Readonly<Record<string, string>> = {
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
   "x-frame-options": "DENY",
-  // Asked for again each time, and told in a few bytes that it is the same.
+  // Requested each time, and answered in a few bytes if it is the same.
   "cache-control": "no-cache",
 };
 

@@ -1,5 +1,5 @@
 /**
- * Who may see what a running proxy tells of itself: programs of this machine, and pages that came from it.
+ * Who may see the status of a running proxy: programs of this machine, and pages that came from it.
  *
  * @module
  */

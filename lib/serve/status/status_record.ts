@@ -25,9 +25,9 @@ type Drift = DriftStatus["recent"][number];
 
 /** See the module. */
 export class StatusRecord {
-  /** To be told of every sync. */
+  /** Observes every sync. */
   readonly observer: SyncObserver;
-  /** To be told of damaged rules. */
+  /** Observes damaged rules. */
   readonly drift: DriftObserver;
   readonly #nowMs: () => number;
   readonly #families: ReadonlyMap<IpFamily, SyncRecord>;
