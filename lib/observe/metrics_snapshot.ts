@@ -5,30 +5,30 @@
  */
 import { Counter, Gauge, type Registry } from "./prom_client.ts";
 
-/** The metrics `kproxy_snapshot_*`. Without a file that was written or read they tell a time of 0. */
+/** The metrics `kproxy_snapshot_*`. Without a file that was written or read their time is 0. */
 export class SnapshotMetrics {
   readonly #inUse = new Gauge({
     name: "kproxy_snapshot_in_use",
-    help: "[ALPHA] 1 while objects of the snapshot stand in for those of an API server that has not answered",
+    help: "[ALPHA] 1 while kproxy serves objects of the snapshot because the API server has not answered",
     registers: [],
   });
   readonly #timestamp = new Gauge({
     name: "kproxy_snapshot_timestamp_seconds",
-    help: "[ALPHA] When the snapshot in use, or the one written last, was made, in seconds since the epoch",
+    help: "[ALPHA] Time of the snapshot in use, or of the last one written, in seconds since the epoch",
     registers: [],
   });
   readonly #bytes = new Gauge({
     name: "kproxy_snapshot_size_bytes",
-    help: "[ALPHA] Size of the snapshot that was written last",
+    help: "[ALPHA] Size of the last snapshot written",
     registers: [],
   });
   readonly #failures = new Counter({
     name: "kproxy_snapshot_write_failures_total",
-    help: "[ALPHA] Snapshots that could not be written",
+    help: "[ALPHA] Failed writes of the snapshot",
     registers: [],
   });
 
-  /** Adds them to the metrics of a life, which begins after its source was opened. */
+  /** Adds them to the metrics of a proxy server, which starts after its source was opened. */
   addTo(registry: Registry): void {
     for (const metric of [this.#inUse, this.#timestamp, this.#bytes]) registry.registerMetric(metric);
     registry.registerMetric(this.#failures);

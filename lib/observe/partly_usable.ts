@@ -1,5 +1,5 @@
 /**
- * Tells of objects of which only a part can be used: once, though every IP family looks at each of them, and at each of its events.
+ * Logs objects of which only a part can be used once, though every IP family handles each of their events.
  *
  * @module
  */

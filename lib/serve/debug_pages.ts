@@ -12,7 +12,7 @@ import type { SliMetrics } from "../observe/metrics_slis.ts";
 import type { Handler } from "./http_listener.ts";
 import type { Verbosity } from "../observe/log.ts";
 
-/** What `/statusz` tells. */
+/** What `/statusz` shows. */
 export interface StatusFacts {
   /** Milliseconds since the epoch. */
   readonly startMs: number;
