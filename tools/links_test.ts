@@ -103,7 +103,7 @@ Deno.test("every attack of docs/security.md has its tests, and they exist", asyn
   assertEquals(problems.flat(), []);
 });
 
-Deno.test("every page that the code names is there, and the README leads to every page", async () => {
+Deno.test("every page that the code names is there, and docs/index.md leads to every page", async () => {
   const files = await projectFiles();
   const code = files.filter((path) => path.endsWith(".ts") && path !== "tools/links_test.ts");
   const missing = await Promise.all(["deno.json", ".ci/run", ...code].map(async (file) => {
@@ -112,7 +112,9 @@ Deno.test("every page that the code names is there, and the README leads to ever
     return named.filter((page) => !files.includes(page)).map((page) => `${file}: ${page}`);
   }));
   assertEquals(missing.flat(), []);
-  const targets = linksOf(await Deno.readTextFile(`${ROOT}/README.md`)).map(({ target }) => target);
-  const pages = files.filter((path) => /^docs\/.*\.md$/.test(path));
+  const targets = linksOf(await Deno.readTextFile(`${ROOT}/docs/index.md`)).map(({ target }) =>
+    `docs/${target.split("#")[0]}`
+  );
+  const pages = files.filter((path) => /^docs\/.*\.md$/.test(path) && path !== "docs/index.md");
   assertEquals(pages.filter((page) => !targets.includes(page)), []);
 });

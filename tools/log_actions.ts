@@ -5,7 +5,7 @@
  * @module
  */
 
-/** What a line asks of whoever reads it. */
+/** What a line asks of its reader. */
 export interface LogAction {
   /** What is to be done; where nothing is, why not. */
   readonly action: string;
@@ -29,7 +29,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
       command: CHECK,
     },
   "Cannot set the canary of table mangle": {
-    action: "mend what the error names; until then a flush of table mangle is not noticed",
+    action: "fix what the error names; until then a flush of table mangle is not noticed",
     command: DOCTOR,
   },
   "Chains of Services that are gone cannot be deleted and stay, empty: others use them": {
@@ -49,15 +49,15 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     command: "kproxy service get NAMESPACE/NAME",
   },
   "Cannot delete real servers, will try again": {
-    action: "mend what the error names; clients may still reach the endpoints that left",
+    action: "fix what the error names; clients may still reach the endpoints that left",
     command: CHECK,
   },
   "Cannot remove what was made for IPVS": {
-    action: "mend what the error names; then remove what stays",
+    action: "fix what the error names; then remove what stays",
     command: "kproxy cleanup --only=ipvs",
   },
   "Cannot set timeouts of IPVS": {
-    action: "mend what the error names, or leave ipvs.tcpTimeout and the like at 0",
+    action: "fix what the error names, or leave ipvs.tcpTimeout and the like at 0",
     command: DOCTOR,
   },
   "Nobody can tell a sysctl": { action: "install procps, or set it on the node", command: DOCTOR },
@@ -103,7 +103,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     shown:
       "e.g. `The thread that forwards failed`, `Cannot accept connections`, `Sessions run out, shared out by client`",
     action:
-      "mend what the error names, often a lack of file descriptors, or a client that takes all it can get",
+      "fix what the error names, often a lack of file descriptors, or a client that takes all it can get",
     command: STATUS,
   },
   "Cannot set sysctl, the node may run out of tracked connections or end them at other times": {
@@ -125,11 +125,11 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     command: DOCTOR,
   },
   "Cannot look for stale UDP flows, will try again": {
-    action: "mend what the error names; UDP clients may stay with endpoints that are gone",
+    action: "fix what the error names; UDP clients may stay with endpoints that are gone",
     command: DOCTOR,
   },
   "Cannot read the addresses of the node": {
-    action: "mend what the error names; node ports are open where they were",
+    action: "fix what the error names; node ports are open where they were",
     command: DOCTOR,
   },
   "Service is quarantined, a part of it is refused": {
@@ -145,13 +145,13 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     action: "end what changes them all the time",
     command: CHECK,
   },
-  "Cannot check whether the rules are still there": { action: "mend what the error names", command: DOCTOR },
+  "Cannot check whether the rules are still there": { action: "fix what the error names", command: DOCTOR },
   "Sync failed, will write everything again": {
-    action: "mend what the error names; the rules of before stay in force meanwhile",
+    action: "fix what the error names; the previous rules stay in force meanwhile",
     command: DOCTOR,
   },
   // Objects and where they come from.
-  "Cannot look at the manifests, trying again": { action: "mend what the error names", command: STATUS },
+  "Cannot look at the manifests, trying again": { action: "fix what the error names", command: STATUS },
   "Manifest folder is gone; its last content stays in force": {
     action: "make it again, or start kproxy without it",
     command: STATUS,
@@ -168,14 +168,15 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
   },
   "lib/source/kube/kube_connection.ts: (message)": {
     shown: "why a request to the API server failed, e.g. `Cannot reach the API server`",
-    action: "mend the way to the API server, its certificate or kproxy's rights; rules stay as they are",
+    action:
+      "fix the connection to the API server, its certificate or kproxy's rights; rules stay as they are",
     command: "kproxy doctor --kubeconfig=FILE",
   },
   "Still no success at the API server": {
-    action: "as above; it is told again, more and more rarely",
+    action: "as above; the line comes again, ever more rarely",
     command: "kproxy doctor --kubeconfig=FILE",
   },
-  "Cannot write Events any more": { action: "mend what the error names; nothing else depends on it" },
+  "Cannot write Events any more": { action: "fix what the error names; nothing else depends on it" },
   "The API server does not take Events, the proxy goes on without": {
     action: "allow kproxy to create Events in events.k8s.io",
     command: "kproxy doctor --kubeconfig=FILE",
@@ -188,15 +189,15 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     command: STATUS,
   },
   "The API server has not answered yet, the snapshot is too old to be served": {
-    action: "mend the way to the API server; nothing is served until then",
+    action: "restore the connection to the API server; nothing is served until then",
     command: STATUS,
   },
   "The API server has not answered yet, the snapshot is of no use": {
-    action: "mend the way to the API server; nothing is served until then",
+    action: "restore the connection to the API server; nothing is served until then",
     command: STATUS,
   },
   "The API server has not answered yet, serving from the snapshot": {
-    action: "mend the way to the API server; changes are not seen until then",
+    action: "restore the connection to the API server; changes are not seen until then",
     command: STATUS,
   },
   "Object is only partly usable": {
@@ -249,7 +250,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     command: WRITE_CONFIG,
   },
   "Cannot start anew, going on without IPv6": {
-    action: "mend what the error names, then start kproxy again",
+    action: "fix what the error names, then start kproxy again",
     command: DOCTOR,
   },
   "Configuration file cannot be read, the configuration in force stays": {
@@ -262,11 +263,11 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     command: WRITE_CONFIG,
   },
   "Too few file descriptors for a new life of the proxy, waiting for some": {
-    action: "raise the limit of descriptors (LimitNOFILE); the former configuration is in force meanwhile",
+    action: "raise the limit of descriptors (LimitNOFILE); the previous configuration is in force meanwhile",
     command: STATUS,
   },
   "Log lines could not be written and are lost": {
-    action: "make whoever reads the log faster, or room for it",
+    action: "speed up the log's reader, or make room on its disk",
   },
   "Own Node is gone, its last known facts stay in force": {
     action: "none if the node is being removed, else register it again",
@@ -281,7 +282,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     command: DOCTOR,
   },
   "Starting without knowing the own Node": {
-    action: "mend the way to the API server; zone hints and policies Local go by the name alone",
+    action: "restore the connection to the API server; zone hints and policies Local go by the name alone",
     command: DOCTOR,
   },
   "The primary address is not known: everything is served but node ports, which are open nowhere": {
@@ -298,20 +299,20 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     command: DOCTOR,
   },
   "Cannot remove what kube-proxy left": {
-    action: "mend what the error names",
+    action: "fix what the error names",
     command: "kproxy cleanup --dry-run",
   },
   "Cannot remove what other modes left, will try again": {
-    action: "mend what the error names",
+    action: "fix what the error names",
     command: "kproxy cleanup --dry-run",
   },
   "Something of … stays": {
     action: "remove what uses it, as the line says; it does no harm",
     command: "kproxy cleanup --dry-run",
   },
-  "Cannot remove what … left": { action: "mend what the line names", command: "kproxy cleanup --dry-run" },
+  "Cannot remove what … left": { action: "fix what the line names", command: "kproxy cleanup --dry-run" },
   "Cannot look for the tables of another service proxy": {
-    action: "mend what the error names",
+    action: "fix what the error names",
     command: DOCTOR,
   },
   "Another service proxy writes rules on this node": {
@@ -329,11 +330,12 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
   "Event": { action: "as the Event says, above; without an API server Events are log lines" },
   // Servers.
   "The API server cannot be asked about a client's token, it is refused": {
-    action: "give kproxy's account the ClusterRole system:auth-delegator, or mend the way to the API server",
+    action:
+      "give kproxy's account the ClusterRole system:auth-delegator, or restore the connection to the API server",
     command: DOCTOR,
   },
   "Changed files for TLS cannot be used, those read before stay in use": {
-    action: "mend the file that the error names: it is read again within 10 s",
+    action: "fix the file that the error names: it is read again within 10 s",
   },
   "A file with secrets can be read or written by any user of the node": {
     action: "chmod 0600 the file, or give the Secret's volume the defaultMode 0400",
@@ -364,7 +366,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     command: STATUS,
   },
   "Cannot list the node's addresses, using all of them": {
-    action: "mend what the error names",
+    action: "fix what the error names",
     command: DOCTOR,
   },
   "Cannot answer a health check": {

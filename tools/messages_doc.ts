@@ -132,7 +132,7 @@ export function keysOf({ file, messages }: LogCall): readonly string[] {
 
 function known(actions: Readonly<Record<string, LogAction>>, key: string, file: string): LogAction {
   const action = actions[key];
-  if (action === undefined) throw new RangeError(`${file}: nobody says what to do about "${key}"`);
+  if (action === undefined) throw new RangeError(`${file}: no action for "${key}"`);
   return action;
 }
 

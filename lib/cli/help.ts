@@ -24,7 +24,7 @@ const TRACE_EXAMPLES: readonly string[] = alignColumns([
   ["  kproxy trace local shop/web", "a process on this node, to the only port of a Service"],
   ["  kproxy trace 10.244.1.7 web.shop.svc:80", "a pod, to the name that it calls"],
   ["  kproxy trace world 192.0.2.10:30080", "a client outside, to a node port of this node"],
-  ["  kproxy trace cni0 10.96.0.10:53/udp", "whoever is behind an interface, to an address"],
+  ["  kproxy trace cni0 10.96.0.10:53/udp", "a client behind an interface, to an address"],
 ]);
 
 const TRACE_TEXT: readonly string[] = [
@@ -32,20 +32,20 @@ const TRACE_TEXT: readonly string[] = [
   "",
   ...wrapWords(
     "SRC is local (a process on the node), world, an address, an interface, or ADDRESS@INTERFACE; the destination may be " +
-      "NAMESPACE/NAME[:PORT] of a Service, too. What should be there follows from the objects in files (--manifests) and the flags of run, or from " +
-      "what the kproxy that runs here has, or else from the API server; what is there is read with the node's own tools, whoever wrote it, or from what they " +
-      "printed (--live-from). Tells each rule that the packet meets, the chances where rules choose, the endpoints that are left " +
-      "out and why, rules of others that end its way, and where the two part. Changes nothing. Ends with 0, or with 1 if something " +
-      "is wrong on the node, or if a rule on the packet's way is not understood.",
+      "NAMESPACE/NAME[:PORT] of a Service, too. Desired rules follow from the objects in files (--manifests) and the flags of run, else from " +
+      "the kproxy that runs here, else from the API server. Live rules are read with the node's own tools, foreign rules included, or from their " +
+      "output (--live-from). Prints each rule that the packet meets, probabilities, endpoints that are left out and why, foreign rules " +
+      "that end its path, and the first difference between both. Changes nothing. Exit status 0, or 1 if something is wrong on the node, " +
+      "or if a rule on the packet's path is not understood.",
     108,
   ),
 ];
 
 const CHECK_TEXT = wrapWords(
-  "Tells, Service by Service, which rules, elements, sets, servers and addresses are missing (-), which are too many (+) and which " +
-    "are other ones; base chains and jumps; what Services that are gone and other modes have left; and rules of others that take packets " +
-    "before. Objects and rules come from where trace has them; other layouts are compared by what they do with packets. Changes nothing " +
-    "without --repair, which is refused while a kproxy that runs here would mend it itself. Ends with 0 if nothing differs, or with 1.",
+  "Prints, Service by Service, rules, elements, sets, servers and addresses that are missing (-), surplus (+) or different; base chains " +
+    "and jumps; leftovers of deleted Services and of other modes; and foreign rules that take packets before. Objects and rules come from " +
+    "where trace has them; other layouts are compared by what they do with packets. Changes nothing without --repair, which is refused " +
+    "while a kproxy that runs here would repair it itself. Exit status 0 if nothing differs, else 1.",
   108,
 );
 
@@ -77,7 +77,7 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   },
   "cleanup": {
     usage: "cleanup [flags]",
-    summary: "Remove the rules and sets kproxy or kube-proxy made on this node, in any mode",
+    summary: "Remove the rules and sets that kproxy or kube-proxy made on this node, in any mode",
     text: [
       "Needs CAP_NET_ADMIN, but no API server. Rules of the kubelet and of others stay, and so do IPVS virtual",
       "servers that no proxy of Kubernetes made, unless --flush-ipvs is given.",
@@ -85,7 +85,7 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   },
   "render": {
     usage: "render --manifests PATH [flags]",
-    summary: "Print the rules for the objects in files, as text the real tool loads",
+    summary: "Print the rules for the objects in files, as text that the real tool loads",
     text: [
       "Needs neither root nor an API server and changes nothing. With --family=ipv4 the text is one that",
       "iptables-restore loads, with --family=ipv6 one for ip6tables-restore; of two families each follows a comment.",
@@ -95,19 +95,18 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   },
   "status": {
     usage: "status [flags]",
-    summary: "Tell how the kproxy that runs on this node fares",
+    summary: "Show the status of the kproxy that runs on this node",
     text: [
       ...wrapWords(
-        "Asks its metrics server over loopback, at the address of --metrics-bind-address or of the file of --config: " +
-          "what it serves, its last syncs, and whatever is wrong. Changes nothing. Ends with 0 if it is ready, or with 1 " +
-          "if it is not, or if none answers; with --watch it goes on until Ctrl-C.",
+        "Asks it over its socket (--socket, or that of the file of --config): what it serves, its last syncs, and known problems. " +
+          "Changes nothing. Exit status 0 if it is ready, 1 if it is not, or if none answers; with --watch it repeats until Ctrl-C.",
         108,
       ),
     ],
   },
   "trace": {
     usage: "trace SRC DST:PORT[/udp|/sctp] [flags]",
-    summary: "Walk a packet through the rules that should be on this node and those that are",
+    summary: "Walk a packet through the desired and the live rules of this node",
     text: TRACE_TEXT,
   },
   "explain": {
@@ -117,16 +116,16 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   },
   "service": {
     usage: "service list|get [NAMESPACE/NAME] [flags]",
-    summary: "Show Services, what their endpoints are used for, and what the kernel holds for them",
+    summary: "Show Services, the use of their endpoints, and what the kernel holds for them",
     text: wrapWords(
-      "Objects and rules come from where trace has them. Ends with 1 if the kernel holds nothing for a Service that " +
+      "Objects and rules come from where trace has them. Exit status 1 if the kernel holds nothing for a Service that " +
         "should have rules.",
       108,
     ),
   },
   "check": {
     usage: "check [flags]",
-    summary: "Compare the rules that should be on this node with those that are, and mend them",
+    summary: "Compare the desired with the live rules of this node, and repair them",
     text: CHECK_TEXT,
   },
   "diff": {
@@ -136,24 +135,23 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   },
   "doctor": {
     usage: "doctor [flags]",
-    summary: "Look at this node for whatever keeps Services from working, and say how to mend it",
+    summary: "Find what keeps Services from working on this node, and how to fix it",
     text: [
       ...wrapWords(
-        "Takes the flags of run, and looks at what a run with them would meet: programs and kernel, rights, settings, " +
-          "rules of others, the API server and the Node. Changes nothing. Ends with 0, or with 1 if there is a failure; " +
-          "warnings are no failure. What cannot be looked at within some seconds is a warning.",
+        "Takes the flags of run and checks what run needs: programs and kernel, rights, settings, foreign rules, the API server and " +
+          "the Node. Changes nothing. Exit status 0, or 1 if there is a failure; warnings are no failure. What cannot be checked " +
+          "within some seconds is a warning.",
         108,
       ),
     ],
   },
   "selftest": {
     usage: "selftest [flags]",
-    summary: "Show with real packets, in namespaces of its own, that this node can run a proxy mode",
+    summary: "Test with real packets, in its own namespaces, whether this node can run a proxy mode",
     text: wrapWords(
-      "Makes a little network of namespaces beside the node's own (a node, two pods, a client, and a stranger), has the mode's own code " +
-        "write rules of a few Services there, sends real packets, and compares what becomes of them with what should, and with what the " +
-        "rules say. Takes everything away again, whatever happens. Needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN. Ends with 0 if " +
-        "all went well, or with 1.",
+      "Makes network namespaces with a node, two pods and two clients, writes the mode's rules of a few Services there, sends real " +
+        "packets, and compares what happens with what should, and with what the rules say. Removes everything at the end. Needs root, " +
+        "or CAP_NET_ADMIN and CAP_SYS_ADMIN. Exit status 0 if all passed, else 1.",
       108,
     ),
   },
@@ -161,10 +159,10 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     usage: "sysdump FILE [flags]",
     summary: "Pack what a bug report needs into a file",
     text: wrapWords(
-      "Rules of all tools, addresses and routes, kernel settings, versions, the configuration, and what the kproxy that runs here tells of " +
-        "itself. FILE ends in .tar.gz, .tgz or .tar, must not be there yet, and is readable by its owner only; - is standard output (tar.gz). " +
-        "No kubeconfig, token, key or variable of the environment is read. What cannot be had is listed with the reason in " +
-        "it, and costs the rest nothing. Ends with 0, or with 1 if nothing could be written.",
+      "Rules of all tools, addresses and routes, kernel settings, versions, the configuration, and the status of the kproxy that runs " +
+        "here. FILE ends in .tar.gz, .tgz or .tar, must not exist, and is readable by its owner only; - is standard output (tar.gz). " +
+        "No kubeconfig, token, key or environment variable is read. Missing parts are listed with the reason. Exit status 0, or 1 if " +
+        "nothing could be written.",
       108,
     ),
   },
@@ -172,8 +170,8 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     usage: "version [flags]",
     summary: "Print the version, and the commit that it was built from",
     text: wrapWords(
-      "Says which releases of kube-proxy the rules and the decisions follow, too. The commit is unknown where kproxy was built or installed " +
-        "without the project's Git repository, and ends in -dirty where files were changed beside it. --version prints the first line only.",
+      "Also prints which releases of kube-proxy the rules and the decisions follow. The commit is unknown if kproxy was built or installed " +
+        "without the project's Git repository, and ends in -dirty if files differed from it. --version prints the first line only.",
       108,
     ),
   },

@@ -1,6 +1,6 @@
 /**
  * The schema: every field of `KubeProxyConfiguration` kubeproxy.config.k8s.io/v1alpha1, in the order of the API type, and kproxy's own
- * under `kproxy`, with the flags of the same meaning. Whatever there is to say about a field stands here.
+ * under `kproxy`, with the flags of the same meaning. Everything about a field stands here.
  *
  * @module
  */
@@ -68,7 +68,7 @@ const INFO_BUFFER = `Buffer of split streams; ${ALPHA_LOGGING} unless \`0\``;
 const MASQUERADE_BIT = "Bit of the packet mark that asks for masquerading, from 0 to 31";
 const MASQUERADE_ALL = "Masquerade everything sent to cluster IPs";
 const SYNC_PERIOD = "How often the rules are checked and failures retried";
-const MIN_SYNC_PERIOD = "Least pause between two syncs";
+const MIN_SYNC_PERIOD = "Minimum time between two syncs";
 
 export const SCHEMA = {
   featureGates: gates(
@@ -84,11 +84,11 @@ export const SCHEMA = {
     ),
     acceptContentTypes: text(
       "",
-      "Forms in which the API server may answer, the best one first; counts before `contentType` unless blank",
+      "Content types that the API server may answer in, the best first; replaces `contentType` unless blank",
     ),
     contentType: text(
       "application/vnd.kubernetes.protobuf",
-      "Form in which the API server is asked to answer: this one or `application/json`; what kproxy sends is JSON",
+      "Content type that the API server is asked for: this one or `application/json`; kproxy sends JSON",
       { ...node("kube-api-content-type"), ...UNSET },
     ),
     qps: float(5, "Requests per second to the API server; negative: no limit", {
@@ -102,7 +102,7 @@ export const SCHEMA = {
     }),
   },
   logging: {
-    format: text("text", "Form of log lines", {
+    format: text("text", "Format of log lines", {
       ...logging("logging-format"),
       ...UNSET,
       values: ["text", "json"],
@@ -166,7 +166,7 @@ export const SCHEMA = {
   }),
   mode: text(
     "iptables",
-    "How the rules are made; `auto` takes the best that works here, nftables or iptables; it and `userspace` are kproxy's own",
+    "Proxy mode; `auto` takes nftables if it works here, else iptables; kube-proxy has neither `auto` nor `userspace`",
     {
       ...rules("proxy-mode"),
       ...UNSET,
@@ -261,7 +261,7 @@ export const SCHEMA = {
     rootHnsEndpointName: text("", "Windows only", WINDOWS),
     forwardHealthCheckVip: bool(false, "Windows only", WINDOWS),
   },
-  detectLocalMode: text("ClusterCIDR", "How traffic of the node's own Pods is told from other traffic", {
+  detectLocalMode: text("ClusterCIDR", "How traffic of the node's own Pods is detected", {
     ...local("detect-local-mode"),
     ...UNSET,
     values: DETECT_LOCAL_MODES,
@@ -272,7 +272,7 @@ export const SCHEMA = {
       ...withLocalMode("BridgeInterface"),
       check: check.interfaceName(15),
     }),
-    interfaceNamePrefix: text("", "How the Pods' interfaces begin, for `InterfaceNamePrefix`", {
+    interfaceNamePrefix: text("", "Prefix of the Pods' interfaces, for `InterfaceNamePrefix`", {
       ...local("pod-interface-name-prefix"),
       ...withLocalMode("InterfaceNamePrefix"),
       // One character is left for the "+" that iptables writes after a prefix.
@@ -324,7 +324,7 @@ export const SCHEMA = {
       check: check.notNegative,
     }),
   },
-  configSyncPeriod: duration(15 * MINUTE, "How often known objects are looked at again", {
+  configSyncPeriod: duration(15 * MINUTE, "How often all known objects are processed again", {
     ...node("config-sync-period"),
     ...UNSET,
     check: check.positive,

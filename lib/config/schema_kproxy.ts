@@ -26,7 +26,7 @@ export const KPROXY = {
   }),
   proxyModeFallback: bool(
     false,
-    "A mode that cannot run here, or is unknown, gives way to iptables, then userspace, as in kube-proxy once",
+    "Fall back from a mode that cannot run here, or is unknown, to iptables, then userspace, as old kube-proxy",
     rules("proxy-mode-fallback"),
   ),
   snapshot: text(
@@ -34,7 +34,7 @@ export const KPROXY = {
     "File that keeps the API server's objects, served at a start before it answers; blank: none",
     { ...objects("snapshot"), only: ["run", "write-config"], files: [], check: check.absoluteFile },
   ),
-  snapshotMaxAge: duration(7 * DAY, "An older snapshot is not served at a start; 0: at any age", {
+  snapshotMaxAge: duration(7 * DAY, "Maximum age of a snapshot that is served at a start; 0: no limit", {
     ...objects("snapshot-max-age"),
     only: ["run", "write-config"],
     check: check.snapshotAge,
@@ -46,12 +46,12 @@ export const KPROXY = {
   ),
   userspaceListen: list(
     [],
-    "Mode userspace opens the Services on this address of the node, or each on one of its own of a network such as `127.0.0.0/8`, " +
-      "without any rule; one for each IP family; empty: by rules",
+    "Mode userspace: open the Services on this address of the node, or each on its own address of a network such as `127.0.0.0/8`, " +
+      "without rules; one for each IP family; empty: with rules",
     {
       ...rules("userspace-listen"),
       flagDoc:
-        "Open the Services on this address of the node, or each on one of its own of a network such as 127.0.0.0/8, without any rule or right; one for each IP family; chooses mode userspace",
+        "Open the Services on this address of the node, or each on its own address of a network such as 127.0.0.0/8, without rules and rights; one for each IP family; chooses mode userspace",
       only: ["run", "write-config"],
       check: check.listenAddresses,
     },
@@ -70,7 +70,7 @@ export const KPROXY = {
     ),
     nodeAddresses: bool(
       null,
-      "The node's own addresses may be among both, as k3s' load balancer needs; not given: only if neither list is",
+      "Whether the node's own addresses are served, as k3s' load balancer needs; not given: only without both lists",
     ),
   },
   trafficCounters: bool(
@@ -80,27 +80,27 @@ export const KPROXY = {
   ),
   socket: text(
     "/run/kproxy/kproxy.sock",
-    "Unix socket on which root, and the user that kproxy runs as, may ask and set it; its directory is nobody else's; blank: none",
+    "Unix socket for root and kproxy's user, in a directory that only they can enter; blank: none",
     { ...servers("socket"), also: ["status", "sysdump", "cleanup"], check: check.socketPath },
   ),
   statusApi: bool(
     true,
-    "The socket tells commands how kproxy fares, its configuration and its objects (`/kproxy/v1/…`)",
+    "Serve status, configuration and objects on the socket (`/kproxy/v1/…`)",
     servers("status-api"),
   ),
   statusPage: bool(
     false,
-    "The metrics server shows browsers, over loopback, a page of the same and more (`/kproxy/`)",
+    "Serve a status page for browsers on the metrics server, over loopback only (`/kproxy/`)",
     servers("status-page"),
   ),
   /** Metrics over TLS, named as other components of Kubernetes name their flags. Without a certificate it is plain HTTP. */
   serving: {
     tlsCertFile: text(
       "",
-      "The metrics server speaks TLS, with this certificate (and those it follows from), PEM; blank: plain HTTP",
+      "The metrics server speaks TLS with this certificate chain, PEM; blank: plain HTTP",
     ),
     tlsPrivateKeyFile: text("", "Key of that certificate, PEM"),
-    tlsMinVersion: text("VersionTLS12", "Oldest version of TLS that is spoken", {
+    tlsMinVersion: text("VersionTLS12", "Oldest TLS version", {
       ...UNSET,
       values: TLS_VERSIONS,
     }),
@@ -115,7 +115,7 @@ export const KPROXY = {
     ),
     healthz: bool(
       false,
-      "The health server speaks TLS, too; it asks nobody for a certificate or token, as kubelets have none",
+      "The health server speaks TLS, too, without client certificates or tokens, because kubelets have none",
     ),
   },
 } as const;

@@ -32,7 +32,7 @@ export type CommandName = typeof COMMANDS[number];
 /** The headings flags are listed under, in the order of the help text. */
 export const GROUPS = [
   "Program",
-  "Looking",
+  "Inspection",
   "API server and node",
   "Objects",
   "Servers",

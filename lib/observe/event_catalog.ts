@@ -17,17 +17,17 @@ function serviceSubject(service: NamespacedName): EventSubject {
   return { kind: "Service", ...splitNamespacedName(service) };
 }
 
-/** A life of the proxy begins, after a changed configuration too. */
+/** The proxy server starts, also after a changed configuration. */
 export function startingEvent(node: string): ProxyEvent {
   return { type: "Normal", reason: "Starting", action: START, note: "", regarding: nodeSubject(node) };
 }
 
-/** The address of the health server cannot be had; it is tried again. Says who has it, where that one answers. */
+/** The health server cannot listen, and retries. Names the proxy at its address, if one answers. */
 export function healthServerFailedEvent(node: string, problem: string): ProxyEvent {
   return startWarning(node, "FailedToStartProxierHealthcheck", problem);
 }
 
-/** The address of the metrics server cannot be had; it is tried again. Says who has it, where that one answers. */
+/** The metrics server cannot listen, and retries. Names the proxy at its address, if one answers. */
 export function metricsServerFailedEvent(node: string, problem: string): ProxyEvent {
   return startWarning(node, "FailedToStartMetricServer", problem);
 }
@@ -50,7 +50,7 @@ export function serviceHealthFailedEvent(
   };
 }
 
-/** Kernel settings of connection tracking are not as wanted, and cannot be written. */
+/** Kernel settings of connection tracking have other values than configured, and cannot be written. */
 export function sysctlsRefusedEvent(
   node: string,
   refused: readonly {
@@ -72,7 +72,7 @@ export function sysctlsRefusedEvent(
   );
 }
 
-/** The configured mode cannot run here, and another one took its place. */
+/** The configured mode cannot run here, and another mode runs. */
 export function modeFallbackEvent(
   node: string,
   { wanted, used, why }: { readonly wanted: string; readonly used: string; readonly why: string },
@@ -80,7 +80,7 @@ export function modeFallbackEvent(
   return startWarning(node, "ProxyModeFallback", `cannot run mode ${wanted}, running mode ${used}: ${why}`);
 }
 
-/** The cluster counts on an IP family that the node cannot have. */
+/** The cluster uses an IP family that the node cannot serve. */
 export function familyNotServedEvent(
   node: string,
   { family, use, reason }: { readonly family: string; readonly use: string; readonly reason: string },
@@ -88,7 +88,7 @@ export function familyNotServedEvent(
   return startWarning(node, "IPFamilyNotServed", `cannot serve ${family}, although ${use}: ${reason}`);
 }
 
-/** A changed configuration is wrong, and the former one stays in force. */
+/** A changed configuration is wrong; the previous one stays in force. */
 export function configRefusedEvent(node: string, problem: string): ProxyEvent {
   return {
     type: "Warning",
@@ -113,7 +113,7 @@ export function serviceQuarantinedEvent(
   };
 }
 
-/** A Service asks for an address or node port that is another's, or that no Service may have. */
+/** A Service asks for an address or node port of another Service, or one that no Service may have. */
 export function destinationRefusedEvent(
   node: string,
   { service, destination, reason }: {

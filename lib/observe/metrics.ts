@@ -128,7 +128,7 @@ export class ProxyMetrics {
   );
   readonly endpointChangesPending = this.#gauge(
     "kubeproxy_sync_proxy_rules_endpoint_changes_pending",
-    "Changes of EndpointSlices that no sync has taken yet",
+    "Changes of EndpointSlices that are not synced yet",
   );
   readonly endpointChangesTotal = this.#counter(
     "kubeproxy_sync_proxy_rules_endpoint_changes_total",
@@ -136,7 +136,7 @@ export class ProxyMetrics {
   );
   readonly serviceChangesPending = this.#gauge(
     "kubeproxy_sync_proxy_rules_service_changes_pending",
-    "Services whose changes no sync has taken yet",
+    "Services whose changes are not synced yet",
   );
   readonly serviceChangesTotal = this.#counter(
     "kubeproxy_sync_proxy_rules_service_changes_total",
@@ -179,12 +179,12 @@ export class ProxyMetrics {
   );
   readonly failedDeletions = this.#counter(
     "kproxy_failed_deletions_total",
-    "Deletions of what nothing uses any more that failed; it does no harm, and they are tried again",
+    "Failed deletions of unused chains and sets; they are harmless and retried",
     FAMILY,
   );
   readonly conntrackDuration = this.#histogram(
     "kubeproxy_conntrack_reconciler_sync_duration_seconds",
-    "Duration of every look for stale flows, in seconds",
+    "Duration of each search for stale flows, in seconds",
   );
   readonly conntrackDeletedEntries = this.#counter(
     "kubeproxy_conntrack_reconciler_deleted_entries_total",
@@ -211,7 +211,7 @@ export class ProxyMetrics {
   );
   readonly apiRateLimiterDuration = this.#histogram(
     "rest_client_rate_limiter_duration_seconds",
-    "Time that a request waited for its turn, in seconds, by verb and host",
+    "Time that a request waited in the rate limiter, in seconds, by verb and host",
     { labels: ["host", "verb"], buckets: REQUEST_BUCKETS_SECONDS },
   );
   readonly apiRequestSize = this.#histogram(

@@ -9,7 +9,7 @@ import { Counter, type Registry } from "./prom_client.ts";
 export function addLogMetrics(registry: Registry, dropped: () => number): void {
   new Counter({
     name: "kproxy_log_lines_dropped_total",
-    help: "[ALPHA] Log lines that nobody took: the stream was closed, full, or not read",
+    help: "[ALPHA] Log lines dropped because the stream was closed, full, or not read",
     registers: [registry],
     collect(): void {
       this.reset();

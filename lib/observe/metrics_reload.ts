@@ -40,7 +40,7 @@ export class ReloadRecord {
     const seconds = (): number => this.#lastSuccessMs / 1000;
     new Counter({
       name: "kproxy_config_reload_failures_total",
-      help: "[ALPHA] Changes of the configuration file that were refused",
+      help: "[ALPHA] Refused changes of the configuration file",
       registers: [registry],
       collect(): void {
         this.reset();
@@ -49,7 +49,7 @@ export class ReloadRecord {
     });
     new Gauge({
       name: "kproxy_config_last_reload_successful",
-      help: "[ALPHA] 1 if the configuration file is in force as it is, 0 if it was refused",
+      help: "[ALPHA] 1 if the current configuration file is in force, 0 if it was refused",
       registers: [registry],
       collect(): void {
         this.set(isInForce());
@@ -57,7 +57,7 @@ export class ReloadRecord {
     });
     new Gauge({
       name: "kproxy_config_last_reload_success_timestamp_seconds",
-      help: "[ALPHA] When the configuration in force was taken, in seconds since the epoch",
+      help: "[ALPHA] Time of the last successful reload, in seconds since the epoch",
       registers: [registry],
       collect(): void {
         this.set(seconds());

@@ -15,20 +15,20 @@ export class ServerMetrics {
     const registers = [registry];
     this.#connections = new Gauge({
       name: "kproxy_server_connections",
-      help: "[ALPHA] Connections of clients that are open, by server",
+      help: "[ALPHA] Open connections of clients, by server",
       labelNames: ["server"],
       registers,
     });
     this.#closed = new Counter({
       name: "kproxy_server_connections_closed_total",
       help:
-        "[ALPHA] Connections that were closed on clients, by server and reason: evicted (for another one), refused, timeout",
+        "[ALPHA] Connections that kproxy closed, by server and reason: evicted (for another client), refused, timeout",
       labelNames: ["server", "reason"],
       registers,
     });
     this.#failures = new Counter({
       name: "kproxy_server_failures_total",
-      help: "[ALPHA] How often a server could not listen, or not accept a connection",
+      help: "[ALPHA] Failures of a server to listen or to accept a connection",
       labelNames: ["server"],
       registers,
     });

@@ -19,24 +19,24 @@ export class ServingMetrics {
     const registers = [registry];
     this.#expiry = new Gauge({
       name: "kproxy_serving_certificate_expiration_timestamp_seconds",
-      help: "[ALPHA] When the certificate in use expires, in seconds since the epoch",
+      help: "[ALPHA] Expiration of the certificate in use, in seconds since the epoch",
       registers,
     });
     this.#inForce = new Gauge({
       name: "kproxy_serving_last_reload_successful",
       help:
-        "[ALPHA] 1 if certificate, key, client CA and tokens are in use as their files are, 0 if these cannot be used",
+        "[ALPHA] 1 if the current files of certificate, key, client CA and tokens are in use, 0 if they cannot be used",
       registers,
     });
     this.#failures = new Counter({
       name: "kproxy_serving_reload_failures_total",
-      help: "[ALPHA] How often changed files of certificate, key, client CA or tokens could not be used",
+      help: "[ALPHA] Failed reloads of certificate, key, client CA or tokens",
       registers,
     });
     this.#refusals = new Counter({
       name: "kproxy_serving_refusals_total",
       help:
-        "[ALPHA] Connections and requests that were refused, by reason: handshake (no TLS, or no certificate that counts), " +
+        "[ALPHA] Refused connections and requests, by reason: handshake (no TLS, or no valid certificate), " +
         "unauthenticated, forbidden, undecided (the API server could not be asked)",
       labelNames: ["reason"],
       registers,

@@ -9,22 +9,22 @@ import { Counter, Gauge, type Registry } from "./prom_client.ts";
 export class SnapshotMetrics {
   readonly #inUse = new Gauge({
     name: "kproxy_snapshot_in_use",
-    help: "[ALPHA] 1 while objects of the snapshot stand in for those of an API server that has not answered",
+    help: "[ALPHA] 1 while kproxy serves objects of the snapshot because the API server has not answered",
     registers: [],
   });
   readonly #timestamp = new Gauge({
     name: "kproxy_snapshot_timestamp_seconds",
-    help: "[ALPHA] When the snapshot in use, or the one written last, was made, in seconds since the epoch",
+    help: "[ALPHA] Time of the snapshot in use, or of the last one written, in seconds since the epoch",
     registers: [],
   });
   readonly #bytes = new Gauge({
     name: "kproxy_snapshot_size_bytes",
-    help: "[ALPHA] Size of the snapshot that was written last",
+    help: "[ALPHA] Size of the last snapshot written",
     registers: [],
   });
   readonly #failures = new Counter({
     name: "kproxy_snapshot_write_failures_total",
-    help: "[ALPHA] Snapshots that could not be written",
+    help: "[ALPHA] Failed writes of the snapshot",
     registers: [],
   });
 

@@ -32,7 +32,7 @@ function flagsIn(group: FlagGroup) {
 }
 
 const program = flagsIn("Program");
-const looking = flagsIn("Looking");
+const inspecting = flagsIn("Inspection");
 const deprecated = flagsIn("Deprecated");
 
 function obsolete<const Name extends string, const Kind extends KindName>(
@@ -67,7 +67,7 @@ export const PROGRAM_FLAGS = [
     "cleanup-ipvs",
     "bool",
     ["run", "cleanup"],
-    "Count what IPVS mode left among the leftovers, for cleanup and at the start in another mode",
+    "Also remove what IPVS mode left, in cleanup and at a start in another mode",
     { default: "true" },
   ),
   program(
@@ -87,7 +87,7 @@ export const PROGRAM_FLAGS = [
     "allow-insecure-files",
     "bool",
     WITH_CONFIG,
-    "As root, go by a configuration, kubeconfig, manifests and credentials that others than root may write",
+    "As root, accept a configuration, kubeconfig, manifests and credentials that other users can write",
   ),
   program(
     "config-reload",
@@ -111,16 +111,21 @@ export const PROGRAM_FLAGS = [
     "Remove all IPVS virtual servers, also those that no proxy of Kubernetes made",
   ),
   program("help", "bool", COMMANDS, "Print help on the command and exit", { short: "h" }),
-  program("init-only", "bool", ["run"], "Do the part of the start that needs full privileges, then exit"),
+  program(
+    "init-only",
+    "bool",
+    ["run"],
+    "Do only the part of the start that needs full privileges, then exit",
+  ),
   program(
     "of",
     "string",
     ["cleanup"],
-    "Remove what this proxy left and nothing of the other one; in modes iptables and ipvs, where both use the " +
-      "same names, nothing",
+    "Remove what this proxy left only; nothing in modes iptables and ipvs, where both proxies use the same " +
+      "names",
     { values: CLEANUP_PROXIES, withoutIt: "everything goes" },
   ),
-  program("only", "list", ["cleanup"], "Remove what this mode left and nothing else; may be repeated", {
+  program("only", "list", ["cleanup"], "Remove what this mode left only; may be repeated", {
     default: "[]",
     values: CLEANUP_MODES,
     withoutIt: "everything goes",
@@ -140,7 +145,7 @@ export const PROGRAM_FLAGS = [
       "selftest",
       "version",
     ],
-    "Print in this form; the first one, unless told otherwise",
+    "Output format; default: the first one",
     { short: "o", values: ["text", "json"], valuesIn: { "write-config": ["yaml", "json"] } },
   ),
   program(
@@ -158,42 +163,48 @@ export const PROGRAM_FLAGS = [
     { files: CONFIG_FILES },
   ),
 
-  looking("interval", "duration", ["status"], "With --watch: ask this often", { default: "2s" }),
-  looking(
+  inspecting("interval", "duration", ["status"], "With --watch: time between two answers", { default: "2s" }),
+  inspecting(
     "live-from",
     "paths",
     READING,
-    "Read live rules from a file that iptables-save, nft list ruleset, ipvsadm -Sn or ipset save printed; may be repeated",
+    "Read live rules from a file with the output of iptables-save, nft list ruleset, ipvsadm -Sn or ipset save; may be repeated",
     { default: "[]", files: [] },
   ),
-  looking(
+  inspecting(
     "migrate-to",
     "string",
     ["doctor"],
-    "Look whether this node can run that mode, too, and list the Services that would behave differently",
+    "Check whether this node can run that mode, and list the Services that would behave differently",
     { values: ["iptables", "ipvs", "nftables"] },
   ),
-  looking("no-desired", "bool", ["trace", "explain"], "Look at the live rules only: needs no objects"),
-  looking(
+  inspecting("no-desired", "bool", ["trace", "explain"], "Use the live rules only; needs no objects"),
+  inspecting(
     "no-live",
     "bool",
     ["trace", "explain", "service"],
-    "Look at the objects and the rules that they stand for only: needs no root",
+    "Use the objects and the desired rules only; needs no root",
   ),
-  looking(
+  inspecting(
     "repair",
     "bool",
     ["check", "diff"],
-    "Write the rules of families with damage anew, as kproxy run does when it starts, and compare again; what is not kproxy's stays",
+    "Rewrite the rules of damaged IP families, as kproxy run does at its start, and compare again; foreign rules stay",
   ),
-  looking("time-limit", "duration", ["selftest"], "Give up after this time, and take away what was made", {
-    default: "1m0s",
-  }),
-  looking(
+  inspecting(
+    "time-limit",
+    "duration",
+    ["selftest"],
+    "Stop after this time, and remove everything that was made",
+    {
+      default: "1m0s",
+    },
+  ),
+  inspecting(
     "watch",
     "bool",
     ["status"],
-    "Ask again and again, and draw the answers in the same place; where output is no terminal, one after the other",
+    "Repeat, and redraw the answer in place; without a terminal, print one after the other",
     { short: "w" },
   ),
 

@@ -50,7 +50,7 @@ async function readStream(path: string, limitMs: number): Promise<Uint8Array> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
     end.abort();
-    late.reject(new Error(`it is a pipe that nobody has written to and closed within ${limitMs / 1000} s`));
+    late.reject(new Error(`it is a pipe that was not written and closed within ${limitMs / 1000} s`));
     void letGo(path);
   }, limitMs);
   try {

@@ -49,7 +49,7 @@ Deno.test("a pipe is read to its end; one that nobody writes to and a device wit
     await writing;
     const problem = async (at: string, limitMs?: number): Promise<string> =>
       (await assertRejects(() => readConfigFile(at, limitMs), ConfigError)).message.replace(/^.*file: /, "");
-    const silent = "it is a pipe that nobody has written to and closed within 0.2 s";
+    const silent = "it is a pipe that was not written and closed within 0.2 s";
     assertEquals(await problem(path, 200), silent);
     {
       using _silent = await Deno.open(path, { read: true, write: true });

@@ -33,7 +33,7 @@ export function localOnly(handler: Handler): Handler {
 /** Why whoever asks is not answered; null if that is a program of this machine. */
 export function strangerProblem(headers: Headers, peer: Pick<Peer, "isLoopback">): string | null {
   if (!peer.isLoopback) return "ask from the node itself, over a loopback address";
-  if (FORWARDED.some((name) => headers.has(name))) return "the request was forwarded for somebody else";
+  if (FORWARDED.some((name) => headers.has(name))) return "the request was forwarded by a proxy";
   if (!isLoopbackHost(headers.get("host") ?? "")) {
     return "the Host header must name a loopback address or localhost";
   }
