@@ -34,15 +34,6 @@ for (const mode of CHAOS_MODES) {
   });
 }
 
-Deno.test("what is left out changes nothing else, because each fault draws from a stream of its own", () => {
-  const cluster = new ChaosCluster();
-  const step = planStep(3, 5, faultsOf(chaosMode("nftables")));
-  for (const { random } of step.faults) random.unit();
-  const changes = step.changesAtMs.map(() => cluster.change(step.random));
-  const [other, again] = [new ChaosCluster(), planStep(3, 5, faultsOf(chaosMode("nftables")))];
-  assertEquals(again.changesAtMs.map(() => other.change(again.random)), changes);
-});
-
 Deno.test("a thousand changes leave the Services that clients connect to as they are", () => {
   const cluster = new ChaosCluster();
   const stable = () =>
