@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { SliMetrics } from "../observe/metrics_slis.ts";
+import type { SliMetrics } from "../observe/metrics_program.ts";
 import { textAnswer } from "./answers.ts";
 import type { Handler } from "./http_listener.ts";
 
