@@ -5,13 +5,10 @@
  */
 import { RelayTally } from "../lib/backend/userspace/forward/relay_tally.ts";
 import { addRelayMetrics } from "../lib/backend/userspace/node/metrics.ts";
-import { addLogMetrics } from "../lib/observe/metrics_log.ts";
-import { addProgramMetrics } from "../lib/observe/metrics_program.ts";
+import { addLogMetrics, addProgramMetrics, SliMetrics } from "../lib/observe/metrics_program.ts";
 import { ProxyMetrics } from "../lib/observe/metrics.ts";
 import { ReloadRecord } from "../lib/observe/metrics_reload.ts";
-import { ServingMetrics } from "../lib/observe/metrics_serving.ts";
-import { ServerMetrics } from "../lib/observe/metrics_servers.ts";
-import { SliMetrics } from "../lib/observe/metrics_slis.ts";
+import { ServerMetrics, ServingMetrics } from "../lib/observe/metrics_serving.ts";
 import { SnapshotMetrics } from "../lib/observe/metrics_snapshot.ts";
 import { addTrafficMetrics } from "../lib/observe/metrics_traffic.ts";
 import { Registry } from "../lib/observe/prom_client.ts";

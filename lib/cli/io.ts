@@ -3,8 +3,7 @@
  *
  * @module
  */
-import { LineWriter } from "../observe/line_writer.ts";
-import type { LogStreams } from "../observe/log_streams.ts";
+import { LineWriter, type LogStreams } from "../observe/line_writer.ts";
 import { cut, escaped, escapedJson } from "../text/quote.ts";
 
 /** The reader of a command's output has seen enough. */

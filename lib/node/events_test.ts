@@ -3,7 +3,7 @@ import { defaultConfig } from "../config/defaults.ts";
 import { startingEvent } from "../observe/event_catalog.ts";
 import { silentLogger } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
-import { metricsText } from "../observe/metrics_text.ts";
+import { metricsText } from "../observe/prom_client.ts";
 import { openEvents } from "./events.ts";
 
 Deno.test("Events count among the requests to the API server, with their size and their wait", async () => {

@@ -12,7 +12,7 @@ import { withFields } from "../config/fields.ts";
 import { ConfigError, ExecError, UnsupportedError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { DISABLE_IPV6 } from "../kernel/node_sysctls.ts";
-import type { LogStream } from "../observe/log_streams.ts";
+import type { LogStream } from "../observe/line_writer.ts";
 import { RecentProblems } from "../observe/recent_problems.ts";
 import type { ResourceKind } from "../source/source.ts";
 import { firstLife } from "./first_life.ts";

@@ -26,7 +26,7 @@ import { nodeSysctls, UNKNOWN_SYSCTLS } from "../kernel/node_sysctls.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
 import { type ApiAnswer, type ApiRequest, ProxyMetrics } from "../observe/metrics.ts";
-import type { LogStreams } from "../observe/log_streams.ts";
+import type { LogStreams } from "../observe/line_writer.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
 import type { RecentProblems } from "../observe/recent_problems.ts";
 import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";

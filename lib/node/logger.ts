@@ -6,7 +6,7 @@
 import { wallClockMs } from "../kernel/clock.ts";
 import type { LoggingConfig } from "../config/types.ts";
 import { createLogger, type ProgramLogger, type Verbosity } from "../observe/log.ts";
-import type { LogStreams } from "../observe/log_streams.ts";
+import type { LogStreams } from "../observe/line_writer.ts";
 import type { RecentProblems } from "../observe/recent_problems.ts";
 
 /**

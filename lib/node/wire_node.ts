@@ -26,9 +26,9 @@ import {
   startingEvent,
   sysctlsRefusedEvent,
 } from "../observe/event_catalog.ts";
-import { addLogMetrics } from "../observe/metrics_log.ts";
+import { addLogMetrics } from "../observe/metrics_program.ts";
 import { addTrafficMetrics } from "../observe/metrics_traffic.ts";
-import { partlyUsableReport } from "../observe/partly_usable.ts";
+import { partlyUsableReport } from "../observe/log.ts";
 import { NodeServers } from "../serve/node_servers.ts";
 import type { PageFacts } from "../serve/page/questions.ts";
 import { StatusRecord } from "../serve/status/status_record.ts";

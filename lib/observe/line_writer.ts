@@ -110,3 +110,14 @@ function lineEnds(bytes: Uint8Array): number {
   for (const byte of bytes) if (byte === 10) count++;
   return count;
 }
+
+/** The two streams of a log. Neither of them fails or waits. */
+export interface LogStreams {
+  readonly out: LogStream;
+  readonly err: LogStream;
+  /** Resolves when every line is with the system, or when that takes too long. */
+  flush(): Promise<void>;
+}
+
+/** One stream of a log. */
+export type LogStream = Pick<LineWriter, "write" | "dropped" | "onResumed">;

@@ -3,7 +3,6 @@
  *
  * @module
  */
-
 import { cut, escaped, escapedJson } from "../text/quote.ts";
 
 /** Values of a log line, in the order given. Undefined ones are left out. */
@@ -218,4 +217,22 @@ function wholeErrorText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const cause = error.cause === undefined ? "" : wholeErrorText(error.cause);
   return cause === "" || error.message.includes(cause) ? error.message : `${error.message}: ${cause}`;
+}
+
+/** Problems that are remembered; the one that was met longest ago is forgotten first. */
+const REMEMBERED = 1_000;
+
+/** A reporter that logs each problem as a warning once, as long as it remembers it. */
+export function partlyUsableReport(log: Logger, remembered: number = REMEMBERED): (problem: string) => void {
+  const told = new Set<string>();
+  return (problem) => {
+    const isKnown = told.delete(problem);
+    told.add(problem);
+    if (isKnown) return;
+    for (const oldest of told) {
+      if (told.size <= remembered) break;
+      told.delete(oldest);
+    }
+    log.warn("Object is only partly usable", { problem });
+  };
 }

@@ -1,10 +1,11 @@
 /**
- * What is known of the program itself: its version, its feature gates, its process.
+ * What is known of the program itself: its version, its feature gates, its process, its log, and the service level indicators that
+ * Kubernetes' components have on a page of their own.
  *
  * @module
  */
-import { Counter, Gauge, type Registry } from "./prom_client.ts";
 import { ALWAYS_ON, GATE_DEFAULTS, isGateEnabled, LOCKED_ON } from "../config/feature_gates.ts";
+import { Counter, Gauge, Registry } from "./prom_client.ts";
 
 /** What {@linkcode addProgramMetrics} shows. */
 export interface ProgramFacts {
@@ -104,4 +105,51 @@ export function addStartTime(registry: Registry, startMs: number): void {
     help: "When the process began, in seconds since the epoch",
     registers: [registry],
   }).set(startMs / 1000);
+}
+
+/** Adds `kproxy_log_lines_dropped_total`; `dropped` is asked at every scrape. */
+export function addLogMetrics(registry: Registry, dropped: () => number): void {
+  new Counter({
+    name: "kproxy_log_lines_dropped_total",
+    help: "[ALPHA] Log lines dropped because the stream was closed, full, or not read",
+    registers: [registry],
+    collect(): void {
+      this.reset();
+      this.inc(dropped());
+    },
+  });
+}
+
+/** Counts the answers of the metrics server's own `/healthz`, which is its check `ping`. */
+export class SliMetrics {
+  readonly registry = new Registry();
+  readonly #healthcheck = new Gauge({
+    name: "kubernetes_healthcheck",
+    help: "[STABLE] 1 if the check last succeeded",
+    labelNames: ["name", "type"],
+    registers: [this.registry],
+  });
+  readonly #healthchecks = new Counter({
+    name: "kubernetes_healthchecks_total",
+    help: "[STABLE] Results of the check",
+    labelNames: ["name", "status", "type"],
+    registers: [this.registry],
+  });
+
+  /** @param startMs when the process began, in milliseconds since the epoch */
+  constructor(startMs: number) {
+    addStartTime(this.registry, startMs);
+  }
+
+  /** The check was asked for, and succeeded. */
+  pinged(): void {
+    this.#healthcheck.set({ name: "ping", type: "healthz" }, 1);
+    this.#healthchecks.inc({ name: "ping", status: "success", type: "healthz" });
+  }
+
+  /** Forgets all results. */
+  reset(): void {
+    this.#healthcheck.reset();
+    this.#healthchecks.reset();
+  }
 }

@@ -1,7 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { addProgramMetrics, systemUsage } from "./metrics_program.ts";
-import { metricsText } from "./metrics_text.ts";
-import { Registry } from "./prom_client.ts";
+import { metricsText, Registry } from "./prom_client.ts";
 
 async function series(featureGates: Record<string, boolean> = {}): Promise<Map<string, string>> {
   const registry = new Registry();

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { ProxyMode } from "../config/types.ts";
 import { type PacketCounts, ProxyMetrics } from "./metrics.ts";
-import { metricsText } from "./metrics_text.ts";
+import { metricsText } from "./prom_client.ts";
 
 // prom-client reads the environment when it is imported; the tests themselves need no right.
 

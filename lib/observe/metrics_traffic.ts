@@ -4,8 +4,7 @@
  * @module
  */
 import type { ServiceTraffic, Traffic } from "../model/service_traffic.ts";
-import type { WritesOwnText } from "./metrics_text.ts";
-import { Counter, type Registry } from "./prom_client.ts";
+import { Counter, type Registry, type WritesOwnText } from "./prom_client.ts";
 
 /**
  * Adds `kproxy_service_packets_total` and `kproxy_service_bytes_total`: at most two series each for a port of a Service and a

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { ServiceTraffic } from "../model/service_traffic.ts";
-import { metricsText } from "./metrics_text.ts";
+import { metricsText } from "./prom_client.ts";
 import { addTrafficMetrics } from "./metrics_traffic.ts";
 import { ProxyMetrics } from "./metrics.ts";
 

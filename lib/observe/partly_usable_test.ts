@@ -2,7 +2,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { recordingLog } from "../../tests/support/recording_log.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import { testSlice, testSliceEndpoint } from "../../tests/support/model_objects.ts";
-import { partlyUsableReport } from "./partly_usable.ts";
+import { partlyUsableReport } from "./log.ts";
 
 Deno.test("a slice that no family can use is told once: not for each family, event and list", () => {
   const { log, lines } = recordingLog();

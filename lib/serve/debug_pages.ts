@@ -8,7 +8,7 @@ import type { FieldValue } from "../config/setting.ts";
 import { withFields } from "../config/fields.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
 import { configInApiOrder } from "../config/write.ts";
-import type { SliMetrics } from "../observe/metrics_slis.ts";
+import type { SliMetrics } from "../observe/metrics_program.ts";
 import type { Handler } from "./http_listener.ts";
 import type { Verbosity } from "../observe/log.ts";
 

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { ProxyMetrics } from "../observe/metrics.ts";
-import { metricsText } from "../observe/metrics_text.ts";
+import { metricsText } from "../observe/prom_client.ts";
 import { healthHandler } from "./health_server.ts";
 import { HealthState } from "./health_state.ts";
 

@@ -6,8 +6,8 @@
 import { isGateEnabled } from "../config/feature_gates.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
-import { SliMetrics } from "../observe/metrics_slis.ts";
-import { METRICS_CONTENT_TYPE, metricsText } from "../observe/metrics_text.ts";
+import { SliMetrics } from "../observe/metrics_program.ts";
+import { METRICS_CONTENT_TYPE, metricsText } from "../observe/prom_client.ts";
 import { jsonAnswer, notFoundAnswer, textAnswer } from "./answers.ts";
 import { configzBody, flagzAnswer, pingHandler, statuszAnswer, verbosityHandler } from "./debug_pages.ts";
 import type { ConnectionPool } from "../kernel/connection_pool.ts";

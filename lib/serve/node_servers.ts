@@ -10,7 +10,7 @@ import { wallClockMs } from "../kernel/clock.ts";
 import { AUDIT, errorText, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import { addProgramMetrics } from "../observe/metrics_program.ts";
-import { ServerMetrics } from "../observe/metrics_servers.ts";
+import { ServerMetrics } from "../observe/metrics_serving.ts";
 import type { ResourceKind, RestoredState } from "../source/source.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 import { ConfigError } from "../errors.ts";

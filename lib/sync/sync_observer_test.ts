@@ -3,7 +3,7 @@ import { ChangeTracker } from "../model/change_tracker.ts";
 import { NODE_A, testService, testSlice, testSliceEndpoint } from "../../tests/support/model_objects.ts";
 import { createLogger, silentLogger } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
-import { metricsText } from "../observe/metrics_text.ts";
+import { metricsText } from "../observe/prom_client.ts";
 import { type FamilyLane, ProxyLoop } from "./proxy_loop.ts";
 import { Reconciler, type SyncObserver } from "./reconcile.ts";
 import { joinObservers, observeChanges, observeSyncs } from "./sync_observer.ts";

@@ -3,7 +3,7 @@ import { Afterlife } from "../../lib/backend/node/afterlife.ts";
 import { defaultConfig } from "../../lib/config/defaults.ts";
 import { withFields } from "../../lib/config/fields.ts";
 import { planLife, prepareNode } from "../../lib/node/life.ts";
-import type { LogStream } from "../../lib/observe/log_streams.ts";
+import type { LogStream } from "../../lib/observe/line_writer.ts";
 import { RecentProblems } from "../../lib/observe/recent_problems.ts";
 import { stateOf } from "../support/fake_iptables_state.ts";
 import { IpvsStartNode } from "./ipvs_start_node.ts";

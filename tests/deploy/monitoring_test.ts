@@ -6,7 +6,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { parse, stringify } from "@std/yaml";
-import { metricsText } from "../../lib/observe/metrics_text.ts";
+import { metricsText } from "../../lib/observe/prom_client.ts";
 import { anchorsOf } from "../../tools/links.ts";
 import { metricRows } from "../../tools/metrics_doc.ts";
 import { ROOT } from "../../tools/project_files.ts";

@@ -16,7 +16,7 @@ import { type FamilyCheck, isClean, lastingChecks, mayPass } from "../../inspect
 import { STDIN_PATH } from "../../source/files/files_scan.ts";
 import { nodeNameFinding } from "../../inspect/node_name_finding.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
-import { desiredInput, type Look, look } from "../../inspect/look.ts";
+import { desiredInput, type Look, look, type LookOptions } from "../../inspect/look.ts";
 import type { NftTable } from "../../netfilter/nft_tables.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
 import { silentLogger } from "../../observe/log.ts";
@@ -25,8 +25,8 @@ import type { Io } from "../io.ts";
 import { runningSettings } from "../../inspect/running/running.ts";
 import { modeFinding } from "../../inspect/trace/trace.ts";
 import { audit } from "./audit.ts";
-import { type Looking, lookingOf } from "./looking.ts";
-import { tellFound, tellRejected, tellUnserved } from "./telling.ts";
+import { lookOptions } from "./look_options.ts";
+import { printFound, printRejected, warnUnserved } from "./output.ts";
 
 /**
  * Prints what differs.
@@ -35,18 +35,18 @@ import { tellFound, tellRejected, tellUnserved } from "./telling.ts";
  */
 export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const form = flags.outputForm("text");
-  let looking = await lookingOf(flags, io);
+  let options = await lookOptions(flags, io);
   const wantsRepair = flags.get("repair") ?? false;
-  if (wantsRepair && looking.options.liveFrom.length > 0) {
+  if (wantsRepair && options.liveFrom.length > 0) {
     throw new UsageError("--repair writes the rules of this node, and --live-from reads those of files");
   }
-  if (wantsRepair) looking = await lookingToRepair(looking);
-  let seen = await seenTwice(looking);
-  tellRejected(seen.objects.rejected, io);
-  doubtsOf(seen).forEach(looking.warn);
+  if (wantsRepair) options = await optionsToRepair(options);
+  let seen = await seenTwice(options);
+  printRejected(seen.objects.rejected, io);
+  doubtsOf(seen).forEach(options.report);
   let repaired: RepairReport | null = null;
   if (wantsRepair) {
-    repaired = await repairNode(seen, looking, io);
+    repaired = await repairNode(seen, options, io);
     if (repaired === null) return 1;
     if (repaired.families.length > 0) {
       const { found: { plane, config }, objects: { from } } = seen;
@@ -57,7 +57,7 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
         config,
         io,
       );
-      seen = await seenTwice(looking);
+      seen = await seenTwice(options);
     }
   }
   const report: CheckReport = {
@@ -67,7 +67,7 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
     families: seen.checks,
     repair: repaired,
   };
-  await tellFound(form, { document: () => checkDocument(report), lines: () => checkLines(report) }, io);
+  await printFound(form, { document: () => checkDocument(report), lines: () => checkLines(report) }, io);
   // What was not read may hide anything.
   const isRead = seen.objects.rejected.length === 0 &&
     seen.checks.every(({ problems }) => problems.every(({ place }) => isBesideServices(place, seen.found)));
@@ -78,9 +78,9 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
  * What is written comes from files or the API server, as the kproxy that runs here is set to ask it, and not from what that one holds:
  * a word of its may have been another program's.
  */
-async function lookingToRepair({ options, warn }: Looking): Promise<Looking> {
+async function optionsToRepair(options: LookOptions): Promise<LookOptions> {
   const { config } = options;
-  if (options.isSourceNamed || config.kproxy.manifests.length > 0) return { options, warn };
+  if (options.isSourceNamed || config.kproxy.manifests.length > 0) return options;
   const running = await runningSettings(config);
   if (running === null || !running.isTrusted) {
     const askRunning = (): Promise<string> =>
@@ -89,7 +89,7 @@ async function lookingToRepair({ options, warn }: Looking): Promise<Looking> {
           ? `no kproxy tells of itself on ${config.kproxy.socket || "a socket"}`
           : `${running.where} runs as another user, who may not say where rules come from`,
       );
-    return { options: { ...options, askRunning }, warn };
+    return { ...options, askRunning };
   }
   const { kproxy, mode, ...settings } = running.config;
   if (kproxy.manifests.includes(STDIN_PATH)) {
@@ -98,19 +98,16 @@ async function lookingToRepair({ options, warn }: Looking): Promise<Looking> {
     );
   }
   return {
-    options: {
-      ...options,
-      config: {
-        ...settings,
-        kproxy,
-        mode: options.isModeNamed ? config.mode : mode,
-        hostnameOverride: running.nodeName,
-      },
-      master: running.master,
-      isSourceNamed: true,
-      isModeNamed: true,
+    ...options,
+    config: {
+      ...settings,
+      kproxy,
+      mode: options.isModeNamed ? config.mode : mode,
+      hostnameOverride: running.nodeName,
     },
-    warn,
+    master: running.master,
+    isSourceNamed: true,
+    isModeNamed: true,
   };
 }
 
@@ -137,26 +134,26 @@ interface Seen {
 }
 
 /** Where something differs, what does so at a second look, too. Files do not change while they are read. */
-async function seenTwice(looking: Looking): Promise<Seen> {
-  const first = await seenNode(looking);
-  if (looking.options.liveFrom.length > 0 || !mayPass(first.checks)) return first;
-  const again = await seenNode(looking);
+async function seenTwice(options: LookOptions): Promise<Seen> {
+  const first = await seenNode(options);
+  if (options.liveFrom.length > 0 || !mayPass(first.checks)) return first;
+  const again = await seenNode(options);
   return { ...again, checks: lastingChecks(first.checks, again.checks) };
 }
 
-async function seenNode({ options, warn }: Looking): Promise<Seen> {
+async function seenNode(options: LookOptions): Promise<Seen> {
   let plans: PlansAhead = {};
   const meanwhile = async (early: Look): Promise<void> => {
     if (early.objects === null) return;
-    plans = await planAhead(early.plane, desiredInput(early, early.objects, warn));
+    plans = await planAhead(early.plane, desiredInput(early, early.objects, options.report));
   };
   const found = await look({ ...options, wantsDesired: true, wantsLive: true, isCounted: false, meanwhile });
   const { objects, live, plane, nodeAddresses, podInterface } = found;
   if (objects === null || live === null) throw new RangeError("Both sides were asked for");
-  tellUnserved(objects.state.unserved, warn);
+  warnUnserved(objects.state.unserved, options.report);
   const checks = await checkNode({
     plane,
-    desired: desiredInput(found, objects, warn),
+    desired: desiredInput(found, objects, options.report),
     live,
     isKernel: options.liveFrom.length === 0,
     nodeAddresses,
@@ -211,7 +208,7 @@ function takesAway(checks: readonly FamilyCheck[]): boolean {
 /** Null: it was refused, and said why. */
 async function repairNode(
   { found, objects, checks }: Seen,
-  { options, warn }: Looking,
+  options: LookOptions,
   io: Io,
 ): Promise<RepairReport | null> {
   const { damagedFamilies, repair, repairLeave } = await import("../../inspect/check/repair.ts");
@@ -242,7 +239,7 @@ async function repairNode(
   const { families, refused } = await repair({
     exec: options.exec,
     plane: found.plane,
-    desired: desiredInput(found, objects, warn),
+    desired: desiredInput(found, objects, options.report),
     checks,
     log: silentLogger,
   });

@@ -15,12 +15,12 @@ import type { Io, Terminal } from "../io.ts";
 import { escaped } from "../../text/quote.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { audit } from "./audit.ts";
-import { toldConfiguration } from "./telling.ts";
+import { configurationWithWarnings } from "./output.ts";
 
 /** Removes what proxies left, or with `--dry-run` lists it. */
 export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number> {
   // A broken configuration is told even though little of it matters here, as in kube-proxy.
-  const { config, warn } = await toldConfiguration(flags, io);
+  const { config, warn } = await configurationWithWarnings(flags, io);
   const dryRun = flags.get("dry-run") ?? false;
   const modes = flags.cleanupModes();
   const of = CLEANUP_PROXIES.find((proxy) => proxy === flags.get("of"));

@@ -16,15 +16,15 @@ import { nodeName } from "../../node/node_name.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { namesMode, namesSource } from "./looking.ts";
+import { namesMode, namesSource } from "./look_options.ts";
 import { runDoubts } from "../flags/input_doubts.ts";
-import { tellFound, toldConfiguration } from "./telling.ts";
+import { configurationWithWarnings, printFound } from "./output.ts";
 
 /** Looks and tells; 1 if there is a failure. */
 export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const form = flags.outputForm("text");
   const migrateTo = migrationMode(flags);
-  const { config, ...told } = await toldConfiguration(flags, io);
+  const { config, ...told } = await configurationWithWarnings(flags, io);
   const doubts = await runDoubts(flags, { config, ...told });
   const report = await examine({
     exec: systemExec,
@@ -36,7 +36,7 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
     isSourceNamed: namesSource(flags),
     doubts,
   });
-  await tellFound(form, { document: () => report, lines: () => reportLines(report) }, io);
+  await printFound(form, { document: () => report, lines: () => reportLines(report) }, io);
   return report.result === "failure" ? 1 : 0;
 }
 

@@ -22,7 +22,7 @@ import { readManifests } from "../../source/files/files.ts";
 import { counted } from "../../text/words.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { tellUnserved, toldConfiguration } from "./telling.ts";
+import { configurationWithWarnings, warnUnserved } from "./output.ts";
 
 /** How one mode is rendered. */
 interface RenderedMode {
@@ -52,7 +52,7 @@ const RENDERED: Readonly<Record<RenderedPlane, RenderedMode>> = {
  * @returns 0; 1 if objects were refused and the rules are those of the others; 2 if nothing could be read
  */
 export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number> {
-  const { config, warn } = await toldConfiguration(flags, io);
+  const { config, warn } = await configurationWithWarnings(flags, io);
   const mode = RENDERED[renderedPlaneOf(config)];
   const { objects, problems, foreign } = await readObjects(config);
   for (const { path, kind, count } of foreign) {
@@ -65,7 +65,7 @@ export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number>
   if (objects.length === 0 && problems.length > 0) return 2;
 
   const desired = stateOfObjects(objects, nodeName(config), warn, config);
-  tellUnserved(desired.unserved, warn);
+  warnUnserved(desired.unserved, warn);
   const input: DesiredInput = { ...desired, config, machine: UNKNOWN_MACHINE, warn };
   const families = wantedFamilies(flags, desired.states);
   for (const family of families) {

@@ -19,7 +19,7 @@ import type { Io, Terminal } from "../io.ts";
 import { Activity } from "../terminal/drawing.ts";
 import { alignColumns } from "../terminal/columns.ts";
 import { escaped } from "../../text/quote.ts";
-import { tellFound, toldConfiguration } from "./telling.ts";
+import { configurationWithWarnings, printFound } from "./output.ts";
 
 const USUAL_LIMIT_MS = 60_000;
 const LEAST_LIMIT_MS = 1_000;
@@ -34,7 +34,7 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
   const form = flags.outputForm("text");
   const limitMs = flags.get("time-limit") ?? USUAL_LIMIT_MS;
   if (limitMs < LEAST_LIMIT_MS) throw new UsageError("--time-limit is too short: 1s is the least");
-  const { config: { mode } } = await toldConfiguration(flags, io);
+  const { config: { mode } } = await configurationWithWarnings(flags, io);
   if (mode === "userspace") throw new UsageError("kproxy selftest tests iptables, ipvs and nftables only");
   using end = new EndedBySignals();
   try {
@@ -51,7 +51,7 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
         signal: end.signal,
         say,
       }));
-    await tellFound(form, {
+    await printFound(form, {
       document: () => reportDocument(report),
       lines: () => reportLines(report, alignColumns),
     }, io);

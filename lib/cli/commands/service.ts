@@ -23,8 +23,8 @@ import { didYouMean } from "../suggest.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { isKnown, lookingOf, noService } from "./looking.ts";
-import { tellFound, tellRejected } from "./telling.ts";
+import { isKnown, lookOptions, noService } from "./look_options.ts";
+import { printFound, printRejected } from "./output.ts";
 
 const ACTIONS = ["list", "get"] as const;
 
@@ -44,17 +44,17 @@ export async function serviceCommand(flags: ParsedFlags, io: Io): Promise<number
   if (name !== undefined && !/^[^/:]+\/[^/:]+$/.test(name)) {
     throw new UsageError(`"${name}" is no Service's name: write NAMESPACE/NAME, without a port`);
   }
-  const { options, warn } = await lookingOf(flags, io);
+  const options = await lookOptions(flags, io);
   const selection = name === undefined ? {} : { services: [name] };
   const found = await look({ ...options, wantsDesired: true, isNear: action === "get", selection });
   const { objects } = found;
   if (objects === null) throw new RangeError("Objects were asked for");
-  tellRejected(objects.rejected, io);
+  printRejected(objects.rejected, io);
   if (name !== undefined && !isKnown(name, objects)) throw await noService(name, objects, options);
   const { lines, document, code } = action === "list"
     ? listed(found, objects)
-    : await oneOf(found, objects, name ?? "", warn);
-  await tellFound(form, { document: () => document, lines: () => lines }, io);
+    : await oneOf(found, objects, name ?? "", options.report);
+  await printFound(form, { document: () => document, lines: () => lines }, io);
   return code;
 }
 

@@ -17,7 +17,7 @@ import { type Io, printableJson, type Terminal } from "../io.ts";
 import { cut, escaped } from "../../text/quote.ts";
 import { RedrawnScreen } from "../terminal/drawing.ts";
 import { isWell, statusLines } from "./status_text.ts";
-import { toldConfiguration } from "./telling.ts";
+import { configurationWithWarnings } from "./output.ts";
 
 const LEAST_INTERVAL_MS = 100;
 const USUAL_INTERVAL_MS = 2_000;
@@ -29,7 +29,7 @@ export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number>
   const isWatching = flags.get("watch") === true;
   if (intervalMs < LEAST_INTERVAL_MS) throw new UsageError("--interval is too short: 100ms is the least");
   if (flags.get("interval") !== undefined && !isWatching) throw new UsageError("--interval needs --watch");
-  const { config } = await toldConfiguration(flags, io);
+  const { config } = await configurationWithWarnings(flags, io);
   const ask = (): Promise<Answer> => askStatus(config.kproxy.socket);
   if (!isWatching) return await tellOnce(ask, form, io, () => othersWords(config));
   using end = new EndedBySignals(["SIGINT", "SIGTERM"]);

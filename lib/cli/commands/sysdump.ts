@@ -15,7 +15,7 @@ import { EndedBySignals } from "../ended_by_signals.ts";
 import { type Io, OutputClosedError } from "../io.ts";
 import { Activity } from "../terminal/drawing.ts";
 import { escaped } from "../../text/quote.ts";
-import { toldConfiguration } from "./telling.ts";
+import { configurationWithWarnings } from "./output.ts";
 import { versionFacts } from "./version.ts";
 
 /** For each part. Rules of 10,000 Services take a tool a second or two. */
@@ -28,7 +28,7 @@ const MAX_NAME_LENGTH = 40;
 export async function sysdumpCommand(flags: ParsedFlags, io: Io, exec: Exec = systemExec): Promise<number> {
   const [target] = flags.operands;
   const isCompressed = formOf(target);
-  const { config } = await toldConfiguration(flags, io);
+  const { config } = await configurationWithWarnings(flags, io);
   const name = nodeName(config).replaceAll(/[^A-Za-z0-9.-]/g, "_").slice(0, MAX_NAME_LENGTH);
   const time = new Date(wallClockMs()).toISOString().replaceAll(/[-:]/g, "").replace(/\.\d+/, "");
   const missing: PartOutcome[] = [];

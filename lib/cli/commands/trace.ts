@@ -11,7 +11,7 @@ import {
   readLocalnet,
   surroundingsOf,
 } from "../../inspect/live/node_around.ts";
-import { desiredOf, liveNear, type Look, look } from "../../inspect/look.ts";
+import { desiredOf, liveNear, type Look, look, type LookOptions } from "../../inspect/look.ts";
 import { unknownPorts, withPortalsJudged } from "../../inspect/trace/portals.ts";
 import {
   destinationOfName,
@@ -32,8 +32,8 @@ import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { isKnown, type Looking, lookingOf, noService } from "./looking.ts";
-import { tellFound, tellRejected } from "./telling.ts";
+import { isKnown, lookOptions, noService } from "./look_options.ts";
+import { printFound, printRejected } from "./output.ts";
 
 /**
  * Prints the way of a packet.
@@ -50,25 +50,25 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
     );
   }
   const to = destinationOfName(given);
-  const looking = await lookingOf(flags, io);
-  if (!looking.options.wantsDesired && !looking.options.wantsLive) {
+  const options = await lookOptions(flags, io);
+  if (!options.wantsDesired && !options.wantsLive) {
     throw new UsageError("--no-desired and --no-live leave nothing to be walked through");
   }
   // Before anything costs time.
   if (!to.replace(/\/(?:tcp|udp|sctp|icmp)$/i, "").includes("/")) readDestination(to, new Map());
-  const found = await look({ ...looking.options, isNear: true, selection: selectionOf(to) });
-  tellRejected(found.objects?.rejected ?? [], io);
+  const found = await look({ ...options, isNear: true, selection: selectionOf(to) });
+  printRejected(found.objects?.rejected ?? [], io);
   const service = serviceIn(to);
   if (service !== null && found.objects !== null && !isKnown(service, found.objects)) {
-    throw await noService(service, found.objects, looking.options);
+    throw await noService(service, found.objects, options);
   }
   const trace = await traceOf(
     found,
-    looking,
+    options,
     from,
     readDestination(to, found.objects?.state.states ?? new Map(), from),
   );
-  await tellFound(
+  await printFound(
     form,
     { document: () => traceDocument(trace), lines: () => traceLines(trace, alignColumns) },
     io,
@@ -92,7 +92,7 @@ function selectionOf(to: string): ObjectSelection {
 
 async function traceOf(
   found: Look,
-  { options, warn }: Looking,
+  options: LookOptions,
   from: string,
   to: TracedDestination,
 ): Promise<Trace> {
@@ -102,7 +102,7 @@ async function traceOf(
   const isHere = options.wantsLive && options.liveFrom.length === 0;
   const packet = packetOf(source, to);
   const nearer = isHere ? await nearerAround(options.exec, around, packet) : around;
-  const rules = await desiredOf(found, to.family, warn);
+  const rules = await desiredOf(found, to.family, options.report);
   const surroundings = surroundingsOf(nearer, nodeAddresses, inInterface);
   const wanted = rules === null
     ? []

@@ -13,13 +13,7 @@ import { inputDoubts } from "../flags/input_doubts.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { didYouMean } from "../suggest.ts";
-import { toldConfiguration } from "./telling.ts";
-
-/** What to look at, and who hears of what is doubtful: each sentence once. */
-export interface Looking {
-  readonly options: LookOptions;
-  readonly warn: (sentence: string) => void;
-}
+import { configurationWithWarnings } from "./output.ts";
 
 /** True if the flags name the API server, so that no running kproxy is asked. */
 export function namesSource(flags: ParsedFlags): boolean {
@@ -31,13 +25,17 @@ export function namesMode(flags: ParsedFlags): boolean {
   return flags.get("proxy-mode") !== undefined || (flags.get("config") ?? "") !== "";
 }
 
-/** @throws {ConfigError} with everything that is wrong with the file, or with the flags */
-export async function lookingOf(flags: ParsedFlags, io: Io): Promise<Looking> {
-  const { config, warn } = await toldConfiguration(flags, io);
+/**
+ * What to look at; what is doubtful is reported as a warning, each sentence once.
+ *
+ * @throws {ConfigError} with everything that is wrong with the file, or with the flags
+ */
+export async function lookOptions(flags: ParsedFlags, io: Io): Promise<LookOptions> {
+  const { config, warn } = await configurationWithWarnings(flags, io);
   // What is only looked at may be anybody's; what decides about rules, and whom credentials go to, may not.
   const files = flags.get("repair") === true ? config.kproxy.manifests : [];
   (await inputDoubts(flags, { config, files })).forEach(warn);
-  const options: LookOptions = {
+  return {
     config,
     master: flags.get("master") ?? "",
     isModeNamed: namesMode(flags),
@@ -56,7 +54,6 @@ export async function lookingOf(flags: ParsedFlags, io: Io): Promise<Looking> {
     wantsLive: flags.get("no-live") !== true,
     liveFrom: flags.get("live-from") ?? [],
   };
-  return { options, warn };
 }
 
 /** True if something of the Service is known: its ports, or that all of its destinations are another's. */

@@ -1,5 +1,5 @@
 /**
- * What commands tell alike: warnings, objects that were refused, and what they found, in the form that was asked for.
+ * What commands print alike: warnings, objects that were refused, and what they found, in the form that was asked for.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import type { ParsedFlags } from "../flags/parse_args.ts";
 import { type Io, printableJson, reportLine } from "../io.ts";
 import { counted } from "../../text/words.ts";
 
-/** Tells of what is doubtful, each sentence once. */
+/** Prints what is doubtful, each sentence once. */
 export function warningOnce(io: Pick<Io, "err">): (sentence: string) => void {
   const told = new Set<string>();
   return (sentence) => {
@@ -19,8 +19,8 @@ export function warningOnce(io: Pick<Io, "err">): (sentence: string) => void {
   };
 }
 
-/** The configuration that these flags stand for, whose warnings are told; `warn` tells of more. */
-export async function toldConfiguration(
+/** The configuration that these flags stand for, whose warnings are printed; `warn` prints more. */
+export async function configurationWithWarnings(
   flags: ParsedFlags,
   io: Pick<Io, "err">,
 ): Promise<Pick<EffectiveConfiguration, "config" | "file"> & { readonly warn: (sentence: string) => void }> {
@@ -31,14 +31,14 @@ export async function toldConfiguration(
 }
 
 /** Objects that were refused; the others count. */
-export function tellRejected(rejected: readonly Rejection[], io: Pick<Io, "err">): void {
+export function printRejected(rejected: readonly Rejection[], io: Pick<Io, "err">): void {
   for (const { where, object, message } of rejected) io.err(`Error: ${where}: ${object}: ${message}\n`);
 }
 
 const MOST_UNSERVED = 10;
 
 /** Destinations that Services ask for and do not get: there may be thousands. */
-export function tellUnserved(
+export function warnUnserved(
   unserved: readonly UnservedDestination[],
   warn: (sentence: string) => void,
 ): void {
@@ -60,7 +60,7 @@ export interface Found {
 }
 
 /** Prints it in the form that was asked for. */
-export async function tellFound(
+export async function printFound(
   form: "text" | "json",
   { document, lines }: Found,
   io: Pick<Io, "out">,
