@@ -5,7 +5,7 @@
  */
 import type { Registry } from "./prom_client.ts";
 
-/** What the text is, in the words of a `Content-Type`; for Prometheus 3, names need no unescaping. */
+/** What the text is, in the words of a `Content-Type`; Prometheus 3 is told that names need no unescaping. */
 export const METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /** A metric with so many series that it had better write them itself. */

@@ -1,5 +1,5 @@
 /**
- * Logs objects of which only a part can be used once, though every IP family handles each of their events.
+ * Tells of objects of which only a part can be used: once, though every IP family looks at each of them, and at each of its events.
  *
  * @module
  */
