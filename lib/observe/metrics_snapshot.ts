@@ -1,5 +1,5 @@
 /**
- * How the snapshot of the API server's objects fares.
+ * State of the snapshot of the API server's objects.
  *
  * @module
  */

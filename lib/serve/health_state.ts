@@ -43,7 +43,7 @@ export interface HealthAnswer {
 /** What `/readyz` answers. Ages and waits are in seconds, times as in RFC 3339. */
 export interface Readiness {
   readonly ready: boolean;
-  /** What is held against it. */
+  /** Reasons why it is not ready. */
   readonly reasons: readonly string[];
   readonly currentTime: string;
   /** By family. */

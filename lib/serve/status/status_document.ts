@@ -66,7 +66,7 @@ export interface StatusDocument {
   readonly otherProxyTables: readonly string[];
   /** Kernel settings that are not as wanted. */
   readonly refusedSettings: readonly { readonly name: string; readonly reason: string }[];
-  /** How the configuration file fares; null if it is not followed. */
+  /** State of the configuration file; null if it is not followed. */
   readonly configReload: {
     readonly failures: number;
     /** False if the file as it is now was refused. */
