@@ -52,12 +52,8 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
       "const anywhere = port;",
     ],
   ],
-  "diff/adopted_ports.ts": [[
-    "the port of a former life",
-    "if (port !== undefined) ports.set(portal, port);",
-    "",
-  ]],
-  "diff/udp_destinations.ts": [
+  "diff/held_rules.ts": [
+    ["the port of a former run", "if (port !== undefined) ports.set(portal, port);", ""],
     ["flows that go on stay", "before.has(key) !== now.has(key)", "true"],
     ["flows that are led elsewhere begin anew", "before.has(key) !== now.has(key)", "false"],
   ],

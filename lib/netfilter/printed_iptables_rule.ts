@@ -34,7 +34,10 @@ export function printedRule(rule: string, family: IpFamily): string {
     else front[rank] = rank < 2 ? withPrefixLength(option, family) : option;
   }
   const text = [...front.filter((option) => option !== undefined), ...rest].join(" ");
-  return withRecent(text, family).replace(QUOTED, () => `"${cut.quoted}"`);
+  return (text.includes("-m recent ") ? withRecent(text, family) : text).replace(
+    QUOTED,
+    () => `"${cut.quoted}"`,
+  );
 }
 
 function withPrefixLength(option: string, family: IpFamily): string {

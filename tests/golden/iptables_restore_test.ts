@@ -61,7 +61,7 @@ async function writeChange(tool: Tool, store: IptablesStore, plan: IptablesPlan)
     [name, null] as const
   );
   const { transaction, commit } = store.change({ ...plan, services: new Map([...plan.services, ...gone]) });
-  const text = transaction.text();
+  const text = [...transaction.blocks(Infinity)].join("");
   await write(tool, text);
   commit();
   return text;

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { adoptedPorts } from "../../backend/userspace/diff/adopted_ports.ts";
+import { adoptedPorts } from "../../backend/userspace/diff/held_rules.ts";
 import { rulesOf, TABLES, tableText } from "../../backend/userspace/diff/rules.ts";
 import { jumpsOf, LAST_JUMPS } from "../../backend/userspace/plan/chains.ts";
 import { planUserspace } from "../../backend/userspace/plan/plan.ts";

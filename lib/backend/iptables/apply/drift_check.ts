@@ -12,7 +12,7 @@ import { inTurns } from "../../../kernel/turns.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { PrintedOtherwise } from "../../apply/printed_otherwise.ts";
 import { type Damage, damageOf } from "../../damage.ts";
-import { type DriftScope, findDrift, type HeldTables } from "../store/full_sync.ts";
+import { type DriftScope, findDrift, type HeldTables, type VerifiedServices } from "../store/full_sync.ts";
 import { chainNames, type IptablesStore } from "../store/store.ts";
 import { readOwnChains, readTables } from "./table_reading.ts";
 
@@ -51,6 +51,7 @@ export interface LookOutcome {
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
   readonly #printedOtherwise = new PrintedOtherwise();
+  #verified: VerifiedServices = new Map();
   #allDueMs = Number.NEGATIVE_INFINITY;
   #listing: AbortController | null = null;
   #givenWay = 0;
@@ -77,7 +78,7 @@ export class DriftCheck {
    */
   async look(
     store: IptablesStore,
-    scope: Omit<DriftScope, "withServices">,
+    scope: Omit<DriftScope, "withServices" | "verified">,
   ): Promise<LookOutcome | null> {
     const { nowMs } = this.#options;
     const startMs = nowMs();
@@ -88,9 +89,10 @@ export class DriftCheck {
     if (held === null) return null;
     // Where table mangle cannot be read nobody can look for its canary.
     const canaries = scope.canaries.filter((table) => table !== "mangle" || !held.unreadable.has(table));
-    const { missing, differing, leftover } = await inTurns(
-      findDrift(store, held, { ...scope, canaries, withServices: isAll }),
+    const { missing, differing, leftover, verified } = await inTurns(
+      findDrift(store, held, { ...scope, canaries, withServices: isAll, verified: this.#verified }),
     );
+    this.#verified = verified;
     this.#tell(this.#printedOtherwise.sift(differing, isAll));
     const damage = damageOf("all", [...missing, ...differing.keys()]);
     const endMs = nowMs();

@@ -39,21 +39,8 @@ import { StaleChains } from "./stale_chains.ts";
 import { readTables } from "./table_reading.ts";
 import { writeTransaction } from "./transaction_writer.ts";
 
-/**
- * Chains of Services per block in the nft variant, whose cost per block grows with the square of the chains in it. Measured on 2 cores,
- * kernel 6.18, iptables 1.8.9, one iptables-restore process fed with all blocks, in Services of ten endpoints (12 chains) per block:
- *
- * | Services × endpoints | 5    | 10   | 25   | 50   | 100  | 200  | 400 per block |
- * | -------------------- | ---- | ---- | ---- | ---- | ---- | ---- | ------------- |
- * | 1,000 × 10           | 0.35 | 0.34 | 0.34 | 0.39 | 0.54 | 0.86 | 1.35 s        |
- * | 2,000 × 10           | -    | -    | 0.77 | 0.87 | 1.12 | 1.77 | 2.90 s        |
- * | 5,000 × 10           | 3.5  | 2.6  | 2.3  | 2.7  | 3.2  | 4.8  | - s           |
- */
+/** Chains of Services per block in the nft variant, as measured (README.md): where the kernel holds none of ours, and where it does. */
 const CHAINS_PER_BLOCK = 300;
-/**
- * The same where the kernel already holds our chains: each block then makes it walk all rules that traffic can reach, so fewer ones are
- * better (5,000 × 10 over the same rules: 25 Services → 10.6 s, 50 → 6.4 s, 100 → 5.3 s, 200 → 6.0 s).
- */
 const CHAINS_PER_BLOCK_LIVE = 1_200;
 /** How many service chains make a kernel count as one that already holds our rules. */
 const LIVE_CHAINS = 1_000;

@@ -4,12 +4,7 @@
  * @module
  */
 import { chainLine, type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
-import type { IptablesPlan, ServiceRules } from "./ruleset.ts";
-
-/** What the Services of a plan want, emission order; those that are gone want nothing. */
-export function wantedServices(plan: IptablesPlan): ServiceRules[] {
-  return [...plan.services.values()].filter((service) => service !== null);
-}
+import type { IptablesPlan } from "./ruleset.ts";
 
 /**
  * The lines of one table of a plan: chains, then the rules that are always there, then those of each Service, then the
@@ -17,7 +12,7 @@ export function wantedServices(plan: IptablesPlan): ServiceRules[] {
  */
 export function planLines(plan: IptablesPlan, table: Table): string[] {
   const lines = plan.base.chains[table].map(chainLine);
-  const services = wantedServices(plan);
+  const services = [...plan.services.values()].filter((service) => service !== null);
   if (table === "nat") {
     for (const { chains } of services) for (const chain of chains) lines.push(chainLine(chain));
   }

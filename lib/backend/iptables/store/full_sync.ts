@@ -21,7 +21,7 @@ import {
 } from "../plan/chains.ts";
 import type { IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
 import { DISPATCH_CHAINS, staticBodies } from "./dispatch.ts";
-import { bodiesOf, chainNames, type HeldService, holdRules, IptablesStore } from "./store.ts";
+import { bodiesOf, chainNames, type HeldService, holdRules, IptablesStore, RulesHash } from "./store.ts";
 import { IptablesTransaction, isMasqueradeJump } from "./transaction.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
@@ -195,7 +195,14 @@ export interface Drift {
   readonly differing: Map<string, string>;
   /** Chains of table nat with names of Services' that no Service has; none where not all was listed. */
   readonly leftover: readonly string[];
+  readonly verified: VerifiedServices;
 }
+
+/** Services that were found as they were written, and what stands for how their chains were printed then: the next look need not plan them. */
+export type VerifiedServices = ReadonlyMap<
+  NamespacedName,
+  { readonly service: HeldService; readonly print: number }
+>;
 
 /** What a drift check is about. */
 export interface DriftScope {
@@ -204,6 +211,8 @@ export interface DriftScope {
   readonly canaries: readonly string[];
   /** True: chains of Services were listed, too. */
   readonly withServices: boolean;
+  /** By the look before. */
+  readonly verified: VerifiedServices;
   /** What these Services want now. */
   readonly plan: (names: ReadonlySet<NamespacedName>) => Pick<IptablesPlan, "services">;
 }
@@ -237,18 +246,41 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
       if (!chainHolds(found, { rules, comparison: "among" })) missing.push(chainKey(table, chain));
     }
   }
-  if (!scope.withServices) return { missing, differing, leftover: [] };
-  const names = [...store.serviceNames];
-  for (let at = 0; at < names.length; at += SERVICES_AT_ONCE) {
-    for (const [name, rules] of scope.plan(new Set(names.slice(at, at + SERVICES_AT_ONCE))).services) {
-      if (rules === null || !isHeld(store.service(name)!, rules)) continue;
+  if (!scope.withServices) return { missing, differing, leftover: [], verified: scope.verified };
+  const verified = new Map<NamespacedName, { service: HeldService; print: number }>();
+  const others: NamespacedName[] = [];
+  for (const name of store.serviceNames) {
+    const service = store.service(name)!;
+    const known = scope.verified.get(name);
+    if (known?.service === service && known.print === printOf(service, held)) verified.set(name, known);
+    else others.push(name);
+  }
+  for (let at = 0; at < others.length; at += SERVICES_AT_ONCE) {
+    for (const [name, rules] of scope.plan(new Set(others.slice(at, at + SERVICES_AT_ONCE))).services) {
+      const service = store.service(name)!;
+      if (rules === null || !isHeld(service, rules)) continue;
+      const before = missing.length + differing.size;
       for (const [chain, lines] of groupByChain(rules.rules)) {
         compare("nat", chain, (found) => holdsLines(found, lines, family));
       }
+      const isWhole = missing.length + differing.size === before;
+      if (isWhole) verified.set(name, { service, print: printOf(service, held) });
     }
     yield;
   }
-  return { missing, differing, leftover: held.unreadable.has("nat") ? [] : leftoverChains(store, held) };
+  const leftover = held.unreadable.has("nat") ? [] : leftoverChains(store, held);
+  return { missing, differing, leftover, verified };
+}
+
+/** Stands for what was printed of a Service's chains; NaN, which is equal to nothing: not all are there, or they do not tell. */
+function printOf(service: HeldService, { tables }: HeldTables): number {
+  const hash = new RulesHash();
+  for (const chain of chainNames(service)) {
+    const printed = tables.get("nat")?.get(chain)?.printed;
+    if (printed === undefined) return Number.NaN;
+    hash.add(printed, 0, printed.length);
+  }
+  return hash.value;
 }
 
 /** The jumps, and the rules of the chains without rules of Services, canonical; e.g. `KUBE-FORWARD` → its rules. */

@@ -248,7 +248,7 @@ function filterAfter(
   const declared = used.map((target) => `:KUBE-${target} - [0:0]`);
   tables.restore(["*filter", ...declared, ...lines, "COMMIT\n"].join("\n"));
   const plan = planIptables(exampleState(family, []), "all", exampleOptions(family));
-  tables.restore(fullSync(plan, observe(tables), { family }).transaction.text());
+  tables.restore([...fullSync(plan, observe(tables), { family }).transaction.blocks(WHOLE)].join(""));
   return tables;
 }
 

@@ -199,7 +199,7 @@ function chainAt(text: string, from: number, chains: readonly string[], guess: n
 }
 
 /** 53 bits that stand for the rules of one chain, which come one by one. */
-class RulesHash {
+export class RulesHash {
   // Two lanes of multiply-and-xor; two different bodies of one chain meet with a probability of 2^-53.
   #high = 0x6d2b79f5;
   #low = 0x1b873593;

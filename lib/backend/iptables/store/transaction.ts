@@ -160,11 +160,6 @@ export class IptablesTransaction {
       yield* block("nat", [...chains.map(chainLine), ...chains.map(deletion)]);
     }
   }
-
-  /** All of it, for the log. */
-  text(): string {
-    return [...this.blocks(Infinity)].join("");
-  }
 }
 
 /** True if the jump is what masquerading needs, before anything is translated. */

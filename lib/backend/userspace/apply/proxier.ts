@@ -13,7 +13,7 @@ import { matchingNodeIps, type NodePortAddresses } from "../../../model/node.ts"
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import { chainHolds, jumpRules } from "../../../netfilter/iptables_chains.ts";
-import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import { canonicalRuleText, readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
 import type { JumpRule, Table } from "../../../netfilter/iptables_jumps.ts";
 import { type IptablesRuleset, parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
@@ -23,16 +23,14 @@ import { writeChange } from "../../apply/refusals.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import { type Damage, damageOf } from "../../damage.ts";
 import type { Refused } from "../../isolate.ts";
-import { adoptedPorts } from "../diff/adopted_ports.ts";
+import { adoptedPorts, movedUdp, udpDestinations } from "../diff/held_rules.ts";
 import { type BuiltinRules, changeTexts, rulesOf, TABLES, tableText, wantedChains } from "../diff/rules.ts";
-import { movedUdp, udpDestinations } from "../diff/udp_destinations.ts";
 import { jumpsOf, PORTALS_FIREWALL, PORTALS_HOST } from "../plan/chains.ts";
 import { planUserspaceInSteps, type UserspaceOptions } from "../plan/plan.ts";
 import type { PortalId, PortalRule, ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
-import { OthersFirewall, rulesInForce } from "./firewall.ts";
+import { OtherKproxy } from "./other_kproxy.ts";
 import type { PortalKeeper } from "./portals.ts";
 import type { StaleUdp } from "./stale_udp.ts";
-import { Takeover } from "./takeover.ts";
 
 /** What decides the rules, as far as it is known before the first sync. */
 export type UserspaceSettings =
@@ -77,8 +75,7 @@ export class UserspaceProxier implements FamilyProxier {
   readonly #options: UserspaceProxierOptions;
   readonly #session: FamilySession<UserspaceSettings, Committed>;
   readonly #oneAtATime = new Mutex();
-  readonly #takeover: Takeover;
-  readonly #firewall: OthersFirewall;
+  readonly #other: OtherKproxy;
   #nodePortIps: readonly string[] | null = null;
   /** What this proxier has written last; null: nothing yet. */
   #written: Committed | null = null;
@@ -86,8 +83,7 @@ export class UserspaceProxier implements FamilyProxier {
   constructor(options: UserspaceProxierOptions) {
     const { iptables: { family }, settings, logger, nowMs = () => performance.now() } = options;
     this.family = family;
-    this.#takeover = new Takeover(family, logger);
-    this.#firewall = new OthersFirewall(options.iptables);
+    this.#other = new OtherKproxy(options.iptables, logger);
     this.#options = options;
     this.#session = new FamilySession({ mode: "userspace", family, settings, nowMs });
   }
@@ -116,9 +112,9 @@ export class UserspaceProxier implements FamilyProxier {
       this.#session.look(async (committed) => {
         try {
           const saved = await this.#readRules();
-          await this.#firewall.forget(rulesIn(committed), saved);
+          await this.#other.removeStaleGuards(rulesIn(committed), saved);
           const damage = findDamage(committed, saved, jumpsOf(this.#session.settings.has));
-          const isOurs = damage === false || !await this.#takeover.isBy(rulesIn(committed), saved);
+          const isOurs = damage === false || !await this.#other.leads(rulesIn(committed), saved);
           return isOurs && damage;
         } catch (error) {
           if (error instanceof ExecError && isLockBusy(error)) return null;
@@ -151,7 +147,7 @@ export class UserspaceProxier implements FamilyProxier {
     const { staleUdp } = this.#options;
     const saved = await this.#session.run("read", () => this.#readRules());
     const plan = await this.#session.run("plan", () => this.#plan(state, "all"));
-    const isLeft = this.#written !== null && await this.#takeover.isBy(rulesIn(this.#written), saved);
+    const isLeft = this.#written !== null && await this.#other.leads(rulesIn(this.#written), saved);
     const doorways = [...plan.values()].flatMap((service) => service?.doorways ?? []);
     const inForce = rulesInForce(saved, jumpsOf(this.#session.settings.has));
     const problems = await this.#session.run(
@@ -173,7 +169,7 @@ export class UserspaceProxier implements FamilyProxier {
     this.#written = committed;
     await staleUdp.remove(movedUdp(saved, rulesIn(committed)));
     await this.#closeUnused(committed);
-    await this.#session.run("apply", () => this.#firewall.forget(rulesIn(committed), saved));
+    await this.#session.run("apply", () => this.#other.removeStaleGuards(rulesIn(committed), saved));
     return { committed, ...written, written: countRules(committed) };
   }
 
@@ -211,7 +207,7 @@ export class UserspaceProxier implements FamilyProxier {
     const [services, builtin] = [rulesByService(committed), builtinRules(saved)];
     const jumps = jumpsOf(this.#session.settings.has);
     // Ports of another kproxy, or of a former life, stay closed for as long as somebody listens there.
-    const others = await this.#firewall.kept(rulesIn(committed), saved);
+    const others = await this.#other.guards(rulesIn(committed), saved);
     const filter = tableText("filter", services, builtin, jumps, others);
     const isThere = findDamage(committed, saved, jumps, ["filter"]) === false;
     if (!isThere) await iptables.restore(filter);
@@ -338,6 +334,16 @@ export class UserspaceProxier implements FamilyProxier {
   async #readRules(): Promise<IptablesRuleset> {
     return parseIptablesSave(await this.#options.iptables.save());
   }
+}
+
+/** The canonical rules of the firewall that are in force. */
+function rulesInForce(saved: IptablesRuleset, jumps: readonly JumpRule[]): ReadonlySet<string> {
+  const filter = saved.get("filter");
+  const isReached = [...jumpRules(jumps, "filter")].every(([chain, rules]) =>
+    chainHolds(filter?.get(chain)?.rules ?? [], { rules, comparison: "among" })
+  );
+  const rules = isReached ? filter?.get(PORTALS_FIREWALL)?.rules ?? [] : [];
+  return new Set(rules.map((rule) => readableRuleText(rule) ?? ""));
 }
 
 function rulesByService(committed: Committed): Map<NamespacedName, readonly PortalRule[]> {

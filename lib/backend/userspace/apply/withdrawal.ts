@@ -5,14 +5,13 @@
  */
 import type { Exec } from "../../../kernel/exec.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { isPortTaken } from "../../../kernel/port_probe.ts";
 import { chainLine, type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import { type IptablesRuleset, parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { portsLedTo } from "../diff/other_ports.ts";
+import { movedUdp, portsLedTo } from "../diff/held_rules.ts";
 import { TABLES } from "../diff/rules.ts";
-import { movedUdp } from "../diff/udp_destinations.ts";
 import { CHAINS, JUMPS } from "../plan/chains.ts";
+import { isTaken } from "./other_kproxy.ts";
 import { placeOf } from "./portals.ts";
 import { StaleUdp } from "./stale_udp.ts";
 
@@ -44,9 +43,7 @@ export class Withdrawal {
       if (!hasChains) return;
       const led = portsLedTo(saved);
       if (!led.some(({ protocol, port }) => isOwn(placeOf(family, protocol, "", port)))) {
-        const taken = await Promise.all(
-          led.map(({ protocol, port }) => isPortTaken(family, protocol === "TCP" ? "tcp" : "udp", port)),
-        );
+        const taken = await Promise.all(led.map((one) => isTaken(family, one)));
         if (taken.some((one) => one !== false)) return;
       }
       await this.#iptables.restore(tableBlock("nat", this.#emptied(saved, "nat")));

@@ -11,7 +11,7 @@ import {
 import type { Service } from "../../../model/objects.ts";
 import { parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import { jumpsByChain } from "../../../netfilter/iptables_jumps.ts";
-import { adoptedPorts } from "../diff/adopted_ports.ts";
+import { adoptedPorts } from "../diff/held_rules.ts";
 import { changeTexts, type RulesByService, rulesOf, TABLES, tableText } from "../diff/rules.ts";
 import { JUMPS, jumpsOf } from "./chains.ts";
 import { planUserspace, type UserspaceOptions } from "./plan.ts";
