@@ -17,7 +17,7 @@ import {
   virtualServerOption,
 } from "../netfilter/ipvs.ts";
 import { type Exec, type ExecResult, type Input, runOk } from "./exec.ts";
-import { type Complaints, MarkedLines } from "./ipvsadm_complaints.ts";
+import { type LineErrors, MarkedLines } from "./ipvsadm_errors.ts";
 import { mayBlameLines, type RefusedLine, type RestoreOutcome } from "./refused_line.ts";
 import { NO_RIGHTS_REGEXP } from "./no_rights.ts";
 
@@ -139,25 +139,25 @@ export class Ipvsadm {
       const failed = await this.#restore(first === 0 ? lines : lines.slice(first), again);
       runs++;
       if (failed.code === 0 && failed.stderr.trim() === "") break;
-      const complaints = mayBlameLines(failed) && !OTHERWISE_REGEXP.test(failed.stderr)
-        ? await this.#complaints(lines, first, failed)
+      const errors = mayBlameLines(failed) && !OTHERWISE_REGEXP.test(failed.stderr)
+        ? await this.#errors(lines, first, failed)
         : null;
-      if (complaints === null) throw new ExecError(RESTORE, failed.code, oneLine(failed.stderr));
+      if (errors === null) throw new ExecError(RESTORE, failed.code, oneLine(failed.stderr));
       runs++;
-      refused.push(...complaints.refused);
-      if (complaints.end === null) break;
-      first = complaints.end + 1;
+      refused.push(...errors.refused);
+      if (errors.end === null) break;
+      first = errors.end + 1;
     }
     return { refused, runs };
   }
 
-  async #complaints(
+  async #errors(
     lines: readonly string[],
     first: number,
     failed: ExecResult,
-  ): Promise<Complaints | null> {
+  ): Promise<LineErrors | null> {
     const marked = new MarkedLines(lines, first);
-    return marked.complaints(failed, await this.#restore(marked.text));
+    return marked.errors(failed, await this.#restore(marked.text));
   }
 
   /** Before it reads a line the program only asks whether IPVS is there, so it can wait for one. */

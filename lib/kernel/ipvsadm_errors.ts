@@ -19,7 +19,7 @@ const NO_VIRTUAL_SERVER_REGEXP = /Service not defined/;
 const UNREADABLE_CODES: readonly number[] = [2, 255];
 
 /** What came of it. */
-export interface Complaints {
+export interface LineErrors {
   /** Without real servers whose virtual server is refused. */
   readonly refused: readonly RefusedLine[];
   /** Index of the line at which the program ended, so that those behind it were not carried out; null: it read all. */
@@ -46,7 +46,7 @@ export class MarkedLines {
    * @param marked what came of {@linkcode text}
    * @returns null if the lines are not to blame: others changed the table, or what failed does not fail any more
    */
-  complaints(failed: ExecResult, marked: ExecResult): Complaints | null {
+  errors(failed: ExecResult, marked: ExecResult): LineErrors | null {
     const groups = saidBetweenMarks(marked.stderr);
     // Behind the last mark there is nothing, unless the program ended at a line that it cannot read.
     const rest = groups.at(-1) ?? [];
