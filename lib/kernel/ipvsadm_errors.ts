@@ -8,10 +8,10 @@ import { type VirtualServerName, virtualServerOption } from "../netfilter/ipvs.t
 import type { ExecResult } from "./exec.ts";
 import type { RefusedLine } from "./refused_line.ts";
 
-/** Of a network for documentation: nobody serves there. */
-const NOBODY: VirtualServerName = { address: "198.51.100.0", protocol: "TCP", port: 20_000 };
+/** Of a network for documentation, where no server is. */
+const NO_SERVER: VirtualServerName = { address: "198.51.100.0", protocol: "TCP", port: 20_000 };
 /** Always fails, with words that no line which adds or changes something can bring about, and changes nothing. */
-const MARK_LINE = `-Z ${virtualServerOption(NOBODY)}`;
+const MARK_LINE = `-Z ${virtualServerOption(NO_SERVER)}`;
 const MARK = "No such service";
 const EXISTS_REGEXP = /already exists/;
 const NO_VIRTUAL_SERVER_REGEXP = /Service not defined/;
