@@ -92,7 +92,7 @@ export async function saveSets(
 }
 
 /**
- * How many entries each set has, whoever made it, by name; null where an old ipset does not say. No entry is read.
+ * How many entries each set has, those of others among them, by name; null where an old ipset does not say. No entry is read.
  *
  * @throws {ExecError} if they cannot be listed
  */

@@ -17,7 +17,7 @@ import {
   virtualServerOption,
 } from "../netfilter/ipvs.ts";
 import { type Exec, type ExecResult, type Input, runOk } from "./exec.ts";
-import { type Complaints, MarkedLines } from "./ipvsadm_complaints.ts";
+import { type LineErrors, MarkedLines } from "./ipvsadm_errors.ts";
 import { mayBlameLines, type RefusedLine, type RestoreOutcome } from "./refused_line.ts";
 import { NO_RIGHTS_REGEXP } from "./no_rights.ts";
 
@@ -33,7 +33,7 @@ const NOT_FOUND_REGEXP = /No such (service|destination)/;
 const NO_SCHEDULER_REGEXP = /Scheduler or persistence engine not found/;
 const NO_IPVS_REGEXP = /Can't initialize ipvs: (?!Permission|Operation not permitted)/;
 
-// Of a table that is not what the lines are meant for: somebody else was at it.
+// Of a table that is not what the lines are meant for: another process changed it.
 const OTHERWISE_REGEXP = /already exists|No such (service|destination)/;
 
 const RESTORE = ["ipvsadm", "-R"];
@@ -46,7 +46,7 @@ export class Ipvsadm {
     this.#exec = exec;
   }
 
-  /** Deletes all virtual servers, whoever made them. */
+  /** Deletes all virtual servers, those of others among them. */
   async flush(): Promise<void> {
     await runOk(this.#exec, ["ipvsadm", "-C"]);
   }
@@ -54,7 +54,7 @@ export class Ipvsadm {
   /**
    * Which of these schedulers the kernel has, in one run of the program: adds a virtual server with each one and deletes it again.
    *
-   * @param name of a server that nobody has; one that is there is deleted
+   * @param name of a server that does not exist; one that is there is deleted
    * @throws {ExecError} if something else failed
    */
   async trySchedulers(
@@ -88,7 +88,7 @@ export class Ipvsadm {
     return usable;
   }
 
-  /** All virtual servers, whoever made them, with their real servers. */
+  /** All virtual servers, those of others among them, with their real servers. */
   async save(): Promise<IpvsTable> {
     return parseIpvsTable(await runOk(this.#exec, ["ipvsadm", "-Sn"]));
   }
@@ -114,7 +114,7 @@ export class Ipvsadm {
    * Carries out lines (without line ends) in their order, in one run of the program.
    *
    * @param options.again there will be more, whose time matters: see {@linkcode ExecOptions.again}
-   * @throws {ExecError} if one of them failed; those around it have been carried out, and nobody knows which one it was
+   * @throws {ExecError} if one of them failed; those around it have been carried out, and it is not known which one it was
    */
   async restore(lines: Iterable<string>, { again = false }: { again?: boolean } = {}): Promise<void> {
     const { code, stderr } = await this.#restore(lines, again);
@@ -127,7 +127,7 @@ export class Ipvsadm {
    * one run more if there are some.
    *
    * @returns with the refused lines, without those of real servers whose virtual server is refused
-   * @throws {ExecError} if no line is to blame: somebody else changed the table, or the machine is out of something
+   * @throws {ExecError} if no line is to blame: another process changed the table, or the machine is out of something
    */
   async restoreOthers(
     lines: readonly string[],
@@ -139,25 +139,25 @@ export class Ipvsadm {
       const failed = await this.#restore(first === 0 ? lines : lines.slice(first), again);
       runs++;
       if (failed.code === 0 && failed.stderr.trim() === "") break;
-      const complaints = mayBlameLines(failed) && !OTHERWISE_REGEXP.test(failed.stderr)
-        ? await this.#complaints(lines, first, failed)
+      const errors = mayBlameLines(failed) && !OTHERWISE_REGEXP.test(failed.stderr)
+        ? await this.#errors(lines, first, failed)
         : null;
-      if (complaints === null) throw new ExecError(RESTORE, failed.code, oneLine(failed.stderr));
+      if (errors === null) throw new ExecError(RESTORE, failed.code, oneLine(failed.stderr));
       runs++;
-      refused.push(...complaints.refused);
-      if (complaints.end === null) break;
-      first = complaints.end + 1;
+      refused.push(...errors.refused);
+      if (errors.end === null) break;
+      first = errors.end + 1;
     }
     return { refused, runs };
   }
 
-  async #complaints(
+  async #errors(
     lines: readonly string[],
     first: number,
     failed: ExecResult,
-  ): Promise<Complaints | null> {
+  ): Promise<LineErrors | null> {
     const marked = new MarkedLines(lines, first);
-    return marked.complaints(failed, await this.#restore(marked.text));
+    return marked.errors(failed, await this.#restore(marked.text));
   }
 
   /** Before it reads a line the program only asks whether IPVS is there, so it can wait for one. */

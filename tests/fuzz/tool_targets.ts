@@ -10,7 +10,7 @@ import { NO_UDP_TARGETS } from "../../lib/conntrack/udp_targets.ts";
 import { ExecError } from "../../lib/errors.ts";
 import { readAround, surroundingsOf } from "../../lib/inspect/live/node_around.ts";
 import { liveOfTexts } from "../../lib/inspect/live/saved_texts.ts";
-import { MarkedLines } from "../../lib/kernel/ipvsadm_complaints.ts";
+import { MarkedLines } from "../../lib/kernel/ipvsadm_errors.ts";
 import { isRuleRefusal, saysUnusable } from "../../lib/kernel/iptables_refusal.ts";
 import { parseIptablesVersion } from "../../lib/kernel/iptables_version.ts";
 import { describeNftFailure, nftComplaints, saysWhy } from "../../lib/kernel/nft_failure.ts";
@@ -328,7 +328,7 @@ const FAILURES: FuzzTarget = {
     describeRestoreFailure(text, "*nat\n:A - [0:0]\n-A A -j B\nCOMMIT\n");
     const lines = ["-A -t 10.0.0.1:80 -s rr", "-a -t 10.0.0.1:80 -r 10.0.0.2:80 -m -w 1"];
     const ended = { code: 1, stdout: "", stderr: text };
-    for (const { index } of new MarkedLines(lines, 0).complaints(ended, ended)?.refused ?? []) {
+    for (const { index } of new MarkedLines(lines, 0).errors(ended, ended)?.refused ?? []) {
       assert(index < lines.length);
     }
   },

@@ -36,7 +36,7 @@ export interface IpvsOptions {
   readonly scheduler: string;
   /** Schedulers that a Service may name; those of the kernel that can be loaded. Empty: any that kube-proxy knows. */
   readonly schedulers: readonly string[];
-  /** Virtual servers in these networks are somebody else's. */
+  /** Virtual servers in these networks are others'. */
   readonly excludeCIDRs: readonly Cidr[];
 }
 

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { MarkedLines } from "./ipvsadm_complaints.ts";
+import { MarkedLines } from "./ipvsadm_errors.ts";
 
 const PURE = { permissions: "none" } as const;
 const LINES = [
@@ -53,7 +53,7 @@ for (const [name, alone, marked, wanted, code = 255] of CASES) {
       stdout: "",
       stderr: said.map((line) => `${line}\n`).join(""),
     });
-    const found = lines.complaints(result(alone), result(marked));
+    const found = lines.errors(result(alone), result(marked));
     assertEquals(
       found && { refused: found.refused.map(({ index }) => index), end: found.end },
       wanted && { refused: wanted[0], end: wanted[1] },

@@ -8,10 +8,10 @@ import { type VirtualServerName, virtualServerOption } from "../netfilter/ipvs.t
 import type { ExecResult } from "./exec.ts";
 import type { RefusedLine } from "./refused_line.ts";
 
-/** Of a network for documentation: nobody serves there. */
-const NOBODY: VirtualServerName = { address: "198.51.100.0", protocol: "TCP", port: 20_000 };
+/** Of a network for documentation, where no server is. */
+const NO_SERVER: VirtualServerName = { address: "198.51.100.0", protocol: "TCP", port: 20_000 };
 /** Always fails, with words that no line which adds or changes something can bring about, and changes nothing. */
-const MARK_LINE = `-Z ${virtualServerOption(NOBODY)}`;
+const MARK_LINE = `-Z ${virtualServerOption(NO_SERVER)}`;
 const MARK = "No such service";
 const EXISTS_REGEXP = /already exists/;
 const NO_VIRTUAL_SERVER_REGEXP = /Service not defined/;
@@ -19,7 +19,7 @@ const NO_VIRTUAL_SERVER_REGEXP = /Service not defined/;
 const UNREADABLE_CODES: readonly number[] = [2, 255];
 
 /** What came of it. */
-export interface Complaints {
+export interface LineErrors {
   /** Without real servers whose virtual server is refused. */
   readonly refused: readonly RefusedLine[];
   /** Index of the line at which the program ended, so that those behind it were not carried out; null: it read all. */
@@ -46,7 +46,7 @@ export class MarkedLines {
    * @param marked what came of {@linkcode text}
    * @returns null if the lines are not to blame: others changed the table, or what failed does not fail any more
    */
-  complaints(failed: ExecResult, marked: ExecResult): Complaints | null {
+  errors(failed: ExecResult, marked: ExecResult): LineErrors | null {
     const groups = saidBetweenMarks(marked.stderr);
     // Behind the last mark there is nothing, unless the program ended at a line that it cannot read.
     const rest = groups.at(-1) ?? [];
