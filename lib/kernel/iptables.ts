@@ -13,7 +13,7 @@ import { isLockBusy } from "./iptables_lock.ts";
 import { saysUnusable } from "./iptables_refusal.ts";
 import { type IptablesVariant, isAtLeast, MIN_IPTABLES_VERSION, waitArgs } from "./iptables_version.ts";
 import { Mutex } from "./mutex.ts";
-import { type OutputReader, runInto } from "./run_into.ts";
+import { type OutputReader, runInto } from "./read_output.ts";
 import { describeRestoreFailure } from "./restore_failure.ts";
 
 /** The tables a proxy may touch. */

@@ -124,7 +124,7 @@ export class IpvsNode {
       this.#terminations.take([change], clock.nowMs()).map((line) => ({ line, change }))
     );
     const lines = work.map(({ line }) => line);
-    const { refused, runs } = await ipvs.restoreOthers(lines, { again: true });
+    const { refused, runs } = await ipvs.restoreOthers(lines);
     if (changes.some(({ kind }) => kind === "removeReal")) this.#sweepSoon();
     return {
       lines: lines.length,
@@ -203,7 +203,7 @@ export class IpvsNode {
   ): Promise<void> {
     const { ipvs, clock, log } = this.#options;
     const sweep = this.#terminations.sweep(loads, clock.nowMs(), asked);
-    if (sweep.lines.length > 0) await ipvs.restore(sweep.lines, { again: true });
+    if (sweep.lines.length > 0) await ipvs.restore(sweep.lines);
     this.#terminations.finish(sweep);
     for (const { key, end } of sweep.ended) {
       if (end === "deadline") {
