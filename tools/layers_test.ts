@@ -25,8 +25,8 @@ Deno.test("every path of the table has its row", { permissions: "none" }, () => 
     ["lib/backend/iptables/apply/proxier.ts", 5],
     ["lib/backend/node/registry.ts", 5],
     ["lib/kernel/exec.ts", 4],
-    ["lib/sync/reconcile.ts", 6],
-    ["lib/node/life.ts", 7],
+    ["lib/sync/family_runner.ts", 6],
+    ["lib/node/proxy_server.ts", 7],
     ["lib/cli/flags/flags.ts", 8],
     ["main.ts", 9],
     ["start.ts", 9],
@@ -56,8 +56,8 @@ Deno.test("an import against the direction is caught with its line", { permissio
     ["lib/model/ip.ts", '\nimport { a } from "../config/types.ts";\n', [
       "2: of row 1 imports lib/config/types.ts of row 2",
     ]],
-    ["lib/model/ip.ts", 'import type {\n  A,\n  B,\n} from "../sync/throttle.ts";\n', [
-      "1: of row 1 imports lib/sync/throttle.ts of row 6",
+    ["lib/model/ip.ts", 'import type {\n  A,\n  B,\n} from "../sync/bounded_frequency_runner.ts";\n', [
+      "1: of row 1 imports lib/sync/bounded_frequency_runner.ts of row 6",
     ]],
     ["lib/backend/iptables/plan/plan.ts", 'const x = 1;\nconst y = await import("../apply/proxier.ts");\n', [
       "2: of row 3 imports lib/backend/iptables/apply/proxier.ts of row 5",

@@ -4,7 +4,7 @@
  * @module
  */
 import { errorText } from "../observe/log.ts";
-import type { SyncObserver } from "../sync/reconcile.ts";
+import type { SyncObserver } from "../sync/family_runner.ts";
 import type { HealthState } from "./health_state.ts";
 import type { ServiceHealthServers } from "./service_health.ts";
 
