@@ -137,7 +137,7 @@ e2eTest(
       stdout: "piped",
       stderr: "null",
     }).spawn();
-    const [writer, reader] = [resources.stdin.getWriter(), resources.stdout.getReader()];
+    const [writer, reader] = [lasting.stdin.getWriter(), lasting.stdout.getReader()];
     const askLasting = async (): Promise<string> => {
       await writer.write(new TextEncoder().encode("GET /proxyMode HTTP/1.1\r\nHost: localhost\r\n\r\n"));
       return new TextDecoder().decode((await reader.read()).value);
@@ -182,7 +182,7 @@ e2eTest(
       lasting.kill("SIGKILL");
       await writer.abort().catch(() => undefined);
       await reader.cancel();
-      await resources.status;
+      await lasting.status;
     }
   },
 );
