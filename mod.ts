@@ -118,7 +118,7 @@ export type { UnreachableEndpoint, UnreachableEndpointsOptions } from "./lib/mod
 export type { Report } from "./lib/model/service_port.ts";
 export { type CategorizedEndpoints, categorizeEndpoints } from "./lib/model/endpoint.ts";
 export type { IpvsWishes } from "./lib/model/ipvs_wishes.ts";
-export type { TopologyNote } from "./lib/model/topology.ts";
+export type { TopologyNote } from "./lib/model/endpoint.ts";
 export {
   type LocalDetector,
   matchingNodeIps,
@@ -242,10 +242,10 @@ export type { ForeignObjects } from "./lib/source/files/manifest_store.ts";
 export { type ClusterOptions, openCluster } from "./lib/source/kube/open_cluster.ts";
 export type {
   Rejection,
+  ResourceEventHandler,
   ResourceKind,
   RestoredState,
   Source,
   SourceEvent,
-  SourceSink,
 } from "./lib/source/source.ts";
 export type { Logger, LogValues } from "./lib/observe/log.ts";

@@ -23,8 +23,8 @@ Deno.test("an import against the direction is caught with its line", { permissio
     ["lib/model/ip.ts", '\nimport { a } from "../config/types.ts";\n', [
       "2: of row 1 imports lib/config/types.ts of row 2",
     ]],
-    ["lib/model/ip.ts", 'import type {\n  A,\n  B,\n} from "../sync/throttle.ts";\n', [
-      "1: of row 1 imports lib/sync/throttle.ts of row 6",
+    ["lib/model/ip.ts", 'import type {\n  A,\n  B,\n} from "../sync/bounded_frequency_runner.ts";\n', [
+      "1: of row 1 imports lib/sync/bounded_frequency_runner.ts of row 6",
     ]],
     ["lib/backend/iptables/plan/plan.ts", 'const x = 1;\nconst y = await import("../apply/proxier.ts");\n', [
       "2: of row 3 imports lib/backend/iptables/apply/proxier.ts of row 5",

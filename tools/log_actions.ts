@@ -263,7 +263,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     action: "change the field that the line names",
     command: WRITE_CONFIG,
   },
-  "Too few file descriptors for a new life of the proxy, waiting for some": {
+  "Too few file descriptors for a new proxy server, waiting for some": {
     action: "raise the limit of descriptors (LimitNOFILE); the previous configuration is in force meanwhile",
     command: STATUS,
   },

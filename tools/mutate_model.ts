@@ -8,7 +8,6 @@ import type { Mutation } from "./mutate.ts";
 
 const ENDPOINT = "lib/model/endpoint.ts";
 const SLICES = "lib/model/endpoint_slices.ts";
-const TOPOLOGY = "lib/model/topology.ts";
 const SERVICE_PORT = "lib/model/service_port.ts";
 const NODE = "lib/model/node.ts";
 const CLAIMS = "lib/model/destination_claims.ts";
@@ -43,23 +42,23 @@ const VECTORS: readonly Mutation[] = [
     "return endpoint.serving && endpoint.terminating;",
     "return endpoint.serving;",
   ),
-  edit("vector 3: no zone hints", TOPOLOGY, 'return "PreferSameZone";\n  if', 'return "";\n  if'),
+  edit("vector 3: no zone hints", ENDPOINT, 'return "PreferSameZone";\n  if', 'return "";\n  if'),
   edit(
     "vector 4: a missing zone hint is no veto",
-    TOPOLOGY,
+    ENDPOINT,
     "if (endpoint.zoneHints.length === 0) allHaveZones = false;\n    else if",
     "if",
   ),
-  edit("vector 5: no endpoint of the zone", TOPOLOGY, "allHaveZones && someForZone &&", "allHaveZones &&"),
-  edit("vector 6: endpoints that are not ready have a say", TOPOLOGY, "if (!endpoint.ready) continue;", ""),
-  edit("vector 7: no node hints", TOPOLOGY, 'return "PreferSameNode";\n  if', 'return "";\n  if'),
+  edit("vector 5: no endpoint of the zone", ENDPOINT, "allHaveZones && someForZone &&", "allHaveZones &&"),
+  edit("vector 6: endpoints that are not ready have a say", ENDPOINT, "if (!endpoint.ready) continue;", ""),
+  edit("vector 7: no node hints", ENDPOINT, 'return "PreferSameNode";\n  if', 'return "";\n  if'),
   edit(
     "vector 7: a missing node hint is no veto",
-    TOPOLOGY,
+    ENDPOINT,
     "if (endpoint.nodeHints.length === 0) allHaveNodes = false;\n    else if",
     "if",
   ),
-  edit("vector 8: no endpoint of the node", TOPOLOGY, "allHaveNodes && someForNode &&", "allHaveNodes &&"),
+  edit("vector 8: no endpoint of the node", ENDPOINT, "allHaveNodes && someForNode &&", "allHaveNodes &&"),
   edit(
     "vector 9: no draining endpoint of the node",
     ENDPOINT,

@@ -7,13 +7,17 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { ConfigError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { ApiObject, NamespacedName } from "../model/objects.ts";
-import { kubeSettings } from "../node/kube_settings.ts";
+import { kubeSettings } from "../node/source.ts";
 import { silentLogger } from "../observe/log.ts";
-import { identityOf } from "../source/events.ts";
+import {
+  identityOf,
+  type Rejection,
+  type ResourceEventHandler,
+  type ResourceKind,
+} from "../source/source.ts";
 import { KubeSource } from "../source/kube/kube.ts";
 import { apiAccess } from "../source/kube/kube_access.ts";
 import type { ClusterAccess } from "../source/kube/kubeconfig.ts";
-import type { Rejection, ResourceKind, SourceSink } from "../source/source.ts";
 
 /** An API server that has not listed everything by then has trouble that the user wants to hear of. */
 const LIMIT_MS = 30_000;
@@ -85,7 +89,7 @@ async function accessOf(kubeconfig: string, master: string, unasked: string): Pr
 }
 
 /** Takes first lists, and ends the source after them. */
-class Collector implements SourceSink {
+class Collector implements ResourceEventHandler {
   readonly wantsServiceCidrs: boolean;
   readonly rejections: Rejection[] = [];
   failure: string | null = null;
@@ -107,7 +111,7 @@ class Collector implements SourceSink {
     return [...this.#objects.values()];
   }
 
-  events(batch: Parameters<SourceSink["events"]>[0]): void {
+  events(batch: Parameters<ResourceEventHandler["events"]>[0]): void {
     for (const event of batch) {
       if (event.type === "synced") this.#missing.delete(event.kind);
       else if (event.type === "delete") this.#objects.delete(identityOf(event.old));

@@ -29,7 +29,7 @@ export interface ExecOptions {
   readonly stdin?: Input;
   /**
    * Ends the program after this many milliseconds. Without it, after a time that nobody needs: minutes, and more of them for a
-   * long input. One that was started ahead is given the time from when it is fed.
+   * long input.
    */
   readonly timeoutMs?: number;
   /** About how many entries it lists, where that may be a million: it is given time for each, and may print so much more. */
@@ -43,12 +43,6 @@ export interface ExecOptions {
    * Programs in memory may have all of it in the result all the same.
    */
   readonly onStdout?: (bytes: Uint8Array) => void;
-  /**
-   * The same command line will be run again, with other input, and the time that takes matters: once it has ended well, the
-   * next one is started ahead. It waits for its input until it is run, or until `signal` ends it; without one, with `env`
-   * or with `onStdout`, nothing is started ahead. Only for programs that do nothing until they have read.
-   */
-  readonly again?: boolean;
 }
 
 /** Runs programs. The real one is {@linkcode systemExec}; tests use stateful fakes proven equal to it. */
@@ -111,10 +105,6 @@ class StartedProgram {
     this.#result = this.#readResult(onStdout, MAX_STDOUT_BYTES + entries * BYTES_PER_ENTRY);
     // Whoever finishes it hears of a failure, too; one that is ended before has nobody to tell.
     this.#result.then(() => this.#ended(), () => this.#ended());
-  }
-
-  get isRunning(): boolean {
-    return this.#isRunning;
   }
 
   /** Ends it: asked first, killed if it does not listen, and let go of if even that does not help. */
@@ -273,69 +263,11 @@ function isAbsent(error: Error): boolean {
   return error instanceof NotFound || error instanceof NotCapable || error instanceof PermissionDenied;
 }
 
-/** A program is started ahead when it has not been run for so long: not between the transactions of one sync. */
-const AHEAD_AFTER_MS = 20;
-
-/** One program that waits for its input, or soon will. */
-interface AheadProgram {
-  started: StartedProgram | undefined;
-  /** Keeps it from being started, and from ending with its signal. */
-  readonly release: () => void;
-}
-
-/** Programs started before somebody needs them, one of each command line. */
-class AheadPrograms {
-  readonly #programs = new Map<string, AheadProgram>();
-
-  /** The one that waits, if one does. It is the caller's from now on. */
-  take(argv: readonly string[]): StartedProgram | undefined {
-    const key = JSON.stringify(argv);
-    const program = this.#programs.get(key);
-    if (program === undefined) return undefined;
-    this.#programs.delete(key);
-    program.release();
-    return program.started?.isRunning === true ? program.started : undefined;
-  }
-
-  /** Starts one soon, which ends with `signal`. */
-  prepare(argv: readonly string[], signal: AbortSignal): void {
-    const key = JSON.stringify(argv);
-    if (signal.aborted || this.#programs.has(key)) return;
-    const end = (): void => this.take(argv)?.end();
-    const timer = setTimeout(() => {
-      try {
-        program.started = new StartedProgram(argv, { stdin: "" });
-      } catch (error) {
-        // The next run says so, if that is still so then.
-        if (!(error instanceof ExecError)) throw error;
-      }
-    }, AHEAD_AFTER_MS);
-    const program: AheadProgram = {
-      started: undefined,
-      release: () => {
-        clearTimeout(timer);
-        signal.removeEventListener("abort", end);
-      },
-    };
-    signal.addEventListener("abort", end);
-    this.#programs.set(key, program);
-  }
-}
-
 /** Runs programs of this machine, found on its PATH, under the process's `--allow-run` list. */
 class SystemExec implements Exec {
-  readonly #ahead = new AheadPrograms();
-
   async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
-    const { stdin, env, signal, again, onStdout } = options;
-    signal?.throwIfAborted();
-    const canWait = again === true && stdin !== undefined && env === undefined &&
-      signal !== undefined && onStdout === undefined;
-    const ahead = canWait ? this.#ahead.take(argv) : undefined;
-    const result = await (ahead ?? new StartedProgram(argv, options)).finish(options);
-    // What fails may have lost what it needs, or may be about to be replaced: the next run finds out by itself.
-    if (canWait && result.code === 0) this.#ahead.prepare(argv, signal);
-    return result;
+    options.signal?.throwIfAborted();
+    return await new StartedProgram(argv, options).finish(options);
   }
 }
 

@@ -1,148 +1,16 @@
-import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
-import { pathExists } from "../../tests/support/path_exists.ts";
-import { childrenWith, readUnlessGone } from "../../tests/support/processes.ts";
-import { eventually, settled, until } from "../../tests/support/until.ts";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { readUnlessGone } from "../../tests/support/processes.ts";
+import { eventually, until } from "../../tests/support/until.ts";
 import { ExecError } from "../errors.ts";
-import { type ExecOptions, type ExecResult, type Input, systemExec } from "./exec.ts";
-
-/** Says its process id, then what it reads. */
-const ECHO = ["sh", "-c", "echo $$; exec cat -u"];
-
-interface Echo {
-  readonly pid: number;
-  readonly read: string;
-}
-
-async function echo(stdin: string, options: ExecOptions): Promise<Echo> {
-  const { code, stdout } = await systemExec.run(ECHO, { stdin, ...options });
-  assertEquals(code, 0);
-  const end = stdout.indexOf("\n");
-  return { pid: Number(stdout.slice(0, end)), read: stdout.slice(end + 1) };
-}
+import { type ExecOptions, type Input, systemExec } from "./exec.ts";
 
 function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** What tells this file's programs from those of other files, whose tests may run in this process at the same time. */
-const OWN_WORDS = ["cat -u", "grep kproxy", "read line"];
-
-/** The programs that this file's tests have started. */
-async function waiting(): Promise<number[]> {
-  return (await Promise.all(OWN_WORDS.map((words) => childrenWith(Deno.pid, words)))).flat();
-}
-
-/** With `again`, and a signal that ends what waits when the test is over. */
-async function withAgain(test: (options: ExecOptions) => Promise<void>): Promise<void> {
-  const end = new AbortController();
-  try {
-    await test({ again: true, signal: end.signal });
-  } finally {
-    end.abort();
-    await until(async () => (await waiting()).length === 0);
-  }
-}
-
-Deno.test("a program that is run again was started ahead, once for each run", async () => {
-  await withAgain(async (options) => {
-    const first = await echo("one\n", options);
-    assertEquals(first.read, "one\n");
-    for (const text of ["two\n", "three\n"]) {
-      await until(async () => (await waiting()).length === 1);
-      const [started] = await waiting();
-      const { pid, read } = await echo(text, options);
-      assertEquals([pid, read], [started, text]);
-    }
-  });
-});
-
-Deno.test("runs at the same time get a program each", async () => {
-  await withAgain(async (options) => {
-    await echo("", options);
-    await until(async () => (await waiting()).length === 1);
-    const echoes = await Promise.all(["a", "b", "c"].map((text) => echo(text, options)));
-    assertEquals(echoes.map(({ read }) => read), ["a", "b", "c"]);
-    assertEquals(new Set(echoes.map(({ pid }) => pid)).size, 3);
-  });
-});
-
-Deno.test("one that was killed while it waited is not missed", async () => {
-  await withAgain(async (options) => {
-    await echo("", options);
-    await until(async () => (await waiting()).length === 1);
-    const [killed] = await waiting();
-    assert(killed !== undefined);
-    Deno.kill(killed, "SIGKILL");
-    await until(async () => !(await waiting()).includes(killed));
-    // Until this process has heard of its end, the kernel remembers it.
-    await until(async () => !await pathExists(`/proc/${killed}`));
-    await settled();
-    const { pid, read } = await echo("after it\n", options);
-    assertNotEquals(pid, killed);
-    assertEquals(read, "after it\n");
-  });
-});
-
-const FRESH: readonly [why: string, options: (signal: AbortSignal) => ExecOptions][] = [
-  ["without a word of it", (signal) => ({ signal })],
-  ["without a signal that would end it", () => ({ again: true })],
-  ["for an environment of its own", (signal) => ({ again: true, signal, env: { A: "b" } })],
-];
-for (const [why, options] of FRESH) {
-  Deno.test(`nothing is started ahead ${why}`, async () => {
-    await echo("", options(new AbortController().signal));
-    await sleep(60);
-    assertEquals(await waiting(), []);
-  });
-}
-
-Deno.test("nothing is started ahead after a failure", async () => {
-  const end = new AbortController();
-  const { code } = await systemExec.run(["grep", "kproxy"], {
-    stdin: "y\n",
-    again: true,
-    signal: end.signal,
-  });
-  assertEquals(code, 1);
-  await sleep(60);
-  assertEquals(await waiting(), []);
-});
-
-Deno.test("the signal ends what waits, and keeps what would be started ahead from it", async () => {
-  const end = new AbortController();
-  const options = { again: true, signal: end.signal };
-  await echo("", options);
-  await until(async () => (await waiting()).length === 1);
-  end.abort();
-  await until(async () => (await waiting()).length === 0);
-  const soon = new AbortController();
-  await echo("", { again: true, signal: soon.signal });
-  soon.abort();
-  await sleep(60);
-  assertEquals(await waiting(), []);
-});
-
-Deno.test("one that was started ahead obeys the limits of its run", async () => {
-  await withAgain(async ({ signal }) => {
-    const slow = ["sh", "-c", "read line; test $line = end || exec sleep 60"];
-    const run = (stdin: string, more: ExecOptions): Promise<ExecResult> =>
-      systemExec.run(slow, { stdin, again: true, ...(signal === undefined ? {} : { signal }), ...more });
-    assertEquals((await run("end\n", {})).code, 0);
-    await until(async () => (await waiting()).length === 1);
-    const late = await assertRejects(() => run("go on\n", { timeoutMs: 20 }), ExecError);
-    assertEquals(late.timedOutMs, 20);
-    assertEquals((await run("end\n", {})).code, 0);
-    await until(async () => (await waiting()).length === 1);
-    const one = new AbortController();
-    const ended = run("go on\n", { signal: one.signal });
-    setTimeout(() => one.abort(), 20);
-    await assertRejects(() => ended, DOMException);
-  });
-});
-
 Deno.test("a program that is missing fails with code -1", async () => {
   const error = await assertRejects(
-    () => systemExec.run(["kproxy-no-such-program"], { stdin: "", again: true, signal: AbortSignal.any([]) }),
+    () => systemExec.run(["kproxy-no-such-program"], { stdin: "" }),
     ExecError,
   );
   assert(error.isMissing());

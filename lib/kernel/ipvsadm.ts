@@ -113,11 +113,10 @@ export class Ipvsadm {
   /**
    * Carries out lines (without line ends) in their order, in one run of the program.
    *
-   * @param options.again there will be more, whose time matters: see {@linkcode ExecOptions.again}
    * @throws {ExecError} if one of them failed; those around it have been carried out, and it is not known which one it was
    */
-  async restore(lines: Iterable<string>, { again = false }: { again?: boolean } = {}): Promise<void> {
-    const { code, stderr } = await this.#restore(lines, again);
+  async restore(lines: Iterable<string>): Promise<void> {
+    const { code, stderr } = await this.#restore(lines);
     // A line that the kernel refuses does not change the program's status.
     if (code !== 0 || stderr.trim() !== "") throw new ExecError(RESTORE, code, oneLine(stderr));
   }
@@ -129,14 +128,11 @@ export class Ipvsadm {
    * @returns with the refused lines, without those of real servers whose virtual server is refused
    * @throws {ExecError} if no line is to blame: another process changed the table, or the machine is out of something
    */
-  async restoreOthers(
-    lines: readonly string[],
-    { again = false }: { again?: boolean } = {},
-  ): Promise<RestoreOutcome> {
+  async restoreOthers(lines: readonly string[]): Promise<RestoreOutcome> {
     const refused: RefusedLine[] = [];
     let [first, runs] = [0, 0];
     while (first < lines.length) {
-      const failed = await this.#restore(first === 0 ? lines : lines.slice(first), again);
+      const failed = await this.#restore(first === 0 ? lines : lines.slice(first));
       runs++;
       if (failed.code === 0 && failed.stderr.trim() === "") break;
       const errors = mayBlameLines(failed) && !OTHERWISE_REGEXP.test(failed.stderr)
@@ -160,9 +156,8 @@ export class Ipvsadm {
     return marked.errors(failed, await this.#restore(marked.text));
   }
 
-  /** Before it reads a line the program only asks whether IPVS is there, so it can wait for one. */
-  #restore(lines: Iterable<string>, again = false): Promise<ExecResult> {
-    return this.#exec.run(RESTORE, { stdin: inPieces(lines), again });
+  #restore(lines: Iterable<string>): Promise<ExecResult> {
+    return this.#exec.run(RESTORE, { stdin: inPieces(lines) });
   }
 
   /** Sets idle times; 0 leaves one as it is. */

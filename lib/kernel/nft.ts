@@ -8,7 +8,7 @@ import { ExecError } from "../errors.ts";
 import { type BaseChain, parseBaseChains } from "../netfilter/nft_base_chains.ts";
 import type { NftFamily } from "../netfilter/nft_words.ts";
 import { type Exec, type Input, runOk } from "./exec.ts";
-import { type OutputReader, runInto } from "./run_into.ts";
+import { type OutputReader, runInto } from "./read_output.ts";
 import { alreadyExists, isWithoutFamily } from "./nft_failure.ts";
 
 /** What may be there, of one family. */
@@ -48,13 +48,12 @@ export class Nft {
   }
 
   /**
-   * Runs a text as one transaction: all of it or nothing. The nft of the next one is started ahead, as far as `Exec` can.
+   * Runs a text as one transaction: all of it or nothing.
    *
    * @throws {ExecError} if nft or the kernel refuses it; see {@linkcode nftComplaints} for the lines
    */
   async apply(text: Input): Promise<void> {
-    // It reads all of its input before it asks the kernel anything, so it can wait for it.
-    await runOk(this.#exec, APPLY, { stdin: text, again: true });
+    await runOk(this.#exec, APPLY, { stdin: text });
   }
 
   /**
@@ -178,16 +177,10 @@ export class Nft {
   }
 
   /**
-   * Removes a table with everything in it, in one transaction; one that is not there is fine. Nothing is started ahead: it is
-   * done where no sync writes with nft.
+   * Removes a table with everything in it, in one transaction; one that is not there is fine.
    */
   async deleteTable(family: NftFamily, name: string): Promise<void> {
     // nft before 1.0.7 has no `destroy`; the addition makes the deletion succeed whatever there was.
-    await this.applyOnce(`add table ${family} ${name}\ndelete table ${family} ${name}\n`);
-  }
-
-  /** As {@linkcode Nft.apply}, but nothing is started ahead. */
-  async applyOnce(text: Input): Promise<void> {
-    await runOk(this.#exec, APPLY, { stdin: text });
+    await this.apply(`add table ${family} ${name}\ndelete table ${family} ${name}\n`);
   }
 }

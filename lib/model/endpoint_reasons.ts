@@ -3,10 +3,9 @@
  *
  * @module
  */
-import { categorizeEndpoints } from "./endpoint.ts";
+import { categorizeEndpoints, isAvailableFor, type TopologyMode, topologyMode } from "./endpoint.ts";
 import { usesClusterEndpoints, usesLocalEndpoints } from "./service_port.ts";
 import type { Endpoint, NodeFacts, ServicePort } from "./state.ts";
-import { isAvailableFor, type TopologyMode, topologyMode } from "./topology.ts";
 
 /** What becomes of one endpoint under one policy. */
 export interface EndpointVerdict {

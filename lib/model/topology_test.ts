@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Endpoint, NodeFacts } from "./state.ts";
 import { NODE_A, testEndpoint } from "../../tests/support/model_objects.ts";
-import { isAvailableFor, type TopologyMode, topologyMode } from "./topology.ts";
+import { isAvailableFor, type TopologyMode, topologyMode } from "./endpoint.ts";
 
 const pure = { permissions: "none" } as const;
 

@@ -1,5 +1,5 @@
 /**
- * What becomes of a changed configuration file: in force at once, the proxy's next life, or refused.
+ * What becomes of a changed configuration file: in force at once, the proxy's next proxy, or refused.
  *
  * @module
  */
@@ -10,12 +10,12 @@ import { ConfigError, formatProblem } from "../errors.ts";
 import { configRefusedEvent } from "../observe/event_catalog.ts";
 import { errorText, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
-import type { ConfigWatch } from "./config_watch.ts";
-import type { Life } from "./life.ts";
+import type { ProxyServer } from "./proxy_server.ts";
 import type { OtherModesCleanup } from "./other_modes.ts";
+import { FolderWatch } from "../source/files/files_watch.ts";
 
-/** The part of a life that a changed configuration may concern. */
-export interface ReloadableLife extends Pick<Life, "now" | "node" | "log" | "verbosity" | "events"> {
+/** The part of a proxy server that a changed configuration may concern. */
+export interface ReloadableProxy extends Pick<ProxyServer, "now" | "node" | "log" | "verbosity" | "events"> {
   readonly otherModes: Pick<OtherModesCleanup, "undisturbed">;
 }
 
@@ -28,7 +28,7 @@ export interface ConfigReloadOptions<Next> {
     readonly config: KubeProxyConfiguration;
     readonly warnings: readonly string[];
   }>;
-  /** Gets the next life ready while the present one serves. @throws {Error} if this configuration cannot be run here */
+  /** Gets the next proxy server ready while the present one serves. @throws {Error} if this configuration cannot be run here */
   readonly succeed: (config: KubeProxyConfiguration) => Promise<Next>;
   /** Milliseconds since the epoch. */
   readonly nowMs: () => number;
@@ -43,28 +43,28 @@ export class ConfigReload<Next> {
   }
 
   /**
-   * Takes every change that the present life can go on with and refuses every wrong one, until one needs a new life.
+   * Takes every change that the present proxy server can go on with and refuses every wrong one, until one needs a new proxy.
    *
-   * @returns the new life, or null once `signal` aborts
+   * @returns the new proxy, or null once `signal` aborts
    */
-  async nextLife(life: ReloadableLife, signal: AbortSignal): Promise<Next | null> {
+  async nextProxyServer(proxy: ReloadableProxy, signal: AbortSignal): Promise<Next | null> {
     for (;;) {
       const file = await this.#options.watch.next(signal);
       if (file === null) return null;
       try {
-        const next = await this.#take(file, life);
+        const next = await this.#take(file, proxy);
         if (signal.aborted) return null;
         if (next !== null) return next;
       } catch (error) {
         if (signal.aborted) return null;
-        this.refuse(life, error, file.path);
+        this.refuse(proxy, error, file.path);
       }
     }
   }
 
-  /** The configuration that was to be used is not; `life` goes on with the former one. */
-  refuse(life: ReloadableLife, error: unknown, path: string): void {
-    const { log, node, events } = life;
+  /** The configuration that was to be used is not; `proxy server` goes on with the former one. */
+  refuse(proxy: ReloadableProxy, error: unknown, path: string): void {
+    const { log, node, events } = proxy;
     const problems = error instanceof ConfigError
       ? error.problems.map((problem) => formatProblem(problem, error.file))
       : [errorText(error)];
@@ -74,26 +74,26 @@ export class ConfigReload<Next> {
     events.recorder.record(configRefusedEvent(node, problems.join("; ")));
   }
 
-  /** The next life has begun. */
+  /** The next proxy server has begun. */
   succeeded(): void {
     this.#options.record.taken(this.#options.nowMs());
   }
 
-  async #take(file: ConfigFile, life: ReloadableLife): Promise<Next | null> {
+  async #take(file: ConfigFile, proxy: ReloadableProxy): Promise<Next | null> {
     const { configurationOf, succeed } = this.#options;
     const { config, warnings } = await configurationOf(file);
-    const changed = changedFields(life.now.config, config);
+    const changed = changedFields(proxy.now.config, config);
     const fields = changed.map(({ path }) => path);
-    for (const warning of warnings) life.log.warn(warning);
+    for (const warning of warnings) proxy.log.warn(warning);
     if (changed.some(({ live }) => live !== true)) {
-      const next = await life.otherModes.undisturbed(() => succeed(config));
-      life.log.info("Configuration changed, starting anew with it", { file: file.path, fields });
+      const next = await proxy.otherModes.undisturbed(() => succeed(config));
+      proxy.log.info("Configuration changed, starting anew with it", { file: file.path, fields });
       return next;
     }
-    takeVerbosity(life.verbosity, life.now.config, config);
-    life.now.config = config;
+    takeVerbosity(proxy.verbosity, proxy.now.config, config);
+    proxy.now.config = config;
     this.succeeded();
-    sayTaken(life.log, file.path, fields);
+    sayTaken(proxy.log, file.path, fields);
     return null;
   }
 }
@@ -110,4 +110,108 @@ export function takeVerbosity(
 function sayTaken(log: Logger, file: string, fields: readonly string[]): void {
   if (fields.length === 0) log.info("Configuration file changed, but no setting in force", { file });
   else log.info("Configuration changed, in force now", { file, fields });
+}
+
+/** What a {@linkcode ConfigWatch} needs. */
+export interface ConfigWatchOptions {
+  /** As it was read last. */
+  readonly file: ConfigFile;
+  readonly log: Logger;
+  /** How long the folder must be quiet before the file is read. @default {300} */
+  readonly debounceMs?: number;
+  /** The file is read this often even if nothing tells of a change: a link may lead to another folder. @default {5000} */
+  readonly pollMs?: number;
+}
+
+/**
+ * Watches the file's folder, so that edits, renames into place and a ConfigMap's `..data` link are all seen, and compares bytes,
+ * so that nothing else is.
+ */
+export class ConfigWatch implements AsyncDisposable {
+  readonly #options: ConfigWatchOptions;
+  readonly #watch: FolderWatch;
+  #bytes: Uint8Array;
+  #problem = "";
+  #hasLooked = false;
+  /** Somebody has asked, and wants to know what came of it. */
+  #isAsked = false;
+
+  constructor(options: ConfigWatchOptions) {
+    const { file, log, debounceMs = 300, pollMs = 5_000 } = options;
+    this.#options = options;
+    this.#bytes = file.bytes;
+    this.#watch = new FolderWatch({ folders: [folderOf(file.path)], debounceMs, pollMs, log });
+  }
+
+  /**
+   * Resolves to the file with other content than before, to null once `signal` aborts. A file that is gone, cannot be read or
+   * is none (a pipe) is no other content.
+   */
+  async next(signal: AbortSignal): Promise<ConfigFile | null> {
+    for (;;) {
+      // What was written before the watch began is only seen by looking.
+      if (this.#hasLooked && await this.#watch.next(signal) === null) return null;
+      this.#hasLooked = true;
+      const bytes = await this.#read();
+      if (signal.aborted) {
+        // What this look found is for the next call.
+        this.#hasLooked = false;
+        return null;
+      }
+      const isAsked = this.#isAsked;
+      this.#isAsked = false;
+      if (bytes === null || sameBytes(bytes, this.#bytes)) {
+        if (isAsked && bytes !== null) this.#sayUnchanged();
+        continue;
+      }
+      this.#bytes = bytes;
+      return { path: this.#options.file.path, bytes };
+    }
+  }
+
+  /** Has the file read soon, whatever the folder tells; the log says if it is as it was. */
+  look(): void {
+    this.#isAsked = true;
+    this.#watch.touch(this.#options.file.path);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#watch[Symbol.asyncDispose]();
+  }
+
+  #sayUnchanged(): void {
+    const { file, log } = this.#options;
+    log.info("Configuration file has not changed", { file: file.path });
+  }
+
+  async #read(): Promise<Uint8Array | null> {
+    const { file: { path }, log } = this.#options;
+    try {
+      await this.#watch.refresh();
+      // Reading a pipe would wait for a writer.
+      const { isFile } = await Deno.stat(path);
+      const bytes = isFile ? await Deno.readFile(path) : null;
+      this.#problem = "";
+      return bytes;
+    } catch (error) {
+      const problem = errorText(error);
+      if (problem !== this.#problem) {
+        log.warn("Configuration file cannot be read, the configuration in force stays", {
+          file: path,
+          problem,
+        });
+      }
+      this.#problem = problem;
+      return null;
+    }
+  }
+}
+
+function folderOf(path: string): string {
+  const slash = path.lastIndexOf("/");
+  return slash < 0 ? "." : path.slice(0, slash) || "/";
+}
+
+function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, i) => byte === b[i]);
 }

@@ -6,7 +6,7 @@ import { ConfigError, UnsupportedError } from "../errors.ts";
 import { createLogger } from "../observe/log.ts";
 import { ReloadRecord } from "../observe/metrics_reload.ts";
 import { Registry } from "../observe/prom_client.ts";
-import { ConfigReload, type ReloadableLife } from "./config_reload.ts";
+import { ConfigReload, type ReloadableProxy } from "./config_reload.ts";
 
 const NEVER = new AbortController().signal;
 
@@ -15,7 +15,7 @@ type Content = string | ((config: KubeProxyConfiguration) => void);
 
 interface Scene {
   readonly reload: ConfigReload<KubeProxyConfiguration>;
-  readonly life: ReloadableLife;
+  readonly proxy: ReloadableProxy;
   readonly notes: string[];
   readonly log: string[];
   /** What others did about the removal of other modes' leftovers, and when. */
@@ -52,7 +52,7 @@ function sceneOf(contents: readonly Content[], cannotRun = ""): Scene {
     },
     nowMs: () => 7_000,
   });
-  const life: ReloadableLife = {
+  const proxy: ReloadableProxy = {
     now: { config: defaultConfig() },
     node: "node-a",
     verbosity: { level: 0 },
@@ -73,43 +73,43 @@ function sceneOf(contents: readonly Content[], cannotRun = ""): Scene {
   };
   const failures = async (): Promise<number | undefined> =>
     (await registry.getMetricsAsJSON())[0]?.values[0]?.value;
-  return { reload, life, notes, log: lines, order, failures };
+  return { reload, proxy, notes, log: lines, order, failures };
 }
 
 function fileOf(index: number): ConfigFile {
   return { path: "c.yaml", bytes: new Uint8Array([index]) };
 }
 
-Deno.test("a verbosity is in force at once and needs no new life", async () => {
-  const { reload, life, failures } = sceneOf([(config) => {
+Deno.test("a verbosity is in force at once and needs no new proxy server", async () => {
+  const { reload, proxy, failures } = sceneOf([(config) => {
     config.logging.verbosity = 4;
   }]);
-  assertEquals(await reload.nextLife(life, NEVER), null);
-  assertEquals(life.verbosity.level, 4);
-  assertEquals(life.now.config.logging.verbosity, 4);
+  assertEquals(await reload.nextProxyServer(proxy, NEVER), null);
+  assertEquals(proxy.verbosity.level, 4);
+  assertEquals(proxy.now.config.logging.verbosity, 4);
   assertEquals(await failures(), 0);
 });
 
 Deno.test("a verbosity set by hand stays when the file changes nothing about it", async () => {
-  const { reload, life } = sceneOf([() => {}]);
-  life.verbosity.level = 9;
-  assertEquals(await reload.nextLife(life, NEVER), null);
-  assertEquals(life.verbosity.level, 9);
+  const { reload, proxy } = sceneOf([() => {}]);
+  proxy.verbosity.level = 9;
+  assertEquals(await reload.nextProxyServer(proxy, NEVER), null);
+  assertEquals(proxy.verbosity.level, 9);
 });
 
-Deno.test("any other field makes a new life", async () => {
-  const { reload, life } = sceneOf([(config) => {
+Deno.test("any other field makes a new proxy server", async () => {
+  const { reload, proxy } = sceneOf([(config) => {
     config.iptables.masqueradeAll = true;
   }]);
-  assertEquals((await reload.nextLife(life, NEVER))?.iptables.masqueradeAll, true);
-  assertEquals(life.now.config.iptables.masqueradeAll, false, "the present life stays as it is");
+  assertEquals((await reload.nextProxyServer(proxy, NEVER))?.iptables.masqueradeAll, true);
+  assertEquals(proxy.now.config.iptables.masqueradeAll, false, "the present proxy server stays as it is");
 });
 
 Deno.test("a wrong file is refused with every problem, and the next one is looked at", async () => {
-  const { reload, life, notes, log, failures } = sceneOf(["bad\nworse", (config) => {
+  const { reload, proxy, notes, log, failures } = sceneOf(["bad\nworse", (config) => {
     config.iptables.masqueradeAll = true;
   }]);
-  assertEquals((await reload.nextLife(life, NEVER))?.iptables.masqueradeAll, true);
+  assertEquals((await reload.nextProxyServer(proxy, NEVER))?.iptables.masqueradeAll, true);
   assertEquals(notes, [
     "the changed configuration is refused, the former one stays in force: c.yaml:3: bad; c.yaml:4: worse",
   ]);
@@ -118,13 +118,13 @@ Deno.test("a wrong file is refused with every problem, and the next one is looke
   assertEquals(await failures(), 1);
 });
 
-Deno.test("a configuration that cannot be run here is refused while the present life goes on", async () => {
-  const { reload, life, notes, order, failures } = sceneOf([(config) => {
+Deno.test("a configuration that cannot be run here is refused while the present proxy server goes on", async () => {
+  const { reload, proxy, notes, order, failures } = sceneOf([(config) => {
     config.mode = "ipvs";
   }], "no module ip_vs");
-  assertEquals(await reload.nextLife(life, NEVER), null);
+  assertEquals(await reload.nextProxyServer(proxy, NEVER), null);
   assertEquals(order, ["rests", "prepared", "may go on"]);
-  assertEquals(life.now.config, defaultConfig());
+  assertEquals(proxy.now.config, defaultConfig());
   assertEquals(await failures(), 1);
   assertEquals(notes.length, 1);
 });

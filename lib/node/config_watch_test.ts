@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { runOk, systemExec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
-import { ConfigWatch } from "./config_watch.ts";
+import { ConfigWatch } from "./config_reload.ts";
 
 const NEVER = new AbortController().signal;
 const decoder = new TextDecoder();

@@ -1,5 +1,5 @@
 /**
- * IPv6 that was off when the proxy was started, and is on now: a life with both families takes the place of the one without it.
+ * IPv6 that was off when the proxy was started, and is on now: a proxy server with both families takes the place of the one without it.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import type { Exec } from "../kernel/exec.ts";
 import { DISABLE_IPV6 } from "../kernel/node_sysctls.ts";
 import { readSysctl } from "../kernel/sysctl.ts";
 import type { IpFamily } from "../model/objects.ts";
-import { whenAborted } from "./ending.ts";
+import { whenAborted } from "./shutdown.ts";
 
 /** What {@linkcode untilIpv6IsOn} needs. */
 export interface FamilyReturnOptions {

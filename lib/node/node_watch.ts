@@ -13,7 +13,7 @@ import { nodeIps, nodeZone, ownAddresses, unreadNode } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import type { FamilyRunner } from "../sync/family_runner.ts";
-import type { ProxyLoop } from "../sync/proxy_loop.ts";
+import type { EventHandlers } from "../sync/event_handlers.ts";
 
 /** How long the first sync waits for the Node: whether there is one and, where rules need them, its addresses. */
 const NODE_MS = 30_000;
@@ -37,8 +37,8 @@ export interface NodeWatchOptions {
   readonly log: Logger;
 }
 
-/** What the watch asks of the loop. */
-type NodeNews = Pick<ProxyLoop, "whenSynced" | "refusal">;
+/** What the watch asks of the news. */
+type NodeNews = Pick<EventHandlers, "whenSynced" | "refusal">;
 
 /** Passes what the Node says on to the families. */
 export class NodeWatch {
@@ -134,32 +134,32 @@ export class NodeWatch {
    * @throws {Error} in mode NodeCIDR if there are no pod CIDRs after 5 min, or none of the primary family
    * @throws {UnsupportedError} if the family of the Node's first address cannot be served, as where it is known before
    */
-  async whenReady(loop: NodeNews, signal: AbortSignal): Promise<boolean> {
-    const isReady = await this.#whenReady(loop, signal);
+  async whenReady(news: NodeNews, signal: AbortSignal): Promise<boolean> {
+    const isReady = await this.#whenReady(news, signal);
     if (isReady && this.#unservable !== null) throw this.#unservable;
     return isReady;
   }
 
-  async #whenReady(loop: NodeNews, signal: AbortSignal): Promise<boolean> {
+  async #whenReady(news: NodeNews, signal: AbortSignal): Promise<boolean> {
     const { config, log, nodeName, isNodeExpected } = this.#options;
     if (config.detectLocalMode === "NodeCIDR") {
       if (await within(this.#podCidrs.promise, POD_CIDRS_MS, signal) !== null) return true;
       if (signal.aborted) return false;
-      const refusal = loop.refusal("nodes");
+      const refusal = news.refusal("nodes");
       throw new Error(
         "Timed out waiting for the own Node to have spec.podCIDRs, which detectLocalMode NodeCIDR needs" +
           (refusal === null ? "" : `; ${RBAC_ADVICE}: ${refusal}`),
       );
     }
     const deadlineMs = performance.now() + NODE_MS;
-    const isListed = await within(loop.whenSynced("nodes"), NODE_MS, signal) !== null;
+    const isListed = await within(news.whenSynced("nodes"), NODE_MS, signal) !== null;
     if (signal.aborted) return false;
     if (!isListed) log.warn("Starting without knowing the own Node", { node: nodeName });
-    else if (isNodeExpected && !this.#hasAddresses) this.#sayMissing(loop.refusal("nodes"));
+    else if (isNodeExpected && !this.#hasAddresses) this.#sayMissing(news.refusal("nodes"));
     if (!isNodeExpected || !needsPrimaryIp(config) || this.#hasAddresses) return true;
     const isThere = await within(this.#addresses.promise, deadlineMs - performance.now(), signal) !== null;
     if (signal.aborted) return false;
-    if (!isThere) this.#doWithoutAddress(loop.refusal("nodes"));
+    if (!isThere) this.#doWithoutAddress(news.refusal("nodes"));
     return true;
   }
 

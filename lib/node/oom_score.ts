@@ -6,12 +6,12 @@
 import { ExecError } from "../errors.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { Runner } from "../kernel/runner.ts";
-import type { Exec } from "../kernel/exec.ts";
-import { setOomScoreAdjustment } from "../kernel/oom_score.ts";
+import { type Exec, runOk } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
-import { observeFirstSyncs } from "../sync/first_syncs.ts";
-import type { SyncObserver } from "../sync/reconcile.ts";
+import { observeFirstSyncs } from "../sync/sync_observer.ts";
+import type { SyncObserver } from "../sync/family_runner.ts";
+import { QUICK_LIMIT_MS } from "../kernel/time_limit.ts";
 
 /** However long the first syncs take, or the source does not answer, it is set by then. */
 const LATEST_MS = 10_000;
@@ -71,4 +71,15 @@ export class LateOomScore {
       log.info("OOM score stays as it is", { wanted: adjustment, problem: error.message }, 2);
     }
   }
+}
+
+/**
+ * Sets the adjustment of a process, from -1000 (never end it) to 1000. The programs it starts inherit it.
+ *
+ * @throws {ExecError} without the program, or without CAP_SYS_RESOURCE for a value below the present one
+ */
+export async function setOomScoreAdjustment(exec: Exec, pid: number, adjustment: number): Promise<void> {
+  await runOk(exec, ["choom", "-n", String(adjustment), "-p", String(pid)], {
+    timeoutMs: QUICK_LIMIT_MS,
+  });
 }

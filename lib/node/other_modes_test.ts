@@ -178,7 +178,7 @@ Deno.test("an end in the middle ends the program, and says so", { permissions: "
   assertEquals(lines, ["I Stopped looking for what other modes left, the next start goes on with it"]);
 });
 
-Deno.test("nothing is removed while the next life is prepared, nor once it is", {
+Deno.test("nothing is removed while the next proxy server is prepared, nor once it is", {
   permissions: "none",
 }, async () => {
   const { exec, cleanup, synced } = setUp(["IPv4", "IPv6"]);

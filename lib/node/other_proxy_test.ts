@@ -2,8 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeNft } from "../../tests/support/fake_nft.ts";
 import { recordingLog } from "../../tests/support/recording_log.ts";
 import { syncOutcome } from "../../tests/support/sync_outcome.ts";
-import { OtherModesCleanup } from "./other_modes.ts";
-import { OtherProxyWatch } from "./other_proxy.ts";
+import { OtherModesCleanup, OtherProxyWatch } from "./other_modes.ts";
 
 const PERIOD_MS = 30_000;
 const MINUTE_MS = 60_000;

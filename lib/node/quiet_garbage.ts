@@ -6,8 +6,8 @@
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { collectGarbage } from "../kernel/garbage.ts";
 import type { IpFamily } from "../model/objects.ts";
-import { observeFirstSyncs } from "../sync/first_syncs.ts";
-import type { SyncObserver } from "../sync/reconcile.ts";
+import { observeFirstSyncs } from "../sync/sync_observer.ts";
+import type { SyncObserver } from "../sync/family_runner.ts";
 
 /** By then the first syncs have let go of what they worked with. */
 const AFTER_START_MS = 1_000;

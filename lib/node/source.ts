@@ -15,7 +15,8 @@ import type { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { classifyPaths, type Judge, STDIN_PATH } from "../source/files/files_scan.ts";
 import type { Source } from "../source/source.ts";
-import { kubeSettings } from "./kube_settings.ts";
+import type { KubeSourceOptions } from "../source/kube/kube.ts";
+import { USER_AGENT } from "./version.ts";
 
 /** What beside the configuration decides the source. */
 export interface SourceOptions {
@@ -87,14 +88,14 @@ export function usesApiServer(config: KubeProxyConfiguration, master: string): b
   return config.kproxy.manifests.length === 0 || master !== "" || config.clientConnection.kubeconfig !== "";
 }
 
-let inputOfLife: Promise<Blob> | undefined;
+let inputOfProcess: Promise<Blob> | undefined;
 
 /** Standard input from its beginning, however often the proxy starts anew in this process. */
 function standardInput(): ReadableStream<Uint8Array> {
   return new ReadableStream({
     async pull(controller) {
-      inputOfLife ??= new Response(Deno.stdin.readable).blob();
-      controller.enqueue(new Uint8Array(await (await inputOfLife).arrayBuffer()));
+      inputOfProcess ??= new Response(Deno.stdin.readable).blob();
+      controller.enqueue(new Uint8Array(await (await inputOfProcess).arrayBuffer()));
       controller.close();
     },
   });
@@ -145,4 +146,23 @@ async function openApi(
     observer: snapshot,
     epochMs: wallClockMs,
   });
+}
+
+/** Of `KubeSourceOptions` what does not depend on who asks. */
+export type KubeSettings = Pick<
+  KubeSourceOptions,
+  "configSyncPeriodMs" | "qps" | "burst" | "contentTypes" | "userAgent"
+>;
+
+/** How an API server is asked for objects by this configuration. */
+export function kubeSettings(
+  { configSyncPeriod, clientConnection }: KubeProxyConfiguration,
+): KubeSettings {
+  return {
+    configSyncPeriodMs: configSyncPeriod,
+    qps: clientConnection.qps,
+    burst: clientConnection.burst,
+    contentTypes: clientConnection,
+    userAgent: USER_AGENT,
+  };
 }

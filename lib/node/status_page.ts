@@ -1,5 +1,5 @@
 /**
- * What a life has for the status page.
+ * What a proxy server has for the status page.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { PageFacts, Questions } from "../serve/page/questions.ts";
 import { PageRecord } from "../serve/page/page_record.ts";
 
-/** Collects while a life goes on; made only if the page is wanted. */
+/** Collects while a proxy server goes on; made only if the page is wanted. */
 export class StatusPageSource {
   readonly record: PageRecord;
   #serviceCidrs: readonly string[] = [];

@@ -3,7 +3,7 @@ import { recordingLog } from "../../tests/support/recording_log.ts";
 import type { RefusedFamily } from "../kernel/iptables_families.ts";
 import type { NodeObject, Service } from "../model/objects.ts";
 import { testNode, testService } from "../../tests/support/model_objects.ts";
-import { UnservedFamilies } from "./unserved_families.ts";
+import { UnservedFamilies } from "./wiring.ts";
 
 const IPV6: RefusedFamily = { family: "IPv6", reason: "IPv6 is off", hasRules: false };
 const V4_SERVICE = testService({ clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1"] });

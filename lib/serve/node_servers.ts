@@ -12,7 +12,7 @@ import type { ProxyMetrics } from "../observe/metrics.ts";
 import { addProgramMetrics } from "../observe/metrics_program.ts";
 import { ServerMetrics } from "../observe/metrics_serving.ts";
 import type { ResourceKind, RestoredState } from "../source/source.ts";
-import type { SyncObserver } from "../sync/reconcile.ts";
+import type { SyncObserver } from "../sync/family_runner.ts";
 import { ConfigError } from "../errors.ts";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { KubeClient } from "../source/kube/kube_http.ts";

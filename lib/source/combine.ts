@@ -6,8 +6,16 @@
 import type { ApiObject, EndpointSlice, NamespacedName } from "../model/objects.ts";
 import { toEnd } from "../text/steps.ts";
 import { EndpointsMerger } from "./decode/endpoints.ts";
-import { eventsBetween, identityOf, nettingEvents } from "./events.ts";
-import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "./source.ts";
+import {
+  eventsBetween,
+  identityOf,
+  nettingEvents,
+  type Rejection,
+  type ResourceEventHandler,
+  type ResourceKind,
+  type Source,
+  type SourceEvent,
+} from "./source.ts";
 
 /** How slices that stand for v1 Endpoints are named: see `decodeEndpoints`. */
 const FROM_ENDPOINTS = "endpoints/";
@@ -38,13 +46,13 @@ export class CombinedSource implements Source {
     this.#report = report;
   }
 
-  async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
+  async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
     // If one gives up, so must the other: half of the objects would look like the rest having been deleted.
     const failure = new AbortController();
     const either = AbortSignal.any([signal, failure.signal]);
     const runs = this.#sources.map(async (source, side) => {
       try {
-        await source.run(this.#sinkOf(side as Side, sink), either);
+        await source.run(this.#handlerOf(side as Side, handler), either);
       } catch (error) {
         failure.abort();
         throw error;
@@ -71,19 +79,18 @@ export class CombinedSource implements Source {
     for (const source of this.#sources) yield* source.refusals?.() ?? [];
   }
 
-  #sinkOf(side: Side, sink: SourceSink): SourceSink {
+  #handlerOf(side: Side, handler: ResourceEventHandler): ResourceEventHandler {
     return {
-      wantsServiceCidrs: sink.wantsServiceCidrs === true,
-      serviceCidrsUnwanted: sink.serviceCidrsUnwanted,
+      wantsServiceCidrs: handler.wantsServiceCidrs === true,
       events: (batch) => {
         const merged = this.#merge(side, batch);
-        if (merged.length > 0) sink.events(merged);
+        if (merged.length > 0) handler.events(merged);
       },
-      rejected: (rejection) => sink.rejected(rejection),
-      heard: (kind) => sink.heard?.(kind),
-      failed: (kind, reason) => sink.failed?.(kind, reason),
-      refused: (kind, reason) => sink.refused?.(kind, reason),
-      restored: (state) => sink.restored?.(state),
+      rejected: (rejection) => handler.rejected(rejection),
+      heard: (kind) => handler.heard?.(kind),
+      failed: (kind, reason) => handler.failed?.(kind, reason),
+      refused: (kind, reason) => handler.refused?.(kind, reason),
+      restored: (state) => handler.restored?.(state),
     };
   }
 

@@ -4,13 +4,12 @@ import { assertHolds } from "../../tests/support/source_recorder.ts";
 import type { ApiObject } from "../model/objects.ts";
 import { CombinedSource } from "./combine.ts";
 import { decodeEndpoints, decodeEndpointSlice, decodeService } from "./decode/decode.ts";
-import { identityOf } from "./events.ts";
-import type { Source, SourceEvent, SourceSink } from "./source.ts";
+import { identityOf, type ResourceEventHandler, type Source, type SourceEvent } from "./source.ts";
 
 /** A source driven by its test. */
 class ScriptedSource implements Source {
   readonly name: string;
-  sink: SourceSink | undefined;
+  handler: ResourceEventHandler | undefined;
   readonly failure: PromiseWithResolvers<void> = Promise.withResolvers();
   ended = false;
 
@@ -18,8 +17,8 @@ class ScriptedSource implements Source {
     this.name = name;
   }
 
-  async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
-    this.sink = sink;
+  async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
+    this.handler = handler;
     const aborted = Promise.withResolvers<void>();
     signal.addEventListener("abort", () => aborted.resolve());
     await Promise.race([aborted.promise, this.failure.promise]);
@@ -27,7 +26,7 @@ class ScriptedSource implements Source {
   }
 }
 
-class Replay implements SourceSink {
+class Replay implements ResourceEventHandler {
   readonly objects = new Map<string, ApiObject>();
   readonly batches: string[][] = [];
   readonly rejections: string[] = [];
@@ -54,7 +53,7 @@ interface Setup {
   readonly files: ScriptedSource;
   readonly api: ScriptedSource;
   readonly combined: CombinedSource;
-  readonly sink: Replay;
+  readonly handler: Replay;
   readonly reports: string[];
   readonly running: Promise<void>;
   readonly abort: AbortController;
@@ -62,10 +61,10 @@ interface Setup {
 
 function start(): Setup {
   const [files, api] = [new ScriptedSource("files /m"), new ScriptedSource("https://api")];
-  const [sink, reports, abort] = [new Replay(), [] as string[], new AbortController()];
+  const [handler, reports, abort] = [new Replay(), [] as string[], new AbortController()];
   const combined = new CombinedSource(files, api, (message) => reports.push(message));
   assertEquals(combined.name, "files /m before https://api");
-  return { files, api, combined, sink, reports, running: combined.run(sink, abort.signal), abort };
+  return { files, api, combined, handler, reports, running: combined.run(handler, abort.signal), abort };
 }
 
 function service(port: number): ApiObject {
@@ -94,15 +93,15 @@ function adds(...objects: ApiObject[]): SourceEvent[] {
 Deno.test("the first source wins per object, says so once, and gives way when its object goes", {
   permissions: "none",
 }, async () => {
-  const { files, api, sink, reports, running, abort } = start();
-  api.sink?.events(adds(service(1)));
-  files.sink?.events(adds(service(2)));
-  api.sink?.events([{ type: "update", old: service(1), object: service(3) }]);
-  assertEquals(sink.objects.get("Service shop/web"), service(2));
-  files.sink?.events([{ type: "update", old: service(2), object: service(4) }]);
-  files.sink?.events([{ type: "delete", old: service(4) }]);
-  assertEquals(sink.objects.get("Service shop/web"), service(3));
-  assertEquals(sink.batches.map((batch) => batch.join()), [
+  const { files, api, handler, reports, running, abort } = start();
+  api.handler?.events(adds(service(1)));
+  files.handler?.events(adds(service(2)));
+  api.handler?.events([{ type: "update", old: service(1), object: service(3) }]);
+  assertEquals(handler.objects.get("Service shop/web"), service(2));
+  files.handler?.events([{ type: "update", old: service(2), object: service(4) }]);
+  files.handler?.events([{ type: "delete", old: service(4) }]);
+  assertEquals(handler.objects.get("Service shop/web"), service(3));
+  assertEquals(handler.batches.map((batch) => batch.join()), [
     "add Service shop/web",
     "update Service shop/web",
     "update Service shop/web",
@@ -114,11 +113,11 @@ Deno.test("the first source wins per object, says so once, and gives way when it
 });
 
 Deno.test("a kind is synced once it is in both", { permissions: "none" }, async () => {
-  const { files, api, sink, running, abort } = start();
-  files.sink?.events([{ type: "synced", kind: "services" }]);
-  assertEquals(sink.batches, []);
-  api.sink?.events([...adds(service(1)), { type: "synced", kind: "services" }]);
-  assertEquals(sink.batches, [["add Service shop/web", "synced services"]]);
+  const { files, api, handler, running, abort } = start();
+  files.handler?.events([{ type: "synced", kind: "services" }]);
+  assertEquals(handler.batches, []);
+  api.handler?.events([...adds(service(1)), { type: "synced", kind: "services" }]);
+  assertEquals(handler.batches, [["add Service shop/web", "synced services"]]);
   abort.abort();
   await running;
 });
@@ -126,27 +125,27 @@ Deno.test("a kind is synced once it is in both", { permissions: "none" }, async 
 Deno.test("slices of either source count before Endpoints of either, whose object wins as a whole", {
   permissions: "none",
 }, async () => {
-  const { files, api, combined, sink, running, abort } = start();
-  const names = (): string => [...sink.objects.keys()].join();
-  api.sink?.events(adds(...endpoints("10.0.0.1", "fd00::1")));
+  const { files, api, combined, handler, running, abort } = start();
+  const names = (): string => [...handler.objects.keys()].join();
+  api.handler?.events(adds(...endpoints("10.0.0.1", "fd00::1")));
   assertEquals(names(), "EndpointSlice shop/endpoints/web/IPv4,EndpointSlice shop/endpoints/web/IPv6");
-  files.sink?.events(adds(...endpoints("10.0.0.2")));
-  assertEquals([...sink.objects.values()], endpoints("10.0.0.2"));
-  api.sink?.events(adds(slice("web-1")));
+  files.handler?.events(adds(...endpoints("10.0.0.2")));
+  assertEquals([...handler.objects.values()], endpoints("10.0.0.2"));
+  api.handler?.events(adds(slice("web-1")));
   assertEquals(names(), "EndpointSlice shop/web-1");
-  assertHolds(combined, sink.objects);
-  api.sink?.events([{ type: "delete", old: slice("web-1") }]);
-  assertEquals([...sink.objects.values()], endpoints("10.0.0.2"));
-  assertHolds(combined, sink.objects);
+  assertHolds(combined, handler.objects);
+  api.handler?.events([{ type: "delete", old: slice("web-1") }]);
+  assertEquals([...handler.objects.values()], endpoints("10.0.0.2"));
+  assertHolds(combined, handler.objects);
   abort.abort();
   await running;
 });
 
 Deno.test("rejections of both pass", { permissions: "none" }, async () => {
-  const { files, api, sink, running, abort } = start();
-  files.sink?.rejected({ where: "a", object: "b", message: "one" });
-  api.sink?.rejected({ where: "a", object: "b", message: "two" });
-  assertEquals(sink.rejections, ["one", "two"]);
+  const { files, api, handler, running, abort } = start();
+  files.handler?.rejected({ where: "a", object: "b", message: "one" });
+  api.handler?.rejected({ where: "a", object: "b", message: "two" });
+  assertEquals(handler.rejections, ["one", "two"]);
   abort.abort();
   await running;
 });
@@ -165,7 +164,7 @@ Deno.test("in any order of events the outcome is the first source's object, else
 }, () => {
   const step = fc.record({ side: fc.constantFrom(0, 1), port: fc.option(fc.integer({ min: 1, max: 3 })) });
   fc.assert(fc.property(fc.array(step), (steps) => {
-    const { files, api, combined, sink } = start();
+    const { files, api, combined, handler } = start();
     const held: (ApiObject | undefined)[] = [undefined, undefined];
     for (const { side, port } of steps) {
       const old = held[side];
@@ -176,10 +175,10 @@ Deno.test("in any order of events the outcome is the first source's object, else
         : old === undefined
         ? { type: "add", object }
         : { type: "update", old, object };
-      (side === 0 ? files : api).sink?.events([event]);
+      (side === 0 ? files : api).handler?.events([event]);
       held[side] = object;
-      assertEquals(sink.objects.get("Service shop/web"), held[0] ?? held[1]);
-      assertHolds(combined, sink.objects);
+      assertEquals(handler.objects.get("Service shop/web"), held[0] ?? held[1]);
+      assertHolds(combined, handler.objects);
     }
   }));
 });

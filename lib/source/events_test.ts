@@ -1,9 +1,8 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../tests/support/fast_check.ts";
 import { decodeNode } from "./decode/decode.ts";
-import { eventsBetween, nettingEvents, sameObject } from "./events.ts";
+import { eventsBetween, nettingEvents, sameObject, type SourceEvent } from "./source.ts";
 import { toEnd } from "../text/steps.ts";
-import type { SourceEvent } from "./source.ts";
 
 function node(labels: Record<string, string>): ReturnType<typeof decodeNode> {
   return decodeNode({ metadata: { name: "node-a", labels } });

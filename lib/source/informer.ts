@@ -51,7 +51,7 @@ export async function inform(source: Source, handlers: InformerHandlers, signal:
   const ending = AbortSignal.any([signal, failure.signal]);
   const guarded = (work: () => void): void => {
     if (ending.aborted) return;
-    // A source goes on after whatever its sink does, so what a handler throws would be lost there.
+    // A source goes on after whatever its handler does, so what a handler throws would be lost there.
     try {
       work();
     } catch (error) {

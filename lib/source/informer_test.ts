@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { ApiObject, EndpointSlice, NodeObject, Service, ServiceCidr } from "../model/objects.ts";
 import { inform, type InformerHandlers } from "./informer.ts";
-import type { SourceEvent, SourceSink } from "./source.ts";
+import type { ResourceEventHandler, SourceEvent } from "./source.ts";
 import { decodeObject } from "./decode/decode.ts";
 
 function decoded(raw: unknown): ApiObject {
@@ -32,11 +32,11 @@ const NODE = decoded({ apiVersion: "v1", kind: "Node", metadata: { name: "node-a
 const CIDR: ServiceCidr = { kind: "ServiceCIDR", name: "kubernetes", cidrs: ["10.96.0.0/12"] };
 
 /** Says its lines, then waits for its end, as a source does. */
-function source(say: (sink: SourceSink) => void) {
+function source(say: (handler: ResourceEventHandler) => void) {
   return {
     name: "test",
-    run(sink: SourceSink, signal: AbortSignal): Promise<void> {
-      say(sink);
+    run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
+      say(handler);
       if (signal.aborted) return Promise.resolve();
       return new Promise<void>((resolve) =>
         signal.addEventListener("abort", () => resolve(), { once: true })
@@ -76,9 +76,9 @@ Deno.test(
     const ending = new AbortController();
     let wantsServiceCidrs: boolean | undefined;
     await inform(
-      source((sink) => {
-        ({ wantsServiceCidrs } = sink);
-        sink.events([
+      source((handler) => {
+        ({ wantsServiceCidrs } = handler);
+        handler.events([
           { type: "add", object: WEB },
           { type: "add", object: SLICE },
           { type: "add", object: NODE },
@@ -87,16 +87,16 @@ Deno.test(
             .map((kind): SourceEvent => ({ type: "synced", kind })),
         ]);
         // What comes again as it was is no change.
-        sink.events([{ type: "update", old: WEB, object: WEB }, {
+        handler.events([{ type: "update", old: WEB, object: WEB }, {
           type: "update",
           old: WEB,
           object: CHANGED,
         }]);
-        sink.rejected({ where: "a.yaml:3", object: "Service shop/odd", message: "no port" });
-        sink.failed?.("services", "refused");
-        sink.heard?.("services");
-        sink.refused?.("nodes", "forbidden");
-        sink.events([{ type: "delete", old: CHANGED }, { type: "delete", old: SLICE }]);
+        handler.rejected({ where: "a.yaml:3", object: "Service shop/odd", message: "no port" });
+        handler.failed?.("services", "refused");
+        handler.heard?.("services");
+        handler.refused?.("nodes", "forbidden");
+        handler.events([{ type: "delete", old: CHANGED }, { type: "delete", old: SLICE }]);
         ending.abort();
       }),
       recording(told),
@@ -130,9 +130,9 @@ Deno.test("a kind without handlers is passed over, and ServiceCIDRs are then not
   let wantsServiceCidrs: boolean | undefined;
   const rejected: string[] = [];
   await inform(
-    source((sink) => {
-      ({ wantsServiceCidrs } = sink);
-      sink.events([{ type: "add", object: WEB }, { type: "synced", kind: "nodes" }]);
+    source((handler) => {
+      ({ wantsServiceCidrs } = handler);
+      handler.events([{ type: "add", object: WEB }, { type: "synced", kind: "nodes" }]);
       ending.abort();
     }),
     { rejected: ({ message }) => void rejected.push(message) },
@@ -153,8 +153,11 @@ Deno.test("what a handler throws ends the informer, and no handler is called aft
       },
     },
   };
-  const say = (sink: SourceSink): void => {
-    sink.events([{ type: "add", object: NODE }, { type: "add", object: WEB }, { type: "delete", old: NODE }]);
+  const say = (handler: ResourceEventHandler): void => {
+    handler.events([{ type: "add", object: NODE }, { type: "add", object: WEB }, {
+      type: "delete",
+      old: NODE,
+    }]);
   };
   await assertRejects(
     () => inform(source(say), failing, new AbortController().signal),

@@ -27,18 +27,16 @@ export interface Rejection {
 }
 
 /** Receives what a source finds. Calls are synchronous, in order, and must not throw. */
-export interface SourceSink {
+export interface ResourceEventHandler {
   /** True: ServiceCIDRs are of use. A source that has to ask for them does so only then; no sync ever waits for them. */
   readonly wantsServiceCidrs?: boolean;
-  /** Aborted once ServiceCIDRs turn out to be of no use: a source that asks for them does so until then. */
-  readonly serviceCidrsUnwanted?: AbortSignal | undefined;
   /** Related changes arrive in one call, so that they end up in one sync. */
   events(batch: readonly SourceEvent[]): void;
   /** An object is refused; the others go on. */
   rejected(rejection: Rejection): void;
   /** The origin of this kind gave a sign of life, be it without a change. Sources without a connection never call it. */
   heard?(kind: ResourceKind): void;
-  /** The origin cannot be asked for this kind at the moment: why, in a few words. Over with the next {@linkcode SourceSink.heard}. */
+  /** The origin cannot be asked for this kind at the moment: why, in a few words. Over with the next {@linkcode ResourceEventHandler.heard}. */
   failed?(kind: ResourceKind, reason: string): void;
   /** The origin does not let objects of this kind be read: why, in its words. It may deliver some later all the same. */
   refused?(kind: ResourceKind, reason: string): void;
@@ -69,7 +67,7 @@ export interface Source {
    * Delivers the first lists, then changes, until `signal` aborts; then resolves.
    * Connection trouble is retried inside, and logged; it rejects only when going on is pointless (bad credentials file, no such path at start).
    */
-  run(sink: SourceSink, signal: AbortSignal): Promise<void>;
+  run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void>;
   /**
    * What it delivered and is in force, without a copy: each object as it is when it is taken. Events may come while somebody takes
    * them; of an object that comes twice the later one counts. Absent: it keeps nothing.
@@ -77,4 +75,57 @@ export interface Source {
   objects?(): Iterable<ApiObject>;
   /** What is refused as it is now, each with its present reason. Absent: it does not know. */
   refusals?(): Iterable<Rejection>;
+}
+
+/** Some milliseconds of work. */
+const EVENTS_PER_STEP = 5_000;
+
+/** True if both values of plain data are equal in every field and order. */
+export function sameObject(one: unknown, other: unknown): boolean {
+  if (one === other) return true;
+  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
+  if (Array.isArray(one)) {
+    return Array.isArray(other) && one.length === other.length &&
+      one.every((item, index) => sameObject(item, other[index]));
+  }
+  if (Array.isArray(other)) return false;
+  const [mine, others] = [one, other] as [PlainObject, PlainObject];
+  const keys = Object.keys(mine);
+  if (keys.length !== Object.keys(others).length) return false;
+  for (const key of keys) if (!(key in others) || !sameObject(mine[key], others[key])) return false;
+  return true;
+}
+
+type PlainObject = Readonly<Record<string, unknown>>;
+
+/** The event that leads from `old` to `object`, if they differ. */
+export function eventsBetween(old: ApiObject | undefined, object: ApiObject | undefined): SourceEvent[] {
+  if (object === undefined) return old === undefined ? [] : [{ type: "delete", old }];
+  if (old === undefined) return [{ type: "add", object }];
+  return sameObject(old, object) ? [] : [{ type: "update", old, object }];
+}
+
+/** `Service shop/web`. */
+export function identityOf(object: ApiObject): string {
+  return "namespace" in object
+    ? `${object.kind} ${object.namespace}/${object.name}`
+    : `${object.kind} ${object.name}`;
+}
+
+/** Joins several events of one object into the one that says the same, in steps. */
+export function* nettingEvents(events: readonly SourceEvent[]): Generator<void, SourceEvent[]> {
+  const net = new Map<string, { old: ApiObject | undefined; current: ApiObject | undefined }>();
+  for (const [index, event] of events.entries()) {
+    if (index % EVENTS_PER_STEP === 0) yield;
+    if (event.type === "synced") continue;
+    const old = event.type === "add" ? undefined : event.old;
+    const current = event.type === "delete" ? undefined : event.object;
+    const identity = identityOf((current ?? old) as ApiObject);
+    net.set(identity, { old: net.has(identity) ? net.get(identity)?.old : old, current });
+  }
+  const joined: SourceEvent[] = [];
+  for (const { old, current } of net.values()) {
+    if (joined.push(...eventsBetween(old, current)) % EVENTS_PER_STEP === 0) yield;
+  }
+  return joined;
 }

@@ -17,8 +17,8 @@ import { ExecError } from "../errors.ts";
 import type { Conntrack } from "../kernel/conntrack.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
-import type { SyncOutcome } from "./reconcile.ts";
-import { backoffMs } from "./throttle.ts";
+import type { SyncOutcome } from "./family_runner.ts";
+import { backoffMs } from "./bounded_frequency_runner.ts";
 
 /** One look at the table. */
 export interface FlowReconciliation {

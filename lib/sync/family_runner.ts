@@ -3,16 +3,18 @@
  *
  * @module
  */
-import type { FamilyProxier } from "../backend/backend.ts";
+import type { ApplyReport, FamilyProxier } from "../backend/backend.ts";
 import type { SyncPeriods } from "../config/types.ts";
 import type { ChangeTracker } from "../model/change_tracker.ts";
-import type { IpFamily } from "../model/objects.ts";
+import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import { type StaleFlowOptions, StaleFlowReconciler } from "./conntrack.ts";
-import type { FamilyLane } from "./proxy_loop.ts";
-import { Reconciler, type SyncObserver } from "./reconcile.ts";
-import { type DriftObserver, RuleChecks } from "./rule_checks.ts";
-import { backoffMs, Throttle } from "./throttle.ts";
+import type { HandledFamily } from "./event_handlers.ts";
+import { backoffMs, BoundedFrequencyRunner } from "./bounded_frequency_runner.ts";
+import { SyncError } from "../errors.ts";
+import { everybodysTurn, TURN_MS } from "../kernel/turns.ts";
+import type { Changed, ProxyState } from "../model/state.ts";
+import type { Damage } from "../backend/damage.ts";
 
 /** What a {@linkcode FamilyRunner} needs. */
 export interface FamilyRunnerOptions {
@@ -36,12 +38,12 @@ const MAX_INTERVAL_MS = 3_600_000;
 const FIRST_RETRY_MS = 1_000;
 
 /** Runs the syncs of one family until stopped. */
-export class FamilyRunner implements FamilyLane {
+export class FamilyRunner implements HandledFamily {
   readonly family: IpFamily;
   readonly tracker: ChangeTracker;
   readonly #options: FamilyRunnerOptions;
   readonly #reconciler: Reconciler;
-  readonly #throttle: Throttle;
+  readonly #runner: BoundedFrequencyRunner;
   readonly #staleFlows: StaleFlowReconciler | undefined;
   readonly #checks: RuleChecks;
   #checkTimer: ReturnType<typeof setInterval> | undefined;
@@ -81,7 +83,7 @@ export class FamilyRunner implements FamilyLane {
       },
     });
     const { syncPeriod, minSyncPeriod } = options.periods;
-    this.#throttle = new Throttle({
+    this.#runner = new BoundedFrequencyRunner({
       run: async () => {
         this.#checks.syncBegins();
         const hasWorked = await this.#reconciler.reconcile();
@@ -101,7 +103,7 @@ export class FamilyRunner implements FamilyLane {
 
   /** Begins to serve requests and to look after the rules. */
   start(): void {
-    this.#throttle.start();
+    this.#runner.start();
     this.#checkTimer = setInterval(() => {
       this.#followAddresses();
       this.#look(this.#checks.periodic());
@@ -113,13 +115,13 @@ export class FamilyRunner implements FamilyLane {
     this.#checks.end();
     clearInterval(this.#checkTimer);
     this.#staleFlows?.stop();
-    await this.#throttle.stop();
+    await this.#runner.stop();
     await Promise.all(this.#looks);
   }
 
   requestSync(): void {
     this.#options.onQueued(this.family);
-    this.#throttle.request();
+    this.#runner.request();
   }
 
   /** Makes the next sync write everything, without asking for one. */
@@ -144,4 +146,279 @@ export class FamilyRunner implements FamilyLane {
     log.info("Addresses of the node changed, rules follow", { family: this.family });
     this.requestSync();
   }
+}
+
+/** A sync that reached its state. */
+export interface SyncOutcome {
+  readonly family: IpFamily;
+  /** True if everything was written, not only the changed Services. */
+  readonly full: boolean;
+  readonly report: ApplyReport;
+  readonly durationMs: number;
+  /** The Services looked at; empty for a full sync. */
+  readonly services: readonly NamespacedName[];
+  /** Times, in milliseconds since the epoch, at which the endpoint changes of this sync were triggered. */
+  readonly triggerTimesMs: readonly number[];
+  /** True if UDP endpoints changed since the last sync that succeeded. */
+  readonly udpEndpointsChanged: boolean;
+  /** True if a Service with a UDP port changed since the last sync that succeeded. */
+  readonly udpServicesChanged: boolean;
+  readonly state: ProxyState;
+}
+
+/** A sync that failed; the next one will be full. */
+export interface SyncFailure {
+  readonly family: IpFamily;
+  readonly full: boolean;
+  readonly error: SyncError;
+  readonly durationMs: number;
+}
+
+/** Hears of every sync. */
+export interface SyncObserver {
+  /** A sync has taken over what was pending. */
+  begun?(sync: { readonly family: IpFamily }): void;
+  synced(outcome: SyncOutcome): void;
+  failed(failure: SyncFailure): void;
+}
+
+/** What a {@linkcode Reconciler} needs. */
+export interface ReconcilerOptions {
+  readonly tracker: ChangeTracker;
+  readonly proxier: FamilyProxier;
+  readonly observer: SyncObserver;
+  /** Work on the state that was reached; the next sync waits for it. Must not reject. */
+  readonly afterSync?: (outcome: SyncOutcome) => Promise<void>;
+  /** Milliseconds, monotonic. */
+  readonly nowMs: () => number;
+}
+
+/** A full sync is due this long after the last one, unless the cluster is large. */
+const FULL_SYNC_INTERVAL_MS = 3_600_000;
+/** Above this many endpoints a family counts as large: no hourly full sync (kube-proxy 1.36.1). */
+const LARGE_CLUSTER_ENDPOINTS = 1000;
+
+/** Drives the syncs of one family; the caller runs one at a time. */
+export class Reconciler {
+  readonly #options: ReconcilerOptions;
+  #uncommitted = new Set<NamespacedName>();
+  #triggerTimesMs: number[] = [];
+  #udpEndpointsChanged = false;
+  #udpServicesChanged = false;
+  #fullSyncNeeded = true;
+  #lastFullSyncMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: ReconcilerOptions) {
+    this.#options = options;
+  }
+
+  get family(): IpFamily {
+    return this.#options.proxier.family;
+  }
+
+  /** Makes the next sync write everything. */
+  requireFullSync(): void {
+    this.#fullSyncNeeded = true;
+  }
+
+  /** Makes the next sync look at these Services as if they had changed. */
+  requireSync(services: Iterable<NamespacedName>): void {
+    for (const service of services) this.#uncommitted.add(service);
+  }
+
+  /**
+   * Brings the kernel to the newest state.
+   *
+   * @returns false if that took no program, so that the next one need not wait
+   * @throws {SyncError} after telling the observer; the changes stay pending and the next sync is a full one
+   */
+  async reconcile(): Promise<boolean> {
+    const { tracker, proxier, observer, nowMs } = this.#options;
+    const startMs = nowMs();
+    const { state, updatedServices, triggerTimesMs, ...udp } = tracker.checkout();
+    observer.begun?.({ family: proxier.family });
+    for (const service of updatedServices) this.#uncommitted.add(service);
+    this.#triggerTimesMs.push(...triggerTimesMs);
+    this.#udpEndpointsChanged ||= udp.udpEndpointsChanged;
+    this.#udpServicesChanged ||= udp.udpServicesChanged;
+
+    const full = this.#fullSyncNeeded || this.#hourlySyncDue(state, startMs);
+    // Taken over before the await: a full sync asked for while this one runs must not be forgotten.
+    this.#fullSyncNeeded = false;
+    // The same goes for Services that are to be looked at again, be it because of what is found meanwhile.
+    const changed = this.#uncommitted;
+    this.#uncommitted = new Set();
+    try {
+      if (nowMs() - startMs >= TURN_MS) await everybodysTurn();
+      const report = await proxier.sync({ state, changed: full ? "all" : changed });
+      const endMs = nowMs();
+      if (full) this.#lastFullSyncMs = endMs;
+      const outcome = {
+        family: proxier.family,
+        full,
+        report: withTooLarge(report, state),
+        durationMs: endMs - startMs,
+        services: full ? [] : [...changed],
+        triggerTimesMs: this.#triggerTimesMs,
+        udpEndpointsChanged: this.#udpEndpointsChanged,
+        udpServicesChanged: this.#udpServicesChanged,
+        state,
+      };
+      this.#triggerTimesMs = [];
+      this.#udpEndpointsChanged = false;
+      this.#udpServicesChanged = false;
+      observer.synced(outcome);
+      await this.#options.afterSync?.(outcome);
+      // Work on UDP flows starts programs, too.
+      return full || report.commands > 0 || outcome.udpEndpointsChanged || outcome.udpServicesChanged;
+    } catch (cause) {
+      this.#fullSyncNeeded = true;
+      this.requireSync(changed);
+      const error = cause instanceof SyncError
+        ? cause
+        : new SyncError("sync", "apply", cause instanceof Error ? cause.message : String(cause), { cause });
+      observer.failed({ family: proxier.family, full, error, durationMs: nowMs() - startMs });
+      throw error;
+    }
+  }
+
+  #hourlySyncDue(state: ProxyState, nowMs: number): boolean {
+    return nowMs - this.#lastFullSyncMs >= FULL_SYNC_INTERVAL_MS &&
+      state.endpointCount <= LARGE_CLUSTER_ENDPOINTS;
+  }
+}
+
+/** Services that are too large are quarantined as those are of which the tools refuse something. */
+function withTooLarge(report: ApplyReport, { tooLarge }: ProxyState): ApplyReport {
+  if (tooLarge.size === 0) return report;
+  const quarantined = [...tooLarge].map(([service, problem]) => ({ service, problem }));
+  return { ...report, quarantined: [...report.quarantined ?? [], ...quarantined] };
+}
+
+/** What {@linkcode RuleChecks} needs. */
+export interface RuleChecksOptions {
+  readonly family: IpFamily;
+  /** As `FamilyProxier.checkCanary`. */
+  readonly check: () => Promise<false | null | Damage>;
+  /** Asks for a sync that writes these again; it is to be told with `syncBegins` and `synced`. */
+  readonly repair: (services: Changed) => void;
+  readonly log: Logger;
+  readonly observer?: DriftObserver | undefined;
+}
+
+/** Hears of what others did to the rules. */
+export interface DriftObserver {
+  /** This is damaged, in the tools' names, and about to be written again. */
+  found(family: IpFamily, damaged: readonly string[]): void;
+  /** It was written again; `lasts` if it is damaged all the same. */
+  repaired(family: IpFamily, lasts: boolean): void;
+}
+
+/** Of the wait after repairs that did not help, in checks: an hour at the default sync period. */
+const MAX_SKIPPED_CHECKS = 120;
+
+/**
+ * One check at a time. After a repair it looks at once whether that helped: what others damage again later is repaired again, but
+ * what is still "damaged" then is either in somebody's hands all the time or no damage at all, and writing it at every check would help
+ * nobody. Then the checks are resumed after 1, 3, 7, … of them.
+ */
+export class RuleChecks {
+  readonly #options: RuleChecksOptions;
+  #isChecking = false;
+  /** A repair was asked for and is not done yet. */
+  #isRepairing = false;
+  /** The sync under way began after that. */
+  #isRepairUnderWay = false;
+  #hasEnded = false;
+  /** What it is about. */
+  #repaired: readonly string[] = [];
+  #failedRepairs = 0;
+  #skipped = 0;
+  #lastProblem = "";
+
+  constructor(options: RuleChecksOptions) {
+    this.#options = options;
+  }
+
+  /** To be called once each sync period. Rejects never: what goes wrong is logged. */
+  async periodic(): Promise<void> {
+    if (this.#isChecking || this.#isRepairing) return;
+    if (this.#skipped > 0) {
+      this.#skipped--;
+      return;
+    }
+    const damage = await this.#look();
+    if (damage === null) return;
+    const { log, family, repair, observer } = this.#options;
+    observer?.found(family, damage.found);
+    if (this.#failedRepairs === 0) {
+      log.warn("Rules were changed or removed by something else, writing them again", {
+        family,
+        damaged: damage.found,
+      });
+    }
+    this.#isRepairing = true;
+    this.#repaired = damage.found;
+    repair(this.#failedRepairs === 0 ? damage.services : "all");
+  }
+
+  /** A sync begins, which does what was asked for until now. */
+  syncBegins(): void {
+    this.#isRepairUnderWay = this.#isRepairing;
+  }
+
+  /** To be called after each sync that succeeded. Rejects never. */
+  async synced(): Promise<void> {
+    if (!this.#isRepairUnderWay) return;
+    this.#isRepairing = this.#isRepairUnderWay = false;
+    const damage = await this.#look();
+    const { log, family, observer } = this.#options;
+    // What is damaged besides was damaged since: the next check is about that.
+    const lasts = damage !== null && isAbout(this.#repaired, damage);
+    observer?.repaired(family, lasts);
+    if (!lasts) return;
+    this.#failedRepairs++;
+    this.#skipped = Math.min(2 ** (this.#failedRepairs - 1) - 1, MAX_SKIPPED_CHECKS);
+    if (this.#failedRepairs > 1) return;
+    log.error(
+      "Rules differ from what was written right after they were written; checks of them become rare",
+      "something else changes them all the time, or they are printed in a way that kproxy does not know",
+      { family, damaged: damage.found },
+    );
+  }
+
+  /** From now on it looks at nothing, and a failure that the end causes is no problem. */
+  end(): void {
+    this.#hasEnded = true;
+  }
+
+  /** Null: all is well, or nobody can tell. */
+  async #look(): Promise<Damage | null> {
+    if (this.#hasEnded) return null;
+    const { check, log, family } = this.#options;
+    this.#isChecking = true;
+    try {
+      const damage = await check();
+      this.#lastProblem = "";
+      // Null says nothing of repairs that failed, either.
+      if (damage !== false) return damage;
+      if (this.#failedRepairs > 0) log.info("Rules stay as they were written again", { family });
+      this.#failedRepairs = 0;
+    } catch (error) {
+      const problem = String(error);
+      // Told once, not in every period.
+      if (problem !== this.#lastProblem && !this.#hasEnded) {
+        log.error("Cannot check whether the rules are still there", error, { family });
+      }
+      this.#lastProblem = problem;
+    } finally {
+      this.#isChecking = false;
+    }
+    return null;
+  }
+}
+
+/** True if some of it is damaged again; also where nobody says what it was. */
+function isAbout(repaired: readonly string[], { found }: Damage): boolean {
+  return repaired.length === 0 || found.length === 0 || found.some((one) => repaired.includes(one));
 }

@@ -7,7 +7,7 @@ import { ChangeTracker } from "../model/change_tracker.ts";
 import type { ApiObject } from "../model/objects.ts";
 import { silentLogger } from "../observe/log.ts";
 import { FamilyRunner } from "./family_runner.ts";
-import { ProxyLoop } from "./proxy_loop.ts";
+import { EventHandlers } from "./event_handlers.ts";
 
 const SERVICE = testService();
 
@@ -21,7 +21,7 @@ class Family implements AsyncDisposable {
   readonly time = new FakeTime();
   readonly fake = new FakeNft();
   readonly problems: string[] = [];
-  readonly #loop: ProxyLoop;
+  readonly #handlers: EventHandlers;
   readonly #runner: FamilyRunner;
 
   constructor() {
@@ -34,19 +34,19 @@ class Family implements AsyncDisposable {
       onQueued: () => {},
       random: () => 0,
     });
-    this.#loop = new ProxyLoop({
-      lanes: [this.#runner],
+    this.#handlers = new EventHandlers({
+      runners: [this.#runner],
       nodeName: NODE_A.name,
       onNode: () => {},
       onRejected: ({ message }) => this.problems.push(message),
     });
-    this.#loop.openGate();
+    this.#handlers.openGate();
   }
 
   /** First lists without an object, and the time after them. */
   async start(): Promise<void> {
     this.#runner.start();
-    this.#loop.events([{ type: "synced", kind: "services" }, { type: "synced", kind: "endpointslices" }]);
+    this.#handlers.events([{ type: "synced", kind: "services" }, { type: "synced", kind: "endpointslices" }]);
     await this.after(5_000);
   }
 
@@ -59,7 +59,7 @@ class Family implements AsyncDisposable {
   }
 
   add(object: ApiObject): void {
-    this.#loop.events([{ type: "add", object }]);
+    this.#handlers.events([{ type: "add", object }]);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { syncOutcome } from "../../tests/support/sync_outcome.ts";
 import { SyncError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
-import { observeFirstSyncs } from "./first_syncs.ts";
+import { observeFirstSyncs } from "./sync_observer.ts";
 
 const NONE = { permissions: "none" } as const;
 

@@ -9,7 +9,7 @@ import {
   testSliceEndpoint,
   testSlicePort,
 } from "../../tests/support/model_objects.ts";
-import { NoLocalEndpointsCount, type NoLocalEndpointsUnit } from "./no_local_endpoints.ts";
+import { NoLocalEndpointsCount, type NoLocalEndpointsUnit } from "./sync_observer.ts";
 
 const PURE = { permissions: "none" } as const;
 const BALANCED: Partial<Service> = {

@@ -4,8 +4,8 @@ import type { QuarantinedService } from "../backend/backend.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { syncOutcome } from "../../tests/support/sync_outcome.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
-import { observeQuarantine } from "./quarantine.ts";
-import type { SyncOutcome } from "./reconcile.ts";
+import { observeQuarantine } from "./sync_observer.ts";
+import type { SyncOutcome } from "./family_runner.ts";
 
 // prom-client reads the environment when it is imported, so this test keeps its rights.
 

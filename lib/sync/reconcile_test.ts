@@ -11,7 +11,7 @@ import {
   testSliceEndpoint,
   testSlicePort,
 } from "../../tests/support/model_objects.ts";
-import { Reconciler, type ReconcilerOptions, type SyncFailure, type SyncOutcome } from "./reconcile.ts";
+import { Reconciler, type ReconcilerOptions, type SyncFailure, type SyncOutcome } from "./family_runner.ts";
 
 function service(name: string, port = 80, protocol: "TCP" | "UDP" = "TCP"): Service {
   const clusterIP = `10.96.0.${name.charCodeAt(0)}`;

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import type { Damage } from "../backend/damage.ts";
 import type { Changed } from "../model/state.ts";
 import type { Logger } from "../observe/log.ts";
-import { RuleChecks } from "./rule_checks.ts";
+import { RuleChecks } from "./family_runner.ts";
 
 const DAMAGE: Damage = { services: new Set(["shop/web"]), found: ["nat KUBE-SVC-WEB"] };
 const EVERYTHING: Damage = { services: "all", found: [] };

@@ -3,13 +3,20 @@
  *
  * @module
  */
-import type { IpFamily } from "../model/objects.ts";
+import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import { sumOf } from "../text/record.ts";
-import { NoLocalEndpointsCount, type NoLocalEndpointsUnit } from "./no_local_endpoints.ts";
-import type { ChangeObserver } from "./proxy_loop.ts";
-import type { SyncFailure, SyncObserver, SyncOutcome } from "./reconcile.ts";
+import type { ChangeObserver } from "./event_handlers.ts";
+import type { SyncFailure, SyncObserver, SyncOutcome } from "./family_runner.ts";
+import type { QuarantinedService } from "../backend/backend.ts";
+import {
+  type CategorizedEndpoints,
+  categorizeEndpoints,
+  hasExternalEndpoints,
+  hasInternalEndpoints,
+} from "../model/endpoint.ts";
+import type { Changed, ProxyState, ServicePort } from "../model/state.ts";
 
 /** How many Services a log line names; the count says how many there were. */
 const NAMED_SERVICES = 10;
@@ -109,4 +116,153 @@ function phaseTimes(phasesMs: Readonly<Record<string, number>>): Record<string, 
 
 function formatMs(ms: number): string {
   return ms < 1000 ? `${ms.toFixed(1)}ms` : `${(ms / 1000).toFixed(2)}s`;
+}
+
+/**
+ * Tells of the first sync of each of the families.
+ *
+ * @param onFirst called once for each of them; with `isLast` if all others have had theirs
+ */
+export function observeFirstSyncs(
+  families: readonly IpFamily[],
+  onFirst: (family: IpFamily, isLast: boolean) => void,
+): SyncObserver {
+  const waiting = new Set(families);
+  return {
+    synced: ({ family }) => {
+      if (waiting.delete(family)) onFirst(family, waiting.size === 0);
+    },
+    failed: () => {},
+  };
+}
+
+/** What {@linkcode observeQuarantine} needs. */
+export interface QuarantineOptions {
+  readonly log: Logger;
+  readonly metrics: Pick<ProxyMetrics, "quarantinedServices">;
+  /** Hears of each Service once, and again when the problem is another one. */
+  readonly onQuarantined: (quarantined: QuarantinedService & { readonly family: IpFamily }) => void;
+}
+
+/** A metric of how many there are; a log line and a call for each that comes, a log line for each that goes. */
+export function observeQuarantine({ log, metrics, onQuarantined }: QuarantineOptions): SyncObserver {
+  const known = new Map<IpFamily, ReadonlyMap<NamespacedName, string>>();
+  const lists = new Map<IpFamily, readonly QuarantinedService[]>();
+  return {
+    synced({ family, report: { quarantined } }): void {
+      // The same list says nothing new; there may be thousands.
+      if (quarantined === undefined || lists.get(family) === quarantined) return;
+      lists.set(family, quarantined);
+      const before = known.get(family) ?? new Map<NamespacedName, string>();
+      const now = new Map(quarantined.map(({ service, problem }) => [service, problem]));
+      known.set(family, now);
+      metrics.quarantinedServices.set({ ip_family: family }, now.size);
+      for (const [service, problem] of now) {
+        if (before.get(service) === problem) continue;
+        log.error("Service is quarantined, a part of it is refused", problem, { family, service });
+        onQuarantined({ family, service, problem });
+      }
+      for (const service of before.keys()) {
+        if (!now.has(service)) log.info("Service is no longer quarantined", { family, service });
+      }
+    },
+    failed(): void {},
+  };
+}
+
+/** What is counted: ports one by one, or in IPVS mode Services, as kube-proxy does. */
+export type NoLocalEndpointsUnit = "servicePorts" | "services";
+
+/** Those that have endpoints, but none for this kind of traffic. */
+export interface NoLocalEndpoints {
+  readonly internal: number;
+  readonly external: number;
+}
+
+const NONE: NoLocalEndpoints = { internal: 0, external: 0 };
+
+/** Counts them for one family, looking only at what changed. */
+export class NoLocalEndpointsCount {
+  readonly #unit: NoLocalEndpointsUnit;
+  readonly #services = new Map<NamespacedName, NoLocalEndpoints>();
+  #total = NONE;
+
+  constructor(unit: NoLocalEndpointsUnit) {
+    this.#unit = unit;
+  }
+
+  /** Takes over what a sync has reached. */
+  update(state: ProxyState, changed: Changed): void {
+    if (changed === "all") {
+      this.#services.clear();
+      this.#total = NONE;
+    }
+    for (const name of changed === "all" ? state.services.keys() : changed) {
+      const ports = state.services.get(name)?.filter(isLocal) ?? [];
+      this.#set(name, ports.length === 0 ? NONE : this.#countOf(name, ports, state));
+    }
+  }
+
+  get total(): NoLocalEndpoints {
+    return this.#total;
+  }
+
+  #countOf(name: NamespacedName, ports: readonly ServicePort[], state: ProxyState): NoLocalEndpoints {
+    return this.#unit === "services" ? judge(name, ports, state) : count(name, ports, state);
+  }
+
+  /** The sum goes along: there may be thousands of them, and this is done for each change. */
+  #set(name: NamespacedName, counts: NoLocalEndpoints): void {
+    const before = this.#services.get(name) ?? NONE;
+    this.#total = {
+      internal: this.#total.internal - before.internal + counts.internal,
+      external: this.#total.external - before.external + counts.external,
+    };
+    if (counts.internal + counts.external > 0) this.#services.set(name, counts);
+    else this.#services.delete(name);
+  }
+}
+
+function isLocal(port: ServicePort): boolean {
+  return port.internalPolicyLocal || port.externalPolicyLocal;
+}
+
+function count(name: NamespacedName, ports: readonly ServicePort[], state: ProxyState): NoLocalEndpoints {
+  let [internal, external] = [0, 0];
+  for (const [port, endpoints] of withEndpoints(name, ports, state)) {
+    if (!hasInternalEndpoints(port, endpoints)) internal++;
+    if (!hasExternalEndpoints(port, endpoints)) external++;
+  }
+  return { internal, external };
+}
+
+/**
+ * A Service counts once, and for every policy that it has as soon as one of its addresses falls under one (kube-proxy 1.36, `syncEndpoint`
+ * of IPVS mode).
+ */
+function judge(name: NamespacedName, ports: readonly ServicePort[], state: ProxyState): NoLocalEndpoints {
+  let [internal, external] = [0, 0];
+  for (const [port, endpoints] of withEndpoints(name, ports, state)) {
+    const isAsked = port.internalPolicyLocal || port.externalPolicyLocal && hasExternalAddress(port);
+    if (!isAsked || endpoints.local.length > 0) continue;
+    if (port.internalPolicyLocal) internal = 1;
+    if (port.externalPolicyLocal) external = 1;
+  }
+  return { internal, external };
+}
+
+function* withEndpoints(
+  name: NamespacedName,
+  ports: readonly ServicePort[],
+  state: ProxyState,
+): Generator<readonly [ServicePort, CategorizedEndpoints]> {
+  const byPort = state.endpoints.get(name);
+  for (const port of ports) {
+    const endpoints = categorizeEndpoints(byPort?.get(port.key) ?? [], port, state.node);
+    if (endpoints.hasAny) yield [port, endpoints];
+  }
+}
+
+function hasExternalAddress({ externalIPs, loadBalancerVIPs, nodePort }: ServicePort): boolean {
+  return externalIPs.length + loadBalancerVIPs.length > 0 || nodePort !== 0;
 }

@@ -4,25 +4,25 @@ import { NODE_A, testService, testSlice, testSliceEndpoint } from "../../tests/s
 import { createLogger, silentLogger } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import { metricsText } from "../observe/prom_client.ts";
-import { type FamilyLane, ProxyLoop } from "./proxy_loop.ts";
-import { Reconciler, type SyncObserver } from "./reconcile.ts";
+import { EventHandlers, type HandledFamily } from "./event_handlers.ts";
+import { Reconciler, type SyncObserver } from "./family_runner.ts";
 import { joinObservers, observeChanges, observeSyncs } from "./sync_observer.ts";
 
 // prom-client reads the environment when it is imported, so these tests keep their rights.
 
 interface Bench {
   readonly metrics: ProxyMetrics;
-  readonly loop: ProxyLoop;
+  readonly handlers: EventHandlers;
   readonly reconcilers: Reconciler[];
   /** The value of one series of `kubeproxy_sync_proxy_rules_…`; undefined if it is absent. */
   value(series: string): Promise<number | undefined>;
 }
 
-/** A dual-stack loop whose proxiers write nothing. */
+/** Dual-stack event handlers whose proxiers write nothing. */
 function bench(fail = false): Bench {
   const metrics = new ProxyMetrics();
   const observer = observeSyncs(silentLogger, metrics, () => 5000, "servicePorts");
-  const lanes = (["IPv4", "IPv6"] as const).map((family): FamilyLane => ({
+  const lanes = (["IPv4", "IPv6"] as const).map((family): HandledFamily => ({
     family,
     tracker: new ChangeTracker({ family, node: NODE_A }),
     requestSync: () => {},
@@ -42,8 +42,8 @@ function bench(fail = false): Bench {
       nowMs: () => 0,
     })
   );
-  const loop = new ProxyLoop({
-    lanes,
+  const handlers = new EventHandlers({
+    runners: lanes,
     nodeName: NODE_A.name,
     onNode: () => {},
     onRejected: () => {},
@@ -51,7 +51,7 @@ function bench(fail = false): Bench {
   });
   return {
     metrics,
-    loop,
+    handlers,
     reconcilers,
     value: async (series) => {
       const line = (await metricsText(metrics.registry)).split("\n")
@@ -62,13 +62,13 @@ function bench(fail = false): Bench {
 }
 
 Deno.test("events of Services count once per family, those of slices in their own", async () => {
-  const { loop, reconcilers, value } = bench();
-  loop.events(["a", "b", "c"].map((name) => ({ type: "add", object: testService({ name }) })));
+  const { handlers, reconcilers, value } = bench();
+  handlers.events(["a", "b", "c"].map((name) => ({ type: "add", object: testService({ name }) })));
   assertEquals(await value("service_changes_total"), 6);
   for (const addressType of ["IPv4", "IPv6", "FQDN"]) {
     const ip = addressType === "IPv4" ? "10.0.0.1" : addressType === "IPv6" ? "fd00::1" : "example.org";
     const endpoints = [testSliceEndpoint(ip)];
-    loop.events([{
+    handlers.events([{
       type: "add",
       object: testSlice({ name: addressType, serviceName: "a", addressType, endpoints }),
     }]);
@@ -80,24 +80,24 @@ Deno.test("events of Services count once per family, those of slices in their ow
 });
 
 Deno.test("Services count as pending until a sync takes them", async () => {
-  const { loop, reconcilers, value } = bench();
+  const { handlers, reconcilers, value } = bench();
   const before = testService({ name: "a" });
-  loop.events([{ type: "add", object: before }]);
+  handlers.events([{ type: "add", object: before }]);
   // The newest of the two families says 0: the Service has no IPv6 port.
   assertEquals(await value("service_changes_pending"), 0);
   const both = ["10.96.0.9", "fd00::9"];
   const dual = testService({ name: "a", clusterIPs: both, ipFamilies: ["IPv4", "IPv6"] });
-  loop.events([{ type: "update", old: before, object: dual }]);
+  handlers.events([{ type: "update", old: before, object: dual }]);
   assertEquals(await value("service_changes_pending"), 1);
   await reconcilers[1]?.reconcile();
   assertEquals(await value("service_changes_pending"), 0);
 });
 
 Deno.test("a sync tells rules, the last success and traffic without local endpoints", async () => {
-  const { loop, reconcilers, value } = bench();
+  const { handlers, reconcilers, value } = bench();
   const service = testService({ internalTrafficPolicy: "Local" });
   const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1", { nodeName: "node-b" })] });
-  loop.events([{ type: "add", object: service }, { type: "add", object: slice }]);
+  handlers.events([{ type: "add", object: service }, { type: "add", object: slice }]);
   const missing = (policy: string): Promise<number | undefined> =>
     value(`no_local_endpoints_total{ip_family="IPv4",traffic_policy="${policy}"}`);
   assertEquals([await missing("internal"), await missing("external")], [undefined, undefined]);
@@ -107,7 +107,7 @@ Deno.test("a sync tells rules, the last success and traffic without local endpoi
   assertEquals(await value('iptables_last{ip_family="IPv4",table="nat"}'), 2);
   assertEquals(await value('iptables_last{ip_family="IPv4",table="filter"}'), 0);
   assertEquals(await value('last_timestamp_seconds{ip_family="IPv4"}'), 5);
-  loop.events([{ type: "delete", old: slice }]);
+  handlers.events([{ type: "delete", old: slice }]);
   await reconcilers[0]?.reconcile();
   assertEquals(await missing("internal"), 0);
 });

@@ -111,8 +111,7 @@ export class ProxyProcess implements AsyncDisposable {
   }
 
   /**
-   * Resolves when none of its programs has done anything for two seconds: what it does once after a start is over. One that was
-   * started ahead waits all the time.
+   * Resolves when none of its programs has done anything for two seconds: what it does once after a start is over.
    *
    * @throws {Error} after `timeoutMs`
    */

@@ -13,7 +13,7 @@ import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
-import { Reconciler } from "../../lib/sync/reconcile.ts";
+import { Reconciler } from "../../lib/sync/family_runner.ts";
 import { type ApiJson, service, type ServiceSpec, slice } from "../flows/objects.ts";
 import { offerChanges } from "../support/arbitrary_objects.ts";
 import { EXEC_FAULTS, type ExecFault, FaultyExec } from "../support/faulty_exec.ts";

@@ -158,7 +158,7 @@ e2eTest(
           }, 1);
           const limit = await leaveDescriptors(netns, kproxy.pid, 2);
           await Deno.writeTextFile(`${etc}/config.yaml`, config("nftables"));
-          const waits = "Too few file descriptors for a new life of the proxy, waiting for some";
+          const waits = "Too few file descriptors for a new proxy server, waiting for some";
           await kproxy.until(
             "the wait, or a refusal",
             (lines) =>

@@ -1,5 +1,5 @@
 /**
- * A node over the stateful fakes whose work is counted: from an event of the watch through the store, the loop, the change tracker and
+ * A node over the stateful fakes whose work is counted: from an event of the watch through the store, the handlers, the change tracker and
  * the planner to the programs, with everything that hears of a sync.
  *
  * @module
@@ -18,10 +18,14 @@ import { StatusRecord } from "../../lib/serve/status/status_record.ts";
 import { ENDPOINT_SLICES, SERVICES } from "../../lib/source/kube/kube_resources.ts";
 import { KubeStore } from "../../lib/source/kube/kube_store.ts";
 import type { SourceEvent } from "../../lib/source/source.ts";
-import { ProxyLoop } from "../../lib/sync/proxy_loop.ts";
-import { observeQuarantine } from "../../lib/sync/quarantine.ts";
-import { Reconciler } from "../../lib/sync/reconcile.ts";
-import { joinObservers, observeChanges, observeSyncs } from "../../lib/sync/sync_observer.ts";
+import { EventHandlers } from "../../lib/sync/event_handlers.ts";
+import {
+  joinObservers,
+  observeChanges,
+  observeQuarantine,
+  observeSyncs,
+} from "../../lib/sync/sync_observer.ts";
+import { Reconciler } from "../../lib/sync/family_runner.ts";
 import type { FakeMachine } from "../chaos/fake_chaos.ts";
 import type { RawApiObject } from "../support/list_watch_server.ts";
 import { Visits } from "./visits.ts";
@@ -69,7 +73,7 @@ export class CountedNode implements AsyncDisposable {
   readonly #services = new KubeStore(SERVICES, "", ({ message }) => this.#problems.push(message));
   readonly #slices = new KubeStore(ENDPOINT_SLICES, "", ({ message }) => this.#problems.push(message));
   readonly #serviceHealth: ServiceHealthServers;
-  readonly #loop: ProxyLoop;
+  readonly #handlers: EventHandlers;
   readonly #reconciler: Reconciler;
   readonly #problems: string[] = [];
   #isAsked = false;
@@ -101,14 +105,14 @@ export class CountedNode implements AsyncDisposable {
       listen: noListener,
     });
     const tracker = new ChangeTracker({ family, node: { name: "node-1", zone: "" } });
-    this.#loop = new ProxyLoop({
-      lanes: [{ family, tracker, requestSync: () => this.#isAsked = true }],
+    this.#handlers = new EventHandlers({
+      runners: [{ family, tracker, requestSync: () => this.#isAsked = true }],
       nodeName: "node-1",
       onNode: () => {},
       onRejected: ({ message }) => problem(message),
       changes: observeChanges(metrics),
     });
-    this.#loop.openGate();
+    this.#handlers.openGate();
     this.#reconciler = new Reconciler({
       tracker,
       proxier: machine.proxier(this.#exec),
@@ -130,7 +134,7 @@ export class CountedNode implements AsyncDisposable {
       for (const service of services) this.#services.put(service, events);
       for (const slice of slices) this.#slices.put(slice, events);
       events.push({ type: "synced", kind: "services" }, { type: "synced", kind: "endpointslices" });
-      this.#loop.events(events);
+      this.#handlers.events(events);
       await this.#sync();
     });
   }
@@ -141,7 +145,7 @@ export class CountedNode implements AsyncDisposable {
       const store = object.kind === "Service" ? this.#services : this.#slices;
       const events: SourceEvent[] = [];
       store[type](object, events);
-      this.#loop.events(events);
+      this.#handlers.events(events);
       if (this.#isAsked) await this.#sync();
     });
   }

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { Afterlife } from "../../lib/backend/node/afterlife.ts";
 import { defaultConfig } from "../../lib/config/defaults.ts";
 import { withFields } from "../../lib/config/fields.ts";
-import { planLife, prepareNode } from "../../lib/node/life.ts";
+import { planProxyServer, prepareNode } from "../../lib/node/proxy_server.ts";
 import type { LogStream } from "../../lib/observe/line_writer.ts";
 import { RecentProblems } from "../../lib/observe/recent_problems.ts";
 import { stateOf } from "../support/fake_iptables_state.ts";
@@ -17,7 +17,7 @@ interface Started {
 /** Prepares the node and serves 30 Services of IPv4 and none of IPv6, as after a start of the program. */
 async function start(node: IpvsStartNode): Promise<Started> {
   const stream = { write: () => {}, dropped: 0, onResumed: () => {} } as unknown as LogStream;
-  const planned = planLife(
+  const planned = planProxyServer(
     withFields(defaultConfig(), new Map(Object.entries({ mode: "ipvs", hostnameOverride: "n1" }))),
     {
       commandLine: { master: "", allowsInsecureFiles: false, cleanupModes: [], flagTexts: [] },

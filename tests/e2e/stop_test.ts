@@ -3,16 +3,15 @@
  *
  * @module
  */
-import { assert, assertEquals, assertExists } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { withNetns } from "../support/netns.ts";
 import { assertWithin } from "../support/busyness.ts";
 import { WEB_NEEDS, WEB_SERVICE, WebLab, webSlice } from "../support/lab_web.ts";
-import { childrenWith, readUnlessGone } from "../support/processes.ts";
+import { readUnlessGone } from "../support/processes.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import { StubProgram } from "../support/stub_program.ts";
-import { eventually } from "../support/until.ts";
 
 /** Three times what a quiet machine shows, and far less than the programs take here. */
 const LIMIT_MS = 3_500;
@@ -89,17 +88,6 @@ for (const { when, mode, name, args, after: [message, times], says } of CASES) {
     assertEquals(await isGone(pid), true, "the program was left behind");
     const complaints = kproxy.lines.filter(({ msg }) => /^(Cannot|Sync failed|Ending without)/.test(msg));
     assertEquals(complaints, [], kproxy.log);
-  });
-}
-
-for (const signal of ["SIGTERM", "SIGKILL"] as const) {
-  e2eTest(`${signal} also ends the nft that was started ahead`, WEB_NEEDS, async () => {
-    await using web = await WebLab.create();
-    await using kproxy = KproxyProcess.spawn(web.options(["--proxy-mode=nftables"]));
-    await kproxy.until(READY, (lines) => lines.filter(({ msg }) => msg === READY).length >= 2);
-    const pid = await childRunning(kproxy.pid, "nft -f -");
-    await kproxy.stop(signal);
-    assertEquals(await isGone(pid), true, "nft is still there");
   });
 }
 
@@ -220,15 +208,6 @@ async function comeAndGo(path: string, livesMs: number): Promise<void> {
 
 function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
-}
-
-/** The process id of a child with these words in its command line, once there is one. */
-async function childRunning(parent: number, words: string): Promise<number> {
-  return await eventually(async () => {
-    const [pid] = await childrenWith(parent, words);
-    assertExists(pid, `${parent} has no such child`);
-    return pid;
-  });
 }
 
 /** True if the process ends: a signal that was sent takes its time on a busy machine. */

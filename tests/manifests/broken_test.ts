@@ -6,7 +6,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { readManifests } from "../../lib/source/files/files.ts";
-import { identityOf } from "../../lib/source/events.ts";
+import { identityOf } from "../../lib/source/source.ts";
 
 const FOLDER = new URL("./broken/", import.meta.url).pathname;
 

@@ -32,8 +32,6 @@ export class FakeIpvs implements Exec {
   readonly kernel = new KernelModel();
   /** Programs started, in order, each with its first option. */
   readonly runs: string[] = [];
-  /** Those of them that are to be started ahead the next time. */
-  readonly again: string[] = [];
   /** What this kernel does not have. */
   readonly missingSchedulers = new Set<string>();
   /** What a run ends with instead of doing its work. */
@@ -62,7 +60,6 @@ export class FakeIpvs implements Exec {
 
   async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     this.runs.push(argv.slice(0, 2).join(" "));
-    if (options.again === true) this.again.push(argv.slice(0, 2).join(" "));
     const failed = this.fail(argv);
     if (failed !== undefined) return failed;
     const stdin = wholeText(options.stdin ?? "");

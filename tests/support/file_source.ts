@@ -6,10 +6,14 @@
 import { assert, assertEquals } from "@std/assert";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import type { Logger, LogValues } from "../../lib/observe/log.ts";
-import { identityOf } from "../../lib/source/events.ts";
+import {
+  identityOf,
+  type Rejection,
+  type ResourceEventHandler,
+  type SourceEvent,
+} from "../../lib/source/source.ts";
 import { assertHolds } from "./source_recorder.ts";
 import { FileSource, type FileSourceOptions } from "../../lib/source/files/files.ts";
-import type { Rejection, SourceEvent, SourceSink } from "../../lib/source/source.ts";
 
 /** How long anything may take that a test waits for. */
 const DEADLINE_MS = 300_000;
@@ -32,7 +36,7 @@ export class RecordedLog implements Logger {
 }
 
 /** Replays events, checks that they fit together, and lets a test wait for a state. */
-export class RecordingSink implements SourceSink {
+export class RecordingHandler implements ResourceEventHandler {
   readonly objects = new Map<string, ApiObject>();
   readonly synced: string[] = [];
   readonly rejections: Rejection[] = [];
@@ -110,7 +114,7 @@ export function service(name: string, port: number | string, more = ""): string 
 /** A source that has delivered its first lists. */
 export interface Running {
   readonly folder: string;
-  readonly sink: RecordingSink;
+  readonly handler: RecordingHandler;
   readonly log: RecordedLog;
   write(name: string, text: string): Promise<void>;
   /** What the source refuses now: `Service shop/web`. */
@@ -127,7 +131,7 @@ export async function withSource(
   const folder = await Deno.makeTempDir({ prefix: "kproxy-files-" });
   const write = (name: string, text: string): Promise<void> => Deno.writeTextFile(`${folder}/${name}`, text);
   const abort = new AbortController();
-  const [sink, log] = [new RecordingSink(), new RecordedLog()];
+  const [handler, log] = [new RecordingHandler(), new RecordedLog()];
   try {
     for (const [name, text] of Object.entries(prepare)) await write(name, text);
     const source = new FileSource({
@@ -136,17 +140,17 @@ export async function withSource(
       pollMs: 60_000,
       ...options,
     });
-    const running = source.run(sink, abort.signal);
+    const running = source.run(handler, abort.signal);
     try {
-      await Promise.race([sink.until("synced", () => sink.synced.length === 3), running]);
+      await Promise.race([handler.until("synced", () => handler.synced.length === 3), running]);
       await test({
         folder,
-        sink,
+        handler,
         log,
         write,
         refused: () => [...source.refusals()].map(({ object }) => object),
       });
-      assertHolds(source, sink.objects);
+      assertHolds(source, handler.objects);
     } finally {
       abort.abort();
       await running;

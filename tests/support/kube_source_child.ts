@@ -5,7 +5,7 @@
  * @module
  */
 import { createLogger } from "../../lib/observe/log.ts";
-import { identityOf } from "../../lib/source/events.ts";
+import { identityOf } from "../../lib/source/source.ts";
 import { KubeSource } from "../../lib/source/kube/kube.ts";
 import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 
@@ -26,7 +26,7 @@ const source = new KubeSource({
   burst: 10,
   log,
 });
-const sink = {
+const handler = {
   events: (batch: Parameters<Parameters<typeof source.run>[0]["events"]>[0]): void => {
     const story = batch.map((event) =>
       event.type === "synced"
@@ -37,4 +37,4 @@ const sink = {
   },
   rejected: (rejection: unknown): void => log.warn("Rejected", { rejection: JSON.stringify(rejection) }),
 };
-await source.run(sink, new AbortController().signal);
+await source.run(handler, new AbortController().signal);

@@ -11,10 +11,10 @@ import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { createLogger } from "../../lib/observe/log.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
-import { eventsBetween, identityOf } from "../../lib/source/events.ts";
+import { eventsBetween, identityOf } from "../../lib/source/source.ts";
 import type { FlowReconciliation } from "../../lib/sync/conntrack.ts";
 import { FamilyRunner } from "../../lib/sync/family_runner.ts";
-import { ProxyLoop } from "../../lib/sync/proxy_loop.ts";
+import { EventHandlers } from "../../lib/sync/event_handlers.ts";
 import type { ApiJson } from "../flows/objects.ts";
 import { modeContext } from "./mode_context.ts";
 import type { Netns } from "./netns.ts";
@@ -31,7 +31,7 @@ export class LabProxy implements AsyncDisposable {
   /** Every look at the connections so far. */
   readonly reconciliations: FlowReconciliation[] = [];
   readonly #runners: readonly FamilyRunner[];
-  readonly #loop: ProxyLoop;
+  readonly #handlers: EventHandlers;
   #objects = new Map<string, ApiObject>();
 
   private constructor(
@@ -40,8 +40,8 @@ export class LabProxy implements AsyncDisposable {
     makeRunners: (proxy: LabProxy) => readonly FamilyRunner[],
   ) {
     this.#runners = makeRunners(this);
-    this.#loop = new ProxyLoop({
-      lanes: this.#runners,
+    this.#handlers = new EventHandlers({
+      runners: this.#runners,
       nodeName: "node-a",
       onNode: () => {},
       onRejected: ({ object, message }) => {
@@ -90,8 +90,11 @@ export class LabProxy implements AsyncDisposable {
         })
       ));
     proxy.set(objects);
-    proxy.#loop.events([{ type: "synced", kind: "services" }, { type: "synced", kind: "endpointslices" }]);
-    proxy.#loop.openGate();
+    proxy.#handlers.events([{ type: "synced", kind: "services" }, {
+      type: "synced",
+      kind: "endpointslices",
+    }]);
+    proxy.#handlers.openGate();
     return proxy;
   }
 
@@ -102,7 +105,7 @@ export class LabProxy implements AsyncDisposable {
       for (const object of decodeObject(raw, "test").objects) wanted.set(identityOf(object), object);
     }
     const identities = new Set([...this.#objects.keys(), ...wanted.keys()]);
-    this.#loop.events(
+    this.#handlers.events(
       [...identities].flatMap((identity) => eventsBetween(this.#objects.get(identity), wanted.get(identity))),
     );
     this.#objects = wanted;

@@ -8,7 +8,7 @@ import { ListWatchServer } from "./list_watch_server.ts";
 import { rawService, rawSlice } from "./raw_objects.ts";
 import { type RunningSource, runSource } from "./source_recorder.ts";
 import { SnapshotSource, type SnapshotSourceOptions } from "../../lib/source/snapshot/snapshot_source.ts";
-import type { RestoredState, SourceSink } from "../../lib/source/source.ts";
+import type { ResourceEventHandler, RestoredState } from "../../lib/source/source.ts";
 
 /** When snapshots are written, by the clock of the sources. */
 export const SAVED_AT_MS = Date.UTC(2026, 10, 21, 17);
@@ -56,7 +56,7 @@ export class SnapshotRig implements AsyncDisposable {
         patience: LONG,
         ...options,
       });
-      return { name: source.name, run: (sink, signal) => source.run(this.#noting(sink), signal) };
+      return { name: source.name, run: (handler, signal) => source.run(this.#noting(handler), signal) };
     });
   }
 
@@ -66,10 +66,10 @@ export class SnapshotRig implements AsyncDisposable {
     await source.recorder.untilSynced();
   }
 
-  #noting(sink: SourceSink): SourceSink {
+  #noting(handler: ResourceEventHandler): ResourceEventHandler {
     return {
-      events: (batch) => sink.events(batch),
-      rejected: (rejection) => sink.rejected(rejection),
+      events: (batch) => handler.events(batch),
+      rejected: (rejection) => handler.rejected(rejection),
       restored: (state) => void this.restored.push(state),
     };
   }

@@ -1,19 +1,25 @@
 /**
- * A sink that keeps what a source delivers as state, and checks that its events make sense.
+ * A handler that keeps what a source delivers as state, and checks that its events make sense.
  *
  * @module
  */
 import { assertEquals, assertStrictEquals } from "@std/assert";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { createLogger, type Logger } from "../../lib/observe/log.ts";
-import { identityOf } from "../../lib/source/events.ts";
-import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "../../lib/source/source.ts";
+import {
+  identityOf,
+  type Rejection,
+  type ResourceEventHandler,
+  type ResourceKind,
+  type Source,
+  type SourceEvent,
+} from "../../lib/source/source.ts";
 
 /**
  * See the module. An event that makes no sense fails what waits for the recorder and the end of {@linkcode runSource}: a source
- * may take an error of its sink for one of the connection and try again.
+ * may take an error of its handler for one of the connection and try again.
  */
-export class SourceRecorder implements SourceSink {
+export class SourceRecorder implements ResourceEventHandler {
   readonly batches: (readonly SourceEvent[])[] = [];
   readonly rejections: Rejection[] = [];
   readonly synced: ResourceKind[] = [];

@@ -6,13 +6,13 @@ import { runSource, SourceRecorder } from "./source_recorder.ts";
 
 const WEB: Service = testService();
 
-/** Says that an object changed which is not the one that was delivered, and takes the sink's error for its own affair. */
+/** Says that an object changed which is not the one that was delivered, and takes the handler's error for its own affair. */
 const CONFUSED: Source = {
   name: "confused",
-  run: async (sink, signal) => {
+  run: async (handler, signal) => {
     try {
-      sink.events([{ type: "add", object: WEB }]);
-      sink.events([{ type: "update", old: { ...WEB }, object: WEB }]);
+      handler.events([{ type: "add", object: WEB }]);
+      handler.events([{ type: "update", old: { ...WEB }, object: WEB }]);
     } catch (error) {
       if (!(error instanceof AssertionError)) throw error;
     }

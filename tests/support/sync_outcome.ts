@@ -5,7 +5,7 @@
  */
 import type { ApplyReport } from "../../lib/backend/backend.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
-import type { SyncOutcome } from "../../lib/sync/reconcile.ts";
+import type { SyncOutcome } from "../../lib/sync/family_runner.ts";
 
 /** A full sync of a node without Services. */
 export function syncOutcome(family: IpFamily, report: Partial<ApplyReport> = {}): SyncOutcome {

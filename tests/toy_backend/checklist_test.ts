@@ -11,7 +11,7 @@ import { ConfigError, SyncError, UnsupportedError } from "../../lib/errors.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
 import { formatFlow, parsePacket } from "../../lib/sim/flow.ts";
-import { Reconciler } from "../../lib/sync/reconcile.ts";
+import { Reconciler } from "../../lib/sync/family_runner.ts";
 import { PERMISSIONS } from "../../tools/permissions.ts";
 import { projectFiles, ROOT } from "../../tools/project_files.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";

@@ -66,7 +66,7 @@ export interface CleanupOptions {
 }
 
 /** What a cleanup asks of nft. */
-export type CleanupNft = Pick<Nft, "hasNone" | "listTable" | "applyOnce">;
+export type CleanupNft = Pick<Nft, "hasNone" | "listTable" | "apply">;
 
 /** What a cleanup works with. */
 interface CleanupTools {
@@ -231,7 +231,7 @@ async function removeItems(tools: CleanupTools, plan: TableCleanup): Promise<Rea
       await target.restore(cleanupText(plan, variant === "nft"), { counters: false });
     } else {
       const { jumps, flushes, deletions } = native;
-      await nft?.applyOnce([...jumps, ...flushes, ...deletions, ""].join("\n"));
+      await nft?.apply([...jumps, ...flushes, ...deletions, ""].join("\n"));
     }
     return new Set();
   } catch (error) {

@@ -244,7 +244,7 @@ Deno.test("tables of the nft variant are read only where nft knows of a chain, o
   const missing = () => Promise.reject(new ExecError(["nft"], -1, "entity not found"));
   const nftOf = (fake: FakeIptables): CleanupNft => ({
     listTable: missing,
-    applyOnce: missing,
+    apply: missing,
     hasNone: (family, { chains = {} }) => {
       asked.push(chains);
       const holds = (table: string, chain: string): boolean =>
@@ -254,7 +254,7 @@ Deno.test("tables of the nft variant are read only where nft knows of a chain, o
       );
     },
   });
-  const cannotTell: CleanupNft = { hasNone: missing, listTable: missing, applyOnce: missing };
+  const cannotTell: CleanupNft = { hasNone: missing, listTable: missing, apply: missing };
   const modes = [USERSPACE_CLEANUP];
   const fake = new FakeIptables();
   const { target, proxy } = await setUp(fake, "IPv4", "nft");

@@ -17,9 +17,6 @@ const LOADERS: ReadonlyMap<ProxyMode, () => Promise<PrepareMode>> = new Map<
   ["ipvs", async () => (await import("../ipvs/node/preflight.ts")).prepareIpvs],
 ]);
 
-/** Of which rules depend on ServiceCIDRs. */
-const OF_SERVICE_CIDRS: readonly ProxyMode[] = ["nftables"];
-
 /** The modes that have an implementation. Which of them a node runs is decided in `choose_mode.ts`. */
 export const MODES: ReadonlyMap<ProxyMode, PrepareMode> = new Map<ProxyMode, PrepareMode>(
   [...LOADERS].map(([mode, load]) => [mode, async (context) => await (await load())(context)]),
@@ -28,11 +25,6 @@ export const MODES: ReadonlyMap<ProxyMode, PrepareMode> = new Map<ProxyMode, Pre
 /** Loads a mode's code, while programs run that its preflight waits for. */
 export async function loadMode(mode: ProxyMode): Promise<void> {
   await LOADERS.get(mode)?.();
-}
-
-/** True for a mode that will want ServiceCIDRs: its `PreparedMode` has `setServiceCidrs`. */
-export function usesServiceCidrs(mode: ProxyMode): boolean {
-  return OF_SERVICE_CIDRS.includes(mode);
 }
 
 /** Names of the implemented modes. */

@@ -1,5 +1,5 @@
 /**
- * `kproxy run`: prepares the node, then serves until a signal comes, one life of the proxy after the other.
+ * `kproxy run`: prepares the node, then serves until a signal comes, one proxy server after the other.
  *
  * @module
  */
@@ -12,16 +12,21 @@ import { guardStackTraces } from "../../kernel/stack_traces.ts";
 import { AUDIT } from "../../observe/log.ts";
 import { ReloadRecord } from "../../observe/metrics_reload.ts";
 import { RecentProblems } from "../../observe/recent_problems.ts";
-import { ConfigReload, takeVerbosity } from "../../node/config_reload.ts";
-import { ConfigWatch } from "../../node/config_watch.ts";
+import { ConfigReload, ConfigWatch, takeVerbosity } from "../../node/config_reload.ts";
 import { configurationOf, type EffectiveConfiguration } from "../flags/configuration.ts";
 import { runDoubts } from "../flags/input_doubts.ts";
 import type { Io } from "../io.ts";
 import { untilIpv6IsOn } from "../../node/family_return.ts";
-import { firstLife } from "../../node/first_life.ts";
-import { type Lasting, type Life, planLife, prepareNode, succeedingLife } from "../../node/life.ts";
+import { startProxyServer } from "../../node/proxy_server.ts";
+import {
+  nextProxyServer,
+  planProxyServer,
+  prepareNode,
+  type ProcessResources,
+  type ProxyServer,
+} from "../../node/proxy_server.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
-import { serveNode } from "../../node/serve_node.ts";
+import { runProxyServer } from "../../node/run_proxy_server.ts";
 import type { StopSignals } from "../../node/stop_signals.ts";
 import { versionLine } from "../../node/version.ts";
 
@@ -49,7 +54,7 @@ export async function runCommand(
   // Whatever still runs at the end, such as the preparation of a node that is abandoned, ends too.
   using exec = new Runner(systemExec);
   const isFollowed = effective.file !== null && flags.get("config-reload") !== "exit";
-  const lasting: Lasting = {
+  const resources: ProcessResources = {
     commandLine: {
       master: flags.get("master") ?? "",
       allowsInsecureFiles: flags.get("allow-insecure-files") ?? false,
@@ -63,19 +68,19 @@ export async function runCommand(
     reloads: isFollowed ? new ReloadRecord(wallClockMs()) : null,
     afterlife: new Afterlife(exec),
   };
-  const lives = runLives(effective, flags, { lasting, signals }).finally(() =>
-    lasting.afterlife.end(new AbortController().signal)
+  const run = runProxyServers(effective, flags, { resources, signals }).finally(() =>
+    resources.afterlife.end(new AbortController().signal)
   );
   // A second signal waits for nothing.
-  return await Promise.race([lives, signals.again.then(() => 0)]);
+  return await Promise.race([run, signals.again.then(() => 0)]);
 }
 
-async function runLives(
+async function runProxyServers(
   { config, file }: EffectiveConfiguration,
   flags: ParsedFlags,
-  { lasting, signals }: { readonly lasting: Lasting; readonly signals: StopSignals },
+  { resources, signals }: { readonly resources: ProcessResources; readonly signals: StopSignals },
 ): Promise<number> {
-  const planned = planLife(config, lasting);
+  const planned = planProxyServer(config, resources);
   const { log, node } = planned;
   log.info("Starting", { version: versionLine(), mode: config.mode, node });
   await using watch = file === null ? null : new ConfigWatch({ file, log });
@@ -85,12 +90,12 @@ async function runLives(
   };
   signals.handle({
     onStop: (signal) => {
-      const { takesRulesAway } = lasting.afterlife;
+      const { takesRulesAway } = resources.afterlife;
       log.info(takesRulesAway ? "Stopping, rules go with this process" : "Stopping, rules stay in place", {
         signal,
       });
     },
-    ...(lasting.reloads === null ? {} : { onHangUp }),
+    ...(resources.reloads === null ? {} : { onHangUp }),
   });
   if (signals.signal.aborted) return 0;
   if (flags.get("init-only") === true) {
@@ -99,16 +104,16 @@ async function runLives(
     if (prepared !== null) log.info("System initialized and --init-only specified");
     return 0;
   }
-  const life = await firstLife(planned, signals);
-  if (life === null) return 0;
-  const { reloads } = lasting;
-  if (watch !== null && reloads === null) await serveUntilChange(life, watch, signals);
+  const proxy = await startProxyServer(planned, signals.received);
+  if (proxy === null) return 0;
+  const { reloads } = resources;
+  if (watch !== null && reloads === null) await serveUntilChange(proxy, watch, signals);
   else {
     const { signal } = signals;
     const reload = watch === null || reloads === null
       ? null
-      : makeReload(watch, flags, { lasting, record: reloads, signal });
-    await serveLives(life, reload, { signals, path: file?.path ?? "" });
+      : makeReload(watch, flags, { resources, record: reloads, signal });
+    await runInTurn(proxy, reload, { signals, path: file?.path ?? "" });
   }
   return 0;
 }
@@ -116,12 +121,12 @@ async function runLives(
 function makeReload(
   watch: ConfigWatch,
   flags: ParsedFlags,
-  { lasting, record, signal }: {
-    readonly lasting: Lasting;
+  { resources, record, signal }: {
+    readonly resources: ProcessResources;
     readonly record: ReloadRecord;
     readonly signal: AbortSignal;
   },
-): ConfigReload<Life> {
+): ConfigReload<ProxyServer> {
   return new ConfigReload({
     watch,
     record,
@@ -129,16 +134,16 @@ function makeReload(
       const changed = await configurationOf(flags, file);
       return { ...changed, warnings: [...changed.warnings, ...await runDoubts(flags, changed)] };
     },
-    succeed: (config) => succeedingLife(config, lasting, signal),
+    succeed: (config) => nextProxyServer(config, resources, signal),
     nowMs: wallClockMs,
   });
 }
 
 /** @throws {Error} when the file has other content, as kube-proxy ends */
-async function serveUntilChange(life: Life, watch: ConfigWatch, signals: StopSignals): Promise<void> {
+async function serveUntilChange(proxy: ProxyServer, watch: ConfigWatch, signals: StopSignals): Promise<void> {
   const end = new AbortController();
   const signal = AbortSignal.any([signals.signal, end.signal]);
-  const serving = serveNode(life, { signal, onStarted: () => {} }).finally(() => end.abort());
+  const serving = runProxyServer(proxy, { signal, onStarted: () => {} }).finally(() => end.abort());
   const changed = await Promise.race([watch.next(signal), serving.then(() => null)]);
   end.abort();
   await serving;
@@ -152,16 +157,20 @@ interface Course {
 }
 
 /**
- * One life after the other. Each is ready to serve before the former one ends, and the rules stay in between; one that cannot
+ * One proxy server after the other. Each is ready to serve before the former one ends, and the rules stay in between; one that cannot
  * begin gives way to the former configuration.
  *
  * @param reload null if no configuration is followed
  */
-async function serveLives(first: Life, reload: ConfigReload<Life> | null, course: Course): Promise<void> {
+async function runInTurn(
+  first: ProxyServer,
+  reload: ConfigReload<ProxyServer> | null,
+  course: Course,
+): Promise<void> {
   let former: KubeProxyConfiguration | null = null;
   let mode = first.mode;
-  for (let life: Life | null = first; life !== null;) {
-    const present: Life = life;
+  for (let proxy: ProxyServer | null = first; proxy !== null;) {
+    const present: ProxyServer = proxy;
     let hasStarted = false;
     const onStarted = (): void => {
       hasStarted = true;
@@ -173,50 +182,50 @@ async function serveLives(first: Life, reload: ConfigReload<Life> | null, course
       mode = present.mode;
     };
     try {
-      life = await serveLife(present, reload, onStarted, course.signals);
+      proxy = await runOne(present, reload, onStarted, course.signals);
       former = present.now.config;
     } catch (error) {
       if (hasStarted || former === null || reload === null || present.config === former) throw error;
       takeVerbosity(present.verbosity, present.config, former);
       const { signals: { signal, received } } = course;
-      life = await Promise.race([succeedingLife(former, present, signal), received]);
-      if (life === null) return;
-      reload.refuse(life, error, course.path);
+      proxy = await Promise.race([nextProxyServer(former, present, signal), received]);
+      if (proxy === null) return;
+      reload.refuse(proxy, error, course.path);
       former = null;
     }
   }
 }
 
-/** Serves one life; resolves to the next one when this one has ended, to null after a signal. */
-async function serveLife(
-  life: Life,
-  reload: ConfigReload<Life> | null,
+/** Serves one proxy server; resolves to the next one when this one has ended, to null after a signal. */
+async function runOne(
+  proxy: ProxyServer,
+  reload: ConfigReload<ProxyServer> | null,
   onStarted: () => void,
   { signal: stop }: StopSignals,
-): Promise<Life | null> {
+): Promise<ProxyServer | null> {
   const end = new AbortController();
   const signal = AbortSignal.any([stop, end.signal]);
-  const serving = serveNode(life, { signal, onStarted }).finally(() => end.abort());
-  // A life that is being made ready is not waited for when this one ends by itself or by a signal.
+  const serving = runProxyServer(proxy, { signal, onStarted }).finally(() => end.abort());
+  // A proxy server that is being made ready is not waited for when this one ends by itself or by a signal.
   const next = await Promise.race([
-    ...(reload === null ? [] : [reload.nextLife(life, signal)]),
-    lifeWithIpv6(life, signal),
+    ...(reload === null ? [] : [reload.nextProxyServer(proxy, signal)]),
+    proxyWithIpv6(proxy, signal),
     serving.then(() => null),
   ]);
   end.abort();
   await serving;
   if (next === null || stop.aborted) return null;
-  takeVerbosity(life.verbosity, life.now.config, next.config);
+  takeVerbosity(proxy.verbosity, proxy.now.config, next.config);
   return next;
 }
 
-/** The next life where the present one is without IPv6, which was off when it began; null once `signal` aborts. */
-async function lifeWithIpv6(life: Life, signal: AbortSignal): Promise<Life | null> {
-  const { prepared: { refused }, programs: exec, periods, log, otherModes } = life;
+/** The next proxy server where the present one is without IPv6, which was off when it began; null once `signal` aborts. */
+async function proxyWithIpv6(proxy: ProxyServer, signal: AbortSignal): Promise<ProxyServer | null> {
+  const { prepared: { refused }, programs: exec, periods, log, otherModes } = proxy;
   while (await untilIpv6IsOn({ refused, exec, periodMs: periods.syncPeriod }, signal)) {
     log.info("IPv6 is no longer off, starting anew with it");
     try {
-      return await otherModes.undisturbed(() => succeedingLife(life.now.config, life, signal));
+      return await otherModes.undisturbed(() => nextProxyServer(proxy.now.config, proxy, signal));
     } catch (error) {
       if (!signal.aborted) log.error("Cannot start anew, going on without IPv6", error);
     }

@@ -30,8 +30,7 @@ import {
   type StatusDocument,
 } from "../../serve/status/status_document.ts";
 import { SnapshotError, SnapshotReader } from "../../source/decode/snapshot_text.ts";
-import { identityOf } from "../../source/events.ts";
-import type { Rejection } from "../../source/source.ts";
+import { identityOf, type Rejection } from "../../source/source.ts";
 import { DATA_PLANES } from "../desired/desired.ts";
 import type { KnownPortals } from "../live/portals.ts";
 import type { RunningAnswer } from "../objects.ts";

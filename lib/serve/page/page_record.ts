@@ -8,7 +8,7 @@ import type { QuarantinedService } from "../../backend/backend.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import { errorText } from "../../observe/log.ts";
-import type { SyncFailure, SyncObserver, SyncOutcome } from "../../sync/reconcile.ts";
+import type { SyncFailure, SyncObserver, SyncOutcome } from "../../sync/family_runner.ts";
 import { Recent } from "../status/recent.ts";
 import type { RuleChange } from "./page_document.ts";
 

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { testService, testSlice, testSliceEndpoint } from "../../../tests/support/model_objects.ts";
 import type { ApiObject } from "../../model/objects.ts";
-import { identityOf } from "../../source/events.ts";
+import { identityOf } from "../../source/source.ts";
 import { type ObjectSelection, selectionOf, selectionQuery, selectObjects } from "./select_objects.ts";
 
 const NODE: ApiObject = {

@@ -6,8 +6,7 @@
  */
 import type { QuarantinedService } from "../../backend/backend.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
-import type { SyncObserver } from "../../sync/reconcile.ts";
-import type { DriftObserver } from "../../sync/rule_checks.ts";
+import type { DriftObserver, SyncObserver } from "../../sync/family_runner.ts";
 import { Recent } from "./recent.ts";
 import type { DriftStatus, FamilyStatus, QuarantineStatus } from "./status_document.ts";
 import { SyncRecord } from "./sync_record.ts";

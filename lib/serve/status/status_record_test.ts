@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { syncOutcome } from "../../../tests/support/sync_outcome.ts";
 import { SyncError } from "../../errors.ts";
-import type { SyncFailure, SyncOutcome } from "../../sync/reconcile.ts";
+import type { SyncFailure, SyncOutcome } from "../../sync/family_runner.ts";
 import { Recent } from "./recent.ts";
 import type { SyncStatus } from "./status_document.ts";
 import { StatusRecord } from "./status_record.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { SyncFailure, SyncOutcome } from "../../sync/reconcile.ts";
+import type { SyncFailure, SyncOutcome } from "../../sync/family_runner.ts";
 import { errorText } from "../../observe/log.ts";
 import { Recent } from "./recent.ts";
 import type { FailureStatus, FamilyStatus, LatencyStatus, SyncPoint, SyncStatus } from "./status_document.ts";

@@ -43,6 +43,7 @@ import {
   inside,
   integerAt,
   isAbsent,
+  lastChangeTriggerTimeMs,
   nameOf,
   NO_TEXTS,
   notAmong,
@@ -57,7 +58,7 @@ import {
   textsAt,
 } from "./decode_values.ts";
 import { decodeService } from "./decode_service.ts";
-import { decodeEndpoints, lastChangeTriggerTimeMs } from "./endpoints.ts";
+import { decodeEndpoints } from "./endpoints.ts";
 import { quote } from "../../text/quote.ts";
 
 export { decodeEndpoints, DecodeError, type DecodeOptions, decodeService };

@@ -316,3 +316,14 @@ export function refusedEndpointUse(ip: Ip): string | null {
   if (isMulticast) return isOfLink ? "a multicast address of the link" : null;
   return use === "the broadcast address" ? null : use;
 }
+
+const LAST_CHANGE_TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time";
+const RFC3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
+
+/** Milliseconds of the trigger-time annotation; null if absent or unparsable. It only feeds a metric, so it is never refused. */
+export function lastChangeTriggerTimeMs(metadata: Raw<V1ObjectMeta>): number | null {
+  const text = objectAt(metadata, "annotations")[LAST_CHANGE_TRIGGER_TIME];
+  if (typeof text !== "string" || !RFC3339.test(text)) return null;
+  const timeMs = Date.parse(text);
+  return Number.isNaN(timeMs) ? null : timeMs;
+}

@@ -8,7 +8,6 @@ import type {
   V1EndpointAddress,
   V1Endpoints,
   V1EndpointSubset,
-  V1ObjectMeta,
 } from "@kubernetes/client-node";
 import { parseIp } from "../../model/ip.ts";
 import {
@@ -20,8 +19,7 @@ import {
   type SlicePort,
 } from "../../model/objects.ts";
 import { tight } from "../../text/kept.ts";
-import { sameObject } from "../events.ts";
-import type { SourceEvent } from "../source.ts";
+import { sameObject, type SourceEvent } from "../source.ts";
 import type { Raw } from "./api_json.ts";
 import {
   asObject,
@@ -31,10 +29,10 @@ import {
   decodeList,
   type DecodeOptions,
   inside,
+  lastChangeTriggerTimeMs,
   listAt,
   nameOf,
   NO_TEXTS,
-  objectAt,
   portAt,
   protocolAt,
   refusedEndpointUse,
@@ -42,17 +40,6 @@ import {
   textAt,
 } from "./decode_values.ts";
 import { quote } from "../../text/quote.ts";
-
-const LAST_CHANGE_TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time";
-const RFC3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
-
-/** Milliseconds of the trigger-time annotation; null if absent or unparsable. It only feeds a metric, so it is never refused. */
-export function lastChangeTriggerTimeMs(metadata: Raw<V1ObjectMeta>): number | null {
-  const text = objectAt(metadata, "annotations")[LAST_CHANGE_TRIGGER_TIME];
-  if (typeof text !== "string" || !RFC3339.test(text)) return null;
-  const timeMs = Date.parse(text);
-  return Number.isNaN(timeMs) ? null : timeMs;
-}
 
 /**
  * Yields the slices that a v1 Endpoints object stands for: one per family; if subsets differ in ports, one per family and

@@ -29,6 +29,7 @@ type Sort =
   | "boolean"
   | "time"
   | "bytes"
+  | "eachBytes"
   | "texts"
   | "map"
   | "object"
@@ -65,6 +66,9 @@ export class FieldsOf<T> {
   }
   bytes(name: keyof T & string): Field<T> {
     return { name, sort: "bytes" };
+  }
+  eachBytes(name: keyof T & string): Field<T> {
+    return { name, sort: "eachBytes" };
   }
   texts(name: FieldOf<T, "texts">): Field<T> {
     return { name, sort: "texts" };
@@ -177,6 +181,10 @@ export class MessageReader {
         return;
       case "bytes":
         into[name] = reader.buf.subarray(reader.pos, fieldEnd);
+        reader.pos = fieldEnd;
+        return;
+      case "eachBytes":
+        listAt(into, name).push(reader.buf.subarray(reader.pos, fieldEnd));
         reader.pos = fieldEnd;
         return;
     }

@@ -4,7 +4,7 @@ import { pure } from "../../../tests/support/decode_objects.ts";
 import { field, joined, listBytes, objectBytes, varint } from "../../../tests/support/kube_protobuf.ts";
 import type { WatchedModels } from "./api_json.ts";
 import { decodeEndpointSlice, DecodeError, decodeNode, decodeService, decodeServiceCidr } from "./decode.ts";
-import { ListReader, MalformedObject, ObjectReader } from "./protobuf_stream.ts";
+import { MalformedObject, ObjectReader, readList } from "./protobuf_stream.ts";
 
 const MAX_BYTES = 1024 * 1024;
 const DECODERS: { readonly [Kind in keyof WatchedModels]: (raw: unknown) => unknown } = {
@@ -215,12 +215,12 @@ for (const [what, bytes, reason] of HOSTILE) {
       metadata: { resourceVersion: "9" },
       items: [WEB, bad, WEB],
     });
-    const reader = new ListReader("Service", MAX_BYTES);
-    const kinds = reader.push(list).map((item) =>
+    const { head, items } = readList(list, "Service", MAX_BYTES);
+    const kinds = [...items].map((item) =>
       item instanceof MalformedObject ? "bad" : judged("Service", item) as object
     );
     assertEquals(kinds.map((kind) => typeof kind === "string" ? kind : "good"), ["good", "bad", "good"]);
-    assertEquals(reader.end().metadata?.resourceVersion, "9");
+    assertEquals(head.metadata?.resourceVersion, "9");
   });
 }
 

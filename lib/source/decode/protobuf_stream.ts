@@ -1,6 +1,5 @@
 /**
- * Kubernetes' protobuf as it arrives: lists object by object, watches event by event, however the pieces are cut. No more is kept
- * than what is not complete yet.
+ * Kubernetes' protobuf: lists and refusals as a whole, watches event by event as they arrive, however the pieces are cut.
  *
  * Source: Kubernetes' apimachinery/pkg/runtime/serializer/protobuf: four bytes, then a `runtime.Unknown` that holds the object; in
  * a watch a length in four bytes, then a `meta/v1.WatchEvent` that holds such an object.
@@ -198,108 +197,31 @@ export interface ListHead extends TypeMeta {
   readonly metadata?: ListMeta;
 }
 
-/** Reads a list of objects of one kind while it arrives. */
-export class ListReader {
-  readonly #objects: ObjectReader;
-  readonly #maxFieldBytes: number;
-  #rest = new GrowingBytes();
-  #place: "magic" | "envelope" | "list" = "magic";
-  /** Bytes of the list that have not been read. */
-  #listLeft = 0;
-  #hasList = false;
-  #head: ListHead = {};
-
-  /** A field longer than `maxFieldBytes` is no object. */
-  constructor(itemKind: keyof WatchedModels, maxFieldBytes: number) {
-    this.#objects = new ObjectReader(itemKind);
-    this.#maxFieldBytes = maxFieldBytes;
-  }
-
-  /** Takes a piece; yields the objects that are complete with it. @throws {MalformedError} if it is no list */
-  push(piece: Uint8Array): unknown[] {
-    const isWhole = this.#rest.length === 0;
-    if (!isWhole) this.#rest.add(piece);
-    const bytes = isWhole ? piece : this.#rest.view();
-    const items: unknown[] = [];
-    let at = 0;
-    for (let next = this.#step(bytes, at, items); next > at; next = this.#step(bytes, at, items)) at = next;
-    if (isWhole || at > 0) this.#rest = growing(bytes.subarray(at));
-    return items;
-  }
-
-  /** What the list said of itself, once all of it has been taken. @throws {MalformedError} if it is cut off */
-  end(): ListHead {
-    const isWhole = this.#hasList && this.#place !== "list" && this.#rest.length === 0;
-    if (!isWhole) throw new MalformedError("a list that is cut off");
-    return this.#head;
-  }
-
-  /** Reads what is next, if it is complete; returns where it ends. */
-  #step(bytes: Uint8Array, at: number, items: unknown[]): number {
-    if (this.#place === "magic") {
-      if (bytes.length < MAGIC.length) return at;
-      checkMagic(bytes);
-      this.#place = "envelope";
-      return at + MAGIC.length;
-    }
-    const field = fieldAt(bytes, at);
-    if (field === null) return at;
-    const { number, start, length } = field;
-    if (this.#place === "envelope" && number === 2) {
-      if (this.#hasList) throw new MalformedError("two lists");
-      this.#hasList = true;
-      this.#enterList(length);
-      return start;
-    }
-    if (length > this.#maxFieldBytes) throw new MalformedError(`a field of ${length} bytes`);
-    const end = start + length;
-    const isList = this.#place === "list";
-    if (isList && end - at > this.#listLeft) throw new MalformedError("a field that ends after the list");
-    if (end > bytes.length) return at;
-    if (!isList) this.#readEnvelope(bytes.subarray(at, end));
-    else {
-      const content = bytes.subarray(start, end);
-      if (number === 1) this.#head = { ...this.#head, metadata: readMessage(content, LIST_META) };
-      if (number === 2) items.push(this.#objects.read(content));
-      this.#enterList(this.#listLeft - (end - at));
-    }
-    return end;
-  }
-
-  #enterList(left: number): void {
-    this.#listLeft = left;
-    this.#place = left > 0 ? "list" : "envelope";
-  }
-
-  #readEnvelope(field: Uint8Array): void {
-    const { typeMeta, ...rest } = readMessage(field, UNKNOWN);
-    checkPlain(rest);
-    if (typeMeta !== undefined) this.#head = { ...this.#head, ...typeMeta };
-  }
+interface ListMessage {
+  readonly metadata?: ListMeta;
+  readonly items?: readonly Uint8Array[];
 }
 
-/** The field of bytes that begins at `at`; null if its head is not complete. */
-function fieldAt(
+const LIST = message<ListMessage>((field) => ({
+  1: field.object("metadata", LIST_META),
+  2: field.eachBytes("items"),
+}));
+
+/**
+ * A list of objects of one kind: what it says of itself, and its objects, each read when it is taken.
+ *
+ * @throws {MalformedError} if it is none, is cut off, or has an object of more than `maxBytes`
+ */
+export function readList(
   bytes: Uint8Array,
-  at: number,
-): { readonly number: number; readonly start: number; readonly length: number } | null {
-  const tag = varintAt(bytes, at);
-  const length = tag === null ? null : varintAt(bytes, tag.end);
-  if (tag === null || length === null) return null;
-  if (tag.value % 8 !== 2) throw new MalformedError(`a field of wire type ${tag.value % 8}`);
-  return { number: Math.floor(tag.value / 8), start: length.end, length: length.value };
-}
-
-const MAX_VARINT = 10;
-
-/** The number that begins at `at`; null if it is not complete. */
-function varintAt(bytes: Uint8Array, at: number): { readonly value: number; readonly end: number } | null {
-  let value = 0;
-  for (let index = 0; index < MAX_VARINT; index++) {
-    const byte = bytes[at + index];
-    if (byte === undefined) return null;
-    value += (byte & 0x7f) * 2 ** (7 * index);
-    if (byte < 0x80) return { value, end: at + index + 1 };
-  }
-  throw new MalformedError("a number without an end");
+  itemKind: keyof WatchedModels,
+  maxBytes: number,
+): { readonly head: ListHead; readonly items: Iterable<unknown> } {
+  const { kind, apiVersion, bytes: content } = openEnvelope(bytes);
+  const { metadata, items = [] } = readMessage(content, LIST);
+  const tooLong = items.find(({ length }) => length > maxBytes);
+  if (tooLong !== undefined) throw new MalformedError(`an object of ${tooLong.length} bytes`);
+  const objects = new ObjectReader(itemKind);
+  const head = { kind, apiVersion, ...(metadata === undefined ? {} : { metadata }) };
+  return { head, items: items.values().map((item) => objects.read(item)) };
 }

@@ -25,7 +25,7 @@ import {
 import { FolderWatch } from "./files_watch.ts";
 import { type ForeignObjects, type ManifestFile, ManifestStore } from "./manifest_store.ts";
 import { type Manifest, readingOf, readManifest, refusingOwnIps } from "../decode/manifest_text.ts";
-import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "../source.ts";
+import type { Rejection, ResourceEventHandler, ResourceKind, Source, SourceEvent } from "../source.ts";
 
 /** Options of {@linkcode FileSource}. */
 export interface FileSourceOptions {
@@ -102,7 +102,7 @@ export class FileSource implements Source {
     this.#turns = new TurnReader(options.log);
   }
 
-  async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
+  async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
     const { log, debounceMs = 30, pollMs = 5000 } = this.#options;
     this.#end = signal;
     const paths = await classifyPaths(this.#options.paths);
@@ -116,7 +116,7 @@ export class FileSource implements Source {
     // What is there is known only when every file is.
     await this.#untilRead();
     if (signal.aborted) return;
-    await this.#deliver(sink, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
+    await this.#deliver(handler, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
     for (;;) {
       const changed = await watch.next(signal);
       if (changed === null) return await this.#untilRead();
@@ -127,7 +127,7 @@ export class FileSource implements Source {
         } catch (error) {
           log.error("Cannot look at the manifests, trying again", error, { source: this.name });
         }
-        await this.#deliver(sink, "Manifests changed", []);
+        await this.#deliver(handler, "Manifests changed", []);
       });
     }
   }
@@ -288,14 +288,18 @@ export class FileSource implements Source {
     return true;
   }
 
-  async #deliver(sink: SourceSink, message: string, synced: readonly SourceEvent[]): Promise<void> {
+  async #deliver(
+    handler: ResourceEventHandler,
+    message: string,
+    synced: readonly SourceEvent[],
+  ): Promise<void> {
     const changes = await inTurns(this.#store.checkingOut(), { turnMs: TURN_MS });
     if (this.#end.aborted) return;
     const { events, rejections, foreign } = changes;
     for (const { path, kind, count } of foreign) {
       this.#options.log.info("Manifest objects of a kind that is not read", { file: path, kind, count });
     }
-    for (const rejection of rejections) sink.rejected(rejection);
+    for (const rejection of rejections) handler.rejected(rejection);
     const batch = [...events, ...synced];
     if (batch.length === 0) return;
     const count = (type: SourceEvent["type"]): number => events.filter((event) => event.type === type).length;
@@ -305,7 +309,7 @@ export class FileSource implements Source {
       updated: count("update"),
       deleted: count("delete"),
     }, 1);
-    sink.events(batch);
+    handler.events(batch);
   }
 }
 

@@ -7,7 +7,7 @@ Deno.test("while a long text is read everything else goes on", async () => {
   let longestMs = 0;
   let lastMs = performance.now();
   let ticks = 0;
-  await withSource({ "a.yaml": service("web", 80) }, async ({ sink, write }) => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ handler, write }) => {
     const beat = setInterval(() => {
       longestMs = Math.max(longestMs, performance.now() - lastMs);
       lastMs = performance.now();
@@ -15,7 +15,7 @@ Deno.test("while a long text is read everything else goes on", async () => {
     }, 5);
     try {
       await write("b.yaml", items.join(""));
-      await sink.until("all are there", () => sink.objects.size === 3_001);
+      await handler.until("all are there", () => handler.objects.size === 3_001);
     } finally {
       clearInterval(beat);
     }
@@ -31,17 +31,17 @@ Deno.test("while a long JSON list is read and taken over everything else goes on
     spec: { clusterIP: "10.96.0.1", ports: [{ port: 80 }] },
   }));
   const list = JSON.stringify({ apiVersion: "v1", kind: "List", items });
-  await withSource({ "a.yaml": service("web", 80) }, async ({ sink, write }) => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ handler, write }) => {
     await write("list.json", list);
-    const { batches } = sink;
+    const { batches } = handler;
     let ticks = 0;
     const beat = setInterval(() => ticks++, 1);
     try {
-      await sink.until("all are there", () => sink.objects.size === 20_001);
+      await handler.until("all are there", () => handler.objects.size === 20_001);
     } finally {
       clearInterval(beat);
     }
-    assertEquals(sink.batches, batches + 1, "what comes together is programmed together");
+    assertEquals(handler.batches, batches + 1, "what comes together is programmed together");
     // Read as a whole it was some ten turns.
     assert(ticks > 40, `everything else had ${ticks} turns`);
   });
@@ -49,16 +49,16 @@ Deno.test("while a long JSON list is read and taken over everything else goes on
 
 Deno.test("while a huge file is read, changes of others arrive, and it counts in the end", async () => {
   const huge = Array.from({ length: 20_000 }, (_, index) => service(`s${index}`, 80)).join("");
-  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink, write }) => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, handler, write }) => {
     await write("huge.yaml", huge);
     // It has begun.
     await new Promise((resolve) => setTimeout(resolve, 300));
     for (let port = 81; port < 84; port++) {
       await write("a.yaml", service("web", port));
-      await sink.until(`port ${port}`, () => sink.ports().includes(`web:${port}`));
-      assertEquals(sink.objects.size, 1, "the huge file is still being read");
+      await handler.until(`port ${port}`, () => handler.ports().includes(`web:${port}`));
+      assertEquals(handler.objects.size, 1, "the huge file is still being read");
     }
-    await sink.until("all are there", () => sink.objects.size === 20_001);
+    await handler.until("all are there", () => handler.objects.size === 20_001);
     // One that goes while it is read, or changes, leaves nothing behind.
     await write("huge.yaml", `${huge}# changed\n${service("x", 1)}`);
     await new Promise((resolve) => setTimeout(resolve, 300));
@@ -66,8 +66,8 @@ Deno.test("while a huge file is read, changes of others arrive, and it counts in
     await new Promise((resolve) => setTimeout(resolve, 300));
     await Deno.remove(`${folder}/other.yaml`);
     await write("huge.yaml", service("y", 2));
-    await sink.untilPorts("web:83", "y:2");
+    await handler.untilPorts("web:83", "y:2");
     await write("a.yaml", service("web", 84));
-    await sink.untilPorts("web:84", "y:2");
+    await handler.untilPorts("web:84", "y:2");
   });
 });

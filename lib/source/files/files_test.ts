@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { FileSource, readManifests } from "./files.ts";
-import { RecordedLog, RecordingSink, service, withSource } from "../../../tests/support/file_source.ts";
+import { RecordedLog, RecordingHandler, service, withSource } from "../../../tests/support/file_source.ts";
 
 Deno.test("the first read delivers everything and says so once per kind", async () => {
   const slice =
@@ -15,62 +15,62 @@ Deno.test("the first read delivers everything and says so once per kind", async 
     ".hidden.yaml": "not: [a manifest",
     "empty.yaml": "# nothing\n---\n",
   };
-  await withSource(files, async ({ sink }) => {
+  await withSource(files, async ({ handler }) => {
     await Promise.resolve();
-    assertEquals([...sink.objects.keys()].sort(), [
+    assertEquals([...handler.objects.keys()].sort(), [
       "EndpointSlice default/web-1",
       "Node node-a",
       "Service default/api",
       "Service default/web",
     ]);
-    assertEquals(sink.synced, ["services", "endpointslices", "nodes"]);
-    assertEquals([sink.batches, sink.rejections], [1, []]);
+    assertEquals(handler.synced, ["services", "endpointslices", "nodes"]);
+    assertEquals([handler.batches, handler.rejections], [1, []]);
   });
 });
 
 Deno.test("a file that no longer parses keeps its last good content, is reported once with its line, and recovers", async () => {
-  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink, write }) => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, handler, write }) => {
     await write("a.yaml", service("web", 81) + "---\nkind: Service\n  bad: indent\n");
-    const rejection = await sink.untilRejected("cannot be parsed");
+    const rejection = await handler.untilRejected("cannot be parsed");
     assertEquals(rejection.where, `${folder}/a.yaml:11 (document 2)`);
     assertStringIncludes(rejection.message, "last good");
-    assertEquals(sink.ports(), ["web:80"]);
+    assertEquals(handler.ports(), ["web:80"]);
     await write("b.yaml", service("other", 1));
-    await sink.untilPorts("other:1", "web:80");
-    assertEquals(sink.rejections.length, 1);
+    await handler.untilPorts("other:1", "web:80");
+    assertEquals(handler.rejections.length, 1);
     await write("a.yaml", service("web", 82));
-    await sink.untilPorts("other:1", "web:82");
+    await handler.untilPorts("other:1", "web:82");
   });
 });
 
 Deno.test("a refused object keeps its last good version while the rest of its file changes", async () => {
   await withSource(
     { "a.yaml": service("web", 80) + service("api", 90) },
-    async ({ sink, write, refused }) => {
+    async ({ handler, write, refused }) => {
       await write("a.yaml", service("web", 70000) + service("api", 91));
-      await sink.untilPorts("api:91", "web:80");
-      const rejection = await sink.untilRejected("spec.ports[0].port: must be 1..65535, found 70000");
+      await handler.untilPorts("api:91", "web:80");
+      const rejection = await handler.untilRejected("spec.ports[0].port: must be 1..65535, found 70000");
       assertEquals(rejection.object, "Service default/web");
       await write("a.yaml", service("web", 70000) + service("api", 92));
-      await sink.untilPorts("api:92", "web:80");
-      assertEquals(sink.rejections.length, 1, "said twice");
+      await handler.untilPorts("api:92", "web:80");
+      assertEquals(handler.rejections.length, 1, "said twice");
       assertEquals(refused(), ["Service default/web"]);
       await write("a.yaml", service("web", 82) + service("api", 92));
-      await sink.untilPorts("api:92", "web:82");
+      await handler.untilPorts("api:92", "web:82");
       assertEquals(refused(), [], "mended");
       await write("a.yaml", service("api", 92));
-      await sink.untilPorts("api:92");
+      await handler.untilPorts("api:92");
     },
   );
 });
 
 Deno.test("a file that is broken from the start does not keep the others from going on", async () => {
-  await withSource({ "a.yaml": "kind: [", "b.yaml": service("web", 80) }, async ({ sink, write }) => {
-    assertEquals(sink.ports(), ["web:80"]);
-    assertEquals(sink.rejections.length, 1);
-    assert(!sink.rejections[0]?.message.includes("last good"));
+  await withSource({ "a.yaml": "kind: [", "b.yaml": service("web", 80) }, async ({ handler, write }) => {
+    assertEquals(handler.ports(), ["web:80"]);
+    assertEquals(handler.rejections.length, 1);
+    assert(!handler.rejections[0]?.message.includes("last good"));
     await write("a.yaml", service("api", 1));
-    await sink.untilPorts("api:1", "web:80");
+    await handler.untilPorts("api:1", "web:80");
   });
 });
 
@@ -80,7 +80,7 @@ Deno.test("objects of kinds that are not read are logged once for each kind and 
   await withSource({
     "a.yaml": object("Deployment", "a") + service("web", 80) + object("Deployment", "b"),
     "b.yaml": object("Deployment", "c"),
-  }, async ({ sink, log, write, folder }) => {
+  }, async ({ handler, log, write, folder }) => {
     const told = (): string[] => log.lines.filter((line) => line.includes("kind that is not read")).sort();
     const line = (file: string, kind: string, count: number): string =>
       `I Manifest objects of a kind that is not read ${
@@ -89,66 +89,66 @@ Deno.test("objects of kinds that are not read are logged once for each kind and 
     const first = [line("a.yaml", "Deployment", 2), line("b.yaml", "Deployment", 1)];
     assertEquals(told(), first);
     await write("a.yaml", object("Deployment", "a") + service("web", 81) + object("StatefulSet", "c"));
-    await sink.untilPorts("web:81");
+    await handler.untilPorts("web:81");
     assertEquals(told(), [first[0], line("a.yaml", "StatefulSet", 1), first[1]]);
-    assertEquals(sink.rejections, []);
+    assertEquals(handler.rejections, []);
   });
 });
 
 Deno.test("of two files with the same object the first counts, which is said once, until it goes", async () => {
   const files = { "a.yaml": service("web", 1), "b.yaml": service("web", 2) };
-  await withSource(files, async ({ folder, sink, write, refused }) => {
-    assertEquals(sink.ports(), ["web:1"]);
-    const rejection = await sink.untilRejected("already defined");
+  await withSource(files, async ({ folder, handler, write, refused }) => {
+    assertEquals(handler.ports(), ["web:1"]);
+    const rejection = await handler.untilRejected("already defined");
     assertEquals(refused(), ["Service default/web"]);
     assertEquals(rejection.where, `${folder}/b.yaml:2 (document 1)`);
     assertStringIncludes(rejection.message, `${folder}/a.yaml:2`);
     await write("b.yaml", service("web", 3));
     await write("c.yaml", service("api", 1));
-    await sink.untilPorts("api:1", "web:1");
-    assertEquals(sink.rejections.length, 1);
+    await handler.untilPorts("api:1", "web:1");
+    assertEquals(handler.rejections.length, 1);
     await Deno.remove(`${folder}/a.yaml`);
-    await sink.untilPorts("api:1", "web:3");
+    await handler.untilPorts("api:1", "web:3");
     assertEquals(refused(), []);
     await write("a.yaml", service("web", 4));
-    await sink.untilPorts("api:1", "web:4");
-    assertEquals(sink.rejections.length, 2);
+    await handler.untilPorts("api:1", "web:4");
+    assertEquals(handler.rejections.length, 2);
     await Deno.remove(`${folder}/b.yaml`);
     await write("c.yaml", service("api", 2));
-    await sink.untilPorts("api:2", "web:4");
+    await handler.untilPorts("api:2", "web:4");
     await write("b.yaml", service("web", 5));
-    await sink.until("the new conflict is said", () => sink.rejections.length === 3);
+    await handler.until("the new conflict is said", () => handler.rejections.length === 3);
   });
 });
 
 Deno.test("what kube-proxy's selectors leave out is left out, also from one edit to the next", async () => {
   const foreign = "  labels:\n    service.kubernetes.io/service-proxy-name: other\n";
-  await withSource({ "a.yaml": service("web", 80) }, async ({ sink, write }) => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ handler, write }) => {
     await write("a.yaml", service("web", 80, foreign));
-    await sink.untilPorts();
+    await handler.untilPorts();
     await write("a.yaml", service("web", 80));
-    await sink.untilPorts("web:80");
+    await handler.untilPorts("web:80");
     await write("a.yaml", service("web", 80).replace("10.96.0.1", "None"));
-    await sink.untilPorts();
+    await handler.untilPorts();
   });
 });
 
 Deno.test("comments, order and rewriting change nothing: no event", async () => {
-  await withSource({ "a.yaml": service("web", 80) + service("api", 90) }, async ({ sink, write }) => {
-    const { batches } = sink;
+  await withSource({ "a.yaml": service("web", 80) + service("api", 90) }, async ({ handler, write }) => {
+    const { batches } = handler;
     await write("a.yaml", "# reordered\n" + service("api", 90) + service("web", 80));
     await write("z.yaml", service("last", 1));
-    await sink.untilPorts("api:90", "last:1", "web:80");
-    assertEquals(sink.batches, batches + 1);
+    await handler.untilPorts("api:90", "last:1", "web:80");
+    assertEquals(handler.batches, batches + 1);
   });
 });
 
 Deno.test("a file reached over two paths is read once", async () => {
   await withSource(
     { "a.yaml": service("web", 80) },
-    async ({ sink }) => {
+    async ({ handler }) => {
       await Promise.resolve();
-      assertEquals([sink.ports(), sink.rejections], [["web:80"], []]);
+      assertEquals([handler.ports(), handler.rejections], [["web:80"], []]);
     },
     {},
     ["a.yaml", "."],
@@ -159,11 +159,11 @@ Deno.test("standard input is read once and counts by its place among the paths",
   const stdin = new Blob([service("web", 1) + service("piped", 1)]).stream();
   await withSource(
     { "a.yaml": service("web", 2) },
-    async ({ sink, write }) => {
-      assertEquals(sink.ports(), ["piped:1", "web:1"]);
-      assertStringIncludes((await sink.untilRejected("already defined")).message, "stdin:2 (document 1)");
+    async ({ handler, write }) => {
+      assertEquals(handler.ports(), ["piped:1", "web:1"]);
+      assertStringIncludes((await handler.untilRejected("already defined")).message, "stdin:2 (document 1)");
       await write("b.yaml", service("api", 1));
-      await sink.untilPorts("api:1", "piped:1", "web:1");
+      await handler.untilPorts("api:1", "piped:1", "web:1");
     },
     { stdin },
     ["-", "."],
@@ -174,20 +174,20 @@ Deno.test("aborting while standard input is open ends the run", async () => {
   const stdin = new ReadableStream<Uint8Array>();
   const abort = new AbortController();
   const source = new FileSource({ paths: ["-"], log: new RecordedLog(), stdin });
-  const sink = new RecordingSink();
+  const handler = new RecordingHandler();
   let hasEnded = false;
-  const running = source.run(sink, abort.signal).then(() => hasEnded = true);
+  const running = source.run(handler, abort.signal).then(() => hasEnded = true);
   await new Promise((resolve) => setTimeout(resolve, 20));
   assertEquals(hasEnded, false);
   abort.abort();
   await running;
-  assertEquals([sink.objects.size, sink.synced], [0, []]);
+  assertEquals([handler.objects.size, handler.synced], [0, []]);
 });
 
 Deno.test("a path that does not exist at the start is an error that names it", async () => {
   const source = new FileSource({ paths: ["/nonexistent/manifests"], log: new RecordedLog() });
   await assertRejects(
-    () => source.run(new RecordingSink(), new AbortController().signal),
+    () => source.run(new RecordingHandler(), new AbortController().signal),
     Deno.errors.NotFound,
     'no such file or folder: "/nonexistent/manifests"',
   );
@@ -198,9 +198,9 @@ Deno.test("a cluster IP that is an address of the node is refused", async () => 
     "a.yaml": service("web", 80),
     "b.yaml": service("api", 81).replace("10.96.0.1", "192.0.2.7"),
   };
-  await withSource(files, async ({ sink }) => {
-    await sink.untilRejected('spec.clusterIP: must not be an address of this node, found "192.0.2.7"');
-    assertEquals(sink.ports(), ["web:80"]);
+  await withSource(files, async ({ handler }) => {
+    await handler.untilRejected('spec.clusterIP: must not be an address of this node, found "192.0.2.7"');
+    assertEquals(handler.ports(), ["web:80"]);
   }, { ownIps: () => ["192.0.2.7", "fd00::7"] });
 });
 
@@ -210,13 +210,14 @@ Deno.test("v1 Endpoints count until there is a slice for the Service", async () 
   const slice =
     "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: web-1\n  labels:\n" +
     "    kubernetes.io/service-name: web\naddressType: IPv4\nendpoints:\n  - addresses: [10.0.0.1]\n";
-  await withSource({ "a.yaml": endpoints }, async ({ folder, sink, write }) => {
-    const has = (name: string) => () => [...sink.objects.keys()].join() === `EndpointSlice default/${name}`;
+  await withSource({ "a.yaml": endpoints }, async ({ folder, handler, write }) => {
+    const has = (name: string) => () =>
+      [...handler.objects.keys()].join() === `EndpointSlice default/${name}`;
     assert(has("endpoints/web/IPv4")());
     await write("b.yaml", slice);
-    await sink.until("the slice counts", has("web-1"));
+    await handler.until("the slice counts", has("web-1"));
     await Deno.remove(`${folder}/b.yaml`);
-    await sink.until("the Endpoints count", has("endpoints/web/IPv4"));
+    await handler.until("the Endpoints count", has("endpoints/web/IPv4"));
   });
 });
 

@@ -6,10 +6,10 @@ import { readBounded } from "./files_scan.ts";
 import { service, withSource } from "../../../tests/support/file_source.ts";
 
 Deno.test("text that is not UTF-8 is refused and the former content stays", async () => {
-  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink }) => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, handler }) => {
     await Deno.writeFile(`${folder}/a.yaml`, new Uint8Array([0x61, 0x3a, 0x20, 0xe9, 0x0a]));
-    await sink.untilRejected("cannot be read: is not UTF-8 text");
-    assertEquals(sink.ports(), ["web:80"]);
+    await handler.untilRejected("cannot be read: is not UTF-8 text");
+    assertEquals(handler.ports(), ["web:80"]);
   });
 });
 
@@ -50,12 +50,12 @@ for (const [name, make, problem] of BAD_ENTRIES) {
     } finally {
       await Deno.remove(folder, { recursive: true });
     }
-    await withSource({ "b.yaml": service("web", 80) }, async ({ folder, sink, write }) => {
+    await withSource({ "b.yaml": service("web", 80) }, async ({ folder, handler, write }) => {
       await make(`${folder}/${name}`);
-      await sink.untilRejected(`${folder}/${name}: ${problem}`);
+      await handler.untilRejected(`${folder}/${name}: ${problem}`);
       await write("b.yaml", service("web", 81));
-      await sink.untilPorts("web:81");
-      assertEquals(sink.rejections.length, 1, "said once");
+      await handler.untilPorts("web:81");
+      assertEquals(handler.rejections.length, 1, "said once");
       await Deno.remove(`${folder}/${name}`);
       if (name.includes("\n")) return;
       await write(
@@ -64,17 +64,17 @@ for (const [name, make, problem] of BAD_ENTRIES) {
           ? '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}'
           : service("api", 82),
       );
-      await sink.until("the entry has become a file", () => sink.objects.size === 2);
+      await handler.until("the entry has become a file", () => handler.objects.size === 2);
     }, { pollMs: 200 });
   });
 }
 
 Deno.test("a file that turns into something else keeps what it held in force, and says so", async () => {
-  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink }) => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, handler }) => {
     await Deno.remove(`${folder}/a.yaml`);
     await run("mkfifo")(`${folder}/b.tmp`);
     await Deno.rename(`${folder}/b.tmp`, `${folder}/a.yaml`);
-    await sink.untilRejected("is not a file, but a FIFO");
+    await handler.untilRejected("is not a file, but a FIFO");
   }, { pollMs: 200 });
 });
 
@@ -137,20 +137,20 @@ const HOSTILE: readonly [name: string, text: string, reason: string][] = [
 
 Deno.test("a text that would cost the parser minutes and gigabytes is refused at once; others are served", async () => {
   const spentMs = startWork();
-  await withSource({ "z.yaml": service("web", 80) }, async ({ sink, write }) => {
+  await withSource({ "z.yaml": service("web", 80) }, async ({ handler, write }) => {
     for (const [name, text] of HOSTILE) await write(name, text);
     for (const [, , reason] of HOSTILE) {
       const [place = "", message = ""] = reason.split(": ");
-      await sink.until(
+      await handler.until(
         reason,
         () =>
-          sink.rejections.some((found) =>
+          handler.rejections.some((found) =>
             found.where.endsWith(`/${place}`) && found.message.startsWith(`cannot be parsed: ${message}`)
           ),
       );
     }
     await write("z.yaml", service("web", 81));
-    await sink.untilPorts("web:81");
+    await handler.untilPorts("web:81");
   });
   // Two seconds of work; the parser's own would be minutes, or the end by a lack of memory.
   assert(spentMs() < 30_000);

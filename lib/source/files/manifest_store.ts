@@ -6,10 +6,9 @@
 import type { ApiObject, EndpointSlice } from "../../model/objects.ts";
 import { toEnd } from "../../text/steps.ts";
 import { EndpointsMerger } from "../decode/endpoints.ts";
-import { eventsBetween, nettingEvents, sameObject } from "../events.ts";
+import { eventsBetween, nettingEvents, type Rejection, sameObject, type SourceEvent } from "../source.ts";
 import type { ManifestItem } from "../decode/manifest_items.ts";
 import type { Manifest } from "../decode/manifest_text.ts";
-import type { Rejection, SourceEvent } from "../source.ts";
 
 /** A file in the order of precedence: of two files with the same object, the one with the smaller `order` counts. */
 export interface ManifestFile {

@@ -22,7 +22,7 @@ import {
 } from "./kube_resources.ts";
 import type { KubeStore } from "./kube_store.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
-import type { Rejection, Source, SourceEvent, SourceSink } from "../source.ts";
+import type { Rejection, ResourceEventHandler, Source, SourceEvent } from "../source.ts";
 
 /** Options of {@linkcode KubeSource}. */
 export interface KubeSourceOptions {
@@ -59,7 +59,7 @@ export interface KubeSourceOptions {
  *
  * - Selects on the server, by kube-proxy's selectors.
  * - A Node that the server does not let us read counts as synced without an object; it is asked for again now and then.
- * - ServiceCIDRs, if the sink wants them, are had from servers that have them and let us read them.
+ * - ServiceCIDRs, if the handler wants them, are had from servers that have them and let us read them.
  * - Delivers each object again, unchanged, once per `configSyncPeriodMs`.
  */
 export class KubeSource implements Source {
@@ -73,7 +73,7 @@ export class KubeSource implements Source {
   }
 
   /** @throws {ConfigError} if the credentials cannot be read at start */
-  async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
+  async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
     const { access, qps, burst, log, userAgent = "kproxy", clock = systemClock } = this.#options;
     const { onRequest = () => {}, onAnswer = () => {}, exec, contentTypes = PROTOBUF } = this.#options;
     const accept = acceptHeader(contentTypes);
@@ -101,23 +101,20 @@ export class KubeSource implements Source {
     const reflect = (
       resource: WatchedResource,
       ifRefused: ReflectorOptions["ifRefused"],
-      until = signal,
     ): Promise<void> => {
       const { times = REFLECTOR_TIMES, random = Math.random } = this.#options;
-      const options = { resource, client, connection, sink, log, times, clock, random, ifRefused };
+      const options = { resource, client, connection, handler, log, times, clock, random, ifRefused };
       const reflector = new Reflector(options);
       this.#stores.push(reflector.store);
-      return reflector.run(until);
+      return reflector.run(signal);
     };
     try {
       await Promise.all([
         reflect(this.#wanted(SERVICES), "retry"),
         reflect(this.#wanted(ENDPOINT_SLICES), "retry"),
         reflect(nodeResource(this.#options.nodeName), "empty"),
-        sink.wantsServiceCidrs === true
-          ? reflect(SERVICE_CIDRS, "optional", untilUnwanted(sink, signal))
-          : Promise.resolve(),
-        resync(this.#stores, { periodMs: this.#options.configSyncPeriodMs, clock, sink }, signal),
+        handler.wantsServiceCidrs === true ? reflect(SERVICE_CIDRS, "optional") : Promise.resolve(),
+        resync(this.#stores, { periodMs: this.#options.configSyncPeriodMs, clock, handler }, signal),
       ]);
     } finally {
       client.close();
@@ -138,15 +135,11 @@ export class KubeSource implements Source {
   }
 }
 
-function untilUnwanted({ serviceCidrsUnwanted }: SourceSink, signal: AbortSignal): AbortSignal {
-  return serviceCidrsUnwanted === undefined ? signal : AbortSignal.any([signal, serviceCidrsUnwanted]);
-}
-
 /** Settings of {@linkcode resync}. */
 export interface ResyncOptions {
   readonly periodMs: number;
   readonly clock: Clock;
-  readonly sink: SourceSink;
+  readonly handler: ResourceEventHandler;
 }
 
 /** API objects in one batch. */
@@ -156,7 +149,7 @@ const PAUSE_MS = 20;
 /** Every `periodMs`, until `signal` aborts, delivers each object of the stores as an update from itself to itself. */
 export async function resync(
   stores: readonly KubeStore[],
-  { periodMs, clock, sink }: ResyncOptions,
+  { periodMs, clock, handler }: ResyncOptions,
   signal: AbortSignal,
 ): Promise<void> {
   while (!signal.aborted) {
@@ -170,7 +163,7 @@ export async function resync(
           const object = store.objectAt(identity);
           return object === undefined ? [] : [{ type: "update", old: object, object }];
         });
-        if (events.length > 0) sink.events(events);
+        if (events.length > 0) handler.events(events);
         await clock.sleep(PAUSE_MS, signal);
       }
     }

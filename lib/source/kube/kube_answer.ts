@@ -56,9 +56,18 @@ export async function readText(
   reading: Reading,
   maxBytes: number = MAX_BYTES,
 ): Promise<string> {
+  return new TextDecoder().decode(await readBytes(answer, reading, maxBytes));
+}
+
+/** Likewise, as bytes. */
+export async function readBytes(
+  answer: AnswerBody,
+  reading: Reading,
+  maxBytes: number = MAX_BYTES,
+): Promise<Uint8Array> {
   const bytes = new GrowingBytes();
   for await (const piece of readPieces(answer, reading, maxBytes)) bytes.add(piece);
-  return new TextDecoder().decode(bytes.view());
+  return bytes.view();
 }
 
 /**

@@ -4,16 +4,18 @@
  * @module
  */
 import type { KubernetesObject, V1Status } from "@kubernetes/client-node";
+import { everybodysTurn } from "../../kernel/turns.ts";
 import type { Raw } from "../decode/api_json.ts";
 import { asObject, DecodeError, listAt, textAt } from "../decode/decode_values.ts";
 import { JsonListReader } from "../decode/json_stream.ts";
 import { MalformedError } from "../decode/protobuf_reader.ts";
-import { EventReader, ListReader, readStatus } from "../decode/protobuf_stream.ts";
+import { EventReader, readList, readStatus } from "../decode/protobuf_stream.ts";
 import {
   type AnswerBody,
   type HttpAnswer,
   MAX_EVENT_BYTES,
   piecesOf,
+  readBytes,
   type Reading,
   readLines,
   readPieces,
@@ -104,25 +106,14 @@ function knownFormat(contentType: string): AnswerFormat | undefined {
   return type === PROTOBUF_TYPE ? PROTOBUF_FORMAT : undefined;
 }
 
-/** Has the objects of a list taken as they arrive. @throws {AnswerError} that begins with `what`, if it is none */
-async function takeArriving(
-  list: { readonly push: (piece: Uint8Array) => readonly unknown[] },
-  what: string,
-  answer: AnswerBody,
-  reading: Reading,
-  take: (raws: readonly unknown[]) => void,
-): Promise<void> {
-  for await (const piece of readPieces(answer, reading)) {
-    const raws = checked(what, () => list.push(piece));
-    if (raws.length > 0) take(raws);
-  }
-}
-
 const JSON_FORMAT: AnswerFormat = {
   async readPage(answer, type, reading, take) {
     const what = `GET ${type.path}: no list`;
     const list = new JsonListReader(MAX_EVENT_BYTES);
-    await takeArriving(list, what, answer, reading, take);
+    for await (const piece of readPieces(answer, reading)) {
+      const raws = checked(what, () => list.push(piece));
+      if (raws.length > 0) take(raws);
+    }
     const { items, page } = checked(what, () => {
       const around = asObject<ListModel>(list.end(), "answer");
       const page = checkPage(around, type);
@@ -151,12 +142,24 @@ function* jsonEvents(lines: readonly string[], type: ObjectType): Generator<Watc
   }
 }
 
+/** Some milliseconds of work: a page is as long. */
+const BATCH_SIZE = 500;
+
 const PROTOBUF_FORMAT: AnswerFormat = {
   async readPage(answer, type, reading, take) {
     const what = `GET ${type.path}: no list`;
-    const list = new ListReader(type.objectKind, MAX_EVENT_BYTES);
-    await takeArriving(list, what, answer, reading, take);
-    return checked(what, () => checkPage(list.end() as Raw<ListModel>, type));
+    const bytes = await readBytes(answer, reading);
+    const { head, items } = checked(what, () => readList(bytes, type.objectKind, MAX_EVENT_BYTES));
+    const page = checked(what, () => checkPage(head as Raw<ListModel>, type));
+    let raws: unknown[] = [];
+    for (const item of items) {
+      if (raws.push(item) < BATCH_SIZE) continue;
+      take(raws);
+      raws = [];
+      await everybodysTurn();
+    }
+    if (raws.length > 0) take(raws);
+    return page;
   },
 
   async *readEvents(body, type, reading) {

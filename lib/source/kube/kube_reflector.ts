@@ -26,7 +26,7 @@ import {
 } from "./kube_requests.ts";
 import type { WatchedResource } from "./kube_resources.ts";
 import { CutOffError, watchedBatches } from "./kube_watch.ts";
-import type { SourceEvent, SourceSink } from "../source.ts";
+import type { ResourceEventHandler, SourceEvent } from "../source.ts";
 
 /** Times of a {@linkcode Reflector}, in milliseconds. */
 export interface ReflectorTimes extends RequestTimes {
@@ -68,7 +68,7 @@ export interface ReflectorOptions {
   readonly resource: WatchedResource;
   readonly client: Pick<KubeClient, "get" | "server">;
   readonly connection: KubeConnection;
-  readonly sink: SourceSink;
+  readonly handler: ResourceEventHandler;
   readonly log: Logger;
   readonly times: ReflectorTimes;
   readonly clock: Clock;
@@ -126,12 +126,12 @@ export class Reflector {
   #toldExpired = false;
 
   constructor(options: ReflectorOptions) {
-    const { resource, client, sink, times, random } = options;
+    const { resource, client, handler, times, random } = options;
     this.#options = options;
     this.#requests = new ResourceRequests(options);
     this.#pace = new RetryPace({ initialMs: times.backoffInitialMs, maxMs: times.backoffMaxMs, random });
     const where = client.server + resource.path;
-    this.#store = new KubeStore(resource, where, (rejection) => sink.rejected(rejection));
+    this.#store = new KubeStore(resource, where, (rejection) => handler.rejected(rejection));
   }
 
   /** What was delivered and is still in force. */
@@ -174,7 +174,7 @@ export class Reflector {
       return "now";
     }
     const isClosed = status === 403 || status === 404;
-    if (isClosed && error instanceof Error) this.#options.sink.refused?.(resource.kind, error.message);
+    if (isClosed && error instanceof Error) this.#options.handler.refused?.(resource.kind, error.message);
     if (ifRefused === "optional" && isClosed) return "do without";
     const isWithout = isClosed || error instanceof UnreadableListError;
     if (!this.#synced && ifRefused === "empty" && isWithout) this.#deliver([]);
@@ -201,14 +201,14 @@ export class Reflector {
   }
 
   async #backOff(error: unknown, signal: AbortSignal): Promise<void> {
-    const { connection, resource, sink } = this.#options;
+    const { connection, resource, handler } = this.#options;
     const askedMs = error instanceof RefusalError ? error.retryAfterSeconds * 1000 : 0;
     const waitMs = this.#pace.waitMs(Math.min(askedMs, MAX_RETRY_AFTER_MS));
     if (error instanceof ExpiredError) {
       this.#tellExpired(error, waitMs);
     } else {
       const reason = connection.failed(resource.path, error, waitMs);
-      sink.failed?.(resource.kind, reason);
+      handler.failed?.(resource.kind, reason);
     }
     await connection.wait(resource.path, waitMs, error, signal);
   }
@@ -262,7 +262,7 @@ export class Reflector {
 
   /** Makes a list that is whole all there is. */
   #take(listing: Listing, version: string): void {
-    const { connection, resource, log, sink } = this.#options;
+    const { connection, resource, log, handler } = this.#options;
     const events = listing.finish(resource.path);
     this.#version = this.#seen = version;
     this.#isSeenGone = false;
@@ -274,20 +274,20 @@ export class Reflector {
       this.#isDoneWithout = false;
       log.info("The API server gives what it did not give before", { resource: resource.path });
     }
-    sink.heard?.(resource.kind);
+    handler.heard?.(resource.kind);
     this.#deliver(events);
   }
 
   #deliver(events: SourceEvent[]): void {
-    const { resource, sink } = this.#options;
+    const { resource, handler } = this.#options;
     if (!this.#synced) events.push({ type: "synced", kind: resource.kind });
     this.#synced = true;
-    if (events.length > 0) sink.events(events);
+    if (events.length > 0) handler.events(events);
   }
 
   /** Watches until the server ends the stream, or what is between us cuts it off; lists in doing so, if that must be first. */
   async #watch(signal: AbortSignal): Promise<void> {
-    const { times, random, clock, resource, connection, sink } = this.#options;
+    const { times, random, clock, resource, connection, handler } = this.#options;
     const startMs = clock.nowMs();
     const livedMs = (): number => clock.nowMs() - startMs;
     let anything = false;
@@ -303,7 +303,7 @@ export class Reflector {
       }, signal);
       for await (const batch of batches) {
         connection.spoke(resource.path);
-        sink.heard?.(resource.kind);
+        handler.heard?.(resource.kind);
         this.#takeEvents(batch);
         anything = true;
         this.#pace.watched();
@@ -345,10 +345,10 @@ export class Reflector {
 
   /** A watch of what comes after the newest version. */
   async #openWatch(signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
-    const { connection, resource, sink } = this.#options;
+    const { connection, resource, handler } = this.#options;
     const events = await this.#requests.watch({ version: this.#version, paced: true }, signal);
     connection.succeeded(resource.path);
-    sink.heard?.(resource.kind);
+    handler.heard?.(resource.kind);
     return events;
   }
 
@@ -362,7 +362,7 @@ export class Reflector {
   }
 
   #takeEvents(batch: WatchBatch): void {
-    const { sink } = this.#options;
+    const { handler } = this.#options;
     const events: SourceEvent[] = [];
     try {
       for (const event of batch) {
@@ -376,7 +376,7 @@ export class Reflector {
         if (resourceVersion !== "") this.#version = this.#seen = resourceVersion;
       }
     } finally {
-      if (events.length > 0) sink.events(events);
+      if (events.length > 0) handler.events(events);
     }
   }
 

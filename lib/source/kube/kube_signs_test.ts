@@ -20,7 +20,7 @@ class SignRecorder extends SourceRecorder {
 }
 
 interface Running extends AsyncDisposable {
-  readonly sink: SignRecorder;
+  readonly handler: SignRecorder;
   readonly requests: ApiRequest[];
   readonly answers: ApiAnswer[];
 }
@@ -33,26 +33,26 @@ function start(server: string, wrap: (source: Source) => Source = (source) => so
     onRequest: (request) => requests.push(request),
     onAnswer: (answer) => answers.push(answer),
   });
-  const sink = new SignRecorder();
+  const handler = new SignRecorder();
   const stop = new AbortController();
-  const running = wrap(source).run(sink, stop.signal);
+  const running = wrap(source).run(handler, stop.signal);
   return {
-    sink,
+    handler,
     requests,
     answers,
     async [Symbol.asyncDispose]() {
       stop.abort();
       await running;
-      sink.assertSound();
+      handler.assertSound();
     },
   };
 }
 
 const NOTHING: Source = {
   name: "nothing",
-  run: (sink) => {
+  run: (handler) => {
     const kinds = ["services", "endpointslices", "nodes"] as const;
-    sink.events(kinds.map((kind) => ({ type: "synced", kind })));
+    handler.events(kinds.map((kind) => ({ type: "synced", kind })));
     return Promise.resolve();
   },
 };
@@ -62,20 +62,20 @@ Deno.test("lists, opened watches, bookmarks and events are signs of life of thei
   putWeb(server);
   for (const wrap of [undefined, (source: Source) => new CombinedSource(NOTHING, source, () => {})]) {
     await using source = start(server.url, wrap);
-    const { sink } = source;
-    await sink.untilSynced();
-    await until(() => sink.signs.length >= 6, "a sign of each list and each watch");
-    assertEquals([...new Set(sink.signs)].sort(), ["endpointslices", "nodes", "services"]);
-    sink.signs = [];
+    const { handler } = source;
+    await handler.untilSynced();
+    await until(() => handler.signs.length >= 6, "a sign of each list and each watch");
+    assertEquals([...new Set(handler.signs)].sort(), ["endpointslices", "nodes", "services"]);
+    handler.signs = [];
     server.bookmark();
-    await until(() => sink.signs.length >= 3, "a sign of each bookmark");
-    assertEquals([...sink.signs].sort(), ["endpointslices", "nodes", "services"]);
-    sink.signs = [];
+    await until(() => handler.signs.length >= 3, "a sign of each bookmark");
+    assertEquals([...handler.signs].sort(), ["endpointslices", "nodes", "services"]);
+    handler.signs = [];
     server.put(rawService("api"));
-    await sink.untilThere("Service default/api");
-    assertEquals(sink.signs, ["services"]);
+    await handler.untilThere("Service default/api");
+    assertEquals(handler.signs, ["services"]);
     server.remove(rawService("api"));
-    await sink.untilThere("Service default/api", false);
+    await handler.untilThere("Service default/api", false);
   }
 });
 
@@ -85,14 +85,14 @@ Deno.test("a server that refuses or does not answer gives no sign of life", asyn
   server.forbidden.add("nodes");
   server.plan(({ path, watch }) => path.endsWith("/services") && watch, { hang: true });
   await using source = start(server.url);
-  await source.sink.untilSynced();
+  await source.handler.untilSynced();
   await until(() => source.requests.length >= 4, "the answers");
   await until(
-    () => source.sink.signs.filter((kind) => kind === "endpointslices").length >= 2,
+    () => source.handler.signs.filter((kind) => kind === "endpointslices").length >= 2,
     "the other watch",
   );
-  assertEquals(source.sink.signs.filter((kind) => kind === "nodes"), []);
-  assertEquals(source.sink.signs.filter((kind) => kind === "services").length, 1);
+  assertEquals(source.handler.signs.filter((kind) => kind === "nodes"), []);
+  assertEquals(source.handler.signs.filter((kind) => kind === "services").length, 1);
 });
 
 Deno.test("requests are told by method, host and status, and how long the answer took", async () => {
@@ -102,7 +102,7 @@ Deno.test("requests are told by method, host and status, and how long the answer
   server.forbidden.add("nodes");
   server.plan(({ path }) => path.endsWith("/services"), { delayMs: 120 });
   await using source = start(server.url);
-  await source.sink.untilSynced();
+  await source.handler.untilSynced();
   await until(() => server.watches() >= 2, "two watches");
   await until(() => source.requests.length >= 3, "all told");
   const { host } = new URL(server.url);
@@ -120,7 +120,7 @@ Deno.test("answers are told with their size: lists and refusals, never a watch",
   server.forbidden.add("nodes");
   server.plan(({ path, watch }) => path.endsWith("/services") && watch, { status: 503 });
   await using source = start(server.url);
-  await source.sink.untilSynced();
+  await source.handler.untilSynced();
   await until(() => server.watches() >= 2, "two watches");
   const told = new Set(
     source.answers.map(({ method, host, receivedBytes }) => `${method} ${host} ${receivedBytes}`),
@@ -143,10 +143,10 @@ Deno.test("a watch that is ended and opened again tells of it", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
   await using source = start(server.url);
-  await source.sink.untilSynced();
+  await source.handler.untilSynced();
   await watching(server);
-  await until(() => source.sink.signs.length >= 6, "lists and watches");
-  source.sink.signs = [];
+  await until(() => source.handler.signs.length >= 6, "lists and watches");
+  source.handler.signs = [];
   server.endWatches("cleanly");
-  await until(() => source.sink.signs.length >= 3, "the watches' return");
+  await until(() => source.handler.signs.length >= 3, "the watches' return");
 });

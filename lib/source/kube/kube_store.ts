@@ -9,9 +9,8 @@ import type { Raw, RawKubernetesObject } from "../decode/api_json.ts";
 import { describeItem } from "../decode/decode.ts";
 import { DecodeError } from "../decode/decode_values.ts";
 import { MalformedObject } from "../decode/protobuf_stream.ts";
-import { sameObject } from "../events.ts";
+import { type Rejection, sameObject, type SourceEvent } from "../source.ts";
 import type { WatchedResource } from "./kube_resources.ts";
-import type { Rejection, SourceEvent } from "../source.ts";
 import { UnreadableListError, type WatchEvent } from "./kube_messages.ts";
 
 /** By API identity, `namespace/name`. */

@@ -156,7 +156,7 @@ Deno.test("a Node that may not be read holds nothing up and is delivered when it
   }
 });
 
-/** A sink that has a use for ServiceCIDRs. */
+/** A handler that has a use for ServiceCIDRs. */
 class WantingRecorder extends SourceRecorder {
   readonly wantsServiceCidrs = true;
 }

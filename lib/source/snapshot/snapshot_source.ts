@@ -6,10 +6,17 @@
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
-import { identityOf } from "../events.ts";
+import {
+  identityOf,
+  type Rejection,
+  type ResourceEventHandler,
+  type ResourceKind,
+  type RestoredState,
+  type Source,
+  type SourceEvent,
+} from "../source.ts";
 import { readSnapshot, SnapshotSaver, writeSnapshot } from "./snapshot_file.ts";
 import { type Snapshot, SnapshotError } from "../decode/snapshot_text.ts";
-import type { Rejection, ResourceKind, RestoredState, Source, SourceEvent, SourceSink } from "../source.ts";
 
 /** How long to wait for the origin, in milliseconds. */
 export interface SnapshotPatience {
@@ -84,7 +91,7 @@ export class SnapshotSource implements Source {
   }
 
   /** @throws whatever the source throws */
-  async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
+  async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
     const { source, path, log, clock = systemClock, observer, intervalMs } = this.#options;
     const saver = new SnapshotSaver({
       path,
@@ -94,7 +101,7 @@ export class SnapshotSource implements Source {
       onFailure: () => observer.saveFailed(),
       ...(intervalMs === undefined ? {} : { intervalMs }),
     });
-    const state = new RememberedState(sink, { log, clock, onChange: () => saver.changed() });
+    const state = new RememberedState(handler, { log, clock, onChange: () => saver.changed() });
     this.#state = state;
     const end = new AbortController();
     const until = AbortSignal.any([signal, end.signal]);
@@ -179,9 +186,9 @@ export class SnapshotSource implements Source {
   }
 }
 
-/** Stands between the origin and the sink, and knows what the sink believes. */
-class RememberedState implements SourceSink {
-  readonly #sink: SourceSink;
+/** Stands between the origin and the handler, and knows what the handler believes. */
+class RememberedState implements ResourceEventHandler {
+  readonly #handler: ResourceEventHandler;
   readonly #log: Logger;
   readonly #clock: Clock;
   readonly #onChange: () => void;
@@ -189,7 +196,7 @@ class RememberedState implements SourceSink {
   readonly #objects = new Map<string, ApiObject>();
   /** When the origin gave its last sign of life of a kind. */
   readonly #heardMs = new Map<ResourceKind, number>();
-  /** Kinds that the sink was told to be complete. */
+  /** Kinds that the handler was told to be complete. */
   readonly #synced = new Set<ResourceKind>();
   /** Kinds that the origin has listed. */
   readonly #listed = new Set<ResourceKind>();
@@ -200,10 +207,10 @@ class RememberedState implements SourceSink {
   #needed: Omit<RestoredState, "kinds"> | undefined;
 
   constructor(
-    sink: SourceSink,
+    handler: ResourceEventHandler,
     { log, clock, onChange }: { log: Logger; clock: Clock; onChange: () => void },
   ) {
-    this.#sink = sink;
+    this.#handler = handler;
     this.#log = log;
     this.#clock = clock;
     this.#onChange = onChange;
@@ -223,11 +230,7 @@ class RememberedState implements SourceSink {
   }
 
   get wantsServiceCidrs(): boolean {
-    return this.#sink.wantsServiceCidrs === true;
-  }
-
-  get serviceCidrsUnwanted(): AbortSignal | undefined {
-    return this.#sink.serviceCidrsUnwanted;
+    return this.#handler.wantsServiceCidrs === true;
   }
 
   objects(): Iterable<ApiObject> {
@@ -249,14 +252,14 @@ class RememberedState implements SourceSink {
       savedAt: new Date(savedAtMs).toISOString(),
       objects: events.length,
     });
-    for (const rejection of rejections) this.#sink.rejected(rejection);
+    for (const rejection of rejections) this.#handler.rejected(rejection);
     for (const kind of ["nodes", ...ESSENTIAL] as const) {
       if (this.#synced.has(kind)) continue;
       this.#synced.add(kind);
       events.push({ type: "synced", kind });
     }
     this.#tellRestored();
-    this.#sink.events(events);
+    this.#handler.events(events);
   }
 
   /** Tells that the snapshot is too old for what is missing. */
@@ -276,26 +279,26 @@ class RememberedState implements SourceSink {
         this.#takeChange(event, events);
       }
     }
-    if (events.length > 0) this.#sink.events(events);
+    if (events.length > 0) this.#handler.events(events);
     if (changed && this.#allListed.signal.aborted) this.#onChange();
   }
 
   rejected(rejection: Rejection): void {
-    this.#sink.rejected(rejection);
+    this.#handler.rejected(rejection);
   }
 
   /** A list is heard of before it is delivered; what is delivered unheard is no list. */
   heard(kind: ResourceKind): void {
     this.#heardMs.set(kind, this.#clock.nowMs());
-    this.#sink.heard?.(kind);
+    this.#handler.heard?.(kind);
   }
 
   failed(kind: ResourceKind, reason: string): void {
-    this.#sink.failed?.(kind, reason);
+    this.#handler.failed?.(kind, reason);
   }
 
   refused(kind: ResourceKind, reason: string): void {
-    this.#sink.refused?.(kind, reason);
+    this.#handler.refused?.(kind, reason);
   }
 
   #takeChange(event: Exclude<SourceEvent, { type: "synced" }>, events: SourceEvent[]): void {
@@ -341,11 +344,11 @@ class RememberedState implements SourceSink {
     const needed = this.#needed;
     const kinds = ESSENTIAL.filter((kind) => !this.#listed.has(kind));
     if (needed !== undefined && kinds.length > 0) {
-      this.#sink.restored?.({ ...needed, kinds });
+      this.#handler.restored?.({ ...needed, kinds });
       return;
     }
     this.#needed = undefined;
-    this.#sink.restored?.(null);
+    this.#handler.restored?.(null);
     if (needed?.isServed === true) this.#log.info("The lists of the API server have replaced the snapshot");
   }
 }

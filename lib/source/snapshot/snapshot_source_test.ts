@@ -222,10 +222,10 @@ Deno.test("a snapshot stays young while the server is there, though nothing chan
   let speak = (): void => {};
   const origin: Source = {
     name: "x",
-    run: (sink, signal) => {
-      speak = () => kinds.forEach((kind) => sink.heard?.(kind));
+    run: (handler, signal) => {
+      speak = () => kinds.forEach((kind) => handler.heard?.(kind));
       speak();
-      sink.events(kinds.map((kind) => ({ type: "synced", kind })));
+      handler.events(kinds.map((kind) => ({ type: "synced", kind })));
       return new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
     },
   };

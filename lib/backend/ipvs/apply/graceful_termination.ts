@@ -277,7 +277,7 @@ export class GracefulTermination {
   async #delete(loads: Loads, asked: ReadonlySet<Termination>): Promise<void> {
     const { ipvs, clock, log } = this.#options;
     const sweep = this.#list.sweep(loads, clock.nowMs(), asked);
-    if (sweep.lines.length > 0) await ipvs.restore(sweep.lines, { again: true });
+    if (sweep.lines.length > 0) await ipvs.restore(sweep.lines);
     this.#list.finish(sweep);
     for (const { key, end } of sweep.ended) {
       if (end === "deadline") {

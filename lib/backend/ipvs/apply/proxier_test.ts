@@ -4,11 +4,8 @@ import { service } from "../../../../tests/support/nftables_rig.ts";
 import { ipvsRig, standing } from "../../../../tests/support/ipvs_rig.ts";
 import { stateOf } from "../../../../tests/support/fake_iptables_state.ts";
 import { SyncError } from "../../../errors.ts";
-import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { ApplyReport } from "../../backend.ts";
-import { SchedulerProbe } from "./schedulers.ts";
-import { IPVS_CLEANUP } from "../node/cleanup.ts";
 
 const NONE = { permissions: "none" } as const;
 /** A rig that is told how many endpoints each Service has. */
@@ -56,17 +53,6 @@ Deno.test(
     assertEquals(fake.runs, []);
   },
 );
-
-Deno.test("syncs start ipvsadm ahead, a try of a scheduler and a cleanup do not", NONE, async () => {
-  const { fake, sync } = rig();
-  await new SchedulerProbe(new Ipvsadm(fake), "rr").require();
-  assertEquals([fake.runs, fake.again], [["ipvsadm -R"], []]);
-  await sync({ s1: 2 });
-  await sync({ s1: 1 }, new Set(["s1"]));
-  assertEquals(fake.again, ["ipvsadm -R", "ipvsadm -R"]);
-  await IPVS_CLEANUP.removeOthers?.({ exec: fake, families: ["IPv4"], dryRun: false });
-  assertEquals([fake.kernel.servers.size, fake.again.length], [0, 2]);
-});
 
 Deno.test(
   "all schedulers of a sync that nobody named before are tried in one run, which counts",

@@ -88,7 +88,7 @@ export class IpvsWriter {
   async #writeServers(changes: readonly ServerChange[]): Promise<readonly RefusedLine[]> {
     const { node: { ipvs, terminations } } = this.#options;
     const lines = changes.flatMap((change) => terminations.linesOf(change));
-    const { refused, runs } = await ipvs.restoreOthers(lines, { again: true });
+    const { refused, runs } = await ipvs.restoreOthers(lines);
     if (changes.some(({ kind }) => kind === "removeReal")) terminations.begin();
     this.#count("servers", lines, refused.length, runs);
     return refused.map(({ index, problem }) => ({ program: "ipvsadm", line: lines[index] ?? "", problem }));

@@ -1,5 +1,5 @@
 /**
- * Everything one life of the proxy is made of. A changed configuration begins a new life in the same process.
+ * Everything one proxy server is made of. A changed configuration begins a new proxy server in the same process.
  *
  * @module
  */
@@ -30,8 +30,8 @@ import type { LogStreams } from "../observe/line_writer.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
 import type { RecentProblems } from "../observe/recent_problems.ts";
 import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
-import { AheadSource } from "../source/ahead.ts";
-import { type OpenedEvents, openEvents } from "./events.ts";
+import type { Source } from "../source/source.ts";
+import { type OpenedEvents, openEvents } from "./api_client.ts";
 import { openLogger } from "./logger.ts";
 import { nodeName } from "./node_name.ts";
 import { OtherModesCleanup, preloadRemoval } from "./other_modes.ts";
@@ -49,8 +49,8 @@ export interface CommandLine {
   readonly flagTexts: readonly (readonly [name: string, text: string])[];
 }
 
-/** What all lives of a process share. */
-export interface Lasting {
+/** What all proxy servers of a process share. */
+export interface ProcessResources {
   readonly commandLine: CommandLine;
   readonly logStreams: LogStreams;
   /** Starts every program. */
@@ -61,30 +61,30 @@ export interface Lasting {
   readonly reloads: ReloadRecord | null;
   /** The last warnings and errors of the log. */
   readonly problems: RecentProblems;
-  /** What modes keep beyond a life. */
+  /** What modes keep beyond a proxy server. */
   readonly afterlife: Afterlife;
 }
 
 /** A configuration, understood: nothing of the node was touched. */
-export interface PlannedLife extends Lasting {
-  /** As the life began. */
+export interface PlannedProxyServer extends ProcessResources {
+  /** As the proxy server began. */
   readonly config: KubeProxyConfiguration;
-  /** As it is now: some fields may change while the life goes on. */
+  /** As it is now: some fields may change while the proxy server goes on. */
   readonly now: { config: KubeProxyConfiguration };
   /** Name of the own Node. */
   readonly node: string;
   readonly log: Logger;
-  /** The programs of this life, which end with it. */
+  /** The programs of this proxy server, which end with it. */
   readonly programs: Runner;
 }
 
 /** What the proxy hears and where it speaks. */
 export interface Channels {
-  readonly source: AheadSource;
+  readonly source: Source;
   /** Null without `kproxy.snapshot`. */
   readonly snapshot: SnapshotMetrics | null;
   readonly events: OpenedEvents;
-  /** Counts the source's requests, also those of before. */
+  /** Counts the requests from now on. */
   readonly countRequests: (metrics: ProxyMetrics) => void;
 }
 
@@ -104,7 +104,7 @@ export interface ModeFallback {
 }
 
 /** Ready to serve. `config` is that of the mode really in use, `now.config` the configured one. */
-export interface Life extends PlannedLife, Omit<Channels, "countRequests">, PreparedNode {
+export interface ProxyServer extends PlannedProxyServer, Omit<Channels, "countRequests">, PreparedNode {
   readonly metrics: ProxyMetrics;
   readonly periods: SyncPeriods;
   readonly otherModes: OtherModesCleanup;
@@ -116,16 +116,19 @@ export interface Life extends PlannedLife, Omit<Channels, "countRequests">, Prep
  * @throws {ConfigError} if the node has no name
  * @throws {UnsupportedError} if this release does not have the mode
  */
-export function planLife(config: KubeProxyConfiguration, lasting: Lasting): PlannedLife {
+export function planProxyServer(
+  config: KubeProxyConfiguration,
+  resources: ProcessResources,
+): PlannedProxyServer {
   candidateModes(config, MODES);
-  const log = openLogger(config.logging, lasting.logStreams, lasting.verbosity, lasting.problems);
+  const log = openLogger(config.logging, resources.logStreams, resources.verbosity, resources.problems);
   return {
-    ...lasting,
+    ...resources,
     config,
     now: { config },
     node: nodeName(config),
     log,
-    programs: new Runner(lasting.exec, { slowLog: log }),
+    programs: new Runner(resources.exec, { slowLog: log }),
   };
 }
 
@@ -136,14 +139,14 @@ export function planLife(config: KubeProxyConfiguration, lasting: Lasting): Plan
  * @throws {UsageError} if a manifest path is not there
  */
 export async function openChannels(
-  { config, commandLine: { master, allowsInsecureFiles }, node, log, programs: exec }: PlannedLife,
+  { config, commandLine: { master, allowsInsecureFiles }, node, log, programs: exec }: PlannedProxyServer,
 ): Promise<Channels> {
-  const counting = new LateMetrics();
+  // Which metrics there are depends on the mode, and that is chosen on the node.
+  let counting: ProxyMetrics | undefined;
   const snapshot = config.kproxy.snapshot === "" ? null : new SnapshotMetrics();
   const requests = {
-    onRequest: (request: ApiRequest): void =>
-      counting.observe((metrics) => metrics.observeApiRequest(request)),
-    onAnswer: (answer: ApiAnswer): void => counting.observe((metrics) => metrics.observeApiAnswer(answer)),
+    onRequest: (request: ApiRequest): void => counting?.observeApiRequest(request),
+    onAnswer: (answer: ApiAnswer): void => counting?.observeApiAnswer(answer),
   };
   const source = await openSource(config, {
     master,
@@ -155,29 +158,11 @@ export async function openChannels(
     ...requests,
   });
   return {
-    source: new AheadSource(source),
+    source,
     snapshot,
     events: await openEvents(config, { master, log, exec, ...requests }),
-    // Which metrics there are depends on the mode, and that is chosen on the node.
-    countRequests: (metrics) => counting.begin(metrics),
+    countRequests: (metrics) => void (counting = metrics),
   };
-}
-
-/** Keeps what happens before there are metrics. */
-class LateMetrics {
-  #metrics: ProxyMetrics | null = null;
-  #kept: ((metrics: ProxyMetrics) => void)[] = [];
-
-  begin(metrics: ProxyMetrics): void {
-    this.#metrics = metrics;
-    for (const observe of this.#kept) observe(metrics);
-    this.#kept = [];
-  }
-
-  observe(observe: (metrics: ProxyMetrics) => void): void {
-    if (this.#metrics === null) this.#kept.push(observe);
-    else observe(this.#metrics);
-  }
 }
 
 /** True if Services are opened on addresses of the node: such a proxy touches nothing of it, neither rules nor settings. */
@@ -185,8 +170,12 @@ export function isRuleless({ mode, kproxy: { userspaceListen } }: KubeProxyConfi
   return mode === "userspace" && userspaceListen.length > 0;
 }
 
-/** Puts together what a life is made of. */
-export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Channels): Life {
+/** Puts together what a proxy server is made of. */
+export function newProxyServer(
+  planned: PlannedProxyServer,
+  node: PreparedNode,
+  channels: Channels,
+): ProxyServer {
   const { countRequests, ...rest } = channels;
   const metrics = new ProxyMetrics({ mode: node.mode });
   countRequests(metrics);
@@ -207,17 +196,17 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
 /**
  * Chooses the mode and sets what the node needs for it. Connection tracking comes first: the mode reads what is set there.
  *
- * @param opening of the first life of the process; waited for before anything is set, because a configuration that is wrong must leave
+ * @param opening of the first proxy server of the process; waited for before anything is set, because a configuration that is wrong must leave
  *   the node as it is. Null for others
  * @throws {UnsupportedError} if the node cannot run the mode, or none of those that may take its place
  * @throws {ExecError} if nobody can tell what it can run
  * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
  */
 export async function prepareNode(
-  { config, log, programs, afterlife }: PlannedLife,
+  { config, log, programs, afterlife }: PlannedProxyServer,
   opening: Promise<Channels> | null,
 ): Promise<PreparedNode> {
-  // What the node can do is decided here for the whole life.
+  // What the node can do is decided here for as long as the proxy server runs.
   const exec = new Runner(programs, { retryLog: log });
   const { modes } = candidateModes(config, MODES);
   const best = modes.slice(0, 1);
@@ -263,26 +252,53 @@ function tellOfFamilies(config: KubeProxyConfiguration, families: readonly IpFam
 }
 
 /**
- * A life that takes the place of another one, which may still serve. Begins when there are file descriptors for it: that there are
+ * A proxy server that takes the place of another one, which may still serve. Begins when there are file descriptors for it: that there are
  * none says nothing about the configuration.
  *
  * @throws {Error} whatever keeps this configuration from being run here
  * @throws the reason of `signal`, if that ended the wait for descriptors
  */
-export async function succeedingLife(
+export async function nextProxyServer(
   config: KubeProxyConfiguration,
-  lasting: Lasting,
+  resources: ProcessResources,
   signal: AbortSignal,
-): Promise<Life> {
-  const planned = planLife(config, lasting);
+): Promise<ProxyServer> {
+  const planned = planProxyServer(config, resources);
   const onWait = (): void =>
-    planned.log.warn("Too few file descriptors for a new life of the proxy, waiting for some");
+    planned.log.warn("Too few file descriptors for a new proxy server, waiting for some");
   await untilDescriptors({ signal, onWait });
   const channels = await openChannels(planned);
   try {
-    return beginLife(planned, await prepareNode(planned, null), channels);
+    return newProxyServer(planned, await prepareNode(planned, null), channels);
   } catch (error) {
     await channels.events.run(AbortSignal.abort());
     throw error;
   }
+}
+
+/**
+ * The first proxy server of a process: opens source and Events while it prepares the node.
+ *
+ * @param received resolves to null if the start is called off
+ * @returns null if it was
+ * @throws {ConfigError} if the source's configuration is wrong
+ * @throws {UnsupportedError} if the node cannot run the mode
+ * @throws {ExecError} if nobody can tell what it can run
+ */
+export async function startProxyServer(
+  planned: PlannedProxyServer,
+  received: Promise<null>,
+): Promise<ProxyServer | null> {
+  const opening = openChannels(planned);
+  // A failure is thrown by the preparation, which waits for it, after what is said of the node.
+  opening.catch(() => undefined);
+  let proxy: ProxyServer | null = null;
+  try {
+    // The tools may wait long for a lock that others hold. What is abandoned has only read, or set what it found wanting.
+    const prepared = await Promise.race([prepareNode(planned, opening), received]);
+    if (prepared !== null) proxy = newProxyServer(planned, prepared, await opening);
+  } finally {
+    if (proxy === null) planned.programs.end();
+  }
+  return proxy;
 }

@@ -1,18 +1,18 @@
 /**
- * One life of the proxy, from its first rule to its end.
+ * One proxy server, from its first rule to its end.
  *
  * @module
  */
 import type { PreparedMode } from "../backend/node/mode.ts";
 import { wallClockMs } from "../kernel/clock.ts";
 import type { FamilyRunner } from "../sync/family_runner.ts";
-import { endTogether, whenAborted, withinGrace } from "./ending.ts";
-import type { Life } from "./life.ts";
-import { type WiredNode, wireNode } from "./wire_node.ts";
+import { endTogether, whenAborted, withinGrace } from "./shutdown.ts";
+import type { ProxyServer } from "./proxy_server.ts";
+import { type WiredNode, wireNode } from "./wiring.ts";
 
-/** When a life ends, and who hears of its beginning. */
-export interface LifeSpan {
-  /** Ends the life, as far as the time for it goes after the syncs under way; the rules stay. */
+/** When a proxy server ends, and who hears of its beginning. */
+export interface RunSpan {
+  /** Ends the proxy, as far as the time for it goes after the syncs under way; the rules stay. */
   readonly signal: AbortSignal;
   /** Called when the servers listen, as far as they must. */
   readonly onStarted: () => void;
@@ -23,20 +23,20 @@ export interface LifeSpan {
  *
  * @throws {Error} if the source gives up, or an address cannot be had with `bindAddressHardFail`
  */
-export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Promise<void> {
+export async function runProxyServer(proxy: ProxyServer, { signal, onStarted }: RunSpan): Promise<void> {
   // The source may end by itself, and takes everything else along.
   const end = new AbortController();
   const until = AbortSignal.any([signal, end.signal]);
-  const wired = wireNode(life, until);
-  life.log.info("Watching", { source: life.source.name });
-  const running: Running = { events: life.events.run(until), source: Promise.resolve() };
+  const wired = wireNode(proxy, until);
+  proxy.log.info("Watching", { source: proxy.source.name });
+  const running: Running = { events: proxy.events.run(until), source: Promise.resolve() };
   try {
     await wired.servers.start(until);
     onStarted();
-    await run(life, wired, { until, running });
+    await run(proxy, wired, { until, running });
   } finally {
     end.abort();
-    await endNode(life, wired, running);
+    await endNode(proxy, wired, running);
   }
 }
 
@@ -48,8 +48,8 @@ interface Running {
 
 /** Resolves when `until` aborts. */
 async function run(
-  { metrics, source }: Life,
-  { runners, nodeWatch, loop }: WiredNode,
+  { metrics, source }: ProxyServer,
+  { runners, nodeWatch, handlers }: WiredNode,
   { until, running }: { readonly until: AbortSignal; readonly running: Running },
 ): Promise<void> {
   for (const runner of runners) {
@@ -57,24 +57,23 @@ async function run(
     metrics.lastQueuedTimestamp.set({ ip_family: runner.family }, wallClockMs() / 1000);
     runner.start();
   }
-  running.source = source.run(loop, until);
-  const begin = nodeWatch.whenReady(loop, until).then((ready) => {
-    if (ready) loop.openGate();
+  running.source = source.run(handlers, until);
+  const begin = nodeWatch.whenReady(handlers, until).then((ready) => {
+    if (ready) handlers.openGate();
   });
   await Promise.race([running.source, begin]);
   await Promise.race([running.source, whenAborted(until)]);
 }
 
-async function endNode(life: Life, wired: WiredNode, running: Running): Promise<void> {
+async function endNode(proxy: ProxyServer, wired: WiredNode, running: Running): Promise<void> {
   const { runners, servers, otherProxy, oomScore } = wired;
-  const { otherModes, prepared, programs, log, source } = life;
+  const { otherModes, prepared, programs, log } = proxy;
   otherModes.end();
   otherProxy.end();
   oomScore.end();
   const syncs = withinGrace(programs, endSyncs(runners, prepared));
   await endTogether({
-    // It may have begun before it was to be run.
-    "objects and snapshot": running.source.finally(() => source.end()),
+    "objects and snapshot": running.source,
     syncs,
     "leftovers of other modes": otherModes.settled(),
     "the look for another proxy": otherProxy.settled(),

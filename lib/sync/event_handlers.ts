@@ -13,10 +13,16 @@ import type {
   ServiceCidr,
 } from "../model/objects.ts";
 import { serviceNetworks } from "../model/service_cidrs.ts";
-import type { Rejection, ResourceKind, RestoredState, SourceEvent, SourceSink } from "../source/source.ts";
+import type {
+  Rejection,
+  ResourceEventHandler,
+  ResourceKind,
+  RestoredState,
+  SourceEvent,
+} from "../source/source.ts";
 
-/** One IP family as the loop sees it. */
-export interface FamilyLane {
+/** One IP family as the event handlers see it. */
+export interface HandledFamily {
   readonly family: IpFamily;
   readonly tracker: ChangeTracker;
   /** Asks for a sync; several requests may become one. */
@@ -31,9 +37,9 @@ export interface ChangeObserver {
   endpointSlice(family: IpFamily, pending: boolean): void;
 }
 
-/** What a {@linkcode ProxyLoop} needs. */
-export interface ProxyLoopOptions {
-  readonly lanes: readonly FamilyLane[];
+/** What a {@linkcode EventHandlers} needs. */
+export interface EventHandlersOptions {
+  readonly runners: readonly HandledFamily[];
   /** Name of the own Node; others are ignored. */
   readonly nodeName: string;
   /** The own Node changed, or is gone. */
@@ -53,11 +59,11 @@ export interface ProxyLoopOptions {
 }
 
 /**
- * The sink of the source. Nothing is programmed before the first lists of Services and EndpointSlices are complete,
+ * The handler of the source. Nothing is programmed before the first lists of Services and EndpointSlices are complete,
  * because a half list would look like deletions; `openGate` adds a condition of the caller's own (the node's facts).
  */
-export class ProxyLoop implements SourceSink {
-  readonly #options: ProxyLoopOptions;
+export class EventHandlers implements ResourceEventHandler {
+  readonly #options: EventHandlersOptions;
   readonly #synced = new Set<ResourceKind>();
   /** Why kinds cannot be read. */
   readonly #refusals = new Map<ResourceKind, string>();
@@ -66,7 +72,7 @@ export class ProxyLoop implements SourceSink {
   readonly #serviceCidrs = new Map<string, ServiceCidr>();
   #serviceCidrsChanged = false;
 
-  constructor(options: ProxyLoopOptions) {
+  constructor(options: EventHandlersOptions) {
     this.#options = options;
   }
 
@@ -103,11 +109,11 @@ export class ProxyLoop implements SourceSink {
 
   events(batch: readonly SourceEvent[]): void {
     const wasInitialized = this.initialized;
-    const changed = new Set<FamilyLane>();
+    const changed = new Set<HandledFamily>();
     for (const event of batch) this.#take(event, changed);
     this.#tellServiceCidrs(changed);
     if (!wasInitialized) this.#requestAll();
-    else for (const lane of changed) lane.requestSync();
+    else for (const runner of changed) runner.requestSync();
   }
 
   refused(kind: ResourceKind, reason: string): void {
@@ -133,10 +139,10 @@ export class ProxyLoop implements SourceSink {
 
   #requestAll(): void {
     if (!this.initialized) return;
-    for (const lane of this.#options.lanes) lane.requestSync();
+    for (const runner of this.#options.runners) runner.requestSync();
   }
 
-  #take(event: SourceEvent, changed: Set<FamilyLane>): void {
+  #take(event: SourceEvent, changed: Set<HandledFamily>): void {
     if (event.type === "synced") {
       this.#synced.add(event.kind);
       for (const listener of this.#onSynced) listener(event.kind);
@@ -147,7 +153,7 @@ export class ProxyLoop implements SourceSink {
     this.#dispatch(old, current, changed);
   }
 
-  #dispatch(old: ApiObject | undefined, current: ApiObject | undefined, changed: Set<FamilyLane>): void {
+  #dispatch(old: ApiObject | undefined, current: ApiObject | undefined, changed: Set<HandledFamily>): void {
     const kind = (current ?? old)?.kind;
     if (kind === "Service") this.#takeService(asService(old), asService(current), changed);
     else if (kind === "EndpointSlice") this.#takeSlice(asSlice(old), asSlice(current), changed);
@@ -163,34 +169,34 @@ export class ProxyLoop implements SourceSink {
     this.#serviceCidrsChanged = true;
   }
 
-  #tellServiceCidrs(changed: Set<FamilyLane>): void {
-    const { lanes, onServiceCidrs } = this.#options;
+  #tellServiceCidrs(changed: Set<HandledFamily>): void {
+    const { runners, onServiceCidrs } = this.#options;
     if (!this.#serviceCidrsChanged) return;
     this.#serviceCidrsChanged = false;
     const families = onServiceCidrs?.(serviceNetworks(this.#serviceCidrs.values())) ?? [];
-    for (const lane of lanes) if (families.includes(lane.family)) changed.add(lane);
+    for (const runner of runners) if (families.includes(runner.family)) changed.add(runner);
   }
 
-  #takeService(old: Service | undefined, current: Service | undefined, changed: Set<FamilyLane>): void {
+  #takeService(old: Service | undefined, current: Service | undefined, changed: Set<HandledFamily>): void {
     if (current !== undefined) this.#options.onService?.(current);
-    for (const lane of this.#options.lanes) {
-      if (lane.tracker.updateService(old, current)) changed.add(lane);
-      this.#options.changes?.service(lane.family, lane.tracker.pendingServiceCount);
+    for (const runner of this.#options.runners) {
+      if (runner.tracker.updateService(old, current)) changed.add(runner);
+      this.#options.changes?.service(runner.family, runner.tracker.pendingServiceCount);
     }
   }
 
   #takeSlice(
     old: EndpointSlice | undefined,
     current: EndpointSlice | undefined,
-    changed: Set<FamilyLane>,
+    changed: Set<HandledFamily>,
   ): void {
     const slice = current ?? old;
     if (slice === undefined) return;
     // Both families hear of every slice: only so does a tracker notice one that changed its address type.
-    for (const lane of this.#options.lanes) {
-      const pending = lane.tracker.updateEndpointSlice(slice, current === undefined);
-      if (pending) changed.add(lane);
-      if (slice.addressType === lane.family) this.#options.changes?.endpointSlice(lane.family, pending);
+    for (const runner of this.#options.runners) {
+      const pending = runner.tracker.updateEndpointSlice(slice, current === undefined);
+      if (pending) changed.add(runner);
+      if (slice.addressType === runner.family) this.#options.changes?.endpointSlice(runner.family, pending);
     }
   }
 }

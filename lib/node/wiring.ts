@@ -1,5 +1,5 @@
 /**
- * Puts model, mode, sync loops and servers of one life together.
+ * Puts model, mode, sync loops and servers of one proxy server together.
  *
  * @module
  */
@@ -12,11 +12,12 @@ import { interfaceIps } from "../kernel/interfaces.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import type { UnservedOfService } from "../model/destination_claims.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses, ownAddresses } from "../model/node.ts";
-import type { IpFamily, NodeObject } from "../model/objects.ts";
+import type { IpFamily, NodeObject, Service } from "../model/objects.ts";
 import type { UnreachableEndpointsOptions } from "../model/unreachable_endpoints.ts";
 import {
   destinationRefusedEvent,
   endpointUnreachableEvent,
+  familyNotServedEvent,
   healthServerFailedEvent,
   metricsServerFailedEvent,
   modeFallbackEvent,
@@ -32,78 +33,84 @@ import { partlyUsableReport } from "../observe/log.ts";
 import { NodeServers } from "../serve/node_servers.ts";
 import type { PageFacts } from "../serve/page/questions.ts";
 import { StatusRecord } from "../serve/status/status_record.ts";
-import { FamilyRunner } from "../sync/family_runner.ts";
-import { observeFirstSyncs } from "../sync/first_syncs.ts";
-import { ProxyLoop } from "../sync/proxy_loop.ts";
-import { observeQuarantine } from "../sync/quarantine.ts";
-import type { SyncObserver } from "../sync/reconcile.ts";
-import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
+import { FamilyRunner, type SyncObserver } from "../sync/family_runner.ts";
+import {
+  joinObservers,
+  observeChanges,
+  observeFirstSyncs,
+  observeQuarantine,
+  observeSyncs,
+} from "../sync/sync_observer.ts";
+import { EventHandlers } from "../sync/event_handlers.ts";
 import { openApiClient } from "./api_client.ts";
-import { untilEnded } from "./ending.ts";
-import { isRuleless, type Life } from "./life.ts";
+import { untilEnded } from "./shutdown.ts";
+import { isRuleless, type ProxyServer } from "./proxy_server.ts";
 import { NodeWatch } from "./node_watch.ts";
-import { OtherProxyWatch } from "./other_proxy.ts";
+import { OtherProxyWatch } from "./other_modes.ts";
 import { LateOomScore } from "./oom_score.ts";
 import { collectInQuiet } from "./quiet_garbage.ts";
 import { usesApiServer } from "./source.ts";
 import { StatusPageSource } from "./status_page.ts";
-import { UnservedFamilies } from "./unserved_families.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
+import type { RefusedFamily } from "../kernel/iptables_families.ts";
+import { nodeUse, serviceUse } from "../model/unserved_family.ts";
+import type { ProxyEvent } from "../observe/events.ts";
+import type { Logger } from "../observe/log.ts";
 
-/** The parts of a life that begin nothing before they are started. */
+/** The parts of a proxy server that begin nothing before they are started. */
 export interface WiredNode {
   readonly servers: NodeServers;
   /** One for each IP family. */
   readonly runners: readonly FamilyRunner[];
   readonly nodeWatch: NodeWatch;
   /** Takes what the source tells. */
-  readonly loop: ProxyLoop;
+  readonly handlers: EventHandlers;
   readonly otherProxy: OtherProxyWatch;
   readonly oomScore: LateOomScore;
 }
 
 /** Puts the parts together; what waits for something gives up when `until` aborts. */
-export function wireNode(life: Life, until: AbortSignal): WiredNode {
-  const { config, prepared, log, otherModes } = life;
-  recordStart(life);
-  addMetrics(life);
+export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
+  const { config, prepared, log, otherModes } = proxy;
+  recordStart(proxy);
+  addMetrics(proxy);
   const record = new StatusRecord(prepared.proxiers.map(({ family }) => family), wallClockMs);
   const ownNode = new OwnNode();
   const page = config.kproxy.statusPage ? new StatusPageSource(wallClockMs) : null;
   const runners: FamilyRunner[] = [];
   const unserved = (): readonly UnservedOfService[] =>
     runners.flatMap(({ tracker }) => [...tracker.unserved()]);
-  const servers = makeServers(life, { record, page: page?.facts(() => ownNode.last), unserved });
+  const servers = makeServers(proxy, { record, page: page?.facts(() => ownNode.last), unserved });
   const families = prepared.proxiers.map(({ family }) => family);
   const oomScore = new LateOomScore({
     adjustment: isRuleless(config) ? null : config.oomScoreAdj,
     pid: Deno.pid,
     families,
-    exec: life.exec,
+    exec: proxy.exec,
     log,
   });
-  const otherProxy = makeOtherProxyWatch(life, servers);
+  const otherProxy = makeOtherProxyWatch(proxy, servers);
   const afterSyncs = joinObservers(
     otherModes.observer,
     otherProxy.observer,
     oomScore.observer,
     collectInQuiet(families, until),
-    observeFirstSyncs(families, (_, isLast) => isLast && !until.aborted && life.afterlife.inForce()),
+    observeFirstSyncs(families, (_, isLast) => isLast && !until.aborted && proxy.afterlife.inForce()),
     ...(page === null ? [] : [page.record.observer]),
   );
   const report = partlyUsableReport(log);
   for (const proxier of prepared.proxiers) {
-    runners.push(makeRunner(proxier, life, { servers, record, ownNode, afterSyncs, report }));
+    runners.push(makeRunner(proxier, proxy, { servers, record, ownNode, afterSyncs, report }));
   }
-  const nodeWatch = makeNodeWatch(life, runners, (unread) => {
+  const nodeWatch = makeNodeWatch(proxy, runners, (unread) => {
     servers.setNode(unread);
     ownNode.set(unread);
   });
-  const loop = makeLoop(life, { servers, page, runners, nodeWatch, ownNode });
-  return { servers, runners, nodeWatch, loop, otherProxy, oomScore };
+  const handlers = makeHandlers(proxy, { servers, page, runners, nodeWatch, ownNode });
+  return { servers, runners, nodeWatch, handlers, otherProxy, oomScore };
 }
 
-function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log }: Life): void {
+function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log }: ProxyServer): void {
   reloads?.addTo(metrics.registry);
   addLogMetrics(metrics.registry, () => logStreams.err.dropped);
   if (prepared.packetCounts !== undefined) metrics.followPacketCounts(prepared.packetCounts);
@@ -112,7 +119,7 @@ function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log 
   else if (config.kproxy.trafficCounters) log.warn("kproxy.trafficCounters has no effect", { mode });
 }
 
-interface LoopParts {
+interface HandlerParts {
   readonly servers: NodeServers;
   /** Null if it is not wanted. */
   readonly page: StatusPageSource | null;
@@ -121,9 +128,9 @@ interface LoopParts {
   readonly ownNode: OwnNode;
 }
 
-function makeLoop(life: Life, parts: LoopParts): ProxyLoop {
+function makeHandlers(proxy: ProxyServer, parts: HandlerParts): EventHandlers {
   const { servers, page, runners, nodeWatch, ownNode } = parts;
-  const { prepared, node, log, metrics, events } = life;
+  const { prepared, node, log, metrics, events } = proxy;
   const unserved = new UnservedFamilies({
     refused: prepared.refused,
     nodeName: node,
@@ -132,22 +139,22 @@ function makeLoop(life: Life, parts: LoopParts): ProxyLoop {
     onUse: (family, use) => servers.health.setUse(family, use),
   });
   const setServiceCidrs = prepared.setServiceCidrs?.bind(prepared);
-  const loop = new ProxyLoop({
-    lanes: runners,
+  const handlers = new EventHandlers({
+    runners: runners,
     nodeName: node,
     onService: (service) => unserved.takeService(service),
     onNode: (object) => {
       if (object !== undefined) unserved.takeNode(object);
       servers.setNode(object);
       ownNode.set(object);
-      nodeWatch.take(object, loop.initialized);
+      nodeWatch.take(object, handlers.initialized);
     },
     onServiceCidrs: setServiceCidrs && (page?.watchServiceCidrs(setServiceCidrs) ?? setServiceCidrs),
     onHeard: (kind) => servers.heard(kind),
     onFailed: (kind, reason) => servers.sourceFailed(kind, reason),
     onRestored: (state) => {
       servers.restored(state);
-      life.snapshot?.setInUse(state?.isServed === true ? state.savedAtMs : null);
+      proxy.snapshot?.setInUse(state?.isServed === true ? state.savedAtMs : null);
     },
     changes: observeChanges(metrics),
     onRejected: ({ where, object, message }) => {
@@ -155,11 +162,11 @@ function makeLoop(life: Life, parts: LoopParts): ProxyLoop {
       log.error("Object refused", message, { object, where });
     },
   });
-  return loop;
+  return handlers;
 }
 
-function makeOtherProxyWatch(life: Life, servers: NodeServers): OtherProxyWatch {
-  const { exec, log, mode, node, periods, prepared, otherModes, events } = life;
+function makeOtherProxyWatch(proxy: ProxyServer, servers: NodeServers): OtherProxyWatch {
+  const { exec, log, mode, node, periods, prepared, otherModes, events } = proxy;
   return new OtherProxyWatch({
     families: prepared.proxiers.map(({ family }) => family),
     exec,
@@ -176,7 +183,7 @@ function makeOtherProxyWatch(life: Life, servers: NodeServers): OtherProxyWatch 
 }
 
 function makeNodeWatch(
-  { config, commandLine, node, prepared, log }: Life,
+  { config, commandLine, node, prepared, log }: ProxyServer,
   runners: readonly FamilyRunner[],
   onUnread: (node: NodeObject) => void,
 ): NodeWatch {
@@ -194,8 +201,8 @@ function makeNodeWatch(
   });
 }
 
-/** What there is to tell of how the life begins. */
-function recordStart({ node, refused, fallback, events: { recorder } }: Life): void {
+/** What there is to tell of how the proxy server begins. */
+function recordStart({ node, refused, fallback, events: { recorder } }: ProxyServer): void {
   recorder.record(startingEvent(node));
   if (refused.length > 0) recorder.record(sysctlsRefusedEvent(node, refused));
   if (fallback !== null) recorder.record(modeFallbackEvent(node, fallback));
@@ -207,12 +214,12 @@ interface ServerParts {
   readonly unserved: () => readonly UnservedOfService[];
 }
 
-function makeServers(life: Life, { record, page, unserved }: ServerParts): NodeServers {
-  const { source, reloads, problems, refused, fallback } = life;
-  const { config, commandLine, mode, periods, prepared, node, log, verbosity, metrics, events } = life;
+function makeServers(proxy: ProxyServer, { record, page, unserved }: ServerParts): NodeServers {
+  const { source, reloads, problems, refused, fallback } = proxy;
+  const { config, commandLine, mode, periods, prepared, node, log, verbosity, metrics, events } = proxy;
   return new NodeServers({
     config,
-    currentConfig: () => configForMode(life.now.config, mode),
+    currentConfig: () => configForMode(proxy.now.config, mode),
     mode,
     periods,
     families: prepared.proxiers.map(({ family }) => family),
@@ -226,7 +233,7 @@ function makeServers(life: Life, { record, page, unserved }: ServerParts): NodeS
     life: {
       record,
       node,
-      configuredMode: fallback?.wanted ?? life.now.config.mode,
+      configuredMode: fallback?.wanted ?? proxy.now.config.mode,
       fallback: fallback?.why ?? null,
       sourceName: source.name,
       objects: () => source.objects?.() ?? [],
@@ -244,7 +251,7 @@ function makeServers(life: Life, { record, page, unserved }: ServerParts): NodeS
         openReviewer: () =>
           openApiClient(config, {
             master: commandLine.master,
-            exec: life.programs,
+            exec: proxy.programs,
             onRequest: (request) => metrics.observeApiRequest(request),
             onAnswer: (answer) => metrics.observeApiAnswer(answer),
           }),
@@ -290,10 +297,10 @@ interface RunnerParts {
 
 function makeRunner(
   proxier: FamilyProxier,
-  life: Life,
+  proxy: ProxyServer,
   { servers, record, ownNode, afterSyncs, report }: RunnerParts,
 ): FamilyRunner {
-  const { config, periods, node, log, metrics, events, programs } = life;
+  const { config, periods, node, log, metrics, events, programs } = proxy;
   const { family } = proxier;
   const tracker = new ChangeTracker({
     family,
@@ -305,7 +312,7 @@ function makeRunner(
       events.recorder.record(destinationRefusedEvent(node, unserved));
     },
     onResolved: (resolved) => log.info("Part of a Service is no longer refused", { family, ...resolved }),
-    unreachable: tellUnreachable(family, life),
+    unreachable: tellUnreachable(family, proxy),
     startedAtMs: wallClockMs(),
   });
   // What the configuration says of them counts before a Node is known, and without one.
@@ -316,7 +323,7 @@ function makeRunner(
     periods,
     observer: untilEnded(
       joinObservers(
-        observeSyncs(log, metrics, wallClockMs, life.mode === "ipvs" ? "services" : "servicePorts"),
+        observeSyncs(log, metrics, wallClockMs, proxy.mode === "ipvs" ? "services" : "servicePorts"),
         observeQuarantine({
           log,
           metrics,
@@ -334,7 +341,7 @@ function makeRunner(
       servers.queued(family);
       metrics.lastQueuedTimestamp.set({ ip_family: family }, wallClockMs() / 1000);
     },
-    ...life.prepared.keepsFlows === true ? {} : {
+    ...proxy.prepared.keepsFlows === true ? {} : {
       staleFlows: {
         conntrack: new Conntrack(programs),
         nodePortIps: () => ownNode.nodePortIps(family, config),
@@ -348,7 +355,7 @@ function makeRunner(
 
 function tellUnreachable(
   family: IpFamily,
-  { node, log, metrics, events }: Life,
+  { node, log, metrics, events }: ProxyServer,
 ): UnreachableEndpointsOptions {
   const onCount = (count: number): void => metrics.unreachableEndpoints.set({ ip_family: family }, count);
   // No value would not say that there are none.
@@ -361,4 +368,50 @@ function tellUnreachable(
     onGone: (gone) => log.info("An endpoint that was left out is gone", { family, ...gone }),
     onCount,
   };
+}
+
+/** What {@linkcode UnservedFamilies} needs. */
+export interface UnservedFamiliesOptions {
+  readonly refused: readonly RefusedFamily[];
+  readonly nodeName: string;
+  readonly log: Logger;
+  readonly onEvent: (event: ProxyEvent) => void;
+  /** Hears of each family that something counts on, and of what. */
+  readonly onUse: (family: IpFamily, use: string) => void;
+}
+
+/** Looks at what the source says, as long as there is a family to be told of. */
+export class UnservedFamilies {
+  readonly #options: UnservedFamiliesOptions;
+  /** Those that nothing has counted on so far. */
+  readonly #unused: Map<IpFamily, RefusedFamily>;
+
+  constructor(options: UnservedFamiliesOptions) {
+    this.#options = options;
+    this.#unused = new Map(options.refused.map((refused) => [refused.family, refused]));
+    for (const { family, hasRules } of options.refused) {
+      if (hasRules) this.#tell(family, "rules of an earlier start are there, and nobody looks after them");
+    }
+  }
+
+  /** The own Node was added or changed. */
+  takeNode(node: NodeObject): void {
+    for (const family of this.#unused.keys()) this.#tell(family, nodeUse(node, family));
+  }
+
+  /** A Service was added or changed. */
+  takeService(service: Service): void {
+    for (const family of this.#unused.keys()) this.#tell(family, serviceUse(service, family));
+  }
+
+  #tell(family: IpFamily, use: string | null): void {
+    const refused = this.#unused.get(family);
+    if (use === null || refused === undefined) return;
+    this.#unused.delete(family);
+    const { nodeName, log, onEvent, onUse } = this.#options;
+    const { reason } = refused;
+    log.warn("The cluster counts on an IP family that this node cannot serve", { family, use, reason });
+    onEvent(familyNotServedEvent(nodeName, { family, use, reason }));
+    onUse(family, use);
+  }
 }

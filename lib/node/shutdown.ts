@@ -1,5 +1,5 @@
 /**
- * The end of a life, which must not take long whatever is under way: the rules that are in force stay, and whatever is
+ * The end of a proxy server, which must not take long whatever is under way: the rules that are in force stay, and whatever is
  * not finished is done by the next start.
  *
  * @module
@@ -7,7 +7,7 @@
 import { within } from "../kernel/clock.ts";
 import type { Runner } from "../kernel/runner.ts";
 import type { Logger } from "../observe/log.ts";
-import type { SyncObserver } from "../sync/reconcile.ts";
+import type { SyncObserver } from "../sync/family_runner.ts";
 
 /** How long a sync under way may go on before its programs are ended. */
 const SYNC_GRACE_MS = 1_000;

@@ -5,10 +5,10 @@
  * @module
  */
 
-/** How a {@linkcode Throttle} paces its runs. */
-export interface ThrottleOptions {
+/** How a {@linkcode BoundedFrequencyRunner} paces its runs. */
+export interface BoundedFrequencyRunnerOptions {
   /**
-   * One run; resolves to false if there was nothing to do, which the next one need not wait for. A rejection makes the throttle try
+   * One run; resolves to false if there was nothing to do, which the next one need not wait for. A rejection makes the runner try
    * again after `retryMs`; reporting it is the run's own affair.
    */
   readonly run: () => Promise<boolean>;
@@ -25,8 +25,8 @@ export interface ThrottleOptions {
  * bursts. Differs: the wait after a failure is the caller's choice instead of the sync period, and a run that had nothing to do is
  * followed by no wait.
  */
-export class Throttle {
-  readonly #options: ThrottleOptions;
+export class BoundedFrequencyRunner {
+  readonly #options: BoundedFrequencyRunnerOptions;
   #requested = false;
   #started = false;
   #failures = 0;
@@ -34,7 +34,7 @@ export class Throttle {
   #cooldown: ReturnType<typeof setTimeout> | undefined;
   #deadline: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(options: ThrottleOptions) {
+  constructor(options: BoundedFrequencyRunnerOptions) {
     this.#options = options;
   }
 

@@ -1,6 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
-import { backoffMs, Throttle, type ThrottleOptions } from "./throttle.ts";
+import {
+  backoffMs,
+  BoundedFrequencyRunner,
+  type BoundedFrequencyRunnerOptions,
+} from "./bounded_frequency_runner.ts";
 
 /** Lets time pass in small steps, so that what an expired timer starts can set timers of its own. */
 async function advance(time: FakeTime, ms: number): Promise<void> {
@@ -8,14 +12,14 @@ async function advance(time: FakeTime, ms: number): Promise<void> {
   await time.runMicrotasks();
 }
 
-/** A throttle whose runs note the fake time at which they began. */
+/** A runner whose runs note the fake time at which they began. */
 function paced(
   time: FakeTime,
-  options: Partial<ThrottleOptions> = {},
-): { throttle: Throttle; starts: number[] } {
+  options: Partial<BoundedFrequencyRunnerOptions> = {},
+): { runner: BoundedFrequencyRunner; starts: number[] } {
   const starts: number[] = [];
   const zero = time.now;
-  const throttle = new Throttle({
+  const runner = new BoundedFrequencyRunner({
     run: () => {
       starts.push(time.now - zero);
       return Promise.resolve(true);
@@ -25,41 +29,41 @@ function paced(
     retryMs: () => 30_000,
     ...options,
   });
-  return { throttle, starts };
+  return { runner, starts };
 }
 
 Deno.test("the first request after quiet runs at once, the next waits for the minimum interval", async () => {
   using time = new FakeTime();
-  const { throttle, starts } = paced(time);
-  throttle.start();
+  const { runner, starts } = paced(time);
+  runner.start();
   await advance(time, 5000);
   assertEquals(starts, []);
-  throttle.request();
+  runner.request();
   await advance(time, 400);
-  throttle.request();
-  throttle.request();
+  runner.request();
+  runner.request();
   await advance(time, 599);
   assertEquals(starts, [5000]);
   await advance(time, 1);
   assertEquals(starts, [5000, 6000]);
   await advance(time, 10_000);
   assertEquals(starts, [5000, 6000]);
-  await throttle.stop();
+  await runner.stop();
 });
 
 Deno.test("a lone request is never delayed, however soon after the minimum interval it comes", async () => {
   using time = new FakeTime();
-  const { throttle, starts } = paced(time);
-  throttle.start();
+  const { runner, starts } = paced(time);
+  runner.start();
   const asked: number[] = [];
   for (const quietMs of [1, 1000, 1001, 1500, 60_000, 1000]) {
     await advance(time, quietMs);
-    throttle.request();
+    runner.request();
     asked.push((asked.at(-1) ?? 0) + quietMs);
     await time.runMicrotasks();
   }
   assertEquals(starts, asked);
-  await throttle.stop();
+  await runner.stop();
 });
 
 Deno.test("a burst is delayed by the minimum interval and the runs before it, whatever its rhythm", async () => {
@@ -68,18 +72,18 @@ Deno.test("a burst is delayed by the minimum interval and the runs before it, wh
     const zero = time.now;
     const runMs = 40;
     const starts: number[] = [];
-    const { throttle } = paced(time, {
+    const { runner } = paced(time, {
       run: async () => {
         starts.push(time.now - zero);
         await new Promise((resolve) => setTimeout(resolve, runMs));
         return true;
       },
     });
-    throttle.start();
+    runner.start();
     const asked: number[] = [];
     for (let change = 0; change < 50; change++) {
       asked.push(time.now - zero);
-      throttle.request();
+      runner.request();
       await time.tickAsync(spacingMs);
     }
     await advance(time, 5000);
@@ -89,7 +93,7 @@ Deno.test("a burst is delayed by the minimum interval and the runs before it, wh
     assert(worst <= 1000 + runMs, `every ${spacingMs} ms: ${worst} ms`);
     const most = Math.ceil(50 * spacingMs / (1000 + runMs)) + 2;
     assert(starts.length <= most, `every ${spacingMs} ms: ${starts.length} runs`);
-    await throttle.stop();
+    await runner.stop();
   }
 });
 
@@ -98,38 +102,38 @@ Deno.test("a run that had nothing to do delays nobody", async () => {
   const zero = time.now;
   const starts: number[] = [];
   let hasWork = false;
-  const { throttle } = paced(time, {
+  const { runner } = paced(time, {
     maxIntervalMs: 60_000,
     run: () => {
       starts.push(time.now - zero);
       return Promise.resolve(hasWork);
     },
   });
-  throttle.start();
-  throttle.request();
+  runner.start();
+  runner.request();
   await advance(time, 10);
   hasWork = true;
-  throttle.request();
+  runner.request();
   await advance(time, 10);
-  throttle.request();
+  runner.request();
   await advance(time, 2000);
   assertEquals(starts, [0, 10, 1010]);
   hasWork = false;
   await advance(time, 120_000);
   assertEquals(starts.length, 5, "and it still runs now and then");
-  await throttle.stop();
+  await runner.stop();
 });
 
 Deno.test("a request before start is served when it starts", async () => {
   using time = new FakeTime();
-  const { throttle, starts } = paced(time);
-  throttle.request();
+  const { runner, starts } = paced(time);
+  runner.request();
   await advance(time, 100);
   assertEquals(starts, []);
-  throttle.start();
+  runner.start();
   await advance(time, 0);
   assertEquals(starts, [100]);
-  await throttle.stop();
+  await runner.stop();
 });
 
 Deno.test("requests during a run lead to one more, counted from its end, and never to two at a time", async () => {
@@ -138,7 +142,7 @@ Deno.test("requests during a run lead to one more, counted from its end, and nev
   let most = 0;
   const starts: number[] = [];
   const zero = time.now;
-  const { throttle } = paced(time, {
+  const { runner } = paced(time, {
     run: async () => {
       starts.push(time.now - zero);
       most = Math.max(most, ++running);
@@ -147,26 +151,26 @@ Deno.test("requests during a run lead to one more, counted from its end, and nev
       return true;
     },
   });
-  throttle.start();
-  throttle.request();
+  runner.start();
+  runner.request();
   for (let i = 0; i < 5; i++) {
     await advance(time, 100);
-    throttle.request();
+    runner.request();
   }
   await advance(time, 5000);
   assertEquals(starts, [0, 1700]);
   assertEquals(most, 1);
-  await throttle.stop();
+  await runner.stop();
 });
 
 Deno.test("without requests it runs again after the maximum interval", async () => {
   using time = new FakeTime();
-  const { throttle, starts } = paced(time, { maxIntervalMs: 60_000 });
-  throttle.start();
-  throttle.request();
+  const { runner, starts } = paced(time, { maxIntervalMs: 60_000 });
+  runner.start();
+  runner.request();
   await advance(time, 125_000);
   assertEquals(starts, [0, 60_000, 120_000]);
-  await throttle.stop();
+  await runner.stop();
 });
 
 Deno.test("a failure is tried again with growing waits, and an event in between runs sooner", async () => {
@@ -174,39 +178,39 @@ Deno.test("a failure is tried again with growing waits, and an event in between 
   const starts: number[] = [];
   const zero = time.now;
   let failing = true;
-  const { throttle } = paced(time, {
+  const { runner } = paced(time, {
     retryMs: (failures) => 2000 * failures,
     run: () => {
       starts.push(time.now - zero);
       return failing ? Promise.reject(new Error("no")) : Promise.resolve(true);
     },
   });
-  throttle.start();
-  throttle.request();
+  runner.start();
+  runner.request();
   await advance(time, 7000); // 0, then 2000 later, then 4000 later
   assertEquals(starts, [0, 2000, 6000]);
   await advance(time, 500); // 7500: cooled down
   failing = false;
-  throttle.request();
+  runner.request();
   await advance(time, 100_000);
   assertEquals(starts, [0, 2000, 6000, 7500]);
-  await throttle.stop();
+  await runner.stop();
 });
 
 Deno.test("a minimum interval above the maximum is capped", async () => {
   using time = new FakeTime();
-  const { throttle, starts } = paced(time, { minIntervalMs: 10_000, maxIntervalMs: 2000 });
-  throttle.start();
-  throttle.request();
+  const { runner, starts } = paced(time, { minIntervalMs: 10_000, maxIntervalMs: 2000 });
+  runner.start();
+  runner.request();
   await advance(time, 4500);
   assertEquals(starts, [0, 2000, 4000]);
-  await throttle.stop();
+  await runner.stop();
 });
 
 Deno.test("stop waits for the run under way and starts no other", async () => {
   using time = new FakeTime();
   let done = false;
-  const { throttle, starts } = paced(time, {
+  const { runner, starts } = paced(time, {
     run: async () => {
       starts.push(0);
       await new Promise((resolve) => setTimeout(resolve, 500));
@@ -214,14 +218,14 @@ Deno.test("stop waits for the run under way and starts no other", async () => {
       return true;
     },
   });
-  throttle.start();
-  throttle.request();
-  throttle.request();
-  const stopped = throttle.stop();
+  runner.start();
+  runner.request();
+  runner.request();
+  const stopped = runner.stop();
   await advance(time, 500);
   await stopped;
   assertEquals(done, true);
-  throttle.request();
+  runner.request();
   await advance(time, 5000);
   assertEquals(starts.length, 1);
 });
