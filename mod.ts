@@ -168,23 +168,13 @@ export type {
 } from "./lib/backend/ipvs/plan/ruleset.ts";
 
 export {
-  type NftChain,
-  type NftContainer,
-  type NftElement,
-  type NftRule,
-  type NftTable,
-  NftTables,
-} from "./lib/netfilter/nft_tables.ts";
-export type {
-  NftElements,
-  NftExpression,
-  NftKey,
-  NftOperand,
-  NftStatement,
-  NftType,
-  NftVerdict,
-} from "./lib/netfilter/nft_rule.ts";
-export type { NftBase, NftHook, NftSpec } from "./lib/netfilter/parse_nft_spec.ts";
+  type ListedContainer,
+  type ListedTable,
+  type ListingProblem,
+  type NftListing,
+  parseNftListing,
+} from "./lib/netfilter/nft_listing.ts";
+export { parseNftScript } from "./lib/netfilter/nft_script.ts";
 export {
   parseSets,
   type SavedSet,

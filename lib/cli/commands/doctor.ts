@@ -28,7 +28,7 @@ import {
 import { examineManifests } from "../../inspect/doctor/manifests.ts";
 import { judgeUnserved, type UnservedDestinations } from "../../inspect/doctor/judge/unserved.ts";
 import { runningSettings } from "../../inspect/running/running_settings.ts";
-import { parseBaseChains } from "../../netfilter/nft_base_chains.ts";
+import { parseBaseChains } from "../../netfilter/nft_listing.ts";
 import { cpuCount } from "../../kernel/cpu.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";

@@ -12,7 +12,7 @@ import { Nft } from "../../kernel/nft.ts";
 import { readXtablesLock, type XtablesLock } from "../../kernel/xtables_lock.ts";
 import { nodeIps } from "../../model/node.ts";
 import { parseIp } from "../../model/ip.ts";
-import type { BaseChain } from "../../netfilter/nft_base_chains.ts";
+import type { BaseChain } from "../../netfilter/nft_listing.ts";
 import { usesApiServer } from "../../node/source.ts";
 import { neededRights } from "./api_rights.ts";
 import { type Fact, readFact } from "./fact.ts";

@@ -184,7 +184,7 @@ async function nearNftables(
   const nftables = await Promise.all(
     FAMILIES.map(async (family) => [family, await ofFamily(look, family, text, isTerse)] as const),
   );
-  const labels = new Set(nftables.flatMap(([, near]) => near.tables.map(({ label }) => label)));
+  const labels = new Set(nftables.flatMap(([, near]) => near.tables.map(({ name }) => name)));
   const unread = read.find(({ word, name }) => !labels.has(`${word} ${name}`));
   if (unread !== undefined) throw new UntoldError(`nft does not list table ${unread.word} ${unread.name}`);
   return { nftables: new Map(nftables), problems };

@@ -14,10 +14,12 @@ const IPVS_CHAIN = "KUBE-NODE-PORT";
 const IPVS_SET = /--match-set KUBE-/;
 /** Of userspace mode, with the chains that lead there. */
 const PORTAL_CHAINS: readonly string[] = ["KUBE-PORTALS-CONTAINER", "KUBE-PORTALS-HOST"];
-const NFT_TABLES: ReadonlyMap<string, FoundProxy["layout"]> = new Map([
-  ["kproxy", "kproxy"],
-  ["kube-proxy", "kube-proxy"],
-]);
+const NFT_TABLE = /^\w+ (kproxy|kube-proxy)$/;
+
+/** Whose service proxy's a table of nft is, e.g. `ip kproxy`; null: it is none's. */
+export function proxyOfTable(name: string): FoundProxy["layout"] | null {
+  return NFT_TABLE.exec(name)?.[1] as FoundProxy["layout"] | undefined ?? null;
+}
 
 /** Those of kproxy and kube-proxy, which share the layouts of iptables and IPVS mode. */
 export function foundProxies({ iptables, nftables }: HeldRules): readonly FoundProxy[] {
@@ -51,11 +53,13 @@ export function foundProxies({ iptables, nftables }: HeldRules): readonly FoundP
       isHooked,
     });
   }
-  for (const { name, label, chains } of nftables) {
-    const layout = NFT_TABLES.get(name);
-    if (layout === undefined) continue;
-    const isHooked = chains.values().some(({ base }) => base?.type === "nat" && base.hook === "prerouting");
-    found.push({ mode: "nftables", layout, sign: `table ${label ?? name}`, isHooked });
+  for (const { name, chains } of nftables) {
+    const layout = proxyOfTable(name);
+    if (layout === null) continue;
+    const isHooked = chains.values().some(({ hook }) =>
+      hook?.startsWith("type nat hook prerouting ") === true
+    );
+    found.push({ mode: "nftables", layout, sign: `table ${name}`, isHooked });
   }
   return found;
 }

@@ -1,5 +1,5 @@
 import { type JudgedCase as Case, testJudgements } from "../../../../tests/support/judged_cases.ts";
-import { parseBaseChains } from "../../../netfilter/nft_base_chains.ts";
+import { parseBaseChains } from "../../../netfilter/nft_listing.ts";
 import { judgeBaseChains, judgeForward } from "./hooks.ts";
 import { judgeLeftovers } from "./leftovers.ts";
 import { judgeOtherProxies } from "./other_proxies.ts";

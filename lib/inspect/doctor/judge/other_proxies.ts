@@ -4,7 +4,7 @@
  * @module
  */
 import type { ProxyMode } from "../../../config/types.ts";
-import type { BaseChain } from "../../../netfilter/nft_base_chains.ts";
+import type { BaseChain } from "../../../netfilter/nft_listing.ts";
 import type { Link } from "../../../netfilter/ip_batch.ts";
 import { failure, type Finding, ok, warning } from "../finding.ts";
 import type { KernelChain } from "../read/variant.ts";

@@ -8,11 +8,12 @@ import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { parseCidr } from "../../../model/ip.ts";
 import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
-import type { BaseChain } from "../../../netfilter/nft_base_chains.ts";
+import type { BaseChain } from "../../../netfilter/nft_listing.ts";
 import type { Packet } from "../../../sim/flow.ts";
 import { type HeldRules, nothingHeld } from "../../../sim/held_rules.ts";
 import { RulesetSimulator } from "../../../sim/ruleset_simulator.ts";
 import { NearKernel } from "../../live/near_kernel.ts";
+import { proxyOfTable } from "../../live/proxies.ts";
 import { podInterface } from "../../node_addresses.ts";
 import { foreignEnd } from "../../trace/own_rules.ts";
 import { placeOf } from "../../trace/trace.ts";
@@ -32,7 +33,7 @@ export async function readForeignEnds(
   const ends = await Promise.all(FAMILIES.map((family) => {
     const packet = podPacket(family, config);
     const look = ({ nftables }: HeldRules): readonly string[] => {
-      const foreign = nftables.filter(({ name }) => name !== "kproxy" && name !== "kube-proxy");
+      const foreign = nftables.filter(({ name }) => proxyOfTable(name) === null);
       const surroundings = { nodeAddresses: [], affinity: new Map(), nowSeconds: 0 };
       const rules = { ...nothingHeld(family), nftables: foreign };
       return new RulesetSimulator(rules).send(packet, surroundings).outcomes.flatMap((outcome) => {
