@@ -207,10 +207,9 @@ export type {
   PacketState,
   RuleHit,
 } from "./lib/sim/flow.ts";
-export type { Simulator } from "./lib/sim/simulator.ts";
 export { type HeldIptables, type HeldIpvs, type HeldRules, nothingHeld } from "./lib/sim/held_rules.ts";
 export type { HeldPortal, HeldPortals } from "./lib/sim/portals.ts";
-export { RulesetSimulator } from "./lib/sim/ruleset_simulator.ts";
+export { RulesetSimulator, type Simulator } from "./lib/sim/ruleset_simulator.ts";
 export type { Traffic } from "./lib/model/service_traffic.ts";
 export type { Fraction } from "./lib/sim/fraction.ts";
 

@@ -5,7 +5,6 @@
  * @module
  */
 import type { Traffic } from "../model/service_traffic.ts";
-import { nftSeconds } from "./nft_duration.ts";
 import type { Chain } from "./nft_objects.ts";
 
 /** Something that was printed and cannot be read. */
@@ -423,5 +422,19 @@ export function listedChains(tableText: string): ReadonlyMap<string, NftListedCh
         };
       }),
     }]),
+  );
+}
+
+/** A part for each unit at most. */
+const DURATION = /^(?:\d{1,10}(?:ms|[smhd])){1,5}$/;
+const DURATION_PART = /(\d+)(ms|[smhd])/g;
+const UNIT_SECONDS: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
+
+/** Seconds: `600s`, `1h30m`, `2h59m58s92ms`; null for anything else. */
+export function nftSeconds(text: string): number | null {
+  if (!DURATION.test(text)) return null;
+  return [...text.matchAll(DURATION_PART)].reduce(
+    (sum, [, count, unit]) => sum + Number(count) * (UNIT_SECONDS[unit ?? ""] ?? 0),
+    0,
   );
 }

@@ -3,6 +3,7 @@ import { startWork } from "../../tests/support/spent.ts";
 import {
   listedChains,
   type ListedTable,
+  nftSeconds,
   NftTableReader,
   parseBaseChains,
   parseCounters,
@@ -349,4 +350,20 @@ Deno.test("60,000 elements with comments are read in no more time each than a fe
   const [few, many] = [Math.max(5, timed(3_000)), timed(60_000)];
   // Twenty times as many; to look for the end of all of them at each takes 400 times as long.
   assertEquals(many < 150 * few, true, `${few} ms, ${many} ms`);
+});
+
+Deno.test("times of nft are seconds", { permissions: "none" }, () => {
+  const cases: readonly [string, number | null][] = [
+    ["600s", 600],
+    ["1h30m", 5_400],
+    ["3h", 10_800],
+    ["1d2h3m4s", 93_784],
+    ["2s500ms", 2.5],
+    ["", null],
+    ["soon", null],
+    ["5", null],
+    ["1h later", null],
+    ["-1s", null],
+  ];
+  for (const [text, seconds] of cases) assertEquals(nftSeconds(text), seconds, text);
 });

@@ -37,7 +37,16 @@ import {
   type Walk,
 } from "./packet_walk.ts";
 import { throughPortal } from "./portals.ts";
-import type { Simulator } from "./simulator.ts";
+
+/** Says what becomes of packets of its family under the rules that it was made of. */
+export interface Simulator {
+  /**
+   * Says what becomes of the packet.
+   *
+   * @throws {RangeError} if an address of the packet is none
+   */
+  send(packet: Packet, surroundings: Surroundings): Flow;
+}
 
 type Hooks = ReadonlyMap<FlowHook, readonly BaseChain[]>;
 

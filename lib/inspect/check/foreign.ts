@@ -8,7 +8,7 @@ import { baseOf } from "../../netfilter/nft_ruleset.ts";
 import type { Flow, FlowOutcome, RuleHit } from "../../sim/flow.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
-import { proxyOfTable } from "../live/proxies.ts";
+import { proxyOfTable } from "../live/live.ts";
 import { isOwnHit } from "../trace/own_rules.ts";
 import { packetText } from "../trace/packet.ts";
 import { placeOf } from "../trace/trace.ts";

@@ -9,8 +9,7 @@ import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { ListedChain } from "../../netfilter/iptables_listing.ts";
 import { parseListedChains } from "../../netfilter/listed_chains.ts";
-import { AskedMap } from "./asked_map.ts";
-import { UntoldError } from "./untold.ts";
+import { AskedMap, UntoldError } from "./asked_map.ts";
 
 /** A chain of a table. */
 export interface ChainName {

@@ -13,9 +13,8 @@ import {
 } from "../../netfilter/nft_listing.ts";
 import { NftTable } from "../../netfilter/nft_ruleset.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
-import { proxyOfTable } from "./proxies.ts";
-import { AskedMap } from "./asked_map.ts";
-import { UntoldError } from "./untold.ts";
+import { proxyOfTable } from "./live.ts";
+import { AskedMap, UntoldError } from "./asked_map.ts";
 
 const ABSENT = "No such file or directory";
 /** The elements of sets without names, which are never empty. */

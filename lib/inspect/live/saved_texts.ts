@@ -20,8 +20,7 @@ import { NftTable } from "../../netfilter/nft_ruleset.ts";
 import { parseNftScript } from "../../netfilter/nft_script.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
 import type { HeldIptables, HeldIpvs, HeldRules } from "../../sim/held_rules.ts";
-import type { LiveNode, LiveProblem, LiveRules } from "./live.ts";
-import { foundProxies } from "./proxies.ts";
+import { foundProxies, type LiveNode, type LiveProblem, type LiveRules } from "./live.ts";
 
 /** What kind of text it is. */
 export type LiveTextKind = "iptables" | "nftables" | "ipvsadm" | "ipset";

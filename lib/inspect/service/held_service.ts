@@ -13,7 +13,7 @@ import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { virtualServerKey } from "../../netfilter/ipvs.ts";
 import type { ListedContainer } from "../../netfilter/nft_listing.ts";
 import { AskedMap } from "../live/asked_map.ts";
-import { proxyOfTable } from "../live/proxies.ts";
+import { proxyOfTable } from "../live/live.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
 
 /** One rule, element or server. */

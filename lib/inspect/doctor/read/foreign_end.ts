@@ -13,7 +13,7 @@ import type { Packet } from "../../../sim/flow.ts";
 import { type HeldRules, nothingHeld } from "../../../sim/held_rules.ts";
 import { RulesetSimulator } from "../../../sim/ruleset_simulator.ts";
 import { NearKernel } from "../../live/near_kernel.ts";
-import { proxyOfTable } from "../../live/proxies.ts";
+import { proxyOfTable } from "../../live/live.ts";
 import { podInterface } from "../../node_addresses.ts";
 import { foreignEnd } from "../../trace/own_rules.ts";
 import { placeOf } from "../../trace/trace.ts";
