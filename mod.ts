@@ -171,23 +171,13 @@ export type {
 } from "./lib/backend/ipvs/plan/ruleset.ts";
 
 export {
-  type NftChain,
-  type NftContainer,
-  type NftElement,
-  type NftRule,
-  type NftTable,
-  NftTables,
-} from "./lib/netfilter/nft_tables.ts";
-export type {
-  NftElements,
-  NftExpression,
-  NftKey,
-  NftOperand,
-  NftStatement,
-  NftType,
-  NftVerdict,
-} from "./lib/netfilter/nft_rule.ts";
-export type { NftBase, NftHook, NftSpec } from "./lib/netfilter/parse_nft_spec.ts";
+  type ListedContainer,
+  type ListedTable,
+  type ListingProblem,
+  type NftListing,
+  parseNftListing,
+} from "./lib/netfilter/nft_listing.ts";
+export { parseNftScript } from "./lib/netfilter/nft_script.ts";
 export {
   parseSets,
   type SavedSet,
@@ -220,10 +210,9 @@ export type {
   PacketState,
   RuleHit,
 } from "./lib/sim/flow.ts";
-export type { Simulator } from "./lib/sim/simulator.ts";
 export { type HeldIptables, type HeldIpvs, type HeldRules, nothingHeld } from "./lib/sim/held_rules.ts";
 export type { HeldPortal, HeldPortals } from "./lib/sim/portals.ts";
-export { RulesetSimulator } from "./lib/sim/ruleset_simulator.ts";
+export { RulesetSimulator, type Simulator } from "./lib/sim/ruleset_simulator.ts";
 export type { Traffic } from "./lib/model/service_traffic.ts";
 export type { Fraction } from "./lib/sim/fraction.ts";
 

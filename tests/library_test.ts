@@ -10,12 +10,12 @@ import {
   decodeObject,
   ipvsPlanTexts,
   matchingNodeIps,
-  NftTables,
   nodePortAddresses,
   nothingHeld,
   type Packet,
   parseIptablesSave,
   parseIpvsTable,
+  parseNftScript,
   parseSets,
   planIptables,
   planIpvs,
@@ -88,9 +88,8 @@ Deno.test("from objects to rules of mode nftables and the ways of packets", NO_R
     objectComments: true,
   });
   assertStringIncludes(renderNftablesPlan(plan), "{ 10.96.10.1 . 80 . 0 : 10.244.0.11 . 8080 }\n");
-  const tables = new NftTables();
-  tables.run(renderNftablesPlan(plan));
-  const { outcomes } = new RulesetSimulator({ ...nothingHeld("IPv4"), nftables: tables.tables }).send(
+  const { tables } = parseNftScript(renderNftablesPlan(plan));
+  const { outcomes } = new RulesetSimulator({ ...nothingHeld("IPv4"), nftables: tables }).send(
     PACKET,
     SURROUNDINGS,
   );

@@ -5,7 +5,7 @@
  * @module
  */
 import { ExecError } from "../errors.ts";
-import { type BaseChain, parseBaseChains } from "../netfilter/nft_base_chains.ts";
+import { type BaseChain, parseBaseChains } from "../netfilter/nft_listing.ts";
 import type { NftFamily } from "../netfilter/nft_words.ts";
 import { type Exec, type Input, runOk } from "./exec.ts";
 import { type OutputReader, runInto } from "./read_output.ts";

@@ -1,18 +1,11 @@
 /**
- * Reads what `nft list ruleset` prints, of whatever tables: what cannot be read is told with its place, and everything around it is
- * read all the same.
+ * Reads what `nft list` prints, with or without handles and elements, into the objects of its tables, while it is printed. What cannot
+ * be read is told with its place, and everything around it is read all the same.
  *
  * @module
  */
-import type { IpFamily } from "../model/objects.ts";
 import type { Traffic } from "../model/service_traffic.ts";
-import { nftSeconds } from "./nft_duration.ts";
-import type { NftElements, NftStatement, NftType } from "./nft_rule.ts";
-import { typeOfExpression } from "./nft_rule.ts";
-import type { NftChain, NftContainer, NftRule, NftTable } from "./nft_tables.ts";
-import { nftFamily, NftWords } from "./nft_words.ts";
-import { parseNftVerdict, readNftRule } from "./parse_nft_rule.ts";
-import { type NftBase, readTypes, takeBase } from "./parse_nft_spec.ts";
+import type { Chain } from "./nft_objects.ts";
 
 /** Something that was printed and cannot be read. */
 export interface ListingProblem {
@@ -22,44 +15,318 @@ export interface ListingProblem {
   readonly message: string;
 }
 
-/** What was printed of the tables of one family. */
+/** A set or map as it is printed. */
+export interface ListedContainer {
+  readonly kind: "set" | "map";
+  /** E.g. `type ipv4_addr . inet_service : verdict`, `typeof ip daddr`; `""` if it was not printed. */
+  readonly type: string;
+  /** True if an element may be a network or a range, e.g. `10.0.0.0/8`, `80-90`. */
+  readonly hasRanges: boolean;
+  /** Of a set whose elements expire; else undefined. */
+  readonly timeoutSeconds: number | undefined;
+  /** Key → value (`""` in a set), without comments, counters and expiry. */
+  readonly elements: ReadonlyMap<string, string>;
+  /** Key → comment, of those elements that have one. */
+  readonly comments: ReadonlyMap<string, string>;
+  /** Key → what was counted, of those elements that count. */
+  readonly counters: ReadonlyMap<string, Traffic>;
+  /** Elements that expire, as `nft -f` takes them again, e.g. `10.0.0.1 timeout 3h expires 2h59m58s92ms`. */
+  readonly expiring: readonly string[];
+}
+
+/** A table as it is printed; where none is, it has no name and nothing in it. */
+export interface ListedTable {
+  /** Family and name, e.g. `ip kproxy`. */
+  readonly name: string;
+  /** The table's comment; `""` also where the kernel forgot it. */
+  readonly comment: string;
+  /** Why it can be neither changed nor removed: a process has claimed it, and it goes with that one. Null: none has. */
+  readonly ownerProblem: string | null;
+  readonly chains: ReadonlyMap<string, Chain>;
+  readonly containers: ReadonlyMap<string, ListedContainer>;
+  /** Chain → handles of its rules, in order; 0 where none are printed. */
+  readonly handles: ReadonlyMap<string, readonly number[]>;
+}
+
+/** Everything that was printed. */
 export interface NftListing {
-  /** In the order of the text. Those of family `inet` belong to both families. */
-  readonly tables: readonly NftTable[];
+  /** In the order of the text. */
+  readonly tables: readonly ListedTable[];
   readonly problems: readonly ListingProblem[];
 }
 
-interface OpenTable extends NftTable {
-  readonly chains: Map<string, NftChain>;
-  readonly containers: Map<string, NftContainer>;
+const TABLE = /^table (\S+ \S+) \{(?:.* progname (\S+))?/;
+const BLOCK = /^(chain|set|map) (\S+) \{/;
+/** Blocks that decide nothing about where a packet goes, or that rules name whose statements are told. */
+const OTHER_BLOCK = /^(?:counter|quota|limit|flowtable|secmark|synproxy|ct \w+) .*\{(?: # handle \d+)?$/;
+const HANDLE = /^(.*) # handle (\d+)$/;
+const COMMENT = /^comment "(.*)"$/;
+const OWNER = /^flags .*\bowner\b/;
+const ELEMENTS = "elements = {";
+/** Between the comment and what follows it; in elements without quotes there is nothing to skip. */
+const ELEMENT_COMMENT = / comment "([^"]*)"/;
+const DECORATION = / (?:counter|timeout|expires|limit|quota|last) /;
+const COUNTED = / counter packets (\d+) bytes (\d+)/;
+/** It may have a timeout of its own. */
+const EXPIRING = /^\S+(?: timeout \w+)? expires \w+$/;
+
+/** A set or map that is being filled. */
+export class OpenContainer implements ListedContainer {
+  readonly kind: "set" | "map";
+  type = "";
+  hasRanges = false;
+  timeoutSeconds: number | undefined;
+  readonly elements = new Map<string, string>();
+  readonly comments = new Map<string, string>();
+  readonly counters = new Map<string, Traffic>();
+  readonly expiring: string[] = [];
+
+  constructor(kind: "set" | "map") {
+    this.kind = kind;
+  }
+
+  /** Takes one line of what it is, e.g. `timeout 1h`. */
+  define(text: string): void {
+    if (text.startsWith("type")) this.type = text;
+    else if (text.startsWith("timeout ")) {
+      this.timeoutSeconds = nftSeconds(text.slice("timeout ".length)) ?? 0;
+    } else if (text.startsWith("flags ")) this.hasRanges = /\binterval\b/.test(text);
+  }
+
+  add(element: string): void {
+    if (this.timeoutSeconds !== undefined && EXPIRING.test(element)) this.expiring.push(element);
+    const { key, value, comment, counted } = parseElement(element);
+    this.elements.set(key, value);
+    if (comment !== undefined) this.comments.set(key, comment);
+    if (counted !== undefined) this.counters.set(key, counted);
+  }
 }
 
-const TABLE_LINE = /^table (\w+) (\S+) \{/;
-const HANDLE = / # handle \d+$/;
-/** Blocks that decide nothing about where a packet goes, or that rules name whose statements are told. */
-const OTHER_BLOCK = /^(?:counter|quota|limit|flowtable|secmark|synproxy|ct \w+) .*\{$/;
-const MANAGED = /table (ip6?) (\S+) is managed by iptables-nft/;
+/** An element as it is printed: `key`, `key : value`, `key comment "…" : value`, with counter, timeout or expiry between them. */
+export function parseElement(
+  element: string,
+): { readonly key: string; readonly value: string; readonly comment?: string; readonly counted?: Traffic } {
+  const said = element.includes('"') ? ELEMENT_COMMENT.exec(element) : null;
+  const text = said === null ? element : element.replace(said[0], "");
+  const colon = text.indexOf(" : ");
+  const left = colon < 0 ? text : text.slice(0, colon);
+  const value = colon < 0 ? "" : text.slice(colon + 3);
+  const decoration = left.search(DECORATION);
+  if (decoration < 0 && said === null) return { key: left, value };
+  const [, packets, bytes] = decoration < 0 ? [] : COUNTED.exec(left) ?? [];
+  return {
+    key: decoration < 0 ? left : left.slice(0, decoration),
+    value,
+    ...(said?.[1] === undefined ? {} : { comment: said[1] }),
+    ...(packets === undefined ? {} : { counted: { packets: Number(packets), bytes: Number(bytes) } }),
+  };
+}
 
-/**
- * The tables of one family.
- *
- * @param isWanted tables that are not are passed over, e.g. those in which iptables keeps its rules
- */
-export function parseNftListing(
-  text: string,
-  family: IpFamily,
-  isWanted: (word: string, table: string) => boolean = () => true,
-): NftListing {
-  const reader = new ListingReader(family, isWanted);
-  let lineNumber = 0;
-  let start = 0;
-  while (start < text.length) {
-    let end = text.indexOf("\n", start);
-    if (end < 0) end = text.length;
-    reader.line(text.slice(start, end), ++lineNumber);
-    start = end + 1;
+/** A table that is being filled. */
+export class OpenTable implements ListedTable {
+  comment = "";
+  name = "";
+  program: string | undefined;
+  isOwned = false;
+  readonly chains = new Map<string, { name: string; hook?: string; readonly rules: string[] }>();
+  readonly containers = new Map<string, OpenContainer>();
+  readonly handles = new Map<string, number[]>();
+
+  constructor(name = "") {
+    this.name = name;
   }
+
+  get ownerProblem(): string | null {
+    if (!this.isOwned) return null;
+    const who = this.program === undefined ? "another process" : `another process (${this.program})`;
+    return `table ${this.name} belongs to ${who} (flags owner), and nobody else may change or remove it until that ends`;
+  }
+}
+
+type Block =
+  | { readonly kind: "chain"; readonly name: string; readonly rules: string[]; readonly handles: number[] }
+  | { readonly kind: "container"; readonly container: OpenContainer }
+  | { readonly kind: "other"; depth: number };
+
+/** Takes the text in pieces, of one table or of a whole ruleset. */
+export class NftTableReader {
+  /** Family and name of the only table that is read, e.g. `ip kproxy`; null: whatever comes. */
+  readonly #wanted: string | null;
+  #decoder = new TextDecoder();
+  #tables: OpenTable[] = [];
+  #problems: ListingProblem[] = [];
+  #table: OpenTable | null = null;
+  #isSkipped = false;
+  #block: Block | null = null;
+  #place = "";
+  #inElements = false;
+  #lineNumber = 0;
+  /** The beginning of a line whose end has not come. */
+  #open = "";
+
+  /** @param wanted family and name of the table that is read, others are passed over; default: all are read */
+  constructor(wanted: string | null = null) {
+    this.#wanted = wanted;
+  }
+
+  /** What came before counts no more. */
+  begin(): void {
+    this.#decoder = new TextDecoder();
+    this.#tables = [];
+    this.#problems = [];
+    this.#table = this.#block = null;
+    this.#inElements = this.#isSkipped = false;
+    this.#lineNumber = 0;
+    this.#open = "";
+  }
+
+  /** Takes the next bytes; they may change after the call. */
+  write(bytes: Uint8Array): void {
+    this.text(this.#decoder.decode(bytes, { stream: true }));
+  }
+
+  /** Takes the next piece of the text. */
+  text(text: string): void {
+    let start = 0;
+    for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", start)) {
+      this.#line(this.#open + text.slice(start, end));
+      this.#open = "";
+      start = end + 1;
+    }
+    this.#open += text.slice(start);
+  }
+
+  /** The text is at its end: the first table. */
+  end(): ListedTable {
+    return this.endAll().tables[0] ?? NO_TABLE;
+  }
+
+  /** The text is at its end: all tables. */
+  endAll(): NftListing {
+    this.text(this.#decoder.decode());
+    if (this.#open !== "") this.#line(this.#open);
+    this.#open = "";
+    if (this.#table !== null) this.#problem("the text ends within it");
+    return { tables: this.#tables, problems: this.#problems };
+  }
+
+  #problem(message: string): void {
+    this.#problems.push({ place: this.#place, message: `line ${this.#lineNumber}: ${message}` });
+  }
+
+  #line(line: string): void {
+    this.#lineNumber++;
+    if (this.#isSkipped) {
+      this.#isSkipped = !line.startsWith("}");
+      return;
+    }
+    const text = line.trim();
+    if (this.#inElements) this.#elementLine(text);
+    else if (text === "" || text.startsWith("#")) return;
+    else if (this.#block !== null) this.#blockLine(text, this.#block);
+    else if (this.#table !== null) this.#tableLine(text, this.#table);
+    else this.#begin(text);
+  }
+
+  #begin(text: string): void {
+    const [, name, program] = TABLE.exec(text) ?? [];
+    this.#place = name === undefined ? "nftables" : `table ${name}`;
+    if (name === undefined) return this.#problem(`"${text}" begins no table`);
+    if (this.#wanted !== null && name !== this.#wanted) {
+      this.#isSkipped = !text.endsWith("}");
+      return;
+    }
+    this.#table = new OpenTable(name);
+    this.#table.program = program;
+    this.#tables.push(this.#table);
+  }
+
+  #tableLine(text: string, table: OpenTable): void {
+    if (text === "}") {
+      this.#table = null;
+      return;
+    }
+    const [, kind, name = ""] = BLOCK.exec(text) ?? [];
+    if (kind === "chain") {
+      const rules: string[] = [];
+      const handles: number[] = [];
+      table.chains.set(name, { name, rules });
+      table.handles.set(name, handles);
+      this.#block = { kind, name, rules, handles };
+    } else if (kind === "set" || kind === "map") {
+      const container = new OpenContainer(kind);
+      table.containers.set(name, container);
+      this.#block = { kind: "container", container };
+    } else if (OTHER_BLOCK.test(text)) this.#block = { kind: "other", depth: 1 };
+    else if (OWNER.test(text)) table.isOwned = true;
+    else if (COMMENT.test(text)) table.comment = COMMENT.exec(text)?.[1] ?? "";
+    else if (!text.startsWith("flags ")) this.#problem(`"${text}" is not understood`);
+    this.#place = kind === undefined ? `table ${table.name}` : `table ${table.name} ${kind} ${name}`;
+  }
+
+  #blockLine(text: string, block: Block): void {
+    if (block.kind === "other") block.depth += text.endsWith("{") ? 1 : text.startsWith("}") ? -1 : 0;
+    if (block.kind === "other" ? block.depth === 0 : text === "}") this.#block = null;
+    else if (block.kind === "chain") this.#chainLine(text, block);
+    else if (block.kind === "container") {
+      if (!text.startsWith(ELEMENTS)) return block.container.define(text);
+      this.#inElements = true;
+      this.#elementLine(text.slice(ELEMENTS.length).trimStart());
+    }
+  }
+
+  #chainLine(text: string, { name, rules, handles }: Block & { readonly kind: "chain" }): void {
+    const chain = this.#table?.chains.get(name);
+    const [, rule = text, handle = "0"] = HANDLE.exec(text) ?? [];
+    if (chain === undefined || (handle === "0" && text.startsWith('comment "'))) return;
+    if (text.startsWith("type ")) chain.hook = text;
+    else {
+      rules.push(rule);
+      handles.push(Number(handle));
+    }
+  }
+
+  /** One or several elements; the last line ends with `}`, the others with a comma. */
+  #elementLine(text: string): void {
+    const isLast = text.endsWith("}");
+    const list = isLast ? text.slice(0, -1).trimEnd() : text.endsWith(",") ? text.slice(0, -1) : text;
+    const { container } = this.#block?.kind === "container" ? this.#block : { container: null };
+    for (const element of splitElements(list)) container?.add(element);
+    if (isLast) this.#inElements = false;
+  }
+}
+
+/** It never looks beyond the element: a line may have 100,000 of them. */
+const QUOTING_ELEMENT = /(?:[^",]|"[^"]*"|,(?! ))+/g;
+
+/** The elements of a list, which stands between braces. */
+export function splitElements(list: string): readonly string[] {
+  if (list === "") return [];
+  if (!list.includes('"')) return list.split(", ");
+  // A comment may hold the separator.
+  return (list.match(QUOTING_ELEMENT) ?? []).map((element) => element.trim());
+}
+
+/** No table at all. */
+export const NO_TABLE: ListedTable = new OpenTable();
+
+/** What `nft list table` printed. */
+export function parseTable(text: string): ListedTable {
+  const reader = new NftTableReader();
+  reader.text(text);
   return reader.end();
+}
+
+/** What `nft list ruleset` printed, of whatever tables. */
+export function parseNftListing(text: string): NftListing {
+  const reader = new NftTableReader();
+  reader.text(text);
+  return reader.endAll();
+}
+
+/** What `nft list set` printed of a set of counters: destination → what was counted. */
+export function parseCounters(text: string): ReadonlyMap<string, Traffic> {
+  return new Map(parseTable(text).containers.values().flatMap(({ counters }) => counters));
 }
 
 /** The tables of iptables; the nft variant keeps its rules in tables of nftables that are called so. */
@@ -68,302 +335,106 @@ export const IPTABLES_TABLES: ReadonlySet<string> = new Set(["raw", "mangle", "n
 /** `ip filter` and the like: tables in which iptables keeps its rules, as nft says in front of them. */
 export function tablesOfIptables(text: string): ReadonlySet<string> {
   return new Set(
-    Array.from(text.matchAll(new RegExp(MANAGED, "g")), ([, word, name]) => `${word} ${name}`),
+    Array.from(text.matchAll(/table (ip6? \S+) is managed by iptables-nft/g), ([, name = ""]) => name),
   );
 }
 
-type Block =
-  | { readonly kind: "chain"; readonly name: string; base: NftBase | null; readonly rules: NftRule[] }
-  | {
-    readonly kind: "container";
-    readonly name: string;
-    readonly isMap: boolean;
-    keys: readonly NftType[] | null;
-    values: NftContainer["values"];
-    timeoutSeconds: number | null;
-    hasRanges: boolean;
-    elements: Map<string, string>;
-    counters: Map<string, Traffic>;
-  }
-  | { readonly kind: "other"; depth: number };
-
-class ListingReader {
-  readonly #family: IpFamily;
-  readonly #isWanted: (word: string, table: string) => boolean;
-  readonly #tables: OpenTable[] = [];
-  readonly #problems: ListingProblem[] = [];
-  #table: OpenTable | null = null;
-  /** Of another family: nothing of it is read. */
-  #isSkipped = false;
-  #place = "";
-  #block: Block | null = null;
-  /** Elements whose end has not come. */
-  #elements: string[] | null = null;
-  #line = 0;
-
-  constructor(family: IpFamily, isWanted: (word: string, table: string) => boolean) {
-    this.#family = family;
-    this.#isWanted = isWanted;
-  }
-
-  line(raw: string, number: number): void {
-    this.#line = number;
-    if (this.#isSkipped) {
-      if (raw.startsWith("}")) this.#isSkipped = false;
-      return;
-    }
-    const text = raw.trim();
-    if (this.#elements !== null) return this.#elementLine(text);
-    if (text === "" || text.startsWith("#")) return;
-    if (this.#table === null) return this.#open(text);
-    if (this.#block === null) return this.#tableLine(text, this.#table);
-    this.#blockLine(text, this.#block, this.#table);
-  }
-
-  end(): NftListing {
-    if (this.#table !== null) this.#problem("the text ends within it");
-    const tables = this.#tables.map((table) =>
-      settled(
-        table,
-        (place, message) => void this.#problems.push({ place: `${tableText(table)} ${place}`, message }),
-      )
-    );
-    return { tables, problems: this.#problems };
-  }
-
-  #problem(message: string): void {
-    this.#problems.push({ place: this.#place, message: `line ${this.#line}: ${message}` });
-  }
-
-  #open(text: string): void {
-    const [matched, word = "", name = ""] = TABLE_LINE.exec(text) ?? [];
-    this.#place = matched === undefined ? "nftables" : `table ${word} ${name}`;
-    if (matched === undefined) return this.#problem(`"${text}" begins no table`);
-    const isHere = word === nftFamily(this.#family) || word === "inet";
-    if (isHere && this.#isWanted(word, name)) {
-      const label = { label: `${word} ${name}` };
-      this.#table = { family: this.#family, name, ...label, chains: new Map(), containers: new Map() };
-      this.#tables.push(this.#table);
-      return;
-    }
-    if (word === "netdev" || word === "bridge") {
-      this.#problem(`what it does to packets of family ${word} is not read`);
-    }
-    this.#isSkipped = !text.endsWith("}");
-  }
-
-  #tableLine(text: string, table: OpenTable): void {
-    if (text === "}") {
-      this.#table = null;
-      return;
-    }
-    const plain = text.replace(HANDLE, "");
-    const [, kind = "", name = ""] = /^(chain|set|map) (\S+) \{$/.exec(plain) ?? [];
-    if (kind === "chain") this.#block = { kind, name, base: null, rules: [] };
-    else if (kind !== "") {
-      this.#block = {
-        kind: "container",
-        name,
-        isMap: kind === "map",
-        keys: null,
-        values: null,
-        timeoutSeconds: null,
-        hasRanges: false,
-        elements: new Map(),
-        counters: new Map(),
-      };
-    } else if (OTHER_BLOCK.test(plain)) this.#block = { kind: "other", depth: 1 };
-    else if (!/^(?:comment|flags) /.test(plain)) this.#problem(`"${plain}" is not understood`);
-    if (this.#block !== null) this.#place = `${tableText(table)} ${plain.replace(" {", "")}`;
-  }
-
-  #blockLine(text: string, block: Block, table: OpenTable): void {
-    if (block.kind === "other") {
-      block.depth += text.endsWith("{") ? 1 : text.startsWith("}") ? -1 : 0;
-      if (block.depth === 0) this.#block = null;
-    } else if (text === "}") {
-      this.#close(block, table);
-      this.#block = null;
-    } else if (block.kind === "chain") this.#chainLine(text.replace(HANDLE, ""), block);
-    else this.#containerLine(text, block);
-  }
-
-  #close(block: Exclude<Block, { kind: "other" }>, table: OpenTable): void {
-    const { name } = block;
-    if (block.kind === "chain") {
-      table.chains.set(name, { name, base: block.base, rules: block.rules });
-      return;
-    }
-    // Rules that look into it are told when a packet reaches them.
-    if (block.keys === null) return;
-    const { keys, values, timeoutSeconds, elements, hasRanges, counters } = block;
-    table.containers.set(name, {
-      name,
-      keys,
-      values,
-      timeoutSeconds,
-      elements,
-      ...(hasRanges ? { hasRanges } : {}),
-      ...(counters.size > 0 ? { counters } : {}),
-    });
-  }
-
-  #chainLine(text: string, chain: Block & { kind: "chain" }): void {
-    if (/^comment "/.test(text)) return;
-    if (!text.startsWith("type ")) {
-      chain.rules.push({ text, statements: readNftRule(text, this.#family, this.#isInet()) });
-      return;
-    }
-    try {
-      // What may choose another route is a filter with that in addition.
-      chain.base = takeBase(new NftWords(`{ ${text.replace(/^type route /, "type filter ")} }`));
-    } catch (error) {
-      this.#problem(reason(error));
-    }
-  }
-
-  #isInet(): boolean {
-    return this.#table?.label?.startsWith("inet ") === true;
-  }
-
-  #containerLine(text: string, container: Block & { kind: "container" }): void {
-    if (text.startsWith("elements = {")) {
-      this.#elements = [];
-      this.#elementLine(text.slice("elements = {".length).trim());
-    } else if (text.startsWith("type")) {
-      try {
-        const { keys, values } = readTypes(text, this.#family);
-        [container.keys, container.values] = [keys, container.isMap ? values : null];
-      } catch (error) {
-        this.#problem(reason(error));
-      }
-    } else if (text.startsWith("timeout ")) {
-      container.timeoutSeconds = nftSeconds(text.slice("timeout ".length)) ?? 0;
-    } else if (text.startsWith("flags ")) container.hasRanges = /\binterval\b/.test(text);
-  }
-
-  #elementLine(text: string): void {
-    const isLast = text.endsWith("}");
-    this.#elements?.push(isLast ? text.slice(0, -1).trimEnd() : text);
-    if (!isLast) return;
-    const container = this.#block;
-    if (container?.kind === "container") {
-      readElements((this.#elements ?? []).join(" "), container);
-    }
-    this.#elements = null;
-  }
+/** A chain that hangs on a hook of the kernel. */
+export interface BaseChain {
+  /** nft's word: `ip`, `ip6`, `inet`, … */
+  readonly family: string;
+  readonly table: string;
+  readonly name: string;
+  /** `filter`, `nat` or `route`. */
+  readonly type: string;
+  /** `prerouting`, `input`, `forward`, `output`, `postrouting`, … */
+  readonly hook: string;
+  /** Lower is earlier. */
+  readonly priority: number;
+  /** What becomes of a packet that no rule of the chain decides on. */
+  readonly policy: "accept" | "drop";
 }
 
-function tableText(table: NftTable): string {
-  return `table ${table.label ?? `${nftFamily(table.family)} ${table.name}`}`;
+/** The base chains in what `nft list chains` or `nft list ruleset` printed. */
+export function parseBaseChains(text: string): readonly BaseChain[] {
+  return parseNftListing(text).tables.flatMap(({ name: label, chains }) =>
+    [...chains.values()].flatMap(({ name, hook }): BaseChain[] => {
+      const base = hook === undefined ? null : parseHook(hook);
+      const [family = "", table = ""] = label.split(" ");
+      return base === null ? [] : [{ family, table: plain(table), name: plain(name), ...base }];
+    })
+  );
 }
 
-function reason(error: unknown): string {
-  if (!(error instanceof SyntaxError)) throw error;
-  return error.message;
+function plain(name: string): string {
+  return name.replaceAll('"', "");
 }
 
-/** It never looks beyond the element: there may be 100,000 of them. */
-const QUOTING_ELEMENT = /(?:[^",]|"[^"]*")+/g;
-const QUOTED_COMMENT = / comment "[^"]*"/;
-const DECORATION = / (?:counter|timeout|expires|limit|quota|last) /;
+/** What nft calls priorities, where it does not print numbers. */
+const PRIORITIES: ReadonlyMap<string, number> = new Map([
+  ["raw", -300],
+  ["mangle", -150],
+  ["dstnat", -100],
+  ["filter", 0],
+  ["security", 50],
+  ["srcnat", 100],
+]);
+const HOOK =
+  /^type (\w+) hook (\w+)\b.*?\bpriority (-?\w+)(?: ([+-]) (\d+))? ?;(?: policy (accept|drop) ?;)?(?: comment "[^"]*" ?;)?$/;
 
-const COUNTED = / counter packets (\d+) bytes (\d+)/;
-
-function readElements(
-  list: string,
-  { elements: into, counters }: {
-    readonly elements: Map<string, string>;
-    readonly counters: Map<string, Traffic>;
-  },
-): void {
-  // A comment may hold the separator.
-  const elements = list.includes('"') ? list.match(QUOTING_ELEMENT) ?? [] : list.split(",");
-  for (const element of elements) {
-    const printed = element.trim();
-    if (printed === "") continue;
-    const text = printed.includes('"') ? printed.replace(QUOTED_COMMENT, "") : printed;
-    const colon = text.indexOf(" : ");
-    const left = colon < 0 ? text : text.slice(0, colon);
-    const decoration = left.search(DECORATION);
-    const key = decoration < 0 ? left : left.slice(0, decoration);
-    const name = key.replaceAll('"', "");
-    into.set(name, colon < 0 ? "" : text.slice(colon + 3));
-    const [, packets, bytes] = decoration < 0 ? [] : COUNTED.exec(left) ?? [];
-    if (packets !== undefined) counters.set(name, { packets: Number(packets), bytes: Number(bytes) });
-  }
+/** How the kernel calls a base chain, e.g. `type nat hook prerouting priority dstnat - 10; policy accept;`; null for anything else. */
+export function parseHook(text: string): Omit<BaseChain, "family" | "table" | "name"> | null {
+  const [, type = "", hook = "", base = "", sign, offset = "0", policy] = HOOK.exec(text) ?? [];
+  const start = /^-?\d+$/.test(base) ? Number(base) : PRIORITIES.get(base);
+  if (start === undefined) return null;
+  const priority = sign === "-" ? start - Number(offset) : start + Number(offset);
+  return { type, hook, priority, policy: policy === "drop" ? "drop" : "accept" };
 }
 
-/** Rules that name what is not there, or cannot be read, do not match. */
-function settled(table: OpenTable, problem: (place: string, message: string) => void): NftTable {
-  for (const [name, container] of table.containers) {
-    if (container.values === "verdict") {
-      dropLostVerdicts(table, container, (message) => problem(`map ${name}`, message));
-    }
-  }
-  for (const [name, chain] of table.chains) {
-    for (const [index, { text, statements }] of chain.rules.entries()) {
-      const at = statements.findIndex((statement) => lacks(table, statement));
-      const rule: NftRule | null = at < 0
-        ? null
-        : { text, statements: [...statements.slice(0, at), { kind: "unread", text }] };
-      if (rule !== null) (chain.rules as NftRule[])[index] = rule;
-      if ((rule?.statements ?? statements).some(({ kind }) => kind === "unread")) {
-        problem(`chain ${name}`, `rule ${index + 1}: "${text}" is not understood`);
-      }
-    }
-  }
-  return table;
+/** One rule, and where it leads: this much can be told of every rule, whoever wrote it and with whatever words. */
+export interface NftListedRule {
+  readonly handle: number;
+  readonly text: string;
+  /** Chains that it leads to: by its verdict, or by the elements of a map in it. */
+  readonly targets: readonly string[];
 }
 
-function dropLostVerdicts(
-  { chains }: NftTable,
-  { elements }: NftContainer,
-  problem: (message: string) => void,
-): void {
-  for (const [key, value] of elements) {
-    const target = /^(?:jump|goto) (\S+)$/.exec(value)?.[1];
-    if (target === undefined ? isVerdict(value) : chains.has(target)) continue;
-    problem(`element ${key} : ${value} leads nowhere`);
-    (elements as Map<string, string>).delete(key);
-  }
+/** One chain. */
+export interface NftListedChain {
+  /** True if the kernel itself calls it. */
+  readonly isHooked: boolean;
+  readonly rules: readonly NftListedRule[];
 }
 
-function isVerdict(text: string): boolean {
-  try {
-    parseNftVerdict(text);
-    return true;
-  } catch (error) {
-    if (error instanceof SyntaxError) return false;
-    throw error;
-  }
+/** The chains in what `nft -a list table` printed, by name, in the order of the text. */
+export function listedChains(tableText: string): ReadonlyMap<string, NftListedChain> {
+  const { chains, handles } = parseTable(tableText);
+  return new Map(
+    chains.values().map(({ name, hook, rules }) => [name, {
+      isHooked: hook !== undefined,
+      rules: rules.map((text, at) => {
+        // What stands in quotes is a comment or a device.
+        const targets = text.replaceAll(/"[^"]*"/g, "").matchAll(/(?:^|\s)(?:jump|goto) ([^\s,]+)/g);
+        return {
+          handle: handles.get(name)?.[at] ?? 0,
+          text,
+          targets: Array.from(targets, ([, target = ""]) => target),
+        };
+      }),
+    }]),
+  );
 }
 
-/** True if the statement names a set, map or chain that was not read, or is of other types. */
-function lacks({ chains, containers, family }: NftTable, statement: NftStatement): boolean {
-  switch (statement.kind) {
-    case "verdict":
-      return "chain" in statement.verdict && !chains.has(statement.verdict.chain);
-    case "remember":
-      return !containers.has(statement.set);
-    case "match":
-    case "verdictMap":
-    case "dnatMap": {
-      if (statement.operand.kind === "inline") {
-        return statement.kind === "verdictMap" && leadsNowhere(statement.operand.elements, chains);
-      }
-      const container = containers.get(statement.operand.name);
-      const types = statement.key.map((expression) => typeOfExpression(expression, family));
-      return container === undefined || types.join() !== container.keys.join();
-    }
-    default:
-      return false;
-  }
-}
+/** A part for each unit at most. */
+const DURATION = /^(?:\d{1,10}(?:ms|[smhd])){1,5}$/;
+const DURATION_PART = /(\d+)(ms|[smhd])/g;
+const UNIT_SECONDS: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
 
-function leadsNowhere(elements: NftElements, chains: NftTable["chains"]): boolean {
-  return elements.values().some((value) => {
-    const target = /^(?:jump|goto) (\S+)$/.exec(value)?.[1];
-    return target !== undefined && !chains.has(target);
-  });
+/** Seconds: `600s`, `1h30m`, `2h59m58s92ms`; null for anything else. */
+export function nftSeconds(text: string): number | null {
+  if (!DURATION.test(text)) return null;
+  return [...text.matchAll(DURATION_PART)].reduce(
+    (sum, [, count, unit]) => sum + Number(count) * (UNIT_SECONDS[unit ?? ""] ?? 0),
+    0,
+  );
 }

@@ -1,5 +1,5 @@
 /**
- * Reads the text of an nftables rule, as proxies write it and as `nft list` prints it. It refuses what it does not know.
+ * Reads the text of an nftables rule, as proxies write it and as `nft list` prints it.
  *
  * @module
  */
@@ -11,20 +11,6 @@ import { NftWords, unquoted } from "./nft_words.ts";
 const VERDICTS: ReadonlySet<string> = new Set(["accept", "drop", "return", "continue", "jump", "goto"]);
 const STATES: ReadonlySet<string> = new Set(["new", "established", "related", "invalid", "untracked"]);
 const ALL_BITS = 0xffffffff;
-
-/**
- * The statements of a rule of a table of this family.
- *
- * @param text without `add rule …` and without handle
- * @throws {SyntaxError} if any word of it is not understood
- */
-export function parseNftRule(text: string, family: IpFamily): NftStatement[] {
-  const words = new NftWords(text);
-  const statements: NftStatement[] = [];
-  while (!words.atEnd) statements.push(takeStatement(words, family));
-  if (statements.length === 0) throw words.refusal("is empty");
-  return statements;
-}
 
 /** A condition that no packet meets. */
 const NEVER: NftStatement = {
@@ -39,8 +25,9 @@ const OF_FAMILY: Readonly<Record<IpFamily, RegExp>> = {
 };
 
 /**
- * The statements of a rule that anybody may have written: from the first words that are not understood on it is `unread`.
+ * The statements of a rule, whoever wrote it: from the first words that are not understood on it is `unread`.
  *
+ * @param text without `add rule …` and without handle
  * @param isInet the table has packets of both families, and its rules words about either
  */
 export function readNftRule(text: string, family: IpFamily, isInet: boolean): NftStatement[] {

@@ -7,15 +7,14 @@ import type { Cidr } from "../model/ip.ts";
 import { parseIp } from "../model/ip.ts";
 import type { RuleMatch } from "../netfilter/iptables_rule.ts";
 import type { NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
-import type { NftTable } from "../netfilter/nft_tables.ts";
+import type { NftBase, NftTable } from "../netfilter/nft_ruleset.ts";
 import { parseNftVerdict } from "../netfilter/parse_nft_rule.ts";
-import type { NftBase } from "../netfilter/parse_nft_spec.ts";
+import type { RuleHit } from "./flow.ts";
 import type { IptablesMatcher } from "./iptables_match.ts";
 import { type Lookup, NftMatcher } from "./nftables_match.ts";
 import {
   acceptedWalk,
   type EndedWalk,
-  leavesThrough,
   mergeWalks,
   redirectedTo,
   rejectedWalk,
@@ -77,7 +76,7 @@ const CONNTRACK_PRIORITY = -200;
 /** nftables takes no deeper ones, and no kernel loops; this only keeps hand-made text from running forever. */
 const DEEPEST_JUMP = 64;
 
-/** What became of histories in a chain, a rule or a statement. */
+/** What became of histories in a chain or a statement. */
 interface Fates {
   readonly ended: readonly EndedWalk[];
   /** Those that leave the chain for the one that called it. */
@@ -88,27 +87,42 @@ interface Fates {
   readonly passing: readonly Walk[];
 }
 
+/** The same, while a chain is walked. */
+interface OpenFates extends Fates {
+  readonly ended: EndedWalk[];
+  readonly returned: Walk[];
+  next: Walk[];
+}
+
 const NOWHERE: Fates = { ended: [], returned: [], next: [], passing: [] };
+
+/** What a statement does with a history: null: it goes on with the next rule; a history: it goes on in this one. */
+type Step = Walk | Fates | null;
 
 function ending(walk: EndedWalk): Fates {
   return { ...NOWHERE, ended: [walk] };
 }
 
 /** Each history that was looked up passes or misses by itself; without any the packet misses. */
-function matched(found: readonly Lookup[], not: boolean, walk: Walk): Fates {
-  if (found.length === 0) return { ...NOWHERE, next: [walk] };
+function matched(found: readonly Lookup[], not: boolean): Step {
+  const [first] = found;
+  if (first === undefined) return null;
+  const passes = ({ value }: Lookup): boolean => (value !== null) !== not;
+  if (found.length === 1) return passes(first) ? first.walk : null;
   const walks = (isPassing: boolean): readonly Walk[] =>
-    found.filter(({ value }) => ((value !== null) !== not) === isPassing).map((one) => one.walk);
+    found.filter((one) => passes(one) === isPassing).map((one) => one.walk);
   return { ...NOWHERE, next: walks(false), passing: walks(true) };
 }
 
-/** Where a statement stands. */
+/** Where a rule stands, and what tells that a packet has met it. */
 interface Position {
   readonly base: BaseChain;
   readonly depth: number;
-  readonly place: RulePlace;
-  /** The history with the rule among those that it has met. */
-  readonly hit: (walk: Walk) => Walk;
+  readonly own: RuleHit;
+}
+
+function hit({ own }: Position, walk: Walk): Walk {
+  return walk.hits.at(-1) === own ? walk : { ...walk, hits: [...walk.hits, own] };
 }
 
 /** One packet's path through base chains. */
@@ -142,8 +156,8 @@ export class ChainWalk {
       const fall = (one: Walk): EndedWalk => {
         if (policy === "accept") return acceptedWalk(one);
         const rule = `policy ${nft === null ? policy.toUpperCase() : policy}`;
-        const hit = { table: label, chain: name, index: 0, rule };
-        return { walk: { ...one, hits: [...one.hits, hit] }, verdict: policy, rejectWith: "" };
+        const own = { table: label, chain: name, index: 0, rule, hook: base.hook };
+        return { walk: { ...one, hits: [...one.hits, own] }, verdict: policy, rejectWith: "" };
       };
       return [...ended, ...next.map(fall)];
     } catch (error) {
@@ -155,123 +169,116 @@ export class ChainWalk {
 
   /** Yields as `next` those that come back to the chain that called it. */
   #chain(base: BaseChain, chain: string, entering: readonly Walk[], depth: number): Fates {
-    const ended: EndedWalk[] = [];
-    const returned: Walk[] = [];
+    const fates: OpenFates = { ...NOWHERE, ended: [], returned: [], next: [] };
     let live = entering;
-    for (const [index, rule] of (base.table.rulesOf(chain) ?? []).entries()) {
+    for (const [index, { text, statements }] of (base.table.rulesOf(chain) ?? []).entries()) {
       if (live.length === 0) break;
-      const place = { table: base.table.label, chain, index: index + 1 };
-      const next: Walk[] = [];
+      const own = { table: base.table.label, chain, index: index + 1, rule: text, hook: base.hook };
+      const position = { base, depth, own };
+      fates.next = [];
       for (const walk of live) {
-        if (!this.#budget.step()) return { ...NOWHERE, ended, next: [...returned, ...live] };
-        const fates = this.#rule(base, depth, place, rule, walk);
-        ended.push(...fates.ended);
-        returned.push(...fates.returned);
-        next.push(...fates.next, ...fates.passing);
+        if (!this.#budget.step()) return { ...fates, returned: [], next: [...fates.returned, ...live] };
+        this.#rule(position, statements, 0, walk, fates);
       }
-      live = this.#budget.ways(mergeWalks(next));
+      const { next } = fates;
+      const isSame = next.length === live.length && next.every((walk, at) => walk === live[at]);
+      if (!isSame) live = this.#budget.ways(mergeWalks(next));
     }
-    return { ...NOWHERE, ended, next: [...returned, ...live] };
+    return { ...fates, returned: [], next: [...fates.returned, ...live] };
   }
 
-  #rule(base: BaseChain, depth: number, place: RulePlace, rule: WalkedRule, walk: Walk): Fates {
-    const own = { ...place, rule: rule.text };
-    const hit = (one: Walk): Walk => one.hits.at(-1) === own ? one : { ...one, hits: [...one.hits, own] };
-    const position: Position = { base, depth, place, hit };
-    const ended: EndedWalk[] = [];
-    const returned: Walk[] = [];
-    const next: Walk[] = [];
-    let passing: readonly Walk[] = [walk];
-    for (const statement of rule.statements) {
-      if (passing.length === 0) break;
-      const fates = passing.map((one) => this.#statement(position, statement, one));
-      for (const one of fates) {
-        ended.push(...one.ended);
-        returned.push(...one.returned);
-        next.push(...one.next);
+  /** A rule from one of its statements on. */
+  #rule(
+    position: Position,
+    statements: readonly Statement[],
+    from: number,
+    walk: Walk,
+    fates: OpenFates,
+  ): void {
+    let live = walk;
+    for (let at = from; at < statements.length; at++) {
+      const step = this.#statement(position, statements[at]!, live);
+      if (step === null) break;
+      if (!("passing" in step)) {
+        live = step;
+        continue;
       }
-      passing = fates.flatMap((one) => one.passing);
+      fates.ended.push(...step.ended);
+      fates.returned.push(...step.returned);
+      fates.next.push(...step.next);
+      for (const one of step.passing) this.#rule(position, statements, at + 1, one, fates);
+      return;
     }
-    return { ended, returned, next, passing };
+    fates.next.push(live);
   }
 
-  #statement(position: Position, statement: Statement, walk: Walk): Fates {
-    const { base, place, hit } = position;
-    if (this.#looksAtUnknown(statement, walk)) {
-      this.#report("A rule that looks at the outInterface is not understood and taken as not matching");
-      return { ...NOWHERE, next: [walk] };
-    }
-    const passed = (one: Walk): Fates => ({ ...NOWHERE, passing: [one] });
+  #statement(position: Position, statement: Statement, walk: Walk): Step {
+    const { base, own } = position;
     switch (statement.kind) {
       case "iptables": {
-        const { passing, missed } = this.iptables.match(statement.match, walk, place);
+        const { passing, missed } = this.iptables.match(statement.match, walk, own);
+        if (missed.length === 0 && passing.length === 1) return passing[0]!;
         return { ...NOWHERE, next: missed, passing };
       }
       case "match":
-        return matched(this.#lookUp(base, statement, walk), statement.not, walk);
+        return matched(this.#lookUp(base, statement, walk), statement.not);
       case "state":
       case "status":
       case "direction":
       case "addressType":
       case "mark":
-        return this.#matcher(base).holds(statement, walk) ? passed(walk) : { ...NOWHERE, next: [walk] };
+        return this.#matcher(base).holds(statement, walk) ? walk : null;
       case "notrack":
         // Behind connection tracking it comes too late.
-        return passed(base.priority < CONNTRACK_PRIORITY ? hit({ ...walk, state: "UNTRACKED" }) : walk);
+        return base.priority < CONNTRACK_PRIORITY ? hit(position, { ...walk, state: "UNTRACKED" }) : walk;
       case "note":
-        return passed(walk);
+        return walk;
       case "hit":
-        return passed(hit(walk));
+        return hit(position, walk);
       case "unknown":
         this.#report(statement.problem);
-        return passed(hit(walk));
+        return hit(position, walk);
       case "unread":
-        this.#report(unknownWords(statement.text, place));
-        return { ...NOWHERE, next: [walk] };
+        this.#report(unknownWords(statement.text, own));
+        return null;
       case "setMark":
-        return passed(hit({ ...walk, mark: ((walk.mark & statement.keep) ^ statement.flip) >>> 0 }));
+        return hit(position, { ...walk, mark: ((walk.mark & statement.keep) ^ statement.flip) >>> 0 });
       case "remember": {
         const known = !statement.refresh && this.#matcher(base).remembers(statement.set, walk);
-        return passed(hit(known ? walk : rememberedIn(statement.set, walk)));
+        return hit(position, known ? walk : rememberedIn(statement.set, walk));
       }
       case "verdict":
-        return this.#follow(position, statement.verdict, hit(walk));
+        return this.#follow(position, statement.verdict, hit(position, walk));
       case "verdictMap":
         return perValue(
           this.#lookUp(base, statement, walk),
-          walk,
-          (value, one) => this.#follow(position, parseNftVerdict(value), hit(one)),
+          (value, one) => this.#follow(position, parseNftVerdict(value), hit(position, one)),
         );
       case "masquerade":
         checkPlace(statement.kind, base);
-        return ending(acceptedWalk({ ...hit(walk), masquerade: true }));
+        return ending(acceptedWalk({ ...hit(position, walk), masquerade: true }));
       case "reject":
         checkPlace(statement.kind, base);
-        return ending(rejectedWalk(hit(walk), statement.with));
+        return ending(rejectedWalk(hit(position, walk), statement.with));
       case "dnat":
         checkPlace(statement.kind, base);
-        return ending(translated(statement.ip, statement.port, hit(walk)));
+        return ending(translated(statement.ip, statement.port, hit(position, walk)));
       case "dnatMap":
         checkPlace(statement.kind, base);
-        return perValue(this.#lookUp(base, statement, walk), walk, (value, one) => {
+        return perValue(this.#lookUp(base, statement, walk), (value, one) => {
           const [ip = "", port] = value.split(" . ");
-          return ending(translated(ip, port === undefined ? null : Number(port), hit(one)));
+          return ending(translated(ip, port === undefined ? null : Number(port), hit(position, one)));
         });
       case "redirect": {
         const destination = redirectedTo(walk, this.#surroundings);
+        const met = hit(position, walk);
         // What comes in by an interface without an address of the family is dropped.
-        if (destination === null) return ending({ walk: hit(walk), verdict: "drop", rejectWith: "" });
-        return ending(translated(destination.text, statement.port === 0 ? null : statement.port, hit(walk)));
+        if (destination === null) return ending({ walk: met, verdict: "drop", rejectWith: "" });
+        return ending(translated(destination.text, statement.port === 0 ? null : statement.port, met));
       }
       default:
         return statement satisfies never;
     }
-  }
-
-  /** True if the device decides by which the packet leaves, and nobody knows which that is. */
-  #looksAtUnknown(statement: Statement, walk: Walk): boolean {
-    return "key" in statement && statement.key.some(({ kind }) => kind === "outInterface") &&
-      leavesThrough(walk, this.#surroundings) === undefined;
   }
 
   #follow(position: Position, verdict: NftVerdict, walk: Walk): Fates {
@@ -310,18 +317,18 @@ export class ChainWalk {
 
   #matcher({ table: { nft, label } }: BaseChain): NftMatcher {
     if (nft === null) throw new RangeError(`Table ${label} has no words of nft`);
-    const known = this.#matchers.get(nft) ?? new NftMatcher(nft, this.#surroundings, this.#cidrs);
+    const known = this.#matchers.get(nft) ??
+      new NftMatcher(nft, this.#surroundings, this.#cidrs, this.#report);
     this.#matchers.set(nft, known);
     return known;
   }
 }
 
 /** What was found decides; where nothing was, the next rule does. */
-function perValue(
-  found: readonly Lookup[],
-  walk: Walk,
-  decide: (value: string, walk: Walk) => Fates,
-): Fates {
+function perValue(found: readonly Lookup[], decide: (value: string, walk: Walk) => Fates): Step {
+  const [first] = found;
+  if (first === undefined) return null;
+  if (found.length === 1) return first.value === null ? null : decide(first.value, first.walk);
   const all = found.map((one) =>
     one.value === null ? { ...NOWHERE, next: [one.walk] } : decide(one.value, one.walk)
   );
@@ -329,7 +336,7 @@ function perValue(
     ...NOWHERE,
     ended: all.flatMap((one) => one.ended),
     returned: all.flatMap((one) => one.returned),
-    next: found.length === 0 ? [walk] : all.flatMap((one) => one.next),
+    next: all.flatMap((one) => one.next),
   };
 }
 

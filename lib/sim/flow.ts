@@ -76,15 +76,18 @@ export interface Flow {
 }
 
 function outcomeKey(outcome: FlowOutcome): string {
-  return JSON.stringify([
-    outcome.verdict,
-    outcome.rejectWith,
-    outcome.translatedTo,
-    outcome.toNode,
-    outcome.masquerade,
-    outcome.mark,
-    outcome.remembered,
-  ]);
+  const { verdict, rejectWith, translatedTo, toNode, masquerade, mark, remembered } = outcome;
+  return [verdict, rejectWith, translatedTo, toNode, masquerade, mark, ...remembered].join("\n");
+}
+
+/** True if both tell the same of the packet; its path may be another one. */
+export function isSameFlow({ outcomes }: Flow, other: Flow): boolean {
+  return outcomes.length === other.outcomes.length && outcomes.every((outcome, at) => {
+    const { probability } = outcome;
+    const same = other.outcomes[at]!;
+    return outcomeKey(outcome) === outcomeKey(same) && probability.numerator === same.probability.numerator &&
+      probability.denominator === same.probability.denominator;
+  });
 }
 
 /** Adds up outcomes that differ only in the rules on their way (those of the first one stay), in order of destination. */

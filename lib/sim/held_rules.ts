@@ -7,7 +7,7 @@ import type { IpFamily } from "../model/objects.ts";
 import type { SavedSet } from "../netfilter/ipset.ts";
 import { type IptablesRuleset, parseIptablesSave, type SavedChain } from "../netfilter/iptables_save.ts";
 import type { IpvsTable } from "../netfilter/ipvs.ts";
-import type { NftTable } from "../netfilter/nft_tables.ts";
+import type { ListedTable } from "../netfilter/nft_listing.ts";
 import type { HeldPortals } from "./portals.ts";
 
 /** The rules that one variant of iptables has written. */
@@ -30,8 +30,8 @@ export interface HeldRules {
   readonly family: IpFamily;
   /** Of every variant that has some. */
   readonly iptables: readonly HeldIptables[];
-  /** In the order in which they were made; those that iptables keeps its rules in are left out. */
-  readonly nftables: readonly NftTable[];
+  /** Those that packets of the family meet, in the order in which they were made; those that iptables keeps its rules in are left out. */
+  readonly nftables: readonly ListedTable[];
   /** By name, both families. */
   readonly sets: ReadonlyMap<string, SavedSet>;
   /** Null: there is no IPVS. */

@@ -4,7 +4,6 @@
  * @module
  */
 import { type Cidr, cidrContains, compareIps, type Ip, parseCidr, parseIp } from "../model/ip.ts";
-import type { IpFamily } from "../model/objects.ts";
 import { type Fraction, multiply } from "./fraction.ts";
 import {
   type NftElements,
@@ -15,13 +14,14 @@ import {
   type NftType,
   typeOfExpression,
 } from "../netfilter/nft_rule.ts";
-import { canonicalKey, type NftContainer, type NftTable } from "../netfilter/nft_tables.ts";
+import type { ListedContainer } from "../netfilter/nft_listing.ts";
+import { canonicalKey, type NftTable } from "../netfilter/nft_ruleset.ts";
 import { isNodeAddress, leavesThrough, type Surroundings, type Walk } from "./packet_walk.ts";
 
 /** What a history reads for a key. A random number makes as many of them as it has values. */
 interface Reading {
   readonly walk: Walk;
-  readonly parts: readonly string[];
+  readonly parts: string[];
 }
 
 /** One history after a look into a set or map; `value` null: nothing found. */
@@ -40,12 +40,19 @@ export class NftMatcher {
   readonly #table: NftTable;
   readonly #surroundings: Surroundings;
   readonly #cidrs: Map<string, Cidr | null>;
+  readonly #report: (problem: string) => void;
 
   /** `cidrs` caches parsed networks and may be shared between packets. */
-  constructor(table: NftTable, surroundings: Surroundings, cidrs: Map<string, Cidr | null>) {
+  constructor(
+    table: NftTable,
+    surroundings: Surroundings,
+    cidrs: Map<string, Cidr | null>,
+    report: (problem: string) => void,
+  ) {
     this.#table = table;
     this.#surroundings = surroundings;
     this.#cidrs = cidrs;
+    this.#report = report;
   }
 
   /** True if the packet meets the condition. */
@@ -86,45 +93,85 @@ export class NftMatcher {
   }
 
   #readKey(key: NftKey, start: Walk): readonly Reading[] {
-    const { family } = this.#table;
     let readings: readonly Reading[] = [{ walk: start, parts: [] }];
     for (const expression of key) {
-      readings = readings.flatMap(({ walk, parts }) =>
-        read(expression, walk, family, leavesThrough(walk, this.#surroundings)).map((one) => ({
-          walk: one.walk,
-          parts: [...parts, one.part],
-        }))
-      );
+      if (expression.kind === "random") {
+        readings = readings.flatMap((reading) => chosen(reading, expression.modulus));
+        continue;
+      }
+      const part = this.#part(expression, start);
+      if (part === undefined) return [];
+      for (const { parts } of readings) parts.push(part);
     }
     return readings;
   }
 
+  /** What is read from the packet; undefined: it has no such thing, or nobody knows. */
+  #part(expression: Exclude<NftExpression, { readonly kind: "random" }>, walk: Walk): string | undefined {
+    switch (expression.kind) {
+      case "source":
+      case "destination":
+        return walk[expression.kind].text;
+      case "protocol":
+        return walk.protocol === "icmp" && this.#table.family === "IPv6" ? "ipv6-icmp" : walk.protocol;
+      case "destinationPort":
+        // What stands in an ICMP header at the place of a port is its checksum, which no rule here means.
+        return expression.only === null || expression.only === walk.protocol ? String(walk.port) : undefined;
+      case "originalDestination":
+        return walk.original.destination.text;
+      case "originalPort":
+        return String(walk.original.port);
+      case "inInterface":
+        return walk.inInterface;
+      case "outInterface": {
+        const name = leavesThrough(walk, this.#surroundings);
+        if (name === undefined) {
+          this.#report("A rule that looks at the outInterface is not understood and taken as not matching");
+        }
+        return name;
+      }
+      default:
+        return expression satisfies never;
+    }
+  }
+
   #inContainer(name: string, parts: readonly string[], walk: Walk): string | null {
-    const container = this.#table.containers.get(name);
-    if (container === undefined) throw new RangeError(`There is no set or map ${name}`);
-    const key = parts.join(" . ");
-    const written = container.elements.get(key) ?? this.#inRanges(container, parts);
-    if (written !== undefined || container.timeoutSeconds === null) return written ?? null;
+    const container = this.#table.listed.containers.get(name);
+    const types = this.#table.keyTypes(name);
+    if (container === undefined || types === null) throw new RangeError(`There is no set or map ${name}`);
+    // Interfaces are the one kind of words that nft prints in quotes.
+    const key = types.includes("ifname")
+      ? parts.map((part, index) => types[index] === "ifname" ? `"${part}"` : part).join(" . ")
+      : parts.join(" . ");
+    const written = container.elements.get(key) ?? this.#inRanges(container, types, parts);
+    const { timeoutSeconds } = container;
+    if (written !== undefined || timeoutSeconds === undefined) return written ?? null;
     if (key === walk.source.text && walk.remembered.includes(name)) return "";
     const { affinity, nowSeconds } = this.#surroundings;
     const seen = affinity.get(name)?.get(key);
     // In the kernel an element is gone from the moment its time is over.
-    return seen !== undefined && nowSeconds - seen < container.timeoutSeconds ? "" : null;
+    return seen !== undefined && nowSeconds - seen < timeoutSeconds ? "" : null;
   }
 
   /** The value of the network or range that holds the key. */
-  #inRanges({ hasRanges, elements, keys }: NftContainer, parts: readonly string[]): string | undefined {
-    if (hasRanges !== true) return undefined;
+  #inRanges(
+    { hasRanges, elements }: ListedContainer,
+    types: readonly NftType[],
+    parts: readonly string[],
+  ): string | undefined {
+    if (!hasRanges) return undefined;
     for (const [text, value] of elements) {
-      const patterns = text.split(" . ");
+      const patterns = text.replaceAll('"', "").split(" . ");
       const fits = (part: string, index: number): boolean =>
-        inRange(patterns[index] ?? "", part, keys[index], (network, ip) => this.#contains(network, ip));
+        inRange(patterns[index] ?? "", part, types[index], (network, ip) => this.#contains(network, ip));
       if (patterns.length === parts.length && parts.every(fits)) return value;
     }
     return undefined;
   }
 
   #inline(elements: NftElements, key: NftKey, parts: readonly string[]): string | null {
+    const written = elements.get(parts.join(" . "));
+    if (written !== undefined) return written;
     for (const [text, value] of elements) {
       const patterns = text.split(" . ");
       if (patterns.length !== parts.length) {
@@ -183,40 +230,12 @@ function interfaceMatches(pattern: string, name: string): boolean {
   return pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
 }
 
-function read(
-  expression: NftExpression,
-  walk: Walk,
-  family: IpFamily,
-  outInterface: string | undefined,
-): readonly { readonly walk: Walk; readonly part: string }[] {
-  switch (expression.kind) {
-    case "source":
-    case "destination":
-      return [{ walk, part: walk[expression.kind].text }];
-    case "protocol":
-      return [{ walk, part: walk.protocol === "icmp" && family === "IPv6" ? "ipv6-icmp" : walk.protocol }];
-    case "destinationPort":
-      // What stands in an ICMP header at the place of a port is its checksum, which no rule here means.
-      return expression.only === null || expression.only === walk.protocol
-        ? [{ walk, part: String(walk.port) }]
-        : [];
-    case "originalDestination":
-      return [{ walk, part: walk.original.destination.text }];
-    case "originalPort":
-      return [{ walk, part: String(walk.original.port) }];
-    case "inInterface":
-      return [{ walk, part: walk.inInterface }];
-    case "outInterface":
-      return outInterface === undefined ? [] : [{ walk, part: outInterface }];
-    case "random": {
-      const share: Fraction = { numerator: 1n, denominator: BigInt(expression.modulus) };
-      const probability = multiply(walk.probability, share);
-      return Array.from({ length: expression.modulus }, (_, number) => ({
-        walk: { ...walk, probability },
-        part: String(number),
-      }));
-    }
-    default:
-      return expression satisfies never;
-  }
+/** A history for each value of a random number. */
+function chosen({ walk, parts }: Reading, modulus: number): readonly Reading[] {
+  const share: Fraction = { numerator: 1n, denominator: BigInt(modulus) };
+  const probability = multiply(walk.probability, share);
+  return Array.from({ length: modulus }, (_, number) => ({
+    walk: { ...walk, probability },
+    parts: [...parts, String(number)],
+  }));
 }

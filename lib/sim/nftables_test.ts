@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { formatFlow, parsePacket } from "./flow.ts";
-import { NftTables } from "../netfilter/nft_tables.ts";
+import { tablesOfScript } from "../netfilter/nft_script.ts";
 import { type AffinityMemory, rememberOutcome, type Surroundings } from "./packet_walk.ts";
 import { nothingHeld } from "./held_rules.ts";
 import { RulesetSimulator } from "./ruleset_simulator.ts";
@@ -24,18 +24,17 @@ const BASE_CHAINS = [
 
 /** Lines are commands of nft, or `CHAIN: RULE` in table `ip t`, whose chains are made as they are named. */
 function simulator(lines: readonly string[]): RulesetSimulator {
-  const kernel = new NftTables();
   const named = lines.map((line) => /^(\S+): (.*)$/.exec(line));
   const chains = named.flatMap((match) => {
     const isMade = match === null || lines.some((line) => line.startsWith(`add chain ip t ${match[1]} `));
     return isMade ? [] : [`add chain ip t ${match[1]}`];
   });
-  kernel.run(["add table ip t", ...BASE_CHAINS, ...chains].join("\n"));
-  for (const [i, line] of lines.entries()) {
-    const match = named[i];
-    kernel.run(match === null || match === undefined ? line : `add rule ip t ${match[1]} ${match[2]}`);
-  }
-  return new RulesetSimulator({ ...nothingHeld("IPv4"), nftables: kernel.tables });
+  const commands = lines.map((line, at) => {
+    const match = named[at];
+    return match === null || match === undefined ? line : `add rule ip t ${match[1]} ${match[2]}`;
+  });
+  const script = ["add table ip t", ...BASE_CHAINS, ...chains, ...commands].join("\n");
+  return new RulesetSimulator({ ...nothingHeld("IPv4"), nftables: tablesOfScript(script) });
 }
 
 interface Case {
@@ -311,11 +310,10 @@ Deno.test("the rules on the way are told with their place", { permissions: "none
 });
 
 Deno.test("the type of a refusal is told, the kernel's default by family", { permissions: "none" }, () => {
-  const kernel = new NftTables();
-  kernel.run(`add table ip6 t
+  const nftables = tablesOfScript(`add table ip6 t
 add chain ip6 t f { type filter hook forward priority 0; }
 add rule ip6 t f reject`);
-  const six = new RulesetSimulator({ ...nothingHeld("IPv6"), nftables: kernel.tables });
+  const six = new RulesetSimulator({ ...nothingHeld("IPv6"), nftables });
   const four = simulator(["forward: tcp dport 1 reject with tcp reset", "forward: reject"]);
   const type = (of: RulesetSimulator, packet: string) =>
     of.send(parsePacket(packet), SURROUNDINGS).outcomes[0]?.rejectWith;

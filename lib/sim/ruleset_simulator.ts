@@ -14,8 +14,10 @@
  * @module
  */
 import { type Cidr, isLoopback } from "../model/ip.ts";
+import type { IpFamily } from "../model/objects.ts";
 import { virtualServerKey } from "../netfilter/ipvs.ts";
-import type { NftTable } from "../netfilter/nft_tables.ts";
+import type { ListedTable } from "../netfilter/nft_listing.ts";
+import { baseOf, NftTable } from "../netfilter/nft_ruleset.ts";
 import { type BaseChain, ChainWalk, type WalkedTable } from "./chain_walk.ts";
 import { type Flow, type FlowHook, mergeOutcomes, type Packet } from "./flow.ts";
 import type { HeldIptables, HeldRules } from "./held_rules.ts";
@@ -35,7 +37,16 @@ import {
   type Walk,
 } from "./packet_walk.ts";
 import { throughPortal } from "./portals.ts";
-import type { Simulator } from "./simulator.ts";
+
+/** Says what becomes of packets of its family under the rules that it was made of. */
+export interface Simulator {
+  /**
+   * Says what becomes of the packet.
+   *
+   * @throws {RangeError} if an address of the packet is none
+   */
+  send(packet: Packet, surroundings: Surroundings): Flow;
+}
 
 type Hooks = ReadonlyMap<FlowHook, readonly BaseChain[]>;
 
@@ -108,11 +119,11 @@ export class RulesetSimulator implements Simulator {
 }
 
 /** The chains of each hook, in the order in which the kernel calls them. */
-function hooksOf({ iptables, nftables }: HeldRules): Hooks {
+function hooksOf({ family, iptables, nftables }: HeldRules): Hooks {
   const all = [
     ...iptables.flatMap(builtinChains),
     // Of those with one priority the kernel asks the one first that was hooked in last.
-    ...nftables.toReversed().flatMap(nftBaseChains),
+    ...nftables.toReversed().flatMap((listed) => nftBaseChains(listed, family)),
   ];
   return Map.groupBy(all.toSorted((a, b) => a.priority - b.priority), ({ hook }) => hook);
 }
@@ -139,12 +150,13 @@ function builtinChains({ tables }: HeldIptables): BaseChain[] {
   });
 }
 
-function nftBaseChains(nft: NftTable): BaseChain[] {
-  const { family, name, label = `${family === "IPv4" ? "ip" : "ip6"} ${name}`, chains } = nft;
-  const table: WalkedTable = { label, rulesOf: (chain) => chains.get(chain)?.rules, nft };
-  return [...chains.values()].reverse().flatMap(({ name, base }): BaseChain[] =>
-    base === null ? [] : [{ ...base, table, name }]
-  );
+function nftBaseChains(listed: ListedTable, family: IpFamily): BaseChain[] {
+  const nft = new NftTable(listed, family);
+  const table: WalkedTable = { label: listed.name, rulesOf: (chain) => nft.rulesOf(chain), nft };
+  return [...listed.chains.values()].reverse().flatMap(({ name, hook }): BaseChain[] => {
+    const base = baseOf(hook);
+    return base === null ? [] : [{ ...base, table, name }];
+  });
 }
 
 /** One packet's path. */
@@ -241,7 +253,7 @@ class Trip {
     return ipvs === null ? null : schedule(ipvs.servers, walk, this.#surroundings);
   }
 
-  /** All base chains of a hook that are passed; what they did is told with the hook. */
+  /** All base chains of a hook that are passed. */
   #hook(
     hook: FlowHook,
     walk: Walk,
@@ -250,12 +262,11 @@ class Trip {
     let walks: readonly EndedWalk[] = [acceptedWalk(walk)];
     for (const base of this.#hooks.get(hook) ?? []) {
       if (!isPassed(base)) continue;
-      walks = onward(walks, (one) => {
-        if (base.type === "nat" && isSettled(hook, one)) return [acceptedWalk(one)];
-        const known = one.hits.length;
-        return this.#chains.baseChain(base, one)
-          .map((ended) => ({ ...ended, walk: inHook(hook, ended.walk, known) }));
-      });
+      const isNat = base.type === "nat";
+      walks = onward(
+        walks,
+        (one) => isNat && isSettled(hook, one) ? [acceptedWalk(one)] : this.#chains.baseChain(base, one),
+      );
     }
     return walks;
   }
@@ -306,12 +317,6 @@ function isSettled(hook: FlowHook, walk: Walk): boolean {
 
 function isFilter({ type }: BaseChain): boolean {
   return type !== "nat";
-}
-
-function inHook(hook: FlowHook, walk: Walk, known: number): Walk {
-  if (walk.hits.length === known) return walk;
-  const hits = walk.hits.map((hit, index) => index < known ? hit : { ...hit, hook });
-  return { ...walk, hits };
 }
 
 /** The end of a way that no rule has decided. */

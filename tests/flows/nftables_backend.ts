@@ -9,7 +9,7 @@ import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/p
 import { nothingHeld } from "../../lib/sim/held_rules.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
-import { NftTables } from "../../lib/netfilter/nft_tables.ts";
+import { tablesOfScript } from "../../lib/netfilter/nft_script.ts";
 import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";
 import type { ApiJson } from "./objects.ts";
 import { plannerOptions, stateOf } from "./planner_input.ts";
@@ -47,12 +47,12 @@ function hostFirewall(family: IpFamily, { policies }: FlowOptions): string {
 
 /** Rules ready for packets of both families. */
 export function nftTableOf(text: Readonly<Record<IpFamily, string>>, options: FlowOptions): FlowTable {
-  const simulator = (family: IpFamily): RulesetSimulator => {
-    const kernel = new NftTables();
-    kernel.run(hostFirewall(family, options));
-    kernel.run(text[family]);
-    return new RulesetSimulator({ ...nothingHeld(family), nftables: kernel.tables });
-  };
+  const simulator = (family: IpFamily): RulesetSimulator =>
+    new RulesetSimulator({
+      ...nothingHeld(family),
+      nftables: tablesOfScript(`${hostFirewall(family, options)}
+${text[family]}`),
+    });
   return simulatedTable({ IPv4: simulator("IPv4"), IPv6: simulator("IPv6") }, options);
 }
 

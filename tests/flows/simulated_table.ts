@@ -5,7 +5,7 @@
  */
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { type AffinityMemory, rememberOutcome, type Surroundings } from "../../lib/sim/packet_walk.ts";
-import type { Simulator } from "../../lib/sim/simulator.ts";
+import type { Simulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { FlowOptions, FlowTable } from "./flow_case.ts";
 
 /** Both families of a node with its affinity lists, ready for packets. @param around what else decides about them */

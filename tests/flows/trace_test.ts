@@ -106,41 +106,31 @@ function closed(tables: IptablesRuleset, { policies }: FlowOptions): IptablesRul
 
 /** As `nft list ruleset` prints it. */
 function printedTables({ nftables }: HeldRules): string {
-  return nftables.map(({ family, name, chains, containers }) => {
-    const word = family === "IPv4" ? "ip" : "ip6";
+  return nftables.map(({ name, chains, containers }) => {
     const blocks = [
-      ...[...containers.values()].map(({ name, keys, values, timeoutSeconds, elements }) => {
-        const to = values === null ? "" : ` : ${values === "verdict" ? "verdict" : values.join(" . ")}`;
+      ...[...containers].map(([name, { kind, type, timeoutSeconds, elements }]) => {
         const list = [...elements].map(([key, value]) => value === "" ? key : `${key} : ${value}`);
-        // A type that no kernel has a name for stands there as what makes it.
-        const type = keys.includes("integer") ? typeofLine(word, name) : `type ${keys.join(" . ")}${to}`;
         return [
-          `\t${values === null ? "set" : "map"} ${name} {`,
+          `\t${kind} ${name} {`,
           `\t\t${type}`,
-          ...(timeoutSeconds === null ? [] : [`\t\tflags dynamic,timeout`, `\t\ttimeout ${timeoutSeconds}s`]),
+          ...(timeoutSeconds === undefined
+            ? []
+            : [`\t\tflags dynamic,timeout`, `\t\ttimeout ${timeoutSeconds}s`]),
           ...(list.length === 0 ? [] : [`\t\telements = { ${list.join(",\n\t\t\t     ")} }`]),
           "\t}\n",
         ].join("\n");
       }),
-      ...[...chains.values()].map(({ name, base, rules }) =>
+      ...[...chains.values()].map(({ name, hook, rules }) =>
         [
           `\tchain ${name} {`,
-          ...(base === null
-            ? []
-            : [`\t\ttype ${base.type} hook ${base.hook} priority ${base.priority}; policy ${base.policy};`]),
-          ...rules.map(({ text }) => `\t\t${text}`),
+          ...(hook === undefined ? [] : [`\t\t${hook}`]),
+          ...rules.map((text) => `\t\t${text}`),
           "\t}\n",
         ].join("\n")
       ),
     ];
-    return `table ${word} ${name} {\n${blocks.join("\n")}}\n`;
+    return `table ${name} {\n${blocks.join("\n")}}\n`;
   }).join("");
-}
-
-function typeofLine(word: string, name: string): string {
-  const protocol = name.split("-").at(-1);
-  const address = name.includes("nodeport") ? "" : `${word} daddr . `;
-  return `typeof ${address}${protocol} dport . numgen random mod 65536 : ${word} daddr . ${protocol} dport`;
 }
 
 /** What the tools would print on the node of the case. */

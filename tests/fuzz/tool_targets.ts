@@ -29,9 +29,16 @@ import {
   parseIpvsTable,
 } from "../../lib/netfilter/ipvs.ts";
 import { parseListedChains } from "../../lib/netfilter/iptables_save.ts";
-import { parseBaseChains } from "../../lib/netfilter/nft_base_chains.ts";
-import { parseNftListing, tablesOfIptables } from "../../lib/netfilter/nft_listing.ts";
-import { NftTableReader, parseCounters, parseTable } from "../../lib/netfilter/nft_table_reader.ts";
+import {
+  NftTableReader,
+  parseBaseChains,
+  parseCounters,
+  parseNftListing,
+  parseTable,
+  tablesOfIptables,
+} from "../../lib/netfilter/nft_listing.ts";
+import { NftTable } from "../../lib/netfilter/nft_ruleset.ts";
+import { parseNftScript } from "../../lib/netfilter/nft_script.ts";
 import { parseIptablesRule } from "../../lib/netfilter/parse_iptables_rule.ts";
 import { type FuzzTarget, inPieces, textOf } from "./target.ts";
 
@@ -110,11 +117,15 @@ const NFT_RULESET: FuzzTarget = {
   read(bytes) {
     const text = textOf(bytes);
     const managed = tablesOfIptables(text);
-    for (const family of FAMILIES) {
-      const { tables } = parseNftListing(text, family, (word, table) => !managed.has(`${word} ${table}`));
-      for (const table of tables) {
-        for (const { rules } of table.chains.values()) {
-          for (const { statements } of rules) assert(statements.every(({ kind }) => kind !== undefined));
+    const tables = parseNftListing(text).tables.filter(({ name }) => !managed.has(name));
+    for (const table of [...tables, ...parseNftScript(text).tables]) {
+      for (const family of FAMILIES) {
+        const read = new NftTable(table, family);
+        for (const { message } of read.problems()) assert(message !== "");
+        for (const name of table.chains.keys()) {
+          for (const { statements } of read.rulesOf(name) ?? []) {
+            assert(statements.every(({ kind }) => kind !== undefined));
+          }
         }
       }
     }

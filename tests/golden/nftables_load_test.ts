@@ -14,7 +14,7 @@ import type { NftStore } from "../../lib/backend/nftables/store/store.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import type { Traffic } from "../../lib/model/service_traffic.ts";
 import type { NftTransaction } from "../../lib/netfilter/nft_objects.ts";
-import { parseCounters, parseTable } from "../../lib/netfilter/nft_table_reader.ts";
+import { parseCounters, parseTable } from "../../lib/netfilter/nft_listing.ts";
 import {
   testPort,
   testService,

@@ -6,7 +6,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { ExecResult } from "../../lib/kernel/exec.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
-import { parseTable } from "../../lib/netfilter/nft_table_reader.ts";
+import { parseTable } from "../../lib/netfilter/nft_listing.ts";
 import { testPort, testService, testSlice, testSliceEndpoint } from "../support/model_objects.ts";
 import { FakeNft } from "../support/fake_nft.ts";
 import {

@@ -5,7 +5,7 @@
  */
 import { assert } from "@std/assert";
 import type { Exec } from "../../lib/kernel/exec.ts";
-import { nftSeconds } from "../../lib/netfilter/nft_duration.ts";
+import { nftSeconds } from "../../lib/netfilter/nft_listing.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { RECORD_VARIABLE, type Recording } from "./fake_record.ts";
 

@@ -9,7 +9,7 @@ import { FullSync, tableLine } from "../../lib/backend/nftables/store/full_sync.
 import type { NftStore } from "../../lib/backend/nftables/store/store.ts";
 import type { NftablesPlan } from "../../lib/backend/nftables/plan/ruleset.ts";
 import type { NftTransaction } from "../../lib/netfilter/nft_objects.ts";
-import { type ListedTable, parseTable } from "../../lib/netfilter/nft_table_reader.ts";
+import { type ListedTable, parseTable } from "../../lib/netfilter/nft_listing.ts";
 import { FakeNft } from "./fake_nft.ts";
 import { endStateOf, TABLE } from "./nftables_rig.ts";
 

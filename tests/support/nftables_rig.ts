@@ -10,7 +10,7 @@ import type { Exec } from "../../lib/kernel/exec.ts";
 import { Nft } from "../../lib/kernel/nft.ts";
 import type { ApiObject, NamespacedName } from "../../lib/model/objects.ts";
 import { testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
-import { type ListedTable, parseTable } from "../../lib/netfilter/nft_table_reader.ts";
+import { type ListedTable, parseTable } from "../../lib/netfilter/nft_listing.ts";
 import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { FakeNft } from "./fake_nft.ts";
 import { exampleState } from "./golden.ts";

@@ -6,7 +6,7 @@
 import { joinHostPort, parseIp } from "../../lib/model/ip.ts";
 import { type Flow, type FlowOutcome, mergeOutcomes, type Packet } from "../../lib/sim/flow.ts";
 import type { Surroundings } from "../../lib/sim/packet_walk.ts";
-import type { Simulator } from "../../lib/sim/simulator.ts";
+import type { Simulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { ToyRules } from "./toy_plan.ts";
 
 /** Rules of one family, ready for packets. */

@@ -6,7 +6,7 @@
 import type { Nft } from "../../kernel/nft.ts";
 import type { NftFamily } from "../../netfilter/nft_words.ts";
 import type { SavedChain, SavedTable } from "../../netfilter/iptables_save.ts";
-import { listedChains, type NftListedChain, type NftListedRule } from "../../netfilter/nft_jumps.ts";
+import { listedChains, type NftListedChain, type NftListedRule } from "../../netfilter/nft_listing.ts";
 
 /** Commands of nft, to be taken in this order in one transaction. */
 export interface NativeRemoval {

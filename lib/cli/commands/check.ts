@@ -17,8 +17,7 @@ import { STDIN_PATH } from "../../source/files/files_scan.ts";
 import { nodeNameFinding } from "../../inspect/node_name_finding.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import { desiredInput, type Look, look, type LookOptions } from "../../inspect/look.ts";
-import type { NftTable } from "../../netfilter/nft_tables.ts";
-import { nftFamily } from "../../netfilter/nft_words.ts";
+import { baseOf } from "../../netfilter/nft_ruleset.ts";
 import { silentLogger } from "../../observe/log.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
@@ -117,10 +116,8 @@ const LATE_HOOKS: readonly string[] = ["forward", "input", "postrouting"];
 function isBesideServices(place: string, { live }: Look): boolean {
   const [, label = "", name = ""] = /\btable (\S+ \S+) chain (\S+)/.exec(place) ?? [];
   const tables = [...live?.values() ?? []].flatMap(({ nftables }) => nftables);
-  const labelOf = ({ family, name: own, label: told }: NftTable): string =>
-    told ?? `${nftFamily(family)} ${own}`;
-  const bases = tables.filter((table) => labelOf(table) === label).map(({ chains }) =>
-    chains.get(name)?.base
+  const bases = tables.filter((table) => table.name === label).map(({ chains }) =>
+    baseOf(chains.get(name)?.hook)
   );
   return !/ (?:kproxy|kube-proxy)$/.test(label) && bases.length > 0 &&
     bases.every((base) => LATE_HOOKS.includes(base?.hook ?? ""));

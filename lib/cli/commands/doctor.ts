@@ -10,7 +10,7 @@ import { examine, type ExamineOptions } from "../../inspect/doctor/doctor.ts";
 import { MIGRATION_MODES, type MigrationMode } from "../../inspect/doctor/migration.ts";
 import { type DoctorReport, migrationLines, reportRows, reportSummary } from "../../inspect/doctor/report.ts";
 import { runningSettings } from "../../inspect/running/running.ts";
-import { parseBaseChains } from "../../netfilter/nft_base_chains.ts";
+import { parseBaseChains } from "../../netfilter/nft_listing.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";

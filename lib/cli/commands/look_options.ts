@@ -6,9 +6,9 @@
 import { stateOf } from "../../inspect/desired/desired.ts";
 import type { LookOptions } from "../../inspect/look.ts";
 import { findObjects, type FoundObjects } from "../../inspect/objects.ts";
-import { absenceReason } from "../../inspect/service/service_absence.ts";
 import { systemExec } from "../../kernel/exec.ts";
-import { FAMILIES, type NamespacedName } from "../../model/objects.ts";
+import { namespacedName } from "../../model/names.ts";
+import { FAMILIES, type NamespacedName, type Service } from "../../model/objects.ts";
 import { inputDoubts } from "../flags/input_doubts.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
@@ -77,4 +77,28 @@ export async function noService(
     ? ""
     : "; headless ones and those with the label service.kubernetes.io/service-proxy-name are not seen here";
   return new Error(`There is no Service ${name} with a cluster IP${didYouMean(name, known) || unseen}`);
+}
+
+/** Why nothing is known of a Service, in a sentence; null: there is no object of this name among them. */
+function absenceReason(
+  name: NamespacedName,
+  { state, rejected, excluded }: Pick<FoundObjects, "state" | "rejected" | "excluded">,
+): string | null {
+  const refused = rejected.find(({ object }) => object === `Service ${name}`);
+  if (refused !== undefined) return `Service ${name} is refused: ${refused.message} (${refused.where})`;
+  const others = excluded.find(({ object }) => object === `Service ${name}`);
+  if (others !== undefined) return `Service ${name} ${others.message} (${others.where})`;
+  const service = state.objects.find((object): object is Service =>
+    object.kind === "Service" && namespacedName(object.namespace, object.name) === name
+  );
+  if (service === undefined) return null;
+  if (service.type === "ExternalName") {
+    return `Service ${name} is of type ExternalName: DNS answers for it, and no proxy`;
+  }
+  if (service.clusterIP === "None") {
+    return `Service ${name} is headless: it has no cluster IP, and DNS answers with its endpoints`;
+  }
+  return service.clusterIP === ""
+    ? `Service ${name} has no cluster IP`
+    : `Service ${name} has nothing that can be served: no ports, or no address that is one`;
 }

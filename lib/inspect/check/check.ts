@@ -4,9 +4,9 @@
  * @module
  */
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
+import { NO_TABLE } from "../../netfilter/nft_listing.ts";
 import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
-import type { NftTable } from "../../netfilter/nft_tables.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
 import {
@@ -184,30 +184,24 @@ async function checkNftables(
   list: DifferenceList,
   notes: string[],
 ): Promise<void> {
-  const own = live.nftables.find(({ name, label }) => name === "kproxy" && isOfOneFamily(label));
-  const kubeProxys = live.nftables.find(({ name, label }) => name === "kube-proxy" && isOfOneFamily(label));
+  const word = nftFamily(family);
+  // Tables of family `inet` are nobody's of ours.
+  const own = live.nftables.find(({ name }) => name === `${word} kproxy`);
+  const kubeProxys = live.nftables.find(({ name }) => name === `${word} kube-proxy`);
   if (own === undefined && kubeProxys !== undefined) {
     notes.push("These rules are kube-proxy's: they are compared by what they do");
     const rules = await desiredRules(input.plane, input.desired, family);
     const comparison = new PacketComparison(rules, live, input.nodeAddresses, sources);
     const state = stateOf(input.desired, family);
-    const { ServiceShapes } = await import("./service_shapes.ts");
-    const shapes = new ServiceShapes([rules, live], input.nodeAddresses);
-    const alike = new Set<string>();
     for (const [service, ports] of state.services) {
       for (const port of ports) {
-        const shape = shapes.shapeOf(port, state.endpoints.get(service)?.get(port.key) ?? []);
-        if (shape !== null && alike.has(shape)) continue;
-        const found = comparison.port(port);
-        for (const one of found) list.add(service, one);
-        if (shape !== null && found.length === 0) alike.add(shape);
+        for (const one of comparison.port(port)) list.add(service, one);
       }
     }
     return;
   }
   const { nftablesPlan } = await import("../desired/nftables.ts");
   const { compareNftables } = await import("./nftables.ts");
-  const word = nftFamily(family);
   if (own === undefined) {
     const place = `nftables ${word} kproxy`;
     list.add(null, {
@@ -218,20 +212,8 @@ async function checkNftables(
       found: [],
     });
   }
-  const nothing: NftTable = {
-    family,
-    name: "kproxy",
-    label: `${word} kproxy`,
-    chains: new Map(),
-    containers: new Map(),
-  };
   const plan = input.plans?.nftables?.get(family) ?? nftablesPlan(input.desired, family);
-  compareNftables(plan, own ?? nothing, list);
-}
-
-/** Tables of family `inet` are nobody's of ours. */
-function isOfOneFamily(label: string | undefined): boolean {
-  return label === undefined || !label.startsWith("inet ");
+  compareNftables(plan, own ?? { ...NO_TABLE, name: `${word} kproxy` }, list);
 }
 
 async function checkIpvs(

@@ -296,7 +296,7 @@ const FAULTS: readonly Fault[] = [
     plane: "iptables",
     tool: "nftables",
     plant: () => printed("nftables", inputOf("nftables")).nftables ?? "",
-    finds: ["leftover | otherMode | table kproxy", "kproxy cleanup --only=nftables"],
+    finds: ["leftover | otherMode | table ip kproxy", "kproxy cleanup --only=nftables"],
   },
   {
     name: "the rule of a cluster IP is removed",

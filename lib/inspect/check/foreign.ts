@@ -4,9 +4,11 @@
  * @module
  */
 import type { ProxyState } from "../../model/state.ts";
+import { baseOf } from "../../netfilter/nft_ruleset.ts";
 import type { Flow, FlowOutcome, RuleHit } from "../../sim/flow.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
+import { proxyOfTable } from "../live/live.ts";
 import { isOwnHit } from "../trace/own_rules.ts";
 import { packetText } from "../trace/packet.ts";
 import { placeOf } from "../trace/trace.ts";
@@ -69,17 +71,18 @@ function frontOf(live: HeldRules): HeldRules | null {
       ] as const
     )),
   }));
-  const nftables = live.nftables.filter(({ name }) => name !== "kproxy" && name !== "kube-proxy").map((
-    table,
-  ) => ({
-    ...table,
-    chains: new Map(
-      [...table.chains].filter(([, { base }]) =>
-        base === null || (FRONT_HOOKS.has(base.hook) && base.priority <= DNAT_PRIORITY)
-      ),
-    ),
-  }));
-  isAny ||= nftables.some(({ chains }) => chains.values().some(({ base }) => base !== null));
+  const nftables = live.nftables.filter(({ name }) => proxyOfTable(name) === null).map((table) => {
+    const { name, comment, ownerProblem, containers, handles } = table;
+    const chains = new Map(
+      [...table.chains].filter(([, { hook }]) => {
+        const base = baseOf(hook);
+        return hook === undefined ||
+          base !== null && FRONT_HOOKS.has(base.hook) && base.priority <= DNAT_PRIORITY;
+      }),
+    );
+    return { name, comment, ownerProblem, containers, handles, chains };
+  });
+  isAny ||= nftables.some(({ chains }) => chains.values().some(({ hook }) => hook !== undefined));
   return isAny ? { family: live.family, iptables, nftables, sets: live.sets, ipvs: null } : null;
 }
 

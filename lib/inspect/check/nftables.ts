@@ -5,24 +5,20 @@
  */
 import { isAffinitySet } from "../../backend/nftables/plan/chains.ts";
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
-import { FullSync, NO_TABLE } from "../../backend/nftables/store/full_sync.ts";
+import { FullSync } from "../../backend/nftables/store/full_sync.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import {
   type Element,
   elementText as nftElementText,
   type NftTransaction,
 } from "../../netfilter/nft_objects.ts";
-import type { ListedTable } from "../../netfilter/nft_table_reader.ts";
-import type { NftTable } from "../../netfilter/nft_tables.ts";
-import { nftFamily, NftWords } from "../../netfilter/nft_words.ts";
-import { type NftBase, takeBase } from "../../netfilter/parse_nft_spec.ts";
+import type { ListedTable } from "../../netfilter/nft_listing.ts";
 import type { Difference, DifferenceList } from "./difference.ts";
 import { chainDifference } from "./rule_lists.ts";
 
 /** Tells `list` of everything that differs. */
-export function compareNftables(plan: NftablesPlan, live: NftTable, list: DifferenceList): void {
-  const label = `nftables ${live.label ?? `${nftFamily(live.family)} ${live.name}`}`;
-  const listed = listedOf(live, plan);
+export function compareNftables(plan: NftablesPlan, listed: ListedTable, list: DifferenceList): void {
+  const label = `nftables ${listed.name}`;
   const sync = new FullSync(plan, listed);
   const compare = (service: NamespacedName | null, transaction: NftTransaction): void => {
     for (const one of differencesOf(label, listed, transaction)) list.add(service, one);
@@ -159,40 +155,4 @@ function ownersOf({ services }: NftablesPlan): ReadonlyMap<string, NamespacedNam
     }
   }
   return owners;
-}
-
-/** The table as the mode's own reader would have read it. */
-function listedOf({ chains, containers }: NftTable, plan: NftablesPlan): ListedTable {
-  const wantedHooks = new Map(plan.base.chains.map(({ name, hook }) => [name, hook]));
-  const hookOf = (name: string, base: NftBase): string => {
-    const wanted = wantedHooks.get(name);
-    return wanted !== undefined && isBase(base, wanted) ? wanted : baseText(base);
-  };
-  return {
-    ...NO_TABLE,
-    chains: new Map(
-      [...chains].map(([name, { base, rules }]) => [name, {
-        name,
-        ...base === null ? {} : { hook: hookOf(name, base) },
-        rules: rules.map(({ text }) => text),
-      }]),
-    ),
-    containers: new Map(
-      [...containers].map(([name, { elements, timeoutSeconds }]) => [name, {
-        elements: isAffinitySet(name) ? new Map() : elements,
-        timeoutSeconds: isAffinitySet(name) ? timeoutSeconds ?? 0 : undefined,
-        comments: new Map(),
-        expiring: [],
-      }]),
-    ),
-  };
-}
-
-function isBase(found: NftBase, hook: string): boolean {
-  const wanted = takeBase(new NftWords(`{ ${hook} }`));
-  return wanted !== null && baseText(wanted) === baseText(found);
-}
-
-function baseText({ type, hook, priority, policy }: NftBase): string {
-  return `type ${type} hook ${hook} priority ${priority}; policy ${policy};`;
 }

@@ -3,20 +3,13 @@
  *
  * @module
  */
-import { TABLE_NAME } from "../../backend/nftables/plan/chains.ts";
 import { planNftables } from "../../backend/nftables/plan/plan.ts";
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
 import { configuredNftables, networksOfFamily } from "../../backend/nftables/plan/settings.ts";
-import {
-  FullSync,
-  NO_TABLE,
-  renderPlan,
-  tableLine,
-  tableOf,
-} from "../../backend/nftables/store/full_sync.ts";
+import { FullSync, NO_TABLE, renderPlan, tableOf } from "../../backend/nftables/store/full_sync.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import { NftTables } from "../../netfilter/nft_tables.ts";
+import { OpenContainer, OpenTable } from "../../netfilter/nft_listing.ts";
 import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
 import { type DesiredInput, stateOf } from "./desired.ts";
 import { ownAddresses } from "./own_addresses.ts";
@@ -42,15 +35,20 @@ export function nftablesText(plan: NftablesPlan): string {
 /** What an empty kernel holds after a sync of the plan. */
 export function nftablesRules(plan: NftablesPlan): HeldRules {
   const sync = new FullSync(plan, NO_TABLE);
-  const table = tableOf(plan.family);
-  const kernel = new NftTables();
-  const transactions = [sync.base, ...sync.services().map(({ transaction }) => transaction)];
-  // To write 100,000 elements as text and read them again takes seconds.
-  const elements = transactions.flatMap(({ addedElements }) => addedElements.splice(0));
-  const lines = transactions.flatMap((transaction) => transaction.lines(table));
-  kernel.run([tableLine(table, ""), ...lines].join("\n"));
-  for (const { container, key, value } of elements) {
-    kernel.addElement({ family: plan.family, table: TABLE_NAME, container, key, value });
+  const table = new OpenTable(tableOf(plan.family));
+  for (const transaction of [sync.base, ...sync.services().map((one) => one.transaction)]) {
+    for (const { name, kind, spec, timeoutSeconds } of transaction.containers) {
+      const container = new OpenContainer(kind);
+      for (const part of spec.split(";")) container.define(part.trim());
+      container.timeoutSeconds = timeoutSeconds;
+      table.containers.set(name, container);
+    }
+    for (const { name, hook, rules } of [...transaction.chains, ...transaction.baseChains]) {
+      table.chains.set(name, { name, ...(hook === undefined ? {} : { hook }), rules: [...rules] });
+    }
+    for (const { container, key, value } of transaction.addedElements) {
+      table.containers.get(container)?.elements.set(key, value);
+    }
   }
-  return { ...nothingHeld(plan.family), nftables: kernel.tables };
+  return { ...nothingHeld(plan.family), nftables: [table] };
 }

@@ -11,12 +11,13 @@ import { type IptablesFound, probeIptables } from "../../kernel/iptables_variant
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import { parseCidr } from "../../model/ip.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
-import type { BaseChain } from "../../netfilter/nft_base_chains.ts";
+import type { BaseChain } from "../../netfilter/nft_listing.ts";
 import { IPTABLES_TABLES } from "../../netfilter/nft_listing.ts";
 import type { Packet } from "../../sim/flow.ts";
 import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { few } from "../../text/words.ts";
+import { proxyOfTable } from "../live/live.ts";
 import { NearKernel } from "../live/near_kernel.ts";
 import { podInterface } from "../node_addresses.ts";
 import { foreignEnd } from "../trace/own_rules.ts";
@@ -185,7 +186,7 @@ export async function readForeignEnds(
   const surroundings = { nodeAddresses: [], affinity: new Map(), nowSeconds: 0 };
   const ends = await Promise.all(FAMILIES.map((family) => {
     const look = ({ nftables }: HeldRules): readonly string[] => {
-      const foreign = nftables.filter(({ name }) => name !== "kproxy" && name !== "kube-proxy");
+      const foreign = nftables.filter(({ name }) => proxyOfTable(name) === null);
       const simulator = new RulesetSimulator({ ...nothingHeld(family), nftables: foreign });
       return simulator.send(podPacket(family, config), surroundings).outcomes.flatMap((outcome) => {
         const end = foreignEnd(outcome);

@@ -6,7 +6,7 @@
 import type { ProxyMode } from "../../config/types.ts";
 import { isUnspecified, parseIp, splitHostPort } from "../../model/ip.ts";
 import type { Link } from "../../netfilter/ip_batch.ts";
-import type { BaseChain } from "../../netfilter/nft_base_chains.ts";
+import type { BaseChain } from "../../netfilter/nft_listing.ts";
 import { httpGet, NoConnectionError, StrangeAnswerError } from "../../serve/http_get.ts";
 import { few } from "../../text/words.ts";
 import type { KernelChain } from "./foreign_rules.ts";

@@ -1,5 +1,5 @@
 import { type JudgedCase as Case, testJudgements } from "../../../tests/support/judged_cases.ts";
-import { parseBaseChains } from "../../netfilter/nft_base_chains.ts";
+import { parseBaseChains } from "../../netfilter/nft_listing.ts";
 import { checkBaseChains, checkForward } from "./foreign_rules.ts";
 import { checkLeftovers } from "./mode.ts";
 import { checkOtherProxies } from "./other_proxies.ts";

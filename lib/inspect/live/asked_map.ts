@@ -34,3 +34,8 @@ export class AskedMap<V> extends Map<string, V> {
     if (!this.#absent.has(key)) this.asked.add(key);
   }
 }
+
+/** Something cannot be read bit by bit: everything is read instead. */
+export class UntoldError extends Error {
+  override readonly name = "UntoldError";
+}

@@ -14,7 +14,7 @@ import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
 import type { LiveNode, LiveProblem } from "./live.ts";
 import { liveOfTexts, type LiveText } from "./saved_texts.ts";
-import { UntoldError } from "./untold.ts";
+import { UntoldError } from "./asked_map.ts";
 
 /** What of the kernel is read. */
 export interface KernelQuestion {

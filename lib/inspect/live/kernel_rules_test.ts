@@ -61,7 +61,7 @@ Deno.test(
     const four = live.get("IPv4");
     assertEquals(four?.problems, []);
     assertEquals(four?.iptables.map(({ variant }) => variant), ["nft", "legacy"]);
-    assertEquals(four?.nftables.map(({ label }) => label), ["inet own"]);
+    assertEquals(four?.nftables.map(({ name }) => name), ["inet own"]);
     assertEquals(four?.proxies.map(({ mode, isHooked }) => [mode, isHooked]), [["iptables", true]]);
     assertEquals(foundPlane(live), "iptables");
     const chain = four?.iptables[0]?.tables.get("nat")?.get("KUBE-SERVICES");
@@ -203,8 +203,8 @@ Deno.test(
       [DEVICE]: NO_DEVICE,
     });
     const live = await liveOfKernel(exec);
-    assertEquals(live.get("IPv4")?.nftables.map(({ label }) => label), ["inet own", "ip filter"]);
-    assertEquals(live.get("IPv6")?.nftables.map(({ label }) => label), ["inet own"]);
+    assertEquals(live.get("IPv4")?.nftables.map(({ name }) => name), ["inet own", "ip filter"]);
+    assertEquals(live.get("IPv6")?.nftables.map(({ name }) => name), ["inet own"]);
     assertEquals(exec.asked.filter((command) => command.startsWith("nft ")), [
       "nft list flowtables",
       "nft list table inet own",

@@ -1,11 +1,14 @@
 /**
- * What a kernel holds of one family, as it was read from the tools or from saved text, and what could not be read.
+ * What a kernel holds of one family, as it was read from the tools or from saved text: which service proxies' rules are in force, told by
+ * what is there, and what could not be read.
  *
  * @module
  */
 import type { IpFamily } from "../../model/objects.ts";
-import type { DataPlane } from "../desired/desired.ts";
+import { leadToServiceChains } from "../../netfilter/iptables_jumps.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
+import type { DataPlane } from "../desired/desired.ts";
+import { AskedMap } from "./asked_map.ts";
 
 /** Something that could not be read. */
 export interface LiveProblem {
@@ -44,4 +47,60 @@ export function foundPlane(live: LiveNode): DataPlane | null {
     if (proxy !== undefined) return proxy.mode;
   }
   return null;
+}
+
+const SERVICES_CHAIN = "KUBE-SERVICES";
+/** Only IPVS mode has it, whatever the node serves. */
+const IPVS_CHAIN = "KUBE-NODE-PORT";
+const IPVS_SET = /--match-set KUBE-/;
+/** Of userspace mode, with the chains that lead there. */
+const PORTAL_CHAINS: readonly string[] = ["KUBE-PORTALS-CONTAINER", "KUBE-PORTALS-HOST"];
+const NFT_TABLE = /^\w+ (kproxy|kube-proxy)$/;
+
+/** Whose service proxy's a table of nft is, e.g. `ip kproxy`; null: it is none's. */
+export function proxyOfTable(name: string): FoundProxy["layout"] | null {
+  return NFT_TABLE.exec(name)?.[1] as FoundProxy["layout"] | undefined ?? null;
+}
+
+/** Those of kproxy and kube-proxy, which share the layouts of iptables and IPVS mode. */
+export function foundProxies({ iptables, nftables }: HeldRules): readonly FoundProxy[] {
+  const found: FoundProxy[] = [];
+  for (const { tables, variant } of iptables) {
+    const nat = tables.get("nat");
+    const leadsTo = (target: string): boolean =>
+      ["PREROUTING", "OUTPUT"].some((chain) =>
+        nat?.get(chain)?.rules.some((rule) => rule.includes(`-j ${target}`)) === true
+      );
+    const where = variant === "" ? "" : ` (iptables ${variant})`;
+    const isPortalsHooked = PORTAL_CHAINS.some(leadsTo);
+    // To look for chains that nothing leads to would cost a program where chains are listed one by one.
+    if (isPortalsHooked || (!(nat instanceof AskedMap) && PORTAL_CHAINS.some((chain) => nat?.has(chain)))) {
+      found.push({
+        mode: "userspace",
+        layout: "kube-proxy",
+        sign: `chain ${PORTAL_CHAINS[0]} of table nat${where}`,
+        isHooked: isPortalsHooked,
+      });
+    }
+    const services = nat?.get(SERVICES_CHAIN);
+    if (services === undefined) continue;
+    const isHooked = leadsTo(SERVICES_CHAIN);
+    const isIpvs = !leadToServiceChains(services.rules) &&
+      (nat?.has(IPVS_CHAIN) === true || services.rules.some((rule) => IPVS_SET.test(rule)));
+    found.push({
+      mode: isIpvs ? "ipvs" : "iptables",
+      layout: "kube-proxy",
+      sign: `chain ${SERVICES_CHAIN} of table nat${where}`,
+      isHooked,
+    });
+  }
+  for (const { name, chains } of nftables) {
+    const layout = proxyOfTable(name);
+    if (layout === null) continue;
+    const isHooked = chains.values().some(({ hook }) =>
+      hook?.startsWith("type nat hook prerouting ") === true
+    );
+    found.push({ mode: "nftables", layout, sign: `table ${name}`, isHooked });
+  }
+  return found;
 }

@@ -8,8 +8,7 @@ import type { Exec, ExecOptions } from "../../kernel/exec.ts";
 import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type ListedChain, parseListedChains } from "../../netfilter/iptables_save.ts";
-import { AskedMap } from "./asked_map.ts";
-import { UntoldError } from "./untold.ts";
+import { AskedMap, UntoldError } from "./asked_map.ts";
 
 /** A chain of a table. */
 export interface ChainName {

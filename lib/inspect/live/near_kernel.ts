@@ -10,11 +10,10 @@ import { NftLook, type NftTableName } from "../../kernel/nft_look.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
 import { isOfIptables, liveOfKernel, readOthers } from "./kernel_rules.ts";
-import type { LiveNode, LiveProblem, LiveRules } from "./live.ts";
 import { BUILTIN_CHAINS, type ChainName, NearIptables } from "./near_iptables.ts";
 import { NearNftables } from "./near_nftables.ts";
-import { foundProxies } from "./proxies.ts";
-import { UntoldError } from "./untold.ts";
+import { foundProxies, type LiveNode, type LiveProblem, type LiveRules } from "./live.ts";
+import { UntoldError } from "./asked_map.ts";
 
 const PROXY_TABLES: ReadonlySet<string> = new Set(["kproxy", "kube-proxy"]);
 /** Chains jump to chains, sets lead to chains: a way of more steps than this has no end. */
@@ -184,7 +183,7 @@ async function nearNftables(
   const nftables = await Promise.all(
     FAMILIES.map(async (family) => [family, await ofFamily(look, family, text, isTerse)] as const),
   );
-  const labels = new Set(nftables.flatMap(([, near]) => near.tables.map(({ label }) => label)));
+  const labels = new Set(nftables.flatMap(([, near]) => near.tables.map(({ name }) => name)));
   const unread = read.find(({ word, name }) => !labels.has(`${word} ${name}`));
   if (unread !== undefined) throw new UntoldError(`nft does not list table ${unread.word} ${unread.name}`);
   return { nftables: new Map(nftables), problems };

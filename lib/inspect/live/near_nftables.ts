@@ -5,21 +5,27 @@
  */
 import type { NftLook } from "../../kernel/nft_look.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import { type ListingProblem, parseNftListing } from "../../netfilter/nft_listing.ts";
-import type { NftContainer, NftTable } from "../../netfilter/nft_tables.ts";
-import { AskedMap } from "./asked_map.ts";
-import { UntoldError } from "./untold.ts";
+import {
+  type ListedContainer,
+  type ListedTable,
+  type ListingProblem,
+  parseNftListing,
+} from "../../netfilter/nft_listing.ts";
+import { NftTable } from "../../netfilter/nft_ruleset.ts";
+import { nftFamily } from "../../netfilter/nft_words.ts";
+import { proxyOfTable } from "./live.ts";
+import { AskedMap, UntoldError } from "./asked_map.ts";
 
-/** The tables whose elements may be many: those of service proxies. */
-const PROXY_TABLES: ReadonlySet<string> = new Set(["kproxy", "kube-proxy"]);
 const ABSENT = "No such file or directory";
 /** The elements of sets without names, which are never empty. */
 const LOST_ELEMENTS = /\{ *\}/;
 
 /** A container and what was looked for in it. */
 interface Question {
-  readonly table: NftTable;
-  readonly container: NftContainer;
+  readonly table: ListedTable;
+  /** Name of the set or map. */
+  readonly name: string;
+  readonly container: ListedContainer;
   readonly elements: AskedMap<string>;
   readonly keys: readonly string[];
 }
@@ -27,18 +33,15 @@ interface Question {
 /** Tables as they were printed, and what has been asked of them since. */
 export class NearNftables {
   readonly #look: NftLook;
-  readonly #family: IpFamily;
   readonly problems: readonly ListingProblem[];
-  tables: readonly NftTable[];
+  tables: readonly ListedTable[];
 
   private constructor(
     look: NftLook,
-    family: IpFamily,
-    tables: readonly NftTable[],
+    tables: readonly ListedTable[],
     problems: readonly ListingProblem[],
   ) {
     this.#look = look;
-    this.#family = family;
     this.tables = tables;
     this.problems = problems;
   }
@@ -54,20 +57,29 @@ export class NearNftables {
     text: string,
     isWanted: (word: string, table: string) => boolean,
   ): Promise<NearNftables> {
-    const { tables, problems } = parseNftListing(text, family, isWanted);
-    const near = new NearNftables(look, family, tables.map(asking), problems);
-    near.tables = await Promise.all(near.tables.map((table) => near.#withLostElements(table)));
+    const near = NearNftables.ofWhole(look, family, text, isWanted);
+    near.tables = await Promise.all(near.tables.map((table) => near.#withLostElements(asking(table))));
     return near;
   }
 
   /** Tables that were printed whole. */
-  static ofWhole(look: NftLook, family: IpFamily, text: string): NearNftables {
-    const { tables, problems } = parseNftListing(text, family);
-    return new NearNftables(look, family, tables, problems);
+  static ofWhole(
+    look: NftLook,
+    family: IpFamily,
+    text: string,
+    isWanted: (word: string, table: string) => boolean = () => true,
+  ): NearNftables {
+    const { tables, problems } = parseNftListing(text);
+    const own = tables.filter(({ name }) => {
+      const [word = "", table = ""] = name.split(" ");
+      return (word === nftFamily(family) || word === "inet") && isWanted(word, table);
+    });
+    const unread = own.flatMap((table) => [...new NftTable(table, family).problems()]);
+    return new NearNftables(look, own, [...problems, ...unread]);
   }
 
   /** Reads what was asked for; false if that is nothing. */
-  async more(desired: readonly NftTable[]): Promise<boolean> {
+  async more(desired: readonly ListedTable[]): Promise<boolean> {
     const questions = this.#questions();
     if (questions.length === 0) return false;
     const [listed, tried] = [questions.filter(isListed), questions.filter((one) => !isListed(one))];
@@ -78,10 +90,10 @@ export class NearNftables {
 
   #questions(): readonly Question[] {
     return this.tables.flatMap((table) =>
-      table.containers.values().toArray().flatMap((container): Question[] => {
+      [...table.containers].flatMap(([name, container]): Question[] => {
         const { elements } = container;
         if (!(elements instanceof AskedMap) || elements.asked.size === 0) return [];
-        return [{ table, container, elements, keys: [...elements.asked] }];
+        return [{ table, name, container, elements, keys: [...elements.asked] }];
       })
     );
   }
@@ -94,13 +106,11 @@ export class NearNftables {
    */
   async #tryElements(
     questions: readonly Question[],
-    desired: readonly NftTable[],
+    desired: readonly ListedTable[],
   ): Promise<readonly Question[]> {
     const asked = questions.flatMap((question) => question.keys.map((key) => ({ ...question, key })));
     const refusals = await this.#look.refusals(
-      asked.map(({ table, container, key }) =>
-        `delete element ${labelOf(table)} ${container.name} { ${elementKey(container, key)} }`
-      ),
+      asked.map(({ table, name, key }) => `delete element ${table.name} ${name} { ${key} }`),
     );
     const present = asked.filter((one, index) => {
       const refusal = refusals.get(index);
@@ -110,16 +120,14 @@ export class NearNftables {
       return false;
     });
     const maps = present.filter(({ container, elements, key }) => {
-      if (container.values !== null) return true;
+      if (container.kind === "map") return true;
       elements.answer(key, "");
       return false;
     });
-    const wanted = maps.map((one) => ({ ...one, value: desiredValue(one.table, one, desired) }));
+    const wanted = maps.map((one) => ({ ...one, value: desiredValue(one, desired) }));
     const known = wanted.filter(({ value }) => value !== null);
     const others = await this.#look.refusals(
-      known.map(({ table, container, key, value }) =>
-        `add element ${labelOf(table)} ${container.name} { ${elementKey(container, key)} : ${value} }`
-      ),
+      known.map(({ table, name, key, value }) => `add element ${table.name} ${name} { ${key} : ${value} }`),
     );
     for (const [index, { elements, key, value }] of known.entries()) {
       if (!others.has(index) && value !== null) elements.answer(key, value);
@@ -128,66 +136,45 @@ export class NearNftables {
   }
 
   /** Puts the container as it is in the place of the one that asks. */
-  async #list({ table, container }: Question): Promise<void> {
-    const [word = "", name = ""] = labelOf(table).split(" ");
-    const kind = container.values === null ? "set" : "map";
-    const text = await this.#look.container({ word, name }, kind, container.name);
-    // Verdicts lead to chains, which are not printed beside it.
-    const found = parseNftListing(withChains(text, table), this.#family).tables[0]?.containers
-      .get(container.name);
-    if (found === undefined) throw new UntoldError(`${kind} ${container.name} cannot be read`);
-    (table.containers as Map<string, NftContainer>).set(container.name, found);
+  async #list({ table, name: own, container: { kind } }: Question): Promise<void> {
+    const [word = "", name = ""] = table.name.split(" ");
+    const text = await this.#look.container({ word, name }, kind, own);
+    const found = parseNftListing(text).tables[0]?.containers.get(own);
+    if (found === undefined) throw new UntoldError(`${kind} ${own} cannot be read`);
+    (table.containers as Map<string, ListedContainer>).set(own, found);
   }
 
   /** Where nft has left out the elements of sets without names, the table is read as a whole. */
-  async #withLostElements(table: NftTable): Promise<NftTable> {
+  async #withLostElements(table: ListedTable): Promise<ListedTable> {
     const isWhole = table.chains.values().every(({ rules }) =>
-      rules.every(({ text }) => !LOST_ELEMENTS.test(text))
+      rules.every((text) => !LOST_ELEMENTS.test(text))
     );
     if (isWhole) return table;
-    const [word = "", name = ""] = labelOf(table).split(" ");
-    const text = await this.#look.table({ word, name });
-    return parseNftListing(text, this.#family).tables[0] ?? table;
+    const [word = "", name = ""] = table.name.split(" ");
+    return parseNftListing(await this.#look.table({ word, name })).tables[0] ?? table;
   }
 }
 
 /** Of others' tables, of ranges and of counters more is wanted than whether an element is there. */
-function isListed({ table, container }: Question): boolean {
-  return !PROXY_TABLES.has(table.name) || container.hasRanges === true ||
-    container.name.includes("-traffic-");
-}
-
-function labelOf({ family, name, label }: NftTable): string {
-  return label ?? `${family === "IPv4" ? "ip" : "ip6"} ${name}`;
-}
-
-/** Interfaces are the one kind of words that nft wants in quotes. */
-function elementKey({ keys }: NftContainer, key: string): string {
-  return key.split(" . ").map((part, index) => keys[index] === "ifname" ? `"${part}"` : part).join(" . ");
+function isListed({ table, name, container }: Question): boolean {
+  return proxyOfTable(table.name) === null || container.hasRanges || name.includes("-traffic-");
 }
 
 function desiredValue(
-  table: NftTable,
-  { container, key }: { readonly container: NftContainer; readonly key: string },
-  desired: readonly NftTable[],
+  { table, name, key }: Question & { readonly key: string },
+  desired: readonly ListedTable[],
 ): string | null {
-  const same = desired.find((one) => labelOf(one) === labelOf(table));
-  return same?.containers.get(container.name)?.elements.get(key) ?? null;
+  return desired.find((one) => one.name === table.name)?.containers.get(name)?.elements.get(key) ?? null;
 }
 
-function asking(table: NftTable): NftTable {
+function asking(table: ListedTable): ListedTable {
+  const { name, comment, ownerProblem, chains, handles } = table;
   const containers = new Map(
-    table.containers.entries().map(([name, container]) => [
-      name,
-      { ...container, elements: new AskedMap<string>() },
-    ]),
+    table.containers.entries().map(([name, container]) => {
+      const { kind, type, hasRanges, timeoutSeconds, comments, counters, expiring } = container;
+      const elements = new AskedMap<string>();
+      return [name, { kind, type, hasRanges, timeoutSeconds, comments, counters, expiring, elements }];
+    }),
   );
-  return { ...table, containers };
-}
-
-/** The text of one container with the chains of its table, empty. */
-function withChains(text: string, { chains }: NftTable): string {
-  const end = text.lastIndexOf("}");
-  const empty = Array.from(chains.keys(), (name) => `\tchain ${name} {\n\t}\n`).join("");
-  return `${text.slice(0, end)}${empty}}\n`;
+  return { name, comment, ownerProblem, chains, handles, containers };
 }

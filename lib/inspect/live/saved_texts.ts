@@ -10,15 +10,17 @@ import { type IptablesListing, parseIptablesListing } from "../../netfilter/ipta
 import { type IpvsTable, parseIpvsTable } from "../../netfilter/ipvs.ts";
 import {
   IPTABLES_TABLES,
+  type ListedTable,
+  type ListingProblem,
   type NftListing,
   parseNftListing,
   tablesOfIptables,
 } from "../../netfilter/nft_listing.ts";
-import { NftTables } from "../../netfilter/nft_tables.ts";
+import { NftTable } from "../../netfilter/nft_ruleset.ts";
+import { parseNftScript } from "../../netfilter/nft_script.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
 import type { HeldIptables, HeldIpvs, HeldRules } from "../../sim/held_rules.ts";
-import type { LiveNode, LiveProblem, LiveRules } from "./live.ts";
-import { foundProxies } from "./proxies.ts";
+import { foundProxies, type LiveNode, type LiveProblem, type LiveRules } from "./live.ts";
 
 /** What kind of text it is. */
 export type LiveTextKind = "iptables" | "nftables" | "ipvsadm" | "ipset";
@@ -34,6 +36,10 @@ export interface LiveText {
   readonly variant?: HeldIptables["variant"];
   /** Without it the text tells. */
   readonly kind?: LiveTextKind;
+}
+
+interface NftText extends LiveText {
+  readonly listing: NftListing;
 }
 
 /** What is not in the texts. */
@@ -76,13 +82,16 @@ export function liveOfTexts(texts: readonly LiveText[], facts: LiveFacts): LiveN
   const sets = new Map(
     sorted.filter(({ kind }) => kind === "ipset").flatMap((one) => [...setsOf(one, problems)]),
   );
+  const nft = sorted.filter(({ kind }) => kind === "nftables").map((one): NftText => ({
+    ...one,
+    listing: /^add table /m.test(one.text) ? parseNftScript(one.text) : parseNftListing(one.text),
+  }));
   const ipvs = ipvsOf(sorted.filter(({ kind }) => kind === "ipvsadm"), facts, problems);
   return new Map(FAMILIES.map((family) => {
     const found: LiveProblem[] = [...problems];
     const iptables = sorted.filter((one) => one.kind === "iptables" && familyOf(one) === family)
       .map((one) => iptablesOf(one, found));
-    const nftables = sorted.filter(({ kind }) => kind === "nftables")
-      .flatMap((one) => nftablesOf(one, family, iptables, found));
+    const nftables = nft.flatMap((one) => nftablesOf(one, family, iptables, found));
     const held: HeldRules = { family, iptables, nftables, sets, ipvs };
     const live: LiveRules = { ...held, from: facts.from, proxies: foundProxies(held), problems: found };
     return [family, live];
@@ -115,41 +124,35 @@ function familyOf({ family, name, text }: LiveText): IpFamily {
   return /ip6|ipv6/i.test(name) ? "IPv6" : "IPv4";
 }
 
+/** Of the tables that were read, those that packets of the family meet. */
 function nftablesOf(
-  { name, text }: LiveText,
+  { name, text, listing }: NftText,
   family: IpFamily,
   iptables: readonly HeldIptables[],
   problems: LiveProblem[],
-): NftListing["tables"] {
-  if (/^add table /m.test(text)) return writtenTables(name, text, family, problems);
+): readonly ListedTable[] {
   const managed = tablesOfIptables(text);
   const word = nftFamily(family);
   // What iptables keeps there is read from what iptables says; one that it could not read is known from nowhere else.
   const isRead = (table: string): boolean =>
     iptables.some(({ variant, tables }) => variant !== "legacy" && tables.has(table));
-  const listing = parseNftListing(text, family, (of, table) => {
-    const isOfIptables = managed.has(`${of} ${table}`) || (of === word && IPTABLES_TABLES.has(table));
-    return !isOfIptables || !isRead(table);
+  const isOfFamily = ({ place }: ListingProblem): boolean => {
+    const of = /^table (\w+) /.exec(place)?.[1];
+    return of === undefined || of === word || of === "inet";
+  };
+  report(name, problems, listing.problems.filter(isOfFamily));
+  return listing.tables.filter((table) => {
+    const [of = "", own = ""] = table.name.split(" ");
+    if (of === "netdev" || of === "bridge") {
+      const message = `what it does to packets of family ${of} is not read`;
+      problems.push({ place: `${name}: table ${table.name}`, message });
+    }
+    if (of !== word && of !== "inet") return false;
+    const isOfIptables = managed.has(table.name) || (of === word && IPTABLES_TABLES.has(own));
+    if (isOfIptables && isRead(own)) return false;
+    report(name, problems, [...new NftTable(table, family).problems()]);
+    return true;
   });
-  report(name, problems, listing.problems);
-  return listing.tables;
-}
-
-/** Of a text for `nft -f`, such as `kproxy render` prints. */
-function writtenTables(
-  name: string,
-  text: string,
-  family: IpFamily,
-  problems: LiveProblem[],
-): NftListing["tables"] {
-  const kernel = new NftTables();
-  try {
-    kernel.run(text);
-  } catch (error) {
-    if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
-    problems.push({ place: name, message: error.message });
-  }
-  return kernel.tables.filter((table) => table.family === family);
 }
 
 function setsOf({ name, text }: LiveText, problems: LiveProblem[]): ReadonlyMap<string, SavedSet> {

@@ -9,7 +9,7 @@ import { systemClock } from "../../kernel/clock.ts";
 import { parseIp } from "../../model/ip.ts";
 import { eachUnserved } from "../../model/destination_claims.ts";
 import { FAMILIES, type NamespacedName } from "../../model/objects.ts";
-import type { ProxyState } from "../../model/state.ts";
+import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Held, Questions } from "../../serve/page/questions.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
@@ -27,7 +27,6 @@ import {
 } from "../trace/packet.ts";
 import { traceDocument } from "../trace/trace_json.ts";
 import { type Trace, tracePacket } from "../trace/trace.ts";
-import { countEndpoints, partOfState, servicesAt } from "./part_of_state.ts";
 
 /** Rules for more endpoints than that take longer to make than the event loop may be held. */
 const MOST_ENDPOINTS = 300;
@@ -153,4 +152,41 @@ function deviceAddresses({ addresses }: Held): readonly DeviceAddress[] {
 /** Lets everything else go on. */
 function untilNextTurn(): Promise<void> {
   return systemClock.sleep(0);
+}
+
+/** The state as if there were only these Services. How many endpoints there are in all stays: rules depend on it. */
+function partOfState(state: ProxyState, names: readonly NamespacedName[]): ProxyState {
+  const { services, endpoints, family, node, endpointCount, tooLarge } = state;
+  const none = new Map<string, never>();
+  return {
+    family,
+    node,
+    services: new Map(names.map((name) => [name, services.get(name) ?? []])),
+    endpoints: new Map(names.map((name) => [name, endpoints.get(name) ?? none])),
+    endpointCount,
+    tooLarge,
+  };
+}
+
+/** Of all ports. */
+function countEndpoints({ endpoints }: ProxyState): number {
+  let count = 0;
+  for (const ports of endpoints.values()) {
+    for (const list of ports.values()) count += list.length;
+  }
+  return count;
+}
+
+/** Services that packets to this destination, or to another port of its address, may be meant for. */
+function servicesAt({ services }: ProxyState, ip: string, port: number): readonly NamespacedName[] {
+  const names: NamespacedName[] = [];
+  for (const [name, ports] of services) {
+    if (ports.some((one) => isAt(one, ip, port))) names.push(name);
+  }
+  return names;
+}
+
+function isAt(one: ServicePort, ip: string, port: number): boolean {
+  if (one.clusterIP === ip || one.externalIPs.includes(ip) || one.loadBalancerVIPs.includes(ip)) return true;
+  return port !== 0 && (one.nodePort === port || one.healthCheckNodePort === port);
 }

@@ -11,8 +11,9 @@ import { joinHostPort } from "../../model/ip.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { virtualServerKey } from "../../netfilter/ipvs.ts";
-import type { NftContainer } from "../../netfilter/nft_tables.ts";
+import type { ListedContainer } from "../../netfilter/nft_listing.ts";
 import { AskedMap } from "../live/asked_map.ts";
+import { proxyOfTable } from "../live/live.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
 
 /** One rule, element or server. */
@@ -148,25 +149,31 @@ function keysOf(
   return { whole, prefixes };
 }
 
+/** How many parts a key has. */
+function partCount({ type }: ListedContainer): number {
+  return (type.split(" : ")[0] ?? "").split(" . ").length;
+}
+
 /** Those that the container may have: of as many parts, with the protocol before the port. */
-function wholeKeys({ keys }: NftContainer, whole: ReadonlySet<string>): readonly string[] {
-  if (keys.at(-1) !== "inet_service" || keys.at(-2) !== "inet_proto") return [];
-  return [...whole].filter((key) => key.split(" . ").length === keys.length);
+function wholeKeys(container: ListedContainer, whole: ReadonlySet<string>): readonly string[] {
+  if (!/inet_proto \. inet_service(?: :|$)/.test(container.type)) return [];
+  return [...whole].filter((key) => key.split(" . ").length === partCount(container));
 }
 
 /** Elements of endpoints: all that begin so or, of a map that is read bit by bit, those of the slots that may be taken. */
 function* endpointKeys(
-  { elements, keys }: NftContainer,
+  container: ListedContainer,
   prefixes: readonly string[],
   endpoints: number,
 ): Generator<string> {
+  const { elements } = container;
   if (!(elements instanceof AskedMap)) {
     for (const key of elements.keys()) if (prefixes.some((prefix) => key.startsWith(prefix))) yield key;
     return;
   }
   for (const prefix of prefixes) {
     // Those of node ports have no address.
-    if (prefix.split(" . ").length !== keys.length) continue;
+    if (prefix.split(" . ").length !== partCount(container)) continue;
     for (let slot = 0;; slot++) {
       const key = `${prefix}${slot}`;
       if (elements.has(key)) yield key;
@@ -183,29 +190,29 @@ function nftablesParts(
   const { whole, prefixes } = keysOf(port);
   const protocol = port.protocol.toLowerCase();
   const parts: HeldPart[] = [];
-  for (const { name: table, label = table, chains, containers } of nftables) {
-    if (table !== "kproxy" && table !== "kube-proxy") continue;
+  for (const { name: table, chains, containers } of nftables) {
+    if (proxyOfTable(table) === null) continue;
     const called = new Set<string>();
-    const take = (container: NftContainer, key: string, value: string): void => {
-      const counted = container.counters?.get(key) ?? null;
+    const take = (name: string, container: ListedContainer, key: string, value: string): void => {
+      const counted = container.counters.get(key) ?? null;
       const text = value === "" ? key : `${key} : ${value}`;
-      parts.push({ place: `nftables ${label} ${container.name}`, text, counted });
+      parts.push({ place: `nftables ${table} ${name}`, text, counted });
       const chain = /^(?:goto|jump) (\S+)$/.exec(value)?.[1];
       if (chain !== undefined) called.add(chain);
     };
-    for (const container of containers.values()) {
+    for (const [name, container] of containers) {
       for (const key of wholeKeys(container, whole)) {
         const value = container.elements.get(key);
-        if (value !== undefined) take(container, key, value);
+        if (value !== undefined) take(name, container, key, value);
       }
-      if (!container.name.endsWith(`endpoints-${protocol}`)) continue;
+      if (!name.endsWith(`endpoints-${protocol}`)) continue;
       for (const key of endpointKeys(container, prefixes, endpoints)) {
-        take(container, key, container.elements.get(key) ?? "");
+        take(name, container, key, container.elements.get(key) ?? "");
       }
     }
     for (const chain of called) {
-      for (const { text } of chains.get(chain)?.rules ?? []) {
-        parts.push({ place: `nftables ${label} ${chain}`, text, counted: null });
+      for (const text of chains.get(chain)?.rules ?? []) {
+        parts.push({ place: `nftables ${table} ${chain}`, text, counted: null });
         const target = /(?:goto|jump) ((?:service|external|firewall|endpoint)-[^\s,}]+)/g;
         for (const [, next = ""] of text.matchAll(target)) called.add(next);
       }

@@ -6,7 +6,7 @@
 import type { IpFamily } from "../../model/objects.ts";
 import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { readNftRule } from "../../netfilter/parse_nft_rule.ts";
-import { type Flow, type FlowOutcome, formatFlow, type RuleHit } from "../../sim/flow.ts";
+import { type Flow, type FlowOutcome, formatFlow, isSameFlow, type RuleHit } from "../../sim/flow.ts";
 import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { isOwnHit } from "./own_rules.ts";
 
@@ -25,6 +25,7 @@ export interface TraceDifference {
 
 /** Null if the packet fares the same. */
 export function differenceOf(desired: Flow, live: Flow, family: IpFamily): TraceDifference | null {
+  if (isSameFlow(desired, live)) return null;
   const [wanted, found] = [formatFlow(desired), formatFlow(live)];
   if (wanted === found) return null;
   const { wantedOne, foundOne } = differingOutcomes(desired, live, family);

@@ -24,19 +24,19 @@ export const NFTABLES: Explanations = {
     ["equivalent", "the names are those of the chains that were listed"],
   "lib/backend/nftables/store/full_sync.ts findDrift: ++services % SERVICES_AT_ONCE === 0 → ++services % SERVICES_AT_ONCE !== 0":
     ["performance", "other work is let go first more often"],
-  'lib/netfilter/nft_table_reader.ts splitElements: return list.split(", "); → dropped': [
+  'lib/netfilter/nft_listing.ts splitElements: return list.split(", "); → dropped': [
     "performance",
     "without quotes both ways find the same separators",
   ],
-  "lib/netfilter/nft_table_reader.ts OpenContainer.add: colon < 0 → colon <= 0": [
+  "lib/netfilter/nft_listing.ts parseElement: colon < 0 → colon <= 0": [
     "equivalent",
     "no element begins with what follows its key",
   ],
-  "lib/netfilter/nft_table_reader.ts OpenContainer.add: colon < 0 → colon <= 0 (2)": [
+  "lib/netfilter/nft_listing.ts parseElement: colon < 0 → colon <= 0 (2)": [
     "equivalent",
     "no element begins with what follows its key",
   ],
-  "lib/netfilter/nft_table_reader.ts OpenContainer.add: counter < 0 → counter <= 0": [
+  "lib/netfilter/nft_listing.ts parseElement: decoration < 0 → decoration <= 0": [
     "equivalent",
     "no element begins with what follows its key",
   ],

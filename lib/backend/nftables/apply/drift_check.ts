@@ -9,7 +9,7 @@ import { describeNftFailure } from "../../../kernel/nft_failure.ts";
 import { inTurns } from "../../../kernel/turns.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { diffObjects, type NftTransaction } from "../../../netfilter/nft_objects.ts";
-import { type ListedTable, NftTableReader } from "../../../netfilter/nft_table_reader.ts";
+import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { PrintedOtherwise } from "../../apply/printed_otherwise.ts";

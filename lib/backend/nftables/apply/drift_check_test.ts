@@ -15,7 +15,7 @@ import {
 import { ExecError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { testPort } from "../../../../tests/support/model_objects.ts";
-import { parseTable } from "../../../netfilter/nft_table_reader.ts";
+import { parseTable } from "../../../netfilter/nft_listing.ts";
 import { silentLogger } from "../../../observe/log.ts";
 
 const NONE = { permissions: "none" } as const;

@@ -13,7 +13,7 @@ import {
   TABLE,
 } from "../../../../tests/support/nftables_rig.ts";
 import { SyncError } from "../../../errors.ts";
-import { parseTable } from "../../../netfilter/nft_table_reader.ts";
+import { parseTable } from "../../../netfilter/nft_listing.ts";
 
 const NONE = { permissions: "none" } as const;
 const NEXT = "ip kproxy-next";

@@ -13,7 +13,7 @@ import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import { sameTexts } from "../../../model/service_port.ts";
 import type { ProxyState } from "../../../model/state.ts";
 import { NftTransaction } from "../../../netfilter/nft_objects.ts";
-import type { ListedTable } from "../../../netfilter/nft_table_reader.ts";
+import type { ListedTable } from "../../../netfilter/nft_listing.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { FamilySession, type Since } from "../../apply/family_session.ts";

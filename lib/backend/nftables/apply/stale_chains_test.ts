@@ -9,7 +9,7 @@ import {
   STICKY,
   TABLE,
 } from "../../../../tests/support/nftables_rig.ts";
-import { parseTable } from "../../../netfilter/nft_table_reader.ts";
+import { parseTable } from "../../../netfilter/nft_listing.ts";
 
 const NONE = { permissions: "none" } as const;
 

@@ -4,7 +4,7 @@
  * @module
  */
 import type { Nft } from "../../../kernel/nft.ts";
-import { type ListedTable, NftTableReader } from "../../../netfilter/nft_table_reader.ts";
+import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing.ts";
 import type { NftFamily } from "../../../netfilter/nft_words.ts";
 import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 

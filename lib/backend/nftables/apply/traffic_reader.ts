@@ -5,7 +5,7 @@
  */
 import { ExecError } from "../../../errors.ts";
 import type { Nft } from "../../../kernel/nft.ts";
-import { parseCounters } from "../../../netfilter/nft_table_reader.ts";
+import { parseCounters } from "../../../netfilter/nft_listing.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { ServiceTraffic } from "../../../model/service_traffic.ts";

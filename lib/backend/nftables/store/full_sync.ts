@@ -13,7 +13,7 @@ import {
   NftTransaction,
   NO_OBJECTS,
 } from "../../../netfilter/nft_objects.ts";
-import { type ListedTable, parseTable } from "../../../netfilter/nft_table_reader.ts";
+import { type ListedTable, parseTable } from "../../../netfilter/nft_listing.ts";
 import { FAMILY_WORDS, isAffinitySet, isServiceChain, isSharedSet, TABLE_NAME } from "../plan/chains.ts";
 import type { NftablesPlan } from "../plan/ruleset.ts";
 import { placeService } from "../plan/slots.ts";

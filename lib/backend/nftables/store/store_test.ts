@@ -14,7 +14,7 @@ import {
 } from "../../../../tests/support/model_objects.ts";
 import type { ApiObject } from "../../../model/objects.ts";
 import type { NftTransaction } from "../../../netfilter/nft_objects.ts";
-import { parseTable } from "../../../netfilter/nft_table_reader.ts";
+import { parseTable } from "../../../netfilter/nft_listing.ts";
 import { planNftables } from "../plan/plan.ts";
 import type { NftablesOptions, NftablesPlan } from "../plan/ruleset.ts";
 import { atOnce } from "../../plan_services.ts";

@@ -3,10 +3,8 @@ import { kubeProxyTable } from "../../../tests/support/kube_proxy_layout.ts";
 import { testService, testSlice, testSliceEndpoint } from "../../../tests/support/model_objects.ts";
 import { configForMode, defaultConfig } from "../../config/defaults.ts";
 import { type DesiredInput, stateOf, stateOfObjects, UNKNOWN_MACHINE } from "../desired/desired.ts";
-import { nftablesPlan, nftablesRules } from "../desired/nftables.ts";
 import { liveOfTexts } from "../live/saved_texts.ts";
 import { checkNode } from "./check.ts";
-import { ServiceShapes } from "./service_shapes.ts";
 
 const NONE = { permissions: "none" } as const;
 const SERVICES = 12;
@@ -111,25 +109,3 @@ for (const [name, change, others, differing] of CASES) {
     );
   });
 }
-
-Deno.test(
-  "Services that differ in names and addresses only are of one shape, and one that others' rules name is of none",
-  NONE,
-  async () => {
-    const shapesOf = async (others: string): Promise<readonly (string | null)[]> => {
-      const texts = [{ name: "nft", text: await kubeProxyTable(INPUT) }, { name: "others", text: others }];
-      const live = liveOfTexts(texts, { from: "texts", bound: null, problems: [] }).get("IPv4");
-      if (live === undefined) throw new RangeError("Nothing was read");
-      const shapes = new ServiceShapes([nftablesRules(nftablesPlan(INPUT, "IPv4")), live], ["192.0.2.10"]);
-      const { services, endpoints } = stateOf(INPUT, "IPv4");
-      return [...services].flatMap(([name, ports]) =>
-        ports.map((port) => shapes.shapeOf(port, endpoints.get(name)?.get(port.key) ?? []))
-      );
-    };
-    assertEquals(new Set(await shapesOf("")).size, 1);
-    const named = await shapesOf(`${OTHERS}add rule ip others c ip daddr 10.128.2.7 drop`);
-    assertEquals([named.filter((one) => one === null).length, new Set(named).size], [1, 2]);
-    const byPort = await shapesOf(`${OTHERS}add rule ip others c tcp dport 8080 drop`);
-    assertEquals(byPort.every((one) => one === null), true);
-  },
-);

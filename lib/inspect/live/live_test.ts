@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { parseIptablesSave } from "../../netfilter/iptables_save.ts";
-import { foundProxies } from "./proxies.ts";
+import { foundProxies } from "./live.ts";
 
 /** Table nat with these lines in chains of a proxy. */
 function modesOf(...lines: readonly string[]): readonly (readonly [mode: string, isHooked: boolean])[] {
