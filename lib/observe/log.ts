@@ -14,7 +14,7 @@ export interface Logger {
   enabled(verbosity: number): boolean;
   /** An information of the given verbosity (0 is always written). */
   info(message: string, values?: LogValues, verbosity?: number): void;
-  /** A warning: somebody should look, nothing has ended. */
+  /** A warning: an operator should look, nothing has ended. */
   warn(message: string, values?: LogValues): void;
   /** `error` goes under the key `err`. */
   error(message: string, error: unknown, values?: LogValues): void;

@@ -157,7 +157,7 @@ function readNode(options: ExamineOptions, exec: DoctorExec, signal: AbortSignal
   askVariantAhead(exec);
   const variant = fact(() => readVariant(exec, primaryFamily));
   const baseChains = fact(() => new Nft(exec).baseChains());
-  /** The mode that runs here as far as anybody can tell: the one that works, else the configured one. */
+  /** The mode that runs here as far as it is known: the one that works, else the configured one. */
   const runs = mode.then(
     (found): ProxyMode => found.kind === "works" ? found.mode : config.mode,
     () => config.mode,
