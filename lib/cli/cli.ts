@@ -8,7 +8,7 @@ import { ConfigError, formatProblem, UnsupportedError, UsageError } from "../err
 import { errorText } from "../observe/log.ts";
 import { parseArgs, type ParsedFlags } from "./flags/parse_args.ts";
 import { type Io, OutputClosedError } from "./io.ts";
-import { didYouMean } from "./suggest.ts";
+import { didYouMean } from "../config/suggest.ts";
 
 /** Carries out one command; resolves to the exit code. */
 export type Command = (flags: ParsedFlags, io: Io) => Promise<number>;

@@ -12,7 +12,7 @@ import { FAMILIES, type NamespacedName } from "../../model/objects.ts";
 import { inputDoubts } from "../flags/input_doubts.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { didYouMean } from "../suggest.ts";
+import { didYouMean } from "../../config/suggest.ts";
 import { configurationWithWarnings } from "./output.ts";
 
 /** True if the flags name the API server, so that no running kproxy is asked. */
