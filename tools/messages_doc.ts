@@ -72,7 +72,7 @@ export const EVENT_ACTIONS: Readonly<Record<string, LogAction>> = {
 
 const AREAS: readonly (readonly [heading: string, folders: RegExp])[] = [
   ["Rules and the kernel", /^lib\/(?:backend|kernel|sync)\//],
-  ["Objects and where they come from", /^lib\/source\/|^lib\/observe\/partly_usable|^lib\/node\/wire_node/],
+  ["Objects and where they come from", /^lib\/source\/|^lib\/observe\/log\.ts|^lib\/node\/wire_node/],
   ["The node, the configuration, other proxies", /^lib\/(?:node|cli|observe)\//],
   ["Servers", /^lib\/serve\//],
 ];

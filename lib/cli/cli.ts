@@ -8,7 +8,7 @@ import { ConfigError, formatProblem, UnsupportedError, UsageError } from "../err
 import { errorText } from "../observe/log.ts";
 import { parseArgs, type ParsedFlags } from "./flags/parse_args.ts";
 import { type Io, OutputClosedError } from "./io.ts";
-import { didYouMean } from "./suggest.ts";
+import { didYouMean } from "../config/suggest.ts";
 
 /** Carries out one command; resolves to the exit code. */
 export type Command = (flags: ParsedFlags, io: Io) => Promise<number>;
@@ -90,7 +90,7 @@ function reportError(error: unknown, io: Io): number {
   return error instanceof UsageError ? 2 : 1;
 }
 
-/** They program the kernel, or ask it whatever the flags are. */
+/** They program the kernel, or ask it with any flags. */
 const NODE_COMMANDS: readonly CommandName[] = ["run", "cleanup", "doctor", "selftest", "sysdump"];
 /** They ask the kernel unless the flags give them something else, and how to do that. */
 const LOOKING_COMMANDS: ReadonlyMap<CommandName, string> = new Map<CommandName, string>([

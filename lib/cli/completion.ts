@@ -10,7 +10,7 @@ import { FLAGS } from "./flags/flags.ts";
 import type { ParsedFlags } from "./flags/parse_args.ts";
 import { COMMAND_DOCS } from "./help.ts";
 import type { Io } from "./io.ts";
-import { didYouMean } from "./suggest.ts";
+import { didYouMean } from "../config/suggest.ts";
 
 /**
  * Prints the completion script of the shell named.

@@ -31,7 +31,7 @@ export interface Io {
    * @throws {OutputClosedError} if nobody reads any more
    */
   out(text: string): Promise<void>;
-  /** Writes text to standard error, before it returns, as far as somebody takes it. */
+  /** Writes text to standard error, before it returns, as far as the stream takes it. */
   err(text: string): void;
   /** Where log lines go. */
   readonly log: LogStreams;
@@ -43,7 +43,7 @@ export interface Io {
 
 const encoder = new TextEncoder();
 const FULL_PIPE_PAUSE_MS = 1;
-/** How long an end waits for whoever reads the log. */
+/** How long an end waits for the reader of the log. */
 const FLUSH_LIMIT_MS = 1_000;
 
 /** The streams of this program. Text is with the system when a call returns, so that an exit loses nothing. */
@@ -101,7 +101,7 @@ function consoleSize(): { readonly columns: number; readonly rows: number } {
     // Some terminals, such as those of container runtimes, say 0.
     return { columns: columns || USUAL_COLUMNS, rows: rows || USUAL_ROWS };
   } catch (error) {
-    // Closed meanwhile. Whatever is written next finds out.
+    // Closed meanwhile. The next write finds out.
     void error;
     return { columns: USUAL_COLUMNS, rows: USUAL_ROWS };
   }
@@ -119,7 +119,7 @@ function writeAll(stream: { writeSync(bytes: Uint8Array): number }, text: string
     try {
       bytes = bytes.subarray(stream.writeSync(bytes));
     } catch (error) {
-      // Whoever started us may have made the pipe non-blocking.
+      // The parent process may have made the pipe non-blocking.
       if (!(error instanceof Deno.errors.WouldBlock)) throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, FULL_PIPE_PAUSE_MS);
     }

@@ -5,7 +5,7 @@
  * @module
  */
 
-/** Deno's words, whatever it is that keeps it from having a package. */
+/** Deno's words, for any reason that keeps it from having a package. */
 const NOT_CACHED = /^Failed caching npm package '([^']+)'/;
 /** Deno's words for the reason, from the outermost to the innermost. */
 const REASON = /^\s*\d+: (.+)$/gm;

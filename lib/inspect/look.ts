@@ -43,8 +43,6 @@ export interface LookOptions extends FindObjectsOptions {
   readonly isNear?: boolean;
   /** False: nobody asks how many packets a rule has met. @default {true} */
   readonly isCounted?: boolean;
-  /** Is told of the objects, where it is sure which mode's rules they become, while the kernel's rules are still being read. */
-  readonly meanwhile?: (look: Look) => Promise<void>;
 }
 
 /** Asks the kproxy of this node which ports it listens on for Services; why nobody tells, in a few words. */
@@ -77,32 +75,19 @@ export async function look(options: LookOptions): Promise<Look> {
   const { wantsDesired, wantsLive, liveFrom, exec, isCounted = true } = options;
   const isHere = wantsLive && liveFrom.length === 0;
   const near = isHere && options.isNear === true ? new NearKernel(exec) : null;
-  const asking = Promise.all([
+  const [objects, around, live] = await Promise.all([
     wantsDesired ? findObjects(options) : null,
     isHere ? readAround(exec) : UNKNOWN_AROUND,
-  ]).then(async ([objects, around]) => {
-    const configured = objects?.config ?? options.config;
-    const named = options.isModeNamed ? configured.mode : "auto";
-    const plane = objects?.mode ?? DATA_PLANES.find((one) => one === named) ?? null;
-    if (plane !== null && objects !== null) {
-      await options.meanwhile?.(lookOf({ objects, live: null, near, around, plane }, configured));
-    }
-    return { objects, around, configured, plane };
-  });
-  const [{ objects, around, configured, plane: known }, live] = await Promise.all([
-    asking,
     wantsLive && near === null ? readLive(exec, liveFrom, isCounted) : null,
   ]);
+  const configured = objects?.config ?? options.config;
   const wanted = options.config.mode;
   if (options.isModeNamed && wanted !== "auto" && (objects?.mode ?? wanted) !== wanted) {
     options.report(`${objects?.from} runs mode ${objects?.mode}, which is looked at instead of ${wanted}`);
   }
-  const found = live !== null
-    ? foundPlane(live)
-    : near === null || known !== null
-    ? null
-    : await planeOf(near);
   const named = options.isModeNamed ? configured : { ...configured, mode: "auto" as const };
+  const isKnown = objects?.mode != null || DATA_PLANES.some((one) => one === named.mode);
+  const found = live !== null ? foundPlane(live) : near === null || isKnown ? null : await planeOf(near);
   const plane = objects?.mode ?? dataPlaneOf(named, { found, doing: "Looking at" });
   const seen = lookOf({ objects, live, near, around, plane }, configured);
   return plane === "userspace" ? await withPortals(seen, options) : seen;

@@ -33,7 +33,7 @@ export interface RunningAnswer {
  * Asks the kproxy that runs on this node; a few words if there is none that tells of itself, e.g. `no kproxy answers on /run/kproxy/kproxy.sock`.
  *
  * @param config says where its listener is
- * @param report hears who answers there instead, if anybody does
+ * @param report is told of another program that answers there instead
  */
 export type AskRunning = (
   config: KubeProxyConfiguration,
@@ -68,7 +68,7 @@ export interface FindObjectsOptions {
   /** Starts credential plugins. */
   readonly exec: Exec;
   readonly askRunning: AskRunning;
-  /** What is enough, where somebody can choose. @default {all} */
+  /** What is enough, where the source can choose. @default {all} */
   readonly selection?: ObjectSelection;
   /** How long the API server may take. @default {30000} */
   readonly limitMs?: number;

@@ -1,5 +1,5 @@
 /**
- * Lines on their way to a stream that may be closed, full or not read: writing neither fails nor waits.
+ * Lines on their way to a stream that may be closed, full or not read: the writer neither fails nor waits.
  *
  * @module
  */
@@ -16,7 +16,7 @@ export interface LineWriterOptions {
 }
 
 const MAX_QUEUED = 1024 * 1024;
-/** Pause before a full non-blocking pipe is tried again. */
+/** Pause before a full pipe is tried again that the parent process has made non-blocking. */
 const FULL_PIPE_PAUSE_MS = 20;
 
 const encoder = new TextEncoder();

@@ -1,5 +1,5 @@
 /**
- * The last warnings and errors, for the status.
+ * The last warnings and errors, for `kproxy status` and the status page.
  *
  * @module
  */

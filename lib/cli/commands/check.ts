@@ -4,7 +4,7 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import { checkNode, planAhead, type PlansAhead } from "../../inspect/check/check.ts";
+import { checkNode } from "../../inspect/check/check.ts";
 import {
   checkDocument,
   checkLines,
@@ -139,12 +139,7 @@ async function seenTwice(options: LookOptions): Promise<Seen> {
 }
 
 async function seenNode(options: LookOptions): Promise<Seen> {
-  let plans: PlansAhead = {};
-  const meanwhile = async (early: Look): Promise<void> => {
-    if (early.objects === null) return;
-    plans = await planAhead(early.plane, desiredInput(early, early.objects, options.report));
-  };
-  const found = await look({ ...options, wantsDesired: true, wantsLive: true, isCounted: false, meanwhile });
+  const found = await look({ ...options, wantsDesired: true, wantsLive: true, isCounted: false });
   const { objects, live, plane, nodeAddresses, podInterface } = found;
   if (objects === null || live === null) throw new RangeError("Both sides were asked for");
   warnUnserved(objects.state.unserved, options.report);
@@ -156,7 +151,6 @@ async function seenNode(options: LookOptions): Promise<Seen> {
     nodeAddresses,
     podInterface,
     quarantined: objects.quarantined,
-    plans,
     portals: found.portals,
   });
   return { found, objects, checks };

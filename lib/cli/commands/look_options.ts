@@ -12,7 +12,7 @@ import { FAMILIES, type NamespacedName, type Service } from "../../model/objects
 import { inputDoubts } from "../flags/input_doubts.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { didYouMean } from "../suggest.ts";
+import { didYouMean } from "../../config/suggest.ts";
 import { configurationWithWarnings } from "./output.ts";
 
 /** True if the flags name the API server, so that no running kproxy is asked. */
@@ -32,7 +32,7 @@ export function namesMode(flags: ParsedFlags): boolean {
  */
 export async function lookOptions(flags: ParsedFlags, io: Io): Promise<LookOptions> {
   const { config, warn } = await configurationWithWarnings(flags, io);
-  // What is only looked at may be anybody's; what decides about rules, and whom credentials go to, may not.
+  // Any user may write what is only looked at; what decides about rules, and where credentials go, only root and this user.
   const files = flags.get("repair") === true ? config.kproxy.manifests : [];
   (await inputDoubts(flags, { config, files })).forEach(warn);
   return {
@@ -72,7 +72,7 @@ export async function noService(
   if (reason !== null) return new Error(reason);
   const all = await findObjects({ ...options, selection: {} });
   const known = [...new Set(FAMILIES.flatMap((family) => [...stateOf(all.state, family).services.keys()]))];
-  // Whoever selects for the proxy does not tell of those.
+  // A source that selects as the proxy does has none of those.
   const unseen = options.config.kproxy.manifests.length > 0
     ? ""
     : "; headless ones and those with the label service.kubernetes.io/service-proxy-name are not seen here";

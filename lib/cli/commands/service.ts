@@ -19,7 +19,7 @@ import {
 import type { HeldRules } from "../../sim/held_rules.ts";
 import { byName, listDocument, listRows } from "../../inspect/service/service_list.ts";
 import { problemLines } from "../../inspect/trace/trace_text.ts";
-import { didYouMean } from "../suggest.ts";
+import { didYouMean } from "../../config/suggest.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";

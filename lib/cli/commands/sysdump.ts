@@ -24,7 +24,7 @@ const PART_LIMIT_BYTES = 64 * 2 ** 20;
 /** Of the node's name, in the name of a folder. */
 const MAX_NAME_LENGTH = 40;
 
-/** Packs; 0 if the archive is whole, whatever could not be had. */
+/** Packs; 0 if the archive is whole, even if parts could not be read. */
 export async function sysdumpCommand(flags: ParsedFlags, io: Io, exec: Exec = systemExec): Promise<number> {
   const [target] = flags.operands;
   const isCompressed = formOf(target);

@@ -82,7 +82,7 @@ function serviceIn(to: string): NamespacedName | null {
   return service?.replace(/\/(?:tcp|udp|sctp)$/i, "") ?? null;
 }
 
-/** A Service by its name, or whoever may have the destination: enough for one packet, of however many. */
+/** A Service by its name, or those that may have the destination: enough for one packet. */
 function selectionOf(to: string): ObjectSelection {
   const service = serviceIn(to);
   if (service !== null) return { services: [service] };

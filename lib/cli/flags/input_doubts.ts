@@ -37,20 +37,22 @@ export async function runDoubts(
  */
 export async function inputDoubts(flags: ParsedFlags, { config, files }: Inputs): Promise<readonly string[]> {
   const { kubeconfig } = config.clientConnection;
-  const sentences = await judged(flags, [...files, ...kubeconfig === "" ? [] : [kubeconfig]]);
+  const sentences = await writableFiles(flags, [...files, ...kubeconfig === "" ? [] : [kubeconfig]]);
   const master = flags.get("master") ?? "";
   if (kubeconfig === "") return sentences;
   const access = await accessIn(kubeconfig, master);
   if (access === null) return sentences;
   const { accessFiles, credentialsDoubt } = await import("../../source/kube/access_doubts.ts");
   const named = accessFiles(access);
-  sentences.push(...await judged(flags, named.map(({ path }) => path).filter((path) => path !== kubeconfig)));
+  sentences.push(
+    ...await writableFiles(flags, named.map(({ path }) => path).filter((path) => path !== kubeconfig)),
+  );
   for (const { path, isSecret } of named) if (isSecret) sentences.push(...await readable(path));
   const doubt = credentialsDoubt(access);
   return doubt === null ? sentences : [...sentences, doubt];
 }
 
-/** Null if it cannot be read: whoever uses it tells that. */
+/** Null if it cannot be read, which is reported where it is used. */
 async function accessIn(kubeconfig: string, master: string): Promise<ClusterAccess | null> {
   const { isFile } = await Deno.stat(kubeconfig).catch(() => ({ isFile: false }));
   // A pipe can be read once.
@@ -64,7 +66,7 @@ async function accessIn(kubeconfig: string, master: string): Promise<ClusterAcce
   }
 }
 
-async function judged(flags: ParsedFlags, paths: readonly string[]): Promise<string[]> {
+async function writableFiles(flags: ParsedFlags, paths: readonly string[]): Promise<string[]> {
   const problems: string[] = [];
   for (const path of new Set(paths)) {
     const problem = path === "-" ? null : await writableByOthers(path);

@@ -11,7 +11,7 @@ import { type CommandName, COMMANDS } from "../../config/setting.ts";
 import { CLEANUP_MODES, type CleanupMode } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
 import { oneOf } from "../../text/words.ts";
-import { didYouMean } from "../suggest.ts";
+import { didYouMean } from "../../config/suggest.ts";
 import { type Flag, valuesOf } from "./flag.ts";
 import { flagByLetter, flagByName, type FlagName, FLAGS, type NamedFlag, type ValueOf } from "./flags.ts";
 

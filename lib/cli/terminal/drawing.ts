@@ -1,6 +1,6 @@
 /**
- * What is drawn on a terminal: a line that says what is being done, and a screen that shows one text at a time. The work goes on whatever
- * becomes of them.
+ * What is drawn on a terminal: a line that says what is being done, and a screen that shows one text at a time. If they
+ * cannot be drawn, the work goes on.
  *
  * @module
  */

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
 import { NO_TABLE } from "../../netfilter/nft_listing.ts";
 import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
@@ -23,14 +22,7 @@ import { judgePortals, type KnownPortals } from "../live/portals.ts";
 import { PacketComparison } from "./by_packets.ts";
 import { type Difference, DifferenceList, type FamilyCheck } from "./difference.ts";
 import { compareFront } from "./foreign.ts";
-import type { WantedIptables } from "./iptables.ts";
 import { type ProbeSources, probeSources } from "./probes.ts";
-
-/** Plans that were made before the rules were there to be compared with them, by family. */
-export interface PlansAhead {
-  readonly iptables?: ReadonlyMap<IpFamily, WantedIptables>;
-  readonly nftables?: ReadonlyMap<IpFamily, NftablesPlan>;
-}
 
 /** What is compared. */
 export interface CheckInput {
@@ -43,28 +35,8 @@ export interface CheckInput {
   readonly podInterface: string;
   /** Services whose rules the kernel has refused, and why; null: not known. */
   readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
-  /** Of the same desired state; without them they are made. */
-  readonly plans?: PlansAhead;
   /** In mode userspace: the ports that kproxy listens on, or why nobody tells them. @default {null} */
   readonly portals?: KnownPortals | string | null;
-}
-
-/** What of a check needs no rules. */
-export async function planAhead(plane: DataPlane, desired: DesiredInput): Promise<PlansAhead> {
-  if (plane === "nftables") {
-    const [{ nftablesPlan }] = await Promise.all([import("../desired/nftables.ts"), import("./nftables.ts")]);
-    return { nftables: new Map(FAMILIES.map((family) => [family, nftablesPlan(desired, family)])) };
-  }
-  if (plane === "ipvs" || plane === "userspace") return {};
-  const [{ iptablesPlan }, { WantedIptables }] = await Promise.all([
-    import("../desired/iptables.ts"),
-    import("./iptables.ts"),
-  ]);
-  return {
-    iptables: new Map(
-      FAMILIES.map((family) => [family, new WantedIptables(iptablesPlan(desired, family), family)]),
-    ),
-  };
 }
 
 /** Compares the families that the texts are about: of those that nobody wants and nobody has, nothing is told. */
@@ -170,10 +142,8 @@ async function checkIptables(
   // Whether rules add to counters is no fault: it depends on what the machine had when they were written.
   const nfacct = namesCounters(tables);
   const { desired } = input;
-  const planned = desired.machine.nfacct === nfacct ? input.plans?.iptables?.get(family) : undefined;
-  const wanted = planned ??
-    new WantedIptables(iptablesPlan({ ...desired, machine: { ...desired.machine, nfacct } }, family), family);
-  compareIptables({ wanted, live: tables, isKernel: input.isKernel }, list);
+  const plan = iptablesPlan({ ...desired, machine: { ...desired.machine, nfacct } }, family);
+  compareIptables({ wanted: new WantedIptables(plan, family), live: tables, isKernel: input.isKernel }, list);
 }
 
 async function checkNftables(
@@ -212,8 +182,7 @@ async function checkNftables(
       found: [],
     });
   }
-  const plan = input.plans?.nftables?.get(family) ?? nftablesPlan(input.desired, family);
-  compareNftables(plan, own ?? { ...NO_TABLE, name: `${word} kproxy` }, list);
+  compareNftables(nftablesPlan(input.desired, family), own ?? { ...NO_TABLE, name: `${word} kproxy` }, list);
 }
 
 async function checkIpvs(

@@ -20,7 +20,7 @@ export type DifferenceKind =
   | "leftover"
   /** Of another mode, or of another proxy. */
   | "otherMode"
-  /** A rule of somebody else that takes packets before ours see them. */
+  /** A rule of another program that takes packets before ours see them. */
   | "foreign"
   /** In another layout, and packets fare otherwise. */
   | "behaviour";

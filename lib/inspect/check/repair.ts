@@ -19,7 +19,7 @@ import { type DataPlane, type DesiredInput, portalName, stateOf } from "../desir
 import { type AskOptions, NotRunningError, RunningKproxy } from "../running/running.ts";
 import type { FamilyCheck } from "./difference.ts";
 
-/** Whether somebody else would mend it. */
+/** Whether a running kproxy would repair it. */
 export type RepairLeave =
   | { readonly isAllowed: true; readonly note: string | null }
   | { readonly isAllowed: false; readonly reason: string };
@@ -105,7 +105,7 @@ export interface Repaired {
   readonly refused: readonly { readonly service: string; readonly problem: string }[];
 }
 
-/** Kinds that are somebody else's, and stay. */
+/** Kinds of other programs' rules, which stay. */
 const OTHERS: ReadonlySet<string> = new Set(["foreign", "otherMode"]);
 
 /** The families with damage to what is ours. */

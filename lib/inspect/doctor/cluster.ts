@@ -104,7 +104,7 @@ export function checkLocalTraffic(
   },
 ): readonly Finding[] {
   const check = "local traffic";
-  // There packets come from kproxy's own sockets, whatever the client.
+  // There packets come from kproxy's own sockets, from any client.
   if (mode === "userspace") return [];
   const section = mode === "nftables" ? "nftables" : "iptables";
   const used = FAMILIES.filter((family) => node === null || nodeUse(node, family) !== null);

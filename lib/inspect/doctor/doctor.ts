@@ -108,8 +108,9 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   }, limitMs);
   try {
     const node = readNode(options, exec, end.signal);
-    const [findings, migration] = await Promise.all([
+    const [findings, manifests, migration] = await Promise.all([
       Promise.all(CHECKS.map((check) => run(check, node))),
+      checkManifests(config, options.unserved === undefined ? nodeName : null),
       migrateTo === null ? null : compared(options, migrateTo, { exec, signal: end.signal, runs: node.runs }),
     ]);
     return doctorReport({
@@ -130,7 +131,7 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
           CHECKS[index]?.name === "programs" ? [...checkTroubles(exec.troubles), ...found] : found
         ),
         ...options.unserved === undefined ? [] : checkUnserved(options.unserved),
-        ...await checkManifests(config, options.unserved === undefined ? nodeName : null),
+        ...manifests,
         ...migration?.findings ?? [],
       ],
       migration: migration?.migration ?? null,
@@ -156,7 +157,7 @@ function readNode(options: ExamineOptions, exec: DoctorExec, signal: AbortSignal
   askVariantAhead(exec);
   const variant = fact(() => readVariant(exec, primaryFamily));
   const baseChains = fact(() => new Nft(exec).baseChains());
-  /** The mode that runs here as far as anybody can tell: the one that works, else the configured one. */
+  /** The mode that runs here as far as it is known: the one that works, else the configured one. */
   const runs = mode.then(
     (found): ProxyMode => found.kind === "works" ? found.mode : config.mode,
     () => config.mode,
@@ -243,7 +244,7 @@ function isInPod(): boolean {
 /** One check. */
 interface Check {
   /** What is looked at, in the words of the report where that could not be read. */
-  readonly name: string;
+  readonly name: string | ((node: NodeFacts) => string);
   /** Waits for what it goes by, and judges it; each finding says how to mend it. Rejects where that could not be read. */
   readonly check: (node: NodeFacts) => Promise<readonly Finding[]>;
   /** True: kproxy cannot start where this cannot be read. */
@@ -254,7 +255,8 @@ async function run({ name, check, isVital = false }: Check, node: NodeFacts): Pr
   try {
     return await check(node);
   } catch (error) {
-    return [isVital ? { ...unknown(name, error), level: "failure" } : unknown(name, error)];
+    const finding = unknown(typeof name === "string" ? name : name(node), error);
+    return [isVital ? { ...finding, level: "failure" } : finding];
   }
 }
 
@@ -266,7 +268,7 @@ const CHECKS: readonly Check[] = [
     isVital: true,
   },
   {
-    name: "mode to move to",
+    name: ({ migrateTo }) => `mode ${migrateTo}`,
     check: async ({ otherMode, migrateTo }) =>
       otherMode === null || migrateTo === null ? [] : checkMode(await otherMode, migrateTo),
   },

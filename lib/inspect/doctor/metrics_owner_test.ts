@@ -8,10 +8,10 @@ const METRICS = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n";
 const OWNERS: readonly (readonly [who: string, sent: string, isEnded: boolean, owner: MetricsOwner])[] = [
   ["kube-proxy", `${METRICS}# HELP go_gc_duration_seconds A summary\ngo_x 1\n`, true, "kube-proxy"],
   ["kproxy", `${METRICS}# HELP kproxy_x X\nkproxy_x 1\n`, true, "kproxy"],
-  ["a web server", "HTTP/1.1 404 Not Found\r\n\r\n<html>", true, "somebody else"],
-  ["a server of another protocol", "SSH-2.0-OpenSSH_9.6\r\n\r\n", true, "somebody else"],
-  ["one that hangs up", "", true, "somebody else"],
-  ["one that says nothing", "", false, "somebody else"],
+  ["a web server", "HTTP/1.1 404 Not Found\r\n\r\n<html>", true, "another program"],
+  ["a server of another protocol", "SSH-2.0-OpenSSH_9.6\r\n\r\n", true, "another program"],
+  ["one that hangs up", "", true, "another program"],
+  ["one that says nothing", "", false, "another program"],
   ["metrics without an end", METRICS + "go_x 1\n".repeat(30_000), false, "kube-proxy"],
 ];
 

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { type JudgedCase as Case, testJudgements } from "../../../tests/support/judged_cases.ts";
+import { type FindingCase as Case, testFindings } from "../../../tests/support/finding_cases.ts";
 import { testNode } from "../../../tests/support/model_objects.ts";
 import { defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
@@ -201,7 +201,7 @@ const OTHERS: readonly Case[] = [
   ["no clock", checkClock(null), ["ok the API server tells no time"]],
 ];
 
-testJudgements({
+testFindings({
   lock: LOCKS,
   modes: MODES,
   variants: VARIANTS,

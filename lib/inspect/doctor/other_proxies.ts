@@ -15,7 +15,7 @@ import { failure, type Finding, ok, warning } from "./report.ts";
 const CHECK = "other proxies";
 
 /** Who answers where a proxy has its metrics. */
-export type MetricsOwner = "kproxy" | "kube-proxy" | "nobody" | "somebody else";
+export type MetricsOwner = "kproxy" | "kube-proxy" | "nobody" | "another program";
 
 /** For an answer to begin, and for each piece of it. */
 const PIECE_LIMIT_MS = 1_500;
@@ -32,13 +32,13 @@ export async function readMetricsOwner(address: string): Promise<MetricsOwner> {
     text = await beginningOfMetrics(address);
   } catch (error) {
     if (error instanceof NoConnectionError) return "nobody";
-    // What takes the connection has the port, whatever comes of it.
-    if (error instanceof StrangeAnswerError) return "somebody else";
+    // What takes the connection has the port, even if it never answers.
+    if (error instanceof StrangeAnswerError) return "another program";
     throw error;
   }
   // Both have the metrics of kube-proxy; those of Go's runtime, which come early, only kube-proxy has.
   if (/^(# (HELP|TYPE) )?go_/m.test(text)) return "kube-proxy";
-  return /^(# (HELP|TYPE) )?k(ube)?proxy_/m.test(text) ? "kproxy" : "somebody else";
+  return /^(# (HELP|TYPE) )?k(ube)?proxy_/m.test(text) ? "kproxy" : "another program";
 }
 
 async function beginningOfMetrics(address: string): Promise<string> {
@@ -127,7 +127,7 @@ export function checkOtherProxies(signs: ProxySigns): readonly Finding[] {
         `'{"spec":{"template":{"spec":{"nodeSelector":{"kproxy.io/replaced":"false"}}}}}'`,
     ));
   }
-  if (owner === "somebody else") {
+  if (owner === "another program") {
     findings.push(warning(
       CHECK,
       `something that is no proxy of Kubernetes answers at ${metricsAddress}, where metrics are to be served`,

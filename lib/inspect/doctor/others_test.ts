@@ -1,4 +1,4 @@
-import { type JudgedCase as Case, testJudgements } from "../../../tests/support/judged_cases.ts";
+import { type FindingCase as Case, testFindings } from "../../../tests/support/finding_cases.ts";
 import { parseBaseChains } from "../../netfilter/nft_listing.ts";
 import { checkBaseChains, checkForward } from "./foreign_rules.ts";
 import { checkLeftovers } from "./mode.ts";
@@ -108,7 +108,7 @@ const PROXIES: readonly Case[] = [
   ["kube-proxy runs", checkOtherProxies({ ...none, owner: "kube-proxy" }), [
     "failure kube-proxy runs on this node",
   ]],
-  ["an address in use", checkOtherProxies({ ...none, owner: "somebody else" }), [
+  ["an address in use", checkOtherProxies({ ...none, owner: "another program" }), [
     "warning something that is no proxy",
   ]],
   [
@@ -185,7 +185,7 @@ const LEFTOVERS: readonly Case[] = [
   ]],
 ];
 
-testJudgements({
+testFindings({
   hooks: HOOKS,
   "other proxies": PROXIES,
   leftovers: LEFTOVERS,

@@ -1,4 +1,4 @@
-import { type JudgedCase as Case, testJudgements } from "../../../tests/support/judged_cases.ts";
+import { type FindingCase as Case, testFindings } from "../../../tests/support/finding_cases.ts";
 import { checkDeviceForwarding, checkMtu, checkReversePath } from "./devices.ts";
 import { checkConntrack, checkForwarding, checkModeSettings } from "./settings.ts";
 
@@ -226,7 +226,7 @@ const MTUS: readonly Case[] = [
   ]],
 ];
 
-testJudgements({
+testFindings({
   forwarding: FORWARDING,
   "reverse path filter": REVERSE_PATH,
   "connection tracking": CONNTRACK,

@@ -1,5 +1,5 @@
 /**
- * Whether an answer has the shape that it says it has: whoever answers may be anybody.
+ * Whether an answer has the shape that it says it has: any program may be the one that answers.
  *
  * @module
  */

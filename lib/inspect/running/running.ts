@@ -342,7 +342,7 @@ export async function askRunning(
     };
   } catch (error) {
     if (!(error instanceof NotRunningError)) throw error;
-    // Whatever answers there instead, the API server is asked next.
+    // If another program answers there, the API server is asked next.
     if (!NONE.has(error.reason)) report(`${error.message}; objects are not taken from it`);
     return error.message;
   }

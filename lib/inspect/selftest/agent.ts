@@ -157,7 +157,7 @@ function jobOf(text: string): Job {
   );
 }
 
-/** How often it looks whether anybody is left who reads what it says. */
+/** How often it looks whether the test still reads what it prints. */
 const PULSE_MS = 1_000;
 
 /** Answers with its own address and the one that it is asked from, until its time is over or nobody is left to serve for. */

@@ -56,7 +56,7 @@ export async function apply(
   }
 }
 
-/** Whoever starts this by hand must not write rules of a test on a machine at work. */
+/** Started by hand, this must not write rules of a test on a machine at work. */
 function requireTestNode({ families }: ApplyJob, ownIps: readonly string[]): void {
   const known = new Set([...nodeAddresses(families), "127.0.0.1", "::1"]);
   const others = ownIps.filter((ip) => !known.has(ip) && !ip.startsWith("fe80:"));

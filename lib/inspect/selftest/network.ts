@@ -1,5 +1,5 @@
 /**
- * The network of a test, made of namespaces: built, and taken away whatever happens.
+ * The network of a test, made of namespaces: built, and taken away in any case.
  *
  * @module
  */
@@ -124,7 +124,7 @@ async function isThere(exec: Exec, name: string): Promise<boolean> {
   }
 }
 
-/** One line for whoever may not do this, whatever the tool says of it. */
+/** One line where this process may not do this, instead of the words of the tool. */
 async function asRights<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();

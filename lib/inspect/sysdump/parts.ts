@@ -21,7 +21,7 @@ export interface Part {
   readonly name: string;
   /** Where it comes from, as the list of parts says it: `nft list ruleset`. */
   readonly from: string;
-  /** @throws whatever keeps it from being had */
+  /** @throws the reason why it cannot be read */
   readonly read: (limits: PartLimits) => Promise<PartContent>;
 }
 
@@ -108,7 +108,7 @@ export function programPart(name: string, argv: readonly string[], exec: Exec): 
 /** A page of a server on this machine. */
 export type Page = HttpPlace & { readonly path: string };
 
-/** What a page says, whatever its status. */
+/** What a page says, with any status. */
 export function pagePart(name: string, page: Page): Part {
   const from = "socket" in page
     ? `${page.socket} ${page.path}`

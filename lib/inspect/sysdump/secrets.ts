@@ -1,5 +1,5 @@
 /**
- * Takes out of texts what looks like a secret. Nothing that is packed should have one in it; this is for what somebody has put into a flag, an
+ * Takes out of texts what looks like a secret. Nothing that is packed should have one in it; this is for what a user has put into a flag, an
  * address or a message all the same. Pure.
  *
  * @module
@@ -28,14 +28,14 @@ const SECRETS: readonly RegExp[] = [
   /(\bauthorization["']?\s*[:=]\s*["']?(?:basic|bearer)?[ \t]*)[^\r\n"']+/gi,
   /(\b(?:set-)?cookie["']?\s*[:=]\s*["']?)[^\r\n"']+/gi,
   /(\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}/gi,
-  // In quotes, whatever is between them; after a colon and a blank, the rest of the line; else a word.
+  // In quotes, all that is between them; after a colon and a blank, the rest of the line; else a word.
   new RegExp(`(${NAMES}${STANDS_FOR}")(?:\\\\.|[^"\\\\])+`, "gi"),
   new RegExp(`(${NAMES}${STANDS_FOR}\\\\")[^"\\\\]+`, "gi"),
   new RegExp(`(${NAMES}${STANDS_FOR}')[^']+`, "gi"),
   new RegExp(`(${NAMES}:[ \\t]+)[^\\s"'][^\\r\\n"]*`, "gi"),
   new RegExp(`(${NAMES}${STANDS_FOR}(?:\\\\["'])?)[^\\s"',;&}\\\\]+`, "gi"),
   new RegExp(`(--[\\w-]{0,40}${NAMES}[ \\t]+)[^\\s"']+`, "gi"),
-  // Whoever is named in an address, also with an @ in it.
+  // User and password in an address, also with an @ in them.
   /(\b[a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/"']{1,512}(?=@)/gi,
 ];
 
