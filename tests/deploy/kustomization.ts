@@ -43,6 +43,18 @@ export async function kustomize(folder: string): Promise<Manifest[]> {
   return parseAll(text) as Manifest[];
 }
 
+/** The objects that a kustomization beside a copy of `deploy` stands for, as docs/deploy.md has it. */
+export async function kustomizeText(kustomization: string): Promise<Manifest[]> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-kustomize-" });
+  try {
+    await runOk(systemExec, ["cp", "-r", `${ROOT}/deploy`, folder]);
+    await Deno.writeTextFile(`${folder}/kustomization.yaml`, `${kustomization}\n`);
+    return await kustomize(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
 /** The Pods of the only DaemonSet. */
 export function podOf(objects: readonly Manifest[]): V1PodSpec {
   const set = objects.find(({ kind }) => kind === "DaemonSet") as unknown as V1DaemonSet | undefined;

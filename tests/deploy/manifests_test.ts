@@ -18,6 +18,7 @@ import {
   containersOf,
   KUBE_PROXY,
   kustomize,
+  kustomizeText,
   type Manifest,
   nameOf,
   podOf,
@@ -70,15 +71,8 @@ e2eTest(
   KUBECTL,
   async () => {
     const [, text = ""] = /```yaml\n(# kustomization.yaml\n[^]*?)```/.exec(PAGE) ?? [];
-    const folder = await Deno.makeTempDir({ prefix: "kproxy-kustomize-" });
-    try {
-      await runOk(systemExec, ["cp", "-r", `${ROOT}/deploy`, folder]);
-      await Deno.writeTextFile(`${folder}/kustomization.yaml`, text);
-      const images = containersOf(podOf(await kustomize(folder))).map(({ image }) => image);
-      assertEquals(images, ["registry.example/kproxy:0.1.0", "registry.example/kproxy:0.1.0"]);
-    } finally {
-      await Deno.remove(folder, { recursive: true });
-    }
+    const images = containersOf(podOf(await kustomizeText(text))).map(({ image }) => image);
+    assertEquals(images, ["registry.example/kproxy:0.1.0", "registry.example/kproxy:0.1.0"]);
   },
 );
 
@@ -211,25 +205,14 @@ function setOf(objects: readonly Manifest[]): V1DaemonSet {
   return objects.find(({ kind }) => kind === "DaemonSet") as unknown as V1DaemonSet;
 }
 
-/** The base with the component for clusters without kube-proxy. */
-async function everyNode(): Promise<Manifest[]> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-kustomize-" });
-  try {
-    await runOk(systemExec, ["cp", "-r", FOLDER, `${folder}/k`]);
-    const text = "resources: [base]\ncomponents: [components/every-node]\n";
-    await Deno.writeTextFile(`${folder}/k/kustomization.yaml`, text);
-    return await kustomize(`${folder}/k`);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
-
 e2eTest(
   "Pods have kube-proxy's label where no kube-proxy is left, and the set selects by one that stays",
   KUBECTL,
   async () => {
     const base = await baseManifests();
-    const everywhere = await everyNode();
+    const everywhere = await kustomizeText(
+      "resources: [deploy/kubernetes/base]\ncomponents: [deploy/kubernetes/components/every-node]",
+    );
     assertEquals(podOf(everywhere).nodeSelector, { "kubernetes.io/os": "linux" });
     const kubeProxy = parse(KUBE_PROXY) as V1DaemonSet;
     for (const [objects, isKubeProxys] of [[base, false], [everywhere, true]] as const) {
