@@ -263,7 +263,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     command: WRITE_CONFIG,
   },
   "Too few file descriptors for a new life of the proxy, waiting for some": {
-    action: "raise the limit of descriptors (LimitNOFILE); the previous configuration is in force meanwhile",
+    action: "raise the limit of descriptors (LimitNOFILE); the former configuration is in force meanwhile",
     command: STATUS,
   },
   "Log lines could not be written and are lost": {

@@ -98,8 +98,8 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     summary: "Show the status of the kproxy that runs on this node",
     text: [
       ...wrapWords(
-        "Asks it over its socket (--socket, or that of the file of --config): what it serves, its last syncs, and known problems. " +
-          "Changes nothing. Exit status 0 if it is ready, 1 if it is not, or if none answers; with --watch it repeats until Ctrl-C.",
+        "Asks it on its socket (kproxy.socket): what it serves, its last syncs, and whatever is wrong. Changes nothing. " +
+          "Ends with 0 if it is ready, or with 1 if it is not, or if none answers; with --watch it goes on until Ctrl-C.",
         108,
       ),
     ],

@@ -36,7 +36,7 @@ export function applyDefaults(values: ReadonlyMap<string, FieldValue>): KubeProx
   return applyModeDefaults(config);
 }
 
-/** What follows from the mode: nftables serves NodePorts on the node's primary IPs only, unless told otherwise. */
+/** What follows from the mode: nftables serves NodePorts on the node's primary IPs only, unless set. */
 export function applyModeDefaults(config: KubeProxyConfiguration): KubeProxyConfiguration {
   const noAddresses = config.nodePortAddresses === null || config.nodePortAddresses.length === 0;
   return config.mode === "nftables" && noAddresses ? { ...config, nodePortAddresses: ["primary"] } : config;

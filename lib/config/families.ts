@@ -21,7 +21,7 @@ const ANY_FAMILY: readonly string[] = ["primary", "localhost", "all"];
 /**
  * Looks for networks and addresses of a family that is not served, and for node ports that are open wider than they may seem.
  *
- * Source: kube-proxy 1.36 checkBadConfig and checkBadIPConfig; differs: an unset `clusterCIDR` is told where rules are made, and one
+ * Source: kube-proxy 1.36 checkBadConfig and checkBadIPConfig; differs: an unset `clusterCIDR` is reported where rules are made, and one
  * without the primary family where that is known ({@linkcode clusterCidrProblem}).
  *
  * @param families those that the node can serve, the primary one among them

@@ -79,7 +79,7 @@ export function applyFlagValues(
   const named = (problem: Problem): Problem => overlay.named(problem, options);
   const problems = [...overlay.problems, ...findProblems(result).map(named)];
   if (problems.length > 0) throw new ConfigError(problems);
-  // Those of a file were told when it was read.
+  // Those of a file were reported when it was read.
   const settings = options.fromFile ? [] : configWarnings(result).map(named);
   return {
     config: result,

@@ -67,7 +67,7 @@ export interface SettingOptions<Kind extends KindName = KindName> {
   readonly check?: Check<KindValues[Kind]>;
   /** Where the value counts, and so is checked; everywhere without this. */
   readonly when?: (config: Conditions) => boolean;
-  /** Paths of other fields that have a part in what is wrong: their lines are told if this field has none. */
+  /** Paths of other fields with a part in the problem: their lines are shown if this field has none. */
   readonly related?: readonly string[];
   /** Zero and blank mean "not set" too (the API has no pointer there). */
   readonly zeroIsUnset?: true;

@@ -44,7 +44,7 @@ export function areOverused(targets: AliasTargets): boolean {
     return weight;
   };
   for (const target of targets.values()) {
-    // The parser tells this one.
+    // The parser reports this one.
     if (target === undefined) return false;
     const count = (uses.get(target) ?? 1) + 1;
     uses.set(target, count);

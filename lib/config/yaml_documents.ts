@@ -67,7 +67,7 @@ export function parseYamlDocuments(
   return toEnd(parsingOf(text, options, limits));
 }
 
-/** As {@linkcode parseYamlDocuments}, in steps: between them whoever has more to do may do it. */
+/** As {@linkcode parseYamlDocuments}, in steps, between which other work runs. */
 export function* parsingOf(
   text: string,
   options: YamlOptions = {},
@@ -86,7 +86,7 @@ interface Composed {
 interface Composing {
   readonly options: YamlOptions;
   readonly limits: YamlLimits;
-  /** Told where each line begins. */
+  /** Called with the start of each line. */
   readonly lines: LineStarts;
 }
 
@@ -196,7 +196,7 @@ const PROPERTIES: Readonly<Record<string, string>> = {
   ".": "document ends",
 };
 
-/** So many errors of one text are told by the parser, which makes one of each. */
+/** The parser reports so many errors of one text. */
 const MAX_BAD_ESCAPES = 100;
 
 function badEscapes(quoted: string, offset: number): YamlFault | null {
@@ -241,7 +241,7 @@ class Expansion {
     return size;
   }
 
-  /** One without its anchor is told by whoever needs the value. */
+  /** One without its anchor is reported where the value is needed. */
   #sizeOfAlias(name: string, offset: number): number {
     const size = this.#sizes.get(name);
     if (size === null) this.#stop(offset, `*${name} stands inside of what it stands for`);

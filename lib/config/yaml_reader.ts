@@ -34,7 +34,7 @@ export class YamlReader {
     });
     this.#document = document;
     this.root = document?.root ?? null;
-    // What is wrong behind the first document is nobody's business.
+    // Only the first document counts.
     const faults = [...document?.faults ?? [], ...fault === null || second !== undefined ? [] : [fault]];
     const syntax = faults.map(({ offset, message }) => ({
       path: "",

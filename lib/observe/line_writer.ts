@@ -1,5 +1,5 @@
 /**
- * Lines on their way to a stream that may be closed, full or not read: whoever writes them neither fails nor waits.
+ * Lines on their way to a stream that may be closed, full or not read: writing neither fails nor waits.
  *
  * @module
  */
@@ -16,7 +16,7 @@ export interface LineWriterOptions {
 }
 
 const MAX_QUEUED = 1024 * 1024;
-/** Pause before a full pipe that whoever started us has made non-blocking is tried again. */
+/** Pause before a full non-blocking pipe is tried again. */
 const FULL_PIPE_PAUSE_MS = 20;
 
 const encoder = new TextEncoder();
@@ -28,10 +28,10 @@ export class LineWriter {
   #queued = 0;
   #writing: Promise<void> | null = null;
   #dropped = 0;
-  /** Of these nobody has been told yet. */
+  /** Not reported yet. */
   #untold = 0;
 
-  /** Told, once the stream takes lines again, how many it has not taken since. */
+  /** Called with the number of dropped lines once the stream takes lines again. */
   onResumed: (dropped: number) => void = () => {};
 
   constructor(options: LineWriterOptions) {

@@ -15,7 +15,7 @@ export interface Logger {
   enabled(verbosity: number): boolean;
   /** An information of the given verbosity (0 is always written). */
   info(message: string, values?: LogValues, verbosity?: number): void;
-  /** A warning: somebody should look, nothing has ended. */
+  /** A warning: an operator should look, nothing has ended. */
   warn(message: string, values?: LogValues): void;
   /** `error` goes under the key `err`. */
   error(message: string, error: unknown, values?: LogValues): void;
@@ -48,7 +48,7 @@ export interface LoggerOptions {
   /** Milliseconds since the epoch, with fractions. */
   readonly nowMs: () => number;
   readonly pid: number;
-  /** Told of every warning and error. */
+  /** Called for every warning and error. */
   readonly onProblem?: (problem: LoggedProblem) => void;
 }
 
@@ -188,13 +188,13 @@ export function valuesText(values: LogValues, verbosity = 0): string {
 }
 
 /**
- * Of one text in a line so much is told: names, paths and sentences are shorter. What a tenant wrote is cut before, as `sentence`
+ * Length of one text in a line: names, paths and sentences are shorter. What a tenant wrote is cut before, as `sentence`
  * and `quote` do.
  */
 const MAX_TEXT_LENGTH = 1_000;
 /** Of an error, which may hold what programs print: a line that is too long for the log would be lost as a whole. */
 const MAX_ERROR_LENGTH = 4_000;
-/** The verbosity at which all that is written to the kernel is wanted, and told whole. */
+/** The verbosity at which everything written to the kernel is logged in full. */
 const WHOLE_VERBOSITY = 9;
 
 /** On one line, without anything that a terminal would obey. */

@@ -1,5 +1,5 @@
 /**
- * What the log itself cannot tell.
+ * What the log itself cannot report.
  *
  * @module
  */

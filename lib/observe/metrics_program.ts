@@ -6,7 +6,7 @@
 import { Counter, Gauge, type Registry } from "./prom_client.ts";
 import { ALWAYS_ON, GATE_DEFAULTS, isGateEnabled, LOCKED_ON } from "../config/feature_gates.ts";
 
-/** What {@linkcode addProgramMetrics} tells. */
+/** What {@linkcode addProgramMetrics} shows. */
 export interface ProgramFacts {
   /** `0.1.0`. */
   readonly version: string;
@@ -32,7 +32,7 @@ export async function systemUsage(): Promise<ProcessUsage> {
 }
 
 /**
- * Adds `kubernetes_build_info`, `kubernetes_feature_enabled` and `process_*`. Of the latter only what the runtime can tell:
+ * Adds `kubernetes_build_info`, `kubernetes_feature_enabled` and `process_*`. Of the latter only what the runtime offers:
  * CPU time, resident memory and start time.
  */
 export function addProgramMetrics(registry: Registry, facts: ProgramFacts): void {

@@ -1,5 +1,5 @@
 /**
- * How the configuration file fares while the proxy runs.
+ * State of the configuration file while the proxy runs.
  *
  * @module
  */

@@ -1,11 +1,11 @@
 /**
- * How the snapshot of the API server's objects fares.
+ * State of the snapshot of the API server's objects.
  *
  * @module
  */
 import { Counter, Gauge, type Registry } from "./prom_client.ts";
 
-/** The metrics `kproxy_snapshot_*`. Without a file that was written or read they tell a time of 0. */
+/** The metrics `kproxy_snapshot_*`. Without a file that was written or read their time is 0. */
 export class SnapshotMetrics {
   readonly #inUse = new Gauge({
     name: "kproxy_snapshot_in_use",
@@ -28,7 +28,7 @@ export class SnapshotMetrics {
     registers: [],
   });
 
-  /** Adds them to the metrics of a life, which begins after its source was opened. */
+  /** Adds them to the metrics of a proxy server, which starts after its source was opened. */
   addTo(registry: Registry): void {
     for (const metric of [this.#inUse, this.#timestamp, this.#bytes]) registry.registerMetric(metric);
     registry.registerMetric(this.#failures);

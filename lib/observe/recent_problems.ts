@@ -1,5 +1,5 @@
 /**
- * The last warnings and errors, for whoever asks what is wrong.
+ * The last warnings and errors, for the status.
  *
  * @module
  */

@@ -29,7 +29,7 @@ export interface HeldAddress {
 }
 
 /**
- * Says who listens there, e.g. `another proxy answers there: mode iptables`; `""` if whoever it is does not say. Never rejects.
+ * Says who listens there, e.g. `another proxy answers there: mode iptables`; `""` if it does not say. Never rejects.
  *
  * A proxy is known by `/proxyMode` at the port of its metrics, and by the times in `/healthz` at that of its health.
  */
@@ -85,7 +85,7 @@ async function askFor(path: string, host: string, port: number, signal: AbortSig
       };
     });
   } catch (error) {
-    // Refused, cut off or given up: whoever it is does not say who it is.
+    // Refused, cut off or given up: the program does not say what it is.
     if (error instanceof NoConnectionError || error instanceof StrangeAnswerError) return null;
     throw error;
   }

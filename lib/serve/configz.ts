@@ -1,5 +1,5 @@
 /**
- * The page that tells the configuration in force.
+ * The page that shows the configuration in force.
  *
  * @module
  */

@@ -43,7 +43,7 @@ export interface HealthAnswer {
 /** What `/readyz` answers. Ages and waits are in seconds, times as in RFC 3339. */
 export interface Readiness {
   readonly ready: boolean;
-  /** What is held against it. */
+  /** Reasons why it is not ready. */
   readonly reasons: readonly string[];
   readonly currentTime: string;
   /** By family. */
@@ -108,7 +108,7 @@ interface FamilyHealth {
 
 /**
  * Collects what happens and decides. Source: kube-proxy 1.36 `/healthz` and `/livez`; differs: a Node never seen counts as
- * eligible, and a sync that failed counts as waiting even if nobody asked for it.
+ * eligible, and a sync that failed counts as waiting even if none was requested.
  */
 export class HealthState {
   readonly #clock: HealthClock;
@@ -117,7 +117,7 @@ export class HealthState {
   readonly #heard = new Map<ResourceKind, Moment>();
   /** Why nothing is heard of a kind. */
   readonly #problems = new Map<ResourceKind, string>();
-  /** Families that the node cannot have: no failure of the proxy, but whoever asks is told. */
+  /** Families that the node cannot have: no failure of the proxy, but reported. */
   readonly #unserved: Map<IpFamily, { readonly reason: string; readonly use?: string }>;
   #nodeEligible = true;
   #restored: RestoredState | null = null;
@@ -311,7 +311,7 @@ export class HealthState {
         healthy: this.#isFresh(health, nowMs),
       };
     }
-    // An answer of 200 tells its own time as the last update; kube-proxy's clients may count on it.
+    // An answer of 200 shows its own time as the last update; kube-proxy's clients may count on it.
     const lastUpdatedMs = ok ? this.#clock.epochMs() : newestMs;
     const body = {
       lastUpdated: Number.isFinite(lastUpdatedMs) ? formatRfc3339(lastUpdatedMs) : ZERO_TIME,

@@ -34,7 +34,7 @@ const REASONS: Readonly<Record<number, string>> = {
 };
 const END_OF_CHUNK = "\r\n";
 const LAST_CHUNK = "0\r\n\r\n";
-/** What is written at once, so that a reader who is slow, but reads, is told from one who does not. */
+/** What is written at once, so that a slow reader differs from one that does not read. */
 const PIECE_BYTES = 64 * 1024;
 
 const encoder = new TextEncoder();
@@ -61,7 +61,7 @@ export async function writeAnswer(response: Response, form: AnswerForm, write: W
     else await writeStream(head, [body, second.value], pieces, isChunked, write);
     return keepAlive;
   } finally {
-    // What nobody takes any more need not be made.
+    // The client is gone: the rest is not made.
     await pieces?.cancel();
   }
 }

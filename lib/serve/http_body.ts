@@ -27,7 +27,7 @@ export class BodyReader {
   readonly #data = new GrowingBytes();
   #isComplete: boolean;
 
-  /** @throws {BadRequest} if its length cannot be told, or is too large */
+  /** @throws {BadRequest} if its length is unknown or too large */
   constructor(headers: Headers, isHttp10: boolean) {
     const coding = headers.get("transfer-encoding");
     this.#isChunked = coding !== null;
@@ -109,7 +109,7 @@ function checkCoding(coding: string, headers: Headers, isHttp10: boolean): void 
   if (coding.toLowerCase() !== "chunked") {
     throw new BadRequest(501, "501 Not Implemented: unsupported transfer encoding");
   }
-  // Two lengths are one too many: somebody on the way may have believed the other one.
+  // A proxy on the path may have used the other length.
   if (isHttp10 || headers.has("content-length")) throw new BadRequest(400, "400 Bad Request");
 }
 

@@ -1,5 +1,5 @@
 /**
- * One question over HTTP to a program on this machine, whoever it is.
+ * One request over HTTP to a program on this machine.
  *
  * @module
  */
@@ -37,17 +37,17 @@ export interface HttpReply {
   readonly body: AsyncIterable<Uint8Array<ArrayBuffer>>;
 }
 
-/** Nobody listens there, or nobody is let in. */
+/** The address refuses connections. */
 export class NoConnectionError extends Error {
   override readonly name = "NoConnectionError";
 }
 
-/** Somebody listens there, and answers too late, too much, or nothing that is HTTP. */
+/** A program listens there, and answers too late, too much, or nothing that is HTTP. */
 export class StrangeAnswerError extends Error {
   override readonly name = "StrangeAnswerError";
 }
 
-/** Whoever listens there does not answer in time. */
+/** The program that listens there does not answer in time. */
 export class LateAnswerError extends StrangeAnswerError {}
 
 const MAX_HEAD_BYTES = 16 * 1024;
@@ -100,7 +100,7 @@ export async function textOf({ body }: HttpReply): Promise<string> {
   return await new Response(ReadableStream.from(body)).text();
 }
 
-/** The beginning of the body as text: whoever answers may send without an end. */
+/** The beginning of the body as text: the answer may be endless. */
 export async function beginningOf({ body }: HttpReply, maxBytes: number): Promise<string> {
   const bytes = new GrowingBytes();
   for await (const piece of body) {

@@ -24,9 +24,9 @@ export type Handler = (request: Request, peer: Peer, stopping: AbortSignal) => R
 /** What is served on a socket, and to how many at a time. */
 export interface Serving {
   readonly handler: Handler;
-  /** Told of what a handler throws; the client gets status 500. */
+  /** Called with what a handler throws; the client gets status 500. */
   readonly onError: (error: unknown) => void;
-  /** Told that no connection can be accepted, at most once a minute; it is tried again meanwhile. */
+  /** Called if no connection can be accepted, at most once a minute; accepting is retried. */
   readonly onAcceptFailure: (error: unknown) => void;
   /** Of all servers together. */
   readonly pool: ConnectionPool;
@@ -136,7 +136,7 @@ export function serveListener(listener: Deno.TcpListener | Deno.UnixListener, se
     }
   };
   const finished = accepting.then(async () => {
-    // Accepting may have ended by a mistake of ours; nobody could listen again at an address that is still taken.
+    // Accepting may have ended by a fault of kproxy; no new listener could have an address that is still taken.
     close();
     await Promise.all(connections.values());
   });

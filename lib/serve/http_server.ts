@@ -28,7 +28,7 @@ export interface HttpServerOptions {
   /** Pause before listening is tried again, in milliseconds. @default {5000} */
   readonly retryMs?: number;
   /**
-   * Told when it cannot listen, once until it could, and who has the address if that one says so; or when it cannot accept. Not
+   * Called when it cannot listen, once until it can, with the program at the address if it says so; or when it cannot accept. Not
    * with `hardFail` at the start.
    */
   readonly onListenFailure?: ((problem: string) => void) | undefined;
@@ -156,7 +156,7 @@ export class HttpServer {
     }, retryMs);
   }
 
-  /** Tells of the first failure in a row, after asking whoever has the address. */
+  /** Logs the first failure in a row, after asking the program at the address. */
   async #tellWho(error: unknown): Promise<void> {
     const { address, name, log, onListenFailure } = this.#options;
     const { signal } = this.#stop;

@@ -37,7 +37,7 @@ export class LocalSocket {
     this.#options = options;
   }
 
-  /** Begins; where it cannot be, that is told once, and it is tried again. */
+  /** Starts; a failure is logged once and retried. */
   start(): void {
     const { path, lookMs = LOOK_MS } = this.#options;
     if (path === "") return;

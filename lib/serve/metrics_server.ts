@@ -26,7 +26,7 @@ const MOST_CONNECTIONS = 32;
 /** A registry as the server needs it. */
 type Registry = Parameters<typeof metricsText>[0];
 
-/** What the pages tell. */
+/** What the pages show. */
 export interface MetricsPages {
   readonly registry: Registry;
   /** The mode really in use. */
@@ -46,7 +46,7 @@ export interface MetricsPages {
   readonly page?: ((path: string) => Handler | undefined) | undefined;
   /** What commands ask, by path. */
   readonly documents?: ReadonlyMap<string, Handler> | undefined;
-  /** Path of the socket, for those who ask elsewhere; `""` if there is none. */
+  /** Path of the socket, for requests elsewhere; `""` if there is none. */
   readonly socket: string;
 }
 
@@ -121,7 +121,7 @@ function isReset({ method }: Request, path: string): boolean {
   return method === "DELETE" && path === "/metrics/slis";
 }
 
-/** Whoever can connect to a port may be any user, or a page in a browser. */
+/** A client of a port may be any user, or a page in a browser. */
 function elsewhere(method: string, path: string, socket: string): Response {
   const how = socket === ""
     ? "and there is none (kproxy.socket)"

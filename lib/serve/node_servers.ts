@@ -34,7 +34,7 @@ import type { TlsServing } from "./tls/tls_serving.ts";
 /** What {@linkcode NodeServers} need. */
 export interface NodeServersOptions {
   readonly config: KubeProxyConfiguration;
-  /** What `/configz` tells, if it is not always `config`. */
+  /** What `/configz` shows, if it is not always `config`. */
   readonly currentConfig?: () => KubeProxyConfiguration;
   /** The mode really in use. */
   readonly mode: ProxyMode;
@@ -52,24 +52,24 @@ export interface NodeServersOptions {
   readonly version: string;
   /** The Kubernetes release whose behaviour is followed, `1.36`. */
   readonly emulationVersion: string;
-  /** Told once of every health check node port that cannot be opened. */
+  /** Called once for every health check node port that cannot be opened. */
   readonly onPortConflict?: (conflict: PortConflict) => void;
-  /** Told when the health server cannot listen, once until it could. */
+  /** Called when the health server cannot listen, once until it can. */
   readonly onHealthFailure?: (problem: string) => void;
   /** Likewise of the metrics server. */
   readonly onMetricsFailure?: (problem: string) => void;
-  /** What is told below `/kproxy/`; absent: nothing. */
+  /** What is served below `/kproxy/`; absent: nothing. */
   readonly life?: LifeFacts;
   /** Opens what is asked about clients' tokens; absent where there is no API server. */
   readonly openReviewer?: (() => Promise<KubeClient>) | undefined;
-  /** Addresses of all interfaces, both families. @default {what the runtime tells} */
+  /** Addresses of all interfaces, both families. @default {those of the runtime} */
   readonly interfaceIps?: () => readonly string[];
 }
 
-/** The health server, the metrics server and the health check node ports, for one life of the proxy. */
+/** The health server, the metrics server and the health check node ports, for one proxy server. */
 export class NodeServers {
   readonly health: HealthState;
-  /** To be told of every sync. */
+  /** Observes every sync. */
   readonly observer: SyncObserver;
   readonly #options: NodeServersOptions;
   readonly #serviceHealth: ServiceHealthServers;

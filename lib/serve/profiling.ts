@@ -1,5 +1,5 @@
 /**
- * The pages below `/debug/pprof/`: what V8 can tell in place of Go's profiles.
+ * The pages below `/debug/pprof/`: V8's profiles in place of Go's.
  *
  * @module
  */

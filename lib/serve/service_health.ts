@@ -30,9 +30,9 @@ export interface ServiceHealthOptions {
   readonly log: Logger;
   /** Of all servers together. */
   readonly pool: ConnectionPool;
-  /** Told once of every port that cannot be opened, and again if the reason changes. */
+  /** Called once for every port that cannot be opened, and again if the reason changes. */
   readonly onConflict?: (conflict: PortConflict) => void;
-  /** Told how many Services have such a port, whenever that changes. */
+  /** Called with the number of Services with such a port, whenever it changes. */
   readonly onConflictCount?: (count: number) => void;
   /** Pause before a port that could not be opened is tried again, in milliseconds. @default {30000} */
   readonly retryMs?: number;

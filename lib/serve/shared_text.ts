@@ -33,7 +33,7 @@ export class SharedText {
   async #makeNext(stopping: AbortSignal): Promise<string> {
     await this.#last;
     await this.#clock.sleep(Math.max(0, this.#restUntilMs - this.#clock.nowMs()), stopping);
-    // Whoever comes from now on may know of something that this text does not tell.
+    // Later requests may follow changes that this text does not have.
     this.#next = null;
     const startMs = this.#clock.nowMs();
     const text = this.#make();

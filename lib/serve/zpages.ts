@@ -5,7 +5,7 @@
  */
 import { jsonAnswer, textAnswer } from "./answers.ts";
 
-/** What `/statusz` tells. */
+/** What `/statusz` shows. */
 export interface StatusFacts {
   /** Milliseconds since the epoch. */
   readonly startMs: number;

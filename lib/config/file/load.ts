@@ -18,7 +18,7 @@ const PIPE_LIMIT_MS = 30_000;
 const MAX_BYTES = 4 * 1024 * 1024;
 
 /**
- * Reads a configuration file without looking at its content. It may be a pipe, if somebody writes to it.
+ * Reads a configuration file without looking at its content. It may be a pipe that is written and closed.
  *
  * @throws {ConfigError} naming the file if it cannot be read
  */
@@ -32,7 +32,7 @@ export async function readConfigFile(path: string, pipeLimitMs = PIPE_LIMIT_MS):
 }
 
 /**
- * The bytes of a file that somebody configures the program with: at most 4 MiB. It may be a pipe, if somebody writes to it.
+ * The bytes of a file of the configuration: at most 4 MiB. It may be a pipe that is written and closed.
  *
  * @throws {Error} if it is longer or cannot be read
  */
@@ -73,7 +73,7 @@ async function readToEnd(path: string, signal: AbortSignal): Promise<Uint8Array>
   return new Uint8Array(await new Blob(chunks as BlobPart[]).arrayBuffer());
 }
 
-/** Whoever waits for a pipe's writer waits for ever; one that comes and goes ends that. */
+/** Waiting for a pipe's writer has no end; a writer that comes and goes ends it. */
 async function letGo(path: string): Promise<void> {
   try {
     (await Deno.open(path, { read: true, write: true })).close();

@@ -34,7 +34,7 @@ export async function replaceFile(
     bytes = await replaceThrough(temporary, path, pieces);
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    // The system's error names the temporary file, which nobody has asked for and which is gone.
+    // The system's error names the temporary file, which the user did not name and which is gone.
     const reason = error.message.replace(/: \w+ '[^]*$/, "");
     throw new Error(`Cannot write "${path}": ${reason}`);
   }

@@ -1,5 +1,5 @@
 /**
- * What the status page is told beside the status: the list of Services, one of them, the way of a packet, the last changes.
+ * What the status page gets beside the status: the list of Services, one Service, the path of a packet, the last changes.
  *
  * @module
  */
@@ -44,7 +44,7 @@ class PageAnswers {
   readonly #life: LifeFacts;
   readonly #server: ServerFacts;
   readonly #page: PageFacts;
-  /** Of this life; generations and ids begin anew with the next one. */
+  /** Of this proxy server; generations and ids start again with the next one. */
   readonly #id: string;
   readonly #pace = new PiecePace();
   readonly #turns = new Turns();

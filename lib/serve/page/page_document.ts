@@ -41,7 +41,7 @@ export interface ServicesDocument {
   readonly kind: "ServiceRows";
   /** What to ask for next time. */
   readonly cursor: string;
-  /** False: `rows` and `gone` are to be applied to what was told before. */
+  /** False: `rows` and `gone` change the previous answer. */
   readonly full: boolean;
   /** In no order. */
   readonly rows: readonly ServiceRow[];

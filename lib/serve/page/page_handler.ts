@@ -38,7 +38,7 @@ const HEADERS: Readonly<Record<string, string>> = {
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
   "x-frame-options": "DENY",
-  // Asked for again each time, and told in a few bytes that it is the same.
+  // Requested each time, and answered in a few bytes if it is the same.
   "cache-control": "no-cache",
 };
 
@@ -50,7 +50,7 @@ export interface StatusPage {
   readonly files: Handler;
 }
 
-/** The page and all that it asks for; the files and what makes the answers are loaded when somebody asks first. */
+/** The page and all that it asks for; the files and what makes the answers are loaded at the first request. */
 export function statusPage(life: LifeFacts, server: ServerFacts, page: PageFacts): StatusPage {
   let answers: Promise<ReadonlyMap<string, Handler>> | null = null;
   const answer = localOnly(async (request, peer, stopping) => {

@@ -14,9 +14,9 @@ import type { RuleChange } from "./page_document.ts";
 
 const CHANGES = 100;
 const NAMED_SERVICES = 10;
-/** Who has not asked for so many syncs is told everything. */
+/** A client that missed so many syncs gets everything. */
 const REMEMBERED_SYNCS = 64;
-/** A sync of more Services than that is told as if it were of all. */
+/** A sync of more Services counts as one of all. */
 const REMEMBERED_SERVICES = 500;
 
 interface Update {
@@ -27,7 +27,7 @@ interface Update {
 
 /** Hears of every sync, and keeps what does not grow. */
 export class PageRecord {
-  /** To be told of every sync. */
+  /** Observes every sync. */
   readonly observer: SyncObserver;
   readonly #nowMs: () => number;
   readonly #states = new Map<IpFamily, ProxyState>();

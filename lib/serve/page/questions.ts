@@ -43,7 +43,7 @@ export interface Questions {
   trace(held: Held, from: string, to: string): Promise<unknown>;
 }
 
-/** What a life of the proxy has for the page. */
+/** What one proxy server has for the page. */
 export interface PageFacts {
   readonly record: PageRecordView;
   readonly node: () => NodeObject | null;

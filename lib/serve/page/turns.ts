@@ -1,11 +1,11 @@
 /**
- * Work for those who look at the proxy, which the proxy itself must not feel.
+ * Work for clients of the status page, in steps that do not delay the proxy.
  *
  * @module
  */
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 
-/** So many may wait; whoever comes then is sent away. */
+/** So many requests may wait; further ones are refused. */
 const MOST_WAITING = 8;
 
 /** Too many wait already. */

@@ -1,5 +1,5 @@
 /**
- * Who may see what a running proxy tells of itself: programs of this machine, and pages that came from it.
+ * Who may see the status of a running proxy: programs of this machine, and pages that came from it.
  *
  * @module
  */
@@ -12,8 +12,8 @@ const READING: readonly string[] = ["GET", "HEAD"];
 const FORWARDED: readonly string[] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
 /**
- * Lets `handler` answer only those who read, over loopback, and under a loopback name. The last two are different things: a page of
- * anybody's, open in a browser on this machine, reaches loopback under a name whose address was changed after the page was loaded.
+ * Lets `handler` answer only reading requests over loopback under a loopback name. The last two are different things: a page of
+ * another site, open in a browser on this machine, reaches loopback under a name whose address was changed after the page was loaded.
  * Answers are not given to other pages, and not kept by caches unless they say how.
  */
 export function localOnly(handler: Handler): Handler {
@@ -30,7 +30,7 @@ export function localOnly(handler: Handler): Handler {
   };
 }
 
-/** Why whoever asks is not answered; null if that is a program of this machine. */
+/** Why a request is not answered; null if it comes from a program of this machine. */
 export function strangerProblem(headers: Headers, peer: Pick<Peer, "isLoopback">): string | null {
   if (!peer.isLoopback) return "ask from the node itself, over a loopback address";
   if (FORWARDED.some((name) => headers.has(name))) return "the request was forwarded by a proxy";

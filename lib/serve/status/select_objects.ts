@@ -1,5 +1,5 @@
 /**
- * The part of the objects that some Services are made of: who looks at one of 10,000 need not be told all.
+ * The part of the objects that some Services are made of: a client that wants one of 10,000 need not get all.
  *
  * @module
  */

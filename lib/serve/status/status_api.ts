@@ -1,5 +1,5 @@
 /**
- * The pages below `/kproxy/`: what a running proxy tells of itself on its node, to programs and to browsers.
+ * The pages below `/kproxy/`: the status of a running proxy, for programs and browsers on its node.
  *
  * @module
  */
@@ -31,7 +31,7 @@ import {
 } from "./status_document.ts";
 import type { StatusRecord } from "./status_record.ts";
 
-/** What a life of the proxy tells of itself beside what its servers know. */
+/** What one proxy server reports beside what its HTTP servers know. */
 export interface LifeFacts {
   readonly record: StatusRecord;
   /** Name of the own Node. */
@@ -69,7 +69,7 @@ export interface ServerFacts {
   readonly config: () => KubeProxyConfiguration;
   readonly version: string;
   readonly emulationVersion: string;
-  /** When the process began, and when this life did, in milliseconds since the epoch. */
+  /** When the process and this proxy server started, in milliseconds since the epoch. */
   readonly startMs: number;
   readonly servingSinceMs: number;
   readonly listening: () => StatusDocument["listening"];
@@ -103,7 +103,7 @@ export function documents(life: LifeFacts, server: ServerFacts): ReadonlyMap<str
 function objectsPage(life: LifeFacts, server: ServerFacts): Handler {
   const pace = new PiecePace();
   return async (request, _peer, stopping) => {
-    // Nobody may ever ask.
+    // There may never be a request.
     const { snapshotPieces } = await import("../../source/decode/snapshot_text.ts");
     const selection = selectionOf(new URL(request.url).searchParams);
     const selected = selection === null

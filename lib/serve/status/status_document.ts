@@ -1,5 +1,5 @@
 /**
- * The shapes of what a running kproxy tells of itself. Fields may be added; what is there keeps its name and
+ * The shapes of the status documents. Fields may be added; what is there keeps its name and
  * meaning as long as the version of the path and of `apiVersion` stays.
  *
  * Times are RFC 3339, or milliseconds since the epoch where a name ends in `Ms` and says so; durations are in milliseconds
@@ -51,11 +51,11 @@ export interface StatusDocument {
   readonly source: {
     /** `files /etc/kproxy/manifests`, `https://10.0.0.1:6443`, or both. */
     readonly name: string;
-    /** Objects that are refused as they are now; at most 100 of them are told. */
+    /** Objects that are refused as they are now; at most 100. */
     readonly refused: { readonly count: number; readonly objects: readonly Rejection[] };
   };
   readonly quarantine: QuarantineStatus;
-  /** What Services ask for and do not get: addresses that are another's, or that no Service may have; older releases do not tell. */
+  /** What Services ask for and do not get: addresses of other Services, or that no Service may have; absent in older releases. */
   readonly unserved?: {
     readonly count: number;
     /** The first of them. */
@@ -66,7 +66,7 @@ export interface StatusDocument {
   readonly otherProxyTables: readonly string[];
   /** Kernel settings that are not as wanted. */
   readonly refusedSettings: readonly { readonly name: string; readonly reason: string }[];
-  /** How the configuration file fares; null if it is not followed. */
+  /** State of the configuration file; null if it is not followed. */
   readonly configReload: {
     readonly failures: number;
     /** False if the file as it is now was refused. */
@@ -165,7 +165,7 @@ export interface SyncPoint {
   readonly ok: boolean;
   /** How many Services it looked at. */
   readonly changed: number;
-  /** From the oldest change of endpoints that it brought to its end; null if nobody says when they changed. */
+  /** From the oldest change of endpoints that it brought to its end; null if their time is unknown. */
   readonly latencyMs: number | null;
 }
 

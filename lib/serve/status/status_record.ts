@@ -1,5 +1,5 @@
 /**
- * Writes down what happens in a life of the proxy, for whoever asks how it fares: a few numbers for each sync, and lists that do not
+ * Records what happens in one proxy server, for the status: a few numbers for each sync, and lists that do not
  * grow.
  *
  * @module
@@ -25,9 +25,9 @@ type Drift = DriftStatus["recent"][number];
 
 /** See the module. */
 export class StatusRecord {
-  /** To be told of every sync. */
+  /** Observes every sync. */
   readonly observer: SyncObserver;
-  /** To be told of damaged rules. */
+  /** Observes damaged rules. */
   readonly drift: DriftObserver;
   readonly #nowMs: () => number;
   readonly #families: ReadonlyMap<IpFamily, SyncRecord>;

@@ -26,7 +26,7 @@ const ANSWER_COUNTS_MS = 10_000;
 const LIMITS = { idleMs: 5_000, wholeMs: 10_000 };
 const MAX_ANSWERS = 256;
 const MAX_ANSWER_BYTES = 256 * 1024;
-/** Of one client, and of all, so many questions in the time that an answer counts: whoever tries tokens asks nobody more. */
+/** Reviews for one client, and for all, in the time that an answer is cached: trying tokens causes no more. */
 const MOST_OF_CLIENT = 20;
 const MOST = 200;
 

@@ -88,7 +88,7 @@ async function checked<Result>(
 }
 
 async function readSmallFile(path: string): Promise<{ readonly text: string; readonly mode: number }> {
-  // A pipe would hold up whoever reads it.
+  // A pipe would block its reader.
   const { isFile, size, mode } = await Deno.stat(path);
   if (!isFile) throw new TypeError("it is no regular file");
   if (size > MAX_BYTES) throw new RangeError(`it is larger than ${MAX_BYTES} bytes`);

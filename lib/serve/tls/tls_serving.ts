@@ -33,7 +33,7 @@ export class TlsServing {
   readonly #stop = new AbortController();
   #material: ServingMaterial;
   #problem = "";
-  /** The certificate of which was told that it does not count. */
+  /** The certificate that was logged as invalid. */
   #toldOf = "";
   readonly #polling: Promise<void>;
 

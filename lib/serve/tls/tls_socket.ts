@@ -15,7 +15,7 @@ import type { ServingMaterial } from "./serving_files.ts";
 /** By whom and how TLS is spoken. */
 export interface TlsOptions extends Pick<ServingMaterial, "cert" | "key" | "ca"> {
   readonly minVersion: TlsVersion;
-  /** Told of each client with which there is no connection. */
+  /** Called for each client without a connection. */
   readonly onRefused: () => void;
 }
 

@@ -30,7 +30,7 @@ const VIEWS = [["overview", "Overview"], ["services", "Services"], ["path", "Pac
 ]];
 
 /**
- * The status, with the syncs that were told before.
+ * The status, with the earlier syncs.
  *
  * @param {StatusDocument | null} before
  * @param {AbortSignal} signal
@@ -41,7 +41,7 @@ async function loadStatus(before, signal) {
   /** @type {StatusDocument} */
   const status = await ask(`status?since=${newest}`, signal);
   if (before === null) return status;
-  // Another life has told nothing yet.
+  // Another proxy server has reported nothing yet.
   if (lifeOf(before) !== lifeOf(status)) return newest === 0 ? status : await loadStatus(null, signal);
   const families = Object.entries(status.families).map(([family, one]) => {
     const known = family === "IPv4" ? before.families.IPv4 : before.families.IPv6;
@@ -202,7 +202,7 @@ function StaleNote({ error, status, nowMs }) {
 }
 
 /**
- * Tells screen readers of what matters, once, when it changes.
+ * Announces important changes to screen readers, once.
  *
  * @param {{ status: StatusDocument | null, error: Error | null }} props
  */

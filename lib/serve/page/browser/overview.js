@@ -1,5 +1,5 @@
 /**
- * How the proxy fares, on one screen.
+ * The status of the proxy on one screen.
  *
  * @module
  */
@@ -123,7 +123,7 @@ function Tiles({ status }) {
     tile(
       "Drift",
       count(drift.found),
-      drift.found === 0 ? "nobody changed the rules" : `times; repaired ${count(drift.repaired)}`,
+      drift.found === 0 ? "no foreign changes" : `times; repaired ${count(drift.repaired)}`,
       drift.found > drift.repaired ? "bad" : drift.found > 0 ? "warning" : "plain",
     ),
     tile(

@@ -1,5 +1,5 @@
 /**
- * The way of a packet: asked for in a form, drawn, and told step by step.
+ * The path of a packet: a form, a drawing, and each step.
  *
  * @module
  */
@@ -191,7 +191,7 @@ function Shown({ answer: { trace, problem, isAsking }, isAsked }) {
       h("p", null, "Name a source and a destination above. Every Service has a link that fills them in."),
     );
   }
-  if (trace === null) return h(Loading, { what: "the way of the packet" });
+  if (trace === null) return h(Loading, { what: "the path of the packet" });
   const { service, desired, findings, notes } = trace;
   return h(
     "div",

@@ -1,5 +1,5 @@
 /**
- * The way of a packet as a drawing: client, address, rules, ends with their probabilities.
+ * The path of a packet as a drawing: client, address, rules, ends with their probabilities.
  *
  * @module
  */
@@ -157,7 +157,7 @@ function endNode(outcome, here) {
   if (verdict !== "accept") {
     return {
       title: verdict === "drop" ? "Dropped" : "Refused",
-      lines: [verdict === "drop" ? "nobody answers" : rejectWith, ""],
+      lines: [verdict === "drop" ? "no answer" : rejectWith, ""],
       tone: "bad",
       share,
     };

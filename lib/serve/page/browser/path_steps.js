@@ -1,5 +1,5 @@
 /**
- * The way of a packet in words: what may become of it, each with the rules on its way, and the endpoints that it cannot reach.
+ * The path of a packet in words: possible ends, each with its rules, and the endpoints that it cannot reach.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { Badge, Mono, Section, Table } from "./parts.js";
 /** @typedef {import("../page_document.ts").OutcomeDocument} OutcomeDocument */
 /** @typedef {import("../page_document.ts").StepDocument} StepDocument */
 
-/** Ways beyond that are much like the others. */
+/** Further paths are much like the others. */
 const SHOWN = 20;
 
 /**

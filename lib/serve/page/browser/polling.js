@@ -1,5 +1,5 @@
 /**
- * Data that is asked for again and again while somebody looks.
+ * Data that is polled while the page is visible.
  *
  * @module
  */

@@ -90,7 +90,7 @@ function Drift({ status: { drift }, nowMs }) {
   const recent = [...drift.recent].reverse();
   return h(
     Section,
-    { id: "drift", title: "Drift", note: "rules that somebody else changed" },
+    { id: "drift", title: "Drift", note: "foreign changes of the rules" },
     h(Table, {
       label: "Drift",
       head: ["When", "Family", "Damaged", "Outcome"],
