@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { codeOf } from "./links.ts";
 
 /** What there is to name. */
 export interface KnownCommands {
@@ -12,8 +13,6 @@ export interface KnownCommands {
   readonly tasks: ReadonlySet<string>;
 }
 
-const SPAN_REGEXP = /(?<!`)`([^`]+)`(?!`)/g;
-const BLOCK_REGEXP = /^( *)```[^\n]*\n([^]*?)^\1```$/gm;
 /** At the start of a line of a shell, with or without a prompt, or of another command in it. */
 const PROGRAM_REGEXP =
   /(?:^(?:\$ )?|[;&|(])\s*(?:sudo )?(?:[\w./-]*\/)?(?:deno task (?:-q )?)?kproxy ([^#;&|)]+)/g;
@@ -107,15 +106,4 @@ function unknownFlags(words: readonly string[], known: ReadonlySet<string>): str
     const full = dashes === "-" ? SHORT.get(name) ?? name : name;
     return known.has(full) ? [] : [`${dashes}${name}`];
   });
-}
-
-/** The spans, and the lines of the blocks, with those joined that a backslash joins. */
-function codeOf(markdown: string): string[] {
-  const blocks = [...markdown.matchAll(BLOCK_REGEXP)].flatMap(([, , body = ""]) =>
-    body.replaceAll("\\\n", " ").split("\n")
-  );
-  const spans = [...markdown.replace(BLOCK_REGEXP, "").matchAll(SPAN_REGEXP)].map(([, code = ""]) =>
-    code.replaceAll(/\s+/g, " ")
-  );
-  return [...blocks, ...spans];
 }

@@ -76,9 +76,9 @@ Deno.test("commands are taken as a shell would pass them, synopses are not", { p
   const text = "`kproxy trace SRC DST`, `kproxy run [flags]`, `kproxy doctor`, `kproxy check --x=… `\n" +
     '```sh\n$ sudo kproxy run --config a.yaml --hostname-override "$(hostname)" 2>log  # x\nkproxy status -o json | jq\n```';
   assertEquals(shownCommands(text), [
+    ["trace", "SRC", "DST"],
     ["run", "--config", "a.yaml", "--hostname-override", "VALUE"],
     ["status", "-o", "json"],
-    ["trace", "SRC", "DST"],
   ]);
   assertEquals(pathsOfDenoCommands("`deno test -A --no-check lib/model tests/x` and `deno doc mod.ts`"), [
     "lib/model",
@@ -159,9 +159,9 @@ Deno.test(
     const text = "`kubectl get -o yaml` and `kubectl label node a b=c`\n\n```sh\n" +
       "kubectl get cm x -o jsonpath='{.a\\.b}' | sed s/a/b/ # all\nkubectl apply -k .\nkubectl label node a b=c\nkubectl patch x --patch='{\"a\":null}'\n```\n";
     assertEquals(kubectlCommands(text), [
+      ["label", "node", "a", "b=c"],
       ["get", "cm", "x", "-o", "jsonpath={.a\\.b}"],
       ["apply", "-k", "."],
-      ["label", "node", "a", "b=c"],
       ["patch", "x", '--patch={"a":null}'],
     ]);
   },
@@ -169,5 +169,5 @@ Deno.test(
 
 Deno.test("lines with helm are found likewise, also over two lines", { permissions: "none" }, () => {
   const text = "`helm` and `helm rollback a`\n\n```sh\nhelm upgrade a b \\\n  --set=c=d # all\n```\n";
-  assertEquals(helmCommands(text), [["upgrade", "a", "b", "--set=c=d"], ["rollback", "a"]]);
+  assertEquals(helmCommands(text), [["rollback", "a"], ["upgrade", "a", "b", "--set=c=d"]]);
 });

@@ -1,55 +1,61 @@
 /**
- * Links of the documentation: which of them lead nowhere. Only links to files of the project are followed.
+ * What Markdown holds: links, of which some may lead nowhere, anchors and code. Only links to files of the project are followed.
  *
  * @module
  */
+import GithubSlugger from "github-slugger";
+import { lexer, type Token, walkTokens } from "marked";
 
 /** A link that leads nowhere. */
 export interface BrokenLink {
   /** Relative to the project's folder. */
   readonly file: string;
-  /** From 1. */
-  readonly line: number;
   /** As it is written. */
   readonly target: string;
   /** `no such file`, `no such heading`. */
   readonly problem: string;
 }
 
-/** A link as it stands in a text. */
-export interface Link {
-  /** From 1. */
-  readonly line: number;
-  readonly target: string;
+function tokensOf(markdown: string): Token[] {
+  const tokens: Token[] = [];
+  walkTokens(lexer(markdown), (token) => void tokens.push(token));
+  return tokens;
 }
 
-/** `[text](target)` and `![text](target)`; the text may go over the end of a line, the target may have a title behind it. */
-const LINK_REGEXP = /\[[^\]]*\]\(\s*<?([^)\s>]*)>?(?:\s+"[^"]*")?\s*\)/g;
-/** `[name]: target`. */
-const DEFINITION_REGEXP = /^\[[^\]]+\]:\s+(\S+)/gm;
-const FENCE_REGEXP = /^(`{3,}|~{3,}).*?^\1[ \t]*$/gms;
-const CODE_REGEXP = /(`+)(?!`)[^]*?(?<!`)\1(?!`)/g;
-const COMMENT_REGEXP = /<!--[^]*?-->/g;
-
-/** The links of a Markdown text, without what stands in code or in comments. */
-export function linksOf(markdown: string): Link[] {
-  const text = withoutCode(markdown);
-  const found = [...text.matchAll(LINK_REGEXP), ...text.matchAll(DEFINITION_REGEXP)];
-  return found.map(({ index, 1: target = "" }) => ({ line: lineAt(text, index), target }));
+/** The targets of links, pictures and definitions in a Markdown text. */
+export function linksOf(markdown: string): string[] {
+  return tokensOf(markdown).flatMap((token) =>
+    token.type === "link" || token.type === "image" || token.type === "def" ? [String(token.href)] : []
+  );
 }
 
 /** The anchors of a Markdown text's headings, as GitHub makes them. */
 export function anchorsOf(markdown: string): Set<string> {
-  const anchors = new Set<string>();
-  // Headings may have code, which counts: only whole blocks are left out.
-  const text = blank(blank(markdown, FENCE_REGEXP), COMMENT_REGEXP);
-  for (const [, heading = ""] of text.matchAll(/^#{1,6}[ \t]+(.*?)[ \t]*#*$/gm)) {
-    const anchor = anchorOf(heading);
-    let name = anchor;
-    for (let count = 1; anchors.has(name); count++) name = `${anchor}-${count}`;
-    anchors.add(name);
-  }
-  return anchors;
+  const slugger = new GithubSlugger();
+  return new Set(
+    tokensOf(markdown).flatMap((token) =>
+      token.type === "heading" ? [slugger.slug(plainText(token.tokens ?? []))] : []
+    ),
+  );
+}
+
+/** Code spans, and the lines of blocks, with those joined that a backslash joins. */
+export function codeOf(markdown: string): string[] {
+  return tokensOf(markdown).flatMap((token) => {
+    if (token.type === "codespan") return [token.text.replaceAll(/\s+/g, " ")];
+    if (token.type !== "code" || token.codeBlockStyle === "indented") return [];
+    return token.text.replaceAll("\\\n", " ").split("\n");
+  });
+}
+
+function plainText(tokens: readonly Token[]): string {
+  return tokens.map((token) =>
+    "tokens" in token && token.tokens !== undefined
+      ? plainText(token.tokens)
+      : "text" in token
+      ? token.text
+      : ""
+  ).join("");
 }
 
 /**
@@ -62,9 +68,9 @@ export function brokenLinks(texts: ReadonlyMap<string, string>, files: readonly 
   const places = new Set(["", ...files.flatMap(withFolders)]);
   const anchors = new Map([...texts].map(([file, text]) => [file, anchorsOf(text)]));
   return [...texts].flatMap(([file, text]) =>
-    linksOf(text).flatMap(({ line, target }): BrokenLink[] => {
+    linksOf(text).flatMap((target): BrokenLink[] => {
       const problem = problemOf(target, file, { places, anchors });
-      return problem === undefined ? [] : [{ file, line, target, problem }];
+      return problem === undefined ? [] : [{ file, target, problem }];
     })
   );
 }
@@ -98,23 +104,4 @@ function resolved(path: string, from: string): string | undefined {
 function withFolders(path: string): string[] {
   const parts = path.split("/");
   return parts.map((_, index) => parts.slice(0, index + 1).join("/"));
-}
-
-/** Lower case, no punctuation, hyphens for blanks; links count by their text. */
-function anchorOf(heading: string): string {
-  return heading.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").toLowerCase()
-    .replace(/[^\p{L}\p{N}\p{M}\p{Pc} -]/gu, "").replaceAll(" ", "-");
-}
-
-function withoutCode(markdown: string): string {
-  return [FENCE_REGEXP, COMMENT_REGEXP, CODE_REGEXP].reduce(blank, markdown);
-}
-
-/** Ends of lines stay, so that lines keep their numbers. */
-function blank(text: string, pattern: RegExp): string {
-  return text.replace(pattern, (found) => found.replace(/[^\n]/g, " "));
-}
-
-function lineAt(text: string, index: number): number {
-  return text.slice(0, index).split("\n").length;
 }

@@ -1,44 +1,18 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
-import { FakeCluster } from "./fake_api.ts";
 import { measure } from "./measure.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import type { BenchMode } from "./mode.ts";
 import { IPTABLES_MODE } from "./mode_iptables.ts";
 import { NFTABLES_MODE } from "./mode_nftables.ts";
-import { sampleIndexes } from "./answers_process.ts";
 import { measurePackets } from "./packets.ts";
-import { findPeer, type Peer, startPeer } from "./peer_process.ts";
-import type { Netns } from "../support/netns.ts";
-import { withRunningProxy } from "./running_proxy.ts";
+import { findPeer, type Peer } from "./peer_process.ts";
 import { plannedSteps, record, type Recording } from "./recording.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 
 const MODES: readonly BenchMode[] = [IPTABLES_MODE, NFTABLES_MODE];
 const NEEDS = [ROOT_NAMESPACES, program("iptables"), program("nft")];
-
-Deno.test("the fake API server's pages make up the whole list, and it says what it changed", {
-  permissions: "none",
-}, async () => {
-  const cluster = new FakeCluster({ services: 7, endpoints: 2 });
-  const names: string[] = [];
-  for (let offset: number | undefined = 0; offset !== undefined;) {
-    const { metadata, items } = JSON.parse(cluster.page("endpointslices", 3, offset));
-    names.push(...items.map((item: { metadata: { name: string } }) => item.metadata.name));
-    offset = metadata.continue === undefined ? undefined : Number(metadata.continue);
-  }
-  assertEquals(names, Array.from({ length: 7 }, (_, index) => `svc-${index}-abc`));
-
-  const events = cluster.watch("endpointslices").pipeThrough(new TextDecoderStream()).getReader();
-  const { ip } = cluster.touch(4);
-  const event = JSON.parse((await events.read()).value ?? "");
-  assertEquals([event.type, event.object.metadata.name], ["MODIFIED", "svc-4-abc"]);
-  assertEquals(event.object.endpoints[0].addresses, [ip]);
-  const again = cluster.touch(4);
-  assert(again.ip !== ip, "touching twice must change the endpoint twice");
-  await events.cancel();
-});
 
 function bytesOf(runs: readonly RecordedRun[]): number {
   return runs.reduce((sum, { stdin }) => sum + stdin.length, 0);
@@ -76,28 +50,6 @@ async function peerScript(folder: string, script: string): Promise<Peer> {
 const KPROXY_SCRIPT = `[ "$1" = --version ] || set -- "$@" --socket=; exec '${Deno.execPath()}' run -q ${
   runtimeFlags().join(" ")
 } '${ROOT}/main.ts' "$@"`;
-
-Deno.test("the sample Services are spread over all, ends included", { permissions: "none" }, () => {
-  assertEquals(sampleIndexes(3), [0, 1, 2]);
-  assertEquals(sampleIndexes(1), [0]);
-  const many = sampleIndexes(1000);
-  assertEquals([many.length, new Set(many).size, many[0], many[1], many.at(-1)], [24, 24, 0, 43, 999]);
-});
-
-e2eTest("a peer that ends instead of serving is told with its last words", NEEDS, async () => {
-  await inFolder(async (folder) => {
-    const script = '[ "$1" = --version ] && echo v1 && exit; echo "unknown mode" >&2; exit 1';
-    const peer = await peerScript(folder, script);
-    const size = { services: 2, endpoints: 1 };
-    const setup = {
-      ...{ mode: NFTABLES_MODE, size, timeoutMs: 60_000, socket: `${folder}/api.sock` },
-      start: (netns: Netns, master: string) =>
-        startPeer(peer, netns, { master, mode: "nftables", starter: [], folder }),
-    };
-    const { message } = await assertRejects(() => withRunningProxy(setup, () => Promise.resolve()), Error);
-    assertEquals(message, "The peer ended before Services answered:\nunknown mode");
-  });
-});
 
 /** The first program that writes IPv4's rules is at most this one of a start. */
 const MAX_WRITING_PROGRAM: Readonly<Record<string, number>> = { iptables: 18, nftables: 12 };

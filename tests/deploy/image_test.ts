@@ -10,7 +10,7 @@ import { ROOT } from "../../tools/project_files.ts";
 import { NODE_PACKAGES } from "../../tools/setup.ts";
 import { denoDir } from "../support/deno_dir.ts";
 import { basesIn, copiesIn, readInstructions } from "./dockerfile.ts";
-import { containersOf, podOf, resolveKustomization } from "./kustomization.ts";
+import { baseManifests, containersOf, podOf } from "./kustomization.ts";
 
 async function textOf(path: string): Promise<string> {
   return await Deno.readTextFile(`${ROOT}/${path}`);
@@ -33,7 +33,7 @@ Deno.test("the image keeps what Deno finds out at the first start, and no contai
   // Twice: see tests/e2e/read_only_cache_test.ts.
   const version = ["kproxy", "version"];
   assertEquals(steps.findLast(({ name }) => name === "RUN")?.words, [...version, "&&", ...version]);
-  const pod = podOf(await resolveKustomization(`${ROOT}/deploy/kubernetes/base`));
+  const pod = podOf(await baseManifests());
   const home = copiesIn(steps).find(({ sources }) => sources.includes("dist/kproxy-js"))?.target ?? "";
   assertEquals(home, "/opt/kproxy");
   // Code that the container kproxy left would be run by the first one, with all rights, when the Pod starts anew.

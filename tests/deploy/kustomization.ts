@@ -1,11 +1,12 @@
 /**
- * What the kustomizations of `deploy/kubernetes` come to. Only what they use is known, and everything else refused; a test holds
- * it equal to what `kubectl kustomize` prints.
+ * The objects of `deploy/kubernetes`.
  *
  * @module
  */
 import type { V1Container, V1DaemonSet, V1PodSpec } from "@kubernetes/client-node";
-import { parse, parseAll } from "@std/yaml";
+import { parseAll } from "@std/yaml";
+import { runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { ROOT } from "../../tools/project_files.ts";
 
 /** kube-proxy's DaemonSet, as far as it matters who serves a node. */
 export const KUBE_PROXY = `apiVersion: apps/v1
@@ -25,94 +26,33 @@ export interface Manifest {
   readonly metadata: { readonly name: string; readonly namespace?: string };
 }
 
-interface Kustomization {
-  readonly apiVersion: string;
-  readonly kind: "Kustomization" | "Component";
-  readonly resources?: readonly string[];
-  readonly components?: readonly string[];
-  readonly configMapGenerator?: readonly {
-    readonly name: string;
-    readonly namespace: string;
-    readonly files: readonly string[];
-    readonly options: { readonly disableNameSuffixHash: true };
-  }[];
-  readonly patches?: readonly {
-    readonly target: { readonly kind: string; readonly name: string };
-    /** JSON patch, as YAML. */
-    readonly patch: string;
-  }[];
-}
-
-interface Operation {
-  readonly op: "replace" | "remove";
-  readonly path: string;
-  readonly value?: unknown;
-}
-
-const KNOWN_FIELDS = [
-  "apiVersion",
-  "kind",
-  "resources",
-  "components",
-  "configMapGenerator",
-  "patches",
-];
-
 /** All objects of a YAML file. */
 export async function readManifests(path: string): Promise<Manifest[]> {
   return parseAll(await Deno.readTextFile(path)) as Manifest[];
 }
 
-/**
- * The objects that a folder's kustomization stands for.
- *
- * @throws {SyntaxError} if it uses something unknown, or patches what is not there
- */
-export async function resolveKustomization(
-  folder: string,
-  before: readonly Manifest[] = [],
-): Promise<Manifest[]> {
-  const kustomization = parse(await Deno.readTextFile(`${folder}/kustomization.yaml`)) as Kustomization;
-  const unknown = Object.keys(kustomization).filter((field) => !KNOWN_FIELDS.includes(field));
-  if (unknown.length > 0) throw new SyntaxError(`${folder}: unknown: ${unknown.join(", ")}`);
-  let objects = [...before];
-  for (const resource of kustomization.resources ?? []) {
-    const path = `${folder}/${resource}`;
-    const { isDirectory } = await Deno.stat(path);
-    objects.push(...isDirectory ? await resolveKustomization(path) : await readManifests(path));
-  }
-  for (const component of kustomization.components ?? []) {
-    objects = await resolveKustomization(`${folder}/${component}`, objects);
-  }
-  for (const { name, namespace, files } of kustomization.configMapGenerator ?? []) {
-    const data: Record<string, string> = {};
-    for (const file of files) data[file] = await Deno.readTextFile(`${folder}/${file}`);
-    const made = { apiVersion: "v1", kind: "ConfigMap", metadata: { name, namespace }, data };
-    objects.push(made);
-  }
-  for (const { target, patch } of kustomization.patches ?? []) {
-    const isTarget = ({ kind, metadata }: Manifest): boolean =>
-      kind === target.kind && metadata.name === target.name;
-    if (!objects.some(isTarget)) throw new SyntaxError(`${folder}: no ${target.kind} ${target.name}`);
-    const operations = parse(patch) as Operation[];
-    objects = objects.map((object) => isTarget(object) ? patched(object, operations) : object);
-  }
-  return objects;
+/** The objects of `deploy/kubernetes/base`, which patches nothing. */
+export async function baseManifests(): Promise<Manifest[]> {
+  const files = ["rbac.yaml", "daemonset.yaml"].map((name) => `${ROOT}/deploy/kubernetes/base/${name}`);
+  return (await Promise.all(files.map(readManifests))).flat();
 }
 
-function patched(object: Manifest, operations: readonly Operation[]): Manifest {
-  const copy = structuredClone(object);
-  for (const { op, path, value } of operations) {
-    const keys = path.slice(1).split("/").map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
-    const last = keys.pop() ?? "";
-    const parent = keys.reduce<unknown>((at, key) => (at as Record<string, unknown>)?.[key], copy);
-    const holder = parent as Record<string, unknown> | undefined;
-    if (holder?.[last] === undefined) throw new SyntaxError(`${op} ${path}: there is no such field`);
-    if (op === "remove") delete holder[last];
-    else if (op === "replace") holder[last] = value;
-    else throw new SyntaxError(`${op}: unknown`);
+/** The objects that a folder's kustomization stands for. */
+export async function kustomize(folder: string): Promise<Manifest[]> {
+  const text = await runOk(systemExec, ["kubectl", "kustomize", folder], { env: { HOME: folder } });
+  return parseAll(text) as Manifest[];
+}
+
+/** The objects that a kustomization beside a copy of `deploy` stands for, as docs/deploy.md has it. */
+export async function kustomizeText(kustomization: string): Promise<Manifest[]> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-kustomize-" });
+  try {
+    await runOk(systemExec, ["cp", "-r", `${ROOT}/deploy`, folder]);
+    await Deno.writeTextFile(`${folder}/kustomization.yaml`, `${kustomization}\n`);
+    return await kustomize(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
   }
-  return copy;
 }
 
 /** The Pods of the only DaemonSet. */

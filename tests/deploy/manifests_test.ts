@@ -4,9 +4,9 @@
  *
  * @module
  */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import type { V1DaemonSet, V1PodSpec } from "@kubernetes/client-node";
-import { parse, parseAll } from "@std/yaml";
+import { parse } from "@std/yaml";
 import type { KubeProxyConfiguration, ProxyMode } from "../../lib/config/types.ts";
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { ROOT } from "../../tools/project_files.ts";
@@ -14,15 +14,18 @@ import { e2eTest, program } from "../support/skip.ts";
 import { problemsOf, schemaProblems } from "./api_schema.ts";
 import { configOf } from "./container_config.ts";
 import {
+  baseManifests,
   containersOf,
   KUBE_PROXY,
+  kustomize,
+  kustomizeText,
   type Manifest,
   nameOf,
   podOf,
   readManifests,
-  resolveKustomization,
 } from "./kustomization.ts";
 
+const KUBECTL = [program("kubectl")];
 const FOLDER = `${ROOT}/deploy/kubernetes`;
 const PAGE = await Deno.readTextFile(`${ROOT}/docs/deploy.md`);
 const OVERLAYS = ["iptables", "ipvs", "nftables"] as const;
@@ -37,8 +40,8 @@ const OF_KUBEADM = [
 ];
 
 for (const folder of FOLDERS) {
-  Deno.test(`${folder}: the API knows every field, and nothing of kube-proxy's is in it`, async () => {
-    const objects = await resolveKustomization(`${FOLDER}/${folder}`);
+  e2eTest(`${folder}: the API knows every field, and nothing of kube-proxy's is in it`, KUBECTL, async () => {
+    const objects = await kustomize(`${FOLDER}/${folder}`);
     assert(objects.length >= 3);
     for (const object of objects) {
       assertEquals(problemsOf(object), [], nameOf(object));
@@ -50,7 +53,7 @@ for (const folder of FOLDERS) {
 }
 
 Deno.test("a field that the API does not know, or of another type, would have been noticed", async () => {
-  const objects = await resolveKustomization(`${FOLDER}/base`);
+  const objects = await baseManifests();
   const set = structuredClone(objects.find(({ kind }) => kind === "DaemonSet")) as unknown as V1DaemonSet;
   const container = podOf([set as unknown as Manifest]).containers[0];
   assert(container !== undefined);
@@ -63,72 +66,18 @@ Deno.test("a field that the API does not know, or of another type, would have be
   ]);
 });
 
-async function kustomize(folder: string): Promise<Manifest[]> {
-  const text = await runOk(systemExec, ["kubectl", "kustomize", folder], { env: { HOME: folder } });
-  return parseAll(text) as Manifest[];
-}
-
-e2eTest("kustomize makes of every folder what the other tests look at", [program("kubectl")], async () => {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-kustomize-" });
-  try {
-    await runOk(systemExec, ["cp", "-r", FOLDER, `${folder}/k`]);
-    const everyNode = "resources: [overlays/nftables]\ncomponents: [components/every-node]\n";
-    await Deno.writeTextFile(`${folder}/k/kustomization.yaml`, everyNode);
-    const byName = (a: Manifest, b: Manifest): number => nameOf(a) < nameOf(b) ? -1 : 1;
-    for (const path of [...FOLDERS, "."]) {
-      const expected = await resolveKustomization(`${folder}/k/${path}`);
-      assertEquals(
-        (await kustomize(`${folder}/k/${path}`)).toSorted(byName),
-        expected.toSorted(byName),
-        path,
-      );
-    }
-    const everywhere = podOf(await kustomize(`${folder}/k`));
-    assertEquals(everywhere.nodeSelector, { "kubernetes.io/os": "linux" });
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-});
-
 e2eTest(
   "the kustomization of docs/deploy.md names the image of both containers",
-  [program("kubectl")],
+  KUBECTL,
   async () => {
     const [, text = ""] = /```yaml\n(# kustomization.yaml\n[^]*?)```/.exec(PAGE) ?? [];
-    const folder = await Deno.makeTempDir({ prefix: "kproxy-kustomize-" });
-    try {
-      await runOk(systemExec, ["cp", "-r", `${ROOT}/deploy`, folder]);
-      await Deno.writeTextFile(`${folder}/kustomization.yaml`, text);
-      const images = containersOf(podOf(await kustomize(folder))).map(({ image }) => image);
-      assertEquals(images, ["registry.example/kproxy:0.1.0", "registry.example/kproxy:0.1.0"]);
-    } finally {
-      await Deno.remove(folder, { recursive: true });
-    }
+    const images = containersOf(podOf(await kustomizeText(text))).map(({ image }) => image);
+    assertEquals(images, ["registry.example/kproxy:0.1.0", "registry.example/kproxy:0.1.0"]);
   },
 );
 
-Deno.test("a kustomization with something unknown, or a patch of nothing, is refused", async () => {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-kustomize-" });
-  const refused = async (text: string, message: string): Promise<void> => {
-    await Deno.writeTextFile(`${folder}/kustomization.yaml`, text);
-    await assertRejects(() => resolveKustomization(folder), SyntaxError, message);
-  };
-  try {
-    await refused("namePrefix: x-\n", "unknown: namePrefix");
-    const patch = "[{op: remove, path: /spec/x}]";
-    await refused(`patches: [{target: {kind: A, name: b}, patch: "${patch}"}]\n`, "no A b");
-    await Deno.writeTextFile(`${folder}/a.yaml`, "{kind: A, metadata: {name: b}, spec: {}}\n");
-    await refused(
-      `resources: [a.yaml]\npatches: [{target: {kind: A, name: b}, patch: "${patch}"}]\n`,
-      "remove /spec/x: there is no such field",
-    );
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-});
-
 Deno.test("the Pods take the place of kubeadm's: account, name of the configuration, mounts, priority", async () => {
-  const objects = await resolveKustomization(`${FOLDER}/base`);
+  const objects = await baseManifests();
   const pod = podOf(objects);
   assertEquals(
     [pod.serviceAccountName, pod.priorityClassName, pod.hostNetwork, pod.tolerations, pod.nodeSelector],
@@ -163,7 +112,7 @@ Deno.test("the Pods take the place of kubeadm's: account, name of the configurat
 });
 
 Deno.test("only the container that ends has all rights; the other one has two, and cannot get more", async () => {
-  const pod = podOf(await resolveKustomization(`${FOLDER}/base`));
+  const pod = podOf(await baseManifests());
   const [init, ...others] = containersOf(pod);
   assertEquals([init?.name, init?.args?.includes("--init-only")], ["init", true]);
   assertEquals(init?.securityContext, { privileged: true, readOnlyRootFilesystem: true, runAsUser: 0 });
@@ -185,22 +134,26 @@ const MODES: readonly [folder: string, mode: ProxyMode][] = [
 ];
 
 for (const [folder, mode] of MODES) {
-  Deno.test(`${folder}: kproxy takes its command line and its configuration, and runs mode ${mode}`, async () => {
-    const objects = await resolveKustomization(`${FOLDER}/${folder}`);
-    const pod = podOf(objects);
-    const runs = await Promise.all(
-      containersOf(pod).map((container) => configOf(container, objects, CLUSTER_CONFIG)),
-    );
-    assertEquals(runs.map(({ initOnly }) => initOnly), [true, false]);
-    for (const { config } of runs) {
-      assertEquals([config.mode, config.hostnameOverride, config.clientConnection.kubeconfig], [
-        mode,
-        "node-a",
-        "/var/lib/kube-proxy/kubeconfig.conf",
-      ]);
-      assertProbes(pod, config);
-    }
-  });
+  e2eTest(
+    `${folder}: kproxy takes its command line and its configuration, and runs mode ${mode}`,
+    KUBECTL,
+    async () => {
+      const objects = await kustomize(`${FOLDER}/${folder}`);
+      const pod = podOf(objects);
+      const runs = await Promise.all(
+        containersOf(pod).map((container) => configOf(container, objects, CLUSTER_CONFIG)),
+      );
+      assertEquals(runs.map(({ initOnly }) => initOnly), [true, false]);
+      for (const { config } of runs) {
+        assertEquals([config.mode, config.hostnameOverride, config.clientConnection.kubeconfig], [
+          mode,
+          "node-a",
+          "/var/lib/kube-proxy/kubeconfig.conf",
+        ]);
+        assertProbes(pod, config);
+      }
+    },
+  );
 }
 
 /** The probes and ports are those of the addresses that the configuration stands for. */
@@ -227,7 +180,7 @@ e2eTest(
   async () => {
     const [, script = ""] = /\| *\n *sed '([^']*)' > deploy\/kubernetes\/overlays\/nftables/.exec(PAGE) ?? [];
     const text = await runOk(systemExec, ["sed", script], { stdin: CLUSTER_CONFIG });
-    const objects = await resolveKustomization(`${FOLDER}/base`);
+    const objects = await baseManifests();
     const [container] = podOf(objects).containers;
     assert(container !== undefined);
     const { config } = await configOf(container, objects, text);
@@ -240,7 +193,7 @@ Deno.test("the nodes that kproxy serves are those that kube-proxy is kept off", 
   assertEquals(schemaProblems(patch, "V1DaemonSet"), []);
   const terms = patch.spec?.template.spec?.affinity?.nodeAffinity
     ?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
-  const selector = podOf(await resolveKustomization(`${FOLDER}/base`)).nodeSelector ?? {};
+  const selector = podOf(await baseManifests()).nodeSelector ?? {};
   const own = Object.entries(selector).filter(([key]) => !key.startsWith("kubernetes.io/"));
   assertEquals(
     terms,
@@ -252,24 +205,35 @@ function setOf(objects: readonly Manifest[]): V1DaemonSet {
   return objects.find(({ kind }) => kind === "DaemonSet") as unknown as V1DaemonSet;
 }
 
-Deno.test("Pods have kube-proxy's label where no kube-proxy is left, and the set selects by one that stays", async () => {
-  const base = await resolveKustomization(`${FOLDER}/base`);
-  const everywhere = await resolveKustomization(`${FOLDER}/components/every-node`, base);
-  const kubeProxy = parse(KUBE_PROXY) as V1DaemonSet;
-  for (const [objects, isKubeProxys] of [[base, false], [everywhere, true]] as const) {
-    const { spec } = setOf(objects);
-    const labels: Record<string, string | undefined> = spec?.template.metadata?.labels ?? {};
-    assertEquals(spec?.selector.matchLabels, {
-      "app.kubernetes.io/name": labels["app.kubernetes.io/name"] ?? "",
-    });
-    assertEquals(spec?.selector, setOf(base).spec?.selector, "the API server takes no other one later");
-    const wanted = Object.entries(kubeProxy.spec?.selector.matchLabels ?? {});
-    assertEquals(wanted.every(([key, value]) => labels[key] === value), isKubeProxys, JSON.stringify(labels));
-  }
-});
+e2eTest(
+  "Pods have kube-proxy's label where no kube-proxy is left, and the set selects by one that stays",
+  KUBECTL,
+  async () => {
+    const base = await baseManifests();
+    const everywhere = await kustomizeText(
+      "resources: [deploy/kubernetes/base]\ncomponents: [deploy/kubernetes/components/every-node]",
+    );
+    assertEquals(podOf(everywhere).nodeSelector, { "kubernetes.io/os": "linux" });
+    const kubeProxy = parse(KUBE_PROXY) as V1DaemonSet;
+    for (const [objects, isKubeProxys] of [[base, false], [everywhere, true]] as const) {
+      const { spec } = setOf(objects);
+      const labels: Record<string, string | undefined> = spec?.template.metadata?.labels ?? {};
+      assertEquals(spec?.selector.matchLabels, {
+        "app.kubernetes.io/name": labels["app.kubernetes.io/name"] ?? "",
+      });
+      assertEquals(spec?.selector, setOf(base).spec?.selector, "the API server takes no other one later");
+      const wanted = Object.entries(kubeProxy.spec?.selector.matchLabels ?? {});
+      assertEquals(
+        wanted.every(([key, value]) => labels[key] === value),
+        isKubeProxys,
+        JSON.stringify(labels),
+      );
+    }
+  },
+);
 
 Deno.test("the rights are given to the account of the Pods", async () => {
-  const objects = await resolveKustomization(`${FOLDER}/base`);
+  const objects = await baseManifests();
   const set = setOf(objects);
   const [role, binding] = await readManifests(`${FOLDER}/base/rbac.yaml`);
   assert(role !== undefined && binding !== undefined);

@@ -9,7 +9,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ApiJson } from "../flows/objects.ts";
 import type { Series } from "../deploy/alert_cases.ts";
 import { queriesOf, readDashboard, seriesOf, yieldsSomething } from "../deploy/dashboard.ts";
-import { podOf, resolveKustomization } from "../deploy/kustomization.ts";
+import { baseManifests, kustomize, podOf } from "../deploy/kustomization.ts";
 import { failuresIn } from "../deploy/promtool.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { BundleFolder } from "../support/bundle_folder.ts";
@@ -38,6 +38,7 @@ import { e2eTest, program } from "../support/skip.ts";
 
 const NEEDS = [
   ...WEB_NEEDS,
+  program("kubectl"),
   ...KAPI,
   ...["curl", "promtool", "setpriv", "chroot"].map(program),
   ...NFTABLES.needs,
@@ -96,7 +97,7 @@ async function runPod(
   mode: LabMode,
   pods: readonly string[],
 ): Promise<string> {
-  const objects = await resolveKustomization(`${ROOT}/deploy/kubernetes/overlays/${mode.name}`);
+  const objects = await kustomize(`${ROOT}/deploy/kubernetes/overlays/${mode.name}`);
   const pod = podOf(objects);
   const { netns } = web.lab.node;
   return await withPodFolder(configIn(objects, mode.name), kapi, async (folder) => {
@@ -130,7 +131,7 @@ async function runPod(
 
 /** A program of the image on the node, with all rights. */
 async function runInImage({ web, kapi, bundle }: Node, args: readonly string[]): Promise<string> {
-  const pod = podOf(await resolveKustomization(`${ROOT}/deploy/kubernetes/base`));
+  const pod = podOf(await baseManifests());
   const [init] = pod.initContainers ?? [];
   assert(init !== undefined);
   return await withPodFolder("", kapi, async (folder) => {

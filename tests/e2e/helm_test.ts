@@ -8,13 +8,12 @@ import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import type { V1DaemonSet } from "@kubernetes/client-node";
 import { parse } from "@std/yaml";
 import type { ProxyMode } from "../../lib/config/types.ts";
-import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { helmCommands } from "../../tools/doc_commands.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { problemsOf } from "../deploy/api_schema.ts";
 import { configOf } from "../deploy/container_config.ts";
-import { type Manifest, nameOf, podOf, readManifests } from "../deploy/kustomization.ts";
-import { askChart, askHelm, CHART, chartObjects, objectsOf, type Values } from "../support/helm_chart.ts";
+import { kustomizeText, type Manifest, nameOf, podOf, readManifests } from "../deploy/kustomization.ts";
+import { askChart, askHelm, CHART, chartObjects, type Values } from "../support/helm_chart.ts";
 import { KAPI_BUILD } from "../support/kapi.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
@@ -67,17 +66,10 @@ async function documented(): Promise<string[][]> {
 }
 
 async function kustomized(kustomization: string): Promise<Manifest[]> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-kustomize-" });
-  try {
-    await runOk(systemExec, ["cp", "-r", DEPLOY, folder]);
-    const image = "images: [{ name: kproxy, newName: registry.example/kproxy, newTag: 0.1.0 }]";
-    const text = kustomization.includes("images:") ? kustomization : `${kustomization}\n${image}`;
-    await Deno.writeTextFile(`${folder}/kustomization.yaml`, `${text}\n`);
-    const env = { HOME: folder };
-    return objectsOf(await runOk(systemExec, ["kubectl", "kustomize", folder], { env }));
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+  const image = "images: [{ name: kproxy, newName: registry.example/kproxy, newTag: 0.1.0 }]";
+  return await kustomizeText(
+    kustomization.includes("images:") ? kustomization : `${kustomization}\n${image}`,
+  );
 }
 
 e2eTest(

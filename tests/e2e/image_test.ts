@@ -6,7 +6,7 @@
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
-import { podOf, resolveKustomization } from "../deploy/kustomization.ts";
+import { kustomize, podOf } from "../deploy/kustomization.ts";
 import { assertWithin } from "../support/busyness.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
@@ -33,6 +33,7 @@ import { e2eTest, need, program } from "../support/skip.ts";
 const IMAGE = Deno.env.get("KPROXY_IMAGE") ?? "";
 const NEEDS = [
   ...WEB_NEEDS,
+  program("kubectl"),
   ...KAPI,
   ...NFTABLES.needs,
   program("curl"),
@@ -60,7 +61,7 @@ async function withPod(
   mode: LabMode,
   work: (kproxy: KproxyProcess, name: string, restart: () => Promise<KproxyProcess>) => Promise<void>,
 ): Promise<void> {
-  const objects = await resolveKustomization(`${ROOT}/deploy/kubernetes/overlays/${mode.name}`);
+  const objects = await kustomize(`${ROOT}/deploy/kubernetes/overlays/${mode.name}`);
   const pod = podOf(objects);
   const { netns } = web.lab.node;
   const name = `kproxy-try-${Deno.pid}-${mode.name}`;
