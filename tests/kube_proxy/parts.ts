@@ -8,6 +8,7 @@ import type { KubeProxyMode } from "../support/kube_proxy/kube_proxy.ts";
 import { comparePackets, type PacketDifference } from "./compare_packets.ts";
 import { compareLayouts, compareRules, type RuleComparison } from "./compare_rules.ts";
 import { compareFlows } from "./flows.ts";
+import { onceMoreIfExcused } from "../support/skip.ts";
 import { ProxyPair } from "./pair.ts";
 import { cleanUp, takeOver, type TakeoverFigures, WAYS } from "./takeovers.ts";
 import { drawWorld } from "./worlds.ts";
@@ -136,7 +137,8 @@ function takeoverWords({ from, to, connections, failed, longestGapMs }: Takeover
 }
 
 async function takeover({ mode }: PartOptions): Promise<PartOutcome> {
-  const steps = await takeOver(WAYS[mode], mode === "ipvs" ? UML_PACE : undefined);
+  const pace = mode === "ipvs" ? UML_PACE : undefined;
+  const steps = await onceMoreIfExcused(`takeover, mode ${mode}`, () => takeOver(WAYS[mode], pace));
   return {
     words: steps.map(takeoverWords).join("\n  "),
     problems: steps.flatMap(({ problem, from, to }) =>

@@ -137,14 +137,14 @@ export function e2eTest(
 export class ExcusedError extends Error {}
 
 /** Where a machine was too busy for a connect loop to show anything, all is done a second time, which has to show it. */
-export async function onceMoreIfExcused(name: string, fn: () => void | Promise<void>): Promise<void> {
+export async function onceMoreIfExcused<T>(name: string, fn: () => T | Promise<T>): Promise<T> {
   try {
     return await fn();
   } catch (error) {
     if (!(error instanceof ExcusedError)) throw error;
     writeErrorLine(`once more: ${name}: ${error.message}`);
   }
-  await fn();
+  return await fn();
 }
 
 function report(skip: Skip): void {
