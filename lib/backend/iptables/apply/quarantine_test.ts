@@ -5,7 +5,7 @@ import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
 import { parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
 import { defaultSettings, type ServiceSizes } from "../../../../tests/support/fake_iptables_state.ts";
-import { iptablesProxier, syncRequest } from "../../../../tests/support/iptables_rig.ts";
+import { chainOf, iptablesProxier, syncRequest } from "../../../../tests/support/iptables_rig.ts";
 
 async function rig(variant: IptablesVariant, fake = new FakeIptables()) {
   const clock = { nowMs: 0 };
@@ -102,6 +102,17 @@ for (const [variant, by] of WAYS) {
     const translated = [...found().values()].flat().filter((rule) => rule.includes("--to-destination"));
     const addresses = translated.map((rule) => /10\.128\.\d+\.\d+/.exec(rule)?.[0]);
     assertEquals(addresses.toSorted(), ["10.128.0.81", "10.128.0.82", "10.128.0.83", "10.128.0.97"]);
+  });
+
+  Deno.test(`${title}: an emptied chain of what a refused Service keeps is seen`, async () => {
+    const { fake, proxier, sync } = await rig(variant);
+    await sync({ "s5": 3, "s6": 1 });
+    refuse(fake, FOURTH_OF_S5);
+    await sync({ "s5": 4, "s6": 1 }, ["s5"]);
+    assertEquals(await proxier.checkCanary(), false);
+    const chain = chainOf(fake, "shop/s5:http cluster IP", variant);
+    await fake.run([`iptables-${variant}`, "-t", "nat", "-F", chain]);
+    assertEquals(await proxier.checkCanary(), { services: "all", found: [`nat ${chain}`] });
   });
 
   Deno.test(`${title}: a refused Service may go`, async () => {

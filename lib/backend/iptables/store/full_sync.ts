@@ -223,7 +223,8 @@ const SERVICES_AT_ONCE = 100;
 /**
  * Compares what is held with what was listed. Only what is ours counts: in the kernel's own chains that is our jumps; `KUBE-POSTROUTING`,
  * `KUBE-MARK-MASQ` and `KUBE-FORWARD` must hold our rules, beside which older kubelets write theirs; the chains of Services and those
- * that they share hold ours and nothing else. A Service that has changed since it was written is left to the sync that is to come.
+ * that they share hold ours and nothing else. Of a Service that has changed since it was written, or keeps what it had because the rest
+ * is refused, no chain may be empty.
  */
 export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftScope): Steps<Drift> {
   const { family } = scope;
@@ -233,7 +234,7 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
   const compare = (table: Table, chain: string, holds: (found: SavedChain) => boolean): void => {
     const found = held.tables.get(table)?.get(chain);
     if (found === undefined) missing.push(chainKey(table, chain));
-    else if (!holds(found)) differing.set(chainKey(table, chain), found.rules.join("\n"));
+    else if (!holds(found)) differing.set(chainKey(table, chain), [...found.rules, ""].join("\n"));
   };
   for (const [key, body] of sharedChains(store)) {
     const [table, chain] = key.split(" ") as [Table, string];
@@ -258,7 +259,11 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
   for (let at = 0; at < others.length; at += SERVICES_AT_ONCE) {
     for (const [name, rules] of scope.plan(new Set(others.slice(at, at + SERVICES_AT_ONCE))).services) {
       const service = store.service(name)!;
-      if (rules === null || !isHeld(service, rules)) continue;
+      if (rules === null || !isHeld(service, rules)) {
+        // What it has is not what it wants, or not yet; but none of its chains is empty.
+        for (const chain of chainNames(service)) compare("nat", chain, ({ rules }) => rules.length > 0);
+        continue;
+      }
       const before = missing.length + differing.size;
       for (const [chain, lines] of groupByChain(rules.rules)) {
         compare("nat", chain, (found) => holdsLines(found, lines, family));
@@ -306,7 +311,8 @@ function leftoverChains(store: IptablesStore, { tables }: HeldTables): readonly 
   for (const name of left.size === 0 ? [] : store.serviceNames) {
     for (const chain of chainNames(store.service(name)!)) left.delete(chain);
   }
-  return [...left];
+  // A copy: a part of a text keeps the whole of it in memory.
+  return JSON.parse(JSON.stringify([...left]));
 }
 
 function chainKey(table: string, chain: string): string {
