@@ -6,14 +6,23 @@
  * @module
  */
 import { writeLine } from "../../tools/output.ts";
+import { cpuTicks, TICK_MS } from "./process_costs.ts";
 
 const EVERY_MS = 10;
 const TIMEOUT_MS = 120_000;
 
 /** Processor time of a process's first thread so far. */
 function computedMs(pid: string): number {
-  const [nanoseconds = "NaN"] = Deno.readTextFileSync(`/proc/${pid}/task/${pid}/schedstat`).split(" ");
-  return Number(nanoseconds) / 1e6;
+  const task = `/proc/${pid}/task/${pid}`;
+  try {
+    const [nanoseconds = "NaN"] = Deno.readTextFileSync(`${task}/schedstat`).split(" ");
+    return Number(nanoseconds) / 1e6;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  // The user-mode Linux counts in ticks only.
+  const { user, system } = cpuTicks(Deno.readTextFileSync(`${task}/stat`));
+  return (user + system) * TICK_MS;
 }
 
 if (import.meta.main) {
