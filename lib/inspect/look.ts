@@ -19,8 +19,8 @@ import {
 } from "./desired/desired.ts";
 import { liveOfKernel } from "./live/kernel_rules.ts";
 import { foundPlane, type LiveNode, type LiveRules } from "./live/live.ts";
-import { NearKernel, type NearQuestion } from "./live/near_kernel.ts";
-import { type NodeAround, readAround, tcpBeLiberal, UNKNOWN_AROUND } from "./live/node_around.ts";
+import { type PartialQuestion, PartialRuleset } from "./live/partial_ruleset.ts";
+import { type HostNetwork, readHostNetwork, tcpBeLiberal, UNKNOWN_HOST } from "./live/host_network.ts";
 import { heldPortals, type KnownPortals, portalPorts } from "./live/portals.ts";
 import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
 import { knownNodeAddresses, podInterface } from "./node_addresses.ts";
@@ -39,8 +39,8 @@ export interface LookOptions extends FindObjectsOptions {
   readonly liveFrom: readonly string[];
   /** False: what is there is not looked at. */
   readonly wantsLive: boolean;
-  /** True: of the kernel's rules only some are wanted, which are asked for with {@linkcode liveNear}. @default {false} */
-  readonly isNear?: boolean;
+  /** True: of the kernel's rules only some are wanted, which are asked for with {@linkcode livePart}. @default {false} */
+  readonly isPartial?: boolean;
   /** False: nobody asks how many packets a rule has met. @default {true} */
   readonly isCounted?: boolean;
   /** Is told of the objects, where it is sure which mode's rules they become, while the kernel's rules are still being read. */
@@ -56,9 +56,9 @@ export interface Look {
   readonly objects: FoundObjects | null;
   readonly live: LiveNode | null;
   /** Instead of `live`, where only some rules are wanted. */
-  readonly near: NearKernel | null;
+  readonly partial: PartialRuleset | null;
   /** Nothing is known of it where rules are read from files, or not at all. */
-  readonly around: NodeAround;
+  readonly around: HostNetwork;
   /** The one in force on the node or, without live rules, by the configuration. */
   readonly plane: DataPlane;
   readonly config: KubeProxyConfiguration;
@@ -76,22 +76,22 @@ export interface Look {
 export async function look(options: LookOptions): Promise<Look> {
   const { wantsDesired, wantsLive, liveFrom, exec, isCounted = true } = options;
   const isHere = wantsLive && liveFrom.length === 0;
-  const near = isHere && options.isNear === true ? new NearKernel(exec) : null;
+  const partial = isHere && options.isPartial === true ? new PartialRuleset(exec) : null;
   const asking = Promise.all([
     wantsDesired ? findObjects(options) : null,
-    isHere ? readAround(exec) : UNKNOWN_AROUND,
+    isHere ? readHostNetwork(exec) : UNKNOWN_HOST,
   ]).then(async ([objects, around]) => {
     const configured = objects?.config ?? options.config;
     const named = options.isModeNamed ? configured.mode : "auto";
     const plane = objects?.mode ?? DATA_PLANES.find((one) => one === named) ?? null;
     if (plane !== null && objects !== null) {
-      await options.meanwhile?.(lookOf({ objects, live: null, near, around, plane }, configured));
+      await options.meanwhile?.(lookOf({ objects, live: null, partial, around, plane }, configured));
     }
     return { objects, around, configured, plane };
   });
   const [{ objects, around, configured, plane: known }, live] = await Promise.all([
     asking,
-    wantsLive && near === null ? readLive(exec, liveFrom, isCounted) : null,
+    wantsLive && partial === null ? readLive(exec, liveFrom, isCounted) : null,
   ]);
   const wanted = options.config.mode;
   if (options.isModeNamed && wanted !== "auto" && (objects?.mode ?? wanted) !== wanted) {
@@ -99,12 +99,12 @@ export async function look(options: LookOptions): Promise<Look> {
   }
   const found = live !== null
     ? foundPlane(live)
-    : near === null || known !== null
+    : partial === null || known !== null
     ? null
-    : await planeOf(near);
+    : await planeOf(partial);
   const named = options.isModeNamed ? configured : { ...configured, mode: "auto" as const };
   const plane = objects?.mode ?? dataPlaneOf(named, { found, doing: "Looking at" });
-  const seen = lookOf({ objects, live, near, around, plane }, configured);
+  const seen = lookOf({ objects, live, partial, around, plane }, configured);
   return plane === "userspace" ? await withPortals(seen, options) : seen;
 }
 
@@ -123,7 +123,7 @@ async function withPortals(seen: Look, { askPortals, liveFrom }: LookOptions): P
     };
   }
   const { objects } = seen;
-  if (objects === null || (seen.live === null && seen.near === null)) return found;
+  if (objects === null || (seen.live === null && seen.partial === null)) return found;
   const [{ portsOfRules, userspacePlan }, { CHAINS }] = await Promise.all([
     import("./desired/userspace.ts"),
     import("../backend/userspace/plan/chains.ts"),
@@ -132,7 +132,7 @@ async function withPortals(seen: Look, { askPortals, liveFrom }: LookOptions): P
     const use = ({ iptables }: HeldRules): void => {
       for (const { tables } of iptables) for (const chain of CHAINS.nat) void tables.get("nat")?.get(chain);
     };
-    const rules = await liveNear(seen, family, { desired: null, use });
+    const rules = await livePart(seen, family, { desired: null, use });
     const plan = userspacePlan(desiredInput(seen, objects, () => {}), family);
     return [family, portsOfRules(plan, rules?.iptables.map(({ tables }) => tables) ?? [])] as const;
   }));
@@ -140,7 +140,7 @@ async function withPortals(seen: Look, { askPortals, liveFrom }: LookOptions): P
 }
 
 function lookOf(
-  seen: Pick<Look, "objects" | "live" | "near" | "around" | "plane">,
+  seen: Pick<Look, "objects" | "live" | "partial" | "around" | "plane">,
   configured: KubeProxyConfiguration,
 ): Look {
   const { objects, around, plane } = seen;
@@ -159,22 +159,24 @@ function lookOf(
 const MAX_SAVED_BYTES = 256 * 2 ** 20;
 
 /** The mode in force in any family; null: none. */
-async function planeOf(near: NearKernel): Promise<DataPlane | null> {
+async function planeOf(partial: PartialRuleset): Promise<DataPlane | null> {
   const live = await Promise.all(
-    FAMILIES.map((family) => near.look({ family, desired: null, look: (rules) => [family, rules] as const })),
+    FAMILIES.map((family) =>
+      partial.look({ family, desired: null, look: (rules) => [family, rules] as const })
+    ),
   );
   return foundPlane(new Map(live));
 }
 
 /** The live rules of a family, of which `use` needs no more than it looks at. */
-export async function liveNear(
-  { near, live, portals }: Look,
+export async function livePart(
+  { partial, live, portals }: Look,
   family: IpFamily,
-  question: Pick<NearQuestion<unknown>, "desired" | "chains"> & {
+  question: Pick<PartialQuestion<unknown>, "desired" | "chains"> & {
     readonly use: (rules: LiveRules) => unknown;
   },
 ): Promise<LiveRules | null> {
-  if (near === null) return live?.get(family) ?? null;
+  if (partial === null) return live?.get(family) ?? null;
   const { use, ...rest } = question;
   const more = portals === null || typeof portals === "string"
     ? {}
@@ -184,7 +186,7 @@ export async function liveNear(
     use(live);
     return live;
   };
-  return await near.look({ family, ...rest, look });
+  return await partial.look({ family, ...rest, look });
 }
 
 async function readLive(exec: Exec, files: readonly string[], isCounted: boolean): Promise<LiveNode> {

@@ -12,7 +12,7 @@ import type { BaseChain } from "../../../netfilter/nft_listing.ts";
 import type { Packet } from "../../../sim/flow.ts";
 import { type HeldRules, nothingHeld } from "../../../sim/held_rules.ts";
 import { RulesetSimulator } from "../../../sim/ruleset_simulator.ts";
-import { NearKernel } from "../../live/near_kernel.ts";
+import { PartialRuleset } from "../../live/partial_ruleset.ts";
 import { proxyOfTable } from "../../live/live.ts";
 import { podInterface } from "../../node_addresses.ts";
 import { foreignEnd } from "../../trace/own_rules.ts";
@@ -29,7 +29,7 @@ export async function readForeignEnds(
   chains: readonly BaseChain[],
 ): Promise<readonly string[]> {
   if (!chains.some((chain) => isForeign(chain) && chain.type === "filter")) return [];
-  const near = new NearKernel(exec);
+  const partial = new PartialRuleset(exec);
   const ends = await Promise.all(FAMILIES.map((family) => {
     const packet = podPacket(family, config);
     const look = ({ nftables }: HeldRules): readonly string[] => {
@@ -42,7 +42,7 @@ export async function readForeignEnds(
         return end === null || end.index === 0 ? [] : [placeOf(end)];
       });
     };
-    return near.look({ family, desired: null, look });
+    return partial.look({ family, desired: null, look });
   }));
   return [...new Set(ends.flat())];
 }
