@@ -19,8 +19,8 @@ import {
 } from "./desired/desired.ts";
 import { liveOfKernel } from "./live/kernel_rules.ts";
 import { foundPlane, type LiveNode, type LiveRules } from "./live/live.ts";
-import { NearKernel, type NearQuestion } from "./live/near_kernel.ts";
-import { type NodeAround, readAround, tcpBeLiberal, UNKNOWN_AROUND } from "./live/node_around.ts";
+import { type PartialQuestion, PartialRuleset } from "./live/partial_ruleset.ts";
+import { type HostNetwork, readHostNetwork, tcpBeLiberal, UNKNOWN_HOST } from "./live/host_network.ts";
 import { heldPortals, type KnownPortals, portalPorts } from "./live/portals.ts";
 import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
 import { knownNodeAddresses, podInterface } from "./node_addresses.ts";
@@ -39,8 +39,8 @@ export interface LookOptions extends FindObjectsOptions {
   readonly liveFrom: readonly string[];
   /** False: what is there is not looked at. */
   readonly wantsLive: boolean;
-  /** True: of the kernel's rules only some are wanted, which are asked for with {@linkcode liveNear}. @default {false} */
-  readonly isNear?: boolean;
+  /** True: of the kernel's rules only some are wanted, which are asked for with {@linkcode livePart}. @default {false} */
+  readonly isPartial?: boolean;
   /** False: nobody asks how many packets a rule has met. @default {true} */
   readonly isCounted?: boolean;
 }
@@ -54,9 +54,9 @@ export interface Look {
   readonly objects: FoundObjects | null;
   readonly live: LiveNode | null;
   /** Instead of `live`, where only some rules are wanted. */
-  readonly near: NearKernel | null;
+  readonly partial: PartialRuleset | null;
   /** Nothing is known of it where rules are read from files, or not at all. */
-  readonly around: NodeAround;
+  readonly around: HostNetwork;
   /** The one in force on the node or, without live rules, by the configuration. */
   readonly plane: DataPlane;
   readonly config: KubeProxyConfiguration;
@@ -74,11 +74,11 @@ export interface Look {
 export async function look(options: LookOptions): Promise<Look> {
   const { wantsDesired, wantsLive, liveFrom, exec, isCounted = true } = options;
   const isHere = wantsLive && liveFrom.length === 0;
-  const near = isHere && options.isNear === true ? new NearKernel(exec) : null;
+  const partial = isHere && options.isPartial === true ? new PartialRuleset(exec) : null;
   const [objects, around, live] = await Promise.all([
     wantsDesired ? findObjects(options) : null,
-    isHere ? readAround(exec) : UNKNOWN_AROUND,
-    wantsLive && near === null ? readLive(exec, liveFrom, isCounted) : null,
+    isHere ? readHostNetwork(exec) : UNKNOWN_HOST,
+    wantsLive && partial === null ? readLive(exec, liveFrom, isCounted) : null,
   ]);
   const configured = objects?.config ?? options.config;
   const wanted = options.config.mode;
@@ -87,9 +87,13 @@ export async function look(options: LookOptions): Promise<Look> {
   }
   const named = options.isModeNamed ? configured : { ...configured, mode: "auto" as const };
   const isKnown = objects?.mode != null || DATA_PLANES.some((one) => one === named.mode);
-  const found = live !== null ? foundPlane(live) : near === null || isKnown ? null : await planeOf(near);
+  const found = live !== null
+    ? foundPlane(live)
+    : partial === null || isKnown
+    ? null
+    : await planeOf(partial);
   const plane = objects?.mode ?? dataPlaneOf(named, { found, doing: "Looking at" });
-  const seen = lookOf({ objects, live, near, around, plane }, configured);
+  const seen = lookOf({ objects, live, partial, around, plane }, configured);
   return plane === "userspace" ? await withPortals(seen, options) : seen;
 }
 
@@ -108,7 +112,7 @@ async function withPortals(seen: Look, { askPortals, liveFrom }: LookOptions): P
     };
   }
   const { objects } = seen;
-  if (objects === null || (seen.live === null && seen.near === null)) return found;
+  if (objects === null || (seen.live === null && seen.partial === null)) return found;
   const [{ portsOfRules, userspacePlan }, { CHAINS }] = await Promise.all([
     import("./desired/userspace.ts"),
     import("../backend/userspace/plan/chains.ts"),
@@ -117,7 +121,7 @@ async function withPortals(seen: Look, { askPortals, liveFrom }: LookOptions): P
     const use = ({ iptables }: HeldRules): void => {
       for (const { tables } of iptables) for (const chain of CHAINS.nat) void tables.get("nat")?.get(chain);
     };
-    const rules = await liveNear(seen, family, { desired: null, use });
+    const rules = await livePart(seen, family, { desired: null, use });
     const plan = userspacePlan(desiredInput(seen, objects, () => {}), family);
     return [family, portsOfRules(plan, rules?.iptables.map(({ tables }) => tables) ?? [])] as const;
   }));
@@ -125,7 +129,7 @@ async function withPortals(seen: Look, { askPortals, liveFrom }: LookOptions): P
 }
 
 function lookOf(
-  seen: Pick<Look, "objects" | "live" | "near" | "around" | "plane">,
+  seen: Pick<Look, "objects" | "live" | "partial" | "around" | "plane">,
   configured: KubeProxyConfiguration,
 ): Look {
   const { objects, around, plane } = seen;
@@ -144,22 +148,24 @@ function lookOf(
 const MAX_SAVED_BYTES = 256 * 2 ** 20;
 
 /** The mode in force in any family; null: none. */
-async function planeOf(near: NearKernel): Promise<DataPlane | null> {
+async function planeOf(partial: PartialRuleset): Promise<DataPlane | null> {
   const live = await Promise.all(
-    FAMILIES.map((family) => near.look({ family, desired: null, look: (rules) => [family, rules] as const })),
+    FAMILIES.map((family) =>
+      partial.look({ family, desired: null, look: (rules) => [family, rules] as const })
+    ),
   );
   return foundPlane(new Map(live));
 }
 
 /** The live rules of a family, of which `use` needs no more than it looks at. */
-export async function liveNear(
-  { near, live, portals }: Look,
+export async function livePart(
+  { partial, live, portals }: Look,
   family: IpFamily,
-  question: Pick<NearQuestion<unknown>, "desired" | "chains"> & {
+  question: Pick<PartialQuestion<unknown>, "desired" | "chains"> & {
     readonly use: (rules: LiveRules) => unknown;
   },
 ): Promise<LiveRules | null> {
-  if (near === null) return live?.get(family) ?? null;
+  if (partial === null) return live?.get(family) ?? null;
   const { use, ...rest } = question;
   const more = portals === null || typeof portals === "string"
     ? {}
@@ -169,7 +175,7 @@ export async function liveNear(
     use(live);
     return live;
   };
-  return await near.look({ family, ...rest, look });
+  return await partial.look({ family, ...rest, look });
 }
 
 async function readLive(exec: Exec, files: readonly string[], isCounted: boolean): Promise<LiveNode> {

@@ -8,7 +8,7 @@ import { groupFlows } from "../../lib/conntrack/flow_group.ts";
 import { planDeletions } from "../../lib/conntrack/stale_flows.ts";
 import { NO_UDP_TARGETS } from "../../lib/conntrack/udp_targets.ts";
 import { ExecError } from "../../lib/errors.ts";
-import { readAround, surroundingsOf } from "../../lib/inspect/live/node_around.ts";
+import { readHostNetwork, surroundingsOf } from "../../lib/inspect/live/host_network.ts";
 import { liveOfTexts } from "../../lib/inspect/live/saved_texts.ts";
 import { MarkedLines } from "../../lib/kernel/ipvsadm_errors.ts";
 import { isRuleRefusal, saysUnusable } from "../../lib/kernel/iptables_refusal.ts";
@@ -294,7 +294,7 @@ const IP_JSON: FuzzTarget = {
   refusals: [SyntaxError],
   async read(bytes) {
     const text = textOf(bytes);
-    const around = await readAround({
+    const around = await readHostNetwork({
       run: ([program]) =>
         Promise.resolve({
           code: 0,

@@ -5,17 +5,17 @@
  */
 import { liveOfKernel } from "../../lib/inspect/live/kernel_rules.ts";
 import {
+  type HostNetwork,
   interfaceSettings,
-  type NodeAround,
-  readAround,
+  readHostNetwork,
   readInterface,
   readLocalnet,
   surroundingsOf,
-} from "../../lib/inspect/live/node_around.ts";
+} from "../../lib/inspect/live/host_network.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import type { LiveNode } from "../../lib/inspect/live/live.ts";
 import { heldPortals, type KnownPortals } from "../../lib/inspect/live/portals.ts";
-import { NearKernel } from "../../lib/inspect/live/near_kernel.ts";
+import { PartialRuleset } from "../../lib/inspect/live/partial_ruleset.ts";
 import { tracePacket } from "../../lib/inspect/trace/trace.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { NodePortals } from "../../lib/model/portals.ts";
@@ -83,7 +83,7 @@ export async function mispredictions(
     ...wordsOf(looks),
     ...[...interfaces].map((name) => ["sysctl", ...interfaceSettings(name, name === "cni0")]),
   ]);
-  const [rules, around] = await Promise.all([liveOfKernel(exec), readAround(exec)]);
+  const [rules, around] = await Promise.all([liveOfKernel(exec), readHostNetwork(exec)]);
   const isClosed = flowCase.options?.policies?.INPUT === "DROP";
   const known = mode === "userspace" ? await portalsIn(lab, isClosed) : null;
   const portalsOf = (family: IpFamily): Partial<HeldRules> =>
@@ -92,12 +92,12 @@ export async function mispredictions(
   const wrong = [...live.values()].flatMap(({ problems }) => problems)
     .concat(around.problems).map(({ place, message }) => `${place}: ${message}`);
   // That takes programs of its own.
-  const near = isUml ? null : new NearKernel(lab.node.netns.exec);
+  const partial = isUml ? null : new PartialRuleset(lab.node.netns.exec);
   for (const flow of flowCase.flows) {
     const step = typeof flow === "string" ? { flow } : flow;
     if (gapOf(step) !== undefined) continue;
     const { packet, wanted } = flowOf(step, mode);
-    const predicted = await predict(exec, { live, near, portalsOf }, around, parsePacket(packet));
+    const predicted = await predict(exec, { live, partial, portalsOf }, around, parsePacket(packet));
     for (const one of new Set(predicted)) {
       if (one !== wanted) wrong.push(`${packet}\n  really    ⇒ ${wanted}\n  predicted ⇒ ${one}`);
     }
@@ -121,12 +121,12 @@ async function portalsIn({ node: { netns } }: NodeLab, isClosed: boolean): Promi
 /** By all rules, and by those only that the packet meets. */
 async function predict(
   exec: Exec,
-  { live, near, portalsOf }: {
+  { live, partial, portalsOf }: {
     readonly live: LiveNode;
-    readonly near: NearKernel | null;
+    readonly partial: PartialRuleset | null;
     readonly portalsOf: (family: IpFamily) => Partial<HeldRules>;
   },
-  around: NodeAround,
+  around: HostNetwork,
   packet: Packet,
 ): Promise<readonly string[]> {
   const family: IpFamily = packet.source.includes(":") ? "IPv6" : "IPv4";
@@ -151,8 +151,8 @@ async function predict(
     notes: [],
   });
   const all = side === null ? "nothing" : formatFlow(side.flow);
-  if (near === null) return [all];
+  if (partial === null) return [all];
   const look = (met: HeldRules): string =>
     formatFlow(new RulesetSimulator({ ...met, ...portalsOf(family) }).send(packet, surroundings));
-  return [all, await near.look({ family, desired: rules, look })];
+  return [all, await partial.look({ family, desired: rules, look })];
 }

@@ -8,7 +8,7 @@ import { FAMILIES } from "../../model/objects.ts";
 import { UsageError } from "../../errors.ts";
 import { stateOf } from "../../inspect/desired/desired.ts";
 import type { LiveProblem } from "../../inspect/live/live.ts";
-import { desiredOf, liveNear, type Look, look } from "../../inspect/look.ts";
+import { desiredOf, livePart, type Look, look } from "../../inspect/look.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import {
   serviceDocument,
@@ -46,7 +46,7 @@ export async function serviceCommand(flags: ParsedFlags, io: Io): Promise<number
   }
   const options = await lookOptions(flags, io);
   const selection = name === undefined ? {} : { services: [name] };
-  const found = await look({ ...options, wantsDesired: true, isNear: action === "get", selection });
+  const found = await look({ ...options, wantsDesired: true, isPartial: action === "get", selection });
   const { objects } = found;
   if (objects === null) throw new RangeError("Objects were asked for");
   printRejected(objects.rejected, io);
@@ -118,8 +118,8 @@ async function viewsOf(
     if (!ofFamily.services.has(name)) return [];
     const viewIn = (live: HeldRules | null): readonly ServiceView[] =>
       serviceView({ state: ofFamily, name, live, nodeAddresses, quarantined, objects: state.objects });
-    const desired = found.near === null ? null : await desiredOf(found, family, warn);
-    const live = await liveNear(found, family, { desired, use: viewIn });
+    const desired = found.partial === null ? null : await desiredOf(found, family, warn);
+    const live = await livePart(found, family, { desired, use: viewIn });
     problems.push(...live?.problems ?? []);
     return viewIn(live);
   }));

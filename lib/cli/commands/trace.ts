@@ -5,13 +5,13 @@
  */
 import { UsageError } from "../../errors.ts";
 import {
-  type NodeAround,
+  type HostNetwork,
   nodeFindings,
   readInterface,
   readLocalnet,
   surroundingsOf,
-} from "../../inspect/live/node_around.ts";
-import { desiredOf, liveNear, type Look, look, type LookOptions } from "../../inspect/look.ts";
+} from "../../inspect/live/host_network.ts";
+import { desiredOf, livePart, type Look, look, type LookOptions } from "../../inspect/look.ts";
 import { unknownPorts, withPortalsJudged } from "../../inspect/trace/portals.ts";
 import {
   destinationOfName,
@@ -56,7 +56,7 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
   }
   // Before anything costs time.
   if (!to.replace(/\/(?:tcp|udp|sctp|icmp)$/i, "").includes("/")) readDestination(to, new Map());
-  const found = await look({ ...options, isNear: true, selection: selectionOf(to) });
+  const found = await look({ ...options, isPartial: true, selection: selectionOf(to) });
   printRejected(found.objects?.rejected ?? [], io);
   const service = serviceIn(to);
   if (service !== null && found.objects !== null && !isKnown(service, found.objects)) {
@@ -101,13 +101,13 @@ async function traceOf(
   const { inInterface } = source;
   const isHere = options.wantsLive && options.liveFrom.length === 0;
   const packet = packetOf(source, to);
-  const nearer = isHere ? await nearerAround(options.exec, around, packet) : around;
+  const nearer = isHere ? await withInterface(options.exec, around, packet) : around;
   const rules = await desiredOf(found, to.family, options.report);
   const surroundings = surroundingsOf(nearer, nodeAddresses, inInterface);
   const wanted = rules === null
     ? []
     : new RulesetSimulator(rules).send(packet, healthy(surroundings)).outcomes;
-  const held = await liveNear(found, to.family, {
+  const held = await livePart(found, to.family, {
     desired: rules,
     chains: wanted.flatMap(({ hits }) => hits),
     use: (held) => void new RulesetSimulator(held).send(packet, surroundings),
@@ -135,7 +135,7 @@ async function traceOf(
 }
 
 /** With the settings that such a packet depends on. */
-async function nearerAround(exec: Exec, around: NodeAround, packet: Packet): Promise<NodeAround> {
+async function withInterface(exec: Exec, around: HostNetwork, packet: Packet): Promise<HostNetwork> {
   const nearer = packet.inInterface === "" ? around : await readInterface(exec, around, packet.inInterface);
   const isLocalnet = [packet.source, packet.destination].some((text) => text.startsWith("127."));
   return isLocalnet ? await readLocalnet(exec, nearer) : nearer;

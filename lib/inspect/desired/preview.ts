@@ -11,7 +11,7 @@ import { type ApiObject, FAMILIES, type IpFamily, type NamespacedName } from "..
 import type { ProxyState } from "../../model/state.ts";
 import { type Flow, formatFlow } from "../../sim/flow.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
-import { UNKNOWN_AROUND } from "../live/node_around.ts";
+import { UNKNOWN_HOST } from "../live/host_network.ts";
 import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
 import { destinationOfName, packetOf, packetText, readDestination, readSource } from "../trace/packet.ts";
 import { tracePacket } from "../trace/trace.ts";
@@ -152,7 +152,7 @@ interface Previewed {
 function traceThrough({ desired, config, mode, rulesOf }: Previewed, from: string, to: string): PacketTrace {
   const nodeAddresses = knownNodeAddresses(desired.node, [], config);
   const destination = readDestination(destinationOfName(to), desired.states, from);
-  const facts = { around: UNKNOWN_AROUND, nodeAddresses, podInterface: podInterface(config) };
+  const facts = { around: UNKNOWN_HOST, nodeAddresses, podInterface: podInterface(config) };
   const source = readSource(from, destination, facts);
   const { family } = destination;
   const packet = packetOf(source, destination);

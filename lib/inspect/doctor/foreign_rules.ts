@@ -18,7 +18,7 @@ import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { few } from "../../text/words.ts";
 import { proxyOfTable } from "../live/live.ts";
-import { NearKernel } from "../live/near_kernel.ts";
+import { PartialRuleset } from "../live/partial_ruleset.ts";
 import { podInterface } from "../node_addresses.ts";
 import { foreignEnd } from "../trace/own_rules.ts";
 import { placeOf } from "../trace/trace.ts";
@@ -182,7 +182,7 @@ export async function readForeignEnds(
   chains: readonly BaseChain[],
 ): Promise<readonly string[]> {
   if (!chains.some((chain) => isForeign(chain) && chain.type === "filter")) return [];
-  const near = new NearKernel(exec);
+  const partial = new PartialRuleset(exec);
   const surroundings = { nodeAddresses: [], affinity: new Map(), nowSeconds: 0 };
   const ends = await Promise.all(FAMILIES.map((family) => {
     const look = ({ nftables }: HeldRules): readonly string[] => {
@@ -194,7 +194,7 @@ export async function readForeignEnds(
         return end === null || end.index === 0 ? [] : [placeOf(end)];
       });
     };
-    return near.look({ family, desired: null, look });
+    return partial.look({ family, desired: null, look });
   }));
   return [...new Set(ends.flat())];
 }

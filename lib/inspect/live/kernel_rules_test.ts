@@ -7,11 +7,11 @@ import { foundPlane } from "./live.ts";
 import {
   deviceTo,
   nodeFindings,
-  readAround,
+  readHostNetwork,
   readInterface,
   readLocalnet,
   surroundingsOf,
-} from "./node_around.ts";
+} from "./host_network.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -138,7 +138,7 @@ const AROUND = {
 };
 
 Deno.test("a machine's ways, interfaces and settings", NONE, async () => {
-  const around = await readAround(machine(AROUND));
+  const around = await readHostNetwork(machine(AROUND));
   assertEquals(around.problems, []);
   const routes = around.routes ?? [];
   const ways = ["10.244.0.5", "10.244.0.9", "198.51.100.1", "10.9.1.1", "fd00::1"];
@@ -163,7 +163,7 @@ Deno.test(
   "which interfaces take loopback addresses is told by the settings of all and of each",
   NONE,
   async () => {
-    const around = await readAround(machine(AROUND));
+    const around = await readHostNetwork(machine(AROUND));
     assertEquals(surroundingsOf(around, [], "").localnetInterfaces, null);
     const names = ["all", "lo", "eth0", "eth1"].map((name) => `net.ipv4.conf.${name}.route_localnet`);
     const on = async (...values: readonly number[]): Promise<readonly string[]> => {
@@ -177,7 +177,7 @@ Deno.test(
 );
 
 Deno.test("policy routing, and texts that are none, leave ways and addresses untold", NONE, async () => {
-  const around = await readAround(machine({
+  const around = await readHostNetwork(machine({
     ...AROUND,
     "ip -json rule": JSON.stringify([{ table: "main" }, { table: "100" }]),
     "ip -json -details address": "garbage",

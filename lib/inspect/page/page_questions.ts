@@ -14,7 +14,7 @@ import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Held, Questions } from "../../serve/page/questions.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
 import { DATA_PLANES, desiredRules, type DesiredState } from "../desired/desired.ts";
-import { UNKNOWN_AROUND } from "../live/node_around.ts";
+import { UNKNOWN_HOST } from "../live/host_network.ts";
 import { portalPorts } from "../live/portals.ts";
 import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
 import { serviceDocument, type ServiceView, serviceView } from "../service/service_view.ts";
@@ -95,7 +95,7 @@ function walk(
   const { config, mode, quarantined } = held;
   const { family } = destination;
   const nodeAddresses = addressesOf(held);
-  const around = { ...UNKNOWN_AROUND, addresses: deviceAddresses(held) };
+  const around = { ...UNKNOWN_HOST, addresses: deviceAddresses(held) };
   const source = readSource(from, destination, { around, nodeAddresses, podInterface: podInterface(config) });
   return tracePacket({
     family,

@@ -9,7 +9,7 @@ import type { IpFamily, Protocol } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Packet, PacketProtocol } from "../../sim/flow.ts";
-import { deviceTo, type NodeAround } from "../live/node_around.ts";
+import { deviceTo, type HostNetwork } from "../live/host_network.ts";
 import { portText } from "../service/service_match.ts";
 
 /** Where a packet goes. */
@@ -104,7 +104,7 @@ export function packetProtocol(protocol: Protocol): PacketProtocol {
 
 /** What a source is found by. */
 export interface SourceFacts {
-  readonly around: NodeAround;
+  readonly around: HostNetwork;
   /** All addresses of the node, as far as known; the node's own one first. */
   readonly nodeAddresses: readonly string[];
   /** What packets of pods come in through, where the routes do not tell. */

@@ -5,7 +5,7 @@
  */
 import { COUNTERS } from "../../backend/iptables/plan/ruleset.ts";
 import { ExecError } from "../../errors.ts";
-import type { Exec } from "../../kernel/exec.ts";
+import { type Exec, runOk } from "../../kernel/exec.ts";
 import { readCounters } from "../../kernel/nfacct.ts";
 import { readSysctls } from "../../kernel/sysctl.ts";
 import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
@@ -26,7 +26,7 @@ export interface Route {
 }
 
 /** What was read of a machine. What is null could not be. */
-export interface NodeAround {
+export interface HostNetwork {
   readonly addresses: readonly DeviceAddress[] | null;
   /** Interfaces that are not up. */
   readonly down: ReadonlySet<string>;
@@ -40,12 +40,13 @@ export interface NodeAround {
   readonly problems: readonly LiveProblem[];
 }
 
-/** Nothing is known of the machine. */
-export const UNKNOWN_AROUND: NodeAround = {
-  addresses: null,
-  down: new Set(),
-  interfaces: new Set(),
-  bridges: new Set(),
+type Devices = Pick<HostNetwork, "addresses" | "interfaces" | "down" | "bridges">;
+
+const NO_DEVICES: Devices = { addresses: null, interfaces: new Set(), down: new Set(), bridges: new Set() };
+
+/** Nothing is known of the host. */
+export const UNKNOWN_HOST: HostNetwork = {
+  ...NO_DEVICES,
   routes: null,
   sysctls: new Map(),
   nfacct: false,
@@ -74,8 +75,8 @@ const SETTINGS = [
   CONNTRACK_MAX,
 ];
 
-/** Reads the machine of this network namespace; what cannot be read is among the problems. */
-export async function readAround(exec: Exec): Promise<NodeAround> {
+/** Reads the host of this network namespace; what cannot be read is among the problems. */
+export async function readHostNetwork(exec: Exec): Promise<HostNetwork> {
   const problems: LiveProblem[] = [];
   const attempt = async <T>(place: string, work: () => Promise<T>, none: T): Promise<T> => {
     try {
@@ -86,53 +87,26 @@ export async function readAround(exec: Exec): Promise<NodeAround> {
       return none;
     }
   };
-  const json = async (argv: readonly string[]): Promise<string> => {
-    const { code, stdout, stderr } = await exec.run(argv);
-    if (code !== 0) throw new ExecError(argv, code, stderr);
-    return stdout;
-  };
-  const [links, four, six, rules, sysctls, nfacct] = await Promise.all([
-    attempt<string | null>("ip address", () => json(["ip", "-json", "-details", "address"]), null),
-    attempt<string | null>("ip route", () => json(["ip", "-json", "route"]), null),
-    attempt<string | null>("ip -6 route", () => json(["ip", "-json", "-6", "route"]), null),
-    attempt<string | null>("ip rule", () => json(["ip", "-json", "rule"]), null),
+  const ip = <T>(args: string, parse: (text: string) => T, none: T): Promise<T> =>
     attempt(
-      "sysctl",
-      () => readSysctls(exec, SETTINGS),
-      new Map<string, string | null>(),
-    ),
+      `ip ${args}`.replace("-details ", ""),
+      async () => parse(await runOk(exec, ["ip", "-json", ...args.split(" ")])),
+      none,
+    );
+  const [devices, four, six, isPlain, sysctls, nfacct] = await Promise.all([
+    ip("-details address", parseDevices, NO_DEVICES),
+    ip<readonly Route[] | null>("route", (text) => parseRoutes(text, "IPv4"), null),
+    ip<readonly Route[] | null>("-6 route", (text) => parseRoutes(text, "IPv6"), null),
+    ip("rule", hasOnlyUsualTables, true),
+    attempt("sysctl", () => readSysctls(exec, SETTINGS), new Map<string, string | null>()),
     hasCounters(exec),
   ]);
-  const read = <T>(place: string, text: string | null, parse: (text: string) => T, none: T): T => {
-    if (text === null) return none;
-    try {
-      return parse(text);
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
-      problems.push({ place, message: error.message });
-      return none;
-    }
-  };
-  // Where other tables are asked, too, the main one does not tell the way.
-  const isPlain = read("ip rule", rules, hasOnlyUsualTables, true);
+  // Where other tables are asked, too, the main one does not tell the route.
   if (!isPlain) {
     problems.push({ place: "ip rule", message: "there is policy routing: the ways of packets are not told" });
   }
-  const states = read("ip address", links, parseLinks, new Map<string, boolean>());
-  const routes = [
-    ...read("ip route", four, (text) => parseRoutes(text, "IPv4"), []),
-    ...read("ip -6 route", six, (text) => parseRoutes(text, "IPv6"), []),
-  ];
-  return {
-    addresses: read<readonly DeviceAddress[] | null>("ip address", links, parseDeviceAddresses, null),
-    interfaces: new Set(states.keys()),
-    bridges: read("ip address", links, parseBridges, new Set<string>()),
-    down: new Set([...states].flatMap(([name, isUp]) => isUp ? [] : [name])),
-    routes: !isPlain || (four === null && six === null) ? null : routes,
-    sysctls,
-    nfacct,
-    problems,
-  };
+  const routes = !isPlain || (four === null && six === null) ? null : [...four ?? [], ...six ?? []];
+  return { ...devices, routes, sysctls, nfacct, problems };
 }
 
 async function hasCounters(exec: Exec): Promise<boolean> {
@@ -147,7 +121,7 @@ async function hasCounters(exec: Exec): Promise<boolean> {
 }
 
 /** Settings of one interface, which decide beside those of all. */
-export async function readInterface(exec: Exec, around: NodeAround, name: string): Promise<NodeAround> {
+export async function readInterface(exec: Exec, around: HostNetwork, name: string): Promise<HostNetwork> {
   return await withSettings(exec, around, interfaceSettings(name, around.bridges.has(name)), [name]);
 }
 
@@ -157,7 +131,7 @@ export function interfaceSettings(name: string, isBridge: boolean): readonly str
 }
 
 /** Which interfaces take packets from and to 127.0.0.0/8. */
-export async function readLocalnet(exec: Exec, around: NodeAround): Promise<NodeAround> {
+export async function readLocalnet(exec: Exec, around: HostNetwork): Promise<HostNetwork> {
   const devices = [...around.interfaces].filter(isPlain);
   return await withSettings(exec, around, ["all", ...devices].map(localnetOf), []);
 }
@@ -181,10 +155,10 @@ function isPlain(name: string): boolean {
 
 async function withSettings(
   exec: Exec,
-  around: NodeAround,
+  around: HostNetwork,
   names: readonly string[],
   devices: readonly string[],
-): Promise<NodeAround> {
+): Promise<HostNetwork> {
   if (!devices.every(isPlain)) return around;
   try {
     const found = await readSysctls(exec, names);
@@ -199,21 +173,21 @@ async function withSettings(
 }
 
 /** What is wrong with the machine for every new connection, one sentence each. */
-export function nodeFindings({ sysctls }: NodeAround): readonly string[] {
+export function nodeFindings({ sysctls }: HostNetwork): readonly string[] {
   const [count, max] = [CONNTRACK_COUNT, CONNTRACK_MAX].map((name) => Number(sysctls.get(name) ?? "NaN"));
   if (count === undefined || max === undefined || !(max > 0) || !(count >= max)) return [];
   return [`Connection tracking is full, and drops new connections: ${count}, and ${CONNTRACK_MAX} is ${max}`];
 }
 
 /** Whether connection tracking takes TCP packets outside of the window; null: not known. */
-export function tcpBeLiberal({ sysctls }: NodeAround): boolean | null {
+export function tcpBeLiberal({ sysctls }: HostNetwork): boolean | null {
   const value = sysctls.get(BE_LIBERAL) ?? null;
   return value === null ? null : value !== "0";
 }
 
 /** What a simulator goes by. */
 export function surroundingsOf(
-  around: NodeAround,
+  around: HostNetwork,
   nodeAddresses: readonly string[],
   inInterface: string,
 ): Required<Surroundings> {
@@ -242,13 +216,13 @@ export function surroundingsOf(
 }
 
 /** Null: it has none; undefined: nobody could tell. */
-function addressOf({ addresses }: NodeAround, name: string, family: IpFamily): string | null | undefined {
+function addressOf({ addresses }: HostNetwork, name: string, family: IpFamily): string | null | undefined {
   if (addresses === null) return undefined;
   const own = addresses.filter((one) => one.device === name && one.family === family);
   return (own.find(({ scope }) => scope === "global") ?? own[0])?.address ?? null;
 }
 
-function localnetOn({ sysctls, interfaces }: NodeAround): ReadonlySet<string> | null {
+function localnetOn({ sysctls, interfaces }: HostNetwork): ReadonlySet<string> | null {
   const all = sysctls.get(localnetOf("all")) ?? null;
   if (all === null) return null;
   // Where nobody could be asked it is taken to be on: what is not known stops no packet.
@@ -277,24 +251,21 @@ function records(text: string): readonly Record<string, unknown>[] {
   return value.filter((one): one is Record<string, unknown> => typeof one === "object" && one !== null);
 }
 
-/** Name → whether it is up. A bridge without ports says it is down, and passes nothing on; `UNKNOWN` is what tunnels and lo say. */
-function parseLinks(text: string): ReadonlyMap<string, boolean> {
-  return new Map(
-    records(text).flatMap((link): [string, boolean][] => {
-      const { ifname, flags } = link;
-      if (typeof ifname !== "string") return [];
-      return [[ifname, !Array.isArray(flags) || flags.includes("UP")]];
-    }),
-  );
-}
-
-function parseBridges(text: string): ReadonlySet<string> {
-  return new Set(
-    records(text).flatMap(({ ifname, linkinfo }) => {
-      const kind = (linkinfo as { info_kind?: unknown } | null | undefined)?.info_kind;
-      return typeof ifname === "string" && kind === "bridge" ? [ifname] : [];
-    }),
-  );
+/** A bridge without ports says its state is down, and passes nothing on; `UNKNOWN` is what tunnels and lo say. */
+function parseDevices(text: string): Devices {
+  const links = records(text).flatMap(({ ifname, flags, linkinfo }) => {
+    if (typeof ifname !== "string") return [];
+    const isUp = !Array.isArray(flags) || flags.includes("UP");
+    const kind = (linkinfo as { info_kind?: unknown } | null | undefined)?.info_kind;
+    return [{ name: ifname, isUp, isBridge: kind === "bridge" }];
+  });
+  const names = (some: typeof links): ReadonlySet<string> => new Set(some.map(({ name }) => name));
+  return {
+    addresses: parseDeviceAddresses(text),
+    interfaces: names(links),
+    down: names(links.filter(({ isUp }) => !isUp)),
+    bridges: names(links.filter(({ isBridge }) => isBridge)),
+  };
 }
 
 const USUAL_TABLES: ReadonlySet<unknown> = new Set(["local", "main", "default"]);

@@ -31,7 +31,7 @@ interface Question {
 }
 
 /** Tables as they were printed, and what has been asked of them since. */
-export class NearNftables {
+export class PartialNftables {
   readonly #look: NftLook;
   readonly problems: readonly ListingProblem[];
   tables: readonly ListedTable[];
@@ -56,10 +56,12 @@ export class NearNftables {
     family: IpFamily,
     text: string,
     isWanted: (word: string, table: string) => boolean,
-  ): Promise<NearNftables> {
-    const near = NearNftables.ofWhole(look, family, text, isWanted);
-    near.tables = await Promise.all(near.tables.map((table) => near.#withLostElements(asking(table))));
-    return near;
+  ): Promise<PartialNftables> {
+    const partial = PartialNftables.ofWhole(look, family, text, isWanted);
+    partial.tables = await Promise.all(
+      partial.tables.map((table) => partial.#withLostElements(asking(table))),
+    );
+    return partial;
   }
 
   /** Tables that were printed whole. */
@@ -68,14 +70,14 @@ export class NearNftables {
     family: IpFamily,
     text: string,
     isWanted: (word: string, table: string) => boolean = () => true,
-  ): NearNftables {
+  ): PartialNftables {
     const { tables, problems } = parseNftListing(text);
     const own = tables.filter(({ name }) => {
       const [word = "", table = ""] = name.split(" ");
       return (word === nftFamily(family) || word === "inet") && isWanted(word, table);
     });
     const unread = own.flatMap((table) => [...new NftTable(table, family).problems()]);
-    return new NearNftables(look, own, [...problems, ...unread]);
+    return new PartialNftables(look, own, [...problems, ...unread]);
   }
 
   /** Reads what was asked for; false if that is nothing. */

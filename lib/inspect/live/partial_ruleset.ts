@@ -10,8 +10,8 @@ import { NftLook, type NftTableName } from "../../kernel/nft_look.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
 import { isOfIptables, liveOfKernel, readOthers } from "./kernel_rules.ts";
-import { BUILTIN_CHAINS, type ChainName, NearIptables } from "./near_iptables.ts";
-import { NearNftables } from "./near_nftables.ts";
+import { BUILTIN_CHAINS, type ChainName, PartialIptables } from "./partial_iptables.ts";
+import { PartialNftables } from "./partial_nftables.ts";
 import { foundProxies, type LiveNode, type LiveProblem, type LiveRules } from "./live.ts";
 import { UntoldError } from "./asked_map.ts";
 
@@ -20,7 +20,7 @@ const PROXY_TABLES: ReadonlySet<string> = new Set(["kproxy", "kube-proxy"]);
 const MAX_ROUNDS = 100;
 
 /** What is wanted of one family. */
-export interface NearQuestion<T> {
+export interface PartialQuestion<T> {
   readonly family: IpFamily;
   /** What should be there: it tells which chains and elements to ask for at once. */
   readonly desired: HeldRules | null;
@@ -33,8 +33,8 @@ export interface NearQuestion<T> {
 /** What is read at once, of both families. */
 interface Begun {
   readonly others: LiveNode;
-  readonly iptables: ReadonlyMap<IpFamily, NearIptables>;
-  readonly nftables: ReadonlyMap<IpFamily, NearNftables>;
+  readonly iptables: ReadonlyMap<IpFamily, PartialIptables>;
+  readonly nftables: ReadonlyMap<IpFamily, PartialNftables>;
   readonly problems: readonly LiveProblem[];
 }
 
@@ -42,7 +42,7 @@ interface Begun {
  * The kernel of this network namespace. No list of nftables is read beside a dry run: Linux 6.18 ends a list of rules early, without a
  * word, while chains that are only tried come and go.
  */
-export class NearKernel {
+export class PartialRuleset {
   readonly #exec: Exec;
   /** Null: not bit by bit. */
   readonly #begun: Promise<Begun | null>;
@@ -57,13 +57,13 @@ export class NearKernel {
   }
 
   /** Looks until nothing is left that was looked for and not read. */
-  look<T>(question: NearQuestion<T>): Promise<T> {
+  look<T>(question: PartialQuestion<T>): Promise<T> {
     const seen = this.#free.then(() => this.#lookNow(question));
     this.#free = seen.catch(() => undefined);
     return seen;
   }
 
-  async #lookNow<T>({ family, desired, chains = [], look }: NearQuestion<T>): Promise<T> {
+  async #lookNow<T>({ family, desired, chains = [], look }: PartialQuestion<T>): Promise<T> {
     const begun = await this.#begun;
     if (begun === null) return look(await this.#wholeOf(family));
     const [iptables, nftables] = [begun.iptables.get(family), begun.nftables.get(family)];
@@ -95,12 +95,12 @@ function nothingIfUntold(error: unknown): null {
 
 function rulesOf({ others, iptables, nftables, problems }: Begun, family: IpFamily): LiveRules {
   const rest = others.get(family);
-  const near = iptables.get(family);
+  const partial = iptables.get(family);
   const tables = nftables.get(family);
   const held: HeldRules = {
     ...rest ?? nothingHeld(family),
     iptables: [
-      ...(near === undefined ? [] : [{ variant: "nft" as const, tables: near.tables }]),
+      ...(partial === undefined ? [] : [{ variant: "nft" as const, tables: partial.tables }]),
       ...rest?.iptables ?? [],
     ],
     nftables: tables?.tables ?? [],
@@ -121,10 +121,10 @@ async function begin(exec: Exec): Promise<Begun> {
     throw new UntoldError("nft has rules, and names no tables");
   }
   const ofIptables = tables.filter(isOfIptables);
-  const nftables = await nearNftables(look, tables);
+  const nftables = await partialNftables(look, tables);
   const iptables = ofIptables.length === 0
-    ? new Map<IpFamily, NearIptables>()
-    : await nearIptables(exec, look, ofIptables);
+    ? new Map<IpFamily, PartialIptables>()
+    : await partialIptables(exec, look, ofIptables);
   return { others, iptables, ...nftables };
 }
 
@@ -132,11 +132,11 @@ async function begin(exec: Exec): Promise<Begun> {
  * Chains of the kernel's hooks in tables of iptables, by a dry run that makes them, which is refused of those that are there. To list all
  * chains takes seconds where there are 100,000, so somebody's own chain for a hook is only seen under the usual names.
  */
-async function nearIptables(
+async function partialIptables(
   exec: Exec,
   look: NftLook,
   tables: readonly NftTableName[],
-): Promise<ReadonlyMap<IpFamily, NearIptables>> {
+): Promise<ReadonlyMap<IpFamily, PartialIptables>> {
   const tried = tables.flatMap((table) =>
     [...BUILTIN_CHAINS, ...BUILTIN_CHAINS.map((name) => name.toLowerCase())].map((chain) => ({
       table,
@@ -153,17 +153,17 @@ async function nearIptables(
   });
   const foreign = found.find(({ chain }) => !BUILTIN_CHAINS.includes(chain));
   if (foreign !== undefined) throw new UntoldError(`chain ${foreign.chain} is not iptables'`);
-  return new Map(FAMILIES.flatMap((family): [IpFamily, NearIptables][] => {
+  return new Map(FAMILIES.flatMap((family): [IpFamily, PartialIptables][] => {
     const word = family === "IPv4" ? "ip" : "ip6";
     const builtin = tables.filter((table) => table.word === word).map((table) =>
       [table.name, found.filter((one) => one.table === table).map(({ chain }) => chain)] as const
     );
-    return builtin.length === 0 ? [] : [[family, new NearIptables(exec, family, new Map(builtin))]];
+    return builtin.length === 0 ? [] : [[family, new PartialIptables(exec, family, new Map(builtin))]];
   }));
 }
 
 /** Beside the rules of iptables, which may be many, each other table is read by its name; else all in one go. */
-async function nearNftables(
+async function partialNftables(
   look: NftLook,
   all: readonly NftTableName[],
 ): Promise<Pick<Begun, "nftables" | "problems">> {
@@ -183,7 +183,7 @@ async function nearNftables(
   const nftables = await Promise.all(
     FAMILIES.map(async (family) => [family, await ofFamily(look, family, text, isTerse)] as const),
   );
-  const labels = new Set(nftables.flatMap(([, near]) => near.tables.map(({ name }) => name)));
+  const labels = new Set(nftables.flatMap(([, partial]) => partial.tables.map(({ name }) => name)));
   const unread = read.find(({ word, name }) => !labels.has(`${word} ${name}`));
   if (unread !== undefined) throw new UntoldError(`nft does not list table ${unread.word} ${unread.name}`);
   return { nftables: new Map(nftables), problems };
@@ -194,9 +194,9 @@ async function ofFamily(
   family: IpFamily,
   text: string,
   isTerse: boolean,
-): Promise<NearNftables> {
-  if (!isTerse) return NearNftables.ofWhole(look, family, text);
+): Promise<PartialNftables> {
+  if (!isTerse) return PartialNftables.ofWhole(look, family, text);
   const isWanted = (word: string, name: string): boolean =>
     word !== "netdev" && word !== "bridge" && !isOfIptables({ word, name });
-  return await NearNftables.ofTerse(look, family, text, isWanted);
+  return await PartialNftables.ofTerse(look, family, text, isWanted);
 }

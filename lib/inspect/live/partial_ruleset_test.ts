@@ -11,7 +11,7 @@ import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { type DesiredInput, stateOfObjects, UNKNOWN_MACHINE } from "../desired/desired.ts";
 import { iptablesPlan, iptablesRules, iptablesText } from "../desired/iptables.ts";
 import { nftablesPlan, nftablesRules, nftablesText } from "../desired/nftables.ts";
-import { NearKernel } from "./near_kernel.ts";
+import { PartialRuleset } from "./partial_ruleset.ts";
 
 const NONE = { permissions: "none" } as const;
 const ENDPOINTS = 3;
@@ -128,7 +128,7 @@ function desiredOf(plane: "iptables" | "nftables"): HeldRules {
 const SURROUNDINGS = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };
 
 async function flowOf(node: Node, desired: HeldRules | null, packet: string): Promise<string> {
-  return await new NearKernel(node).look({
+  return await new PartialRuleset(node).look({
     family: "IPv4",
     desired,
     chains: desired === null
@@ -217,7 +217,7 @@ Deno.test(
       stdin: others,
     });
     assertEquals(code, 0, stderr);
-    const kernel = new NearKernel(node);
+    const kernel = new PartialRuleset(node);
     const flows = await Promise.all([2, 3].map((service) =>
       kernel.look({
         family: "IPv4",

@@ -22,7 +22,7 @@ export const BUILTIN_CHAINS: readonly string[] = ["PREROUTING", "INPUT", "FORWAR
 const PROXY_CHAIN = /^KUBE-/;
 
 /** Chains as they were listed, and what has been asked for since. */
-export class NearIptables {
+export class PartialIptables {
   /** Table → chain. */
   readonly tables: ReadonlyMap<string, AskedMap<ListedChain>>;
   readonly #exec: Exec;
