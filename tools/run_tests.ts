@@ -62,7 +62,7 @@ export function countRun(output: string, success: boolean): Counts {
 }
 
 /** The last line of the task. */
-export function summaryLine({ passed, failed, skipped }: Counts): string {
+function summaryLine({ passed, failed, skipped }: Counts): string {
   return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`;
 }
 
@@ -85,7 +85,7 @@ export async function chooseTests(
 }
 
 /** True if `deno test --filter` runs a test of this name; without a filter it runs all. */
-export function isChosen(name: string, filter: string | undefined): boolean {
+function isChosen(name: string, filter: string | undefined): boolean {
   const pattern = /^\/(.*)\/$/s.exec(filter ?? "")?.[1];
   return pattern === undefined ? name.includes(filter ?? "") : new RegExp(pattern).test(name);
 }
@@ -116,7 +116,7 @@ export interface Lanes {
 }
 
 /** @param read yields the text of a file */
-export async function laneOf(
+async function laneOf(
   files: readonly string[],
   read: (path: string) => Promise<string>,
 ): Promise<Lanes> {
@@ -278,7 +278,7 @@ export function afterTry({ counts, output }: TestRun, again: readonly TestRun[])
 }
 
 /** What failed, once more: the end of a long log is what people see of it first. */
-export function failureReport(outputs: readonly string[]): string[] {
+function failureReport(outputs: readonly string[]): string[] {
   const errors = outputs.flatMap((output) => testFailures(output).errors);
   if (errors.length === 0) return [];
   return ["What failed:", ...errors.map((error) => `${withoutMiddle(error, TOLD_AGAIN)}\n`)];

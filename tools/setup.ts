@@ -77,7 +77,7 @@ export function whyNotInstallable(): string | undefined {
 }
 
 /** Which packages are missing. */
-export function missingPackages(packages: readonly SystemPackage[]): SystemPackage[] {
+function missingPackages(packages: readonly SystemPackage[]): SystemPackage[] {
   return packages.filter(({ program }) => findProgram(program) === undefined);
 }
 

@@ -25,7 +25,7 @@ export async function prepareAnswers(netns: Netns): Promise<void> {
 }
 
 /** Numbers of the sample Services, spread evenly over all. */
-export function sampleIndexes(services: number): number[] {
+function sampleIndexes(services: number): number[] {
   const count = Math.min(SAMPLES, services);
   return Array.from({ length: count }, (_, k) => Math.round(k * (services - 1) / Math.max(1, count - 1)));
 }

@@ -64,7 +64,7 @@ export async function findPeer(path: string): Promise<Peer> {
  * What a peer is told: the same as kproxy, in kube-proxy's words. What a node has once and not in each network namespace, the size of the
  * table of connections, is left alone.
  */
-export function peerConfiguration(options: PeerOptions, kubeconfig: string): string {
+function peerConfiguration(options: PeerOptions, kubeconfig: string): string {
   return JSON.stringify({
     apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
     kind: "KubeProxyConfiguration",

@@ -42,7 +42,7 @@ interface Boot {
 }
 
 /** That it boots: where nobody may trace processes, say, it does not. Takes some seconds, once in a run. */
-export function bootNeed({ script, variable, needs }: Boot): Need {
+function bootNeed({ script, variable, needs }: Boot): Need {
   const probe = (): string | undefined => {
     if (needs.some((wanted) => unmet(wanted) !== undefined)) return undefined;
     const known = Deno.env.get(variable);
@@ -109,7 +109,7 @@ const TAIL_LENGTH = 8_000;
  *
  * @param text what the kernel's `deno test` printed
  */
-export function umlFailure(code: number, text: string, summary: string): string {
+function umlFailure(code: number, text: string, summary: string): string {
   const { names, errors, end = "before all tests had run" } = testFailures(text);
   const ended = `it ended with ${code}, ${end}; wanted: ok | ${summary}`;
   const crashes = text.split("\n").filter((line) => line.includes("segfault"));

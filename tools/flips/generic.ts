@@ -72,7 +72,7 @@ function sourcesIn(paths: readonly string[], files: readonly string[]): string[]
 }
 
 /** So many of the flips, by chance: what is chosen hangs on seed and keys only, so that other changes of a file do not matter. */
-export function sampleOf(flips: readonly Flip[], sample: number | null, seed: number): Flip[] {
+function sampleOf(flips: readonly Flip[], sample: number | null, seed: number): Flip[] {
   if (sample === null || sample >= flips.length) return [...flips];
   const rank = (flip: Flip): string => createHash("sha256").update(`${seed} ${flip.key}`).digest("hex");
   const ranks = new Map(flips.map((flip) => [flip, rank(flip)]));
