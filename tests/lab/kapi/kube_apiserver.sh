@@ -34,7 +34,7 @@ users: [{ name: u, user: { token: $(head -n 1 "$tokens") } }]
 contexts: [{ name: c, context: { cluster: c, user: u } }]
 current-context: c
 YAML
-fi 2>&1 >&2
+fi >&2
 awk 'NR == 1 { print $0 ",admin,1,system:masters"; next }
   { print $0 (/^nobody/ ? ",nobody," : ",system:kube-proxy,") NR }' "$tokens" >tokens.csv
 {
