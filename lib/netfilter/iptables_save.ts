@@ -323,6 +323,7 @@ export function parseListedChains(text: string): readonly NamedChain[] {
 
 /** A comment may hold the same words. */
 function countersIn(line: string): readonly (string | undefined)[] {
+  if (!line.includes(" -c ")) return [];
   return COUNTED.exec(line.includes('"') ? line.replaceAll(/"(?:[^"\\]|\\.)*"/g, '""') : line) ?? [];
 }
 

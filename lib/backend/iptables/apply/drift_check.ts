@@ -12,7 +12,13 @@ import { inTurns } from "../../../kernel/turns.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { PrintedOtherwise } from "../../apply/printed_otherwise.ts";
 import { type Damage, damageOf } from "../../damage.ts";
-import { type DriftScope, findDrift, type HeldTables, type VerifiedServices } from "../store/full_sync.ts";
+import {
+  type DriftScope,
+  findDrift,
+  type HeldTables,
+  NOTHING_VERIFIED,
+  type Verified,
+} from "../store/full_sync.ts";
 import { chainNames, type IptablesStore } from "../store/store.ts";
 import { readOwnChains, readTables } from "./table_reading.ts";
 
@@ -51,7 +57,7 @@ export interface LookOutcome {
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
   readonly #printedOtherwise = new PrintedOtherwise();
-  #verified: VerifiedServices = new Map();
+  #verified: Verified = NOTHING_VERIFIED;
   #allDueMs = Number.NEGATIVE_INFINITY;
   #listing: AbortController | null = null;
   #givenWay = 0;

@@ -195,14 +195,23 @@ export interface Drift {
   readonly differing: Map<string, string>;
   /** Chains of table nat with names of Services' that no Service has; none where not all was listed. */
   readonly leftover: readonly string[];
-  readonly verified: VerifiedServices;
+  readonly verified: Verified;
 }
 
-/** Services that were found as they were written, and what stands for how their chains were printed then: the next look need not plan them. */
-export type VerifiedServices = ReadonlyMap<
-  NamespacedName,
-  { readonly service: HeldService; readonly print: number }
->;
+/** What was found as it was written, and what stands for how it was printed then: the next look need not compare it again. */
+export interface Verified {
+  readonly services: ReadonlyMap<
+    NamespacedName,
+    { readonly service: HeldService; readonly print: number }
+  >;
+  /** Of the chains that Services share, by {@linkcode chainKey}. */
+  readonly shared: ReadonlyMap<string, number>;
+  /** The store that these were of, and its {@linkcode IptablesStore.changes} then. */
+  readonly of: { readonly store: IptablesStore; readonly changes: number } | null;
+}
+
+/** Nothing yet. */
+export const NOTHING_VERIFIED: Verified = { services: new Map(), shared: new Map(), of: null };
 
 /** What a drift check is about. */
 export interface DriftScope {
@@ -212,7 +221,7 @@ export interface DriftScope {
   /** True: chains of Services were listed, too. */
   readonly withServices: boolean;
   /** By the look before. */
-  readonly verified: VerifiedServices;
+  readonly verified: Verified;
   /** What these Services want now. */
   readonly plan: (names: ReadonlySet<NamespacedName>) => Pick<IptablesPlan, "services">;
 }
@@ -236,10 +245,23 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
     if (found === undefined) missing.push(chainKey(table, chain));
     else if (!holds(found)) differing.set(chainKey(table, chain), [...found.rules, ""].join("\n"));
   };
-  for (const [key, body] of sharedChains(store)) {
-    const [table, chain] = key.split(" ") as [Table, string];
-    compare(table, chain, (found) => holdsShared(found, body, family));
-    yield;
+  const { changes } = store;
+  const isSame = scope.verified.of?.store === store && scope.verified.of.changes === changes;
+  let bodies: ReadonlyMap<string, SharedBody> | undefined;
+  const shared = new Map<string, number>();
+  for (const table of TABLES) {
+    for (const chain of DISPATCH_CHAINS[table]) {
+      const key = chainKey(table, chain);
+      const print = printOf([chain], table, held);
+      if (!isSame || scope.verified.shared.get(key) !== print) {
+        const body = (bodies ??= sharedChains(store)).get(key)!;
+        const before = missing.length + differing.size;
+        compare(table, chain, (found) => holdsShared(found, body, family));
+        if (missing.length + differing.size > before) continue;
+      }
+      shared.set(key, print);
+      yield;
+    }
   }
   for (const table of TABLES) {
     for (const [chain, rules] of baseChains(store, table)) {
@@ -247,13 +269,17 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
       if (!chainHolds(found, { rules, comparison: "among" })) missing.push(chainKey(table, chain));
     }
   }
-  if (!scope.withServices) return { missing, differing, leftover: [], verified: scope.verified };
-  const verified = new Map<NamespacedName, { service: HeldService; print: number }>();
+  const of = { store, changes };
+  if (!scope.withServices) {
+    return { missing, differing, leftover: [], verified: { ...scope.verified, shared, of } };
+  }
+  const services = new Map<NamespacedName, { service: HeldService; print: number }>();
   const others: NamespacedName[] = [];
   for (const name of store.serviceNames) {
     const service = store.service(name)!;
-    const known = scope.verified.get(name);
-    if (known?.service === service && known.print === printOf(service, held)) verified.set(name, known);
+    const known = scope.verified.services.get(name);
+    const isKnown = known?.service === service && known.print === printOf(chainNames(service), "nat", held);
+    if (isKnown) services.set(name, known);
     else others.push(name);
   }
   for (let at = 0; at < others.length; at += SERVICES_AT_ONCE) {
@@ -269,20 +295,21 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
         compare("nat", chain, (found) => holdsLines(found, lines, family));
       }
       const isWhole = missing.length + differing.size === before;
-      if (isWhole) verified.set(name, { service, print: printOf(service, held) });
+      if (isWhole) services.set(name, { service, print: printOf(chainNames(service), "nat", held) });
     }
     yield;
   }
   const leftover = held.unreadable.has("nat") ? [] : leftoverChains(store, held);
-  return { missing, differing, leftover, verified };
+  return { missing, differing, leftover, verified: { services, shared, of } };
 }
 
-/** Stands for what was printed of a Service's chains; NaN, which is equal to nothing: not all are there, or they do not tell. */
-function printOf(service: HeldService, { tables }: HeldTables): number {
+/** Stands for what was printed of chains; NaN, which is equal to nothing: not all are there. */
+function printOf(chains: readonly string[], table: Table, { tables }: HeldTables): number {
   const hash = new RulesHash();
-  for (const chain of chainNames(service)) {
-    const printed = tables.get("nat")?.get(chain)?.printed;
-    if (printed === undefined) return Number.NaN;
+  for (const chain of chains) {
+    const found = tables.get(table)?.get(chain);
+    if (found === undefined) return Number.NaN;
+    const printed = found.printed ?? found.rules.join("\n");
     hash.add(printed, 0, printed.length);
   }
   return hash.value;

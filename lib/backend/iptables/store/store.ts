@@ -45,6 +45,7 @@ export class IptablesStore {
   readonly #services = new Map<NamespacedName, HeldService>();
   readonly #ruleCounts = { filter: 0, nat: 0 };
   #chainCount = 0;
+  #changes = 0;
 
   constructor(base: BaseRules) {
     this.#base = base;
@@ -66,6 +67,11 @@ export class IptablesStore {
     return this.#chainCount;
   }
 
+  /** How often it has changed. */
+  get changes(): number {
+    return this.#changes;
+  }
+
   get serviceNames(): Iterable<NamespacedName> {
     return this.#services.keys();
   }
@@ -77,6 +83,7 @@ export class IptablesStore {
   /** The Service has these now; undefined: it is gone. */
   set(name: NamespacedName, service: HeldService | undefined): void {
     const before = this.#services.get(name);
+    this.#changes++;
     for (const table of ["filter", "nat"] as const) {
       this.#ruleCounts[table] += (service?.ruleCounts[table] ?? 0) - (before?.ruleCounts[table] ?? 0);
     }
@@ -113,6 +120,7 @@ export class IptablesStore {
       commit: () => {
         for (const [name, service] of services) this.set(name, service);
         this.#base = plan.base;
+        this.#changes++;
       },
     };
   }
