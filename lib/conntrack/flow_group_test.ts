@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { type FlowGroup, groupFlows } from "./flow_group.ts";
+import { type FlowGroup, groupFlows } from "./stale_flows.ts";
 
 /** `destination <- replySource xFlows [zone]` */
 function texts(groups: readonly FlowGroup[]): string[] {

@@ -7,8 +7,8 @@
  * @module
  */
 import type { IpFamily } from "../model/objects.ts";
-import type { FlowGroup, ZoneOptions } from "./flow_group.ts";
-import type { UdpTargets } from "./udp_targets.ts";
+import { joinHostPort, parseIp } from "../model/ip.ts";
+import type { Endpoint, ProxyState, ServicePort } from "../model/state.ts";
 
 /** What flows are judged by. */
 export interface FlowRules {
@@ -90,4 +90,138 @@ export function planDeletions(
     else known.flows += group.flows;
   }
   return [...deletions.values()].sort((left, right) => right.flows - left.flows);
+}
+
+/** The tracking zones of a flow, as `conntrack` options; empty for the default zone. */
+export type ZoneOptions = readonly string[];
+
+/**
+ * All flows of a dump that were sent to the same address and are answered from the same address, in one zone: nothing else
+ * decides whether they are stale.
+ */
+export interface FlowGroup {
+  /** Where the client sends to: `ip:port` or `[ip]:port`. */
+  readonly destination: string;
+  readonly destinationIp: string;
+  readonly destinationPort: number;
+  /** Where the answers come from: the endpoint, or the destination itself if it is not translated. */
+  readonly replySource: string;
+  readonly replyIp: string;
+  readonly replyPort: number;
+  readonly zone: ZoneOptions;
+  readonly flows: number;
+}
+
+/** One line: the original tuple, then the reply tuple, each with counters where accounting is on. */
+const TUPLE = String.raw`src=([0-9a-f.:]+) dst=([0-9a-f.:]+) sport=(\d{1,5}) dport=(\d{1,5})(?!\d)`;
+const FLOW = new RegExp(String.raw`^udp +17 .*?${TUPLE}(.*?)${TUPLE}(.*)$`, "gm");
+const ZONE = / (zone|zone-orig|zone-reply)=(\d+)/g;
+const ZONE_OPTION: Readonly<Record<string, string>> = {
+  "zone": "--zone",
+  "zone-orig": "--orig-zone",
+  "zone-reply": "--reply-zone",
+};
+
+interface CountedGroup extends FlowGroup {
+  flows: number;
+}
+
+/** Groups the UDP flows of a dump, in order of first appearance. Lines of other kinds, without addresses, and lines cut off are passed over. */
+export function groupFlows(dump: string): readonly FlowGroup[] {
+  const groups = new Map<string, CountedGroup>();
+  for (const match of dump.matchAll(FLOW)) {
+    const [, , dst = "", , dport = "", middle = "", replySrc = "", , replySport = "", , rest = ""] = match;
+    const tail = middle + rest;
+    const zones = tail.includes("zone") ? zoneOptions(tail) : NO_ZONE;
+    const key = `${dst} ${dport} ${replySrc} ${replySport} ${zones.join(" ")}`;
+    const known = groups.get(key);
+    if (known !== undefined) {
+      known.flows++;
+      continue;
+    }
+    const [destinationIp, replyIp] = [parseIp(dst)?.text, parseIp(replySrc)?.text];
+    if (destinationIp === undefined || replyIp === undefined) continue;
+    groups.set(key, {
+      destination: joinHostPort(destinationIp, Number(dport)),
+      destinationIp,
+      destinationPort: Number(dport),
+      replySource: joinHostPort(replyIp, Number(replySport)),
+      replyIp,
+      replyPort: Number(replySport),
+      zone: zones,
+      flows: 1,
+    });
+  }
+  return [...groups.values()];
+}
+
+const NO_ZONE: ZoneOptions = [];
+
+function zoneOptions(text: string): ZoneOptions {
+  return [...text.matchAll(ZONE)].flatMap(([, name = "", id = ""]) => [ZONE_OPTION[name] ?? "", id]);
+}
+
+/** A snapshot of one family. Addresses are `ip:port` or `[ip]:port`. */
+export interface UdpTargets {
+  /** Cluster IPs, external IPs and load balancer IPs → where flows to them may lead. */
+  readonly frontends: ReadonlyMap<string, ReadonlySet<string>>;
+  /** Node port → where flows to it may lead. */
+  readonly nodePorts: ReadonlyMap<number, ReadonlySet<string>>;
+}
+
+export const NO_UDP_TARGETS: UdpTargets = { frontends: new Map(), nodePorts: new Map() };
+
+/**
+ * Yields every UDP frontend of the state with the endpoints that flows to it may lead to, whatever node they are on and
+ * whatever traffic policy says: a flow that a live endpoint serves is left alone.
+ *
+ * Those are the endpoints that are ready or serving. If none is, it is all that are listed: rules refuse new flows then, but
+ * a flow to an endpoint that is merely not ready may still be served, while one to an endpoint that is gone never is.
+ *
+ * Source: kube-proxy 1.36 conntrack reconciler; differs: it takes serving ones only, and leaves every flow of a port alone
+ * that has none, also those to addresses that may meanwhile be somebody else's.
+ */
+export function udpTargets(state: ProxyState): UdpTargets {
+  const frontends = new Map<string, Set<string>>();
+  const nodePorts = new Map<number, Set<string>>();
+  for (const [name, ports] of state.services) {
+    for (const port of ports) {
+      if (port.protocol !== "UDP") continue;
+      const targets = targetKeys(state.endpoints.get(name)?.get(port.key) ?? []);
+      for (const ip of frontendIps(port)) addAll(frontends, joinHostPort(ip, port.port), targets);
+      if (port.nodePort !== 0) addAll(nodePorts, port.nodePort, targets);
+    }
+  }
+  return { frontends, nodePorts };
+}
+
+/** True if there is nothing of UDP to look for. */
+export function isEmpty({ frontends, nodePorts }: UdpTargets): boolean {
+  return frontends.size === 0 && nodePorts.size === 0;
+}
+
+/** Every frontend of either, with what either says of it. */
+export function unionOfTargets(one: UdpTargets, other: UdpTargets): UdpTargets {
+  const frontends = new Map<string, Set<string>>();
+  const nodePorts = new Map<number, Set<string>>();
+  for (const targets of [one, other]) {
+    for (const [address, keys] of targets.frontends) addAll(frontends, address, keys);
+    for (const [port, keys] of targets.nodePorts) addAll(nodePorts, port, keys);
+  }
+  return { frontends, nodePorts };
+}
+
+function targetKeys(endpoints: readonly Endpoint[]): readonly string[] {
+  const usable = endpoints.filter(({ ready, serving }) => ready || serving);
+  return (usable.length === 0 ? endpoints : usable).map(({ key }) => key);
+}
+
+function frontendIps({ clusterIP, externalIPs, loadBalancerVIPs }: ServicePort): readonly string[] {
+  return [clusterIP, ...externalIPs, ...loadBalancerVIPs];
+}
+
+function addAll<K>(sets: Map<K, Set<string>>, key: K, members: Iterable<string>): void {
+  const set = sets.get(key) ?? new Set();
+  for (const member of members) set.add(member);
+  sets.set(key, set);
 }

@@ -1,9 +1,15 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "../../tests/support/fast_check.ts";
 import { FakeConntrack } from "../../tests/support/fake_conntrack.ts";
-import { type FlowGroup, groupFlows } from "./flow_group.ts";
-import { type FlowRules, isStale, planDeletions } from "./stale_flows.ts";
-import { NO_UDP_TARGETS, type UdpTargets } from "./udp_targets.ts";
+import {
+  type FlowGroup,
+  type FlowRules,
+  groupFlows,
+  isStale,
+  NO_UDP_TARGETS,
+  planDeletions,
+  type UdpTargets,
+} from "./stale_flows.ts";
 
 const NODE_IPS = new Set(["192.0.2.10", "127.0.0.1"]);
 

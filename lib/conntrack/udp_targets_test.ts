@@ -9,7 +9,7 @@ import {
   testSliceEndpoint,
   testSlicePort,
 } from "../../tests/support/model_objects.ts";
-import { isEmpty, NO_UDP_TARGETS, type UdpTargets, udpTargets, unionOfTargets } from "./udp_targets.ts";
+import { isEmpty, NO_UDP_TARGETS, type UdpTargets, udpTargets, unionOfTargets } from "./stale_flows.ts";
 
 const UDP = testPort({ protocol: "UDP", port: 53 });
 

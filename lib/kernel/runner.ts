@@ -97,14 +97,15 @@ export class Runner implements Exec, Disposable {
   }
 
   async #runRetrying(argv: readonly string[], options: ExecOptions): Promise<ExecResult> {
-    if (this.#retryLog === undefined) return await this.#runLogged(argv, options);
+    const log = this.#retryLog;
+    if (log === undefined) return await this.#runLogged(argv, options);
     const limited: ExecOptions = { timeoutMs: PROBE_LIMIT_MS, ...options };
     let timeouts = 0;
     for (const waitMs of RETRY_WAITS_MS) {
       const answer = await this.#try(argv, limited);
       if (!(answer instanceof ExecError)) return answer;
       if (answer.timedOutMs !== null && ++timeouts === MAX_TIMEOUTS) throw answer;
-      this.#retryLog?.warn("A program gave no answer, asking again", {
+      log.warn("A program gave no answer, asking again", {
         program: argv[0],
         problem: answer.message,
         after: `${waitMs}ms`,

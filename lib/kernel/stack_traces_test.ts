@@ -25,7 +25,7 @@ Deno.test("without a descriptor a line is written, of an unknown place, and the 
   try {
     const program = `${folder}/program.ts`;
     const logger = import.meta.resolve("../node/logger.ts");
-    const guard = import.meta.resolve("./stack_traces.ts");
+    const guard = import.meta.resolve("./descriptors.ts");
     await Deno.writeTextFile(program, PROGRAM.replace("LOGGER", logger).replace("GUARD", guard));
     const run = `ulimit -n 120; exec "$@"`;
     const config = new URL("../../deno.json", import.meta.url).pathname;

@@ -4,15 +4,17 @@
  * @module
  */
 import { within } from "../kernel/clock.ts";
-import { groupFlows } from "../conntrack/flow_group.ts";
-import { type FlowDeletion, type FlowRules, planDeletions } from "../conntrack/stale_flows.ts";
 import {
+  type FlowDeletion,
+  type FlowRules,
+  groupFlows,
   isEmpty,
   NO_UDP_TARGETS,
+  planDeletions,
   type UdpTargets,
   udpTargets,
   unionOfTargets,
-} from "../conntrack/udp_targets.ts";
+} from "../conntrack/stale_flows.ts";
 import { ExecError } from "../errors.ts";
 import type { Conntrack } from "../kernel/conntrack.ts";
 import type { IpFamily } from "../model/objects.ts";

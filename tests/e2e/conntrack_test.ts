@@ -4,7 +4,7 @@
  * @module
  */
 import { assert, assertEquals, fail } from "@std/assert";
-import { groupFlows } from "../../lib/conntrack/flow_group.ts";
+import { groupFlows } from "../../lib/conntrack/stale_flows.ts";
 import { Conntrack } from "../../lib/kernel/conntrack.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";

@@ -4,9 +4,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import { groupFlows } from "../../lib/conntrack/flow_group.ts";
-import { planDeletions } from "../../lib/conntrack/stale_flows.ts";
-import { NO_UDP_TARGETS } from "../../lib/conntrack/udp_targets.ts";
+import { groupFlows, NO_UDP_TARGETS, planDeletions } from "../../lib/conntrack/stale_flows.ts";
 import { ExecError } from "../../lib/errors.ts";
 import { readHostNetwork, surroundingsOf } from "../../lib/inspect/live/host_network.ts";
 import { liveOfTexts } from "../../lib/inspect/live/saved_texts.ts";

@@ -8,7 +8,7 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { wallClockMs } from "../../kernel/clock.ts";
 import { Runner } from "../../kernel/runner.ts";
 import { systemExec } from "../../kernel/exec.ts";
-import { guardStackTraces } from "../../kernel/stack_traces.ts";
+import { guardStackTraces } from "../../kernel/descriptors.ts";
 import { AUDIT } from "../../observe/log.ts";
 import { ReloadRecord } from "../../observe/metrics_reload.ts";
 import { RecentProblems } from "../../observe/recent_problems.ts";

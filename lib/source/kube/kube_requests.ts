@@ -5,7 +5,7 @@
  */
 import type { Clock } from "../../kernel/clock.ts";
 import { cancelUnread, type HttpAnswer, IdleLimit, readRefusalBytes } from "./kube_answer.ts";
-import { formatOf, formatOfRefusal, type WatchBatch } from "./kube_formats.ts";
+import { type AnswerFormat, formatOf, formatOfRefusal, type WatchBatch } from "./kube_formats.ts";
 import type { KubeConnection } from "./kube_connection.ts";
 import type { KubeClient } from "./kube_http.ts";
 import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./kube_messages.ts";
@@ -137,20 +137,9 @@ export class ResourceRequests {
    *
    * @throws {AnswerError} if the server refuses it
    */
-  async watch(asked: Asked, signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
-    const { times, clock, client, resource } = this.#options;
-    const idle = new IdleLimit(times.answerMs, client.server, signal, clock);
-    try {
-      const query = { ...this.#watchQuery(), resourceVersion: asked.version };
-      const answer = await this.#get(query, idle, asked.paced);
-      const format = formatOf(answer, resource.path);
-      idle.lift();
-      cancelUnread(answer.body, idle.signal);
-      return format.readEvents(answer.body, resource, idle);
-    } catch (error) {
-      idle[Symbol.dispose]();
-      throw idle.error ?? error;
-    }
+  async watch({ version, paced }: Asked, signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
+    const { format, answer, begin } = await this.#openWatch({ resourceVersion: version }, paced, signal);
+    return format.readEvents(answer.body, this.#options.resource, begin);
   }
 
   /**
@@ -160,45 +149,51 @@ export class ResourceRequests {
    *
    * @throws {AnswerError} if the server refuses it
    */
-  async watchList(asked: Asked, signal: AbortSignal): Promise<StreamedList> {
+  async watchList({ version, paced }: Asked, signal: AbortSignal): Promise<StreamedList> {
     const { times, clock, client, resource, connection } = this.#options;
+    const { format, answer, begin } = await this.#openWatch(
+      { resourceVersion: version, resourceVersionMatch: "NotOlderThan", sendInitialEvents: "true" },
+      paced,
+      signal,
+    );
+    const limits = {
+      // Another kind's list may tell meanwhile.
+      get idleMs(): number {
+        return connection?.streamsLists === true ? times.answerMs : times.streamMs;
+      },
+      wholeMs: times.pageMs,
+    };
+    const idle = new IdleLimit(limits, client.server, begin.signal, clock);
+    const events = untilSilent(format.readEvents(answer.body, resource, idle), idle);
+    const listed = (): void => idle.lift();
+    begin.signal.addEventListener("abort", listed, { once: true });
+    return { events, listed };
+  }
+
+  /** The answer to a watch that the server has accepted; `begin` limited the time until then, and ends it with `signal`. */
+  async #openWatch(
+    version: Readonly<Record<string, string>>,
+    paced: boolean,
+    signal: AbortSignal,
+  ): Promise<{ readonly format: AnswerFormat; readonly answer: HttpAnswer; readonly begin: IdleLimit }> {
+    const { times, random, clock, client, resource } = this.#options;
     const begin = new IdleLimit(times.answerMs, client.server, signal, clock);
+    const query = {
+      watch: "1",
+      allowWatchBookmarks: "true",
+      timeoutSeconds: String(Math.ceil(times.watchMs / 1000 * (1 + random()))),
+      ...version,
+    };
     try {
-      const query = {
-        ...this.#watchQuery(),
-        resourceVersion: asked.version,
-        resourceVersionMatch: "NotOlderThan",
-        sendInitialEvents: "true",
-      };
-      const answer = await this.#get(query, begin, asked.paced);
+      const answer = await this.#get(query, begin, paced);
       const format = formatOf(answer, resource.path);
       begin.lift();
       cancelUnread(answer.body, begin.signal);
-      const limits = {
-        // Another kind's list may tell meanwhile.
-        get idleMs(): number {
-          return connection?.streamsLists === true ? times.answerMs : times.streamMs;
-        },
-        wholeMs: times.pageMs,
-      };
-      const idle = new IdleLimit(limits, client.server, begin.signal, clock);
-      const events = untilSilent(format.readEvents(answer.body, resource, idle), idle);
-      const listed = (): void => idle.lift();
-      begin.signal.addEventListener("abort", listed, { once: true });
-      return { events, listed };
+      return { format, answer, begin };
     } catch (error) {
       begin[Symbol.dispose]();
       throw begin.error ?? error;
     }
-  }
-
-  #watchQuery(): Readonly<Record<string, string>> {
-    const { times, random } = this.#options;
-    return {
-      watch: "1",
-      allowWatchBookmarks: "true",
-      timeoutSeconds: String(Math.ceil(times.watchMs / 1000 * (1 + random()))),
-    };
   }
 
   /** A good answer to a GET; `idle` limits the time until it begins. @throws {AnswerError} for any other answer */
