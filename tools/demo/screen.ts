@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { Activity } from "../../lib/cli/terminal/activity.ts";
+import { Activity } from "../../lib/cli/terminal/drawing.ts";
 import { padToWidth } from "../../lib/cli/terminal/columns.ts";
 import { errorTerminal, isUnicodeLocale } from "../terminal.ts";
 

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
-import { Activity } from "../../lib/cli/terminal/activity.ts";
+import { Activity } from "../../lib/cli/terminal/drawing.ts";
 import { FakeTerminal } from "../../tests/support/fake_terminal.ts";
 import { Screen } from "./screen.ts";
 
