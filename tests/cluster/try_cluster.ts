@@ -118,7 +118,9 @@ async function tryCluster(options: Options): Promise<number> {
       ? await runTests(cluster, options)
       : { tests: {}, notRun: [], steps: await runSteps(cluster, { mode, names: stepsNamed(options.steps) }) };
     if (options.record) {
-      const path = `${RECORDS}/${proxy}-${mode}-${options.families.join("-")}.json`;
+      // Steps are tried with another build than tests more often than not.
+      const kind = options.steps === "" ? "" : "-steps";
+      const path = `${RECORDS}/${proxy}-${mode}-${options.families.join("-")}${kind}.json`;
       const version = await versionOf(cluster, proxy);
       await keepRecord(path, { ...await circumstances(cluster, { proxy, mode, version }), ...outcome });
       writeLine(`Kept in ${path}`);
