@@ -22,9 +22,14 @@ export function conformanceRecords(root: string = ROOT): ConformanceRecord[] {
   return records.sort((a, b) => place(a) < place(b) ? -1 : 1);
 }
 
+/** Of runs of tests; others are of what operators do. */
+function ofTests(records: readonly ConformanceRecord[]): ConformanceRecord[] {
+  return records.filter(({ tests }) => Object.keys(tests).length > 0);
+}
+
 /** Which runs there are. */
 export function conformanceRuns(records: readonly ConformanceRecord[] = conformanceRecords()): string {
-  const rows = records.map((record) => {
+  const rows = ofTests(records).map((record) => {
     const count = (wanted: TestOutcome["outcome"]): number =>
       Object.values(record.tests).filter(({ outcome }) => outcome === wanted).length;
     return [
@@ -42,7 +47,8 @@ export function conformanceRuns(records: readonly ConformanceRecord[] = conforma
 }
 
 /** Every test that was run, with how it ended in each run. */
-export function conformanceTests(records: readonly ConformanceRecord[] = conformanceRecords()): string {
+export function conformanceTests(all: readonly ConformanceRecord[] = conformanceRecords()): string {
+  const records = ofTests(all);
   const names = [...new Set(records.flatMap(({ tests }) => Object.keys(tests)))].sort();
   const head = ["test", ...records.map(({ proxy, mode, families }) => `${proxy}, ${mode}, ${families}`)];
   const rows = names.map((name) => [
@@ -69,10 +75,10 @@ export function conformanceReasons(records: readonly ConformanceRecord[] = confo
 
 /** What operators do, with how it ended. */
 export function conformanceSteps(records: readonly ConformanceRecord[] = conformanceRecords()): string {
-  const rows = records.flatMap(({ mode, families, steps }) =>
+  const rows = records.flatMap(({ mode, families, steps, version, date }) =>
     Object.entries(steps).map(([name, { outcome, told, seconds }]) => [
       name,
-      `${mode}, ${families}`,
+      `${mode}, ${families}; ${/commit \w{8}|$/.exec(version)?.[0]}, ${date.slice(0, 10)}`,
       outcome.replace("passed", "ok"),
       told,
       `${seconds} s`,

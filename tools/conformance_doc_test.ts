@@ -32,8 +32,8 @@ Deno.test("in the kept runs no test of Kubernetes' fails that kube-proxy passes 
   const records = conformanceRecords();
   for (const mode of ["iptables", "nftables"]) {
     for (const proxy of ["kproxy", "kube-proxy"]) {
-      const record = records.find((one) => one.mode === mode && one.proxy === proxy);
-      assert(record !== undefined && Object.keys(record.tests).length > 10, `${proxy} ${mode}`);
+      const ofBoth = records.filter((one) => one.mode === mode && one.proxy === proxy);
+      assert(ofBoth.some(({ tests }) => Object.keys(tests).length > 10), `${proxy} ${mode}`);
     }
   }
   assertEquals(worseThanKubeProxy(records).filter((line) => !line.startsWith("userspace")), []);

@@ -3,6 +3,9 @@
  *
  * @module
  */
+import { AssertionError } from "@std/assert";
+import { ExecError } from "../../lib/errors.ts";
+import { eventually } from "../support/until.ts";
 import type { Cluster } from "./cluster.ts";
 import { nodeName } from "./plan.ts";
 
@@ -63,7 +66,14 @@ export class ServiceClient implements AsyncDisposable {
 
   /** What came since the last call. */
   async count(): Promise<Connections> {
-    const text = await this.#cluster.kubectl(["-n", NAMESPACE, "logs", "client", "--tail=-1"]);
+    // A kubelet that was just started does not know its Pods yet.
+    const text = await eventually(
+      () =>
+        this.#cluster.kubectl(["-n", NAMESPACE, "logs", "client", "--tail=-1"]).catch((error: unknown) => {
+          throw error instanceof ExecError ? new AssertionError(error.message) : error;
+        }),
+      { everyMs: 1_000, limitMs: 60_000 },
+    );
     const lines = text.split("\n").filter((line) => line !== "").slice(this.#seen);
     this.#seen += lines.length;
     return {

@@ -191,22 +191,26 @@ export function stepsNamed(names: string): readonly string[] {
   return chosen;
 }
 
-/** Runs them one after the other, and tells how each ended. */
+/** Runs them one after the other, and tells how each ended; `onOutcome` hears of it at once. */
 export async function runSteps(
   cluster: Cluster,
-  { mode, names }: { readonly mode: ProxyMode; readonly names: readonly string[] },
+  { mode, names, onOutcome }: {
+    readonly mode: ProxyMode;
+    readonly names: readonly string[];
+    readonly onOutcome: (steps: Readonly<Record<string, StepOutcome>>) => Promise<void>;
+  },
 ): Promise<Record<string, StepOutcome>> {
   const outcomes: Record<string, StepOutcome> = {};
   await using client = await ServiceClient.start(cluster);
   for (const name of names) {
     const from = performance.now();
-    const outcome = await STEPS.get(name)?.(cluster, mode).then(
-      async (told) => judged(told, await client.count()),
-      (error: unknown) => ({ outcome: "failed" as const, told: String(error) }),
-    );
+    const outcome = await STEPS.get(name)?.(cluster, mode)
+      .then(async (told) => judged(told, await client.count()))
+      .catch((error: unknown) => ({ outcome: "failed" as const, told: String(error) }));
     if (outcome === undefined) continue;
     const seconds = Math.round((performance.now() - from) / 1000);
     outcomes[name] = { ...outcome, seconds };
+    await onOutcome({ [name]: { ...outcome, seconds } });
     writeLine(`${outcome.outcome}: ${name}: ${outcome.told} (${seconds} s)`);
   }
   return outcomes;

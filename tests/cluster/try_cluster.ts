@@ -96,7 +96,7 @@ function parse(args: readonly string[]): Options {
 
 /** Resolves to the exit status. */
 async function tryCluster(options: Options): Promise<number> {
-  const { binaries, proxy, mode, nodes, keep } = options;
+  const { binaries, proxy, mode, nodes } = options;
   await checkBinaries(binaries, proxy === "kube-proxy" || options.steps !== "" ? ["kube-proxy"] : []);
   if (options.steps === "") await checkBinaries(binaries, ["e2e.test", "ginkgo"]);
   const folder = options.folder === ""
@@ -114,29 +114,41 @@ async function tryCluster(options: Options): Promise<number> {
     }
     writeLine(`Starting ${proxy}, mode ${mode}`);
     await runProxy(cluster, proxy, mode);
-    const outcome = options.steps === ""
-      ? await runTests(cluster, options)
-      : { tests: {}, notRun: [], steps: await runSteps(cluster, { mode, names: stepsNamed(options.steps) }) };
-    if (options.record) {
-      const path = `${RECORDS}/${proxy}-${mode}-${options.families.join("-")}.json`;
-      const version = await versionOf(cluster, proxy);
-      await keepRecord(path, { ...await circumstances(cluster, { proxy, mode, version }), ...outcome });
-      writeLine(`Kept in ${path}`);
-    }
+    const keep = (outcome: Outcome): Promise<void> => keepOutcome(cluster, options, outcome);
+    const outcome = options.steps === "" ? await runTests(cluster, options) : {
+      ...NOTHING,
+      steps: await runSteps(cluster, {
+        mode,
+        names: stepsNamed(options.steps),
+        onOutcome: (steps) => keep({ ...NOTHING, steps }),
+      }),
+    };
+    if (options.steps === "") await keep(outcome);
     const ends = [...Object.values(outcome.tests), ...Object.values(outcome.steps)];
     return ends.some(({ outcome: ended }) => ended === "failed") ? 1 : 0;
   } finally {
-    if (!keep) {
+    if (!options.keep) {
       await cluster.down();
       if (options.folder === "") await Deno.remove(folder, { recursive: true });
     }
   }
 }
 
-async function runTests(
-  cluster: Cluster,
-  options: Options,
-): Promise<Pick<ConformanceRecord, "tests" | "notRun" | "steps">> {
+type Outcome = Pick<ConformanceRecord, "tests" | "notRun" | "steps">;
+const NOTHING: Outcome = { tests: {}, notRun: [], steps: {} };
+
+/** Keeps it if it is to be recorded. */
+async function keepOutcome(cluster: Cluster, options: Options, outcome: Outcome): Promise<void> {
+  const { proxy, mode, families, steps, record } = options;
+  if (!record) return;
+  // Steps are tried with another build than tests more often than not.
+  const path = `${RECORDS}/${proxy}-${mode}-${families.join("-")}${steps === "" ? "" : "-steps"}.json`;
+  const version = await versionOf(cluster, proxy);
+  await keepRecord(path, { ...await circumstances(cluster, { proxy, mode, version }), ...outcome });
+  writeLine(`Kept in ${path}`);
+}
+
+async function runTests(cluster: Cluster, options: Options): Promise<Outcome> {
   const { proxy, mode, focus, skip, procs, limitSeconds } = options;
   const results = `${cluster.plan.folder}/results/${proxy}-${mode}`;
   const upstream = { focus, procs, limitSeconds, results, ...skip === undefined ? {} : { skip } };
