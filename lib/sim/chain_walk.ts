@@ -73,8 +73,10 @@ export function unknownWords(words: string, { table, chain, index }: RulePlace):
 
 /** Connection tracking looks at packets at this priority. */
 const CONNTRACK_PRIORITY = -200;
-/** nftables takes no deeper ones, and no kernel loops; this only keeps hand-made text from running forever. */
-const DEEPEST_JUMP = 64;
+/** The kernel's limit (`NFT_JUMP_STACK_SIZE`): it refuses rules that jump deeper. */
+const DEEPEST_NFT_JUMP = 16;
+/** No kernel takes loops of iptables; this only keeps hand-made text from running forever. */
+const DEEPEST_IPTABLES_JUMP = 64;
 
 /** What became of histories in a chain or a statement. */
 interface Fates {
@@ -294,7 +296,8 @@ export class ChainWalk {
       case "goto": {
         const { base, depth } = position;
         const isThere = base.table.rulesOf(verdict.chain) !== undefined;
-        if (!isThere || depth >= DEEPEST_JUMP) {
+        const deepest = base.table.nft === null ? DEEPEST_IPTABLES_JUMP : DEEPEST_NFT_JUMP;
+        if (!isThere || depth >= deepest) {
           const problem = isThere ? "jumps never end at" : "a rule jumps to a chain that does not exist:";
           this.#report(`Table ${base.table.label}: ${problem} ${verdict.chain}`);
           return { ...NOWHERE, next: [walk] };

@@ -141,7 +141,7 @@ const ENDLESS: readonly (readonly [name: string, rules: string, words: string])[
     `table ip kube-proxy {\n${
       CHAINS.map((at) => ` chain c${at} {\n${at === 39 ? "" : `  jump c${at + 1}\n`} }\n`).join("")
     } chain nat-prerouting {\n  type nat hook prerouting priority -100; policy accept;\n  jump c0\n }\n}\n`,
-    "chain nat-prerouting: Jumps never end at chain c16; it is taken to let the packet pass",
+    "Table ip kube-proxy: jumps never end at c16",
   ],
 ];
 
