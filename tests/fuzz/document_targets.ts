@@ -173,6 +173,10 @@ const SERVICE = rawService({ type: "LoadBalancer", externalIPs: ["198.51.100.1"]
 });
 const SLICE = rawSlice();
 const META = { resourceVersion: "7", continue: "x,[{" };
+const ENDPOINTS = {
+  metadata: { namespace: "shop", name: "web" },
+  subsets: [{ addresses: [{ ip: "10.0.0.1" }], ports: [{ port: 80, name: "http" }] }],
+};
 const LISTS = [
   {
     kind: "ServiceList",
@@ -181,15 +185,6 @@ const LISTS = [
     items: [SERVICE, { ...SERVICE, spec: null }, SERVICE],
   },
   { kind: "EndpointSliceList", apiVersion: "discovery.k8s.io/v1", metadata: META, items: [SLICE, SLICE] },
-  {
-    kind: "EndpointsList",
-    apiVersion: "v1",
-    metadata: META,
-    items: [{
-      metadata: { namespace: "shop", name: "web" },
-      subsets: [{ addresses: [{ ip: "10.0.0.1" }], ports: [{ port: 80, name: "http" }] }],
-    }],
-  },
   {
     kind: "NodeList",
     apiVersion: "v1",
@@ -293,6 +288,7 @@ const JSON_PIECES: FuzzTarget = {
   name: "json-pieces",
   examples: [
     ...LISTS.map((list) => JSON.stringify(list)),
+    JSON.stringify({ kind: "EndpointsList", apiVersion: "v1", items: [ENDPOINTS] }),
     '{"kind":"x","items":[1,[2],{"items":[3]},"\\"],[",null],"more":[{"items":[]}]}',
   ],
   passes: 2,
