@@ -255,7 +255,7 @@ export class Kapi implements AsyncDisposable {
     }
   }
 
-  /** Waits until the namespace has so many Events for which `isWanted` holds. */
+  /** Waits until the namespace has so many Events of kproxy's for which `isWanted` holds; a server writes some by itself. */
   async untilEvents(
     count: number,
     isWanted: (event: StoredEvent) => boolean = () => true,
@@ -264,7 +264,8 @@ export class Kapi implements AsyncDisposable {
     const path = `/apis/events.k8s.io/v1/namespaces/${namespace}/events`;
     return await eventually(async () => {
       const { text } = await this.#request("GET", path, undefined, [200]);
-      const found = (JSON.parse(text) as { items: StoredEvent[] }).items.filter(isWanted);
+      const found = (JSON.parse(text) as { items: StoredEvent[] }).items
+        .filter((event) => event["reportingController"] === "kube-proxy" && isWanted(event));
       assertEquals(found.length, count, text);
       return found;
     }, { everyMs: 50 });
