@@ -231,8 +231,8 @@ e2eTest(
       assertEquals(deleted, 10_000);
       assertEquals(programs, ["conntrack -L -p udp -f ipv4", "conntrack --load-file -"]);
       assertEquals((await run(["conntrack", "-C"])).trim(), "10000");
-      // It takes 0.2 s on two cores; one run for each flow would take minutes.
-      await assertWithin(durationMs, 600, "the deletion");
+      // It takes 0.2 s on two cores, 0.7 s beside user-mode kernels; one run for each flow would take minutes.
+      await assertWithin(durationMs, 2_000, "the deletion");
     });
   },
 );

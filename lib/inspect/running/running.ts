@@ -4,7 +4,7 @@
  * @module
  */
 import { parseConfig } from "../../config/parse.ts";
-import { type KubeProxyConfiguration, PROXY_MODES } from "../../config/types.ts";
+import { CLEANUP_MODES, type KubeProxyConfiguration, PROXY_MODES } from "../../config/types.ts";
 import { ConfigError } from "../../errors.ts";
 import { findOwnSocket, type OwnSocket, UnsafePathError } from "../../kernel/own_socket.ts";
 import type { ApiObject, NamespacedName } from "../../model/objects.ts";
@@ -31,7 +31,6 @@ import {
 } from "../../serve/status/status_document.ts";
 import { SnapshotError, SnapshotReader } from "../../source/decode/snapshot_text.ts";
 import { identityOf, type Rejection } from "../../source/source.ts";
-import { DATA_PLANES } from "../desired/desired.ts";
 import type { KnownPortals } from "../live/portals.ts";
 import type { RunningAnswer } from "../objects.ts";
 import { CONFIG_SHAPE, PORTALS_SHAPE, type Shape, shapeProblem, STATUS_SHAPE } from "./document_shape.ts";
@@ -333,7 +332,8 @@ export async function askRunning(
     );
     return {
       where: `kproxy on ${running.address}`,
-      mode: DATA_PLANES.find((plane) => plane === status.mode.used) ?? null,
+      // Loading the modes' planners only for their names would make every start longer.
+      mode: CLEANUP_MODES.find((mode) => mode === status.mode.used) ?? null,
       config,
       nodeName: held.node,
       objects: held.objects,
