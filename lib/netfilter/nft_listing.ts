@@ -17,6 +17,7 @@ export interface ListingProblem {
 
 /** A set or map as it is printed. */
 export interface ListedContainer {
+  /** Which of both. */
   readonly kind: "set" | "map";
   /** E.g. `type ipv4_addr . inet_service : verdict`, `typeof ip daddr`; `""` if it was not printed. */
   readonly type: string;
@@ -42,7 +43,9 @@ export interface ListedTable {
   readonly comment: string;
   /** Why it can be neither changed nor removed: a process has claimed it, and it goes with that one. Null: none has. */
   readonly ownerProblem: string | null;
+  /** By name. */
   readonly chains: ReadonlyMap<string, Chain>;
+  /** Sets and maps by name. */
   readonly containers: ReadonlyMap<string, ListedContainer>;
   /** Chain → handles of its rules, in order; 0 where none are printed. */
   readonly handles: ReadonlyMap<string, readonly number[]>;
@@ -52,6 +55,7 @@ export interface ListedTable {
 export interface NftListing {
   /** In the order of the text. */
   readonly tables: readonly ListedTable[];
+  /** What could not be read. */
   readonly problems: readonly ListingProblem[];
 }
 

@@ -20,6 +20,7 @@ export interface HeldIptables {
 
 /** What IPVS has, and what rules about it look into. */
 export interface HeldIpvs {
+  /** Virtual servers with their real servers. */
   readonly servers: IpvsTable;
   /** Addresses on the device of the service proxy, canonical. */
   readonly bound: readonly string[];
@@ -27,6 +28,7 @@ export interface HeldIpvs {
 
 /** Everything in one family of a kernel that decides about a packet. */
 export interface HeldRules {
+  /** The one IP family. */
   readonly family: IpFamily;
   /** Of every variant that has some. */
   readonly iptables: readonly HeldIptables[];

@@ -20,7 +20,9 @@ import {
 export interface HeldPortal {
   /** `ns/name:port`, for people. */
   readonly servicePort: string;
+  /** Of the traffic that comes here. */
   readonly policy: "cluster" | "local";
+  /** That it may be sent on to. */
   readonly endpoints: readonly { readonly ip: string; readonly port: number }[];
   /** For how long a client keeps its endpoint; 0: endpoints take turns. */
   readonly stickySeconds: number;
