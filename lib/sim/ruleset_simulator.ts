@@ -86,7 +86,7 @@ export class RulesetSimulator implements Simulator {
   readonly #hooks: Hooks;
   readonly #cidrs = new Map<string, Cidr | null>();
 
-  /** @param held is read while packets are sent, and must not change meanwhile */
+  /** A simulator of what is held; that must not change while packets are sent. */
   constructor(held: HeldRules) {
     this.#held = held;
     this.#hooks = hooksOf(held);
