@@ -11,7 +11,7 @@ const SERVICES = "lib/backend/ipvs/plan/service_objects.ts";
 const STORE = "lib/backend/ipvs/store/store.ts";
 const OBJECTS = "lib/backend/ipvs/store/objects.ts";
 const JUMPS = "lib/netfilter/iptables_jumps.ts";
-const TRANSACTION = "lib/netfilter/ipvs_transaction.ts";
+const TRANSACTION = "lib/backend/ipvs/store/transaction.ts";
 const SCHEDULERS = "lib/backend/ipvs/apply/schedulers.ts";
 const SETS = "lib/backend/ipvs/plan/sets.ts";
 

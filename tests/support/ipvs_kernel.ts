@@ -10,7 +10,7 @@ import {
   type ServerChange,
   serverLine,
   type Step,
-} from "../../lib/netfilter/ipvs_transaction.ts";
+} from "../../lib/backend/ipvs/store/transaction.ts";
 import { parseSets, type SavedSet, type SetDefinition } from "../../lib/netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
 import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";

@@ -12,7 +12,7 @@ import type { IpvsOptions, IpvsPlan } from "./plan/ruleset.ts";
 import { fullSync, planTexts, renderPlan } from "./store/full_sync.ts";
 import type { HeldObjects, Ownership } from "./store/objects.ts";
 import { IpvsStore } from "./store/store.ts";
-import type { IpvsTransaction } from "../../netfilter/ipvs_transaction.ts";
+import type { IpvsTransaction } from "./store/transaction.ts";
 
 const pure = { permissions: "none" } as const;
 const OPTIONS = exampleIpvsOptions("IPv4", {

@@ -17,7 +17,7 @@ import { setNames } from "../plan/sets.ts";
 import { findDrift } from "../store/full_sync.ts";
 import type { HeldObjects, Ownership, WantedObjects } from "../store/objects.ts";
 import type { IpvsStore } from "../store/store.ts";
-import type { IpvsTransaction } from "../../../netfilter/ipvs_transaction.ts";
+import type { IpvsTransaction } from "../store/transaction.ts";
 import { listRules } from "./reading.ts";
 
 /**

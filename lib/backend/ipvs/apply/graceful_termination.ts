@@ -19,7 +19,7 @@ import {
   type VirtualServerName,
 } from "../../../netfilter/ipvs.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { type ServerChange, serverLine } from "../../../netfilter/ipvs_transaction.ts";
+import { type ServerChange, serverLine } from "../store/transaction.ts";
 
 /** The first look at the connections of a real server that leaves: most have none. */
 const FIRST_SWEEP_MS = 1_000;

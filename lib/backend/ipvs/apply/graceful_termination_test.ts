@@ -4,7 +4,7 @@ import type { Clock } from "../../../kernel/clock.ts";
 import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import type { RealServer, VirtualServer } from "../../../netfilter/ipvs.ts";
 import { silentLogger } from "../../../observe/log.ts";
-import type { ServerChange } from "../../../netfilter/ipvs_transaction.ts";
+import type { ServerChange } from "../store/transaction.ts";
 import { IpvsNode } from "./ipvs_node.ts";
 import { IpvsWriter, newProgress } from "./writer.ts";
 

@@ -25,7 +25,7 @@ import { fullSync } from "../store/full_sync.ts";
 import type { HeldObjects, HeldOwn, Ownership } from "../store/objects.ts";
 import { isEndpoint, Refusals, type RefusedLine } from "../store/refusals.ts";
 import type { IpvsStore } from "../store/store.ts";
-import type { IpvsTransaction } from "../../../netfilter/ipvs_transaction.ts";
+import type { IpvsTransaction } from "../store/transaction.ts";
 import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
 import type { IpvsNode } from "./ipvs_node.ts";
 import { OWN_COMMANDS, readOwn, readRules, RULES_COMMANDS } from "./reading.ts";

@@ -6,7 +6,7 @@ import type {
   SavedVirtualServer,
   VirtualServer,
 } from "../../../netfilter/ipvs.ts";
-import type { ServerChange } from "../../../netfilter/ipvs_transaction.ts";
+import type { ServerChange } from "../store/transaction.ts";
 import { type Loads, Terminations } from "./graceful_termination.ts";
 
 const permissions = "none";

@@ -14,12 +14,7 @@ import { addEntryLine } from "../../../netfilter/ipset.ts";
 import { isolateRefused, type Refusal } from "../../isolate.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { isEndpoint, type RefusedLine } from "../store/refusals.ts";
-import {
-  type ServerChange,
-  type Step,
-  stepText,
-  type TableChange,
-} from "../../../netfilter/ipvs_transaction.ts";
+import { type ServerChange, type Step, stepText, type TableChange } from "../store/transaction.ts";
 import type { IpvsNode } from "./ipvs_node.ts";
 
 /** What was written, per kind. */

@@ -3,7 +3,7 @@ import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
 import { systemClock } from "../../../kernel/clock.ts";
 import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { silentLogger } from "../../../observe/log.ts";
-import type { Step } from "../../../netfilter/ipvs_transaction.ts";
+import type { Step } from "../store/transaction.ts";
 import { IpvsNode } from "./ipvs_node.ts";
 import { IpvsWriter, newProgress } from "./writer.ts";
 

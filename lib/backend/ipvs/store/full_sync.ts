@@ -6,7 +6,7 @@
 import type { IpvsPlan } from "../plan/ruleset.ts";
 import { diffObjects, type HeldObjects, type Ownership, type WantedObjects } from "./objects.ts";
 import { IpvsStore } from "./store.ts";
-import { type IpvsTransaction, stepText } from "../../../netfilter/ipvs_transaction.ts";
+import { type IpvsTransaction, stepText } from "./transaction.ts";
 
 /** A full sync. */
 export interface FullSync {

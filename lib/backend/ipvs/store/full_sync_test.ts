@@ -15,7 +15,7 @@ import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
 import { fullSync } from "./full_sync.ts";
 import { type HeldObjects, isOurs, type Ownership } from "./objects.ts";
 import { IpvsStore } from "./store.ts";
-import type { IpvsTransaction } from "../../../netfilter/ipvs_transaction.ts";
+import type { IpvsTransaction } from "./transaction.ts";
 
 const pure = { permissions: "none" } as const;
 const OPTIONS = exampleIpvsOptions("IPv4");

@@ -42,7 +42,7 @@ import {
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { DEVICE, type WantedServer } from "../plan/ruleset.ts";
 import { capacityFor, growingSetName, setDefinition, type SetKind, setName } from "../plan/sets.ts";
-import { IpvsTransaction } from "../../../netfilter/ipvs_transaction.ts";
+import { IpvsTransaction } from "./transaction.ts";
 
 export const TABLES = ["nat", "filter"] as const;
 

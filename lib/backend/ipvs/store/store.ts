@@ -22,7 +22,7 @@ import {
   type WantedRule,
   type WantedSet,
 } from "./objects.ts";
-import type { IpvsTransaction } from "../../../netfilter/ipvs_transaction.ts";
+import type { IpvsTransaction } from "./transaction.ts";
 
 /** How much of each kind the kernel holds. */
 export interface KernelCounts extends PerTable<number> {

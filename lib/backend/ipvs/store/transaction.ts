@@ -4,8 +4,8 @@
  *
  * @module
  */
-import { addAddressLine, addDummyLine, deleteAddressLine } from "./ip_batch.ts";
-import { type PerTable, type Table, tableBlock } from "./iptables_jumps.ts";
+import { addAddressLine, addDummyLine, deleteAddressLine } from "../../../netfilter/ip_batch.ts";
+import { type PerTable, type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import {
   addRealServerLine,
   addVirtualServerLine,
@@ -15,7 +15,7 @@ import {
   updateRealServerLine,
   updateVirtualServerLine,
   type VirtualServer,
-} from "./ipvs.ts";
+} from "../../../netfilter/ipvs.ts";
 
 /** What tells another process that a virtual server is ours. */
 export interface Evidence {
