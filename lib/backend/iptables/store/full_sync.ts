@@ -4,8 +4,13 @@
  * @module
  */
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
-import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
-import { chainHolds, groupByChain, ruleOf } from "../../../netfilter/iptables_chains.ts";
+import {
+  bodyRules,
+  chainHolds,
+  groupByChain,
+  jumpRules,
+  ruleOf,
+} from "../../../netfilter/iptables_chains.ts";
 import { editJumps, type JumpRule, jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset, SavedChain, SavedTable } from "../../../netfilter/iptables_save.ts";
 import { holdsInAnyOrder, holdsLines } from "../../../netfilter/printed_iptables_rule.ts";
@@ -75,7 +80,6 @@ export function* fullSyncInSteps(
   const nat = held.tables.get("nat") ?? NO_CHAINS;
   const transaction = new IptablesTransaction();
   const store = new IptablesStore(plan.base);
-  const stale = new Set([...nat.keys()].filter(isServiceChain));
   for (const [name, rules] of plan.services) {
     if (refused.has(name)) {
       const kept = former?.service(name);
@@ -85,10 +89,9 @@ export function* fullSyncInSteps(
       store.set(name, holdRules(rules));
       compareService(rules, nat, family, transaction);
     }
-    if (stale.size > 0) { for (const chain of chainNames(store.service(name)!)) stale.delete(chain); }
     yield;
   }
-  transaction.deleted.push(...serviceChainsInCallOrder([...stale].sort()));
+  transaction.deleted.push(...serviceChainsInCallOrder(leftoverChains(store, nat).toSorted()));
   transaction.isFirst = !held.unreadable.has("nat") && !nat.has(SERVICES_CHAIN) && !nat.has(NODE_PORTS_CHAIN);
   const shared = sharedChains(store);
   for (const table of TABLES) {
@@ -299,7 +302,9 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
     }
     yield;
   }
-  const leftover = held.unreadable.has("nat") ? [] : leftoverChains(store, held);
+  const leftover = held.unreadable.has("nat")
+    ? []
+    : leftoverChains(store, held.tables.get("nat") ?? NO_CHAINS);
   return { missing, differing, leftover, verified: { services, shared, of } };
 }
 
@@ -320,12 +325,8 @@ export function* baseChains(
   { base }: Pick<IptablesPlan, "base">,
   table: Table,
 ): Generator<readonly [chain: string, rules: readonly string[]]> {
-  for (const [chain, lines] of staticBodies(base, table)) {
-    yield [chain, lines.map((line) => canonicalRuleText(ruleOf(line, chain)))];
-  }
-  for (const [chain, jumps] of jumpsByChain(base.jumps, table)) {
-    yield [chain, jumps.map(({ args }) => canonicalRuleText(args))];
-  }
+  yield* bodyRules(staticBodies(base, table));
+  yield* jumpRules(base.jumps, table);
 }
 
 function isHeld({ chains, hashes }: HeldService, rules: ServiceRules): boolean {
@@ -333,8 +334,9 @@ function isHeld({ chains, hashes }: HeldService, rules: ServiceRules): boolean {
   return now.chains === chains && now.hashes.every((hash, at) => hash === hashes[at]);
 }
 
-function leftoverChains(store: IptablesStore, { tables }: HeldTables): readonly string[] {
-  const left = new Set([...tables.get("nat")?.keys() ?? []].filter(isServiceChain));
+/** Chains with names of Services' that no Service has. */
+function leftoverChains(store: IptablesStore, nat: SavedTable): readonly string[] {
+  const left = new Set([...nat.keys()].filter(isServiceChain));
   for (const name of left.size === 0 ? [] : store.serviceNames) {
     for (const chain of chainNames(store.service(name)!)) left.delete(chain);
   }

@@ -57,9 +57,7 @@ export class IptablesTransaction {
   isFirst = false;
 
   get isEmpty(): boolean {
-    const { filter, nat } = this.edits;
-    return [this.created, this.refilled, this.deleted, ...Object.values(filter), ...Object.values(nat)]
-      .every(({ length }) => length === 0);
+    return this.#isNatEmpty && Object.values(this.edits.filter).every(({ length }) => length === 0);
   }
 
   get counts(): WrittenRules {
