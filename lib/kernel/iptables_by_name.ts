@@ -5,7 +5,9 @@
  * @module
  */
 import { ExecError } from "../errors.ts";
-import { ListedChains } from "../netfilter/iptables_chains.ts";
+import { listingText } from "../netfilter/iptables_chains.ts";
+import type { JumpRule } from "../netfilter/iptables_jumps.ts";
+import { type NamedChain, parseListedChains, type SavedChain } from "../netfilter/iptables_save.ts";
 import type { Iptables } from "./iptables.ts";
 import { isLockBusy } from "./iptables_lock.ts";
 
@@ -14,34 +16,74 @@ const UNREADABLE_STATUS = 3;
 
 type Table = "filter" | "nat";
 
-/** True if the kernel has what the line lists (`-S CHAIN`) or checks (`-C CHAIN RULE`). Throws as {@linkcode listChains} does, and if nobody can tell. */
-export async function holdsLine(iptables: Iptables, table: Table, line: string): Promise<boolean> {
-  return await ask(iptables, table, line) !== null;
+/** What was found of a table by name. */
+export interface FoundByName {
+  readonly chains: ReadonlyMap<string, SavedChain>;
+  /** Chains of the kernel of which only the jumps that were asked for are known, each once and not in their order. */
+  readonly jumpsOnly: ReadonlySet<string>;
 }
 
 /**
- * The rules of chains, each without `-A CHAIN `, in as few runs as it takes; null for a chain that is not there, or holds rules that
- * iptables has no words for: nobody can tell these apart.
+ * Chains of several tables, in one start of a program.
  *
- * @param chains each once
- * @throws {ExecError} if nobody can tell anything: the lock was held all the time, the program was killed or is missing
+ * @param asked each chain once
+ * @throws {ExecError} also if one of them is not there
  */
 export async function listChains(
   iptables: Iptables,
+  asked: readonly (readonly [table: string, chains: readonly string[]])[],
+): Promise<ReadonlyMap<string, ReadonlyMap<string, SavedChain>>> {
+  const listed = parseListedChains(await iptables.restore(listingText(asked), { counters: false })).values();
+  return new Map(asked.map(([table, { length }]) => [table, byName(listed.take(length))]));
+}
+
+/**
+ * The chains that are there and can be read, in as few runs as it takes; of chains with jumps that cannot be read, those jumps.
+ *
+ * @param chains each once, without those of `jumps`
+ * @param jumps chain → the jumps that are looked for in it
+ * @throws {ExecError} if nobody can tell anything: the lock was held all the time, the program was killed or is missing; or whether a jump is there
+ */
+export async function findByName(
+  iptables: Iptables,
+  table: Table,
+  { chains, jumps }: {
+    readonly chains: readonly string[];
+    readonly jumps: ReadonlyMap<string, readonly JumpRule[]>;
+  },
+): Promise<FoundByName> {
+  const found = new Map(await findChains(iptables, table, [...chains, ...jumps.keys()]));
+  const jumpsOnly = new Set<string>();
+  for (const [chain, wanted] of jumps) {
+    if (found.has(chain)) continue;
+    jumpsOnly.add(chain);
+    const rules: string[] = [];
+    for (const { args } of wanted) {
+      if (await ask(iptables, table, `-C ${chain} ${args}`) !== null) rules.push(args);
+    }
+    found.set(chain, { policy: "-", packets: 0, bytes: 0, rules });
+  }
+  return { chains: found, jumpsOnly };
+}
+
+/** Those that are there, and hold no rule that iptables has no words for: nobody can tell these apart. */
+async function findChains(
+  iptables: Iptables,
   table: Table,
   chains: readonly string[],
-): Promise<ReadonlyMap<string, readonly string[] | null>> {
+): Promise<ReadonlyMap<string, SavedChain>> {
   const text = await ask(iptables, table, chains.map((chain) => `-S ${chain}\n`).join("").trimEnd(), "any");
-  if (text !== null) {
-    const listed = new ListedChains(text);
-    return new Map(chains.map((chain) => [chain, listed.next(chain)]));
-  }
-  if (chains.length <= 1) return new Map(chains.map((chain) => [chain, null]));
+  if (text !== null) return byName(parseListedChains(text));
+  if (chains.length <= 1) return new Map();
   const middle = chains.length >> 1;
   return new Map([
-    ...await listChains(iptables, table, chains.slice(0, middle)),
-    ...await listChains(iptables, table, chains.slice(middle)),
+    ...await findChains(iptables, table, chains.slice(0, middle)),
+    ...await findChains(iptables, table, chains.slice(middle)),
   ]);
+}
+
+function byName(chains: Iterable<NamedChain>): ReadonlyMap<string, SavedChain> {
+  return new Map(Array.from(chains, ({ name, chain }) => [name, chain]));
 }
 
 /** True if the failure says neither that something is missing nor that it cannot be read. */

@@ -60,26 +60,6 @@ export function listingText(
   return lines.join("\n") + "\n";
 }
 
-/** What iptables printed of such a text, read once, from its beginning to its end. */
-export class ListedChains {
-  readonly #lines: readonly string[];
-  #at = 0;
-
-  constructor(listed: string) {
-    this.#lines = listed.split("\n").filter((line) => line.startsWith("-A "));
-  }
-
-  /** The rules of the chain that was asked for next, as they were printed. */
-  next(chain: string): string[] {
-    const rules: string[] = [];
-    const start = `-A ${chain} `;
-    while (this.#lines[this.#at]?.startsWith(start) === true) {
-      rules.push(this.#lines[this.#at++]!.slice(start.length));
-    }
-    return rules;
-  }
-}
-
 /** How the rules of a chain must be as they are wanted; `among`: others' may be there, too. */
 export type Comparison = "same" | "sameInAnyOrder" | "among";
 

@@ -1,12 +1,5 @@
 import { assertEquals } from "@std/assert";
-import {
-  bodyRules,
-  chainHolds,
-  groupByChain,
-  jumpRules,
-  ListedChains,
-  listingText,
-} from "./iptables_chains.ts";
+import { bodyRules, chainHolds, groupByChain, jumpRules, listingText } from "./iptables_chains.ts";
 import { canonicalRuleText } from "./canonical_iptables_rule.ts";
 
 const pure = (name: string, fn: () => void) => Deno.test(name, { permissions: "none" }, fn);
@@ -32,20 +25,6 @@ pure("a listing asks for chains table by table", () => {
   const text = listingText([["nat", ["A", "B"]], ["filter", []]]);
   assertEquals(text, "*nat\n-S A\n-S B\nCOMMIT\n*filter\nCOMMIT\n");
 });
-
-pure(
-  "each chain of a listing gets its own rules, also where a name begins like another or comes again",
-  () => {
-    const listed = new ListedChains(
-      "-N A\n-A A -j X\n-N EMPTY\n-N AB\n-A AB -j Y\n-A AB -j Z\n-N A\n-A A -j W\n",
-    );
-    assertEquals(listed.next("A"), ["-j X"]);
-    assertEquals(listed.next("EMPTY"), []);
-    assertEquals(listed.next("AB"), ["-j Y", "-j Z"]);
-    assertEquals(listed.next("A"), ["-j W"]);
-    assertEquals(listed.next("A"), []);
-  },
-);
 
 const HELD: readonly [found: readonly string[], same: boolean, sameInAnyOrder: boolean, among: boolean][] = [
   [["-j A", "-j B"], true, true, true],

@@ -133,3 +133,19 @@ Deno.test(
     ]);
   },
 );
+
+Deno.test(
+  "each chain of a listing gets its own rules, also where a name begins like another or comes again",
+  { permissions: "none" },
+  () => {
+    const listed = parseListedChains(
+      "-N A\n-A A -j X\n-N EMPTY\n-N AB\n-A AB -j Y\n-A AB -j Z\n-N A\n-A A -j W\n",
+    );
+    assertEquals(listed.map(({ name, chain }) => [name, chain.rules]), [
+      ["A", ["-j X"]],
+      ["EMPTY", []],
+      ["AB", ["-j Y", "-j Z"]],
+      ["A", ["-j W"]],
+    ]);
+  },
+);

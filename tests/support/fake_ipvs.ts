@@ -234,7 +234,8 @@ export class FakeIpvs implements Exec {
         const name = line.slice(3);
         const chain = chains?.get(name);
         if (chain === undefined) throw new Error(`iptables: No chain/target/match by that name: ${name}`);
-        listed += chain.rules.map((rule) => `-A ${name} ${rule}\n`).join("");
+        listed += /^[A-Z]+$/.test(name) ? `-P ${name} ACCEPT\n` : `-N ${name}\n`;
+        for (const rule of chain.rules) listed += `-A ${name} ${rule}\n`;
       }
     }
     return listed;

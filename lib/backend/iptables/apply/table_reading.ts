@@ -5,16 +5,9 @@
  * @module
  */
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { holdsLine, listChains } from "../../../kernel/iptables_by_name.ts";
-import { listingText } from "../../../netfilter/iptables_chains.ts";
+import { findByName, listChains } from "../../../kernel/iptables_by_name.ts";
 import { jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
-import {
-  parseIptablesListing,
-  parseListedChains,
-  type SavedChain,
-  type SavedTable,
-  unreadableTables,
-} from "../../../netfilter/iptables_save.ts";
+import { parseIptablesListing, type SavedTable, unreadableTables } from "../../../netfilter/iptables_save.ts";
 import { ENSURED_CHAINS, JUMP_RULES } from "../plan/base_rules.ts";
 import { CANARY_CHAIN, FORWARD_CHAIN, MARK_MASQ_CHAIN, POSTROUTING_CHAIN } from "../plan/chains.ts";
 import { DISPATCH_CHAINS } from "../store/dispatch.ts";
@@ -49,32 +42,14 @@ export async function readTables(
   const tables = new Map<string, SavedTable>(parseIptablesListing(text).tables);
   for (const table of ["nat", "filter"] as const) {
     if (!unreadable.has(table)) continue;
-    tables.set(table, await tableByName(iptables, table, table === "nat" ? serviceChains() : []));
+    const own = [CANARY_CHAIN, ...OWN_CHAINS[table]];
+    const found = await findByName(iptables, table, {
+      chains: table === "nat" ? [...own, ...serviceChains()] : own,
+      jumps: jumpsByChain(JUMP_RULES, table),
+    });
+    tables.set(table, found.chains);
   }
   return { tables, unreadable };
-}
-
-/** What of ours can be found by name; of chains of the kernel that cannot be listed, our jumps. */
-async function tableByName(iptables: Iptables, table: Table, more: Iterable<string>): Promise<SavedTable> {
-  const chains = new Map<string, SavedChain>();
-  const jumps = jumpsByChain(JUMP_RULES, table);
-  const names = [CANARY_CHAIN, ...OWN_CHAINS[table], ...jumps.keys(), ...more];
-  for (const [chain, rules] of await listChains(iptables, table, names)) {
-    if (rules !== null) chains.set(chain, savedChain(rules));
-  }
-  for (const [chain, wanted] of jumps) {
-    if (chains.has(chain)) continue;
-    const found: string[] = [];
-    for (const { args } of wanted) {
-      if (await holdsLine(iptables, table, `-C ${chain} ${args}`)) found.push(args);
-    }
-    chains.set(chain, savedChain(found));
-  }
-  return chains;
-}
-
-function savedChain(rules: readonly string[]): SavedChain {
-  return { policy: "-", packets: 0, bytes: 0, rules };
 }
 
 /**
@@ -90,11 +65,5 @@ export async function readOwnChains(iptables: Iptables, canaries: readonly strin
       ? [...OWN_CHAINS[table], ...jumpsByChain(JUMP_RULES, table).keys()]
       : [],
   ]]);
-  const listed = parseListedChains(await iptables.restore(listingText(asked), { counters: false })).values();
-  const tables = new Map<string, Map<string, SavedChain>>();
-  for (const [table, chains] of asked) {
-    const found = listed.take(chains.length).map(({ name, chain }) => [name, chain] as const);
-    tables.set(table, new Map(found));
-  }
-  return { tables, unreadable: new Set() };
+  return { tables: await listChains(iptables, asked), unreadable: new Set() };
 }

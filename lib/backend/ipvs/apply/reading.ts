@@ -8,12 +8,11 @@ import type { Exec } from "../../../kernel/exec.ts";
 import { readDevices } from "../../../kernel/ip_address.ts";
 import { saveSets } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { holdsLine, listChains } from "../../../kernel/iptables_by_name.ts";
+import { findByName, type FoundByName, listChains } from "../../../kernel/iptables_by_name.ts";
 import { isLockBusy } from "../../../kernel/iptables_lock.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { FAMILIES } from "../../../model/objects.ts";
-import { ListedChains, listingText } from "../../../netfilter/iptables_chains.ts";
-import { jumpsByChain, type PerTable, type Table } from "../../../netfilter/iptables_jumps.ts";
+import { jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { parseIptablesSave, unreadableTables } from "../../../netfilter/iptables_save.ts";
 import { CHAINS, JUMP_RULES } from "../plan/base_rules.ts";
 import { DEVICE } from "../plan/ruleset.ts";
@@ -27,8 +26,6 @@ export const RULES_COMMANDS = 1;
 
 /** What iptables holds of one family. */
 export type HeldRules = Omit<HeldObjects, keyof HeldOwn>;
-
-type Chains = Map<string, { readonly rules: readonly string[] }>;
 
 /**
  * The device, the sets and the IPVS table, of both families.
@@ -76,11 +73,7 @@ export async function listRules(iptables: Iptables, without?: string): Promise<H
     ] as const
   );
   try {
-    const listed = new ListedChains(await iptables.restore(listingText(asked), { counters: false }));
-    const tables = asked.map(([table, chains]) =>
-      [table, new Map(chains.map((chain) => [chain, { rules: listed.next(chain) }]))] as const
-    );
-    return { tables: new Map(tables) };
+    return { tables: await listChains(iptables, asked) };
   } catch (error) {
     if (!(error instanceof ExecError) || error.isMissing()) throw error;
     return isLockBusy(error) ? null : await readRulesByName(iptables, TABLES);
@@ -94,23 +87,13 @@ export async function listRules(iptables: Iptables, without?: string): Promise<H
  * @throws {ExecError} if iptables cannot tell whether a jump is there
  */
 async function readRulesByName(iptables: Iptables, names: readonly Table[]): Promise<HeldRules> {
-  const tables = new Map<string, Chains>();
-  const jumpsOnly: PerTable<Set<string>> = { nat: new Set(), filter: new Set() };
+  const tables = new Map<string, FoundByName["chains"]>();
+  const jumpsOnly: Record<Table, ReadonlySet<string>> = { nat: new Set(), filter: new Set() };
   for (const table of names) {
     const jumps = jumpsByChain(JUMP_RULES, table);
-    const listed = await listChains(iptables, table, [...CHAINS[table], ...jumps.keys()]);
-    const chains: Chains = new Map();
-    for (const [chain, rules] of listed) if (rules !== null) chains.set(chain, { rules });
-    for (const [chain, wanted] of jumps) {
-      if (chains.has(chain)) continue;
-      jumpsOnly[table].add(chain);
-      const rules: string[] = [];
-      for (const { args } of wanted) {
-        if (await holdsLine(iptables, table, `-C ${chain} ${args}`)) rules.push(args);
-      }
-      chains.set(chain, { rules });
-    }
-    tables.set(table, chains);
+    const found = await findByName(iptables, table, { chains: CHAINS[table], jumps });
+    tables.set(table, found.chains);
+    jumpsOnly[table] = found.jumpsOnly;
   }
   return { tables, jumpsOnly };
 }
