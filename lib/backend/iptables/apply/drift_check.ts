@@ -10,6 +10,7 @@ import { isLockBusy } from "../../../kernel/iptables_lock.ts";
 import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
 import { inTurns } from "../../../kernel/turns.ts";
 import type { Logger } from "../../../observe/log.ts";
+import { FullLooks } from "../../apply/full_looks.ts";
 import { PrintedOtherwise } from "../../apply/printed_otherwise.ts";
 import { type Damage, damageOf } from "../../damage.ts";
 import {
@@ -27,10 +28,6 @@ import { readOwnChains, readTables } from "./table_reading.ts";
  * whatever it is asked for, so there a look at less is hardly cheaper.
  */
 const LARGE_CHAINS: Readonly<Record<IptablesVariant, number>> = { nft: 4_000, legacy: 40_000 };
-/** A list of fewer chains that takes longer, in milliseconds, is a list beside very many rules of other programs. */
-const SLOW_LIST_MS = 600;
-/** How long there is no other list of everything where there is much, or where it was slow. */
-const RARE_MS = 3_600_000;
 /** So many lists of everything in a row give way to changes, then one is taken to its end. */
 const GIVEN_WAY = 3;
 /** How many chains a log line names. */
@@ -58,7 +55,7 @@ export class DriftCheck {
   readonly #options: DriftCheckOptions;
   readonly #printedOtherwise = new PrintedOtherwise();
   #verified: Verified = NOTHING_VERIFIED;
-  #allDueMs = Number.NEGATIVE_INFINITY;
+  readonly #fullLooks = new FullLooks();
   #listing: AbortController | null = null;
   #givenWay = 0;
 
@@ -88,7 +85,7 @@ export class DriftCheck {
   ): Promise<LookOutcome | null> {
     const { nowMs } = this.#options;
     const startMs = nowMs();
-    const part = startMs >= this.#allDueMs ? "incomplete" : await this.#listPart(scope.canaries);
+    const part = this.#fullLooks.isDue(startMs) ? "incomplete" : await this.#listPart(scope.canaries);
     if (part === null) return null;
     const isAll = part === "incomplete";
     const held = isAll ? await this.#listAll(store) : part;
@@ -101,16 +98,14 @@ export class DriftCheck {
     this.#verified = verified;
     this.#tell(this.#printedOtherwise.sift(differing, isAll));
     const damage = damageOf("all", [...missing, ...differing.keys()]);
-    const endMs = nowMs();
-    if (isAll) this.#allDueMs = this.#isRare(store, endMs - startMs) ? startMs + RARE_MS : endMs;
-    // After damage the next look, which tells whether the repair helped, is at everything.
-    if (damage !== false) this.#allDueMs = endMs;
+    const isLarge = store.chainCount > this.#largeChains;
+    this.#fullLooks.ended({ isAll, isLarge, isDamaged: damage !== false, startMs, endMs: nowMs() });
     return { damage, leftover };
   }
 
-  #isRare({ chainCount }: IptablesStore, tookMs: number): boolean {
-    const { iptables: { variant }, largeChains = LARGE_CHAINS[variant] } = this.#options;
-    return chainCount > largeChains || tookMs > SLOW_LIST_MS;
+  get #largeChains(): number {
+    const { iptables: { variant }, largeChains } = this.#options;
+    return largeChains ?? LARGE_CHAINS[variant];
   }
 
   /** Null: it gave way. */

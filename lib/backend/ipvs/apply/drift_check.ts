@@ -10,6 +10,7 @@ import { saveSets, setSizes } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { realServerKey, virtualServerKey } from "../../../netfilter/ipvs.ts";
+import { FullLooks } from "../../apply/full_looks.ts";
 import { type Damage, damageOf } from "../../damage.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { DEVICE } from "../plan/ruleset.ts";
@@ -25,8 +26,6 @@ import { listRules } from "./reading.ts";
  * sync period of 30 s.
  */
 export const CHEAP_TO_LIST = 60_000;
-/** How long there is no other look at everything where that is not cheap. */
-const RARE_MS = 3_600_000;
 
 /** What a {@linkcode DriftCheck} needs. */
 export interface DriftCheckOptions {
@@ -43,7 +42,7 @@ export interface DriftCheckOptions {
 /** Looks at one family. */
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
-  #allDueMs = Number.NEGATIVE_INFINITY;
+  readonly #fullLooks = new FullLooks();
 
   constructor(options: DriftCheckOptions) {
     this.#options = options;
@@ -58,11 +57,11 @@ export class DriftCheck {
     const { cheapToList, nowMs } = this.#options;
     const { realServers, entries, filter } = store.counts;
     const isCheap = 2 * realServers + entries + 10 * filter <= cheapToList;
-    const isAll = isCheap || nowMs() >= this.#allDueMs;
-    if (isAll) this.#allDueMs = nowMs() + RARE_MS;
+    const startMs = nowMs();
+    const isAll = isCheap || this.#fullLooks.isDue(startMs);
+    if (isAll) this.#fullLooks.putOff(startMs);
     const found = isAll ? await this.#all(store, ownership) : await this.#part(store, ownership);
-    // The next look tells whether the repair helped.
-    if (found.length > 0) this.#allDueMs = Number.NEGATIVE_INFINITY;
+    this.#fullLooks.ended({ isAll, isLarge: !isCheap, isDamaged: found.length > 0, startMs, endMs: nowMs() });
     return damageOf("all", found);
   }
 

@@ -12,6 +12,7 @@ import { diffObjects, type NftTransaction } from "../../../netfilter/nft_objects
 import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
+import { FullLooks } from "../../apply/full_looks.ts";
 import { PrintedOtherwise } from "../../apply/printed_otherwise.ts";
 import { type Damage, damageOf } from "../../damage.ts";
 import { TABLE_NAME } from "../plan/chains.ts";
@@ -21,10 +22,6 @@ import { isRejected } from "./table_writer.ts";
 
 /** A table of more elements is large: to list so many takes 0.6 % of the default sync period. */
 const LARGE_ELEMENTS = 5_000;
-/** A list of a small table that takes longer, in milliseconds, is a list beside very many rules of other programs. */
-const SLOW_LIST_MS = 600;
-/** How long there is no other list of a whole table that is large, or was slow to list. */
-const RARE_MS = 3_600_000;
 /** A list of everybody's rules may take so many milliseconds at any time; one that takes longer this part of the time. */
 const SLOW_RULES_MS = 250;
 const RULES_SHARE = 0.01;
@@ -43,7 +40,7 @@ export interface DriftCheckOptions {
 /** Looks at one family's table. */
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
-  #allDueMs = Number.NEGATIVE_INFINITY;
+  readonly #fullLooks = new FullLooks();
   #rulesDueMs = Number.NEGATIVE_INFINITY;
   /** The last look at everything did. */
   #hasFailed = false;
@@ -66,17 +63,14 @@ export class DriftCheck {
   async look(store: NftStore): Promise<false | Damage> {
     const { nowMs } = this.#options;
     const startMs = nowMs();
-    const isAll = startMs >= this.#allDueMs;
+    const isAll = this.#fullLooks.isDue(startMs);
     // Those that do not come to their end must not be all that the machine does from now on; a single one says little.
-    if (isAll) this.#allDueMs = this.#hasFailed ? startMs + RARE_MS : startMs;
+    if (isAll && this.#hasFailed) this.#fullLooks.putOff(startMs);
     this.#hasFailed = isAll;
     const damage = isAll ? await this.#lookAtAll(store) : await this.#lookAtPart(store);
     this.#hasFailed = false;
-    if (isAll) this.#allDueMs = startMs + RARE_MS;
-    const endMs = nowMs();
-    const isRare = store.counts.elements > LARGE_ELEMENTS || isAll && endMs - startMs > SLOW_LIST_MS;
-    // After damage the next look, which tells whether the repair helped, is at everything.
-    if (damage !== false || isAll && !isRare) this.#allDueMs = endMs;
+    const isLarge = store.counts.elements > LARGE_ELEMENTS;
+    this.#fullLooks.ended({ isAll, isLarge, isDamaged: damage !== false, startMs, endMs: nowMs() });
     return damage;
   }
 
