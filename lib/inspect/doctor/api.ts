@@ -5,15 +5,14 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
-import { systemClock, wallClockMs } from "../../kernel/clock.ts";
+import { wallClockMs } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { NodeObject } from "../../model/objects.ts";
 import { errorText } from "../../observe/log.ts";
-import { USER_AGENT } from "../../node/version.ts";
+import { openApiClient } from "../../node/api_client.ts";
 import { decodeNode } from "../../source/decode/decode.ts";
-import { apiAccess } from "../../source/kube/kube_access.ts";
 import { readRefusal, readText } from "../../source/kube/kube_answer.ts";
-import { KubeClient } from "../../source/kube/kube_http.ts";
+import type { KubeClient } from "../../source/kube/kube_http.ts";
 import {
   ENDPOINT_SLICES,
   nodeResource,
@@ -117,16 +116,7 @@ export interface ApiQuestions {
 export async function readApi(
   { config, master, nodeName, ownIps, exec, signal, limited }: ApiQuestions,
 ): Promise<ApiFacts> {
-  const { kubeconfig } = config.clientConnection;
-  const access = await limited(() => apiAccess({ kubeconfig, master, env: Deno.env }));
-  const client = new KubeClient({
-    access,
-    qps: 0,
-    burst: 0,
-    userAgent: USER_AGENT,
-    clock: systemClock,
-    exec,
-  });
+  const client = await limited(() => openApiClient(config, { master, exec }));
   try {
     await limited(() => client.checkCredentials(signal));
     const asks = new ApiAsks(client, signal);
@@ -147,7 +137,7 @@ export async function readApi(
     const namesakes = isUnknown ? await ask(() => asks.nodesWith(ownIps)) : null;
     return {
       server: client.server,
-      origin: access.origin,
+      origin: client.origin,
       version: mapped(version, ({ text }) => versionText(text)),
       aheadMs: mapped(version, aheadMs),
       rights,

@@ -13,6 +13,7 @@ import type { Exec } from "../../kernel/exec.ts";
 import { readDeviceSettings } from "../../kernel/ip_address.ts";
 import { kernelRelease } from "../../kernel/kernel_release.ts";
 import { Nft } from "../../kernel/nft.ts";
+import { Runner } from "../../kernel/runner.ts";
 import { readXtablesLock } from "../../kernel/xtables_lock.ts";
 import { parseIp } from "../../model/ip.ts";
 import { nodeIps } from "../../model/node.ts";
@@ -101,9 +102,10 @@ const LISTS_SHARE = 0.9;
 export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   const { config, nodeName, migrateTo, limitMs = LIMIT_MS } = options;
   const end = new AbortController();
-  const exec = new DoctorExec(options.exec, end.signal, options.slowMs);
+  const programs = new DoctorExec(options.exec, end.signal, options.slowMs);
+  using exec = new Runner(programs, { caches: true });
   const timer = setTimeout(() => {
-    exec.noteHanging(limitMs);
+    programs.noteHanging(limitMs);
     end.abort(new DOMException(`it took longer than ${limitMs / 1000} s`, "AbortError"));
   }, limitMs);
   try {
@@ -128,7 +130,7 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
         )],
         // Only now it is known which programs hang; beside the mode they say most.
         ...findings.flatMap((found, index) =>
-          CHECKS[index]?.name === "programs" ? [...checkTroubles(exec.troubles), ...found] : found
+          CHECKS[index]?.name === "programs" ? [...checkTroubles(programs.troubles), ...found] : found
         ),
         ...options.unserved === undefined ? [] : checkUnserved(options.unserved),
         ...manifests,
@@ -138,7 +140,7 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
     });
   } finally {
     clearTimeout(timer);
-    if (end.signal.aborted) await exec.ended();
+    if (end.signal.aborted) await programs.ended();
     end.abort(new DOMException("the examination is over", "AbortError"));
   }
 }
@@ -146,7 +148,7 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
 /** What checks go by; a reading that fails rejects. */
 type NodeFacts = ReturnType<typeof readNode>;
 
-function readNode(options: ExamineOptions, exec: DoctorExec, signal: AbortSignal) {
+function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
   const { config, master, nodeName, migrateTo, apiUnasked } = options;
   const limited = <T>(read: () => Promise<T>): Promise<T> => endedBy(signal, read);
   const fact = <T>(read: () => Promise<T>): Promise<T> => handled(limited(read));

@@ -1,5 +1,5 @@
 /**
- * How the doctor starts programs: each question once, a few at a time, and none that misbehaves without being named.
+ * How the doctor starts programs: a few at a time, and none that misbehaves without being named.
  *
  * @module
  */
@@ -32,8 +32,6 @@ export class DoctorExec implements Exec {
   readonly #exec: Exec;
   readonly #signal: AbortSignal;
   readonly #slowMs: number;
-  /** By the question; one that failed is asked again: a lock that is held now may be free the next time. */
-  readonly #answers = new Map<string, Promise<ExecResult>>();
   readonly #running = new Map<Promise<ExecResult>, readonly string[]>();
   readonly #waiting: (() => void)[] = [];
   readonly #troubles = new Map<string, ProgramTrouble>();
@@ -48,18 +46,6 @@ export class DoctorExec implements Exec {
   /** In the order in which they showed; of each program and kind the first. */
   get troubles(): readonly ProgramTrouble[] {
     return [...this.#troubles.values()];
-  }
-
-  run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
-    if (options.stdin !== undefined || options.onStdout !== undefined) return this.#start(argv, options);
-    const question = JSON.stringify([argv, options.env]);
-    const known = this.#answers.get(question);
-    if (known !== undefined) return known;
-    const answer = this.#start(argv, options);
-    this.#answers.set(question, answer);
-    const forget = (): void => void this.#answers.delete(question);
-    answer.then(({ code }) => code === 0 || forget(), forget);
-    return answer;
   }
 
   /** Call when `signal` ends the rest: what runs now hangs. */
@@ -77,7 +63,7 @@ export class DoctorExec implements Exec {
     clearTimeout(timer);
   }
 
-  async #start(argv: readonly string[], options: ExecOptions): Promise<ExecResult> {
+  async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     const leave = await this.#turn();
     try {
       this.#signal.throwIfAborted();

@@ -83,6 +83,11 @@ export class KubeClient {
     return this.#access.server;
   }
 
+  /** Where the access comes from, e.g. the path of the kubeconfig. */
+  get origin(): string {
+    return this.#access.origin;
+  }
+
   /**
    * Reads the credentials once, without sending them. An issuer of tokens that cannot be asked now is left for later.
    *
