@@ -10,9 +10,7 @@ import { Mutex } from "../../../kernel/mutex.ts";
 import type { NfacctCounters } from "../../../kernel/nfacct.ts";
 import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
 import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
-import { matchingNodeIps } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
-import { sameTexts } from "../../../model/service_port.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { Logger } from "../../../observe/log.ts";
@@ -24,6 +22,7 @@ import {
   isWhatAllNeed,
   refusedServices,
 } from "../../apply/iptables_trial.ts";
+import { NodePortIps } from "../../apply/node_port_ips.ts";
 import { writeAll, writeChange } from "../../apply/refusals.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
@@ -92,8 +91,7 @@ export class IptablesProxier implements FamilyProxier {
   /** Of the last sync that succeeded: what a Service keeps whose rules are refused. */
   #known: IptablesStore | undefined;
   #state: ProxyState | null = null;
-  /** Addresses that serve node ports, as the latest sync took them; null before. */
-  #nodePortIps: readonly string[] | null = null;
+  readonly #nodePortIps: NodePortIps;
   #mangleCanary = false;
   /** As the last full sync found it. */
   #nfacct = false;
@@ -110,6 +108,7 @@ export class IptablesProxier implements FamilyProxier {
     this.family = family;
     this.#iptables = iptables;
     this.#options = options;
+    this.#nodePortIps = new NodePortIps(options.interfaceIps);
     this.#session = new FamilySession({ mode: "iptables", family, settings, nowMs });
     this.#staleChains = new StaleChains({ iptables, logger, nowMs });
     const consequence = ", and chains of former Services stay";
@@ -154,7 +153,7 @@ export class IptablesProxier implements FamilyProxier {
 
   /** True if the addresses that serve node ports are others than those of the last sync. */
   isOutdated(): boolean {
-    return this.#nodePortIps !== null && !sameTexts(this.#nodePortIps, this.#readNodePortIps());
+    return this.#nodePortIps.isOutdated(this.#session.settings.nodePortAddresses);
   }
 
   /** A change waits for a look, so that what it writes is no damage; one that takes long gives way. */
@@ -285,7 +284,7 @@ export class IptablesProxier implements FamilyProxier {
   }
 
   #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
-    this.#nodePortIps = this.#readNodePortIps();
+    this.#nodePortIps.take(this.#session.settings.nodePortAddresses);
     return inTurns(planIptablesInSteps(state, changed, this.#planOptions()), { turnMs: TURN_MS });
   }
 
@@ -293,15 +292,10 @@ export class IptablesProxier implements FamilyProxier {
     return {
       ...this.#session.settings,
       family: this.family,
-      nodePortIps: this.#nodePortIps ?? this.#readNodePortIps(),
+      nodePortIps: this.#nodePortIps.planned,
       randomFully: this.#iptables.hasRandomFully(),
       nfacct: this.#nfacct,
     };
-  }
-
-  #readNodePortIps(): readonly string[] {
-    const { nodePortAddresses } = this.#session.settings;
-    return nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, this.#options.interfaceIps());
   }
 
   async #write(

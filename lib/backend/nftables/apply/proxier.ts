@@ -8,7 +8,6 @@ import { ExecError, SyncError } from "../../../errors.ts";
 import type { Nft } from "../../../kernel/nft.ts";
 import { describeNftFailure } from "../../../kernel/nft_failure.ts";
 import { inTurns, TURN_MS, turnSince } from "../../../kernel/turns.ts";
-import { matchingNodeIps } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import { sameTexts } from "../../../model/service_port.ts";
 import type { ProxyState } from "../../../model/state.ts";
@@ -16,6 +15,7 @@ import { NftTransaction } from "../../../netfilter/nft_objects.ts";
 import type { ListedTable } from "../../../netfilter/nft_listing.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
+import { NodePortIps } from "../../apply/node_port_ips.ts";
 import { FamilySession, type Since } from "../../apply/family_session.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
@@ -68,8 +68,7 @@ export class NftablesProxier implements FamilyProxier {
   readonly #driftCheck: DriftCheck;
   readonly #session: FamilySession<NftablesSettings, NftStore>;
   #serviceCidrs: readonly string[] = [];
-  /** Addresses that serve node ports, as the latest sync took them; null before. */
-  #nodePortIps: readonly string[] | null = null;
+  readonly #nodePortIps: NodePortIps;
   #state: ProxyState | null = null;
   /** Of stale chains, by the check under way. */
   #deletion: Promise<void> | null = null;
@@ -84,6 +83,7 @@ export class NftablesProxier implements FamilyProxier {
     this.#blankAtMs = blankAtMs;
     this.family = family;
     this.#options = options;
+    this.#nodePortIps = new NodePortIps(options.interfaceIps);
     this.#session = new FamilySession({ mode: "nftables", family, settings, nowMs, describe });
     this.#driftCheck = new DriftCheck({ nft, family, logger, nowMs });
     this.#staleChains = new StaleChains({ nft, family, logger, nowMs });
@@ -140,7 +140,7 @@ export class NftablesProxier implements FamilyProxier {
 
   /** True if the addresses that serve node ports are others than those of the last sync. */
   isOutdated(): boolean {
-    return this.#nodePortIps !== null && !sameTexts(this.#nodePortIps, this.#readNodePortIps());
+    return this.#nodePortIps.isOutdated(this.#session.settings.nodePortAddresses);
   }
 
   /** Says that all is well while nothing is committed: then a full sync is on its way. */
@@ -331,18 +331,13 @@ export class NftablesProxier implements FamilyProxier {
   }
 
   #nftablesOptions(): NftablesOptions {
-    this.#nodePortIps = this.#readNodePortIps();
+    const { settings } = this.#session;
     return {
-      ...this.#session.settings,
+      ...settings,
       family: this.family,
       serviceCidrs: this.#serviceCidrs,
-      nodePortIps: this.#nodePortIps,
+      nodePortIps: this.#nodePortIps.take(settings.nodePortAddresses),
     };
-  }
-
-  #readNodePortIps(): readonly string[] {
-    const { nodePortAddresses } = this.#session.settings;
-    return nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, this.#options.interfaceIps());
   }
 
   get #elementsPerTransaction(): number {

@@ -9,7 +9,7 @@ import { isLockBusy } from "../../../kernel/iptables_lock.ts";
 import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
 import { Mutex } from "../../../kernel/mutex.ts";
 import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
-import { matchingNodeIps, type NodePortAddresses } from "../../../model/node.ts";
+import type { NodePortAddresses } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import { chainHolds, jumpRules } from "../../../netfilter/iptables_chains.ts";
@@ -17,6 +17,7 @@ import { canonicalRuleText, readableRuleText } from "../../../netfilter/canonica
 import type { JumpRule, Table } from "../../../netfilter/iptables_jumps.ts";
 import { type IptablesRuleset, parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
+import { NodePortIps } from "../../apply/node_port_ips.ts";
 import { FamilySession, type Since } from "../../apply/family_session.ts";
 import { refusedServices } from "../../apply/iptables_trial.ts";
 import { writeChange } from "../../apply/refusals.ts";
@@ -76,7 +77,7 @@ export class UserspaceProxier implements FamilyProxier {
   readonly #session: FamilySession<UserspaceSettings, Committed>;
   readonly #oneAtATime = new Mutex();
   readonly #other: OtherKproxy;
-  #nodePortIps: readonly string[] | null = null;
+  readonly #nodePortIps: NodePortIps;
   /** What this proxier has written last; null: nothing yet. */
   #written: Committed | null = null;
 
@@ -85,6 +86,7 @@ export class UserspaceProxier implements FamilyProxier {
     this.family = family;
     this.#other = new OtherKproxy(options.iptables, logger);
     this.#options = options;
+    this.#nodePortIps = new NodePortIps(options.interfaceIps);
     this.#session = new FamilySession({ mode: "userspace", family, settings, nowMs });
   }
 
@@ -104,7 +106,7 @@ export class UserspaceProxier implements FamilyProxier {
 
   /** True if the addresses that serve node ports are others than those of the last sync. */
   isOutdated(): boolean {
-    return this.#nodePortIps !== null && this.#readNodePortIps()?.join() !== this.#nodePortIps.join();
+    return this.#nodePortIps.isOutdated(this.#session.settings.nodePortAddresses);
   }
 
   checkCanary(): Promise<false | null | Damage> {
@@ -267,21 +269,14 @@ export class UserspaceProxier implements FamilyProxier {
   }
 
   async #plan(state: ProxyState, changed: Changed): Promise<UserspacePlan> {
-    const { nodePortAddresses: _, ...settings } = this.#session.settings;
-    this.#nodePortIps = this.#readNodePortIps();
+    const { nodePortAddresses, ...settings } = this.#session.settings;
+    const nodePortIps = this.#nodePortIps.take(nodePortAddresses);
     const steps = planUserspaceInSteps(state, changed, {
       ...settings,
       family: this.family,
-      nodePortIps: this.#nodePortIps,
+      nodePortIps: nodePortAddresses.matchAll ? null : nodePortIps,
     });
     return await inTurns(steps, { turnMs: TURN_MS });
-  }
-
-  #readNodePortIps(): readonly string[] | null {
-    const { nodePortAddresses } = this.#session.settings;
-    return nodePortAddresses.matchAll
-      ? null
-      : matchingNodeIps(nodePortAddresses, this.#options.interfaceIps());
   }
 
   /**
