@@ -239,73 +239,93 @@ const SERVICES_AT_ONCE = 100;
  * is refused, no chain may be empty.
  */
 export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftScope): Steps<Drift> {
-  const { family } = scope;
   const missing = scope.canaries.filter((table) => held.tables.get(table)?.has(CANARY_CHAIN) !== true)
     .map((table) => chainKey(table, CANARY_CHAIN));
   const differing = new Map<string, string>();
-  const compare = (table: Table, chain: string, holds: (found: SavedChain) => boolean): void => {
+  const holds: ChainCheck = (table, chain, isRight) => {
     const found = held.tables.get(table)?.get(chain);
+    if (found !== undefined && isRight(found)) return true;
     if (found === undefined) missing.push(chainKey(table, chain));
-    else if (!holds(found)) differing.set(chainKey(table, chain), [...found.rules, ""].join("\n"));
+    else differing.set(chainKey(table, chain), [...found.rules, ""].join("\n"));
+    return false;
   };
-  const { changes } = store;
-  const isSame = scope.verified.of?.store === store && scope.verified.of.changes === changes;
-  let bodies: ReadonlyMap<string, SharedBody> | undefined;
-  const shared = new Map<string, number>();
-  for (const table of TABLES) {
-    for (const chain of DISPATCH_CHAINS[table]) {
-      const key = chainKey(table, chain);
-      const print = printOf([chain], table, held);
-      if (!isSame || scope.verified.shared.get(key) !== print) {
-        const body = (bodies ??= sharedChains(store)).get(key)!;
-        const before = missing.length + differing.size;
-        compare(table, chain, (found) => holdsShared(found, body, family));
-        if (missing.length + differing.size > before) continue;
-      }
-      shared.set(key, print);
-      yield;
-    }
-  }
+  const of = { store, changes: store.changes };
+  const shared = yield* verifyShared(store, held, scope, holds);
   for (const table of TABLES) {
     for (const [chain, rules] of baseChains(store, table)) {
       const found = held.tables.get(table)?.get(chain)?.rules ?? [];
       if (!chainHolds(found, { rules, comparison: "among" })) missing.push(chainKey(table, chain));
     }
   }
-  const of = { store, changes };
   if (!scope.withServices) {
     return { missing, differing, leftover: [], verified: { ...scope.verified, shared, of } };
   }
+  const services = yield* verifyServices(store, held, scope, holds);
+  const leftover = held.unreadable.has("nat")
+    ? []
+    : leftoverChains(store, held.tables.get("nat") ?? NO_CHAINS);
+  return { missing, differing, leftover, verified: { services, shared, of } };
+}
+
+/** True if the chain is there and right; else it is noted. */
+type ChainCheck = (table: Table, chain: string, isRight: (found: SavedChain) => boolean) => boolean;
+
+function* verifyShared(
+  store: IptablesStore,
+  held: HeldTables,
+  { family, verified }: DriftScope,
+  holds: ChainCheck,
+): Steps<Verified["shared"]> {
+  const isSame = verified.of?.store === store && verified.of.changes === store.changes;
+  let bodies: ReadonlyMap<string, SharedBody> | undefined;
+  const shared = new Map<string, number>();
+  for (const table of TABLES) {
+    for (const chain of DISPATCH_CHAINS[table]) {
+      const key = chainKey(table, chain);
+      const print = printOf([chain], table, held);
+      if (!isSame || verified.shared.get(key) !== print) {
+        const body = (bodies ??= sharedChains(store)).get(key)!;
+        if (!holds(table, chain, (found) => holdsShared(found, body, family))) continue;
+      }
+      shared.set(key, print);
+      yield;
+    }
+  }
+  return shared;
+}
+
+function* verifyServices(
+  store: IptablesStore,
+  held: HeldTables,
+  { family, verified, plan }: DriftScope,
+  holds: ChainCheck,
+): Steps<Verified["services"]> {
   const services = new Map<NamespacedName, { service: HeldService; print: number }>();
   const others: NamespacedName[] = [];
   for (const name of store.serviceNames) {
     const service = store.service(name)!;
-    const known = scope.verified.services.get(name);
+    const known = verified.services.get(name);
     const isKnown = known?.service === service && known.print === printOf(chainNames(service), "nat", held);
     if (isKnown) services.set(name, known);
     else others.push(name);
   }
   for (let at = 0; at < others.length; at += SERVICES_AT_ONCE) {
-    for (const [name, rules] of scope.plan(new Set(others.slice(at, at + SERVICES_AT_ONCE))).services) {
+    for (const [name, rules] of plan(new Set(others.slice(at, at + SERVICES_AT_ONCE))).services) {
       const service = store.service(name)!;
       if (rules === null || !isHeld(service, rules)) {
         // What it has is not what it wants, or not yet; but none of its chains is empty.
-        for (const chain of chainNames(service)) compare("nat", chain, ({ rules }) => rules.length > 0);
+        for (const chain of chainNames(service)) holds("nat", chain, ({ rules }) => rules.length > 0);
         continue;
       }
-      const before = missing.length + differing.size;
+      let isWhole = true;
       for (const [chain, lines] of groupByChain(rules.rules)) {
-        compare("nat", chain, (found) => holdsLines(found, lines, family));
+        isWhole = holds("nat", chain, (found) => holdsLines(found, lines, family)) && isWhole;
       }
-      const isWhole = missing.length + differing.size === before;
       if (isWhole) services.set(name, { service, print: printOf(chainNames(service), "nat", held) });
     }
     yield;
   }
-  const leftover = held.unreadable.has("nat")
-    ? []
-    : leftoverChains(store, held.tables.get("nat") ?? NO_CHAINS);
-  return { missing, differing, leftover, verified: { services, shared, of } };
+  return services;
 }
 
 /** Stands for what was printed of chains; NaN, which is equal to nothing: not all are there. */
