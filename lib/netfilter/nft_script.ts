@@ -22,23 +22,28 @@ class Refusal extends Error {}
 export function parseNftScript(text: string): NftListing {
   const tables = new Map<string, OpenTable>();
   const problems: { readonly place: string; readonly message: string }[] = [];
-  let command = "";
+  let lines: string[] = [];
+  let open = 0;
   for (const line of text.split("\n")) {
     const trimmed = line.trim();
     if (trimmed === "" || trimmed.startsWith("#")) continue;
-    command += command === "" ? trimmed : ` ${trimmed}`;
-    const bare = command.replaceAll(/"[^"]*"/g, "");
-    if (bare.split("{").length > bare.split("}").length) continue;
+    lines.push(trimmed);
+    // No text in quotes is longer than a line.
+    for (const [brace] of trimmed.replaceAll(/"[^"]*"/g, "").matchAll(/[{}]/g)) {
+      open += brace === "{" ? 1 : -1;
+    }
+    if (open > 0) continue;
+    const command = lines.join(" ");
+    [lines, open] = [[], 0];
     try {
       run(tables, command);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       problems.push({ place: "nft -f", message: `"${command}" ${error.message}` });
     }
-    command = "";
   }
-  if (command !== "") {
-    problems.push({ place: "nft -f", message: `"${command}" has braces that are not closed` });
+  if (lines.length > 0) {
+    problems.push({ place: "nft -f", message: `"${lines.join(" ")}" has braces that are not closed` });
   }
   return { tables: [...tables.values()], problems };
 }

@@ -1,4 +1,4 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { baseOf, NftTable } from "./nft_ruleset.ts";
 import { parseNftScript, tablesOfScript } from "./nft_script.ts";
 
@@ -116,3 +116,11 @@ for (const line of UNREAD) {
     assertEquals([...tableOf(line).problems()].length, 1);
   });
 }
+
+Deno.test("braces that never close cost as much time as there are lines", NONE, () => {
+  const startMs = performance.now();
+  const { problems } = parseNftScript(`${START}add element ip t ips {\n${"10.0.0.1,\n".repeat(50_000)}`);
+  assertEquals(problems.map(({ message }) => message.endsWith("has braces that are not closed")), [true]);
+  // Each line read again with all before it took minutes.
+  assert(performance.now() - startMs < 5_000);
+});
