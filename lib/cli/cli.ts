@@ -113,7 +113,7 @@ const NAMES: Readonly<Record<string, string>> = {
  * @param os as `Deno.build.os` names it
  * @throws {UnsupportedError} with what works instead
  */
-export function refuseOutsideLinux(flags: ParsedFlags, os: string): void {
+function refuseOutsideLinux(flags: ParsedFlags, os: string): void {
   if (os === "linux") return;
   const { command } = flags;
   const found = NAMES[os] ?? os;

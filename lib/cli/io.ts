@@ -135,7 +135,7 @@ export function reportLine(text: string): string {
 }
 
 /** Several lines, made fit for a terminal; they stay lines. */
-export function printableLines(text: string): string {
+function printableLines(text: string): string {
   return text.split("\n").map(escaped).join("\n");
 }
 

@@ -87,7 +87,7 @@ function byName(chains: Iterable<NamedChain>): ReadonlyMap<string, SavedChain> {
 }
 
 /** True if the failure says neither that something is missing nor that it cannot be read. */
-export function tellsNothing(error: unknown): boolean {
+function tellsNothing(error: unknown): boolean {
   return !(error instanceof ExecError) || error.isMissing() || error.isInconclusive() || isLockBusy(error);
 }
 

@@ -20,9 +20,9 @@ export interface NftNames {
 
 const APPLY: readonly string[] = ["nft", "-f", "-"];
 /** What {@linkcode Nft.check} runs, with the text as its input. */
-export const NFT_CHECK: readonly string[] = ["nft", "-c", "-f", "-"];
+const NFT_CHECK: readonly string[] = ["nft", "-c", "-f", "-"];
 /** What {@linkcode Nft.version} runs. */
-export const NFT_VERSION: readonly string[] = ["nft", "--version"];
+const NFT_VERSION: readonly string[] = ["nft", "--version"];
 
 /** The text of a dry run that nft takes if there is none of these tables, of these families. */
 export function noTablesText(families: readonly NftFamily[], names: readonly string[]): string {

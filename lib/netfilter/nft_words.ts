@@ -16,7 +16,7 @@ export function nftFamily(family: IpFamily): NftFamily {
 const WORD_REGEXP = /"(?:[^"])*"|[{},;]|[^\s{},;"]+/g;
 
 /** Splits text into words: braces, commas and semicolons stand alone, quoted text keeps its quotes. */
-export function splitNftWords(text: string): string[] {
+function splitNftWords(text: string): string[] {
   const words = text.match(WORD_REGEXP) ?? [];
   // What the expression steps over is a quote that is not closed.
   if (

@@ -60,7 +60,7 @@ export function readNftRule(text: string, family: IpFamily, isInet: boolean): Nf
  *
  * @throws {SyntaxError} if they do not end, or one stands there twice
  */
-export function takeElements(words: NftWords): Map<string, string> {
+function takeElements(words: NftWords): Map<string, string> {
   words.expect("{");
   const elements = new Map<string, string>();
   while (!words.takeIf("}")) {

@@ -78,7 +78,7 @@ export class LateOomScore {
  *
  * @throws {ExecError} without the program, or without CAP_SYS_RESOURCE for a value below the present one
  */
-export async function setOomScoreAdjustment(exec: Exec, pid: number, adjustment: number): Promise<void> {
+async function setOomScoreAdjustment(exec: Exec, pid: number, adjustment: number): Promise<void> {
   await runOk(exec, ["choom", "-n", String(adjustment), "-p", String(pid)], {
     timeoutMs: QUICK_LIMIT_MS,
   });

@@ -138,7 +138,7 @@ export function planProxyServer(
  * @throws {ConfigError} if the source's configuration is wrong
  * @throws {UsageError} if a manifest path is not there
  */
-export async function openChannels(
+async function openChannels(
   { config, commandLine: { master, allowsInsecureFiles }, node, log, programs: exec }: PlannedProxyServer,
 ): Promise<Channels> {
   // Which metrics there are depends on the mode, and that is chosen on the node.
@@ -171,7 +171,7 @@ export function isRuleless({ mode, kproxy: { userspaceListen } }: KubeProxyConfi
 }
 
 /** Puts together what a proxy server is made of. */
-export function newProxyServer(
+function newProxyServer(
   planned: PlannedProxyServer,
   node: PreparedNode,
   channels: Channels,

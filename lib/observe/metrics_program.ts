@@ -99,7 +99,7 @@ function addProcess(registry: Registry, { startMs, usage = systemUsage }: Progra
 }
 
 /** Adds `process_start_time_seconds`. */
-export function addStartTime(registry: Registry, startMs: number): void {
+function addStartTime(registry: Registry, startMs: number): void {
   new Gauge({
     name: "process_start_time_seconds",
     help: "When the process began, in seconds since the epoch",

@@ -11,7 +11,7 @@ import { type Io, printableJson, reportLine } from "../io.ts";
 import { counted } from "../../text/words.ts";
 
 /** Prints what is doubtful, each sentence once. */
-export function warningOnce(io: Pick<Io, "err">): (sentence: string) => void {
+function warningOnce(io: Pick<Io, "err">): (sentence: string) => void {
   const told = new Set<string>();
   return (sentence) => {
     if (!told.has(sentence)) io.err(`Warning: ${sentence}\n`);

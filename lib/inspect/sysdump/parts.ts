@@ -109,7 +109,7 @@ export function programPart(name: string, argv: readonly string[], exec: Exec): 
 export type Page = HttpPlace & { readonly path: string };
 
 /** What a page says, with any status. */
-export function pagePart(name: string, page: Page): Part {
+function pagePart(name: string, page: Page): Part {
   const from = "socket" in page
     ? `${page.socket} ${page.path}`
     : `http://${joinHostPort(page.host, page.port)}${page.path}`;

@@ -237,7 +237,7 @@ function plainEnd(text: string, at: number): number {
 const PLAIN = /[^\s,:[\]{}"]+/y;
 
 /** After the closing quote of the string that begins at `at`. */
-export function stringEnd(text: string, at: number): number {
+function stringEnd(text: string, at: number): number {
   let end = text.indexOf('"', at + 1);
   while (end >= 0) {
     let slashes = 0;

@@ -45,7 +45,7 @@ interface AnyField {
 export type Field<T> = AnyField & { readonly [MODEL]?: T };
 
 /** Makes the fields of a `T`: no name that its model does not have, none of another sort. */
-export class FieldsOf<T> {
+class FieldsOf<T> {
   text(name: FieldOf<T, "text">): Field<T> {
     return { name, sort: "text" };
   }

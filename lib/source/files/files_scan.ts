@@ -228,7 +228,7 @@ export async function readStdin(stdin: ReadableStream<Uint8Array>, signal?: Abor
 }
 
 /** A file of manifests may be so long: twice the objects of 44,000 Services. */
-export const MAX_MANIFEST_BYTES = 128 * 2 ** 20;
+const MAX_MANIFEST_BYTES = 128 * 2 ** 20;
 /** A read may take no longer, as that of a file that became a FIFO, or lies on a server that is gone. */
 const TIME_LIMIT_MS = 10_000;
 

@@ -185,7 +185,7 @@ async function identityOfFolder(folder: string): Promise<string | undefined> {
 const MAX_HELD = 32;
 
 /** Keeps FIFOs open for as long as they are there, so that opening them never blocks. */
-export class HeldFifos implements Disposable {
+class HeldFifos implements Disposable {
   /** By device and inode. */
   readonly #held = new Map<string, Deno.FsFile>();
 
@@ -256,7 +256,7 @@ interface Pulse {
 }
 
 /** What those hold that have watches. Without a place for temporary files there is no pulse, and watches count as answering. */
-export class WatchPulse implements AsyncDisposable {
+class WatchPulse implements AsyncDisposable {
   #isUser = false;
 
   /** Resolves to whether watches may be opened and closed. Begins the pulse, if that is not done. */

@@ -239,7 +239,7 @@ type ExecCredential = KubernetesObject & Credential;
 const TIMEOUT_MS = 60_000;
 
 /** Runs one plugin when its credential is needed and the one before has expired. */
-export class CredentialPluginRunner {
+class CredentialPluginRunner {
   readonly #plugin: CredentialPlugin;
   readonly #origin: string;
   readonly #exec: Exec;

@@ -329,7 +329,7 @@ function reference(subject: EventSubject): NonNullable<EventBody["regarding"]> {
 }
 
 /** The part of an Event that its repetition changes. @param lastMs milliseconds since the epoch, with fractions */
-export function repetitionOf(count: number, lastMs: number): EventRepetition {
+function repetitionOf(count: number, lastMs: number): EventRepetition {
   return { series: { count, lastObservedTime: microTime(lastMs) } };
 }
 

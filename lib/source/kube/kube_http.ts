@@ -297,7 +297,7 @@ interface Pool {
 }
 
 /** See the module. */
-export class FetchTransport implements KubeTransport {
+class FetchTransport implements KubeTransport {
   readonly #access: ClusterAccess;
   #pool: Pool | undefined;
 

@@ -137,7 +137,7 @@ export class KubeStore {
 }
 
 /** As of {@linkcode DecodedObjects}, of what may be no object at all, and names that are no texts. */
-export function identityOfRaw(raw: unknown): string {
+function identityOfRaw(raw: unknown): string {
   const metadata = (raw as RawKubernetesObject | null)?.metadata as Raw<V1ObjectMeta> | null | undefined;
   const [namespace, name] = [metadata?.namespace, metadata?.name].map((part) =>
     typeof part === "string" ? part : ""

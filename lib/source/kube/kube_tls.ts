@@ -267,7 +267,7 @@ export function openSocket(host: string, port: number, signal: AbortSignal): Pro
  *
  * @throws what it fails with, or `signal` was aborted with
  */
-export function whileOpening<V extends unknown[], T>(
+function whileOpening<V extends unknown[], T>(
   opening: EventEmitter & { destroy(): unknown },
   event: string,
   signal: AbortSignal,

@@ -254,7 +254,7 @@ export type Pem =
   | { readonly kind: "file"; readonly path: string };
 
 /** The PEM in `<key>-data`, or else the file in `<key>`. */
-export function pemAt(
+function pemAt(
   raw: RawObject,
   key: string,
   path: string,
@@ -267,14 +267,14 @@ export function pemAt(
 }
 
 /** Like {@linkcode textAt}, of a text that has to be there. @throws {DecodeError} if it is empty or missing */
-export function requiredText(raw: RawObject, key: string): string {
+function requiredText(raw: RawObject, key: string): string {
   const text = textAt(raw, key);
   if (text === "") throw new DecodeError(key, "is required");
   return text;
 }
 
 /** Like {@linkcode textAt}, with an error that does not show the value. */
-export function secretTextAt(raw: RawObject, key: string): string {
+function secretTextAt(raw: RawObject, key: string): string {
   const value = raw[key];
   if (typeof value === "string") return value;
   if (isAbsent(value)) return "";
@@ -282,13 +282,13 @@ export function secretTextAt(raw: RawObject, key: string): string {
 }
 
 /** A text that a header can hold. @throws {DecodeError} if it is none, without showing it */
-export function checkHeader(text: string, field: string): string {
+function checkHeader(text: string, field: string): string {
   if (/^[!-~]+$/.test(text)) return text;
   throw new DecodeError(field, "must be of visible ASCII characters without spaces");
 }
 
 /** A path in the kubeconfig at `path`: relative ones are relative to its folder. */
-export function besideKubeconfig(path: string, file: string): string {
+function besideKubeconfig(path: string, file: string): string {
   return isAbsolute(file) ? file : join(dirname(path), file);
 }
 
@@ -323,7 +323,7 @@ export interface OidcProvider {
  *
  * @throws {DecodeError} if it is of another sort than oidc, or a field is missing or wrong; shows no tokens
  */
-export function readAuthProvider(raw: RawObject, user: string, path: string): OidcProvider {
+function readAuthProvider(raw: RawObject, user: string, path: string): OidcProvider {
   const written = objectAt(raw, "auth-provider");
   return inside("auth-provider", () => {
     const name = textAt(written, "name");
@@ -371,7 +371,7 @@ export interface Impersonation {
  *
  * @throws {DecodeError} if one of them is wrong, or given without `as`
  */
-export function readImpersonation(raw: RawObject): Impersonation | null {
+function readImpersonation(raw: RawObject): Impersonation | null {
   const user = plainText(textAt(raw, "as"), "as");
   const uid = plainText(textAt(raw, "as-uid"), "as-uid");
   const groups = textsAt(raw, "as-groups", (group) => void plainText(group, ""));

@@ -31,7 +31,7 @@ export function staticBodies(
 }
 
 /** True if both lists say the same in the same order. */
-export function sameDispatch(left: readonly DispatchRule[], right: readonly DispatchRule[]): boolean {
+function sameDispatch(left: readonly DispatchRule[], right: readonly DispatchRule[]): boolean {
   return left.length === right.length && left.every((rule, at) => textOf(rule) === textOf(right[at]!));
 }
 

@@ -182,7 +182,7 @@ const APPEND = "-A ";
  * @param text `-A CHAIN …` lines with line ends between them; those of one chain need not be neighbours
  * @throws {TypeError} if a line is of none of the chains
  */
-export function hashBodies(text: string, chains: readonly string[]): readonly number[] {
+function hashBodies(text: string, chains: readonly string[]): readonly number[] {
   const bodies = chains.map(() => new RulesHash());
   let index = 0;
   for (let from = 0; from < text.length;) {
