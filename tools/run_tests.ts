@@ -169,6 +169,19 @@ export interface TestRun {
   readonly output: string;
 }
 
+/** Those that run; they are ended with this program. */
+const running = new Set<Deno.ChildProcess>();
+
+/** Ends what it started before a signal ends it. */
+function endTogether(signal: "SIGINT" | "SIGTERM"): void {
+  const end = (): void => {
+    running.forEach((child) => child.kill("SIGTERM"));
+    Deno.removeSignalListener(signal, end);
+    Deno.kill(Deno.pid, signal);
+  };
+  Deno.addSignalListener(signal, end);
+}
+
 /** Runs tests, with types unchecked: `deno task check` does that once for all. */
 async function runTests(
   files: readonly string[],
@@ -187,6 +200,7 @@ async function runTests(
     stdout: "piped",
     stderr: "inherit",
   }).spawn();
+  running.add(child);
   const timer = setTimeout(() => {
     writeLine(`Still running after ${TIMEOUT_MS / 60_000} minutes: stopped`);
     child.kill("SIGKILL");
@@ -199,6 +213,7 @@ async function runTests(
   }
   const { success } = await child.status;
   clearTimeout(timer);
+  running.delete(child);
   return { counts: countRun(output, success), output };
 }
 
@@ -318,6 +333,8 @@ export function skipReport(skips: readonly Skip[], skipped: number): string[] {
 }
 
 if (import.meta.main) {
+  endTogether("SIGINT");
+  endTogether("SIGTERM");
   await installPackages(TEST_PACKAGES);
   const { files, filter } = await chooseTests(Deno.args);
   const byName = filter === undefined ? [] : [`--filter=${filter}`];
