@@ -36,7 +36,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     action: "remove the rules that lead to them; they do no harm, and deleting is tried again",
     command: CHECK,
   },
-  "Node ports may not answer on 127.0.0.1: nobody can tell a sysctl": {
+  "Node ports may not answer on 127.0.0.1: a sysctl cannot be read": {
     action: "install procps, or set iptables.localhostNodePorts to false",
     command: DOCTOR,
   },
@@ -118,7 +118,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     action: "none once; if it comes again, look at what the node is busy with",
     command: DOCTOR,
   },
-  "iptables cannot read a table: somebody added rules to it with nft that iptables has no words for. Our rules there are looked for by name…. Put the other rules into a table of their own":
+  "iptables cannot read a table: nft added rules to it that iptables has no words for. Our rules there are looked for by name…. Put the other rules into a table of their own":
     { action: "put those rules into a table of their own", command: CHECK },
   "Stale UDP flows stay: the program conntrack is missing": {
     action: "install conntrack: UDP clients may stay with endpoints that are gone",

@@ -56,7 +56,7 @@ export interface FamilyProxier {
    */
   sync(request: SyncRequest): Promise<ApplyReport>;
   /**
-   * Looks whether our rules are as the last sync left them: false if all is well, else what is damaged; null if nobody can tell now.
+   * Looks whether our rules are as the last sync left them: false if all is well, else what is damaged; null if that is unknown now.
    * Where there are too many to look at in one sync period, some of them in turn.
    */
   checkCanary(): Promise<false | null | Damage>;

@@ -9,7 +9,7 @@ import type { QuarantinedService } from "./backend.ts";
 
 /** A Service that does not change is tried again this long after it was refused, when there is a sync anyway. */
 export const RETRY_MS = 60_000;
-/** How many that did not change one sync tries: they may be as many as somebody likes to make. */
+/** How many that did not change one sync tries: a tenant may make any number of them. */
 export const MAX_RETRIES = 16;
 
 /** Which Services are quarantined, and when they may be tried again. */
@@ -47,7 +47,7 @@ export class Quarantine {
   }
 
   /**
-   * Tries one of them.
+   * Tries one Service.
    *
    * @param attempt writes it, alone; resolves to why it is refused, or to null
    */

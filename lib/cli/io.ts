@@ -17,7 +17,7 @@ export interface Terminal {
   readonly hasUnicode: boolean;
   /** Columns at this moment. */
   columns(): number;
-  /** Rows at this moment. Absent: nobody can tell. */
+  /** Rows at this moment. Absent: unknown. */
   rows?(): number;
   /** Takes the bytes, or the first part of them, and says how many. */
   writeSync(bytes: Uint8Array): number;
@@ -28,7 +28,7 @@ export interface Io {
   /**
    * Writes text to standard output.
    *
-   * @throws {OutputClosedError} if nobody reads any more
+   * @throws {OutputClosedError} if the output's reader is gone
    */
   out(text: string): Promise<void>;
   /** Writes text to standard error, before it returns, as far as the stream takes it. */
@@ -64,7 +64,7 @@ export const systemIo: Io = {
       // Names and messages of others are in it.
       writeAll(Deno.stderr, printableLines(text));
     } catch (error) {
-      // Nobody is left who could be told; the exit code still says what it would have.
+      // No reader is left; the exit code still says what it would have.
       void error;
     }
   },

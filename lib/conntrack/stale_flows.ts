@@ -179,7 +179,7 @@ export const NO_UDP_TARGETS: UdpTargets = { frontends: new Map(), nodePorts: new
  * a flow to an endpoint that is merely not ready may still be served, while one to an endpoint that is gone never is.
  *
  * Source: kube-proxy 1.36 conntrack reconciler; differs: it takes serving ones only, and leaves every flow of a port alone
- * that has none, also those to addresses that may meanwhile be somebody else's.
+ * that has none, also those to addresses that another pod may have by now.
  */
 export function udpTargets(state: ProxyState): UdpTargets {
   const frontends = new Map<string, Set<string>>();

@@ -12,7 +12,7 @@ const TELL_AGAIN_MS = 60_000;
 /** A socket that fails this often, one time after the other, for a reason of its own is given up. */
 const MAX_FAILURES = 20;
 
-/** Of those who come when there is no room, so many at a time: a crowd must not keep the program from its work. */
+/** Of clients that come when there is no room, so many at a time: a crowd must not keep the program from its work. */
 const CROWD = 8;
 const CROWD_PAUSE_MS = 10;
 

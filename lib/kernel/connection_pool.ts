@@ -7,7 +7,7 @@ import { parseCidr } from "../model/ip.ts";
 import type { Admission } from "./accept_loop.ts";
 import { DescriptorAllowance } from "./descriptors.ts";
 
-/** What a connection does; whoever waits for its client has to go first. */
+/** What a connection does; one that waits for its client is closed first. */
 export type ConnectionPhase = "waiting" | "answering" | "writing";
 
 /** Why a connection was ended before its client did. */
@@ -60,7 +60,7 @@ export interface ConnectionPoolOptions {
   /** How many they may have however few descriptors there are. @default {8} */
   readonly least?: number;
   /**
-   * False: to wait is no reason to be ended, as nobody knows what for. Only a client that has more places than the new one's loses one.
+   * False: to wait is no reason to be ended, as the reason is unknown. Only a client that has more places than the new one's loses one.
    * @default {true}
    */
   readonly endsWaiting?: boolean;

@@ -64,7 +64,7 @@ export async function applyConntrackSettings(
 /** The value; null if this kernel does not have it; why it cannot be read. */
 type Found = string | null | ExecError;
 
-/** By one program; one by one if there is none, or one of them cannot be read. */
+/** By one program; one by one if there is none, or a setting cannot be read. */
 async function readEach(
   exec: Exec,
   names: readonly string[],

@@ -26,7 +26,7 @@ export interface DescriptorAllowanceOptions {
 
 /**
  * Gives descriptors to sockets as long as enough are left for everything else. The limit of the process itself cannot be read:
- * the runtime tells it to nobody and keeps `/proc` closed.
+ * the runtime does not tell it and keeps `/proc` closed.
  */
 export class DescriptorAllowance {
   readonly #count: (atMost: number) => number;
@@ -117,7 +117,7 @@ export async function untilDescriptors(
 }
 
 /**
- * From now on a stack is the error's message alone while no file can be opened, whoever asks for it: the logger, which finds its caller
+ * From now on a stack is the error's message alone while no file can be opened, for all callers: the logger, which finds its caller
  * there, or the errors of `node:` modules. From source, the runtime reads a file to tell the place of a frame, and panics where it cannot
  * (Deno 2.9.6, when a first frame of that file is asked for).
  */

@@ -28,7 +28,7 @@ export interface ExecOptions {
   /** Text for standard input; without it standard input is empty. */
   readonly stdin?: Input;
   /**
-   * Ends the program after this many milliseconds. Without it, after a time that nobody needs: minutes, and more of them for a
+   * Ends the program after this many milliseconds. Without it, after a time that no program needs: minutes, and more of them for a
    * long input.
    */
   readonly timeoutMs?: number;
@@ -65,7 +65,7 @@ const KILL_GRACE_MS = 1_000;
 const ABANDON_MS = 1_000;
 /** How long to wait for output that a killed program may have left in its pipes. */
 const DRAIN_MS = 100;
-/** How long nothing must come from the pipes of one that has ended by itself before they are left to whoever still holds them. */
+/** How long nothing must come from the pipes of one that has ended by itself before they are left to the process that still holds them. */
 const HELD_MS = 2_000;
 /** All rules of 44,000 Services are tens of megabytes. */
 const MAX_STDOUT_BYTES = 128 * 2 ** 20;
@@ -76,17 +76,17 @@ const MAX_STDERR_BYTES = 16 * 2 ** 20;
 
 /**
  * A program that has been started; {@linkcode StartedProgram.finish} takes it to its end. Reading its output begins at once: a full
- * pipe would stop the program, and with it whoever writes to it.
+ * pipe would stop the program, and with it its writer.
  */
 class StartedProgram {
   readonly #argv: readonly string[];
   readonly #child: Deno.ChildProcess;
-  /** Null: it has none, or somebody feeds it. */
+  /** Null: it has none, or the caller writes it. */
   #input: WritableStream<Uint8Array> | null;
   readonly #result: Promise<ExecResult>;
-  /** Aborted: nothing more is read or written, whoever holds the other ends of its pipes. */
+  /** Aborted: nothing more is read or written, even if another process holds the other ends of its pipes. */
   readonly #cut = new AbortController();
-  /** Aborted with its end: nobody is left who is meant to read the rest of its input. */
+  /** Aborted with its end: no process is left that is meant to read the rest of its input. */
   readonly #over = new AbortController();
   /** True: it waits for nothing, and may not have read all. */
   #isAbandoned = false;
@@ -103,7 +103,7 @@ class StartedProgram {
     this.#child = spawn(argv, stdin === undefined ? "null" : "piped", env);
     this.#input = stdin === undefined ? null : this.#child.stdin;
     this.#result = this.#readResult(onStdout, MAX_STDOUT_BYTES + entries * BYTES_PER_ENTRY);
-    // Whoever finishes it hears of a failure, too; one that is ended before has nobody to tell.
+    // finish() reports a failure, too; for one that is ended before, nothing does.
     this.#result.then(() => this.#ended(), () => this.#ended());
   }
 
@@ -185,7 +185,7 @@ class StartedProgram {
   }
 
   /**
-   * It has ended, and somebody whom it started may hold its pipes for ever: what has been printed by then is all there is. What
+   * It has ended, and a process that it started may hold its pipes for ever: what has been printed by then is all there is. What
    * it printed itself is read first, however long that takes.
    */
   #leaveHeldPipes(): void {
@@ -209,7 +209,7 @@ class StartedProgram {
     this.#isRunning = false;
     this.#over.abort();
     for (const timer of this.#timers) clearTimeout(timer);
-    // Nobody has fed it, and its reader is gone, which closing may find out.
+    // Nothing was written, and its reader is gone, which closing may find out.
     void this.#input?.close().catch(ignoreBrokenPipe);
   }
 
@@ -280,7 +280,7 @@ function ignoreBrokenPipe(error: unknown): void {
 }
 
 /**
- * Writes all of the input, as fast as it is read; gives up once `over` is aborted, although somebody else may hold the other end of the
+ * Writes all of the input, as fast as it is read; gives up once `over` is aborted, although another process may hold the other end of the
  * pipe. Ours is closed then, but for a write that waits for room in the pipe: the runtime can end none, so that one is closed with the
  * last who holds the other end.
  */

@@ -1,9 +1,9 @@
 /**
  * Who else may write what the program goes by: a file, and all that leads to it.
  *
- * Every directory from the root on is looked at, and every link is followed, as ssh's StrictModes does for a home: whoever may write
+ * Every directory from the root on is looked at, and every link is followed, as ssh's StrictModes does for a home: a user who may write
  * one of them may put another file in the place of this one. They are looked at from the top, so that what was found good stays
- * what it is: nobody else could replace it between the look and the reading.
+ * what it is: no other user could replace it between the check and the reading.
  *
  * @module
  */
@@ -50,7 +50,7 @@ function isTrusted(uid: number | null): boolean {
 
 /**
  * The first thing on the way to `path`, or it itself, that others may write, and why: `/srv may be written by others (mode 0777)`;
- * null if there is none. What is not there, and what the shell hands over as `/dev/fd/N`, is nobody's.
+ * null if there is none. What is not there, and what the shell hands over as `/dev/fd/N`, has no owner here.
  */
 export async function writableByOthers(path: string): Promise<string | null> {
   const absolute = path.startsWith("/") ? path : `${Deno.cwd()}/${path}`;
@@ -63,7 +63,7 @@ export async function writableByOthers(path: string): Promise<string | null> {
   }
 }
 
-/** True if the file is not there or not for us: whoever reads it tells what is wrong with it. */
+/** True if the file is not there or not for us: its reader reports what is wrong with it. */
 function isNotToBeSeen(error: unknown): boolean {
   const { NotFound, NotADirectory, PermissionDenied, NotCapable, FilesystemLoop } = Deno.errors;
   return [NotFound, NotADirectory, PermissionDenied, NotCapable, FilesystemLoop].some((kind) =>

@@ -11,7 +11,7 @@ export function interfaceIps(): readonly string[] {
 }
 
 /**
- * As {@linkcode interfaceIps}, with the interfaces; nobody tells their scopes. Those of the device of Services are among them on
+ * As {@linkcode interfaceIps}, with the interfaces; their scopes are unknown. Those of the device of Services are among them on
  * some kernels.
  */
 export function interfaceAddresses(): readonly DeviceAddress[] {

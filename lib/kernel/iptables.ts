@@ -102,7 +102,7 @@ export class Iptables {
   /**
    * Why this family does not work here; null if it does: the nat table's POSTROUTING chain can be listed.
    *
-   * @throws {ExecError} if nobody can tell: another program held the lock all the time, this one was killed or hung, or says what no
+   * @throws {ExecError} if that is unknown: another program held the lock all the time, this one was killed or hung, or says what no
    *   kernel without the family leads to
    */
   async absence(): Promise<string | null> {

@@ -1,5 +1,5 @@
 /**
- * Asks iptables for single chains and rules, where it cannot read a whole table: rules that somebody added with nft, and for which it
+ * Asks iptables for single chains and rules, where it cannot read a whole table: rules that were added with nft, and for which it
  * has no words, keep it from that, but not from finding these.
  *
  * @module
@@ -27,7 +27,7 @@ export interface FoundByName {
  * Chains of several tables, in one start of a program.
  *
  * @param asked each chain once
- * @throws {ExecError} also if one of them is not there
+ * @throws {ExecError} also if a chain is not there
  */
 export async function listChains(
   iptables: Iptables,
@@ -42,7 +42,7 @@ export async function listChains(
  *
  * @param chains each once, without those of `jumps`
  * @param jumps chain → the jumps that are looked for in it
- * @throws {ExecError} if nobody can tell anything: the lock was held all the time, the program was killed or is missing; or whether a jump is there
+ * @throws {ExecError} if nothing is known: the lock was held all the time, the program was killed or is missing; or whether a jump is there
  */
 export async function findByName(
   iptables: Iptables,
@@ -66,7 +66,7 @@ export async function findByName(
   return { chains: found, jumpsOnly };
 }
 
-/** Those that are there, and hold no rule that iptables has no words for: nobody can tell these apart. */
+/** Those that are there, and hold no rule that iptables has no words for: these cannot be told apart. */
 async function findChains(
   iptables: Iptables,
   table: Table,

@@ -23,7 +23,7 @@ import { Runner } from "./runner.ts";
 export interface RefusedFamily {
   readonly family: IpFamily;
   readonly reason: string;
-  /** True if rules of a service proxy are there all the same, which nobody looks after. */
+  /** True if rules of a service proxy are there all the same, which no proxy updates. */
   readonly hasRules: boolean;
 }
 
@@ -37,11 +37,11 @@ export interface UsableFamiliesOptions {
   readonly onRefused: (refused: RefusedFamily) => void;
   /** Starts the programs that only look, if others have looked at the same before. */
   readonly probing?: Exec;
-  /** False: whether the programs work is tried by whoever asks. Default true. */
+  /** False: whether the programs work is tried by the caller. Default true. */
   readonly tries?: boolean;
   /**
    * Of the programs with the variant in their name, if it was told of one family. Where trying is left to others, both families are
-   * taken to have them, and nobody is asked for a version.
+   * taken to have them, and no version is asked for.
    */
   readonly version?: string | undefined;
 }
@@ -50,7 +50,7 @@ export interface UsableFamiliesOptions {
  * The families that work here, each with its programs.
  *
  * @throws {UnsupportedError} if the primary one is not among them
- * @throws {ExecError} if nobody can tell whether one of them works
+ * @throws {ExecError} if it is unknown whether a variant works
  */
 export async function usableFamilies(
   exec: Exec,
@@ -89,7 +89,7 @@ export interface IptablesOfNode {
  * Chooses the variant and finds its families, and tells the log of both.
  *
  * @throws {UnsupportedError} if the primary family is not among them
- * @throws {ExecError} if nobody can tell whether one of them works
+ * @throws {ExecError} if it is unknown whether a variant works
  */
 export async function iptablesOfNode(
   exec: Exec,

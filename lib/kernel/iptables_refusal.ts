@@ -15,7 +15,7 @@ const NO_LOCK_FILE_REGEXP = /can't open lock file/;
 
 /**
  * No table, no family, no protocol of this kind in the kernel: the legacy variant's words, then those of nft's, the last of
- * which tells of a table that somebody filled with rules iptables has no words for.
+ * which is the sign of a table with rules of nft that iptables has no words for.
  */
 const NOT_IN_KERNEL_REGEXP = new RegExp(
   [
@@ -38,7 +38,7 @@ export function isPermissionProblem(text: string): boolean {
   return PERMISSION_REGEXP.test(text);
 }
 
-/** True if the kernel lacks what was asked for, or this process the right to it; false if nobody can tell from this failure. */
+/** True if the kernel lacks what was asked for, or this process the right to it; false if this failure does not say. */
 export function saysUnusable(error: ExecError): boolean {
   const { stderr } = error;
   return !error.isInconclusive() &&
@@ -51,8 +51,8 @@ const REFUSING_STATUS: readonly number[] = [1, 2, 4];
 const NO_TABLE_REGEXP = /can't initialize|Failed to initialize nft|Could not fetch rule set generation id/;
 
 /**
- * True if a rule cannot be taken, so that it would be refused again; false if the program or the machine has a problem, somebody holds
- * the lock, or nobody can tell.
+ * True if a rule cannot be taken, so that it would be refused again; false if the program or the machine has a problem, another
+ * program holds the lock, or that is unknown.
  *
  * @param error of `iptables-restore`, as `Iptables.restore` throws it
  */

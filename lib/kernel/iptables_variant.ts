@@ -45,7 +45,7 @@ export function iptablesPrograms(family: IpFamily, variant?: IptablesVariant): I
 
 /** What is known before, or left to others. */
 export interface VariantOptions {
-  /** False: whether the system's default works is tried by whoever asks. Default true. */
+  /** False: whether the system's default works is tried by the caller. Default true. */
   readonly triesDefault?: boolean;
   /** The one that must work, if it does in one of the variants. Default IPv4. */
   readonly primaryFamily?: IpFamily;
@@ -62,7 +62,7 @@ export async function chooseIptablesVariant(
   options: VariantOptions = {},
 ): Promise<VariantChoice> {
   for (const wanted of [KUBELET_HINTS, PROXY_CHAINS]) {
-    // Whoever leaves chains leaves them in both families, so that the second one is rarely looked at.
+    // A proxy leaves chains in both families, so that the second one is rarely looked at.
     for (const family of inOrder(options.primaryFamily)) {
       for (const variant of VARIANTS) {
         const { chains, version } = await readHints(exec, family, variant, wanted);
@@ -119,7 +119,7 @@ async function askVersion(exec: Exec, program: string): Promise<IptablesVersion 
     new ExecError(argv, result.code, result.stderr || `it printed no version: ${result.stdout}`);
 }
 
-/** True if there are chains of a service proxy; false, too, where nobody can tell. */
+/** True if there are chains of a service proxy; false, too, where that is unknown. */
 export async function holdsProxyRules(
   exec: Exec,
   family: IpFamily,

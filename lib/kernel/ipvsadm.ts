@@ -113,7 +113,7 @@ export class Ipvsadm {
   /**
    * Carries out lines (without line ends) in their order, in one run of the program.
    *
-   * @throws {ExecError} if one of them failed; those around it have been carried out, and it is not known which one it was
+   * @throws {ExecError} if a command failed; those around it have been carried out, and it is not known which one it was
    */
   async restore(lines: Iterable<string>): Promise<void> {
     const { code, stderr } = await this.#restore(lines);

@@ -69,7 +69,7 @@ export class Nft {
    * True if the table is there. A dry run, because every listing of nft 1.0.6 but those of bare names loads all
    * elements of all tables: seconds, where there are 100,000.
    *
-   * @throws {ExecError} if nobody can tell
+   * @throws {ExecError} if that is unknown
    */
   async hasTable(family: NftFamily, name: string): Promise<boolean> {
     try {
@@ -85,7 +85,7 @@ export class Nft {
    * True if there is none of the tables, and in the others none of the chains. A dry run of making them, in one program:
    * 20 ms beside 55,000 chains of iptables, where a dry run of deleting one table takes 250 ms, and a list 10 s.
    *
-   * @throws {ExecError} if nobody can tell
+   * @throws {ExecError} if that is unknown
    */
   async hasNone(family: NftFamily, { tables = [], chains = {} }: NftNames): Promise<boolean> {
     const lines = tables.map((table) => `create table ${family} ${table}`);

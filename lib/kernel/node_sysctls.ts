@@ -18,17 +18,17 @@ export type AllowedOutcome = Exclude<SysctlOutcome, { readonly kind: "refused" }
 export interface NodeSysctls {
   /** False if there is no program to ask. */
   readonly known: boolean;
-  /** 1 if IPv6 is switched off; null if the kernel does not have it, or nobody can tell. */
+  /** 1 if IPv6 is switched off; null if the kernel does not have it, or that is unknown. */
   readonly ipv6Disabled: string | null;
   /**
    * Null for settings that this kernel does not have (they are asked for again the next time: a module may bring them); nothing
-   * if nobody can tell.
+   * if that is unknown.
    */
   read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>>;
   /** Settings that something else writes: they are read anew. */
   forget(names: readonly string[]): void;
   /**
-   * The outcomes in the order of `changes`; null if nobody can tell.
+   * The outcomes in the order of `changes`; null if that is unknown.
    *
    * @throws {ExecError} if the kernel refuses a value for another reason than that it may not be written
    */
@@ -67,7 +67,7 @@ export async function nodeSysctls(
 }
 
 /**
- * Makes sure that IPv6 is on: the kernel takes rules for a family that it was told not to speak. Where nobody can tell, nothing
+ * Makes sure that IPv6 is on: the kernel takes rules for a family that it was told not to speak. Where that is unknown, nothing
  * says that it is off.
  *
  * @throws {UnsupportedError} if it is not
@@ -77,7 +77,7 @@ export function requireIpv6({ known, ipv6Disabled }: NodeSysctls): void {
   throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, ipv6Disabled ?? "a kernel without IPv6");
 }
 
-/** Those that this kernel has; none if one of them cannot be read, so that whoever asks for it hears why. */
+/** Those that this kernel has; none if a setting cannot be read, so that its reader reports why. */
 async function readAhead(exec: Exec, names: readonly string[]): Promise<Map<string, string>> {
   if (names.length === 0) return new Map();
   try {

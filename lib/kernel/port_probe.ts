@@ -1,5 +1,5 @@
 /**
- * Whether anybody listens on a port of this network namespace: who can have it for a moment finds that nobody does. No packet is sent.
+ * Whether a port of this network namespace is in use: binding it for a moment shows that it is free. No packet is sent.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import type { IpFamily } from "../model/objects.ts";
 /** The addresses that stand for all. */
 export const EVERYWHERE: Readonly<Record<IpFamily, string>> = { IPv4: "0.0.0.0", IPv6: "::" };
 
-/** Null: nobody can tell, as for want of rights. */
+/** Null: unknown, as for want of rights. */
 export async function isPortTaken(
   family: IpFamily,
   protocol: "tcp" | "udp",

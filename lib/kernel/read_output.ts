@@ -13,9 +13,9 @@ const PIECE_BYTES = 64 * 1024;
 
 /** How a stream is read. */
 export interface OutputReading {
-  /** Ends it early, with what has come: somebody else may hold the other end for ever. */
+  /** Ends it early, with what has come: another process may hold the other end for ever. */
   readonly until?: AbortSignal;
-  /** So much is kept; of the rest nothing, because memory is not for whoever prints without an end. */
+  /** So much is kept; of the rest nothing, because an endless output must not fill the memory. */
   readonly maxBytes: number;
   /** Takes what is kept as it comes, instead of the text at the end; the bytes change after the call. */
   readonly onPiece?: ((bytes: Uint8Array) => void) | undefined;

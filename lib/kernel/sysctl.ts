@@ -38,7 +38,7 @@ export async function readSysctl(exec: Exec, name: string): Promise<string | nul
 /**
  * The values of many settings by one program; null for those that this kernel does not have.
  *
- * @throws {ExecError} if one of them cannot be read for another reason
+ * @throws {ExecError} if a setting cannot be read for another reason
  */
 export async function readSysctls(
   exec: Exec,
@@ -91,7 +91,7 @@ export async function changeSysctls(
   return outcomes;
 }
 
-/** The complaint about each setting, null for one that is written; without those of which nobody can tell. */
+/** The error of each setting, null for one that is written; without those whose outcome is unknown. */
 async function writeTogether(
   exec: Exec,
   changes: readonly SysctlChange[],

@@ -9,7 +9,7 @@ const BASE_MS = 120_000;
 /** All rules of 44,000 Services are tens of megabytes, and take seconds: a hundred times that. */
 const MS_PER_BYTE = 30_000 / 1_000_000;
 
-/** How long a program may run that is given an input of so many bytes, unless somebody knows better. */
+/** How long a program may run that is given an input of so many bytes, unless the caller knows better. */
 export function generousLimitMs(inputBytes: number): number {
   return BASE_MS + Math.ceil(inputBytes * MS_PER_BYTE);
 }

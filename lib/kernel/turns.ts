@@ -9,7 +9,7 @@ export function everybodysTurn(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve));
 }
 
-/** How long work that nobody waits for a part of may keep all others from theirs: probes ask for an answer within a second. */
+/** How long a long task may run before it yields: probes ask for an answer within a second. */
 export const TURN_MS = 40;
 
 /** Lets all others go on if the work since then has taken long enough. */

@@ -1,5 +1,5 @@
 /**
- * Tables that iptables cannot read, because somebody added rules to them with nft: that is told.
+ * Tables that iptables cannot read, because nft added rules to them: that is logged.
  *
  * @module
  */
@@ -31,7 +31,7 @@ export class UnreadableTables {
     this.#told = tables;
     if (tables === "") return;
     log.warn(
-      "iptables cannot read a table: somebody added rules to it with nft that iptables has no words for. Our rules there are " +
+      "iptables cannot read a table: nft added rules to it that iptables has no words for. Our rules there are " +
         `looked for by name${consequence}. Put the other rules into a table of their own`,
       { family, tables },
     );

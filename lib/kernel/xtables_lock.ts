@@ -13,7 +13,7 @@ export interface XtablesLock {
   readonly exists: boolean;
   /** True if the file is on another file system than its folder, as one that a container was given from its host. */
   readonly isMounted: boolean;
-  /** True if somebody held it all the time; null if this process may not try. */
+  /** True if another program held it all the time; null if this process may not try. */
   readonly isHeld: boolean | null;
 }
 
@@ -36,7 +36,7 @@ async function isHeld(path: string): Promise<boolean | null> {
   try {
     using file = await Deno.open(path, { read: true });
     for (let left = TRIES; left > 0; left--) {
-      // Shared: others that look do not disturb one another, and whoever writes rules holds it alone.
+      // Shared: readers do not disturb one another, and a writer of rules holds it alone.
       if (await file.tryLock(false)) return false;
       if (left > 1) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }

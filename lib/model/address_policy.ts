@@ -1,5 +1,5 @@
 /**
- * Which addresses a Service may have beside its cluster IPs. Whoever may write a Service may name any address in it, and kube-proxy
+ * Which addresses a Service may have beside its cluster IPs. Each user who may write a Service may name any address in it, and kube-proxy
  * then leads all traffic of the node to that address to the Service's endpoints (CVE-2020-8554).
  *
  * @module

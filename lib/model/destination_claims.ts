@@ -243,7 +243,7 @@ function belongsTo(holder: ServicePort | undefined, { namespacedName }: ServiceP
   return `it belongs to ${holder.namespacedName}`;
 }
 
-/** Destination → those who want it, the first in rank first; nearly always one, which then stands by itself. */
+/** Destination → the Services that claim it, the first in rank first; nearly always one, which then stands by itself. */
 export class Claims<Claimant extends string | object> {
   readonly #compare: (left: Claimant, right: Claimant) => number;
   readonly #claimants = new Map<string, Claimant | Claimant[]>();

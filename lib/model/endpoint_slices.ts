@@ -21,7 +21,7 @@ export interface EndpointSliceCacheOptions {
   readonly family: IpFamily;
   readonly nodeName: string;
   readonly report?: Report;
-  /** Hears, of each Service whose endpoints are asked for, of those that are left out because nobody can answer there: endpoint → reason. */
+  /** Is told which endpoints of a Service are left out because no pod can have their address: endpoint → reason. */
   readonly onUnreachable?: (service: NamespacedName, endpoints: ReadonlyMap<string, string>) => void;
 }
 
@@ -154,7 +154,7 @@ export class EndpointSliceCache {
     const known = pending === undefined ? applied : pending;
     const same = slice === null || known === null ? slice === known : sameSlice(known, slice);
     if (same) {
-      // An equal one from a new list: whoever delivered it keeps it too, and the former one can go.
+      // An equal one from a new list: the source keeps it too, and the former one can go.
       if (slice === null) return false;
       if (pending !== undefined) changes?.set(name, slice);
       else this.#applied.set(service, slices.map((other) => other === applied ? slice : other));

@@ -5,7 +5,7 @@
  */
 import type { IpFamily } from "./objects.ts";
 
-/** One of them. */
+/** A portal. */
 export interface PortalFacts {
   readonly family: IpFamily;
   /** `ns/name:port`, or `ns/name` for an unnamed port. */

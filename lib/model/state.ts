@@ -18,7 +18,7 @@ export interface ServicePort {
   readonly key: ServicePortKey;
   /** Its Service. */
   readonly namespacedName: NamespacedName;
-  /** When its Service was created, in seconds since the epoch; null if nobody says. */
+  /** When its Service was created, in seconds since the epoch; null if unknown. */
   readonly createdAtSeconds: number | null;
   /** `ns/name:port`, or `ns/name` for an unnamed port: for comments, logs and chain hashes. */
   readonly text: string;

@@ -90,7 +90,7 @@ export function editJumps(
       previous = Math.max(previous, at);
     }
   }
-  // By their text, which takes the first one: a number would be another rule's as soon as somebody else inserts one.
+  // By their text, which takes the first one: a number would be another rule's as soon as another program inserts one.
   return { surplus: there.filter(isSurplus).map((text) => ours.get(text)!), missing };
 }
 

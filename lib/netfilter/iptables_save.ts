@@ -187,7 +187,7 @@ class Reader {
     if (line.trim() === "") return;
     if (first === "#") {
       for (const table of this.#isStrict ? [] : unreadableTables(line)) {
-        this.#problem(`table ${table}`, "iptables cannot read it: somebody added to it with nft");
+        this.#problem(`table ${table}`, "iptables cannot read it: nft added rules to it");
       }
       return;
     }

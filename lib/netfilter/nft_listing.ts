@@ -143,7 +143,7 @@ export class OpenTable implements ListedTable {
   get ownerProblem(): string | null {
     if (!this.isOwned) return null;
     const who = this.program === undefined ? "another process" : `another process (${this.program})`;
-    return `table ${this.name} belongs to ${who} (flags owner), and nobody else may change or remove it until that ends`;
+    return `table ${this.name} belongs to ${who} (flags owner), and no other program may change or remove it until that ends`;
   }
 }
 
@@ -395,7 +395,7 @@ export function parseHook(text: string): Omit<BaseChain, "family" | "table" | "n
   return { type, hook, priority, policy: policy === "drop" ? "drop" : "accept" };
 }
 
-/** One rule, and where it leads: this much can be told of every rule, whoever wrote it and with whatever words. */
+/** One rule, and where it leads: this much can be read from every rule, of any program and with any words. */
 export interface NftListedRule {
   readonly handle: number;
   readonly text: string;

@@ -182,7 +182,8 @@ Deno.test("counters", NONE, () => {
   );
 });
 
-const OWNED = "another process (nft) (flags owner), and nobody else may change or remove it until that ends";
+const OWNED =
+  "another process (nft) (flags owner), and no other program may change or remove it until that ends";
 const HEADS: readonly [name: string, head: string, problem: string | null][] = [
   ["ours", '{ # handle 1\n\tcomment "kproxy layout 1"\n\n', null],
   ["claimed", "{ # handle 1 progname nft\n\tflags owner\n\n", `table ip kproxy belongs to ${OWNED}`],

@@ -64,7 +64,7 @@ export type NftStatement =
   | { readonly kind: "notrack" }
   /** Counts or describes; decides nothing. */
   | { readonly kind: "note" }
-  /** The rest of a rule that somebody else has written in words that are not known here. */
+  /** The rest of a rule of another program, from its first unknown word on. */
   | { readonly kind: "unread"; readonly text: string };
 
 /** The type of what an expression yields. */

@@ -25,7 +25,7 @@ const OF_FAMILY: Readonly<Record<IpFamily, RegExp>> = {
 };
 
 /**
- * The statements of a rule, whoever wrote it: from the first words that are not understood on it is `unread`.
+ * The statements of a rule of any program: from the first words that are not understood on it is `unread`.
  *
  * @param text without `add rule …` and without handle
  * @param isInet the table has packets of both families, and its rules words about either

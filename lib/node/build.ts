@@ -8,7 +8,7 @@
 const EMBEDDED = Symbol.for("kproxy.build");
 /** The file that says it where the sources are installed without their Git repository, as in an image. */
 const COMMIT_FILE = "COMMIT";
-/** Said where nobody knows. */
+/** Where the commit is unknown. */
 export const UNKNOWN_COMMIT = "unknown";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -22,7 +22,7 @@ export function embeddedBuild(commit: string): string {
 
 /**
  * The full hash of the commit that was built, with `-dirty` if files were changed beside it. Sources that run as they are say what
- * `COMMIT` in their folder says, or which commit is checked out there. {@linkcode UNKNOWN_COMMIT} if nobody knows.
+ * `COMMIT` in their folder says, or which commit is checked out there. {@linkcode UNKNOWN_COMMIT} if neither says.
  *
  * @param root of the sources, with a slash at the end
  */
@@ -62,7 +62,7 @@ async function textOf(url: URL): Promise<string | undefined> {
   try {
     return await Deno.readTextFile(url);
   } catch (error) {
-    // Not there, a folder, or closed to this user: then somebody else may know.
+    // Not there, a folder, or closed to this user: then the next source may know.
     void error;
     return undefined;
   }

@@ -133,7 +133,7 @@ export class ConfigWatch implements AsyncDisposable {
   #bytes: Uint8Array;
   #problem = "";
   #hasLooked = false;
-  /** Somebody has asked, and wants to know what came of it. */
+  /** An operator asked for it (SIGHUP), and the outcome is logged. */
   #isAsked = false;
 
   constructor(options: ConfigWatchOptions) {

@@ -46,7 +46,7 @@ export interface OtherModesOptions {
 
 /**
  * Loads what a removal needs while a start waits for something else. A removal itself would come too late for that: from source, the
- * runtime panics where it cannot open a module's file, and nobody knows how many descriptors there are once kproxy serves.
+ * runtime panics where it cannot open a module's file, and how many descriptors are free is unknown once kproxy serves.
  */
 export async function preloadRemoval(): Promise<void> {
   await import("../backend/node/leftovers.ts");
@@ -192,7 +192,7 @@ export class OtherModesCleanup {
     return true;
   }
 
-  /** Nobody waits for it: other removals, and an end, come first. */
+  /** Nothing waits for it: other removals, and an end, come first. */
   #tryLater(families: readonly IpFamily[]): void {
     const { clock = systemClock } = this.#options;
     const waitMs = Math.min(RETRY_MS * 2 ** this.#failures++, MAX_RETRY_MS);

@@ -199,7 +199,7 @@ function newProxyServer(
  * @param opening of the first proxy server of the process; waited for before anything is set, because a configuration that is wrong must leave
  *   the node as it is. Null for others
  * @throws {UnsupportedError} if the node cannot run the mode, or none of those that may take its place
- * @throws {ExecError} if nobody can tell what it can run
+ * @throws {ExecError} if what it can run cannot be found out
  * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
  */
 export async function prepareNode(
@@ -283,7 +283,7 @@ export async function nextProxyServer(
  * @returns null if it was
  * @throws {ConfigError} if the source's configuration is wrong
  * @throws {UnsupportedError} if the node cannot run the mode
- * @throws {ExecError} if nobody can tell what it can run
+ * @throws {ExecError} if what it can run cannot be found out
  */
 export async function startProxyServer(
   planned: PlannedProxyServer,

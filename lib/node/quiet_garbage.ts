@@ -11,7 +11,7 @@ import type { SyncObserver } from "../sync/family_runner.ts";
 
 /** By then the first syncs have let go of what they worked with. */
 const AFTER_START_MS = 1_000;
-/** Whoever changes something goes on within that time, or may be done: more than changes wait for one another by default. */
+/** A series of changes goes on within that time, or is over: it is more than changes wait for one another by default. */
 const QUIET_MS = 3_000;
 /** So many times as long as a collection took there is none: a thousandth of the time, and rarer where the heap is large. */
 const REST_PER_PAUSE = 1_000;
@@ -85,7 +85,7 @@ class QuietTimes {
     if (this.#hasStarted && !this.#isWaiting) void this.#wait();
   }
 
-  /** Collects once that harms nobody, and again as long as there were changes meanwhile. */
+  /** Collects when no change waits, and again as long as there were changes meanwhile. */
   async #wait(): Promise<void> {
     this.#isWaiting = true;
     while (this.#hasGarbage && this.#busy.size === 0 && !this.#signal.aborted) {

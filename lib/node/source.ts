@@ -63,7 +63,7 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
   return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
 }
 
-/** Manifests are for those to write who may decide what the rules are: root, and whoever runs the program. */
+/** Only root and the user of this program may write manifests: they decide what the rules are. */
 function judgeOf(log: Logger, isAllowed: boolean): Judge {
   return (file, opened) => {
     const problem = othersMayWrite(opened);

@@ -51,7 +51,7 @@ export class StopSignals {
     });
   }
 
-  /** Resolves to null with the second signal: nobody waits for anything any more. */
+  /** Resolves to null with the second signal: nothing is waited for any more. */
   get again(): Promise<null> {
     return this.#again.promise;
   }

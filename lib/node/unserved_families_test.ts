@@ -46,7 +46,7 @@ const CASES: readonly [
     "rules of before",
     [{ ...IPV6, hasRules: true }],
     [DUAL_SERVICE],
-    "rules of an earlier start are there, and nobody looks after them",
+    "rules of an earlier start are there, and no proxy updates them",
   ],
 ];
 for (const [name, refused, said, use] of CASES) {

@@ -267,7 +267,7 @@ function makeServers(proxy: ProxyServer, { record, page, unserved }: ServerParts
 class OwnNode {
   #node: NodeObject | null = null;
 
-  /** Null: nobody has told of it. */
+  /** Null: not known yet. */
   get last(): NodeObject | null {
     return this.#node;
   }
@@ -390,7 +390,7 @@ export class UnservedFamilies {
     this.#options = options;
     this.#unused = new Map(options.refused.map((refused) => [refused.family, refused]));
     for (const { family, hasRules } of options.refused) {
-      if (hasRules) this.#tell(family, "rules of an earlier start are there, and nobody looks after them");
+      if (hasRules) this.#tell(family, "rules of an earlier start are there, and no proxy updates them");
     }
   }
 

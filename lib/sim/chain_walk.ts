@@ -66,7 +66,7 @@ export interface RulePlace {
   readonly index: number;
 }
 
-/** What is told of words that nobody can judge. */
+/** What is reported of words that cannot be judged. */
 export function unknownWords(words: string, { table, chain, index }: RulePlace): string {
   return `table ${table} chain ${chain} rule ${index}: "${words}" is not understood and taken as not matching`;
 }

@@ -1,5 +1,5 @@
 /**
- * What one family of a kernel holds, whoever wrote it: rules of iptables, tables of nftables, sets and virtual servers.
+ * What one family of a kernel holds, of all programs: rules of iptables, tables of nftables, sets and virtual servers.
  *
  * @module
  */
@@ -12,7 +12,7 @@ import type { HeldPortals } from "./portals.ts";
 
 /** The rules that one variant of iptables has written. */
 export interface HeldIptables {
-  /** `""`: nobody says which. */
+  /** `""`: unknown. */
   readonly variant: "nft" | "legacy" | "";
   /** Built-in chains included. */
   readonly tables: IptablesRuleset;
@@ -55,13 +55,13 @@ const BUILTIN_CHAINS: Readonly<Record<"filter" | "nat", readonly string[]>> = {
 /** `TABLE CHAIN` → rules of a built-in chain, in kernel order. */
 export type BuiltinRules = ReadonlyMap<string, readonly string[]>;
 
-/** What the node's own firewall does with what nobody accepted. */
+/** What the node's own firewall does with what no rule accepted. */
 export interface FilterPolicies {
   readonly INPUT: "ACCEPT" | "DROP";
   readonly FORWARD: "ACCEPT" | "DROP";
 }
 
-/** Those of a kernel that nobody has configured. */
+/** The defaults of a kernel. */
 const OPEN_POLICIES: FilterPolicies = { INPUT: "ACCEPT", FORWARD: "ACCEPT" };
 
 /** Each jump is inserted at the top, so the last one is met first. */

@@ -24,7 +24,7 @@ import { complement, multiply, probabilityFraction } from "./fraction.ts";
 import { IPVS_PROTOCOLS } from "./ipvs_schedule.ts";
 import { isNodeAddress, leavesThrough, rememberedIn, type Surroundings, type Walk } from "./packet_walk.ts";
 
-/** A chain of 10,000 rules is parsed once, whoever walks it. Of what was read: it does not change any more. */
+/** A chain of 10,000 rules is parsed once for all walks: what was read does not change any more. */
 const PARSED = new WeakMap<readonly string[], readonly WalkedRule[]>();
 
 /** The rules of a chain. One that cannot be parsed matches nothing, which is told when a packet comes to it. */
@@ -332,7 +332,7 @@ interface Option {
 /**
  * Whether a packet meets a condition, e.g. `-m multiport --dports 80,8000:8099`.
  *
- * @returns undefined if nobody can tell: the words are not known, or look at what the packet does not say
+ * @returns undefined if that is unknown: the words are not known, or look at what the packet does not say
  */
 export function wordsHold(words: readonly string[], walk: Walk): boolean | undefined {
   const module = words[0] === "-m" ? words[1] : undefined;

@@ -106,7 +106,7 @@ export class NftMatcher {
     return readings;
   }
 
-  /** What is read from the packet; undefined: it has no such thing, or nobody knows. */
+  /** What is read from the packet; undefined: it has no such thing, or that is unknown. */
   #part(expression: Exclude<NftExpression, { readonly kind: "random" }>, walk: Walk): string | undefined {
     switch (expression.kind) {
       case "source":

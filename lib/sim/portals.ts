@@ -28,7 +28,7 @@ export interface HeldPortal {
   readonly stickySeconds: number;
 }
 
-/** {@linkcode portalKey} → what listens there, `nobody`, or somebody else. A port that is not in it is not known. */
+/** {@linkcode portalKey} → what listens there: kproxy's portal, `nobody`, or a `stranger`. A port that is not in it is not known. */
 export type HeldPortals = ReadonlyMap<string, HeldPortal | "nobody" | "stranger">;
 
 /** E.g. `tcp 40001`. */

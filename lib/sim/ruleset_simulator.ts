@@ -1,6 +1,6 @@
 /**
  * Walks a virtual packet through everything that one family of a kernel holds: iptables of every variant, nftables tables and IPVS,
- * hook by hook in the order of the kernel's priorities, whoever wrote the rules.
+ * hook by hook in the order of the kernel's priorities, through the rules of all programs.
  *
  * What it knows of the kernel beside rules: which hooks a packet passes, that an accepting verdict ends only its own base chain, that
  * nat sees only a connection's first packet and translates it once per direction by whichever rule comes first, and not at all where a
@@ -8,7 +8,7 @@
  * sees a packet to an address of the node after hook input, one from the node after its destination may have been translated; a packet
  * with its new destination leaves through output and postrouting and not through forward; a virtual server without real ones refuses.
  * Forwarding, a source that came the wrong way, a route that is not there, a loopback address on a wire and an interface that is down
- * end a packet's path without any rule. Of chains with one priority the newest comes first; those of iptables, whose age nobody tells,
+ * end a packet's path without any rule. Of chains with one priority the newest comes first; those of iptables, whose age is unknown,
  * are taken to be new.
  *
  * @module
@@ -309,7 +309,7 @@ class Trip {
   }
 }
 
-/** A connection is translated once per direction, by whoever comes first. */
+/** A connection is translated once per direction, by the first rule that does. */
 function isSettled(hook: FlowHook, walk: Walk): boolean {
   if (walk.state !== "NEW") return true;
   if (hook === "prerouting" || hook === "output") return walk.translated || walk.inInterface === "lo";

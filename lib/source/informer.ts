@@ -1,5 +1,5 @@
 /**
- * The informer: a source's events, handed to whoever wants to hear of objects of one kind.
+ * The informer: a source's events, passed to the handlers of each kind of objects.
  *
  * @module
  */

@@ -69,7 +69,7 @@ export interface Source {
    */
   run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void>;
   /**
-   * What it delivered and is in force, without a copy: each object as it is when it is taken. Events may come while somebody takes
+   * What it delivered and is in force, without a copy: each object as it is when it is taken. Events may come while a caller takes
    * them; of an object that comes twice the later one counts. Absent: it keeps nothing.
    */
   objects?(): Iterable<ApiObject>;

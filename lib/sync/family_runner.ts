@@ -319,8 +319,8 @@ const MAX_SKIPPED_CHECKS = 120;
 
 /**
  * One check at a time. After a repair it looks at once whether that helped: what others damage again later is repaired again, but
- * what is still "damaged" then is either in somebody's hands all the time or no damage at all, and writing it at every check would help
- * nobody. Then the checks are resumed after 1, 3, 7, … of them.
+ * what is still "damaged" then is either changed by another program all the time or no damage at all, and repair at every check is of no
+ * use. Then the checks are resumed after 1, 3, 7, … of them.
  */
 export class RuleChecks {
   readonly #options: RuleChecksOptions;
@@ -392,7 +392,7 @@ export class RuleChecks {
     this.#hasEnded = true;
   }
 
-  /** Null: all is well, or nobody can tell. */
+  /** Null: all is well, or that is unknown. */
   async #look(): Promise<Damage | null> {
     if (this.#hasEnded) return null;
     const { check, log, family } = this.#options;
@@ -418,7 +418,7 @@ export class RuleChecks {
   }
 }
 
-/** True if some of it is damaged again; also where nobody says what it was. */
+/** True if some of it is damaged again; also where what it was is unknown. */
 function isAbout(repaired: readonly string[], { found }: Damage): boolean {
   return repaired.length === 0 || found.length === 0 || found.some((one) => repaired.includes(one));
 }

@@ -67,7 +67,7 @@ export function observeSyncs(
         changed: full ? state.services.size : services.length,
         services: full ? undefined : services.slice(0, NAMED_SERVICES),
         endpoints: full ? state.endpointCount : undefined,
-        // The metric takes removed chains off, as kube-proxy's does; below zero that tells nobody anything.
+        // The metric takes removed chains off, as kube-proxy's does; below zero that says nothing.
         rulesWritten: Math.max(0, sumOf(report.written)),
         rules: sumOf(report.total),
         commands: report.commands,

@@ -12,7 +12,7 @@ export function tight<T>(list: readonly T[]): readonly T[] {
   return list.length === 0 ? NONE : list.slice();
 }
 
-/** With more different texts than these nobody has them in common. */
+/** More different texts than these are not shared by many objects. */
 const MAX_SHARED = 8192;
 
 /** Texts that many objects have in common, each kept once. */

@@ -1,5 +1,5 @@
 /**
- * Long texts piece by piece, so that whoever searches them can let others go first.
+ * Long texts piece by piece, so that a search can yield to other work.
  *
  * @module
  */

@@ -15,7 +15,7 @@ export function escaped(text: string): string {
   return text.replace(OBEYED, escapes);
 }
 
-/** A JSON text, or lines of them, likewise: whoever parses it gets the same values. */
+/** A JSON text, or lines of them, likewise: parsed, it has the same values. */
 export function escapedJson(json: string): string {
   // Line ends and tabs in a value were escaped when it was written: these are the document's own.
   return json.replace(OBEYED, (one) => one === "\n" || one === "\t" ? one : escapes(one));

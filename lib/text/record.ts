@@ -1,5 +1,5 @@
 /**
- * Objects by their fields: values out of JSON that nobody has looked at, and counts by name.
+ * Objects by their fields: values out of JSON that are not checked yet, and counts by name.
  *
  * @module
  */

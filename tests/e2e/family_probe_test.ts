@@ -85,7 +85,7 @@ for (const mode of ["iptables", "nftables"] as const) {
           line["reason"] === "IPFamilyNotServed"
         );
         assertEquals(events.length, 1, kproxy.log);
-        const use = "rules of an earlier start are there, and nobody looks after them";
+        const use = "rules of an earlier start are there, and no proxy updates them";
         const reason = "IPv6 is not supported here: needs net.ipv6.conf.all.disable_ipv6 = 0, found 1";
         assertEquals(events[0]?.["note"], `cannot serve IPv6, although ${use}: ${reason}`);
         const ready = JSON.parse(

@@ -36,7 +36,7 @@ export class FamilySession<Settings, Committed> {
   readonly quarantine: Quarantine;
   readonly #options: FamilySessionOptions<Settings>;
   #settings: Settings;
-  /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
+  /** Undefined until a full sync succeeded, and after a failure: then what the kernel holds is unknown. */
   #committed: Committed | undefined;
   /** Milliseconds by phase of the last sync, in the order in which each was first entered; absent ones took none. */
   #elapsedMs: Record<string, number> = {};

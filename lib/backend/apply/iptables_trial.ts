@@ -1,6 +1,6 @@
 /**
  * Finds the Services whose rules iptables or the kernel refuses. The nft variant and the programs' parsers name the lines; of the legacy
- * variant's kernel nobody learns more than that the whole was refused, so there halves are tried.
+ * variant's kernel says no more than that the whole was refused, so there halves are tried.
  *
  * @module
  */

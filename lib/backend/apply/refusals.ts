@@ -16,7 +16,7 @@ export interface FullWrite<Reached> {
   readonly write: (refused: ReadonlySet<NamespacedName>) => Promise<Reached>;
   /** True if an error of `write` says that something in what was written is refused. */
   readonly isRefusal: (error: unknown) => boolean;
-  /** Finds whose it is after `write` failed so; rejects if nobody is to blame. */
+  /** Finds whose it is after `write` failed so; rejects if no Service is to blame. */
   readonly find: (error: unknown) => Promise<readonly Refused<NamespacedName>[]>;
 }
 

@@ -55,9 +55,9 @@ export interface CleanupContext {
   readonly dryRun: boolean;
   /** Whose things go; without it everybody's, and else only what is told apart. */
   readonly of?: CleanupProxy;
-  /** True: all IPVS virtual servers go, whoever made them. */
+  /** True: all IPVS virtual servers go, also those of other programs. */
   readonly flushIpvs?: boolean;
-  /** IPVS virtual servers in these networks are somebody else's, whatever else speaks for a proxy. */
+  /** IPVS virtual servers in these networks belong to other programs, even if they look like a proxy's. */
   readonly excludeCidrs?: readonly string[];
   /** How long connections may go on through what is to go; without it they are cut. */
   readonly drain?: { readonly clock: Clock; readonly limitMs: number };

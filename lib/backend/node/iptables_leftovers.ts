@@ -94,7 +94,7 @@ export async function cleanupTargets(
       try {
         targets.push(new Iptables(exec, await probeIptables(exec, family, variant)));
       } catch (error) {
-        // Without the programs nobody can have written rules there.
+        // Without the programs there can be no rules of them.
         if (!(error instanceof UnsupportedError)) throw error;
       }
     }

@@ -1,5 +1,5 @@
 /**
- * Takes a proxy's chains out of a table that iptables cannot read, because somebody added rules to it with nft: with nft, which can.
+ * Takes a proxy's chains out of a table that iptables cannot read, because nft added rules to it: with nft, which can.
  *
  * @module
  */
@@ -45,7 +45,7 @@ export class NativeTable {
 
   /**
    * As iptables-save would print it as far as one asks where rules lead; the words of other rules are those of nft. A map in a chain of
-   * the kernel stands as a chain of somebody else's, because it may lead to more than one chain.
+   * the kernel stands as a chain of another program, because it may lead to more than one chain.
    */
   saved(): SavedTable {
     const saved = new Map<string, SavedChain>();

@@ -28,7 +28,7 @@ export interface ModeContext {
   readonly clock?: Clock;
   /** What the lives of the process share. Default: nothing. */
   readonly afterlife?: Afterlife;
-  /** True: nobody in this process serves yet, so that what is seen of the mode's rules stays so until the first sync. Default: false. */
+  /** True: this process does not serve yet, so that what is seen of the mode's rules stays so until the first sync. Default: false. */
   readonly isFirstLife?: boolean;
 }
 

@@ -30,14 +30,14 @@ export function tellingSettings<Settings>(
   const told = new Set<string>();
   return (family, node) => {
     const { options, problem } = configured(family, node);
-    // Before the Node is there, nobody knows its pod CIDRs.
+    // Before the Node is there, its pod CIDRs are unknown.
     const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
     if (problem === null || tooEarly) return options;
     // Said again once the Node tells what should be there.
     const likelyClusterCIDR = config.detectLocalMode === "ClusterCIDR"
       ? likelyClusterCidrs(node?.podCIDRs ?? []).get(family)
       : undefined;
-    // In mode userspace packets come from kproxy's own sockets, whoever asks.
+    // In mode userspace packets come from kproxy's own sockets, for all clients.
     const effect = config.mode === "userspace" ? undefined : EFFECT;
     const key = [family, problem.message, likelyClusterCIDR].join(" ");
     if (!told.has(key)) {

@@ -6,7 +6,7 @@
 import type { ProxyMode } from "../../config/types.ts";
 import type { PrepareMode } from "./mode.ts";
 
-/** Each mode is loaded when it is tried: a node runs one of them. */
+/** Each mode is loaded when it is tried: a node runs one mode. */
 const LOADERS: ReadonlyMap<ProxyMode, () => Promise<PrepareMode>> = new Map<
   ProxyMode,
   () => Promise<PrepareMode>

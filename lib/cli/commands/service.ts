@@ -29,7 +29,7 @@ import { printFound, printRejected } from "./output.ts";
 const ACTIONS = ["list", "get"] as const;
 
 /**
- * Prints Services, or one of them.
+ * Prints all Services, or one.
  *
  * @returns 0; 1 if there is no such Service, or if what should be in the kernel for it is not there
  */

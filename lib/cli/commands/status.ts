@@ -114,7 +114,7 @@ async function holderWords(metricsBindAddress: string): Promise<string> {
   return holder === "" ? "" : `On ${metricsBindAddress} ${holder}; who it is cannot be checked there`;
 }
 
-/** What the health server says of readiness; `""`: nobody says anything there. */
+/** What the health server says of readiness; `""`: no answer. */
 async function healthWords(healthzBindAddress: string): Promise<string> {
   if (healthzBindAddress === "") return "";
   const [bound, port] = splitHostPort(healthzBindAddress);

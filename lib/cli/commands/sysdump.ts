@@ -56,7 +56,7 @@ export async function sysdumpCommand(flags: ParsedFlags, io: Io, exec: Exec = sy
   return 0;
 }
 
-/** One line for each reason: where nobody listens, it is that of a dozen pages. */
+/** One line for each reason: where no server listens, it is that of a dozen pages. */
 function notesOf(missing: readonly PartOutcome[]): readonly string[] {
   return [...Map.groupBy(missing, ({ problem }) => problem)].map(([problem, parts]) =>
     `${parts.map(({ name }) => name).join(", ")}: ${problem}`
@@ -108,7 +108,7 @@ async function write(archive: ReadableStream<Uint8Array<ArrayBuffer>>, target: s
   try {
     await archive.pipeTo(file.writable);
   } catch (error) {
-    // Half an archive helps nobody.
+    // Half an archive is of no use.
     await Deno.remove(target);
     throw error;
   }

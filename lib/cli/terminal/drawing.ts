@@ -38,7 +38,7 @@ export class DrawnOutput {
   }
 }
 
-/** Work that is over sooner shows nothing: a line that only flashes tells nobody anything. */
+/** Work that is over sooner shows nothing: a line that only flashes cannot be read. */
 const SHOWN_AFTER_MS = 200;
 const FRAME_MS = 120;
 const FRAMES: readonly string[] = ["|", "/", "-", "\\"];

@@ -24,7 +24,7 @@ export type Json<T> = unknown extends T ? T
   : T extends object ? { readonly [Key in keyof T]: Json<T[Key]> }
   : T;
 
-/** What somebody keeps of a model's value in JSON: any of its fields. What is null or undefined counts as absent, as in the API. */
+/** Some fields of a model's value, as JSON. What is null or undefined counts as absent, as in the API. */
 export type JsonPart<T> = unknown extends T ? T
   : T extends Date ? string
   : T extends readonly (infer Item)[] ? readonly JsonPart<Item>[]

@@ -1,5 +1,5 @@
 /**
- * A long JSON text with a list of objects, item by item: the runtime's parser lets nobody else go on until it has read all that it
+ * A long JSON text with a list of objects, item by item: the runtime's parser lets no other work go on until it has read all that it
  * is given.
  *
  * @module

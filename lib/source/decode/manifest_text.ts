@@ -52,7 +52,7 @@ export function readManifest(text: string, options: ManifestOptions = {}): Manif
   return toEnd(readingOf(text, options));
 }
 
-/** As {@linkcode readManifest}, in steps of some milliseconds, of one document or one object: between them whoever has more to do may do it. */
+/** As {@linkcode readManifest}, in steps of some milliseconds, of one document or one object: between them other work may run. */
 export function* readingOf(text: string, options: ManifestOptions = {}): Generator<void, Manifest> {
   const items: ManifestItem[] = [];
   const parts = new Map<string, ManifestPart>();

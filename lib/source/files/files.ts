@@ -62,7 +62,7 @@ interface KnownFile {
 /** A file that is read beside the others. */
 interface LongReading {
   readonly file: FoundFile;
-  /** Its file is gone, or nobody wants it any more. */
+  /** Its file is gone, or the source ends. */
   readonly end: AbortController;
   /** The file changed meanwhile: it is read again afterwards, so that one that changes all the time comes to its end, too. */
   isStale: boolean;
@@ -259,7 +259,7 @@ export class FileSource implements Source {
   async #take(file: FoundFile, text: string, manifest: Manifest): Promise<void> {
     await inTurns(this.#setting(file, manifest), { turnMs: TURN_MS });
     const lastGood = manifest.problem === undefined ? manifest : this.#known.get(file.order)?.manifest;
-    // A broken text may be the longest there is, and nobody needs it again.
+    // A broken text may be very long, and is not needed again.
     const kept = manifest.problem === undefined ? text : undefined;
     this.#known.set(file.order, { file, text: kept, manifest: lastGood });
   }
@@ -354,7 +354,7 @@ export interface ReadManifestsOptions {
 }
 
 /**
- * Reads the objects in files and folders (their `*.yaml`, `*.yml`, `*.json`, not deeper) once, for those who want to know what they
+ * Reads the objects in files and folders (their `*.yaml`, `*.yml`, `*.json`, not deeper) once, for callers that want to know what they
  * would mean. Nothing in a file makes it fail: what is wrong there is among the problems.
  *
  * @throws {Deno.errors.NotFound} if a path does not exist
@@ -405,7 +405,7 @@ export interface Reading<T> {
   readonly whole: Promise<T>;
 }
 
-/** Reads texts in turns: however many there are, everything else waits for one turn of one of them. */
+/** Reads texts in turns: however many there are, everything else waits for one turn of one text. */
 export class TurnReader {
   readonly #log: Logger;
   readonly #limits: ReadingLimits;
@@ -422,7 +422,7 @@ export class TurnReader {
     const first = await this.#goOn(steps, signal, startMs + this.#limits.shortMs);
     if (first.done === true) return { short: first.value, whole: Promise.resolve(first.value) };
     const whole = this.#finish(path, steps, signal, startMs);
-    // Whoever waits for it is told.
+    // Its waiters are rejected.
     whole.catch(() => null);
     return { short: undefined, whole };
   }

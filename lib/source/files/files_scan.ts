@@ -268,10 +268,10 @@ async function read(
   { maxBytes, judge }: { readonly maxBytes: number; readonly judge: Judge },
   until: AbortSignal,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  // To open a FIFO would wait for whoever writes to it.
+  // Opening a FIFO waits for its writer.
   if (!(await Deno.stat(path)).isFile) throw new TypeError("is not a file");
   using file = await Deno.open(path);
-  // What the path leads to may have been replaced since somebody looked.
+  // What the path leads to may have been replaced since it was read last.
   const info = await file.stat();
   const { isFile, size } = info;
   if (!isFile) throw new TypeError("is not a file");

@@ -16,7 +16,7 @@ export interface FolderWatchOptions {
   readonly log: Logger;
 }
 
-/** How long to wait for a watch to end, which a FIFO that nobody holds may keep from it. */
+/** How long to wait for a watch to end, which a FIFO without reader or writer may delay. */
 const END_LIMIT_MS = 1_000;
 /** How often is looked where no watch answers. */
 const UNWATCHED_POLL_MS = 1_000;
@@ -125,7 +125,7 @@ export class FolderWatch implements AsyncDisposable {
       log.warn("Watches of folders do not answer any more, polling instead", {
         folders,
         pollMs: Math.min(pollMs, UNWATCHED_POLL_MS),
-        reason: "a FIFO came and went in one of them",
+        reason: "a FIFO came and went in a watched folder",
       });
     }
     if (!this.#answers && answers) log.info("Watches of folders answer again", { folders });
@@ -214,7 +214,7 @@ class HeldFifos implements Disposable {
       const inode = `${dev}:${ino}`;
       found.add(inode);
       if (this.#held.has(inode) || this.#held.size >= MAX_HELD) return;
-      // For both directions it does not block, and lets go of whoever waits for a writer.
+      // For both directions it does not block, and releases a reader that waits for a writer.
       this.#held.set(inode, await Deno.open(path, { read: true, write: true }));
     } catch (error) {
       // Gone, a loop, or not to be opened: the folder is polled all the same.
@@ -244,7 +244,7 @@ const ANSWER_LIMIT_MS = 700;
 /** Of the program: its watches have one thread. */
 let shared: Pulse | null = null;
 
-/** A watch on a file that has no name, of which nobody can make a FIFO. */
+/** A watch on a file that has no name, which cannot be replaced by a FIFO. */
 interface Pulse {
   readonly file: Deno.FsFile;
   readonly watcher: Deno.FsWatcher;

@@ -1,5 +1,5 @@
 /**
- * Which objects a set of manifest files stands for, and what changes when one of them does.
+ * Which objects a set of manifest files stands for, and what changes when a file does.
  *
  * @module
  */

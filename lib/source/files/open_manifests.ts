@@ -11,7 +11,7 @@ import { classifyPaths } from "./files_scan.ts";
 export interface ManifestsOptions {
   /** How many milliseconds files must be quiet before they are read. @default {30} */
   readonly debounceMs?: number;
-  /** Hears of what cannot be watched or read. @default {nobody} */
+  /** Hears of what cannot be watched or read. @default {not reported} */
   readonly log?: Logger;
 }
 

@@ -30,7 +30,7 @@ export function retryAfterSeconds(header: string | null): number | null {
 }
 
 const NEWLINE = 10;
-/** A page of 500 objects, or all of 100,000 where pages do not work, is less; memory is not for whoever sends without an end. */
+/** A page of 500 objects, or all of 100,000 where pages do not work, is less; an endless answer must not fill the memory. */
 const MAX_BYTES = 256 * 1024 * 1024;
 /** Far above what the store of an API server takes as one object. */
 export const MAX_EVENT_BYTES: number = 16 * 1024 * 1024;
@@ -151,7 +151,7 @@ export async function* readLines(
 }
 
 /**
- * Cancels a body when aborted, if nobody reads it by then: what is aborted between the head of an answer and its first piece would
+ * Cancels a body when aborted, if it is not read by then: what is aborted between the head of an answer and its first piece would
  * stay open.
  */
 export function cancelUnread(body: ReadableStream<Uint8Array>, signal: AbortSignal): void {
@@ -255,14 +255,14 @@ export async function* piecesOf(
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Lists of the API are packed to a tenth or a thirtieth; what is to fill somebody's memory, to a thousandth. */
+/** Lists of the API are packed to a tenth or a thirtieth; a bomb, to a thousandth. */
 const MAX_RATIO = 100;
-/** What is small harms nobody. */
+/** Small bodies are not checked. */
 const ALWAYS_BYTES = 1024 * 1024;
 
 /**
  * The body as it was before it was packed in the ways that `encoding` names, as the header `Content-Encoding` does; `""`
- * for none. In ways other than gzip a body comes to nobody's use: reading it fails with an {@linkcode AnswerError}, as it does
+ * for none. Other encodings than gzip are not read: reading them fails with an {@linkcode AnswerError}, as it does
  * where it becomes a hundred times as long.
  */
 export function unpacked(body: ReadableStream<Bytes>, encoding: string): ReadableStream<Bytes> {
@@ -299,7 +299,7 @@ function failing(message: string): TransformStream<Bytes, Bytes> {
   });
 }
 
-/** Times of an {@linkcode IdleLimit}, in milliseconds; looked up whenever one of them has passed. */
+/** Times of an {@linkcode IdleLimit}, in milliseconds; looked up whenever a time has passed. */
 export interface IdleTimes {
   /** Without a sign for so long it is over. */
   readonly idleMs: number;
@@ -353,7 +353,7 @@ export class IdleLimit implements Disposable {
   [Symbol.dispose](): void {
     this.#counting.abort();
     this.#outer.removeEventListener("abort", this.#follow);
-    // What is left of an answer nobody reads any more goes with its connection.
+    // The rest of an answer that is not read any more goes with its connection.
     this.#controller.abort();
   }
 

@@ -30,7 +30,7 @@ interface Trouble {
 
 /** Lasting trouble is told again after this time. */
 const TELL_AGAIN_MS = 300_000;
-/** How often those who wait for other credentials look for them. */
+/** How often requests that wait for other credentials look for them. */
 const LOOK_MS = 1_000;
 /** How often an open watch that speaks may end the waits of others: where only new requests fail, each of its events would. */
 const SPOKEN_WAKE_MS = 30_000;
@@ -96,7 +96,7 @@ export class KubeConnection {
     return brief;
   }
 
-  /** A request for `path` was answered as wanted. Nobody else's wait ends unless trouble does: events come all the time. */
+  /** A request for `path` was answered as wanted. The waits of other requests end only when trouble does: events come all the time. */
   succeeded(path: string): void {
     this.#hasAnswered = true;
     const ended = [CONNECTION, CREDENTIALS, path].filter((key) => this.#end(key, path));

@@ -175,7 +175,7 @@ async function readPem(pem: Pem, field: string, wanted: RegExp, signal: AbortSig
 
 async function readFile(path: string, signal: AbortSignal): Promise<string> {
   try {
-    // Before it is opened: a pipe would not open until somebody writes into it.
+    // Before it is opened: opening a pipe waits for its writer.
     const { isFile } = await abortable(Deno.stat(path), signal);
     if (!isFile) throw new TypeError("it is not a regular file");
     return await abortable(Deno.readTextFile(path, { signal }), signal);
@@ -258,7 +258,7 @@ class CredentialPluginRunner {
    * The credential to use now.
    *
    * @throws {CredentialError} if the plugin may not be started, fails or prints something else; never shows what it printed
-   * @throws what `signal` was aborted with; the plugin goes on for those who wait with others
+   * @throws what `signal` was aborted with; the plugin goes on for its other callers
    */
   async credential(
     access: ClusterAccess,

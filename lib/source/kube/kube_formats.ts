@@ -95,7 +95,7 @@ export function formatOf({ contentType }: Pick<HttpAnswer, "contentType">, path:
   throw new AnswerError(`GET ${path}: the answer is ${type} instead of JSON: it is not from an API server`);
 }
 
-/** Likewise; JSON, as whoever refuses may write anything. */
+/** Likewise; JSON, as a refusal may be in any format. */
 export function formatOfRefusal({ contentType }: Pick<HttpAnswer, "contentType">): AnswerFormat {
   return knownFormat(contentType) ?? JSON_FORMAT;
 }

@@ -170,7 +170,7 @@ export class KubeClient {
       code = String(answer.status);
       return { ...answer, onRead: (receivedBytes) => this.#onAnswer({ method, host, receivedBytes }) };
     } finally {
-      // What nobody wants any more has not failed.
+      // A cancelled request has not failed.
       const isUnwanted = code === "<error>" && signal.aborted && isAbortError(signal.reason);
       const durationMs = this.#clock.nowMs() - startMs;
       const sentBytes = new TextEncoder().encode(body).length;
@@ -250,7 +250,7 @@ export class TokenBucket {
     const nowMs = clock.nowMs();
     this.#tokens = Math.min(burst, this.#tokens + (nowMs - this.#updatedMs) / 1000 * perSecond);
     this.#updatedMs = nowMs;
-    // Taken before waiting, so that those who come later wait longer.
+    // Taken before waiting, so that later requests wait longer.
     this.#tokens -= 1;
     if (this.#tokens >= 0) return;
     await clock.sleep(-this.#tokens / perSecond * 1000, signal);
@@ -309,7 +309,7 @@ class FetchTransport implements KubeTransport {
     { credentials, method, path, headers, body: sent }: TransportRequest,
     signal: AbortSignal,
   ): Promise<HttpAnswer> {
-    // A redirect would carry our credentials to a place nobody configured.
+    // A redirect would carry our credentials to a server that is not configured.
     const options = {
       method,
       headers: [...linesOf(headers), ...packedAsSent(headers)],

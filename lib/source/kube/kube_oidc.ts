@@ -98,7 +98,7 @@ export class OidcTokens {
     this.#tokens = { idToken: issued.idToken, refreshToken: issued.refreshToken ?? refreshToken };
   }
 
-  /** Takes tokens that somebody has written into the kubeconfig; resolves to false if there are no others. */
+  /** Takes tokens that another program has written into the kubeconfig; resolves to false if there are no others. */
   async #readAgain(): Promise<boolean> {
     const found = await providerIn(this.#options.origin);
     if (found === null || sameTokens(found, this.#read)) return false;
@@ -138,7 +138,7 @@ async function providerIn(path: string): Promise<OidcProvider | null> {
   try {
     ({ identity } = await loadKubeconfig(path));
   } catch (error) {
-    // Somebody may be writing it: what was read before goes on.
+    // Another program may be writing it: what was read before stays valid.
     if (error instanceof ConfigError) return null;
     throw error;
   }
@@ -163,7 +163,7 @@ interface Answered {
 }
 
 const TIMEOUT_SECONDS = 30;
-/** Memory is not for whoever sends without an end. */
+/** An endless answer must not fill the memory. */
 const MAX_BYTES = 1024 * 1024;
 
 /**

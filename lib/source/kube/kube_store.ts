@@ -31,7 +31,7 @@ export class KubeStore {
   /** Of the objects' origin, for rejections. */
   readonly #where: string;
   readonly #reject: (rejection: Rejection) => void;
-  /** By identity. Nobody hears of one again with each list and each event. */
+  /** By identity: each is reported once, not with each list and each event. */
   readonly #refused = new Map<string, Rejection>();
   readonly #objects: DecodedObjects = new Map();
 

@@ -103,7 +103,7 @@ export class TlsTransport implements KubeTransport {
         ? {}
         : { cert: clientCertificate.certificate, key: clientCertificate.key }),
     });
-    // Where TLS fails, what it was to run over is left to whoever opened it.
+    // Where TLS fails, closing the connection below is left to the caller.
     if (target instanceof Socket) secured.once("close", () => target.destroy());
     return secured;
   }
@@ -253,7 +253,7 @@ async function throughSocks(
 /**
  * A connection to `host`.
  *
- * @throws {Error} if nobody answers there
+ * @throws {Error} if there is no answer
  * @throws what `signal` was aborted with
  */
 export function openSocket(host: string, port: number, signal: AbortSignal): Promise<Socket> {

@@ -73,7 +73,7 @@ class OneWatch {
 
   constructor(open: WatchOptions["open"], outer: AbortSignal) {
     this.#outer = outer;
-    // Whoever takes a list may end everything while it is delivered, just before the watch.
+    // The handler of a list may end everything while it is delivered, just before the watch.
     if (outer.aborted) this.#follow();
     else outer.addEventListener("abort", this.#follow, { once: true });
     this.#opening = open(this.#end.signal);
@@ -100,7 +100,7 @@ class OneWatch {
     try {
       this.#state = await this.#next === null ? "over" : "spoken";
     } catch {
-      // Thrown to whoever takes the events; a watch that is replaced before has nobody to tell.
+      // Thrown to the reader of the events; a watch that was replaced before has none.
       this.#state = "over";
     }
   }

@@ -104,7 +104,7 @@ export async function loadKubeconfig(path: string, master = ""): Promise<Cluster
 export function parseKubeconfig(text: string, path: string, master = ""): ClusterAccess {
   try {
     const parsed = parseYaml(text, path);
-    // Somebody may have named the file of a token, which must not come into the log.
+    // It may be the file of a token, which must not come into the log.
     if (typeof parsed === "string") throw new DecodeError("", "must be a kubeconfig, found other text");
     return readAccess(asObject(parsed), path, master);
   } catch (cause) {
@@ -367,9 +367,9 @@ export interface Impersonation {
 }
 
 /**
- * Reads `as`, `as-uid`, `as-groups` and `as-user-extra` of a user in a kubeconfig; null if there is nobody to be.
+ * Reads `as`, `as-uid`, `as-groups` and `as-user-extra` of a user in a kubeconfig; null if there is none.
  *
- * @throws {DecodeError} if one of them is wrong, or given without `as`
+ * @throws {DecodeError} if a field is wrong, or given without `as`
  */
 function readImpersonation(raw: RawObject): Impersonation | null {
   const user = plainText(textAt(raw, "as"), "as");

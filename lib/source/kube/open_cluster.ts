@@ -20,7 +20,7 @@ export interface ClusterOptions {
   readonly burst?: number;
   /** What the server is told who asks. @default {"kproxy"} */
   readonly userAgent?: string;
-  /** Hears of lost connections and of what is tried again. @default {nobody} */
+  /** Is told of lost connections and of retries. @default {not reported} */
   readonly log?: Logger;
 }
 
@@ -32,7 +32,7 @@ export interface ClusterOptions {
  */
 export async function openCluster(options: ClusterOptions): Promise<Source> {
   const { kubeconfig = "", server = "" } = options;
-  // Whoever only wants rules or packets does not need the API client's modules.
+  // Commands that only need rules or packets do not load the API client's modules.
   const [{ apiAccess }, { KubeSource }] = await Promise.all([
     import("./kube_access.ts"),
     import("./kube.ts"),

@@ -26,7 +26,7 @@ export type FileOwnership = Pick<Deno.FileInfo, "isFile" | "isSymlink" | "uid" |
 const WRITABLE_BY_OTHERS = 0o022;
 
 /**
- * Why a file must not be served from by a process of user `uid`: whoever can write it decides where this node's traffic goes.
+ * Why a file must not be served from by a process of user `uid`: a user who can write it decides where this node's traffic goes.
  *
  * @returns null if nothing is wrong; otherwise it continues "the file …"
  */
@@ -45,7 +45,7 @@ export function ownershipProblem(file: FileOwnership, uid: number | null): strin
 
 /** Opens what is a file of ours, and still is once it is open. */
 async function openOwn(path: string): Promise<Deno.FsFile> {
-  // Before it is opened: a pipe would not open until somebody writes into it.
+  // Before it is opened: opening a pipe waits for its writer.
   refuseProblem(await Deno.lstat(path));
   const file = await Deno.open(path);
   try {
@@ -85,7 +85,7 @@ export async function readSnapshot(path: string, owner: SnapshotOwner): Promise<
 }
 
 /**
- * Replaces a snapshot: whoever reads finds the former one or this one. Yields to the loop after every piece.
+ * Replaces a snapshot: a reader finds the former one or this one. Yields to the loop after every piece.
  *
  * @returns the size in bytes
  * @throws {Error} naming the path, if it cannot be written

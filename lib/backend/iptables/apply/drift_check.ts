@@ -74,7 +74,7 @@ export class DriftCheck {
   }
 
   /**
-   * What is not as it was committed; null: nobody can tell, because a lock is held, or it gave way.
+   * What is not as it was committed; null: unknown, because a lock is held, or it gave way.
    *
    * @param scope of a look at everything
    * @throws {ExecError} if the rules cannot be listed
@@ -90,7 +90,7 @@ export class DriftCheck {
     const isAll = part === "incomplete";
     const held = isAll ? await this.#listAll(store) : part;
     if (held === null) return null;
-    // Where table mangle cannot be read nobody can look for its canary.
+    // Where table mangle cannot be read its canary is not looked for.
     const canaries = scope.canaries.filter((table) => table !== "mangle" || !held.unreadable.has(table));
     const { missing, differing, leftover, verified } = await inTurns(
       findDrift(store, held, { ...scope, canaries, withServices: isAll, verified: this.#verified }),
@@ -136,7 +136,7 @@ export class DriftCheck {
     }
   }
 
-  /** Nobody can tell a program that writes nothing and says that all is well from one that has other words for a rule. */
+  /** A program that writes nothing and reports success looks like one that prints a rule in other words. */
   #tell(chains: readonly string[]): void {
     if (chains.length === 0) return;
     const { logger, iptables: { family } } = this.#options;

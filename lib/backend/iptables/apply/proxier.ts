@@ -191,7 +191,7 @@ export class IptablesProxier implements FamilyProxier {
     });
     const { tables, unreadable } = full!.held;
     const hasCanary = tables.get("mangle")?.has(CANARY_CHAIN) === true;
-    // One that nobody can look for is no sign of anything.
+    // One that cannot be looked for is no sign of anything.
     this.#mangleCanary = hasCanary || !unreadable.has("mangle") && await this.#setMangleCanary();
     this.#driftCheck.fullySynced();
     // One has read the tables.
@@ -212,7 +212,7 @@ export class IptablesProxier implements FamilyProxier {
     });
   }
 
-  /** @throws `reason` if it is nobody's fault */
+  /** @throws `reason` if no Service is at fault */
   async #findRefused(
     { plan, held }: FullPlan,
     reason: ExecError,

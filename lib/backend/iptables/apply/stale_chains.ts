@@ -34,7 +34,7 @@ export class StaleChains {
   readonly #options: StaleChainsOptions;
   /** Name → when to try it, in the clock's milliseconds. */
   readonly #dueMs = new Map<string, number>();
-  /** Those that somebody was told of. */
+  /** Those that were reported. */
   readonly #told = new Set<string>();
 
   constructor(options: StaleChainsOptions) {
@@ -113,7 +113,7 @@ export class StaleChains {
   /** Deletes all of them or none. */
   async #delete(names: readonly string[]): Promise<Refusal<string> | null> {
     const deletions = names.map((name) => `-X ${name}`);
-    // A chain must be empty; declaring it also makes one that somebody else deleted, so that it can be deleted.
+    // A chain must be empty; declaring it also makes one that another program deleted, so that it can be deleted.
     const lines = [...names.map(chainLine), ...deletions];
     try {
       await this.#options.iptables.restore(tableBlock("nat", lines), { counters: false });

@@ -30,7 +30,7 @@ export interface ReadOptions {
 /**
  * All tables.
  *
- * @throws {ExecError} if they cannot be read, or if nobody can tell whether a jump is there
+ * @throws {ExecError} if they cannot be read, or if it is unknown whether a jump is there
  * @throws the reason of `signal`
  */
 export async function readTables(
@@ -56,7 +56,7 @@ export async function readTables(
  * The chains that packets cannot do without, in one start of a program.
  *
  * @param canaries tables in which the canary is looked for
- * @throws {ExecError} also if one of them is not there
+ * @throws {ExecError} also if a chain is not there
  */
 export async function readOwnChains(iptables: Iptables, canaries: readonly string[]): Promise<HeldTables> {
   const asked = canaries.map((table): readonly [string, readonly string[]] => [table, [

@@ -24,7 +24,7 @@ const DELETION_REGEXP = /^-X (.*)\n/gm;
  * Writes all blocks, in order, with one process unless a deletion is refused.
  *
  * @param mostChains of one block, about
- * @throws {ExecError} if something else than a deletion is refused, or if nobody knows what
+ * @throws {ExecError} if something else than a deletion is refused, or if it is unknown what
  */
 export async function writeTransaction(
   iptables: Iptables,

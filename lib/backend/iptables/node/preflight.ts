@@ -103,7 +103,7 @@ function usesLocalhost(settings: IptablesSettings): boolean {
 /** Node ports on 127.0.0.1 need the kernel to route packets that leave loopback. */
 function tellLocalhostNodePorts(outcome: AllowedOutcome | undefined, log: Logger): void {
   if (outcome === undefined) {
-    log.warn("Node ports may not answer on 127.0.0.1: nobody can tell a sysctl", {
+    log.warn("Node ports may not answer on 127.0.0.1: a sysctl cannot be read", {
       name: ROUTE_LOCALNET,
       wanted: "1",
       advice: "install procps, or set iptables.localhostNodePorts to false",

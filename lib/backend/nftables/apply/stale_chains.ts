@@ -60,7 +60,7 @@ export class StaleChains {
       .map(([name]) => name);
     if (due.length === 0) return 0;
     if (await this.#delete(due)) return 0;
-    // One of them is enough to keep all of them.
+    // One is enough to keep all of them.
     let failed = 0;
     for (const name of due.length === 1 ? [] : due) if (!await this.#delete([name])) failed++;
     return due.length === 1 ? 1 : failed;

@@ -133,7 +133,7 @@ export class TableWriter {
         await this.run(`delete set ${table} ${name}\n`, []);
       } catch (error) {
         if (!(error instanceof ExecError)) throw error;
-        logger.info("A set of nobody's cannot be deleted", { table, set: name, problem: error.message }, 2);
+        logger.info("An unused set cannot be deleted", { table, set: name, problem: error.message }, 2);
       }
     }
   }

@@ -1,5 +1,5 @@
 /**
- * Reads the counters of one family's Services from the kernel, when somebody asks and not too often.
+ * Reads the counters of one family's Services from the kernel, when it is asked for, and not too often.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import type { Logger } from "../../../observe/log.ts";
 import { TABLE_NAME } from "../plan/chains.ts";
 import { TRAFFIC_SETS, TrafficTotals } from "../plan/traffic.ts";
 
-/** Reading takes at most this share of the time, whoever asks how often. */
+/** Reading takes at most this share of the time, however often it is asked for. */
 const MAX_SHARE = 0.05;
 /** Nor is it done again sooner than this after it began. */
 const MIN_INTERVAL_MS = 1_000;

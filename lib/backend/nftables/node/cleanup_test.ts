@@ -77,7 +77,7 @@ Deno.test("a table that another process owns stays, and does not keep the others
     const { removed, failed } = await clean(fake, dryRun);
     assertEquals(removed, ["delete table ip kproxy-next", "delete table ip6 kproxy"]);
     assertEquals(failed, [
-      "nft ip kproxy: table ip kproxy belongs to another process (nft) (flags owner), and nobody else may change or " +
+      "nft ip kproxy: table ip kproxy belongs to another process (nft) (flags owner), and no other program may change or " +
       "remove it until that ends",
     ]);
   }

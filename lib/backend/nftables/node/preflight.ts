@@ -42,7 +42,7 @@ export const MIN_NFT_VERSION = "1.0.1";
  * Probes the node and prepares it.
  *
  * @throws {UnsupportedError} naming what is missing, if nftables does not work for the primary family
- * @throws {ExecError} if nobody can tell what works
+ * @throws {ExecError} if what works cannot be found out
  */
 export async function prepareNftables(context: ModeContext): Promise<PreparedMode> {
   const { exec, config, log, sysctls } = context;
@@ -56,7 +56,7 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
     return await probeFamily(nft, configuredNftables(config, family, null).options, version);
   };
   const blank = context.isFirstLife === true ? seeBlank(nft) : null;
-  // Nobody needs it where the probes say that the mode cannot be run.
+  // Not needed where the probes say that the mode cannot be run.
   blank?.catch(() => undefined);
   const probes = await Promise.allSettled(FAMILIES.map(probe));
   for (const [index, family] of FAMILIES.entries()) {
@@ -87,20 +87,20 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
   });
 }
 
-/** When there was none of our tables, in any family; null if there is one, or nobody can tell. */
+/** When there was none of our tables, in any family; null if there is one, or that is unknown. */
 async function seeBlank(nft: Nft): Promise<number | null> {
   const atMs = performance.now();
   try {
     await nft.check(NO_TABLES_TEXT);
     return atMs;
   } catch (error) {
-    // Whoever needs the tables reads them, and tells why that fails.
+    // The full sync reads the tables, and reports why that fails.
     if (error instanceof ExecError) return null;
     throw error;
   }
 }
 
-/** True if our table is there; false, too, where nobody can tell. */
+/** True if our table is there; false, too, where that is unknown. */
 async function holdsRules(nft: Nft, family: IpFamily): Promise<boolean> {
   try {
     return await nft.hasTable(nftFamily(family), TABLE_NAME);
@@ -191,7 +191,7 @@ function trafficOf(
   return async () => (await Promise.all(readers.map((reader) => reader.read()))).flat();
 }
 
-/** Whoever names a loopback network expects node ports there. "Every address" is the default of other modes, and means less. */
+/** An operator who names a loopback network expects node ports there. "Every address" is the default of other modes, and means less. */
 function tellLocalhostNodePorts(
   { nodePortAddresses: { matchAll, cidrs, containsIPv4Loopback } }: NftablesSettings,
   family: IpFamily,
@@ -255,7 +255,7 @@ async function probeFamily(
 /**
  * Null if nft takes the text.
  *
- * @throws {ExecError} if nobody can tell: nft was killed, hung, or fails without saying why
+ * @throws {ExecError} if that is unknown: nft was killed, hung, or fails without saying why
  */
 async function checkFailure(nft: Nft, text: string): Promise<ExecError | null> {
   try {

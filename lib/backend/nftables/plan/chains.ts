@@ -127,7 +127,7 @@ export function endpointNames(servicePort: ServicePort, endpoint: Endpoint): End
   return { chain: `endpoint-${base}`, affinitySet: `affinity-${base}` };
 }
 
-/** True if several Services may want the same element of the set: it is there as long as one of them does. */
+/** True if several Services may want the same element of the set: it is there as long as one Service does. */
 export function isSharedSet(name: string): boolean {
   return name === CLUSTER_IPS_SET || name === HAIRPIN_SET;
 }

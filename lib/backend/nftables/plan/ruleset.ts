@@ -57,7 +57,7 @@ export interface ServiceRules {
    * Dispatch, no-endpoint verdicts, firewall: each one's key is the destination, which no other Service of the state has.
    */
   readonly elements: readonly Element[];
-  /** Elements that several Services may want (cluster IPs, hairpin pairs): there as long as one of them does. */
+  /** Elements that several Services may want (cluster IPs, hairpin pairs): there as long as one Service does. */
   readonly sharedElements: readonly Element[];
   /** Its lists of endpoints, one for each port and traffic policy in use. */
   readonly lists: readonly EndpointList[];
