@@ -1,6 +1,7 @@
 /**
- * The wall clock is set by hours while kproxy runs, as it is after a suspend or by a time server: changes are in force as fast as before,
- * health says so, and the log has the new time. kproxy's own clock is set, by libfaketime; that of the kernel goes on.
+ * The wall clock is set by hours while kproxy runs, as by a time server, or while it stands still, as in a suspend: changes are in force as
+ * fast as before, those made meanwhile too, health says so, and the log has the new time. kproxy's own clock is set, by libfaketime; that
+ * of the kernel goes on.
  *
  * @module
  */
@@ -19,6 +20,15 @@ import { CLUSTER } from "../support/web_changes.ts";
 const HOUR_MS = 3_600_000;
 /** The library looks at its file once a second, and two clocks are compared. */
 const TOLERANCE_MS = 60_000;
+/** Longer than the limits of one request or one program that may be under way. */
+const SUSPENDED_MS = 15_000;
+/** How the clock is set, one after another, and whether kproxy stands still meanwhile. */
+const JUMPS: readonly { readonly offsetMs: number; readonly isSuspended: boolean }[] = [
+  { offsetMs: 5 * HOUR_MS, isSuspended: false },
+  { offsetMs: -7 * HOUR_MS, isSuspended: false },
+  { offsetMs: HOUR_MS, isSuspended: true },
+  { offsetMs: 0, isSuspended: false },
+];
 
 /** A clock of programs, which a file sets. */
 async function clockOf(file: string): Promise<readonly string[]> {
@@ -49,28 +59,32 @@ for (const mode of [IPTABLES, NFTABLES]) {
       try {
         await using kproxy = await KproxyProcess.start({ netns, args: [], command });
         const loop = await web.loop(web.pod, CLUSTER);
-        for (const [index, offsetMs] of [5 * HOUR_MS, -7 * HOUR_MS, 0].entries()) {
-          await t.step(`by ${offsetMs / HOUR_MS} h`, async () => {
-            await set(offsetMs);
-            const isSet = (ms: number): boolean => Math.abs(ms - Date.now() - offsetMs) < TOLERANCE_MS;
-            await eventually(async () => {
-              const answer = await netns.run(["curl", "-s", "http://127.0.0.1:10256/healthz"]);
-              assert(isSet(Date.parse((JSON.parse(answer) as { currentTime: string }).currentTime)), answer);
-            }, { everyMs: 200 });
+        for (const [index, { offsetMs, isSuspended }] of JUMPS.entries()) {
+          await t.step(`to ${offsetMs / HOUR_MS} h${isSuspended ? ", during a suspend" : ""}`, async () => {
             const name = `shop/jump-${index}`;
             const more = service(name, { clusterIP: `10.96.0.${10 + index}`, ports: ["http:80"] });
-            const lines = await kproxy.change(() => web.manifests.replace("more.json", [more]), name);
+            const edit = (): Promise<void> => web.manifests.replace("more.json", [more]);
+            const isSet = (ms: number): boolean => Math.abs(ms - Date.now() - offsetMs) < TOLERANCE_MS;
+            const lines = await kproxy.change(async () => {
+              if (isSuspended) kproxy.kill("SIGSTOP");
+              await set(offsetMs);
+              if (isSuspended) {
+                await edit();
+                await new Promise((resolve) => setTimeout(resolve, SUSPENDED_MS));
+                kproxy.kill("SIGCONT");
+              }
+              await eventually(async () => {
+                const answer = await netns.run(["curl", "-s", "http://127.0.0.1:10256/healthz"]);
+                assert(
+                  isSet(Date.parse((JSON.parse(answer) as { currentTime: string }).currentTime)),
+                  answer,
+                );
+              }, { everyMs: 200 });
+              if (!isSuspended) await edit();
+            }, name);
             assert(isSet(Number(lines.at(-1)?.["ts"])), JSON.stringify(lines.at(-1)));
-            const health = [
-              "curl",
-              "-s",
-              "-o",
-              "/dev/null",
-              "-w",
-              "%{http_code}",
-              "http://127.0.0.1:10256/healthz",
-            ];
-            assertEquals(await netns.run(health), "200");
+            const status = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}"];
+            assertEquals(await netns.run([...status, "http://127.0.0.1:10256/healthz"]), "200");
           });
         }
         await loop.stopUnbroken();
