@@ -5,6 +5,7 @@
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
+import image from "../docs/records/image.json" with { type: "json" };
 import soak from "../docs/records/soak-nftables.json" with { type: "json" };
 import { type SoakRecord, soakSentence } from "../tests/chaos/soak.ts";
 import { API_FILE, apiReport } from "./api_report.ts";
@@ -21,6 +22,8 @@ import {
   codeDigest,
   HOSTILE_FILE,
   HOSTILE_IPVS_FILE,
+  IMAGE_FILE,
+  type ImageRecord,
   PACKETS_FILE,
   PROXIES_FILE,
   readRecords,
@@ -50,6 +53,11 @@ export interface Section {
   readonly name: string;
   /** The Markdown between the two lines, without empty lines at its ends. */
   readonly render: () => string | Promise<string>;
+}
+
+/** When the image was tried last, and what that was. */
+function imageSentence({ command, date, commit, machine, bases }: ImageRecord): string {
+  return `Last tried on ${date} by \`${command}\` at commit ${commit.slice(0, 9)}, on ${bases}; ${machine}.`;
 }
 
 /** Where the program is that starts kproxy from source. */
@@ -92,6 +100,7 @@ const SECTIONS: readonly Section[] = [
     name: "hostile-ipvs",
     render: async () => hostileIpvsTable(await measured("hostileIpvs")),
   },
+  { file: "docs/deploy.md", name: "image", render: () => imageSentence(image as unknown as ImageRecord) },
   { file: "docs/migrate.md", name: "kube-proxy", render: () => kubeProxyMarkdown() },
   { file: "docs/conformance.md", name: "conformance-runs", render: () => conformanceRuns() },
   { file: "docs/conformance.md", name: "conformance-tests", render: () => conformanceTests() },
@@ -256,6 +265,7 @@ if (import.meta.main) {
       [PACKETS_FILE]: packets,
       [HOSTILE_FILE]: hostile,
       [HOSTILE_IPVS_FILE]: hostileIpvs,
+      [IMAGE_FILE]: image as unknown as ImageRecord,
     },
     await (code ??= codeDigest()),
   ).forEach(

@@ -2,11 +2,13 @@
  * Builds the bundle and the image of `deploy/Dockerfile` with podman, and runs it as the Pods of `deploy/kubernetes`
  * (`tests/e2e/image_test.ts`).
  *
- * deno task try-image [--local-bases]
+ * deno task try-image [--local-bases] [--record]
  *
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
+import { beginRecord, recordText } from "../tests/bench/record.ts";
+import { IMAGE_FILE, type ImageRecord } from "./figures/records.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
 import { ROOT } from "./project_files.ts";
 import { findProgram } from "./setup.ts";
@@ -22,12 +24,15 @@ async function step(argv: readonly string[], env: Readonly<Record<string, string
   if (code !== 0) throw new Error(`${program} ended with ${code}`);
 }
 
-async function tryImage(localBases: boolean): Promise<void> {
+/** @param record whether `docs/records/image.json` is to say that it went well */
+async function tryImage(localBases: boolean, record: boolean): Promise<void> {
   for (const program of ["podman", ...localBases ? ["debootstrap", "tar"] : []]) {
     if (findProgram(program) === undefined) {
       throw new Error(`This needs ${program}: apt-get install ${program}`);
     }
   }
+  const words = ["deno", "task", "try-image", ...localBases ? ["--local-bases"] : [], "--record"];
+  const head = record ? await beginRecord({ words, rounds: 1, kubeProxy: null }) : null;
   if (localBases) {
     const { DENO_BASE, DEBIAN_BASE } = LOCAL_BASES;
     await step([`${ROOT}/tests/lab/base_images.sh`, Deno.execPath(), DENO_BASE, DEBIAN_BASE]);
@@ -48,11 +53,20 @@ async function tryImage(localBases: boolean): Promise<void> {
   ]);
   await step(["podman", "image", "ls", IMAGE]);
   await step([Deno.execPath(), "test", "-A", "tests/e2e/image_test.ts"], { KPROXY_IMAGE: IMAGE, CI: "true" });
+  if (head === null) return;
+  const done: ImageRecord = {
+    ...head(),
+    bases: localBases ? "local stand-ins" : "those of deploy/Dockerfile",
+  };
+  await Deno.writeTextFile(`${ROOT}/${IMAGE_FILE}`, recordText(done));
 }
 
 if (import.meta.main) {
   try {
-    await tryImage(parseArgs(Deno.args, { boolean: ["local-bases"] })["local-bases"]);
+    const { "local-bases": localBases, record } = parseArgs(Deno.args, {
+      boolean: ["local-bases", "record"],
+    });
+    await tryImage(localBases, record);
   } catch (error) {
     writeErrorLine(error instanceof Error ? error.message : String(error));
     Deno.exitCode = 1;

@@ -128,6 +128,12 @@ export interface HostileRecord extends RecordHead {
   readonly rows: readonly HostileRow[];
 }
 
+/** That the image was built, and served as a Pod of each overlay that a container can run. */
+export interface ImageRecord extends RecordHead {
+  /** What it was built on. */
+  readonly bases: string;
+}
+
 /** Where records are, relative to the project's folder. */
 export const RECORDS_FOLDER = "docs/records";
 /** Fewer are no figure. */
@@ -185,8 +191,10 @@ export const HOSTILE_FILE = `${RECORDS_FOLDER}/hostile.json`;
 /** Modes ipvs and iptables in the user-mode Linux. */
 export const HOSTILE_IPVS_FILE = `${RECORDS_FOLDER}/hostile-ipvs.json`;
 
-/** Records of other kinds: `kube_proxy_record` and `tests/chaos/soak_test.ts` read these. */
-const SHOWN_ELSEWHERE: readonly string[] = ["kube-proxy.json", "soak-nftables.json"];
+export const IMAGE_FILE = `${RECORDS_FOLDER}/image.json`;
+
+/** Records of other kinds: `kube_proxy_record`, `tests/chaos/soak_test.ts` and `tools/docs.ts` read these. */
+const SHOWN_ELSEWHERE: readonly string[] = ["kube-proxy.json", "soak-nftables.json", "image.json"];
 
 /** What was measured; undefined: nothing yet. */
 export interface Records {
