@@ -1,119 +1,232 @@
 /**
- * The demo: the main job of kproxy on real packets. `deno task demo` installs what is missing, builds a small network in
- * namespaces of its own, shows a Service at work and under edits, and leaves nothing behind.
+ * The demo: the main job of kproxy on real packets. `deno task demo` installs what is missing, builds the tests' network of a node, a
+ * client and pods in namespaces, shows a Service at work and under edits, and leaves nothing behind.
  *
  * Exit status: 0 if all was as it should be, 1 if not, 2 where it cannot make namespaces, 128 + its number after a signal.
  *
  * @module
  */
-import { ChildDeath } from "./demo/child.ts";
-import { kproxyArgv } from "./demo/kproxy_process.ts";
-import { play } from "./demo/play.ts";
-import { type Screen, standardScreen } from "./demo/screen.ts";
-import { runInUserNamespace } from "./demo/user_namespace.ts";
-import { DemoError, runProgram, World } from "./demo/world.ts";
+import type { KproxyProcess } from "../tests/support/kproxy_process.ts";
+import { askingIn } from "../tests/support/netns.ts";
+import {
+  WEB_CLUSTER_IP,
+  WEB_NODE_PORT,
+  WEB_PODS,
+  WEB_PORT,
+  WEB_TARGET_PORT,
+  WebLab,
+  webSlice,
+} from "../tests/support/lab_web.ts";
+import type { SocketAddress } from "../tests/support/lab_sockets.ts";
+import { NODE_ADDRESSES } from "../tests/support/node_lab.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
+import { runtimeFlags } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
 import { installPackages, NODE_PACKAGES } from "./setup.ts";
 
 const SIGNALS = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const;
-type SignalName = keyof typeof SIGNALS;
+/** As without root. */
+const USER_NAMESPACE = "--user-namespace";
+const UNSHARE = ["--user", "--map-root-user", "--net", "--mount"];
+const REQUESTS = 60;
+const TIMEOUT_MS = 5_000;
+/** Of traffic before, between and after the edits. */
+const BETWEEN_EDITS_MS = 1_000;
+const [FIRST, LEAVING, JOINING] = WEB_PODS;
+const CLUSTER_IP = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
+const NODE_PORT = { ip: NODE_ADDRESSES.eth0[0], port: WEB_NODE_PORT };
 
-/** A signal asked the demo to end. */
-class Interrupted extends Error {
-  override readonly name = "Interrupted";
+const problems: string[] = [];
 
-  constructor(readonly signal: SignalName) {
-    super(`Stopped by ${signal}`);
+function heading(text: string): void {
+  writeLine(`\n${text}`);
+}
+
+function row(label: string, text: string): void {
+  writeLine(`  ${label.padEnd(14)}${text}`);
+}
+
+function milliseconds(ms: number): string {
+  return `${ms.toFixed(ms < 10 ? 1 : 0)} ms`;
+}
+
+/** Connections that the rule of each endpoint has translated so far, with the rule's chain. */
+async function ruleCounts({ lab }: WebLab): Promise<Map<string, { chain: string; packets: number }>> {
+  const text = await lab.node.netns.run(["iptables-save", "-c", "-t", "nat"]);
+  const rules = text.matchAll(/^\[(\d+):\d+\] -A (KUBE-SEP-\S+) .*--to-destination (\S+):\d+/gm);
+  return new Map(
+    [...rules].map(([, packets, chain = "", ip = ""]) => [ip, { chain, packets: Number(packets) }]),
+  );
+}
+
+/** How many of the requests each pod answered. */
+async function ask(web: WebLab, what: string, to: SocketAddress): Promise<Map<string, number>> {
+  const results = await web.client.probe({ protocol: "tcp", to, count: REQUESTS, timeoutMs: TIMEOUT_MS });
+  const counts = new Map<string, number>();
+  for (const result of results) {
+    const name = result.kind === "answer" ? result.answer.server : result.kind;
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+    if (result.kind !== "answer") problems.push(`${what}: a request ended so: ${result.kind}`);
+  }
+  return counts;
+}
+
+async function showSpread(web: WebLab, what: string, to: SocketAddress): Promise<void> {
+  heading(`${REQUESTS} requests to the ${what} ${to.ip}:${to.port}; right, each rule's own count`);
+  const before = await ruleCounts(web);
+  const counts = await ask(web, what, to);
+  const after = await ruleCounts(web);
+  for (const pod of [FIRST, LEAVING]) {
+    const count = counts.get(pod) ?? 0;
+    const packets = (after.get(pod)?.packets ?? 0) - (before.get(pod)?.packets ?? 0);
+    row(
+      pod,
+      `${String(count).padStart(2)} ${"#".repeat(count).padEnd(45)} ${packets} ${after.get(pod)?.chain}`,
+    );
+    if (count === 0) problems.push(`${what}: no request reached ${pod}`);
+    if (packets !== count) problems.push(`${pod} answered ${count} requests, its rule counted ${packets}`);
   }
 }
 
-/** Installs, plays, tidies up, and returns the exit status. */
+/** Changes the endpoints; the time goes until kproxy has put it into force. */
+async function edit(
+  web: WebLab,
+  kproxy: KproxyProcess,
+  what: string,
+  pods: readonly string[],
+): Promise<void> {
+  const startMs = performance.now();
+  await kproxy.change(() => web.manifests.replace("endpoints.json", [webSlice(pods)]), "shop/web");
+  row(what, `edit to kernel ${milliseconds(performance.now() - startMs)}`);
+}
+
+async function editUnderLoad(web: WebLab, kproxy: KproxyProcess): Promise<void> {
+  heading("Edits, under 130 new connections a second to each");
+  const loops = [await web.loop(web.pod, CLUSTER_IP), await web.loop(web.client, NODE_PORT)];
+  const traffic = () => Promise.all(loops.map((loop) => loop.answeredFor(BETWEEN_EDITS_MS)));
+  await traffic();
+  await edit(web, kproxy, `- ${LEAVING}`, [FIRST]);
+  await traffic();
+  await edit(web, kproxy, `+ ${JOINING}`, [FIRST, JOINING]);
+  await traffic();
+  for (const loop of loops) {
+    const { requests, failures, slowestMs, byServer } = await loop.stop();
+    row(
+      `${loop.to.ip}`,
+      `${requests} made, ${failures.length} failed, the slowest took ${milliseconds(slowestMs)}`,
+    );
+    row("", Object.entries(byServer).map(([server, count]) => `${server} ${count}`).join(", "));
+    for (const failure of failures) problems.push(`${loop.to.ip}: ${failure}`);
+    const joining = `${JOINING}:${WEB_TARGET_PORT}`;
+    if (!(joining in byServer)) problems.push(`${loop.to.ip}: no connection reached ${joining}`);
+  }
+}
+
+async function stopAndCleanUp(web: WebLab, kproxy: KproxyProcess): Promise<void> {
+  heading("kproxy stops, its rules stay");
+  row("SIGTERM", `status ${(await kproxy.stop()).code}`);
+  const counts = await ask(web, "after the stop", CLUSTER_IP);
+  row(`${REQUESTS} requests`, [...counts].sort().map(([pod, count]) => `${pod} ${count}`).join(", "));
+
+  heading("kproxy cleanup");
+  const { netns } = web.lab.node;
+  const program = ["run", "-q", "--config", `${ROOT}/deno.json`, ...runtimeFlags(), `${ROOT}/start.ts`];
+  const cleanup = await netns.run([Deno.execPath(), ...program, ...askingIn(netns.name, ["cleanup"])]);
+  for (const line of cleanup.trim().split("\n")) row("", line);
+  for (const save of ["iptables-save", "ip6tables-save"]) {
+    const left = (await netns.run([save])).split("\n").filter((line) => /^-A |^:.* - \[/.test(line));
+    row(
+      "",
+      left.length === 0 ? `nothing left: ${save} shows no chain and no rule` : `${save}: ${left.length} left`,
+    );
+    problems.push(...left.map((line) => `left after the cleanup: ${line}`));
+  }
+}
+
+async function play(): Promise<void> {
+  await using web = await WebLab.create();
+  heading(`Network, in namespaces kp${Deno.pid}-*`);
+  row("client", web.client.label);
+  row("node", `${NODE_ADDRESSES.eth0.join(", ")}; kproxy runs here`);
+  for (const pod of WEB_PODS) {
+    row("pod", `${pod}:${WEB_TARGET_PORT}${pod === JOINING ? "; in no file yet" : ""}`);
+  }
+
+  heading("kproxy run --manifests FOLDER --proxy-mode=iptables");
+  const startMs = performance.now();
+  await using kproxy = await web.start();
+  row("serving", `after ${milliseconds(performance.now() - startMs)}`);
+  for (const line of kproxy.lines.filter(({ msg }) => msg.startsWith("First sync done"))) {
+    row("first sync", `${line.family}: ${line.rules} rules in ${line.took}`);
+  }
+  await showSpread(web, "ClusterIP", CLUSTER_IP);
+  await showSpread(web, "NodePort", NODE_PORT);
+  await editUnderLoad(web, kproxy);
+  await stopAndCleanUp(web, kproxy);
+}
+
+/** Once more as root of a user namespace, where iproute2 keeps its namespaces in a /run of its own; 2 where the kernel refuses. */
+async function runInUserNamespace(): Promise<number> {
+  const probe = await new Deno.Command("unshare", { args: [...UNSHARE, "true"], stdin: "null" }).output();
+  if (!probe.success) {
+    writeErrorLine("The demo makes network namespaces, which takes root: run it again as root");
+    writeErrorLine(`(A user namespace would do too, but: ${new TextDecoder().decode(probe.stderr).trim()})`);
+    return 2;
+  }
+  writeLine("Not root: everything happens in a user namespace");
+  const inside = 'mount -t tmpfs tmpfs /run && exec "$0" "$@"';
+  const args = [
+    ...UNSHARE,
+    "sh",
+    "-c",
+    inside,
+    Deno.execPath(),
+    "run",
+    "-A",
+    "-q",
+    import.meta.filename ?? "",
+  ];
+  const child = new Deno.Command("unshare", { args, stdin: "inherit", stdout: "inherit", stderr: "inherit" })
+    .spawn();
+  // A signal to this process ends the other one, too; the status is the child's.
+  for (const name of Object.keys(SIGNALS) as (keyof typeof SIGNALS)[]) {
+    Deno.addSignalListener(name, () => child.kill(name));
+  }
+  return (await child.status).code;
+}
+
 async function main(): Promise<number> {
   if (Deno.build.os !== "linux") {
     writeErrorLine(`The demo needs Linux's network namespaces; this is ${Deno.build.os}`);
     return 2;
   }
-  const missing = await installPackages(NODE_PACKAGES);
-  if (missing.length > 0) return 1;
+  if ((await installPackages(NODE_PACKAGES)).length > 0) return 1;
   // The PATH of users has no folders for root's programs.
   Deno.env.set("PATH", `${Deno.env.get("PATH") ?? ""}:/usr/sbin:/sbin`);
-  await fetchLibraries();
-  if (Deno.uid() !== 0) return await runInUserNamespace(`${ROOT}/tools/demo.ts`);
-  return await perform(new World(), standardScreen());
-}
-
-/** Brings kproxy's libraries into the runtime's cache: from inside its namespace it could reach no registry. */
-async function fetchLibraries(): Promise<void> {
-  const [deno = "", run = "", ...rest] = kproxyArgv("version");
+  // From inside its namespace kproxy could reach no registry.
+  const cache = ["cache", "-q", "--config", `${ROOT}/deno.json`, `${ROOT}/start.ts`];
+  await new Deno.Command(Deno.execPath(), { args: cache, stdin: "null" }).spawn().status;
+  if (Deno.uid() !== 0 || Deno.args.includes(USER_NAMESPACE)) return await runInUserNamespace();
+  for (const [name, number] of Object.entries(SIGNALS)) {
+    // The lab's guard takes everything away that a process leaves which ends so.
+    // deno-lint-ignore kproxy/exit-fence -- it is no part of kproxy.
+    Deno.addSignalListener(name as Deno.Signal, () => Deno.exit(128 + number));
+  }
+  const startMs = performance.now();
+  writeLine("kproxy demo: a Service on real packets, in network namespaces of its own");
   try {
-    await runProgram([deno, run, "--cached-only", ...rest]);
+    await play();
   } catch (error) {
-    if (!(error instanceof DemoError)) throw error;
-    writeLine("Downloading kproxy's libraries from the npm registry");
-    await runProgram([deno, "cache", "-q", "--config", `${ROOT}/deno.json`, `${ROOT}/main.ts`]);
+    problems.push(error instanceof Error ? error.message : String(error));
   }
-}
-
-async function perform(world: World, screen: Screen): Promise<number> {
-  const handlers = (Object.keys(SIGNALS) as SignalName[]).map((name) =>
-    [name, () => world.fail(new Interrupted(name))] as const
-  );
-  for (const [name, handler] of handlers) Deno.addSignalListener(name, handler);
-  // What nobody waited for ends the demo too, but in order.
-  globalThis.addEventListener("unhandledrejection", (event) => {
-    event.preventDefault();
-    world.fail(event.reason);
-  });
-  const problems: string[] = [];
-  let status = 1;
-  try {
-    await play(world, screen, problems);
-    showProblems(screen, problems);
-    status = problems.length === 0 ? 0 : 1;
-  } catch (error) {
-    screen.close();
-    if (!(error instanceof Interrupted)) showProblems(screen, problems);
-    // What fails because of a signal or a dead program is not the reason.
-    status = showFailure(world.failure ?? error);
-  } finally {
-    screen.close();
-    const left = await world.close();
-    for (const problem of left) writeErrorLine(`Left behind: ${problem}`);
-    if (left.length > 0 && status === 0) status = 1;
-    for (const [name, handler] of handlers) Deno.removeSignalListener(name, handler);
+  if (problems.length === 0) {
+    const seconds = ((performance.now() - startMs) / 1000).toFixed(1);
+    writeLine(`\nAll as it should be, in ${seconds} s; namespaces, programs and files are gone`);
+    return 0;
   }
-  if (status === 0) {
-    writeLine(
-      `\nAll as it should be, in ${screen.seconds.toFixed(1)} s; namespaces, programs and files are gone`,
-    );
-  }
-  return status;
-}
-
-function showProblems(screen: Screen, problems: readonly string[]): void {
-  if (problems.length === 0) return;
-  screen.heading("Not as it should be");
-  for (const problem of problems) screen.line(`  ${screen.tone("bad", problem)}`);
-}
-
-function showFailure(error: unknown): number {
-  if (error instanceof Interrupted) {
-    writeErrorLine(error.message);
-    return 128 + SIGNALS[error.signal];
-  }
-  writeErrorLine(`The demo failed: ${error instanceof Error ? error.message : String(error)}`);
-  if (error instanceof ChildDeath && error.lastLines.length > 0) {
-    writeErrorLine("Its last lines:");
-    for (const line of error.lastLines) writeErrorLine(`  ${line}`);
-  }
+  heading("Not as it should be");
+  for (const problem of problems) writeLine(`  ${problem}`);
   return 1;
 }
 
-if (import.meta.main) {
-  try {
-    Deno.exitCode = await main();
-  } catch (error) {
-    Deno.exitCode = showFailure(error);
-  }
-}
+Deno.exitCode = await main();

@@ -14,7 +14,7 @@ export function errorTerminal(
 }
 
 /** Whether the locale's characters are more than ASCII. */
-export function isUnicodeLocale(
+function isUnicodeLocale(
   env: (name: string) => string | undefined = (name) => Deno.env.get(name),
 ): boolean {
   const locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(env).find((value) => value !== undefined && value !== "");

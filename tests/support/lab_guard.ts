@@ -21,7 +21,7 @@ for netns in $(ip netns list | cut -d ' ' -f 1 | grep "^kp$0-"); do
   [ -z "$pids" ] || kill -KILL $pids
   ip netns del "$netns"
 done
-rm -rf "\${TMPDIR:-/tmp}/kproxy-manifests-$0-"*
+rm -rf "\${TMPDIR:-/tmp}/kproxy-manifests-$0-"* "/tmp/kproxy-kp$0-"*
 `;
 
 /** Where the program is that ends an API server. */

@@ -5,8 +5,6 @@
  *
  * @module
  */
-import { tcpCounters } from "../../tools/demo/tcp_counters.ts";
-
 /** How long each connection is waited for, unless a fourth word says so: a lost SYN is sent again after a second, and then ever later. */
 const PATIENCE_MS = 30_000;
 const INTERVAL_MS = 10;
@@ -40,7 +38,10 @@ async function connectOnce(hostname: string, port: number, patienceMs: number): 
 
 /** How many SYNs the kernel sent again in this namespace, but for those that a server had no time for. */
 async function lostSyns(): Promise<number> {
-  const counters = tcpCounters(await Deno.readTextFile("/proc/net/netstat"));
+  // A line of names, and one of values.
+  const [names = [], values = []] = (await Deno.readTextFile("/proc/net/netstat")).split("\n")
+    .filter((line) => line.startsWith("TcpExt:")).map((line) => line.split(" "));
+  const counters = new Map(names.map((name, at) => [name, Number(values[at])]));
   const counter = (name: string): number => counters.get(name) ?? NaN;
   return counter("TCPSynRetrans") - counter("ListenDrops");
 }

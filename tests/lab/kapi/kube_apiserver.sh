@@ -38,11 +38,12 @@ fi >&2
 awk 'NR == 1 { print $0 ",admin,1,system:masters"; next }
   { print $0 (/^nobody/ ? ",nobody," : ",system:kube-proxy,") NR }' "$tokens" >tokens.csv
 {
-  until curl -sf --max-time 5 --cacert ca.crt "https://127.0.0.1:$port/readyz" >&2; do sleep 0.2; done
+  bearer="Authorization: Bearer $(head -n 1 "$tokens")"
+  until curl -sf --max-time 5 --cacert ca.crt -H "$bearer" "https://127.0.0.1:$port/readyz" >&2; do sleep 0.2; done
   echo ready
 } &
 exec "$KUBE_APISERVER" --etcd-servers="$etcd" --secure-port="$port" --bind-address=127.0.0.1 --advertise-address=127.0.0.1 \
   --feature-gates="$gates" --tls-cert-file=server.crt --tls-private-key-file=server.key --client-ca-file="$client_ca" \
-  --token-auth-file=tokens.csv --authorization-mode=Node,RBAC --service-cluster-ip-range=10.96.0.0/12 \
+  --token-auth-file=tokens.csv --authorization-mode=Node,RBAC --anonymous-auth=false --service-cluster-ip-range=10.96.0.0/12 \
   --service-account-issuer=https://kubernetes.default.svc --service-account-key-file=accounts.pub \
   --service-account-signing-key-file=accounts.key --endpoint-reconciler-type=none --cert-dir=certs >&2
