@@ -40,6 +40,15 @@ export interface ServiceRules {
 export interface BaseRules {
   /** Chains that are written completely, emission order. `KUBE-FIREWALL` only where it is filled. */
   readonly chains: PerTable<readonly string[]>;
+  /** Those of them in which Services have rules, among others' or alone. */
+  readonly dispatch: PerTable<readonly string[]>;
+  /** Chains that are made where they are missing, and are never written. */
+  readonly ensured: PerTable<readonly string[]>;
+  /**
+   * True: all rules that a Service has in a chain of nat keep their order. False: those for the same packets do, which is enough
+   * where no other two take the same packet.
+   */
+  readonly keepsOrder: boolean;
   /** Full `-A CHAIN …` lines written before those of the Services. */
   readonly head: PerTable<readonly string[]>;
   /** Full `-A CHAIN …` lines written after those of the Services; in nat the node-port tail of `KUBE-SERVICES`. */

@@ -110,7 +110,7 @@ export class IptablesStore {
       const before = this.#services.get(name);
       const after = rules === null ? undefined : holdRules(rules);
       services.set(name, after);
-      changeDispatch(before?.dispatch ?? [], after?.dispatch ?? [], transaction);
+      changeDispatch(before?.dispatch ?? [], after?.dispatch ?? [], transaction, plan.base);
       gone.push(...changeChains(before, rules, after, transaction));
     }
     transaction.deleted.push(...serviceChainsInCallOrder(gone));
