@@ -134,7 +134,7 @@ export function planBaseRules(options: IptablesOptions): BaseRules {
       filter: localnet.length > 0 ? [CANARY_CHAIN] : [KUBELET_FIREWALL_CHAIN, CANARY_CHAIN],
       nat: [CANARY_CHAIN],
     },
-    keepsOrder: false,
+    hasServiceChains: true,
     head,
     tail,
     jumps: JUMP_RULES,

@@ -45,10 +45,10 @@ export interface BaseRules {
   /** Chains that are made where they are missing, and are never written. */
   readonly ensured: PerTable<readonly string[]>;
   /**
-   * True: all rules that a Service has in a chain of nat keep their order. False: those for the same packets do, which is enough
-   * where no other two take the same packet.
+   * True: Services have chains of their own, to which their rules in shared chains lead. False: the latter are all that they have, and
+   * those in one chain of nat keep their order, because packets may meet several of them.
    */
-  readonly keepsOrder: boolean;
+  readonly hasServiceChains: boolean;
   /** Full `-A CHAIN …` lines written before those of the Services. */
   readonly head: PerTable<readonly string[]>;
   /** Full `-A CHAIN …` lines written after those of the Services; in nat the node-port tail of `KUBE-SERVICES`. */

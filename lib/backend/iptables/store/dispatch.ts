@@ -31,7 +31,7 @@ function matchOf({ table, chain, rule }: DispatchRule): string {
   return `${table} ${chain}${rule.slice(rule.indexOf(" -m ", 3), rule.lastIndexOf(" -j "))}`;
 }
 
-/** Likewise where all of a Service's rules in a chain of nat are looked at in turn. */
+/** Likewise where Services have no chains of their own. */
 function orderOf(rule: DispatchRule): string {
   return rule.table === "nat" ? rule.chain : textOf(rule);
 }
@@ -52,12 +52,12 @@ export function changeDispatch(
   before: readonly DispatchRule[],
   after: readonly DispatchRule[],
   { edits }: IptablesTransaction,
-  { keepsOrder }: Pick<BaseRules, "keepsOrder">,
+  { hasServiceChains }: Pick<BaseRules, "hasServiceChains">,
 ): void {
   if (sameDispatch(before, after)) return;
   // New rules do not come to stand where the plan has them. An old rule for the same packets (an external IP that is a
   // load-balancer IP too) is therefore written again, behind or before the new one as planned.
-  const groupOf = (rule: DispatchRule): string => keepsOrder ? orderOf(rule) : matchOf(rule);
+  const groupOf = (rule: DispatchRule): string => hasServiceChains ? matchOf(rule) : orderOf(rule);
   const groups = new Set(without(after, before).map(groupOf));
   const isTouched = (rule: DispatchRule): boolean => groups.has(groupOf(rule));
   const removed = [...without(before.filter((rule) => !isTouched(rule)), after), ...before.filter(isTouched)];

@@ -359,6 +359,7 @@ function isHeld({ chains, hashes }: HeldService, rules: ServiceRules): boolean {
 
 /** Chains with names of Services' that no Service has. */
 function leftoverChains(store: IptablesStore, nat: SavedTable): readonly string[] {
+  if (!store.base.hasServiceChains) return [];
   const left = new Set([...nat.keys()].filter(isServiceChain));
   for (const name of left.size === 0 ? [] : store.serviceNames) {
     for (const chain of chainNames(store.service(name)!)) left.delete(chain);

@@ -93,7 +93,7 @@ export class IptablesStore {
   }
 
   /** What leads to a plan of some Services. */
-  change(plan: IptablesPlan): Change {
+  change(plan: Pick<IptablesPlan, "base" | "services">): Change {
     const transaction = new IptablesTransaction();
     for (const table of ["filter", "nat"] as const) {
       const before = staticBodies(this.#base, table);
