@@ -121,12 +121,8 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
   "forward/copy_buffers.ts": [
     ["who waits holds little", "filled > SMALL_BYTES && this.#largeInUse <= MOST_WAITING", "true"],
     ["a buffer that grows keeps its bytes", "large.set(small);", ""],
+    ["garbage waits until it is quiet", "isQuiet ? this.#quietLooks + 1 : 0", "QUIET_LOOKS"],
   ],
-  "forward/quiet_garbage.ts": [[
-    "garbage waits until it is quiet",
-    "isQuiet ? this.#quietLooks + 1 : 0",
-    "QUIET_LOOKS",
-  ]],
   "forward/udp_portal.ts": [
     [
       "strangers do not answer",

@@ -8,15 +8,14 @@ import { within } from "../../../kernel/clock.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { Shared } from "../../node/afterlife.ts";
 import type { Place } from "../forward/open_portal.ts";
-import type { OpenPortal } from "../forward/relay.ts";
-import { type AllRelayCounts, RelayTally } from "../forward/relay_tally.ts";
+import { type AllRelayCounts, noRelayCounts, type OpenPortal } from "../forward/relay.ts";
 import { RelayThread } from "../forward/relay_thread.ts";
 import type { Withdrawal } from "./withdrawal.ts";
 
 /** Told what cannot be forwarded. */
 type RelayProblem = (problem: string, message: string) => void;
 
-const NO_COUNTS: AllRelayCounts = new RelayTally().counts;
+const NO_COUNTS = noRelayCounts();
 
 /**
  * How long portals of a former proxy server serve on where the next one has not taken them, once its rules are in force: by then what
