@@ -115,11 +115,16 @@ function importProblem(path: string, row: number, target: string): string | unde
   if (isTestPath(target)) return `imports the test ${target}`;
   if (targetRow > row) return `of row ${row} imports ${target} of row ${targetRow}`;
   const [mode, otherMode] = [backendOf(path), backendOf(target)];
-  if (mode !== undefined && otherMode !== undefined && mode !== otherMode) {
+  if (
+    mode !== undefined && otherMode !== undefined && mode !== otherMode && BUILT_ON.get(mode) !== otherMode
+  ) {
     return `of backend ${mode} imports ${target} of backend ${otherMode}`;
   }
   return undefined;
 }
+
+/** Mode → the one of which it has the store, the transaction and the drift check, because its rules are the same objects. */
+const BUILT_ON: ReadonlyMap<string, string> = new Map([["userspace", "iptables"]]);
 
 function backendOf(path: string): string | undefined {
   const folder = /^lib\/backend\/([^/]+)\//.exec(path)?.[1];

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { RelayTally } from "../lib/backend/userspace/forward/relay_tally.ts";
+import { noRelayCounts } from "../lib/backend/userspace/forward/relay.ts";
 import { addRelayMetrics } from "../lib/backend/userspace/node/metrics.ts";
 import { addLogMetrics, addProgramMetrics, SliMetrics } from "../lib/observe/metrics_program.ts";
 import { ProxyMetrics } from "../lib/observe/metrics.ts";
@@ -40,7 +40,7 @@ interface MetricParts {
 export function metricRows(): MetricRow[] {
   const inMode = MODES.map((mode) => {
     const { registry } = new ProxyMetrics({ mode, readPacketCounts: () => Promise.resolve({}) });
-    if (mode === "userspace") addRelayMetrics(registry, () => new RelayTally().counts);
+    if (mode === "userspace") addRelayMetrics(registry, noRelayCounts);
     return { mode, names: new Set(partsOf(registry).map(({ name }) => name)), registry };
   });
   const modesOf = (name: string): string => {

@@ -12,8 +12,8 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
   "plan/plan.ts": [
     [
       "the node's own packets",
-      "this.#addHost(port, PORTALS_HOST, this.#to(ip), reach);\n  }\n\n  #addExternalIp",
-      "}\n\n  #addExternalIp",
+      "this.#addHost(port, { chain: PORTALS_HOST, match, reach: internal });",
+      "",
     ],
     ["external IPs of others", "for (const match of [...far,", "for (const match of ["],
     ["external IPs of the node", "...(physdev ? [local] : [])", "...[]"],
@@ -32,7 +32,7 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
     ],
     ["no DNAT on the node", "listenIp ?? (dnat ? nodeIp : null)", "listenIp ?? nodeIp"],
     ["nobody comes to a portal directly", "this.#addFirewall(port, reach);", ""],
-    ["SCTP is told", 'if (port.protocol === "SCTP") {', "if (false) {"],
+    ["SCTP is told", 'if (port.protocol === "SCTP") draft', "if (false) draft"],
   ],
   "plan/balancer.ts": [
     ["turns", "this.#next = (this.#next + 1) % this.#endpoints.length;", ""],
@@ -52,28 +52,35 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
       "const anywhere = port;",
     ],
   ],
-  "diff/held_rules.ts": [
+  "plan/chains.ts": [[
+    "rules of a Service keep their order",
+    "hasServiceChains: false",
+    "hasServiceChains: true",
+  ]],
+  "plan/held_rules.ts": [
     ["the port of a former run", "if (port !== undefined) ports.set(portal, port);", ""],
-    ["flows that go on stay", "before.has(key) !== now.has(key)", "true"],
-    ["flows that are led elsewhere begin anew", "before.has(key) !== now.has(key)", "false"],
+    ["flows that go on stay", "old.has(key) === current.has(key) ||", ""],
+    ["flows that are led elsewhere begin anew", "old.has(key) === current.has(key) ||", "true ||"],
   ],
   "apply/proxier.ts": [
     [
       "what nothing leads to is closed",
-      "await this.#closeUnused(committed);\n    await restore(filterAfter);",
-      "await restore(filterAfter);",
+      "await portals.closeUnused(plan, isAll);\n    await restore(closed",
+      "await restore(closed",
     ],
-    ["no portal leads anywhere before it is closed to others", "await restore(filterBefore);", ""],
-    ["a refused Service costs no other", "if (refused.length === 0) throw error;", "throw error;"],
-  ],
-  "apply/portals.ts": [
     [
-      "the next life takes sockets over",
-      "const former = wished === null ? undefined :",
-      "const former = true ? undefined :",
+      "no portal leads anywhere before it is closed to others",
+      'await restore(blocks.find((block) => block.startsWith("*filter")));',
+      "",
     ],
+    ["a refused Service costs no other", "if (refused.length === 0) throw reason;", "throw reason;"],
   ],
   "apply/shared_portals.ts": [
+    [
+      "the next proxy server takes sockets over",
+      "if (this.#left.delete(former)) return this.#open.get(former)!;",
+      "",
+    ],
     [
       "former ports serve until other rules are in force",
       "left(): void {\n    clearTimeout(this.#timer);",
@@ -82,7 +89,11 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
   ],
   "apply/listener.ts": [
     ["who comes second is told", "if (holder !== undefined) {", "if (false) {"],
-    ["who waited has its turn", "!plan.has(name) && !places.isDisjointFrom(freed)", "false"],
+    [
+      "who waited has its turn",
+      "if (await this.#closeUnwanted(plan, changed)) {",
+      "if (await this.#closeUnwanted(plan, changed) && false) {",
+    ],
     ["another port stands in", "opening.port >= FIRST_FREE_PORT) throw error;", "true) throw error;"],
     [
       "ports without a right first",
@@ -110,12 +121,8 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
   "forward/copy_buffers.ts": [
     ["who waits holds little", "filled > SMALL_BYTES && this.#largeInUse <= MOST_WAITING", "true"],
     ["a buffer that grows keeps its bytes", "large.set(small);", ""],
+    ["garbage waits until it is quiet", "isQuiet ? this.#quietLooks + 1 : 0", "QUIET_LOOKS"],
   ],
-  "forward/quiet_garbage.ts": [[
-    "garbage waits until it is quiet",
-    "isQuiet ? this.#quietLooks + 1 : 0",
-    "QUIET_LOOKS",
-  ]],
   "forward/udp_portal.ts": [
     [
       "strangers do not answer",

@@ -20,6 +20,8 @@ export interface JumpRule {
   readonly args: string;
   /** The chain that it leads to. */
   readonly target: string;
+  /** True: it goes to the end of the chain. Default: to the top. */
+  readonly isLast?: boolean;
 }
 
 /** A jump with the comment that kube-proxy writes. @param match what a packet must be besides, with a blank at its end */

@@ -5,58 +5,60 @@
  */
 import { CopyBuffers } from "../../lib/backend/userspace/forward/copy_buffers.ts";
 import {
+  type AllSessions,
   type RelayContext,
-  type RelayObserver,
   type RelayRefusal,
-  sessionPool,
-  Sessions,
+  relaySessions,
+  type SessionOptions,
 } from "../../lib/backend/userspace/forward/relay.ts";
-import type { PortalProtocol } from "../../lib/backend/userspace/plan/ruleset.ts";
 
 /** Everything that was told. */
-export class RelayRecord implements RelayObserver {
-  readonly open = { TCP: 0, UDP: 0 };
-  readonly bytes = { in: 0, out: 0 };
+export class RelayRecord {
+  readonly sessions: AllSessions;
   readonly refusals: RelayRefusal[] = [];
   readonly problems: string[] = [];
-  dialFailures = 0;
-  evictions = 0;
 
-  opened(protocol: PortalProtocol): void {
-    this.open[protocol]++;
+  constructor(
+    { most = Infinity, ...options }: Omit<Partial<SessionOptions>, "most"> & { readonly most?: number } = {},
+  ) {
+    const onGreed = (message: string): void => void this.problems.push(message);
+    this.sessions = relaySessions({ onGreed, most: { TCP: most, UDP: most }, ...options });
+    for (const sessions of Object.values(this.sessions)) {
+      const refuse = sessions.refuse.bind(sessions);
+      sessions.refuse = (reason) => {
+        this.refusals.push(reason);
+        refuse(reason);
+      };
+    }
   }
 
-  closed(protocol: PortalProtocol): void {
-    this.open[protocol]--;
+  get open(): { readonly TCP: number; readonly UDP: number } {
+    const { TCP, UDP } = this.sessions;
+    return { TCP: TCP.counts.open, UDP: UDP.counts.open };
   }
 
-  refused(_: PortalProtocol, reason: RelayRefusal): void {
-    this.refusals.push(reason);
+  get bytes(): { readonly in: number; readonly out: number } {
+    const { TCP, UDP } = this.sessions;
+    return {
+      in: TCP.counts.bytes.in + UDP.counts.bytes.in,
+      out: TCP.counts.bytes.out + UDP.counts.bytes.out,
+    };
   }
 
-  evicted(): void {
-    this.evictions++;
+  get dialFailures(): number {
+    return this.sessions.TCP.counts.dialFailures + this.sessions.UDP.counts.dialFailures;
   }
 
-  dialFailed(): void {
-    this.dialFailures++;
-  }
-
-  forwarded(_: PortalProtocol, direction: "in" | "out", bytes: number): void {
-    this.bytes[direction] += bytes;
+  get evictions(): number {
+    return this.sessions.TCP.counts.evicted + this.sessions.UDP.counts.evicted;
   }
 }
 
 /** As the mode makes it, but that chance leaves endpoints in their order. */
 export function relayContext(record: RelayRecord): RelayContext {
   return {
-    observer: record,
+    sessions: record.sessions,
     buffers: new CopyBuffers(),
-    sessions: new Sessions(
-      sessionPool(record, (message) => void record.problems.push(message)),
-      "TCP",
-      Infinity,
-    ),
     onProblem: (problem, error) => void record.problems.push(`${problem}: ${error}`),
     nowMs: () => performance.now(),
     random: () => 0.999,

@@ -17,7 +17,16 @@ const BUILTIN_CHAINS: Readonly<Record<string, readonly string[]>> = {
   filter: ["INPUT", "FORWARD", "OUTPUT"],
   nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
 };
-const BUILTIN_TARGETS = new Set(["ACCEPT", "DROP", "REJECT", "RETURN", "MARK", "MASQUERADE", "DNAT"]);
+const BUILTIN_TARGETS = new Set([
+  "ACCEPT",
+  "DROP",
+  "REJECT",
+  "RETURN",
+  "MARK",
+  "MASQUERADE",
+  "DNAT",
+  "REDIRECT",
+]);
 
 type Chains = Map<string, string[]>;
 

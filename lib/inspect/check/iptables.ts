@@ -3,9 +3,8 @@
  *
  * @module
  */
-import { CANARY_CHAIN, isServiceChain } from "../../backend/iptables/plan/chains.ts";
+import { CANARY_CHAIN, DISPATCH_CHAINS, isServiceChain } from "../../backend/iptables/plan/chains.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
-import { DISPATCH_CHAINS } from "../../backend/iptables/store/dispatch.ts";
 import { baseChains } from "../../backend/iptables/store/full_sync.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { chainOf, groupByChain, ruleOf } from "../../netfilter/iptables_chains.ts";

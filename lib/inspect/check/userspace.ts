@@ -3,8 +3,8 @@
  *
  * @module
  */
-import { rulesOf, TABLES } from "../../backend/userspace/diff/rules.ts";
-import { CHAINS, jumpsOf } from "../../backend/userspace/plan/chains.ts";
+import { CHAINS } from "../../backend/userspace/plan/chains.ts";
+import { planRules } from "../../backend/userspace/plan/held_rules.ts";
 import type { Portal, PortalId, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { jumpRules } from "../../netfilter/iptables_chains.ts";
@@ -17,8 +17,7 @@ import { chainDifference, jumpDifference } from "./rule_lists.ts";
 import { chainPlace, RuleTexts } from "./rule_texts.ts";
 import { compareSharedChain } from "./shared_chain.ts";
 
-/** Nothing in our chains is there whatever the Services are. */
-const NO_RULES: Readonly<Record<Table, readonly string[]>> = { nat: [], filter: [] };
+const TABLES: readonly Table[] = ["filter", "nat"];
 
 /** What is looked at. */
 export interface UserspacePair {
@@ -41,8 +40,9 @@ export function compareUserspace(
   list: DifferenceList,
 ): void {
   const texts = new RuleTexts();
+  const rules = planRules(plan, (id) => ports.get(id), has);
   for (const table of TABLES) {
-    for (const [chain, wanted] of jumpRules(jumpsOf(has), table)) {
+    for (const [chain, wanted] of jumpRules(rules.base.jumps, table)) {
       const found = live.get(table)?.get(chain)?.rules ?? [];
       const place = chainPlace(table, chain);
       const lack = chainDifference({ place, wanted, found, textOf: texts.of, isShared: true });
@@ -50,20 +50,13 @@ export function compareUserspace(
       list.add(null, jumpDifference(lack));
     }
   }
-  const services = new Map(
-    [...plan].map(([name, service]) => [
-      name,
-      service === null ? null : { dispatch: rulesOf(service.doorways, (id) => ports.get(id)) },
-    ]),
-  );
-  const shared = { services, base: { head: NO_RULES, tail: NO_RULES } };
   for (const table of TABLES) {
     for (const chain of CHAINS[table]) {
       const found = live.get(table)?.get(chain)?.rules;
       if (found === undefined) {
         list.add(null, chainDifference({ place: chainPlace(table, chain), wanted: [`:${chain}`], found }));
       }
-      compareSharedChain({ plan: shared, table, chain, found }, texts, list);
+      compareSharedChain({ plan: rules, table, chain, found }, texts, list);
     }
   }
   for (const [name, service] of plan) {

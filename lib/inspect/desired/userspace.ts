@@ -3,17 +3,15 @@
  *
  * @module
  */
-import { adoptedPorts } from "../../backend/userspace/diff/held_rules.ts";
-import { rulesOf, TABLES, tableText } from "../../backend/userspace/diff/rules.ts";
-import { jumpsOf, LAST_JUMPS } from "../../backend/userspace/plan/chains.ts";
+import { renderPlan } from "../../backend/iptables/plan/render.ts";
+import { adoptedPorts, planRules } from "../../backend/userspace/plan/held_rules.ts";
 import { planUserspace } from "../../backend/userspace/plan/plan.ts";
-import type { Doorway, Portal, PortalId, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
+import type { Portal, PortalId, PortalRule, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
 import { configuredUserspace } from "../../backend/userspace/plan/settings.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import type { JumpRule } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
-import { type BuiltinRules, builtinRules, kernelTables } from "../../sim/held_rules.ts";
+import { builtinRules, kernelTables } from "../../sim/held_rules.ts";
 import { type HeldPortal, portalKey } from "../../sim/portals.ts";
 import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
 import { ALL_ABILITIES, type DesiredInput, portalName, type PortalPorts, stateOf } from "./desired.ts";
@@ -63,11 +61,11 @@ function nameOf({ text, protocol, policy }: Portal): string {
 
 /** The ports that rules lead to which are there, for who cannot ask a running kproxy. */
 export function portsOfRules(plan: UserspacePlan, tables: readonly IptablesRuleset[]): PortalPorts {
-  const doorways = doorwaysOf(plan);
+  const rules = rulesOfPlan(plan);
   const portals = portalsOf(plan);
   const portOf = new Map<string, number>();
   for (const saved of tables) {
-    for (const [id, port] of adoptedPorts(doorways, saved)) {
+    for (const [id, port] of adoptedPorts(rules, saved)) {
       const portal = portals.get(id);
       if (portal !== undefined) portOf.set(nameOf(portal), port);
     }
@@ -75,8 +73,8 @@ export function portsOfRules(plan: UserspacePlan, tables: readonly IptablesRules
   return { portOf, has: ALL_ABILITIES };
 }
 
-function doorwaysOf(plan: UserspacePlan): readonly Doorway[] {
-  return [...plan.values()].flatMap((service) => service?.doorways ?? []);
+function rulesOfPlan(plan: UserspacePlan): readonly PortalRule[] {
+  return [...plan.values()].flatMap((service) => service?.rules ?? []);
 }
 
 /** What an empty kernel, and kproxy beside it, hold after a sync of the plan. */
@@ -95,10 +93,7 @@ export function heldOfPlan(
   family: IpFamily,
   has: PortalPorts["has"] = ALL_ABILITIES,
 ): HeldRules {
-  const jumps = jumpsOf(has);
-  const services = new Map(
-    [...plan].map(([name, service]) => [name, rulesOf(service?.doorways ?? [], (id) => ports.get(id))]),
-  );
+  const rules = planRules(plan, (id) => ports.get(id), has);
   const held = new Map<string, HeldPortal>();
   for (const [id, { text, protocol, policy, endpoints, stickyMaxAgeSeconds }] of portalsOf(plan)) {
     const port = ports.get(id);
@@ -106,22 +101,8 @@ export function heldOfPlan(
     const portal = { servicePort: text, policy, endpoints, stickySeconds: stickyMaxAgeSeconds };
     held.set(portalKey(protocol, port), portal);
   }
-  const there = { filter: new Map(), nat: new Map() };
-  const written = TABLES.map((table) => tableText(table, services, there, jumps)).join("");
-  // The jumps are told by their places, which the text for a kernel says otherwise.
-  const own = written.split("\n").filter((line) =>
-    !/^-[ID] (?!KUBE-)/.test(line) && !/^-A (?!KUBE-)/.test(line)
-  );
-  return {
-    ...nothingHeld(family),
-    iptables: [{ variant: "", tables: kernelTables(own.join("\n"), jumpsInPlace(jumps)) }],
-    portals: held,
-  };
-}
-
-/** Those to node ports stand at the end. */
-function jumpsInPlace(jumps: readonly JumpRule[]): BuiltinRules {
-  const isLast = ({ args }: { readonly args: string }): boolean => LAST_JUMPS.has(args);
-  const first = jumps.filter((jump) => !isLast(jump));
-  return builtinRules([...jumps.filter(isLast), ...first]);
+  // Each jump is put before those so far; what stands last comes first.
+  const jumps = rules.base.jumps.toSorted((a, b) => Number(b.isLast ?? false) - Number(a.isLast ?? false));
+  const tables = kernelTables(renderPlan({ ...rules, all: true }), builtinRules(jumps));
+  return { ...nothingHeld(family), iptables: [{ variant: "", tables }], portals: held };
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { DISPATCH_CHAINS } from "../../backend/iptables/store/dispatch.ts";
+import { DISPATCH_CHAINS } from "../../backend/iptables/plan/chains.ts";
 import { CHAINS } from "../../backend/userspace/plan/chains.ts";
 import type { ServicePort } from "../../model/state.ts";
 import type { Traffic } from "../../model/service_traffic.ts";

@@ -21,7 +21,7 @@ import {
   type Verified,
 } from "../store/full_sync.ts";
 import { chainNames, type IptablesStore } from "../store/store.ts";
-import { readOwnChains, readTables } from "./table_reading.ts";
+import { type OwnRules, readOwnChains, readTables } from "./table_reading.ts";
 
 /**
  * With more chains of Services to list all takes more than 0.7 % of the default sync period. The legacy variant reads a whole table
@@ -36,6 +36,7 @@ const NAMED = 5;
 /** What a {@linkcode DriftCheck} needs. */
 export interface DriftCheckOptions {
   readonly iptables: Iptables;
+  readonly own: OwnRules;
   readonly logger: Logger;
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
@@ -46,6 +47,8 @@ export interface DriftCheckOptions {
 /** What a look came to. */
 export interface LookOutcome {
   readonly damage: false | Damage;
+  /** What was listed. */
+  readonly held: HeldTables;
   /** Chains of table nat with names of Services' that no Service has, as far as that was seen. */
   readonly leftover: readonly string[];
 }
@@ -100,7 +103,7 @@ export class DriftCheck {
     const damage = damageOf("all", [...missing, ...differing.keys()]);
     const isLarge = store.chainCount > this.#largeChains;
     this.#fullLooks.ended({ isAll, isLarge, isDamaged: damage !== false, startMs, endMs: nowMs() });
-    return { damage, leftover };
+    return { damage, held, leftover };
   }
 
   get #largeChains(): number {
@@ -110,11 +113,12 @@ export class DriftCheck {
 
   /** Null: it gave way. */
   async #listAll(store: IptablesStore): Promise<HeldTables | null> {
+    const { iptables, own } = this.#options;
     const { signal } = this.#listing = new AbortController();
     try {
       const serviceChains = (): string[] =>
         [...store.serviceNames].flatMap((name) => chainNames(store.service(name)!));
-      const held = await readTables(this.#options.iptables, { signal, serviceChains });
+      const held = await readTables(iptables, own, { signal, serviceChains });
       this.#givenWay = 0;
       return held;
     } catch (error) {
@@ -128,8 +132,9 @@ export class DriftCheck {
 
   /** `incomplete` if one of the chains is not there, or cannot be listed; null if another program holds a lock. */
   async #listPart(canaries: readonly string[]): Promise<HeldTables | "incomplete" | null> {
+    const { iptables, own } = this.#options;
     try {
-      return await readOwnChains(this.#options.iptables, canaries);
+      return await readOwnChains(iptables, own, canaries);
     } catch (error) {
       if (!(error instanceof ExecError) || error.isMissing()) throw error;
       return isLockBusy(error) ? null : "incomplete";

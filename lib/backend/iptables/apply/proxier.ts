@@ -27,6 +27,7 @@ import { writeAll, writeChange } from "../../apply/refusals.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
 import type { Refused } from "../../isolate.ts";
+import { JUMP_RULES, OWN_CHAINS } from "../plan/base_rules.ts";
 import { CANARY_CHAIN, isServiceChain } from "../plan/chains.ts";
 import { planIptables, planIptablesInSteps } from "../plan/plan.ts";
 import { COUNTERS, type IptablesOptions, type IptablesPlan, type ServiceRules } from "../plan/ruleset.ts";
@@ -35,7 +36,7 @@ import type { Change, IptablesStore } from "../store/store.ts";
 import type { IptablesTransaction, WrittenRules } from "../store/transaction.ts";
 import { DriftCheck } from "./drift_check.ts";
 import { StaleChains } from "./stale_chains.ts";
-import { readTables } from "./table_reading.ts";
+import { type OwnRules, readTables } from "./table_reading.ts";
 import { writeTransaction } from "./transaction_writer.ts";
 
 /** Chains of Services per block in the nft variant, as measured (README.md): where the kernel holds none of ours, and where it does. */
@@ -43,6 +44,7 @@ const CHAINS_PER_BLOCK = 300;
 const CHAINS_PER_BLOCK_LIVE = 1_200;
 /** How many service chains make a kernel count as one that already holds our rules. */
 const LIVE_CHAINS = 1_000;
+const OWN_RULES: OwnRules = { chains: OWN_CHAINS, jumps: JUMP_RULES };
 /** How many Services are tried together in the nft variant; the legacy variant replaces the whole table for every try. */
 const TRIED_TOGETHER = 100;
 
@@ -113,7 +115,7 @@ export class IptablesProxier implements FamilyProxier {
     this.#staleChains = new StaleChains({ iptables, logger, nowMs });
     const consequence = ", and chains of former Services stay";
     this.#unreadableTables = new UnreadableTables({ family, log: logger, consequence });
-    this.#driftCheck = new DriftCheck({ iptables, logger, nowMs, largeChains });
+    this.#driftCheck = new DriftCheck({ iptables, own: OWN_RULES, logger, nowMs, largeChains });
   }
 
   /** Takes new settings over. @returns true if they differ, so that everything must be written again */
@@ -201,7 +203,7 @@ export class IptablesProxier implements FamilyProxier {
   async #planAll(state: ProxyState, refused: ReadonlySet<NamespacedName>): Promise<FullPlan> {
     const [held] = await this.#session.run(
       "read",
-      () => Promise.all([readTables(this.#iptables), this.#ensureCounters()]),
+      () => Promise.all([readTables(this.#iptables, OWN_RULES), this.#ensureCounters()]),
     );
     this.#unreadableTables.tell(held.unreadable);
     return await this.#session.run("plan", async () => {

@@ -6,18 +6,19 @@
  */
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { findByName, listChains } from "../../../kernel/iptables_by_name.ts";
-import { jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
+import { type JumpRule, jumpsByChain, type PerTable, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { parseIptablesListing, type SavedTable, unreadableTables } from "../../../netfilter/iptables_save.ts";
-import { ENSURED_CHAINS, JUMP_RULES } from "../plan/base_rules.ts";
-import { CANARY_CHAIN, FORWARD_CHAIN, MARK_MASQ_CHAIN, POSTROUTING_CHAIN } from "../plan/chains.ts";
-import { DISPATCH_CHAINS } from "../store/dispatch.ts";
+import { CANARY_CHAIN } from "../plan/chains.ts";
 import type { HeldTables } from "../store/full_sync.ts";
 
-/** Our chains without those of Services. */
-const OWN_CHAINS: Readonly<Record<Table, readonly string[]>> = {
-  nat: [...DISPATCH_CHAINS.nat, POSTROUTING_CHAIN, MARK_MASQ_CHAIN],
-  filter: [...DISPATCH_CHAINS.filter, FORWARD_CHAIN, ...ENSURED_CHAINS.filter],
-};
+/** What a mode has in every state of the cluster. */
+export interface OwnRules {
+  /** Its chains without those of Services. */
+  readonly chains: PerTable<readonly string[]>;
+  readonly jumps: readonly JumpRule[];
+}
+
+const TABLES: readonly Table[] = ["nat", "filter"];
 
 /** How {@linkcode readTables} goes about it. */
 export interface ReadOptions {
@@ -35,17 +36,17 @@ export interface ReadOptions {
  */
 export async function readTables(
   iptables: Iptables,
+  { chains, jumps }: OwnRules,
   { signal, serviceChains = () => [] }: ReadOptions = {},
 ): Promise<HeldTables> {
   const text = await iptables.saveReadable(signal);
   const unreadable = unreadableTables(text);
   const tables = new Map<string, SavedTable>(parseIptablesListing(text).tables);
-  for (const table of ["nat", "filter"] as const) {
+  for (const table of TABLES) {
     if (!unreadable.has(table)) continue;
-    const own = [CANARY_CHAIN, ...OWN_CHAINS[table]];
     const found = await findByName(iptables, table, {
-      chains: table === "nat" ? [...own, ...serviceChains()] : own,
-      jumps: jumpsByChain(JUMP_RULES, table),
+      chains: table === "nat" ? [...chains.nat, ...serviceChains()] : chains.filter,
+      jumps: jumpsByChain(jumps, table),
     });
     tables.set(table, found.chains);
   }
@@ -58,12 +59,17 @@ export async function readTables(
  * @param canaries tables in which the canary is looked for
  * @throws {ExecError} also if a chain is not there
  */
-export async function readOwnChains(iptables: Iptables, canaries: readonly string[]): Promise<HeldTables> {
-  const asked = canaries.map((table): readonly [string, readonly string[]] => [table, [
-    CANARY_CHAIN,
-    ...table === "nat" || table === "filter"
-      ? [...OWN_CHAINS[table], ...jumpsByChain(JUMP_RULES, table).keys()]
-      : [],
-  ]]);
-  return { tables: await listChains(iptables, asked), unreadable: new Set() };
+export async function readOwnChains(
+  iptables: Iptables,
+  { chains, jumps }: OwnRules,
+  canaries: readonly string[],
+): Promise<HeldTables> {
+  const mangle: (readonly [string, readonly string[]])[] = canaries.includes("mangle")
+    ? [["mangle", [CANARY_CHAIN]]]
+    : [];
+  const asked = TABLES.map((table): readonly [string, readonly string[]] => [
+    table,
+    [...chains[table], ...jumpsByChain(jumps, table).keys()],
+  ]);
+  return { tables: await listChains(iptables, [...mangle, ...asked]), unreadable: new Set() };
 }

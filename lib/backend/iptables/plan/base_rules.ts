@@ -5,8 +5,10 @@
  * @module
  */
 import { isLoopback, parseIp } from "../../../model/ip.ts";
-import { jump, type JumpRule, type Table } from "../../../netfilter/iptables_jumps.ts";
+import { jump, type JumpRule, type PerTable } from "../../../netfilter/iptables_jumps.ts";
 import {
+  CANARY_CHAIN,
+  DISPATCH_CHAINS,
   EXTERNAL_SERVICES_CHAIN,
   FIREWALL_JUMP_COMMENT,
   FORWARD_CHAIN,
@@ -19,12 +21,6 @@ import {
 } from "./chains.ts";
 import { formatMark } from "../../../netfilter/mark.ts";
 import { type BaseRules, COUNTERS, type IptablesOptions } from "./ruleset.ts";
-
-/** Chains we may have in a table but do not always fill: only their existence and the jumps to them are ensured. */
-export const ENSURED_CHAINS: Readonly<Record<Table, readonly string[]>> = {
-  filter: [KUBELET_FIREWALL_CHAIN],
-  nat: [],
-};
 
 /** `ctstate NEW` keeps packets of established flows out of chains that are long. */
 const NEW_ONLY = "-m conntrack --ctstate NEW ";
@@ -54,6 +50,12 @@ export const JUMP_RULES: readonly JumpRule[] = [
     args: `-j ${KUBELET_FIREWALL_CHAIN}`,
   })),
 ];
+
+/** All chains but those of Services. */
+export const OWN_CHAINS: PerTable<readonly string[]> = {
+  nat: [CANARY_CHAIN, ...DISPATCH_CHAINS.nat, POSTROUTING_CHAIN, MARK_MASQ_CHAIN],
+  filter: [CANARY_CHAIN, ...DISPATCH_CHAINS.filter, FORWARD_CHAIN, KUBELET_FIREWALL_CHAIN],
+};
 
 /** True if node ports answer on 127.0.0.1, which needs `net.ipv4.conf.all.route_localnet`. */
 export function usesLocalhostNodePorts(
@@ -126,6 +128,13 @@ export function planBaseRules(options: IptablesOptions): BaseRules {
       ],
       nat: [SERVICES_CHAIN, NODE_PORTS_CHAIN, POSTROUTING_CHAIN, MARK_MASQ_CHAIN],
     },
+    dispatch: DISPATCH_CHAINS,
+    // The kubelet's chain is ours where we fill it.
+    ensured: {
+      filter: localnet.length > 0 ? [CANARY_CHAIN] : [KUBELET_FIREWALL_CHAIN, CANARY_CHAIN],
+      nat: [CANARY_CHAIN],
+    },
+    hasServiceChains: true,
     head,
     tail,
     jumps: JUMP_RULES,

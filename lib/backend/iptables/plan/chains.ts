@@ -5,6 +5,7 @@
  */
 import type { Endpoint, ServicePort } from "../../../model/state.ts";
 import { base32Sha256 } from "../../../netfilter/chain_hash.ts";
+import type { PerTable } from "../../../netfilter/iptables_jumps.ts";
 
 /** Dispatch by service address; a chain of this name exists in nat and, with another content, in filter. */
 export const SERVICES_CHAIN = "KUBE-SERVICES";
@@ -21,6 +22,12 @@ export const FIREWALL_JUMP_COMMENT = "kubernetes load balancer firewall";
 export const KUBELET_FIREWALL_CHAIN = "KUBE-FIREWALL";
 /** Exists in every table we use, nothing leads to it: if it is gone, the table was flushed. */
 export const CANARY_CHAIN = "KUBE-PROXY-CANARY";
+
+/** The chains in which several Services have rules. */
+export const DISPATCH_CHAINS: PerTable<readonly string[]> = {
+  filter: [SERVICES_CHAIN, EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, PROXY_FIREWALL_CHAIN],
+  nat: [SERVICES_CHAIN, NODE_PORTS_CHAIN],
+};
 
 /**
  * Prefixes of the chains of Services, each before those it may jump to, which is the order in which leftovers can be

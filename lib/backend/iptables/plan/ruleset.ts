@@ -40,6 +40,15 @@ export interface ServiceRules {
 export interface BaseRules {
   /** Chains that are written completely, emission order. `KUBE-FIREWALL` only where it is filled. */
   readonly chains: PerTable<readonly string[]>;
+  /** Those of them in which Services have rules, among others' or alone. */
+  readonly dispatch: PerTable<readonly string[]>;
+  /** Chains that are made where they are missing, and are never written. */
+  readonly ensured: PerTable<readonly string[]>;
+  /**
+   * True: Services have chains of their own, to which their rules in shared chains lead. False: the latter are all that they have, and
+   * those in one chain of nat keep their order, because packets may meet several of them.
+   */
+  readonly hasServiceChains: boolean;
   /** Full `-A CHAIN …` lines written before those of the Services. */
   readonly head: PerTable<readonly string[]>;
   /** Full `-A CHAIN …` lines written after those of the Services; in nat the node-port tail of `KUBE-SERVICES`. */

@@ -5,28 +5,17 @@
  */
 import { groupByChain } from "../../../netfilter/iptables_chains.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
-import {
-  EXTERNAL_SERVICES_CHAIN,
-  NODE_PORTS_CHAIN,
-  PROXY_FIREWALL_CHAIN,
-  SERVICES_CHAIN,
-} from "../plan/chains.ts";
+import { SERVICES_CHAIN } from "../plan/chains.ts";
 import type { BaseRules, DispatchRule } from "../plan/ruleset.ts";
 import type { IptablesTransaction } from "./transaction.ts";
 
-/** The chains in which several Services have rules. */
-export const DISPATCH_CHAINS: Readonly<Record<Table, readonly string[]>> = {
-  filter: [SERVICES_CHAIN, EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, PROXY_FIREWALL_CHAIN],
-  nat: [SERVICES_CHAIN, NODE_PORTS_CHAIN],
-};
-
 /** The bodies of the chains of ours that no Service has rules in, as far as they have any. */
 export function staticBodies(
-  { head, tail }: Pick<BaseRules, "head" | "tail">,
+  { dispatch, head, tail }: Pick<BaseRules, "dispatch" | "head" | "tail">,
   table: Table,
 ): Map<string, string[]> {
   const bodies = groupByChain([...head[table], ...tail[table]]);
-  for (const chain of DISPATCH_CHAINS[table]) bodies.delete(chain);
+  for (const chain of dispatch[table]) bodies.delete(chain);
   return bodies;
 }
 
@@ -40,6 +29,11 @@ const textOf = ({ table, chain, rule }: DispatchRule): string => `${table} ${cha
 /** Which packets a rule takes, whatever it does with them: two rules equal in this must keep their order. */
 function matchOf({ table, chain, rule }: DispatchRule): string {
   return `${table} ${chain}${rule.slice(rule.indexOf(" -m ", 3), rule.lastIndexOf(" -j "))}`;
+}
+
+/** Likewise where Services have no chains of their own. */
+function orderOf(rule: DispatchRule): string {
+  return rule.table === "nat" ? rule.chain : textOf(rule);
 }
 
 /** Takes from `rules` as many of each text as `others` has. */
@@ -58,12 +52,14 @@ export function changeDispatch(
   before: readonly DispatchRule[],
   after: readonly DispatchRule[],
   { edits }: IptablesTransaction,
+  { hasServiceChains }: Pick<BaseRules, "hasServiceChains">,
 ): void {
   if (sameDispatch(before, after)) return;
   // New rules do not come to stand where the plan has them. An old rule for the same packets (an external IP that is a
   // load-balancer IP too) is therefore written again, behind or before the new one as planned.
-  const matches = new Set(without(after, before).map(matchOf));
-  const isTouched = (rule: DispatchRule): boolean => matches.has(matchOf(rule));
+  const groupOf = (rule: DispatchRule): string => hasServiceChains ? matchOf(rule) : orderOf(rule);
+  const groups = new Set(without(after, before).map(groupOf));
+  const isTouched = (rule: DispatchRule): boolean => groups.has(groupOf(rule));
   const removed = [...without(before.filter((rule) => !isTouched(rule)), after), ...before.filter(isTouched)];
   // By text, not by number: the tools read the whole chain for either, and a text that is not there is an error.
   for (const { table, chain, rule } of removed) edits[table].removed.push(`-D ${chain} ${rule}`);

@@ -15,7 +15,6 @@ import { editJumps, type JumpRule, jumpsByChain, type Table } from "../../../net
 import type { IptablesRuleset, SavedChain, SavedTable } from "../../../netfilter/iptables_save.ts";
 import { holdsInAnyOrder, holdsLines } from "../../../netfilter/printed_iptables_rule.ts";
 import { atOnce, type Steps } from "../../plan_services.ts";
-import { ENSURED_CHAINS } from "../plan/base_rules.ts";
 import {
   CANARY_CHAIN,
   isServiceChain,
@@ -25,7 +24,7 @@ import {
   SERVICES_CHAIN,
 } from "../plan/chains.ts";
 import type { IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
-import { DISPATCH_CHAINS, staticBodies } from "./dispatch.ts";
+import { staticBodies } from "./dispatch.ts";
 import { bodiesOf, chainNames, type HeldService, holdRules, IptablesStore, RulesHash } from "./store.ts";
 import { IptablesTransaction, isMasqueradeJump } from "./transaction.ts";
 
@@ -111,8 +110,7 @@ export function* fullSyncInSteps(
         for (const rule of body.tail) edit.sharedTail.push(`-A ${chain} ${rule}`);
       }
     }
-    const ensured = ENSURED_CHAINS[table].filter((chain) => !plan.base.chains[table].includes(chain));
-    edit.chains.push(...[...ensured, CANARY_CHAIN].filter((chain) => !chains.has(chain)));
+    edit.chains.push(...plan.base.ensured[table].filter((chain) => !chains.has(chain)));
     for (const { line, target } of jumpLines(plan.base.jumps, table, chains)) {
       (isMasqueradeJump(target) ? edit.masqueradeJumps : edit.jumps).push(line);
     }
@@ -146,10 +144,10 @@ interface SharedBody {
 
 /** All of them, by {@linkcode chainKey}. */
 function sharedChains(store: IptablesStore): ReadonlyMap<string, SharedBody> {
-  const { head, tail } = store.base;
+  const { dispatch, head, tail } = store.base;
   const bodies = new Map<string, SharedBody>();
   for (const table of TABLES) {
-    for (const chain of DISPATCH_CHAINS[table]) {
+    for (const chain of dispatch[table]) {
       const own = (lines: readonly string[]): string[] =>
         lines.filter((line) => line.startsWith(`-A ${chain} `)).map((line) => ruleOf(line, chain));
       bodies.set(chainKey(table, chain), { rules: own(head[table]), tail: own(tail[table]) });
@@ -182,10 +180,15 @@ function* jumpLines(
     target !== KUBELET_FIREWALL_CHAIN || at === 0;
   for (const [chain, jumps] of jumpsByChain(all, table)) {
     const targets = new Map(jumps.map(({ args, target }) => [args, target]));
-    const { surplus, missing } = editJumps(chains.get(chain)?.rules ?? [], jumps, { isInPlace });
+    const there = chains.get(chain)?.rules ?? [];
+    const [last, first] = [jumps.filter(({ isLast }) => isLast), jumps.filter(({ isLast }) => !isLast)];
+    const { surplus, missing } = editJumps(there, first, { isInPlace });
     for (const args of surplus) yield { line: `-D ${chain} ${args}`, target: targets.get(args)! };
     for (const { place, args } of missing) {
       yield { line: `-I ${chain} ${place === 1 ? "" : `${place} `}${args}`, target: targets.get(args)! };
+    }
+    for (const { args, target } of last) {
+      if (!there.includes(args)) yield { line: `-A ${chain} ${args}`, target };
     }
   }
 }
@@ -280,7 +283,7 @@ function* verifyShared(
   let bodies: ReadonlyMap<string, SharedBody> | undefined;
   const shared = new Map<string, number>();
   for (const table of TABLES) {
-    for (const chain of DISPATCH_CHAINS[table]) {
+    for (const chain of store.base.dispatch[table]) {
       const key = chainKey(table, chain);
       const print = printOf([chain], table, held);
       if (!isSame || verified.shared.get(key) !== print) {
@@ -356,6 +359,7 @@ function isHeld({ chains, hashes }: HeldService, rules: ServiceRules): boolean {
 
 /** Chains with names of Services' that no Service has. */
 function leftoverChains(store: IptablesStore, nat: SavedTable): readonly string[] {
+  if (!store.base.hasServiceChains) return [];
   const left = new Set([...nat.keys()].filter(isServiceChain));
   for (const name of left.size === 0 ? [] : store.serviceNames) {
     for (const chain of chainNames(store.service(name)!)) left.delete(chain);

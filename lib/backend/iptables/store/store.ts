@@ -93,7 +93,7 @@ export class IptablesStore {
   }
 
   /** What leads to a plan of some Services. */
-  change(plan: IptablesPlan): Change {
+  change(plan: Pick<IptablesPlan, "base" | "services">): Change {
     const transaction = new IptablesTransaction();
     for (const table of ["filter", "nat"] as const) {
       const before = staticBodies(this.#base, table);
@@ -110,7 +110,7 @@ export class IptablesStore {
       const before = this.#services.get(name);
       const after = rules === null ? undefined : holdRules(rules);
       services.set(name, after);
-      changeDispatch(before?.dispatch ?? [], after?.dispatch ?? [], transaction);
+      changeDispatch(before?.dispatch ?? [], after?.dispatch ?? [], transaction, plan.base);
       gone.push(...changeChains(before, rules, after, transaction));
     }
     transaction.deleted.push(...serviceChainsInCallOrder(gone));

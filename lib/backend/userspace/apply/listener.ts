@@ -11,11 +11,10 @@ import type { Changed } from "../../../model/state.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import { Quarantine } from "../../quarantine.ts";
-import type { Place } from "../forward/open_portal.ts";
-import { NoPortError, type OpenPortal } from "../forward/relay.ts";
+import { NoPortError } from "../forward/relay.ts";
 import { type Opening, planListening, type ServiceOpenings } from "../plan/listen.ts";
-import type { PortalId } from "../plan/ruleset.ts";
-import { type LingeringPortals, placeOf, portalFacts } from "./portals.ts";
+import { Portals } from "./portals.ts";
+import type { SharedPortal, SharedPortals } from "./shared_portals.ts";
 
 /** Ports from here on need no right. */
 const FIRST_FREE_PORT = 1024;
@@ -27,23 +26,13 @@ export interface ListeningOptions {
   readonly family: IpFamily;
   /** Where the Services are opened. */
   readonly range: Cidr;
-  /** Opens a port; rejects with a {@linkcode NoPortError} if it cannot be had. */
-  readonly open: (place: Place) => Promise<OpenPortal>;
-  readonly lingering: LingeringPortals;
+  readonly shared: Pick<SharedPortals, "open">;
   readonly log: Logger;
   /** Milliseconds, monotonic. Default: since the process began. */
   readonly nowMs?: () => number;
 }
 
-/** One Service port that is open. */
-interface OpenPort {
-  readonly opening: Opening;
-  readonly portal: OpenPortal;
-  /** As {@linkcode placeOf} names them: where it wants to be, and where it is. */
-  readonly places: readonly string[];
-}
-
-type Plan = ReadonlyMap<NamespacedName, ServiceOpenings | null>;
+type Plan = Map<NamespacedName, ServiceOpenings | null>;
 
 /** One family. */
 export class ListeningProxier implements FamilyProxier {
@@ -51,12 +40,9 @@ export class ListeningProxier implements FamilyProxier {
   readonly #options: ListeningOptions;
   readonly #quarantine: Quarantine;
   readonly #oneAtATime = new Mutex();
-  readonly #services = new Map<NamespacedName, readonly PortalId[]>();
-  readonly #open = new Map<PortalId, OpenPort>();
-  /** Place → the Service port that has it. */
+  readonly #portals = new Portals<Opening>((opening) => this.#begin(opening));
+  /** Place → the Service port that has it: where it wants to be, and where it is. */
   readonly #holders = new Map<string, string>();
-  /** Service → the places that it would have if nobody else had. */
-  readonly #waiting = new Map<NamespacedName, ReadonlySet<string>>();
 
   constructor(options: ListeningOptions) {
     this.family = options.family;
@@ -76,67 +62,52 @@ export class ListeningProxier implements FamilyProxier {
 
   /** What is open now. */
   get facts(): readonly PortalFacts[] {
-    const { family } = this;
-    return [...this.#open.values()].map(({ opening, portal: { port } }) =>
-      portalFacts(opening, { family, address: opening.ip, port })
-    );
+    return this.#portals.facts(this.family);
   }
 
-  /** All go on at work, for the next life. */
+  /** All go on at work, for the next proxy server. */
   leave(): void {
-    for (const { opening: { protocol, ip }, portal } of this.#open.values()) {
-      this.#options.lingering.leave(placeOf(this.family, protocol, ip, portal.port), portal);
-    }
-    for (const known of [this.#open, this.#holders, this.#waiting, this.#services]) known.clear();
+    this.#portals.leave();
+    this.#holders.clear();
   }
 
   async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
     const { range } = this.#options;
     const startMs = performance.now();
-    const plan = new Map(planListening(state, this.#namesOf(changed, state.services.keys()), range));
+    if (changed === "all") this.#quarantine.replace([]);
+    const names = changed === "all" ? changed : changed.union(new Set(this.#quarantine.due(changed)));
+    const plan = new Map(planListening(state, names, range));
     const plannedMs = performance.now();
-    const freed = await this.#closeUnwanted(plan);
-    // Whoever waited for a place has its turn in the same sync.
-    const late = [...this.#waiting].filter(([name, places]) =>
-      !plan.has(name) && !places.isDisjointFrom(freed)
-    );
-    const names = new Set(late.map(([name]) => name));
-    for (const [name, service] of planListening(state, names, range)) plan.set(name, service);
+    if (await this.#closeUnwanted(plan, changed)) {
+      // A Service that waited for a place has its turn in the same sync.
+      const waiting = this.#quarantine.services.map(({ service }) => service).filter((name) =>
+        !plan.has(name)
+      );
+      for (const [name, service] of planListening(state, new Set(waiting), range)) plan.set(name, service);
+    }
     await this.#openAll(plan);
     return {
       commands: 0,
       bytes: 0,
       written: { services: plan.size },
-      total: { portals: this.#open.size },
+      total: { portals: this.#portals.size },
       phasesMs: { plan: plannedMs - startMs, apply: performance.now() - plannedMs },
       quarantined: this.#quarantine.services,
     };
   }
 
-  #namesOf(changed: Changed, all: Iterable<NamespacedName>): ReadonlySet<NamespacedName> {
-    return changed === "all"
-      ? new Set([...all, ...this.#services.keys()])
-      : changed.union(new Set(this.#quarantine.due(changed)));
-  }
-
-  /** @returns the places that are free now */
-  async #closeUnwanted(plan: Plan): Promise<ReadonlySet<string>> {
-    const closing: OpenPort[] = [];
-    for (const [name, service] of plan) {
-      const wanted = new Map(service?.openings.map((opening) => [opening.id, this.#placeOf(opening)]) ?? []);
-      for (const id of this.#services.get(name) ?? []) {
-        const open = this.#open.get(id);
-        if (open === undefined || wanted.get(id) === open.places[0]) continue;
-        this.#open.delete(id);
-        closing.push(open);
-      }
+  /** @returns true if something was closed */
+  async #closeUnwanted(plan: Plan, changed: Changed): Promise<boolean> {
+    const openings = [...plan.values()].flatMap((service) => service?.openings ?? []);
+    const wanted = new Map(openings.map((opening) => [opening.id, placeOf(opening)]));
+    const closed = await this.#portals.closeWhere((opening, service) =>
+      (changed === "all" || plan.has(service)) && wanted.get(opening.id) !== placeOf(opening)
+    );
+    for (const { wanted, port } of closed) {
+      for (const place of [placeOf(wanted), placeOf(wanted, port)]) this.#holders.delete(place);
+      this.#tell("Service port is closed", wanted, port);
     }
-    await Promise.all(closing.map(({ portal }) => portal.close()));
-    for (const open of closing) {
-      for (const place of open.places) this.#holders.delete(place);
-      this.#tell("Service port is closed", open);
-    }
-    return new Set(closing.flatMap(({ places }) => places));
+    return closed.length > 0;
   }
 
   /** Those that need no right come first: none of them gives way to one that stands in for another. */
@@ -144,9 +115,6 @@ export class ListeningProxier implements FamilyProxier {
     const problems = new Map<NamespacedName, string>();
     const openings: (readonly [NamespacedName, Opening])[] = [];
     for (const [name, service] of plan) {
-      this.#waiting.delete(name);
-      if (service === null) this.#services.delete(name);
-      else this.#services.set(name, service.openings.map(({ id }) => id));
       for (const problem of service?.unserved ?? []) problems.set(name, problem);
       openings.push(...service?.openings.map((opening) => [name, opening] as const) ?? []);
     }
@@ -166,21 +134,13 @@ export class ListeningProxier implements FamilyProxier {
 
   /** @returns why it is not open; null if it is */
   async #ensure(service: NamespacedName, opening: Opening): Promise<string | null> {
-    const { id, endpoints, stickyMaxAgeSeconds } = opening;
-    const present = this.#open.get(id);
-    if (present !== undefined) {
-      this.#open.set(id, { ...present, opening });
-      present.portal.update(endpoints, stickyMaxAgeSeconds);
-      return null;
-    }
     try {
-      const portal = await this.#begin(service, opening);
-      const places = [...new Set([this.#placeOf(opening), this.#placeOf(opening, portal.port)])];
-      const open: OpenPort = { opening, portal, places };
-      this.#open.set(id, open);
-      for (const place of places) this.#holders.set(place, opening.text);
-      portal.update(endpoints, stickyMaxAgeSeconds);
-      this.#tell("Service port is open", open);
+      const isNew = this.#portals.portOf(opening.id) === undefined;
+      const port = await this.#portals.ensure(service, opening);
+      this.#portals.lead(opening);
+      if (!isNew) return null;
+      for (const place of [placeOf(opening), placeOf(opening, port)]) this.#holders.set(place, opening.text);
+      this.#tell("Service port is open", opening, port);
       return null;
     } catch (error) {
       if (!(error instanceof NoPortError)) throw error;
@@ -189,13 +149,13 @@ export class ListeningProxier implements FamilyProxier {
   }
 
   /** @throws {NoPortError} if neither its port nor the one that may stand in for it can be had */
-  async #begin(service: NamespacedName, opening: Opening): Promise<OpenPortal> {
+  async #begin(opening: Opening): Promise<SharedPortal> {
     try {
-      return await this.#listen(service, opening, opening.port);
+      return await this.#listen(opening, opening.port);
     } catch (error) {
       if (!(error instanceof NoPortError && error.isDenied) || opening.port >= FIRST_FREE_PORT) throw error;
       try {
-        return await this.#listen(service, opening, opening.port + STAND_IN_OFFSET);
+        return await this.#listen(opening, opening.port + STAND_IN_OFFSET);
       } catch (second) {
         if (!(second instanceof NoPortError)) throw second;
         throw new NoPortError(`no right to port ${opening.port}, and ${second.message}`, false);
@@ -203,26 +163,28 @@ export class ListeningProxier implements FamilyProxier {
     }
   }
 
-  async #listen(service: NamespacedName, opening: Opening, port: number): Promise<OpenPortal> {
-    const { open, lingering } = this.#options;
+  async #listen(opening: Opening, port: number): Promise<SharedPortal> {
+    const { family, shared } = this.#options;
     const { ip, protocol } = opening;
-    const place = this.#placeOf(opening, port);
-    const holder = this.#holders.get(place);
+    const holder = this.#holders.get(placeOf(opening, port));
     if (holder !== undefined) {
-      this.#waiting.set(service, new Set([...this.#waiting.get(service) ?? [], place]));
       throw new NoPortError(`${protocol} ${joinHostPort(ip, port)} is open for ${holder} already`, false);
     }
-    return lingering.take(place) ??
-      await open({ family: this.family, protocol, ip, wished: null, range: { first: port, last: port } });
+    return await shared.open({ family, protocol, ip, wished: port, range: { first: port, last: port } });
   }
 
-  #placeOf({ protocol, ip, port }: Opening, actual = port): string {
-    return placeOf(this.family, protocol, ip, actual);
+  #tell(what: string, { text, protocol, ip, port: wanted }: Opening, port: number): void {
+    const standsInFor = port === wanted ? {} : { standsInFor: wanted };
+    this.#options.log.info(what, {
+      servicePort: text,
+      protocol,
+      address: joinHostPort(ip, port),
+      ...standsInFor,
+    });
   }
+}
 
-  #tell(what: string, { opening: { text, protocol, ip, port }, portal }: OpenPort): void {
-    const standsInFor = portal.port === port ? {} : { standsInFor: port };
-    const address = joinHostPort(ip, portal.port);
-    this.#options.log.info(what, { servicePort: text, protocol, address, ...standsInFor });
-  }
+/** Of the port that it wants, or has. */
+function placeOf({ protocol, ip, port }: Opening, actual = port): string {
+  return `${protocol} ${ip} ${actual}`;
 }

@@ -15,13 +15,13 @@ import { NoPortError, type OpenPortal } from "../forward/relay.ts";
 import type { PortalEndpoint } from "../plan/ruleset.ts";
 import { parseListenRange } from "../plan/listen.ts";
 import { ListeningProxier } from "./listener.ts";
-import { LingeringPortals } from "./portals.ts";
+import { SharedPortals } from "./shared_portals.ts";
 
 /** A user's machine in memory. */
 class Rig {
   /** `ip:port` → where it leads. */
   readonly open = new Map<string, readonly PortalEndpoint[]>();
-  readonly lingering = new LingeringPortals();
+  readonly shared = new SharedPortals((place) => this.#listen(place));
   readonly tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });
   /** Places that other programs have. */
   readonly taken = new Set<string>();
@@ -43,8 +43,7 @@ class Rig {
     return this.proxier = new ListeningProxier({
       family: "IPv4",
       range: parseListenRange(this.range)!,
-      open: (place) => this.#listen(place),
-      lingering: this.lingering,
+      shared: this.shared,
       log,
       nowMs: () => this.nowMs,
     });
@@ -174,6 +173,6 @@ Deno.test("the next life takes what is open over", async () => {
   rig.proxier.leave();
   rig.life();
   assertEquals([await rig.sync("all"), rig.opened], [["127.0.0.1:8080", "127.0.0.1:8081"], 3]);
-  await rig.lingering.close();
+  await rig.shared.closeLeft();
   assertEquals([...rig.open.keys()].length, 2);
 });

@@ -1,38 +1,35 @@
 /**
- * Another kproxy, or a former run of this one, whose ports are still open: one that is started before this one ends leads Services to
- * ports of its own, and its rules are left alone for as long as it listens there.
+ * Another kproxy, or a previous process of this one, whose ports are still open: one that is started before this one ends leads Services
+ * to ports of its own, and its rules are left alone for as long as it listens there.
  *
  * @module
  */
-import type { Iptables } from "../../../kernel/iptables.ts";
 import { isPortTaken } from "../../../kernel/port_probe.ts";
 import type { IpFamily } from "../../../model/objects.ts";
-import { tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { type GuardedPort, type LedTo, otherPorts, othersGuarded } from "../diff/held_rules.ts";
-import { PORTALS_FIREWALL } from "../plan/chains.ts";
-import type { PortalRule } from "../plan/ruleset.ts";
+import type { DispatchRule } from "../../iptables/plan/ruleset.ts";
+import { type Guard, guardsIn, type LedTo, otherPorts } from "../plan/held_rules.ts";
 
-/** True if somebody listens on the port; null: nobody can tell. */
+/** True if a process listens on the port; null: that cannot be found out. */
 export function isTaken(family: IpFamily, { protocol, port }: LedTo): Promise<boolean | null> {
   return isPortTaken(family, protocol === "TCP" ? "tcp" : "udp", port);
 }
 
-/** Of one family; `rules` are ours. */
+/** Of one family. */
 export class OtherKproxy {
-  readonly #iptables: Iptables;
+  readonly #family: IpFamily;
   readonly #logger: Logger;
   #isTold = false;
 
-  constructor(iptables: Iptables, logger: Logger) {
-    this.#iptables = iptables;
+  constructor(family: IpFamily, logger: Logger) {
+    this.#family = family;
     this.#logger = logger;
   }
 
-  /** True if somebody listens on every port that rules lead to in the place of ours. */
-  async leads(rules: readonly PortalRule[], saved: IptablesRuleset): Promise<boolean> {
-    const { family } = this.#iptables;
+  /** True if a process listens on every port that rules lead to in the place of ours. */
+  async leads(rules: readonly DispatchRule[], saved: IptablesRuleset): Promise<boolean> {
+    const family = this.#family;
     const others = otherPorts(rules, saved);
     const taken = await Promise.all(others.map((led) => isTaken(family, led)));
     const leads = others.length > 0 && taken.every((one) => one === true);
@@ -46,28 +43,16 @@ export class OtherKproxy {
     return leads;
   }
 
-  /** The rules that keep direct packets from ports on which somebody else listens. */
-  async guards(rules: readonly PortalRule[], saved: IptablesRuleset): Promise<readonly string[]> {
-    // Of a port that cannot be asked for, the rule stays.
-    return (await this.#asked(rules, saved)).filter(([, taken]) => taken !== false).map(([{ rule }]) => rule);
-  }
-
-  /** Takes the others of those rules away. */
-  async removeStaleGuards(rules: readonly PortalRule[], saved: IptablesRuleset): Promise<void> {
-    const free = (await this.#asked(rules, saved)).filter(([, taken]) => taken === false);
-    if (free.length === 0) return;
-    const lines = free.map(([{ rule }]) => `-D ${PORTALS_FIREWALL} ${rule}`);
-    await this.#iptables.restore(tableBlock("filter", lines));
-  }
-
-  #asked(
-    rules: readonly PortalRule[],
-    saved: IptablesRuleset,
-  ): Promise<readonly (readonly [GuardedPort, boolean | null])[]> {
-    return Promise.all(
-      othersGuarded(rules, saved).map(async (guarded) =>
-        [guarded, await isTaken(this.#iptables.family, guarded)] as const
-      ),
-    );
+  /** Those of the guards that none of our rules stands for, and that keep direct packets from ports that are not free. */
+  async guards(rules: readonly DispatchRule[], guards: readonly Guard[]): Promise<readonly DispatchRule[]> {
+    const placeOf = ({ protocol, port }: LedTo): string => `${protocol} ${port}`;
+    const own = new Set(guardsIn(rules).map(placeOf));
+    const others = guards.filter((guard) => !own.has(placeOf(guard)));
+    const taken = await Promise.all(others.map((guard) => isTaken(this.#family, guard)));
+    return others.filter((_, at) => taken[at] !== false).map(({ table, chain, rule }) => ({
+      table,
+      chain,
+      rule,
+    }));
   }
 }

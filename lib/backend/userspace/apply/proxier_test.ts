@@ -19,7 +19,8 @@ import type { ApplyReport } from "../../backend.ts";
 import { UserspaceProxier, type UserspaceSettings } from "./proxier.ts";
 import { openPortal } from "../forward/open_portal.ts";
 import type { Portal } from "../plan/ruleset.ts";
-import { LingeringPortals, type PortalKeeper, Portals, PortalsOfAnother } from "./portals.ts";
+import { Portals } from "./portals.ts";
+import { SharedPortals } from "./shared_portals.ts";
 import { StaleUdp } from "./stale_udp.ts";
 
 const SETTINGS: UserspaceSettings = {
@@ -33,7 +34,7 @@ const SETTINGS: UserspaceSettings = {
 /** A node in memory; its portals are real, on loopback. */
 class Rig implements AsyncDisposable {
   readonly iptables = new FakeIptables({});
-  readonly lingering = new LingeringPortals();
+  readonly shared = new SharedPortals((place) => openPortal(place, relayContext(this.record)));
   readonly tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });
   readonly started: string[] = [];
   readonly record = new RelayRecord();
@@ -70,23 +71,27 @@ class Rig implements AsyncDisposable {
       version: "1.8.9",
       programs: { command: "iptables", save: "iptables-save", restore: "iptables-restore" },
     });
-    const portals = new Portals({
-      family: "IPv4",
-      ip: "127.0.0.1",
-      range: this.range,
-      open: (place) => openPortal(place, relayContext(this.record)),
-      lingering: this.lingering,
-    });
-    const make = (keeper: PortalKeeper): UserspaceProxier =>
+    const place = { family: "IPv4", ip: "127.0.0.1", range: this.range } as const;
+    const portals = new Portals(({ protocol }, wished) => this.shared.open({ ...place, protocol, wished }));
+    const make = (portals: Portals): UserspaceProxier =>
       new UserspaceProxier({
         iptables,
         settings: SETTINGS,
-        portals: keeper,
+        portals,
         staleUdp: new StaleUdp({ exec, family: "IPv4", log }),
         interfaceIps: () => [],
         logger: log,
       });
-    this.beside = (portOf) => make(new PortalsOfAnother(portOf));
+    this.beside = (portOf) =>
+      make(
+        new Portals((portal) => {
+          const port = portOf(portal);
+          const other = { ip: "", update: () => {}, leave: () => {}, close: () => Promise.resolve() };
+          return port === undefined
+            ? Promise.reject(new Error("no port"))
+            : Promise.resolve({ ...other, port });
+        }),
+      );
     return [this.portals = portals, this.proxier = make(portals)];
   }
 
@@ -121,7 +126,7 @@ class Rig implements AsyncDisposable {
   /** As when the process ends. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.portals.leave();
-    await this.lingering.close();
+    await this.shared.closeLeft();
     await until(() => this.record.open.TCP === 0);
   }
 }
@@ -219,7 +224,7 @@ Deno.test("rules that lead to the ports of a kproxy that was started meanwhile a
   rig.put({ type: "NodePort", ports: [testPort({ nodePort: 30_080 })] });
   await rig.sync("all");
   const [former, own] = [rig.proxier, rig.rules()];
-  await using _former = { [Symbol.asyncDispose]: () => formerPortals.close(formerPortals.ids) };
+  await using _former = { [Symbol.asyncDispose]: () => formerPortals.closeUnused(new Map(), true) };
   const formerPortals = rig.portals;
   const [nextPortals, next] = rig.life();
   await rig.sync("all");
@@ -240,7 +245,7 @@ Deno.test("rules that lead to the ports of a kproxy that was started meanwhile a
   assertEquals([await former.checkCanary(), await next.checkCanary()], [false, false]);
 
   assertEquals(guarded(rig).length, 3);
-  await nextPortals.close([...nextPortals.ids]);
+  await nextPortals.closeUnused(new Map(), true);
   assert(await former.checkCanary() !== false, "nobody listens there any more");
   await former.sync({ state, changed: "all" });
   for (const port of Object.values(ways(rig))) assert(await answers(port));
@@ -252,7 +257,7 @@ Deno.test("beside a kproxy that runs, rules lead to the ports that it has", asyn
   rig.put();
   await rig.sync("all");
   const sound = rig.rules();
-  const known = new Map(rig.portals.facts.map(({ servicePort, port }) => [servicePort, port]));
+  const known = new Map(rig.portals.facts("IPv4").map(({ servicePort, port }) => [servicePort, port]));
   const beside = rig.beside(({ text }) => known.get(text));
   await rig.iptables.run(["iptables", "-t", "nat", "-F", "KUBE-PORTALS-HOST"]);
   rig.put({ name: "late", clusterIP: "10.96.0.11" });
@@ -260,7 +265,7 @@ Deno.test("beside a kproxy that runs, rules lead to the ports that it has", asyn
   const { quarantined } = await beside.sync({ state, changed: "all" });
   assertEquals(rig.rules(), sound);
   assertEquals(quarantined, [
-    { service: "shop/late", problem: "shop/late: the kproxy that runs has no port for it" },
+    { service: "shop/late", problem: "shop/late: no port" },
   ]);
 });
 
@@ -353,7 +358,7 @@ Deno.test("tracked UDP flows begin anew where rules lead elsewhere, and only the
   const former = rig.portals;
   former.leave();
   rig.life();
-  assertEquals(await rig.sync("all"), ["iptables-save", "iptables-restore"]);
+  assertEquals(await rig.sync("all"), ["iptables-save"]);
   rig.put({ name: "ntp", clusterIP: "10.96.0.123", ports: [testPort({ protocol: "UDP", port: 123 })] });
   assertEquals((await rig.sync("all")).at(-1), deletion("10.96.0.123", 123));
   rig.remove("ntp");
@@ -383,7 +388,7 @@ Deno.test("a portal leads nowhere before nobody reaches it but by rules, and is 
     seen.push(`served: ${rig.record.refusals.at(-1) !== "no endpoint"}`);
   };
   rig.refuse = async (text) => {
-    const ports = rig.portals.facts.map(({ port }) => port);
+    const ports = rig.portals.facts("IPv4").map(({ port }) => port);
     seen.push(`${text.slice(0, text.indexOf("\n"))} ${guarded(rig).length}/${ports.length}`);
     if (seen.length === 1) await look(ports[0]!);
     return undefined;

@@ -1,27 +1,25 @@
 /**
- * What the lives of a process and both IP families have in common in userspace mode: the thread that forwards,
- * and the portals that one life leaves to the next.
+ * What the proxy servers of a process and both IP families have in common in userspace mode: the thread that forwards, and the portals
+ * that one proxy server leaves to the next.
  *
  * @module
  */
 import { within } from "../../../kernel/clock.ts";
+import type { IpFamily } from "../../../model/objects.ts";
 import type { Shared } from "../../node/afterlife.ts";
 import type { Place } from "../forward/open_portal.ts";
-import type { OpenPortal } from "../forward/relay.ts";
-import { type AllRelayCounts, RelayTally } from "../forward/relay_tally.ts";
+import { type AllRelayCounts, noRelayCounts, type OpenPortal } from "../forward/relay.ts";
 import { RelayThread } from "../forward/relay_thread.ts";
-import type { IpFamily } from "../../../model/objects.ts";
-import { LingeringPortals, placeOf } from "./portals.ts";
 import type { Withdrawal } from "./withdrawal.ts";
 
 /** Told what cannot be forwarded. */
 type RelayProblem = (problem: string, message: string) => void;
 
-const NO_COUNTS: AllRelayCounts = new RelayTally().counts;
+const NO_COUNTS = noRelayCounts();
 
 /**
- * How long portals of a former life serve on where the next life has not taken them, once its rules are in force: by then what the
- * former ones led here has come.
+ * How long portals of a former proxy server serve on where the next one has not taken them, once its rules are in force: by then what
+ * the former ones led here has come.
  */
 const LINGER_MS = 5_000;
 /** How long the end of the process waits for the sessions that are there. */
@@ -29,23 +27,45 @@ const DRAIN_MS = 10_000;
 /** How long each step may take that removes rules. */
 const WITHDRAWAL_MS = 5_000;
 
+/** One that outlives the proxy server that opened it. */
+export interface SharedPortal extends OpenPortal {
+  /** The address that it listens on. */
+  readonly ip: string;
+  /** It goes on at work, for whoever opens that place next. */
+  leave(): void;
+}
+
 /** One for the process. */
 export class SharedPortals implements Shared {
-  readonly lingering = new LingeringPortals();
+  readonly #begin: (place: Place) => Promise<OpenPortal>;
   #thread: RelayThread | null = null;
   #onProblem: RelayProblem = () => {};
+  #udpIdleMs = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** Places without address of the portals that are open. */
-  readonly #places = new Set<string>();
+  /** All that are open, by family, protocol, port and address. */
+  readonly #open = new Map<string, SharedPortal>();
+  /** Where those are that the proxy server of now has not taken over. */
+  readonly #left = new Set<string>();
   readonly #withdrawals = new Map<IpFamily, Withdrawal>();
+
+  /** @param begin opens a portal. Default: in the thread */
+  constructor(begin?: (place: Place) => Promise<OpenPortal>) {
+    this.#begin = begin ?? ((place) => this.start().open(place, this.#udpIdleMs));
+  }
 
   /** What was forwarded, up to a moment ago. */
   get counts(): AllRelayCounts {
     return this.#thread?.counts ?? NO_COUNTS;
   }
 
-  /** A life begins. @param onProblem told from now on what cannot be forwarded */
-  begun(onProblem: RelayProblem): void {
+  /**
+   * A proxy server begins.
+   *
+   * @param udpIdleMs milliseconds after which a UDP session without packets ends
+   * @param onProblem told from now on what cannot be forwarded
+   */
+  begun(udpIdleMs: number, onProblem: RelayProblem): void {
+    this.#udpIdleMs = udpIdleMs;
     this.#onProblem = onProblem;
   }
 
@@ -55,24 +75,29 @@ export class SharedPortals implements Shared {
   }
 
   /**
-   * Opens a portal that leads nowhere yet.
+   * Opens a portal that leads nowhere yet, or takes one over that is at work where it is wished for.
    *
-   * @param udpIdleMs milliseconds after which a UDP session without packets ends
    * @throws {Error} if no port can be had
    */
-  async open(place: Place, udpIdleMs: number): Promise<OpenPortal> {
-    const portal = await this.start().open(place, udpIdleMs);
-    const { port } = portal;
-    const name = placeOf(place.family, place.protocol, "", port);
-    this.#places.add(name);
-    return {
-      port,
-      update: (endpoints, stickySeconds) => portal.update(endpoints, stickySeconds),
+  async open(place: Place): Promise<SharedPortal> {
+    const { family, protocol, ip, wished } = place;
+    const nameOf = (port: number): string => `${family} ${protocol} ${port} ${ip}`;
+    const former = nameOf(wished ?? 0);
+    if (this.#left.delete(former)) return this.#open.get(former)!;
+    const begun = await this.#begin(place);
+    const name = nameOf(begun.port);
+    const portal: SharedPortal = {
+      ip,
+      port: begun.port,
+      update: (endpoints, stickySeconds) => begun.update(endpoints, stickySeconds),
+      leave: () => void this.#left.add(name),
       close: async () => {
-        this.#places.delete(name);
-        await portal.close();
+        this.#open.delete(name);
+        await begun.close();
       },
     };
+    this.#open.set(name, portal);
+    return portal;
   }
 
   /** Rules of a family lead here; at the end of the process they go. */
@@ -81,17 +106,24 @@ export class SharedPortals implements Shared {
   }
 
   get takesRulesAway(): boolean {
-    return this.#withdrawals.size > 0 && this.#places.size > 0;
+    return this.#withdrawals.size > 0 && this.#open.size > 0;
   }
 
-  /** A life has ended and left its portals: its rules lead here until others are in force, however long that takes. */
+  /** A proxy server has ended and left its portals: its rules lead here until others are in force, however long that takes. */
   left(): void {
     clearTimeout(this.#timer);
   }
 
   inForce(): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.lingering.close(), LINGER_MS);
+    this.#timer = setTimeout(() => void this.closeLeft(), LINGER_MS);
+  }
+
+  /** Nobody wants those any more that were not taken over. */
+  async closeLeft(): Promise<void> {
+    const portals = [...this.#left].map((name) => this.#open.get(name));
+    this.#left.clear();
+    await Promise.all(portals.map((portal) => portal?.close()));
   }
 
   async end(signal: AbortSignal): Promise<void> {
@@ -101,8 +133,9 @@ export class SharedPortals implements Shared {
     const step = async (work: (withdrawal: Withdrawal) => Promise<void>): Promise<void> => {
       await within(Promise.all([...this.#withdrawals.values()].map(work)), WITHDRAWAL_MS, signal);
     };
+    const own = new Set([...this.#open.keys()].map((name) => name.slice(0, name.lastIndexOf(" "))));
     // Clients that come before the rules are gone are served, too, and no other program has the ports before nothing leads there.
-    await step((withdrawal) => withdrawal.redirects((place) => this.#places.has(place)));
+    await step((withdrawal) => withdrawal.redirects(own));
     await within(thread.drained().catch(() => null), DRAIN_MS, signal);
     await step((withdrawal) => withdrawal.flows());
     thread.end();

@@ -4,10 +4,11 @@ import { SharedPortals } from "./shared_portals.ts";
 
 Deno.test("portals of a former life serve until the next one's rules are in force, and some seconds more", async () => {
   using time = new FakeTime();
-  const shared = new SharedPortals();
   let closed = 0;
   const portal = { port: 1, update: () => {}, close: () => Promise.resolve(void closed++) };
-  shared.lingering.leave("here", portal);
+  const shared = new SharedPortals(() => Promise.resolve(portal));
+  (await shared.open({ family: "IPv4", protocol: "TCP", ip: "127.0.0.1", wished: null, range: null }))
+    .leave();
   shared.left();
   // An API server may be away for that long.
   await time.tickAsync(3_600_000);

@@ -5,14 +5,13 @@
  */
 import type { Exec } from "../../../kernel/exec.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { chainLine, type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
+import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import { type IptablesRuleset, parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { movedUdp, portsLedTo } from "../diff/held_rules.ts";
-import { TABLES } from "../diff/rules.ts";
-import { CHAINS, JUMPS } from "../plan/chains.ts";
+import { planCleanup } from "../../node/iptables_leftovers_plan.ts";
+import { USERSPACE_CLEANUP } from "../node/cleanup.ts";
+import { movedUdp, portsLedTo, redirectsIn } from "../plan/held_rules.ts";
 import { isTaken } from "./other_kproxy.ts";
-import { placeOf } from "./portals.ts";
 import { StaleUdp } from "./stale_udp.ts";
 
 /** Takes the rules of one family away, step by step: while the ports are held nobody else can have what is led there. */
@@ -33,49 +32,54 @@ export class Withdrawal {
   /**
    * Leads nothing to this process any more. Rules that another kproxy, which was started meanwhile, leads to its own ports are left alone.
    *
-   * @param isOwn takes a place, as {@linkcode placeOf} names it without an address
+   * @param own `IPv4 TCP 40001` of each port of this process
    */
-  async redirects(isOwn: (place: string) => boolean): Promise<void> {
+  async redirects(own: ReadonlySet<string>): Promise<void> {
     const { family } = this.#iptables;
     await this.#attempt(async () => {
       const saved = parseIptablesSave(await this.#iptables.save());
-      const hasChains = TABLES.some((table) => CHAINS[table].some((chain) => saved.get(table)?.has(chain)));
-      if (!hasChains) return;
       const led = portsLedTo(saved);
-      if (!led.some(({ protocol, port }) => isOwn(placeOf(family, protocol, "", port)))) {
+      if (!led.some(({ protocol, port }) => own.has(`${family} ${protocol} ${port}`))) {
         const taken = await Promise.all(led.map((one) => isTaken(family, one)));
         if (taken.some((one) => one !== false)) return;
       }
-      await this.#iptables.restore(tableBlock("nat", this.#emptied(saved, "nat")));
-      this.#saved = saved;
-      this.#log.info("Removed the rules that lead Services to this process", { family });
+      if (await this.#empty(saved, ["nat"], false)) {
+        this.#saved = saved;
+        this.#log.info("Removed the rules that lead Services to this process", { family });
+      }
     });
   }
 
   /** Tracked flows of UDP would go on to the port. */
   async flows(): Promise<void> {
-    if (this.#saved !== null) await this.#staleUdp.remove(movedUdp(this.#saved, []));
+    if (this.#saved !== null) await this.#staleUdp.remove(movedUdp(redirectsIn(this.#saved), []));
   }
 
   /** Removes what kept direct packets from the ports, once these are closed, and the empty chains. */
   async rest(): Promise<void> {
     const saved = this.#saved;
-    if (saved === null) return;
-    const deleted = (table: Table): string[] => CHAINS[table].map((chain) => `-X ${chain}`);
-    await this.#attempt(() =>
-      this.#iptables.restore([
-        tableBlock("filter", [...this.#emptied(saved, "filter"), ...deleted("filter")]),
-        tableBlock("nat", [...CHAINS.nat.map(chainLine), ...deleted("nat")]),
-      ].join(""))
-    );
+    if (saved !== null) await this.#attempt(() => this.#empty(saved, ["filter", "nat"], true));
   }
 
-  #emptied(saved: IptablesRuleset, table: Table): string[] {
-    const jumps = JUMPS.filter((jump) => jump.table === table).flatMap(({ chain, args }) => {
-      const there = saved.get(table)?.get(chain)?.rules.filter((rule) => rule === args) ?? [];
-      return there.map(() => `-D ${chain} ${args}`);
-    });
-    return [...CHAINS[table].map(chainLine), ...jumps];
+  /** Takes away what leads to the chains of some tables, and their rules. @returns false if there are none */
+  async #empty(
+    saved: IptablesRuleset,
+    tables: readonly ("filter" | "nat")[],
+    isLast: boolean,
+  ): Promise<boolean> {
+    const found = planCleanup(saved, [USERSPACE_CLEANUP]).filter(({ chains }) => chains.length > 0);
+    const blocks = tables.flatMap((table) => found.filter((one) => one.table === table)).map(
+      ({ table, jumps, chains }) => {
+        const isGone = isLast && table === "nat";
+        return tableBlock(table, [
+          ...isGone ? [] : jumps,
+          ...chains.map(chainLine),
+          ...isLast ? chains.map((chain) => `-X ${chain}`) : [],
+        ]);
+      },
+    );
+    if (blocks.length > 0) await this.#iptables.restore(blocks.join(""));
+    return found.length > 0;
   }
 
   async #attempt(work: () => Promise<unknown>): Promise<void> {

@@ -6,9 +6,10 @@ import { ExecError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { Iptables } from "../../../kernel/iptables.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
-import { TABLES, tableText } from "../diff/rules.ts";
-import { CHAINS, JUMPS, PORTALS_CONTAINER, PORTALS_FIREWALL } from "../plan/chains.ts";
-import type { PortalRule } from "../plan/ruleset.ts";
+import type { DispatchRule } from "../../iptables/plan/ruleset.ts";
+import { fullSync, NOTHING_HELD } from "../../iptables/store/full_sync.ts";
+import { CHAINS, planBaseRules, PORTALS_CONTAINER, PORTALS_FIREWALL } from "../plan/chains.ts";
+import { sharedRules } from "../plan/held_rules.ts";
 import { Withdrawal } from "./withdrawal.ts";
 
 const OTHERS = "-A PREROUTING -p tcp -m tcp --dport 1 -j ACCEPT";
@@ -43,7 +44,7 @@ class Node {
 
   async lead(port: number): Promise<void> {
     const match = "-m comment --comment shop/dns -p udp -m udp";
-    const rules: readonly PortalRule[] = [
+    const rules: readonly DispatchRule[] = [
       {
         table: "nat",
         chain: PORTALS_CONTAINER,
@@ -51,10 +52,10 @@ class Node {
       },
       { table: "filter", chain: PORTALS_FIREWALL, rule: `${match} --dport ${port} -j REJECT` },
     ];
-    const services = new Map([["shop/dns", rules]]);
-    const there = { filter: new Map(), nat: new Map() };
-    for (const table of TABLES) {
-      const stdin = tableText(table, services, there, JUMPS);
+    const services = new Map([["shop/dns", sharedRules(rules)]]);
+    const plan = { all: true, base: planBaseRules({ firewall: true }), services };
+    const { transaction } = fullSync(plan, NOTHING_HELD, { family: "IPv4" });
+    for (const stdin of transaction.blocks(Infinity)) {
       await this.iptables.run(["iptables-restore", "--noflush"], { stdin });
     }
     await this.iptables.run(["iptables", "-t", "nat", ...OTHERS.split(" ")]);
@@ -82,7 +83,7 @@ Deno.test("an end takes away what leads to its ports, then flows, then the rest,
   await withPort(async (port) => {
     const node = new Node();
     await node.lead(port);
-    await node.withdrawal.redirects((place) => place === `IPv4 UDP  ${port}`);
+    await node.withdrawal.redirects(new Set([`IPv4 UDP ${port}`]));
     assertEquals(node.rules("nat"), [...CHAINS.nat.map((chain) => `:${chain} - [0:0]`).sort(), OTHERS]);
     assertEquals(node.rules("filter").some((rule) => rule.includes(`--dport ${port} -j REJECT`)), true);
     await node.withdrawal.flows();
@@ -98,7 +99,7 @@ Deno.test("rules that lead to ports on which another process listens are that pr
     const node = new Node();
     await node.lead(port);
     const before = [...node.rules("nat"), ...node.rules("filter")];
-    await node.withdrawal.redirects(() => false);
+    await node.withdrawal.redirects(new Set());
     await node.withdrawal.flows();
     await node.withdrawal.rest();
     assertEquals([...node.rules("nat"), ...node.rules("filter")], before);
@@ -111,18 +112,18 @@ Deno.test("rules that lead to ports that nobody has go, whoever left them", asyn
   let free = 0;
   await withPort((port) => Promise.resolve(void (free = port)));
   await node.lead(free);
-  await node.withdrawal.redirects(() => false);
+  await node.withdrawal.redirects(new Set());
   await node.withdrawal.rest();
   assertEquals([...node.rules("nat"), ...node.rules("filter")], [OTHERS]);
 });
 
 Deno.test("where there are no rules none are made, and a failure is told and no reason not to end", async () => {
   const node = new Node();
-  await node.withdrawal.redirects(() => true);
+  await node.withdrawal.redirects(new Set(["IPv4 TCP 1"]));
   await node.withdrawal.rest();
   assertEquals(node.started, ["iptables-save"]);
   node.isBroken = true;
-  await node.withdrawal.redirects(() => true);
+  await node.withdrawal.redirects(new Set(["IPv4 TCP 1"]));
   await node.withdrawal.flows();
   await node.withdrawal.rest();
   assertEquals(node.lines.length, 1);

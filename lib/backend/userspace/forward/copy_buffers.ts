@@ -1,8 +1,10 @@
 /**
- * The memory that bytes go through on their way: little for who waits, more while bytes flow.
+ * The memory of the thread that forwards: what bytes go through on their way, little for connections that wait and more while bytes flow,
+ * and when the garbage of connections is collected.
  *
  * @module
  */
+import { collectGarbage } from "../../../kernel/garbage.ts";
 
 /** What most reads wait with: most of the connections of a node are silent most of the time. */
 const SMALL_BYTES = 128;
@@ -79,5 +81,35 @@ export class CopyBuffers {
     for (let at = slab.byteLength - SMALL_BYTES; at >= 0; at -= SMALL_BYTES) {
       this.#small.push(new Uint8Array(slab, at, SMALL_BYTES));
     }
+  }
+}
+
+/** So many sessions that came or went have left some megabytes. */
+const WORTH = 2_000;
+/** After so many looks without news it is quiet. */
+const QUIET_LOOKS = 4;
+
+/** Gives back what connections have left while no bytes flow, because all of them would wait. Is told at equal intervals how things are. */
+export class QuietGarbage {
+  readonly #collect: () => void;
+  #quietLooks = 0;
+  #collectedAt = 0;
+
+  /** @param collect gives memory back */
+  constructor(collect: () => void = collectGarbage) {
+    this.#collect = collect;
+  }
+
+  /**
+   * Looks.
+   *
+   * @param isQuiet true if nothing was forwarded since the last look
+   * @param changes how many sessions came, and how many went, up to now
+   */
+  look(isQuiet: boolean, changes: number): void {
+    this.#quietLooks = isQuiet ? this.#quietLooks + 1 : 0;
+    if (this.#quietLooks !== QUIET_LOOKS || changes - this.#collectedAt < WORTH) return;
+    this.#collectedAt = changes;
+    this.#collect();
   }
 }

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { CopyBuffers } from "./copy_buffers.ts";
+import { CopyBuffers, QuietGarbage } from "./copy_buffers.ts";
 
 const [SMALL, LARGE] = [128, 64 * 1024];
 const MIB = 1024 * 1024;
@@ -68,4 +68,21 @@ Deno.test("a buffer is its holder's alone", { permissions: "none" }, () => {
   for (const [at, buffer] of held.entries()) buffer.fill(at % 251);
   const changed = held.filter((buffer, at) => buffer.some((byte) => byte !== at % 251));
   assertEquals(changed.length, 0);
+});
+
+Deno.test("garbage of many sessions is collected once, when it has been quiet for a while", {
+  permissions: "none",
+}, () => {
+  let collections = 0;
+  const garbage = new QuietGarbage(() => collections++);
+  const quietFor = (looks: number, changes: number): number => {
+    garbage.look(false, changes);
+    for (let look = 0; look < looks; look++) garbage.look(true, changes);
+    return collections;
+  };
+  assertEquals(quietFor(3, 5_000), 0, "it is busy again too soon");
+  assertEquals(quietFor(10, 1_999), 0, "few sessions leave little");
+  assertEquals(quietFor(4, 5_000), 1);
+  assertEquals(quietFor(10, 6_999), 1, "few more");
+  assertEquals(quietFor(10, 7_000), 2);
 });

@@ -1,36 +1,20 @@
 /**
- * What the forwarders of TCP and UDP share: who hears of what they do, and how much they may take.
+ * What the forwarders of TCP and UDP share: sessions, how many there may be, and what is counted of them.
  *
  * @module
  */
 import {
+  clientOf,
   ConnectionPool,
   type ConnectionPoolOptions,
   type PooledConnection,
 } from "../../../kernel/connection_pool.ts";
-import type { CopyBuffers } from "./copy_buffers.ts";
 import type { PortalEndpoint, PortalProtocol } from "../plan/ruleset.ts";
-
-/** Why a client was not served. */
-export type RelayRefusal = "descriptors" | "limit" | "no endpoint" | "no answer" | "not redirected";
-
-/** Hears of everything that is forwarded. */
-export interface RelayObserver {
-  opened(protocol: PortalProtocol): void;
-  closed(protocol: PortalProtocol): void;
-  refused(protocol: PortalProtocol, reason: RelayRefusal): void;
-  /** A client with more sessions than others lost one to another client. */
-  evicted(protocol: PortalProtocol): void;
-  /** An endpoint took no connection. */
-  dialFailed(protocol: PortalProtocol): void;
-  /** Bytes of a client (`in`) or to it (`out`). */
-  forwarded(protocol: PortalProtocol, direction: "in" | "out", bytes: number): void;
-}
+import type { CopyBuffers } from "./copy_buffers.ts";
 
 /** What a portal is given of the process. */
 export interface RelayContext {
-  readonly observer: RelayObserver;
-  readonly sessions: Sessions;
+  readonly sessions: AllSessions;
   readonly buffers: CopyBuffers;
   /** Told what one portal cannot do, such as accept. */
   readonly onProblem: (problem: string, error: unknown) => void;
@@ -59,6 +43,37 @@ export class NoPortError extends Error {
   }
 }
 
+/** Why a client was not served. */
+export type RelayRefusal = "descriptors" | "limit" | "no endpoint" | "no answer" | "not redirected";
+
+/** What was counted of one protocol. */
+export interface RelayCounts {
+  open: number;
+  opened: number;
+  dialFailures: number;
+  /** Sessions of a client with more than others that another client has got. */
+  evicted: number;
+  /** Of clients (`in`) and to them (`out`). */
+  readonly bytes: { in: number; out: number };
+  readonly refused: Record<RelayRefusal, number>;
+}
+
+/** Of all protocols. */
+export type AllRelayCounts = Readonly<Record<PortalProtocol, RelayCounts>>;
+
+/** Nothing was counted yet. */
+export function noRelayCounts(): AllRelayCounts {
+  const of = (): RelayCounts => ({
+    open: 0,
+    opened: 0,
+    dialFailures: 0,
+    evicted: 0,
+    bytes: { in: 0, out: 0 },
+    refused: { descriptors: 0, limit: 0, "no endpoint": 0, "no answer": 0, "not redirected": 0 },
+  });
+  return { TCP: of(), UDP: of() };
+}
+
 /**
  * How many sessions there may be at a time, however many descriptors are left: memory is for more than strangers. A client of UDP has a
  * socket whose buffer takes 64 KiB.
@@ -68,31 +83,57 @@ export const MOST_SESSIONS: Readonly<Record<PortalProtocol, number>> = { TCP: 32
 /** How often the log names a client that takes more than its share. */
 const TELL_AGAIN_MS = 60_000;
 
+/** A connection of TCP, or a client of UDP. */
+export abstract class Session implements PooledConnection {
+  readonly client: string;
+  /** When bytes went either way. */
+  sinceMs: number;
+  readonly phase = "answering";
+  readonly deadlineMs = Infinity;
+  readonly unsentBytes = 0;
+
+  constructor(address: string, sinceMs: number) {
+    this.client = clientOf(address);
+    this.sinceMs = sinceMs;
+  }
+
+  abstract close(): void;
+}
+
 /**
- * The sessions of all portals of a protocol: connections of TCP, clients of UDP. When there is no room, the client with the most of them
- * gives up the one that was silent for longest, for a client that has at least two fewer; whoever has as many is refused.
+ * The sessions of all portals of a protocol. When there is no room, the client with the most of them gives up the one that was silent for
+ * longest, for a client that has at least two fewer; a client that has as many is refused.
  */
 export class Sessions {
+  readonly counts: RelayCounts;
   readonly #pool: ConnectionPool;
   readonly #lane: { readonly server: PortalProtocol; readonly most: number };
 
-  /**
-   * @param pool of both protocols, which share the descriptors
-   * @param most Infinity for as many as there are descriptors
-   */
-  constructor(pool: ConnectionPool, protocol: PortalProtocol, most: number) {
+  /** @param pool of both protocols, which share the descriptors */
+  constructor(pool: ConnectionPool, server: PortalProtocol, most: number, counts: RelayCounts) {
     this.#pool = pool;
-    this.#lane = { server: protocol, most };
+    this.#lane = { server, most };
+    this.counts = counts;
   }
 
-  /** Null if there is room for one more, until it leaves; else what is lacking, and it is closed. */
-  admit(session: PooledConnection): RelayRefusal | null {
-    if (this.#pool.admit(session, this.#lane) !== "refused") return null;
-    return this.#pool.count(this.#lane) >= this.#lane.most ? "limit" : "descriptors";
+  /** True if there is room for one more, until it leaves; else it is closed, and counted as refused. */
+  admit(session: Session): boolean {
+    if (this.#pool.admit(session, this.#lane) === "refused") {
+      this.refuse(this.#pool.count(this.#lane) >= this.#lane.most ? "limit" : "descriptors");
+      return false;
+    }
+    this.counts.open++;
+    this.counts.opened++;
+    return true;
   }
 
-  leave(session: PooledConnection): void {
+  leave(session: Session): void {
     this.#pool.leave(session);
+    this.counts.open--;
+  }
+
+  refuse(reason: RelayRefusal): void {
+    this.counts.refused[reason]++;
   }
 
   /** The system has no descriptor left, whatever was assured. */
@@ -101,29 +142,38 @@ export class Sessions {
   }
 }
 
-/** A pool for the sessions of both protocols. `onGreed` is told now and then who took more than its share. */
-export function sessionPool(
-  observer: RelayObserver,
-  onGreed: (message: string) => void,
-  { allowance, nowMs }: Pick<ConnectionPoolOptions, "allowance" | "nowMs"> = {},
-): ConnectionPool {
+/** Those of both protocols. */
+export type AllSessions = Readonly<Record<PortalProtocol, Sessions>>;
+
+/** What {@linkcode relaySessions} needs. */
+export interface SessionOptions extends Pick<ConnectionPoolOptions, "allowance"> {
+  /** @default {MOST_SESSIONS} */
+  readonly most?: Readonly<Record<PortalProtocol, number>>;
+  /** Told now and then which client took more than its share. */
+  readonly onGreed: (message: string) => void;
+}
+
+/** No session yet. */
+export function relaySessions({ onGreed, most = MOST_SESSIONS, ...options }: SessionOptions): AllSessions {
+  const counts = noRelayCounts();
   let toldMs = Number.NEGATIVE_INFINITY;
   const pool = new ConnectionPool({
     most: Infinity,
     least: 0,
     endsWaiting: false,
-    ...allowance === undefined ? {} : { allowance },
-    ...nowMs === undefined ? {} : { nowMs },
+    ...options,
     observer: {
       open: () => {},
       failed: () => {},
       closed: (protocol, reason, client) => {
-        if (reason === "evicted") observer.evicted(protocol as PortalProtocol);
+        if (reason === "evicted") counts[protocol as PortalProtocol].evicted++;
         if (pool.nowMs() - toldMs < TELL_AGAIN_MS) return;
         toldMs = pool.nowMs();
         onGreed(`${client} has ${pool.countOf(client)} of ${pool.count()}`);
       },
     },
   });
-  return pool;
+  const of = (protocol: PortalProtocol): Sessions =>
+    new Sessions(pool, protocol, most[protocol], counts[protocol]);
+  return { TCP: of("TCP"), UDP: of("UDP") };
 }

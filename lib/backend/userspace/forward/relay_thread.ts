@@ -1,25 +1,48 @@
 /**
- * Portals in a thread of their own, as the thread that decides sees them.
+ * Portals in a thread of their own, as the thread that decides sees them, and what the two tell each other.
  *
  * @module
  */
 import type { PortalEndpoint } from "../plan/ruleset.ts";
 import type { Place } from "./open_portal.ts";
-import { NoPortError, type OpenPortal } from "./relay.ts";
-import type { RelayNews, RelayOrder } from "./relay_messages.ts";
-import { type AllRelayCounts, RelayTally } from "./relay_tally.ts";
+import { type AllRelayCounts, NoPortError, noRelayCounts, type OpenPortal } from "./relay.ts";
 
-/** An order with an answer, without its number. */
-type Question<Order extends RelayOrder = RelayOrder> = Order extends { readonly request: number }
-  ? Omit<Order, "request">
-  : never;
+/** What the thread is told to do and answers once it has. */
+type Question =
+  /** Answered with the port. */
+  | { readonly kind: "open"; readonly portal: number; readonly place: Place; readonly udpIdleMs: number }
+  | { readonly kind: "close"; readonly portal: number }
+  /** Answered once there is no session. */
+  | { readonly kind: "drain" };
+
+/** What the thread is told to do. `request` comes back with the answer. */
+export type RelayOrder =
+  | Question & { readonly request: number }
+  | {
+    readonly kind: "update";
+    readonly portal: number;
+    readonly endpoints: readonly PortalEndpoint[];
+    readonly stickySeconds: number;
+  };
+
+/** What the thread says. */
+export type RelayNews =
+  | { readonly kind: "done"; readonly request: number; readonly port: number }
+  | {
+    readonly kind: "failed";
+    readonly request: number;
+    readonly message: string;
+    readonly isDenied: boolean;
+  }
+  | { readonly kind: "problem"; readonly problem: string; readonly message: string }
+  | { readonly kind: "counts"; readonly counts: AllRelayCounts };
 
 /** The thread; it ends with {@linkcode RelayThread.end}. */
 export class RelayThread {
   readonly #worker = new Worker(new URL("./relay_worker.ts", import.meta.url), { type: "module" });
   readonly #asked = new Map<number, PromiseWithResolvers<number>>();
   readonly #onProblem: (problem: string, message: string) => void;
-  #counts: AllRelayCounts = new RelayTally().counts;
+  #counts = noRelayCounts();
   #lastRequest = 0;
   #lastPortal = 0;
 
@@ -30,8 +53,7 @@ export class RelayThread {
     this.#worker.onerror = (event) => {
       event.preventDefault();
       onProblem("The thread that forwards failed", event.message);
-      for (const { reject } of this.#asked.values()) reject(new Error(event.message));
-      this.#asked.clear();
+      this.#rejectAll(event.message);
     };
   }
 
@@ -52,8 +74,7 @@ export class RelayThread {
     let closing: Promise<void> | null = null;
     return {
       port,
-      update: (endpoints: readonly PortalEndpoint[], stickySeconds: number) =>
-        this.#post({ kind: "update", portal, endpoints, stickySeconds }),
+      update: (endpoints, stickySeconds) => this.#post({ kind: "update", portal, endpoints, stickySeconds }),
       close: () => closing ??= this.#ask({ kind: "close", portal }).then(() => {}),
     };
   }
@@ -66,7 +87,11 @@ export class RelayThread {
   /** Whatever is still forwarded is cut off. */
   end(): void {
     this.#worker.terminate();
-    for (const { reject } of this.#asked.values()) reject(new Error("The thread that forwards was ended"));
+    this.#rejectAll("The thread that forwards was ended");
+  }
+
+  #rejectAll(message: string): void {
+    for (const { reject } of this.#asked.values()) reject(new Error(message));
     this.#asked.clear();
   }
 
@@ -78,22 +103,18 @@ export class RelayThread {
     const request = ++this.#lastRequest;
     const answer = Promise.withResolvers<number>();
     this.#asked.set(request, answer);
-    this.#post({ ...question, request } as RelayOrder);
+    this.#post({ ...question, request });
     return answer.promise;
   }
 
   #hear(news: RelayNews): void {
-    if (news.kind === "counts") {
-      this.#counts = news.counts;
-      return;
+    if (news.kind === "counts") this.#counts = news.counts;
+    else if (news.kind === "problem") this.#onProblem(news.problem, news.message);
+    else {
+      const asked = this.#asked.get(news.request);
+      this.#asked.delete(news.request);
+      if (news.kind === "failed") asked?.reject(new NoPortError(news.message, news.isDenied));
+      else asked?.resolve(news.port);
     }
-    if (news.kind === "problem") {
-      this.#onProblem(news.problem, news.message);
-      return;
-    }
-    const asked = this.#asked.get(news.request);
-    this.#asked.delete(news.request);
-    if (news.kind === "failed") asked?.reject(new NoPortError(news.message, news.isDenied));
-    else asked?.resolve(news.kind === "opened" ? news.port : 0);
   }
 }

@@ -4,20 +4,10 @@
  * @module
  */
 import { systemClock } from "../../../kernel/clock.ts";
-import { CopyBuffers } from "./copy_buffers.ts";
+import { CopyBuffers, QuietGarbage } from "./copy_buffers.ts";
 import { openPortal } from "./open_portal.ts";
-import {
-  MOST_SESSIONS,
-  NoPortError,
-  type OpenPortal,
-  type RelayContext,
-  sessionPool,
-  Sessions,
-} from "./relay.ts";
-import { QuietGarbage } from "./quiet_garbage.ts";
-import type { PortalProtocol } from "../plan/ruleset.ts";
-import type { RelayNews, RelayOrder } from "./relay_messages.ts";
-import { RelayTally } from "./relay_tally.ts";
+import { NoPortError, type OpenPortal, type RelayContext, relaySessions } from "./relay.ts";
+import type { RelayNews, RelayOrder } from "./relay_thread.ts";
 
 /** How often the counts are told, if there is news. */
 const COUNTS_MS = 250;
@@ -30,77 +20,77 @@ interface ThreadScope {
 }
 const scope = globalThis as unknown as ThreadScope;
 
-const tally = new RelayTally();
-const portals = new Map<number, OpenPortal>();
-const pool = sessionPool(
-  tally,
-  (message) =>
-    scope.postMessage({ kind: "problem", problem: "Sessions run out, shared out by client", message }),
-);
-const sessions: Readonly<Record<PortalProtocol, Sessions>> = {
-  TCP: new Sessions(pool, "TCP", MOST_SESSIONS.TCP),
-  UDP: new Sessions(pool, "UDP", MOST_SESSIONS.UDP),
-};
-const context: Omit<RelayContext, "sessions" | "udpIdleMs"> = {
-  observer: tally,
-  buffers: new CopyBuffers(),
-  onProblem: (problem, error) => scope.postMessage({ kind: "problem", problem, message: messageOf(error) }),
-  nowMs: () => performance.now(),
-  random: Math.random,
-};
+function onProblem(problem: string, error: unknown): void {
+  scope.postMessage({ kind: "problem", problem, message: messageOf(error) });
+}
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-async function carryOut(order: RelayOrder): Promise<void> {
+const sessions = relaySessions({
+  onGreed: (message) => onProblem("Sessions run out, shared out by client", message),
+});
+const counts = { TCP: sessions.TCP.counts, UDP: sessions.UDP.counts };
+const portals = new Map<number, OpenPortal>();
+const context: Omit<RelayContext, "udpIdleMs"> = {
+  sessions,
+  buffers: new CopyBuffers(),
+  onProblem,
+  nowMs: () => performance.now(),
+  random: Math.random,
+};
+
+/** @returns the port of a portal that was opened */
+async function carryOut(order: RelayOrder): Promise<number> {
   switch (order.kind) {
     case "open": {
-      const { request, portal, place, udpIdleMs } = order;
-      const opened = await openPortal(place, { ...context, sessions: sessions[place.protocol], udpIdleMs });
-      portals.set(portal, opened);
-      scope.postMessage({ kind: "opened", request, port: opened.port });
-      return;
+      const opened = await openPortal(order.place, { ...context, udpIdleMs: order.udpIdleMs });
+      portals.set(order.portal, opened);
+      return opened.port;
     }
     case "update":
       portals.get(order.portal)?.update(order.endpoints, order.stickySeconds);
-      return;
+      return 0;
     case "close": {
       const portal = portals.get(order.portal);
       portals.delete(order.portal);
       await portal?.close();
-      scope.postMessage({ kind: "done", request: order.request });
-      return;
+      return 0;
     }
     case "drain":
-      while (pool.count() > 0) await systemClock.sleep(DRAIN_LOOK_MS);
-      scope.postMessage({ kind: "done", request: order.request });
+      while (counts.TCP.open + counts.UDP.open > 0) await systemClock.sleep(DRAIN_LOOK_MS);
+      return 0;
   }
 }
 
-scope.onmessage = ({ data }) => {
-  carryOut(data).catch((error) => {
-    if ("request" in data) {
-      const isDenied = error instanceof NoPortError && error.isDenied;
-      scope.postMessage({ kind: "failed", request: data.request, message: messageOf(error), isDenied });
-    } else context.onProblem("Cannot forward as told", error);
-  });
+scope.onmessage = async ({ data }) => {
+  const request = "request" in data ? data.request : null;
+  try {
+    const port = await carryOut(data);
+    if (request !== null) scope.postMessage({ kind: "done", request, port });
+  } catch (error) {
+    const isDenied = error instanceof NoPortError && error.isDenied;
+    if (request === null) onProblem("Cannot forward as told", error);
+    else scope.postMessage({ kind: "failed", request, message: messageOf(error), isDenied });
+  }
 };
 
 // What nobody has foreseen costs one connection and not all of them.
 for (const type of ["error", "unhandledrejection"] as const) {
   globalThis.addEventListener(type, (event) => {
     event.preventDefault();
-    context.onProblem("A connection failed", "reason" in event ? event.reason : event.error);
+    onProblem("A connection failed", "reason" in event ? event.reason : event.error);
   });
 }
 
 const garbage = new QuietGarbage();
 let told = "";
 setInterval(() => {
-  const now = JSON.stringify(tally.counts);
-  garbage.look(now === told, tally.changes);
+  const now = JSON.stringify(counts);
+  const changes = [counts.TCP, counts.UDP].reduce((sum, { open, opened }) => sum + 2 * opened - open, 0);
+  garbage.look(now === told, changes);
   if (now === told) return;
   told = now;
-  scope.postMessage({ kind: "counts", counts: tally.counts });
+  scope.postMessage({ kind: "counts", counts });
 }, COUNTS_MS);

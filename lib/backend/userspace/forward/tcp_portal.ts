@@ -3,14 +3,13 @@
  *
  * @module
  */
-import { acceptAll, type Admission } from "../../../kernel/accept_loop.ts";
-import { clientOf, type ConnectionPhase, type PooledConnection } from "../../../kernel/connection_pool.ts";
+import { acceptAll, type AcceptFailures, type Admission } from "../../../kernel/accept_loop.ts";
 import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
 import { Balancer } from "../plan/balancer.ts";
 import type { PortalEndpoint } from "../plan/ruleset.ts";
 import type { CopyBuffers } from "./copy_buffers.ts";
 import { closeQuietly, Exchange, type ExchangeHost } from "./exchange.ts";
-import type { OpenPortal, RelayContext } from "./relay.ts";
+import { type OpenPortal, type RelayContext, Session } from "./relay.ts";
 
 /** How long each try to reach an endpoint may take, one endpoint after the other. Source: kube-proxy 1.25 `EndpointDialTimeouts`. */
 const DIAL_TIMEOUTS_MS: readonly number[] = [250, 500, 1_000, 2_000];
@@ -22,9 +21,10 @@ const DIAL_TIMEOUTS_MS: readonly number[] = [250, 500, 1_000, 2_000];
 const NOTICE_MS = 20;
 
 /** A client's connection, and the one to its endpoint. */
-class TcpSession implements PooledConnection, ExchangeHost {
-  readonly client: string;
-  sinceMs: number;
+class TcpSession extends Session implements ExchangeHost {
+  /** To the client, and to the endpoint. */
+  readonly descriptors = 2;
+  readonly buffers: CopyBuffers;
   /** It was ended for another client's. */
   isClosed = false;
   readonly #socket: Deno.TcpConn;
@@ -32,31 +32,10 @@ class TcpSession implements PooledConnection, ExchangeHost {
   #server: Deno.TcpConn | null = null;
 
   constructor(socket: Deno.TcpConn, context: RelayContext) {
-    this.client = clientOf(socket.remoteAddr.hostname);
-    this.sinceMs = context.nowMs();
+    super(socket.remoteAddr.hostname, context.nowMs());
+    this.buffers = context.buffers;
     this.#socket = socket;
     this.#context = context;
-  }
-
-  get phase(): ConnectionPhase {
-    return "answering";
-  }
-
-  get deadlineMs(): number {
-    return Infinity;
-  }
-
-  get unsentBytes(): number {
-    return 0;
-  }
-
-  /** To the client, and to the endpoint. */
-  get descriptors(): number {
-    return 2;
-  }
-
-  get buffers(): CopyBuffers {
-    return this.#context.buffers;
   }
 
   /** Copies bytes both ways. */
@@ -67,13 +46,12 @@ class TcpSession implements PooledConnection, ExchangeHost {
 
   onBytes(direction: "in" | "out", count: number): void {
     this.sinceMs = this.#context.nowMs();
-    this.#context.observer.forwarded("TCP", direction, count);
+    this.#context.sessions.TCP.counts.bytes[direction] += count;
   }
 
   /** The client is not served any more. */
   onEnd(): void {
-    this.#context.sessions.leave(this);
-    this.#context.observer.closed("TCP");
+    this.#context.sessions.TCP.leave(this);
   }
 
   close(): void {
@@ -105,16 +83,11 @@ export class TcpPortal implements OpenPortal {
     this.#context = context;
     this.#balancer = new Balancer(context);
     this.port = listener.addr.port;
-    const { onProblem, sessions } = context;
-    this.#accepting = acceptAll(
-      listener,
-      {
-        pool: sessions,
-        onFailure: (error, isNews) => isNews && onProblem("Cannot accept connections", error),
-      },
-      (client) => this.#take(client),
-      this.#stop.signal,
-    );
+    const failures: AcceptFailures = {
+      pool: context.sessions.TCP,
+      onFailure: (error, isNews) => isNews && context.onProblem("Cannot accept connections", error),
+    };
+    this.#accepting = acceptAll(listener, failures, (client) => this.#take(client), this.#stop.signal);
   }
 
   update(endpoints: readonly PortalEndpoint[], stickySeconds: number): void {
@@ -130,19 +103,14 @@ export class TcpPortal implements OpenPortal {
   }
 
   #take(client: Deno.TcpConn): Admission {
-    const { sessions, observer, onProblem } = this.#context;
+    const { sessions: { TCP: sessions }, onProblem } = this.#context;
     if (this.#isOfOneFamily && client.remoteAddr.hostname.startsWith("::ffff:")) {
       closeQuietly(client);
-      observer.refused("TCP", "not redirected");
+      sessions.refuse("not redirected");
       return "refused";
     }
     const session = new TcpSession(client, this.#context);
-    const refusal = sessions.admit(session);
-    if (refusal !== null) {
-      observer.refused("TCP", refusal);
-      return "refused";
-    }
-    observer.opened("TCP");
+    if (!sessions.admit(session)) return "refused";
     this.#connect(client, session).catch((error) => {
       session.close();
       session.onEnd();
@@ -175,11 +143,11 @@ export class TcpPortal implements OpenPortal {
 
   /** A connection to an endpoint; null if none takes one, which is counted. */
   async #dial(client: string): Promise<Deno.TcpConn | null> {
-    const { observer, sessions } = this.#context;
+    const { sessions: { TCP: sessions } } = this.#context;
     for (const [tries, timeoutMs] of DIAL_TIMEOUTS_MS.entries()) {
       const endpoint = this.#balancer.pick(client, tries > 0);
       if (endpoint === null) {
-        observer.refused("TCP", "no endpoint");
+        sessions.refuse("no endpoint");
         return null;
       }
       try {
@@ -187,13 +155,13 @@ export class TcpPortal implements OpenPortal {
       } catch (error) {
         if (isOutOfDescriptors(error)) {
           sessions.exhausted();
-          observer.refused("TCP", "descriptors");
+          sessions.refuse("descriptors");
           return null;
         }
-        observer.dialFailed("TCP");
+        sessions.counts.dialFailures++;
       }
     }
-    observer.refused("TCP", "no answer");
+    sessions.refuse("no answer");
     return null;
   }
 }

@@ -4,7 +4,7 @@ import { relayContext, RelayRecord } from "../../../../tests/support/relay_recor
 import { until } from "../../../../tests/support/until.ts";
 import { DescriptorAllowance } from "../../../kernel/descriptors.ts";
 import { openPortal } from "./open_portal.ts";
-import { type OpenPortal, type RelayContext, sessionPool, Sessions } from "./relay.ts";
+import type { OpenPortal, RelayContext } from "./relay.ts";
 
 const HOST = "127.0.0.1";
 
@@ -106,7 +106,6 @@ Deno.test("without an endpoint, or with none that answers, a client is closed, a
 });
 
 Deno.test("who comes when all sessions or descriptors are taken is refused, the others go on", async () => {
-  const record = new RelayRecord();
   using server = serve(async (socket) => {
     const buffer = new Uint8Array(10);
     const count = await socket.read(buffer);
@@ -114,8 +113,8 @@ Deno.test("who comes when all sessions or descriptors are taken is refused, the 
   });
   let spare = 200;
   const allowance = new DescriptorAllowance({ count: () => spare, reserved: 100 });
-  const sessions = new Sessions(sessionPool(record, () => {}, { allowance }), "TCP", 2);
-  await using portal = await open({ ...relayContext(record), sessions });
+  const record = new RelayRecord({ allowance, most: 2 });
+  await using portal = await open(relayContext(record));
   portal.update([server.endpoint], 0);
   const connect = (): Promise<Deno.TcpConn> => Deno.connect({ hostname: HOST, port: portal.port });
   const [first, second] = [await connect(), await connect()];
@@ -126,7 +125,7 @@ Deno.test("who comes when all sessions or descriptors are taken is refused, the 
   assertEquals(await readAll(first), "A");
   await until(() => record.open.TCP === 1);
   spare = 100;
-  sessions.exhausted();
+  record.sessions.TCP.exhausted();
   assertEquals(await readAll(await connect()), "");
   assertEquals(record.refusals, ["limit", "descriptors"]);
   await second.write(new Uint8Array([66]));
@@ -135,11 +134,10 @@ Deno.test("who comes when all sessions or descriptors are taken is refused, the 
 });
 
 Deno.test("one client cannot take all sessions: another one gets the place that was silent for longest", async () => {
-  const record = new RelayRecord();
   using server = serve(async (socket) => await socket.readable.pipeTo(socket.writable));
   const greed: string[] = [];
-  const sessions = new Sessions(sessionPool(record, (message) => void greed.push(message)), "TCP", 4);
-  await using portal = await open({ ...relayContext(record), sessions });
+  const record = new RelayRecord({ onGreed: (message) => void greed.push(message), most: 4 });
+  await using portal = await open(relayContext(record));
   portal.update([server.endpoint], 0);
   const connect = async (localAddress?: string): Promise<{ socket: Socket; say: () => Promise<string> }> => {
     const options = { host: HOST, port: portal.port, ...localAddress === undefined ? {} : { localAddress } };

@@ -4,11 +4,10 @@
  * @module
  */
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
-import { clientOf, type PooledConnection } from "../../../kernel/connection_pool.ts";
 import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
 import { Balancer } from "../plan/balancer.ts";
 import type { PortalEndpoint } from "../plan/ruleset.ts";
-import type { OpenPortal, RelayContext } from "./relay.ts";
+import { type OpenPortal, type RelayContext, Session, type Sessions } from "./relay.ts";
 
 /** Where packets come from and go to. */
 interface Peer {
@@ -17,14 +16,20 @@ interface Peer {
 }
 
 /** One client of one portal. */
-interface Session extends PooledConnection {
-  /** Address and port. */
-  readonly peer: string;
-  readonly endpoint: PortalEndpoint;
-  /** Null until there is room for it. */
-  socket: Socket | null;
-  /** When a packet went either way. */
-  sinceMs: number;
+class UdpSession extends Session {
+  /** To its endpoint; null until there is room for it. */
+  socket: Socket | null = null;
+
+  /** @param peer address and port of the client */
+  constructor(
+    readonly peer: string,
+    address: string,
+    readonly endpoint: PortalEndpoint,
+    nowMs: number,
+    readonly close: () => void,
+  ) {
+    super(address, nowMs);
+  }
 }
 
 /** Bytes that one socket may hold for a network that does not take them; what is more is lost, as UDP may be. */
@@ -39,11 +44,12 @@ export class UdpPortal implements OpenPortal {
   readonly port: number;
   readonly #socket: Socket;
   readonly #context: RelayContext;
+  readonly #all: Sessions;
   readonly #balancer: Balancer;
   /** By client; the one not heard of for longest comes first. */
-  readonly #sessions = new Map<string, Session>();
+  readonly #sessions = new Map<string, UdpSession>();
   /** Their endpoint is gone, and so nothing is sent to it; what it has answered to the last packet goes to the client. */
-  readonly #leaving = new Set<Session>();
+  readonly #leaving = new Set<UdpSession>();
   #sweep: ReturnType<typeof setTimeout> | undefined;
   #unsentBytes = 0;
 
@@ -51,6 +57,7 @@ export class UdpPortal implements OpenPortal {
   constructor(socket: Socket, context: RelayContext) {
     this.#socket = socket;
     this.#context = context;
+    this.#all = context.sessions.UDP;
     this.#balancer = new Balancer(context);
     this.port = socket.address().port;
     socket.on("message", (packet, from) => this.#fromClient(packet, from));
@@ -87,53 +94,38 @@ export class UdpPortal implements OpenPortal {
     this.#touch(session);
     const { endpoint, socket } = session;
     if (socket !== null) this.#send(socket, packet, { address: endpoint.ip, port: endpoint.port });
-    this.#context.observer.forwarded("UDP", "in", packet.length);
+    this.#all.counts.bytes.in += packet.length;
   }
 
-  #begin(peer: string, { address, port }: Peer): Session | null {
-    const { observer, sessions, nowMs } = this.#context;
+  #begin(peer: string, { address, port }: Peer): UdpSession | null {
     const endpoint = this.#balancer.pick(address);
     if (endpoint === null) {
-      observer.refused("UDP", "no endpoint");
+      this.#all.refuse("no endpoint");
       return null;
     }
-    const session: Session = {
-      peer,
-      endpoint,
-      socket: null,
-      client: clientOf(address),
-      phase: "answering",
-      sinceMs: nowMs(),
-      deadlineMs: Infinity,
-      unsentBytes: 0,
-      close: () => this.#end(session),
-    };
-    const refusal = sessions.admit(session);
-    if (refusal !== null) {
-      observer.refused("UDP", refusal);
-      return null;
-    }
+    const nowMs = this.#context.nowMs();
+    const session = new UdpSession(peer, address, endpoint, nowMs, () => this.#end(session));
+    if (!this.#all.admit(session)) return null;
     const socket = session.socket = createSocket(endpoint.ip.includes(":") ? "udp6" : "udp4");
     socket.on("message", (packet, from) => {
       // Anybody may send to this socket; only its endpoint answers.
       if (from.port !== endpoint.port || from.address !== endpoint.ip) return;
       this.#touch(session);
       this.#send(this.#socket, packet, { address, port });
-      observer.forwarded("UDP", "out", packet.length);
+      this.#all.counts.bytes.out += packet.length;
     });
     socket.on("error", (error) => {
-      if (isOutOfDescriptors(error)) sessions.exhausted();
-      observer.dialFailed("UDP");
+      if (isOutOfDescriptors(error)) this.#all.exhausted();
+      this.#all.counts.dialFailures++;
       this.#end(session);
     });
     socket.bind({ port: 0, address: endpoint.ip.includes(":") ? "::" : "0.0.0.0" });
     this.#sessions.set(peer, session);
-    observer.opened("UDP");
     this.#sweep ??= setTimeout(() => this.#endIdle(), this.#context.udpIdleMs);
     return session;
   }
 
-  #touch(session: Session): void {
+  #touch(session: UdpSession): void {
     // One that is leaving leaves, however much its endpoint still sends.
     if (this.#sessions.get(session.peer) !== session) return;
     session.sinceMs = this.#context.nowMs();
@@ -170,14 +162,13 @@ export class UdpPortal implements OpenPortal {
     this.#sweep = nextMs === Infinity ? undefined : setTimeout(() => this.#endIdle(), nextMs);
   }
 
-  #end(session: Session): void {
+  #end(session: UdpSession): void {
     const { peer, socket } = session;
     const isCurrent = this.#sessions.get(peer) === session;
     if (isCurrent) this.#sessions.delete(peer);
     // It may have ended already.
     if (!this.#leaving.delete(session) && !isCurrent) return;
     socket?.close();
-    this.#context.sessions.leave(session);
-    this.#context.observer.closed("UDP");
+    this.#all.leave(session);
   }
 }

@@ -3,7 +3,7 @@ import { createSocket, type Socket } from "node:dgram";
 import { relayContext, RelayRecord } from "../../../../tests/support/relay_record.ts";
 import { until } from "../../../../tests/support/until.ts";
 import { openPortal } from "./open_portal.ts";
-import { type OpenPortal, type RelayContext, sessionPool, Sessions } from "./relay.ts";
+import type { OpenPortal, RelayContext } from "./relay.ts";
 
 const HOST = "127.0.0.1";
 const IDLE_MS = 100;
@@ -142,12 +142,11 @@ Deno.test("sessions end with the portal", async () => {
 });
 
 Deno.test("clients that find no endpoint, or no room, are counted, and cost the others nothing", async () => {
-  const record = new RelayRecord();
+  const record = new RelayRecord({ most: 1 });
   await using server = await Peer.bound((text) => text);
   await using client = await Peer.bound();
   await using late = await Peer.bound();
-  const sessions = new Sessions(sessionPool(record, () => {}), "UDP", 1);
-  await using portal = await open({ ...relayContext(record), sessions, udpIdleMs: 60_000 });
+  await using portal = await open({ ...relayContext(record), udpIdleMs: 60_000 });
   client.send("nobody", portal.port);
   await until(() => record.refusals.length === 1);
   portal.update([server.endpoint], 0);
@@ -165,9 +164,10 @@ Deno.test("clients that find no endpoint, or no room, are counted, and cost the 
 Deno.test("however many sessions end at the same time, others have their turn in between", async () => {
   const record = new RelayRecord();
   let [inTurn, most, lastMs] = [0, 0, 0];
-  const closed = record.closed.bind(record);
-  record.closed = (protocol) => {
-    closed(protocol);
+  const { UDP: sessions } = record.sessions;
+  const leave = sessions.leave.bind(sessions);
+  sessions.leave = (session) => {
+    leave(session);
     const ms = performance.now();
     // A turn begins at least 10 ms after the former one has ended, however busy the machine is.
     if (ms - lastMs > 5) inTurn = 0;

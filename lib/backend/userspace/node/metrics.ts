@@ -4,8 +4,7 @@
  * @module
  */
 import { Counter, Gauge, type Registry } from "../../../observe/prom_client.ts";
-import { MOST_SESSIONS } from "../forward/relay.ts";
-import type { AllRelayCounts } from "../forward/relay_tally.ts";
+import { type AllRelayCounts, MOST_SESSIONS } from "../forward/relay.ts";
 import type { PortalProtocol } from "../plan/ruleset.ts";
 
 const PROTOCOLS: readonly PortalProtocol[] = ["TCP", "UDP"];

@@ -14,18 +14,16 @@ import { takesRule } from "../../apply/iptables_trial.ts";
 import { Afterlife } from "../../node/afterlife.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
+import { ListeningProxier } from "../apply/listener.ts";
 import { UserspaceProxier, type UserspaceSettings } from "../apply/proxier.ts";
-import { type PortalKeeper, Portals, PortalsOfAnother } from "../apply/portals.ts";
-import { SharedPortals } from "../apply/shared_portals.ts";
+import { Portals } from "../apply/portals.ts";
+import { type SharedPortal, SharedPortals } from "../apply/shared_portals.ts";
 import { StaleUdp } from "../apply/stale_udp.ts";
 import { Withdrawal } from "../apply/withdrawal.ts";
+import { parseListenRange } from "../plan/listen.ts";
 import type { Portal } from "../plan/ruleset.ts";
 import { configuredUserspace } from "../plan/settings.ts";
-import { prepareListening } from "./listening.ts";
 import { addRelayMetrics } from "./metrics.ts";
-
-/** Makes the portals of a family; `listenIp` as in its settings. */
-type MakeKeeper = (family: IpFamily, listenIp: string | null) => PortalKeeper;
 
 /**
  * Probes the node.
@@ -33,42 +31,40 @@ type MakeKeeper = (family: IpFamily, listenIp: string | null) => PortalKeeper;
  * @throws {UnsupportedError} if iptables does not work for the primary family
  */
 export async function prepareUserspace(context: ModeContext): Promise<PreparedMode> {
-  const { config } = context;
-  const shared = sharedPortals(context);
-  if (config.kproxy.userspaceListen.length > 0) return prepareListening(context, shared);
-  const portals: Portals[] = [];
-  const { has, families, ...prepared } = await prepareRules(context, (family, listenIp) => {
-    const ofFamily = new Portals({
-      family,
-      ip: listenIp ?? EVERYWHERE[family],
-      range: parsePortRange(config.portRange),
-      lingering: shared.lingering,
-      open: (place) => shared.open(place, config.udpIdleTimeout),
-    });
-    portals.push(ofFamily);
-    return ofFamily;
-  });
-  const { afterlife, log } = context;
-  for (const iptables of afterlife?.exec === undefined ? [] : families) {
-    shared.ledBy(iptables.family, new Withdrawal(iptables, afterlife!.exec!, log));
-  }
+  const { config, log, afterlife } = context;
+  // A process that only asks whether the mode would run has no afterlife, and needs no thread.
+  const shared = (afterlife ?? new Afterlife()).share(SharedPortals);
+  shared.begun(config.udpIdleTimeout, (problem, message) => log.error(problem, new Error(message)));
+  if (afterlife !== undefined) shared.start();
+  const isListening = config.kproxy.userspaceListen.length > 0;
+  const prepared = isListening ? prepareListening(context, shared) : await prepareRedirects(context, shared);
   return {
     ...prepared,
+    keepsFlows: true,
     addMetrics: (registry) => addRelayMetrics(registry, () => shared.counts),
-    portals: () => ({
-      portals: portals.flatMap(({ facts }) => facts),
-      iptables: Object.fromEntries(has),
-    }),
-    close: () => {
-      for (const ofFamily of portals) ofFamily.leave();
+    close: async () => {
+      await prepared.close?.();
       shared.left();
-      return Promise.resolve();
     },
   };
 }
 
+async function prepareRedirects(context: ModeContext, shared: SharedPortals): Promise<PreparedMode> {
+  const { config: { portRange }, afterlife, log } = context;
+  const range = parsePortRange(portRange);
+  const { families, ...prepared } = await prepareRules(
+    context,
+    (family, ip, { protocol }, wished) =>
+      shared.open({ family, protocol, ip: ip ?? EVERYWHERE[family], wished, range, isOfOneFamily: true }),
+  );
+  for (const iptables of afterlife?.exec === undefined ? [] : families) {
+    shared.ledBy(iptables.family, new Withdrawal(iptables, afterlife!.exec!, log));
+  }
+  return prepared;
+}
+
 /**
- * Likewise for rules that lead to the ports of a kproxy that runs already; none is opened.
+ * Rules that lead to the ports of a kproxy that runs already; none is opened.
  *
  * @throws {UnsupportedError} if iptables does not work for the primary family
  */
@@ -76,19 +72,31 @@ export async function prepareBesideAnother(
   context: ModeContext,
   portOf: (family: IpFamily, portal: Portal) => number | undefined,
 ): Promise<PreparedMode> {
-  const { has: _, families: __, ...prepared } = await prepareRules(
-    context,
-    (family) => new PortalsOfAnother((portal) => portOf(family, portal)),
-  );
-  return prepared;
+  return await prepareRules(context, (family, ip, portal) => {
+    const port = portOf(family, portal);
+    if (port === undefined) return Promise.reject(new Error("the kproxy that runs has no port for it"));
+    return Promise.resolve({
+      ip: ip ?? "",
+      port,
+      update: () => {},
+      leave: () => {},
+      close: () => Promise.resolve(),
+    });
+  });
 }
 
-interface PreparedRules extends Pick<PreparedMode, "proxiers" | "refused" | "reconfigure" | "keepsFlows"> {
-  readonly has: ReadonlyMap<IpFamily, UserspaceSettings["has"]>;
-  readonly families: readonly Iptables[];
-}
+/** Opens a portal; `ip` as `listenIp` in the settings. */
+type Open = (
+  family: IpFamily,
+  ip: string | null,
+  portal: Portal,
+  wished: number | null,
+) => Promise<SharedPortal>;
 
-async function prepareRules(context: ModeContext, makeKeeper: MakeKeeper): Promise<PreparedRules> {
+async function prepareRules(
+  context: ModeContext,
+  open: Open,
+): Promise<PreparedMode & { readonly families: readonly Iptables[] }> {
   const { exec, config, log, sysctls } = context;
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const { families, refused } = await iptablesOfNode(exec, { primaryFamily, sysctls, log });
@@ -100,9 +108,7 @@ async function prepareRules(context: ModeContext, makeKeeper: MakeKeeper): Promi
     if (!found.firewall) {
       log.warn(
         "No rule can keep direct packets from the ports of Services: iptables lacks conntrack or REJECT",
-        {
-          family,
-        },
+        { family },
       );
     }
   }
@@ -110,13 +116,17 @@ async function prepareRules(context: ModeContext, makeKeeper: MakeKeeper): Promi
     const { options, problem } = configuredUserspace(config, family, node, interfaceIps());
     return { options: { ...options, has: has.get(family)! }, problem };
   });
+  const portals = new Map<IpFamily, Portals>();
   const proxiers = [...families].map(([family, iptables]) => {
     const settings = settingsOf(family, null);
+    const ofFamily = new Portals((portal, wished) => open(family, settings.listenIp, portal, wished));
+    portals.set(family, ofFamily);
+    const staleUdp = new StaleUdp({ exec, family, log });
     return new UserspaceProxier({
       iptables,
       settings,
-      portals: makeKeeper(family, settings.listenIp),
-      staleUdp: new StaleUdp({ exec, family, log }),
+      portals: ofFamily,
+      staleUdp,
       interfaceIps,
       logger: log,
     });
@@ -124,19 +134,17 @@ async function prepareRules(context: ModeContext, makeKeeper: MakeKeeper): Promi
   return {
     proxiers,
     refused,
-    reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
-    keepsFlows: true,
-    has,
     families: [...families.values()],
+    reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
+    portals: () => ({
+      portals: [...portals].flatMap(([family, ofFamily]) => ofFamily.facts(family)),
+      iptables: Object.fromEntries(has),
+    }),
+    close: () => {
+      for (const ofFamily of portals.values()) ofFamily.leave();
+      return Promise.resolve();
+    },
   };
-}
-
-/** Those of the process. Whoever only asks whether the mode would run has no afterlife, and needs no thread. */
-function sharedPortals({ afterlife, log }: ModeContext): SharedPortals {
-  const shared = (afterlife ?? new Afterlife()).share(SharedPortals);
-  shared.begun((problem, message) => log.error(problem, new Error(message)));
-  if (afterlife !== undefined) shared.start();
-  return shared;
 }
 
 async function abilities(iptables: Iptables, family: IpFamily): Promise<UserspaceSettings["has"]> {
@@ -146,5 +154,26 @@ async function abilities(iptables: Iptables, family: IpFamily): Promise<Userspac
     dnat: await takesRule(iptables, `${match} -j DNAT --to-destination ${loopback}:1`),
     physdev: await takesRule(iptables, `${match} -m physdev ! --physdev-is-in -j ACCEPT`),
     firewall: await takesRule(iptables, `${match} -m conntrack ! --ctstate DNAT -j REJECT`, "filter"),
+  };
+}
+
+/** Services are opened on addresses of the node itself, each of another IP family. No program is started and no right needed. */
+function prepareListening({ config, log }: ModeContext, shared: SharedPortals): PreparedMode {
+  const { userspaceListen: addresses } = config.kproxy;
+  const proxiers = addresses.map((text) => {
+    const range = parseListenRange(text);
+    if (range === null) throw new TypeError(`${text} is neither an address nor a network`);
+    return new ListeningProxier({ family: range.family, range, shared, log });
+  });
+  log.info("Opening Services on addresses of this node, without any rule", { addresses });
+  return {
+    proxiers,
+    refused: [],
+    reconfigure: () => [],
+    portals: () => ({ portals: proxiers.flatMap(({ facts }) => facts), iptables: {} }),
+    close: () => {
+      for (const proxier of proxiers) proxier.leave();
+      return Promise.resolve();
+    },
   };
 }

@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { jump, type JumpRule, type Table } from "../../../netfilter/iptables_jumps.ts";
+import { jump, type JumpRule, type PerTable } from "../../../netfilter/iptables_jumps.ts";
+import type { BaseRules } from "../../iptables/plan/ruleset.ts";
 
 /** Traffic from outside of the node, and of its pods, to addresses of Services. */
 export const PORTALS_CONTAINER = "KUBE-PORTALS-CONTAINER";
@@ -14,12 +15,11 @@ export const NODE_PORTS_CONTAINER = "KUBE-NODEPORT-CONTAINER";
 export const NODE_PORTS_HOST = "KUBE-NODEPORT-HOST";
 /** Lets in what node ports lead to kproxy's own ports. */
 export const NODE_PORTS_INPUT = "KUBE-NODEPORT-NON-LOCAL";
-
 /** Refuses what comes to kproxy's own ports without having been translated, as directly from outside. */
 export const PORTALS_FIREWALL = "KUBE-PORTALS-FIREWALL";
 
-/** By table, in the order in which they are written. */
-export const CHAINS: Readonly<Record<Table, readonly string[]>> = {
+/** By table. */
+export const CHAINS: PerTable<readonly string[]> = {
   filter: [PORTALS_FIREWALL, NODE_PORTS_INPUT],
   nat: [PORTALS_CONTAINER, PORTALS_HOST, NODE_PORTS_CONTAINER, NODE_PORTS_HOST],
 };
@@ -30,12 +30,6 @@ const FIREWALL_COMMENT = "portals take what rules translated, and nothing else";
 const INPUT_COMMENT = "Ensure that non-local NodePort traffic can flow";
 
 const LOCAL = "-m addrtype --dst-type LOCAL ";
-
-const AT_THE_END: readonly JumpRule[] = [
-  jump("nat", "PREROUTING", NODE_PORTS_CONTAINER, NODE_PORTS_COMMENT, LOCAL),
-  jump("nat", "OUTPUT", NODE_PORTS_HOST, NODE_PORTS_COMMENT, LOCAL),
-];
-
 /** What was not translated, and is no part of a connection that was let in: few packets, so that a long chain costs the others nothing. */
 const UNTRANSLATED = "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT ";
 
@@ -43,15 +37,29 @@ const UNTRANSLATED = "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT ";
 export const JUMPS: readonly JumpRule[] = [
   jump("nat", "PREROUTING", PORTALS_CONTAINER, PORTALS_COMMENT),
   jump("nat", "OUTPUT", PORTALS_HOST, PORTALS_COMMENT),
-  ...AT_THE_END,
+  { ...jump("nat", "PREROUTING", NODE_PORTS_CONTAINER, NODE_PORTS_COMMENT, LOCAL), isLast: true },
+  { ...jump("nat", "OUTPUT", NODE_PORTS_HOST, NODE_PORTS_COMMENT, LOCAL), isLast: true },
   jump("filter", "INPUT", NODE_PORTS_INPUT, INPUT_COMMENT),
   jump("filter", "INPUT", PORTALS_FIREWALL, FIREWALL_COMMENT, UNTRANSLATED),
 ];
 
-/** Those that go to the end of their chains; all others go to the top. */
-export const LAST_JUMPS: ReadonlySet<string> = new Set(AT_THE_END.map(({ args }) => args));
-
 /** The jumps for a node whose iptables has, or has not, what the firewall needs. */
 export function jumpsOf({ firewall }: { readonly firewall: boolean }): readonly JumpRule[] {
   return firewall ? JUMPS : JUMPS.filter(({ target }) => target !== PORTALS_FIREWALL);
+}
+
+const NONE: PerTable<readonly string[]> = { filter: [], nat: [] };
+
+/** What is in the kernel whatever the Services are: empty chains, and the jumps to them. */
+export function planBaseRules(has: { readonly firewall: boolean }): BaseRules {
+  return {
+    chains: CHAINS,
+    dispatch: CHAINS,
+    ensured: NONE,
+    hasServiceChains: false,
+    head: NONE,
+    tail: NONE,
+    jumps: jumpsOf(has),
+    ruleCounts: { filter: 0, nat: 0 },
+  };
 }

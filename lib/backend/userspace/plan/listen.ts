@@ -8,7 +8,8 @@ import { type Cidr, hostCidr, parseCidr, parseIp } from "../../../model/ip.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
 import { planServices } from "../../plan_services.ts";
-import type { Portal, PortalProtocol } from "./ruleset.ts";
+import { portalOf, unservedText } from "./plan.ts";
+import type { Portal } from "./ruleset.ts";
 
 /** A portal that has an address and port of the Service's own. */
 export interface Opening extends Portal {
@@ -64,19 +65,12 @@ export function planListening(
         const anywhere = { ...port, internalPolicyLocal: false, externalPolicyLocal: false };
         const { cluster } = categorizeEndpoints(endpoints?.get(port.key) ?? [], anywhere, state.node);
         return {
-          id: port.key,
-          text: port.text,
-          protocol: port.protocol as PortalProtocol,
-          policy: "cluster",
-          endpoints: cluster.map(({ ip, port }) => ({ ip, port })),
-          stickyMaxAgeSeconds: port.stickyMaxAgeSeconds,
+          ...portalOf(port, "cluster", cluster),
           ip: listenIp(range, port.clusterIP),
           port: port.port,
         };
       }),
-      unserved: ports.filter((port) => !isServed(port)).map(({ text }) =>
-        `${text}: mode userspace cannot forward SCTP`
-      ),
+      unserved: ports.filter((port) => !isServed(port)).map(unservedText),
     };
   });
 }

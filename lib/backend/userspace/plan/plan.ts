@@ -8,7 +8,6 @@ import { isExternallyAccessible } from "../../../model/service_port.ts";
 import type { LocalDetector } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../../model/state.ts";
-import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { quoteWord } from "../../../netfilter/words.ts";
 import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import {
@@ -20,11 +19,11 @@ import {
   PORTALS_HOST,
 } from "./chains.ts";
 import type {
-  Doorway,
   Portal,
   PortalId,
   PortalPolicy,
   PortalProtocol,
+  PortalRule,
   ServicePortals,
   UserspacePlan,
 } from "./ruleset.ts";
@@ -86,7 +85,23 @@ export function* planUserspaceInSteps(
   );
 }
 
-/** The id of a portal. */
+/** What is said of a port that no process can forward. */
+export function unservedText({ text }: ServicePort): string {
+  return `${text}: mode userspace cannot forward SCTP`;
+}
+
+/** A portal that leads to these endpoints of a port. */
+export function portalOf(port: ServicePort, policy: PortalPolicy, endpoints: readonly Endpoint[]): Portal {
+  return {
+    id: portalId(port, policy),
+    text: port.text,
+    protocol: port.protocol as PortalProtocol,
+    policy,
+    endpoints: endpoints.map(({ ip, port }) => ({ ip, port })),
+    stickyMaxAgeSeconds: port.stickyMaxAgeSeconds,
+  };
+}
+
 function portalId({ key }: ServicePort, reach: PortalPolicy): PortalId {
   return reach === "cluster" ? key : `${key} local`;
 }
@@ -99,21 +114,27 @@ function planService(
 ): ServicePortals {
   const draft = new ServiceDraft(options);
   for (const port of ports) {
-    if (port.protocol === "SCTP") {
-      draft.unserved.push({ text: port.text, reason: "mode userspace cannot forward SCTP" });
-      continue;
-    }
-    const found = categorizeEndpoints(endpoints?.get(port.key) ?? [], port, node);
-    draft.add(port, { cluster: found.cluster, local: found.local });
+    if (port.protocol === "SCTP") draft.unserved.push(unservedText(port));
+    else draft.add(port, categorizeEndpoints(endpoints?.get(port.key) ?? [], port, node));
   }
   return draft;
+}
+
+/** Where packets of a port come from, and where they are led. */
+interface Way {
+  readonly chain: string;
+  /** What a packet must be besides, with a blank at its end. */
+  readonly match: string;
+  readonly reach: PortalPolicy;
+  /** Default: the port of the Service. */
+  readonly dport?: number;
 }
 
 /** One Service in the making. */
 class ServiceDraft implements ServicePortals {
   readonly portals: Portal[] = [];
-  readonly doorways: Doorway[] = [];
-  readonly unserved: { readonly text: string; readonly reason: string }[] = [];
+  readonly rules: PortalRule[] = [];
+  readonly unserved: string[] = [];
   readonly #options: UserspaceOptions;
 
   constructor(options: UserspaceOptions) {
@@ -128,17 +149,12 @@ class ServiceDraft implements ServicePortals {
     // What the node and its pods send to external addresses goes where policy Cluster leads it.
     const reaches = new Set<PortalPolicy>(isExternal ? [internal, external, "cluster"] : [internal]);
     for (const reach of reaches) {
-      this.portals.push({
-        id: portalId(port, reach),
-        text: port.text,
-        protocol: port.protocol as PortalProtocol,
-        policy: reach,
-        endpoints: endpoints[reach].map(({ ip, port }) => ({ ip, port })),
-        stickyMaxAgeSeconds: port.stickyMaxAgeSeconds,
-      });
+      this.portals.push(portalOf(port, reach, endpoints[reach]));
       this.#addFirewall(port, reach);
     }
-    this.#addAddress(port, port.clusterIP, internal);
+    const match = this.#to(port.clusterIP);
+    this.#redirect(port, { chain: PORTALS_CONTAINER, match, reach: internal });
+    this.#addHost(port, { chain: PORTALS_HOST, match, reach: internal });
     if (!isExternal) return;
     for (const ip of port.externalIPs) this.#addExternalIp(port, ip, external);
     for (const ip of port.loadBalancerVIPs) this.#addLoadBalancerIp(port, ip, external);
@@ -148,121 +164,102 @@ class ServiceDraft implements ServicePortals {
   /** Whatever the Service's type is, nobody reaches its portals by their ports. */
   #addFirewall(port: ServicePort, reach: PortalPolicy): void {
     const { has, listenIp } = this.#options;
-    if (!has.firewall) return;
-    this.doorways.push({
-      table: "filter",
-      chain: PORTALS_FIREWALL,
-      before: `${this.#head(port)} ${listenIp === null ? "" : this.#to(listenIp)}--dport `,
-      after: " -j REJECT",
-      portal: portalId(port, reach),
-    });
-  }
-
-  #addAddress(port: ServicePort, ip: string, reach: PortalPolicy): void {
-    this.#add(port, "nat", PORTALS_CONTAINER, { match: this.#to(ip), reach });
-    this.#addHost(port, PORTALS_HOST, this.#to(ip), reach);
+    const to = listenIp === null ? "" : this.#to(listenIp);
+    if (has.firewall) this.#addFilter(port, PORTALS_FIREWALL, reach, [`${to}--dport `, " -j REJECT"]);
   }
 
   #addExternalIp(port: ServicePort, ip: string, reach: PortalPolicy): void {
     const { has: { physdev } } = this.#options;
     const local = `${this.#to(ip)}-m addrtype --dst-type LOCAL `;
     const far = physdev ? [`${this.#to(ip)}-m physdev ! --physdev-is-in `] : [this.#to(ip)];
-    for (const match of [...far, ...(physdev ? [local] : [])]) this.#addContainer(port, match, reach);
-    this.#addHost(port, PORTALS_HOST, local, "cluster");
+    for (const match of [...far, ...(physdev ? [local] : [])]) {
+      this.#addContainer(port, { chain: PORTALS_CONTAINER, match, reach });
+    }
+    this.#addHost(port, { chain: PORTALS_HOST, match: local, reach: "cluster" });
   }
 
   /** Who is not among the sources is led nowhere. */
   #addLoadBalancerIp(port: ServicePort, ip: string, reach: PortalPolicy): void {
     const ranges = port.loadBalancerSourceRanges;
     const sources = ranges.length === 0 ? [""] : ranges.map((range) => `-s ${range} `);
-    for (const source of sources) this.#addContainer(port, source + this.#to(ip), reach);
+    for (const source of sources) {
+      this.#addContainer(port, { chain: PORTALS_CONTAINER, match: source + this.#to(ip), reach });
+    }
     // The node itself reaches its load balancers, whatever their sources are.
-    this.#addHost(port, PORTALS_HOST, this.#to(ip), "cluster");
+    this.#addHost(port, { chain: PORTALS_HOST, match: this.#to(ip), reach: "cluster" });
   }
 
   #addNodePort(port: ServicePort, reach: PortalPolicy): void {
     const { nodePortIps } = this.#options;
     const matches = nodePortIps === null ? [""] : nodePortIps.map((ip) => this.#to(ip));
     for (const match of matches) {
-      this.#addContainer(port, match, reach, { chain: NODE_PORTS_CONTAINER, dport: port.nodePort });
-      this.#addHost(port, NODE_PORTS_HOST, match, "cluster", port.nodePort);
+      const dport = port.nodePort;
+      this.#addContainer(port, { chain: NODE_PORTS_CONTAINER, match, reach, dport });
+      this.#addHost(port, { chain: NODE_PORTS_HOST, match, reach: "cluster", dport });
     }
-    if (matches.length === 0) return;
-    for (const one of new Set<PortalPolicy>([reach, "cluster"])) {
-      this.doorways.push({
-        table: "filter",
-        chain: NODE_PORTS_INPUT,
-        before: `${this.#head(port)} --dport `,
-        after: " -m state --state NEW -j ACCEPT",
-        portal: portalId(port, one),
-      });
+    for (const one of matches.length === 0 ? [] : new Set<PortalPolicy>([reach, "cluster"])) {
+      this.#addFilter(port, NODE_PORTS_INPUT, one, ["--dport ", " -m state --state NEW -j ACCEPT"]);
     }
   }
 
   /** Packets of others; where policy Local applies, those of pods of this node come first. */
-  #addContainer(
-    port: ServicePort,
-    match: string,
-    reach: PortalPolicy,
-    { chain, dport }: { chain: string; dport: number } = { chain: PORTALS_CONTAINER, dport: port.port },
-  ): void {
-    const own = reach === "local" ? this.#fromPods() : null;
-    const hasSource = match.startsWith("-s ");
+  #addContainer(port: ServicePort, way: Way): void {
+    const own = way.reach === "local" ? fromPods(this.#options.detector) : null;
+    const hasSource = way.match.startsWith("-s ");
     if (own !== null && !hasSource) {
-      this.#add(port, "nat", chain, { match: own + match, reach: "cluster", dport });
+      this.#redirect(port, { ...way, match: own + way.match, reach: "cluster" });
     }
-    this.#add(port, "nat", chain, { match, reach, dport });
+    this.#redirect(port, way);
   }
 
-  #addHost(port: ServicePort, chain: string, match: string, reach: PortalPolicy, dport = port.port): void {
+  #addHost(port: ServicePort, way: Way): void {
     const { listenIp, nodeIp, has: { dnat } } = this.#options;
-    const to = listenIp ?? (dnat ? nodeIp : null);
-    this.#add(port, "nat", chain, { match, reach, dport, to });
+    this.#redirect(port, way, listenIp ?? (dnat ? nodeIp : null));
   }
 
   /** A way into a portal: by a redirection, or to `to`. */
-  #add(
+  #redirect(
     port: ServicePort,
-    table: Table,
-    chain: string,
-    { match, reach, dport = port.port, to = this.#options.listenIp }: {
-      readonly match: string;
-      readonly reach: PortalPolicy;
-      readonly dport?: number;
-      readonly to?: string | null;
-    },
+    { chain, match, reach, dport = port.port }: Way,
+    to = this.#options.listenIp,
   ): void {
-    const host = to === null ? null : to.includes(":") ? `[${to}]` : to;
+    const host = to?.includes(":") === true ? `[${to}]` : to;
     const target = host === null ? "-j REDIRECT --to-ports " : `-j DNAT --to-destination ${host}:`;
-    this.doorways.push({
-      table,
-      chain,
-      before: `${this.#head(port)} --dport ${dport} ${match}${target}`,
-      after: "",
-      portal: portalId(port, reach),
-    });
+    const text = `${head(port)} --dport ${dport} ${match}${target}`;
+    this.rules.push({ table: "nat", chain, portal: portalId(port, reach), rule: (to) => `${text}${to}` });
   }
 
-  #head({ text, protocol }: ServicePort): string {
-    const name = protocol.toLowerCase();
-    return `-m comment --comment ${quoteWord(text)} -p ${name} -m ${name}`;
+  /** @param around the portal's port */
+  #addFilter(
+    port: ServicePort,
+    chain: string,
+    reach: PortalPolicy,
+    [before, after]: readonly [before: string, after: string],
+  ): void {
+    const text = `${head(port)} ${before}`;
+    const rule = (dport: number): string => text + dport + after;
+    this.rules.push({ table: "filter", chain, portal: portalId(port, reach), rule });
   }
 
   #to(ip: string): string {
     return `-d ${ip}/${this.#options.family === "IPv4" ? 32 : 128} `;
   }
+}
 
-  #fromPods(): string | null {
-    const { detector } = this.#options;
-    switch (detector.kind) {
-      case "none":
-        return null;
-      case "cidr":
-        return `-s ${detector.cidr} `;
-      case "interface":
-        return `-i ${detector.name} `;
-      case "interfacePrefix":
-        return `-i ${detector.prefix}+ `;
-    }
+function head({ text, protocol }: ServicePort): string {
+  const name = protocol.toLowerCase();
+  return `-m comment --comment ${quoteWord(text)} -p ${name} -m ${name}`;
+}
+
+function fromPods(detector: LocalDetector): string | null {
+  switch (detector.kind) {
+    case "none":
+      return null;
+    case "cidr":
+      return `-s ${detector.cidr} `;
+    case "interface":
+      return `-i ${detector.name} `;
+    case "interfacePrefix":
+      return `-i ${detector.prefix}+ `;
   }
 }

@@ -10,12 +10,13 @@ import {
 } from "../../../../tests/support/model_objects.ts";
 import type { Service } from "../../../model/objects.ts";
 import { parseIptablesSave } from "../../../netfilter/iptables_save.ts";
-import { jumpsByChain } from "../../../netfilter/iptables_jumps.ts";
-import { adoptedPorts } from "../diff/held_rules.ts";
-import { changeTexts, type RulesByService, rulesOf, TABLES, tableText } from "../diff/rules.ts";
-import { JUMPS, jumpsOf } from "./chains.ts";
+import { RestoreInterpreter } from "../../../../tests/support/restore_interpreter.ts";
+import { renderPlan } from "../../iptables/plan/render.ts";
+import type { IptablesPlan } from "../../iptables/plan/ruleset.ts";
+import { fullSync } from "../../iptables/store/full_sync.ts";
+import { CHAINS, JUMPS, jumpsOf } from "./chains.ts";
+import { adoptedPorts, planRules, rulesOf } from "./held_rules.ts";
 import { planUserspace, type UserspaceOptions } from "./plan.ts";
-import type { PortalRule } from "./ruleset.ts";
 
 /** The YAML parser behind the shared fixtures asks for these at its start. */
 const PURE: Deno.PermissionOptions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
@@ -47,7 +48,7 @@ function allRules(service: Partial<Service>, options: Partial<UserspaceOptions> 
   const plan = planUserspace(state, "all", { ...OPTIONS, ...options }).get("shop/web");
   const ports = new Map(plan?.portals.map(({ id, endpoints }) => [id, endpoints.length]) ?? []);
   // The port tells how many endpoints are behind it.
-  return rulesOf(plan?.doorways ?? [], (id) => 40_000 + ports.get(id)!)
+  return rulesOf(plan?.rules ?? [], (id) => 40_000 + ports.get(id)!)
     .map(({ table, chain, rule }) =>
       `${table} ${chain} ${rule.replace(/-m comment --comment shop\/web -p tcp -m tcp (?:--dport )?/, "")}`
     );
@@ -167,82 +168,70 @@ Deno.test("SCTP is not served, which is told; other ports of the Service are", {
     testService({ ports: [testPort({ name: "a", protocol: "SCTP" }), testPort({ name: "b", port: 81 })] }),
   ]);
   const plan = planUserspace(state, new Set(["shop/web", "shop/gone"]), OPTIONS);
-  assertEquals(plan.get("shop/web")?.unserved, [
-    { text: "shop/web:a", reason: "mode userspace cannot forward SCTP" },
-  ]);
+  assertEquals(plan.get("shop/web")?.unserved, ["shop/web:a: mode userspace cannot forward SCTP"]);
   assertEquals(plan.get("shop/web")?.portals.map(({ text }) => text), ["shop/web:b"]);
   assertEquals(plan.get("shop/gone"), null);
   assertThrows(() => planUserspace(state, "all", { ...OPTIONS, family: "IPv6" }), RangeError);
 });
 
-function fullText(services: RulesByService, builtin: Parameters<typeof tableText>[2]): string {
-  return TABLES.map((table) => tableText(table, services, builtin, JUMPS)).join("");
-}
-
-/** Rules by Service, each portal with a port of its own. */
-function written(state: Parameters<typeof planUserspace>[0]): Map<string, readonly PortalRule[]> {
+/** The rules of a plan, each portal with a port of its own. */
+function planned(
+  state: Parameters<typeof planUserspace>[0],
+  portOf?: ReadonlyMap<string, number>,
+): IptablesPlan {
   let last = 40_000;
   const plan = planUserspace(state, "all", OPTIONS);
-  const ports = new Map<string, number>();
-  for (const service of plan.values()) for (const { id } of service?.portals ?? []) ports.set(id, ++last);
-  return new Map(
-    [...plan].map(([name, service]) => [name, rulesOf(service?.doorways ?? [], (id) => ports.get(id))]),
-  );
+  const ids = [...plan.values()].flatMap((service) => service?.portals.map(({ id }) => id) ?? []);
+  const ports = portOf ?? new Map(ids.map((id) => [id, ++last]));
+  return { ...planRules(plan, (id) => ports.get(id), OPTIONS.has), all: true };
+}
+
+/** Chain → its rules; those of a Service keep their order in nat, and Services stand in any. */
+function rulesIn(tables: RestoreInterpreter): Record<string, readonly string[]> {
+  return Object.fromEntries((["filter", "nat"] as const).flatMap((table) =>
+    CHAINS[table].flatMap((chain) => {
+      const rules = tables.chains(table).get(chain) ?? [];
+      const services = Map.groupBy(rules, (rule) => / --comment (\S+)/.exec(rule)?.[1] ?? "");
+      return [...services].map(([service, own]) => [
+        `${table} ${chain} ${service}`,
+        table === "nat" ? own : own.toSorted(),
+      ]);
+    })
+  ));
+}
+
+function loaded(plan: IptablesPlan): RestoreInterpreter {
+  const tables = new RestoreInterpreter();
+  tables.restore(renderPlan(plan));
+  return tables;
 }
 
 Deno.test(
-  "a next life reads every portal's port back from the rules, and any change leads to the rules of a fresh start",
+  "a next process reads every portal's port back from the rules, and any change leads to the rules of a fresh start",
   { permissions: PURE },
   () => {
-    // The jumps are there, so that only our own chains are written.
-    const builtin = (table: "filter" | "nat") =>
-      new Map(
-        [...jumpsByChain(JUMPS, table)].map(([chain, jumps]) => [chain, jumps.map(({ args }) => args)]),
-      );
-    const none = { filter: builtin("filter"), nat: builtin("nat") };
     fc.assert(
       fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
-        const [old, now] = [before, after].map((objects) => written(exampleState("IPv4", objects))) as [
-          ReturnType<typeof written>,
-          ReturnType<typeof written>,
-        ];
-        const plan = planUserspace(exampleState("IPv4", before), "all", OPTIONS);
-        const doorways = [...plan.values()].flatMap((service) => service?.doorways ?? []);
-        const adopted = adoptedPorts(doorways, parseIptablesSave(fullText(old, none)));
-        const ids = new Set(doorways.map(({ portal }) => portal));
-        assertEquals([...adopted.keys()].sort(), [...ids].sort());
-        const again = new Map(
-          [...plan].map((
-            [name, service],
-          ) => [name, rulesOf(service?.doorways ?? [], (id) => adopted.get(id))]),
-        );
-        const nothing = { filterBefore: null, nat: null, filterAfter: null };
-        assertEquals(changeTexts(old, again), nothing);
+        const [state, next] = [exampleState("IPv4", before), exampleState("IPv4", after)];
+        const [old, now] = [planned(state), planned(next)];
+        const plan = planUserspace(state, "all", OPTIONS);
+        const rules = [...plan.values()].flatMap((service) => service?.rules ?? []);
+        const adopted = adoptedPorts(rules, parseIptablesSave(renderPlan(old)));
+        assertEquals([...adopted.keys()].sort(), [...new Set(rules.map(({ portal }) => portal))].sort());
+        const held = { tables: parseIptablesSave(renderPlan(old)), unreadable: new Set<string>() };
+        const { transaction, store } = fullSync(planned(state, adopted), held, { family: "IPv4" });
+        const { chains, rules: written, sharedChains } = transaction.edits.nat;
+        assertEquals([chains, written, sharedChains], [[], [], []]);
 
-        const { filterBefore, nat, filterAfter } = changeTexts(old, now);
-        const changes = [filterBefore, nat, filterAfter].map((text) => text ?? "");
-        const edited = sortedRules(applied(fullText(old, none), ...changes));
-        assertEquals(edited, sortedRules(applied(fullText(now, none), "")));
+        const gone = [...old.services.keys()].filter((name) => !now.services.has(name));
+        const services = new Map([...now.services, ...gone.map((name) => [name, null] as const)]);
+        const tables = loaded(old);
+        for (const block of store.change({ ...now, services }).transaction.blocks(Infinity)) {
+          tables.restore(block);
+        }
+        assertEquals(rulesIn(tables), rulesIn(loaded(now)));
       }),
       { numRuns: 40 },
     );
   },
 );
-
-/** `-A` and `-D` lines as iptables-restore takes them, by table and chain. */
-function applied(...texts: string[]): string[] {
-  const rules: string[] = [];
-  let table = "";
-  for (const line of texts.join("").split("\n")) {
-    if (line.startsWith("*")) table = line;
-    else if (line.startsWith("-A ")) rules.push(`${table} ${line.slice(3)}`);
-    else if (line.startsWith("-D ")) {
-      const at = rules.indexOf(`${table} ${line.slice(3)}`);
-      if (at < 0) throw new Error(`Bad rule (does a matching rule exist in that chain?): ${line}`);
-      rules.splice(at, 1);
-    }
-  }
-  return rules;
-}
-
-const sortedRules = (rules: readonly string[]): readonly string[] => rules.toSorted();

@@ -1,5 +1,5 @@
 /**
- * The words shared by the planner, the difference and the applier of userspace mode: plain data and no decisions.
+ * The words shared by the planner and the proxier of userspace mode: plain data and no decisions.
  *
  * @module
  */
@@ -34,33 +34,23 @@ export interface Portal {
   readonly stickyMaxAgeSeconds: number;
 }
 
-/** A rule that leads packets to a portal, whose port is not known yet. */
-export interface Doorway {
+/** A rule about a portal, whose port is not known yet. */
+export interface PortalRule {
   readonly table: Table;
   readonly chain: string;
-  /** What stands before the port. */
-  readonly before: string;
-  /** What stands behind it. */
-  readonly after: string;
   readonly portal: PortalId;
+  /** Without the leading `-A CHAIN `. */
+  readonly rule: (port: number) => string;
 }
 
 /** What one Service wants. */
 export interface ServicePortals {
   readonly portals: readonly Portal[];
-  /** In the order of the rules. */
-  readonly doorways: readonly Doorway[];
+  /** In the order in which they are written. */
+  readonly rules: readonly PortalRule[];
   /** Ports that this mode cannot serve, and why. */
-  readonly unserved: readonly { readonly text: string; readonly reason: string }[];
+  readonly unserved: readonly string[];
 }
 
 /** What the changed Services (or all) want; null: the Service is gone. */
 export type UserspacePlan = ReadonlyMap<NamespacedName, ServicePortals | null>;
-
-/** A rule in one of our chains. */
-export interface PortalRule {
-  readonly table: Table;
-  readonly chain: string;
-  /** Without the leading `-A CHAIN `. */
-  readonly rule: string;
-}

@@ -1,0 +1,171 @@
+/**
+ * Rules whose ports are known, as mode iptables' store takes them, and what rules that are there lead to: ports, be they ours, those of a
+ * previous process or of another one, and the destinations of UDP packets that connection tracking leads where rules led before.
+ *
+ * @module
+ */
+import type { NamespacedName } from "../../../model/objects.ts";
+import { readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
+import type { DispatchRule, IptablesPlan, ServiceRules } from "../../iptables/plan/ruleset.ts";
+import { CHAINS, planBaseRules, PORTALS_FIREWALL } from "./chains.ts";
+import type { PortalId, PortalProtocol, PortalRule, UserspacePlan } from "./ruleset.ts";
+
+/** Stands among the Services for what the firewall has beside theirs. */
+export const GUARDS_OF_OTHERS = "";
+
+/** The rules of portals that have ports; those of others are left out. */
+export function rulesOf(
+  rules: readonly PortalRule[],
+  portOf: (portal: PortalId) => number | undefined,
+): readonly DispatchRule[] {
+  return rules.flatMap(({ table, chain, portal, rule }) => {
+    const port = portOf(portal);
+    return port === undefined ? [] : [{ table, chain, rule: rule(port) }];
+  });
+}
+
+/** What a Service without chains of its own holds. */
+export function sharedRules(dispatch: readonly DispatchRule[]): ServiceRules {
+  const filter = dispatch.filter(({ table }) => table === "filter").length;
+  const ruleCounts = { filter, nat: dispatch.length - filter };
+  return { dispatch, chains: [], chainCount: 0, rules: [], ruleText: "", ruleCounts };
+}
+
+/** The rules of a plan. */
+export function planRules(
+  plan: UserspacePlan,
+  portOf: (portal: PortalId) => number | undefined,
+  has: { readonly firewall: boolean },
+): Omit<IptablesPlan, "all"> & { readonly services: Map<NamespacedName, ServiceRules | null> } {
+  const services = new Map(
+    [...plan].map(([name, service]) => [name, service && sharedRules(rulesOf(service.rules, portOf))]),
+  );
+  return { base: planBaseRules(has), services };
+}
+
+/** A port that a rule leads to, or is about. */
+export interface LedTo {
+  readonly protocol: PortalProtocol;
+  readonly port: number;
+}
+
+/** A rule that leads to a port. */
+interface LeadingRule extends LedTo {
+  /** The rule without its port, canonical, and its chain. */
+  readonly key: string;
+}
+
+/** What stands before the port where a rule leads to one. */
+const PORT_REGEXP = /(--to-ports |--to-destination \S*:)(\d+)$/;
+/** Stands for a port that is not known. */
+const NO_PORT = 1;
+
+function leadingRules(rules: readonly DispatchRule[]): readonly LeadingRule[] {
+  return rules.flatMap(({ table, chain, rule }) => {
+    const port = Number(PORT_REGEXP.exec(rule)?.[2] ?? 0);
+    if (table !== "nat" || port === 0) return [];
+    const text = readableRuleText(rule.replace(PORT_REGEXP, `$1${NO_PORT}`));
+    return text === null ? [] : [{ key: `${chain} ${text}`, protocol: protocolOf(rule), port }];
+  });
+}
+
+function protocolOf(rule: string): PortalProtocol {
+  return /(?:^| )-p udp /.test(rule) ? "UDP" : "TCP";
+}
+
+/** The rules of our chains of nat. */
+export function redirectsIn(saved: IptablesRuleset): readonly DispatchRule[] {
+  return CHAINS.nat.flatMap((chain) =>
+    (saved.get("nat")?.get(chain)?.rules ?? []).map((rule) => ({ table: "nat" as const, chain, rule }))
+  );
+}
+
+/**
+ * Portal → the port that it had in a previous process, as the rules of nat that are there say: a process that listens there again serves
+ * at once, and the rules need not change. The first rule of each portal counts.
+ */
+export function adoptedPorts(
+  rules: readonly PortalRule[],
+  saved: IptablesRuleset,
+): ReadonlyMap<PortalId, number> {
+  const there = new Map(leadingRules(redirectsIn(saved)).map(({ key, port }) => [key, port]));
+  const ports = new Map<PortalId, number>();
+  for (const { table, chain, rule, portal } of there.size === 0 ? [] : rules) {
+    if (table !== "nat" || ports.has(portal)) continue;
+    const port = there.get(`${chain} ${readableRuleText(rule(NO_PORT))}`);
+    if (port !== undefined) ports.set(portal, port);
+  }
+  return ports;
+}
+
+/** The ports that rules lead to, each once. */
+export function portsLedTo(saved: IptablesRuleset): readonly LedTo[] {
+  return once(leadingRules(redirectsIn(saved)));
+}
+
+/**
+ * The ports that rules of ours lead to which are there with another one, as after another kproxy was started; none: all lead where they
+ * should, or are gone.
+ */
+export function otherPorts(rules: readonly DispatchRule[], saved: IptablesRuleset): readonly LedTo[] {
+  const ours = leadingRules(rules);
+  const keys = new Set(ours.map(({ key }) => key));
+  const ports = new Set(ours.map(({ port }) => port));
+  return once(leadingRules(redirectsIn(saved)).filter(({ key, port }) => keys.has(key) && !ports.has(port)));
+}
+
+function once(all: readonly LedTo[]): readonly LedTo[] {
+  return [...new Map(all.map(({ protocol, port }) => [`${protocol} ${port}`, { protocol, port }])).values()];
+}
+
+/** A rule of the firewall, and the port that it is about. */
+export type Guard = DispatchRule & LedTo;
+
+/** Those among rules. */
+export function guardsIn(rules: readonly DispatchRule[]): readonly Guard[] {
+  return rules.flatMap((one) => {
+    const port = /--dport (\d+) -j REJECT(?: |$)/.exec(one.rule)?.[1];
+    const isGuard = one.chain === PORTALS_FIREWALL && port !== undefined;
+    return isGuard ? [{ ...one, protocol: protocolOf(one.rule), port: Number(port) }] : [];
+  });
+}
+
+/** Those that are there. */
+export function savedGuards(saved: IptablesRuleset): readonly Guard[] {
+  const rules = saved.get("filter")?.get(PORTALS_FIREWALL)?.rules ?? [];
+  return guardsIn(rules.map((rule) => ({ table: "filter", chain: PORTALS_FIREWALL, rule })));
+}
+
+/** A destination of UDP packets; `ip` is null for a node port, which any address may have. */
+export interface UdpDestination {
+  readonly ip: string | null;
+  readonly port: number;
+}
+
+/**
+ * The destinations of UDP packets that the rules lead elsewhere than those before, each once. A flow that goes on where it went must stay
+ * tracked: its next answer would come from kproxy's own port, and its client would not know it.
+ */
+export function movedUdp(
+  before: readonly DispatchRule[],
+  now: readonly DispatchRule[],
+): readonly UdpDestination[] {
+  const [old, current] = [udpRules(before), udpRules(now)];
+  const found = new Map<string, UdpDestination>();
+  for (const [key, { rule }] of [...current, ...old]) {
+    const port = / -p udp .*--dport (\d+) /.exec(` ${rule}`)?.[1];
+    if (old.has(key) === current.has(key) || port === undefined) continue;
+    const ip = / -d ([^\s/]+)(?:\/\d+)? /.exec(` ${rule}`)?.[1] ?? null;
+    found.set(`${ip} ${port}`, { ip, port: Number(port) });
+  }
+  return [...found.values()];
+}
+
+/** Those of nat, by their chain and canonical text. */
+function udpRules(rules: readonly DispatchRule[]): ReadonlyMap<string, DispatchRule> {
+  return new Map(rules.flatMap((one) => {
+    const text = one.table === "nat" && one.rule.includes("udp") ? readableRuleText(one.rule) : null;
+    return text === null ? [] : [[`${one.chain} ${text}`, one]];
+  }));
+}
