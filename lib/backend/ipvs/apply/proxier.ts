@@ -4,9 +4,11 @@
  *
  * @module
  */
-import { ExecError, SyncError } from "../../../errors.ts";
+import { SyncError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
+import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
+import type { Mutex } from "../../../kernel/mutex.ts";
 import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
 import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
 import type { IpFamily } from "../../../model/objects.ts";
@@ -22,13 +24,13 @@ import { planIpvsInSteps } from "../plan/plan.ts";
 import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "../plan/settings.ts";
 import { fullSync } from "../store/full_sync.ts";
-import type { HeldObjects, HeldOwn, Ownership } from "../store/objects.ts";
+import type { HeldObjects, Ownership } from "../store/objects.ts";
 import { isEndpoint, Refusals, type RefusedLine } from "../store/refusals.ts";
 import type { IpvsStore } from "../store/store.ts";
 import type { IpvsTransaction } from "../store/transaction.ts";
 import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
-import type { IpvsNode } from "./ipvs_node.ts";
-import { OWN_COMMANDS, readOwn, readRules, RULES_COMMANDS } from "./reading.ts";
+import type { GracefulTermination } from "./graceful_termination.ts";
+import { READ_COMMANDS, readOwn, readRules } from "./reading.ts";
 import { LoggedProblems, type SchedulerProbe } from "./schedulers.ts";
 import { IpvsWriter, newProgress, type Progress } from "./writer.ts";
 
@@ -38,7 +40,10 @@ const MAX_READS = 8;
 /** What an {@linkcode IpvsProxier} needs. */
 export interface IpvsProxierOptions {
   readonly exec: Exec;
-  readonly node: IpvsNode;
+  readonly ipvs: Ipvsadm;
+  readonly terminations: GracefulTermination;
+  /** Both families read and write one IPVS table and one device, one after the other. */
+  readonly mutex: Mutex;
   readonly iptables: Iptables;
   readonly schedulers: SchedulerProbe;
   readonly settings: ConfiguredIpvs;
@@ -74,7 +79,7 @@ export class IpvsProxier implements FamilyProxier {
 
   constructor(options: IpvsProxierOptions) {
     this.#options = options;
-    const { exec, node: { ipvs }, iptables, settings, cheapToList = CHEAP_TO_LIST, log, nowMs } = options;
+    const { exec, ipvs, iptables, settings, cheapToList = CHEAP_TO_LIST, log, nowMs } = options;
     const { family } = iptables;
     this.family = family;
     this.#session = new FamilySession({ mode: "ipvs", family, settings, nowMs });
@@ -95,13 +100,13 @@ export class IpvsProxier implements FamilyProxier {
    * @throws {SyncError} if a program failed; its cause is the `ExecError`
    */
   sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
-    return this.#options.node.sync(async (turn) => {
+    return this.#options.mutex.run(async () => {
       this.#progress = newProgress();
       const { committed } = await this.#session.sync(changed, async (since) => {
         if (since === null) this.#refusals.retryAll();
         const ips = this.#deviceIps();
         const committed = since === null
-          ? await this.#syncAll(state, ips, this.#options.node.known(this.family, turn))
+          ? await this.#syncAll(state, ips)
           : await this.#syncChanged(state, ips, since);
         this.#known = committed;
         this.#touched.clear();
@@ -112,31 +117,19 @@ export class IpvsProxier implements FamilyProxier {
     });
   }
 
-  /**
-   * Once; again without what is refused, as long as there is something new of that.
-   *
-   * @param known what need not be listed
-   */
-  async #syncAll(state: ProxyState, ips: DeviceIps, known: HeldOwn | null): Promise<IpvsStore> {
-    const { node } = this.#options;
+  /** Once; again without what is refused, as long as there is something new of that. */
+  async #syncAll(state: ProxyState, ips: DeviceIps): Promise<IpvsStore> {
     let plan: IpvsPlan | undefined;
     for (let reads = 1;; reads++) {
-      const isListed = known === null;
-      const held = await this.#session.run("read", () => this.#read(known));
-      known = null;
+      const held = await this.#session.run("read", () => this.#read());
       this.#unreadableTables.tell(held.unreadable ?? []);
-      node.terminations.found(held.virtualServers, this.family);
+      this.#options.terminations.found(held.virtualServers, this.family);
       const wanted = plan ??= await this.#session.run("plan", () => this.#plan(state, "all", ips));
       const { transaction, store } = await this.#session.run(
         "plan",
         () => fullSync(this.#refusals.without(wanted), held, this.#ownership(ips)),
       );
-      const written = await this.#write(transaction, wanted).catch((error) => {
-        // Another process was faster: what there is has to be listed.
-        if (!isListed && error instanceof SyncError && error.cause instanceof ExecError) return null;
-        throw error;
-      });
-      if (written === null) continue;
+      const written = await this.#write(transaction, wanted);
       if (written.isReached) {
         // Without the real servers that were refused just now.
         if (written.refused.length > 0) store.change(this.#refusals.without(wanted));
@@ -147,13 +140,10 @@ export class IpvsProxier implements FamilyProxier {
     }
   }
 
-  async #read(known: HeldOwn | null): Promise<HeldObjects> {
-    const { exec, node, iptables } = this.#options;
-    this.#progress.commands += known === null ? OWN_COMMANDS + RULES_COMMANDS : RULES_COMMANDS;
-    const [own, rules] = await Promise.all([
-      known ?? node.list(() => readOwn(exec, node.ipvs)),
-      readRules(iptables),
-    ]);
+  async #read(): Promise<HeldObjects> {
+    const { exec, ipvs, iptables } = this.#options;
+    this.#progress.commands += READ_COMMANDS;
+    const [own, rules] = await Promise.all([readOwn(exec, ipvs), readRules(iptables)]);
     return { ...own, ...rules };
   }
 
@@ -172,7 +162,7 @@ export class IpvsProxier implements FamilyProxier {
     });
     const { isReached, refused } = await this.#write(transaction, plan);
     // Where more than real servers is refused, it is not known what the kernel holds.
-    if (!isReached) return await this.#syncAll(state, ips, null);
+    if (!isReached) return await this.#syncAll(state, ips);
     // Without the real servers that were refused just now.
     if (refused.length > 0) committed.change(this.#refusals.without(plan));
     this.#quarantineRefused(plan);
@@ -224,12 +214,12 @@ export class IpvsProxier implements FamilyProxier {
     transaction: IpvsTransaction,
     plan: IpvsPlan,
   ): Promise<Record<"refused" | "unknown", readonly RefusedLine[]> & { readonly isReached: boolean }> {
-    const { exec, node, iptables, log } = this.#options;
+    const { exec, ipvs, terminations, iptables, log } = this.#options;
     if (log.enabled(9)) {
       log.info("Writing IPVS", { family: this.family, operations: transaction.text }, 9);
     }
     for (const { server } of transaction.servers) this.#touched.add(virtualServerKey(server));
-    const writer = new IpvsWriter({ exec, node, iptables, progress: this.#progress });
+    const writer = new IpvsWriter({ exec, ipvs, terminations, iptables, progress: this.#progress });
     const refused = await this.#session.run("apply", () => writer.write(transaction.steps));
     const unknown = this.#refusals.blame(refused, plan);
     return { isReached: unknown.length === 0 && refused.every(isEndpoint), refused, unknown };

@@ -19,10 +19,8 @@ import { DEVICE } from "../plan/ruleset.ts";
 import { growingSetName, setNames } from "../plan/sets.ts";
 import { type HeldObjects, type HeldOwn, TABLES } from "../store/objects.ts";
 
-/** How many programs {@linkcode readOwn} starts. */
-export const OWN_COMMANDS = 3;
-/** How many programs {@linkcode readRules} starts. */
-export const RULES_COMMANDS = 1;
+/** How many programs {@linkcode readOwn} and {@linkcode readRules} start together. */
+export const READ_COMMANDS = 4;
 
 /** What iptables holds of one family. */
 export type HeldRules = Omit<HeldObjects, keyof HeldOwn>;

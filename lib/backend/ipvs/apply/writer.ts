@@ -6,6 +6,7 @@
 import { firstLine } from "../../../text/lines.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { runIpBatchOthers } from "../../../kernel/ip_address.ts";
+import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { restoreSetsOthers } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
@@ -15,7 +16,7 @@ import { isolateRefused, type Refusal } from "../../isolate.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { isEndpoint, type RefusedLine } from "../store/refusals.ts";
 import { type ServerChange, type Step, stepText, type TableChange } from "../store/transaction.ts";
-import type { IpvsNode } from "./ipvs_node.ts";
+import type { GracefulTermination } from "./graceful_termination.ts";
 
 /** What was written, per kind. */
 export type Written = Record<"filter" | "nat" | "servers" | "entries" | "addresses", number>;
@@ -35,7 +36,8 @@ export function newProgress(): Progress {
 /** What an {@linkcode IpvsWriter} needs. */
 export interface IpvsWriterOptions {
   readonly exec: Exec;
-  readonly node: IpvsNode;
+  readonly ipvs: Ipvsadm;
+  readonly terminations: GracefulTermination;
   readonly iptables: Iptables;
   readonly progress: Progress;
 }
@@ -81,7 +83,7 @@ export class IpvsWriter {
 
   /** Real servers that leave are asked to; the rest of that goes on after this. */
   async #writeServers(changes: readonly ServerChange[]): Promise<readonly RefusedLine[]> {
-    const { node: { ipvs, terminations } } = this.#options;
+    const { ipvs, terminations } = this.#options;
     const lines = changes.flatMap((change) => terminations.linesOf(change));
     const { refused, runs } = await ipvs.restoreOthers(lines);
     if (changes.some(({ kind }) => kind === "removeReal")) terminations.begin();

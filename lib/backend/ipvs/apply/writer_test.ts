@@ -2,20 +2,28 @@ import { assertEquals } from "@std/assert";
 import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
 import { systemClock } from "../../../kernel/clock.ts";
 import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
+import { Mutex } from "../../../kernel/mutex.ts";
 import { silentLogger } from "../../../observe/log.ts";
 import type { Step } from "../store/transaction.ts";
-import { IpvsNode } from "./ipvs_node.ts";
+import { GracefulTermination } from "./graceful_termination.ts";
 import { IpvsWriter, newProgress } from "./writer.ts";
 
 const NONE = { permissions: "none" } as const;
 
 function writing(fake: FakeIpvs, ...steps: readonly Step[]) {
   const ipvs = new Ipvsadm(fake);
-  const node = new IpvsNode({ ipvs, clock: systemClock, log: silentLogger, terminationDeadlineMs: 0 });
+  const terminations = new GracefulTermination({
+    ipvs,
+    clock: systemClock,
+    log: silentLogger,
+    deadlineMs: 0,
+    mutex: new Mutex(),
+  });
   const progress = newProgress();
+  const iptables = fake.iptables("IPv4");
   return {
     progress,
-    refused: new IpvsWriter({ exec: fake, node, iptables: fake.iptables("IPv4"), progress }).write(steps),
+    refused: new IpvsWriter({ exec: fake, ipvs, terminations, iptables, progress }).write(steps),
   };
 }
 
