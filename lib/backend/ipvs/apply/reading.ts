@@ -17,7 +17,8 @@ import { parseIptablesSave, unreadableTables } from "../../../netfilter/iptables
 import { CHAINS, JUMP_RULES } from "../plan/base_rules.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { growingSetName, setNames } from "../plan/sets.ts";
-import { type HeldObjects, type HeldOwn, TABLES } from "../store/objects.ts";
+import type { HeldObjects, HeldOwn } from "../store/objects.ts";
+import { TABLES } from "../store/transaction.ts";
 
 /** How many programs {@linkcode readOwn} and {@linkcode readRules} start together. */
 export const READ_COMMANDS = 4;

@@ -14,7 +14,7 @@ import { failedLine } from "../../../kernel/restore_failure.ts";
 import { addEntryLine } from "../../../netfilter/ipset.ts";
 import { isolateRefused, type Refusal } from "../../isolate.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
-import { isEndpoint, type RefusedLine } from "../store/refusals.ts";
+import { isEndpoint, type RefusedLine, RefusedLinesError } from "../store/refusals.ts";
 import { type ServerChange, type Step, stepText, type TableChange } from "../store/transaction.ts";
 import type { GracefulTermination } from "./graceful_termination.ts";
 
@@ -54,16 +54,17 @@ export class IpvsWriter {
   }
 
   /**
-   * Takes the steps, in their order. Where real servers are refused, all the rest goes in; behind a step of which something else is
-   * refused the writing ends, because other steps count on it.
+   * Takes the steps, in their order. Where real servers are refused, all the rest goes in.
    *
+   * @returns the real servers that are refused
+   * @throws {RefusedLinesError} if something else is refused; the steps behind it count on it, and are not taken
    * @throws {ExecError} if a program fails and none of its lines is to blame
    */
   async write(steps: readonly Step[]): Promise<readonly RefusedLine[]> {
     const refused: RefusedLine[] = [];
     for (const step of steps) {
       refused.push(...await this.#take(step));
-      if (!refused.every(isEndpoint)) break;
+      if (!refused.every(isEndpoint)) throw new RefusedLinesError(refused);
     }
     return refused;
   }

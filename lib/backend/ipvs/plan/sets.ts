@@ -115,11 +115,6 @@ export function setDefinition(
   return { name: setName(kind, family), type: SPECS[kind].type, family, maxElements };
 }
 
-/** The set of an `add` line's text. */
-export function setOfEntry(entry: string): string {
-  return entry.slice(0, entry.indexOf(" "));
-}
-
 /** What the jumps to KUBE-PROXY-FIREWALL say, which iptables mode shares, and says something else. */
 export const FIREWALL_JUMP_COMMENT = "kube-proxy firewall rules";
 
