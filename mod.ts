@@ -158,8 +158,8 @@ export { planIpvs } from "./lib/backend/ipvs/plan/plan.ts";
 export {
   planTexts as ipvsPlanTexts,
   renderPlan as renderIpvsPlan,
-} from "./lib/backend/ipvs/store/full_sync.ts";
-export type { PlanTexts as IpvsPlanTexts } from "./lib/backend/ipvs/store/full_sync.ts";
+} from "./lib/backend/ipvs/store/render.ts";
+export type { PlanTexts as IpvsPlanTexts } from "./lib/backend/ipvs/store/render.ts";
 export type {
   BaseRule as IpvsBaseRule,
   BaseRules as IpvsBaseRules,

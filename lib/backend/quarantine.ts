@@ -6,20 +6,27 @@
 import type { NamespacedName } from "../model/objects.ts";
 import type { Changed } from "../model/state.ts";
 import type { QuarantinedService } from "./backend.ts";
+import type { Refused } from "./isolate.ts";
 
 /** A Service that does not change is tried again this long after it was refused, when there is a sync anyway. */
 export const RETRY_MS = 60_000;
 /** How many that did not change one sync tries: a tenant may make any number of them. */
 export const MAX_RETRIES = 16;
 
-/** Which Services are quarantined, and when they may be tried again. */
+/** A Service of which all is refused, or a part. */
+export interface RefusedService extends Refused<NamespacedName> {
+  /** As the mode calls it. @default {""} all of it */
+  readonly part?: string;
+}
+
+/** What is refused of a Service, by what the mode calls its parts; `""`: all of it. */
+export type RefusedParts = ReadonlyMap<string, { readonly problem: string; readonly refusedAtMs: number }>;
+
+/** Which Services are quarantined, as a whole or in parts, and when they may be tried again. */
 export class Quarantine {
   readonly #nowMs: () => number;
   /** The longest refused ones come first. */
-  readonly #services = new Map<
-    NamespacedName,
-    { readonly problem: string; readonly refusedAtMs: number }
-  >();
+  readonly #services = new Map<NamespacedName, RefusedParts>();
   /** By name, until something changes. */
   #listed: readonly QuarantinedService[] | undefined;
 
@@ -36,14 +43,30 @@ export class Quarantine {
   }
 
   /** From now on it is, or is once more, in quarantine. */
-  refused({ service, problem }: QuarantinedService): void {
-    this.#listed = undefined;
+  refused({ service, problem }: QuarantinedService, part = ""): void {
+    const others = [...this.parts(service)].filter(([name]) => name !== part);
     this.#services.delete(service);
-    this.#services.set(service, { problem, refusedAtMs: this.#nowMs() });
+    this.#services.set(service, new Map([...others, [part, { problem, refusedAtMs: this.#nowMs() }]]));
+    this.#listed = undefined;
   }
 
   release(service: NamespacedName): void {
     if (this.#services.delete(service)) this.#listed = undefined;
+  }
+
+  /** What is refused of the Service. */
+  parts(service: NamespacedName): RefusedParts {
+    return this.#services.get(service) ?? new Map();
+  }
+
+  /** Releases the parts of the Service that are not to be kept, and the Service with the last of them. */
+  keepParts(service: NamespacedName, isKept: (part: string) => boolean): void {
+    const parts = this.parts(service);
+    const kept = new Map([...parts].filter(([part]) => isKept(part)));
+    if (kept.size === parts.size) return;
+    if (kept.size === 0) this.#services.delete(service);
+    else this.#services.set(service, kept);
+    this.#listed = undefined;
   }
 
   /**
@@ -59,20 +82,33 @@ export class Quarantine {
 
   /** Those to be tried in a sync of these Services: of the others only some, the longest refused ones. */
   due(changed: Exclude<Changed, "all">): readonly NamespacedName[] {
-    const nowMs = this.#nowMs();
     const names: NamespacedName[] = [];
     let retries = 0;
-    for (const [service, { refusedAtMs }] of this.#services) {
+    for (const [service, parts] of this.#services) {
       const isDue = changed.has(service) ||
-        nowMs - refusedAtMs >= RETRY_MS && retries++ < MAX_RETRIES;
+        [...parts.keys()].some((part) => this.isPartDue(service, part)) && retries++ < MAX_RETRIES;
       if (isDue) names.push(service);
     }
     return names;
   }
 
+  /** True if the part may be tried although nothing changed. */
+  isPartDue(service: NamespacedName, part: string): boolean {
+    const refusedAtMs = this.parts(service).get(part)?.refusedAtMs ?? -Infinity;
+    return this.#nowMs() - refusedAtMs >= RETRY_MS;
+  }
+
   /** All of them, by name; the same list as long as nothing changes. */
   get services(): readonly QuarantinedService[] {
-    return this.#listed ??= [...this.#services].map(([service, { problem }]) => ({ service, problem }))
+    return this.#listed ??= [...this.#services].map(([service, parts]) => ({
+      service,
+      problem: problemOf(parts),
+    }))
       .sort((left, right) => left.service < right.service ? -1 : 1);
   }
+}
+
+function problemOf(parts: RefusedParts): string {
+  const [first = "", ...others] = [...new Set(Array.from(parts.values(), ({ problem }) => problem))].sort();
+  return others.length === 0 ? first : `${first} (and ${others.length} more)`;
 }

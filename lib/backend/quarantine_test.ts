@@ -46,3 +46,25 @@ Deno.test("however many are refused, a sync tries a few more than those that cha
   assertEquals(tried.size, names.length);
   assertEquals(quarantine.due(new Set()), [last]);
 });
+
+Deno.test("parts of a Service are quarantined, due and released one by one", PURE, () => {
+  let nowMs = 0;
+  const quarantine = new Quarantine(() => nowMs);
+  quarantine.refused({ service: "a/one", problem: "b: no" }, "b");
+  nowMs = 1_000;
+  quarantine.refused({ service: "a/two", problem: "no" });
+  quarantine.refused({ service: "a/one", problem: "a: no" }, "a");
+  assertEquals(quarantine.services, [
+    { service: "a/one", problem: "a: no (and 1 more)" },
+    { service: "a/two", problem: "no" },
+  ]);
+  assertEquals([...quarantine.parts("a/one").keys()], ["b", "a"]);
+  nowMs = RETRY_MS;
+  assertEquals(quarantine.due(new Set()), ["a/one"]);
+  assertEquals(["a", "b", "c"].map((part) => quarantine.isPartDue("a/one", part)), [false, true, true]);
+  quarantine.keepParts("a/one", (part) => part === "a");
+  assertEquals([quarantine.due(new Set()), quarantine.services[0]?.problem], [[], "a: no"]);
+  quarantine.keepParts("a/one", () => false);
+  quarantine.keepParts("a/three", () => false);
+  assertEquals([quarantine.services.length, quarantine.parts("a/one").size], [1, 0]);
+});

@@ -4,14 +4,7 @@
  * @module
  */
 import { ExecError, UnsupportedError } from "../errors.ts";
-import {
-  createSetLine,
-  destroySetLine,
-  parseSets,
-  parseSetSizes,
-  type SavedSet,
-  type SetDefinition,
-} from "../netfilter/ipset.ts";
+import { destroySetLine, parseSets, parseSetSizes, type SavedSet } from "../netfilter/ipset.ts";
 import { type Exec, type Input, runOk } from "./exec.ts";
 import { mayBlameLines, type RefusedLine, type RestoreOutcome } from "./refused_line.ts";
 import { NO_RIGHTS_REGEXP } from "./no_rights.ts";
@@ -108,24 +101,6 @@ export async function setSizes(exec: Exec): Promise<ReadonlyMap<string, number |
  */
 export async function restoreSets(exec: Exec, text: Input): Promise<void> {
   await runOk(exec, RESTORE, { stdin: text });
-}
-
-/**
- * Makes sets in one run of the program, if none of them is there.
- *
- * @returns true if all are made; else none of them, as far as the program can take those away that it made before the first it could not
- * @throws {ExecError} if the program did not run to its end
- */
-export async function createSets(exec: Exec, sets: readonly SetDefinition[]): Promise<boolean> {
-  const argv = ["ipset", "restore"];
-  const stdin = sets.map((set) => `${createSetLine(set)}\n`).join("");
-  const { code, stderr } = await exec.run(argv, { stdin });
-  if (code === 0) return true;
-  const failed = FAILED_LINE_REGEXP.exec(stderr);
-  if (failed === null) throw new ExecError(argv, code, stderr);
-  const made = sets.slice(0, Number(failed[1]) - 1).map(({ name }) => name);
-  if (made.length > 0) await destroySets(exec, made);
-  return false;
 }
 
 /**

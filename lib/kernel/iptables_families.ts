@@ -8,13 +8,7 @@ import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import type { Exec } from "./exec.ts";
 import { Iptables } from "./iptables.ts";
 import { isPermissionProblem } from "./iptables_refusal.ts";
-import {
-  chooseIptablesVariant,
-  holdsProxyRules,
-  iptablesPrograms,
-  NEEDS_RIGHTS,
-  probeIptables,
-} from "./iptables_variant.ts";
+import { chooseIptablesVariant, holdsProxyRules, NEEDS_RIGHTS, probeIptables } from "./iptables_variant.ts";
 import type { Logger } from "../observe/log.ts";
 import { type NodeSysctls, requireIpv6 } from "./node_sysctls.ts";
 import { Runner } from "./runner.ts";
@@ -37,13 +31,6 @@ export interface UsableFamiliesOptions {
   readonly onRefused: (refused: RefusedFamily) => void;
   /** Starts the programs that only look, if others have looked at the same before. */
   readonly probing?: Exec;
-  /** False: whether the programs work is tried by the caller. Default true. */
-  readonly tries?: boolean;
-  /**
-   * Of the programs with the variant in their name, if it was told of one family. Where trying is left to others, both families are
-   * taken to have them, and no version is asked for.
-   */
-  readonly version?: string | undefined;
 }
 
 /**
@@ -54,18 +41,15 @@ export interface UsableFamiliesOptions {
  */
 export async function usableFamilies(
   exec: Exec,
-  { variant, version, primaryFamily, sysctls, onRefused, probing = exec, tries = true }:
-    UsableFamiliesOptions,
+  { variant, primaryFamily, sysctls, onRefused, probing = exec }: UsableFamiliesOptions,
 ): Promise<ReadonlyMap<IpFamily, Iptables>> {
   const families = new Map<IpFamily, Iptables>();
   const refused = new Map<IpFamily, string>();
   for (const family of FAMILIES) {
     try {
       if (family === "IPv6") requireIpv6(sysctls);
-      const found = tries || version === undefined
-        ? await probeIptables(probing, family, variant)
-        : { family, variant, version, programs: iptablesPrograms(family, variant) };
-      const problem = tries ? await new Iptables(probing, found).absence() : null;
+      const found = await probeIptables(probing, family, variant);
+      const problem = await new Iptables(probing, found).absence();
       if (problem !== null) throw new UnsupportedError(family, "a nat table that iptables can list", problem);
       families.set(family, new Iptables(exec, found));
     } catch (error) {

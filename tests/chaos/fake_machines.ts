@@ -5,7 +5,7 @@
  */
 import { IptablesProxier } from "../../lib/backend/iptables/apply/proxier.ts";
 import { IpvsProxier } from "../../lib/backend/ipvs/apply/proxier.ts";
-import { IpvsNode } from "../../lib/backend/ipvs/apply/ipvs_node.ts";
+import { GracefulTermination } from "../../lib/backend/ipvs/apply/graceful_termination.ts";
 import { SchedulerProbe } from "../../lib/backend/ipvs/apply/schedulers.ts";
 import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
@@ -13,6 +13,7 @@ import { Iptables } from "../../lib/kernel/iptables.ts";
 import { probeIptables } from "../../lib/kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
 import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
+import { Mutex } from "../../lib/kernel/mutex.ts";
 import { splitHostPort } from "../../lib/model/ip.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { DeviceAddress } from "../../lib/netfilter/ip_batch.ts";
@@ -105,14 +106,18 @@ const { nodePortIps: _1, hostIps: _2, randomFully: _3, schedulers: _4, ...IPVS_O
 /** A proxier of IPVS mode on the fake tools. */
 function ipvsProxier(exec: Exec): IpvsProxier {
   const ipvs = new Ipvsadm(exec);
+  const mutex = new Mutex();
   return new IpvsProxier({
     exec,
-    node: new IpvsNode({
+    ipvs,
+    terminations: new GracefulTermination({
       ipvs,
       clock: { ...systemClock, sleep: () => new Promise(() => {}) },
       log: silentLogger,
-      terminationDeadlineMs: 0,
+      deadlineMs: 0,
+      mutex,
     }),
+    mutex,
     iptables: new Iptables(exec, {
       family: "IPv4",
       variant: "nft",

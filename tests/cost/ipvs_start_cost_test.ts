@@ -43,45 +43,70 @@ async function start(node: IpvsStartNode): Promise<Started> {
   return { preparation, firstSyncs };
 }
 
-/** @param save looks at which variant the node uses */
-function preparation(save: readonly string[], variant: string): readonly string[] {
+const NFT_LOOK = "iptables-nft-save -t mangle";
+
+/** Whether the programs of a variant are there and work, in both families. */
+function families(variant: "nft" | "legacy"): readonly string[] {
+  // The programs without a variant in their name are of nft here.
+  const suffix = variant === "nft" ? "" : "-legacy";
+  return ["iptables", "ip6tables"].flatMap((tool) => [
+    `${tool} --version`,
+    ...suffix === "" ? [] : [`${tool}${suffix} --version`],
+    `${tool}${suffix} -w 5`,
+  ]);
+}
+
+/** Sets and matches are tried, and the sets go again. */
+function trial(suffix: string): readonly string[] {
+  return [
+    "ipset restore -exist",
+    `iptables${suffix}-restore -w 5`,
+    `ip6tables${suffix}-restore -w 5`,
+    "ipset restore",
+  ];
+}
+
+/** @param looks which variant the node uses */
+function preparation(looks: readonly string[], variant: "nft" | "legacy"): readonly string[] {
   return [
     "sysctl net.netfilter.nf_conntrack_max net.netfilter.nf_conntrack_buckets",
     "sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=86400",
     "ipvsadm -R",
     "ip link add",
-    ...save,
-    "ipset restore",
-    `iptables-${variant}-restore -w 5`,
-    `ip6tables-${variant}-restore -w 5`,
+    ...looks,
+    ...families(variant),
+    ...trial(variant === "nft" ? "" : "-legacy"),
     "sysctl -w net.ipv4.vs.conntrack=1",
   ];
 }
 
-function firstSyncs(variant: string): readonly string[] {
+function reads(save: string): readonly string[] {
+  return ["ipvsadm -Sn", "ipset save", "ip -json -details", save];
+}
+
+function firstSyncs(suffix: string): readonly string[] {
   return [
-    `iptables-${variant}-save`,
+    ...reads(`iptables${suffix}-save`),
     "ipset restore -exist",
-    `iptables-${variant}-restore -w 5`,
+    `iptables${suffix}-restore -w 5`,
     "ipvsadm -R",
     "ip -force -batch",
-    `ip6tables-${variant}-save`,
-    `ip6tables-${variant}-restore -w 5`,
+    ...reads(`ip6tables${suffix}-save`),
+    "ipset restore -exist",
+    `ip6tables${suffix}-restore -w 5`,
   ];
 }
 
-const NFT_LOOK = "iptables-nft-save -t mangle";
-
-Deno.test("mode ipvs on a fresh node: 9 programs until it is prepared, 5 for IPv4, 2 for IPv6", async () => {
+Deno.test("mode ipvs on a fresh node: 14 programs until it is prepared, 8 for IPv4, 6 for IPv6", async () => {
   const started = await start(new IpvsStartNode("nft"));
   assertEquals(started.preparation, preparation([NFT_LOOK], "nft"));
-  assertEquals(started.firstSyncs, firstSyncs("nft"));
+  assertEquals(started.firstSyncs, firstSyncs(""));
 });
 
-Deno.test("mode ipvs on a fresh node with the legacy variant: one program more", async () => {
+Deno.test("mode ipvs on a fresh node with the legacy variant: three programs more", async () => {
   const started = await start(new IpvsStartNode("legacy"));
   assertEquals(started.preparation, preparation([NFT_LOOK, "iptables-legacy-save"], "legacy"));
-  assertEquals(started.firstSyncs, firstSyncs("legacy"));
+  assertEquals(started.firstSyncs, firstSyncs("-legacy"));
 });
 
 Deno.test("mode ipvs where it ran before: everything is read once, nothing is written", async () => {
@@ -94,16 +119,8 @@ Deno.test("mode ipvs where it ran before: everything is read once, nothing is wr
     "ip link add",
     "ip -json -details",
     NFT_LOOK,
-    "ipset restore -exist",
-    "iptables-nft-restore -w 5",
-    "ip6tables-nft-restore -w 5",
-    "ipset restore",
+    ...families("nft"),
+    ...trial(""),
   ]);
-  assertEquals(started.firstSyncs, [
-    "ipvsadm -Sn",
-    "ipset save",
-    "ip -json -details",
-    "iptables-nft-save",
-    "ip6tables-nft-save",
-  ]);
+  assertEquals(started.firstSyncs, [...reads("iptables-save"), ...reads("ip6tables-save")]);
 });

@@ -50,7 +50,9 @@ export class IpvsStartNode implements Exec {
     this.started.push([program, ...argv.slice(1, 3)].join(" "));
     if (program === "sysctl") return fakeSysctl(this.#sysctls, argv.slice(1));
     if (argv.slice(1).join(" ") === DEVICE_LINE) return this.#makeDevice();
-    if (first === "--version") return said("iptables v1.8.9 (nf_tables)\n");
+    if (first === "--version") {
+      return said(`iptables v1.8.9 (${program.includes("legacy") ? "legacy" : "nf_tables"})\n`);
+    }
     // Rules of either family name sets.
     if (program === "ipset") await this.#ipv6.run(argv, options);
     if (!/^ip6?tables/.test(program)) return await this.#kernel.run(argv, options);

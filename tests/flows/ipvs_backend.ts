@@ -5,7 +5,7 @@
  * @module
  */
 import { planIpvs } from "../../lib/backend/ipvs/plan/plan.ts";
-import { type PlanTexts, planTexts } from "../../lib/backend/ipvs/store/full_sync.ts";
+import { type PlanTexts, planTexts } from "../../lib/backend/ipvs/store/render.ts";
 import type { IpvsOptions } from "../../lib/backend/ipvs/plan/ruleset.ts";
 import { hostIps, nodePortIps } from "../../lib/backend/ipvs/plan/settings.ts";
 import {

@@ -4,7 +4,7 @@
  * @module
  */
 import { assert } from "@std/assert";
-import { planTexts } from "../../lib/backend/ipvs/store/full_sync.ts";
+import { planTexts } from "../../lib/backend/ipvs/store/render.ts";
 import { checkNode } from "../../lib/inspect/check/check.ts";
 import type { Difference, FamilyCheck } from "../../lib/inspect/check/difference.ts";
 import type { DataPlane, DesiredInput } from "../../lib/inspect/desired/desired.ts";

@@ -191,8 +191,9 @@ export class FakeIpvs implements Exec {
       (command === "add" ? set.entries.has(entry) : command === "del" && !set.entries.has(entry));
   }
 
-  /** Of one virtual server, without any connection. */
+  /** Of one virtual server, or of all, without any connection. */
   #loads(server: string): string {
+    if (server === "") return [...this.kernel.servers.keys()].map((one) => this.#loads(one)).join("");
     const found = this.kernel.servers.get(server);
     if (found === undefined) throw new Error("No such service");
     const [, protocol = "", address = ""] = /^-([tu]) (\S+)$/.exec(server) ?? [];

@@ -5,15 +5,15 @@
  */
 import type { ApplyReport } from "../../lib/backend/backend.ts";
 import { IpvsProxier } from "../../lib/backend/ipvs/apply/proxier.ts";
-import { IpvsNode } from "../../lib/backend/ipvs/apply/ipvs_node.ts";
+import { GracefulTermination } from "../../lib/backend/ipvs/apply/graceful_termination.ts";
 import { SchedulerProbe } from "../../lib/backend/ipvs/apply/schedulers.ts";
 import type { Clock } from "../../lib/kernel/clock.ts";
 import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
+import { Mutex } from "../../lib/kernel/mutex.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import type { Changed, ProxyState } from "../../lib/model/state.ts";
 import type { DeviceAddress } from "../../lib/netfilter/ip_batch.ts";
-import type { SetDefinition } from "../../lib/netfilter/ipset.ts";
 import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { FakeIpvs } from "./fake_ipvs.ts";
 import { exampleIpvsOptions } from "./golden_ipvs.ts";
@@ -39,31 +39,23 @@ export interface IpvsRig {
 export interface IpvsRigOptions {
   readonly cheapToList?: number;
   readonly log?: Logger;
-  /** Sets that were made so long ago, all empty. Default: nothing is known of the node. */
-  readonly made?: { readonly sets: readonly SetDefinition[]; readonly agoMs: number };
 }
 
 /** A proxier over a kernel of its own, or over one that another proxier left. Nothing happens between syncs. */
 export function ipvsRig(
   fake = new FakeIpvs(),
-  { cheapToList, log = silentLogger, made = { sets: [], agoMs: 0 } }: IpvsRigOptions = {},
+  { cheapToList, log = silentLogger }: IpvsRigOptions = {},
 ): IpvsRig {
   const own = ["192.0.2.10"];
   const clock = { nowMs: 0 };
   const ipvs = new Ipvsadm(fake);
-  let nodeMs = 0;
-  const nodeClock: Clock = { nowMs: () => nodeMs, sleep: () => new Promise(() => {}) };
-  const node = new IpvsNode({
-    ipvs,
-    clock: nodeClock,
-    log,
-    terminationDeadlineMs: 0,
-    madeSets: made.sets,
-  });
-  nodeMs += made.agoMs;
+  const mutex = new Mutex();
+  const nodeClock: Clock = { nowMs: () => 0, sleep: () => new Promise(() => {}) };
   const proxier = new IpvsProxier({
     exec: fake,
-    node,
+    ipvs,
+    terminations: new GracefulTermination({ ipvs, clock: nodeClock, log, deadlineMs: 0, mutex }),
+    mutex,
     iptables: fake.iptables("IPv4"),
     schedulers: new SchedulerProbe(ipvs, "rr"),
     settings: { ...OPTIONS, nodePortAddresses: nodePortAddresses("IPv4", null) },

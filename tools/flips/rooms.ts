@@ -8,7 +8,7 @@
 export const ROOMS: readonly string[] = [
   "lib/model",
   ...["iptables", "ipvs", "nftables"].map((mode) => `lib/backend/${mode}/plan`),
-  ...["lib/backend/iptables/store", "lib/backend/ipvs/diff", "lib/backend/nftables/store"],
+  ...["lib/backend/iptables/store", "lib/backend/ipvs/store", "lib/backend/nftables/store"],
 ];
 
 /** What is copied; the rest of the project is not needed by the tests. */

@@ -7,35 +7,39 @@
  */
 import type { NamespacedName } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
-import type { Refused } from "../isolate.ts";
+import type { RefusedService } from "../quarantine.ts";
 import type { FamilySession } from "./family_session.ts";
 
 /** How everything is written. */
 export interface FullWrite<Reached> {
-  /** Reads, and writes what differs, but nothing new of the refused Services. Called once more where the first call is refused. */
+  /** Reads, and writes what differs, but nothing new of what is refused. */
   readonly write: (refused: ReadonlySet<NamespacedName>) => Promise<Reached>;
   /** True if an error of `write` says that something in what was written is refused. */
   readonly isRefusal: (error: unknown) => boolean;
   /** Finds whose it is after `write` failed so; rejects if no Service is to blame. */
-  readonly find: (error: unknown) => Promise<readonly Refused<NamespacedName>[]>;
+  readonly find: (error: unknown) => Promise<readonly RefusedService[]>;
+  /** How often `write` is called once more because of what was found. Default 1: `find` finds all. */
+  readonly rounds?: number;
 }
 
-/** Writes everything, and without the Services that are refused if there are any: they are quarantined, and no others. */
+/** Writes everything, and without what is refused if there is something: its Services are quarantined, and no others. */
 export async function writeAll<Reached>(
   { quarantine }: Pick<FamilySession<unknown, unknown>, "quarantine">,
-  { write, isRefusal, find }: FullWrite<Reached>,
+  { write, isRefusal, find, rounds = 1 }: FullWrite<Reached>,
 ): Promise<Reached> {
-  let refused: readonly Refused<NamespacedName>[] = [];
-  let reached: Reached;
-  try {
-    reached = await write(new Set());
-  } catch (error) {
-    if (!isRefusal(error)) throw error;
-    refused = await find(error);
-    reached = await write(new Set(refused.map(({ item }) => item)));
+  quarantine.replace([]);
+  const refused = new Set<NamespacedName>();
+  for (let round = 0;; round++) {
+    try {
+      return await write(refused);
+    } catch (error) {
+      if (round === rounds || !isRefusal(error)) throw error;
+      for (const { item, problem, part } of await find(error)) {
+        refused.add(item);
+        quarantine.refused({ service: item, problem }, part);
+      }
+    }
   }
-  quarantine.replace(refused.map(({ item, problem }) => ({ service: item, problem })));
-  return reached;
 }
 
 /** How a change is written. */

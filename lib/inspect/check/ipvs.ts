@@ -10,10 +10,9 @@ import {
   type WantedServer,
 } from "../../backend/ipvs/plan/ruleset.ts";
 import { setName } from "../../backend/ipvs/plan/sets.ts";
-import { findDrift, KUBELETS_CHAINS } from "../../backend/ipvs/store/full_sync.ts";
-import { TABLES, type WantedObjects } from "../../backend/ipvs/store/objects.ts";
+import { findDrift, KUBELETS_CHAINS, type WantedObjects } from "../../backend/ipvs/store/objects.ts";
 import { IpvsStore } from "../../backend/ipvs/store/store.ts";
-import type { IpvsTransaction } from "../../backend/ipvs/store/transaction.ts";
+import { type IpvsTransaction, TABLES } from "../../backend/ipvs/store/transaction.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { canonicalRuleText, readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";

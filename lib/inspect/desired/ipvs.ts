@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { planTexts, renderPlan } from "../../backend/ipvs/store/full_sync.ts";
+import { planTexts, renderPlan } from "../../backend/ipvs/store/render.ts";
 import { planIpvs } from "../../backend/ipvs/plan/plan.ts";
 import { DEVICE, type IpvsOptions, type IpvsPlan } from "../../backend/ipvs/plan/ruleset.ts";
 import { configuredIpvs, nodePortIps } from "../../backend/ipvs/plan/settings.ts";

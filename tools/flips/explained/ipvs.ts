@@ -17,10 +17,4 @@ export const IPVS: Explanations = {
     "performance",
     "where all addresses match, the networks are all addresses",
   ],
-  "lib/backend/ipvs/store/store.ts IpvsStore.#take: capacityFor(size) > this.#capacity(set) → capacityFor(size) >= this.#capacity(set)":
-    ["equivalent", "the capacity that it has is written down once more"],
-  "lib/backend/ipvs/store/refusals.ts Refusals.without: return plan; → dropped": [
-    "performance",
-    "where nothing is refused the copy holds the same",
-  ],
 };

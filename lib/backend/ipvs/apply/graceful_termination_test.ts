@@ -2,135 +2,269 @@ import { assertEquals } from "@std/assert";
 import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
-import type { RealServer, VirtualServer } from "../../../netfilter/ipvs.ts";
+import { Mutex } from "../../../kernel/mutex.ts";
+import type { Protocol } from "../../../model/objects.ts";
+import { parseIpvsTable, type RealServer, type VirtualServer } from "../../../netfilter/ipvs.ts";
 import { silentLogger } from "../../../observe/log.ts";
 import type { ServerChange } from "../store/transaction.ts";
-import { IpvsNode } from "./ipvs_node.ts";
-import { IpvsWriter, newProgress } from "./writer.ts";
+import { GracefulTermination } from "./graceful_termination.ts";
 
 const NONE = { permissions: "none" } as const;
-const SERVER: VirtualServer = {
-  address: "10.96.0.1",
-  protocol: "TCP",
-  port: 80,
-  scheduler: "rr",
-  flags: [],
-  timeoutSeconds: 0,
-};
+const DEADLINE_MS = 60_000;
 
-function real(last: number): RealServer {
-  return { address: `10.244.0.${last}`, port: 8080, weight: 1 };
+function server(protocol: Protocol = "TCP", address = "10.96.0.1"): VirtualServer {
+  return { address, protocol, port: 80, scheduler: "rr", flags: [], timeoutSeconds: 0 };
 }
 
-function leaves(last: number): ServerChange {
-  return { kind: "removeReal", server: SERVER, real: real(last), graceful: true };
+function real(last: number, weight = 1): RealServer {
+  return { address: `10.244.0.${last}`, port: 8080, weight };
 }
 
-/** A node with two real servers whose connections are counted when the test says so. */
+function removal(
+  last: number,
+  { protocol, graceful = true, weight }: { protocol?: Protocol; graceful?: boolean; weight?: number } = {},
+): ServerChange {
+  return { kind: "removeReal", server: server(protocol), real: real(last, weight), graceful };
+}
+
+function deletion(address?: string): ServerChange {
+  return { kind: "deleteServer", server: server("TCP", address), evidence: { isBound: true, isNamed: true } };
+}
+
+function addition(last: number): ServerChange {
+  return { kind: "addReal", server: server(), real: real(last) };
+}
+
+/** A node with a virtual server, its real servers and their connections; time passes when the test says so. */
 class Rig implements AsyncDisposable {
   readonly fake = new FakeIpvs();
-  readonly #asked = Promise.withResolvers<void>();
-  readonly #answer = Promise.withResolvers<void>();
-  readonly node: IpvsNode;
+  readonly mutex = new Mutex();
+  readonly terminations: GracefulTermination;
+  /** Real server → its connections, as `ipvsadm -Ln` prints them. */
+  readonly connections = new Map<string, string>();
+  nowMs = 0;
+  #wake: { readonly atMs: number; readonly resolve: () => void } | null = null;
 
-  constructor() {
-    for (
-      const line of [
-        "-A -t 10.96.0.1:80 -s rr",
-        ...[1, 2].map((last) => `-a ${this.#real(last)} -m -w 1`),
-      ]
-    ) {
-      this.fake.kernel.do({ program: "ipvsadm", line });
-    }
-    this.fake.afterRun = async (argv) => {
-      if (argv[1] !== "-Ln") return;
-      this.#asked.resolve();
-      await this.#answer.promise;
+  constructor({ deadlineMs = 0, reals = [1, 2] }: { deadlineMs?: number; reals?: readonly number[] } = {}) {
+    this.#do("-A -t 10.96.0.1:80 -s rr");
+    for (const last of reals) this.#do(`-a -t 10.96.0.1:80 -r 10.244.0.${last}:8080 -m -w 1`);
+    const run = this.fake.run.bind(this.fake);
+    this.fake.run = async (argv, options) => {
+      const result = await run(argv, options);
+      if (argv[1] !== "-Ln") return result;
+      const stdout = result.stdout.replace(
+        /^( *-> )(\S+)( .*?)\d+ +\d+ *$/gm,
+        (_, arrow, key, middle) => `${arrow}${key}${middle}${this.connections.get(key) ?? "0 0"}`,
+      );
+      return { ...result, stdout };
     };
-    let nowMs = 0;
     const clock: Clock = {
-      nowMs: () => nowMs,
-      // Time passes as soon as nobody has anything to do.
-      sleep: (ms) =>
-        new Promise((resolve) =>
-          setTimeout(() => {
-            nowMs += ms;
-            resolve();
-          })
-        ),
+      nowMs: () => this.nowMs,
+      sleep: (ms, signal) =>
+        new Promise((resolve) => {
+          this.#wake = { atMs: this.nowMs + ms, resolve };
+          signal?.addEventListener("abort", () => resolve());
+        }),
     };
-    const ipvs = new Ipvsadm(this.fake);
-    this.node = new IpvsNode({ ipvs, clock, log: silentLogger, terminationDeadlineMs: 0 });
+    const { fake, mutex } = this;
+    const ipvs = new Ipvsadm(fake);
+    this.terminations = new GracefulTermination({ ipvs, clock, log: silentLogger, deadlineMs, mutex });
   }
 
-  #real(last: number): string {
-    return `-t 10.96.0.1:80 -r 10.244.0.${last}:8080`;
+  #do(line: string): void {
+    this.fake.kernel.do({ program: "ipvsadm", line });
   }
 
-  /** As a sync does. */
-  async write(...changes: readonly ServerChange[]): Promise<void> {
-    const { fake, node } = this;
-    const writer = new IpvsWriter({
-      exec: fake,
-      node,
-      iptables: fake.iptables("IPv4"),
-      progress: newProgress(),
-    });
-    await node.exclusively(() => writer.write([{ program: "ipvsadm", changes }]));
+  /** As a sync does. @returns the lines that were written */
+  async write(...changes: readonly ServerChange[]): Promise<readonly string[]> {
+    const lines = changes.flatMap((change) => this.terminations.linesOf(change));
+    await this.mutex.run(() => Promise.resolve(lines.forEach((line) => this.#do(line))));
+    this.terminations.begin();
+    await this.#settled();
+    return lines;
   }
 
-  /** Resolves once the connections were counted, before anybody is told of them. */
-  counted(): Promise<void> {
-    return this.#asked.promise;
+  /** Lets time pass up to the next look, and waits for it. @returns when it was, in milliseconds */
+  async nextLook(): Promise<number | null> {
+    const wake = this.#wake;
+    if (wake === null) return null;
+    this.#wake = null;
+    this.nowMs = wake.atMs;
+    wake.resolve();
+    await this.#settled();
+    return this.nowMs;
   }
 
-  /** Tells, and waits until nothing leaves any more. */
-  async settled(): Promise<void> {
-    this.#answer.resolve();
-    while (this.node.terminations.size > 0) await new Promise((resolve) => setTimeout(resolve, 1));
+  async #settled(): Promise<void> {
+    for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setTimeout(resolve));
   }
 
+  /** Real servers with their weights. */
   get reals(): readonly string[] {
-    return [...this.fake.kernel.servers.get("-t 10.96.0.1:80")?.real.entries() ?? []].map((one) =>
-      one.join(" ")
+    return Array.from(
+      this.fake.kernel.servers.get("-t 10.96.0.1:80")?.real ?? [],
+      ([key, options]) =>
+        `${key.slice("10.244.0.".length, -":8080".length)}${options.slice(" -m -w".length - 1)}`,
     );
   }
 
+  busy(...lasts: readonly number[]): void {
+    for (const last of lasts) this.connections.set(`10.244.0.${last}:8080`, "2 1");
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#answer.resolve();
-    await this.node.close();
+    await this.terminations.close();
   }
 }
 
-Deno.test("real servers without connections are deleted after a look", NONE, async () => {
-  await using rig = new Rig();
-  await rig.write(leaves(1));
-  assertEquals(rig.reals, ["10.244.0.1:8080 -m -w 0", "10.244.0.2:8080 -m -w 1"]);
-  await rig.settled();
-  assertEquals(rig.reals, ["10.244.0.2:8080 -m -w 1"]);
-});
-
 Deno.test(
-  "a sync does not wait for a look at the connections, and what it wants back stays",
+  "a real server of TCP that leaves gets no new connections, and goes when the last one ends",
   NONE,
   async () => {
-    await using rig = new Rig();
-    await rig.write(leaves(1), leaves(2));
-    await rig.counted();
-    // Had it to wait, nobody would go on from here.
-    await rig.write({ kind: "addReal", server: SERVER, real: real(2) });
-    await rig.settled();
-    assertEquals(rig.reals, ["10.244.0.2:8080 -m -w 1"]);
+    await using rig = new Rig({ reals: [1, 2, 3, 4] });
+    rig.connections.set("10.244.0.2:8080", "1 0").set("10.244.0.3:8080", "0 1");
+    assertEquals(
+      await rig.write(removal(1), removal(2), removal(3)),
+      [1, 2, 3].map((last) => `-e -t 10.96.0.1:80 -r 10.244.0.${last}:8080 -m -w 0`),
+    );
+    assertEquals(rig.reals, ["1 0", "2 0", "3 0", "4 1"]);
+    assertEquals(await rig.nextLook(), 1_000);
+    assertEquals([rig.reals, rig.terminations.size], [["2 0", "3 0", "4 1"], 2]);
+    rig.connections.delete("10.244.0.2:8080");
+    assertEquals(await rig.nextLook(), 3_000);
+    assertEquals(rig.reals, ["3 0", "4 1"]);
+    rig.connections.clear();
+    await rig.nextLook();
+    assertEquals([rig.reals, rig.terminations.size, await rig.nextLook()], [["4 1"], 0, null]);
   },
 );
 
-Deno.test("one that came and went again during a look has one of its own", NONE, async () => {
+Deno.test("looks become rarer, up to one in 15 s, and begin anew when another one leaves", NONE, async () => {
   await using rig = new Rig();
-  await rig.write(leaves(1));
-  await rig.counted();
-  await rig.write({ kind: "addReal", server: SERVER, real: real(1) }, leaves(1));
-  const looks = () => rig.fake.runs.filter((run) => run === "ipvsadm -Ln").length;
-  assertEquals(looks(), 1);
-  await rig.settled();
-  assertEquals([rig.reals, looks()], [["10.244.0.2:8080 -m -w 1"], 2]);
+  rig.busy(1, 2);
+  await rig.write(removal(1));
+  const looks: (number | null)[] = [];
+  for (let look = 0; look < 6; look++) looks.push(await rig.nextLook());
+  assertEquals(looks, [1_000, 3_000, 7_000, 15_000, 30_000, 45_000]);
+  await rig.write(removal(2));
+  assertEquals([await rig.nextLook(), await rig.nextLook()], [60_000, 61_000]);
+});
+
+Deno.test("its time is up at the deadline, whatever its connections", NONE, async () => {
+  await using rig = new Rig({ deadlineMs: DEADLINE_MS });
+  rig.busy(1, 2);
+  await rig.write(removal(1));
+  rig.nowMs = 900;
+  await rig.write(removal(2));
+  while (rig.reals.length === 2) await rig.nextLook();
+  assertEquals([rig.nowMs, rig.reals], [DEADLINE_MS, ["2 0"]]);
+  while (rig.reals.length === 1) await rig.nextLook();
+  assertEquals([rig.nowMs, rig.terminations.size], [DEADLINE_MS + 900, 0]);
+});
+
+Deno.test("what cannot be deleted is tried again after a pause", NONE, async () => {
+  await using rig = new Rig({ deadlineMs: 500 });
+  rig.busy(1);
+  await rig.write(removal(1));
+  rig.fake.fail = (argv) => argv[1] === "-R" ? { code: 1, stdout: "", stderr: "busy\n" } : undefined;
+  assertEquals([await rig.nextLook(), rig.terminations.size], [500, 1]);
+  assertEquals([await rig.nextLook(), rig.terminations.size], [2_500, 1]);
+  rig.fake.fail = () => undefined;
+  await rig.nextLook();
+  assertEquals([rig.reals, rig.terminations.size], [["2 1"], 0]);
+});
+
+Deno.test("a virtual server that goes takes its own along, as many as they are", NONE, async () => {
+  await using rig = new Rig();
+  await rig.write(removal(1), removal(2));
+  assertEquals(rig.terminations.linesOf(deletion("10.96.0.2")), ["-D -t 10.96.0.2:80"]);
+  assertEquals(rig.terminations.size, 2);
+  assertEquals(rig.terminations.linesOf(deletion()), ["-D -t 10.96.0.1:80"]);
+  assertEquals(rig.terminations.size, 0);
+});
+
+Deno.test("UDP, SCTP and Services that ask for it lose a real server at once", NONE, async () => {
+  await using rig = new Rig();
+  const lines = [
+    removal(1, { protocol: "UDP" }),
+    removal(1, { protocol: "SCTP" }),
+    removal(1, { graceful: false }),
+  ].flatMap((change) => rig.terminations.linesOf(change));
+  assertEquals(
+    lines,
+    ["-u", "--sctp-service", "-t"].map((option) => `-d ${option} 10.96.0.1:80 -r 10.244.0.1:8080`),
+  );
+  assertEquals(rig.terminations.size, 0);
+  // Even one that was on its way.
+  await rig.write(removal(1));
+  assertEquals((await rig.write(removal(1, { graceful: false, weight: 0 }))).length, 1);
+  assertEquals(rig.terminations.size, 0);
+});
+
+Deno.test("one that is wanted again keeps its connections", NONE, async () => {
+  await using rig = new Rig({ reals: [1] });
+  await rig.write(removal(1));
+  assertEquals(await rig.write(addition(1)), ["-e -t 10.96.0.1:80 -r 10.244.0.1:8080 -m -w 1"]);
+  assertEquals(rig.terminations.size, 0);
+  // It is there already, and adding it is what the kernel refuses; a new one is added.
+  assertEquals(await rig.write(addition(2)), ["-a -t 10.96.0.1:80 -r 10.244.0.2:8080 -m -w 1"]);
+  await rig.write(removal(2));
+  assertEquals((await rig.write({ kind: "updateReal", server: server(), real: real(2) })).length, 1);
+  assertEquals(rig.terminations.size, 0);
+  await rig.nextLook();
+  assertEquals(rig.reals, ["1 1", "2 1"]);
+});
+
+Deno.test(
+  "one that an earlier process left is not written again, and its time begins now",
+  NONE,
+  async () => {
+    await using rig = new Rig({ deadlineMs: DEADLINE_MS });
+    rig.busy(1);
+    rig.nowMs = 7;
+    assertEquals(await rig.write(removal(1, { weight: 0 })), []);
+    rig.nowMs = 500;
+    // Another full sync finds it again: its time goes on.
+    assertEquals(await rig.write(removal(1, { weight: 0 })), []);
+    while (rig.terminations.size > 0) await rig.nextLook();
+    assertEquals(rig.nowMs, 7 + DEADLINE_MS);
+  },
+);
+
+Deno.test(
+  "what another process deleted is forgotten, by a look and by a full sync of its family",
+  NONE,
+  async () => {
+    await using rig = new Rig({ reals: [1, 2, 3] });
+    rig.busy(2, 3);
+    await rig.write(removal(1), removal(2), removal(3));
+    rig.fake.kernel.do({ program: "ipvsadm", line: "-d -t 10.96.0.1:80 -r 10.244.0.1:8080" });
+    await rig.nextLook();
+    assertEquals([rig.reals, rig.terminations.size], [["2 0", "3 0"], 2]);
+    const saved = (text: string) => parseIpvsTable(text).virtualServers;
+    const rest = "-A -t 10.96.0.1:80 -s rr\n-a -t 10.96.0.1:80 -r 10.244.0.2:8080 -m -w 0\n";
+    rig.terminations.found(saved(""), "IPv6");
+    assertEquals(rig.terminations.size, 2);
+    rig.terminations.found(saved(rest), "IPv4");
+    assertEquals(rig.terminations.size, 1);
+    rig.terminations.found(saved(""), "IPv4");
+    assertEquals(rig.terminations.size, 0);
+  },
+);
+
+Deno.test("with real servers of many virtual servers, all are looked at in one run", NONE, async () => {
+  await using rig = new Rig();
+  const many = [1, 2, 3, 4, 5].map((last) => server("TCP", `10.96.0.${last}`));
+  for (const { address } of many.slice(1)) {
+    rig.fake.kernel.servers.set(`-t ${address}:80`, {
+      options: "-s rr",
+      real: new Map([["10.244.0.1:8080", "-m -w 1"]]),
+    });
+  }
+  await rig.write(
+    ...many.map((one): ServerChange => ({ kind: "removeReal", server: one, real: real(1), graceful: true })),
+  );
+  rig.fake.runs.length = 0;
+  await rig.nextLook();
+  assertEquals([rig.fake.runs, rig.terminations.size], [["ipvsadm -Ln", "ipvsadm -R"], 0]);
 });

@@ -4,9 +4,11 @@
  *
  * @module
  */
-import { ExecError, SyncError } from "../../../errors.ts";
+import { SyncError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
+import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
+import type { Mutex } from "../../../kernel/mutex.ts";
 import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
 import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
 import type { IpFamily } from "../../../model/objects.ts";
@@ -16,29 +18,32 @@ import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
 import { virtualServerKey } from "../../../netfilter/ipvs.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { FamilySession, type Since } from "../../apply/family_session.ts";
+import { writeAll, writeChange } from "../../apply/refusals.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
 import { planIpvsInSteps } from "../plan/plan.ts";
 import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "../plan/settings.ts";
-import { fullSync } from "../store/full_sync.ts";
-import type { HeldObjects, HeldOwn, Ownership } from "../store/objects.ts";
-import { isEndpoint, Refusals, type RefusedLine } from "../store/refusals.ts";
-import type { IpvsStore } from "../store/store.ts";
+import { diffObjects, type HeldObjects, type Ownership } from "../store/objects.ts";
+import { blame, forgetUnwanted, RefusedLinesError, tryAgain, withoutRefused } from "../store/refusals.ts";
+import { IpvsStore } from "../store/store.ts";
 import type { IpvsTransaction } from "../store/transaction.ts";
 import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
-import type { IpvsNode } from "./ipvs_node.ts";
-import { OWN_COMMANDS, readOwn, readRules, RULES_COMMANDS } from "./reading.ts";
+import type { GracefulTermination } from "./graceful_termination.ts";
+import { READ_COMMANDS, readOwn, readRules } from "./reading.ts";
 import { LoggedProblems, type SchedulerProbe } from "./schedulers.ts";
 import { IpvsWriter, newProgress, type Progress } from "./writer.ts";
 
-/** How often one sync reads everything, because more and more is refused. */
-const MAX_READS = 8;
+/** How often one sync begins once more, because more is refused: each time a step further. */
+const MAX_ROUNDS = 7;
 
 /** What an {@linkcode IpvsProxier} needs. */
 export interface IpvsProxierOptions {
   readonly exec: Exec;
-  readonly node: IpvsNode;
+  readonly ipvs: Ipvsadm;
+  readonly terminations: GracefulTermination;
+  /** Both families read and write one IPVS table and one device, one after the other. */
+  readonly mutex: Mutex;
   readonly iptables: Iptables;
   readonly schedulers: SchedulerProbe;
   readonly settings: ConfiguredIpvs;
@@ -61,7 +66,6 @@ export class IpvsProxier implements FamilyProxier {
   readonly #session: FamilySession<ConfiguredIpvs, IpvsStore>;
   readonly #loggedProblems = new LoggedProblems();
   readonly #unreadableTables: UnreadableTables;
-  readonly #refusals: Refusals;
   readonly #driftCheck: DriftCheck;
   /** Of the last sync that succeeded: its virtual servers are ours, also where their address is not the node's any more. */
   #known: IpvsStore | null = null;
@@ -74,11 +78,10 @@ export class IpvsProxier implements FamilyProxier {
 
   constructor(options: IpvsProxierOptions) {
     this.#options = options;
-    const { exec, node: { ipvs }, iptables, settings, cheapToList = CHEAP_TO_LIST, log, nowMs } = options;
+    const { exec, ipvs, iptables, settings, cheapToList = CHEAP_TO_LIST, log, nowMs } = options;
     const { family } = iptables;
     this.family = family;
     this.#session = new FamilySession({ mode: "ipvs", family, settings, nowMs });
-    this.#refusals = new Refusals(nowMs);
     this.#unreadableTables = new UnreadableTables({ family, log });
     this.#driftCheck = new DriftCheck({ exec, ipvs, iptables, cheapToList, nowMs });
   }
@@ -95,65 +98,52 @@ export class IpvsProxier implements FamilyProxier {
    * @throws {SyncError} if a program failed; its cause is the `ExecError`
    */
   sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
-    return this.#options.node.sync(async (turn) => {
+    return this.#options.mutex.run(async () => {
       this.#progress = newProgress();
-      const { committed } = await this.#session.sync(changed, async (since) => {
-        if (since === null) this.#refusals.retryAll();
-        const ips = this.#deviceIps();
-        const committed = since === null
-          ? await this.#syncAll(state, ips, this.#options.node.known(this.family, turn))
-          : await this.#syncChanged(state, ips, since);
-        this.#known = committed;
-        this.#touched.clear();
-        this.#syncedIps = ips;
-        return { committed };
-      });
+      const ips = this.#deviceIps();
+      const all = (): Promise<IpvsStore> => this.#syncAll(state, ips);
+      const problem = (error: unknown): string | null => isRefusal(error) ? error.cause.message : null;
+      const options = { logger: this.#options.log, family: this.family };
+      const { committed } = await this.#session.sync(changed, async (since) => ({
+        committed: since === null ? await all() : await writeChange({
+          change: () => this.#syncChanged(state, ips, since),
+          problem,
+          all,
+        }, options),
+      }));
+      this.#known = committed;
+      this.#touched.clear();
+      this.#syncedIps = ips;
       return this.#session.report({ ...this.#progress, total: { ...committed.counts } });
     });
   }
 
-  /**
-   * Once; again without what is refused, as long as there is something new of that.
-   *
-   * @param known what need not be listed
-   */
-  async #syncAll(state: ProxyState, ips: DeviceIps, known: HeldOwn | null): Promise<IpvsStore> {
-    const { node } = this.#options;
+  async #syncAll(state: ProxyState, ips: DeviceIps): Promise<IpvsStore> {
     let plan: IpvsPlan | undefined;
-    for (let reads = 1;; reads++) {
-      const isListed = known === null;
-      const held = await this.#session.run("read", () => this.#read(known));
-      known = null;
+    const write = async (): Promise<IpvsStore> => {
+      const held = await this.#session.run("read", () => this.#read());
       this.#unreadableTables.tell(held.unreadable ?? []);
-      node.terminations.found(held.virtualServers, this.family);
+      this.#options.terminations.found(held.virtualServers, this.family);
       const wanted = plan ??= await this.#session.run("plan", () => this.#plan(state, "all", ips));
-      const { transaction, store } = await this.#session.run(
-        "plan",
-        () => fullSync(this.#refusals.without(wanted), held, this.#ownership(ips)),
-      );
-      const written = await this.#write(transaction, wanted).catch((error) => {
-        // Another process was faster: what there is has to be listed.
-        if (!isListed && error instanceof SyncError && error.cause instanceof ExecError) return null;
-        throw error;
+      const { transaction, store } = await this.#session.run("plan", () => {
+        const store = IpvsStore.of(withoutRefused(wanted, this.#session.quarantine));
+        return { store, transaction: diffObjects(store.objects, held, this.#ownership(ips)) };
       });
-      if (written === null) continue;
-      if (written.isReached) {
-        // Without the real servers that were refused just now.
-        if (written.refused.length > 0) store.change(this.#refusals.without(wanted));
-        this.#quarantineRefused(wanted);
-        return store;
-      }
-      if (written.unknown.length > 0 || reads === MAX_READS) throw this.#refusedError(written.unknown);
-    }
+      return await this.#write(transaction, wanted, store);
+    };
+    return await writeAll(this.#session, {
+      write,
+      isRefusal,
+      find: (error) =>
+        this.#session.run("apply", () => blame(isRefusal(error) ? error.cause.lines : [], plan!)),
+      rounds: MAX_ROUNDS,
+    });
   }
 
-  async #read(known: HeldOwn | null): Promise<HeldObjects> {
-    const { exec, node, iptables } = this.#options;
-    this.#progress.commands += known === null ? OWN_COMMANDS + RULES_COMMANDS : RULES_COMMANDS;
-    const [own, rules] = await Promise.all([
-      known ?? node.list(() => readOwn(exec, node.ipvs)),
-      readRules(iptables),
-    ]);
+  async #read(): Promise<HeldObjects> {
+    const { exec, ipvs, iptables } = this.#options;
+    this.#progress.commands += READ_COMMANDS;
+    const [own, rules] = await Promise.all([readOwn(exec, ipvs), readRules(iptables)]);
     return { ...own, ...rules };
   }
 
@@ -162,30 +152,16 @@ export class IpvsProxier implements FamilyProxier {
     ips: DeviceIps,
     { changed, committed }: Since<IpvsStore>,
   ): Promise<IpvsStore> {
-    const due = this.#session.quarantine.due(changed);
-    for (const name of due) this.#refusals.retry(name);
+    const { quarantine } = this.#session;
+    const due = quarantine.due(changed);
+    for (const name of due) tryAgain(quarantine, name);
     const { plan, transaction } = await this.#session.run("plan", async () => {
       // An address that the node gained or lost concerns every Service.
       const names = sameIps(ips, this.#syncedIps) ? changed.union(new Set(due)) : "all";
       const plan = await this.#plan(state, names, ips);
-      return { plan, transaction: committed.change(this.#refusals.without(plan)) };
+      return { plan, transaction: committed.change(withoutRefused(plan, quarantine)) };
     });
-    const { isReached, refused } = await this.#write(transaction, plan);
-    // Where more than real servers is refused, it is not known what the kernel holds.
-    if (!isReached) return await this.#syncAll(state, ips, null);
-    // Without the real servers that were refused just now.
-    if (refused.length > 0) committed.change(this.#refusals.without(plan));
-    this.#quarantineRefused(plan);
-    return committed;
-  }
-
-  #quarantineRefused({ all, services }: IpvsPlan): void {
-    if (all) this.#session.quarantine.replace([]);
-    for (const service of all ? this.#refusals.services : services.keys()) {
-      const problem = this.#refusals.problemOf(service);
-      if (problem === null) this.#session.quarantine.release(service);
-      else this.#session.quarantine.refused({ service, problem });
-    }
+    return await this.#write(transaction, plan, committed);
   }
 
   /** Once per sync: the kernel lists every address of every device, those of all Services among them. */
@@ -212,32 +188,31 @@ export class IpvsProxier implements FamilyProxier {
       schedulers,
     };
     const plan = await inTurns(planIpvsInSteps(state, changed, options), { turnMs: TURN_MS });
-    this.#refusals.prune(plan);
+    forgetUnwanted(this.#session.quarantine, plan);
     for (const problem of this.#loggedProblems.news(plan)) {
       log.warn("A Service does not get what it asks for", { problem });
     }
     return plan;
   }
 
-  /** Writes, and takes over what is refused; `unknown`: lines that no Service is to blame for. */
-  async #write(
-    transaction: IpvsTransaction,
-    plan: IpvsPlan,
-  ): Promise<Record<"refused" | "unknown", readonly RefusedLine[]> & { readonly isReached: boolean }> {
-    const { exec, node, iptables, log } = this.#options;
+  /** Writes what leads to `store`, which then holds what was not refused of the plan. */
+  async #write(transaction: IpvsTransaction, plan: IpvsPlan, store: IpvsStore): Promise<IpvsStore> {
+    const { exec, ipvs, terminations, iptables, log } = this.#options;
     if (log.enabled(9)) {
       log.info("Writing IPVS", { family: this.family, operations: transaction.text }, 9);
     }
     for (const { server } of transaction.servers) this.#touched.add(virtualServerKey(server));
-    const writer = new IpvsWriter({ exec, node, iptables, progress: this.#progress });
-    const refused = await this.#session.run("apply", () => writer.write(transaction.steps));
-    const unknown = this.#refusals.blame(refused, plan);
-    return { isReached: unknown.length === 0 && refused.every(isEndpoint), refused, unknown };
-  }
-
-  #refusedError([first]: readonly RefusedLine[]): SyncError {
-    const said = first === undefined ? "more and more is refused" : `${first.program}: ${first.problem}`;
-    return new SyncError("ipvs", "apply", `${this.family}: ${said}`);
+    const writer = new IpvsWriter({ exec, ipvs, terminations, iptables, progress: this.#progress });
+    await this.#session.run("apply", async () => {
+      const refused = await writer.write(transaction.steps);
+      if (refused.length === 0) return;
+      const { quarantine } = this.#session;
+      for (const { item, part, problem } of blame(refused, plan)) {
+        quarantine.refused({ service: item, problem }, part);
+      }
+      store.change(withoutRefused(plan, quarantine));
+    });
+    return store;
   }
 
   isOutdated(): boolean {
@@ -254,4 +229,8 @@ export class IpvsProxier implements FamilyProxier {
 
 function sameIps(left: DeviceIps, right: DeviceIps): boolean {
   return sameTexts(left.hostIps, right.hostIps) && sameTexts(left.nodePortIps, right.nodePortIps);
+}
+
+function isRefusal(error: unknown): error is SyncError & { readonly cause: RefusedLinesError } {
+  return error instanceof SyncError && error.cause instanceof RefusedLinesError;
 }

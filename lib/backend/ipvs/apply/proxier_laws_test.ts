@@ -12,8 +12,8 @@ import { addEntryLine } from "../../../netfilter/ipset.ts";
 import { addAddressLine } from "../../../netfilter/ip_batch.ts";
 import { addRealServerLine, addVirtualServerLine } from "../../../netfilter/ipvs.ts";
 import type { Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
-import { fullSync } from "../store/full_sync.ts";
-import { realServerOf } from "../store/objects.ts";
+import { diffObjects, realServerOf } from "../store/objects.ts";
+import { IpvsStore } from "../store/store.ts";
 
 const NONE = { permissions: "none" } as const;
 const OPTIONS = exampleIpvsOptions("IPv4");
@@ -82,7 +82,7 @@ function expected(objects: readonly ApiObject[], refusing: Refusing) {
   );
   const reached: IpvsPlan = { ...plan, services };
   const fake = new FakeIpvs();
-  fake.kernel.apply(fullSync(reached, new KernelModel().observe(), OPTIONS).transaction);
+  fake.kernel.apply(diffObjects(IpvsStore.of(reached).objects, new KernelModel().observe(), OPTIONS));
   const lacking = [...plan.services].filter(([name, claims]) =>
     JSON.stringify(claims) !== JSON.stringify(services.get(name))
   );

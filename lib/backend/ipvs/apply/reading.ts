@@ -17,12 +17,11 @@ import { parseIptablesSave, unreadableTables } from "../../../netfilter/iptables
 import { CHAINS, JUMP_RULES } from "../plan/base_rules.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { growingSetName, setNames } from "../plan/sets.ts";
-import { type HeldObjects, type HeldOwn, TABLES } from "../store/objects.ts";
+import type { HeldObjects, HeldOwn } from "../store/objects.ts";
+import { TABLES } from "../store/transaction.ts";
 
-/** How many programs {@linkcode readOwn} starts. */
-export const OWN_COMMANDS = 3;
-/** How many programs {@linkcode readRules} starts. */
-export const RULES_COMMANDS = 1;
+/** How many programs {@linkcode readOwn} and {@linkcode readRules} start together. */
+export const READ_COMMANDS = 4;
 
 /** What iptables holds of one family. */
 export type HeldRules = Omit<HeldObjects, keyof HeldOwn>;

@@ -6,6 +6,7 @@
 import { firstLine } from "../../../text/lines.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { runIpBatchOthers } from "../../../kernel/ip_address.ts";
+import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { restoreSetsOthers } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
@@ -13,9 +14,9 @@ import { failedLine } from "../../../kernel/restore_failure.ts";
 import { addEntryLine } from "../../../netfilter/ipset.ts";
 import { isolateRefused, type Refusal } from "../../isolate.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
-import { isEndpoint, type RefusedLine } from "../store/refusals.ts";
+import { isEndpoint, type RefusedLine, RefusedLinesError } from "../store/refusals.ts";
 import { type ServerChange, type Step, stepText, type TableChange } from "../store/transaction.ts";
-import type { IpvsNode } from "./ipvs_node.ts";
+import type { GracefulTermination } from "./graceful_termination.ts";
 
 /** What was written, per kind. */
 export type Written = Record<"filter" | "nat" | "servers" | "entries" | "addresses", number>;
@@ -35,7 +36,8 @@ export function newProgress(): Progress {
 /** What an {@linkcode IpvsWriter} needs. */
 export interface IpvsWriterOptions {
   readonly exec: Exec;
-  readonly node: IpvsNode;
+  readonly ipvs: Ipvsadm;
+  readonly terminations: GracefulTermination;
   readonly iptables: Iptables;
   readonly progress: Progress;
 }
@@ -52,16 +54,17 @@ export class IpvsWriter {
   }
 
   /**
-   * Takes the steps, in their order. Where real servers are refused, all the rest goes in; behind a step of which something else is
-   * refused the writing ends, because other steps count on it.
+   * Takes the steps, in their order. Where real servers are refused, all the rest goes in.
    *
+   * @returns the real servers that are refused
+   * @throws {RefusedLinesError} if something else is refused; the steps behind it count on it, and are not taken
    * @throws {ExecError} if a program fails and none of its lines is to blame
    */
   async write(steps: readonly Step[]): Promise<readonly RefusedLine[]> {
     const refused: RefusedLine[] = [];
     for (const step of steps) {
       refused.push(...await this.#take(step));
-      if (!refused.every(isEndpoint)) break;
+      if (!refused.every(isEndpoint)) throw new RefusedLinesError(refused);
     }
     return refused;
   }
@@ -81,7 +84,7 @@ export class IpvsWriter {
 
   /** Real servers that leave are asked to; the rest of that goes on after this. */
   async #writeServers(changes: readonly ServerChange[]): Promise<readonly RefusedLine[]> {
-    const { node: { ipvs, terminations } } = this.#options;
+    const { ipvs, terminations } = this.#options;
     const lines = changes.flatMap((change) => terminations.linesOf(change));
     const { refused, runs } = await ipvs.restoreOthers(lines);
     if (changes.some(({ kind }) => kind === "removeReal")) terminations.begin();

@@ -1,21 +1,30 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
 import { systemClock } from "../../../kernel/clock.ts";
 import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
+import { Mutex } from "../../../kernel/mutex.ts";
 import { silentLogger } from "../../../observe/log.ts";
+import { RefusedLinesError } from "../store/refusals.ts";
 import type { Step } from "../store/transaction.ts";
-import { IpvsNode } from "./ipvs_node.ts";
+import { GracefulTermination } from "./graceful_termination.ts";
 import { IpvsWriter, newProgress } from "./writer.ts";
 
 const NONE = { permissions: "none" } as const;
 
 function writing(fake: FakeIpvs, ...steps: readonly Step[]) {
   const ipvs = new Ipvsadm(fake);
-  const node = new IpvsNode({ ipvs, clock: systemClock, log: silentLogger, terminationDeadlineMs: 0 });
+  const terminations = new GracefulTermination({
+    ipvs,
+    clock: systemClock,
+    log: silentLogger,
+    deadlineMs: 0,
+    mutex: new Mutex(),
+  });
   const progress = newProgress();
+  const iptables = fake.iptables("IPv4");
   return {
     progress,
-    refused: new IpvsWriter({ exec: fake, node, iptables: fake.iptables("IPv4"), progress }).write(steps),
+    refused: new IpvsWriter({ exec: fake, ipvs, terminations, iptables, progress }).write(steps),
   };
 }
 
@@ -39,7 +48,7 @@ Deno.test(
         "destroy KPROXY-GROWING",
       ],
     }, { program: "ip", lines: ["link add kube-ipvs0 type dummy"] });
-    assertEquals(await refused, [{
+    assertEquals((await assertRejects(() => refused, RefusedLinesError)).lines, [{
       program: "ipset",
       line: "add KUBE-IPVS-IPS 0.0.0.0",
       problem: "Null-valued element, cannot be stored in a hash type of set",
@@ -69,7 +78,8 @@ Deno.test(
         },
       ],
     });
-    assertEquals((await refused).map(({ line }) => line), [guard(7), guard(50)]);
+    const { lines } = await assertRejects(() => refused, RefusedLinesError);
+    assertEquals(lines.map(({ line }) => line), [guard(7), guard(50)]);
     const { tables } = fake.kernel;
     assertEquals(tables.get("nat")?.get("OUTPUT")?.rules, ["-j KUBE-SERVICES"]);
     assertEquals(tables.get("filter")?.get("OUTPUT")?.rules, ["-j KUBE-IPVS-OUT-FILTER"]);

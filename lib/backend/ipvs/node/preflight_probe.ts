@@ -6,7 +6,7 @@
 import { firstLine } from "../../../text/lines.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
-import { createSets, destroySets, listSets, restoreSets } from "../../../kernel/ipset.ts";
+import { destroySets, listSets, restoreSets } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import {
@@ -16,8 +16,8 @@ import {
   type SetDefinition,
   type SetType,
 } from "../../../netfilter/ipset.ts";
-import { chainLine } from "../../../netfilter/iptables_jumps.ts";
-import { PROBE_CHAIN, probeSetName, setDefinitions } from "../plan/sets.ts";
+import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
+import { PROBE_CHAIN, probeSetName } from "../plan/sets.ts";
 
 /** Type of set → module of the kernel. */
 const SET_MODULES: Readonly<Record<SetType, string>> = {
@@ -41,40 +41,23 @@ function matches(set: string): ReadonlyMap<string, string> {
   ]);
 }
 
-/** How to make sure of sets and matches. */
-export interface ProbeOptions {
-  /** False: what is missing is not looked for. Default true. */
-  readonly searches?: boolean;
-  /** True: the mode's own sets are most likely not there. If none is, they are made instead of others, and stay. Default false. */
-  readonly isFresh?: boolean;
-}
-
 /**
- * Makes sure of the sets and matches of some families; nothing is left behind, but for what is returned.
+ * Makes sure of the sets and matches of some families; nothing is left behind.
  *
- * @returns the mode's own sets that it made, all of these families or none; they are empty
  * @throws {UnsupportedError} naming the modules that are missing
- * @throws {ExecError} if something is missing that is not looked for, or a tool cannot tell
+ * @throws {ExecError} if a tool cannot tell
  */
-export async function requireSetsAndMatches(
-  exec: Exec,
-  families: readonly Iptables[],
-  { searches = true, isFresh = false }: ProbeOptions = {},
-): Promise<readonly SetDefinition[]> {
-  const own = isFresh ? families.flatMap(({ family }) => setDefinitions(family)) : [];
-  const isOwnMade = own.length > 0 && await createSets(exec, own);
-  const sets = isOwnMade
-    ? own
-    : families.flatMap(({ family }) => SET_TYPES.map((type) => probeSet(type, family)));
-  let stays = false;
+export async function requireSetsAndMatches(exec: Exec, families: readonly Iptables[]): Promise<void> {
+  const sets = families.flatMap(({ family }) => SET_TYPES.map((type) => probeSet(type, family)));
   try {
-    if (!isOwnMade) await requireSets(exec, sets, searches);
-    for (const iptables of families) await requireMatches(iptables, sets, searches);
-    stays = isOwnMade;
+    await requireAll("Sets", sets, {
+      use: (some) => restoreSets(exec, some.map((set) => `${createSetLine(set)}\n`).join("")),
+      moduleOf: ({ type }) => SET_MODULES[type],
+    });
+    for (const iptables of families) await requireMatches(iptables);
   } finally {
-    if (!stays) await removeSets(exec, sets);
+    await removeSets(exec, sets);
   }
-  return isOwnMade ? own : [];
 }
 
 function probeSet(type: SetType, family: IpFamily): SetDefinition {
@@ -93,31 +76,17 @@ async function removeSets(exec: Exec, sets: readonly SetDefinition[]): Promise<v
   }
 }
 
-async function requireSets(exec: Exec, sets: readonly SetDefinition[], searches: boolean): Promise<void> {
-  await requireAll("Sets", sets, {
-    use: (some) => restoreSets(exec, some.map((set) => `${createSetLine(set)}\n`).join("")),
-    moduleOf: ({ type }) => SET_MODULES[type],
-    searches,
-  });
-}
-
-async function requireMatches(
-  iptables: Iptables,
-  sets: readonly SetDefinition[],
-  searches: boolean,
-): Promise<void> {
+async function requireMatches(iptables: Iptables): Promise<void> {
   const { family } = iptables;
-  const set = sets.find((one) => one.type === "hash:ip,port" && one.family === family);
-  const uses = matches(set?.name ?? "");
-  const nat = `*nat\n${chainLine(PROBE_CHAIN)}\n-X ${PROBE_CHAIN}\nCOMMIT\n`;
-  const remove = `*filter\n${chainLine(PROBE_CHAIN)}\n-X ${PROBE_CHAIN}\nCOMMIT\n`;
+  const uses = matches(probeSetName("hash:ip,port", family));
+  const remove = tableBlock("filter", [chainLine(PROBE_CHAIN), `-X ${PROBE_CHAIN}`]);
+  const nat = tableBlock("nat", [chainLine(PROBE_CHAIN), `-X ${PROBE_CHAIN}`]);
   await requireAll(`Rules of ${family}`, [...uses.keys()], {
     use: async (modules) => {
-      const rules = modules.map((module) => `-A ${PROBE_CHAIN} ${uses.get(module)}\n`).join("");
-      await iptables.restore(`*filter\n${chainLine(PROBE_CHAIN)}\n${rules}COMMIT\n${remove}${nat}`);
+      const rules = modules.map((module) => `-A ${PROBE_CHAIN} ${uses.get(module)}`);
+      await iptables.restore(tableBlock("filter", [chainLine(PROBE_CHAIN), ...rules]) + remove + nat);
     },
     moduleOf: (module) => module,
-    searches,
   });
 }
 
@@ -125,19 +94,17 @@ async function requireMatches(
 interface Trial<T> {
   readonly use: (things: readonly T[]) => Promise<void>;
   readonly moduleOf: (thing: T) => string;
-  /** False: which of them is missing is not looked for. */
-  readonly searches: boolean;
 }
 
 /** Tries all things at once, and if that fails one by one. */
 async function requireAll<T>(
   feature: string,
   things: readonly T[],
-  { use, moduleOf, searches }: Trial<T>,
+  { use, moduleOf }: Trial<T>,
 ): Promise<void> {
   const failure = await failureOf(() => use(things));
   if (failure === null) return;
-  if (!searches || failure.isInconclusive()) throw failure;
+  if (failure.isInconclusive()) throw failure;
   const missing = new Map<string, ExecError>();
   for (const thing of things) {
     const error = await failureOf(() => use([thing]));

@@ -1,12 +1,10 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
-import { ExecError, UnsupportedError } from "../../../errors.ts";
+import { UnsupportedError } from "../../../errors.ts";
 import type { Exec, ExecResult } from "../../../kernel/exec.ts";
 import { wholeText } from "../../../kernel/exec.ts";
 import { Iptables } from "../../../kernel/iptables.ts";
-import type { SetDefinition } from "../../../netfilter/ipset.ts";
-import { setNames } from "../plan/sets.ts";
-import { type ProbeOptions, requireSetsAndMatches } from "./preflight_probe.ts";
+import { requireSetsAndMatches } from "./preflight_probe.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -39,35 +37,16 @@ function kernelWithout(words: readonly string[]): { readonly fake: FakeIpvs; rea
   };
 }
 
-function probe(exec: Exec, options: ProbeOptions = {}): Promise<readonly SetDefinition[]> {
+function probe(exec: Exec): Promise<void> {
   const programs = { command: "iptables", save: "iptables-save", restore: "iptables-restore" };
   const iptables = new Iptables(exec, { family: "IPv4", variant: "nft", version: "1.8.9", programs });
-  return requireSetsAndMatches(exec, [iptables], options);
+  return requireSetsAndMatches(exec, [iptables]);
 }
 
 Deno.test("where everything is there, nothing is left behind", NONE, async () => {
   const { fake, exec } = kernelWithout([]);
   const before = JSON.stringify(fake.kernel.snapshot());
   await probe(exec);
-  assertEquals(JSON.stringify(fake.kernel.snapshot()), before);
-});
-
-Deno.test("on a fresh node the mode's own sets are tried, and stay", NONE, async () => {
-  const { fake, exec } = kernelWithout([]);
-  const sets = await probe(exec, { isFresh: true });
-  assertEquals(sets.map(({ name }) => name), setNames("IPv4"));
-  assertEquals([...fake.kernel.sets.keys()].toSorted(), setNames("IPv4").toSorted());
-  assertEquals(fake.runs, ["ipset restore", "iptables-restore -w"]);
-});
-
-Deno.test("where a set is there already, it stays as it is and nothing else does", NONE, async () => {
-  const { fake, exec } = kernelWithout([]);
-  await exec.run(["ipset", "restore"], {
-    stdin:
-      "create KUBE-IPVS-IPS hash:ip family inet hashsize 1024 maxelem 65536\nadd KUBE-IPVS-IPS 10.96.0.1\n",
-  });
-  const before = JSON.stringify(fake.kernel.snapshot());
-  assertEquals(await probe(exec, { isFresh: true }), []);
   assertEquals(JSON.stringify(fake.kernel.snapshot()), before);
 });
 
@@ -85,12 +64,6 @@ for (
     const { fake, exec } = kernelWithout(words);
     const error = await assertRejects(() => probe(exec), UnsupportedError);
     assertEquals([error.needs, error.found.replace(/^ipset .*: /, "")], [message, "no such thing"]);
-    assertEquals(fake.kernel.sets.size, 0);
-  });
-
-  Deno.test(`missing on a fresh node: ${message}`, NONE, async () => {
-    const { fake, exec } = kernelWithout(words);
-    await assertRejects(() => probe(exec, { searches: false, isFresh: true }), ExecError, "no such thing");
     assertEquals(fake.kernel.sets.size, 0);
   });
 }

@@ -5,7 +5,8 @@
  * @module
  */
 import type { LocalDetector } from "../../../model/node.ts";
-import { jump, type JumpRule, type PerTable, type Table } from "../../../netfilter/iptables_jumps.ts";
+import type { IpFamily } from "../../../model/objects.ts";
+import { jump, type JumpRule, type PerTable } from "../../../netfilter/iptables_jumps.ts";
 import { formatMark } from "../../../netfilter/mark.ts";
 import type { BaseRule, BaseRules, IpvsOptions } from "./ruleset.ts";
 import { FIREWALL_JUMP_COMMENT, setComment, type SetKind, setName } from "./sets.ts";
@@ -55,16 +56,16 @@ function notLocal(detector: LocalDetector): string | null {
   }
 }
 
-/** Makes the rules of one family, the names of its sets put in. */
+/** Makes rules of one family, the names of its sets put in. */
 class RuleWriter {
-  readonly #options: IpvsOptions;
+  readonly #family: IpFamily;
 
-  constructor(options: IpvsOptions) {
-    this.#options = options;
+  constructor(family: IpFamily) {
+    this.#family = family;
   }
 
   matchSet(kind: SetKind, directions: string): string {
-    return `-m set --match-set ${setName(kind, this.#options.family)} ${directions}`;
+    return `-m set --match-set ${setName(kind, this.#family)} ${directions}`;
   }
 
   commented(kind: SetKind, directions: string): string {
@@ -72,143 +73,119 @@ class RuleWriter {
   }
 
   /** A rule that is only there while its set has entries; `before` and `after` stand around the match. */
-  whileFilled(
-    place: readonly [Table, string],
-    kind: SetKind,
-    directions: string,
-    after: string,
-    before = "",
-  ): BaseRule {
-    const [table, chain] = place;
-    const rule = `${before}${this.commented(kind, directions)} ${after}`;
-    return { table, chain, rule, needs: setName(kind, this.#options.family) };
-  }
-
-  nodePorts(): BaseRule[] {
-    const place = ["nat", NODE_PORT] as const;
-    return ([
-      ["tcp", "KUBE-NODE-PORT-LOCAL-TCP", "KUBE-NODE-PORT-TCP", "dst"],
-      ["udp", "KUBE-NODE-PORT-LOCAL-UDP", "KUBE-NODE-PORT-UDP", "dst"],
-      ["sctp", "KUBE-NODE-PORT-LOCAL-SCTP-HASH", "KUBE-NODE-PORT-SCTP-HASH", "dst,dst"],
-    ] as const).flatMap(([protocol, local, all, directions]) => [
-      this.whileFilled(place, local, directions, "-j RETURN", `-p ${protocol} `),
-      this.whileFilled(place, all, directions, `-j ${MARK_MASQ}`, `-p ${protocol} `),
-    ]);
-  }
-
-  clusterIps(): BaseRule {
-    const { masqueradeAll, detector } = this.#options;
-    const fragment = notLocal(detector);
-    // Without a way to tell pods only the node itself is known: a virtual address as source is its own.
-    const directions = masqueradeAll || fragment !== null ? "dst,dst" : "src,dst";
-    const pods = masqueradeAll || fragment === null ? "" : `${fragment} `;
-    return this.whileFilled(["nat", SERVICES], "KUBE-CLUSTER-IP", directions, `${pods}-j ${MARK_MASQ}`);
-  }
-
-  externalIps(): BaseRule[] {
-    const place = ["nat", SERVICES] as const;
-    // Traffic from elsewhere, and traffic to an address of this node, has nothing to seek in the chains after these.
-    const accepts = (kind: SetKind): BaseRule[] =>
-      ["-m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL", "-m addrtype --dst-type LOCAL"]
-        .map((match) => this.whileFilled(place, kind, "dst,dst", `${match} -j ACCEPT`));
-    return [
-      this.whileFilled(place, "KUBE-EXTERNAL-IP", "dst,dst", `-j ${MARK_MASQ}`), // 9
-      ...accepts("KUBE-EXTERNAL-IP"),
-      ...accepts("KUBE-EXTERNAL-IP-LOCAL"), // 10
-    ];
-  }
-
-  nat(): BaseRule[] {
-    const { family, masqueradeMark, randomFully } = this.#options;
-    const services = ["nat", SERVICES] as const;
-    const mark = formatMark(masqueradeMark);
-    const always = (chain: string, rule: string): BaseRule => ({ table: "nat", chain, rule, needs: "" });
-    const accept = (kind: SetKind): BaseRule => ({
-      ...always(SERVICES, `${this.matchSet(kind, "dst,dst")} -j ACCEPT`),
-      needs: setName(kind, family),
-    });
-    return [
-      // A loopback source could not be answered from elsewhere: no node ports on localhost.
-      always(SERVICES, `-s ${family === "IPv4" ? "127.0.0.0/8" : "::1/128"} -j RETURN`), // 1
-      this.whileFilled(["nat", POSTROUTING], "KUBE-LOOP-BACK", "dst,dst,src", "-j MASQUERADE"), // 2
-      this.whileFilled(services, "KUBE-LOAD-BALANCER", "dst,dst", `-j ${LOAD_BALANCER}`), // 3
-      this.whileFilled(["nat", LOAD_BALANCER], "KUBE-LOAD-BALANCER-LOCAL", "dst,dst", "-j RETURN"), // 4
-      ...this.nodePorts(), // 5
-      this.clusterIps(), // 8
-      ...this.externalIps(),
-      always(SERVICES, `-m addrtype --dst-type LOCAL -j ${NODE_PORT}`), // 11
-      always(LOAD_BALANCER, `-j ${MARK_MASQ}`), // 12
-      accept("KUBE-CLUSTER-IP"), // 15
-      accept("KUBE-LOAD-BALANCER"),
-      always(POSTROUTING, `-m mark ! --mark ${mark}/${mark} -j RETURN`), // 19
-      // Clears the mark, so that a packet which enters the stack again is not masqueraded twice.
-      always(POSTROUTING, `-j MARK --xor-mark ${mark}`),
-      always(
-        POSTROUTING,
-        `-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE` +
-          (randomFully ? " --random-fully" : ""),
-      ),
-      always(MARK_MASQ, `-j MARK --or-mark ${mark}`),
-    ];
-  }
-
-  /** Rules 6, 7 and 13: those of a load balancer's source ranges. */
-  filterHead(): BaseRule[] {
-    const ranges = ["filter", SOURCE_RANGES] as const;
-    return [
-      this.whileFilled(
-        ["filter", PROXY_FIREWALL],
-        "KUBE-LOAD-BALANCER-FW",
-        "dst,dst",
-        `-j ${SOURCE_RANGES}`,
-      ), // 6
-      this.whileFilled(ranges, "KUBE-LOAD-BALANCER-SOURCE-CIDR", "dst,dst,src", "-j RETURN"), // 7
-      this.whileFilled(ranges, "KUBE-LOAD-BALANCER-SOURCE-IP", "dst,dst,src", "-j RETURN"),
-      { table: "filter", chain: SOURCE_RANGES, rule: "-j DROP", needs: "" }, // 13
-    ];
-  }
-
-  filterTail(): BaseRule[] {
-    const mark = formatMark(this.#options.masqueradeMark);
-    const rule = (chain: string, text: string): BaseRule => ({
-      table: "filter",
+  whileFilled(chain: string, kind: SetKind, directions: string, after: string, before = ""): BaseRule {
+    return {
       chain,
-      rule: text,
-      needs: "",
-    });
-    const known = [
-      "KUBE-LOAD-BALANCER",
-      "KUBE-CLUSTER-IP",
-      "KUBE-EXTERNAL-IP",
-      "KUBE-EXTERNAL-IP-LOCAL",
-    ] as const;
-    return [
-      rule(
-        FORWARD,
-        `-m comment --comment "kubernetes forwarding rules" -m mark --mark ${mark}/${mark} -j ACCEPT`,
-      ), // 16
-      rule(
-        FORWARD,
-        `-m comment --comment "kubernetes forwarding conntrack rule"` +
-          ` -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`,
-      ),
-      rule(NODE_PORT, `${this.commented("KUBE-HEALTH-CHECK-NODE-PORT", "dst")} -j ACCEPT`), // 17
-      ...known.map((kind) => rule(IPVS_FILTER, `${this.matchSet(kind, "dst,dst")} -j RETURN`)), // 18
-      rule(IPVS_FILTER, `${this.matchSet("KUBE-HEALTH-CHECK-NODE-PORT", "dst")} -j RETURN`),
-      // A virtual address is one of the node: without this rule, whatever listens on all addresses would answer on it.
-      rule(IPVS_FILTER, `-m conntrack --ctstate NEW ${this.matchSet("KUBE-IPVS-IPS", "dst")} -j REJECT`),
-    ];
+      rule: `${before}${this.commented(kind, directions)} ${after}`,
+      needs: setName(kind, this.#family),
+    };
   }
+
+  /** As {@linkcode whileFilled}, without a comment. */
+  accept(chain: string, kind: SetKind): BaseRule {
+    return { chain, rule: `${this.matchSet(kind, "dst,dst")} -j ACCEPT`, needs: setName(kind, this.#family) };
+  }
+}
+
+function always(chain: string, rule: string): BaseRule {
+  return { chain, rule, needs: "" };
+}
+
+function nodePorts(rules: RuleWriter): BaseRule[] {
+  return ([
+    ["tcp", "KUBE-NODE-PORT-LOCAL-TCP", "KUBE-NODE-PORT-TCP", "dst"],
+    ["udp", "KUBE-NODE-PORT-LOCAL-UDP", "KUBE-NODE-PORT-UDP", "dst"],
+    ["sctp", "KUBE-NODE-PORT-LOCAL-SCTP-HASH", "KUBE-NODE-PORT-SCTP-HASH", "dst,dst"],
+  ] as const).flatMap(([protocol, local, all, directions]) => [
+    rules.whileFilled(NODE_PORT, local, directions, "-j RETURN", `-p ${protocol} `),
+    rules.whileFilled(NODE_PORT, all, directions, `-j ${MARK_MASQ}`, `-p ${protocol} `),
+  ]);
+}
+
+function clusterIps(rules: RuleWriter, { masqueradeAll, detector }: IpvsOptions): BaseRule {
+  const fragment = notLocal(detector);
+  // Without a way to tell pods only the node itself is known: a virtual address as source is its own.
+  const directions = masqueradeAll || fragment !== null ? "dst,dst" : "src,dst";
+  const pods = masqueradeAll || fragment === null ? "" : `${fragment} `;
+  return rules.whileFilled(SERVICES, "KUBE-CLUSTER-IP", directions, `${pods}-j ${MARK_MASQ}`);
+}
+
+function externalIps(rules: RuleWriter): BaseRule[] {
+  // Traffic from elsewhere, and traffic to an address of this node, has nothing to seek in the chains after these.
+  const accepts = (kind: SetKind): BaseRule[] =>
+    ["-m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL", "-m addrtype --dst-type LOCAL"]
+      .map((match) => rules.whileFilled(SERVICES, kind, "dst,dst", `${match} -j ACCEPT`));
+  return [
+    rules.whileFilled(SERVICES, "KUBE-EXTERNAL-IP", "dst,dst", `-j ${MARK_MASQ}`), // 9
+    ...accepts("KUBE-EXTERNAL-IP"),
+    ...accepts("KUBE-EXTERNAL-IP-LOCAL"), // 10
+  ];
+}
+
+function natRules(rules: RuleWriter, options: IpvsOptions): BaseRule[] {
+  const { family, masqueradeMark, randomFully } = options;
+  const mark = formatMark(masqueradeMark);
+  return [
+    // A loopback source could not be answered from elsewhere: no node ports on localhost.
+    always(SERVICES, `-s ${family === "IPv4" ? "127.0.0.0/8" : "::1/128"} -j RETURN`), // 1
+    rules.whileFilled(POSTROUTING, "KUBE-LOOP-BACK", "dst,dst,src", "-j MASQUERADE"), // 2
+    rules.whileFilled(SERVICES, "KUBE-LOAD-BALANCER", "dst,dst", `-j ${LOAD_BALANCER}`), // 3
+    rules.whileFilled(LOAD_BALANCER, "KUBE-LOAD-BALANCER-LOCAL", "dst,dst", "-j RETURN"), // 4
+    ...nodePorts(rules), // 5
+    clusterIps(rules, options), // 8
+    ...externalIps(rules),
+    always(SERVICES, `-m addrtype --dst-type LOCAL -j ${NODE_PORT}`), // 11
+    always(LOAD_BALANCER, `-j ${MARK_MASQ}`), // 12
+    rules.accept(SERVICES, "KUBE-CLUSTER-IP"), // 15
+    rules.accept(SERVICES, "KUBE-LOAD-BALANCER"),
+    always(POSTROUTING, `-m mark ! --mark ${mark}/${mark} -j RETURN`), // 19
+    // Clears the mark, so that a packet which enters the stack again is not masqueraded twice.
+    always(POSTROUTING, `-j MARK --xor-mark ${mark}`),
+    always(
+      POSTROUTING,
+      `-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE` +
+        (randomFully ? " --random-fully" : ""),
+    ),
+    always(MARK_MASQ, `-j MARK --or-mark ${mark}`),
+  ];
+}
+
+const KNOWN = [
+  "KUBE-LOAD-BALANCER",
+  "KUBE-CLUSTER-IP",
+  "KUBE-EXTERNAL-IP",
+  "KUBE-EXTERNAL-IP-LOCAL",
+] as const;
+
+function filterRules(rules: RuleWriter, { masqueradeMark }: IpvsOptions): BaseRule[] {
+  const mark = formatMark(masqueradeMark);
+  return [
+    rules.whileFilled(PROXY_FIREWALL, "KUBE-LOAD-BALANCER-FW", "dst,dst", `-j ${SOURCE_RANGES}`), // 6
+    rules.whileFilled(SOURCE_RANGES, "KUBE-LOAD-BALANCER-SOURCE-CIDR", "dst,dst,src", "-j RETURN"), // 7
+    rules.whileFilled(SOURCE_RANGES, "KUBE-LOAD-BALANCER-SOURCE-IP", "dst,dst,src", "-j RETURN"),
+    always(SOURCE_RANGES, "-j DROP"), // 13
+    always(OUT_FILTER_CHAIN, ""), // 14, of Services
+    always(
+      FORWARD,
+      `-m comment --comment "kubernetes forwarding rules" -m mark --mark ${mark}/${mark} -j ACCEPT`,
+    ), // 16
+    always(
+      FORWARD,
+      `-m comment --comment "kubernetes forwarding conntrack rule"` +
+        ` -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`,
+    ),
+    always(NODE_PORT, `${rules.commented("KUBE-HEALTH-CHECK-NODE-PORT", "dst")} -j ACCEPT`), // 17
+    ...KNOWN.map((kind) => always(IPVS_FILTER, `${rules.matchSet(kind, "dst,dst")} -j RETURN`)), // 18
+    always(IPVS_FILTER, `${rules.matchSet("KUBE-HEALTH-CHECK-NODE-PORT", "dst")} -j RETURN`),
+    // A virtual address is one of the node: without this rule, whatever listens on all addresses would answer on it.
+    always(IPVS_FILTER, `-m conntrack --ctstate NEW ${rules.matchSet("KUBE-IPVS-IPS", "dst")} -j REJECT`),
+  ];
 }
 
 /** Everything of one family in iptables that does not come from a Service. */
 export function planBaseRules(options: IpvsOptions): BaseRules {
-  const writer = new RuleWriter(options);
-  return {
-    family: options.family,
-    chains: CHAINS,
-    head: { nat: writer.nat(), filter: writer.filterHead() },
-    tail: { nat: [], filter: writer.filterTail() },
-    jumps: JUMP_RULES,
-  };
+  const { family } = options;
+  const writer = new RuleWriter(family);
+  const rules = { nat: natRules(writer, options), filter: filterRules(writer, options) };
+  return { family, chains: CHAINS, rules, jumps: JUMP_RULES };
 }

@@ -1,18 +1,23 @@
 /** Each rule that kube-proxy writes in mode ipvs, by its number there (as `deno task mutate` names them), and its jump rules. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { exampleIpvsOptions } from "../../../../tests/support/golden_ipvs.ts";
-import { JUMP_RULES, planBaseRules } from "./base_rules.ts";
+import { JUMP_RULES, OUT_FILTER_CHAIN, planBaseRules } from "./base_rules.ts";
 import type { BaseRule, IpvsOptions } from "./ruleset.ts";
 
 const pure = { permissions: "none" } as const;
 
-function allRules(changes: Partial<IpvsOptions> = {}, family: "IPv4" | "IPv6" = "IPv4"): readonly BaseRule[] {
-  const { head, tail } = planBaseRules(exampleIpvsOptions(family, changes));
-  return [...head.nat, ...tail.nat, ...head.filter, ...tail.filter];
+/** With their tables; without the place of those that Services write. */
+function allRules(
+  changes: Partial<IpvsOptions> = {},
+  family: "IPv4" | "IPv6" = "IPv4",
+): readonly (BaseRule & { readonly table: string })[] {
+  const { rules } = planBaseRules(exampleIpvsOptions(family, changes));
+  return (["nat", "filter"] as const).flatMap((table) => rules[table].map((rule) => ({ ...rule, table })))
+    .filter(({ chain }) => chain !== OUT_FILTER_CHAIN);
 }
 
 /** Rules of a chain, each with the set it waits for. */
-function chain(place: string, rules: readonly BaseRule[] = allRules()): string[] {
+function chain(place: string, rules: ReturnType<typeof allRules> = allRules()): string[] {
   return rules.filter((rule) => `${rule.table} ${rule.chain}` === place)
     .map(({ rule, needs }) => (needs === "" ? "" : `${needs}? `) + rule);
 }

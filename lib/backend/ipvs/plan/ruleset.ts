@@ -8,7 +8,7 @@
 import type { Cidr } from "../../../model/ip.ts";
 import type { LocalDetector } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
-import type { JumpRule, PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
+import type { JumpRule, PerTable } from "../../../netfilter/iptables_jumps.ts";
 import type { VirtualServer } from "../../../netfilter/ipvs.ts";
 
 /** The device that carries the addresses of Services. */
@@ -71,10 +71,8 @@ export interface ServiceObjects {
   readonly entries: readonly Entry[];
 }
 
-/** A rule of ours that is there whatever the Services are. */
+/** A rule of ours that is there whatever the Services are; one of KUBE-IPVS-OUT-FILTER stands for those that Services write. */
 export interface BaseRule {
-  /** The table of the chain. */
-  readonly table: Table;
   /** The chain that the rule is in. */
   readonly chain: string;
   /** Without the leading `-A CHAIN `. */
@@ -89,10 +87,8 @@ export interface BaseRules {
   readonly family: IpFamily;
   /** Emission order. */
   readonly chains: PerTable<readonly string[]>;
-  /** Written before the rules of Services, which are the only ones in KUBE-IPVS-OUT-FILTER. */
-  readonly head: PerTable<readonly BaseRule[]>;
-  /** Written after them. */
-  readonly tail: PerTable<readonly BaseRule[]>;
+  /** Emission order. */
+  readonly rules: PerTable<readonly BaseRule[]>;
   /** In the order in which they are each inserted at the top, so the built-in chains hold them in reverse order. */
   readonly jumps: readonly JumpRule[];
 }

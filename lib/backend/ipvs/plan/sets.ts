@@ -115,16 +115,6 @@ export function setDefinition(
   return { name: setName(kind, family), type: SPECS[kind].type, family, maxElements };
 }
 
-/** How all of a family's sets are created where nothing is known of what goes in. */
-export function setDefinitions(family: IpFamily): readonly SetDefinition[] {
-  return SET_KINDS.map((kind) => setDefinition(kind, family));
-}
-
-/** The set of an `add` line's text. */
-export function setOfEntry(entry: string): string {
-  return entry.slice(0, entry.indexOf(" "));
-}
-
 /** What the jumps to KUBE-PROXY-FIREWALL say, which iptables mode shares, and says something else. */
 export const FIREWALL_JUMP_COMMENT = "kube-proxy firewall rules";
 

@@ -11,8 +11,8 @@
 import { type Cidr, cidrContains, parseIp } from "../../../model/ip.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { sameTexts } from "../../../model/service_port.ts";
-import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
-import { chainHolds, type Comparison } from "../../../netfilter/iptables_chains.ts";
+import { canonicalRuleText, readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import { chainHolds } from "../../../netfilter/iptables_chains.ts";
 import {
   addEntryLine,
   createSetLine,
@@ -40,19 +40,17 @@ import {
   type VirtualServer,
 } from "../../../netfilter/ipvs.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
-import { DEVICE, type WantedServer } from "../plan/ruleset.ts";
+import type { WantedServer } from "../plan/ruleset.ts";
 import { capacityFor, growingSetName, setDefinition, type SetKind, setName } from "../plan/sets.ts";
-import { IpvsTransaction } from "./transaction.ts";
-
-export const TABLES = ["nat", "filter"] as const;
+import { IpvsTransaction, TABLES } from "./transaction.ts";
 
 /** A set that is wanted. */
 export interface WantedSet {
   readonly kind: SetKind;
   /** All of its entries, or those that a change is about. */
   readonly entries: readonly SetEntry[];
-  /** All of its entries, for a set that must be replaced by a larger one. */
-  readonly all: () => Iterable<SetEntry>;
+  /** All of its entries, by which it is replaced where it is too small. */
+  readonly all: ReadonlyMap<SetEntry, unknown>;
 }
 
 /** A rule that is wanted in a chain. */
@@ -66,22 +64,14 @@ export interface WantedRule {
 export interface WantedObjects {
   readonly family: IpFamily;
   readonly sets: readonly WantedSet[];
-  /** Chains that are compared, each with all of its rules; in the order in which they are written. */
+  /** Chains that are compared, in the order in which they are written. */
   readonly chains: PerTable<readonly string[]>;
-  /** Rules of those chains, in the order in which they are written. */
+  /** Rules of those chains, in the order in which they are written; of KUBE-IPVS-OUT-FILTER all, or those that a change is about. */
   readonly rules: PerTable<readonly WantedRule[]>;
-  /** Rules that are compared one by one, of a chain that is not in `chains`: KUBE-IPVS-OUT-FILTER, which Services fill. */
-  readonly outFilters: readonly string[];
   readonly jumps: readonly JumpRule[];
   readonly servers: Iterable<WantedServer>;
   /** Of the device. */
   readonly addresses: Iterable<string>;
-}
-
-/** A set as it is held. */
-export interface HeldSet extends SavedSet {
-  /** How many entries it has, if `entries` are only those that a change is about. */
-  readonly size?: number;
 }
 
 /** What is in the kernel. Only the own family counts; the rest may be there. */
@@ -91,11 +81,9 @@ export interface HeldObjects {
   /** By `virtualServerKey`. */
   readonly virtualServers: ReadonlyMap<string, SavedVirtualServer>;
   /** By name. */
-  readonly sets: ReadonlyMap<string, HeldSet>;
+  readonly sets: ReadonlyMap<string, SavedSet>;
   /** Table → chain → rules without `-A CHAIN `. */
   readonly tables: ReadonlyMap<string, ReadonlyMap<string, { readonly rules: readonly string[] }>>;
-  /** Rules of KUBE-IPVS-OUT-FILTER that are compared one by one. */
-  readonly outFilters?: readonly string[];
   /** Chains of the kernel of which only our jumps are known, each once and not in their order. */
   readonly jumpsOnly?: PerTable<ReadonlySet<string>>;
   /** Tables that iptables cannot read as a whole. */
@@ -118,23 +106,39 @@ export interface Ownership {
   readonly sharedChains?: ReadonlySet<string>;
 }
 
+/** Chains in which kubelets before 1.28 write, too. */
+export const KUBELETS_CHAINS: ReadonlySet<string> = new Set([
+  "KUBE-POSTROUTING",
+  "KUBE-MARK-MASQ",
+  "KUBE-FORWARD",
+]);
+
 /** What leads from `held` to `wanted`: what is ours, held and not wanted goes. Real servers that are on their way out go once more. */
 export function diffObjects(
   wanted: WantedObjects,
   held: HeldObjects,
   ownership: Ownership,
 ): IpvsTransaction {
-  const transaction = new IpvsTransaction(DEVICE);
+  const transaction = new IpvsTransaction();
   transaction.replacesIptablesMode = leadToServiceChains(
     held.tables.get("nat")?.get("KUBE-SERVICES")?.rules ?? [],
   );
   diffSets(transaction, wanted, held);
   for (const table of TABLES) diffChains(transaction, table, wanted, held, ownership.sharedChains);
-  diffOutFilters(transaction, wanted.outFilters, held.outFilters ?? []);
   for (const table of TABLES) diffJumps(transaction, table, wanted, held);
   diffServers(transaction, wanted.servers, held, ownership);
   diffAddresses(transaction, wanted, held);
   return transaction;
+}
+
+/**
+ * What a full sync would write, without what is no damage: rules of older kubelets beside ours, and real servers on their way out. What else
+ * is in our chains and sets, on our device and behind our servers is ours alone.
+ */
+export function findDrift(wanted: WantedObjects, held: HeldObjects, ownership: Ownership): IpvsTransaction {
+  const drift = diffObjects(wanted, held, { ...ownership, sharedChains: KUBELETS_CHAINS });
+  drift.servers = drift.servers.filter((change) => change.kind !== "removeReal" || change.real.weight !== 0);
+  return drift;
 }
 
 function diffSets(
@@ -150,22 +154,21 @@ function diffSets(
     const found = held.sets.get(set);
     const surplus = new Set(found?.entries);
     const missing = entries.filter((entry) => !surplus.delete(entry));
-    const add = (entry: SetEntry): string => addEntryLine(set, entry);
-    const size = found?.size ?? found?.entries.size ?? 0;
-    const definition = setDefinition(kind, family, capacityFor(size + missing.length - surplus.size));
+    const definition = setDefinition(kind, family, capacityFor(all.size));
     const { type, maxElements } = definition;
+    const add = (entry: SetEntry): string => addEntryLine(set, entry);
     if (found?.definition?.type !== type) {
       // One of this name but another type is in the way: ipset refuses this line and says so.
       sets.push({ set, lines: [createSetLine(definition), ...entries.map(add)], deletions: [] });
     } else if (type !== "bitmap:port" && found.definition.maxElements < maxElements) {
       // Under the rules that use it.
       const lines = [createSetLine({ ...definition, name: growing })];
-      for (const entry of all()) lines.push(addEntryLine(growing, entry));
+      for (const entry of all.keys()) lines.push(addEntryLine(growing, entry));
       lines.push(swapSetsLine(growing, set), destroySetLine(growing));
       sets.push({ set, lines, deletions: [] });
     } else if (missing.length + surplus.size > 0) {
       const deletions = [...surplus].map((entry) => deleteEntryLine(set, entry));
-      const hasRoom = type === "bitmap:port" || missing.length <= found.definition.maxElements - size;
+      const hasRoom = type === "bitmap:port" || all.size + surplus.size <= found.definition.maxElements;
       // A server whose entry changes sets is ours all the time. Where there is no room for both, those that go make room.
       sets.push(
         hasRoom
@@ -184,38 +187,55 @@ function diffChains(
   sharedChains: Ownership["sharedChains"],
 ): void {
   const bodies = Map.groupBy(rules[table], ({ chain }) => chain);
-  const differing = new Set(chains[table].filter((chain) => {
+  const added = new Set<WantedRule>();
+  for (const chain of chains[table]) {
     const found = tables.get(table)?.get(chain)?.rules;
-    const wanted = bodies.get(chain)?.map(({ rule }) => rule) ?? [];
-    // Every rule of this one drops something else, so their order says nothing.
-    const comparison: Comparison = chain === OUT_FILTER_CHAIN
-      ? "sameInAnyOrder"
-      : sharedChains?.has(chain) === true
-      ? "among"
-      : "same";
-    if (found === undefined) return true;
-    return !sameTexts(found, wanted) &&
-      !chainHolds(found, { rules: wanted.map(canonicalRuleText), comparison });
-  }));
-  if (differing.size === 0) return;
-  for (const chain of differing) {
+    const wanted = bodies.get(chain) ?? [];
+    const missing = chain === OUT_FILTER_CHAIN && found !== undefined
+      ? editRules(chain, wanted, found, written[table])
+      : isHeld(wanted, found, sharedChains?.has(chain) === true)
+      ? null
+      : wanted;
+    if (missing === null) continue;
     changed.add(`${table} ${chain}`);
-    written[table].push(chainLine(chain));
+    if (missing === wanted) written[table].push(chainLine(chain));
+    for (const rule of missing) added.add(rule);
   }
-  for (const { chain, rule } of rules[table]) {
-    if (differing.has(chain)) written[table].push(`-A ${chain} ${rule}`);
-  }
+  for (const rule of rules[table]) if (added.has(rule)) written[table].push(`-A ${rule.chain} ${rule.rule}`);
 }
 
-function diffOutFilters(
-  { rules: { filter } }: IpvsTransaction,
-  wanted: readonly string[],
-  held: readonly string[],
-): void {
-  const surplus = new Set(held);
-  const missing = wanted.filter((rule) => !surplus.delete(rule));
-  for (const rule of surplus) filter.push(`-D ${OUT_FILTER_CHAIN} ${rule}`);
-  for (const rule of missing) filter.push(`-A ${OUT_FILTER_CHAIN} ${rule}`);
+function isHeld(
+  wanted: readonly WantedRule[],
+  found: readonly string[] | undefined,
+  isShared: boolean,
+): boolean {
+  if (found === undefined) return false;
+  const texts = wanted.map(({ rule }) => rule);
+  const comparison = isShared ? "among" : "same";
+  return sameTexts(found, texts) || chainHolds(found, { rules: texts.map(canonicalRuleText), comparison });
+}
+
+/**
+ * Deletes what is too much from a chain whose order says nothing.
+ *
+ * @returns what is to be added; null if nothing differs
+ */
+function editRules(
+  chain: string,
+  wanted: readonly WantedRule[],
+  found: readonly string[],
+  lines: string[],
+): readonly WantedRule[] | null {
+  const there = Map.groupBy(found, readableText);
+  const missing = wanted.filter(({ rule }) => there.get(canonicalRuleText(rule))?.pop() === undefined);
+  const surplus = [...there.values()].flat();
+  for (const rule of surplus) lines.push(`-D ${chain} ${rule}`);
+  return missing.length + surplus.length === 0 ? null : [...missing];
+}
+
+/** Of a rule as it was found. */
+function readableText(rule: string): string {
+  return readableRuleText(rule) ?? rule;
 }
 
 function diffJumps(
@@ -225,36 +245,22 @@ function diffJumps(
   { tables, jumpsOnly }: HeldObjects,
 ): void {
   for (const [chain, wanted] of jumpsByChain(jumps, table)) {
-    const there = (tables.get(table)?.get(chain)?.rules ?? []).map(canonicalRuleText);
-    const lines = jumpsOnly?.[table].has(chain) === true
-      ? unplacedJumpLines(chain, wanted, there)
-      : jumpLines(chain, wanted, there);
-    if (lines.length === 0) continue;
+    const there = (tables.get(table)?.get(chain)?.rules ?? []).map(readableText);
+    const isThere = ({ args }: JumpRule): boolean => there.includes(canonicalRuleText(args));
+    const areUnplaced = jumpsOnly?.[table].has(chain) === true;
+    if (areUnplaced && wanted.every(isThere)) continue;
+    // Where one is missing the others, whose places are unknown, are made anew with it.
+    const { surplus, missing } = areUnplaced
+      ? {
+        surplus: wanted.filter(isThere).map(({ args }) => args),
+        missing: wanted.map(({ args }) => ({ place: 1, args })),
+      }
+      : editJumps(there, wanted, { textOf: canonicalRuleText });
+    if (surplus.length + missing.length === 0) continue;
     chains.add(`${table} ${chain}`);
-    rules[table].push(...lines);
+    for (const args of surplus) rules[table].push(`-D ${chain} ${args}`);
+    for (const { place, args } of missing) rules[table].push(`-I ${chain} ${place} ${args}`);
   }
-}
-
-function jumpLines(chain: string, wanted: readonly JumpRule[], there: readonly string[]): readonly string[] {
-  const { surplus, missing } = editJumps(there, wanted, { textOf: canonicalRuleText });
-  return [
-    ...surplus.map((args) => `-D ${chain} ${args}`),
-    ...missing.map(({ place, args }) => `-I ${chain} ${place} ${args}`),
-  ];
-}
-
-/** Where one is missing the others, whose places are unknown, are made anew with it. */
-function unplacedJumpLines(
-  chain: string,
-  wanted: readonly JumpRule[],
-  there: readonly string[],
-): readonly string[] {
-  const isThere = ({ args }: JumpRule): boolean => there.includes(canonicalRuleText(args));
-  if (wanted.every(isThere)) return [];
-  return [
-    ...wanted.filter(isThere).map(({ args }) => `-D ${chain} ${args}`),
-    ...wanted.map(({ args }) => `-I ${chain} 1 ${args}`),
-  ];
 }
 
 function diffServers(
@@ -304,11 +310,6 @@ export function realServerOf(key: string): RealServer {
   const ip = parseIp(key.startsWith("[") ? key.slice(1, colon - 1) : key.slice(0, colon));
   if (ip === null) throw new SyntaxError(`"${key}" is no key of a real server`);
   return { address: ip.text, port: Number(key.slice(colon + 1)), weight: 1 };
-}
-
-/** A server as it is once it was written. */
-export function asHeld({ server, realServers }: WantedServer): SavedVirtualServer {
-  return { server, realServers: new Map(realServers.map((key) => [key, realServerOf(key)])) };
 }
 
 /** True if the server, of this family, is one that IPVS mode has made. */

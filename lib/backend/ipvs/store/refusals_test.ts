@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertThrows } from "@std/assert";
 import { exampleIpvsPlan } from "../../../../tests/support/golden_ipvs.ts";
 import {
   testPort,
@@ -14,8 +14,15 @@ import {
   type VirtualServer,
 } from "../../../netfilter/ipvs.ts";
 import type { IpvsPlan } from "../plan/ruleset.ts";
-import { RETRY_MS } from "../../quarantine.ts";
-import { Refusals, type RefusedLine } from "./refusals.ts";
+import { Quarantine, RETRY_MS } from "../../quarantine.ts";
+import {
+  blame,
+  forgetUnwanted,
+  type RefusedLine,
+  RefusedLinesError,
+  tryAgain,
+  withoutRefused,
+} from "./refusals.ts";
 
 const pure = { permissions: "none" } as const;
 
@@ -54,9 +61,30 @@ function refusedServer(
 
 const line = (line: string): RefusedLine => ({ program: "ipset", line, problem: "no" });
 
-/** `shop/web` → the problem that is told of it. */
-function problems(refusals: Refusals): Record<string, string | null> {
-  return Object.fromEntries([...refusals.services].map((name) => [name, refusals.problemOf(name)]));
+/** What keeps what is refused, for a time that the test sets. */
+class Rig {
+  nowMs = 0;
+  readonly quarantine = new Quarantine(() => this.nowMs);
+
+  /** Blames the lines on Services of the plan. */
+  refuse(...lines: readonly RefusedLine[]): this {
+    for (const { item, part, problem } of blame(lines, PLAN)) {
+      this.quarantine.refused({ service: item, problem }, part);
+    }
+    return this;
+  }
+
+  /** `shop/web` → the problem that is told of it. */
+  get problems(): Record<string, string> {
+    return Object.fromEntries(this.quarantine.services.map(({ service, problem }) => [service, problem]));
+  }
+
+  /** Addresses of the servers and entries that are left of a Service, with its endpoints. */
+  left(name: string): string {
+    const { servers, entries } = withoutRefused(PLAN, this.quarantine).services.get(name)!;
+    const texts = servers.map(({ server, realServers }) => `${server.address}:${realServers.length}`);
+    return `${texts.join(" ")} ${entries.length}`;
+  }
 }
 
 Deno.test(
@@ -83,90 +111,80 @@ Deno.test(
       [line("something else"), {}],
     ];
     for (const [work, wanted] of cases) {
-      const refusals = new Refusals(() => 0);
-      const nobodys = refusals.blame([work], PLAN);
-      assertEquals(problems(refusals), wanted, JSON.stringify(work));
-      assertEquals(nobodys, Object.keys(wanted).length === 0 ? [work] : []);
+      const rig = new Rig();
+      if (Object.keys(wanted).length === 0) {
+        const error = assertThrows(
+          () => rig.refuse(refusedServer("shop/web", "10.96.0.1"), work),
+          RefusedLinesError,
+        );
+        assertEquals(error.lines, [work]);
+      } else {
+        assertEquals(rig.refuse(work).problems, wanted, JSON.stringify(work));
+      }
     }
   },
 );
-
-/** Addresses of the servers and entries that are left of a Service, with its endpoints. */
-function left(refusals: Refusals, plan: IpvsPlan, name: string): string {
-  const claims = refusals.without(plan).services.get(name)!;
-  return claims.servers.map(({ server, realServers }) => `${server.address}:${realServers.length}`).join(
-    " ",
-  ) +
-    ` ${claims.entries.length}`;
-}
 
 Deno.test(
   "what is refused is left out until it is tried again: endpoints at once, the rest after a while",
   pure,
   () => {
-    let nowMs = 5_000_000;
-    const refusals = new Refusals(() => nowMs);
-    assertEquals(refusals.without(PLAN), PLAN);
-    refusals.retry("shop/nobody");
-    refusals.blame([
+    const rig = new Rig();
+    rig.nowMs = 5_000_000;
+    assertEquals(withoutRefused(PLAN, rig.quarantine), PLAN);
+    tryAgain(rig.quarantine, "shop/nobody");
+    const whole = rig.left("shop/web");
+    rig.refuse(
       refusedReal("shop/web", "10.96.0.1", "10.244.1.2"),
       refusedServer("shop/cart", "10.96.0.2"),
-    ], PLAN);
-    const whole = new Refusals(() => 0);
-    assertEquals(left(whole, PLAN, "shop/web").startsWith("10.96.0.1:2 "), true);
-    assertEquals(left(refusals, PLAN, "shop/web").startsWith("10.96.0.1:1 "), true);
-    assertEquals(left(refusals, PLAN, "shop/cart").includes("10.96.0.2"), false);
-    nowMs += RETRY_MS - 1;
-    for (const name of ["shop/web", "shop/cart"]) refusals.retry(name);
-    assertEquals([...refusals.services], ["shop/cart"]);
-    nowMs += 1;
-    refusals.retry("shop/cart");
-    assertEquals([...refusals.services], []);
+    );
+    assertEquals([whole.slice(0, 12), rig.left("shop/web").slice(0, 12)], ["10.96.0.1:2 ", "10.96.0.1:1 "]);
+    assertEquals(rig.left("shop/cart").includes("10.96.0.2"), false);
+    rig.nowMs += RETRY_MS - 1;
+    for (const name of ["shop/web", "shop/cart"]) tryAgain(rig.quarantine, name);
+    assertEquals([Object.keys(rig.problems), rig.left("shop/web")], [["shop/cart"], whole]);
+    rig.nowMs += 1;
+    tryAgain(rig.quarantine, "shop/cart");
+    assertEquals(rig.problems, {});
   },
 );
 
-Deno.test("a Service with refusals of several kinds keeps those that are not tried again", pure, () => {
-  let nowMs = 0;
-  const refusals = new Refusals(() => nowMs);
-  refusals.blame([refusedServer("shop/web", "10.96.0.1")], PLAN);
-  nowMs = RETRY_MS;
-  refusals.blame(
-    [refusedReal("shop/web", "10.96.0.1", "10.244.1.2"), line("add KUBE-NODE-PORT-TCP 30001")],
-    PLAN,
-  );
-  assertEquals(refusals.problemOf("shop/web"), "address 10.96.0.1:80/TCP: ipvsadm: no (and 2 more)");
-  refusals.retry("shop/web");
-  assertEquals(refusals.problemOf("shop/web"), "entry KUBE-NODE-PORT-TCP 30001: ipset: no");
-  refusals.blame([refusedReal("shop/web", "10.96.0.1", "10.244.1.2")], PLAN);
-  refusals.prune({
-    ...PLAN,
-    services: new Map([["shop/web", { ...PLAN.services.get("shop/web")!, entries: [] }]]),
-  });
-  assertEquals(refusals.problemOf("shop/web"), "endpoint 10.244.1.2:8080: ipvsadm: no");
-});
+Deno.test(
+  "a Service of which parts of several kinds are refused keeps those that are not tried again",
+  pure,
+  () => {
+    const rig = new Rig().refuse(refusedServer("shop/web", "10.96.0.1"));
+    rig.nowMs = RETRY_MS;
+    rig.refuse(refusedReal("shop/web", "10.96.0.1", "10.244.1.2"), line("add KUBE-NODE-PORT-TCP 30001"));
+    assertEquals(rig.problems, { "shop/web": "address 10.96.0.1:80/TCP: ipvsadm: no (and 2 more)" });
+    tryAgain(rig.quarantine, "shop/web");
+    assertEquals(rig.problems, { "shop/web": "entry KUBE-NODE-PORT-TCP 30001: ipset: no" });
+    rig.refuse(refusedReal("shop/web", "10.96.0.1", "10.244.1.2"));
+    const web = { ...PLAN.services.get("shop/web")!, entries: [] };
+    forgetUnwanted(rig.quarantine, { ...PLAN, services: new Map([["shop/web", web]]) });
+    assertEquals(rig.problems, { "shop/web": "endpoint 10.244.1.2:8080: ipvsadm: no" });
+  },
+);
 
 Deno.test("what is refused is kept, whatever its kinds are", pure, () => {
   for (
     const other of [line("add KUBE-NODE-PORT-TCP 30001"), refusedReal("shop/web", "192.0.2.10", "10.244.1.2")]
   ) {
-    const refusals = new Refusals(() => 0);
-    refusals.blame([refusedServer("shop/web", "10.96.0.1"), other], PLAN);
-    refusals.prune(PLAN);
-    assertEquals(refusals.problemOf("shop/web"), "address 10.96.0.1:80/TCP: ipvsadm: no (and 1 more)");
+    const rig = new Rig().refuse(refusedServer("shop/web", "10.96.0.1"), other);
+    forgetUnwanted(rig.quarantine, PLAN);
+    assertEquals(rig.problems, { "shop/web": "address 10.96.0.1:80/TCP: ipvsadm: no (and 1 more)" });
   }
 });
 
-Deno.test("what a Service does not claim any more is forgotten, of others nothing", pure, () => {
-  const all = [
-    refusedServer("shop/cart", "10.96.0.2"),
-    refusedReal("shop/web", "10.96.0.1", "10.244.1.1"),
-    refusedReal("shop/web", "10.96.0.1", "10.244.1.2"),
-  ];
-  const after = (plan: IpvsPlan): Record<string, string | null> => {
-    const refusals = new Refusals(() => 0);
-    refusals.blame(all, PLAN);
-    refusals.prune(plan);
-    return problems(refusals);
+Deno.test("what a Service does not want any more is forgotten, of others nothing", pure, () => {
+  const after = (plan: IpvsPlan): Record<string, string> => {
+    const rig = new Rig().refuse(
+      refusedServer("shop/cart", "10.96.0.2"),
+      refusedReal("shop/web", "10.96.0.1", "10.244.1.1"),
+      refusedReal("shop/web", "10.96.0.1", "10.244.1.2"),
+    );
+    forgetUnwanted(rig.quarantine, plan);
+    return rig.problems;
   };
   const part = (plan: IpvsPlan, names: readonly string[]): IpvsPlan => ({
     ...plan,

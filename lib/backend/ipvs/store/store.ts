@@ -10,19 +10,17 @@ import { compareBytes } from "../../../model/names.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
-import type { BaseRule, BaseRules, Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
-import { capacityFor, SET_KINDS, setDefinition, setName, setOfEntry } from "../plan/sets.ts";
+import type { BaseRules, Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
+import { capacityFor, SET_KINDS, setDefinition, setName } from "../plan/sets.ts";
 import {
-  asHeld,
   diffObjects,
   type HeldObjects,
-  type HeldSet,
-  TABLES,
+  realServerOf,
   type WantedObjects,
   type WantedRule,
   type WantedSet,
 } from "./objects.ts";
-import type { IpvsTransaction } from "./transaction.ts";
+import { type IpvsTransaction, TABLES } from "./transaction.ts";
 
 /** How much of each kind the kernel holds. */
 export interface KernelCounts extends PerTable<number> {
@@ -38,6 +36,14 @@ interface ServerOwner {
   readonly server: WantedServer;
 }
 
+/** One set. */
+interface StoredSet {
+  /** Entry → how often it is wanted. */
+  readonly entries: Map<string, number>;
+  /** Sets grow and do not shrink. */
+  maxElements: number;
+}
+
 /** What a change may be about. */
 interface Touched {
   /** Of virtual servers. */
@@ -51,16 +57,17 @@ export class IpvsStore {
   readonly #services = new Map<NamespacedName, ServiceObjects>();
   /** Key of a virtual server → the Services that want it, the first in rank first. */
   readonly #servers = new Map<string, readonly ServerOwner[]>();
-  /** Entry → how often it is wanted. */
-  readonly #entries = new Map<Entry, number>();
-  readonly #sizes = new Map<string, number>();
-  /** Set → `maxelem`, where it is larger than usual. Sets grow and do not shrink. */
-  readonly #capacities = new Map<string, number>();
+  readonly #sets: ReadonlyMap<string, StoredSet>;
   #realServers = 0;
   #outFilters = 0;
 
   private constructor(base: BaseRules) {
     this.#base = base;
+    this.#sets = new Map(
+      SET_KINDS.map((
+        kind,
+      ) => [setName(kind, base.family), { entries: new Map(), maxElements: capacityFor(0) }]),
+    );
   }
 
   /**
@@ -82,48 +89,29 @@ export class IpvsStore {
 
   /** How many entries the set has. */
   setSize(set: string): number {
-    return this.#sizes.get(set) ?? 0;
+    return this.#set(set).entries.size;
   }
 
   get counts(): KernelCounts {
-    const { family } = this.#base;
     let entries = 0;
-    for (const kind of SET_KINDS) entries += this.setSize(setName(kind, family));
-    const rules = (table: Table): number => this.#rules(table).length;
+    for (const set of this.#sets.values()) entries += set.entries.size;
     return {
-      filter: rules("filter") + this.#outFilters,
-      nat: rules("nat"),
+      filter: this.#rules("filter", []).length + this.#outFilters,
+      nat: this.#rules("nat", []).length,
       virtualServers: this.#servers.size,
       realServers: this.#realServers,
       entries,
-      addresses: this.setSize(setName("KUBE-IPVS-IPS", family)),
+      addresses: this.setSize(this.#addressSet),
     };
   }
 
   /** All of it. */
   get objects(): WantedObjects {
-    const { family, chains, jumps } = this.#base;
-    const entries = Map.groupBy(this.#entries.keys(), setOfEntry);
-    const texts = (set: string): readonly string[] => entries.get(set)?.map(textOf) ?? [];
-    return {
-      family,
-      sets: SET_KINDS.map((kind) => {
-        const own = texts(setName(kind, family));
-        return { kind, entries: own, all: () => own };
-      }),
-      chains,
-      rules: {
-        nat: this.#rules("nat"),
-        filter: this.#rules(
-          "filter",
-          outFiltersOf(this.servers()).map((rule) => ({ chain: OUT_FILTER_CHAIN, rule })),
-        ),
-      },
-      outFilters: [],
-      jumps,
-      servers: this.servers(),
-      addresses: texts(setName("KUBE-IPVS-IPS", family)),
-    };
+    const sets = SET_KINDS.map((kind): WantedSet => {
+      const { entries } = this.#set(setName(kind, this.#base.family));
+      return { kind, entries: [...entries.keys()], all: entries };
+    });
+    return this.#objects([...this.servers()], sets);
   }
 
   /**
@@ -137,9 +125,9 @@ export class IpvsStore {
       for (const name of this.#services.keys()) if (!plan.services.has(name)) services.set(name, null);
     }
     const touched = this.#touched(services);
-    const before = this.#held(touched);
+    const held = this.#held(this.#objectsOf(touched));
     this.#take(plan.base, services);
-    return diffObjects(this.#wanted(touched), before, {
+    return diffObjects({ ...this.#objectsOf(touched), jumps: [] }, held, {
       family: plan.base.family,
       excludeCIDRs: [],
       hostIps: [],
@@ -150,10 +138,9 @@ export class IpvsStore {
   #touched(services: ReadonlyMap<NamespacedName, ServiceObjects | null>): Touched {
     const keys = new Set<string>();
     const entries = new Set<Entry>();
-    const touch = ({ key, entries: own, bind, server }: WantedServer): void => {
-      keys.add(key);
-      for (const entry of own) entries.add(entry);
-      if (bind) entries.add(this.#addressEntry(server.address));
+    const touch = (server: WantedServer): void => {
+      keys.add(server.key);
+      for (const entry of this.#entriesOf(server)) entries.add(entry);
     };
     for (const [name, after] of services) {
       for (const objects of [this.#services.get(name), after]) {
@@ -169,90 +156,84 @@ export class IpvsStore {
   }
 
   /** What is wanted of these now. */
-  #wanted({ keys, entries }: Touched): WantedObjects {
-    const { family, chains } = this.#base;
-    const bySet = this.#bySet(entries);
-    const staticChains = (table: Table): readonly string[] =>
-      chains[table].filter((chain) => chain !== OUT_FILTER_CHAIN);
-    const servers = this.#serversOf(keys);
+  #objectsOf({ keys, entries }: Touched): WantedObjects {
+    const bySet = Map.groupBy(entries, (entry) => splitEntry(entry)[0]);
+    const sets = SET_KINDS.flatMap((kind): WantedSet[] => {
+      const name = setName(kind, this.#base.family);
+      const all = this.#set(name).entries;
+      const own = bySet.get(name)?.map((entry) => splitEntry(entry)[1]);
+      return own === undefined ? [] : [{ kind, entries: own.filter((entry) => all.has(entry)), all }];
+    });
+    return this.#objects(Array.from(keys).flatMap((key) => this.#servers.get(key)?.[0]?.server ?? []), sets);
+  }
+
+  #objects(servers: readonly WantedServer[], sets: readonly WantedSet[]): WantedObjects {
+    const { family, chains, jumps } = this.#base;
+    const outFilters = servers.flatMap(({ outFilter }) => outFilter === "" ? [] : [outFilter]);
     return {
       family,
-      sets: SET_KINDS.filter((kind) => bySet.has(setName(kind, family))).map((kind) => {
-        const set = setName(kind, family);
-        return { kind, entries: bySet.get(set) ?? [], all: () => this.#entriesOf(set) };
-      }),
-      chains: { nat: staticChains("nat"), filter: staticChains("filter") },
-      rules: { nat: this.#rules("nat"), filter: this.#rules("filter") },
-      outFilters: outFiltersOf(servers),
-      jumps: [],
+      sets,
+      chains,
+      rules: { nat: this.#rules("nat", []), filter: this.#rules("filter", outFilters) },
+      jumps,
       servers,
-      addresses: bySet.get(setName("KUBE-IPVS-IPS", family)) ?? [],
+      addresses: sets.find(({ kind }) => kind === "KUBE-IPVS-IPS")?.entries ?? [],
     };
   }
 
-  /** What is held of these now. */
-  #held(touched: Touched): HeldObjects {
-    const { sets, rules, chains, outFilters, servers, addresses, family } = this.#wanted(touched);
+  /** The kernel that holds these. */
+  #held({ family, sets, chains, rules, servers, addresses }: WantedObjects): HeldObjects {
     const bodies = (table: Table): ReadonlyMap<string, { readonly rules: readonly string[] }> => {
       const byChain = Map.groupBy(rules[table], ({ chain }) => chain);
       return new Map(chains[table].map((chain) => {
         return [chain, { rules: byChain.get(chain)?.map(({ rule }) => rule) ?? [] }];
       }));
     };
-    const heldSet = ({ kind, entries }: WantedSet): readonly [string, HeldSet] => {
-      const name = setName(kind, family);
-      const definition = setDefinition(kind, family, this.#capacity(name));
-      return [name, { name, definition, entries: new Set(entries), size: this.setSize(name) }];
-    };
     return {
       addresses: new Set(addresses),
-      virtualServers: new Map(Array.from(servers, (server) => [server.key, asHeld(server)])),
-      sets: new Map(sets.map(heldSet)),
+      virtualServers: new Map(Array.from(servers, ({ key, server, realServers }) => {
+        return [key, { server, realServers: new Map(realServers.map((real) => [real, realServerOf(real)])) }];
+      })),
+      sets: new Map(sets.map(({ kind, entries }) => {
+        const name = setName(kind, family);
+        const definition = setDefinition(kind, family, this.#set(name).maxElements);
+        return [name, { name, definition, entries: new Set(entries) }];
+      })),
       tables: new Map(TABLES.map((table) => [table, bodies(table)])),
-      outFilters,
     };
-  }
-
-  #serversOf(keys: Iterable<string>): readonly WantedServer[] {
-    return Array.from(keys).flatMap((key) => this.#servers.get(key)?.[0]?.server ?? []);
-  }
-
-  /** Those that are wanted, by set; a set that none of them is wanted in has none. */
-  #bySet(entries: Iterable<Entry>): ReadonlyMap<string, readonly string[]> {
-    const bySet = new Map<string, string[]>();
-    for (const entry of entries) {
-      const set = setOfEntry(entry);
-      const texts = bySet.get(set) ?? [];
-      bySet.set(set, texts);
-      if (this.#entries.has(entry)) texts.push(textOf(entry));
-    }
-    return bySet;
-  }
-
-  *#entriesOf(set: string): Generator<string> {
-    for (const entry of this.#entries.keys()) if (setOfEntry(entry) === set) yield textOf(entry);
   }
 
   /** The rules of a table as its sets are filled, those of Services in their place. */
-  #rules(table: Table, ofServices: readonly WantedRule[] = []): readonly WantedRule[] {
-    const { head, tail } = this.#base;
-    const isThere = ({ needs }: BaseRule): boolean => needs === "" || this.setSize(needs) > 0;
-    return [...head[table].filter(isThere), ...ofServices, ...tail[table].filter(isThere)];
+  #rules(table: Table, outFilters: readonly string[]): readonly WantedRule[] {
+    return this.#base.rules[table].flatMap((one) =>
+      one.chain === OUT_FILTER_CHAIN
+        ? outFilters.map((rule) => ({ chain: OUT_FILTER_CHAIN, rule }))
+        : one.needs === "" || this.setSize(one.needs) > 0
+        ? [one]
+        : []
+    );
   }
 
-  #capacity(set: string): number {
-    return this.#capacities.get(set) ?? capacityFor(0);
+  #set(name: string): StoredSet {
+    const set = this.#sets.get(name);
+    if (set === undefined) throw new RangeError(`"${name}" is no set of this family`);
+    return set;
   }
 
-  #addressEntry(address: string): Entry {
-    return `${setName("KUBE-IPVS-IPS", this.#base.family)} ${address}`;
+  get #addressSet(): string {
+    return setName("KUBE-IPVS-IPS", this.#base.family);
+  }
+
+  /** Those that come and go with a server. */
+  #entriesOf({ entries, bind, server }: WantedServer): readonly Entry[] {
+    return bind ? [...entries, `${this.#addressSet} ${server.address}`] : entries;
   }
 
   #take(base: BaseRules, services: ReadonlyMap<NamespacedName, ServiceObjects | null>): void {
     this.#base = base;
     for (const [name, objects] of services) this.#setService(name, objects);
-    for (const [set, size] of this.#sizes) {
-      if (capacityFor(size) > this.#capacity(set)) this.#capacities.set(set, capacityFor(size));
+    for (const set of this.#sets.values()) {
+      set.maxElements = Math.max(set.maxElements, capacityFor(set.entries.size));
     }
   }
 
@@ -283,27 +264,21 @@ export class IpvsStore {
     if (server === undefined) return;
     this.#realServers += by * server.realServers.length;
     if (server.outFilter !== "") this.#outFilters += by;
-    for (const entry of server.entries) this.#count(entry, by);
-    if (server.bind) this.#count(this.#addressEntry(server.server.address), by);
+    for (const entry of this.#entriesOf(server)) this.#count(entry, by);
   }
 
   #count(entry: Entry, by: 1 | -1): void {
-    const count = (this.#entries.get(entry) ?? 0) + by;
-    if (count === 0) this.#entries.delete(entry);
-    else this.#entries.set(entry, count);
-    // It came or went.
-    if (count === 0 || (count === 1 && by === 1)) {
-      this.#sizes.set(setOfEntry(entry), this.setSize(setOfEntry(entry)) + by);
-    }
+    const [set, text] = splitEntry(entry);
+    const { entries } = this.#set(set);
+    const count = (entries.get(text) ?? 0) + by;
+    if (count === 0) entries.delete(text);
+    else entries.set(text, count);
   }
 }
 
-function outFiltersOf(servers: Iterable<WantedServer>): readonly string[] {
-  return Array.from(servers, ({ outFilter }) => outFilter).filter((rule) => rule !== "");
-}
-
-function textOf(entry: Entry): string {
-  return entry.slice(entry.indexOf(" ") + 1);
+function splitEntry(entry: Entry): readonly [set: string, text: string] {
+  const blank = entry.indexOf(" ");
+  return [entry.slice(0, blank), entry.slice(blank + 1)];
 }
 
 /**

@@ -16,6 +16,9 @@ import {
   updateVirtualServerLine,
   type VirtualServer,
 } from "../../../netfilter/ipvs.ts";
+import { DEVICE } from "../plan/ruleset.ts";
+
+export const TABLES: readonly Table[] = ["nat", "filter"];
 
 /** What tells another process that a virtual server is ours. */
 export interface Evidence {
@@ -59,9 +62,15 @@ export interface TableChange {
   readonly lines: readonly string[];
 }
 
-/** One start of a program; lines carry no line ends. */
+/** Lines of a program, without line ends. */
+interface LineStep {
+  readonly program: "ipset" | "ip";
+  readonly lines: readonly string[];
+}
+
+/** One start of a program. */
 export type Step =
-  | { readonly program: "ipset" | "ip"; readonly lines: readonly string[] }
+  | LineStep
   | { readonly program: "iptables"; readonly tables: readonly TableChange[] }
   | { readonly program: "ipvsadm"; readonly changes: readonly ServerChange[] };
 
@@ -75,12 +84,11 @@ const HEADINGS = {
 
 /** See the module. */
 export class IpvsTransaction {
-  readonly #device: string;
   readonly sets: SetChange[] = [];
-  /** Chains that are filled anew or get a jump; as `TABLE CHAIN`. */
+  /** Chains that are filled anew, edited or get a jump; as `TABLE CHAIN`. */
   readonly chains = new Set<string>();
   readonly rules: PerTable<string[]> = { nat: [], filter: [] };
-  readonly servers: ServerChange[] = [];
+  servers: ServerChange[] = [];
   /** The device is made. */
   makesDevice = false;
   /** Addresses that come to the device. */
@@ -89,11 +97,6 @@ export class IpvsTransaction {
   readonly unbound: string[] = [];
   /** Rules of iptables mode serve the same addresses until ours replace them: they translate addresses before IPVS sees them. */
   replacesIptablesMode = false;
-
-  /** @param device that the addresses are on */
-  constructor(device: string) {
-    this.#device = device;
-  }
 
   /** Each under the program that reads it, in order; empty if nothing needs to be done. */
   get text(): string {
@@ -105,73 +108,74 @@ export class IpvsTransaction {
    * comes after.
    *
    * Usually sets, rules, servers, addresses: a packet to an address that is not complete is refused or passes untouched. Where things only
-   * go, the address goes first. A server goes before the last thing that tells that it is ours, and comes after the first one, so that
+   * go, the address goes first. A server goes before the last thing that shows that it is ours, and comes after the first one, so that
    * nothing of ours is left behind if the process is killed between two steps.
    */
   get steps(): readonly Step[] {
-    const ipset: Step = {
-      program: "ipset",
-      lines: [
-        ...this.sets.flatMap(({ lines }) => lines),
-        ...this.sets.flatMap(({ deletions }) => deletions),
-      ],
-    };
-    const tables = (["nat", "filter"] as const).map((table) => ({ table, lines: this.rules[table] }));
-    const iptables: Step = { program: "iptables", tables: tables.filter(({ lines }) => lines.length > 0) };
-    const ip: Step = {
-      program: "ip",
-      lines: [
-        ...this.makesDevice ? [addDummyLine(this.#device)] : [],
-        ...this.unbound.map((address) => deleteAddressLine(this.#device, address)),
-        ...this.bound.map((address) => addAddressLine(this.#device, address)),
-      ],
-    };
-    const addsEntries = this.sets.some(({ lines }) => lines.some((line) => line.startsWith("add ")));
-    const dropsNamed = this.servers.some(isNamedOnly);
-    if (!this.replacesIptablesMode && !addsEntries && (this.unbound.length > 0 || dropsNamed)) {
-      const servers = ipvsadmStep(this.servers);
+    const [ipset, iptables, ip] = [this.#setStep, this.#ruleStep, this.#addressStep];
+    const addsEntries = ipset.lines.some((line) => line.startsWith("add "));
+    const named = this.servers.filter(isNamedOnly);
+    if (!this.replacesIptablesMode && !addsEntries && this.unbound.length + named.length > 0) {
+      const servers = serverStep(this.servers);
       const dropsBound = this.servers.some((change) =>
         change.kind === "deleteServer" && change.evidence.isBound && !change.evidence.isNamed
       );
       return (dropsBound ? [servers, ip, iptables, ipset] : [ip, servers, iptables, ipset]).filter(isWork);
     }
-    const [before, after] = this.#aroundEntries(addsEntries);
+    const addsServers = this.servers.some(({ kind }) => kind === "addServer");
+    const early = named.length === 0 ? [] : addsEntries && addsServers ? named : this.servers;
+    const late = early.length === 0
+      ? this.servers
+      : early === named
+      ? this.servers.filter((one) => !isNamedOnly(one))
+      : [];
+    const [before, after] = [serverStep(early), serverStep(late)];
     return (this.replacesIptablesMode
       ? [before, ipset, after, ip, iptables]
       : [before, ipset, iptables, after, ip]).filter(isWork);
   }
 
-  /** The changes of servers before and after those of entries: one step where no server comes whose entries come, too. */
-  #aroundEntries(addsEntries: boolean): readonly [before: Step, after: Step] {
-    if (!this.servers.some(isNamedOnly)) return [ipvsadmStep([]), ipvsadmStep(this.servers)];
-    if (!addsEntries || !this.servers.some(({ kind }) => kind === "addServer")) {
-      return [ipvsadmStep(this.servers), ipvsadmStep([])];
-    }
-    return [
-      ipvsadmStep(this.servers.filter(isNamedOnly)),
-      ipvsadmStep(this.servers.filter((change) => !isNamedOnly(change))),
+  get #setStep(): LineStep {
+    const [lines, deletions] = [
+      this.sets.flatMap((set) => set.lines),
+      this.sets.flatMap((set) => set.deletions),
     ];
+    return { program: "ipset", lines: [...lines, ...deletions] };
+  }
+
+  get #ruleStep(): Step {
+    const tables = TABLES.map((table) => ({ table, lines: this.rules[table] }));
+    return { program: "iptables", tables: tables.filter(({ lines }) => lines.length > 0) };
+  }
+
+  get #addressStep(): LineStep {
+    return {
+      program: "ip",
+      lines: [
+        ...this.makesDevice ? [addDummyLine(DEVICE)] : [],
+        ...this.unbound.map((address) => deleteAddressLine(DEVICE, address)),
+        ...this.bound.map((address) => addAddressLine(DEVICE, address)),
+      ],
+    };
   }
 }
 
-/** True if a server goes of which no address on the device tells that it is ours, so that only its entries do. */
+/** True if a server goes of which no address on the device shows that it is ours, so that only its entries do. */
 function isNamedOnly(change: ServerChange): boolean {
   return change.kind === "deleteServer" && !change.evidence.isBound;
 }
 
-function ipvsadmStep(changes: readonly ServerChange[]): Step {
+function serverStep(changes: readonly ServerChange[]): Step {
   return { program: "ipvsadm", changes };
 }
 
 function isWork(step: Step): boolean {
-  switch (step.program) {
-    case "iptables":
-      return step.tables.length > 0;
-    case "ipvsadm":
-      return step.changes.length > 0;
-    default:
-      return step.lines.length > 0;
-  }
+  const { length } = step.program === "iptables"
+    ? step.tables
+    : step.program === "ipvsadm"
+    ? step.changes
+    : step.lines;
+  return length > 0;
 }
 
 /** What the step's program reads from standard input. */

@@ -12,8 +12,7 @@ import {
   testSlicePort,
 } from "../../../../tests/support/model_objects.ts";
 import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
-import { fullSync } from "./full_sync.ts";
-import { type HeldObjects, isOurs, type Ownership } from "./objects.ts";
+import { diffObjects, type HeldObjects, isOurs, type Ownership } from "./objects.ts";
 import { IpvsStore } from "./store.ts";
 import type { IpvsTransaction } from "./transaction.ts";
 
@@ -26,7 +25,7 @@ const PODS = testSlice({
 });
 
 function syncOver(plan: IpvsPlan, held: HeldObjects, ownership: Ownership): IpvsTransaction {
-  return fullSync(plan, held, ownership).transaction;
+  return diffObjects(IpvsStore.of(plan).objects, held, ownership);
 }
 
 function synced(...objects: readonly ApiObject[]): KernelModel {
