@@ -18,9 +18,14 @@ import type { FoundProxy, LiveProblem, LiveRules } from "../live/live.ts";
 import { nodeNameFinding } from "../node_name_finding.ts";
 import { endpointLack, unplacedNotes } from "../service/slice_facts.ts";
 import { type DestinationKind, findService } from "../service/service_match.ts";
-import { differenceOf, type TraceDifference } from "./compare.ts";
+import {
+  differenceOf,
+  foreignEnd,
+  foreignNotrack,
+  foreignTranslation,
+  type TraceDifference,
+} from "./compare.ts";
 import { WORLD } from "./packet.ts";
-import { foreignEnd, foreignNotrack, foreignTranslation } from "./own_rules.ts";
 
 /** One walk. */
 export interface TraceSide {
