@@ -29,8 +29,6 @@ import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objec
 
 /** What is looked at. */
 export interface LookOptions extends FindObjectsOptions {
-  /** Asks the kproxy that runs here for its ports; only of mode userspace. */
-  readonly askPortals: AskPortals;
   /** False: nobody has said which mode this node runs, and what is in force there tells. */
   readonly isModeNamed: boolean;
   /** False: nothing is wanted of the objects. */
@@ -44,9 +42,6 @@ export interface LookOptions extends FindObjectsOptions {
   /** False: nobody asks how many packets a rule has met. @default {true} */
   readonly isCounted?: boolean;
 }
-
-/** Asks the kproxy of this node which ports it listens on for Services; why nobody tells, in a few words. */
-export type AskPortals = (config: KubeProxyConfiguration) => Promise<KnownPortals | string>;
 
 /** What was found. */
 export interface Look {
@@ -92,13 +87,14 @@ export async function look(options: LookOptions): Promise<Look> {
     : partial === null || isKnown
     ? null
     : await planeOf(partial);
-  const plane = objects?.mode ?? dataPlaneOf(named, { found, doing: "Looking at" });
+  const plane = objects?.mode ?? dataPlaneOf(named, "Looking at", found);
   const seen = lookOf({ objects, live, partial, around, plane }, configured);
   return plane === "userspace" ? await withPortals(seen, options) : seen;
 }
 
 /** With what is known of the ports of mode userspace: from the kproxy that runs here, else from the rules that are there. */
-async function withPortals(seen: Look, { askPortals, liveFrom }: LookOptions): Promise<Look> {
+async function withPortals(seen: Look, { liveFrom }: LookOptions): Promise<Look> {
+  const { askPortals } = await import("./running/running.ts");
   const portals = liveFrom.length > 0 ? "saved rules do not tell" : await askPortals(seen.config);
   const found = { ...seen, portals };
   if (typeof portals !== "string") {

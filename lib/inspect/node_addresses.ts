@@ -1,5 +1,5 @@
 /**
- * What a packet of the node, or of its pods, is known by.
+ * By what the node and its pods are known, to packets and to the objects.
  *
  * @module
  */
@@ -8,6 +8,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { nodeIps } from "../model/node.ts";
 import type { NodeObject } from "../model/objects.ts";
 import type { DeviceAddress } from "../netfilter/ip_batch.ts";
+import type { DesiredState } from "./desired/desired.ts";
 
 /** All addresses of the node that are known, of both families; the Node's own come first. */
 export function knownNodeAddresses(
@@ -31,4 +32,21 @@ export function podInterface({ detectLocalMode, detectLocal }: KubeProxyConfigur
     return `${detectLocal.interfaceNamePrefix}0`;
   }
   return "cni0";
+}
+
+/** By the name of the node it is decided which endpoints are its own, and by its Node's labels which hints are for it. */
+export function nodeNameFinding(
+  { nodeName, node, otherNodes }: Pick<DesiredState, "nodeName" | "node" | "otherNodes">,
+  nodeAddresses: readonly string[],
+): readonly string[] {
+  if (node !== null || otherNodes.length === 0) return [];
+  const mine = otherNodes.find(({ addresses }) =>
+    addresses.some(({ address }) => nodeAddresses.includes(address))
+  );
+  const lack = `There is no Node ${nodeName}, by whose name policies and hints are decided here`;
+  return [
+    mine === undefined
+      ? lack
+      : `${lack}; Node ${mine.name} has an address of this machine: --hostname-override=${mine.name}`,
+  ];
 }

@@ -14,7 +14,7 @@ import {
 } from "../../inspect/check/report.ts";
 import { type FamilyCheck, isClean, lastingChecks, mayPass } from "../../inspect/check/difference.ts";
 import { STDIN_PATH } from "../../source/files/files_scan.ts";
-import { nodeNameFinding } from "../../inspect/node_name_finding.ts";
+import { nodeNameFinding } from "../../inspect/node_addresses.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import { desiredInput, type Look, look, type LookOptions } from "../../inspect/look.ts";
 import { baseOf } from "../../netfilter/nft_ruleset.ts";
@@ -82,13 +82,10 @@ async function optionsToRepair(options: LookOptions): Promise<LookOptions> {
   if (options.isSourceNamed || config.kproxy.manifests.length > 0) return options;
   const running = await runningSettings(config);
   if (running === null || !running.isTrusted) {
-    const askRunning = (): Promise<string> =>
-      Promise.resolve(
-        running === null
-          ? `no kproxy tells of itself on ${config.kproxy.socket || "a socket"}`
-          : `${running.where} runs as another user, who may not say where rules come from`,
-      );
-    return { ...options, askRunning };
+    const unasked = running === null
+      ? `no kproxy tells of itself on ${config.kproxy.socket || "a socket"}`
+      : `${running.where} runs as another user, who may not say where rules come from`;
+    return { ...options, unasked };
   }
   const { kproxy, mode, ...settings } = running.config;
   if (kproxy.manifests.includes(STDIN_PATH)) {

@@ -41,14 +41,6 @@ export async function lookOptions(flags: ParsedFlags, io: Io): Promise<LookOptio
     isModeNamed: namesMode(flags),
     isSourceNamed: namesSource(flags),
     exec: systemExec,
-    askRunning: async (...question) => {
-      const { askRunning } = await import("../../inspect/running/running.ts");
-      return await askRunning(...question);
-    },
-    askPortals: async (asked) => {
-      const { askPortals } = await import("../../inspect/running/running.ts");
-      return await askPortals(asked);
-    },
     report: warn,
     wantsDesired: flags.get("no-desired") !== true,
     wantsLive: flags.get("no-live") !== true,

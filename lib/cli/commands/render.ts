@@ -5,18 +5,9 @@
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
-import {
-  type DesiredInput,
-  type RenderedPlane,
-  renderedPlaneOf,
-  stateOfObjects,
-  UNKNOWN_MACHINE,
-} from "../../inspect/desired/desired.ts";
-import { iptablesPlan, iptablesText } from "../../inspect/desired/iptables.ts";
-import { ipvsPlan, ipvsText } from "../../inspect/desired/ipvs.ts";
-import { nftablesPlan, nftablesText } from "../../inspect/desired/nftables.ts";
+import { type RenderedPlane, renderedPlaneOf } from "../../inspect/desired/desired.ts";
+import { previewOf } from "../../inspect/desired/preview.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
-import type { ProxyState } from "../../model/state.ts";
 import { nodeName } from "../../node/node_name.ts";
 import { readManifests } from "../../source/files/files.ts";
 import { counted } from "../../text/words.ts";
@@ -24,26 +15,11 @@ import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { configurationWithWarnings, warnUnserved } from "./output.ts";
 
-/** How one mode is rendered. */
-interface RenderedMode {
-  /** What loads the text. */
-  readonly tool: Readonly<Record<IpFamily, string>>;
-  readonly render: (input: DesiredInput, family: IpFamily) => string;
-}
-
-const RENDERED: Readonly<Record<RenderedPlane, RenderedMode>> = {
-  iptables: {
-    tool: { IPv4: "iptables-restore --noflush", IPv6: "ip6tables-restore --noflush" },
-    render: (input, family) => iptablesText(iptablesPlan(input, family)),
-  },
-  ipvs: {
-    tool: { IPv4: "the programs named", IPv6: "the programs named (ip6tables-restore)" },
-    render: (input, family) => ipvsText(ipvsPlan(input, family)),
-  },
-  nftables: {
-    tool: { IPv4: "nft -f -", IPv6: "nft -f -" },
-    render: (input, family) => nftablesText(nftablesPlan(input, family)),
-  },
+/** What loads the text. */
+const TOOLS: Readonly<Record<RenderedPlane, Readonly<Record<IpFamily, string>>>> = {
+  iptables: { IPv4: "iptables-restore --noflush", IPv6: "ip6tables-restore --noflush" },
+  ipvs: { IPv4: "the programs named", IPv6: "the programs named (ip6tables-restore)" },
+  nftables: { IPv4: "nft -f -", IPv6: "nft -f -" },
 };
 
 /**
@@ -53,7 +29,7 @@ const RENDERED: Readonly<Record<RenderedPlane, RenderedMode>> = {
  */
 export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const { config, warn } = await configurationWithWarnings(flags, io);
-  const mode = RENDERED[renderedPlaneOf(config)];
+  const mode = renderedPlaneOf(config);
   const { objects, problems, foreign } = await readObjects(config);
   for (const { path, kind, count } of foreign) {
     io.err(`Note: ${path}: ${counted(count, "object")} of kind ${kind} not read\n`);
@@ -64,13 +40,12 @@ export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number>
   }
   if (objects.length === 0 && problems.length > 0) return 2;
 
-  const desired = stateOfObjects(objects, nodeName(config), warn, config);
-  warnUnserved(desired.unserved, warn);
-  const input: DesiredInput = { ...desired, config, machine: UNKNOWN_MACHINE, warn };
-  const families = wantedFamilies(flags, desired.states);
+  const preview = previewOf(objects, { nodeName: nodeName(config), config, mode, warn });
+  warnUnserved(preview.unserved, warn);
+  const families = wantedFamilies(flags, preview.families);
   for (const family of families) {
-    if (families.length > 1) await io.out(`# ${family}: what follows is for ${mode.tool[family]}\n`);
-    await io.out(mode.render(input, family));
+    if (families.length > 1) await io.out(`# ${family}: what follows is for ${TOOLS[mode][family]}\n`);
+    await io.out(preview.render(family));
   }
   return problems.length > 0 ? 1 : 0;
 }
@@ -90,7 +65,7 @@ async function readObjects(config: KubeProxyConfiguration): ReturnType<typeof re
   }
 }
 
-function wantedFamilies(flags: ParsedFlags, states: ReadonlyMap<IpFamily, ProxyState>): readonly IpFamily[] {
+function wantedFamilies(flags: ParsedFlags, used: readonly IpFamily[]): readonly IpFamily[] {
   switch (flags.get("family")) {
     case "ipv4":
       return ["IPv4"];
@@ -98,9 +73,7 @@ function wantedFamilies(flags: ParsedFlags, states: ReadonlyMap<IpFamily, ProxyS
       return ["IPv6"];
     case "both":
       return FAMILIES;
-    default: {
-      const used = FAMILIES.filter((family) => (states.get(family)?.services.size ?? 0) > 0);
+    default:
       return used.length > 0 ? used : ["IPv4"];
-    }
   }
 }

@@ -3,26 +3,14 @@
  *
  * @module
  */
-import { NO_TABLE } from "../../netfilter/nft_listing.ts";
 import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
-import { nftFamily } from "../../netfilter/nft_words.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
-import {
-  ALL_ABILITIES,
-  type DataPlane,
-  type DesiredInput,
-  desiredRules,
-  stateOf,
-} from "../desired/desired.ts";
-import { portalKey } from "../../sim/portals.ts";
-import { few } from "../../text/words.ts";
-import type { FoundProxy, LiveNode, LiveProblem, LiveRules } from "../live/live.ts";
-import { judgePortals, type KnownPortals } from "../live/portals.ts";
-import { PacketComparison } from "./by_packets.ts";
-import { type Difference, DifferenceList, type FamilyCheck } from "./difference.ts";
-import { compareFront } from "./foreign.ts";
-import { type ProbeSources, probeSources } from "./probes.ts";
+import { type DataPlane, type DesiredInput, stateOf } from "../desired/desired.ts";
+import type { FoundProxy, LiveNode, LiveRules } from "../live/live.ts";
+import type { KnownPortals } from "../live/portals.ts";
+import { type Comparison, type Difference, DifferenceList, type FamilyCheck } from "./difference.ts";
+import { compareFront, packetSources } from "./packets.ts";
 
 /** What is compared. */
 export interface CheckInput {
@@ -60,45 +48,39 @@ function isSilent({ family, iptables, nftables, ipvs }: LiveRules, live: LiveNod
     others.some((other) => other.iptables.length + other.nftables.length > 0);
 }
 
+/** The planners of one mode are loaded, and those of the others not. */
+const COMPARISONS: Readonly<
+  Record<DataPlane, () => Promise<(comparison: Comparison, list: DifferenceList) => void | Promise<void>>>
+> = {
+  iptables: async () => (await import("./iptables.ts")).compareIptables,
+  nftables: async () => (await import("./nftables.ts")).compareNftables,
+  ipvs: async () => (await import("./ipvs.ts")).compareIpvs,
+  userspace: async () => (await import("./userspace.ts")).compareUserspace,
+};
+
 async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules): Promise<FamilyCheck> {
-  const { plane, desired, nodeAddresses, quarantined } = input;
-  const list = new DifferenceList();
-  const notes: string[] = [];
+  const { plane, desired, isKernel, portals = null, quarantined } = input;
   const state = stateOf(desired, family);
-  const sources = probeSources(family, { ...input, config: desired.config });
-  const problems = [...live.problems];
-  const facts = { family, compared: state.services.size, problems };
-  if (isUnread(plane, live)) {
-    // Nobody knows what is there: that is told among the problems, and nothing is called missing.
-    notes.push("The rules could not be read, so nothing is compared");
-    return { ...facts, isRead: false, base: [], services: new Map(), leftovers: [], notes };
+  const list = new DifferenceList();
+  list.problems.push(...live.problems);
+  const isRead = !isUnread(plane, live);
+  if (isRead) {
+    const sources = packetSources(family, { ...input, config: desired.config });
+    const tables = tablesInUse(live);
+    const compare = await COMPARISONS[plane]();
+    await compare({ desired, family, live, tables, isKernel, portals, sources }, list);
+    compareFront(live, state, sources, list);
+    list.leftovers.push(...otherModes(plane, live));
+    for (const [service, why] of quarantined ?? []) {
+      if (!list.services.has(service)) continue;
+      list.notes.push(`The kernel has refused the rules of ${service}: ${why}`);
+    }
+  } else {
+    // What is there is not known: that is told among the problems, and nothing is called missing.
+    list.notes.push("The rules could not be read, so nothing is compared");
   }
-  switch (plane) {
-    case "iptables":
-      await checkIptables(input, family, live, list);
-      break;
-    case "nftables":
-      await checkNftables(input, family, live, sources, list, notes);
-      break;
-    case "ipvs":
-      await checkIpvs(input, family, live, list);
-      break;
-    case "userspace":
-      problems.push(...await checkUserspace(input, family, live, list));
-  }
-  compareFront(live, state, nodeAddresses, sources, list);
-  list.leftovers.push(...otherModes(plane, live));
-  for (const [service, why] of quarantined ?? []) {
-    if (list.services.has(service)) notes.push(`The kernel has refused the rules of ${service}: ${why}`);
-  }
-  return {
-    ...facts,
-    isRead: true,
-    base: list.base,
-    services: list.services,
-    leftovers: list.leftovers,
-    notes,
-  };
+  const { base, services, leftovers, notes, problems } = list;
+  return { family, compared: state.services.size, isRead, base, services, leftovers, notes, problems };
 }
 
 /** True if a tool that the mode needs has failed, and nobody else has said what it should have. */
@@ -121,112 +103,6 @@ function tablesInUse({ iptables }: HeldRules): IptablesRuleset {
   const hasChains = (tables: IptablesRuleset): boolean =>
     OWN_CHAINS.some((chain) => tables.get("nat")?.has(chain) === true);
   return (iptables.find(({ tables }) => hasChains(tables)) ?? iptables[0])?.tables ?? NO_TABLES;
-}
-
-function namesCounters(tables: IptablesRuleset): boolean {
-  const places = [["nat", "KUBE-NODEPORTS"], ["filter", "KUBE-FORWARD"]] as const;
-  return places.some(([table, chain]) =>
-    tables.get(table)?.get(chain)?.rules.some((rule) => rule.includes("--nfacct-name"))
-  );
-}
-
-async function checkIptables(
-  input: CheckInput,
-  family: IpFamily,
-  live: LiveRules,
-  list: DifferenceList,
-): Promise<void> {
-  const { iptablesPlan } = await import("../desired/iptables.ts");
-  const { compareIptables, WantedIptables } = await import("./iptables.ts");
-  const tables = tablesInUse(live);
-  // Whether rules add to counters is no fault: it depends on what the machine had when they were written.
-  const nfacct = namesCounters(tables);
-  const { desired } = input;
-  const plan = iptablesPlan({ ...desired, machine: { ...desired.machine, nfacct } }, family);
-  compareIptables({ wanted: new WantedIptables(plan, family), live: tables, isKernel: input.isKernel }, list);
-}
-
-async function checkNftables(
-  input: CheckInput,
-  family: IpFamily,
-  live: LiveRules,
-  sources: ProbeSources,
-  list: DifferenceList,
-  notes: string[],
-): Promise<void> {
-  const word = nftFamily(family);
-  // Tables of family `inet` are nobody's of ours.
-  const own = live.nftables.find(({ name }) => name === `${word} kproxy`);
-  const kubeProxys = live.nftables.find(({ name }) => name === `${word} kube-proxy`);
-  if (own === undefined && kubeProxys !== undefined) {
-    notes.push("These rules are kube-proxy's: they are compared by what they do");
-    const rules = await desiredRules(input.plane, input.desired, family);
-    const comparison = new PacketComparison(rules, live, input.nodeAddresses, sources);
-    const state = stateOf(input.desired, family);
-    for (const [service, ports] of state.services) {
-      for (const port of ports) {
-        for (const one of comparison.port(port)) list.add(service, one);
-      }
-    }
-    return;
-  }
-  const { nftablesPlan } = await import("../desired/nftables.ts");
-  const { compareNftables } = await import("./nftables.ts");
-  if (own === undefined) {
-    const place = `nftables ${word} kproxy`;
-    list.add(null, {
-      kind: "missing",
-      place,
-      cause: "the table is gone",
-      wanted: [`table ${word} kproxy`],
-      found: [],
-    });
-  }
-  compareNftables(nftablesPlan(input.desired, family), own ?? { ...NO_TABLE, name: `${word} kproxy` }, list);
-}
-
-async function checkIpvs(
-  input: CheckInput,
-  family: IpFamily,
-  live: LiveRules,
-  list: DifferenceList,
-): Promise<void> {
-  const { ipvsOptions, ipvsPlan } = await import("../desired/ipvs.ts");
-  const { compareIpvs } = await import("./ipvs.ts");
-  const { desired, isKernel } = input;
-  const options = ipvsOptions(desired, family);
-  const plan = ipvsPlan(desired, family, options);
-  compareIpvs({ plan, options, rules: tablesInUse(live), live, isKernel }, list);
-}
-
-/** @returns what could not be found out */
-async function checkUserspace(
-  input: CheckInput,
-  family: IpFamily,
-  live: LiveRules,
-  list: DifferenceList,
-): Promise<readonly LiveProblem[]> {
-  const { portalsOf, portsOfPlan, userspacePlan } = await import("../desired/userspace.ts");
-  const { compareUserspace } = await import("./userspace.ts");
-  const { desired, isKernel, portals = null } = input;
-  const plan = userspacePlan(desired, family);
-  const ports = portsOfPlan(plan, desired, family);
-  const known = portals ?? "nobody was asked";
-  const keys = [...portalsOf(plan)].flatMap(([id, { protocol }]) => {
-    const port = ports.get(id);
-    return port === undefined ? [] : [portalKey(protocol, port)];
-  });
-  const judged = await judgePortals(known, family, keys, isKernel);
-  const deaf = new Set([...judged.portals].flatMap(([key, portal]) => portal === "nobody" ? [key] : []));
-  const untold = typeof known === "string" ? known : null;
-  const has = desired.ports?.get(family)?.has ?? ALL_ABILITIES;
-  compareUserspace({ plan, ports, has, untold, live: tablesInUse(live), deaf }, list);
-  if (untold === null || judged.unsure.length === 0) return [];
-  const where = `${few([...new Set(keys)])} (${family})`;
-  return [{
-    place: "kproxy",
-    message: `who listens on ${where}, and where it leads, is not known: ${untold}`,
-  }];
 }
 
 /** Rules of modes that are not wanted here, and of kube-proxy beside ours. */

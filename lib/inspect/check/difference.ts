@@ -4,7 +4,11 @@
  * @module
  */
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
-import type { LiveProblem } from "../live/live.ts";
+import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
+import type { DesiredInput } from "../desired/desired.ts";
+import type { LiveProblem, LiveRules } from "../live/live.ts";
+import type { KnownPortals } from "../live/portals.ts";
+import type { PacketSources } from "./packets.ts";
 
 /** How something differs. */
 export type DifferenceKind =
@@ -56,22 +60,40 @@ export interface FamilyCheck {
   readonly problems: readonly LiveProblem[];
 }
 
-/** Takes differences as they are found. */
+/** What a mode's comparison of one family goes by. */
+export interface Comparison {
+  readonly desired: DesiredInput;
+  readonly family: IpFamily;
+  readonly live: LiveRules;
+  /** Of iptables: the tables of the variant in use. */
+  readonly tables: IptablesRuleset;
+  /** True: the kernel was read, so that a table that is not there is empty. False: nobody has saved it. */
+  readonly isKernel: boolean;
+  /** In mode userspace: the ports that kproxy listens on, or why nobody tells them. */
+  readonly portals: KnownPortals | string | null;
+  /** Where packets come from that stand for others. */
+  readonly sources: PacketSources;
+}
+
+/** Takes what is found in one family. */
 export class DifferenceList {
   readonly base: Difference[] = [];
   readonly services = new Map<NamespacedName, Difference[]>();
   readonly leftovers: Difference[] = [];
+  readonly notes: string[] = [];
+  readonly problems: LiveProblem[] = [];
 
   /** @param service null: none in particular */
   add(service: NamespacedName | null, difference: Difference | null): void {
     if (difference === null) return;
-    if (service === null) {
-      this.base.push(difference);
-      return;
-    }
-    const known = this.services.get(service);
-    if (known === undefined) this.services.set(service, [difference]);
-    else known.push(difference);
+    const known = service === null ? this.base : this.services.get(service);
+    if (known !== undefined) known.push(difference);
+    else if (service !== null) this.services.set(service, [difference]);
+  }
+
+  /** What nobody wants any more. */
+  leave(difference: Omit<Difference, "kind">): void {
+    this.leftovers.push({ ...difference, kind: "leftover" });
   }
 }
 

@@ -1,20 +1,15 @@
 /**
- * Compares IPVS mode with a plan: chains and jumps, sets, virtual servers, addresses of the device.
+ * Compares IPVS mode with a plan, by what a full sync would write: chains and jumps, sets, virtual servers, addresses of the device.
  *
  * @module
  */
-import {
-  DEVICE,
-  type IpvsOptions,
-  type IpvsPlan,
-  type WantedServer,
-} from "../../backend/ipvs/plan/ruleset.ts";
+import { DEVICE, type IpvsPlan, type WantedServer } from "../../backend/ipvs/plan/ruleset.ts";
 import { setName } from "../../backend/ipvs/plan/sets.ts";
 import { findDrift, KUBELETS_CHAINS, type WantedObjects } from "../../backend/ipvs/store/objects.ts";
 import { IpvsStore } from "../../backend/ipvs/store/store.ts";
 import { type IpvsTransaction, TABLES } from "../../backend/ipvs/store/transaction.ts";
 import type { NamespacedName } from "../../model/objects.ts";
-import { canonicalRuleText, readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
+import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import {
   type RealServer,
@@ -23,44 +18,41 @@ import {
   type SavedVirtualServer,
   virtualServerKey,
 } from "../../netfilter/ipvs.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
-import type { DifferenceList } from "./difference.ts";
-import { chainDifference, listDifference } from "./rule_lists.ts";
-import { chainPlace } from "./rule_texts.ts";
+import { ipvsOptions, ipvsPlan } from "../desired/ipvs.ts";
+import { chainDifference, chainPlace, listDifference, ruleText } from "./chains.ts";
+import type { Comparison, DifferenceList } from "./difference.ts";
 
-/** What is looked at. */
-export interface IpvsPair {
-  readonly plan: IpvsPlan;
-  readonly options: IpvsOptions;
-  /** Rules of the variant in use. */
-  readonly rules: IptablesRuleset;
-  readonly live: HeldRules;
-  /** False: read from files, which do not say what is on the device. */
-  readonly isKernel: boolean;
-}
+type Owners = ReadonlyMap<string, NamespacedName>;
 
 /** Tells `list` of everything that differs. */
-export function compareIpvs(pair: IpvsPair, list: DifferenceList): void {
-  const { plan, options, rules, live, isKernel } = pair;
-  const wanted = IpvsStore.of(plan).objects;
-  const addresses = live.ipvs === null ? null : new Set(live.ipvs.bound);
-  const virtualServers = live.ipvs?.servers.virtualServers ?? new Map<string, SavedVirtualServer>();
-  const wantedServers = new Map<string, WantedServer>();
-  const servers = [...wanted.servers];
-  for (const server of servers) wantedServers.set(server.key, server);
-  const held = { addresses, virtualServers, sets: live.sets, tables: rules };
-  const drift = findDrift({ ...wanted, servers }, held, options);
+export function compareIpvs(
+  { desired, family, tables, live, isKernel }: Comparison,
+  list: DifferenceList,
+): void {
+  const options = ipvsOptions(desired, family);
+  const plan = ipvsPlan(desired, family, options);
+  const objects = IpvsStore.of(plan).objects;
+  const wanted = { ...objects, servers: [...objects.servers] };
+  const { sets, ipvs } = live;
+  const addresses = ipvs === null ? null : new Set(ipvs.bound);
+  const virtualServers = ipvs?.servers.virtualServers ?? new Map<string, SavedVirtualServer>();
+  const drift = findDrift(wanted, { addresses, virtualServers, sets, tables }, options);
   const owners = ownersOf(plan);
-  compareRules(pair, wanted, drift, list);
-  compareSets(pair, wanted, owners, list);
+  compareRules(tables, wanted, drift, list);
+  for (const { kind, entries } of wanted.sets) {
+    const set = setName(kind, family);
+    compareSet(set, entries, sets.get(set)?.entries, owners, list);
+  }
+  const wantedServers = new Map(wanted.servers.map((server) => [server.key, server]));
   for (const key of new Set(drift.servers.map(({ server }) => virtualServerKey(server)))) {
     compareServer(key, wantedServers.get(key), virtualServers.get(key), owners.get(key) ?? null, list);
   }
+  // Files do not say what is on the device.
   if (isKernel) compareAddresses(drift, owners, list);
 }
 
 /** Keys of servers, entries of sets and addresses → the first Service that wants them. */
-function ownersOf({ services }: IpvsPlan): ReadonlyMap<string, NamespacedName> {
+function ownersOf({ services }: IpvsPlan): Owners {
   const owners = new Map<string, NamespacedName>();
   const own = (key: string, name: NamespacedName): void => void (owners.has(key) || owners.set(key, name));
   for (const [name, objects] of services) {
@@ -75,7 +67,7 @@ function ownersOf({ services }: IpvsPlan): ReadonlyMap<string, NamespacedName> {
 }
 
 function compareRules(
-  { rules: held }: IpvsPair,
+  held: IptablesRuleset,
   { rules, jumps }: WantedObjects,
   { chains }: IpvsTransaction,
   list: DifferenceList,
@@ -83,55 +75,46 @@ function compareRules(
   for (const table of TABLES) {
     const ofJumps = Map.groupBy(jumps.filter((jump) => jump.table === table), ({ chain }) => chain);
     const bodies = Map.groupBy(rules[table], ({ chain }) => chain);
-    for (const [chain, jumpsHere] of ofJumps) {
-      if (!chains.has(`${table} ${chain}`)) continue;
-      const found = held.get(table)?.get(chain)?.rules ?? [];
-      const wanted = jumpsHere.map(({ args }) => canonicalRuleText(args));
-      const there = new Set(found.map((rule) => readableRuleText(rule) ?? rule));
-      const missing = wanted.filter((text) => !there.has(text));
-      if (missing.length === 0) continue;
-      const place = chainPlace(table, chain);
-      list.add(null, { kind: "missing", place, cause: "jumps are missing", wanted: missing, found: [] });
-    }
     for (const name of chains) {
       const chain = name.slice(table.length + 1);
-      if (!name.startsWith(`${table} `) || ofJumps.has(chain)) continue;
-      const difference = chainDifference({
-        place: chainPlace(table, chain),
-        wanted: (bodies.get(chain) ?? []).map(({ rule }) => canonicalRuleText(rule)),
-        found: held.get(table)?.get(chain)?.rules,
-        textOf: (rule) => readableRuleText(rule) ?? rule,
-        isShared: KUBELETS_CHAINS.has(chain),
-      });
-      list.add(null, difference);
+      if (!name.startsWith(`${table} `)) continue;
+      const [place, found] = [chainPlace(table, chain), held.get(table)?.get(chain)?.rules];
+      const jumpsHere = ofJumps.get(chain)?.map(({ args }) => canonicalRuleText(args));
+      if (jumpsHere === undefined) {
+        const wanted = (bodies.get(chain) ?? []).map(({ rule }) => canonicalRuleText(rule));
+        const isShared = KUBELETS_CHAINS.has(chain);
+        list.add(null, chainDifference({ place, wanted, found, textOf: ruleText, isShared }));
+        continue;
+      }
+      const there = new Set(found?.map(ruleText));
+      const missing = jumpsHere.filter((text) => !there.has(text));
+      if (missing.length === 0) continue;
+      list.add(null, { kind: "missing", place, cause: "jumps are missing", wanted: missing, found: [] });
     }
   }
 }
 
-function compareSets(
-  { plan, live }: IpvsPair,
-  { sets }: WantedObjects,
-  owners: ReadonlyMap<string, NamespacedName>,
+/** @param found undefined: there is no such set */
+function compareSet(
+  set: string,
+  wanted: Iterable<string>,
+  found: ReadonlySet<string> | undefined,
+  owners: Owners,
   list: DifferenceList,
 ): void {
-  for (const { kind, entries } of sets) {
-    const set = setName(kind, plan.base.family);
-    const place = `ipset ${set}`;
-    const found = live.sets.get(set);
-    const surplus = new Set(found?.entries);
-    for (const text of entries) {
-      if (surplus.delete(text)) continue;
-      const cause = `an entry is missing${found === undefined ? "; the set is gone" : ""}`;
-      const service = owners.get(`${set} ${text}`) ?? owners.get(text) ?? null;
-      list.add(service, { kind: "missing", place, cause, wanted: [text], found: [] });
-    }
-    if (found === undefined) {
-      list.add(null, { kind: "missing", place, cause: "the set is gone", wanted: [], found: [] });
-    }
-    for (const text of surplus) {
-      const cause = "an entry that no Service wants";
-      list.leftovers.push({ kind: "leftover", place, cause, wanted: [], found: [text] });
-    }
+  const place = `ipset ${set}`;
+  const surplus = new Set(found);
+  for (const text of wanted) {
+    if (surplus.delete(text)) continue;
+    const cause = `an entry is missing${found === undefined ? "; the set is gone" : ""}`;
+    const service = owners.get(`${set} ${text}`) ?? owners.get(text) ?? null;
+    list.add(service, { kind: "missing", place, cause, wanted: [text], found: [] });
+  }
+  if (found === undefined) {
+    list.add(null, { kind: "missing", place, cause: "the set is gone", wanted: [], found: [] });
+  }
+  for (const text of surplus) {
+    list.leave({ place, cause: "an entry that no Service wants", wanted: [], found: [text] });
   }
 }
 
@@ -142,28 +125,23 @@ function compareServer(
   service: NamespacedName | null,
   list: DifferenceList,
 ): void {
-  const at = `IPVS ${key}`;
+  const place = `IPVS ${key}`;
   const reals = [...found?.realServers.values() ?? []];
   if (wanted === undefined) {
     const cause = "a virtual server that no Service wants";
-    list.leftovers.push({ kind: "leftover", place: at, cause, wanted: [], found: reals.map(realText) });
+    list.leave({ place, cause, wanted: [], found: reals.map(realText) });
     return;
   }
   const wantedTexts = wanted.realServers.map((real) => `${real} weight 1`);
   if (found === undefined) {
-    list.add(service, {
-      kind: "missing",
-      place: at,
-      cause: "the virtual server is missing",
-      wanted: wantedTexts,
-      found: [],
-    });
+    const cause = "the virtual server is missing";
+    list.add(service, { kind: "missing", place, cause, wanted: wantedTexts, found: [] });
     return;
   }
   if (!sameTreatment(found.server, wanted.server)) {
     list.add(service, {
       kind: "changed",
-      place: at,
+      place,
       cause: "the virtual server treats packets otherwise",
       wanted: [treatmentText(wanted.server)],
       found: [treatmentText(found.server)],
@@ -178,11 +156,8 @@ function compareServer(
   const isWeight = missing.length > 0 && missing.length === surplus.length &&
     missing.every((text) => surplus.some((other) => addressOf(other) === addressOf(text)));
   const difference = listDifference(missing, surplus, "real server");
-  list.add(service, {
-    ...difference,
-    cause: isWeight ? "a real server has another weight or is reached in another way" : difference.cause,
-    place: at,
-  });
+  const cause = isWeight ? "a real server has another weight or is reached in another way" : difference.cause;
+  list.add(service, { ...difference, cause, place });
 }
 
 function treatmentText(server: SavedVirtualServer["server"]): string {
@@ -201,7 +176,7 @@ function addressOf(text: string): string {
 
 function compareAddresses(
   { makesDevice, bound, unbound }: IpvsTransaction,
-  owners: ReadonlyMap<string, NamespacedName>,
+  owners: Owners,
   list: DifferenceList,
 ): void {
   const place = `device ${DEVICE}`;
@@ -214,7 +189,6 @@ function compareAddresses(
     list.add(owners.get(address) ?? null, { kind: "missing", place, cause, wanted: [address], found: [] });
   }
   for (const address of unbound) {
-    const cause = "an address that no Service wants";
-    list.leftovers.push({ kind: "leftover", place, cause, wanted: [], found: [address] });
+    list.leave({ place, cause: "an address that no Service wants", wanted: [], found: [address] });
   }
 }

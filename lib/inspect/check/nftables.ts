@@ -7,45 +7,64 @@ import { isAffinitySet } from "../../backend/nftables/plan/chains.ts";
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
 import { FullSync } from "../../backend/nftables/store/full_sync.ts";
 import type { NamespacedName } from "../../model/objects.ts";
-import {
-  type Element,
-  elementText as nftElementText,
-  type NftTransaction,
-} from "../../netfilter/nft_objects.ts";
-import type { ListedTable } from "../../netfilter/nft_listing.ts";
-import type { Difference, DifferenceList } from "./difference.ts";
-import { chainDifference } from "./rule_lists.ts";
+import { type Element, elementText, type NftTransaction } from "../../netfilter/nft_objects.ts";
+import { type ListedTable, NO_TABLE } from "../../netfilter/nft_listing.ts";
+import { nftFamily } from "../../netfilter/nft_words.ts";
+import { stateOf } from "../desired/desired.ts";
+import { nftablesPlan, nftablesRules } from "../desired/nftables.ts";
+import { chainDifference } from "./chains.ts";
+import type { Comparison, Difference, DifferenceList } from "./difference.ts";
+import { differencesByPackets } from "./packets.ts";
 
 /** Tells `list` of everything that differs. */
-export function compareNftables(plan: NftablesPlan, listed: ListedTable, list: DifferenceList): void {
-  const label = `nftables ${listed.name}`;
+export function compareNftables(comparison: Comparison, list: DifferenceList): void {
+  const { desired, family, live } = comparison;
+  const word = nftFamily(family);
+  const plan = nftablesPlan(desired, family);
+  // Tables of family `inet` are nobody's of ours.
+  const own = live.nftables.find(({ name }) => name === `${word} kproxy`);
+  if (own === undefined && live.nftables.some(({ name }) => name === `${word} kube-proxy`)) {
+    list.notes.push("These rules are kube-proxy's: they are compared by what they do");
+    const differencesOf = differencesByPackets(nftablesRules(plan), comparison);
+    for (const [service, ports] of stateOf(desired, family).services) {
+      for (const one of ports.flatMap(differencesOf)) list.add(service, one);
+    }
+    return;
+  }
+  if (own === undefined) {
+    const wanted = [`table ${word} kproxy`];
+    const place = `nftables ${word} kproxy`;
+    list.add(null, { kind: "missing", place, cause: "the table is gone", wanted, found: [] });
+  }
+  const listed = own ?? { ...NO_TABLE, name: `${word} kproxy` };
   const sync = new FullSync(plan, listed);
-  const compare = (service: NamespacedName | null, transaction: NftTransaction): void => {
-    for (const one of differencesOf(label, listed, transaction)) list.add(service, one);
-  };
-  compare(null, sync.base);
-  for (const { name, transaction } of sync.services()) compare(name, transaction);
-  compareLeftover(plan, label, listed, sync.leftover(), list);
+  for (const one of differencesOf(listed, sync.base)) list.add(null, one);
+  for (const { name, transaction } of sync.services()) {
+    for (const one of differencesOf(listed, transaction)) list.add(name, one);
+  }
+  compareLeftover(plan, listed, sync.leftover(), list);
 }
 
 function* differencesOf(
-  label: string,
-  { chains, containers }: ListedTable,
+  { name: table, chains, containers }: ListedTable,
   transaction: NftTransaction,
 ): Generator<Difference> {
   for (const { name, timeoutSeconds } of transaction.containers) {
     const found = containers.get(name);
-    const place = `${label} ${name}`;
-    yield found === undefined ? goneDifference(place, isAffinitySet(name) ? "set" : "set or map") : {
-      kind: "changed",
-      place,
-      cause: "clients stick to their endpoint for another time",
-      wanted: [`timeout ${timeoutSeconds}s`],
-      found: [`timeout ${found.timeoutSeconds}s`],
-    };
+    const place = placeOf(table, name);
+    const what = isAffinitySet(name) ? "set" : "set or map";
+    yield found === undefined
+      ? { kind: "missing", place, cause: `the ${what} is gone`, wanted: [], found: [] }
+      : {
+        kind: "changed",
+        place,
+        cause: "clients stick to their endpoint for another time",
+        wanted: [`timeout ${timeoutSeconds}s`],
+        found: [`timeout ${found.timeoutSeconds}s`],
+      };
   }
   for (const { name, hook, rules } of [...transaction.chains, ...transaction.baseChains]) {
-    const place = `${label} ${name}`;
+    const place = placeOf(table, name);
     const found = chains.get(name);
     if (found !== undefined && found.hook !== hook) {
       const cause = "the chain hangs elsewhere";
@@ -54,56 +73,51 @@ function* differencesOf(
     const difference = chainDifference({ place, wanted: rules, found: found?.rules });
     if (difference !== null) yield difference;
   }
-  yield* elementDifferences(label, transaction.deletedElements, transaction.addedElements);
+  yield* elementDifferences(table, transaction);
+}
+
+function placeOf(table: string, object: string): string {
+  return `nftables ${table} ${object}`;
 }
 
 function hookTexts(hook: string | undefined): readonly string[] {
   return hook === undefined ? [] : [hook];
 }
 
-function goneDifference(place: string, what: string): Difference {
-  return { kind: "missing", place, cause: `the ${what} is gone`, wanted: [], found: [] };
+/** Comments are for people. */
+function textOf({ comment: _, ...element }: Element): string {
+  return elementText(element);
 }
 
-function elementText({ comment: _, ...element }: Element): string {
-  return nftElementText(element);
-}
-
-/** An element that is written again with another value is changed; comments alone are for people. */
-function elementDifferences(
-  label: string,
-  deleted: readonly Element[],
-  added: readonly Element[],
-): readonly Difference[] {
+/** An element that is written again with another value is changed. */
+function* elementDifferences(
+  table: string,
+  { deletedElements, addedElements }: NftTransaction,
+): Generator<Difference> {
   const idOf = ({ container, key }: Element): string => `${container} ${key}`;
-  const former = new Map(deleted.map((element) => [idOf(element), element]));
-  const differences = added.flatMap((element): Difference[] => {
-    const place = `${label} ${element.container}`;
+  const former = new Map(deletedElements.map((element) => [idOf(element), element]));
+  for (const element of addedElements) {
     const before = former.get(idOf(element));
     former.delete(idOf(element));
-    const wanted = [elementText(element)];
+    const differing = { place: placeOf(table, element.container), wanted: [textOf(element)] };
     if (before === undefined) {
-      return [{ kind: "missing", place, cause: "an element is missing", wanted, found: [] }];
+      yield { kind: "missing", cause: "an element is missing", ...differing, found: [] };
+    } else if (before.value !== element.value) {
+      yield { kind: "changed", cause: "an element leads elsewhere", ...differing, found: [textOf(before)] };
     }
-    if (before.value === element.value) return [];
-    const cause = "an element leads elsewhere";
-    return [{ kind: "changed", place, cause, wanted, found: [elementText(before)] }];
-  });
-  const surplus = [...former.values()].map((element): Difference => ({
-    kind: "surplus",
-    place: `${label} ${element.container}`,
-    cause: "an element is too much",
-    wanted: [],
-    found: [elementText(element)],
-  }));
-  return [...differences, ...surplus];
+  }
+  for (const element of former.values()) yield surplusElement(table, element);
+}
+
+function surplusElement(table: string, element: Element): Difference {
+  const place = placeOf(table, element.container);
+  return { kind: "surplus", place, cause: "an element is too much", wanted: [], found: [textOf(element)] };
 }
 
 /** What no Service wants: too much of one that has the address, or left by one that is gone. */
 function compareLeftover(
   plan: NftablesPlan,
-  label: string,
-  { chains: listed }: ListedTable,
+  { name: table, chains: listed }: ListedTable,
   leftover: NftTransaction,
   list: DifferenceList,
 ): void {
@@ -111,37 +125,24 @@ function compareLeftover(
     const { hook, rules = [] } = listed.get(name) ?? {};
     list.add(null, {
       kind: "surplus",
-      place: `${label} ${name}`,
+      place: placeOf(table, name),
       cause: "somebody hooked a chain into our table",
       wanted: [],
       found: [...hookTexts(hook), ...rules],
     });
   }
-  if (leftover.deletedElements.length > 0) {
-    const owners = ownersOf(plan);
-    for (const element of leftover.deletedElements) {
-      const owner = owners.get(element.key) ?? owners.get(element.key.replace(/ \. \d+$/, "")) ?? null;
-      const surplus: Difference = {
-        kind: owner === null ? "leftover" : "surplus",
-        place: `${label} ${element.container}`,
-        cause: owner === null ? "an element that no Service wants" : "an element is too much",
-        wanted: [],
-        found: [elementText(element)],
-      };
-      if (owner === null) list.leftovers.push(surplus);
-      else list.add(owner, surplus);
-    }
+  const owners = leftover.deletedElements.length > 0 ? ownersOf(plan) : null;
+  for (const element of leftover.deletedElements) {
+    const owner = owners?.get(element.key) ?? owners?.get(element.key.replace(/ \. \d+$/, ""));
+    const surplus = surplusElement(table, element);
+    if (owner !== undefined) list.add(owner, surplus);
+    else list.leave({ ...surplus, cause: "an element that no Service wants" });
   }
   // Empty ones are on their way out: the kernel lets go of them a second after what went to them.
   const chains = leftover.flushedChains.filter((name) => listed.get(name)?.rules.length !== 0);
   for (const name of [...chains, ...leftover.deletedContainers]) {
-    list.leftovers.push({
-      kind: "leftover",
-      place: `${label} ${name}`,
-      cause: `a ${listed.has(name) ? "chain" : "set"} that nothing wants any more`,
-      wanted: [],
-      found: listed.get(name)?.rules ?? [],
-    });
+    const cause = `a ${listed.has(name) ? "chain" : "set"} that nothing wants any more`;
+    list.leave({ place: placeOf(table, name), cause, wanted: [], found: listed.get(name)?.rules ?? [] });
   }
 }
 

@@ -1,22 +1,21 @@
 /**
- * Mends what is ours: writes all rules of the damaged families through the mode's own code, as the first sync of `kproxy run` does.
+ * Repairs what is ours: writes all rules of the damaged families.
  *
  * @module
  */
-import { candidateModes, chooseMode, type Modes } from "../../backend/node/choose_mode.ts";
-import { modeSysctls } from "../../backend/node/mode_sysctls.ts";
+import type { Modes } from "../../backend/node/choose_mode.ts";
 import { MODES } from "../../backend/node/registry.ts";
 import { selectedPeriods } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { nodeSysctls } from "../../kernel/node_sysctls.ts";
 import { splitHostPort } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import { addressHolder } from "../../serve/address_holder.ts";
 import type { StatusDocument } from "../../serve/status/status_document.ts";
-import { type DataPlane, type DesiredInput, portalName, stateOf } from "../desired/desired.ts";
+import { type DataPlane, type DesiredInput, portalName } from "../desired/desired.ts";
 import { type AskOptions, NotRunningError, RunningKproxy } from "../running/running.ts";
+import { writeRules } from "../write_rules.ts";
 import type { FamilyCheck } from "./difference.ts";
 
 /** Whether a running kproxy would repair it. */
@@ -141,21 +140,7 @@ export async function repair(
   if (families.length === 0) return { families, refused: [] };
   const kproxy = { ...desired.config.kproxy, proxyModeFallback: false };
   const config: KubeProxyConfiguration = { ...desired.config, mode: plane, kproxy };
-  const sysctls = await nodeSysctls(exec, log, modeSysctls(candidateModes(config, modes).modes));
-  const { prepared } = await chooseMode(modes, { exec, config, log, sysctls });
-  try {
-    prepared.reconfigure(desired.node);
-    prepared.setServiceCidrs?.(desired.serviceCidrs);
-    const written: IpFamily[] = [];
-    const refused: { service: string; problem: string }[] = [];
-    for (const proxier of prepared.proxiers) {
-      if (!families.includes(proxier.family)) continue;
-      const report = await proxier.sync({ state: stateOf(desired, proxier.family), changed: "all" });
-      written.push(proxier.family);
-      refused.push(...report.quarantined ?? []);
-    }
-    return { families: written, refused };
-  } finally {
-    await prepared.close?.();
-  }
+  const written = await writeRules({ exec, config, modes, desired, families, log });
+  for (const { error } of written.failures) throw error;
+  return { families: written.families, refused: written.quarantined };
 }

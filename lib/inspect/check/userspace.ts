@@ -5,81 +5,70 @@
  */
 import { CHAINS } from "../../backend/userspace/plan/chains.ts";
 import { planRules } from "../../backend/userspace/plan/held_rules.ts";
-import type { Portal, PortalId, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
-import type { NamespacedName } from "../../model/objects.ts";
-import { jumpRules } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
-import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
+import { jumpRules } from "../../netfilter/iptables_chains.ts";
 import { portalKey } from "../../sim/portals.ts";
-import type { PortalPorts } from "../desired/desired.ts";
-import type { DifferenceList } from "./difference.ts";
-import { chainDifference, jumpDifference } from "./rule_lists.ts";
-import { chainPlace, RuleTexts } from "./rule_texts.ts";
-import { compareSharedChain } from "./shared_chain.ts";
+import { few } from "../../text/words.ts";
+import { ALL_ABILITIES } from "../desired/desired.ts";
+import { portalsOf, portsOfPlan, userspacePlan } from "../desired/userspace.ts";
+import { judgePortals } from "../live/portals.ts";
+import { chainDifference, chainPlace, compareSharedChain, jumpDifference, ruleText } from "./chains.ts";
+import type { Comparison, DifferenceList } from "./difference.ts";
 
 const TABLES: readonly Table[] = ["filter", "nat"];
 
-/** What is looked at. */
-export interface UserspacePair {
-  readonly plan: UserspacePlan;
-  /** Portal → its port, where it is known. */
-  readonly ports: ReadonlyMap<PortalId, number>;
-  /** What the node's iptables has. */
-  readonly has: PortalPorts["has"];
-  /** Why ports are not known that kproxy has; null: it was asked, and has no others. */
-  readonly untold: string | null;
-  /** The tables of the variant in use. */
-  readonly live: IptablesRuleset;
-  /** Ports, as `portalKey` says them, on which nobody listens. */
-  readonly deaf: ReadonlySet<string>;
-}
-
-/** Tells `list` of everything that differs. */
-export function compareUserspace(
-  { plan, ports, has, untold, live, deaf }: UserspacePair,
+/** Tells `list` of everything that differs, and of what could not be found out. */
+export async function compareUserspace(
+  { desired, family, tables, isKernel, portals }: Comparison,
   list: DifferenceList,
-): void {
-  const texts = new RuleTexts();
-  const rules = planRules(plan, (id) => ports.get(id), has);
+): Promise<void> {
+  const plan = userspacePlan(desired, family);
+  const ports = portsOfPlan(plan, desired, family);
+  const { base, services } = planRules(
+    plan,
+    (id) => ports.get(id),
+    desired.ports?.get(family)?.has ?? ALL_ABILITIES,
+  );
   for (const table of TABLES) {
-    for (const [chain, wanted] of jumpRules(rules.base.jumps, table)) {
-      const found = live.get(table)?.get(chain)?.rules ?? [];
+    for (const [chain, wanted] of jumpRules(base.jumps, table)) {
+      const found = tables.get(table)?.get(chain)?.rules ?? [];
       const place = chainPlace(table, chain);
-      const lack = chainDifference({ place, wanted, found, textOf: texts.of, isShared: true });
-      if (lack === null || lack.kind === "order") continue;
-      list.add(null, jumpDifference(lack));
+      const lack = chainDifference({ place, wanted, found, textOf: ruleText, isShared: true });
+      if (lack !== null && lack.kind !== "order") list.add(null, jumpDifference(lack));
     }
   }
   for (const table of TABLES) {
     for (const chain of CHAINS[table]) {
-      const found = live.get(table)?.get(chain)?.rules;
-      if (found === undefined) {
-        list.add(null, chainDifference({ place: chainPlace(table, chain), wanted: [`:${chain}`], found }));
-      }
-      compareSharedChain({ plan: rules, table, chain, found }, texts, list);
+      const found = tables.get(table)?.get(chain)?.rules;
+      compareSharedChain({ services, table, chain, found }, list);
     }
   }
-  for (const [name, service] of plan) {
-    for (const portal of service?.portals ?? []) comparePort(name, portal, { ports, untold, deaf }, list);
+  const known = portals ?? "nobody was asked";
+  const untold = typeof known === "string" ? known : null;
+  const keys = [...portalsOf(plan)].flatMap(([id, { protocol }]) => {
+    const port = ports.get(id);
+    return port === undefined ? [] : [portalKey(protocol, port)];
+  });
+  const judged = await judgePortals(known, family, keys, isKernel);
+  if (untold !== null && judged.unsure.length > 0) {
+    const where = `${few([...new Set(keys)])} (${family})`;
+    const message = `who listens on ${where}, and where it leads, is not known: ${untold}`;
+    list.problems.push({ place: "kproxy", message });
   }
-}
-
-function comparePort(
-  service: NamespacedName,
-  { id, text, protocol, policy }: Portal,
-  { ports, untold, deaf }: Pick<UserspacePair, "ports" | "untold" | "deaf">,
-  list: DifferenceList,
-): void {
-  const port = ports.get(id);
-  const what = `${text} (${protocol}${policy === "local" ? ", policy Local" : ""})`;
-  if (port === undefined) {
-    const cause = untold === null
-      ? "kproxy has no port for it"
-      : "no rule leads to a port of kproxy's, and which one there is nobody tells";
-    list.add(service, { kind: "missing", place: "kproxy", cause, wanted: [`a port for ${what}`], found: [] });
-  } else if (deaf.has(portalKey(protocol, port))) {
-    const cause = "nobody listens on the port that the rules lead to";
-    const wanted = [`${protocol.toLowerCase()} port ${port} for ${what}`];
-    list.add(service, { kind: "missing", place: "kproxy", cause, wanted, found: [] });
+  const lack = { kind: "missing", place: "kproxy", found: [] } as const;
+  for (const [service, of] of plan) {
+    for (const { id, text, protocol, policy } of of?.portals ?? []) {
+      const port = ports.get(id);
+      const what = `${text} (${protocol}${policy === "local" ? ", policy Local" : ""})`;
+      if (port === undefined) {
+        const cause = untold === null
+          ? "kproxy has no port for it"
+          : "no rule leads to a port of kproxy's, and which one there is nobody tells";
+        list.add(service, { ...lack, cause, wanted: [`a port for ${what}`] });
+      } else if (judged.portals.get(portalKey(protocol, port)) === "nobody") {
+        const cause = "nobody listens on the port that the rules lead to";
+        list.add(service, { ...lack, cause, wanted: [`${protocol.toLowerCase()} port ${port} for ${what}`] });
+      }
+    }
   }
 }

@@ -7,7 +7,7 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { ChangeTracker } from "../../model/change_tracker.ts";
 import { eachUnserved, type UnservedDestination } from "../../model/destination_claims.ts";
-import { nodeZone, ownAddresses } from "../../model/node.ts";
+import { type LocalDetection, nodeZone, ownAddresses } from "../../model/node.ts";
 import { type ApiObject, FAMILIES, type IpFamily, type NodeObject } from "../../model/objects.ts";
 import { serviceNetworks } from "../../model/service_cidrs.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
@@ -131,22 +131,38 @@ export function stateOf({ states }: DesiredState, family: IpFamily): ProxyState 
   return state;
 }
 
-/** What {@linkcode dataPlaneOf} is asked for. */
-export interface DataPlaneQuestion {
-  /** What was found in force on the node; null: nobody has looked, or there is nothing. */
-  readonly found?: DataPlane | null;
-  /** For the complaint: `Rendering`. */
-  readonly doing: string;
+const LOOPBACK_IPS: readonly string[] = ["127.0.0.1", "::1"];
+
+/**
+ * The addresses of the node that rules depend on, of both families. Where the machine is not looked at, its devices would say nothing
+ * about the node: the Node tells.
+ */
+export function hostAddresses({ machine, node }: DesiredInput, nodeIp: string): readonly string[] {
+  if (machine.addresses !== null) return machine.addresses.map(({ address }) => address);
+  return [...(node?.addresses ?? []).map(({ address }) => address), nodeIp, ...LOOPBACK_IPS];
+}
+
+/** Settings of one family, of whose problem it warns. */
+export function warned<Options>(
+  { options, problem }: { readonly options: Options; readonly problem: LocalDetection["problem"] },
+  { warn }: DesiredInput,
+  family: IpFamily,
+): Options {
+  if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
+  return options;
 }
 
 /**
  * Which mode's rules a configuration means. What `auto` chooses is only known on the node: what was found there, else iptables.
  *
+ * @param doing for the error: `Rendering`
+ * @param found what is in force on the node; null: nobody has looked, or there is nothing
  * @throws {UnsupportedError} if it is a mode whose rules kproxy does not make
  */
 export function dataPlaneOf(
   { mode }: KubeProxyConfiguration,
-  { found = null, doing }: DataPlaneQuestion,
+  doing: string,
+  found: DataPlane | null = null,
 ): DataPlane {
   if (mode === "auto") return found ?? "iptables";
   const plane = DATA_PLANES.find((one) => one === mode);
@@ -157,11 +173,11 @@ export function dataPlaneOf(
 /**
  * Which mode's rules a configuration means, of the modes whose rules follow from the objects alone.
  *
- * @param doing for the complaint
+ * @param doing for the error
  * @throws {UnsupportedError} if it is another one
  */
 export function renderedPlaneOf(config: KubeProxyConfiguration, doing: string = "Rendering"): RenderedPlane {
-  const plane = dataPlaneOf(config, { doing });
+  const plane = dataPlaneOf(config, doing);
   if (plane !== "userspace") return plane;
   const why =
     `${doing} proxy mode userspace is not possible, its rules lead to ports that kproxy opens when it runs; possible with`;

@@ -11,21 +11,18 @@ import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type Table, tableBlock } from "../../netfilter/iptables_jumps.ts";
 import type { SavedChain } from "../../netfilter/iptables_save.ts";
-import { builtinRules, kernelTables } from "../../sim/held_rules.ts";
-import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
-import { type DesiredInput, stateOf } from "./desired.ts";
-import { ownAddresses } from "./own_addresses.ts";
+import { builtinRules, type HeldRules, kernelTables, nothingHeld } from "../../sim/held_rules.ts";
+import { type DesiredInput, hostAddresses, stateOf, warned } from "./desired.ts";
 
 const TABLES: readonly Table[] = ["filter", "nat"];
 
 /** The plan of all Services of one family. */
 export function iptablesPlan(input: DesiredInput, family: IpFamily): IptablesPlan {
-  const { config, node, machine, warn } = input;
-  const { options, problem } = configuredIptables(config, family, node);
-  if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
+  const { config, node, machine } = input;
+  const options = warned(configuredIptables(config, family, node), input, family);
   return planIptables(stateOf(input, family), "all", {
     ...options,
-    nodePortIps: matchingNodeIps(options.nodePortAddresses, ownAddresses(input, options.nodeIp)),
+    nodePortIps: matchingNodeIps(options.nodePortAddresses, hostAddresses(input, options.nodeIp)),
     randomFully: true,
     // On the node the sysctl decides, which the same setting makes kproxy write.
     dropInvalid: !(machine.tcpBeLiberal ?? config.conntrack.tcpBeLiberal),

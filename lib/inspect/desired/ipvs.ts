@@ -6,29 +6,36 @@
 import { planTexts, renderPlan } from "../../backend/ipvs/store/render.ts";
 import { planIpvs } from "../../backend/ipvs/plan/plan.ts";
 import { DEVICE, type IpvsOptions, type IpvsPlan } from "../../backend/ipvs/plan/ruleset.ts";
-import { configuredIpvs, nodePortIps } from "../../backend/ipvs/plan/settings.ts";
+import { configuredIpvs, hostIps, nodePortIps } from "../../backend/ipvs/plan/settings.ts";
+import { isLoopback, parseIp } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { parseSets } from "../../netfilter/ipset.ts";
 import { parseIpvsTable } from "../../netfilter/ipvs.ts";
-import { builtinRules, kernelTables } from "../../sim/held_rules.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
-import { type DesiredInput, stateOf } from "./desired.ts";
-import { ownHostIps } from "./own_addresses.ts";
+import { builtinRules, type HeldRules, kernelTables } from "../../sim/held_rules.ts";
+import { type DesiredInput, hostAddresses, stateOf, warned } from "./desired.ts";
 
 /** The settings and facts of the node that the plan of one family is made by. */
 export function ipvsOptions(input: DesiredInput, family: IpFamily): IpvsOptions {
-  const { config, node, warn } = input;
-  const { options, problem } = configuredIpvs(config, family, node);
-  if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
-  const hostIps = ownHostIps(input, family, options.nodeIp);
+  const { config, node } = input;
+  const options = warned(configuredIpvs(config, family, node), input, family);
+  const own = ownHostIps(input, family, options.nodeIp);
   return {
     ...options,
-    hostIps,
-    nodePortIps: nodePortIps(options.nodePortAddresses, hostIps),
+    hostIps: own,
+    nodePortIps: nodePortIps(options.nodePortAddresses, own),
     randomFully: true,
     // The machine this runs on says nothing about the node's kernel.
     schedulers: [],
   };
+}
+
+/** The addresses that mode ipvs takes for the node's own, sorted. */
+function ownHostIps(input: DesiredInput, family: IpFamily, nodeIp: string): readonly string[] {
+  const { addresses } = input.machine;
+  if (addresses !== null) return hostIps(family, addresses);
+  const own = hostAddresses(input, nodeIp).map(parseIp)
+    .filter((ip) => ip?.family === family && !isLoopback(ip)).map((ip) => ip?.text ?? "");
+  return [...new Set(own)].sort();
 }
 
 /** The plan of all Services of one family. */

@@ -11,17 +11,15 @@ import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { OpenContainer, OpenTable } from "../../netfilter/nft_listing.ts";
 import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
-import { type DesiredInput, stateOf } from "./desired.ts";
-import { ownAddresses } from "./own_addresses.ts";
+import { type DesiredInput, hostAddresses, stateOf, warned } from "./desired.ts";
 
 /** The plan of all Services of one family. */
 export function nftablesPlan(input: DesiredInput, family: IpFamily): NftablesPlan {
-  const { config, node, serviceCidrs, warn } = input;
-  const { options, problem } = configuredNftables(config, family, node);
-  if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
+  const { config, node, serviceCidrs } = input;
+  const options = warned(configuredNftables(config, family, node), input, family);
   return planNftables(stateOf(input, family), "all", {
     ...options,
-    nodePortIps: matchingNodeIps(options.nodePortAddresses, ownAddresses(input, options.nodeIp)),
+    nodePortIps: matchingNodeIps(options.nodePortAddresses, hostAddresses(input, options.nodeIp)),
     serviceCidrs: networksOfFamily(serviceCidrs, family),
     objectComments: true,
   });

@@ -11,13 +11,10 @@ import { type ApiObject, FAMILIES, type IpFamily, type NamespacedName } from "..
 import type { ProxyState } from "../../model/state.ts";
 import { type Flow, formatFlow } from "../../sim/flow.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
-import { UNKNOWN_HOST } from "../live/host_network.ts";
-import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
-import { destinationOfName, packetOf, packetText, readDestination, readSource } from "../trace/packet.ts";
-import { tracePacket } from "../trace/trace.ts";
+import { destinationOfName, packetText, readDestination } from "../trace/packet.ts";
+import { type Trace, traceWanted } from "../trace/trace.ts";
 import {
   type DesiredInput,
-  type DesiredState,
   type RenderedPlane,
   renderedPlaneOf,
   stateOf,
@@ -79,13 +76,13 @@ export interface NodePreview {
   trace(from: string, to: string): PacketTrace;
 }
 
-/** How a mode's plan becomes text, and what a kernel would hold. */
-interface PreviewedMode {
-  readonly render: (input: DesiredInput, family: IpFamily) => string;
-  readonly rules: (input: DesiredInput, family: IpFamily) => HeldRules;
-}
-
-const MODES: Readonly<Record<RenderedPlane, PreviewedMode>> = {
+/** Modes whose rules follow from the objects alone: how a plan becomes text, and what a kernel would hold. */
+const MODES: Readonly<
+  Record<RenderedPlane, {
+    readonly render: (input: DesiredInput, family: IpFamily) => string;
+    readonly rules: (input: DesiredInput, family: IpFamily) => HeldRules;
+  }>
+> = {
   iptables: {
     render: (input, family) => iptablesText(iptablesPlan(input, family)),
     rules: (input, family) => iptablesRules(iptablesPlan(input, family), family),
@@ -111,8 +108,31 @@ export function previewNode(objects: readonly ApiObject[], options: PreviewOptio
   const mode = renderedPlaneOf(configured, "Previewing");
   const config = applyModeDefaults({ ...configured, mode });
   const problems = new Set(warnings);
-  const warn = (sentence: string): void => void problems.add(sentence);
-  const desired = stateOfObjects(objects, options.nodeName, warn, config);
+  const preview = previewOf(objects, {
+    ...options,
+    config,
+    mode,
+    warn: (sentence) => problems.add(sentence),
+  });
+  return {
+    ...preview,
+    get problems() {
+      return [...problems];
+    },
+  };
+}
+
+/** The same by a complete configuration; `warn` hears, in a sentence, of what is doubtful. */
+export function previewOf(
+  objects: readonly ApiObject[],
+  { nodeName, config, mode, warn }: {
+    readonly nodeName: string;
+    readonly config: KubeProxyConfiguration;
+    readonly mode: RenderedPlane;
+    readonly warn: (sentence: string) => void;
+  },
+): Omit<NodePreview, "problems"> {
+  const desired = stateOfObjects(objects, nodeName, warn, config);
   const input: DesiredInput = { ...desired, config, machine: UNKNOWN_MACHINE, warn };
   const rules = new Map<IpFamily, HeldRules>();
   const rulesOf = (family: IpFamily): HeldRules => {
@@ -123,13 +143,20 @@ export function previewNode(objects: readonly ApiObject[], options: PreviewOptio
   return {
     mode,
     families: FAMILIES.filter((family) => stateOf(desired, family).services.size > 0),
-    get problems() {
-      return [...problems];
-    },
     unserved: desired.unserved,
     state: (family) => stateOf(desired, family),
     render: (family) => MODES[mode].render(input, family),
-    trace: (from, to) => traceThrough({ desired, config, mode, rulesOf }, from, to),
+    trace: (from, to) => {
+      const destination = readDestination(destinationOfName(to), desired.states, from);
+      const wanted = {
+        from: "objects",
+        mode,
+        state: desired,
+        rules: rulesOf(destination.family),
+        quarantined: null,
+      };
+      return packetTrace(traceWanted(from, destination, { config, addresses: null, desired: wanted }));
+    },
   };
 }
 
@@ -142,35 +169,13 @@ function configurationOf(
   return mode === undefined ? parsed : { ...parsed, config: { ...parsed.config, mode } };
 }
 
-interface Previewed {
-  readonly desired: DesiredState;
-  readonly config: KubeProxyConfiguration;
-  readonly mode: RenderedPlane;
-  readonly rulesOf: (family: IpFamily) => HeldRules;
-}
-
-function traceThrough({ desired, config, mode, rulesOf }: Previewed, from: string, to: string): PacketTrace {
-  const nodeAddresses = knownNodeAddresses(desired.node, [], config);
-  const destination = readDestination(destinationOfName(to), desired.states, from);
-  const facts = { around: UNKNOWN_HOST, nodeAddresses, podInterface: podInterface(config) };
-  const source = readSource(from, destination, facts);
-  const { family } = destination;
-  const packet = packetOf(source, destination);
-  const traced = tracePacket({
-    family,
-    packet,
-    surroundings: { nodeAddresses, affinity: new Map(), nowSeconds: 0 },
-    desired: { from: "objects", mode, state: desired, rules: rulesOf(family), quarantined: null },
-    live: null,
-    findings: [],
-    notes: source.note === null ? [] : [source.note],
-  });
-  const flow = traced.desired?.flow ?? { outcomes: [], problems: [] };
+function packetTrace({ packet, service, desired, findings, notes }: Trace): PacketTrace {
+  const flow = desired?.flow ?? { outcomes: [], problems: [] };
   return {
     packet: packetText(packet),
-    service: traced.service?.port.namespacedName ?? null,
+    service: service?.port.namespacedName ?? null,
     outcome: formatFlow(flow),
     flow,
-    notes: [...traced.findings, ...traced.notes],
+    notes: [...findings, ...notes],
   };
 }

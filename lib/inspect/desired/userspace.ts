@@ -11,25 +11,30 @@ import { configuredUserspace } from "../../backend/userspace/plan/settings.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
-import { builtinRules, kernelTables } from "../../sim/held_rules.ts";
+import { builtinRules, type HeldRules, kernelTables, nothingHeld } from "../../sim/held_rules.ts";
 import { type HeldPortal, portalKey } from "../../sim/portals.ts";
-import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
-import { ALL_ABILITIES, type DesiredInput, portalName, type PortalPorts, stateOf } from "./desired.ts";
-import { ownAddresses } from "./own_addresses.ts";
+import {
+  ALL_ABILITIES,
+  type DesiredInput,
+  hostAddresses,
+  portalName,
+  type PortalPorts,
+  stateOf,
+  warned,
+} from "./desired.ts";
 
 /** The plan of all Services of one family. */
 export function userspacePlan(input: DesiredInput, family: IpFamily): UserspacePlan {
-  const { config, node, machine, warn, ports } = input;
+  const { config, node, machine, ports } = input;
   const interfaceIps = machine.addresses?.map(({ address }) => address) ?? [];
-  const { options, problem } = configuredUserspace(config, family, node, interfaceIps);
-  if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
+  const options = warned(configuredUserspace(config, family, node, interfaceIps), input, family);
   const { nodePortAddresses, ...settings } = options;
   return planUserspace(stateOf(input, family), "all", {
     ...settings,
     family,
     nodePortIps: nodePortAddresses.matchAll
       ? null
-      : matchingNodeIps(nodePortAddresses, ownAddresses(input, options.nodeIp)),
+      : matchingNodeIps(nodePortAddresses, hostAddresses(input, options.nodeIp)),
     has: ports?.get(family)?.has ?? ALL_ABILITIES,
   });
 }

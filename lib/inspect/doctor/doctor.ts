@@ -20,7 +20,6 @@ import { nodeIps } from "../../model/node.ts";
 import { usesApiServer } from "../../node/source.ts";
 import { errorText } from "../../observe/log.ts";
 import { findObjects } from "../objects.ts";
-import { askRunning } from "../running/running.ts";
 import { type ApiFacts, checkApi, checkClock, checkNoApi, readApi } from "./api.ts";
 import {
   checkLocalTraffic,
@@ -428,7 +427,6 @@ async function compared(
       isSourceNamed,
       exec,
       limitMs: LISTS_SHARE * limitMs,
-      askRunning,
       // What of an object is left out is told by those that serve it.
       report: () => {},
     };

@@ -20,7 +20,7 @@ import { few } from "../../text/words.ts";
 import { proxyOfTable } from "../live/live.ts";
 import { PartialRuleset } from "../live/partial_ruleset.ts";
 import { podInterface } from "../node_addresses.ts";
-import { foreignEnd } from "../trace/own_rules.ts";
+import { foreignEnd } from "../trace/compare.ts";
 import { placeOf } from "../trace/trace.ts";
 import { type Finding, ok, warning } from "./report.ts";
 

@@ -35,18 +35,10 @@ const ABSENT =
 export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): Promise<LiveNode> {
   const { families = FAMILIES, signal, isCounted = true } = question;
   const reading = new Reading(exec, signal, isCounted ? ["-c"] : []);
-  const saving = Promise.all(families.map((family) => reading.iptables(family)));
-  const [iptables, others, bound] = await Promise.all([
-    saving,
-    Promise.all([
-      reading.nftables(async () => (await saving).flat()),
-      reading.text(["ipset", "save"], { kind: "ipset" }),
-      reading.text(["ipvsadm", "-Sn"], { kind: "ipvsadm" }),
-    ]),
-    reading.bound(),
-  ]);
-  const texts = [...iptables.flat(), ...others.flat()];
-  return liveOfTexts(texts, { from: "the kernel", bound, problems: reading.problems });
+  const saving = Promise.all(families.map((family) => reading.iptables(family))).then((texts) =>
+    texts.flat()
+  );
+  return await reading.live([saving, reading.nftables(() => saving)]);
 }
 
 /**
@@ -56,16 +48,7 @@ export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): P
  */
 export async function readOthers(exec: Exec): Promise<LiveNode> {
   const reading = new Reading(exec, undefined);
-  const [legacy, others, bound] = await Promise.all([
-    Promise.all(FAMILIES.map((family) => reading.legacy(family))),
-    Promise.all([
-      reading.text(["ipset", "save"], { kind: "ipset" }),
-      reading.text(["ipvsadm", "-Sn"], { kind: "ipvsadm" }),
-    ]),
-    reading.bound(),
-  ]);
-  const texts = [...legacy.flat(), ...others.flat()];
-  return liveOfTexts(texts, { from: "the kernel", bound, problems: reading.problems });
+  return await reading.live(FAMILIES.map((family) => reading.legacy(family)));
 }
 
 class Reading {
@@ -81,6 +64,17 @@ class Reading {
     this.#options = signal === undefined ? {} : { signal };
   }
 
+  /** What these texts say, with sets and virtual servers. */
+  async live(rules: readonly Promise<readonly LiveText[]>[]): Promise<LiveNode> {
+    const [bound, ...texts] = await Promise.all([
+      this.bound(),
+      ...rules,
+      this.text(["ipset", "save"], { kind: "ipset" }),
+      this.text(["ipvsadm", "-Sn"], { kind: "ipvsadm" }),
+    ]);
+    return liveOfTexts(texts.flat(), { from: "the kernel", bound, problems: this.problems });
+  }
+
   /** What the program prints; nothing where it, or the kernel's part of it, is not there. */
   async text(argv: readonly string[], what: Omit<LiveText, "name" | "text">): Promise<readonly LiveText[]> {
     const text = await this.#run(argv);
@@ -89,16 +83,29 @@ class Reading {
 
   /** Of each variant that there is. Without a table's name: to name one would make it in the legacy variant. */
   async iptables(family: IpFamily): Promise<readonly LiveText[]> {
-    const texts = await Promise.all(VARIANTS.map(async (variant) => {
-      const argv = [iptablesPrograms(family, variant).save, ...this.#flags];
-      return { argv, variant, text: await this.#run(argv) };
-    }));
-    const found = texts.flatMap(({ argv, variant, text }) =>
-      text === null || text === "missing" ? [] : [{ name: argv.join(" "), text, variant, family, kind: KIND }]
-    ).filter(({ text }) => /^\*/m.test(text));
+    const found = await Promise.all(VARIANTS.map((variant) => this.#saved(family, variant)));
     // Before 1.8 there are no programs with the variant in their names.
-    if (!texts.every(({ text }) => text === "missing")) return found;
+    if (!found.every((texts) => texts === "missing")) {
+      return found.flatMap((texts) => texts === "missing" ? [] : texts);
+    }
     return await this.text([iptablesPrograms(family).save, ...this.#flags], { family, kind: KIND });
+  }
+
+  /** Of the legacy variant. @throws {UntoldError} where iptables has no programs for its variants */
+  async legacy(family: IpFamily): Promise<readonly LiveText[]> {
+    const texts = await this.#saved(family, "legacy");
+    if (texts !== "missing") return texts;
+    if (await this.#run([iptablesPrograms(family, "nft").save, "--version"]) !== "missing") return [];
+    throw new UntoldError("iptables has no programs for its variants");
+  }
+
+  async #saved(family: IpFamily, variant: IptablesVariant): Promise<readonly LiveText[] | "missing"> {
+    const argv = [iptablesPrograms(family, variant).save, ...this.#flags];
+    const text = await this.#run(argv);
+    if (text === "missing") return text;
+    return text === null || !/^\*/m.test(text)
+      ? []
+      : [{ name: argv.join(" "), text, variant, family, kind: KIND }];
   }
 
   /**
@@ -133,20 +140,6 @@ class Reading {
       if (error instanceof ExecError) return [];
       throw error;
     }
-  }
-
-  /** Of the legacy variant. */
-  async legacy(family: IpFamily): Promise<readonly LiveText[]> {
-    const variant = "legacy";
-    const argv = [iptablesPrograms(family, variant).save, ...this.#flags];
-    const text = await this.#run(argv);
-    if (text === null) return [];
-    if (text !== "missing") {
-      return /^\*/m.test(text) ? [{ name: argv.join(" "), text, variant, family, kind: KIND }] : [];
-    }
-    const nft = await this.#run([iptablesPrograms(family, "nft").save, "--version"]);
-    if (nft === "missing") throw new UntoldError("iptables has no programs for its variants");
-    return [];
   }
 
   /** Addresses on the proxy's device; none where it is not there. */

@@ -4,15 +4,12 @@
  * @module
  */
 import type { NftLook } from "../../kernel/nft_look.ts";
-import type { IpFamily } from "../../model/objects.ts";
 import {
   type ListedContainer,
   type ListedTable,
   type ListingProblem,
   parseNftListing,
 } from "../../netfilter/nft_listing.ts";
-import { NftTable } from "../../netfilter/nft_ruleset.ts";
-import { nftFamily } from "../../netfilter/nft_words.ts";
 import { proxyOfTable } from "./live.ts";
 import { AskedMap, UntoldError } from "./asked_map.ts";
 
@@ -30,54 +27,16 @@ interface Question {
   readonly keys: readonly string[];
 }
 
-/** Tables as they were printed, and what has been asked of them since. */
+/** Tables of one family, and what has been asked of them since they were printed. */
 export class PartialNftables {
   readonly #look: NftLook;
-  readonly problems: readonly ListingProblem[];
-  tables: readonly ListedTable[];
 
-  private constructor(
+  constructor(
     look: NftLook,
-    tables: readonly ListedTable[],
-    problems: readonly ListingProblem[],
+    readonly tables: readonly ListedTable[],
+    readonly problems: readonly ListingProblem[],
   ) {
     this.#look = look;
-    this.tables = tables;
-    this.problems = problems;
-  }
-
-  /**
-   * Tables of one family, of a text without elements.
-   *
-   * @param isWanted tables that are not are passed over
-   */
-  static async ofTerse(
-    look: NftLook,
-    family: IpFamily,
-    text: string,
-    isWanted: (word: string, table: string) => boolean,
-  ): Promise<PartialNftables> {
-    const partial = PartialNftables.ofWhole(look, family, text, isWanted);
-    partial.tables = await Promise.all(
-      partial.tables.map((table) => partial.#withLostElements(asking(table))),
-    );
-    return partial;
-  }
-
-  /** Tables that were printed whole. */
-  static ofWhole(
-    look: NftLook,
-    family: IpFamily,
-    text: string,
-    isWanted: (word: string, table: string) => boolean = () => true,
-  ): PartialNftables {
-    const { tables, problems } = parseNftListing(text);
-    const own = tables.filter(({ name }) => {
-      const [word = "", table = ""] = name.split(" ");
-      return (word === nftFamily(family) || word === "inet") && isWanted(word, table);
-    });
-    const unread = own.flatMap((table) => [...new NftTable(table, family).problems()]);
-    return new PartialNftables(look, own, [...problems, ...unread]);
   }
 
   /** Reads what was asked for; false if that is nothing. */
@@ -145,16 +104,6 @@ export class PartialNftables {
     if (found === undefined) throw new UntoldError(`${kind} ${own} cannot be read`);
     (table.containers as Map<string, ListedContainer>).set(own, found);
   }
-
-  /** Where nft has left out the elements of sets without names, the table is read as a whole. */
-  async #withLostElements(table: ListedTable): Promise<ListedTable> {
-    const isWhole = table.chains.values().every(({ rules }) =>
-      rules.every((text) => !LOST_ELEMENTS.test(text))
-    );
-    if (isWhole) return table;
-    const [word = "", name = ""] = table.name.split(" ");
-    return parseNftListing(await this.#look.table({ word, name })).tables[0] ?? table;
-  }
 }
 
 /** Of others' tables, of ranges and of counters more is wanted than whether an element is there. */
@@ -169,8 +118,13 @@ function desiredValue(
   return desired.find((one) => one.name === table.name)?.containers.get(name)?.elements.get(key) ?? null;
 }
 
-function asking(table: ListedTable): ListedTable {
-  const { name, comment, ownerProblem, chains, handles } = table;
+/** A table that was printed without elements, which are asked for; where nft has left out those of sets without names, read as a whole. */
+export async function askingTable(look: NftLook, table: ListedTable): Promise<ListedTable> {
+  const { name: label, comment, ownerProblem, chains, handles } = table;
+  if (chains.values().some(({ rules }) => rules.some((text) => LOST_ELEMENTS.test(text)))) {
+    const [word = "", name = ""] = label.split(" ");
+    return parseNftListing(await look.table({ word, name })).tables[0] ?? table;
+  }
   const containers = new Map(
     table.containers.entries().map(([name, container]) => {
       const { kind, type, hasRanges, timeoutSeconds, comments, counters, expiring } = container;
@@ -178,5 +132,5 @@ function asking(table: ListedTable): ListedTable {
       return [name, { kind, type, hasRanges, timeoutSeconds, comments, counters, expiring, elements }];
     }),
   );
-  return { name, comment, ownerProblem, chains, handles, containers };
+  return { name: label, comment, ownerProblem, chains, handles, containers };
 }

@@ -8,10 +8,13 @@ import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { NftLook, type NftTableName } from "../../kernel/nft_look.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
+import { parseNftListing } from "../../netfilter/nft_listing.ts";
+import { NftTable } from "../../netfilter/nft_ruleset.ts";
+import { nftFamily } from "../../netfilter/nft_words.ts";
 import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
 import { isOfIptables, liveOfKernel, readOthers } from "./kernel_rules.ts";
 import { BUILTIN_CHAINS, type ChainName, PartialIptables } from "./partial_iptables.ts";
-import { PartialNftables } from "./partial_nftables.ts";
+import { askingTable, PartialNftables } from "./partial_nftables.ts";
 import { foundProxies, type LiveNode, type LiveProblem, type LiveRules } from "./live.ts";
 import { UntoldError } from "./asked_map.ts";
 
@@ -168,35 +171,29 @@ async function partialNftables(
   all: readonly NftTableName[],
 ): Promise<Pick<Begun, "nftables" | "problems">> {
   const tables = all.filter((table) => !isOfIptables(table));
-  const problems = tables.filter(({ word }) => word === "netdev" || word === "bridge").map((
-    { word, name },
-  ) => ({
-    place: `nft list ruleset: table ${word} ${name}`,
-    message: `what it does to packets of family ${word} is not read`,
-  }));
-  const read = tables.filter(({ word }) => word === "ip" || word === "ip6" || word === "inet");
+  const isRead = ({ word }: NftTableName): boolean => word === "ip" || word === "ip6" || word === "inet";
+  const problems = tables.filter(({ word }) => word === "netdev" || word === "bridge")
+    .map(({ word, name }) => ({
+      place: `nft list ruleset: table ${word} ${name}`,
+      message: `what it does to packets of family ${word} is not read`,
+    }));
+  const read = tables.filter(isRead);
   if (read.length === 0) return { nftables: new Map(), problems };
   const isTerse = read.some(({ name }) => PROXY_TABLES.has(name)) || read.length === all.length;
   const text = isTerse
     ? await look.terseRuleset()
     : (await Promise.all(read.map((table) => look.table(table)))).join("");
-  const nftables = await Promise.all(
-    FAMILIES.map(async (family) => [family, await ofFamily(look, family, text, isTerse)] as const),
-  );
-  const labels = new Set(nftables.flatMap(([, partial]) => partial.tables.map(({ name }) => name)));
-  const unread = read.find(({ word, name }) => !labels.has(`${word} ${name}`));
-  if (unread !== undefined) throw new UntoldError(`nft does not list table ${unread.word} ${unread.name}`);
-  return { nftables: new Map(nftables), problems };
-}
-
-async function ofFamily(
-  look: NftLook,
-  family: IpFamily,
-  text: string,
-  isTerse: boolean,
-): Promise<PartialNftables> {
-  if (!isTerse) return PartialNftables.ofWhole(look, family, text);
-  const isWanted = (word: string, name: string): boolean =>
-    word !== "netdev" && word !== "bridge" && !isOfIptables({ word, name });
-  return await PartialNftables.ofTerse(look, family, text, isWanted);
+  const listing = parseNftListing(text);
+  const listed = await Promise.all(read.map(async ({ word, name }) => {
+    const table = listing.tables.find((one) => one.name === `${word} ${name}`);
+    if (table === undefined) throw new UntoldError(`nft does not list table ${word} ${name}`);
+    return isTerse ? await askingTable(look, table) : table;
+  }));
+  const nftables = new Map(FAMILIES.map((family) => {
+    const words = [nftFamily(family), "inet"];
+    const own = listed.filter(({ name }) => words.includes(name.split(" ", 1)[0] ?? ""));
+    const unread = own.flatMap((table) => [...new NftTable(table, family).problems()]);
+    return [family, new PartialNftables(look, own, [...listing.problems, ...unread])];
+  }));
+  return { nftables, problems };
 }

@@ -14,19 +14,12 @@ import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Held, Questions } from "../../serve/page/questions.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
 import { DATA_PLANES, desiredRules, type DesiredState } from "../desired/desired.ts";
-import { UNKNOWN_HOST } from "../live/host_network.ts";
 import { portalPorts } from "../live/portals.ts";
-import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
+import { knownNodeAddresses } from "../node_addresses.ts";
 import { serviceDocument, type ServiceView, serviceView } from "../service/service_view.ts";
-import {
-  destinationOfName,
-  packetOf,
-  readDestination,
-  readSource,
-  type TracedDestination,
-} from "../trace/packet.ts";
+import { destinationOfName, readDestination } from "../trace/packet.ts";
 import { traceDocument } from "../trace/trace_json.ts";
-import { type Trace, tracePacket } from "../trace/trace.ts";
+import { traceWanted } from "../trace/trace.ts";
 
 /** Rules for more endpoints than that take longer to make than the event loop may be held. */
 const MOST_ENDPOINTS = 300;
@@ -50,7 +43,7 @@ async function answerService(held: Held, name: NamespacedName): Promise<unknown>
         state: part,
         name,
         live: rules,
-        nodeAddresses: addressesOf(held),
+        nodeAddresses: knownNodeAddresses(held.node, deviceAddresses(held), held.config),
         quarantined,
         objects: [],
       }),
@@ -80,38 +73,20 @@ async function answerTrace(held: Held, from: string, to: string): Promise<unknow
   const rules = await rulesOf(held, part);
   if (rules === null) throw new UsageError(`The rules of mode ${held.mode} cannot be walked through`);
   await untilNextTurn();
-  const trace = walk(held, part, rules, from, destination);
-  await untilNextTurn();
-  return traceDocument(trace);
-}
-
-function walk(
-  held: Held,
-  state: ProxyState,
-  rules: HeldRules,
-  from: string,
-  destination: TracedDestination,
-): Trace {
   const { config, mode, quarantined } = held;
-  const { family } = destination;
-  const nodeAddresses = addressesOf(held);
-  const around = { ...UNKNOWN_HOST, addresses: deviceAddresses(held) };
-  const source = readSource(from, destination, { around, nodeAddresses, podInterface: podInterface(config) });
-  return tracePacket({
-    family,
-    packet: packetOf(source, destination),
-    surroundings: { nodeAddresses, affinity: new Map(), nowSeconds: 0 },
+  const trace = traceWanted(from, destination, {
+    config,
+    addresses: deviceAddresses(held),
     desired: {
       from: "the rules that kproxy wants",
       mode,
-      state: desiredState(held, state),
+      state: desiredState(held, part),
       rules,
       quarantined,
     },
-    live: null,
-    findings: [],
-    notes: source.note === null ? [] : [source.note],
   });
+  await untilNextTurn();
+  return traceDocument(trace);
 }
 
 /** Null: of a mode whose rules cannot be looked at. */
@@ -138,10 +113,6 @@ function desiredState({ nodeName, node, serviceCidrs, unserved }: Held, part: Pr
     unserved: [...eachUnserved(unserved)],
     objects: [],
   };
-}
-
-function addressesOf(held: Held): readonly string[] {
-  return knownNodeAddresses(held.node, deviceAddresses(held), held.config);
 }
 
 /** Canonical. */

@@ -32,7 +32,7 @@ import {
 import { SnapshotError, SnapshotReader } from "../../source/decode/snapshot_text.ts";
 import { identityOf, type Rejection } from "../../source/source.ts";
 import type { KnownPortals } from "../live/portals.ts";
-import type { RunningAnswer } from "../objects.ts";
+import type { ListedObjects } from "../objects.ts";
 import { CONFIG_SHAPE, PORTALS_SHAPE, type Shape, shapeProblem, STATUS_SHAPE } from "./document_shape.ts";
 
 /** Why nothing can be asked. */
@@ -319,7 +319,7 @@ export async function askRunning(
   { kproxy: { socket } }: KubeProxyConfiguration,
   selection: ObjectSelection,
   report: (problem: string) => void,
-): Promise<RunningAnswer | string> {
+): Promise<ListedObjects | string> {
   try {
     const running = new RunningKproxy(socket);
     const [status, { config }, held] = await Promise.all([
@@ -331,7 +331,7 @@ export async function askRunning(
       status.quarantine.services.map(({ service, problem }) => [service, problem]),
     );
     return {
-      where: `kproxy on ${running.address}`,
+      from: `kproxy on ${running.address}`,
       // Loading the modes' planners only for their names would make every start longer.
       mode: CLEANUP_MODES.find((mode) => mode === status.mode.used) ?? null,
       config,

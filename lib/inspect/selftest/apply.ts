@@ -3,19 +3,17 @@
  *
  * @module
  */
-import type { FamilyProxier } from "../../backend/backend.ts";
-import { chooseMode } from "../../backend/node/choose_mode.ts";
 import { MODES } from "../../backend/node/registry.ts";
 import { defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { interfaceIps } from "../../kernel/interfaces.ts";
-import { nodeSysctls } from "../../kernel/node_sysctls.ts";
-import { ChangeTracker } from "../../model/change_tracker.ts";
-import type { ApiObject } from "../../model/objects.ts";
+import type { IpFamily } from "../../model/objects.ts";
 import { silentLogger } from "../../observe/log.ts";
 import { decodeObject } from "../../source/decode/decode.ts";
+import { stateOfObjects } from "../desired/desired.ts";
+import { writeRules } from "../write_rules.ts";
 import type { ApplyAnswer, ApplyJob } from "./agent.ts";
 import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject } from "./topology.ts";
 
@@ -30,26 +28,23 @@ export async function apply(
   ownIps: readonly string[] = interfaceIps(),
 ): Promise<ApplyAnswer> {
   requireTestNode(job, ownIps);
-  // What goes wrong is in the answer.
-  const log = silentLogger;
+  const { families } = job;
   const config = configOf(job);
+  const raw = [nodeObject(families), ...job.objects];
+  const objects = raw.flatMap((one) => decodeObject(one, "selftest").objects);
+  const failures: { family: IpFamily | null; message: string }[] = [];
+  const desired = stateOfObjects(objects, NODE_NAME, (message) => failures.push({ family: null, message }));
   try {
-    const sysctls = await nodeSysctls(exec, log);
-    const { mode, prepared } = await chooseMode(MODES, { exec, config, log, sysctls });
-    const [node] = decodeObject(nodeObject(job.families), "selftest").objects;
-    if (node?.kind === "Node") prepared.reconfigure(node);
-    const objects = job.objects.flatMap((raw) => decodeObject(raw, "selftest").objects);
-    const failures: { family: FamilyProxier["family"]; message: string }[] = [];
-    const wanted = prepared.proxiers.filter(({ family }) => job.families.includes(family));
-    for (const proxier of wanted) {
-      for (const message of await syncOnce(proxier, objects)) {
-        failures.push({ family: proxier.family, message });
-      }
+    // What goes wrong is in the answer.
+    const options = { exec, config, modes: MODES, desired, families, log: silentLogger };
+    const { mode, families: served, refused, ...written } = await writeRules(options);
+    for (const { family, service, problem } of written.quarantined) {
+      failures.push({ family, message: `the tools refuse a part of Service ${service}: ${problem}` });
     }
-    await prepared.close?.();
-    const refused = prepared.refused.filter(({ family }) => job.families.includes(family))
+    for (const { family, error } of written.failures) failures.push({ family, message: error.message });
+    const unserved = refused.filter(({ family }) => families.includes(family))
       .map(({ family, reason }) => ({ family, reason }));
-    return { mode, served: wanted.map(({ family }) => family), failures, refused };
+    return { mode, served, failures, refused: unserved };
   } catch (error) {
     if (!(error instanceof Error)) throw error;
     return { mode: null, served: [], failures: [{ family: null, message: error.message }], refused: [] };
@@ -72,31 +67,4 @@ function configOf({ mode, families }: ApplyJob): KubeProxyConfiguration {
     hostnameOverride: NODE_NAME,
     clusterCIDR: families.map((family) => ADDRESSES[family].podCidr).join(","),
   };
-}
-
-/** What went wrong, in sentences. */
-async function syncOnce(proxier: FamilyProxier, objects: readonly ApiObject[]): Promise<readonly string[]> {
-  const { family } = proxier;
-  const problems: string[] = [];
-  const tracker = new ChangeTracker({
-    family,
-    node: { name: NODE_NAME, zone: "" },
-    report: (problem) => problems.push(problem),
-  });
-  for (const object of objects) {
-    if (object.kind === "Service") tracker.updateService(undefined, object);
-    if (object.kind === "EndpointSlice") tracker.updateEndpointSlice(object, false);
-  }
-  try {
-    const { quarantined = [] } = await proxier.sync({ state: tracker.checkout().state, changed: "all" });
-    return [
-      ...problems,
-      ...quarantined.map(({ service, problem }) =>
-        `the tools refuse a part of Service ${service}: ${problem}`
-      ),
-    ];
-  } catch (error) {
-    if (!(error instanceof Error)) throw error;
-    return [...problems, error.message];
-  }
 }

@@ -13,7 +13,7 @@ import { portalName, stateOf } from "../desired/desired.ts";
 import type { LiveRules } from "../live/live.ts";
 import { judgePortals } from "../live/portals.ts";
 import type { Look } from "../look.ts";
-import { isOwnHit } from "./own_rules.ts";
+import { isOwnHit } from "./compare.ts";
 
 /** Live rules beside what listens where they lead the packet. */
 export interface JudgedLive {

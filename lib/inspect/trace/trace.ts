@@ -3,10 +3,12 @@
  *
  * @module
  */
+import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { type EndpointUses, endpointUses } from "../../model/endpoint_reasons.ts";
 import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
 import type { IpFamily, NamespacedName, Protocol, Service } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
+import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import { type Flow, formatFlow, type Packet, type RuleHit } from "../../sim/flow.ts";
 import type { HeldRules } from "../../sim/held_rules.ts";
 import { PORTAL_TABLE } from "../../sim/portals.ts";
@@ -14,13 +16,19 @@ import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { isNodeAddress, type Surroundings } from "../../sim/packet_walk.ts";
 import { few } from "../../text/words.ts";
 import { type DesiredState, stateOf } from "../desired/desired.ts";
+import { UNKNOWN_HOST } from "../live/host_network.ts";
 import type { FoundProxy, LiveProblem, LiveRules } from "../live/live.ts";
-import { nodeNameFinding } from "../node_name_finding.ts";
+import { knownNodeAddresses, nodeNameFinding, podInterface } from "../node_addresses.ts";
 import { endpointLack, unplacedNotes } from "../service/slice_facts.ts";
 import { type DestinationKind, findService } from "../service/service_match.ts";
-import { differenceOf, type TraceDifference } from "./compare.ts";
-import { WORLD } from "./packet.ts";
-import { foreignEnd, foreignNotrack, foreignTranslation } from "./own_rules.ts";
+import {
+  differenceOf,
+  foreignEnd,
+  foreignNotrack,
+  foreignTranslation,
+  type TraceDifference,
+} from "./compare.ts";
+import { packetOf, readSource, type TracedDestination, WORLD } from "./packet.ts";
 
 /** One walk. */
 export interface TraceSide {
@@ -136,6 +144,31 @@ export function tracePacket(input: TraceInput): Trace {
     notes,
     problems: live?.problems ?? [],
   };
+}
+
+/** Walks a packet through rules that are wanted, on a node of which only addresses are known. */
+export function traceWanted(
+  from: string,
+  destination: TracedDestination,
+  { config, addresses, desired }: {
+    readonly config: KubeProxyConfiguration;
+    /** Of its devices; null: not looked at. */
+    readonly addresses: readonly DeviceAddress[] | null;
+    readonly desired: NonNullable<TraceInput["desired"]>;
+  },
+): Trace {
+  const nodeAddresses = knownNodeAddresses(desired.state.node, addresses ?? [], config);
+  const around = { ...UNKNOWN_HOST, addresses };
+  const source = readSource(from, destination, { around, nodeAddresses, podInterface: podInterface(config) });
+  return tracePacket({
+    family: destination.family,
+    packet: packetOf(source, destination),
+    surroundings: { nodeAddresses, affinity: new Map(), nowSeconds: 0 },
+    desired,
+    live: null,
+    findings: [],
+    notes: source.note === null ? [] : [source.note],
+  });
 }
 
 /** The rules of another mode may serve the same packets, until something changes. */

@@ -9,7 +9,7 @@ import type { FlowOutcome, RuleHit } from "../../sim/flow.ts";
 import { formatFraction } from "../../sim/fraction.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
-import { isOwnHit } from "./own_rules.ts";
+import { isOwnHit } from "./compare.ts";
 import { endText, type Trace, type TracedService, type TraceSide } from "./trace.ts";
 
 /** The value whose JSON is printed. Fields that do not apply are null. */

@@ -1,0 +1,225 @@
+/**
+ * Compares chains of iptables and nft: which rules are missing, which are too many, whether they stand in another order; and of chains
+ * that Services share, whose.
+ *
+ * @module
+ */
+import type { NamespacedName } from "../../model/objects.ts";
+import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
+import { ruleOf } from "../../netfilter/iptables_chains.ts";
+import type { Table } from "../../netfilter/iptables_jumps.ts";
+import type { Difference, DifferenceList } from "./difference.ts";
+
+/** E.g. `iptables nat KUBE-SERVICES`. */
+export function chainPlace(table: string, chain: string): string {
+  return `iptables ${table} ${chain}`;
+}
+
+/** Equal for a rule of iptables as written and as saved; one that cannot be read stands for itself. */
+export function ruleText(rule: string): string {
+  return readableRuleText(rule) ?? rule;
+}
+
+const COMMENT = /--comment "?([^\s"/]+\/[^\s":]+)/;
+
+/** The Service that a comment names; null: none. */
+export function serviceOfRule(rule: string): NamespacedName | null {
+  return COMMENT.exec(rule)?.[1] ?? null;
+}
+
+/** One chain, as it should be and as it is. */
+export interface ChainPair {
+  readonly place: string;
+  /** As written. */
+  readonly wanted: readonly string[];
+  /** As read; undefined: there is no such chain. */
+  readonly found: readonly string[] | undefined;
+  /** Equal for a rule as written and as read. @default {the text itself} */
+  readonly textOf?: (rule: string) => string;
+  /** True: others may write there, too, so that nothing is too much. */
+  readonly isShared?: boolean;
+}
+
+/** Null if the chain is as it should be. */
+export function chainDifference(
+  { place, wanted, found, textOf = (rule) => rule, isShared = false }: ChainPair,
+): Difference | null {
+  if (found === undefined) return { kind: "missing", place, cause: "the chain is gone", wanted, found: [] };
+  if (isSame(wanted, found)) return null;
+  const [wantedTexts, foundTexts] = [wanted.map(textOf), found.map(textOf)];
+  if (isSame(wantedTexts, foundTexts)) return null;
+  const missing = without(wanted, wantedTexts, foundTexts);
+  const surplus = isShared ? [] : without(found, foundTexts, wantedTexts);
+  if (missing.length + surplus.length === 0) {
+    const ours = new Set(wantedTexts);
+    if (isShared && isSubsequence(wantedTexts, foundTexts.filter((text) => ours.has(text)))) return null;
+    return { kind: "order", place, cause: "the rules stand in another order", wanted, found };
+  }
+  if (found.length === 0) return { kind: "missing", place, cause: "the chain is empty", wanted, found };
+  return { ...listDifference(missing, surplus, "rule"), place };
+}
+
+/** What is wrong where some are missing and some too many. */
+export function listDifference(
+  missing: readonly string[],
+  surplus: readonly string[],
+  what: string,
+): Omit<Difference, "place"> {
+  const lists = { wanted: missing, found: surplus };
+  if (surplus.length === 0) return { kind: "missing", cause: `${count(missing, what)} missing`, ...lists };
+  if (missing.length === 0) return { kind: "surplus", cause: `${count(surplus, what)} too much`, ...lists };
+  const pronoun = missing.length === 1 ? "it" : "they";
+  return { kind: "changed", cause: `${count(missing, what)} not as ${pronoun} should be`, ...lists };
+}
+
+/** What differs in a chain of the kernel's own, in words for the jumps from it; what else stands there is others'. */
+export function jumpDifference(difference: Difference): Difference {
+  const { wanted } = difference;
+  const cause = wanted.length === 1 ? "the jump is missing" : `${wanted.length} jumps are missing`;
+  return { ...difference, cause, found: [] };
+}
+
+function count(list: readonly string[], what: string): string {
+  return list.length === 1 ? `a ${what} is` : `${list.length} ${what}s are`;
+}
+
+function isSame(left: readonly string[], right: readonly string[]): boolean {
+  return left.length === right.length && left.every((text, index) => text === right[index]);
+}
+
+function isSubsequence(wanted: readonly string[], found: readonly string[]): boolean {
+  let at = 0;
+  for (const text of found) if (text === wanted[at]) at++;
+  return at === wanted.length;
+}
+
+/** Those of `list` that the others have less often; `texts` are what they compare by. */
+function without(
+  list: readonly string[],
+  texts: readonly string[],
+  others: readonly string[],
+): readonly string[] {
+  const left = new Map<string, number>();
+  for (const text of others) left.set(text, (left.get(text) ?? 0) + 1);
+  return list.filter((_, index) => {
+    const text = texts[index] ?? "";
+    const count = left.get(text) ?? 0;
+    if (count > 0) left.set(text, count - 1);
+    return count === 0;
+  });
+}
+
+/** A chain that Services share. */
+export interface SharedChain {
+  readonly table: Table;
+  readonly chain: string;
+  /** Rules of each Service, in all shared chains; null: the Service is gone. */
+  readonly services: ReadonlyMap<
+    NamespacedName,
+    {
+      readonly dispatch: readonly { readonly table: Table; readonly chain: string; readonly rule: string }[];
+    } | null
+  >;
+  /** Lines before those of Services, and behind them. @default {none} */
+  readonly head?: readonly string[];
+  readonly tail?: readonly string[];
+  /** Undefined: it is not there. */
+  readonly found: readonly string[] | undefined;
+}
+
+/** The rules of one Service there. */
+interface Share {
+  readonly missing: string[];
+  readonly surplus: string[];
+  /** Where its wanted rules stand, in the order in which they should. */
+  readonly taken: { readonly at: number; readonly rule: string; readonly packets: string }[];
+}
+
+/** Tells `list` of whatever differs. Services may stand in any order: each change puts theirs where there is room. */
+export function compareSharedChain(shared: SharedChain, list: DifferenceList): void {
+  const { services, table, chain, found = [] } = shared;
+  const place = chainPlace(table, chain);
+  const positions = Map.groupBy(found.keys(), (at) => ruleText(found[at] ?? ""));
+  const shares = new Map<NamespacedName, Share>();
+  const shareOf = (service: NamespacedName): Share => {
+    const share = shares.get(service) ?? { missing: [], surplus: [], taken: [] };
+    shares.set(service, share);
+    return share;
+  };
+  for (const [service, rules] of services) {
+    for (const { rule, ...where } of rules?.dispatch ?? []) {
+      if (where.table !== table || where.chain !== chain) continue;
+      const text = ruleText(rule);
+      const at = positions.get(text)?.shift();
+      if (at === undefined) shareOf(service).missing.push(rule);
+      else shareOf(service).taken.push({ at, rule, packets: packetsOf(text) });
+    }
+  }
+  const last = compareStaticRules(shared, positions, list);
+  for (const at of [...positions.values()].flat().sort((a, b) => a - b)) {
+    const rule = found[at] ?? "";
+    const service = serviceOfRule(rule);
+    if (service !== null && services.get(service) != null) {
+      shareOf(service).surplus.push(rule);
+      continue;
+    }
+    const difference = { place, wanted: [], found: [rule] };
+    if (service === null) {
+      list.add(null, { kind: "surplus", cause: "a rule that is not ours", ...difference });
+    } else list.leave({ cause: `a rule of Service ${service}, which is gone`, ...difference });
+  }
+  const gone = shared.found === undefined
+    ? "; the chain is gone"
+    : found.length === 0
+    ? "; the chain is empty"
+    : "";
+  for (const [service, { missing, surplus, taken }] of shares) {
+    if (missing.length + surplus.length > 0) {
+      const difference = listDifference(missing, surplus, "rule");
+      list.add(service, { ...difference, cause: `${difference.cause}${gone}`, place });
+    }
+    const late = outOfOrder(taken, last);
+    if (late.length === 0) continue;
+    const cause = "rules stand behind others that take their packets";
+    list.add(service, { kind: "order", place, cause, wanted: [], found: late });
+  }
+}
+
+/** Rules that are there whatever the Services are; yields the place of the last one, behind which nothing is reached. */
+function compareStaticRules(
+  { table, chain, head = [], tail = [], found }: SharedChain,
+  positions: Map<string, number[]>,
+  list: DifferenceList,
+): number {
+  const own = (lines: readonly string[]): readonly string[] =>
+    lines.filter((line) => line.startsWith(`-A ${chain} `)).map((line) => ruleOf(line, chain));
+  const [first, behind] = [own(head), own(tail)];
+  const wanted = [...first, ...behind];
+  const there: string[] = [];
+  let last = Infinity;
+  for (const [index, rule] of wanted.entries()) {
+    const at = positions.get(ruleText(rule))?.shift();
+    if (at === undefined) continue;
+    there.push(rule);
+    if (index >= first.length) last = Math.min(last, at);
+  }
+  if (found === undefined || there.length < wanted.length) {
+    list.add(null, chainDifference({ place: chainPlace(table, chain), wanted, found: found && there }));
+  }
+  return last;
+}
+
+/** Which packets a rule takes, whatever it does with them. */
+function packetsOf(text: string): string {
+  return text.replace(/ ?-m comment --comment (?:"(?:[^"\\]|\\.)*"|\S+)/, "").replace(/ ?-[jg] .*$/, "");
+}
+
+/** Rules behind the last one of the chain, or before one of the same Service for the same packets that should go before. */
+function outOfOrder(taken: Share["taken"], last: number): readonly string[] {
+  const reached = new Map<string, number>();
+  return taken.filter(({ at, packets }) => {
+    const before = reached.get(packets) ?? -1;
+    reached.set(packets, Math.max(before, at));
+    return at > last || at < before;
+  }).map(({ rule }) => rule);
+}

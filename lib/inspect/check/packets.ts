@@ -1,0 +1,178 @@
+/**
+ * Compares rules by what becomes of packets: one of each kind to each destination of a Service, from a pod, from the node and from the
+ * world, is walked through rules of another layout, and through rules of others that see it before ours.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { parseCidr, parseIp } from "../../model/ip.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import type { ProxyState, ServicePort } from "../../model/state.ts";
+import { baseOf } from "../../netfilter/nft_ruleset.ts";
+import type { Flow, FlowOutcome, Packet, RuleHit } from "../../sim/flow.ts";
+import type { HeldRules } from "../../sim/held_rules.ts";
+import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
+import { proxyOfTable } from "../live/live.ts";
+import { differenceOf, isOwnHit } from "../trace/compare.ts";
+import { ownAddressOf, packetProtocol, packetText, WORLD } from "../trace/packet.ts";
+import { placeOf } from "../trace/trace.ts";
+import type { Comparison, Difference, DifferenceList } from "./difference.ts";
+
+/** Where the packets come from, and what is the node's. */
+export interface PacketSources {
+  readonly sources: readonly (readonly [source: string, inInterface: string])[];
+  /** All known ones. */
+  readonly nodeAddresses: readonly string[];
+  /** The one that others reach it at; null: none of this family is known. */
+  readonly nodeAddress: string | null;
+}
+
+/** One source of each kind. */
+export function packetSources(
+  family: IpFamily,
+  { config, nodeAddresses, podInterface }: {
+    readonly config: KubeProxyConfiguration;
+    readonly nodeAddresses: readonly string[];
+    readonly podInterface: string;
+  },
+): PacketSources {
+  const nodeAddress = ownAddressOf(family, nodeAddresses);
+  const network = config.clusterCIDR.split(",").map(parseCidr).find((cidr) => cidr?.family === family);
+  const pod = network == null ? null : addressIn(network.text);
+  return {
+    sources: [
+      ...(pod === null ? [] : [[pod, podInterface] as const]),
+      [WORLD[family], podInterface === "eth0" ? "eth1" : "eth0"],
+      ...(nodeAddress === null ? [] : [[nodeAddress, ""] as const]),
+    ],
+    nodeAddresses,
+    nodeAddress,
+  };
+}
+
+/** `10.244.0.0/16` → `10.244.0.5`, `fd00::/56` → `fd00::5`. */
+function addressIn(network: string): string | null {
+  const address = network.slice(0, network.lastIndexOf("/"));
+  const text = address.endsWith("::") ? `${address}5` : address.replace(/[0-9a-f]+$/i, "5");
+  return parseIp(text)?.text ?? null;
+}
+
+function packetsTo(port: ServicePort, { sources, nodeAddress }: PacketSources): readonly Packet[] {
+  const ips = [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs];
+  const destinations = ips.map((ip) => [ip, port.port] as const);
+  if (port.nodePort !== 0 && nodeAddress !== null) destinations.push([nodeAddress, port.nodePort]);
+  const rest = { protocol: packetProtocol(port.protocol), state: "NEW", mark: 0 } as const;
+  return destinations.flatMap(([destination, to]) =>
+    sources.map(([source, inInterface]) => ({ source, inInterface, destination, port: to, ...rest }))
+  );
+}
+
+/** Yields, of a port, what becomes of packets to it otherwise than by the desired rules. */
+export function differencesByPackets(
+  desired: HeldRules,
+  { family, live, sources }: Pick<Comparison, "family" | "live" | "sources">,
+): (port: ServicePort) => readonly Difference[] {
+  const [wanted, found] = [new RulesetSimulator(desired), new RulesetSimulator(live)];
+  const surroundings = { nodeAddresses: sources.nodeAddresses, affinity: new Map(), nowSeconds: 0 };
+  return (port) =>
+    packetsTo(port, sources).flatMap((packet): Difference[] => {
+      const flows = [wanted.send(packet, surroundings), found.send(packet, surroundings)] as const;
+      const difference = differenceOf(...flows, family);
+      if (difference === null) return [];
+      const step = difference.liveStep ?? difference.desiredStep;
+      const where = step === null ? "" : `; they part at ${placeOf(step)}`;
+      return [{
+        kind: "behaviour",
+        place: `packet ${packetText(packet)}`,
+        cause: `it does not fare as it should${where}`,
+        wanted: [difference.desired],
+        found: [difference.live],
+      }];
+    });
+}
+
+/** Tells `list`, for each Service, of the rule of others that takes packets to it before ours see them. */
+export function compareFront(
+  live: HeldRules,
+  state: ProxyState,
+  sources: PacketSources,
+  list: DifferenceList,
+): void {
+  const front = frontOf(live);
+  if (front === null) return;
+  const simulator = new RulesetSimulator(front);
+  const surroundings = { nodeAddresses: sources.nodeAddresses, affinity: new Map(), nowSeconds: 0 };
+  for (const [service, ports] of state.services) {
+    const told = new Set<string>();
+    for (const packet of ports.flatMap((port) => packetsTo(port, sources))) {
+      const caught = catching(simulator.send(packet, surroundings));
+      if (caught === null || told.has(placeOf(caught.hit))) continue;
+      told.add(placeOf(caught.hit));
+      list.add(service, {
+        kind: "foreign",
+        place: placeOf({ ...caught.hit, rule: "" }).replace(/: $/, ""),
+        cause: `a rule of others ${caught.what} ${packetText(packet)} before ours see it`,
+        wanted: [],
+        found: [caught.hit.rule],
+      });
+    }
+  }
+}
+
+/** Where destinations are translated; what the kernel calls before is in front. */
+const DNAT_PRIORITY = -100;
+const FRONT_HOOKS: ReadonlySet<string> = new Set(["prerouting", "output"]);
+const FRONT_CHAINS: ReadonlySet<string> = new Set(["PREROUTING", "OUTPUT"]);
+const FRONT_TABLES: ReadonlySet<string> = new Set(["raw", "mangle", "nat"]);
+
+/** What stands in front of ours, in front of our jumps or in chains that the kernel calls earlier; null: nothing. */
+function frontOf(live: HeldRules): HeldRules | null {
+  let isAny = false;
+  const iptables = live.iptables.map(({ variant, tables }) => ({
+    variant,
+    tables: new Map([...tables].map(([table, chains]) =>
+      [
+        table,
+        new Map([...chains].flatMap(([name, chain]) => {
+          // Policies are no rules in front; other hooks come behind ours.
+          if (chain.policy === "-") return [[name, chain] as const];
+          if (!FRONT_CHAINS.has(name) || !FRONT_TABLES.has(table)) return [];
+          const own = chain.rules.findIndex((rule) => /-j KUBE-/.test(rule));
+          const rules = own < 0 ? chain.rules : chain.rules.slice(0, own);
+          isAny ||= rules.length > 0;
+          return [[name, { policy: chain.policy, packets: 0, bytes: 0, rules }] as const];
+        })),
+      ] as const
+    )),
+  }));
+  const nftables = live.nftables.filter(({ name }) => proxyOfTable(name) === null).map((table) => {
+    const { name, comment, ownerProblem, containers, handles } = table;
+    const chains = new Map(
+      [...table.chains].filter(([, { hook }]) => {
+        const base = baseOf(hook);
+        return hook === undefined ||
+          base !== null && FRONT_HOOKS.has(base.hook) && base.priority <= DNAT_PRIORITY;
+      }),
+    );
+    return { name, comment, ownerProblem, containers, handles, chains };
+  });
+  isAny ||= nftables.some(({ chains }) => chains.values().some(({ hook }) => hook !== undefined));
+  return isAny ? { family: live.family, iptables, nftables, sets: live.sets, ipvs: null } : null;
+}
+
+/** The rule that ends or redirects the packet's path, or lets it leave table nat. */
+function catching({ outcomes }: Flow): { readonly hit: RuleHit; readonly what: string } | null {
+  for (const outcome of outcomes) {
+    const hit = outcome.hits.findLast((one) => !isOwnHit(one));
+    const what = hit === undefined ? null : deed(outcome, hit);
+    if (hit !== undefined && what !== null) return { hit, what };
+  }
+  return null;
+}
+
+function deed({ verdict, translatedTo }: FlowOutcome, { table, rule }: RuleHit): string | null {
+  if (verdict === "drop") return "drops";
+  if (verdict === "reject") return "refuses";
+  if (translatedTo !== "") return "redirects";
+  return table === "nat" && /-j ACCEPT\b/.test(rule) ? "lets pass untranslated" : null;
+}
