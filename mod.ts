@@ -117,7 +117,7 @@ export type { UnservedDestination, UnservedOfService } from "./lib/model/destina
 export type { UnreachableEndpoint, UnreachableEndpointsOptions } from "./lib/model/unreachable_endpoints.ts";
 export type { Report } from "./lib/model/service_port.ts";
 export { type CategorizedEndpoints, categorizeEndpoints } from "./lib/model/endpoint.ts";
-export type { IpvsWishes } from "./lib/model/ipvs_wishes.ts";
+export type { IpvsAnnotations } from "./lib/model/ipvs_annotations.ts";
 export type { TopologyNote } from "./lib/model/endpoint.ts";
 export {
   type LocalDetector,
@@ -155,10 +155,7 @@ export type {
 export type { Chain, Container, Element, NftObjects } from "./lib/netfilter/nft_objects.ts";
 
 export { planIpvs } from "./lib/backend/ipvs/plan/plan.ts";
-export {
-  planTexts as ipvsPlanTexts,
-  renderPlan as renderIpvsPlan,
-} from "./lib/backend/ipvs/store/render.ts";
+export { planTexts as ipvsPlanTexts, renderPlan as renderIpvsPlan } from "./lib/backend/ipvs/store/render.ts";
 export type { PlanTexts as IpvsPlanTexts } from "./lib/backend/ipvs/store/render.ts";
 export type {
   BaseRule as IpvsBaseRule,
@@ -193,7 +190,7 @@ export {
   type SavedVirtualServer,
   type VirtualServer,
 } from "./lib/netfilter/ipvs.ts";
-export { type AffinityMemory, rememberOutcome, type Surroundings } from "./lib/sim/packet_walk.ts";
+export { type AffinityMemory, type HostState, rememberOutcome } from "./lib/sim/packet_walk.ts";
 export {
   type IptablesRuleset,
   parseIptablesSave,
@@ -210,8 +207,13 @@ export type {
   PacketState,
   RuleHit,
 } from "./lib/sim/flow.ts";
-export { type HeldIptables, type HeldIpvs, type HeldRules, nothingHeld } from "./lib/sim/held_rules.ts";
-export type { HeldPortal, HeldPortals } from "./lib/sim/portals.ts";
+export {
+  emptySnapshot,
+  type IptablesSnapshot,
+  type IpvsSnapshot,
+  type RulesetSnapshot,
+} from "./lib/sim/ruleset_snapshot.ts";
+export type { HeldPortal, PortalSnapshot } from "./lib/sim/portals.ts";
 export { RulesetSimulator, type Simulator } from "./lib/sim/ruleset_simulator.ts";
 export type { Traffic } from "./lib/model/service_traffic.ts";
 export type { Fraction } from "./lib/sim/fraction.ts";

@@ -8,10 +8,10 @@ import type { ObjectJson } from "../lib/source/decode/api_json.ts";
 import {
   ChangeTracker,
   decodeObject,
+  emptySnapshot,
   ipvsPlanTexts,
   matchingNodeIps,
   nodePortAddresses,
-  nothingHeld,
   type Packet,
   parseIptablesSave,
   parseIpvsTable,
@@ -52,7 +52,7 @@ const PACKET: Packet = {
   inInterface: "eth0",
   mark: 0,
 };
-const SURROUNDINGS = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };
+const HOST_STATE = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };
 
 /** What every mode's planner is told. */
 const PLANNED = {
@@ -89,9 +89,9 @@ Deno.test("from objects to rules of mode nftables and the ways of packets", NO_R
   });
   assertStringIncludes(renderNftablesPlan(plan), "{ 10.96.10.1 . 80 . 0 : 10.244.0.11 . 8080 }\n");
   const { tables } = parseNftScript(renderNftablesPlan(plan));
-  const { outcomes } = new RulesetSimulator({ ...nothingHeld("IPv4"), nftables: tables }).send(
+  const { outcomes } = new RulesetSimulator({ ...emptySnapshot("IPv4"), nftables: tables }).send(
     PACKET,
-    SURROUNDINGS,
+    HOST_STATE,
   );
   assertEquals(outcomes.map(({ translatedTo }) => translatedTo), ["10.244.0.11:8080"]);
 });
@@ -110,12 +110,12 @@ Deno.test("from objects to virtual servers of mode ipvs and the ways of packets"
   assertStringIncludes(renderIpvsPlan(plan), "-a -t 10.96.10.1:80 -r 10.244.0.11:8080 -m -w 1\n");
   const texts = ipvsPlanTexts(plan);
   const simulator = new RulesetSimulator({
-    ...nothingHeld("IPv4"),
+    ...emptySnapshot("IPv4"),
     iptables: [{ variant: "", tables: parseIptablesSave(texts.iptables) }],
     sets: parseSets(texts.ipset),
     ipvs: { servers: parseIpvsTable(texts.ipvsadm), bound: ["10.96.10.1"] },
   });
-  const { outcomes } = simulator.send(PACKET, SURROUNDINGS);
+  const { outcomes } = simulator.send(PACKET, HOST_STATE);
   assertEquals(outcomes.map(({ translatedTo }) => translatedTo), ["10.244.0.11:8080"]);
 });
 

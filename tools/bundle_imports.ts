@@ -19,7 +19,7 @@ const ON_DEMAND: ReadonlySet<string> = new Set([
   "desired",
   "doctor",
   "files",
-  "held_rules",
+  "ruleset_snapshot",
   "help",
   "kernel_tables",
   "kube_tls",

@@ -8,7 +8,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UnsupportedError, UsageError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { FAMILIES, type IpFamily } from "../model/objects.ts";
-import type { HeldRules } from "../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../sim/ruleset_snapshot.ts";
 import {
   DATA_PLANES,
   type DataPlane,
@@ -114,7 +114,7 @@ async function withPortals(seen: Look, { liveFrom }: LookOptions): Promise<Look>
     import("../backend/userspace/plan/chains.ts"),
   ]);
   const ports = await Promise.all(FAMILIES.map(async (family) => {
-    const use = ({ iptables }: HeldRules): void => {
+    const use = ({ iptables }: RulesetSnapshot): void => {
       for (const { tables } of iptables) for (const chain of CHAINS.nat) void tables.get("nat")?.get(chain);
     };
     const rules = await livePart(seen, family, { desired: null, use });
@@ -211,7 +211,7 @@ export async function desiredOf(
   found: Look,
   family: IpFamily,
   warn: (sentence: string) => void,
-): Promise<HeldRules | null> {
+): Promise<RulesetSnapshot | null> {
   if (found.objects === null) return null;
   if (found.plane === "userspace" && found.ports === null) {
     const why = typeof found.portals === "string" ? found.portals : "nobody was asked";

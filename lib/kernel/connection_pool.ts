@@ -189,7 +189,7 @@ export class ConnectionPool {
     this.#lanes.set(connection, lane);
     this.#all.add(connection);
     this.#sharesOf(lane).add(connection);
-    this.#tell(lane);
+    this.#report(lane);
     if (connection.deadlineMs < Infinity) {
       this.#sweep ??= setInterval(() => this.#closeOverdue(), SWEEP_MS);
     }
@@ -229,7 +229,7 @@ export class ConnectionPool {
     const shares = this.#sharesOf(lane);
     shares.delete(connection);
     if (shares.size === 0) this.#ofLane.delete(lane);
-    this.#tell(lane);
+    this.#report(lane);
     if (this.#given.delete(connection)) this.#giveBack(connection.descriptors);
     if (this.#lanes.size > 0) return;
     clearInterval(this.#sweep);
@@ -269,7 +269,7 @@ export class ConnectionPool {
     return shares;
   }
 
-  #tell({ server }: Lane): void {
+  #report({ server }: Lane): void {
     if (this.#observer === undefined) return;
     let ofServer = 0;
     for (const [lane, { size }] of this.#ofLane) if (lane.server === server) ofServer += size;

@@ -50,7 +50,7 @@ export class Nft {
   /**
    * Runs a text as one transaction: all of it or nothing.
    *
-   * @throws {ExecError} if nft or the kernel refuses it; see {@linkcode nftComplaints} for the lines
+   * @throws {ExecError} if nft or the kernel refuses it; see {@linkcode nftErrors} for the lines
    */
   async apply(text: Input): Promise<void> {
     await runOk(this.#exec, APPLY, { stdin: text });

@@ -27,7 +27,7 @@ export type NftFailureKind =
 const COMPLAINT_REGEXP = /^\S*?:(\d+):\d+-\d+: Error: (.*)$/gm;
 
 /** Every line that nft complains of, in its order. The kernel goes on after a first wrong line, so there may be many. */
-export function nftComplaints(stderr: string): readonly NftComplaint[] {
+export function nftErrors(stderr: string): readonly NftComplaint[] {
   return Array.from(stderr.matchAll(COMPLAINT_REGEXP), ([, line, message = ""]) => ({
     line: Number(line),
     message: message.replace(/^Could not process rule: /, ""),
@@ -63,7 +63,7 @@ export function nftFailureKind(error: ExecError): NftFailureKind {
 export function saysWhy(error: ExecError): boolean {
   const kind = nftFailureKind(error);
   if (kind !== "rejected") return kind === "permission";
-  return nftComplaints(error.stderr).length > 0 || isWithoutNftables(error) || isWithoutFamily(error);
+  return nftErrors(error.stderr).length > 0 || isWithoutNftables(error) || isWithoutFamily(error);
 }
 
 /** True if something was to be added that is there already, with another value. */
@@ -75,7 +75,7 @@ const CONTEXT_LENGTH = 300;
 
 /** The first complaint in one line, with what was wrong in the text: `No such file or directory: add element …`. */
 export function describeNftFailure(error: ExecError): string {
-  const [first] = nftComplaints(error.stderr);
+  const [first] = nftErrors(error.stderr);
   if (first === undefined) return firstLine(error.stderr) || `nft ${error.ending}`;
   const lines = error.stderr.split("\n");
   const at = lines.findIndex((line) => line.includes(`: Error: `));

@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { ExecError } from "../errors.ts";
-import { alreadyExists, describeNftFailure, nftComplaints, nftFailureKind } from "./nft_failure.ts";
+import { alreadyExists, describeNftFailure, nftErrors, nftFailureKind } from "./nft_failure.ts";
 
 const ARGV = ["nft", "-f", "-"];
 const TWO = `/dev/stdin:2:39-56: Error: Could not process rule: File exists
@@ -19,12 +19,12 @@ Deno.test({
   name: "every line that nft complains of is found",
   permissions: "none",
   fn: () => {
-    assertEquals(nftComplaints(TWO), [{ line: 2, message: "File exists" }, {
+    assertEquals(nftErrors(TWO), [{ line: 2, message: "File exists" }, {
       line: 3,
       message: "File exists",
     }]);
-    assertEquals(nftComplaints(SYNTAX).map(({ line }) => line), [7]);
-    assertEquals(nftComplaints("netlink: Error: cache initialization failed: Operation not permitted\n"), []);
+    assertEquals(nftErrors(SYNTAX).map(({ line }) => line), [7]);
+    assertEquals(nftErrors("netlink: Error: cache initialization failed: Operation not permitted\n"), []);
   },
 });
 

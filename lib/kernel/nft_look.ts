@@ -6,7 +6,7 @@
  */
 import { ExecError } from "../errors.ts";
 import { type Exec, type ExecOptions, runOk } from "./exec.ts";
-import { nftComplaints } from "./nft_failure.ts";
+import { nftErrors } from "./nft_failure.ts";
 
 /** A table of any family. */
 export interface NftTableName {
@@ -61,7 +61,7 @@ export class NftLook {
     const stdin = `${commands.join("\n")}\n`;
     const { code, stderr } = await this.#exec.run(argv, { stdin, ...this.#options });
     if (code === 0) return new Map();
-    const refusals = new Map(nftComplaints(stderr).map(({ line, message }) => [line - 1, message]));
+    const refusals = new Map(nftErrors(stderr).map(({ line, message }) => [line - 1, message]));
     if (refusals.size === 0) throw new ExecError(argv, code, stderr);
     return refusals;
   }

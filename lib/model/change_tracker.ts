@@ -79,7 +79,7 @@ export class ChangeTracker {
   /** Services that are judged by the node's own addresses; none if these do not matter. */
   readonly #judgedByNode = new Map<NamespacedName, Service>();
   /** Service → its addresses that no Service may have, and why; nearly always none. */
-  readonly #unfit = new Map<NamespacedName, ReadonlyMap<string, string>>();
+  readonly #invalid = new Map<NamespacedName, ReadonlyMap<string, string>>();
   readonly #slices: EndpointSliceCache;
   readonly #unreachable: UnreachableEndpoints;
   /** Services whose ports will differ from those last checked out, with the ports they will have. */
@@ -122,7 +122,7 @@ export class ChangeTracker {
     if (service === undefined) return this.#pendingServices.size > 0;
     const name = namespacedName(service.namespace, service.name);
     const ports = current === undefined ? [] : this.#servicePorts(name, current);
-    if (current === undefined) this.#unfit.delete(name);
+    if (current === undefined) this.#invalid.delete(name);
     if (this.#addresses.guardsNode) {
       if (current !== undefined && hasExternalAddress(current)) this.#judgedByNode.set(name, current);
       else this.#judgedByNode.delete(name);
@@ -171,7 +171,7 @@ export class ChangeTracker {
 
   /** The Services that do not get all that they ask for, as of the last checkout. */
   *unserved(): Generator<UnservedOfService> {
-    yield* this.#unfit;
+    yield* this.#invalid;
     yield* this.#claims.lost();
   }
 
@@ -242,17 +242,17 @@ export class ChangeTracker {
   }
 
   #servicePorts(name: NamespacedName, service: Service): readonly ServicePort[] {
-    const unfit = new Map<string, string>();
+    const invalid = new Map<string, string>();
     const ports = servicePorts(
       service,
       this.#state.family,
       this.#report,
-      (destination, reason) => unfit.set(destination, reason),
+      (destination, reason) => invalid.set(destination, reason),
       this.#addresses,
     );
-    this.#tell(name, this.#unfit.get(name) ?? NONE_UNSERVED, unfit);
-    if (unfit.size > 0) this.#unfit.set(name, unfit);
-    else this.#unfit.delete(name);
+    this.#tell(name, this.#invalid.get(name) ?? NONE_UNSERVED, invalid);
+    if (invalid.size > 0) this.#invalid.set(name, invalid);
+    else this.#invalid.delete(name);
     return ports;
   }
 

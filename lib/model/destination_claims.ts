@@ -63,7 +63,7 @@ export class DestinationClaims {
   readonly #clusterIps = new Claims(compareClaimants);
   readonly #others = new Claims(compareClaimants);
   /** Services that lose something. */
-  readonly #losers = new Map<NamespacedName, ServedPorts>();
+  readonly #conflicting = new Map<NamespacedName, ServedPorts>();
   readonly #served: ReadonlyMap<NamespacedName, readonly ServicePort[]>;
 
   /** @param served where the caller keeps what {@linkcode DestinationClaims.update} yields; only Services without loss are looked up */
@@ -73,12 +73,12 @@ export class DestinationClaims {
 
   /** The ports as its Service declares them; none if there is no such Service. */
   declared(name: NamespacedName): readonly ServicePort[] {
-    return this.#losers.get(name)?.declared ?? this.#served.get(name) ?? [];
+    return this.#conflicting.get(name)?.declared ?? this.#served.get(name) ?? [];
   }
 
   /** All that lose something, and why. */
   *lost(): Generator<UnservedOfService> {
-    for (const [name, { lost }] of this.#losers) yield [name, lost];
+    for (const [name, { lost }] of this.#conflicting) yield [name, lost];
   }
 
   /**
@@ -108,9 +108,9 @@ export class DestinationClaims {
     const outcomes = new Map<NamespacedName, ServiceOutcome>();
     for (const name of touched.changed(changes.keys())) {
       const ports = this.#serve(declared(name));
-      outcomes.set(name, { ...ports, lostBefore: this.#losers.get(name)?.lost ?? NOTHING });
-      if (ports.lost.size > 0) this.#losers.set(name, ports);
-      else this.#losers.delete(name);
+      outcomes.set(name, { ...ports, lostBefore: this.#conflicting.get(name)?.lost ?? NOTHING });
+      if (ports.lost.size > 0) this.#conflicting.set(name, ports);
+      else this.#conflicting.delete(name);
     }
     return outcomes;
   }

@@ -5,7 +5,7 @@
  */
 import { AddressPolicy, type PolicyField } from "./address_policy.ts";
 import { type Ip, isLoopback, parseCidr, parseIp, specialUse } from "./ip.ts";
-import { ipvsWishes, NO_IPVS_WISHES } from "./ipvs_wishes.ts";
+import { ipvsAnnotations, NO_IPVS_ANNOTATIONS } from "./ipvs_annotations.ts";
 import { namespacedName, servicePortKey, servicePortText } from "./names.ts";
 import type { IpFamily, LoadBalancerIngress, Service } from "./objects.ts";
 import { tight } from "../text/kept.ts";
@@ -18,7 +18,7 @@ export type Report = (problem: string) => void;
 /**
  * Receives each address that a Service may not have, e.g. `external IP 127.0.0.1`, and why.
  */
-export type ReportUnfit = (destination: string, reason: string) => void;
+export type ReportInvalid = (destination: string, reason: string) => void;
 
 const ignore: Report = () => {};
 const EVERY_ADDRESS_POLICY = new AddressPolicy();
@@ -51,13 +51,13 @@ export function servicePorts(
   service: Service,
   family: IpFamily,
   report: Report = ignore,
-  unfit: ReportUnfit = ignore,
+  invalid: ReportInvalid = ignore,
   addresses: AddressPolicy = EVERY_ADDRESS_POLICY,
 ): readonly ServicePort[] {
   if (service.clusterIP === "" || service.clusterIP === "None" || service.type === "ExternalName") return [];
   const name = namespacedName(service.namespace, service.name);
   const complain = complaintsOf(`Service ${name}`, report);
-  const clusterIP = clusterIPFor(service, family, complain, unfit);
+  const clusterIP = clusterIPFor(service, family, complain, invalid);
   if (clusterIP === null) return [];
 
   const externalPolicyLocal = service.externalTrafficPolicy === "Local" && isExternalType(service);
@@ -65,19 +65,21 @@ export function servicePorts(
     namespacedName: name,
     clusterIP,
     createdAtSeconds: service.createdAtSeconds,
-    externalIPs: addressesOf(service.externalIPs, family, EXTERNAL_IPS, { addresses, complain, unfit }),
+    externalIPs: addressesOf(service.externalIPs, family, EXTERNAL_IPS, { addresses, complain, invalid }),
     loadBalancerVIPs: addressesOf(
       service.loadBalancerIngress.filter(isVip).map((ingress) => ingress.ip),
       family,
       LOAD_BALANCER_IPS,
-      { addresses, complain, unfit },
+      { addresses, complain, invalid },
     ),
     loadBalancerSourceRanges: sourceRangesOf(service.loadBalancerSourceRanges, family, complain),
     stickyMaxAgeSeconds: service.sessionAffinity === "ClientIP" ? service.affinityTimeoutSeconds : 0,
     externalPolicyLocal,
     internalPolicyLocal: service.internalTrafficPolicy === "Local",
     healthCheckNodePort: healthCheckNodePortOf(service, externalPolicyLocal, complain),
-    ipvs: service.annotations === undefined ? NO_IPVS_WISHES : ipvsWishes(service.annotations, complain),
+    ipvs: service.annotations === undefined
+      ? NO_IPVS_ANNOTATIONS
+      : ipvsAnnotations(service.annotations, complain),
   };
 
   const ports = service.ports.map((port): ServicePort => ({
@@ -170,11 +172,11 @@ function clusterIPFor(
   service: Service,
   family: IpFamily,
   complain: Complain,
-  unfit: ReportUnfit,
+  invalid: ReportInvalid,
 ): string | null {
   const ip = writtenClusterIP(service, family, complain);
   if (ip === null || !isLoopback(ip)) return ip?.text ?? null;
-  unfit(`cluster IP ${ip.text}`, `it is ${specialUse(ip)}`);
+  invalid(`cluster IP ${ip.text}`, `it is ${specialUse(ip)}`);
   return null;
 }
 
@@ -230,14 +232,14 @@ const LOAD_BALANCER_IPS: AddressKind = {
 interface Judging {
   readonly addresses: AddressPolicy;
   readonly complain: Complain;
-  readonly unfit: ReportUnfit;
+  readonly invalid: ReportInvalid;
 }
 
 function addressesOf(
   texts: readonly string[],
   family: IpFamily,
   { field, what, judgedBy }: AddressKind,
-  { addresses, complain, unfit }: Judging,
+  { addresses, complain, invalid }: Judging,
 ): readonly string[] {
   const kept: string[] = [];
   for (const text of texts) {
@@ -247,7 +249,7 @@ function addressesOf(
     if (ip?.family !== family) continue;
     const refusal = addresses.refusal(ip, judgedBy);
     if (refusal === null) kept.push(ip.text);
-    else unfit(`${what} ${ip.text}`, refusal);
+    else invalid(`${what} ${ip.text}`, refusal);
   }
   return tight(kept);
 }

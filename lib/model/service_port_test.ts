@@ -89,10 +89,11 @@ Deno.test(
     for (const [family, text] of table) {
       for (const ipFamilies of [[family], []]) {
         const service = testService({ clusterIP: text, clusterIPs: [text], ipFamilies });
-        const unfit: string[] = [];
-        const tell = (destination: string, reason: string): number => unfit.push(`${destination}: ${reason}`);
+        const invalid: string[] = [];
+        const tell = (destination: string, reason: string): number =>
+          invalid.push(`${destination}: ${reason}`);
         assertEquals(servicePorts(service, family, () => {}, tell), []);
-        assertEquals(unfit, [`cluster IP ${text}: it is a loopback address`]);
+        assertEquals(invalid, [`cluster IP ${text}: it is a loopback address`]);
       }
     }
   },

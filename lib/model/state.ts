@@ -6,7 +6,7 @@
  *
  * @module
  */
-import type { IpvsWishes } from "./ipvs_wishes.ts";
+import type { IpvsAnnotations } from "./ipvs_annotations.ts";
 import type { IpFamily, NamespacedName, Protocol } from "./objects.ts";
 
 /** `ns/name:port` or `ns/name`, then `/protocol` (protocol is part of the key, never of the text). */
@@ -47,7 +47,7 @@ export interface ServicePort {
   /** 0 if there is none. */
   readonly healthCheckNodePort: number;
   /** What it asks of mode ipvs by annotations. */
-  readonly ipvs: IpvsWishes;
+  readonly ipvs: IpvsAnnotations;
 }
 
 /** One endpoint of one ServicePort. */

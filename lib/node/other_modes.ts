@@ -303,7 +303,7 @@ export class OtherProxyWatch {
       this.#hasFailed = true;
       return;
     }
-    this.#tell(found.map((family) => `${nftFamily(family)} ${TABLE}`));
+    this.#report(found.map((family) => `${nftFamily(family)} ${TABLE}`));
     if (found.length === 0) return;
     this.#nextRemovalMs ??= nowMs + this.#removalMs;
     if (nowMs < this.#nextRemovalMs) return;
@@ -320,7 +320,7 @@ export class OtherProxyWatch {
     return found;
   }
 
-  #tell(tables: readonly string[]): void {
+  #report(tables: readonly string[]): void {
     const { log, onChange } = this.#options;
     if (tables.join() === this.#present.join()) return;
     this.#present = tables;

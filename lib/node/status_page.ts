@@ -42,7 +42,7 @@ export class StatusPageSource {
 /** In steps, with room for everything else between them: all at once would hold the event loop. */
 async function loadQuestions(): Promise<Questions> {
   const steps = [
-    () => import("../sim/held_rules.ts"),
+    () => import("../sim/ruleset_snapshot.ts"),
     () => import("../sim/ruleset_simulator.ts"),
     () => import("../inspect/desired/desired.ts"),
     () => import("../inspect/trace/packet.ts"),

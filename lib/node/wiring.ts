@@ -390,21 +390,21 @@ export class UnservedFamilies {
     this.#options = options;
     this.#unused = new Map(options.refused.map((refused) => [refused.family, refused]));
     for (const { family, hasRules } of options.refused) {
-      if (hasRules) this.#tell(family, "rules of an earlier start are there, and no proxy updates them");
+      if (hasRules) this.#report(family, "rules of an earlier start are there, and no proxy updates them");
     }
   }
 
   /** The own Node was added or changed. */
   takeNode(node: NodeObject): void {
-    for (const family of this.#unused.keys()) this.#tell(family, nodeUse(node, family));
+    for (const family of this.#unused.keys()) this.#report(family, nodeUse(node, family));
   }
 
   /** A Service was added or changed. */
   takeService(service: Service): void {
-    for (const family of this.#unused.keys()) this.#tell(family, serviceUse(service, family));
+    for (const family of this.#unused.keys()) this.#report(family, serviceUse(service, family));
   }
 
-  #tell(family: IpFamily, use: string | null): void {
+  #report(family: IpFamily, use: string | null): void {
     const refused = this.#unused.get(family);
     if (use === null || refused === undefined) return;
     this.#unused.delete(family);

@@ -68,12 +68,12 @@ export class LineWriter {
       const written = await this.#writeLines(lines);
       this.#queued -= lines.reduce((sum, line) => sum + line.length, 0);
       if (written < lines.length) this.#lose(lines.slice(written));
-      else if (this.#untold > 0) this.#tell();
+      else if (this.#untold > 0) this.#report();
     }
     this.#writing = null;
   }
 
-  #tell(): void {
+  #report(): void {
     const dropped = this.#untold;
     this.#untold = 0;
     this.onResumed(dropped);

@@ -15,11 +15,11 @@ import { type Lookup, NftMatcher } from "./nftables_match.ts";
 import {
   acceptedWalk,
   type EndedWalk,
+  type HostState,
   mergeWalks,
   redirectedTo,
   rejectedWalk,
   rememberedIn,
-  type Surroundings,
   type Walk,
   WalkBudget,
 } from "./packet_walk.ts";
@@ -130,7 +130,7 @@ function hit({ own }: Position, walk: Walk): Walk {
 /** One packet's path through base chains. */
 export class ChainWalk {
   readonly iptables: IptablesMatcher;
-  readonly #surroundings: Surroundings;
+  readonly #hostState: HostState;
   readonly #cidrs: Map<string, Cidr | null>;
   readonly #report: (problem: string) => void;
   readonly #budget: WalkBudget;
@@ -138,13 +138,13 @@ export class ChainWalk {
 
   /** @param report receives what cannot be evaluated */
   constructor(
-    surroundings: Surroundings,
+    hostState: HostState,
     iptables: IptablesMatcher,
     cidrs: Map<string, Cidr | null>,
     report: (problem: string) => void,
   ) {
     this.iptables = iptables;
-    this.#surroundings = surroundings;
+    this.#hostState = hostState;
     this.#cidrs = cidrs;
     this.#report = report;
     this.#budget = new WalkBudget(report);
@@ -272,7 +272,7 @@ export class ChainWalk {
           return ending(translated(ip, port === undefined ? null : Number(port), hit(position, one)));
         });
       case "redirect": {
-        const destination = redirectedTo(walk, this.#surroundings);
+        const destination = redirectedTo(walk, this.#hostState);
         const met = hit(position, walk);
         // What comes in by an interface without an address of the family is dropped.
         if (destination === null) return ending({ walk: met, verdict: "drop", rejectWith: "" });
@@ -321,7 +321,7 @@ export class ChainWalk {
   #matcher({ table: { nft, label } }: BaseChain): NftMatcher {
     if (nft === null) throw new RangeError(`Table ${label} has no words of nft`);
     const known = this.#matchers.get(nft) ??
-      new NftMatcher(nft, this.#surroundings, this.#cidrs, this.#report);
+      new NftMatcher(nft, this.#hostState, this.#cidrs, this.#report);
     this.#matchers.set(nft, known);
     return known;
   }

@@ -22,7 +22,7 @@ import { type RulePlace, type Statement, unknownWords, type WalkedRule } from ".
 import type { PacketProtocol } from "./flow.ts";
 import { complement, multiply, probabilityFraction } from "./fraction.ts";
 import { IPVS_PROTOCOLS } from "./ipvs_schedule.ts";
-import { isNodeAddress, leavesThrough, rememberedIn, type Surroundings, type Walk } from "./packet_walk.ts";
+import { type HostState, isNodeAddress, leavesThrough, rememberedIn, type Walk } from "./packet_walk.ts";
 
 /** A chain of 10,000 rules is parsed once for all walks: what was read does not change any more. */
 const PARSED = new WeakMap<readonly string[], readonly WalkedRule[]>();
@@ -128,19 +128,19 @@ export interface MatchResult {
 export class IptablesMatcher {
   /** The virtual server that the packet goes through; null: none. */
   through: VirtualServer | null = null;
-  readonly #surroundings: Surroundings;
+  readonly #hostState: HostState;
   readonly #sets: ReadonlyMap<string, SavedSet>;
   readonly #cidrs: Map<string, Cidr | null>;
   readonly #report: (problem: string) => void;
 
   /** `cidrs` caches parsed addresses and may be shared between packets. */
   constructor(
-    surroundings: Surroundings,
+    hostState: HostState,
     sets: ReadonlyMap<string, SavedSet>,
     cidrs: Map<string, Cidr | null>,
     report: (problem: string) => void,
   ) {
-    this.#surroundings = surroundings;
+    this.#hostState = hostState;
     this.#sets = sets;
     this.#cidrs = cidrs;
     this.#report = report;
@@ -205,13 +205,13 @@ export class IptablesMatcher {
         return this.#recent(match, walk);
       case "physdevIsIn":
         // A packet belongs to the bridge it came through, not to a port of it, unless br_netfilter hands it up early.
-        return this.#surroundings.isBridged?.(walk.inInterface, walk.source.family) ?? false;
+        return this.#hostState.isBridged?.(walk.inInterface, walk.source.family) ?? false;
       case "set":
         return this.#isInSet(match, walk);
       case "ipvs":
         return this.#goesThrough(match);
       case "outInterface": {
-        const name = leavesThrough(walk, this.#surroundings);
+        const name = leavesThrough(walk, this.#hostState);
         return name === undefined ? this.#unseen(match.kind, match.not) : interfaceMatches(match.name, name);
       }
       case "sourcePort":
@@ -254,7 +254,7 @@ export class IptablesMatcher {
   }
 
   #hasType(type: string, ip: Ip): boolean {
-    if (type === "LOCAL") return isNodeAddress(ip, this.#surroundings);
+    if (type === "LOCAL") return isNodeAddress(ip, this.#hostState);
     this.#report(`Address type ${type} is not understood and taken as not matching`);
     return false;
   }
@@ -262,9 +262,9 @@ export class IptablesMatcher {
   #recent(match: Match<"recent">, walk: Walk): boolean {
     if (match.action === "set") return true;
     if (walk.remembered.includes(match.list)) return true;
-    const seen = this.#surroundings.affinity.get(match.list)?.get(walk.source.text);
+    const seen = this.#hostState.affinity.get(match.list)?.get(walk.source.text);
     if (seen === undefined) return false;
-    return match.seconds === 0 || this.#surroundings.nowSeconds - seen <= match.seconds;
+    return match.seconds === 0 || this.#hostState.nowSeconds - seen <= match.seconds;
   }
 }
 

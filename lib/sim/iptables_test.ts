@@ -1,11 +1,11 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { formatFlow, type Packet, parsePacket } from "./flow.ts";
 import { parseIptablesSave } from "../netfilter/iptables_save.ts";
-import { type AffinityMemory, rememberOutcome, type Surroundings } from "./packet_walk.ts";
-import { nothingHeld } from "./held_rules.ts";
+import { type AffinityMemory, type HostState, rememberOutcome } from "./packet_walk.ts";
+import { emptySnapshot } from "./ruleset_snapshot.ts";
 import { RulesetSimulator } from "./ruleset_simulator.ts";
 
-const SURROUNDINGS: Surroundings = {
+const HOST_STATE: HostState = {
   nodeAddresses: ["192.0.2.10", "fd00::10"],
   affinity: new Map(),
   nowSeconds: 0,
@@ -29,11 +29,12 @@ function rules(nat: readonly string[], filter: readonly string[] = [], policies:
   return parseIptablesSave(table("nat", nat, []) + table("filter", filter, policies));
 }
 
-function send(ruleset: ReturnType<typeof rules>, packet: string | Packet, surroundings = SURROUNDINGS) {
-  return new RulesetSimulator({ ...nothingHeld("IPv4"), iptables: [{ variant: "", tables: ruleset }] }).send(
-    typeof packet === "string" ? parsePacket(packet) : packet,
-    surroundings,
-  );
+function send(ruleset: ReturnType<typeof rules>, packet: string | Packet, hostState = HOST_STATE) {
+  return new RulesetSimulator({ ...emptySnapshot("IPv4"), iptables: [{ variant: "", tables: ruleset }] })
+    .send(
+      typeof packet === "string" ? parsePacket(packet) : packet,
+      hostState,
+    );
 }
 
 interface Case {
@@ -316,7 +317,7 @@ Deno.test(
     let affinity: AffinityMemory = new Map();
     const connect = (text: string, nowSeconds: number): string => {
       const packet = parsePacket(text);
-      const flow = send(ruleset, packet, { ...SURROUNDINGS, affinity, nowSeconds });
+      const flow = send(ruleset, packet, { ...HOST_STATE, affinity, nowSeconds });
       for (const outcome of flow.outcomes) affinity = rememberOutcome(affinity, packet, outcome, nowSeconds);
       return formatFlow(flow);
     };

@@ -13,7 +13,7 @@ import {
   virtualServerKey,
 } from "../netfilter/ipvs.ts";
 import { type Fraction, multiply } from "./fraction.ts";
-import { rememberedIn, type Surroundings, type Walk } from "./packet_walk.ts";
+import { type HostState, rememberedIn, type Walk } from "./packet_walk.ts";
 
 /** By name, and by number as `iptables-save` prints it. */
 export const IPVS_PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([
@@ -33,7 +33,7 @@ export interface Scheduled {
 }
 
 /** Which real servers the packet may get; null if no virtual server takes it. Only a connection's first packet is given to one. */
-export function schedule(table: IpvsTable, walk: Walk, surroundings: Surroundings): Scheduled | null {
+export function schedule(table: IpvsTable, walk: Walk, hostState: HostState): Scheduled | null {
   const protocol = IPVS_PROTOCOLS.get(walk.protocol);
   if (protocol === undefined || walk.state !== "NEW") return null;
   const key = virtualServerKey({ address: walk.destination.text, protocol, port: walk.port });
@@ -41,7 +41,7 @@ export function schedule(table: IpvsTable, walk: Walk, surroundings: Surrounding
   if (server === undefined) return null;
   const reals = [...server.realServers.values()];
   const open = reals.filter((real) => real.weight > 0);
-  const kept = keptServer(server, key, open, walk, surroundings);
+  const kept = keptServer(server, key, open, walk, hostState);
   const chosen = kept === undefined ? open : [kept];
   const total = chosen.reduce((sum, real) => sum + real.weight, 0);
   const walks = chosen.map((real) => {
@@ -65,7 +65,7 @@ function keptServer(
   key: string,
   open: readonly RealServer[],
   { source }: Walk,
-  { affinity, nowSeconds }: Surroundings,
+  { affinity, nowSeconds }: HostState,
 ): RealServer | undefined {
   if (server.timeoutSeconds === 0) return undefined;
   const seen = (real: RealServer): number =>

@@ -4,7 +4,7 @@ import { formatFlow, parsePacket } from "./flow.ts";
 import { parseSets } from "../netfilter/ipset.ts";
 import { parseIptablesSave } from "../netfilter/iptables_save.ts";
 import { parseIpvsTable } from "../netfilter/ipvs.ts";
-import { type HeldRules, nothingHeld } from "./held_rules.ts";
+import { emptySnapshot, type RulesetSnapshot } from "./ruleset_snapshot.ts";
 import { RulesetSimulator } from "./ruleset_simulator.ts";
 
 const pure = { permissions: "none" } as const;
@@ -15,22 +15,22 @@ function kernel(
   filter = "",
   sets = "",
   bound: readonly string[] = ["10.96.0.1"],
-): HeldRules {
+): RulesetSnapshot {
   const tables = parseIptablesSave(
     `*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n${filter}COMMIT\n` +
       "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\nCOMMIT\n",
   );
   return {
-    ...nothingHeld("IPv4"),
+    ...emptySnapshot("IPv4"),
     iptables: [{ variant: "", tables }],
     sets: parseSets(sets),
     ipvs: { servers: parseIpvsTable(ipvsadm), bound },
   };
 }
 
-function send(from: HeldRules, packet: string): string {
-  const surroundings = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };
-  const flow = new RulesetSimulator(from).send(parsePacket(packet), surroundings);
+function send(from: RulesetSnapshot, packet: string): string {
+  const hostState = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };
+  const flow = new RulesetSimulator(from).send(parsePacket(packet), hostState);
   return [formatFlow(flow), ...flow.problems].join("; ");
 }
 

@@ -16,7 +16,7 @@ import {
 } from "../netfilter/nft_rule.ts";
 import type { ListedContainer } from "../netfilter/nft_listing.ts";
 import { canonicalKey, type NftTable } from "../netfilter/nft_ruleset.ts";
-import { isNodeAddress, leavesThrough, type Surroundings, type Walk } from "./packet_walk.ts";
+import { type HostState, isNodeAddress, leavesThrough, type Walk } from "./packet_walk.ts";
 
 /** What a history reads for a key. A random number makes as many of them as it has values. */
 interface Reading {
@@ -38,19 +38,19 @@ export type Condition = NftStatement & {
 /** Evaluates keys and conditions of the rules of one table. */
 export class NftMatcher {
   readonly #table: NftTable;
-  readonly #surroundings: Surroundings;
+  readonly #hostState: HostState;
   readonly #cidrs: Map<string, Cidr | null>;
   readonly #report: (problem: string) => void;
 
   /** `cidrs` caches parsed networks and may be shared between packets. */
   constructor(
     table: NftTable,
-    surroundings: Surroundings,
+    hostState: HostState,
     cidrs: Map<string, Cidr | null>,
     report: (problem: string) => void,
   ) {
     this.#table = table;
-    this.#surroundings = surroundings;
+    this.#hostState = hostState;
     this.#cidrs = cidrs;
     this.#report = report;
   }
@@ -66,7 +66,7 @@ export class NftMatcher {
         // Who walks begins a connection or goes on with it; answers go their own way.
         return (condition.direction === "original") !== condition.not;
       case "addressType":
-        return isNodeAddress(walk[condition.side], this.#surroundings) !== condition.not;
+        return isNodeAddress(walk[condition.side], this.#hostState) !== condition.not;
       case "mark":
         return (((walk.mark & condition.mask) >>> 0) === condition.value) !== condition.not;
       default:
@@ -124,7 +124,7 @@ export class NftMatcher {
       case "inInterface":
         return walk.inInterface;
       case "outInterface": {
-        const name = leavesThrough(walk, this.#surroundings);
+        const name = leavesThrough(walk, this.#hostState);
         if (name === undefined) {
           this.#report("A rule that looks at the outInterface is not understood and taken as not matching");
         }
@@ -147,7 +147,7 @@ export class NftMatcher {
     const { timeoutSeconds } = container;
     if (written !== undefined || timeoutSeconds === undefined) return written ?? null;
     if (key === walk.source.text && walk.remembered.includes(name)) return "";
-    const { affinity, nowSeconds } = this.#surroundings;
+    const { affinity, nowSeconds } = this.#hostState;
     const seen = affinity.get(name)?.get(key);
     // In the kernel an element is gone from the moment its time is over.
     return seen !== undefined && nowSeconds - seen < timeoutSeconds ? "" : null;

@@ -1,11 +1,11 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { formatFlow, parsePacket } from "./flow.ts";
 import { tablesOfScript } from "../netfilter/nft_script.ts";
-import { type AffinityMemory, rememberOutcome, type Surroundings } from "./packet_walk.ts";
-import { nothingHeld } from "./held_rules.ts";
+import { type AffinityMemory, type HostState, rememberOutcome } from "./packet_walk.ts";
+import { emptySnapshot } from "./ruleset_snapshot.ts";
 import { RulesetSimulator } from "./ruleset_simulator.ts";
 
-const SURROUNDINGS: Surroundings = {
+const HOST_STATE: HostState = {
   nodeAddresses: ["192.0.2.10", "fd00::10"],
   affinity: new Map(),
   nowSeconds: 0,
@@ -34,7 +34,7 @@ function simulator(lines: readonly string[]): RulesetSimulator {
     return match === null || match === undefined ? line : `add rule ip t ${match[1]} ${match[2]}`;
   });
   const script = ["add table ip t", ...BASE_CHAINS, ...chains, ...commands].join("\n");
-  return new RulesetSimulator({ ...nothingHeld("IPv4"), nftables: tablesOfScript(script) });
+  return new RulesetSimulator({ ...emptySnapshot("IPv4"), nftables: tablesOfScript(script) });
 }
 
 interface Case {
@@ -288,7 +288,7 @@ for (const { name, lines, flows } of CASES) {
   Deno.test(`simulated nftables: ${name}`, { permissions: "none" }, () => {
     const simulated = simulator(lines);
     for (const [packet, wanted] of Object.entries(flows)) {
-      const flow = simulated.send(parsePacket(packet), SURROUNDINGS);
+      const flow = simulated.send(parsePacket(packet), HOST_STATE);
       assertEquals([packet, formatFlow(flow), flow.problems], [packet, wanted, []]);
     }
   });
@@ -302,7 +302,7 @@ Deno.test("the rules on the way are told with their place", { permissions: "none
     "nat-prerouting: ct state new jump s",
     "forward: accept",
   ]);
-  assertEquals(simulated.send(parsePacket("10.0.0.1 → 10.9.0.1:80"), SURROUNDINGS).outcomes[0]?.hits, [
+  assertEquals(simulated.send(parsePacket("10.0.0.1 → 10.9.0.1:80"), HOST_STATE).outcomes[0]?.hits, [
     { hook: "prerouting", table: "ip t", chain: "nat-prerouting", index: 1, rule: "ct state new jump s" },
     { hook: "prerouting", table: "ip t", chain: "s", index: 3, rule: "meta mark set 1 dnat to 10.0.0.9" },
     { hook: "forward", table: "ip t", chain: "forward", index: 1, rule: "accept" },
@@ -313,10 +313,10 @@ Deno.test("the type of a refusal is told, the kernel's default by family", { per
   const nftables = tablesOfScript(`add table ip6 t
 add chain ip6 t f { type filter hook forward priority 0; }
 add rule ip6 t f reject`);
-  const six = new RulesetSimulator({ ...nothingHeld("IPv6"), nftables });
+  const six = new RulesetSimulator({ ...emptySnapshot("IPv6"), nftables });
   const four = simulator(["forward: tcp dport 1 reject with tcp reset", "forward: reject"]);
   const type = (of: RulesetSimulator, packet: string) =>
-    of.send(parsePacket(packet), SURROUNDINGS).outcomes[0]?.rejectWith;
+    of.send(parsePacket(packet), HOST_STATE).outcomes[0]?.rejectWith;
   assertEquals(type(four, "10.0.0.1 → 10.0.0.2:1"), "tcp-reset");
   assertEquals(type(four, "10.0.0.1 → 10.0.0.2:2"), "icmp-port-unreachable");
   assertEquals(type(six, "fd00::1 → [fd00::2]:80"), "icmp6-port-unreachable");
@@ -335,7 +335,7 @@ Deno.test("an affinity set knows a source for its time, per source, and update s
   let affinity: AffinityMemory = new Map();
   const connect = (text: string, nowSeconds: number): string => {
     const packet = parsePacket(text);
-    const flow = simulated.send(packet, { ...SURROUNDINGS, affinity, nowSeconds });
+    const flow = simulated.send(packet, { ...HOST_STATE, affinity, nowSeconds });
     for (const outcome of flow.outcomes) affinity = rememberOutcome(affinity, packet, outcome, nowSeconds);
     return formatFlow(flow).replace(", masquerade no", "");
   };
@@ -369,7 +369,7 @@ const REFUSED: readonly [name: string, lines: readonly string[], why: string][] 
 
 for (const [name, lines, why] of REFUSED) {
   Deno.test(`rules that the kernel would refuse are told: ${name}`, { permissions: "none" }, () => {
-    const { problems, ...flow } = simulator(lines).send(parsePacket("10.0.0.1 → 10.9.0.1:80"), SURROUNDINGS);
+    const { problems, ...flow } = simulator(lines).send(parsePacket("10.0.0.1 → 10.9.0.1:80"), HOST_STATE);
     assertEquals([problems.length, problems[0]?.includes(why)], [1, true], problems.join());
     assertEquals(formatFlow({ ...flow, problems }), "untranslated");
   });
@@ -382,7 +382,7 @@ Deno.test("a chain before connection tracking may switch it off", { permissions:
     "prerouting: ip saddr 10.0.0.2 notrack",
     "nat-prerouting: dnat to 10.0.0.9",
   ]);
-  const flowOf = (packet: string): string => formatFlow(simulated.send(parsePacket(packet), SURROUNDINGS));
+  const flowOf = (packet: string): string => formatFlow(simulated.send(parsePacket(packet), HOST_STATE));
   assertEquals(flowOf("10.0.0.1 → 10.9.0.1:80"), "untranslated");
   assertEquals(flowOf("10.0.0.2 → 10.9.0.1:80"), "10.0.0.9:80, masquerade no");
 });
@@ -390,7 +390,7 @@ Deno.test("a chain before connection tracking may switch it off", { permissions:
 Deno.test("packets that cannot be are refused", { permissions: "none" }, () => {
   const simulated = simulator([]);
   assertThrows(
-    () => simulated.send(parsePacket("10.0.0.777 → 10.0.0.1:80"), SURROUNDINGS),
+    () => simulated.send(parsePacket("10.0.0.777 → 10.0.0.1:80"), HOST_STATE),
     RangeError,
     "invalid address",
   );

@@ -13,7 +13,7 @@ import { add, type Fraction, ONE } from "./fraction.ts";
 export type AffinityMemory = ReadonlyMap<string, ReadonlyMap<string, number>>;
 
 /** What the packet's fate depends on besides the rules. What is unknown stops no packet. */
-export interface Surroundings {
+export interface HostState {
   /** The node's own addresses; loopback goes without saying. */
   readonly nodeAddresses: readonly string[];
   /** Who stuck to which endpoint before the packet. */
@@ -140,32 +140,32 @@ export function mergeWalks(walks: readonly Walk[]): readonly Walk[] {
 }
 
 /** True for the node's own addresses, loopback included. */
-export function isNodeAddress(ip: Ip, { nodeAddresses }: Surroundings): boolean {
+export function isNodeAddress(ip: Ip, { nodeAddresses }: HostState): boolean {
   return isLoopback(ip) || nodeAddresses.includes(ip.text);
 }
 
 /** The interface that the packet is about to leave through; undefined: not known. */
-export function leavesThrough({ destination }: Walk, surroundings: Surroundings): string | undefined {
-  if (isNodeAddress(destination, surroundings)) return "lo";
-  return surroundings.outInterface?.(destination.text) ?? undefined;
+export function leavesThrough({ destination }: Walk, hostState: HostState): string | undefined {
+  if (isNodeAddress(destination, hostState)) return "lo";
+  return hostState.outInterface?.(destination.text) ?? undefined;
 }
 
 /** Where a rule sends a packet that it redirects: to loopback if a process of the node sent it. Null: there is no such address. */
 export function redirectedTo(
   { inInterface, source: { family } }: Walk,
-  surroundings: Surroundings,
+  hostState: HostState,
 ): Ip | null {
   const loopback = parseIp(family === "IPv4" ? "127.0.0.1" : "::1");
   if (inInterface === "" || inInterface === "lo") return loopback;
-  const known = surroundings.addressOf?.(inInterface, family);
+  const known = hostState.addressOf?.(inInterface, family);
   if (known !== undefined) return known === null ? null : parseIp(known);
   const isUsual = (ip: Ip | null): boolean => ip?.family === family && !isLoopback(ip);
   // Where no address is known, any of the node's does.
-  return surroundings.nodeAddresses.map(parseIp).find(isUsual) ?? loopback;
+  return hostState.nodeAddresses.map(parseIp).find(isUsual) ?? loopback;
 }
 
 /** The packet when it comes back in: what the node sends to itself goes out through `lo`, with its source already settled. */
-export function throughLoopback(walk: Walk, { nodeAddresses }: Surroundings): Walk {
+export function throughLoopback(walk: Walk, { nodeAddresses }: HostState): Walk {
   const own = nodeAddresses.map(parseIp).find((ip) => ip?.family === walk.source.family);
   const source = walk.masquerade ? own ?? walk.source : walk.source;
   return { ...walk, source, inInterface: "lo" };
@@ -174,14 +174,14 @@ export function throughLoopback(walk: Walk, { nodeAddresses }: Surroundings): Wa
 /** What has become of a packet at the end of its way. */
 export function outcomeOfWalk(
   { walk, verdict, rejectWith }: EndedWalk,
-  surroundings: Surroundings,
+  hostState: HostState,
 ): FlowOutcome {
   return {
     probability: walk.probability,
     verdict,
     rejectWith,
     translatedTo: walk.translated ? joinHostPort(walk.destination.text, walk.port) : "",
-    toNode: isNodeAddress(walk.destination, surroundings),
+    toNode: isNodeAddress(walk.destination, hostState),
     masquerade: walk.masquerade,
     mark: walk.mark,
     remembered: walk.remembered,

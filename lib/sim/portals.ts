@@ -9,10 +9,10 @@ import type { Packet, RuleHit } from "./flow.ts";
 import { multiply } from "./fraction.ts";
 import {
   type EndedWalk,
+  type HostState,
   rejectedWalk,
   rememberedIn,
   startOfWalk,
-  type Surroundings,
   type Walk,
 } from "./packet_walk.ts";
 
@@ -29,7 +29,7 @@ export interface HeldPortal {
 }
 
 /** {@linkcode portalKey} → what listens there: kproxy's portal, `nobody`, or a `stranger`. A port that is not in it is not known. */
-export type HeldPortals = ReadonlyMap<string, HeldPortal | "nobody" | "stranger">;
+export type PortalSnapshot = ReadonlyMap<string, HeldPortal | "nobody" | "stranger">;
 
 /** E.g. `tcp 40001`. */
 export function portalKey(protocol: string, port: number): string {
@@ -50,8 +50,8 @@ function hitOf({ protocol, port }: Walk, rule: string): RuleHit {
  */
 export function throughPortal(
   arrived: EndedWalk,
-  portals: HeldPortals,
-  surroundings: Surroundings,
+  portals: PortalSnapshot,
+  hostState: HostState,
   dial: (start: Walk) => readonly EndedWalk[],
 ): readonly EndedWalk[] {
   const { walk } = arrived;
@@ -62,7 +62,7 @@ export function throughPortal(
   if (endpoints.length === 0) {
     return [notServed(met(walk, `kproxy takes it for ${servicePort}, which has no endpoint to lead it to`))];
   }
-  const kept = endpoints.filter((endpoint) => isRemembered(walk, portal, endpoint, surroundings));
+  const kept = endpoints.filter((endpoint) => isRemembered(walk, portal, endpoint, hostState));
   const turn = kept.length > 0
     ? `to the endpoint that ${walk.source.text} had within ${stickySeconds} s`
     : endpoints.length === 1
@@ -74,7 +74,7 @@ export function throughPortal(
     walk,
     `kproxy takes it for ${servicePort} and connects ${turn}, from the node's own address`,
   );
-  return dialled(taken, portal, kept.length > 0 ? kept : endpoints, surroundings, dial);
+  return dialled(taken, portal, kept.length > 0 ? kept : endpoints, hostState, dial);
 }
 
 /** Of those that take no connection another one has the turn; a packet of UDP to them is lost. */
@@ -82,11 +82,11 @@ function dialled(
   walk: Walk,
   portal: HeldPortal,
   endpoints: HeldPortal["endpoints"],
-  surroundings: Surroundings,
+  hostState: HostState,
   dial: (start: Walk) => readonly EndedWalk[],
 ): readonly EndedWalk[] {
   const ways = endpoints.map((endpoint) => {
-    const ended = dial(connection(walk, endpoint, surroundings));
+    const ended = dial(connection(walk, endpoint, hostState));
     return { endpoint, ended, isThrough: ended.some(({ verdict }) => verdict === "accept") };
   });
   const isTcp = walk.protocol === "tcp";
@@ -131,7 +131,7 @@ function skippedHits(
 function connection(
   { source, protocol }: Walk,
   { ip, port }: HeldPortal["endpoints"][number],
-  { nodeAddresses }: Surroundings,
+  { nodeAddresses }: HostState,
 ): Walk {
   const packet: Packet = {
     source: ownAddress(source.family, ip, nodeAddresses),
@@ -187,7 +187,7 @@ function isRemembered(
   walk: Walk,
   portal: HeldPortal,
   endpoint: HeldPortal["endpoints"][number],
-  { affinity, nowSeconds }: Surroundings,
+  { affinity, nowSeconds }: HostState,
 ): boolean {
   const last = affinity.get(listOf(walk, portal, endpoint))?.get(walk.source.text);
   return last !== undefined && nowSeconds - last < portal.stickySeconds;

@@ -1,10 +1,10 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { parseIptablesSave } from "../netfilter/iptables_save.ts";
 import { formatFlow, parsePacket } from "./flow.ts";
-import type { HeldPortal, HeldPortals } from "./portals.ts";
-import { nothingHeld } from "./held_rules.ts";
+import type { HeldPortal, PortalSnapshot } from "./portals.ts";
+import { emptySnapshot } from "./ruleset_snapshot.ts";
 import { RulesetSimulator } from "./ruleset_simulator.ts";
-import type { Surroundings } from "./packet_walk.ts";
+import type { HostState } from "./packet_walk.ts";
 
 const NONE = { permissions: "none" } as const;
 const [A, B] = [{ ip: "10.244.0.11", port: 8080 }, { ip: "10.244.1.12", port: 8080 }];
@@ -28,14 +28,14 @@ COMMIT
 `;
 const FROM_POD = "10.244.0.5@cni0 → 10.96.0.1:80";
 
-interface Circumstances extends Partial<Surroundings> {
-  readonly portals?: HeldPortals;
+interface Circumstances extends Partial<HostState> {
+  readonly portals?: PortalSnapshot;
   readonly rules?: string;
 }
 
 function send(packet: string, { portals, rules = RULES, ...around }: Circumstances = {}) {
   const held = {
-    ...nothingHeld("IPv4"),
+    ...emptySnapshot("IPv4"),
     iptables: [{ variant: "" as const, tables: parseIptablesSave(rules) }],
   };
   const simulator = new RulesetSimulator(portals === undefined ? held : { ...held, portals });
@@ -45,7 +45,7 @@ function send(packet: string, { portals, rules = RULES, ...around }: Circumstanc
   return flow;
 }
 
-const tcp = (portal: HeldPortal | "nobody" | "stranger"): HeldPortals => new Map([["tcp 40001", portal]]);
+const tcp = (portal: HeldPortal | "nobody" | "stranger"): PortalSnapshot => new Map([["tcp 40001", portal]]);
 
 Deno.test(
   "a redirection leads to the address of the interface, or to loopback from a process of the node",

@@ -20,19 +20,19 @@ import type { ListedTable } from "../netfilter/nft_listing.ts";
 import { baseOf, NftTable } from "../netfilter/nft_ruleset.ts";
 import { type BaseChain, ChainWalk, type WalkedTable } from "./chain_walk.ts";
 import { type Flow, type FlowHook, mergeOutcomes, type Packet } from "./flow.ts";
-import type { HeldIptables, HeldRules } from "./held_rules.ts";
+import type { IptablesSnapshot, RulesetSnapshot } from "./ruleset_snapshot.ts";
 import { IptablesMatcher, iptablesRules } from "./iptables_match.ts";
 import { schedule, type Scheduled } from "./ipvs_schedule.ts";
 import {
   acceptedWalk,
   type EndedWalk,
+  type HostState,
   isNodeAddress,
   leavesThrough,
   onward,
   outcomeOfWalk,
   rejectedWalk,
   startOfWalk,
-  type Surroundings,
   throughLoopback,
   type Walk,
 } from "./packet_walk.ts";
@@ -45,7 +45,7 @@ export interface Simulator {
    *
    * @throws {RangeError} if an address of the packet is none
    */
-  send(packet: Packet, surroundings: Surroundings): Flow;
+  send(packet: Packet, hostState: HostState): Flow;
 }
 
 type Hooks = ReadonlyMap<FlowHook, readonly BaseChain[]>;
@@ -82,12 +82,12 @@ function priorityOf(table: string, hook: FlowHook): number | null {
 
 /** One family of a node, ready for packets. */
 export class RulesetSimulator implements Simulator {
-  readonly #held: HeldRules;
+  readonly #held: RulesetSnapshot;
   readonly #hooks: Hooks;
   readonly #cidrs = new Map<string, Cidr | null>();
 
   /** A simulator of what is held; that must not change while packets are sent. */
-  constructor(held: HeldRules) {
+  constructor(held: RulesetSnapshot) {
     this.#held = held;
     this.#hooks = hooksOf(held);
   }
@@ -97,11 +97,11 @@ export class RulesetSimulator implements Simulator {
    *
    * @throws {RangeError} if an address of the packet is none
    */
-  send(packet: Packet, surroundings: Surroundings): Flow {
+  send(packet: Packet, hostState: HostState): Flow {
     const { portals, sets, ipvs } = this.#held;
     const onNode = {
-      ...surroundings,
-      nodeAddresses: [...surroundings.nodeAddresses, ...ipvs?.bound ?? []],
+      ...hostState,
+      nodeAddresses: [...hostState.nodeAddresses, ...ipvs?.bound ?? []],
     };
     const problems = new Set<string>();
     const report = (problem: string): void => void problems.add(problem);
@@ -120,7 +120,7 @@ export class RulesetSimulator implements Simulator {
 }
 
 /** The chains of each hook, in the order in which the kernel calls them. */
-function hooksOf({ family, iptables, nftables }: HeldRules): Hooks {
+function hooksOf({ family, iptables, nftables }: RulesetSnapshot): Hooks {
   const all = [
     ...iptables.flatMap(builtinChains),
     // Of those with one priority the kernel asks the one first that was hooked in last.
@@ -129,7 +129,7 @@ function hooksOf({ family, iptables, nftables }: HeldRules): Hooks {
   return Map.groupBy(all.toSorted((a, b) => a.priority - b.priority), ({ hook }) => hook);
 }
 
-function builtinChains({ tables }: HeldIptables): BaseChain[] {
+function builtinChains({ tables }: IptablesSnapshot): BaseChain[] {
   return [...tables].flatMap(([label, chains]) => {
     const table: WalkedTable = {
       label,
@@ -162,15 +162,15 @@ function nftBaseChains(listed: ListedTable, family: IpFamily): BaseChain[] {
 
 /** One packet's path. */
 class Trip {
-  readonly #held: HeldRules;
+  readonly #held: RulesetSnapshot;
   readonly #hooks: Hooks;
-  readonly #surroundings: Surroundings;
+  readonly #hostState: HostState;
   readonly #chains: ChainWalk;
 
-  constructor(held: HeldRules, hooks: Hooks, surroundings: Surroundings, chains: ChainWalk) {
+  constructor(held: RulesetSnapshot, hooks: Hooks, hostState: HostState, chains: ChainWalk) {
     this.#held = held;
     this.#hooks = hooks;
-    this.#surroundings = surroundings;
+    this.#hostState = hostState;
     this.#chains = chains;
   }
 
@@ -201,7 +201,7 @@ class Trip {
   }
 
   #isHere(walk: Walk): boolean {
-    return isNodeAddress(walk.destination, this.#surroundings);
+    return isNodeAddress(walk.destination, this.#hostState);
   }
 
   #intoNode(walk: Walk): readonly EndedWalk[] {
@@ -215,12 +215,12 @@ class Trip {
   #outOfNode(walk: Walk, isPassed: (chain: BaseChain) => boolean): readonly EndedWalk[] {
     const out = onward(this.#hook("output", walk, isPassed), (passed) => {
       const stopped = this.#isHere(passed) ? null : this.#withoutRoute(passed) ??
-        this.#notOnLoopback(passed, "source", leavesThrough(passed, this.#surroundings));
+        this.#notOnLoopback(passed, "source", leavesThrough(passed, this.#hostState));
       return stopped === null ? this.#hook("postrouting", passed) : [stopped];
     });
     if (!this.#isHere(walk)) return out;
     return onward(out, (passed) => {
-      const back = throughLoopback(passed, this.#surroundings);
+      const back = throughLoopback(passed, this.#hostState);
       // Conntrack keeps its entry on the way through lo: nat does not see the packet again.
       return onward(
         this.#hook("prerouting", back, isFilter),
@@ -251,7 +251,7 @@ class Trip {
 
   #schedule(walk: Walk): Scheduled | null {
     const { ipvs } = this.#held;
-    return ipvs === null ? null : schedule(ipvs.servers, walk, this.#surroundings);
+    return ipvs === null ? null : schedule(ipvs.servers, walk, this.#hostState);
   }
 
   /** All base chains of a hook that are passed. */
@@ -273,7 +273,7 @@ class Trip {
   }
 
   #refusedByInterface(walk: Walk): EndedWalk | null {
-    const { downInterfaces, strictInterfaces, outInterface } = this.#surroundings;
+    const { downInterfaces, strictInterfaces, outInterface } = this.#hostState;
     const { inInterface, source } = walk;
     if (downInterfaces?.has(inInterface) === true) {
       return stoppedAt(walk, "interface", inInterface, "the interface is down");
@@ -286,20 +286,20 @@ class Trip {
 
   #notForwarded(walk: Walk): EndedWalk | null {
     const { family } = walk.destination;
-    const reason = this.#surroundings.notForwarding?.[family] ?? null;
+    const reason = this.#hostState.notForwarding?.[family] ?? null;
     if (reason === null) return this.#withoutRoute(walk);
     return stoppedAt(walk, "routing", "forwarding", `${family} packets are not forwarded: ${reason}`);
   }
 
   #withoutRoute(walk: Walk): EndedWalk | null {
     const { text } = walk.destination;
-    if (this.#surroundings.outInterface?.(text) !== null) return null;
+    if (this.#hostState.outInterface?.(text) !== null) return null;
     return stoppedAt(walk, "routing", "routes", `there is no route to ${text}`);
   }
 
   /** 127.0.0.0/8 on another way than through `lo`. @param name undefined: not known */
   #notOnLoopback(walk: Walk, side: "source" | "destination", name: string | undefined): EndedWalk | null {
-    const { localnetInterfaces = null } = this.#surroundings;
+    const { localnetInterfaces = null } = this.#hostState;
     const ip = walk[side];
     if (localnetInterfaces === null || ip.family !== "IPv4" || !isLoopback(ip)) return null;
     if (name === undefined || name === "lo" || localnetInterfaces.has(name)) return null;

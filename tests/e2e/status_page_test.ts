@@ -75,7 +75,7 @@ e2eTest("the status page in a real browser", [program("chromium")], async (t) =>
     await step("changes and errors are told, newest first", () => changes(browser));
     await step("names that are markup are shown and never run", () => hostileNames(browser));
     await step("a kproxy that is gone leaves what it said, and is found again", () => restart(browser));
-    await step("every view fits a phone, and is dark where that is wished", () => narrowAndDark(browser));
+    await step("every view fits a phone, and is dark where that is requested", () => narrowAndDark(browser));
     await step("no view has a fault that axe finds, in light or dark", () => accessible(browser));
   });
 });

@@ -6,7 +6,12 @@
 import { planIptables } from "../../lib/backend/iptables/plan/plan.ts";
 import { renderPlan } from "../../lib/backend/iptables/plan/render.ts";
 import type { IptablesOptions } from "../../lib/backend/iptables/plan/ruleset.ts";
-import { type BuiltinRules, builtinRules, kernelTables, nothingHeld } from "../../lib/sim/held_rules.ts";
+import {
+  type BuiltinRules,
+  builtinRules,
+  emptySnapshot,
+  kernelTables,
+} from "../../lib/sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { IptablesRuleset, SavedChain } from "../../lib/netfilter/iptables_save.ts";
@@ -49,7 +54,7 @@ function tablesWithKubelet(text: RulesText, options: FlowOptions): IptablesRules
 export function tableOf(text: Readonly<Record<IpFamily, RulesText>>, options: FlowOptions): FlowTable {
   const simulator = (family: IpFamily): RulesetSimulator => {
     const tables = tablesWithKubelet(text[family], options);
-    return new RulesetSimulator({ ...nothingHeld(family), iptables: [{ variant: "", tables }] });
+    return new RulesetSimulator({ ...emptySnapshot(family), iptables: [{ variant: "", tables }] });
   };
   return simulatedTable({ IPv4: simulator("IPv4"), IPv6: simulator("IPv6") }, options);
 }

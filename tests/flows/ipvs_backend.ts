@@ -11,10 +11,10 @@ import { hostIps, nodePortIps } from "../../lib/backend/ipvs/plan/settings.ts";
 import {
   type BuiltinRules,
   builtinRules,
-  type HeldRules,
+  emptySnapshot,
   kernelTables,
-  nothingHeld,
-} from "../../lib/sim/held_rules.ts";
+  type RulesetSnapshot,
+} from "../../lib/sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { parseSets } from "../../lib/netfilter/ipset.ts";
@@ -56,11 +56,11 @@ function ipvsTexts(family: IpFamily, objects: readonly ApiJson[], options: FlowO
   return { ...planTexts(plan), builtin: builtinRules(plan.base.jumps) };
 }
 
-function heldOf(family: IpFamily, texts: IpvsTexts, options: FlowOptions): HeldRules {
+function heldOf(family: IpFamily, texts: IpvsTexts, options: FlowOptions): RulesetSnapshot {
   const bound = texts.ip.split("\n").map((line) => /^address add (\S+)\/\d+ dev kube-ipvs0$/.exec(line)?.[1])
     .filter((address) => address !== undefined);
   return {
-    ...nothingHeld(family),
+    ...emptySnapshot(family),
     iptables: [{ variant: "", tables: kernelTables(texts.iptables, texts.builtin, options.policies) }],
     sets: parseSets(texts.ipset),
     ipvs: { servers: parseIpvsTable(texts.ipvsadm), bound },

@@ -6,7 +6,7 @@
 import { planNftables } from "../../lib/backend/nftables/plan/plan.ts";
 import { renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
 import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/plan/ruleset.ts";
-import { nothingHeld } from "../../lib/sim/held_rules.ts";
+import { emptySnapshot } from "../../lib/sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { tablesOfScript } from "../../lib/netfilter/nft_script.ts";
@@ -49,7 +49,7 @@ function hostFirewall(family: IpFamily, { policies }: FlowOptions): string {
 export function nftTableOf(text: Readonly<Record<IpFamily, string>>, options: FlowOptions): FlowTable {
   const simulator = (family: IpFamily): RulesetSimulator =>
     new RulesetSimulator({
-      ...nothingHeld(family),
+      ...emptySnapshot(family),
       nftables: tablesOfScript(`${hostFirewall(family, options)}
 ${text[family]}`),
     });

@@ -4,7 +4,7 @@
  * @module
  */
 import type { IpFamily } from "../../lib/model/objects.ts";
-import { type AffinityMemory, rememberOutcome, type Surroundings } from "../../lib/sim/packet_walk.ts";
+import { type AffinityMemory, type HostState, rememberOutcome } from "../../lib/sim/packet_walk.ts";
 import type { Simulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { FlowOptions, FlowTable } from "./flow_case.ts";
 
@@ -12,7 +12,7 @@ import type { FlowOptions, FlowTable } from "./flow_case.ts";
 export function simulatedTable(
   simulators: Readonly<Record<IpFamily, Simulator>>,
   options: FlowOptions,
-  around: Partial<Surroundings> = {},
+  around: Partial<HostState> = {},
 ): FlowTable {
   let affinity: AffinityMemory = new Map();
   return {

@@ -23,7 +23,7 @@ import type { DeviceAddress } from "../../lib/netfilter/ip_batch.ts";
 import { createSetLine } from "../../lib/netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
 import { type Flow, formatFlow, type Packet, parsePacket } from "../../lib/sim/flow.ts";
-import type { HeldRules } from "../../lib/sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../lib/sim/ruleset_snapshot.ts";
 import { type AffinityMemory, rememberOutcome } from "../../lib/sim/packet_walk.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
 import { assignedPorts } from "../support/assigned_ports.ts";
@@ -105,7 +105,7 @@ function closed(tables: IptablesRuleset, { policies }: FlowOptions): IptablesRul
 }
 
 /** As `nft list ruleset` prints it. */
-function printedTables({ nftables }: HeldRules): string {
+function printedTables({ nftables }: RulesetSnapshot): string {
   return nftables.map(({ name, chains, containers }) => {
     const blocks = [
       ...[...containers].map(([name, { kind, type, timeoutSeconds, elements }]) => {
@@ -134,7 +134,7 @@ function printedTables({ nftables }: HeldRules): string {
 }
 
 /** What the tools would print on the node of the case. */
-function textsOf(held: HeldRules, options: FlowOptions): readonly LiveText[] {
+function textsOf(held: RulesetSnapshot, options: FlowOptions): readonly LiveText[] {
   const { family, iptables, ipvs, sets } = held;
   const texts: LiveText[] = iptables.map(({ tables }) => ({
     name: "iptables-save",
@@ -160,7 +160,7 @@ function textsOf(held: HeldRules, options: FlowOptions): readonly LiveText[] {
 }
 
 interface Side {
-  readonly desired: HeldRules;
+  readonly desired: RulesetSnapshot;
   readonly live: LiveRules;
 }
 
@@ -200,7 +200,7 @@ class CaseRun {
     return tracePacket({
       family,
       packet,
-      surroundings: {
+      hostState: {
         nodeAddresses: optionsOf(this.#case).interfaceIps,
         affinity: this.#affinity,
         nowSeconds,

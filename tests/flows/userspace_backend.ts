@@ -8,19 +8,19 @@ import { planUserspace } from "../../lib/backend/userspace/plan/plan.ts";
 import { heldOfPlan, portalsOf } from "../../lib/inspect/desired/userspace.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
-import type { HeldRules } from "../../lib/sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../lib/sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
-import type { Surroundings } from "../../lib/sim/packet_walk.ts";
+import type { HostState } from "../../lib/sim/packet_walk.ts";
 import type { FlowBackend, FlowOptions } from "./flow_case.ts";
 import type { ApiJson } from "./objects.ts";
 import { plannerOptions, stateOf } from "./planner_input.ts";
 import { simulatedTable } from "./simulated_table.ts";
 
 /** The match physdev of the mode's own rules makes the kernel show packets of a bridge by its ports. */
-export const PODS_ON_A_BRIDGE: Partial<Surroundings> = { isBridged: (name) => name === "cni0" };
+export const PODS_ON_A_BRIDGE: Partial<HostState> = { isBridged: (name) => name === "cni0" };
 const FIRST_PORT = 40_001;
 
-function heldOf(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): HeldRules {
+function heldOf(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): RulesetSnapshot {
   const { nodeIp, nodePortAddresses, nodePortIps, detector } = plannerOptions(
     family,
     options,

@@ -6,12 +6,12 @@
 import { assert, assertEquals } from "@std/assert";
 import { groupFlows, NO_UDP_TARGETS, planDeletions } from "../../lib/conntrack/stale_flows.ts";
 import { ExecError } from "../../lib/errors.ts";
-import { readHostNetwork, surroundingsOf } from "../../lib/inspect/live/host_network.ts";
+import { hostStateOf, readHostNetwork } from "../../lib/inspect/live/host_network.ts";
 import { liveOfTexts } from "../../lib/inspect/live/saved_texts.ts";
 import { MarkedLines } from "../../lib/kernel/ipvsadm_errors.ts";
 import { isRuleRefusal, saysUnusable } from "../../lib/kernel/iptables_refusal.ts";
 import { parseIptablesVersion } from "../../lib/kernel/iptables_version.ts";
-import { describeNftFailure, nftComplaints, saysWhy } from "../../lib/kernel/nft_failure.ts";
+import { describeNftFailure, nftErrors, saysWhy } from "../../lib/kernel/nft_failure.ts";
 import { describeRestoreFailure, failedLines } from "../../lib/kernel/restore_failure.ts";
 import { FAMILIES } from "../../lib/model/objects.ts";
 import { canonicalRuleText, readableRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
@@ -300,7 +300,7 @@ const IP_JSON: FuzzTarget = {
           stderr: "",
         }),
     });
-    surroundingsOf(around, ["10.0.0.1"], "eth0").outInterface?.("10.0.0.9");
+    hostStateOf(around, ["10.0.0.1"], "eth0").outInterface?.("10.0.0.9");
     for (const { family, prefixLength } of ip.parseDeviceAddresses(text)) {
       assert(
         Number.isInteger(prefixLength) && prefixLength >= 0 && prefixLength <= (family === "IPv4" ? 32 : 128),
@@ -328,7 +328,7 @@ const FAILURES: FuzzTarget = {
   read(bytes) {
     const text = textOf(bytes);
     const error = new ExecError(["nft", "-f", "-"], bytes.length % 5, text);
-    for (const { line } of nftComplaints(text)) assert(line >= 0);
+    for (const { line } of nftErrors(text)) assert(line >= 0);
     describeNftFailure(error);
     saysWhy(error);
     saysUnusable(error);

@@ -87,7 +87,7 @@ async function walk(
     true,
   ]]]);
   const rules = await desiredRules(plane, input, family);
-  const surroundings = {
+  const hostState = {
     nodeAddresses: [NODE_IPS[family]],
     affinity: new Map(),
     nowSeconds: 0,
@@ -96,7 +96,7 @@ async function walk(
   for (const port of [...stateOf(input, family).services.values()].flat()) {
     for (const packet of packetsTo(port, family)) {
       const desired = { from: "objects", mode: plane, state: input, rules, quarantined: null };
-      const trace = tracePacket({ family, packet, surroundings, desired, live, findings: [], notes: [] });
+      const trace = tracePacket({ family, packet, hostState, desired, live, findings: [], notes: [] });
       assertEquals([trace.difference, trace.findings], [null, []], `${port.text} ${JSON.stringify(packet)}`);
       assertEquals(trace.service?.port.key, port.key);
       walked++;

@@ -6,11 +6,11 @@
 import { liveOfKernel } from "../../lib/inspect/live/kernel_rules.ts";
 import {
   type HostNetwork,
+  hostStateOf,
   interfaceSettings,
   readHostNetwork,
   readInterface,
   readLocalnet,
-  surroundingsOf,
 } from "../../lib/inspect/live/host_network.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import type { LiveNode } from "../../lib/inspect/live/live.ts";
@@ -21,7 +21,7 @@ import type { IpFamily } from "../../lib/model/objects.ts";
 import type { NodePortals } from "../../lib/model/portals.ts";
 import { PORTALS_PATH } from "../../lib/serve/status/status_document.ts";
 import { formatFlow, type Packet, parsePacket } from "../../lib/sim/flow.ts";
-import type { HeldRules } from "../../lib/sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../lib/sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import { isUserModeLinux } from "./user_mode_linux.ts";
 import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
@@ -86,7 +86,7 @@ export async function mispredictions(
   const [rules, around] = await Promise.all([liveOfKernel(exec), readHostNetwork(exec)]);
   const isClosed = flowCase.options?.policies?.INPUT === "DROP";
   const known = mode === "userspace" ? await portalsIn(lab, isClosed) : null;
-  const portalsOf = (family: IpFamily): Partial<HeldRules> =>
+  const portalsOf = (family: IpFamily): Partial<RulesetSnapshot> =>
     known === null ? {} : { portals: heldPortals(known, family) };
   const live = new Map([...rules].map(([family, held]) => [family, { ...held, ...portalsOf(family) }]));
   const wrong = [...live.values()].flatMap(({ problems }) => problems)
@@ -124,7 +124,7 @@ async function predict(
   { live, partial, portalsOf }: {
     readonly live: LiveNode;
     readonly partial: PartialRuleset | null;
-    readonly portalsOf: (family: IpFamily) => Partial<HeldRules>;
+    readonly portalsOf: (family: IpFamily) => Partial<RulesetSnapshot>;
   },
   around: HostNetwork,
   packet: Packet,
@@ -135,7 +135,7 @@ async function predict(
   const own = packet.inInterface === "" ? [...addresses, packet.source] : addresses;
   const nearer = await readInterface(exec, around, packet.inInterface);
   const isLocalnet = [packet.source, packet.destination].some((text) => text.startsWith("127."));
-  const surroundings = surroundingsOf(
+  const hostState = hostStateOf(
     isLocalnet ? await readLocalnet(exec, nearer) : nearer,
     own,
     packet.inInterface,
@@ -144,7 +144,7 @@ async function predict(
   const { live: side } = tracePacket({
     family,
     packet,
-    surroundings,
+    hostState,
     desired: null,
     live: rules,
     findings: [],
@@ -152,7 +152,7 @@ async function predict(
   });
   const all = side === null ? "nothing" : formatFlow(side.flow);
   if (partial === null) return [all];
-  const look = (met: HeldRules): string =>
-    formatFlow(new RulesetSimulator({ ...met, ...portalsOf(family) }).send(packet, surroundings));
+  const look = (met: RulesetSnapshot): string =>
+    formatFlow(new RulesetSimulator({ ...met, ...portalsOf(family) }).send(packet, hostState));
   return [all, await partial.look({ family, desired: rules, look })];
 }

@@ -11,7 +11,7 @@ import type {
   SliceEndpoint,
   SlicePort,
 } from "../../lib/model/objects.ts";
-import { NO_IPVS_WISHES } from "../../lib/model/ipvs_wishes.ts";
+import { NO_IPVS_ANNOTATIONS } from "../../lib/model/ipvs_annotations.ts";
 import type { Endpoint, NodeFacts, ServicePort } from "../../lib/model/state.ts";
 
 /** The node of the tests about endpoints. */
@@ -117,7 +117,7 @@ export function testServicePort(fields: Partial<ServicePort> = {}): ServicePort 
     externalPolicyLocal: false,
     internalPolicyLocal: false,
     healthCheckNodePort: 0,
-    ipvs: NO_IPVS_WISHES,
+    ipvs: NO_IPVS_ANNOTATIONS,
     ...fields,
   };
 }

@@ -91,7 +91,7 @@ export class SwitchLab implements AsyncDisposable {
     if (this.#kproxy !== undefined) assertEquals(await this.#proxyMode(), step.to);
     await traffic.answered(40);
     await traffic.askKept("after the switch", timeline);
-    await traffic.change(() => this.#tell("shop/web", 2), this.#mode === "userspace");
+    await traffic.change(() => this.#report("shop/web", 2), this.#mode === "userspace");
     await traffic.askKept("after a change of the endpoints", timeline);
     await traffic.unbroken(timeline);
   }
@@ -126,7 +126,7 @@ export class SwitchLab implements AsyncDisposable {
     const from = this.#mode;
     if (from === "ipvs" && to !== "ipvs") await this.#traffic.dropKept();
     const fromKproxy = this.#kproxy === undefined ? undefined : from;
-    await this.#migration.changeBefore((service, families) => this.#tell(service, families));
+    await this.#migration.changeBefore((service, families) => this.#report(service, families));
     // The harder end, for a kproxy that hangs.
     if (this.#kproxy !== undefined) assertEquals((await this.#kproxy.stop("SIGKILL")).code, 137);
     this.#kproxy = undefined;
@@ -222,7 +222,7 @@ export class SwitchLab implements AsyncDisposable {
   }
 
   /** Has the proxy know what there is, and waits until it serves this Service so in these many families. */
-  async #tell(service: string, families: number): Promise<void> {
+  async #report(service: string, families: number): Promise<void> {
     if (this.#kproxy === undefined) await this.#migration.syncKubeProxy(this.#mode ?? "");
     else await this.#kproxy.change(() => this.#write(), service, families);
   }

@@ -5,7 +5,7 @@
  */
 import { defaultConfig } from "../../lib/config/defaults.ts";
 import { parsePacket } from "../../lib/sim/flow.ts";
-import type { Surroundings } from "../../lib/sim/packet_walk.ts";
+import type { HostState } from "../../lib/sim/packet_walk.ts";
 import { iptablesPlan, iptablesText } from "../../lib/inspect/desired/iptables.ts";
 import {
   type DataPlane,
@@ -76,7 +76,7 @@ export function printed(input: DesiredInput): string {
 /** What a packet is traced through. */
 export interface Node {
   readonly texts: readonly LiveText[];
-  readonly around?: Partial<Surroundings>;
+  readonly around?: Partial<HostState>;
   readonly packet?: string;
   readonly input?: DesiredInput;
   readonly plane?: DataPlane;
@@ -93,7 +93,7 @@ export async function traced(
   return tracePacket({
     family: "IPv4",
     packet: parsePacket(packet),
-    surroundings: {
+    hostState: {
       nodeAddresses: ["192.0.2.10"],
       affinity: new Map(),
       nowSeconds: 0,

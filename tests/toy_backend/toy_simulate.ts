@@ -5,7 +5,7 @@
  */
 import { joinHostPort, parseIp } from "../../lib/model/ip.ts";
 import { type Flow, type FlowOutcome, mergeOutcomes, type Packet } from "../../lib/sim/flow.ts";
-import type { Surroundings } from "../../lib/sim/packet_walk.ts";
+import type { HostState } from "../../lib/sim/packet_walk.ts";
 import type { Simulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { ToyRules } from "./toy_plan.ts";
 
@@ -17,7 +17,7 @@ export class ToySimulator implements Simulator {
     this.#rules = rules;
   }
 
-  send(packet: Packet, { nodeAddresses }: Surroundings): Flow {
+  send(packet: Packet, { nodeAddresses }: HostState): Flow {
     const to = parseIp(packet.destination);
     if (to === null) throw new RangeError(`${packet.destination} is no address`);
     const destination = `${packet.protocol}/${joinHostPort(to.text, packet.port)}`;

@@ -144,7 +144,7 @@ class GenericRun {
       workers: this.workers,
       stop: this.stop,
       onVerdict: (number, verdict) => tell(this.flips[number - 1] as Flip, verdict),
-      onUnfit: (test, failure) =>
+      onInvalid: (test, failure) =>
         writeLine(`left out, as it fails without a flip: ${test}: ${failure.split("\n")[0]}`),
     });
     const killed = flips.filter((flip) => this.outcomes.get(flip)?.verdict.kind === "killed").length;

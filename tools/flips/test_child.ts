@@ -126,7 +126,7 @@ export class TestChild {
     }).spawn();
     this.#input = this.#process.stdin.getWriter();
     // Both are awaited in `end`.
-    this.#ended = Promise.all([this.#read(), this.#process.status]).then(() => this.#tell(null));
+    this.#ended = Promise.all([this.#read(), this.#process.status]).then(() => this.#report(null));
   }
 
   get pid(): number {
@@ -146,12 +146,12 @@ export class TestChild {
       const lines = (text + chunk).split("\n");
       text = (lines.pop() as string).slice(0, MAX_LINE);
       for (const line of lines) {
-        if (line.startsWith(this.#mark)) this.#tell(JSON.parse(line.slice(this.#mark.length)));
+        if (line.startsWith(this.#mark)) this.#report(JSON.parse(line.slice(this.#mark.length)));
       }
     }
   }
 
-  #tell(answer: Answer | null): void {
+  #report(answer: Answer | null): void {
     if (answer === null) this.#hasEnded = true;
     const answered = this.#answered;
     this.#answered = null;
@@ -168,7 +168,7 @@ export class TestChild {
     if (question !== null) {
       // What cannot be asked is gone.
       const line = new TextEncoder().encode(`${JSON.stringify(question)}\n`);
-      await this.#input.write(line).catch(() => this.#tell(null));
+      await this.#input.write(line).catch(() => this.#report(null));
     }
     const ending = await watch;
     if (ending === null) return await answer ?? "died";

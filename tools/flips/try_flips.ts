@@ -32,7 +32,7 @@ export interface Suite {
   /** Told at once. */
   readonly onVerdict: (flip: number, verdict: Verdict) => void;
   /** Tests that fail without any flip, as they may where they need more permissions; they take no part. */
-  readonly onUnfit: (test: string, failure: string) => void;
+  readonly onInvalid: (test: string, failure: string) => void;
 }
 
 /** To load the files and to run a test without a flip. */
@@ -124,7 +124,7 @@ class SuiteRun {
       }
       if (answer.kind !== "covered") throw new Error(`No answer of a test: ${JSON.stringify(answer)}`);
       if (answer.failure !== null) {
-        this.suite.onUnfit(name, answer.failure);
+        this.suite.onInvalid(name, answer.failure);
         continue;
       }
       costs.set(test, answer.cpuMs);

@@ -47,14 +47,14 @@ Deno.test("fails anyway", () => { throw new Error("as ever " + typeof always); }
 Deno.test("a flip counts as noticed only where a test fails by it alone", async () => {
   await withCopy({ "code.ts": CODE, "code_test.ts": TESTS }, async (folder) => {
     const verdicts = new Map<number, Verdict>();
-    const unfit: string[] = [];
+    const invalid: string[] = [];
     await tryFlips({ folder, flips: [1, 2, 3, 4, 5, 7] }, {
       files: ["code_test.ts"],
       tries: 0,
       workers: 2,
       stop: new AbortController().signal,
       onVerdict: (flip, verdict) => verdicts.set(flip, verdict),
-      onUnfit: (test, failure) => unfit.push(`${test}: ${failure}`),
+      onInvalid: (test, failure) => invalid.push(`${test}: ${failure}`),
     });
     assertEquals([...verdicts].sort(([a], [b]) => a - b), [
       [1, { kind: "killed", by: "early" }],
@@ -64,6 +64,6 @@ Deno.test("a flip counts as noticed only where a test fails by it alone", async 
       [5, { kind: "killed", by: "cached" }],
       [7, { kind: "survived" }],
     ]);
-    assertEquals(unfit, ["fails anyway: Error: as ever boolean"]);
+    assertEquals(invalid, ["fails anyway: Error: as ever boolean"]);
   });
 });

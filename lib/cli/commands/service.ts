@@ -16,7 +16,7 @@ import {
   type ServiceView,
   serviceView,
 } from "../../inspect/service/service_view.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { byName, listDocument, listRows } from "../../inspect/service/service_list.ts";
 import { problemLines } from "../../inspect/trace/trace_text.ts";
 import { didYouMean } from "../../config/suggest.ts";
@@ -116,7 +116,7 @@ async function viewsOf(
   const views = await Promise.all(FAMILIES.map(async (family) => {
     const ofFamily = stateOf(state, family);
     if (!ofFamily.services.has(name)) return [];
-    const viewIn = (live: HeldRules | null): readonly ServiceView[] =>
+    const viewIn = (live: RulesetSnapshot | null): readonly ServiceView[] =>
       serviceView({ state: ofFamily, name, live, nodeAddresses, quarantined, objects: state.objects });
     const desired = found.partial === null ? null : await desiredOf(found, family, warn);
     const live = await livePart(found, family, { desired, use: viewIn });

@@ -6,10 +6,10 @@
 import { UsageError } from "../../errors.ts";
 import {
   type HostNetwork,
+  hostStateOf,
   nodeFindings,
   readInterface,
   readLocalnet,
-  surroundingsOf,
 } from "../../inspect/live/host_network.ts";
 import { desiredOf, livePart, type Look, look, type LookOptions } from "../../inspect/look.ts";
 import { unknownPorts, withPortalsJudged } from "../../inspect/trace/portals.ts";
@@ -103,20 +103,18 @@ async function traceOf(
   const packet = packetOf(source, to);
   const nearer = isHere ? await withInterface(options.exec, around, packet) : around;
   const rules = await desiredOf(found, to.family, options.report);
-  const surroundings = surroundingsOf(nearer, nodeAddresses, inInterface);
-  const wanted = rules === null
-    ? []
-    : new RulesetSimulator(rules).send(packet, healthy(surroundings)).outcomes;
+  const hostState = hostStateOf(nearer, nodeAddresses, inInterface);
+  const wanted = rules === null ? [] : new RulesetSimulator(rules).send(packet, healthy(hostState)).outcomes;
   const held = await livePart(found, to.family, {
     desired: rules,
     chains: wanted.flatMap(({ hits }) => hits),
-    use: (held) => void new RulesetSimulator(held).send(packet, surroundings),
+    use: (held) => void new RulesetSimulator(held).send(packet, hostState),
   });
-  const { live, ...portals } = await withPortalsJudged(found, held, packet, surroundings, isHere);
+  const { live, ...portals } = await withPortalsJudged(found, held, packet, hostState, isHere);
   return tracePacket({
     family: to.family,
     packet,
-    surroundings,
+    hostState,
     desired: objects === null || rules === null ? null : {
       from: objects.from,
       mode: plane,

@@ -5,7 +5,7 @@
  */
 import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { type DataPlane, type DesiredInput, stateOf } from "../desired/desired.ts";
 import type { FoundProxy, LiveNode, LiveRules } from "../live/live.ts";
 import type { KnownPortals } from "../live/portals.ts";
@@ -99,7 +99,7 @@ const OWN_CHAINS: readonly string[] = ["KUBE-SERVICES", "KUBE-PORTALS-CONTAINER"
 const NO_TABLES: IptablesRuleset = new Map();
 
 /** The variant with a proxy's chains, if there is one. */
-function tablesInUse({ iptables }: HeldRules): IptablesRuleset {
+function tablesInUse({ iptables }: RulesetSnapshot): IptablesRuleset {
   const hasChains = (tables: IptablesRuleset): boolean =>
     OWN_CHAINS.some((chain) => tables.get("nat")?.has(chain) === true);
   return (iptables.find(({ tables }) => hasChains(tables)) ?? iptables[0])?.tables ?? NO_TABLES;

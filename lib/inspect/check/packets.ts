@@ -10,7 +10,7 @@ import type { IpFamily } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import { baseOf } from "../../netfilter/nft_ruleset.ts";
 import type { Flow, FlowOutcome, Packet, RuleHit } from "../../sim/flow.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { proxyOfTable } from "../live/live.ts";
 import { differenceOf, isOwnHit } from "../trace/compare.ts";
@@ -69,14 +69,14 @@ function packetsTo(port: ServicePort, { sources, nodeAddress }: PacketSources): 
 
 /** Yields, of a port, what becomes of packets to it otherwise than by the desired rules. */
 export function differencesByPackets(
-  desired: HeldRules,
+  desired: RulesetSnapshot,
   { family, live, sources }: Pick<Comparison, "family" | "live" | "sources">,
 ): (port: ServicePort) => readonly Difference[] {
   const [wanted, found] = [new RulesetSimulator(desired), new RulesetSimulator(live)];
-  const surroundings = { nodeAddresses: sources.nodeAddresses, affinity: new Map(), nowSeconds: 0 };
+  const hostState = { nodeAddresses: sources.nodeAddresses, affinity: new Map(), nowSeconds: 0 };
   return (port) =>
     packetsTo(port, sources).flatMap((packet): Difference[] => {
-      const flows = [wanted.send(packet, surroundings), found.send(packet, surroundings)] as const;
+      const flows = [wanted.send(packet, hostState), found.send(packet, hostState)] as const;
       const difference = differenceOf(...flows, family);
       if (difference === null) return [];
       const step = difference.liveStep ?? difference.desiredStep;
@@ -93,7 +93,7 @@ export function differencesByPackets(
 
 /** Tells `list`, for each Service, of the rule of others that takes packets to it before ours see them. */
 export function compareFront(
-  live: HeldRules,
+  live: RulesetSnapshot,
   state: ProxyState,
   sources: PacketSources,
   list: DifferenceList,
@@ -101,11 +101,11 @@ export function compareFront(
   const front = frontOf(live);
   if (front === null) return;
   const simulator = new RulesetSimulator(front);
-  const surroundings = { nodeAddresses: sources.nodeAddresses, affinity: new Map(), nowSeconds: 0 };
+  const hostState = { nodeAddresses: sources.nodeAddresses, affinity: new Map(), nowSeconds: 0 };
   for (const [service, ports] of state.services) {
     const told = new Set<string>();
     for (const packet of ports.flatMap((port) => packetsTo(port, sources))) {
-      const caught = catching(simulator.send(packet, surroundings));
+      const caught = catching(simulator.send(packet, hostState));
       if (caught === null || told.has(placeOf(caught.hit))) continue;
       told.add(placeOf(caught.hit));
       list.add(service, {
@@ -126,7 +126,7 @@ const FRONT_CHAINS: ReadonlySet<string> = new Set(["PREROUTING", "OUTPUT"]);
 const FRONT_TABLES: ReadonlySet<string> = new Set(["raw", "mangle", "nat"]);
 
 /** What stands in front of ours, in front of our jumps or in chains that the kernel calls earlier; null: nothing. */
-function frontOf(live: HeldRules): HeldRules | null {
+function frontOf(live: RulesetSnapshot): RulesetSnapshot | null {
   let isAny = false;
   const iptables = live.iptables.map(({ variant, tables }) => ({
     variant,

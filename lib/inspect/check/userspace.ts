@@ -4,7 +4,7 @@
  * @module
  */
 import { CHAINS } from "../../backend/userspace/plan/chains.ts";
-import { planRules } from "../../backend/userspace/plan/held_rules.ts";
+import { planRules } from "../../backend/userspace/plan/port_rules.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import { jumpRules } from "../../netfilter/iptables_chains.ts";
 import { portalKey } from "../../sim/portals.ts";

@@ -12,7 +12,7 @@ import { type ApiObject, FAMILIES, type IpFamily, type NodeObject } from "../../
 import { serviceNetworks } from "../../model/service_cidrs.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 
 /** The modes whose rules can be looked at. */
 export const DATA_PLANES: readonly DataPlane[] = ["iptables", "nftables", "ipvs", "userspace"];
@@ -194,7 +194,7 @@ export async function desiredRules(
   plane: DataPlane,
   input: DesiredInput,
   family: IpFamily,
-): Promise<HeldRules> {
+): Promise<RulesetSnapshot> {
   // One mode is looked at, and the others' planners take time to load.
   switch (plane) {
     case "iptables": {

@@ -11,7 +11,12 @@ import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type Table, tableBlock } from "../../netfilter/iptables_jumps.ts";
 import type { SavedChain } from "../../netfilter/iptables_save.ts";
-import { builtinRules, type HeldRules, kernelTables, nothingHeld } from "../../sim/held_rules.ts";
+import {
+  builtinRules,
+  emptySnapshot,
+  kernelTables,
+  type RulesetSnapshot,
+} from "../../sim/ruleset_snapshot.ts";
 import { type DesiredInput, hostAddresses, stateOf, warned } from "./desired.ts";
 
 const TABLES: readonly Table[] = ["filter", "nat"];
@@ -45,7 +50,7 @@ export function iptablesText(plan: IptablesPlan): string {
 }
 
 /** What an empty kernel holds after a sync of the plan. */
-export function iptablesRules(plan: IptablesPlan, family: IpFamily): HeldRules {
+export function iptablesRules(plan: IptablesPlan, family: IpFamily): RulesetSnapshot {
   const tables = new Map(kernelTables(renderPlan(plan), builtinRules(plan.base.jumps)));
   // The kubelet's own chains are made sure of by other means than the restore text.
   for (const { table, target } of plan.base.jumps) {
@@ -54,7 +59,7 @@ export function iptablesRules(plan: IptablesPlan, family: IpFamily): HeldRules {
       tables.set(table, new Map([...chains, [target, EMPTY_CHAIN]]));
     }
   }
-  return { ...nothingHeld(family), iptables: [{ variant: "", tables }] };
+  return { ...emptySnapshot(family), iptables: [{ variant: "", tables }] };
 }
 
 const EMPTY_CHAIN: SavedChain = { policy: "-", packets: 0, bytes: 0, rules: [] };

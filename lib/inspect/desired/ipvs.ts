@@ -11,7 +11,7 @@ import { isLoopback, parseIp } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { parseSets } from "../../netfilter/ipset.ts";
 import { parseIpvsTable } from "../../netfilter/ipvs.ts";
-import { builtinRules, type HeldRules, kernelTables } from "../../sim/held_rules.ts";
+import { builtinRules, kernelTables, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { type DesiredInput, hostAddresses, stateOf, warned } from "./desired.ts";
 
 /** The settings and facts of the node that the plan of one family is made by. */
@@ -53,7 +53,7 @@ export function ipvsText(plan: IpvsPlan): string {
 }
 
 /** What an empty kernel holds after a sync of the plan. */
-export function ipvsRules(plan: IpvsPlan): HeldRules {
+export function ipvsRules(plan: IpvsPlan): RulesetSnapshot {
   const texts = planTexts(plan);
   const added = new RegExp(`^address add (\\S+)/\\d+ dev ${DEVICE}$`, "gm");
   const bound = Array.from(texts.ip.matchAll(added), ([, address = ""]) => address);

@@ -10,7 +10,7 @@ import { FullSync, NO_TABLE, renderPlan, tableOf } from "../../backend/nftables/
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { OpenContainer, OpenTable } from "../../netfilter/nft_listing.ts";
-import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
+import { emptySnapshot, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { type DesiredInput, hostAddresses, stateOf, warned } from "./desired.ts";
 
 /** The plan of all Services of one family. */
@@ -31,7 +31,7 @@ export function nftablesText(plan: NftablesPlan): string {
 }
 
 /** What an empty kernel holds after a sync of the plan. */
-export function nftablesRules(plan: NftablesPlan): HeldRules {
+export function nftablesRules(plan: NftablesPlan): RulesetSnapshot {
   const sync = new FullSync(plan, NO_TABLE);
   const table = new OpenTable(tableOf(plan.family));
   for (const transaction of [sync.base, ...sync.services().map((one) => one.transaction)]) {
@@ -48,5 +48,5 @@ export function nftablesRules(plan: NftablesPlan): HeldRules {
       table.containers.get(container)?.elements.set(key, value);
     }
   }
-  return { ...nothingHeld(plan.family), nftables: [table] };
+  return { ...emptySnapshot(plan.family), nftables: [table] };
 }

@@ -10,7 +10,7 @@ import type { UnservedDestination } from "../../model/destination_claims.ts";
 import { type ApiObject, FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import { type Flow, formatFlow } from "../../sim/flow.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { destinationOfName, packetText, readDestination } from "../trace/packet.ts";
 import { type Trace, traceWanted } from "../trace/trace.ts";
 import {
@@ -80,7 +80,7 @@ export interface NodePreview {
 const MODES: Readonly<
   Record<RenderedPlane, {
     readonly render: (input: DesiredInput, family: IpFamily) => string;
-    readonly rules: (input: DesiredInput, family: IpFamily) => HeldRules;
+    readonly rules: (input: DesiredInput, family: IpFamily) => RulesetSnapshot;
   }>
 > = {
   iptables: {
@@ -134,8 +134,8 @@ export function previewOf(
 ): Omit<NodePreview, "problems"> {
   const desired = stateOfObjects(objects, nodeName, warn, config);
   const input: DesiredInput = { ...desired, config, machine: UNKNOWN_MACHINE, warn };
-  const rules = new Map<IpFamily, HeldRules>();
-  const rulesOf = (family: IpFamily): HeldRules => {
+  const rules = new Map<IpFamily, RulesetSnapshot>();
+  const rulesOf = (family: IpFamily): RulesetSnapshot => {
     const made = rules.get(family) ?? MODES[mode].rules(input, family);
     rules.set(family, made);
     return made;

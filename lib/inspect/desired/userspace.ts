@@ -4,14 +4,19 @@
  * @module
  */
 import { renderPlan } from "../../backend/iptables/plan/render.ts";
-import { adoptedPorts, planRules } from "../../backend/userspace/plan/held_rules.ts";
+import { adoptedPorts, planRules } from "../../backend/userspace/plan/port_rules.ts";
 import { planUserspace } from "../../backend/userspace/plan/plan.ts";
 import type { Portal, PortalId, PortalRule, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
 import { configuredUserspace } from "../../backend/userspace/plan/settings.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
-import { builtinRules, type HeldRules, kernelTables, nothingHeld } from "../../sim/held_rules.ts";
+import {
+  builtinRules,
+  emptySnapshot,
+  kernelTables,
+  type RulesetSnapshot,
+} from "../../sim/ruleset_snapshot.ts";
 import { type HeldPortal, portalKey } from "../../sim/portals.ts";
 import {
   ALL_ABILITIES,
@@ -87,7 +92,7 @@ export function userspaceRules(
   plan: UserspacePlan,
   input: Pick<DesiredInput, "ports">,
   family: IpFamily,
-): HeldRules {
+): RulesetSnapshot {
   return heldOfPlan(plan, portsOfPlan(plan, input, family), family, input.ports?.get(family)?.has);
 }
 
@@ -97,7 +102,7 @@ export function heldOfPlan(
   ports: ReadonlyMap<PortalId, number>,
   family: IpFamily,
   has: PortalPorts["has"] = ALL_ABILITIES,
-): HeldRules {
+): RulesetSnapshot {
   const rules = planRules(plan, (id) => ports.get(id), has);
   const held = new Map<string, HeldPortal>();
   for (const [id, { text, protocol, policy, endpoints, stickyMaxAgeSeconds }] of portalsOf(plan)) {
@@ -109,5 +114,5 @@ export function heldOfPlan(
   // Each jump is put before those so far; what stands last comes first.
   const jumps = rules.base.jumps.toSorted((a, b) => Number(b.isLast ?? false) - Number(a.isLast ?? false));
   const tables = kernelTables(renderPlan({ ...rules, all: true }), builtinRules(jumps));
-  return { ...nothingHeld(family), iptables: [{ variant: "", tables }], portals: held };
+  return { ...emptySnapshot(family), iptables: [{ variant: "", tables }], portals: held };
 }

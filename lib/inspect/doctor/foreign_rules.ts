@@ -14,7 +14,7 @@ import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import type { BaseChain } from "../../netfilter/nft_listing.ts";
 import { IPTABLES_TABLES } from "../../netfilter/nft_listing.ts";
 import type { Packet } from "../../sim/flow.ts";
-import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
+import { emptySnapshot, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { few } from "../../text/words.ts";
 import { proxyOfTable } from "../live/live.ts";
@@ -183,12 +183,12 @@ export async function readForeignEnds(
 ): Promise<readonly string[]> {
   if (!chains.some((chain) => isForeign(chain) && chain.type === "filter")) return [];
   const partial = new PartialRuleset(exec);
-  const surroundings = { nodeAddresses: [], affinity: new Map(), nowSeconds: 0 };
+  const hostState = { nodeAddresses: [], affinity: new Map(), nowSeconds: 0 };
   const ends = await Promise.all(FAMILIES.map((family) => {
-    const look = ({ nftables }: HeldRules): readonly string[] => {
+    const look = ({ nftables }: RulesetSnapshot): readonly string[] => {
       const foreign = nftables.filter(({ name }) => proxyOfTable(name) === null);
-      const simulator = new RulesetSimulator({ ...nothingHeld(family), nftables: foreign });
-      return simulator.send(podPacket(family, config), surroundings).outcomes.flatMap((outcome) => {
+      const simulator = new RulesetSimulator({ ...emptySnapshot(family), nftables: foreign });
+      return simulator.send(podPacket(family, config), hostState).outcomes.flatMap((outcome) => {
         const end = foreignEnd(outcome);
         // A chain that drops by its policy is a finding of its own.
         return end === null || end.index === 0 ? [] : [placeOf(end)];

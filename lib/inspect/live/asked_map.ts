@@ -36,6 +36,6 @@ export class AskedMap<V> extends Map<string, V> {
 }
 
 /** Something cannot be read bit by bit: everything is read instead. */
-export class UntoldError extends Error {
-  override readonly name = "UntoldError";
+export class UnreadableError extends Error {
+  override readonly name = "UnreadableError";
 }

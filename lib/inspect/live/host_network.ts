@@ -11,7 +11,7 @@ import { readSysctls } from "../../kernel/sysctl.ts";
 import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type DeviceAddress, parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
-import type { Surroundings } from "../../sim/packet_walk.ts";
+import type { HostState } from "../../sim/packet_walk.ts";
 import type { LiveProblem } from "./live.ts";
 
 /** A way out of the node. */
@@ -186,11 +186,11 @@ export function tcpBeLiberal({ sysctls }: HostNetwork): boolean | null {
 }
 
 /** What a simulator goes by. */
-export function surroundingsOf(
+export function hostStateOf(
   around: HostNetwork,
   nodeAddresses: readonly string[],
   inInterface: string,
-): Required<Surroundings> {
+): Required<HostState> {
   const { sysctls, down, routes } = around;
   const offOf = (name: string): string | null => sysctls.get(name) === "0" ? `${name} is 0` : null;
   const ofInterface = sysctls.get(forwardingOf(inInterface)) ?? null;

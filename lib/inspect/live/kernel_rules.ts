@@ -14,7 +14,7 @@ import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
 import type { LiveNode, LiveProblem } from "./live.ts";
 import { liveOfTexts, type LiveText } from "./saved_texts.ts";
-import { UntoldError } from "./asked_map.ts";
+import { UnreadableError } from "./asked_map.ts";
 
 /** What of the kernel is read. */
 export interface KernelQuestion {
@@ -44,7 +44,7 @@ export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): P
 /**
  * Everything but nftables, and the rules that the nft variant of iptables keeps there.
  *
- * @throws {UntoldError} where iptables has no programs for its variants
+ * @throws {UnreadableError} where iptables has no programs for its variants
  */
 export async function readOthers(exec: Exec): Promise<LiveNode> {
   const reading = new Reading(exec, undefined);
@@ -91,12 +91,12 @@ class Reading {
     return await this.text([iptablesPrograms(family).save, ...this.#flags], { family, kind: KIND });
   }
 
-  /** Of the legacy variant. @throws {UntoldError} where iptables has no programs for its variants */
+  /** Of the legacy variant. @throws {UnreadableError} where iptables has no programs for its variants */
   async legacy(family: IpFamily): Promise<readonly LiveText[]> {
     const texts = await this.#saved(family, "legacy");
     if (texts !== "missing") return texts;
     if (await this.#run([iptablesPrograms(family, "nft").save, "--version"]) !== "missing") return [];
-    throw new UntoldError("iptables has no programs for its variants");
+    throw new UnreadableError("iptables has no programs for its variants");
   }
 
   async #saved(family: IpFamily, variant: IptablesVariant): Promise<readonly LiveText[] | "missing"> {

@@ -6,11 +6,11 @@ import { foundPlane } from "./live.ts";
 
 import {
   deviceTo,
+  hostStateOf,
   nodeFindings,
   readHostNetwork,
   readInterface,
   readLocalnet,
-  surroundingsOf,
 } from "./host_network.ts";
 
 const NONE = { permissions: "none" } as const;
@@ -149,11 +149,11 @@ Deno.test("a machine's ways, interfaces and settings", NONE, async () => {
     [settings]: "net.ipv4.conf.cni0.rp_filter = 1\nnet.ipv4.conf.cni0.forwarding = 0\n",
   });
   const nearer = await readInterface(exec, around, "cni0");
-  const { notForwarding, strictInterfaces } = surroundingsOf(nearer, [], "cni0");
+  const { notForwarding, strictInterfaces } = hostStateOf(nearer, [], "cni0");
   const IPv6 = "net.ipv6.conf.all.forwarding is 0";
   assertEquals(notForwarding, { IPv4: "net.ipv4.conf.cni0.forwarding is 0", IPv6 });
   assertEquals([...strictInterfaces], ["cni0"]);
-  assertEquals(surroundingsOf(around, [], "eth0").notForwarding, { IPv4: null, IPv6 });
+  assertEquals(hostStateOf(around, [], "eth0").notForwarding, { IPv4: null, IPv6 });
   assertEquals(nodeFindings(around), [
     "Connection tracking is full, and drops new connections: 64, and net.netfilter.nf_conntrack_max is 64",
   ]);
@@ -164,12 +164,12 @@ Deno.test(
   NONE,
   async () => {
     const around = await readHostNetwork(machine(AROUND));
-    assertEquals(surroundingsOf(around, [], "").localnetInterfaces, null);
+    assertEquals(hostStateOf(around, [], "").localnetInterfaces, null);
     const names = ["all", "lo", "eth0", "eth1"].map((name) => `net.ipv4.conf.${name}.route_localnet`);
     const on = async (...values: readonly number[]): Promise<readonly string[]> => {
       const text = names.map((name, index) => `${name} = ${values[index]}\n`).join("");
       const nearer = await readLocalnet(machine({ [`sysctl ${names.join(" ")}`]: text }), around);
-      return [...surroundingsOf(nearer, [], "").localnetInterfaces ?? []];
+      return [...hostStateOf(nearer, [], "").localnetInterfaces ?? []];
     };
     assertEquals(await on(0, 0, 0, 1), ["eth1"]);
     assertEquals(await on(1, 0, 0, 0), ["lo", "eth0", "eth1"]);
@@ -184,7 +184,7 @@ Deno.test("policy routing, and texts that are none, leave ways and addresses unt
   }));
   assertEquals([around.routes, around.addresses], [null, null]);
   assertEquals([...new Set(around.problems.map(({ place }) => place))].sort(), ["ip address", "ip rule"]);
-  assertEquals(surroundingsOf(around, [], "eth0").outInterface("10.0.0.1"), undefined);
+  assertEquals(hostStateOf(around, [], "eth0").outInterface("10.0.0.1"), undefined);
 });
 
 Deno.test(

@@ -6,7 +6,7 @@
  */
 import type { IpFamily } from "../../model/objects.ts";
 import { leadToServiceChains } from "../../netfilter/iptables_jumps.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import type { DataPlane } from "../desired/desired.ts";
 import { AskedMap } from "./asked_map.ts";
 
@@ -29,7 +29,7 @@ export interface FoundProxy {
 }
 
 /** One family of a kernel. */
-export interface LiveRules extends HeldRules {
+export interface LiveRules extends RulesetSnapshot {
   /** Where it was read, e.g. `the kernel`, `files a.txt, b.txt`. */
   readonly from: string;
   /** In the order in which packets meet them; none: no service proxy's rules are there. */
@@ -63,7 +63,7 @@ export function proxyOfTable(name: string): FoundProxy["layout"] | null {
 }
 
 /** Those of kproxy and kube-proxy, which share the layouts of iptables and IPVS mode. */
-export function foundProxies({ iptables, nftables }: HeldRules): readonly FoundProxy[] {
+export function foundProxies({ iptables, nftables }: RulesetSnapshot): readonly FoundProxy[] {
   const found: FoundProxy[] = [];
   for (const { tables, variant } of iptables) {
     const nat = tables.get("nat");

@@ -8,7 +8,7 @@ import type { Exec, ExecOptions } from "../../kernel/exec.ts";
 import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type ListedChain, parseListedChains } from "../../netfilter/iptables_save.ts";
-import { AskedMap, UntoldError } from "./asked_map.ts";
+import { AskedMap, UnreadableError } from "./asked_map.ts";
 
 /** A chain of a table. */
 export interface ChainName {
@@ -73,7 +73,7 @@ export class PartialIptables {
       const listed = parseListedChains(text);
       for (const [index, { table, chain }] of asked.entries()) {
         const found = listed[index];
-        if (found?.name !== chain) throw new UntoldError(`iptables says nothing of chain ${chain}`);
+        if (found?.name !== chain) throw new UnreadableError(`iptables says nothing of chain ${chain}`);
         this.tables.get(table)?.answer(chain, found.chain);
       }
       return;
@@ -90,7 +90,7 @@ export class PartialIptables {
       rules.some((rule) => / -[jg] (\S+)/.exec(` ${rule}`)?.[1] === chain)
     );
     if (isJumpedTo === true || !PROXY_CHAIN.test(chain)) {
-      throw new UntoldError(`iptables cannot list chain ${chain} of table ${table}`);
+      throw new UnreadableError(`iptables cannot list chain ${chain} of table ${table}`);
     }
     this.tables.get(table)?.answer(chain, undefined);
   }
@@ -107,7 +107,7 @@ export class PartialIptables {
       const { code, stdout } = await this.#exec.run(this.#argv, { stdin, ...this.#options });
       return code === 0 ? stdout : null;
     } catch (error) {
-      if (error instanceof ExecError) throw new UntoldError(error.message, { cause: error });
+      if (error instanceof ExecError) throw new UnreadableError(error.message, { cause: error });
       throw error;
     }
   }

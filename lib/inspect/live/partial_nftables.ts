@@ -11,7 +11,7 @@ import {
   parseNftListing,
 } from "../../netfilter/nft_listing.ts";
 import { proxyOfTable } from "./live.ts";
-import { AskedMap, UntoldError } from "./asked_map.ts";
+import { AskedMap, UnreadableError } from "./asked_map.ts";
 
 const ABSENT = "No such file or directory";
 /** The elements of sets without names, which are never empty. */
@@ -76,7 +76,7 @@ export class PartialNftables {
     const present = asked.filter((one, index) => {
       const refusal = refusals.get(index);
       if (refusal === undefined) return true;
-      if (!refusal.startsWith(ABSENT)) throw new UntoldError(refusal);
+      if (!refusal.startsWith(ABSENT)) throw new UnreadableError(refusal);
       one.elements.answer(one.key, undefined);
       return false;
     });
@@ -101,7 +101,7 @@ export class PartialNftables {
     const [word = "", name = ""] = table.name.split(" ");
     const text = await this.#look.container({ word, name }, kind, own);
     const found = parseNftListing(text).tables[0]?.containers.get(own);
-    if (found === undefined) throw new UntoldError(`${kind} ${own} cannot be read`);
+    if (found === undefined) throw new UnreadableError(`${kind} ${own} cannot be read`);
     (table.containers as Map<string, ListedContainer>).set(own, found);
   }
 }

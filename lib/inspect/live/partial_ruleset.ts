@@ -11,12 +11,12 @@ import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseNftListing } from "../../netfilter/nft_listing.ts";
 import { NftTable } from "../../netfilter/nft_ruleset.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
-import { type HeldRules, nothingHeld } from "../../sim/held_rules.ts";
+import { emptySnapshot, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { isOfIptables, liveOfKernel, readOthers } from "./kernel_rules.ts";
 import { BUILTIN_CHAINS, type ChainName, PartialIptables } from "./partial_iptables.ts";
 import { askingTable, PartialNftables } from "./partial_nftables.ts";
 import { foundProxies, type LiveNode, type LiveProblem, type LiveRules } from "./live.ts";
-import { UntoldError } from "./asked_map.ts";
+import { UnreadableError } from "./asked_map.ts";
 
 const PROXY_TABLES: ReadonlySet<string> = new Set(["kproxy", "kube-proxy"]);
 /** Chains jump to chains, sets lead to chains: a way of more steps than this has no end. */
@@ -26,7 +26,7 @@ const MAX_ROUNDS = 100;
 export interface PartialQuestion<T> {
   readonly family: IpFamily;
   /** What should be there: it tells which chains and elements to ask for at once. */
-  readonly desired: HeldRules | null;
+  readonly desired: RulesetSnapshot | null;
   /** Chains that will be wanted. */
   readonly chains?: readonly ChainName[];
   /** Looks at what is known; what it does not find there is read, and it looks again. */
@@ -56,7 +56,7 @@ export class PartialRuleset {
   /** Begins to read. */
   constructor(exec: Exec) {
     this.#exec = exec;
-    this.#begun = begin(exec).catch(nothingIfUntold);
+    this.#begun = begin(exec).catch(nothingIfUnreadable);
   }
 
   /** Looks until nothing is left that was looked for and not read. */
@@ -78,7 +78,7 @@ export class PartialRuleset {
         if (!await nftables?.more(desired?.nftables ?? []) && !isMore) return seen;
       }
     } catch (error) {
-      nothingIfUntold(error);
+      nothingIfUnreadable(error);
     }
     return look(await this.#wholeOf(family));
   }
@@ -91,8 +91,8 @@ export class PartialRuleset {
   }
 }
 
-function nothingIfUntold(error: unknown): null {
-  if (error instanceof UntoldError || error instanceof ExecError) return null;
+function nothingIfUnreadable(error: unknown): null {
+  if (error instanceof UnreadableError || error instanceof ExecError) return null;
   throw error;
 }
 
@@ -100,8 +100,8 @@ function rulesOf({ others, iptables, nftables, problems }: Begun, family: IpFami
   const rest = others.get(family);
   const partial = iptables.get(family);
   const tables = nftables.get(family);
-  const held: HeldRules = {
-    ...rest ?? nothingHeld(family),
+  const held: RulesetSnapshot = {
+    ...rest ?? emptySnapshot(family),
     iptables: [
       ...(partial === undefined ? [] : [{ variant: "nft" as const, tables: partial.tables }]),
       ...rest?.iptables ?? [],
@@ -116,12 +116,12 @@ function rulesOf({ others, iptables, nftables, problems }: Begun, family: IpFami
   };
 }
 
-/** @throws {UntoldError | ExecError} if it cannot be read bit by bit */
+/** @throws {UnreadableError | ExecError} if it cannot be read bit by bit */
 async function begin(exec: Exec): Promise<Begun> {
   const look = new NftLook(exec);
   const [others, tables] = await Promise.all([readOthers(exec), look.tables()]);
   if (tables.length === 0 && (await look.terseRuleset()).trim() !== "") {
-    throw new UntoldError("nft has rules, and names no tables");
+    throw new UnreadableError("nft has rules, and names no tables");
   }
   const ofIptables = tables.filter(isOfIptables);
   const nftables = await partialNftables(look, tables);
@@ -151,11 +151,11 @@ async function partialIptables(
   );
   const found = tried.filter((_, index) => {
     const refusal = refusals.get(index);
-    if (refusal !== undefined && !refusal.startsWith("File exists")) throw new UntoldError(refusal);
+    if (refusal !== undefined && !refusal.startsWith("File exists")) throw new UnreadableError(refusal);
     return refusal !== undefined;
   });
   const foreign = found.find(({ chain }) => !BUILTIN_CHAINS.includes(chain));
-  if (foreign !== undefined) throw new UntoldError(`chain ${foreign.chain} is not iptables'`);
+  if (foreign !== undefined) throw new UnreadableError(`chain ${foreign.chain} is not iptables'`);
   return new Map(FAMILIES.flatMap((family): [IpFamily, PartialIptables][] => {
     const word = family === "IPv4" ? "ip" : "ip6";
     const builtin = tables.filter((table) => table.word === word).map((table) =>
@@ -186,7 +186,7 @@ async function partialNftables(
   const listing = parseNftListing(text);
   const listed = await Promise.all(read.map(async ({ word, name }) => {
     const table = listing.tables.find((one) => one.name === `${word} ${name}`);
-    if (table === undefined) throw new UntoldError(`nft does not list table ${word} ${name}`);
+    if (table === undefined) throw new UnreadableError(`nft does not list table ${word} ${name}`);
     return isTerse ? await askingTable(look, table) : table;
   }));
   const nftables = new Map(FAMILIES.map((family) => {

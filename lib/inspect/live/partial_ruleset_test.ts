@@ -6,7 +6,7 @@ import { configForMode, defaultConfig } from "../../config/defaults.ts";
 import { ExecError } from "../../errors.ts";
 import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../kernel/exec.ts";
 import { formatFlow, parsePacket } from "../../sim/flow.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { type DesiredInput, stateOfObjects, UNKNOWN_MACHINE } from "../desired/desired.ts";
 import { iptablesPlan, iptablesRules, iptablesText } from "../desired/iptables.ts";
@@ -118,25 +118,25 @@ async function nodeOf(plane: "iptables" | "nftables", services: number): Promise
 }
 
 /** What a running kproxy says of one Service is all there is to the desired side. */
-function desiredOf(plane: "iptables" | "nftables"): HeldRules {
+function desiredOf(plane: "iptables" | "nftables"): RulesetSnapshot {
   const input = inputOf(plane, 3);
   return plane === "nftables"
     ? nftablesRules(nftablesPlan(input, "IPv4"))
     : iptablesRules(iptablesPlan(input, "IPv4"), "IPv4");
 }
 
-const SURROUNDINGS = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };
+const HOST_STATE = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };
 
-async function flowOf(node: Node, desired: HeldRules | null, packet: string): Promise<string> {
+async function flowOf(node: Node, desired: RulesetSnapshot | null, packet: string): Promise<string> {
   return await new PartialRuleset(node).look({
     family: "IPv4",
     desired,
     chains: desired === null
       ? []
-      : new RulesetSimulator(desired).send(parsePacket(packet), SURROUNDINGS).outcomes.flatMap(({ hits }) =>
+      : new RulesetSimulator(desired).send(parsePacket(packet), HOST_STATE).outcomes.flatMap(({ hits }) =>
         hits
       ),
-    look: (live) => formatFlow(new RulesetSimulator(live).send(parsePacket(packet), SURROUNDINGS)),
+    look: (live) => formatFlow(new RulesetSimulator(live).send(parsePacket(packet), HOST_STATE)),
   });
 }
 
@@ -226,7 +226,7 @@ Deno.test(
           formatFlow(
             new RulesetSimulator(live).send(
               parsePacket(`10.128.9.9@cni0 → ${addressOf(service)}:80`),
-              SURROUNDINGS,
+              HOST_STATE,
             ),
           ),
       })

@@ -7,7 +7,7 @@ import { isPortTaken } from "../../kernel/port_probe.ts";
 import { splitHostPort } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
-import { type HeldPortal, type HeldPortals, portalKey } from "../../sim/portals.ts";
+import { type HeldPortal, portalKey, type PortalSnapshot } from "../../sim/portals.ts";
 import { ALL_ABILITIES, portalName, type PortalPorts } from "../desired/desired.ts";
 
 /** What a running kproxy says of its ports. */
@@ -17,7 +17,7 @@ export interface KnownPortals extends NodePortals {
 }
 
 /** Those of one family as a simulator takes them. */
-export function heldPortals(known: KnownPortals, family: IpFamily): HeldPortals {
+export function heldPortals(known: KnownPortals, family: IpFamily): PortalSnapshot {
   const ofFamily = known.portals.filter((portal) => portal.family === family);
   return new Map(ofFamily.map(({ protocol, port, servicePort, policy, endpoints, affinitySeconds }) => {
     const portal: HeldPortal = {
@@ -49,7 +49,7 @@ export function portalPorts(known: KnownPortals, family: IpFamily): PortalPorts 
 
 /** What became of the question who listens on some ports. */
 export interface JudgedPortals {
-  readonly portals: HeldPortals;
+  readonly portals: PortalSnapshot;
   /** What is wrong with them, one sentence each. */
   readonly findings: readonly string[];
   /** What nobody can tell. */

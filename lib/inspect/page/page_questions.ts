@@ -12,7 +12,7 @@ import { FAMILIES, type NamespacedName } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Held, Questions } from "../../serve/page/questions.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { DATA_PLANES, desiredRules, type DesiredState } from "../desired/desired.ts";
 import { portalPorts } from "../live/portals.ts";
 import { knownNodeAddresses } from "../node_addresses.ts";
@@ -90,7 +90,7 @@ async function answerTrace(held: Held, from: string, to: string): Promise<unknow
 }
 
 /** Null: of a mode whose rules cannot be looked at. */
-async function rulesOf(held: Held, part: ProxyState): Promise<HeldRules | null> {
+async function rulesOf(held: Held, part: ProxyState): Promise<RulesetSnapshot | null> {
   const plane = DATA_PLANES.find((one) => one === held.mode);
   if (plane === undefined) return null;
   const machine = { addresses: deviceAddresses(held), tcpBeLiberal: null, nfacct: false };

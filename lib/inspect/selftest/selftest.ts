@@ -8,7 +8,7 @@ import { ExecError } from "../../errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Exec, ExecOptions, ExecResult } from "../../kernel/exec.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import type { Surroundings } from "../../sim/packet_walk.ts";
+import type { HostState } from "../../sim/packet_walk.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { liveOfKernel } from "../live/kernel_rules.ts";
 import type { LiveNode } from "../live/live.ts";
@@ -259,11 +259,11 @@ function predictor(live: LiveNode, probe: Probe): Predict | null {
   const simulator = new RulesetSimulator(rules);
   const packet = packetOfProbe(probe);
   return (affinity) => {
-    const surroundings: Surroundings = {
+    const hostState: HostState = {
       nodeAddresses: nodeAddresses([probe.family]),
       affinity,
       nowSeconds: 0,
     };
-    return simulator.send(packet, surroundings);
+    return simulator.send(packet, hostState);
   };
 }

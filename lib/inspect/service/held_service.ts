@@ -14,7 +14,7 @@ import { virtualServerKey } from "../../netfilter/ipvs.ts";
 import type { ListedContainer } from "../../netfilter/nft_listing.ts";
 import { AskedMap } from "../live/asked_map.ts";
 import { proxyOfTable } from "../live/live.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 
 /** One rule, element or server. */
 export interface HeldPart {
@@ -42,7 +42,7 @@ export interface HeldQuestion {
 
 /** Everything of the port, those that lead to it first. */
 export function heldParts(
-  held: HeldRules,
+  held: RulesetSnapshot,
   port: ServicePort,
   { nodeAddresses, endpoints }: HeldQuestion,
 ): readonly HeldPart[] {
@@ -73,7 +73,7 @@ function countersOf(chain: object): readonly (Traffic | null)[] {
   return "counters" in chain && Array.isArray(chain.counters) ? chain.counters : [];
 }
 
-function iptablesParts({ iptables }: HeldRules, port: ServicePort): readonly HeldPart[] {
+function iptablesParts({ iptables }: RulesetSnapshot, port: ServicePort): readonly HeldPart[] {
   const parts: HeldPart[] = [];
   const names = commentsOf(port);
   for (const { tables } of iptables) {
@@ -114,7 +114,7 @@ function sharedChains(tables: IptablesRuleset): readonly ChainPlace[] {
   return isPortals === true ? [...SHARED_CHAINS, ...PORTAL_CHAINS] : SHARED_CHAINS;
 }
 
-function portalParts({ portals }: HeldRules, { text, protocol }: ServicePort): readonly HeldPart[] {
+function portalParts({ portals }: RulesetSnapshot, { text, protocol }: ServicePort): readonly HeldPart[] {
   return [...portals ?? []].flatMap(([key, portal]): HeldPart[] => {
     if (typeof portal === "string" || portal.servicePort !== text) return [];
     const [name = "", number = ""] = key.split(" ");
@@ -183,7 +183,7 @@ function* endpointKeys(
 }
 
 function nftablesParts(
-  { nftables }: HeldRules,
+  { nftables }: RulesetSnapshot,
   port: ServicePort,
   endpoints: number,
 ): readonly HeldPart[] {
@@ -222,7 +222,7 @@ function nftablesParts(
 }
 
 function ipvsParts(
-  { ipvs, sets }: HeldRules,
+  { ipvs, sets }: RulesetSnapshot,
   port: ServicePort,
   nodeAddresses: readonly string[],
 ): readonly HeldPart[] {
@@ -256,7 +256,11 @@ function ipvsParts(
 }
 
 /** True if packets to its cluster IP are led anywhere. Of many ports: {@linkcode heldPortTexts} reads rules once. */
-export function isHeld(held: HeldRules, port: ServicePort, iptablesTexts: ReadonlySet<string>): boolean {
+export function isHeld(
+  held: RulesetSnapshot,
+  port: ServicePort,
+  iptablesTexts: ReadonlySet<string>,
+): boolean {
   if (iptablesTexts.has(`${port.text} ${port.protocol}`)) return true;
   const { clusterIP: address, protocol, port: number } = port;
   const key = `${address} . ${protocol.toLowerCase()} . ${number}`;
@@ -271,7 +275,7 @@ export function isHeld(held: HeldRules, port: ServicePort, iptablesTexts: Readon
 const COMMENT = /--comment "?(\S+\/[^\s"]+)/;
 
 /** `ns/name:port PROTOCOL` of every port that a rule of KUBE-SERVICES, or of userspace mode, names. */
-export function heldPortTexts({ iptables }: HeldRules): ReadonlySet<string> {
+export function heldPortTexts({ iptables }: RulesetSnapshot): ReadonlySet<string> {
   const texts = new Set<string>();
   for (const { tables } of iptables) {
     const leading = [["nat", "KUBE-SERVICES"], ["filter", "KUBE-SERVICES"], [

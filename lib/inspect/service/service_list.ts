@@ -10,7 +10,7 @@ import { compareBytes } from "../../model/names.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import { usesLocalEndpoints } from "../../model/service_port.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
 import type { LiveProblem } from "../live/live.ts";
 import { heldPortTexts, isHeld } from "./held_service.ts";
@@ -37,7 +37,7 @@ export interface ServiceRow {
 /** The rows of one family, by name. */
 export function listRows(
   state: ProxyState,
-  live: HeldRules | null,
+  live: RulesetSnapshot | null,
   quarantined: ReadonlyMap<NamespacedName, string> | null,
 ): readonly ServiceRow[] {
   const texts = live === null ? new Set<string>() : heldPortTexts(live);

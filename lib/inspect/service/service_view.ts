@@ -7,7 +7,7 @@ import type { UnservedDestination } from "../../model/destination_claims.ts";
 import { type EndpointUses, endpointUses } from "../../model/endpoint_reasons.ts";
 import type { ApiObject, IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
 import { counted } from "../../text/words.ts";
 import type { LiveProblem } from "../live/live.ts";
@@ -35,7 +35,7 @@ export interface ServiceView {
 export interface ServiceQuestion {
   readonly state: ProxyState;
   readonly name: NamespacedName;
-  readonly live: HeldRules | null;
+  readonly live: RulesetSnapshot | null;
   readonly nodeAddresses: readonly string[];
   readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
   /** The Service's own, with its EndpointSlices; none: not at hand. */

@@ -8,7 +8,7 @@ import { splitHostPort } from "../../model/ip.ts";
 import type { FlowOutcome, Packet } from "../../sim/flow.ts";
 import { portalKey } from "../../sim/portals.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
-import type { Surroundings } from "../../sim/packet_walk.ts";
+import type { HostState } from "../../sim/packet_walk.ts";
 import { portalName, stateOf } from "../desired/desired.ts";
 import type { LiveRules } from "../live/live.ts";
 import { judgePortals } from "../live/portals.ts";
@@ -27,13 +27,13 @@ export async function withPortalsJudged(
   { portals }: Pick<Look, "portals">,
   live: LiveRules | null,
   packet: Packet,
-  surroundings: Surroundings,
+  hostState: HostState,
   isHere: boolean,
 ): Promise<JudgedLive> {
   const isLed = live?.proxies.some(({ mode }) => mode === "userspace") === true;
   if (live === null || !isLed) return { live, findings: [], unsure: [] };
   const { portals: _, ...rules } = live;
-  const { outcomes } = new RulesetSimulator(rules).send(packet, surroundings);
+  const { outcomes } = new RulesetSimulator(rules).send(packet, hostState);
   const keys = outcomes.flatMap((outcome) => portOf(outcome, packet));
   const known = portals ?? "another mode should run here";
   const judged = await judgePortals(known, live.family, keys, isHere);

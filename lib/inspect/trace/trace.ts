@@ -10,10 +10,10 @@ import type { IpFamily, NamespacedName, Protocol, Service } from "../../model/ob
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import { type Flow, formatFlow, type Packet, type RuleHit } from "../../sim/flow.ts";
-import type { HeldRules } from "../../sim/held_rules.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
-import { isNodeAddress, type Surroundings } from "../../sim/packet_walk.ts";
+import { type HostState, isNodeAddress } from "../../sim/packet_walk.ts";
 import { few } from "../../text/words.ts";
 import { type DesiredState, stateOf } from "../desired/desired.ts";
 import { UNKNOWN_HOST } from "../live/host_network.ts";
@@ -71,13 +71,13 @@ export interface Trace {
 export interface TraceInput {
   readonly family: IpFamily;
   readonly packet: Packet;
-  readonly surroundings: Surroundings;
+  readonly hostState: HostState;
   /** Null: nobody says what should be. */
   readonly desired: {
     readonly from: string;
     readonly mode: string;
     readonly state: DesiredState;
-    readonly rules: HeldRules;
+    readonly rules: RulesetSnapshot;
     readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
   } | null;
   /** Null: what is there is not looked at. */
@@ -92,8 +92,8 @@ export interface TraceInput {
 const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([["tcp", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"]]);
 
 /** What should be is told for a node that is as it should be: of what may stop a packet there nothing is known. */
-export function healthy(surroundings: Surroundings): Surroundings {
-  const { nodeAddresses, affinity, nowSeconds, isBridged, addressOf } = surroundings;
+export function healthy(hostState: HostState): HostState {
+  const { nodeAddresses, affinity, nowSeconds, isBridged, addressOf } = hostState;
   return {
     nodeAddresses,
     affinity,
@@ -105,24 +105,24 @@ export function healthy(surroundings: Surroundings): Surroundings {
 
 /** Walks the packet. */
 export function tracePacket(input: TraceInput): Trace {
-  const { family, packet, desired, live, surroundings } = input;
+  const { family, packet, desired, live, hostState } = input;
   const notes = [...input.notes];
   const wanted: TraceSide | null = desired === null ? null : {
     from: desired.from,
     modes: [desired.mode],
-    flow: new RulesetSimulator(desired.rules).send(packet, healthy(surroundings)),
+    flow: new RulesetSimulator(desired.rules).send(packet, healthy(hostState)),
   };
   const found: TraceSide | null = live === null ? null : {
     from: live.from,
     modes: [...new Set(live.proxies.map(({ mode }) => mode))],
-    flow: new RulesetSimulator(live).send(packet, surroundings),
+    flow: new RulesetSimulator(live).send(packet, hostState),
   };
   const difference = wanted === null || found === null ? null : differenceOf(wanted.flow, found.flow, family);
   const service = desired === null ? null : serviceOf(input, desired.state, wanted?.flow ?? null, notes);
   const caught = live === null ? [] : liveFindings(live, found?.flow ?? null, packet);
   const findings = [
     ...input.findings,
-    ...(desired === null ? [] : nodeNameFinding(desired.state, surroundings.nodeAddresses)),
+    ...(desired === null ? [] : nodeNameFinding(desired.state, hostState.nodeAddresses)),
     ...caught,
     // Whoever catches the packet first is told by itself, and need not be a rule of kproxy's.
     ...(difference === null || difference.isForeign && caught.length > 0
@@ -163,7 +163,7 @@ export function traceWanted(
   return tracePacket({
     family: destination.family,
     packet: packetOf(source, destination),
-    surroundings: { nodeAddresses, affinity: new Map(), nowSeconds: 0 },
+    hostState: { nodeAddresses, affinity: new Map(), nowSeconds: 0 },
     desired,
     live: null,
     findings: [],
@@ -244,7 +244,7 @@ function proxyText({ mode, layout, sign }: FoundProxy): string {
 }
 
 function serviceOf(
-  { family, packet, surroundings }: TraceInput,
+  { family, packet, hostState }: TraceInput,
   desired: DesiredState,
   flow: Flow | null,
   notes: string[],
@@ -256,7 +256,7 @@ function serviceOf(
     ip: ip.text,
     port: packet.port,
     protocol: PROTOCOLS.get(packet.protocol) ?? null,
-    isNodeAddress: isNodeAddress(ip, surroundings),
+    isNodeAddress: isNodeAddress(ip, hostState),
   };
   const { match, sameAddress } = findService(state, destination);
   for (const { service, destination: lost, reason } of desired.unserved) {
@@ -289,7 +289,7 @@ function serviceOf(
   notes.push(
     ...uses.notes,
     ...unplacedNotes(port, desired.objects),
-    ...strayRouteNotes(uses, surroundings, family),
+    ...strayRouteNotes(uses, hostState, family),
     ...sourceRangeNote(port, kind, packet),
     ...closedNodePortNote(port, kind, packet, flow),
   );
@@ -316,7 +316,7 @@ function otherUses({ objects }: DesiredState, { endpoints }: ProxyState, ip: str
 /** An endpoint of this node has an interface of its own in most networks; without it packets go where all others do. */
 function strayRouteNotes(
   { endpoints }: EndpointUses,
-  { outInterface, nodeAddresses }: Surroundings,
+  { outInterface, nodeAddresses }: HostState,
   family: IpFamily,
 ): readonly string[] {
   const world = outInterface?.(WORLD[family]) ?? null;

@@ -11,7 +11,7 @@ import type {
   V1ServiceSpec,
   V1ServiceStatus,
 } from "@kubernetes/client-node";
-import { GRACEFUL_ANNOTATION, SCHEDULER_ANNOTATION } from "../../model/ipvs_wishes.ts";
+import { GRACEFUL_ANNOTATION, SCHEDULER_ANNOTATION } from "../../model/ipvs_annotations.ts";
 import { parseCidr, parseIp, specialUse } from "../../model/ip.ts";
 import {
   FAMILIES,

@@ -91,7 +91,7 @@ export class KubeStore {
     for (const identity of [...this.#refused.keys()]) {
       if (!stillRefused.has(identity)) this.#refused.delete(identity);
     }
-    this.#tell(refused);
+    this.#report(refused);
     for (const [identity, object] of listed) this.#replace(identity, object, events);
     for (const identity of this.identities()) {
       if (!listed.has(identity)) this.#replace(identity, undefined, events);
@@ -104,7 +104,7 @@ export class KubeStore {
     const listed: DecodedObjects = new Map();
     const refused = this.decodeInto(listed, [raw]);
     if (refused.length === 0) this.#refused.delete(identityOfRaw(raw));
-    this.#tell(refused);
+    this.#report(refused);
     for (const [identity, object] of listed) this.#replace(identity, object, events);
   }
 
@@ -115,7 +115,7 @@ export class KubeStore {
     this.#replace(identity, undefined, events);
   }
 
-  #tell(refused: readonly RefusedObject[]): void {
+  #report(refused: readonly RefusedObject[]): void {
     for (const { identity, object, message } of refused) {
       if (this.#refused.get(identity)?.message === message) continue;
       const rejection = { where: this.#where, object, message };

@@ -10,7 +10,7 @@ export const MODEL: Explanations = {
     "equivalent",
     "those that are given it have one of their own",
   ],
-  "lib/model/change_tracker.ts ChangeTracker.#servicePorts: unfit.size > 0 → unfit.size >= 0": [
+  "lib/model/change_tracker.ts ChangeTracker.#servicePorts: invalid.size > 0 → invalid.size >= 0": [
     "performance",
     "an empty list is kept, which means the same as none",
   ],
@@ -71,7 +71,7 @@ export const MODEL: Explanations = {
     "of more than eight groups only eight are written",
   ],
   "lib/model/ip.ts formatGroups: index < 8 → index <= 8": ["equivalent", "behind the last group none is 0"],
-  "lib/model/ipvs_wishes.ts ipvsWishes: return NO_IPVS_WISHES; → dropped": [
+  "lib/model/ipvs_annotations.ts ipvsAnnotations: return NO_IPVS_ANNOTATIONS; → dropped": [
     "performance",
     "without both annotations the same wishes are made anew",
   ],

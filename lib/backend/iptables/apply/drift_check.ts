@@ -99,7 +99,7 @@ export class DriftCheck {
       findDrift(store, held, { ...scope, canaries, withServices: isAll, verified: this.#verified }),
     );
     this.#verified = verified;
-    this.#tell(this.#printedOtherwise.sift(differing, isAll));
+    this.#report(this.#printedOtherwise.sift(differing, isAll));
     const damage = damageOf("all", [...missing, ...differing.keys()]);
     const isLarge = store.chainCount > this.#largeChains;
     this.#fullLooks.ended({ isAll, isLarge, isDamaged: damage !== false, startMs, endMs: nowMs() });
@@ -142,7 +142,7 @@ export class DriftCheck {
   }
 
   /** A program that writes nothing and reports success looks like one that prints a rule in other words. */
-  #tell(chains: readonly string[]): void {
+  #report(chains: readonly string[]): void {
     if (chains.length === 0) return;
     const { logger, iptables: { family } } = this.#options;
     logger.error(

@@ -24,7 +24,7 @@ import { TABLES } from "../store/transaction.ts";
 export const READ_COMMANDS = 4;
 
 /** What iptables holds of one family. */
-export type HeldRules = Omit<HeldObjects, keyof HeldOwn>;
+export type RulesetSnapshot = Omit<HeldObjects, keyof HeldOwn>;
 
 /**
  * The device, the sets and the IPVS table, of both families.
@@ -49,7 +49,7 @@ export async function readOwn(exec: Exec, ipvs: Ipvsadm): Promise<HeldOwn> {
  * @throws {ExecError} if a program fails
  * @throws {SyntaxError} if its text cannot be read
  */
-export async function readRules(iptables: Iptables): Promise<HeldRules> {
+export async function readRules(iptables: Iptables): Promise<RulesetSnapshot> {
   const saved = await iptables.saveReadable();
   const named = unreadableTables(saved);
   const unreadable = TABLES.filter((table) => named.has(table));
@@ -64,7 +64,7 @@ export async function readRules(iptables: Iptables): Promise<HeldRules> {
  * @param without a chain that is not listed
  * @throws {ExecError} if iptables is missing, or cannot tell whether a jump is there
  */
-export async function listRules(iptables: Iptables, without?: string): Promise<HeldRules | null> {
+export async function listRules(iptables: Iptables, without?: string): Promise<RulesetSnapshot | null> {
   const asked = TABLES.map((table) =>
     [
       table,
@@ -85,7 +85,7 @@ export async function listRules(iptables: Iptables, without?: string): Promise<H
  *
  * @throws {ExecError} if iptables cannot tell whether a jump is there
  */
-async function readRulesByName(iptables: Iptables, names: readonly Table[]): Promise<HeldRules> {
+async function readRulesByName(iptables: Iptables, names: readonly Table[]): Promise<RulesetSnapshot> {
   const tables = new Map<string, FoundByName["chains"]>();
   const jumpsOnly: Record<Table, ReadonlySet<string>> = { nat: new Set(), filter: new Set() };
   for (const table of names) {

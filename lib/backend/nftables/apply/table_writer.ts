@@ -5,7 +5,7 @@
  */
 import { ExecError } from "../../../errors.ts";
 import type { Nft } from "../../../kernel/nft.ts";
-import { describeNftFailure, nftComplaints, nftFailureKind } from "../../../kernel/nft_failure.ts";
+import { describeNftFailure, nftErrors, nftFailureKind } from "../../../kernel/nft_failure.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { NftTransaction, WrittenCounts } from "../../../netfilter/nft_objects.ts";
 import type { Logger } from "../../../observe/log.ts";
@@ -238,7 +238,7 @@ function taken(services: Iterator<PrintedService>, weight: number): readonly Pri
 /** The Services that nft names by their lines, each with the first complaint about it. */
 function named(error: ExecError, services: readonly PrintedService[]): readonly Refused<PrintedService>[] {
   const problems = new Map<PrintedService, string>();
-  for (const { line, message } of nftComplaints(error.stderr)) {
+  for (const { line, message } of nftErrors(error.stderr)) {
     let end = 0;
     const owner = services.find(({ lineCount }) => line <= (end += lineCount));
     if (owner === undefined || problems.has(owner)) continue;

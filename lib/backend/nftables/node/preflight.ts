@@ -13,7 +13,7 @@ import { nftFamily } from "../../../netfilter/nft_words.ts";
 import {
   describeNftFailure,
   isWithoutNftables,
-  nftComplaints,
+  nftErrors,
   nftFailureKind,
   saysWhy,
 } from "../../../kernel/nft_failure.ts";
@@ -279,7 +279,7 @@ async function missingFeature(
     if (error === null) continue;
     // What the program itself does not understand never gets to the kernel.
     const isKernel = error.stderr.includes("Could not process rule") ||
-      nftComplaints(error.stderr).length === 0;
+      nftErrors(error.stderr).length === 0;
     const needs = isKernel ? `in the kernel: ${kernel}` : "a newer nft";
     const found = `${describeNftFailure(error)} (nft ${version ?? "of unknown version"})`;
     return new UnsupportedError(`${family} through nftables: ${name}`, needs, found, { cause: error });

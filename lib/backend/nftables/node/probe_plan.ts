@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { NO_IPVS_WISHES } from "../../../model/ipvs_wishes.ts";
+import { NO_IPVS_ANNOTATIONS } from "../../../model/ipvs_annotations.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { Endpoint, ProxyState, ServicePort } from "../../../model/state.ts";
 import { PROBE_TABLE } from "../plan/features.ts";
@@ -57,7 +57,7 @@ function probeState(family: IpFamily): ProxyState {
     externalPolicyLocal: name === "local",
     internalPolicyLocal: name === "local",
     healthCheckNodePort: 0,
-    ipvs: NO_IPVS_WISHES,
+    ipvs: NO_IPVS_ANNOTATIONS,
   });
   const ports = names.map(port);
   return {

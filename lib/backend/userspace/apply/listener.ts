@@ -105,7 +105,7 @@ export class ListeningProxier implements FamilyProxier {
     );
     for (const { wanted, port } of closed) {
       for (const place of [placeOf(wanted), placeOf(wanted, port)]) this.#holders.delete(place);
-      this.#tell("Service port is closed", wanted, port);
+      this.#report("Service port is closed", wanted, port);
     }
     return closed.length > 0;
   }
@@ -140,7 +140,7 @@ export class ListeningProxier implements FamilyProxier {
       this.#portals.lead(opening);
       if (!isNew) return null;
       for (const place of [placeOf(opening), placeOf(opening, port)]) this.#holders.set(place, opening.text);
-      this.#tell("Service port is open", opening, port);
+      this.#report("Service port is open", opening, port);
       return null;
     } catch (error) {
       if (!(error instanceof NoPortError)) throw error;
@@ -170,10 +170,10 @@ export class ListeningProxier implements FamilyProxier {
     if (holder !== undefined) {
       throw new NoPortError(`${protocol} ${joinHostPort(ip, port)} is open for ${holder} already`, false);
     }
-    return await shared.open({ family, protocol, ip, wished: port, range: { first: port, last: port } });
+    return await shared.open({ family, protocol, ip, requested: port, range: { first: port, last: port } });
   }
 
-  #tell(what: string, { text, protocol, ip, port: wanted }: Opening, port: number): void {
+  #report(what: string, { text, protocol, ip, port: wanted }: Opening, port: number): void {
     const standsInFor = port === wanted ? {} : { standsInFor: wanted };
     this.#options.log.info(what, {
       servicePort: text,

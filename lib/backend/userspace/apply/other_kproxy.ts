@@ -9,7 +9,7 @@ import type { IpFamily } from "../../../model/objects.ts";
 import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { DispatchRule } from "../../iptables/plan/ruleset.ts";
-import { type Guard, guardsIn, type LedTo, otherPorts } from "../plan/held_rules.ts";
+import { type Guard, guardsIn, type LedTo, otherPorts } from "../plan/port_rules.ts";
 
 /** True if a process listens on the port; null: that cannot be found out. */
 export function isTaken(family: IpFamily, { protocol, port }: LedTo): Promise<boolean | null> {

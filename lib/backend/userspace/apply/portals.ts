@@ -29,7 +29,7 @@ export function portalFacts(
 /** Opens one that leads nowhere yet, had on a port that rules lead to already; rejects if no port can be had. */
 export type OpenPortalFor<Wanted extends Portal> = (
   portal: Wanted,
-  wished: number | null,
+  requested: number | null,
 ) => Promise<SharedPortal>;
 
 /** One that is open, what it was last told, and whose it is. */
@@ -67,12 +67,12 @@ export class Portals<Wanted extends Portal = Portal> {
   /**
    * Opens it if need be; one that is new leads nowhere yet.
    *
-   * @param wished the port that rules lead to already; only looked at if it is not open
+   * @param requested the port that rules lead to already; only looked at if it is not open
    * @returns its port
    * @throws {Error} if no port can be had
    */
-  async ensure(service: NamespacedName, wanted: Wanted, wished: number | null = null): Promise<number> {
-    const portal = this.#kept.get(wanted.id)?.portal ?? await this.#open(wanted, wished);
+  async ensure(service: NamespacedName, wanted: Wanted, requested: number | null = null): Promise<number> {
+    const portal = this.#kept.get(wanted.id)?.portal ?? await this.#open(wanted, requested);
     this.#kept.set(wanted.id, { service, wanted, portal });
     return portal.port;
   }

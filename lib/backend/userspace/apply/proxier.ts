@@ -40,7 +40,7 @@ import {
   savedGuards,
   sharedRules,
   type UdpDestination,
-} from "../plan/held_rules.ts";
+} from "../plan/port_rules.ts";
 import { planUserspaceInSteps, type UserspaceOptions } from "../plan/plan.ts";
 import type { PortalId, ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
 import { OtherKproxy } from "./other_kproxy.ts";

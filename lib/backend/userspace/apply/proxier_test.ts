@@ -72,7 +72,9 @@ class Rig implements AsyncDisposable {
       programs: { command: "iptables", save: "iptables-save", restore: "iptables-restore" },
     });
     const place = { family: "IPv4", ip: "127.0.0.1", range: this.range } as const;
-    const portals = new Portals(({ protocol }, wished) => this.shared.open({ ...place, protocol, wished }));
+    const portals = new Portals(({ protocol }, requested) =>
+      this.shared.open({ ...place, protocol, requested })
+    );
     const make = (portals: Portals): UserspaceProxier =>
       new UserspaceProxier({
         iptables,

@@ -75,14 +75,14 @@ export class SharedPortals implements Shared {
   }
 
   /**
-   * Opens a portal that leads nowhere yet, or takes one over that is at work where it is wished for.
+   * Opens a portal that leads nowhere yet, or takes one over that is at work where it is requested for.
    *
    * @throws {Error} if no port can be had
    */
   async open(place: Place): Promise<SharedPortal> {
-    const { family, protocol, ip, wished } = place;
+    const { family, protocol, ip, requested } = place;
     const nameOf = (port: number): string => `${family} ${protocol} ${port} ${ip}`;
-    const former = nameOf(wished ?? 0);
+    const former = nameOf(requested ?? 0);
     if (this.#left.delete(former)) return this.#open.get(former)!;
     const begun = await this.#begin(place);
     const name = nameOf(begun.port);

@@ -7,7 +7,7 @@ Deno.test("portals of a former life serve until the next one's rules are in forc
   let closed = 0;
   const portal = { port: 1, update: () => {}, close: () => Promise.resolve(void closed++) };
   const shared = new SharedPortals(() => Promise.resolve(portal));
-  (await shared.open({ family: "IPv4", protocol: "TCP", ip: "127.0.0.1", wished: null, range: null }))
+  (await shared.open({ family: "IPv4", protocol: "TCP", ip: "127.0.0.1", requested: null, range: null }))
     .leave();
   shared.left();
   // An API server may be away for that long.

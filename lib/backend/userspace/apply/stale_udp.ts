@@ -8,7 +8,7 @@ import { Conntrack } from "../../../kernel/conntrack.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { errorText, type Logger } from "../../../observe/log.ts";
-import type { UdpDestination } from "../plan/held_rules.ts";
+import type { UdpDestination } from "../plan/port_rules.ts";
 
 /** What {@linkcode StaleUdp} needs. */
 export interface StaleUdpOptions {

@@ -10,7 +10,7 @@ import { type IptablesRuleset, parseIptablesSave } from "../../../netfilter/ipta
 import type { Logger } from "../../../observe/log.ts";
 import { planCleanup } from "../../node/iptables_leftovers_plan.ts";
 import { USERSPACE_CLEANUP } from "../node/cleanup.ts";
-import { movedUdp, portsLedTo, redirectsIn } from "../plan/held_rules.ts";
+import { movedUdp, portsLedTo, redirectsIn } from "../plan/port_rules.ts";
 import { isTaken } from "./other_kproxy.ts";
 import { StaleUdp } from "./stale_udp.ts";
 

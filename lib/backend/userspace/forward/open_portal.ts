@@ -1,5 +1,5 @@
 /**
- * Opens ports: the one that is wished for, one of a range, or any.
+ * Opens ports: the one that is requested for, one of a range, or any.
  *
  * @module
  */
@@ -19,7 +19,7 @@ export interface Place {
   /** An address of the node, or the unspecified one for all. */
   readonly ip: string;
   /** Tried first, such as the one that rules lead to already; null: none. */
-  readonly wished: number | null;
+  readonly requested: number | null;
   /** Null: the kernel chooses. */
   readonly range: PortRange | null;
   /** True: an IPv6 socket, which the runtime opens for IPv4 clients as well, refuses those. Default: false. */
@@ -61,9 +61,11 @@ function isDenied(error: unknown): boolean {
     error instanceof Error && "code" in error && error.code === "EACCES";
 }
 
-/** The wished one, then any; or all of the range from a random one on. */
-function* candidates({ wished, range }: Place, random: () => number): Generator<number> {
-  if (wished !== null && (range === null || wished >= range.first && wished <= range.last)) yield wished;
+/** The requested one, then any; or all of the range from a random one on. */
+function* candidates({ requested, range }: Place, random: () => number): Generator<number> {
+  if (requested !== null && (range === null || requested >= range.first && requested <= range.last)) {
+    yield requested;
+  }
   if (range === null) {
     for (;;) yield 0;
   }

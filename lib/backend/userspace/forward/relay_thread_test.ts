@@ -3,7 +3,7 @@ import { until } from "../../../../tests/support/until.ts";
 import { RelayThread } from "./relay_thread.ts";
 
 const HOST = "127.0.0.1";
-const PLACE = { family: "IPv4", protocol: "TCP", ip: HOST, wished: null, range: null } as const;
+const PLACE = { family: "IPv4", protocol: "TCP", ip: HOST, requested: null, range: null } as const;
 
 /** Says hello to whoever comes. */
 function helloServer(): Disposable & { readonly endpoint: { ip: string; port: number } } {

@@ -37,7 +37,7 @@ function close(socket: Deno.TcpConn): void {
 
 async function open(context: RelayContext): Promise<OpenPortal & AsyncDisposable> {
   const portal = await openPortal(
-    { family: "IPv4", protocol: "TCP", ip: HOST, wished: null, range: null },
+    { family: "IPv4", protocol: "TCP", ip: HOST, requested: null, range: null },
     context,
   );
   return Object.assign(portal, { [Symbol.asyncDispose]: () => portal.close() });
@@ -177,7 +177,7 @@ Deno.test("an IPv6 socket of rules refuses IPv4 clients, which no rule leads the
   const record = new RelayRecord();
   using server = serve(echoAtTheEnd);
   for (const [isOfOneFamily, heard] of [[true, ""], [false, "got 0 bytes"]] as const) {
-    const place = { family: "IPv6", protocol: "TCP", ip: "::", wished: null, range: null } as const;
+    const place = { family: "IPv6", protocol: "TCP", ip: "::", requested: null, range: null } as const;
     const portal = await openPortal({ ...place, isOfOneFamily }, relayContext(record));
     portal.update([server.endpoint], 0);
     const client = await Deno.connect({ hostname: HOST, port: portal.port });

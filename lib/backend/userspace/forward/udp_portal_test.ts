@@ -54,7 +54,7 @@ class Peer implements AsyncDisposable {
 
 async function open(context: RelayContext): Promise<OpenPortal & AsyncDisposable> {
   const portal = await openPortal(
-    { family: "IPv4", protocol: "UDP", ip: HOST, wished: null, range: null },
+    { family: "IPv4", protocol: "UDP", ip: HOST, requested: null, range: null },
     context,
   );
   return Object.assign(portal, { [Symbol.asyncDispose]: () => portal.close() });

@@ -54,8 +54,8 @@ async function prepareRedirects(context: ModeContext, shared: SharedPortals): Pr
   const range = parsePortRange(portRange);
   const { families, ...prepared } = await prepareRules(
     context,
-    (family, ip, { protocol }, wished) =>
-      shared.open({ family, protocol, ip: ip ?? EVERYWHERE[family], wished, range, isOfOneFamily: true }),
+    (family, ip, { protocol }, requested) =>
+      shared.open({ family, protocol, ip: ip ?? EVERYWHERE[family], requested, range, isOfOneFamily: true }),
   );
   for (const iptables of afterlife?.exec === undefined ? [] : families) {
     shared.ledBy(iptables.family, new Withdrawal(iptables, afterlife!.exec!, log));
@@ -90,7 +90,7 @@ type Open = (
   family: IpFamily,
   ip: string | null,
   portal: Portal,
-  wished: number | null,
+  requested: number | null,
 ) => Promise<SharedPortal>;
 
 async function prepareRules(
@@ -119,7 +119,7 @@ async function prepareRules(
   const portals = new Map<IpFamily, Portals>();
   const proxiers = [...families].map(([family, iptables]) => {
     const settings = settingsOf(family, null);
-    const ofFamily = new Portals((portal, wished) => open(family, settings.listenIp, portal, wished));
+    const ofFamily = new Portals((portal, requested) => open(family, settings.listenIp, portal, requested));
     portals.set(family, ofFamily);
     const staleUdp = new StaleUdp({ exec, family, log });
     return new UserspaceProxier({

@@ -15,7 +15,7 @@ import { renderPlan } from "../../iptables/plan/render.ts";
 import type { IptablesPlan } from "../../iptables/plan/ruleset.ts";
 import { fullSync } from "../../iptables/store/full_sync.ts";
 import { CHAINS, JUMPS, jumpsOf } from "./chains.ts";
-import { adoptedPorts, planRules, rulesOf } from "./held_rules.ts";
+import { adoptedPorts, planRules, rulesOf } from "./port_rules.ts";
 import { planUserspace, type UserspaceOptions } from "./plan.ts";
 
 /** The YAML parser behind the shared fixtures asks for these at its start. */

@@ -17,23 +17,23 @@ export const IPVS_SCHEDULERS: readonly string[] = [
 ];
 
 /** The wishes of one Service. */
-export interface IpvsWishes {
+export interface IpvsAnnotations {
   /** `""`: the configured one. */
   readonly scheduler: string;
   /** True if connections to an endpoint that leaves may end by themselves. */
   readonly graceful: boolean;
 }
 
-export const NO_IPVS_WISHES: IpvsWishes = { scheduler: "", graceful: true };
+export const NO_IPVS_ANNOTATIONS: IpvsAnnotations = { scheduler: "", graceful: true };
 
 /** Reads the wishes; `complain` is told of values that mean nothing, which count as absent. */
-export function ipvsWishes(
+export function ipvsAnnotations(
   annotations: Readonly<Record<string, string>>,
   complain: (problem: Sentence) => void,
-): IpvsWishes {
+): IpvsAnnotations {
   const scheduler = annotations[SCHEDULER_ANNOTATION];
   const graceful = annotations[GRACEFUL_ANNOTATION];
-  if (scheduler === undefined && graceful === undefined) return NO_IPVS_WISHES;
+  if (scheduler === undefined && graceful === undefined) return NO_IPVS_ANNOTATIONS;
   const known = scheduler === undefined || IPVS_SCHEDULERS.includes(scheduler);
   if (!known) {
     complain(

@@ -1,5 +1,10 @@
 import { assertEquals } from "@std/assert";
-import { GRACEFUL_ANNOTATION, IPVS_SCHEDULERS, ipvsWishes, SCHEDULER_ANNOTATION } from "./ipvs_wishes.ts";
+import {
+  GRACEFUL_ANNOTATION,
+  IPVS_SCHEDULERS,
+  ipvsAnnotations,
+  SCHEDULER_ANNOTATION,
+} from "./ipvs_annotations.ts";
 import { servicePorts } from "./service_port.ts";
 import { testService } from "../../tests/support/model_objects.ts";
 
@@ -21,14 +26,14 @@ const CASES:
 for (const [annotations, wishes, complaints] of CASES) {
   Deno.test(`annotations ${JSON.stringify(annotations)} ask for ${JSON.stringify(wishes)}`, pure, () => {
     const problems: string[] = [];
-    assertEquals(ipvsWishes(annotations, (problem) => problems.push(problem)), wishes);
+    assertEquals(ipvsAnnotations(annotations, (problem) => problems.push(problem)), wishes);
     assertEquals(problems.length, complaints, problems.join("\n"));
   });
 }
 
 Deno.test("every scheduler can be asked for", pure, () => {
   for (const scheduler of IPVS_SCHEDULERS) {
-    const wishes = ipvsWishes({ [SCHEDULER_ANNOTATION]: scheduler }, (problem) => {
+    const wishes = ipvsAnnotations({ [SCHEDULER_ANNOTATION]: scheduler }, (problem) => {
       throw new Error(problem);
     });
     assertEquals(wishes.scheduler, scheduler);

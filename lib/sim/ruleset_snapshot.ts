@@ -8,10 +8,10 @@ import type { SavedSet } from "../netfilter/ipset.ts";
 import { type IptablesRuleset, parseIptablesSave, type SavedChain } from "../netfilter/iptables_save.ts";
 import type { IpvsTable } from "../netfilter/ipvs.ts";
 import type { ListedTable } from "../netfilter/nft_listing.ts";
-import type { HeldPortals } from "./portals.ts";
+import type { PortalSnapshot } from "./portals.ts";
 
 /** The rules that one variant of iptables has written. */
-export interface HeldIptables {
+export interface IptablesSnapshot {
   /** `""`: unknown. */
   readonly variant: "nft" | "legacy" | "";
   /** Built-in chains included. */
@@ -19,7 +19,7 @@ export interface HeldIptables {
 }
 
 /** What IPVS has, and what rules about it look into. */
-export interface HeldIpvs {
+export interface IpvsSnapshot {
   /** Virtual servers with their real servers. */
   readonly servers: IpvsTable;
   /** Addresses on the device of the service proxy, canonical. */
@@ -27,23 +27,23 @@ export interface HeldIpvs {
 }
 
 /** Everything in one family of a kernel that decides about a packet. */
-export interface HeldRules {
+export interface RulesetSnapshot {
   /** The one IP family. */
   readonly family: IpFamily;
   /** Of every variant that has some. */
-  readonly iptables: readonly HeldIptables[];
+  readonly iptables: readonly IptablesSnapshot[];
   /** Those that packets of the family meet, in the order in which they were made; those that iptables keeps its rules in are left out. */
   readonly nftables: readonly ListedTable[];
   /** By name, both families. */
   readonly sets: ReadonlyMap<string, SavedSet>;
   /** Null: there is no IPVS. */
-  readonly ipvs: HeldIpvs | null;
+  readonly ipvs: IpvsSnapshot | null;
   /** What a process of userspace mode listens on; absent: nothing is known of it. */
-  readonly portals?: HeldPortals;
+  readonly portals?: PortalSnapshot;
 }
 
 /** A kernel that holds nothing. */
-export function nothingHeld(family: IpFamily): HeldRules {
+export function emptySnapshot(family: IpFamily): RulesetSnapshot {
   return { family, iptables: [], nftables: [], sets: new Map(), ipvs: null };
 }
 
