@@ -29,6 +29,10 @@ Deno.test("an import against the direction is caught with its line", { permissio
     ["lib/backend/iptables/plan/plan.ts", 'const x = 1;\nconst y = await import("../apply/proxier.ts");\n', [
       "2: of row 3 imports lib/backend/iptables/apply/proxier.ts of row 5",
     ]],
+    ["lib/backend/userspace/apply/proxier.ts", 'import { x } from "../../iptables/store/store.ts";\n', []],
+    ["lib/backend/iptables/apply/proxier.ts", 'import { x } from "../../userspace/apply/portals.ts";\n', [
+      "1: of backend iptables imports lib/backend/userspace/apply/portals.ts of backend userspace",
+    ]],
     ["lib/backend/ipvs/apply/proxier.ts", 'import { x } from "../../iptables/apply/proxier.ts";\n', [
       "1: of backend ipvs imports lib/backend/iptables/apply/proxier.ts of backend iptables",
     ]],

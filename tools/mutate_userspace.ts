@@ -12,27 +12,27 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
   "plan/plan.ts": [
     [
       "the node's own packets",
-      "this.#addHost(port, { chain: PORTALS_HOST, match, reach: internal });",
+      "this.#addHost({ chain: PORTALS_HOST, match, reach });",
       "",
     ],
-    ["external IPs of others", "for (const match of [...far,", "for (const match of ["],
-    ["external IPs of the node", "...(physdev ? [local] : [])", "...[]"],
+    ["external IPs of others", "? [`${to}-m physdev ! --physdev-is-in `, local]", "? [local]"],
+    ["external IPs of the node", "--physdev-is-in `, local]", "--physdev-is-in `]"],
     ["sources of a load balancer", 'ranges.length === 0 ? [""]', 'true ? [""]'],
     ["node ports on some addresses", 'nodePortIps === null ? [""]', 'true ? [""]'],
     ["policy Local does not bind pods of the node", "if (own !== null && !hasSource) {", "if (false) {"],
     [
       "policy Local for traffic from outside",
-      'port.externalPolicyLocal ? "local" : "cluster"',
-      '"cluster" as Reach',
+      "this.#reach = policyOf(port.externalPolicyLocal);",
+      "this.#reach = policyOf(false);",
     ],
     [
       "policy Local for traffic inside",
-      'port.internalPolicyLocal ? "local" : "cluster"',
-      '"cluster" as Reach',
+      "[this.#to(port.clusterIP), policyOf(port.internalPolicyLocal)]",
+      "[this.#to(port.clusterIP), policyOf(false)]",
     ],
     ["no DNAT on the node", "listenIp ?? (dnat ? nodeIp : null)", "listenIp ?? nodeIp"],
-    ["nobody comes to a portal directly", "this.#addFirewall(port, reach);", ""],
-    ["SCTP is told", 'if (port.protocol === "SCTP") draft', "if (false) draft"],
+    ["nobody comes to a portal directly", "if (options.has.firewall) {", "if (false) {"],
+    ["SCTP is told", 'protocol !== "SCTP"', "true"],
   ],
   "plan/balancer.ts": [
     ["turns", "this.#next = (this.#next + 1) % this.#endpoints.length;", ""],
@@ -89,17 +89,9 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
   ],
   "apply/listener.ts": [
     ["who comes second is told", "if (holder !== undefined) {", "if (false) {"],
-    [
-      "who waited has its turn",
-      "if (await this.#closeUnwanted(plan, changed)) {",
-      "if (await this.#closeUnwanted(plan, changed) && false) {",
-    ],
+    ["who waited has its turn", "closed.length === 0 ? [] :", "true ? [] :"],
     ["another port stands in", "opening.port >= FIRST_FREE_PORT) throw error;", "true) throw error;"],
-    [
-      "ports without a right first",
-      "Number(isFree(b)) - Number(isFree(a))",
-      "Number(isFree(a)) - Number(isFree(b))",
-    ],
+    ["ports without a right first", "isFree(other) - isFree(one)", "isFree(one) - isFree(other)"],
   ],
   "forward/tcp_portal.ts": [
     [
@@ -114,14 +106,9 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
     ],
   ],
   "forward/exchange.ts": [
-    ["a closed half is passed on", "await this.#to.closeWrite();", "this.#exchange.close();"],
-    ["messages stay together", "end += rest;\n      this.#at = 0;", "end += rest;"],
-    ["buffers are given back", "this.#exchange.host.buffers.giveBack(this.#buffer);", ""],
-  ],
-  "forward/copy_buffers.ts": [
-    ["who waits holds little", "filled > SMALL_BYTES && this.#largeInUse <= MOST_WAITING", "true"],
-    ["a buffer that grows keeps its bytes", "large.set(small);", ""],
-    ["garbage waits until it is quiet", "isQuiet ? this.#quietLooks + 1 : 0", "QUIET_LOOKS"],
+    ["a closed half is passed on", "await to.closeWrite();", "await close();"],
+    ["buffers are given back", "this.#giveBack(large);\n      this.#smallInUse--;", ""],
+    ["directions that wait hold little", "this.#largeInUse >= MOST_LARGE", "false"],
   ],
   "forward/udp_portal.ts": [
     [

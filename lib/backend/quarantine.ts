@@ -69,6 +69,15 @@ export class Quarantine {
     this.#listed = undefined;
   }
 
+  /** What came of a sync that has tried these: why some are in quarantine, all others are not. */
+  settle(services: Iterable<NamespacedName>, problems: ReadonlyMap<NamespacedName, string>): void {
+    for (const service of services) {
+      const problem = problems.get(service);
+      if (problem === undefined) this.release(service);
+      else this.refused({ service, problem });
+    }
+  }
+
   /**
    * Tries one Service.
    *

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { CopyBuffers } from "../../lib/backend/userspace/forward/copy_buffers.ts";
+import { CopyBuffers } from "../../lib/backend/userspace/forward/exchange.ts";
 import {
   type AllSessions,
   type RelayContext,

@@ -7,12 +7,13 @@ import { Mutex } from "../../../kernel/mutex.ts";
 import { type Cidr, joinHostPort } from "../../../model/ip.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { PortalFacts } from "../../../model/portals.ts";
-import type { Changed } from "../../../model/state.ts";
+import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { Logger } from "../../../observe/log.ts";
+import { FamilySession } from "../../apply/family_session.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
-import { Quarantine } from "../../quarantine.ts";
 import { NoPortError } from "../forward/relay.ts";
-import { type Opening, planListening, type ServiceOpenings } from "../plan/listen.ts";
+import { type Opening, planListening } from "../plan/listen.ts";
+import type { ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
 import { Portals } from "./portals.ts";
 import type { SharedPortal, SharedPortals } from "./shared_portals.ts";
 
@@ -32,13 +33,11 @@ export interface ListeningOptions {
   readonly nowMs?: () => number;
 }
 
-type Plan = Map<NamespacedName, ServiceOpenings | null>;
-
 /** One family. */
 export class ListeningProxier implements FamilyProxier {
   readonly family: IpFamily;
   readonly #options: ListeningOptions;
-  readonly #quarantine: Quarantine;
+  readonly #session: FamilySession<null, number>;
   readonly #oneAtATime = new Mutex();
   readonly #portals = new Portals<Opening>((opening) => this.#begin(opening));
   /** Place → the Service port that has it: where it wants to be, and where it is. */
@@ -47,7 +46,8 @@ export class ListeningProxier implements FamilyProxier {
   constructor(options: ListeningOptions) {
     this.family = options.family;
     this.#options = options;
-    this.#quarantine = new Quarantine(options.nowMs ?? (() => performance.now()));
+    const { family, nowMs = () => performance.now() } = options;
+    this.#session = new FamilySession({ mode: "userspace", family, settings: null, nowMs });
   }
 
   /** Closes what nobody wants any more, opens what is new, and leads all of it to its endpoints. */
@@ -72,80 +72,47 @@ export class ListeningProxier implements FamilyProxier {
   }
 
   async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
-    const { range } = this.#options;
-    const startMs = performance.now();
-    if (changed === "all") this.#quarantine.replace([]);
-    const names = changed === "all" ? changed : changed.union(new Set(this.#quarantine.due(changed)));
-    const plan = new Map(planListening(state, names, range));
-    const plannedMs = performance.now();
-    if (await this.#closeUnwanted(plan, changed)) {
-      // A Service that waited for a place has its turn in the same sync.
-      const waiting = this.#quarantine.services.map(({ service }) => service).filter((name) =>
-        !plan.has(name)
-      );
-      for (const [name, service] of planListening(state, new Set(waiting), range)) plan.set(name, service);
-    }
-    await this.#openAll(plan);
-    return {
-      commands: 0,
-      bytes: 0,
-      written: { services: plan.size },
-      total: { portals: this.#portals.size },
-      phasesMs: { plan: plannedMs - startMs, apply: performance.now() - plannedMs },
-      quarantined: this.#quarantine.services,
-    };
+    const { committed } = await this.#session.sync(changed, async (since) => {
+      const { quarantine } = this.#session;
+      const names = since === null ? "all" : since.changed.union(new Set(quarantine.due(since.changed)));
+      if (since === null) quarantine.replace([]);
+      const plan = new Map(await this.#session.run("plan", () => this.#plan(state, names)));
+      await this.#session.run("apply", () => this.#apply(state, plan, since === null));
+      return { committed: plan.size };
+    });
+    const counts = { written: { services: committed }, total: { portals: this.#portals.size } };
+    return this.#session.report({ commands: 0, bytes: 0, ...counts });
   }
 
-  /** @returns true if something was closed */
-  async #closeUnwanted(plan: Plan, changed: Changed): Promise<boolean> {
-    const openings = [...plan.values()].flatMap((service) => service?.openings ?? []);
-    const wanted = new Map(openings.map((opening) => [opening.id, placeOf(opening)]));
-    const closed = await this.#portals.closeWhere((opening, service) =>
-      (changed === "all" || plan.has(service)) && wanted.get(opening.id) !== placeOf(opening)
-    );
+  #plan(state: ProxyState, names: Changed): UserspacePlan<Opening> {
+    return planListening(state, names, this.#options.range);
+  }
+
+  async #apply(
+    state: ProxyState,
+    plan: Map<NamespacedName, ServicePortals<Opening> | null>,
+    isAll: boolean,
+  ): Promise<void> {
+    const { quarantine } = this.#session;
+    const closed = await this.#portals.closeUnused(plan, isAll);
     for (const { wanted, port } of closed) {
       for (const place of [placeOf(wanted), placeOf(wanted, port)]) this.#holders.delete(place);
       this.#report("Service port is closed", wanted, port);
     }
-    return closed.length > 0;
-  }
-
-  /** Those that need no right come first: none of them gives way to one that stands in for another. */
-  async #openAll(plan: Plan): Promise<void> {
-    const problems = new Map<NamespacedName, string>();
-    const openings: (readonly [NamespacedName, Opening])[] = [];
-    for (const [name, service] of plan) {
-      for (const problem of service?.unserved ?? []) problems.set(name, problem);
-      openings.push(...service?.openings.map((opening) => [name, opening] as const) ?? []);
-    }
-    const isFree = ({ port }: Opening): boolean => port >= FIRST_FREE_PORT;
-    for (
-      const [name, opening] of openings.toSorted(([, a], [, b]) => Number(isFree(b)) - Number(isFree(a)))
-    ) {
-      const problem = await this.#ensure(name, opening);
-      if (problem !== null) problems.set(name, `${opening.text}: ${problem}`);
-    }
-    for (const name of plan.keys()) {
-      const problem = problems.get(name);
-      if (problem === undefined) this.#quarantine.release(name);
-      else this.#quarantine.refused({ service: name, problem });
-    }
-  }
-
-  /** @returns why it is not open; null if it is */
-  async #ensure(service: NamespacedName, opening: Opening): Promise<string | null> {
-    try {
-      const isNew = this.#portals.portOf(opening.id) === undefined;
-      const port = await this.#portals.ensure(service, opening);
+    // A Service that waited for a place has its turn in the same sync.
+    const waiting = closed.length === 0 ? [] : quarantine.services.map(({ service }) => service);
+    const late = new Set(waiting.filter((name) => !plan.has(name)));
+    for (const [name, service] of this.#plan(state, late)) plan.set(name, service);
+    const opened = (opening: Opening, port: number, isNew: boolean): void => {
       this.#portals.lead(opening);
-      if (!isNew) return null;
+      if (!isNew) return;
       for (const place of [placeOf(opening), placeOf(opening, port)]) this.#holders.set(place, opening.text);
       this.#report("Service port is open", opening, port);
-      return null;
-    } catch (error) {
-      if (!(error instanceof NoPortError)) throw error;
-      return error.message;
-    }
+    };
+    // Those that need no right come first: none of them gives way to one that stands in for another.
+    const isFree = ({ port }: Opening): number => Number(port >= FIRST_FREE_PORT);
+    const order = (one: Opening, other: Opening): number => isFree(other) - isFree(one);
+    quarantine.settle(plan.keys(), await this.#portals.openAll(plan, opened, { order }));
   }
 
   /** @throws {NoPortError} if neither its port nor the one that may stand in for it can be had */

@@ -9,11 +9,12 @@ import type { IpFamily } from "../../../model/objects.ts";
 import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { DispatchRule } from "../../iptables/plan/ruleset.ts";
-import { type Guard, guardsIn, type LedTo, otherPorts } from "../plan/port_rules.ts";
+import { type Guards, guardsIn, type LedTo, otherPorts } from "../plan/port_rules.ts";
 
 /** True if a process listens on the port; null: that cannot be found out. */
-export function isTaken(family: IpFamily, { protocol, port }: LedTo): Promise<boolean | null> {
-  return isPortTaken(family, protocol === "TCP" ? "tcp" : "udp", port);
+export function isTaken(family: IpFamily, led: LedTo): Promise<boolean | null> {
+  const [protocol, port] = led.split(" ");
+  return isPortTaken(family, protocol === "TCP" ? "tcp" : "udp", Number(port));
 }
 
 /** Of one family. */
@@ -31,12 +32,12 @@ export class OtherKproxy {
   async leads(rules: readonly DispatchRule[], saved: IptablesRuleset): Promise<boolean> {
     const family = this.#family;
     const others = otherPorts(rules, saved);
-    const taken = await Promise.all(others.map((led) => isTaken(family, led)));
-    const leads = others.length > 0 && taken.every((one) => one === true);
+    const taken = await Promise.all(Array.from(others, (led) => isTaken(family, led)));
+    const leads = others.size > 0 && taken.every((one) => one === true);
     if (leads && !this.#isTold) {
       this.#logger.info("Another kproxy leads Services to its own ports, its rules are left alone", {
         family,
-        ports: others.length,
+        ports: others.size,
       });
     }
     this.#isTold = leads;
@@ -44,15 +45,10 @@ export class OtherKproxy {
   }
 
   /** Those of the guards that none of our rules stands for, and that keep direct packets from ports that are not free. */
-  async guards(rules: readonly DispatchRule[], guards: readonly Guard[]): Promise<readonly DispatchRule[]> {
-    const placeOf = ({ protocol, port }: LedTo): string => `${protocol} ${port}`;
-    const own = new Set(guardsIn(rules).map(placeOf));
-    const others = guards.filter((guard) => !own.has(placeOf(guard)));
-    const taken = await Promise.all(others.map((guard) => isTaken(this.#family, guard)));
-    return others.filter((_, at) => taken[at] !== false).map(({ table, chain, rule }) => ({
-      table,
-      chain,
-      rule,
-    }));
+  async guards(rules: readonly DispatchRule[], guards: Guards): Promise<readonly DispatchRule[]> {
+    const own = new Map(guardsIn(rules));
+    const others = guards.filter(([led]) => !own.has(led));
+    const taken = await Promise.all(others.map(([led]) => isTaken(this.#family, led)));
+    return others.filter((_, at) => taken[at] !== false).map(([, rule]) => rule);
   }
 }

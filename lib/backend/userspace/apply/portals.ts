@@ -65,16 +65,38 @@ export class Portals<Wanted extends Portal = Portal> {
   }
 
   /**
-   * Opens it if need be; one that is new leads nowhere yet.
+   * Opens all portals of a plan that are not open; those lead nowhere yet.
    *
-   * @param requested the port that rules lead to already; only looked at if it is not open
-   * @returns its port
-   * @throws {Error} if no port can be had
+   * @param opened told of each, with its port
+   * @param order of two portals: below zero if the first one is opened first
+   * @param wishedOf the port that rules lead to already
+   * @returns why Services lack some
    */
-  async ensure(service: NamespacedName, wanted: Wanted, requested: number | null = null): Promise<number> {
-    const portal = this.#kept.get(wanted.id)?.portal ?? await this.#open(wanted, requested);
-    this.#kept.set(wanted.id, { service, wanted, portal });
-    return portal.port;
+  async openAll(
+    plan: UserspacePlan<Wanted>,
+    opened: (wanted: Wanted, port: number, isNew: boolean) => void,
+    { wishedOf = () => null, order = () => 0 }: {
+      readonly wishedOf?: (wanted: Wanted) => number | null;
+      readonly order?: (one: Wanted, other: Wanted) => number;
+    } = {},
+  ): Promise<ReadonlyMap<NamespacedName, string>> {
+    const problems = new Map<NamespacedName, string>();
+    const all: (readonly [NamespacedName, Wanted])[] = [];
+    for (const [name, service] of plan) {
+      for (const problem of service?.unserved ?? []) problems.set(name, problem);
+      for (const wanted of service?.portals ?? []) all.push([name, wanted]);
+    }
+    for (const [service, wanted] of all.toSorted(([, one], [, other]) => order(one, other))) {
+      const present = this.#kept.get(wanted.id)?.portal;
+      try {
+        const portal = present ?? await this.#open(wanted, wishedOf(wanted));
+        this.#kept.set(wanted.id, { service, wanted, portal });
+        opened(wanted, portal.port, present === undefined);
+      } catch (error) {
+        problems.set(service, `${wanted.text}: ${error instanceof Error ? error.message : String(error)}`);
+      }
+    }
+    return problems;
   }
 
   /** Lets one that is open lead where it is to lead, once nobody comes to it but by rules. */
@@ -82,19 +104,15 @@ export class Portals<Wanted extends Portal = Portal> {
     this.#kept.get(id)?.portal.update(endpoints, stickyMaxAgeSeconds);
   }
 
-  /** Closes what these Services (`isAll`: and all others) do not want any more. */
-  async closeUnused(plan: UserspacePlan, isAll: boolean): Promise<void> {
-    const wanted = new Set(
-      [...plan.values()].flatMap((service) => service?.portals.map(({ id }) => id) ?? []),
-    );
-    await this.closeWhere(({ id }, service) => (isAll || plan.has(service)) && !wanted.has(id));
-  }
-
-  /** Takes no more clients there. @returns what was open, with its port */
-  async closeWhere(
-    isUnwanted: (wanted: Wanted, service: NamespacedName) => boolean,
+  /** Closes what these Services (`isAll`: and all others) do not want any more. @returns what was open, with its port */
+  async closeUnused(
+    plan: UserspacePlan<Wanted>,
+    isAll: boolean,
   ): Promise<readonly { readonly wanted: Wanted; readonly port: number }[]> {
-    const closing = [...this.#kept.values()].filter(({ wanted, service }) => isUnwanted(wanted, service));
+    const used = new Set([...plan.values()].flatMap((service) => service?.portals.map(({ id }) => id) ?? []));
+    const closing = [...this.#kept.values()].filter(({ wanted, service }) =>
+      (isAll || plan.has(service)) && !used.has(wanted.id)
+    );
     for (const { wanted: { id } } of closing) this.#kept.delete(id);
     await Promise.all(closing.map(({ portal }) => portal.close()));
     return closing.map(({ wanted, portal: { port } }) => ({ wanted, port }));

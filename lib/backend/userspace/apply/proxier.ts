@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { SyncError } from "../../../errors.ts";
+import { type ExecError, SyncError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
 import { Mutex } from "../../../kernel/mutex.ts";
@@ -34,6 +34,7 @@ import {
   adoptedPorts,
   GUARDS_OF_OTHERS,
   guardsIn,
+  type LedTo,
   movedUdp,
   planRules,
   redirectsIn,
@@ -74,11 +75,20 @@ interface Reached {
   readonly report: Report;
 }
 
-/** Portal by portal what a sync wants, and what leads there. */
-interface Write {
+/** What a sync wants, and what leads there. */
+interface Planned {
   readonly plan: UserspacePlan;
   readonly transaction: IptablesTransaction;
   readonly moved: readonly UdpDestination[];
+}
+
+/** Likewise of a full sync. */
+interface FullPlan extends Planned {
+  readonly store: IptablesStore;
+  /** Why Services lack portals. */
+  readonly problems: ReadonlyMap<NamespacedName, string>;
+  /** Another kproxy leads Services to its ports: nothing is written. */
+  readonly isLeft: boolean;
 }
 
 /** One family. */
@@ -154,58 +164,61 @@ export class UserspaceProxier implements FamilyProxier {
   }
 
   async #syncAll(state: ProxyState): Promise<Reached> {
-    let rules: Pick<IptablesPlan, "services"> | undefined;
-    let problems: ReadonlyMap<NamespacedName, string> = new Map();
-    const write = async (refused: ReadonlySet<NamespacedName>): Promise<Reached> => {
-      const { tables, ...held } = await this.#session.run(
-        "read",
-        () => readTables(this.#options.iptables, this.#own),
-      );
-      const plan = await this.#session.run("plan", () => this.#plan(state, "all"));
-      for (const name of refused) plan.set(name, null);
-      const isLeft = this.#known !== null && await this.#other.leads(dispatchIn(this.#known), tables);
-      const wanted = [...plan.values()].flatMap((service) => service?.rules ?? []);
-      const guarded = this.#guardedPorts(tables);
-      problems = await this.#session.run(
-        "apply",
-        () => this.#open(plan, adoptedPorts(wanted, tables), guarded),
-      );
-      const own = this.#rulesOf(plan);
-      rules = { services: new Map(own.services) };
-      // Ports of another kproxy, or of a previous process, stay closed for as long as a process listens there.
-      const others = await this.#other.guards(dispatchOf(own), savedGuards(tables));
-      own.services.set(GUARDS_OF_OTHERS, sharedRules(others));
-      const { family } = this;
-      const steps = fullSyncInSteps({ ...own, all: true }, { tables, ...held }, { family });
-      const { store: committed, transaction } = await inTurns(steps, { turnMs: TURN_MS });
-      if (isLeft) {
-        await this.#options.portals.closeUnused(plan, true);
-        return { committed, report: { commands: 1, bytes: 0, written: { filter: 0, nat: 0 } } };
-      }
-      const moved = movedUdp(redirectsIn(tables), dispatchOf(own));
-      const report = await this.#write({ plan, transaction, moved }, true);
-      await this.#session.run("apply", () => this.#dropStaleGuards(committed));
-      this.#driftCheck.fullySynced();
-      return { committed, report: { ...report, commands: report.commands + 1 } };
-    };
+    const { quarantine } = this.#session;
+    let full: FullPlan | undefined;
     const reached = await writeAll(this.#session, {
-      write,
+      write: async (refused) => {
+        full = await this.#planAll(state, refused);
+        return { committed: full.store, report: await this.#writeAll(full) };
+      },
       isRefusal: (error) => refusalOf(error) !== null,
-      find: (error) => this.#session.run("apply", () => this.#findRefused(rules!.services, error)),
+      find: (error) => this.#session.run("apply", () => this.#findRefused(full!.store, refusalOf(error))),
     });
-    for (const [service, problem] of problems) this.#session.quarantine.refused({ service, problem });
+    for (const [service, problem] of full!.problems) quarantine.refused({ service, problem });
     return reached;
   }
 
+  async #planAll(state: ProxyState, refused: ReadonlySet<NamespacedName>): Promise<FullPlan> {
+    const { iptables } = this.#options;
+    const held = await this.#session.run("read", () => readTables(iptables, this.#own));
+    const { tables } = held;
+    const plan = await this.#session.run("plan", () => this.#plan(state, "all"));
+    for (const name of refused) plan.set(name, null);
+    const isLeft = this.#known !== null && await this.#other.leads(dispatchIn(this.#known), tables);
+    const adopted = adoptedPorts([...plan.values()].flatMap((service) => service?.rules ?? []), tables);
+    const guarded = this.#guardedPorts(tables);
+    const problems = await this.#session.run("apply", () => this.#open(plan, adopted, guarded));
+    const rules = this.#rulesOf(plan);
+    const moved = movedUdp(redirectsIn(tables), dispatchOf(rules));
+    // Ports of another kproxy, or of a previous process, stay closed for as long as a process listens there.
+    const others = await this.#other.guards(dispatchOf(rules), savedGuards(tables));
+    rules.services.set(GUARDS_OF_OTHERS, sharedRules(others));
+    const steps = fullSyncInSteps({ ...rules, all: true }, held, { family: this.family });
+    return { plan, moved, problems, isLeft, ...await inTurns(steps, { turnMs: TURN_MS }) };
+  }
+
+  async #writeAll(full: FullPlan): Promise<Report> {
+    if (full.isLeft) {
+      await this.#options.portals.closeUnused(full.plan, true);
+      return { commands: 1, bytes: 0, written: { filter: 0, nat: 0 } };
+    }
+    const report = await this.#write(full, true);
+    await this.#session.run("apply", () => this.#dropStaleGuards(full.store));
+    this.#driftCheck.fullySynced();
+    // One has read the tables.
+    return { ...report, commands: report.commands + 1 };
+  }
+
+  /** @throws `reason` if it is the fault of none */
   async #findRefused(
-    services: IptablesPlan["services"],
-    reason: unknown,
+    store: IptablesStore,
+    reason: ExecError | null,
   ): Promise<readonly Refused<NamespacedName>[]> {
-    const candidates = [...services].map(([name, rules]) => ({
+    const candidates = [...store.serviceNames].filter((name) => name !== GUARDS_OF_OTHERS).map((name) => ({
       name,
       chains: [],
       rules: [],
-      shared: rules?.dispatch ?? [],
+      shared: store.service(name)!.dispatch,
     }));
     const refused = await refusedServices(this.#options.iptables, candidates, candidates.length);
     if (refused.length === 0) throw reason;
@@ -223,11 +236,7 @@ export class UserspaceProxier implements FamilyProxier {
     const moved = movedUdp(before, dispatchOf(rules));
     const report = await this.#write({ plan, transaction, moved }, false, lastHostRule(committed));
     commit();
-    for (const name of names) {
-      const problem = problems.get(name);
-      if (problem === undefined) quarantine.release(name);
-      else quarantine.refused({ service: name, problem });
-    }
+    quarantine.settle(names, problems);
     return { committed, report };
   }
 
@@ -238,7 +247,7 @@ export class UserspaceProxier implements FamilyProxier {
    * @param witness a rule of nat that must be there: where another kproxy has put its own in the place of ours, iptables refuses all of it
    */
   async #write(
-    { plan, transaction, moved }: Write,
+    { plan, transaction, moved }: Planned,
     isAll: boolean,
     witness: DispatchRule | null = null,
   ): Promise<Report> {
@@ -282,37 +291,27 @@ export class UserspaceProxier implements FamilyProxier {
    * Opens the portals of a plan; those that nobody reaches but by rules lead on at once.
    *
    * @param adopted the ports on which portals had better listen
-   * @param guarded `TCP 40001` of each port that the firewall keeps direct packets from
+   * @param guarded the ports that the firewall keeps direct packets from
    * @returns why Services lack some
    */
   async #open(
     plan: UserspacePlan,
     adopted: ReadonlyMap<PortalId, number>,
-    guarded: ReadonlySet<string>,
+    guarded: ReadonlySet<LedTo>,
   ): Promise<ReadonlyMap<NamespacedName, string>> {
     const { portals } = this.#options;
     const { firewall } = this.#session.settings.has;
-    const problems = new Map<NamespacedName, string>();
-    for (const [name, service] of plan) {
-      for (const problem of service?.unserved ?? []) problems.set(name, problem);
-      for (const portal of service?.portals ?? []) {
-        try {
-          const port = await portals.ensure(name, portal, adopted.get(portal.id) ?? null);
-          if (!firewall || guarded.has(`${portal.protocol} ${port}`)) portals.lead(portal);
-        } catch (error) {
-          problems.set(name, `${portal.text}: ${error instanceof Error ? error.message : String(error)}`);
-        }
-      }
-    }
-    return problems;
+    return await portals.openAll(plan, (portal, port) => {
+      if (!firewall || guarded.has(`${portal.protocol} ${port}`)) portals.lead(portal);
+    }, { wishedOf: ({ id }) => adopted.get(id) ?? null });
   }
 
-  #guardedPorts(saved: IptablesRuleset): ReadonlySet<string> {
+  #guardedPorts(saved: IptablesRuleset): ReadonlySet<LedTo> {
     const filter = saved.get("filter");
     const isReached = [...jumpRules(this.#own.jumps, "filter")].every(([chain, rules]) =>
       chainHolds(filter?.get(chain)?.rules ?? [], { rules, comparison: "among" })
     );
-    return new Set(isReached ? savedGuards(saved).map(({ protocol, port }) => `${protocol} ${port}`) : []);
+    return new Set(isReached ? savedGuards(saved).map(([led]) => led) : []);
   }
 
   /** Takes away what kept direct packets from ports of others that are closed now. */
@@ -327,9 +326,10 @@ export class UserspaceProxier implements FamilyProxier {
   }
 }
 
-function refusalOf(error: unknown): Error | null {
-  const isRefused = error instanceof SyncError && error.phase === "apply" && isRuleRefusal(error.cause);
-  return isRefused ? error.cause as Error : null;
+/** What iptables said of rules that it refuses; null: it is another error. */
+function refusalOf(error: unknown): ExecError | null {
+  const isOfWrite = error instanceof SyncError && error.phase === "apply";
+  return isOfWrite && isRuleRefusal(error.cause) ? error.cause : null;
 }
 
 function dispatchOf({ services }: Pick<IptablesPlan, "services">): readonly DispatchRule[] {

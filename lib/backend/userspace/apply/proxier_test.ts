@@ -226,7 +226,9 @@ Deno.test("rules that lead to the ports of a kproxy that was started meanwhile a
   rig.put({ type: "NodePort", ports: [testPort({ nodePort: 30_080 })] });
   await rig.sync("all");
   const [former, own] = [rig.proxier, rig.rules()];
-  await using _former = { [Symbol.asyncDispose]: () => formerPortals.closeUnused(new Map(), true) };
+  await using _former = {
+    [Symbol.asyncDispose]: async () => void await formerPortals.closeUnused(new Map(), true),
+  };
   const formerPortals = rig.portals;
   const [nextPortals, next] = rig.life();
   await rig.sync("all");

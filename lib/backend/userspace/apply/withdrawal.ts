@@ -39,8 +39,8 @@ export class Withdrawal {
     await this.#attempt(async () => {
       const saved = parseIptablesSave(await this.#iptables.save());
       const led = portsLedTo(saved);
-      if (!led.some(({ protocol, port }) => own.has(`${family} ${protocol} ${port}`))) {
-        const taken = await Promise.all(led.map((one) => isTaken(family, one)));
+      if (![...led].some((one) => own.has(`${family} ${one}`))) {
+        const taken = await Promise.all(Array.from(led, (one) => isTaken(family, one)));
         if (taken.some((one) => one !== false)) return;
       }
       if (await this.#empty(saved, ["nat"], false)) {

@@ -1,147 +1,93 @@
 /**
- * Two connections whose bytes are copied from each to the other.
- *
- * What waits for bytes costs as little as the runtime allows, because thousands may wait at once: no function is suspended meanwhile, and
- * no promise is there but those of the two reads.
+ * Two connections whose bytes are copied from each to the other, and the memory that these go through.
  *
  * @module
  */
-import type { CopyBuffers } from "./copy_buffers.ts";
 
 /** What an exchange needs of a connection. */
 export type Pipe = Pick<Deno.Conn, "read" | "write" | "closeWrite" | "close">;
 
-/** What all exchanges of a portal share. */
-export interface ExchangeHost {
-  readonly buffers: CopyBuffers;
-  /** Told how many bytes went from a client (`in`) or to it (`out`), each time. */
-  onBytes(direction: "in" | "out", count: number): void;
-  /** Told of each exchange once, when either connection has failed or both have said all; both are closed then. */
-  onEnd(): void;
-}
+/** What each direction waits with, a packet of Ethernet: most of the connections of a node are silent most of the time. */
+const SMALL_BYTES = 1_536;
+/** As much as a socket yields at once when bytes flow. */
+const LARGE_BYTES = 64 * 1024;
+/** So many directions (8 MiB) may have a large buffer at a time, because they may have to wait with it. */
+const MOST_LARGE = 128;
 
-/** Copies both ways until both ends have said all, and tells each end when the other has. */
-export class Exchange {
-  readonly client: Pipe;
-  readonly server: Pipe;
-  readonly host: ExchangeHost;
-  #directions = 2;
+/** The buffers of all exchanges. */
+export class CopyBuffers {
+  readonly #spare: Uint8Array<ArrayBuffer>[] = [];
+  #smallInUse = 0;
+  #largeInUse = 0;
 
-  /** Begins. */
-  constructor(client: Pipe, server: Pipe, host: ExchangeHost) {
-    this.client = client;
-    this.server = server;
-    this.host = host;
-    new Direction(this, "in").wait();
-    new Direction(this, "out").wait();
+  get bytesInUse(): number {
+    return this.#smallInUse * SMALL_BYTES + this.#largeInUse * LARGE_BYTES;
   }
 
-  /** One direction is over. */
-  ended(): void {
-    if (--this.#directions > 0) return;
-    this.close();
-    this.host.onEnd();
-  }
-
-  /** Ends what the other direction waits for, too. */
-  close(): void {
-    closeQuietly(this.client);
-    closeQuietly(this.server);
-  }
-}
-
-/** One way. It reads on only when the other end has taken what was read: a slow reader slows the writer down, and costs one buffer. */
-class Direction {
-  readonly #exchange: Exchange;
-  readonly #name: "in" | "out";
-  #buffer: Uint8Array<ArrayBuffer>;
-  /** Where in the buffer the bytes go that are being read; what is before has gone on already. */
-  #at = 0;
-
-  constructor(exchange: Exchange, name: "in" | "out") {
-    this.#exchange = exchange;
-    this.#name = name;
-    this.#buffer = exchange.host.buffers.first();
-  }
-
-  /** Waits for the next bytes. */
-  wait(): void {
-    this.#read().then(this.#heard, this.#heard);
-  }
-
-  #read(): Promise<number | null> {
-    const { client, server } = this.#exchange;
-    const into = this.#at === 0 ? this.#buffer : this.#buffer.subarray(this.#at);
-    return (this.#name === "in" ? client : server).read(into);
-  }
-
-  /** One function for what was read and for a failure, as it is there as long as nothing is heard. */
-  readonly #heard = (outcome: unknown): void => {
-    if (typeof outcome === "number") this.#pass(outcome).catch(() => this.#fail());
-    else if (outcome === null) this.#finish().catch(() => this.#fail());
-    else this.#fail();
-  };
-
-  get #to(): Pipe {
-    return this.#name === "in" ? this.#exchange.server : this.#exchange.client;
-  }
-
-  async #pass(count: number): Promise<void> {
-    const { buffers } = this.#exchange.host;
-    const start = this.#at;
-    let end = start + count;
-    this.#at = 0;
-    if (buffers.isTooSmall(this.#buffer, end)) {
-      // Beginning and rest of a message go on together, as they came.
-      this.#buffer = buffers.grown(this.#buffer);
-      this.#at = end;
-      const reading = this.#read();
-      const rest = await nowOrLater(reading);
-      if (rest === null) {
-        // The other end may be gone; then the read fails, and ends this.
-        await this.#write(start, end).catch(() => this.#exchange.close());
-        reading.then(this.#heard, this.#heard);
-        return;
+  /**
+   * Copies all that comes until there is no more. It reads on only when the other end has taken what was read: a slow reader slows the
+   * writer down, and costs one buffer.
+   */
+  async copy(from: Pipe, to: Pipe, onBytes: (count: number) => void): Promise<void> {
+    const small = new Uint8Array(SMALL_BYTES);
+    this.#smallInUse++;
+    let large: Uint8Array<ArrayBuffer> | null = null;
+    try {
+      for (;;) {
+        const buffer = large ?? small;
+        const count = await from.read(buffer);
+        if (count === null) return;
+        for (let at = 0; at < count;) at += await to.write(buffer.subarray(at, count));
+        onBytes(count);
+        // A full buffer says that more is there already.
+        if (large === null && count === SMALL_BYTES) large = this.#takeLarge();
+        else if (count < SMALL_BYTES) large = this.#giveBack(large);
       }
-      end += rest;
-      this.#at = 0;
+    } finally {
+      this.#giveBack(large);
+      this.#smallInUse--;
     }
-    await this.#write(start, end);
-    this.#buffer = buffers.next(this.#buffer, end);
-    this.wait();
   }
 
-  async #write(start: number, end: number): Promise<void> {
-    for (let at = start; at < end;) at += await this.#to.write(this.#buffer.subarray(at, end));
-    this.#exchange.host.onBytes(this.#name, end - start);
+  #takeLarge(): Uint8Array<ArrayBuffer> | null {
+    if (this.#largeInUse >= MOST_LARGE) return null;
+    this.#largeInUse++;
+    return this.#spare.pop() ?? new Uint8Array(LARGE_BYTES);
   }
 
-  /** Says that nothing more comes. */
-  async #finish(): Promise<void> {
-    await this.#to.closeWrite();
-    this.#end();
-  }
-
-  #fail(): void {
-    this.#exchange.close();
-    this.#end();
-  }
-
-  #end(): void {
-    this.#exchange.host.buffers.giveBack(this.#buffer);
-    this.#exchange.ended();
+  #giveBack(large: Uint8Array<ArrayBuffer> | null): null {
+    if (large === null) return null;
+    this.#largeInUse--;
+    this.#spare.push(large);
+    return null;
   }
 }
 
-/** The runtime reads bytes that are there already within two turns; some more do no harm. */
-const TURNS = 6;
-
-/** How many bytes were read, if they were there already; null if they are not, or if there are none. It waits for nothing. */
-async function nowOrLater(reading: Promise<number | null>): Promise<number | null> {
-  let outcome: number | null = null;
-  reading.then((count) => outcome = count, () => "who waits for it hears of it");
-  for (let turn = 0; turn < TURNS && outcome === null; turn++) await null;
-  return outcome;
+/**
+ * Copies both ways until both ends have said all, tells each end when the other has, and closes both. Never rejects: a failure of either
+ * ends both directions.
+ *
+ * @param onBytes told how many bytes went from the client (`in`) or to it (`out`), each time
+ */
+export async function exchange(
+  client: Pipe,
+  server: Pipe,
+  buffers: CopyBuffers,
+  onBytes: (direction: "in" | "out", count: number) => void,
+): Promise<void> {
+  const close = (): void => {
+    closeQuietly(client);
+    closeQuietly(server);
+  };
+  const oneWay = async (from: Pipe, to: Pipe, direction: "in" | "out"): Promise<void> => {
+    await buffers.copy(from, to, (count) => onBytes(direction, count));
+    await to.closeWrite();
+  };
+  await Promise.all([
+    oneWay(client, server, "in").catch(close),
+    oneWay(server, client, "out").catch(close),
+  ]);
+  close();
 }
 
 /** Closes a connection that may be closed already. */

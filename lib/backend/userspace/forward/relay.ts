@@ -10,7 +10,7 @@ import {
   type PooledConnection,
 } from "../../../kernel/connection_pool.ts";
 import type { PortalEndpoint, PortalProtocol } from "../plan/ruleset.ts";
-import type { CopyBuffers } from "./copy_buffers.ts";
+import type { CopyBuffers } from "./exchange.ts";
 
 /** What a portal is given of the process. */
 export interface RelayContext {

@@ -4,7 +4,7 @@
  * @module
  */
 import { systemClock } from "../../../kernel/clock.ts";
-import { CopyBuffers, QuietGarbage } from "./copy_buffers.ts";
+import { CopyBuffers } from "./exchange.ts";
 import { openPortal } from "./open_portal.ts";
 import { NoPortError, type OpenPortal, type RelayContext, relaySessions } from "./relay.ts";
 import type { RelayNews, RelayOrder } from "./relay_thread.ts";
@@ -84,12 +84,9 @@ for (const type of ["error", "unhandledrejection"] as const) {
   });
 }
 
-const garbage = new QuietGarbage();
 let told = "";
 setInterval(() => {
   const now = JSON.stringify(counts);
-  const changes = [counts.TCP, counts.UDP].reduce((sum, { open, opened }) => sum + 2 * opened - open, 0);
-  garbage.look(now === told, changes);
   if (now === told) return;
   told = now;
   scope.postMessage({ kind: "counts", counts });

@@ -7,8 +7,7 @@ import { acceptAll, type AcceptFailures, type Admission } from "../../../kernel/
 import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
 import { Balancer } from "../plan/balancer.ts";
 import type { PortalEndpoint } from "../plan/ruleset.ts";
-import type { CopyBuffers } from "./copy_buffers.ts";
-import { closeQuietly, Exchange, type ExchangeHost } from "./exchange.ts";
+import { closeQuietly, exchange } from "./exchange.ts";
 import { type OpenPortal, type RelayContext, Session } from "./relay.ts";
 
 /** How long each try to reach an endpoint may take, one endpoint after the other. Source: kube-proxy 1.25 `EndpointDialTimeouts`. */
@@ -21,43 +20,24 @@ const DIAL_TIMEOUTS_MS: readonly number[] = [250, 500, 1_000, 2_000];
 const NOTICE_MS = 20;
 
 /** A client's connection, and the one to its endpoint. */
-class TcpSession extends Session implements ExchangeHost {
-  /** To the client, and to the endpoint. */
+class TcpSession extends Session {
   readonly descriptors = 2;
-  readonly buffers: CopyBuffers;
-  /** It was ended for another client's. */
+  readonly #sockets: Deno.TcpConn[] = [];
+  /** It has ended, as for another client's. */
   isClosed = false;
-  readonly #socket: Deno.TcpConn;
-  readonly #context: RelayContext;
-  #server: Deno.TcpConn | null = null;
 
-  constructor(socket: Deno.TcpConn, context: RelayContext) {
-    super(socket.remoteAddr.hostname, context.nowMs());
-    this.buffers = context.buffers;
-    this.#socket = socket;
-    this.#context = context;
+  constructor(socket: Deno.TcpConn, nowMs: number) {
+    super(socket.remoteAddr.hostname, nowMs);
+    this.add(socket);
   }
 
-  /** Copies bytes both ways. */
-  lead(server: Deno.TcpConn): void {
-    this.#server = server;
-    new Exchange(this.#socket, server, this);
-  }
-
-  onBytes(direction: "in" | "out", count: number): void {
-    this.sinceMs = this.#context.nowMs();
-    this.#context.sessions.TCP.counts.bytes[direction] += count;
-  }
-
-  /** The client is not served any more. */
-  onEnd(): void {
-    this.#context.sessions.TCP.leave(this);
+  add(socket: Deno.TcpConn): void {
+    this.#sockets.push(socket);
   }
 
   close(): void {
     this.isClosed = true;
-    closeQuietly(this.#socket);
-    if (this.#server !== null) closeQuietly(this.#server);
+    for (const socket of this.#sockets) closeQuietly(socket);
   }
 }
 
@@ -103,42 +83,39 @@ export class TcpPortal implements OpenPortal {
   }
 
   #take(client: Deno.TcpConn): Admission {
-    const { sessions: { TCP: sessions }, onProblem } = this.#context;
+    const { sessions: { TCP: sessions }, nowMs, onProblem } = this.#context;
     if (this.#isOfOneFamily && client.remoteAddr.hostname.startsWith("::ffff:")) {
       closeQuietly(client);
       sessions.refuse("not redirected");
       return "refused";
     }
-    const session = new TcpSession(client, this.#context);
+    const session = new TcpSession(client, nowMs());
     if (!sessions.admit(session)) return "refused";
-    this.#connect(client, session).catch((error) => {
-      session.close();
-      session.onEnd();
-      onProblem("A connection failed", error);
-    });
+    void this.#serve(client, session).catch((error) => onProblem("A connection failed", error)).finally(
+      () => {
+        session.close();
+        sessions.leave(session);
+      },
+    );
     return "admitted";
   }
 
-  /** Leads a client to an endpoint. */
-  async #connect(client: Deno.TcpConn, session: TcpSession): Promise<void> {
+  /** Leads a client to an endpoint, until both have said all. */
+  async #serve(client: Deno.TcpConn, session: TcpSession): Promise<void> {
+    const { sessions: { TCP: { counts } }, buffers, nowMs } = this.#context;
     const server = await this.#dial(client.remoteAddr.hostname);
-    if (server === null || session.isClosed) {
-      if (server !== null) closeQuietly(server);
-      session.close();
-      session.onEnd();
-      return;
+    if (server === null) return;
+    session.add(server);
+    if (session.isClosed) return;
+    // What is small must not wait for more, and a peer that is gone must be noticed.
+    for (const socket of [client, server]) {
+      socket.setNoDelay(true);
+      socket.setKeepAlive(true);
     }
-    try {
-      // What is small must not wait for more, and a peer that is gone must be noticed.
-      for (const socket of [client, server]) {
-        socket.setNoDelay(true);
-        socket.setKeepAlive(true);
-      }
-    } catch (error) {
-      closeQuietly(server);
-      throw error;
-    }
-    session.lead(server);
+    await exchange(client, server, buffers, (direction, count) => {
+      session.sinceMs = nowMs();
+      counts.bytes[direction] += count;
+    });
   }
 
   /** A connection to an endpoint; null if none takes one, which is counted. */

@@ -36,8 +36,16 @@ export async function prepareUserspace(context: ModeContext): Promise<PreparedMo
   const shared = (afterlife ?? new Afterlife()).share(SharedPortals);
   shared.begun(config.udpIdleTimeout, (problem, message) => log.error(problem, new Error(message)));
   if (afterlife !== undefined) shared.start();
-  const isListening = config.kproxy.userspaceListen.length > 0;
-  const prepared = isListening ? prepareListening(context, shared) : await prepareRedirects(context, shared);
+  const range = parsePortRange(config.portRange);
+  const prepared = config.kproxy.userspaceListen.length > 0
+    ? prepareListening(context, shared)
+    : await prepareRules(context, (family, listenIp, { protocol }, requested) => {
+      const ip = listenIp ?? EVERYWHERE[family];
+      return shared.open({ family, protocol, ip, requested, range, isOfOneFamily: true });
+    });
+  for (const iptables of afterlife?.exec === undefined ? [] : prepared.families) {
+    shared.ledBy(iptables.family, new Withdrawal(iptables, afterlife!.exec!, log));
+  }
   return {
     ...prepared,
     keepsFlows: true,
@@ -47,20 +55,6 @@ export async function prepareUserspace(context: ModeContext): Promise<PreparedMo
       shared.left();
     },
   };
-}
-
-async function prepareRedirects(context: ModeContext, shared: SharedPortals): Promise<PreparedMode> {
-  const { config: { portRange }, afterlife, log } = context;
-  const range = parsePortRange(portRange);
-  const { families, ...prepared } = await prepareRules(
-    context,
-    (family, ip, { protocol }, requested) =>
-      shared.open({ family, protocol, ip: ip ?? EVERYWHERE[family], requested, range, isOfOneFamily: true }),
-  );
-  for (const iptables of afterlife?.exec === undefined ? [] : families) {
-    shared.ledBy(iptables.family, new Withdrawal(iptables, afterlife!.exec!, log));
-  }
-  return prepared;
 }
 
 /**
@@ -93,10 +87,12 @@ type Open = (
   requested: number | null,
 ) => Promise<SharedPortal>;
 
-async function prepareRules(
-  context: ModeContext,
-  open: Open,
-): Promise<PreparedMode & { readonly families: readonly Iptables[] }> {
+/** A mode, and the families that rules are written for. */
+interface Prepared extends PreparedMode {
+  readonly families: readonly Iptables[];
+}
+
+async function prepareRules(context: ModeContext, open: Open): Promise<Prepared> {
   const { exec, config, log, sysctls } = context;
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const { families, refused } = await iptablesOfNode(exec, { primaryFamily, sysctls, log });
@@ -158,7 +154,7 @@ async function abilities(iptables: Iptables, family: IpFamily): Promise<Userspac
 }
 
 /** Services are opened on addresses of the node itself, each of another IP family. No program is started and no right needed. */
-function prepareListening({ config, log }: ModeContext, shared: SharedPortals): PreparedMode {
+function prepareListening({ config, log }: ModeContext, shared: SharedPortals): Prepared {
   const { userspaceListen: addresses } = config.kproxy;
   const proxiers = addresses.map((text) => {
     const range = parseListenRange(text);
@@ -169,6 +165,7 @@ function prepareListening({ config, log }: ModeContext, shared: SharedPortals): 
   return {
     proxiers,
     refused: [],
+    families: [],
     reconfigure: () => [],
     portals: () => ({ portals: proxiers.flatMap(({ facts }) => facts), iptables: {} }),
     close: () => {

@@ -60,11 +60,6 @@ export class Balancer {
     return this.#keys.has(keyOf(endpoint));
   }
 
-  /** How many there are. */
-  get size(): number {
-    return this.#endpoints.length;
-  }
-
   /**
    * The endpoint for a client; null if there is none.
    *

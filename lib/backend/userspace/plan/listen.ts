@@ -4,24 +4,16 @@
  * @module
  */
 import { categorizeEndpoints } from "../../../model/endpoint.ts";
-import { type Cidr, hostCidr, parseCidr, parseIp } from "../../../model/ip.ts";
-import type { NamespacedName } from "../../../model/objects.ts";
+import { type Cidr, hostCidr, joinHostPort, parseCidr, parseIp } from "../../../model/ip.ts";
 import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
 import { planServices } from "../../plan_services.ts";
 import { portalOf, unservedText } from "./plan.ts";
-import type { Portal } from "./ruleset.ts";
+import type { Portal, UserspacePlan } from "./ruleset.ts";
 
-/** A portal that has an address and port of the Service's own. */
+/** A portal that has an address and port of the Service's own, which are in its id. */
 export interface Opening extends Portal {
   readonly ip: string;
   readonly port: number;
-}
-
-/** What one Service wants. */
-export interface ServiceOpenings {
-  readonly openings: readonly Opening[];
-  /** Ports that this mode cannot serve, and why. */
-  readonly unserved: readonly string[];
 }
 
 /** Where Services may listen: an address as the network of it alone, or a network; null if the text is neither. */
@@ -49,27 +41,22 @@ function groups(bytes: readonly number[]): string {
 }
 
 /**
- * What the changed Services want (all of them for `"all"`), by name. Traffic policies do not apply: the client is this node, which need
- * not be one of the cluster.
+ * What the changed Services want (all of them for `"all"`), by name, and no rules. Traffic policies do not apply: the client is this
+ * node, which need not be one of the cluster.
  */
-export function planListening(
-  state: ProxyState,
-  changed: Changed,
-  range: Cidr,
-): ReadonlyMap<NamespacedName, ServiceOpenings | null> {
+export function planListening(state: ProxyState, changed: Changed, range: Cidr): UserspacePlan<Opening> {
   const names = changed === "all" ? state.services.keys() : changed;
   return planServices(state, [...names].sort(), (ports, endpoints) => {
     const isServed = ({ protocol }: ServicePort): boolean => protocol !== "SCTP";
     return {
-      openings: ports.filter(isServed).map((port) => {
+      portals: ports.filter(isServed).map((port) => {
         const anywhere = { ...port, internalPolicyLocal: false, externalPolicyLocal: false };
         const { cluster } = categorizeEndpoints(endpoints?.get(port.key) ?? [], anywhere, state.node);
-        return {
-          ...portalOf(port, "cluster", cluster),
-          ip: listenIp(range, port.clusterIP),
-          port: port.port,
-        };
+        const place = { ip: listenIp(range, port.clusterIP), port: port.port };
+        const portal = portalOf(port, "cluster", cluster);
+        return { ...portal, ...place, id: `${portal.id} at ${joinHostPort(place.ip, place.port)}` };
       }),
+      rules: [],
       unserved: ports.filter((port) => !isServed(port)).map(unservedText),
     };
   });

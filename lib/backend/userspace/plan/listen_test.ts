@@ -50,9 +50,9 @@ Deno.test(
       }),
     ]);
     const plan = planListening(state, "all", parseListenRange("127.0.0.0/8")!);
-    const { openings, unserved } = plan.get("shop/web")!;
+    const { portals, unserved } = plan.get("shop/web")!;
     assertEquals(
-      openings.map(({ text, ip, port, endpoints }) => [text, ip, port, endpoints.map(({ ip }) => ip)]),
+      portals.map(({ text, ip, port, endpoints }) => [text, ip, port, endpoints.map(({ ip }) => ip)]),
       [["shop/web:a", "127.96.0.10", 80, ["10.244.1.2", "10.244.2.2"]]],
     );
     assertEquals(unserved, ["shop/web:b: mode userspace cannot forward SCTP"]);

@@ -8,6 +8,7 @@ import { isExternallyAccessible } from "../../../model/service_port.ts";
 import type { LocalDetector } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../../model/state.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { quoteWord } from "../../../netfilter/words.ts";
 import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import {
@@ -112,15 +113,29 @@ function planService(
   { node }: ProxyState,
   options: UserspaceOptions,
 ): ServicePortals {
-  const draft = new ServiceDraft(options);
-  for (const port of ports) {
-    if (port.protocol === "SCTP") draft.unserved.push(unservedText(port));
-    else draft.add(port, categorizeEndpoints(endpoints?.get(port.key) ?? [], port, node));
-  }
-  return draft;
+  const served = ports.filter(({ protocol }) => protocol !== "SCTP");
+  return {
+    portals: served.flatMap((port) => {
+      const found = categorizeEndpoints(endpoints?.get(port.key) ?? [], port, node);
+      return [...reachesOf(port)].map((reach) => portalOf(port, reach, found[reach]));
+    }),
+    rules: served.flatMap((port) => new PortRules(port, options).rules),
+    unserved: ports.filter((port) => !served.includes(port)).map(unservedText),
+  };
 }
 
-/** Where packets of a port come from, and where they are led. */
+function policyOf(isLocal: boolean): PortalPolicy {
+  return isLocal ? "local" : "cluster";
+}
+
+/** What the node and its pods send to external addresses goes where policy Cluster leads it. */
+function reachesOf(port: ServicePort): ReadonlySet<PortalPolicy> {
+  const internal = policyOf(port.internalPolicyLocal);
+  const external = policyOf(port.externalPolicyLocal);
+  return new Set(isExternallyAccessible(port) ? [internal, external, "cluster"] : [internal]);
+}
+
+/** Which packets of a port are led where. */
 interface Way {
   readonly chain: string;
   /** What a packet must be besides, with a blank at its end. */
@@ -130,125 +145,101 @@ interface Way {
   readonly dport?: number;
 }
 
-/** One Service in the making. */
-class ServiceDraft implements ServicePortals {
-  readonly portals: Portal[] = [];
+/** The rules of one ServicePort. */
+class PortRules {
   readonly rules: PortalRule[] = [];
-  readonly unserved: string[] = [];
+  readonly #port: ServicePort;
   readonly #options: UserspaceOptions;
+  /** Of its traffic from outside. */
+  readonly #reach: PortalPolicy;
 
-  constructor(options: UserspaceOptions) {
+  constructor(port: ServicePort, options: UserspaceOptions) {
+    this.#port = port;
     this.#options = options;
-  }
-
-  /** A ServicePort: its portals, then the ways to them. */
-  add(port: ServicePort, endpoints: Readonly<Record<PortalPolicy, readonly Endpoint[]>>): void {
-    const internal: PortalPolicy = port.internalPolicyLocal ? "local" : "cluster";
-    const isExternal = isExternallyAccessible(port);
-    const external: PortalPolicy = port.externalPolicyLocal ? "local" : "cluster";
-    // What the node and its pods send to external addresses goes where policy Cluster leads it.
-    const reaches = new Set<PortalPolicy>(isExternal ? [internal, external, "cluster"] : [internal]);
-    for (const reach of reaches) {
-      this.portals.push(portalOf(port, reach, endpoints[reach]));
-      this.#addFirewall(port, reach);
+    this.#reach = policyOf(port.externalPolicyLocal);
+    // Whatever the Service's type is, no client reaches its portals by their ports.
+    if (options.has.firewall) {
+      const to = options.listenIp === null ? "" : this.#to(options.listenIp);
+      for (const reach of reachesOf(port)) {
+        this.#add("filter", PORTALS_FIREWALL, reach, (dport) => `${to}--dport ${dport} -j REJECT`);
+      }
     }
-    const match = this.#to(port.clusterIP);
-    this.#redirect(port, { chain: PORTALS_CONTAINER, match, reach: internal });
-    this.#addHost(port, { chain: PORTALS_HOST, match, reach: internal });
-    if (!isExternal) return;
-    for (const ip of port.externalIPs) this.#addExternalIp(port, ip, external);
-    for (const ip of port.loadBalancerVIPs) this.#addLoadBalancerIp(port, ip, external);
-    if (port.nodePort !== 0) this.#addNodePort(port, external);
+    const [match, reach] = [this.#to(port.clusterIP), policyOf(port.internalPolicyLocal)];
+    this.#redirect({ chain: PORTALS_CONTAINER, match, reach });
+    this.#addHost({ chain: PORTALS_HOST, match, reach });
+    if (!isExternallyAccessible(port)) return;
+    for (const ip of port.externalIPs) this.#addExternalIp(ip);
+    for (const ip of port.loadBalancerVIPs) this.#addLoadBalancerIp(ip);
+    if (port.nodePort !== 0) this.#addNodePort(port.nodePort);
   }
 
-  /** Whatever the Service's type is, nobody reaches its portals by their ports. */
-  #addFirewall(port: ServicePort, reach: PortalPolicy): void {
-    const { has, listenIp } = this.#options;
-    const to = listenIp === null ? "" : this.#to(listenIp);
-    if (has.firewall) this.#addFilter(port, PORTALS_FIREWALL, reach, [`${to}--dport `, " -j REJECT"]);
+  #addExternalIp(ip: string): void {
+    const to = this.#to(ip);
+    const local = `${to}-m addrtype --dst-type LOCAL `;
+    const matches = this.#options.has.physdev ? [`${to}-m physdev ! --physdev-is-in `, local] : [to];
+    for (const match of matches) this.#addContainer(PORTALS_CONTAINER, match);
+    this.#addHost({ chain: PORTALS_HOST, match: local, reach: "cluster" });
   }
 
-  #addExternalIp(port: ServicePort, ip: string, reach: PortalPolicy): void {
-    const { has: { physdev } } = this.#options;
-    const local = `${this.#to(ip)}-m addrtype --dst-type LOCAL `;
-    const far = physdev ? [`${this.#to(ip)}-m physdev ! --physdev-is-in `] : [this.#to(ip)];
-    for (const match of [...far, ...(physdev ? [local] : [])]) {
-      this.#addContainer(port, { chain: PORTALS_CONTAINER, match, reach });
-    }
-    this.#addHost(port, { chain: PORTALS_HOST, match: local, reach: "cluster" });
-  }
-
-  /** Who is not among the sources is led nowhere. */
-  #addLoadBalancerIp(port: ServicePort, ip: string, reach: PortalPolicy): void {
-    const ranges = port.loadBalancerSourceRanges;
+  /** What comes from other sources is led nowhere. */
+  #addLoadBalancerIp(ip: string): void {
+    const ranges = this.#port.loadBalancerSourceRanges;
     const sources = ranges.length === 0 ? [""] : ranges.map((range) => `-s ${range} `);
-    for (const source of sources) {
-      this.#addContainer(port, { chain: PORTALS_CONTAINER, match: source + this.#to(ip), reach });
-    }
+    for (const source of sources) this.#addContainer(PORTALS_CONTAINER, source + this.#to(ip));
     // The node itself reaches its load balancers, whatever their sources are.
-    this.#addHost(port, { chain: PORTALS_HOST, match: this.#to(ip), reach: "cluster" });
+    this.#addHost({ chain: PORTALS_HOST, match: this.#to(ip), reach: "cluster" });
   }
 
-  #addNodePort(port: ServicePort, reach: PortalPolicy): void {
+  #addNodePort(dport: number): void {
     const { nodePortIps } = this.#options;
     const matches = nodePortIps === null ? [""] : nodePortIps.map((ip) => this.#to(ip));
     for (const match of matches) {
-      const dport = port.nodePort;
-      this.#addContainer(port, { chain: NODE_PORTS_CONTAINER, match, reach, dport });
-      this.#addHost(port, { chain: NODE_PORTS_HOST, match, reach: "cluster", dport });
+      this.#addContainer(NODE_PORTS_CONTAINER, match, dport);
+      this.#addHost({ chain: NODE_PORTS_HOST, match, reach: "cluster", dport });
     }
-    for (const one of matches.length === 0 ? [] : new Set<PortalPolicy>([reach, "cluster"])) {
-      this.#addFilter(port, NODE_PORTS_INPUT, one, ["--dport ", " -m state --state NEW -j ACCEPT"]);
+    for (const reach of matches.length === 0 ? [] : new Set([this.#reach, "cluster"] as const)) {
+      this.#add(
+        "filter",
+        NODE_PORTS_INPUT,
+        reach,
+        (dport) => `--dport ${dport} -m state --state NEW -j ACCEPT`,
+      );
     }
   }
 
   /** Packets of others; where policy Local applies, those of pods of this node come first. */
-  #addContainer(port: ServicePort, way: Way): void {
-    const own = way.reach === "local" ? fromPods(this.#options.detector) : null;
-    const hasSource = way.match.startsWith("-s ");
+  #addContainer(chain: string, match: string, dport?: number): void {
+    const own = this.#reach === "local" ? fromPods(this.#options.detector) : null;
+    const hasSource = match.startsWith("-s ");
+    const port = dport === undefined ? {} : { dport };
     if (own !== null && !hasSource) {
-      this.#redirect(port, { ...way, match: own + way.match, reach: "cluster" });
+      this.#redirect({ chain, match: own + match, reach: "cluster", ...port });
     }
-    this.#redirect(port, way);
+    this.#redirect({ chain, match, reach: this.#reach, ...port });
   }
 
-  #addHost(port: ServicePort, way: Way): void {
+  #addHost(way: Way): void {
     const { listenIp, nodeIp, has: { dnat } } = this.#options;
-    this.#redirect(port, way, listenIp ?? (dnat ? nodeIp : null));
+    this.#redirect(way, listenIp ?? (dnat ? nodeIp : null));
   }
 
   /** A way into a portal: by a redirection, or to `to`. */
-  #redirect(
-    port: ServicePort,
-    { chain, match, reach, dport = port.port }: Way,
-    to = this.#options.listenIp,
-  ): void {
+  #redirect({ chain, match, reach, dport = this.#port.port }: Way, to = this.#options.listenIp): void {
     const host = to?.includes(":") === true ? `[${to}]` : to;
     const target = host === null ? "-j REDIRECT --to-ports " : `-j DNAT --to-destination ${host}:`;
-    const text = `${head(port)} --dport ${dport} ${match}${target}`;
-    this.rules.push({ table: "nat", chain, portal: portalId(port, reach), rule: (to) => `${text}${to}` });
+    this.#add("nat", chain, reach, (port) => `--dport ${dport} ${match}${target}${port}`);
   }
 
-  /** @param around the portal's port */
-  #addFilter(
-    port: ServicePort,
-    chain: string,
-    reach: PortalPolicy,
-    [before, after]: readonly [before: string, after: string],
-  ): void {
-    const text = `${head(port)} ${before}`;
-    const rule = (dport: number): string => text + dport + after;
-    this.rules.push({ table: "filter", chain, portal: portalId(port, reach), rule });
+  #add(table: Table, chain: string, reach: PortalPolicy, rule: (port: number) => string): void {
+    const { text, protocol } = this.#port;
+    const name = protocol.toLowerCase();
+    const head = `-m comment --comment ${quoteWord(text)} -p ${name} -m ${name} `;
+    this.rules.push({ table, chain, portal: portalId(this.#port, reach), rule: (port) => head + rule(port) });
   }
 
   #to(ip: string): string {
     return `-d ${ip}/${this.#options.family === "IPv4" ? 32 : 128} `;
   }
-}
-
-function head({ text, protocol }: ServicePort): string {
-  const name = protocol.toLowerCase();
-  return `-m comment --comment ${quoteWord(text)} -p ${name} -m ${name}`;
 }
 
 function fromPods(detector: LocalDetector): string | null {

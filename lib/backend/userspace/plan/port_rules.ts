@@ -9,7 +9,7 @@ import { readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts"
 import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { DispatchRule, IptablesPlan, ServiceRules } from "../../iptables/plan/ruleset.ts";
 import { CHAINS, planBaseRules, PORTALS_FIREWALL } from "./chains.ts";
-import type { PortalId, PortalProtocol, PortalRule, UserspacePlan } from "./ruleset.ts";
+import type { PortalId, PortalRule, UserspacePlan } from "./ruleset.ts";
 
 /** Stands among the Services for what the firewall has beside theirs. */
 export const GUARDS_OF_OTHERS = "";
@@ -44,34 +44,28 @@ export function planRules(
   return { base: planBaseRules(has), services };
 }
 
-/** A port that a rule leads to, or is about. */
-export interface LedTo {
-  readonly protocol: PortalProtocol;
-  readonly port: number;
-}
-
-/** A rule that leads to a port. */
-interface LeadingRule extends LedTo {
-  /** The rule without its port, canonical, and its chain. */
-  readonly key: string;
-}
+/** A protocol and a port that a rule leads to, or is about, e.g. `TCP 40001`. */
+export type LedTo = string;
 
 /** What stands before the port where a rule leads to one. */
 const PORT_REGEXP = /(--to-ports |--to-destination \S*:)(\d+)$/;
 /** Stands for a port that is not known. */
 const NO_PORT = 1;
 
-function leadingRules(rules: readonly DispatchRule[]): readonly LeadingRule[] {
+/** Rules that lead to a port, each with its chain and its canonical text without the port. */
+function leadingRules(
+  rules: readonly DispatchRule[],
+): readonly { readonly key: string; readonly port: number; readonly led: LedTo }[] {
   return rules.flatMap(({ table, chain, rule }) => {
     const port = Number(PORT_REGEXP.exec(rule)?.[2] ?? 0);
     if (table !== "nat" || port === 0) return [];
     const text = readableRuleText(rule.replace(PORT_REGEXP, `$1${NO_PORT}`));
-    return text === null ? [] : [{ key: `${chain} ${text}`, protocol: protocolOf(rule), port }];
+    return text === null ? [] : [{ key: `${chain} ${text}`, port, led: ledTo(rule, port) }];
   });
 }
 
-function protocolOf(rule: string): PortalProtocol {
-  return /(?:^| )-p udp /.test(rule) ? "UDP" : "TCP";
+function ledTo(rule: string, port: number | string): LedTo {
+  return `${/(?:^| )-p udp /.test(rule) ? "UDP" : "TCP"} ${port}`;
 }
 
 /** The rules of our chains of nat. */
@@ -99,40 +93,36 @@ export function adoptedPorts(
   return ports;
 }
 
-/** The ports that rules lead to, each once. */
-export function portsLedTo(saved: IptablesRuleset): readonly LedTo[] {
-  return once(leadingRules(redirectsIn(saved)));
+/** The ports that rules lead to. */
+export function portsLedTo(saved: IptablesRuleset): ReadonlySet<LedTo> {
+  return new Set(leadingRules(redirectsIn(saved)).map(({ led }) => led));
 }
 
 /**
  * The ports that rules of ours lead to which are there with another one, as after another kproxy was started; none: all lead where they
  * should, or are gone.
  */
-export function otherPorts(rules: readonly DispatchRule[], saved: IptablesRuleset): readonly LedTo[] {
+export function otherPorts(rules: readonly DispatchRule[], saved: IptablesRuleset): ReadonlySet<LedTo> {
   const ours = leadingRules(rules);
-  const keys = new Set(ours.map(({ key }) => key));
-  const ports = new Set(ours.map(({ port }) => port));
-  return once(leadingRules(redirectsIn(saved)).filter(({ key, port }) => keys.has(key) && !ports.has(port)));
+  const [keys, ports] = [new Set(ours.map(({ key }) => key)), new Set(ours.map(({ led }) => led))];
+  const there = leadingRules(redirectsIn(saved)).filter(({ key, led }) => keys.has(key) && !ports.has(led));
+  return new Set(there.map(({ led }) => led));
 }
 
-function once(all: readonly LedTo[]): readonly LedTo[] {
-  return [...new Map(all.map(({ protocol, port }) => [`${protocol} ${port}`, { protocol, port }])).values()];
-}
-
-/** A rule of the firewall, and the port that it is about. */
-export type Guard = DispatchRule & LedTo;
+/** Rules of the firewall, each with the port that it is about. */
+export type Guards = readonly (readonly [LedTo, DispatchRule])[];
 
 /** Those among rules. */
-export function guardsIn(rules: readonly DispatchRule[]): readonly Guard[] {
-  return rules.flatMap((one) => {
+export function guardsIn(rules: readonly DispatchRule[]): Guards {
+  return rules.flatMap((one): Guards => {
     const port = /--dport (\d+) -j REJECT(?: |$)/.exec(one.rule)?.[1];
     const isGuard = one.chain === PORTALS_FIREWALL && port !== undefined;
-    return isGuard ? [{ ...one, protocol: protocolOf(one.rule), port: Number(port) }] : [];
+    return isGuard ? [[ledTo(one.rule, port), one]] : [];
   });
 }
 
 /** Those that are there. */
-export function savedGuards(saved: IptablesRuleset): readonly Guard[] {
+export function savedGuards(saved: IptablesRuleset): Guards {
   const rules = saved.get("filter")?.get(PORTALS_FIREWALL)?.rules ?? [];
   return guardsIn(rules.map((rule) => ({ table: "filter", chain: PORTALS_FIREWALL, rule })));
 }

@@ -44,8 +44,8 @@ export interface PortalRule {
 }
 
 /** What one Service wants. */
-export interface ServicePortals {
-  readonly portals: readonly Portal[];
+export interface ServicePortals<Wanted extends Portal = Portal> {
+  readonly portals: readonly Wanted[];
   /** In the order in which they are written. */
   readonly rules: readonly PortalRule[];
   /** Ports that this mode cannot serve, and why. */
@@ -53,4 +53,7 @@ export interface ServicePortals {
 }
 
 /** What the changed Services (or all) want; null: the Service is gone. */
-export type UserspacePlan = ReadonlyMap<NamespacedName, ServicePortals | null>;
+export type UserspacePlan<Wanted extends Portal = Portal> = ReadonlyMap<
+  NamespacedName,
+  ServicePortals<Wanted> | null
+>;
