@@ -94,13 +94,13 @@ const OF_SERVICES: readonly (readonly [name: string, find: string, replace: stri
   ["14: the node is kept out", "guarded && !nodeMayPass ?", "guarded ?"],
   [
     "the cluster IP follows the external policy",
-    "internal: reachable(servicePort.internalPolicyLocal)",
-    "internal: reachable(servicePort.externalPolicyLocal)",
+    "const internal = reachable(servicePort.internalPolicyLocal)",
+    "const internal = reachable(servicePort.externalPolicyLocal)",
   ],
   [
     "external addresses follow the internal policy",
-    "external: reachable(servicePort.externalPolicyLocal)",
-    "external: reachable(servicePort.internalPolicyLocal)",
+    "const external = reachable(servicePort.externalPolicyLocal)",
+    "const external = reachable(servicePort.internalPolicyLocal)",
   ],
 ];
 
@@ -109,13 +109,13 @@ const UNIT: readonly Mutation[] = [
   unit(
     SERVICES,
     "the Service's scheduler is ignored",
-    'asked === "" || !granted ? context.scheduler : asked',
-    "context.scheduler",
+    'asked === "" || isMissing ? scheduler : asked',
+    "scheduler",
   ),
   unit(
     SERVICES,
     "health-check node ports without node addresses",
-    "if (context.nodePortIps.length === 0) continue;",
+    "if (nodePort !== 0 && nodePortIps.length === 0) return;",
     "",
   ),
   unit(
@@ -146,10 +146,15 @@ const UNIT: readonly Mutation[] = [
   unit(
     OBJECTS,
     "a server keeps its scheduler",
-    'else if (!sameTreatment(found.server, server)) servers.push({ kind: "updateServer", server });',
+    "} else if (!sameTreatment(found.server, server)) {",
+    "} else if (false) {",
+  ),
+  unit(
+    OBJECTS,
+    "a server stays",
+    'servers.push({ kind: "deleteServer", server, evidence, line: deleteVirtualServerLine(server) });',
     "",
   ),
-  unit(OBJECTS, "a server stays", 'servers.push({ kind: "deleteServer", server, evidence });', ""),
   unit(OBJECTS, "sets never grow", "found.definition.maxElements < maxElements", "false"),
   unit(
     TRANSACTION,
@@ -199,7 +204,12 @@ const UNIT: readonly Mutation[] = [
     "? [before, ipset, after, ip, iptables]",
     "? [before, ipset, iptables, after, ip]",
   ),
-  unit(OBJECTS, "a weight of 0 stays", "if (there !== undefined && !isAsWritten(there)) {", "if (false) {"),
+  unit(
+    OBJECTS,
+    "a weight of 0 stays",
+    "if (there === undefined || isAsWritten(there)) continue;",
+    "continue;",
+  ),
   unit(
     OBJECTS,
     "every virtual server is ours",
@@ -249,7 +259,7 @@ const UNIT: readonly Mutation[] = [
     "commands: unknown.size > 0 ? 1 : 0",
     "commands: 0",
   ),
-  unit(SCHEDULERS, "a scheduler is tried by every sync", "&& !this.#usable.has(scheduler)", ""),
+  unit(SCHEDULERS, "a scheduler is tried by every sync", ", ...this.#usable, ...this.#missing", ""),
   unit(SETS, "IPv6 names are not cut", ".slice(0, MAX_SET_NAME_LENGTH)", ""),
 ];
 

@@ -5,12 +5,7 @@
  * @module
  */
 import type { HeldObjects } from "../../lib/backend/ipvs/store/objects.ts";
-import {
-  type IpvsTransaction,
-  type ServerChange,
-  serverLine,
-  type Step,
-} from "../../lib/backend/ipvs/store/transaction.ts";
+import type { IpvsTransaction, Step } from "../../lib/backend/ipvs/store/transaction.ts";
 import { parseSets, type SavedSet, type SetDefinition } from "../../lib/netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
 import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
@@ -34,7 +29,7 @@ export function workOf(transactions: IpvsTransaction): Work[] {
       case "iptables":
         return step.tables.map(({ table, lines }) => ({ program: "iptables", table, lines }));
       case "ipvsadm":
-        return step.changes.map((change: ServerChange) => ({ program: "ipvsadm", line: serverLine(change) }));
+        return step.changes.map(({ line }) => ({ program: "ipvsadm", line }));
       default:
         return step.lines.map((line) => ({ program: step.program, line }));
     }

@@ -24,18 +24,25 @@ export interface Look {
 /** Of one family. */
 export class FullLooks {
   #dueMs = Number.NEGATIVE_INFINITY;
+  /** The last look at everything has begun and not ended. */
+  #hasFailed = false;
 
-  /** True if the look that begins now is at everything. */
+  /** True if the next look is at everything. */
   isDue(nowMs: number): boolean {
     return nowMs >= this.#dueMs;
   }
 
-  /** The next one is at the earliest in an hour, whatever becomes of the one that begins now. */
-  putOff(nowMs: number): void {
-    this.#dueMs = nowMs + RARE_MS;
+  /** Of a look that begins now. @returns true if it is at everything */
+  begin(nowMs: number): boolean {
+    const isAll = this.isDue(nowMs);
+    // Those that do not come to their end must not be all that the machine does from now on; a single one says little.
+    if (isAll && this.#hasFailed) this.#dueMs = nowMs + RARE_MS;
+    this.#hasFailed = isAll;
+    return isAll;
   }
 
   ended({ isAll, isLarge, isDamaged, startMs, endMs }: Look): void {
+    this.#hasFailed = false;
     if (isAll) this.#dueMs = isLarge || endMs - startMs > SLOW_MS ? startMs + RARE_MS : endMs;
     // After damage the next look, which tells whether the repair helped, is at everything.
     if (isDamaged) this.#dueMs = endMs;

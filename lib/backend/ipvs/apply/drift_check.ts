@@ -55,60 +55,61 @@ export class DriftCheck {
   async look(store: IpvsStore, ownership: Ownership): Promise<false | Damage> {
     const { cheapToList, nowMs } = this.#options;
     const { realServers, entries, filter } = store.counts;
-    const isCheap = 2 * realServers + entries + 10 * filter <= cheapToList;
+    const isLarge = 2 * realServers + entries + 10 * filter > cheapToList;
     const startMs = nowMs();
-    const isAll = isCheap || this.#fullLooks.isDue(startMs);
-    if (isAll) this.#fullLooks.putOff(startMs);
-    const found = isAll ? await this.#all(store, ownership) : await this.#part(store, ownership);
-    this.#fullLooks.ended({ isAll, isLarge: !isCheap, isDamaged: found.length > 0, startMs, endMs: nowMs() });
+    const isAll = this.#fullLooks.begin(startMs) || !isLarge;
+    const found = await (isAll ? this.#all(store, ownership) : this.#part(store, ownership));
+    this.#fullLooks.ended({ isAll, isLarge, isDamaged: found.length > 0, startMs, endMs: nowMs() });
     return damageOf("all", found);
   }
 
   async #all(store: IpvsStore, ownership: Ownership): Promise<readonly string[]> {
-    const { exec, ipvs, iptables } = this.#options;
-    const rules = await listRules(iptables);
+    const { exec, ipvs } = this.#options;
     const own = new Set(setNames(ownership.family));
+    const { wanted, held } = await this.#rulesAndAddresses(store);
     const sets = await saveSets(exec, (name) => own.has(name));
     const virtualServers = store.counts.virtualServers === 0 ? new Map() : (await ipvs.save()).virtualServers;
-    const addresses = await deviceAddresses(exec, DEVICE);
-    const wanted = rules === null ? withoutRules(store.objects) : store.objects;
-    const held = { tables: new Map(), ...rules, sets, virtualServers, addresses };
-    return driftNames(findDrift(wanted, held, ownership));
+    return driftNames(findDrift(wanted, { ...held, sets, virtualServers }, ownership));
   }
 
   /** Base chains, how many entries the sets have, the addresses, and one virtual server: after a flush it is gone. */
   async #part(store: IpvsStore, ownership: Ownership): Promise<readonly string[]> {
-    const { exec, ipvs, iptables } = this.#options;
-    const rules = await listRules(iptables, OUT_FILTER_CHAIN);
+    const { exec, ipvs } = this.#options;
+    const { wanted, held } = await this.#rulesAndAddresses(store, OUT_FILTER_CHAIN);
     const damagedSets = setsOfOtherSize(await setSizes(exec), store, ownership);
     const [server] = store.servers();
     const reals = server === undefined ? null : await ipvs.listRealServers(server.server);
-    const addresses = await deviceAddresses(exec, DEVICE);
-    const objects = rules === null ? withoutRules(store.objects) : store.objects;
-    const { chains } = objects;
-    const wanted: WantedObjects = {
-      ...objects,
-      sets: [],
-      servers: server === undefined ? [] : [server],
-      chains: { ...chains, filter: chains.filter.filter((chain) => chain !== OUT_FILTER_CHAIN) },
-    };
-    const held: HeldObjects = {
-      tables: new Map(),
-      ...rules,
-      sets: new Map(),
-      // The listing of one server says nothing of how it was made.
-      virtualServers: server === undefined || reals === null ? new Map() : new Map([[
+    // The listing of one server says nothing of how it was made.
+    const virtualServers = new Map(
+      server === undefined || reals === null ? [] : [[
         server.key,
         { server: server.server, realServers: new Map(reals.map((real) => [realServerKey(real), real])) },
-      ]]),
-      addresses,
-    };
-    return [...driftNames(findDrift(wanted, held, ownership)), ...damagedSets];
+      ]],
+    );
+    const part = { ...wanted, sets: [], servers: server === undefined ? [] : [server] };
+    return [...driftNames(findDrift(part, { ...held, virtualServers }, ownership)), ...damagedSets];
   }
-}
 
-function withoutRules(objects: WantedObjects): WantedObjects {
-  return { ...objects, chains: { nat: [], filter: [] }, jumps: [] };
+  /** What both kinds of looks compare. @param without a chain that is not compared */
+  async #rulesAndAddresses(
+    { objects }: IpvsStore,
+    without?: string,
+  ): Promise<{ readonly wanted: WantedObjects; readonly held: HeldObjects }> {
+    const { exec, iptables } = this.#options;
+    const rules = await listRules(iptables, without);
+    const addresses = await deviceAddresses(exec, DEVICE);
+    const compared = (chains: readonly string[]): readonly string[] =>
+      rules === null ? [] : chains.filter((chain) => chain !== without);
+    const { chains, jumps } = objects;
+    return {
+      wanted: {
+        ...objects,
+        chains: { nat: compared(chains.nat), filter: compared(chains.filter) },
+        jumps: rules === null ? [] : jumps,
+      },
+      held: { tables: new Map(), ...rules, sets: new Map(), virtualServers: new Map(), addresses },
+    };
+  }
 }
 
 /** Sets that are gone or have more or fewer entries than they had, where that is known. */

@@ -21,7 +21,7 @@ import {
   type VirtualServerName,
 } from "../../../netfilter/ipvs.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { type ServerChange, serverLine } from "../store/transaction.ts";
+import type { ServerChange } from "../store/transaction.ts";
 
 /** The pause before the first look at the connections: most have none. It doubles from look to look. */
 const FIRST_PAUSE_MS = 1_000;
@@ -96,7 +96,7 @@ export class GracefulTermination {
         return weight === 0 ? [] : [updateRealServerLine(server, { address, port, weight: 0 })];
       }
     }
-    return [serverLine(change)];
+    return [change.line];
   }
 
   /** Forgets those of the family that were not found. */

@@ -4,7 +4,15 @@ import type { Clock } from "../../../kernel/clock.ts";
 import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { Mutex } from "../../../kernel/mutex.ts";
 import type { Protocol } from "../../../model/objects.ts";
-import { parseIpvsTable, type RealServer, type VirtualServer } from "../../../netfilter/ipvs.ts";
+import {
+  addRealServerLine,
+  deleteRealServerLine,
+  deleteVirtualServerLine,
+  parseIpvsTable,
+  type RealServer,
+  updateRealServerLine,
+  type VirtualServer,
+} from "../../../netfilter/ipvs.ts";
 import { silentLogger } from "../../../observe/log.ts";
 import type { ServerChange } from "../store/transaction.ts";
 import { GracefulTermination } from "./graceful_termination.ts";
@@ -20,19 +28,30 @@ function real(last: number, weight = 1): RealServer {
   return { address: `10.244.0.${last}`, port: 8080, weight };
 }
 
+function leaving(server: VirtualServer, real: RealServer, graceful: boolean): ServerChange {
+  return { kind: "removeReal", server, real, graceful, line: deleteRealServerLine(server, real) };
+}
+
 function removal(
   last: number,
   { protocol, graceful = true, weight }: { protocol?: Protocol; graceful?: boolean; weight?: number } = {},
 ): ServerChange {
-  return { kind: "removeReal", server: server(protocol), real: real(last, weight), graceful };
+  return leaving(server(protocol), real(last, weight), graceful);
 }
 
 function deletion(address?: string): ServerChange {
-  return { kind: "deleteServer", server: server("TCP", address), evidence: { isBound: true, isNamed: true } };
+  const one = server("TCP", address);
+  const evidence = { isBound: true, isNamed: true };
+  return { kind: "deleteServer", server: one, evidence, line: deleteVirtualServerLine(one) };
 }
 
 function addition(last: number): ServerChange {
-  return { kind: "addReal", server: server(), real: real(last) };
+  return {
+    kind: "addReal",
+    server: server(),
+    real: real(last),
+    line: addRealServerLine(server(), real(last)),
+  };
 }
 
 /** A node with a virtual server, its real servers and their connections; time passes when the test says so. */
@@ -209,7 +228,15 @@ Deno.test("one that is wanted again keeps its connections", NONE, async () => {
   // It is there already, and adding it is what the kernel refuses; a new one is added.
   assertEquals(await rig.write(addition(2)), ["-a -t 10.96.0.1:80 -r 10.244.0.2:8080 -m -w 1"]);
   await rig.write(removal(2));
-  assertEquals((await rig.write({ kind: "updateReal", server: server(), real: real(2) })).length, 1);
+  assertEquals(
+    (await rig.write({
+      kind: "updateReal",
+      server: server(),
+      real: real(2),
+      line: updateRealServerLine(server(), real(2)),
+    })).length,
+    1,
+  );
   assertEquals(rig.terminations.size, 0);
   await rig.nextLook();
   assertEquals(rig.reals, ["1 1", "2 1"]);
@@ -262,7 +289,7 @@ Deno.test("with real servers of many virtual servers, all are looked at in one r
     });
   }
   await rig.write(
-    ...many.map((one): ServerChange => ({ kind: "removeReal", server: one, real: real(1), graceful: true })),
+    ...many.map((one) => leaving(one, real(1), true)),
   );
   rig.fake.runs.length = 0;
   await rig.nextLook();

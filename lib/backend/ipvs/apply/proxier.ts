@@ -11,7 +11,7 @@ import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import type { Mutex } from "../../../kernel/mutex.ts";
 import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
 import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
-import type { IpFamily } from "../../../model/objects.ts";
+import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import { sameTexts } from "../../../model/service_port.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
@@ -31,7 +31,7 @@ import type { IpvsTransaction } from "../store/transaction.ts";
 import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
 import type { GracefulTermination } from "./graceful_termination.ts";
 import { READ_COMMANDS, readOwn, readRules } from "./reading.ts";
-import { LoggedProblems, type SchedulerProbe } from "./schedulers.ts";
+import type { SchedulerProbe } from "./schedulers.ts";
 import { IpvsWriter, newProgress, type Progress } from "./writer.ts";
 
 /** How often one sync begins once more, because more is refused: each time a step further. */
@@ -56,23 +56,21 @@ export interface IpvsProxierOptions {
   readonly nowMs: () => number;
 }
 
-/** What the node's devices mean for one family. */
-type DeviceIps = Pick<IpvsOptions, "hostIps" | "nodePortIps">;
-
 /** IPVS mode for one family. */
 export class IpvsProxier implements FamilyProxier {
   readonly family: IpFamily;
   readonly #options: IpvsProxierOptions;
   readonly #session: FamilySession<ConfiguredIpvs, IpvsStore>;
-  readonly #loggedProblems = new LoggedProblems();
+  /** What Services ask for and do not get: logged once. */
+  readonly #problems = new Map<NamespacedName, readonly string[]>();
   readonly #unreadableTables: UnreadableTables;
   readonly #driftCheck: DriftCheck;
   /** Of the last sync that succeeded: its virtual servers are ours, also where their address is not the node's any more. */
   #known: IpvsStore | null = null;
   /** Keys of those that were to be made or deleted since then: some of them may be there. */
   readonly #touched = new Set<string>();
-  /** What the last sync that succeeded was made for. */
-  #syncedIps: DeviceIps = { hostIps: [], nodePortIps: [] };
+  /** The node's addresses that the last sync that succeeded was made for. */
+  #syncedIps: readonly string[] = [];
   /** Of the sync under way. */
   #progress: Progress = newProgress();
 
@@ -100,7 +98,7 @@ export class IpvsProxier implements FamilyProxier {
   sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
     return this.#options.mutex.run(async () => {
       this.#progress = newProgress();
-      const ips = this.#deviceIps();
+      const ips = this.#hostIps();
       const all = (): Promise<IpvsStore> => this.#syncAll(state, ips);
       const problem = (error: unknown): string | null => isRefusal(error) ? error.cause.message : null;
       const options = { logger: this.#options.log, family: this.family };
@@ -118,18 +116,18 @@ export class IpvsProxier implements FamilyProxier {
     });
   }
 
-  async #syncAll(state: ProxyState, ips: DeviceIps): Promise<IpvsStore> {
+  async #syncAll(state: ProxyState, ips: readonly string[]): Promise<IpvsStore> {
     let plan: IpvsPlan | undefined;
     const write = async (): Promise<IpvsStore> => {
       const held = await this.#session.run("read", () => this.#read());
       this.#unreadableTables.tell(held.unreadable ?? []);
       this.#options.terminations.found(held.virtualServers, this.family);
-      const wanted = plan ??= await this.#session.run("plan", () => this.#plan(state, "all", ips));
-      const { transaction, store } = await this.#session.run("plan", () => {
-        const store = IpvsStore.of(withoutRefused(wanted, this.#session.quarantine));
+      const { transaction, store } = await this.#session.run("plan", async () => {
+        plan ??= await this.#plan(state, "all", ips);
+        const store = IpvsStore.of(withoutRefused(plan, this.#session.quarantine));
         return { store, transaction: diffObjects(store.objects, held, this.#ownership(ips)) };
       });
-      return await this.#write(transaction, wanted, store);
+      return await this.#write(transaction, plan!, store);
     };
     return await writeAll(this.#session, {
       write,
@@ -149,7 +147,7 @@ export class IpvsProxier implements FamilyProxier {
 
   async #syncChanged(
     state: ProxyState,
-    ips: DeviceIps,
+    ips: readonly string[],
     { changed, committed }: Since<IpvsStore>,
   ): Promise<IpvsStore> {
     const { quarantine } = this.#session;
@@ -157,7 +155,7 @@ export class IpvsProxier implements FamilyProxier {
     for (const name of due) tryAgain(quarantine, name);
     const { plan, transaction } = await this.#session.run("plan", async () => {
       // An address that the node gained or lost concerns every Service.
-      const names = sameIps(ips, this.#syncedIps) ? changed.union(new Set(due)) : "all";
+      const names = sameTexts(ips, this.#syncedIps) ? changed.union(new Set(due)) : "all";
       const plan = await this.#plan(state, names, ips);
       return { plan, transaction: committed.change(withoutRefused(plan, quarantine)) };
     });
@@ -165,34 +163,45 @@ export class IpvsProxier implements FamilyProxier {
   }
 
   /** Once per sync: the kernel lists every address of every device, those of all Services among them. */
-  #deviceIps(): DeviceIps {
-    const own = hostIps(this.family, this.#options.deviceAddresses());
-    return { hostIps: own, nodePortIps: nodePortIps(this.#session.settings.nodePortAddresses, own) };
+  #hostIps(): readonly string[] {
+    return hostIps(this.family, this.#options.deviceAddresses());
   }
 
-  #ownership({ hostIps }: DeviceIps): Ownership {
+  #ownership(hostIps: readonly string[]): Ownership {
     const known = new Set(this.#touched);
     for (const { key } of this.#known?.servers() ?? []) known.add(key);
     const { excludeCIDRs } = this.#session.settings;
     return { family: this.family, excludeCIDRs, hostIps, known };
   }
 
-  async #plan(state: ProxyState, changed: Changed, ips: DeviceIps): Promise<IpvsPlan> {
-    const { iptables, log } = this.#options;
+  async #plan(state: ProxyState, changed: Changed, ips: readonly string[]): Promise<IpvsPlan> {
+    const { iptables } = this.#options;
     const { schedulers, commands } = await this.#options.schedulers.usable(state, changed);
     this.#progress.commands += commands;
+    const { settings } = this.#session;
     const options: IpvsOptions = {
-      ...this.#session.settings,
-      ...ips,
+      ...settings,
+      hostIps: ips,
+      nodePortIps: nodePortIps(settings.nodePortAddresses, ips),
       randomFully: iptables.hasRandomFully(),
       schedulers,
     };
     const plan = await inTurns(planIpvsInSteps(state, changed, options), { turnMs: TURN_MS });
     forgetUnwanted(this.#session.quarantine, plan);
-    for (const problem of this.#loggedProblems.news(plan)) {
-      log.warn("A Service does not get what it asks for", { problem });
-    }
+    this.#logProblems(plan);
     return plan;
+  }
+
+  #logProblems({ all, services, problems }: IpvsPlan): void {
+    for (const name of all ? this.#problems.keys() : services.keys()) {
+      if (!problems.has(name)) this.#problems.delete(name);
+    }
+    for (const [name, now] of problems) {
+      for (const problem of now.filter((one) => this.#problems.get(name)?.includes(one) !== true)) {
+        this.#options.log.warn("A Service does not get what it asks for", { problem });
+      }
+      this.#problems.set(name, now);
+    }
   }
 
   /** Writes what leads to `store`, which then holds what was not refused of the plan. */
@@ -217,7 +226,7 @@ export class IpvsProxier implements FamilyProxier {
 
   isOutdated(): boolean {
     // Without a successful sync another one is on its way.
-    return this.#session.isCommitted && !sameIps(this.#deviceIps(), this.#syncedIps);
+    return this.#session.isCommitted && !sameTexts(this.#hostIps(), this.#syncedIps);
   }
 
   async checkCanary(): Promise<false | Damage> {
@@ -225,10 +234,6 @@ export class IpvsProxier implements FamilyProxier {
       this.#driftCheck.look(store, this.#ownership(this.#syncedIps))
     );
   }
-}
-
-function sameIps(left: DeviceIps, right: DeviceIps): boolean {
-  return sameTexts(left.hostIps, right.hostIps) && sameTexts(left.nodePortIps, right.nodePortIps);
 }
 
 function isRefusal(error: unknown): error is SyncError & { readonly cause: RefusedLinesError } {

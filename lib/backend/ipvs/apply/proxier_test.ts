@@ -3,7 +3,7 @@ import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
 import { service } from "../../../../tests/support/nftables_rig.ts";
 import { ipvsRig, standing } from "../../../../tests/support/ipvs_rig.ts";
 import { stateOf } from "../../../../tests/support/fake_iptables_state.ts";
-import { SyncError } from "../../../errors.ts";
+import { ExecError, SyncError } from "../../../errors.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { ApplyReport } from "../../backend.ts";
 
@@ -288,6 +288,30 @@ Deno.test(
         assertEquals([await proxier.checkCanary(), fake.runs.includes("ipvsadm -Sn")], [false, true]);
       });
     }
+  },
+);
+
+Deno.test(
+  "a look at everything that fails is made up for by the next check, two in a row after an hour",
+  NONE,
+  async () => {
+    const { fake, proxier, clock, sync } = rig(new FakeIpvs(), 0);
+    await sync({ s1: 1, s2: 1 });
+    assertEquals(await proxier.checkCanary(), false);
+    fake.kernel.servers.get("-t 10.96.0.2:80")!.options = "-s wlc";
+    const failing = async (): Promise<void> => {
+      fake.fail = (argv) => argv[1] === "save" ? { code: 1, stdout: "", stderr: "busy\n" } : undefined;
+      await assertRejects(() => proxier.checkCanary(), ExecError);
+      fake.fail = () => undefined;
+    };
+    clock.nowMs += 3_600_000;
+    await failing();
+    assertEquals(await proxier.checkCanary(), { services: "all", found: ["10.96.0.2:80/TCP"] });
+    await failing();
+    await failing();
+    assertEquals(await proxier.checkCanary(), false);
+    clock.nowMs += 3_600_000;
+    assertEquals(await proxier.checkCanary(), { services: "all", found: ["10.96.0.2:80/TCP"] });
   },
 );
 

@@ -8,12 +8,12 @@ import type { Exec } from "../../../kernel/exec.ts";
 import { readDevices } from "../../../kernel/ip_address.ts";
 import { saveSets } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { findByName, type FoundByName, listChains } from "../../../kernel/iptables_by_name.ts";
+import { findByName, listChains } from "../../../kernel/iptables_by_name.ts";
 import { isLockBusy } from "../../../kernel/iptables_lock.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { FAMILIES } from "../../../model/objects.ts";
 import { jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
-import { parseIptablesSave, unreadableTables } from "../../../netfilter/iptables_save.ts";
+import { parseIptablesSave, type SavedChain, unreadableTables } from "../../../netfilter/iptables_save.ts";
 import { CHAINS, JUMP_RULES } from "../plan/base_rules.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { growingSetName, setNames } from "../plan/sets.ts";
@@ -44,17 +44,24 @@ export async function readOwn(exec: Exec, ipvs: Ipvsadm): Promise<HeldOwn> {
 }
 
 /**
- * The rules of one family.
+ * The rules of one family. Of a table that iptables cannot read as a whole, because of rules that were added with nft, our chains and jumps
+ * are looked for by name.
  *
- * @throws {ExecError} if a program fails
+ * @throws {ExecError} if a program fails, or cannot tell whether a jump is there
  * @throws {SyntaxError} if its text cannot be read
  */
 export async function readRules(iptables: Iptables): Promise<RulesetSnapshot> {
   const saved = await iptables.saveReadable();
-  const named = unreadableTables(saved);
-  const unreadable = TABLES.filter((table) => named.has(table));
-  const found = await readRulesByName(iptables, unreadable);
-  return { ...found, tables: new Map([...parseIptablesSave(saved), ...found.tables]), unreadable };
+  const unreadable = unreadableTables(saved);
+  const tables = new Map<string, ReadonlyMap<string, SavedChain>>(parseIptablesSave(saved));
+  const jumpsOnly: Record<Table, ReadonlySet<string>> = { nat: new Set(), filter: new Set() };
+  for (const table of TABLES.filter((name) => unreadable.has(name))) {
+    const jumps = jumpsByChain(JUMP_RULES, table);
+    const found = await findByName(iptables, table, { chains: CHAINS[table], jumps });
+    tables.set(table, found.chains);
+    jumpsOnly[table] = found.jumpsOnly;
+  }
+  return { tables, jumpsOnly, unreadable };
 }
 
 /**
@@ -62,37 +69,17 @@ export async function readRules(iptables: Iptables): Promise<RulesetSnapshot> {
  * says nothing of our rules.
  *
  * @param without a chain that is not listed
- * @throws {ExecError} if iptables is missing, or cannot tell whether a jump is there
+ * @throws {ExecError} as {@linkcode readRules}, which tells where a chain is missing or cannot be read
  */
 export async function listRules(iptables: Iptables, without?: string): Promise<RulesetSnapshot | null> {
-  const asked = TABLES.map((table) =>
-    [
-      table,
-      [...jumpsByChain(JUMP_RULES, table).keys(), ...CHAINS[table].filter((chain) => chain !== without)],
-    ] as const
-  );
+  const asked = TABLES.map((table): readonly [string, readonly string[]] => [
+    table,
+    [...jumpsByChain(JUMP_RULES, table).keys(), ...CHAINS[table].filter((chain) => chain !== without)],
+  ]);
   try {
     return { tables: await listChains(iptables, asked) };
   } catch (error) {
     if (!(error instanceof ExecError) || error.isMissing()) throw error;
-    return isLockBusy(error) ? null : await readRulesByName(iptables, TABLES);
+    return isLockBusy(error) ? null : await readRules(iptables);
   }
-}
-
-/**
- * Chains and jumps looked for by name, where iptables cannot read a whole table because of rules that were added with nft, or where a chain
- * is missing.
- *
- * @throws {ExecError} if iptables cannot tell whether a jump is there
- */
-async function readRulesByName(iptables: Iptables, names: readonly Table[]): Promise<RulesetSnapshot> {
-  const tables = new Map<string, FoundByName["chains"]>();
-  const jumpsOnly: Record<Table, ReadonlySet<string>> = { nat: new Set(), filter: new Set() };
-  for (const table of names) {
-    const jumps = jumpsByChain(JUMP_RULES, table);
-    const found = await findByName(iptables, table, { chains: CHAINS[table], jumps });
-    tables.set(table, found.chains);
-    jumpsOnly[table] = found.jumpsOnly;
-  }
-  return { tables, jumpsOnly };
 }

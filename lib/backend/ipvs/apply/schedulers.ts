@@ -1,13 +1,11 @@
 /**
- * Which schedulers the kernel has, found out by trying, and which Services do not get the one that they ask for.
+ * Which schedulers the kernel has, found out by trying.
  *
  * @module
  */
 import { type Ipvsadm, missingScheduler } from "../../../kernel/ipvsadm.ts";
-import type { NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { VirtualServerName } from "../../../netfilter/ipvs.ts";
-import type { IpvsPlan } from "../plan/ruleset.ts";
 
 /** Of a network for documentation, where no server is. kube-proxy tries with the same one. */
 const PROBE_SERVER: VirtualServerName = { address: "198.51.100.0", protocol: "TCP", port: 20_000 };
@@ -22,13 +20,14 @@ export interface UsableSchedulers {
 /** Tries schedulers when they are first asked for. Only for work that no other sync disturbs. */
 export class SchedulerProbe {
   readonly #ipvs: Ipvsadm;
-  readonly #configured: string;
-  readonly #usable = new Map<string, boolean>();
+  /** The configured one first, which is there for certain, see {@linkcode require}. */
+  readonly #usable: Set<string>;
+  readonly #missing = new Set<string>();
 
-  /** @param configured the one that is there for certain, see {@linkcode require} */
-  constructor(ipvs: Ipvsadm, configured: string) {
+  /** @param configured the one of Services that name none */
+  constructor(ipvs: Ipvsadm, readonly configured: string) {
     this.#ipvs = ipvs;
-    this.#configured = configured;
+    this.#usable = new Set([configured]);
   }
 
   /**
@@ -38,9 +37,8 @@ export class SchedulerProbe {
    * @throws {ExecError} if IPVS does not work here
    */
   async require(): Promise<void> {
-    if (!(await this.#ipvs.trySchedulers(PROBE_SERVER, [this.#configured])).has(this.#configured)) {
-      throw missingScheduler(this.#configured);
-    }
+    const found = await this.#ipvs.trySchedulers(PROBE_SERVER, [this.configured]);
+    if (!found.has(this.configured)) throw missingScheduler(this.configured);
   }
 
   /**
@@ -48,42 +46,15 @@ export class SchedulerProbe {
    * are tried, all in one run of the program.
    */
   async usable(state: ProxyState, changed: Changed): Promise<UsableSchedulers> {
-    const names = changed === "all" ? state.services.keys() : changed;
     const unknown = new Set<string>();
-    for (const name of names) {
-      for (const { ipvs: { scheduler } } of state.services.get(name) ?? []) {
-        if (scheduler !== "" && scheduler !== this.#configured && !this.#usable.has(scheduler)) {
-          unknown.add(scheduler);
-        }
-      }
+    for (const name of changed === "all" ? state.services.keys() : changed) {
+      for (const { ipvs: { scheduler } } of state.services.get(name) ?? []) unknown.add(scheduler);
     }
+    for (const known of ["", ...this.#usable, ...this.#missing]) unknown.delete(known);
     if (unknown.size > 0) {
       const found = await this.#ipvs.trySchedulers(PROBE_SERVER, [...unknown]);
-      for (const scheduler of unknown) this.#usable.set(scheduler, found.has(scheduler));
+      for (const scheduler of unknown) (found.has(scheduler) ? this.#usable : this.#missing).add(scheduler);
     }
-    const usable = [...this.#usable].filter(([, works]) => works).map(([name]) => name);
-    return { schedulers: [this.#configured, ...usable], commands: unknown.size > 0 ? 1 : 0 };
-  }
-}
-
-/** Which problems of Services were logged: each once, and again when it comes back. Remembers no more than the problems that there are. */
-export class LoggedProblems {
-  readonly #logged = new Map<NamespacedName, readonly string[]>();
-
-  /** How many Services have problems. */
-  get size(): number {
-    return this.#logged.size;
-  }
-
-  /** The problems of the plan that were not there before. */
-  news({ all, services, problems }: Pick<IpvsPlan, "all" | "services" | "problems">): readonly string[] {
-    for (const name of [...all ? this.#logged.keys() : services.keys()]) {
-      if (!problems.has(name)) this.#logged.delete(name);
-    }
-    return [...problems].flatMap(([name, now]) => {
-      const before = this.#logged.get(name);
-      this.#logged.set(name, now);
-      return now.filter((problem) => before?.includes(problem) !== true);
-    });
+    return { schedulers: [...this.#usable], commands: unknown.size > 0 ? 1 : 0 };
   }
 }

@@ -15,7 +15,7 @@ import { addEntryLine } from "../../../netfilter/ipset.ts";
 import { isolateRefused, type Refusal } from "../../isolate.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { isEndpoint, type RefusedLine, RefusedLinesError } from "../store/refusals.ts";
-import { type ServerChange, type Step, stepText, type TableChange } from "../store/transaction.ts";
+import { type Step, stepText, type TableChange } from "../store/transaction.ts";
 import type { GracefulTermination } from "./graceful_termination.ts";
 
 /** What was written, per kind. */
@@ -42,6 +42,8 @@ export interface IpvsWriterOptions {
   readonly progress: Progress;
 }
 
+/** What each program's lines count as. */
+const WRITTEN = { ipvsadm: "servers", ipset: "entries", ip: "addresses" } as const;
 /** The rules that Services write begin so. */
 const OUT_FILTER = `-A ${OUT_FILTER_CHAIN} `;
 
@@ -70,49 +72,27 @@ export class IpvsWriter {
   }
 
   async #take(step: Step): Promise<readonly RefusedLine[]> {
-    switch (step.program) {
-      case "ipvsadm":
-        return await this.#writeServers(step.changes);
-      case "ipset":
-        return await this.#writeSets(step.lines);
-      case "ip":
-        return await this.#writeAddresses(step.lines);
-      case "iptables":
-        return await this.#writeRules(step.tables);
+    if (step.program === "iptables") return await this.#writeRules(step.tables);
+    const { exec, ipvs, terminations, progress } = this.#options;
+    // Real servers that leave are asked to; the rest of that goes on after this.
+    const lines = step.program === "ipvsadm"
+      ? step.changes.flatMap((change) => terminations.linesOf(change))
+      : step.lines;
+    const { refused, runs } = step.program === "ipvsadm"
+      ? await ipvs.restoreOthers(lines)
+      : step.program === "ipset"
+      ? await restoreSetsOthers(exec, lines)
+      : { refused: await runIpBatchOthers(exec, lines), runs: 1 };
+    if (step.program === "ipvsadm" && step.changes.some(({ kind }) => kind === "removeReal")) {
+      terminations.begin();
     }
-  }
-
-  /** Real servers that leave are asked to; the rest of that goes on after this. */
-  async #writeServers(changes: readonly ServerChange[]): Promise<readonly RefusedLine[]> {
-    const { ipvs, terminations } = this.#options;
-    const lines = changes.flatMap((change) => terminations.linesOf(change));
-    const { refused, runs } = await ipvs.restoreOthers(lines);
-    if (changes.some(({ kind }) => kind === "removeReal")) terminations.begin();
-    this.#count("servers", lines, refused.length, runs);
-    return refused.map(({ index, problem }) => ({ program: "ipvsadm", line: lines[index] ?? "", problem }));
-  }
-
-  async #writeSets(lines: readonly string[]): Promise<readonly RefusedLine[]> {
-    const { refused, runs } = await restoreSetsOthers(this.#options.exec, lines);
-    this.#count("entries", lines, refused.length, runs);
-    return refused.map(({ index, problem }) => ({
-      program: "ipset",
-      line: underFinalName(lines, index),
-      problem,
-    }));
-  }
-
-  async #writeAddresses(lines: readonly string[]): Promise<readonly RefusedLine[]> {
-    const refused = await runIpBatchOthers(this.#options.exec, lines);
-    this.#count("addresses", lines, refused.length, 1);
-    return refused.map(({ index, problem }) => ({ program: "ip", line: lines[index] ?? "", problem }));
-  }
-
-  #count(kind: keyof Written, lines: readonly string[], refused: number, runs: number): void {
-    const { progress } = this.#options;
     progress.commands += runs;
     progress.bytes += lines.reduce((sum, line) => sum + line.length + 1, 0);
-    progress.written[kind] += lines.length - refused;
+    progress.written[WRITTEN[step.program]] += lines.length - refused.length;
+    return refused.map(({ index, problem }) => {
+      const line = step.program === "ipset" ? underFinalName(lines, index) : lines[index] ?? "";
+      return { program: step.program, line, problem };
+    });
   }
 
   /**

@@ -5,31 +5,26 @@
  * @module
  */
 import { ExecError } from "../../../errors.ts";
-import type { Exec } from "../../../kernel/exec.ts";
 import { deleteDevice, type Devices, readDevices, runIpBatch } from "../../../kernel/ip_address.ts";
 import { destroySets, isSetInUse, listSets, saveSets } from "../../../kernel/ipset.ts";
 import { ipvsAbsence, Ipvsadm, isWithoutIpvs } from "../../../kernel/ipvsadm.ts";
 import { parseCidr } from "../../../model/ip.ts";
 import type { IpFamily } from "../../../model/objects.ts";
-import { deleteAddressLine, deleteLinkLine } from "../../../netfilter/ip_batch.ts";
+import { deleteAddressLine, deleteLinkLine, type DeviceAddress } from "../../../netfilter/ip_batch.ts";
 import { SET_TYPES } from "../../../netfilter/ipset.ts";
-import {
-  deleteVirtualServerLine,
-  type IpvsTable,
-  type VirtualServer,
-  virtualServerKey,
-} from "../../../netfilter/ipvs.ts";
+import { deleteVirtualServerLine, type VirtualServer, virtualServerKey } from "../../../netfilter/ipvs.ts";
 import type {
   CleanupContext,
   KeptLeftover,
   Leftover,
   LeftoverFailure,
+  LeftoverReport,
   ModeCleanup,
 } from "../../node/cleanup.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { FIREWALL_JUMP_COMMENT, growingSetName, PROBE_CHAIN, probeSetName, setNames } from "../plan/sets.ts";
 import { hostIps } from "../plan/settings.ts";
-import { isOurs } from "../store/objects.ts";
+import { diffObjects, type HeldObjects, type WantedObjects } from "../store/objects.ts";
 
 const SERVERS = "IPVS virtual servers";
 
@@ -53,34 +48,150 @@ export const IPVS_CLEANUP: ModeCleanup = {
     mangle: [],
   },
   jumpComments: [FIREWALL_JUMP_COMMENT],
-  removeOthers: async (context) => {
-    const report: Report = { removed: [], kept: [], failed: [] };
-    const own = new Set(context.families.flatMap(ownSetNames));
-    const listed = await attempt(report, "ipset", () => listSets(context.exec)) ?? [];
-    const sets = listed.filter((name) => own.has(name));
-    await removeServersAndAddresses(context, sets, report);
-    // They tell which servers are ours, so they go last.
-    if (sets.length > 0) await attempt(report, "ipset", () => removeSets(context, sets, report));
-    return report;
-  },
+  removeOthers: (context) => new Cleanup(context).run(),
 };
 
-/** What was done so far. */
-interface Report {
-  readonly removed: Leftover[];
-  readonly kept: KeptLeftover[];
-  readonly failed: LeftoverFailure[];
+const NO_DEVICES: Devices = { kinds: new Map(), addresses: [] };
+
+/** Removes, and takes down what went, what stays and what failed. */
+class Cleanup {
+  readonly #context: CleanupContext;
+  readonly #removed: Leftover[] = [];
+  readonly #kept: KeptLeftover[] = [];
+  readonly #failed: LeftoverFailure[] = [];
+
+  constructor(context: CleanupContext) {
+    this.#context = context;
+  }
+
+  async run(): Promise<LeftoverReport> {
+    const { exec, families } = this.#context;
+    const own = new Set(families.flatMap(ownSetNames));
+    const sets = (await this.#attempt("ipset", () => listSets(exec)) ?? []).filter((name) => own.has(name));
+    const devices =
+      await this.#attempt(DEVICE, () => readDevices(exec).catch(orElse(NO_DEVICES, isMissing))) ??
+        NO_DEVICES;
+    await this.#removeServersAndAddresses(devices, sets.length > 0);
+    // They show which servers are ours, so they go last.
+    if (sets.length > 0) await this.#attempt("ipset", () => this.#removeSets(sets));
+    return { removed: this.#removed, kept: this.#kept, failed: this.#failed };
+  }
+
+  /** Undefined: it failed, which is reported. */
+  async #attempt<T>(place: string, work: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      this.#failed.push({ place, error });
+      return undefined;
+    }
+  }
+
+  async #removeServersAndAddresses(devices: Devices, hasSets: boolean): Promise<void> {
+    const kind = devices.kinds.get(DEVICE);
+    if (kind !== undefined && kind !== "dummy") {
+      const message = `the device is of kind ${kind || "hardware"}, not dummy: it is not a proxy's`;
+      this.#failed.push({ place: DEVICE, error: new Error(message) });
+    }
+    // Asking loads the module, which most nodes do not want: so only where there are signs.
+    if (kind !== undefined || hasSets || this.#context.flushIpvs === true) {
+      const removed = await this.#attempt("ipvs", () => this.#removeServers(devices));
+      // An address without its servers would be refused by this node.
+      if (removed === undefined) return;
+      const leftover = (command: string): Leftover => ({ place: "ipvs", command, kind: SERVERS });
+      this.#removed.push(...removed.map(leftover));
+    }
+    if (kind === "dummy") await this.#attempt(DEVICE, () => this.#removeAddresses(devices));
+  }
+
+  /** @returns the commands that would do the same */
+  async #removeServers({ kinds, addresses }: Devices): Promise<readonly string[]> {
+    const { exec, families, dryRun, flushIpvs, excludeCidrs = [] } = this.#context;
+    const ipvs = new Ipvsadm(exec);
+    const isDeviceOurs = kinds.get(DEVICE) === "dummy";
+    // A device of ours says that there have been servers, which cannot be listed without the program.
+    const table = await ipvs.save().catch(
+      orElse(null, (error) => isWithoutIpvs(error) || (error.isMissing() && !isDeviceOurs)),
+    );
+    if (table === null) return [];
+    const { virtualServers, otherLines } = table;
+    if (flushIpvs === true) {
+      if (!dryRun) await ipvs.flush();
+      const others = otherLines.filter((line) => line.startsWith("-A "))
+        .map((line) => line.replace(/^-A (\S+ \S+).*/, "-D $1"));
+      return [...virtualServers.values().map(({ server }) => deleteVirtualServerLine(server)), ...others];
+    }
+    const names = new Set(families.flatMap(setNames));
+    const held: HeldObjects = {
+      addresses: isDeviceOurs ? new Set(onDevice(addresses).map(({ address }) => address)) : null,
+      virtualServers,
+      // Without the program or the kernel's part of it there are none.
+      sets: await saveSets(exec, (name) => names.has(name)).catch(orElse(new Map(), () => true)),
+      tables: new Map(),
+    };
+    const excludeCIDRs = excludeCidrs.flatMap((text) => parseCidr(text) ?? []);
+    const ours = families.flatMap((family) => {
+      const ownership = { family, hostIps: hostIps(family, addresses), excludeCIDRs };
+      return diffObjects(nothingWanted(family), held, ownership).servers.map(({ server }) => server);
+    });
+    const lines = ours.map(deleteVirtualServerLine);
+    if (!dryRun && ours.length > 0) {
+      await drain(ipvs, ours, this.#context);
+      await ipvs.restore(lines);
+    }
+    return lines;
+  }
+
+  async #removeAddresses({ addresses }: Devices): Promise<void> {
+    const { exec, families, dryRun } = this.#context;
+    const all = onDevice(addresses);
+    const lines = all.filter(({ family }) => families.includes(family))
+      .map(({ address }) => deleteAddressLine(DEVICE, address));
+    const leftovers = lines.map((command) => ({ place: DEVICE, command, kind: `addresses of ${DEVICE}` }));
+    if (lines.length === all.length) {
+      if (!dryRun) await deleteDevice(exec, DEVICE);
+      leftovers.push({ place: DEVICE, command: deleteLinkLine(DEVICE), kind: "devices" });
+    } else if (!dryRun && lines.length > 0) await runIpBatch(exec, lines);
+    this.#removed.push(...leftovers);
+  }
+
+  /** Together, and where one is in the way one by one. */
+  async #removeSets(names: readonly string[]): Promise<void> {
+    const { exec, dryRun } = this.#context;
+    const areGone = dryRun ||
+      await destroySets(exec, names).then(() => true, orElse(false, () => true));
+    const left = areGone ? [] : await listSets(exec);
+    for (const name of names) {
+      const leftover = { place: "ipset", command: `destroy ${name}`, kind: "sets of ipset" };
+      try {
+        if (left.includes(name)) await destroySets(exec, [name]);
+        this.#removed.push(leftover);
+      } catch (error) {
+        if (!(error instanceof ExecError)) throw error;
+        const { place, command } = leftover;
+        if (isSetInUse(error)) this.#kept.push({ place, command, reason: "a rule still uses this set" });
+        else this.#failed.push({ place, error });
+      }
+    }
+  }
 }
 
-/** Undefined: it failed, which is reported. */
-async function attempt<T>({ failed }: Report, place: string, work: () => Promise<T>): Promise<T | undefined> {
-  try {
-    return await work();
-  } catch (error) {
-    if (!(error instanceof Error)) throw error;
-    failed.push({ place, error });
-    return undefined;
-  }
+/** What a failure of a program means that says that there is nothing; other failures stay some. */
+function orElse<T>(value: T, isFine: (error: ExecError) => boolean): (error: unknown) => T {
+  return (error) => {
+    if (!(error instanceof ExecError)) throw error;
+    if (isFine(error)) return value;
+    throw ipvsAbsence(error) ?? error;
+  };
+}
+
+function isMissing(error: ExecError): boolean {
+  return error.isMissing();
+}
+
+function onDevice(addresses: readonly DeviceAddress[]): readonly DeviceAddress[] {
+  return addresses.filter(({ device }) => device === DEVICE);
 }
 
 /** Sets that a family may have, those that are there for a moment among them. */
@@ -92,90 +203,9 @@ function ownSetNames(family: IpFamily): readonly string[] {
   ];
 }
 
-async function removeServersAndAddresses(
-  context: CleanupContext,
-  sets: readonly string[],
-  report: Report,
-): Promise<void> {
-  const devices = await findDevices(context, report);
-  const kind = devices.kinds.get(DEVICE);
-  if (kind !== undefined && kind !== "dummy") {
-    const message = `the device is of kind ${kind || "hardware"}, not dummy: it is not a proxy's`;
-    report.failed.push({ place: DEVICE, error: new Error(message) });
-  }
-  // Asking loads the module, which most nodes do not want: so only where there are signs.
-  const hasSigns = kind !== undefined || sets.length > 0;
-  if (hasSigns || context.flushIpvs === true) {
-    const removed = await attempt(report, "ipvs", () => removeServers(context, devices));
-    // An address without its servers would be refused by this node.
-    if (removed === undefined) return;
-    report.removed.push(...removed);
-  }
-  if (kind !== "dummy") return;
-  report.removed.push(...await attempt(report, DEVICE, () => removeAddresses(context, devices)) ?? []);
-}
-
-async function findDevices({ exec }: CleanupContext, report: Report): Promise<Devices> {
-  try {
-    return await readDevices(exec);
-  } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
-    if (!error.isMissing()) report.failed.push({ place: DEVICE, error });
-    return { kinds: new Map(), addresses: [] };
-  }
-}
-
-async function removeServers(
-  context: CleanupContext,
-  { kinds, addresses }: Devices,
-): Promise<readonly Leftover[]> {
-  const { exec, families, dryRun, flushIpvs, excludeCidrs = [] } = context;
-  const ipvs = new Ipvsadm(exec);
-  const isDeviceOurs = kinds.get(DEVICE) === "dummy";
-  const table = await readTable(ipvs, isDeviceOurs);
-  if (table === null) return [];
-  const servers = [...table.virtualServers.values()].map(({ server }) => server);
-  if (flushIpvs === true) {
-    if (!dryRun) await ipvs.flush();
-    const others = table.otherLines.filter((line) => line.startsWith("-A "))
-      .map((line) => line.replace(/^-A (\S+ \S+).*/, "-D $1"));
-    return [...servers.map(deleteVirtualServerLine), ...others].map(leftoverServer);
-  }
-  const onDevice = addresses.filter(({ device }) => device === DEVICE).map(({ address }) => address);
-  const held = { addresses: isDeviceOurs ? new Set(onDevice) : null, sets: await readSets(context) };
-  const excludeCIDRs = excludeCidrs.flatMap((text) => parseCidr(text) ?? []);
-  const ours = families.flatMap((family) => {
-    const ownership = { family, hostIps: hostIps(family, addresses), excludeCIDRs };
-    return servers.filter((server) => isOurs(server, held, ownership));
-  });
-  if (!dryRun && ours.length > 0) {
-    await drain(ipvs, ours, context);
-    await ipvs.restore(ours.map(deleteVirtualServerLine));
-  }
-  return ours.map(deleteVirtualServerLine).map(leftoverServer);
-}
-
-/** Null if there are no virtual servers because there is no IPVS. */
-async function readTable(ipvs: Ipvsadm, isDeviceOurs: boolean): Promise<IpvsTable | null> {
-  try {
-    return await ipvs.save();
-  } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
-    // A device of ours says that there have been servers, which cannot be listed without the program.
-    if (isWithoutIpvs(error) || (error.isMissing() && !isDeviceOurs)) return null;
-    throw ipvsAbsence(error) ?? error;
-  }
-}
-
-async function readSets({ exec, families }: CleanupContext): Promise<Awaited<ReturnType<typeof saveSets>>> {
-  const own = new Set(families.flatMap(setNames));
-  try {
-    return await saveSets(exec, (name) => own.has(name));
-  } catch (error) {
-    // Without the program or the kernel's part of it there are none.
-    if (error instanceof ExecError) return new Map();
-    throw error;
-  }
+function nothingWanted(family: IpFamily): WantedObjects {
+  const none = { nat: [], filter: [] };
+  return { family, sets: [], chains: none, rules: none, jumps: [], servers: [], addresses: [] };
 }
 
 /** Waits for connections to these servers to end: a client that has begun one before another mode took over finishes it here. */
@@ -188,77 +218,10 @@ async function drain(
   const keys = new Set(servers.map(virtualServerKey));
   const { clock, limitMs } = drain;
   const startMs = clock.nowMs();
+  const isBusy = async (): Promise<boolean> =>
+    (await ipvs.loads()).entries().some(([key, { realServers }]) =>
+      keys.has(key) && realServers.values().some(({ activeConnections }) => activeConnections > 0)
+    );
   await clock.sleep(Math.min(SETTLE_MS, limitMs));
-  while (clock.nowMs() - startMs < limitMs && await hasConnections(ipvs, keys)) {
-    await clock.sleep(DRAIN_POLL_MS);
-  }
-}
-
-async function hasConnections(ipvs: Ipvsadm, keys: ReadonlySet<string>): Promise<boolean> {
-  const loads = await ipvs.loads();
-  return [...keys].some((key) =>
-    loads.get(key)?.realServers.values().some(({ activeConnections }) => activeConnections > 0)
-  );
-}
-
-async function removeAddresses(
-  { exec, families, dryRun }: CleanupContext,
-  { addresses }: Devices,
-): Promise<readonly Leftover[]> {
-  const onDevice = addresses.filter(({ device }) => device === DEVICE);
-  const lines = onDevice.filter(({ family }) => families.includes(family))
-    .map(({ address }) => deleteAddressLine(DEVICE, address));
-  const leftovers = lines.map((command) => ({ place: DEVICE, command, kind: `addresses of ${DEVICE}` }));
-  if (lines.length === onDevice.length) {
-    if (!dryRun) await deleteDevice(exec, DEVICE);
-    return [...leftovers, { place: DEVICE, command: deleteLinkLine(DEVICE), kind: "devices" }];
-  }
-  if (!dryRun && lines.length > 0) await runIpBatch(exec, lines);
-  return leftovers;
-}
-
-async function removeSets(
-  { exec, dryRun }: CleanupContext,
-  names: readonly string[],
-  report: Report,
-): Promise<void> {
-  const stay = dryRun ? new Set() : await destroyAll(exec, names, report);
-  report.removed.push(...names.filter((name) => !stay.has(name)).map(leftoverSet));
-}
-
-/** Resolves to those that stay. */
-async function destroyAll(
-  exec: Exec,
-  names: readonly string[],
-  report: Report,
-): Promise<ReadonlySet<string>> {
-  const stay = new Set<string>();
-  try {
-    await destroySets(exec, names);
-    return stay;
-  } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
-    // One of them is in the way; the others go one by one.
-  }
-  const left = new Set(await listSets(exec));
-  for (const name of names.filter((one) => left.has(one))) {
-    try {
-      await destroySets(exec, [name]);
-    } catch (error) {
-      if (!(error instanceof ExecError)) throw error;
-      stay.add(name);
-      const { place, command } = leftoverSet(name);
-      if (isSetInUse(error)) report.kept.push({ place, command, reason: "a rule still uses this set" });
-      else report.failed.push({ place, error });
-    }
-  }
-  return stay;
-}
-
-function leftoverSet(name: string): Leftover {
-  return { place: "ipset", command: `destroy ${name}`, kind: "sets of ipset" };
-}
-
-function leftoverServer(command: string): Leftover {
-  return { place: "ipvs", command, kind: SERVERS };
+  while (clock.nowMs() - startMs < limitMs && await isBusy()) await clock.sleep(DRAIN_POLL_MS);
 }

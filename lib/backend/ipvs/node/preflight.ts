@@ -42,7 +42,9 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
   } catch (error) {
     // Why the mode does not work here matters more than a device that stays.
     if (isNew) {
-      await deleteDevice(exec, DEVICE).catch((failure) => log.error("Cannot delete the device", failure));
+      await deleteDevice(exec, DEVICE).catch((failure) =>
+        log.error("Cannot remove what was made for IPVS", failure)
+      );
     }
     throw error;
   }

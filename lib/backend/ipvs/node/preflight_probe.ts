@@ -17,6 +17,7 @@ import {
   type SetType,
 } from "../../../netfilter/ipset.ts";
 import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
+import { isolateRefused } from "../../isolate.ts";
 import { PROBE_CHAIN, probeSetName } from "../plan/sets.ts";
 
 /** Type of set → module of the kernel. */
@@ -96,35 +97,27 @@ interface Trial<T> {
   readonly moduleOf: (thing: T) => string;
 }
 
-/** Tries all things at once, and if that fails one by one. */
+/** Tries all things at once, and where that fails finds out which of them are missing. */
 async function requireAll<T>(
   feature: string,
   things: readonly T[],
   { use, moduleOf }: Trial<T>,
 ): Promise<void> {
-  const failure = await failureOf(() => use(things));
-  if (failure === null) return;
-  if (failure.isInconclusive()) throw failure;
-  const missing = new Map<string, ExecError>();
-  for (const thing of things) {
-    const error = await failureOf(() => use([thing]));
-    if (error?.isInconclusive() === true) throw error;
-    const module = moduleOf(thing);
-    if (error !== null && !missing.has(module)) missing.set(module, error);
-  }
-  const [first] = missing.values();
+  let first: ExecError | undefined;
+  const missing = await isolateRefused(things, async (some) => {
+    try {
+      await use(some);
+      return null;
+    } catch (error) {
+      if (!(error instanceof ExecError) || error.isInconclusive()) throw error;
+      first ??= error;
+      return { problem: firstLine(error.stderr), named: [] };
+    }
+  });
+  if (first === undefined) return;
+  const modules = [...new Set(missing.map(({ item }) => moduleOf(item)))];
   // What fails only together is no missing module.
-  if (first === undefined) throw failure;
-  const needs = `the kernel ${missing.size === 1 ? "module" : "modules"} ${[...missing.keys()].join(", ")}`;
-  throw new UnsupportedError(feature, needs, firstLine(first.stderr), { cause: first });
-}
-
-async function failureOf(work: () => Promise<void>): Promise<ExecError | null> {
-  try {
-    await work();
-    return null;
-  } catch (error) {
-    if (error instanceof ExecError) return error;
-    throw error;
-  }
+  if (modules.length === 0) throw first;
+  const needs = `the kernel ${modules.length === 1 ? "module" : "modules"} ${modules.join(", ")}`;
+  throw new UnsupportedError(feature, needs, missing[0]?.problem ?? "", { cause: first });
 }

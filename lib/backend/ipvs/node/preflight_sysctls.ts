@@ -22,29 +22,21 @@ export interface NeededSysctl {
   readonly why: string;
 }
 
-const ALWAYS: readonly NeededSysctl[] = [
-  { name: VS_CONNTRACK, value: "1", why: "connections through IPVS could not be masqueraded" },
-  {
-    name: EXPIRE_NODEST_CONN,
-    value: "1",
-    why: "clients of a deleted endpoint would wait for it",
-  },
-  {
-    name: EXPIRE_QUIESCENT_TEMPLATE,
-    value: "1",
-    why: "clients with session affinity would stay with an endpoint that leaves",
-  },
-  { name: IP_FORWARD, value: "1", why: "packets to pods would not be forwarded" },
-];
-
-const STRICT_ARP: readonly NeededSysctl[] = [
-  { name: "net.ipv4.conf.all.arp_ignore", value: "1", why: "strictARP" },
-  { name: "net.ipv4.conf.all.arp_announce", value: "2", why: "strictARP" },
-];
-
 /** The settings without which the mode does not start, with this configuration. */
 export function neededIpvsSysctls({ ipvs: { strictARP } }: KubeProxyConfiguration): readonly NeededSysctl[] {
-  return [...ALWAYS, ...(strictARP ? STRICT_ARP : [])];
+  const always: readonly (readonly [name: string, why: string])[] = [
+    [VS_CONNTRACK, "connections through IPVS could not be masqueraded"],
+    [EXPIRE_NODEST_CONN, "clients of a deleted endpoint would wait for it"],
+    [EXPIRE_QUIESCENT_TEMPLATE, "clients with session affinity would stay with an endpoint that leaves"],
+    [IP_FORWARD, "packets to pods would not be forwarded"],
+  ];
+  const arp = { arp_ignore: "1", arp_announce: "2" };
+  return [
+    ...always.map(([name, why]) => ({ name, value: "1", why })),
+    ...Object.entries(strictARP ? arp : {}).map(([name, value]) => {
+      return { name: `net.ipv4.conf.all.${name}`, value, why: "strictARP" };
+    }),
+  ];
 }
 
 /** What setting the kernel needs. */
@@ -61,20 +53,12 @@ interface SysctlTools {
  * @throws {UnsupportedError} if one is not as needed and cannot be written
  */
 export async function setIpvsSysctls(config: KubeProxyConfiguration, tools: SysctlTools): Promise<void> {
-  const needed = neededIpvsSysctls(config);
-  const found = await tools.sysctls.read([...needed.map(({ name }) => name), CONN_REUSE_MODE]);
-  await setAll(needed, found, tools);
-  await chooseConnReuseMode(found, tools);
-}
-
-/** @param found setting → value; null: this kernel does not have it; absent: not known */
-async function setAll(
-  needed: readonly NeededSysctl[],
-  found: ReadonlyMap<string, string | null>,
-  { sysctls, log }: SysctlTools,
-): Promise<void> {
+  const { sysctls, log } = tools;
+  const always = neededIpvsSysctls(config);
+  const values = await sysctls.read([...always.map(({ name }) => name), CONN_REUSE_MODE]);
+  const needed = [...always, ...neededConnReuse(values.get(CONN_REUSE_MODE) ?? null, tools)];
   const outcomes = await sysctls.change(
-    needed.map(({ name, value }) => ({ name, value, found: found.get(name) ?? null })),
+    needed.map(({ name, value }) => ({ name, value, found: values.get(name) ?? null })),
   );
   for (const [index, { name, value, why }] of needed.entries()) {
     const outcome = outcomes?.[index] ?? null;
@@ -115,14 +99,9 @@ export function connReuse(release: string): ConnReuse | null {
 }
 
 /** Another value than the kernel's own is an administrator's, and stays. */
-async function chooseConnReuseMode(
-  values: ReadonlyMap<string, string | null>,
-  tools: SysctlTools,
-): Promise<void> {
-  const { log, release } = tools;
+function neededConnReuse(found: string | null, { log, release }: SysctlTools): readonly NeededSysctl[] {
   const name = CONN_REUSE_MODE;
   const choice = release === null ? null : connReuse(release);
-  const found = values.get(name) ?? null;
   if (choice === null || choice === "leave" || (found !== "1" && found !== "0" && found !== null)) {
     log.info("Left sysctl as it is", { name, value: found, kernel: release });
   } else if (choice === "too old" || found === null) {
@@ -131,7 +110,7 @@ async function chooseConnReuseMode(
       advice: "use Linux 5.9 or newer",
     });
   } else {
-    const why = "new connections from a port used before wait a second";
-    await setAll([{ name, value: "0", why }], values, tools);
+    return [{ name, value: "0", why: "new connections from a port used before wait a second" }];
   }
+  return [];
 }

@@ -36,13 +36,10 @@ export function* planIpvsInSteps(state: ProxyState, changed: Changed, options: I
   const problems = new Map<NamespacedName, readonly string[]>();
   let reported = new Set<string>();
   const context: ServiceContext = {
-    family,
+    options,
     node: state.node,
     nodeIp: nodeIp?.family === family ? nodeIp : null,
-    nodePortIps: options.nodePortIps,
     hostIps: new Set(options.hostIps),
-    scheduler: options.scheduler,
-    hasScheduler: (name) => options.schedulers.length === 0 || options.schedulers.includes(name),
     report: (problem) => reported.add(problem),
   };
   const names = changed === "all" ? state.services.keys() : changed;

@@ -6,7 +6,6 @@
  */
 import { categorizeEndpoints } from "../../../model/endpoint.ts";
 import { cidrContains, type Ip, parseCidr } from "../../../model/ip.ts";
-import type { IpFamily } from "../../../model/objects.ts";
 import type { Endpoint, NodeFacts, ServicePort, ServicePortKey } from "../../../model/state.ts";
 import {
   ipPortEntry,
@@ -15,23 +14,31 @@ import {
   portEntry,
   type SetEntry,
 } from "../../../netfilter/ipset.ts";
-import { type VirtualServer, virtualServerKey } from "../../../netfilter/ipvs.ts";
-import type { Entry, ServiceObjects, WantedServer } from "./ruleset.ts";
+import { virtualServerKey } from "../../../netfilter/ipvs.ts";
+import type { Entry, IpvsOptions, ServiceObjects, WantedServer } from "./ruleset.ts";
 import { type SetKind, setName } from "./sets.ts";
 
 /** What all Services of one plan share. */
 export interface ServiceContext {
-  readonly family: IpFamily;
+  readonly options: IpvsOptions;
   readonly node: NodeFacts;
   /** The node's own address; null if it has none of this family. */
   readonly nodeIp: Ip | null;
-  readonly nodePortIps: readonly string[];
   /** Addresses of other devices: traffic to them is the node's already. */
   readonly hostIps: ReadonlySet<string>;
-  readonly scheduler: string;
-  /** False if the kernel cannot do it. */
-  readonly hasScheduler: (scheduler: string) => boolean;
   readonly report: (problem: string) => void;
+}
+
+/** What one address of a Service wants. */
+interface WantedAddress {
+  readonly address: string;
+  readonly port: number;
+  readonly realServers: readonly string[];
+  readonly entries: readonly (readonly [SetKind, SetEntry])[];
+  /** True unless another device has it. */
+  readonly bind: boolean;
+  readonly outFilter?: string;
+  readonly isNodePort?: boolean;
 }
 
 /** Collects the objects of one Service. */
@@ -44,104 +51,103 @@ class ServiceDraft {
     this.#context = context;
   }
 
-  addEntry(kind: SetKind, entry: SetEntry): void {
-    this.#entries.add(this.#entry(kind, entry));
-  }
-
-  /** The same server once more, as where an external IP is a load-balancer IP too, adds entries. */
-  addServer(wanted: Omit<WantedServer, "entries">, entries: readonly (readonly [SetKind, SetEntry])[]): void {
-    const texts = entries.map(([kind, entry]) => this.#entry(kind, entry));
-    const known = this.#servers.get(wanted.key);
-    if (known === undefined) {
-      this.#servers.set(wanted.key, { ...wanted, entries: texts });
-      return;
-    }
-    for (const text of texts) if (!known.entries.includes(text)) known.entries.push(text);
-    if (known.outFilter === "" && wanted.outFilter !== "") {
-      this.#servers.set(wanted.key, { ...known, outFilter: wanted.outFilter });
-    }
-  }
-
-  finish(): ServiceObjects {
+  get objects(): ServiceObjects {
     return { servers: [...this.#servers.values()], entries: [...this.#entries] };
   }
 
+  addPort(servicePort: ServicePort, endpoints: readonly Endpoint[]): void {
+    const { options: { nodePortIps, schedulers, scheduler }, node, report } = this.#context;
+    const { ipvs: { scheduler: asked }, text, nodePort, healthCheckNodePort } = servicePort;
+    const isMissing = asked !== "" && schedulers.length > 0 && !schedulers.includes(asked);
+    if (isMissing) {
+      report(
+        `Service port ${text} asks for IPVS scheduler ${asked}, which this kernel does not have; ${scheduler} is used`,
+      );
+    }
+    const { cluster, local } = categorizeEndpoints(endpoints, servicePort, node);
+    // One table answers pods and the world alike: without a local endpoint pods of this node still get one elsewhere.
+    const reachable = (localOnly: boolean): readonly string[] =>
+      (localOnly && local.length > 0 ? local : cluster).map(({ key }) => key);
+    const internal = reachable(servicePort.internalPolicyLocal);
+    const external = reachable(servicePort.externalPolicyLocal);
+    // A pod that reaches itself: told by its address as source and destination, so only where pods of this node are.
+    for (const { ip, port, isLocal } of endpoints) {
+      if (isLocal) this.#addEntry("KUBE-LOOP-BACK", ipPortIpEntry(ip, servicePort.protocol, port, ip));
+    }
+    for (const wanted of this.#addresses(servicePort, internal, external)) {
+      this.#addServer(servicePort, asked === "" || isMissing ? scheduler : asked, wanted);
+    }
+    if (nodePort !== 0 && nodePortIps.length === 0) return;
+    if (nodePort !== 0 && servicePort.protocol !== "SCTP") {
+      this.#addNodePort(servicePort, servicePort.protocol);
+    }
+    if (healthCheckNodePort !== 0) {
+      this.#addEntry("KUBE-HEALTH-CHECK-NODE-PORT", portEntry(healthCheckNodePort));
+    }
+  }
+
+  #addEntry(kind: SetKind, entry: SetEntry): void {
+    this.#entries.add(this.#entry(kind, entry));
+  }
+
   #entry(kind: SetKind, entry: SetEntry): Entry {
-    return `${setName(kind, this.#context.family)} ${entry}`;
+    return `${setName(kind, this.#context.options.family)} ${entry}`;
   }
-}
 
-/** What the objects of one ServicePort are made from. */
-interface PortFacts {
-  readonly servicePort: ServicePort;
-  /** Keys of those that answer on the cluster IP. */
-  readonly internal: readonly string[];
-  /** Keys of those that answer on everything else. */
-  readonly external: readonly string[];
-  readonly scheduler: string;
-}
-
-function portFacts(
-  servicePort: ServicePort,
-  endpoints: readonly Endpoint[],
-  context: ServiceContext,
-): PortFacts {
-  const { cluster, local } = categorizeEndpoints(endpoints, servicePort, context.node);
-  // One table answers pods and the world alike: without a local endpoint pods of this node still get one elsewhere.
-  const reachable = (localOnly: boolean): readonly string[] =>
-    (localOnly && local.length > 0 ? local : cluster).map(({ key }) => key);
-  const asked = servicePort.ipvs.scheduler;
-  const granted = asked === "" || context.hasScheduler(asked);
-  if (!granted) {
-    context.report(
-      `Service port ${servicePort.text} asks for IPVS scheduler ${asked}, which this kernel does not have; ` +
-        `${context.scheduler} is used`,
-    );
+  /** The same server once more, as where an external IP is a load-balancer IP too, adds entries. */
+  #addServer(
+    { protocol, stickyMaxAgeSeconds, ipvs: { graceful } }: ServicePort,
+    scheduler: string,
+    { address, port, entries, outFilter = "", isNodePort = false, ...rest }: WantedAddress,
+  ): void {
+    const key = virtualServerKey({ address, protocol, port });
+    const texts = entries.map(([kind, entry]) => this.#entry(kind, entry));
+    const known = this.#servers.get(key);
+    if (known === undefined) {
+      // Without it one client address would always get the same real server, whatever its port.
+      const flags = scheduler === "mh" ? ["mh-port"] : [];
+      const server = { address, protocol, port, scheduler, flags, timeoutSeconds: stickyMaxAgeSeconds };
+      this.#servers.set(key, { key, server, graceful, outFilter, isNodePort, entries: texts, ...rest });
+      return;
+    }
+    for (const text of texts) if (!known.entries.includes(text)) known.entries.push(text);
+    if (known.outFilter === "" && outFilter !== "") this.#servers.set(key, { ...known, outFilter });
   }
-  return {
-    servicePort,
-    internal: reachable(servicePort.internalPolicyLocal),
-    external: reachable(servicePort.externalPolicyLocal),
-    scheduler: asked === "" || !granted ? context.scheduler : asked,
-  };
-}
 
-function wantedServer(
-  facts: PortFacts,
-  address: string,
-  port: number,
-  rest: Pick<WantedServer, "realServers" | "bind" | "outFilter"> & { readonly isNodePort?: boolean },
-): Omit<WantedServer, "entries"> {
-  const { protocol, stickyMaxAgeSeconds, ipvs } = facts.servicePort;
-  const { scheduler } = facts;
-  const server: VirtualServer = {
-    address,
-    protocol,
-    port,
-    scheduler,
-    // Without it one client address would always get the same real server, whatever its port.
-    flags: scheduler === "mh" ? ["mh-port"] : [],
-    timeoutSeconds: stickyMaxAgeSeconds,
-  };
-  return { key: virtualServerKey(server), server, graceful: ipvs.graceful, isNodePort: false, ...rest };
-}
+  *#addresses(
+    servicePort: ServicePort,
+    internal: readonly string[],
+    external: readonly string[],
+  ): Generator<WantedAddress> {
+    const { options: { nodePortIps }, hostIps } = this.#context;
+    const { clusterIP, externalIPs, protocol, port, nodePort, externalPolicyLocal } = servicePort;
+    const entryOf = (ip: string): SetEntry => ipPortEntry(ip, protocol, port);
+    yield {
+      address: clusterIP,
+      port,
+      realServers: internal,
+      bind: true,
+      entries: [["KUBE-CLUSTER-IP", entryOf(clusterIP)]],
+    };
+    const kind = externalPolicyLocal ? "KUBE-EXTERNAL-IP-LOCAL" : "KUBE-EXTERNAL-IP";
+    for (const ip of externalIPs) {
+      const entries = [[kind, entryOf(ip)]] as const;
+      yield { address: ip, port, realServers: external, bind: !hostIps.has(ip), entries };
+    }
+    for (const one of loadBalancerIps(servicePort, this.#context.nodeIp)) {
+      yield { ...one, port, realServers: external, bind: !hostIps.has(one.address) };
+    }
+    for (const ip of nodePort === 0 ? [] : nodePortIps) {
+      const entry = ipPortEntry(ip, protocol, nodePort);
+      const entries: [SetKind, SetEntry][] = protocol === "SCTP" ? [["KUBE-NODE-PORT-SCTP-HASH", entry]] : [];
+      if (protocol === "SCTP" && externalPolicyLocal) entries.push(["KUBE-NODE-PORT-LOCAL-SCTP-HASH", entry]);
+      yield { address: ip, port: nodePort, realServers: external, bind: false, entries, isNodePort: true };
+    }
+  }
 
-function addClusterIp(facts: PortFacts, draft: ServiceDraft): void {
-  const { clusterIP, protocol, port } = facts.servicePort;
-  draft.addServer(
-    wantedServer(facts, clusterIP, port, { realServers: facts.internal, bind: true, outFilter: "" }),
-    [["KUBE-CLUSTER-IP", ipPortEntry(clusterIP, protocol, port)]],
-  );
-}
-
-function addExternalIps(facts: PortFacts, context: ServiceContext, draft: ServiceDraft): void {
-  const { protocol, port, externalPolicyLocal } = facts.servicePort;
-  const kind = externalPolicyLocal ? "KUBE-EXTERNAL-IP-LOCAL" : "KUBE-EXTERNAL-IP";
-  for (const ip of facts.servicePort.externalIPs) {
-    const bind = !context.hostIps.has(ip);
-    draft.addServer(wantedServer(facts, ip, port, { realServers: facts.external, bind, outFilter: "" }), [
-      [kind, ipPortEntry(ip, protocol, port)],
-    ]);
+  #addNodePort({ nodePort, externalPolicyLocal }: ServicePort, protocol: "TCP" | "UDP"): void {
+    this.#addEntry(`KUBE-NODE-PORT-${protocol}`, portEntry(nodePort));
+    if (externalPolicyLocal) this.#addEntry(`KUBE-NODE-PORT-LOCAL-${protocol}`, portEntry(nodePort));
   }
 }
 
@@ -163,10 +169,12 @@ function outFilterRule(ip: string, { protocol, port }: ServicePort): string {
   return `-s ${ip} -m ipvs --vaddr ${ip} --vproto ${protocol.toLowerCase()} --vport ${port} -j DROP`;
 }
 
-function addLoadBalancerIps(facts: PortFacts, context: ServiceContext, draft: ServiceDraft): void {
-  const { servicePort } = facts;
+function* loadBalancerIps(
+  servicePort: ServicePort,
+  nodeIp: Ip | null,
+): Generator<Pick<WantedAddress, "address" | "entries" | "outFilter">> {
   const { loadBalancerVIPs, loadBalancerSourceRanges, protocol, port, externalPolicyLocal } = servicePort;
-  const nodeMayPass = containsNode(servicePort, context.nodeIp);
+  const nodeMayPass = containsNode(servicePort, nodeIp);
   const guarded = loadBalancerSourceRanges.length > 0;
   for (const ip of loadBalancerVIPs) {
     const entry = ipPortEntry(ip, protocol, port);
@@ -180,26 +188,8 @@ function addLoadBalancerIps(facts: PortFacts, context: ServiceContext, draft: Se
     // What the node sends to one of its own addresses has that address as its source.
     if (nodeMayPass) entries.push(["KUBE-LOAD-BALANCER-SOURCE-IP", ipPortIpEntry(ip, protocol, port, ip)]);
     const outFilter = guarded && !nodeMayPass ? outFilterRule(ip, servicePort) : "";
-    const bind = !context.hostIps.has(ip);
-    draft.addServer(wantedServer(facts, ip, port, { realServers: facts.external, bind, outFilter }), entries);
+    yield { address: ip, entries, outFilter };
   }
-}
-
-function addNodePort(facts: PortFacts, context: ServiceContext, draft: ServiceDraft): void {
-  const { nodePort, protocol, externalPolicyLocal } = facts.servicePort;
-  for (const ip of context.nodePortIps) {
-    const entries: [SetKind, SetEntry][] = [];
-    if (protocol === "SCTP") {
-      const entry = ipPortEntry(ip, protocol, nodePort);
-      entries.push(["KUBE-NODE-PORT-SCTP-HASH", entry]);
-      if (externalPolicyLocal) entries.push(["KUBE-NODE-PORT-LOCAL-SCTP-HASH", entry]);
-    }
-    const rest = { realServers: facts.external, bind: false, outFilter: "", isNodePort: true };
-    draft.addServer(wantedServer(facts, ip, nodePort, rest), entries);
-  }
-  if (protocol === "SCTP") return;
-  draft.addEntry(`KUBE-NODE-PORT-${protocol}`, portEntry(nodePort));
-  if (externalPolicyLocal) draft.addEntry(`KUBE-NODE-PORT-LOCAL-${protocol}`, portEntry(nodePort));
 }
 
 /** All objects of one Service, given its ports and their endpoints. */
@@ -209,23 +199,6 @@ export function objectsOfService(
   context: ServiceContext,
 ): ServiceObjects {
   const draft = new ServiceDraft(context);
-  for (const servicePort of servicePorts) {
-    const ofPort = endpoints?.get(servicePort.key) ?? [];
-    const facts = portFacts(servicePort, ofPort, context);
-    // A pod that reaches itself: told by its address as source and destination, so only where pods of this node are.
-    for (const { ip, port, isLocal } of ofPort) {
-      if (isLocal) draft.addEntry("KUBE-LOOP-BACK", ipPortIpEntry(ip, servicePort.protocol, port, ip));
-    }
-    addClusterIp(facts, draft);
-    addExternalIps(facts, context, draft);
-    addLoadBalancerIps(facts, context, draft);
-    if (servicePort.nodePort !== 0) {
-      if (context.nodePortIps.length === 0) continue;
-      addNodePort(facts, context, draft);
-    }
-    if (servicePort.healthCheckNodePort !== 0) {
-      draft.addEntry("KUBE-HEALTH-CHECK-NODE-PORT", portEntry(servicePort.healthCheckNodePort));
-    }
-  }
-  return draft.finish();
+  for (const servicePort of servicePorts) draft.addPort(servicePort, endpoints?.get(servicePort.key) ?? []);
+  return draft.objects;
 }

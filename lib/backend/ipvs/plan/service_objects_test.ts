@@ -3,23 +3,24 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { parseIp } from "../../../model/ip.ts";
 import { NODE_A, testEndpoint, testServicePort } from "../../../../tests/support/model_objects.ts";
 import type { Endpoint, ServicePort } from "../../../model/state.ts";
+import { exampleIpvsOptions } from "../../../../tests/support/golden_ipvs.ts";
 import { addVirtualServerLine } from "../../../netfilter/ipvs.ts";
+import type { IpvsOptions } from "./ruleset.ts";
 import { objectsOfService, type ServiceContext } from "./service_objects.ts";
 
 const pure = { permissions: "none" } as const;
 
-const CONTEXT: ServiceContext = {
-  family: "IPv4",
+const NODE_IPS = ["192.0.2.10", "192.168.7.10"];
+const CONTEXT: Omit<ServiceContext, "options"> = {
   node: NODE_A,
   nodeIp: parseIp("192.0.2.10"),
-  nodePortIps: ["192.0.2.10", "192.168.7.10"],
-  hostIps: new Set(["192.0.2.10", "192.168.7.10"]),
-  scheduler: "rr",
-  hasScheduler: () => true,
+  hostIps: new Set(NODE_IPS),
   report: (problem) => {
     throw new Error(problem);
   },
 };
+/** What a case has otherwise. */
+type Changes = Partial<Omit<ServiceContext, "hostIps" | "options"> & Omit<IpvsOptions, "hostIps" | "nodeIp">>;
 
 const LOCAL = testEndpoint("10.244.0.1", { isLocal: true });
 const REMOTE = testEndpoint("10.244.1.2");
@@ -28,10 +29,13 @@ const [A, B] = [LOCAL.key, REMOTE.key];
 function claims(
   port: Partial<ServicePort>,
   endpoints: readonly Endpoint[] = [LOCAL, REMOTE],
-  context: Partial<ServiceContext> = {},
+  changes: Changes = {},
 ) {
   const servicePort = testServicePort(port);
-  return objectsOfService([servicePort], new Map([[servicePort.key, endpoints]]), { ...CONTEXT, ...context });
+  const { node = CONTEXT.node, nodeIp = CONTEXT.nodeIp, report = CONTEXT.report, ...rest } = changes;
+  const options = exampleIpvsOptions(rest.family ?? "IPv4", { nodePortIps: NODE_IPS, ...rest });
+  const context = { node, nodeIp, report, hostIps: CONTEXT.hostIps, options };
+  return objectsOfService([servicePort], new Map([[servicePort.key, endpoints]]), context);
 }
 
 /** `-A …` of each server, `bound` if it is to be, and the keys of its real servers. */
@@ -210,7 +214,7 @@ Deno.test(
 );
 
 Deno.test("rule 14: only source ranges without the node in them keep the node out", pure, () => {
-  const rules = (ranges: readonly string[], context: Partial<ServiceContext> = {}): string[] =>
+  const rules = (ranges: readonly string[], context: Changes = {}): string[] =>
     claims({ ...BALANCED, loadBalancerSourceRanges: ranges }, [REMOTE], context).servers
       .map(({ outFilter }) => outFilter).filter((rule) => rule !== "");
   const rule = "-s 203.0.113.5 -m ipvs --vaddr 203.0.113.5 --vproto tcp --vport 80 -j DROP";
@@ -248,12 +252,7 @@ Deno.test("IPv6: names of sets, entries without brackets, servers with them", pu
     loadBalancerVIPs: ["fd00:203::5"],
     loadBalancerSourceRanges: ["fd00:1::/64"],
   };
-  const context = {
-    family: "IPv6",
-    nodeIp: parseIp("fd00:2::1"),
-    nodePortIps: [],
-    hostIps: new Set<string>(),
-  } as const;
+  const context: Changes = { family: "IPv6", nodeIp: parseIp("fd00:2::1"), nodePortIps: [] };
   assertEquals(servers(port, [endpoint], context), [
     "-A -t [fd00:10:96::9]:80 -s rr bound [fd00::1]:8080",
     "-A -t [fd00:203::5]:80 -s rr bound [fd00::1]:8080",
@@ -278,7 +277,7 @@ Deno.test(
     assertEquals(servers(asks, []), ["-A -t 10.96.0.10:80 -s lc bound"]);
     assertEquals(claims(asks).servers.map(({ graceful }) => graceful), [false]);
     const problems: string[] = [];
-    const lacking = { hasScheduler: () => false, report: (problem: string) => void problems.push(problem) };
+    const lacking = { schedulers: ["rr"], report: (problem: string) => void problems.push(problem) };
     assertEquals(servers(asks, [], lacking), ["-A -t 10.96.0.10:80 -s rr bound"]);
     assertEquals(problems, [
       "Service port shop/web asks for IPVS scheduler lc, which this kernel does not have; rr is used",

@@ -34,9 +34,15 @@ import {
   type Table,
 } from "../../../netfilter/iptables_jumps.ts";
 import {
+  addRealServerLine,
+  addVirtualServerLine,
+  deleteRealServerLine,
+  deleteVirtualServerLine,
   type RealServer,
   sameTreatment,
   type SavedVirtualServer,
+  updateRealServerLine,
+  updateVirtualServerLine,
   type VirtualServer,
 } from "../../../netfilter/ipvs.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
@@ -87,7 +93,7 @@ export interface HeldObjects {
   /** Chains of the kernel of which only our jumps are known, each once and not in their order. */
   readonly jumpsOnly?: PerTable<ReadonlySet<string>>;
   /** Tables that iptables cannot read as a whole. */
-  readonly unreadable?: readonly Table[];
+  readonly unreadable?: ReadonlySet<string>;
 }
 
 /** Device, sets and IPVS table: what both families share. */
@@ -273,25 +279,32 @@ function diffServers(
   for (const { key, server, realServers, graceful } of wanted) {
     wantedKeys.add(key);
     const found = held.virtualServers.get(key);
-    if (found === undefined) servers.push({ kind: "addServer", server });
-    else if (!sameTreatment(found.server, server)) servers.push({ kind: "updateServer", server });
-    const surplus = new Map(found?.realServers);
-    const missing = realServers.filter((real) => !surplus.delete(real));
-    for (const real of realServers) {
-      const there = found?.realServers.get(real);
-      // An earlier process may have left it on its way out, another one may have changed it.
-      if (there !== undefined && !isAsWritten(there)) {
-        servers.push({ kind: "updateReal", server, real: realServerOf(real) });
-      }
+    if (found === undefined) {
+      servers.push({ kind: "addServer", server, line: addVirtualServerLine(server) });
+    } else if (!sameTreatment(found.server, server)) {
+      servers.push({ kind: "updateServer", server, line: updateVirtualServerLine(server) });
     }
-    for (const real of missing) servers.push({ kind: "addReal", server, real: realServerOf(real) });
-    for (const real of surplus.values()) servers.push({ kind: "removeReal", server, real, graceful });
+    const surplus = new Map(found?.realServers);
+    const missing = realServers.filter((key) => !surplus.delete(key));
+    for (const key of realServers) {
+      const there = found?.realServers.get(key);
+      // An earlier process may have left it on its way out, another one may have changed it.
+      if (there === undefined || isAsWritten(there)) continue;
+      const real = realServerOf(key);
+      servers.push({ kind: "updateReal", server, real, line: updateRealServerLine(server, real) });
+    }
+    for (const real of missing.map(realServerOf)) {
+      servers.push({ kind: "addReal", server, real, line: addRealServerLine(server, real) });
+    }
+    for (const real of surplus.values()) {
+      servers.push({ kind: "removeReal", server, real, graceful, line: deleteRealServerLine(server, real) });
+    }
   }
   for (const [key, { server }] of held.virtualServers) {
     if (wantedKeys.has(key)) continue;
     const evidence = evidenceOf(server, held, ownership);
     if (ownership.known?.has(key) === true || evidence.isBound || evidence.isNamed) {
-      servers.push({ kind: "deleteServer", server, evidence });
+      servers.push({ kind: "deleteServer", server, evidence, line: deleteVirtualServerLine(server) });
     }
   }
 }
@@ -310,16 +323,6 @@ export function realServerOf(key: string): RealServer {
   const ip = parseIp(key.startsWith("[") ? key.slice(1, colon - 1) : key.slice(0, colon));
   if (ip === null) throw new SyntaxError(`"${key}" is no key of a real server`);
   return { address: ip.text, port: Number(key.slice(colon + 1)), weight: 1 };
-}
-
-/** True if the server, of this family, is one that IPVS mode has made. */
-export function isOurs(
-  server: VirtualServer,
-  held: Pick<HeldObjects, "addresses" | "sets">,
-  ownership: Ownership,
-): boolean {
-  const { isBound, isNamed } = evidenceOf(server, held, ownership);
-  return isBound || isNamed;
 }
 
 /** Sets whose entries are virtual servers. */

@@ -6,16 +6,7 @@
  */
 import { addAddressLine, addDummyLine, deleteAddressLine } from "../../../netfilter/ip_batch.ts";
 import { type PerTable, type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
-import {
-  addRealServerLine,
-  addVirtualServerLine,
-  deleteRealServerLine,
-  deleteVirtualServerLine,
-  type RealServer,
-  updateRealServerLine,
-  updateVirtualServerLine,
-  type VirtualServer,
-} from "../../../netfilter/ipvs.ts";
+import type { RealServer, VirtualServer } from "../../../netfilter/ipvs.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 
 export const TABLES: readonly Table[] = ["nat", "filter"];
@@ -28,24 +19,21 @@ export interface Evidence {
   readonly isNamed: boolean;
 }
 
-/** One change of IPVS. All but `removeReal` are a line of `ipvsadm -R`. */
+/** One change of IPVS. */
 export type ServerChange =
-  | { readonly kind: "addServer" | "updateServer"; readonly server: VirtualServer }
-  | { readonly kind: "deleteServer"; readonly server: VirtualServer; readonly evidence: Evidence }
-  | {
-    /** `addReal`: it may still be there, drained of new connections by an earlier `removeReal`. */
-    readonly kind: "addReal" | "updateReal";
+  & {
     readonly server: VirtualServer;
-    readonly real: RealServer;
+    /** Of `ipvsadm -R`. */
+    readonly line: string;
   }
-  | {
-    /** At once if no client is connected or the protocol has no connections, else after those are gone. */
-    readonly kind: "removeReal";
-    readonly server: VirtualServer;
-    readonly real: RealServer;
-    /** False: at once in any case. */
-    readonly graceful: boolean;
-  };
+  & (
+    | { readonly kind: "addServer" | "updateServer" }
+    | { readonly kind: "deleteServer"; readonly evidence: Evidence }
+    /** `addReal`: it may still be there, drained of new connections by an earlier `removeReal`. */
+    | { readonly kind: "addReal" | "updateReal"; readonly real: RealServer }
+    /** `graceful`: only after the connections of its clients are gone. */
+    | { readonly kind: "removeReal"; readonly real: RealServer; readonly graceful: boolean }
+  );
 
 /** What changes in one set; lines of `ipset restore`. */
 export interface SetChange {
@@ -184,7 +172,7 @@ export function stepText(step: Step): string {
     case "iptables":
       return step.tables.map(({ table, lines }) => tableBlock(table, lines)).join("");
     case "ipvsadm":
-      return joined(step.changes.map(serverLine));
+      return joined(step.changes.map(({ line }) => line));
     default:
       return joined(step.lines);
   }
@@ -192,22 +180,4 @@ export function stepText(step: Step): string {
 
 function joined(lines: readonly string[]): string {
   return lines.map((line) => line + "\n").join("");
-}
-
-/** The line of `ipvsadm -R` that makes the change; a real server that is to leave is deleted at once. */
-export function serverLine(change: ServerChange): string {
-  switch (change.kind) {
-    case "addServer":
-      return addVirtualServerLine(change.server);
-    case "updateServer":
-      return updateVirtualServerLine(change.server);
-    case "deleteServer":
-      return deleteVirtualServerLine(change.server);
-    case "addReal":
-      return addRealServerLine(change.server, change.real);
-    case "updateReal":
-      return updateRealServerLine(change.server, change.real);
-    case "removeReal":
-      return deleteRealServerLine(change.server, change.real);
-  }
 }

@@ -42,8 +42,6 @@ export class DriftCheck {
   readonly #options: DriftCheckOptions;
   readonly #fullLooks = new FullLooks();
   #rulesDueMs = Number.NEGATIVE_INFINITY;
-  /** The last look at everything did. */
-  #hasFailed = false;
   readonly #printedOtherwise = new PrintedOtherwise();
 
   constructor(options: DriftCheckOptions) {
@@ -63,12 +61,8 @@ export class DriftCheck {
   async look(store: NftStore): Promise<false | Damage> {
     const { nowMs } = this.#options;
     const startMs = nowMs();
-    const isAll = this.#fullLooks.isDue(startMs);
-    // Those that do not come to their end must not be all that the machine does from now on; a single one says little.
-    if (isAll && this.#hasFailed) this.#fullLooks.putOff(startMs);
-    this.#hasFailed = isAll;
+    const isAll = this.#fullLooks.begin(startMs);
     const damage = isAll ? await this.#lookAtAll(store) : await this.#lookAtPart(store);
-    this.#hasFailed = false;
     const isLarge = store.counts.elements > LARGE_ELEMENTS;
     this.#fullLooks.ended({ isAll, isLarge, isDamaged: damage !== false, startMs, endMs: nowMs() });
     return damage;
