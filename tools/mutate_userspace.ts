@@ -57,7 +57,7 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
     "hasServiceChains: false",
     "hasServiceChains: true",
   ]],
-  "plan/ruleset_snapshot.ts": [
+  "plan/port_rules.ts": [
     ["the port of a former run", "if (port !== undefined) ports.set(portal, port);", ""],
     ["flows that go on stay", "old.has(key) === current.has(key) ||", ""],
     ["flows that are led elsewhere begin anew", "old.has(key) === current.has(key) ||", "true ||"],

@@ -59,7 +59,7 @@ export interface FamilyProxier {
    * Looks whether our rules are as the last sync left them: false if all is well, else what is damaged; null if that is unknown now.
    * Where there are too many to look at in one sync period, some of them in turn.
    */
-  checkCanary(): Promise<false | null | Damage>;
+  findDamage(): Promise<false | null | Damage>;
   /**
    * True if the node is not any more what the last sync took it for, so that the next one writes something even if no Service changed.
    * Absent in modes whose rules follow the node by themselves.

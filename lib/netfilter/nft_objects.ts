@@ -131,7 +131,10 @@ export class NftTransaction {
   }
 }
 
-/** What leads from `held` to `wanted`: all that is held and not wanted goes. */
+/**
+ * What leads from `held` to `wanted`: all that is held and not wanted goes. Chains are compared by hook and rules, elements by value and
+ * comment, sets and maps by existence and timeout: `add set` gives an existing set another timeout.
+ */
 export function diffObjects(wanted: NftObjects, held: NftObjects): NftTransaction {
   const transaction = new NftTransaction();
   diffElements(transaction, wanted.elements, held.elements);

@@ -74,7 +74,7 @@ export class FamilyRunner implements HandledFamily {
     this.#checks = new RuleChecks({
       family: this.family,
       log,
-      check: () => proxier.checkCanary(),
+      check: () => proxier.findDamage(),
       observer: options.drift,
       repair: (services) => {
         if (services === "all") this.#reconciler.requireFullSync();
@@ -298,7 +298,7 @@ function withTooLarge(report: ApplyReport, { tooLarge }: ProxyState): ApplyRepor
 /** What {@linkcode RuleChecks} needs. */
 export interface RuleChecksOptions {
   readonly family: IpFamily;
-  /** As `FamilyProxier.checkCanary`. */
+  /** As `FamilyProxier.findDamage`. */
   readonly check: () => Promise<false | null | Damage>;
   /** Asks for a sync that writes these again; it is to be told with `syncBegins` and `synced`. */
   readonly repair: (services: Changed) => void;
@@ -332,7 +332,7 @@ export class RuleChecks {
   #hasEnded = false;
   /** What it is about. */
   #repaired: readonly string[] = [];
-  #failedRepairs = 0;
+  #undoneRepairs = 0;
   #skipped = 0;
   #lastProblem = "";
 
@@ -351,7 +351,7 @@ export class RuleChecks {
     if (damage === null) return;
     const { log, family, repair, observer } = this.#options;
     observer?.found(family, damage.found);
-    if (this.#failedRepairs === 0) {
+    if (this.#undoneRepairs === 0) {
       log.warn("Rules were changed or removed by something else, writing them again", {
         family,
         damaged: damage.found,
@@ -359,7 +359,7 @@ export class RuleChecks {
     }
     this.#isRepairing = true;
     this.#repaired = damage.found;
-    repair(this.#failedRepairs === 0 ? damage.services : "all");
+    repair(this.#undoneRepairs === 0 ? damage.services : "all");
   }
 
   /** A sync begins, which does what was asked for until now. */
@@ -377,9 +377,9 @@ export class RuleChecks {
     const lasts = damage !== null && isAbout(this.#repaired, damage);
     observer?.repaired(family, lasts);
     if (!lasts) return;
-    this.#failedRepairs++;
-    this.#skipped = Math.min(2 ** (this.#failedRepairs - 1) - 1, MAX_SKIPPED_CHECKS);
-    if (this.#failedRepairs > 1) return;
+    this.#undoneRepairs++;
+    this.#skipped = Math.min(2 ** (this.#undoneRepairs - 1) - 1, MAX_SKIPPED_CHECKS);
+    if (this.#undoneRepairs > 1) return;
     log.error(
       "Rules differ from what was written right after they were written; checks of them become rare",
       "something else changes them all the time, or they are printed in a way that kproxy does not know",
@@ -402,8 +402,8 @@ export class RuleChecks {
       this.#lastProblem = "";
       // Null says nothing of repairs that failed, either.
       if (damage !== false) return damage;
-      if (this.#failedRepairs > 0) log.info("Rules stay as they were written again", { family });
-      this.#failedRepairs = 0;
+      if (this.#undoneRepairs > 0) log.info("Rules stay as they were written again", { family });
+      this.#undoneRepairs = 0;
     } catch (error) {
       const problem = String(error);
       // Told once, not in every period.

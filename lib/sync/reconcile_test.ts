@@ -63,7 +63,7 @@ class FakeProxier implements FamilyProxier {
     return REPORT;
   }
 
-  checkCanary(): Promise<false> {
+  findDamage(): Promise<false> {
     return Promise.resolve(false);
   }
 }

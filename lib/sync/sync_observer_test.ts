@@ -36,7 +36,7 @@ function bench(fail = false): Bench {
           fail
             ? Promise.reject(new Error("no"))
             : Promise.resolve({ commands: 0, bytes: 0, written: { nat: 2 }, total: { nat: 7, filter: 3 } }),
-        checkCanary: () => Promise.resolve(false),
+        findDamage: () => Promise.resolve(false),
       },
       observer,
       nowMs: () => 0,
@@ -123,7 +123,7 @@ Deno.test("a log line never counts less than no rules written, whatever was remo
       family: "IPv4",
       sync: () =>
         Promise.resolve({ commands: 1, bytes: 9, written: { nat: -4, filter: 1 }, total: { nat: 7 } }),
-      checkCanary: () => Promise.resolve(false),
+      findDamage: () => Promise.resolve(false),
     },
     observer: observeSyncs(log, metrics, () => 5000, "servicePorts"),
     nowMs: () => 0,
@@ -158,7 +158,7 @@ Deno.test("joined observers are told in their order, those without a beginning t
           fail
             ? Promise.reject(new Error("no"))
             : Promise.resolve({ commands: 0, bytes: 0, written: {}, total: {} }),
-        checkCanary: () => Promise.resolve(false),
+        findDamage: () => Promise.resolve(false),
       },
       observer,
       nowMs: () => 0,

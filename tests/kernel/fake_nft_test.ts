@@ -63,12 +63,12 @@ e2eTest("what the applier says to nft, the real one takes as the fake does", NEE
   for (const objects of states) {
     await sync(objects, ["s1", "s2", "s3", "s4"]);
     clock.nowMs += 5_000;
-    await proxier.checkCanary();
-    await proxier.checkCanary();
+    await proxier.findDamage();
+    await proxier.findDamage();
   }
   await sync([...A, ...STICKY]);
   await fake.others("flush chain ip kproxy services\ndelete element ip kproxy cluster-ips { 10.96.1.1 }\n");
-  assert(await proxier.checkCanary());
+  assert(await proxier.findDamage());
   const replay = new FakeNft();
   await withNetns(async (netns) => {
     for (const [index, { argv, stdin }] of fake.runs.entries()) {
@@ -170,7 +170,7 @@ e2eTest(
         const changed = index === 0 ? undefined : [`${fields.namespace}/${name}`];
         const report = await proxier.sync(syncRequest(state, changed));
         assertEquals(report.quarantined, []);
-        assertEquals(await proxier.checkCanary(), false);
+        assertEquals(await proxier.findDamage(), false);
         const { written } = await nftablesProxier(netns.exec).sync(syncRequest(state));
         assertEquals([written["elements"], written["sets"]], [0, 0], "read back as written");
       }
@@ -199,7 +199,7 @@ e2eTest("a port that was renamed while kproxy was down has its new name in the k
     // The element goes and comes, and nothing else.
     assertEquals(written, { chains: 0, elements: 2, sets: 0 });
     assertEquals(await comments(), ["shop/s1:web, ?new? : one"]);
-    assertEquals(await next.checkCanary(), false);
+    assertEquals(await next.findDamage(), false);
     const again = await nftablesProxier(netns.exec).sync(syncRequest(named('web, "new" : one')));
     assertEquals(again.written, { chains: 0, elements: 0, sets: 0 });
   });

@@ -119,7 +119,7 @@ for (const variant of VARIANTS) {
           await sync({ "s1": 2, "s2-np": 3, "s3": 0 });
           await sync({ "s1": 4, "s2-np": 3, "s3": 1 }, ["s1", "s3"]);
           await sync({ "s1": 4, "s3": 1 }, ["s2-np"]);
-          assertEquals(await proxier.checkCanary(), false);
+          assertEquals(await proxier.findDamage(), false);
           // Somebody takes a rule away that the next change deletes: refused, told, repaired by the sync after it.
           await iptables.restore("*nat\n-F KUBE-SERVICES\nCOMMIT\n");
           await assertRejects(() => sync({ "s3": 1, "s4-np": 1 }, ["s1", "s4-np"]), SyncError, "> ");
@@ -149,13 +149,13 @@ for (const variant of VARIANTS) {
             await sync(sizes);
             const wanted = iptablesLines(await iptables.save());
             // What -S prints must be taken for the same as what iptables-save prints.
-            for (let looks = 0; looks < 4; looks++) assertEquals(await proxier.checkCanary(), false);
+            for (let looks = 0; looks < 4; looks++) assertEquals(await proxier.findDamage(), false);
             for (const [chain, rule] of damages(await iptables.save("nat"))) {
               if (largeChains === 0 && chain !== "KUBE-SERVICES") continue;
               await iptables.restore(`*nat\n${rule}\nCOMMIT\n`, { counters: false });
-              assertEquals(await proxier.checkCanary(), { services: "all", found: [`nat ${chain}`] });
+              assertEquals(await proxier.findDamage(), { services: "all", found: [`nat ${chain}`] });
               await sync(sizes);
-              assertEquals(await proxier.checkCanary(), false, "the look after the repair");
+              assertEquals(await proxier.findDamage(), false, "the look after the repair");
               assertEquals(iptablesLines(await iptables.save()), wanted);
             }
           });
@@ -203,7 +203,7 @@ for (const variant of VARIANTS) {
             iptablesLines(await iptables.save()),
             await freshEndState({ ...all, "s1": 1 }, "IPv4", variant),
           );
-          assertEquals(await proxier.checkCanary(), false);
+          assertEquals(await proxier.findDamage(), false);
         });
       },
     );
@@ -222,10 +222,10 @@ for (const variant of VARIANTS) {
             assertEquals((await exec.run(argv)).code, 0, argv.join(" "));
           }
         }
-        const damage = await proxier.checkCanary();
+        const damage = await proxier.findDamage();
         assertEquals(damage && damage.services, "all", flushed.join());
         await sync(sizes);
-        assertEquals(await proxier.checkCanary(), false);
+        assertEquals(await proxier.findDamage(), false);
         assertEquals(iptablesLines(await iptables.save()), before);
       }
     });

@@ -75,7 +75,7 @@ for (const [name, rule] of RULES) {
       const next = await rig(exec);
       for (const one of [{ sync, proxier }, next, next]) {
         await one.sync();
-        assertEquals(await one.proxier.checkCanary(), false);
+        assertEquals(await one.proxier.findDamage(), false);
         assertEquals(
           [await jumps("nat", "PREROUTING"), await jumps("nat", "OUTPUT"), await jumps("filter", "OUTPUT")],
           before,
@@ -89,12 +89,12 @@ for (const [name, rule] of RULES) {
         const lost of [["ip", "nat", "PREROUTING"], ["ip", "nat", "KUBE-SERVICES"], ["ip", "nat", chain]]
       ) {
         await nft("flush", "chain", ...lost);
-        const damage = await proxier.checkCanary();
+        const damage = await proxier.findDamage();
         assertEquals(typeof damage, "object", lost.join(" "));
         await sync(
           !damage || damage.services === "all" ? undefined : [...damage.services],
         );
-        assertEquals(await proxier.checkCanary(), false, lost.join(" "));
+        assertEquals(await proxier.findDamage(), false, lost.join(" "));
       }
       assertEquals(await jumps("nat", "PREROUTING"), before[0]);
     });

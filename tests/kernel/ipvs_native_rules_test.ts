@@ -86,7 +86,7 @@ for (const [name, rule] of RULES) {
       const nextSync = () => next.syncState(stateOf("IPv4", { s1: 2, "s2-np": 1 }), "all");
       for (const one of [{ proxier, sync }, { proxier: next.proxier, sync: nextSync }]) {
         await one.sync();
-        assertEquals(await one.proxier.checkCanary(), false);
+        assertEquals(await one.proxier.findDamage(), false);
         assertEquals(await jumps(), before);
       }
       const warnings = lines.filter((line) => line.startsWith("W "));
@@ -109,9 +109,9 @@ for (const [name, rule] of RULES) {
         ] as const
       ) {
         await nft(...damage);
-        assertEquals(await proxier.checkCanary(), { services: "all", found: [found] }, damage.join(" "));
+        assertEquals(await proxier.findDamage(), { services: "all", found: [found] }, damage.join(" "));
         await sync();
-        assertEquals(await proxier.checkCanary(), false, damage.join(" "));
+        assertEquals(await proxier.findDamage(), false, damage.join(" "));
         assertEquals(await jumps(), before, damage.join(" "));
       }
     });

@@ -34,7 +34,7 @@ async function rarelyListing(netns: Netns): Promise<Rig> {
   };
   const proxier = nftablesProxier(exec, clock);
   await proxier.sync(syncRequest(OBJECTS));
-  assertEquals(await proxier.checkCanary(), false);
+  assertEquals(await proxier.findDamage(), false);
   return { proxier, lists: () => lists };
 }
 
@@ -64,7 +64,7 @@ e2eTest("whoever lists rules beside looks that list no element sees each rule on
     const before = lists();
     let isListing = true;
     const look = async (): Promise<void> => {
-      while (isListing) assertEquals(await proxier.checkCanary(), false);
+      while (isListing) assertEquals(await proxier.findDamage(), false);
     };
     const looks = look();
     try {
@@ -99,12 +99,12 @@ e2eTest("looks that list no element see in the real kernel what is damaged", NEE
       const text = damage(await netns.run(["nft", "-a", "list", "table", "ip", "kproxy"]));
       await nft(netns, `${text}\n`);
       const before = lists();
-      const found = await proxier.checkCanary();
+      const found = await proxier.findDamage();
       assert(found !== false, `not seen: ${text}`);
       assertEquals(lists(), before, text);
       await proxier.sync(syncRequest(OBJECTS));
       // The look after the repair lists.
-      for (let looks = 0; looks < 2; looks++) assertEquals(await proxier.checkCanary(), false, text);
+      for (let looks = 0; looks < 2; looks++) assertEquals(await proxier.findDamage(), false, text);
     }
   });
 });

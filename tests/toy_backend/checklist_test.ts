@@ -260,14 +260,14 @@ const PROOFS: Readonly<
   Damage: {
     async prove() {
       const { machine, proxier, reconciler } = toyNode(BEFORE);
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
       await reconciler.reconcile();
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
       machine.rules.set(WEB, "10.244.66.66:8080");
-      assertEquals(await proxier.checkCanary(), { services: "all", found: [`set ${WEB} 10.244.0.11:8080`] });
+      assertEquals(await proxier.findDamage(), { services: "all", found: [`set ${WEB} 10.244.0.11:8080`] });
       reconciler.requireFullSync();
       await reconciler.reconcile();
-      assertEquals([machine.rules.get(WEB), await proxier.checkCanary()], ["10.244.0.11:8080", false]);
+      assertEquals([machine.rules.get(WEB), await proxier.findDamage()], ["10.244.0.11:8080", false]);
     },
   },
   Preparation: {

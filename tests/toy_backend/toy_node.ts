@@ -66,7 +66,7 @@ export class ToyProxier implements FamilyProxier {
     });
   }
 
-  checkCanary(): Promise<false | null | Damage> {
+  findDamage(): Promise<false | null | Damage> {
     return this.#session.look(async (committed) =>
       damageOf("all", diffToy(rulesOf(committed), await this.#read()))
     );

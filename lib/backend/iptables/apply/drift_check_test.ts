@@ -119,20 +119,21 @@ for (const variant of ["nft", "legacy"] as const) {
       await t.step(name, async () => {
         const { fake, proxier, sync } = await rig({ variant });
         await sync(sizes);
-        assertEquals(await proxier.checkCanary(), false);
+        assertEquals(await proxier.findDamage(), false);
         const all = commands((words) => chainOf(fake, words, variant));
         for (const args of all) {
           const { code, stderr } = await fake.run([`iptables-${variant}`, ...args]);
           assertEquals(code, 0, stderr);
         }
         fake.runs.length = 0;
-        const damage = await proxier.checkCanary();
+        const damage = await proxier.findDamage();
         assert(fake.runs.length <= 2, "a look is one program, two if a chain is not there");
         if (!isDamage) {
           assertEquals(damage, false);
           return;
         }
         assert(damage, "no damage found");
+        assertEquals(await proxier.findDamage(), damage, "a second look sees the same, until it is repaired");
         assert(damage.found.length > 0);
         assertEquals(damage.services, "all");
         const before = chainsOf(fake, variant);
@@ -143,7 +144,7 @@ for (const variant of ["nft", "legacy"] as const) {
         await sync(sizes);
         fake.onCommit = undefined;
         for (const chain of written) assert(damage.found.includes(chain), `${chain} is written for nothing`);
-        assertEquals(await proxier.checkCanary(), false);
+        assertEquals(await proxier.findDamage(), false);
         // KUBE-FIREWALL and KUBE-MARK-MASQ are not ours alone.
         assertEquals(endState(fake, variant), wanted);
       });
@@ -161,9 +162,9 @@ Deno.test("two rules in the place of others, of which as many are there as shoul
   // As many rules as it should have.
   const other = ["-p", "tcp", "-j", "DNAT", "--to-destination", "10.9.9.9:1"];
   await fake.run(["iptables", "-t", "nat", "-R", endpoint!, "2", ...other]);
-  assert(await proxier.checkCanary());
+  assert(await proxier.findDamage());
   await sync({ "s1": 2 });
-  assertEquals(await proxier.checkCanary(), false);
+  assertEquals(await proxier.findDamage(), false);
   assertEquals(endState(fake), await freshEndState({ "s1": 2 }));
 });
 
@@ -171,12 +172,12 @@ Deno.test("changes and repairs at the same time lose nothing", async () => {
   const { fake, proxier, sync } = await rig();
   await sync({ "s1": 2, "s2": 2, "s3": 1 });
   await fake.run(["iptables", "-F", "KUBE-SERVICES", "-t", "nat"]);
-  const damage = await proxier.checkCanary();
+  const damage = await proxier.findDamage();
   assert(damage);
   // One Service comes, one goes, one changes, in the sync that also repairs.
   await sync({ "s1": 3, "s3": 1, "s4-np": 1 });
   assertEquals(endState(fake), await freshEndState({ "s1": 3, "s3": 1, "s4-np": 1 }));
-  assertEquals(await proxier.checkCanary(), false);
+  assertEquals(await proxier.findDamage(), false);
 });
 
 Deno.test("with many chains everything is looked at once an hour, and what packets cannot do without each time", async () => {
@@ -188,7 +189,7 @@ Deno.test("with many chains everything is looked at once an hour, and what packe
   /** What the next look starts, and what it finds. */
   const look = async (): Promise<[program: string, found: readonly string[]]> => {
     fake.runs.length = 0;
-    const damage = await proxier.checkCanary();
+    const damage = await proxier.findDamage();
     return [fake.runs.map(({ argv }) => argv[0]).join(), damage ? damage.found : []];
   };
   assertEquals(await look(), ["iptables-save", []], "the first one");
@@ -225,14 +226,14 @@ Deno.test("a look at everything gives way to changes, some times, and comes agai
   await damage();
   for (let changes = 1; changes <= 3; changes++) {
     const started = fake.held();
-    const look = proxier.checkCanary();
+    const look = proxier.findDamage();
     await started;
     // It would never end by itself.
     await sync({ ...sizes, s2: changes + 1 }, ["s2"]);
     assertEquals(await look, null, "nobody can tell");
   }
   const started = fake.held();
-  const look = proxier.checkCanary();
+  const look = proxier.findDamage();
   await started;
   const change = sync({ ...sizes, s2: 5 }, ["s2"]);
   fake.goOn();
@@ -246,21 +247,21 @@ Deno.test("a look at everything gives way to changes, some times, and comes agai
 
 Deno.test("a canary that cannot be looked at says nothing", async () => {
   const { fake, proxier, sync } = await rig({ largeChains: 0, nowMs: () => 1 });
-  assertEquals(await proxier.checkCanary(), false, "before the first sync");
+  assertEquals(await proxier.findDamage(), false, "before the first sync");
   await sync({ s1: 1 });
-  assertEquals(await proxier.checkCanary(), false);
+  assertEquals(await proxier.findDamage(), false);
   fake.holdLock(100);
-  assertEquals(await proxier.checkCanary(), null, "while the lock is held");
+  assertEquals(await proxier.findDamage(), null, "while the lock is held");
 });
 
 Deno.test("a look that is refused with the status of a held lock does not hide damage", async () => {
   const { fake, proxier, sync } = await rig({ largeChains: 0 });
   await sync({ s1: 1 });
-  assertEquals(await proxier.checkCanary(), false);
+  assertEquals(await proxier.findDamage(), false);
   const chain = chainOf(fake, "s1:http cluster IP", "nft");
   await fake.run(["iptables", "-t", "nat", "-F", chain]);
   fake.failRestores(1, 0, 4, "iptables-restore: line 2: RULE_LIST failed (No such file or directory)\n");
-  assertEquals(await proxier.checkCanary(), {
+  assertEquals(await proxier.findDamage(), {
     services: "all",
     found: [`nat ${chain}`],
   });

@@ -78,7 +78,7 @@ async function rig(
 
 /** One look, and the sync that it asks for. @returns what was found */
 async function lookAndRepair(rigged: Rig, change: Partial<ServicePort>): Promise<readonly string[]> {
-  const damage = await rigged.proxier.checkCanary();
+  const damage = await rigged.proxier.findDamage();
   if (!damage) return [];
   await rigged.proxier.sync({ state: stateWith(change, rigged.proxier.family), changed: damage.services });
   return damage.found;
@@ -134,12 +134,12 @@ for (const variant of ["nft", "legacy"] as const) {
         Deno.test(`${variant}, ${family}: a change of ${what} ${part} is seen by the next look`, async () => {
           const one = await rig(variant, family);
           await one.sync(before, true);
-          assertEquals(await one.proxier.checkCanary(), false);
+          assertEquals(await one.proxier.findDamage(), false);
           one.restored = lie;
           await one.sync(after);
           one.restored = HONEST;
           assert((await lookAndRepair(one, after)).length > 0, "nothing is seen");
-          assertEquals(await one.proxier.checkCanary(), false);
+          assertEquals(await one.proxier.findDamage(), false);
           assertEquals(linesOf(one), await freshRules(after, family, variant));
           assertEquals(one.told, []);
         });
@@ -155,14 +155,14 @@ for (const variant of ["nft", "legacy"] as const) {
       await one.proxier.sync({ state, changed: full ? "all" : new Set(["shop/s5-np"]) });
     };
     await none(before, true);
-    assertEquals(await one.proxier.checkCanary(), false);
+    assertEquals(await one.proxier.findDamage(), false);
     one.restored = without("filter");
     await none(after, false);
     one.restored = HONEST;
-    const damage = await one.proxier.checkCanary();
+    const damage = await one.proxier.findDamage();
     assertEquals(damage, { services: "all", found: ["filter KUBE-SERVICES"] });
     await one.proxier.sync({ state: { ...stateWith(after), endpoints: new Map() }, changed: "all" });
-    assertEquals(await one.proxier.checkCanary(), false);
+    assertEquals(await one.proxier.findDamage(), false);
     assert(one.fake.saved("IPv4", "filter", variant).includes("10.96.0.6"));
   });
 
@@ -170,7 +170,7 @@ for (const variant of ["nft", "legacy"] as const) {
     const one = await rig(variant);
     const [before, after] = [{ stickyMaxAgeSeconds: 60 }, { stickyMaxAgeSeconds: 3_600 }];
     await one.sync(before, true);
-    assertEquals(await one.proxier.checkCanary(), false);
+    assertEquals(await one.proxier.findDamage(), false);
     one.fake.failRestores(1, 0, 137, "Killed\n");
     let failures = 0;
     await one.sync(after).catch(() => failures++);
@@ -179,7 +179,7 @@ for (const variant of ["nft", "legacy"] as const) {
     await one.sync(after);
     one.restored = HONEST;
     assert((await lookAndRepair(one, after)).length > 0, "nothing is seen");
-    assertEquals(await one.proxier.checkCanary(), false);
+    assertEquals(await one.proxier.findDamage(), false);
     assertEquals(linesOf(one), await freshRules(after, "IPv4", variant));
   });
 
@@ -187,13 +187,13 @@ for (const variant of ["nft", "legacy"] as const) {
     const one = await rig(variant);
     const change = {};
     await one.sync(change, true);
-    assertEquals(await one.proxier.checkCanary(), false);
+    assertEquals(await one.proxier.findDamage(), false);
     const [endpoint] = /KUBE-SEP-\w+/.exec(linesOf(one).join())!;
     const rule = ["-p", "tcp", "-j", "DNAT", "--to-destination", "10.9.9.9:1"];
     await one.fake.run([`iptables-${variant}`, "-t", "nat", "-R", endpoint, "2", ...rule]);
     one.restored = NOTHING;
     assertEquals(await lookAndRepair(one, change), [`nat ${endpoint}`]);
-    assertEquals(await one.proxier.checkCanary(), false);
+    assertEquals(await one.proxier.findDamage(), false);
     assertEquals(one.told.length, 1, one.told.join());
   });
 
@@ -203,19 +203,19 @@ for (const variant of ["nft", "legacy"] as const) {
     const [before, after] = [{ stickyMaxAgeSeconds: 60 }, { stickyMaxAgeSeconds: 3_600 }];
     await one.sync(before, true);
     assert((await lookAndRepair(one, before)).length > 0);
-    assertEquals(await one.proxier.checkCanary(), false);
+    assertEquals(await one.proxier.findDamage(), false);
     await one.sync(after);
     assertEquals(linesOf(one), await freshRules(after, "IPv4", variant));
-    for (let looks = 0; looks < 4; looks++) assertEquals(await one.proxier.checkCanary(), false);
+    for (let looks = 0; looks < 4; looks++) assertEquals(await one.proxier.findDamage(), false);
     // A full sync, as after a failure, changes nothing in that.
     await one.sync(after, true);
-    assertEquals(await one.proxier.checkCanary(), false);
+    assertEquals(await one.proxier.findDamage(), false);
     assertEquals(one.told.length, 1, one.told.join());
     // What others do to such a chain is seen all the same.
     const chain = /-A (KUBE-SVC-\w+) .*--seconds/.exec(linesOf(one).join("\n"))![1]!;
     await one.fake.run([`iptables-${variant}`, "-t", "nat", "-F", chain]);
     assertEquals(await lookAndRepair(one, after), [`nat ${chain}`]);
-    assertEquals(await one.proxier.checkCanary(), false);
+    assertEquals(await one.proxier.findDamage(), false);
     assertEquals(one.told.length, 1);
   });
 
@@ -223,15 +223,15 @@ for (const variant of ["nft", "legacy"] as const) {
     const one = await rig(variant);
     const [before, after] = [{ clusterIP: "10.96.0.5" }, { clusterIP: "10.96.0.6" }];
     await one.sync(before, true);
-    assertEquals(await one.proxier.checkCanary(), false);
+    assertEquals(await one.proxier.findDamage(), false);
     one.restored = NOTHING;
     await one.sync(after);
     assert((await lookAndRepair(one, after)).length > 0);
-    for (let looks = 0; looks < 4; looks++) assertEquals(await one.proxier.checkCanary(), false);
+    for (let looks = 0; looks < 4; looks++) assertEquals(await one.proxier.findDamage(), false);
     assertEquals(one.told.length, 1, one.told.join());
     one.restored = HONEST;
     await one.sync(after, true);
-    for (let looks = 0; looks < 2; looks++) assertEquals(await one.proxier.checkCanary(), false);
+    for (let looks = 0; looks < 2; looks++) assertEquals(await one.proxier.findDamage(), false);
     assertEquals(linesOf(one), await freshRules(after, "IPv4", variant));
     assertEquals(one.told.length, 1, one.told.join());
   });
@@ -260,11 +260,11 @@ for (const variant of ["nft", "legacy"] as const) {
         for (const { change, looks, full, fails } of steps) {
           if (fails) one.fake.failRestores(1);
           await one.sync(change, full).catch(() => one.sync(change));
-          if (looks) assertEquals(await one.proxier.checkCanary(), false);
+          if (looks) assertEquals(await one.proxier.findDamage(), false);
           // A change may need no restore.
           one.fake.healRestores();
         }
-        assertEquals(await one.proxier.checkCanary(), false);
+        assertEquals(await one.proxier.findDamage(), false);
         assertEquals(one.told, []);
       }),
       { numRuns: 60 },

@@ -159,7 +159,7 @@ export class IptablesProxier implements FamilyProxier {
   }
 
   /** A change waits for a look, so that what it writes is no damage; one that takes long gives way. */
-  checkCanary(): Promise<false | null | Damage> {
+  findDamage(): Promise<false | null | Damage> {
     return this.#oneAtATime.run(() =>
       this.#session.look(async (committed) => {
         const looked = await this.#driftCheck.look(committed, {

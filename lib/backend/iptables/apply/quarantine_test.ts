@@ -73,7 +73,7 @@ for (const [variant, by] of WAYS) {
     assertEquals(report.quarantined?.map(({ service }) => service), ["shop/s5"]);
     const reached = { "s5": 3, "s6-np": 1, "s8": 0 };
     assertEquals(found(), await fresh(variant, reached));
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
 
     // Now that it is known, changes of others cost what they always do.
     fake.runs.length = 0;
@@ -109,10 +109,10 @@ for (const [variant, by] of WAYS) {
     await sync({ "s5": 3, "s6": 1 });
     refuse(fake, FOURTH_OF_S5);
     await sync({ "s5": 4, "s6": 1 }, ["s5"]);
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     const chain = chainOf(fake, "shop/s5:http cluster IP", variant);
     await fake.run([`iptables-${variant}`, "-t", "nat", "-F", chain]);
-    assertEquals(await proxier.checkCanary(), { services: "all", found: [`nat ${chain}`] });
+    assertEquals(await proxier.findDamage(), { services: "all", found: [`nat ${chain}`] });
   });
 
   Deno.test(`${title}: a refused Service may go`, async () => {

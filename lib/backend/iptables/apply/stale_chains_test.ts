@@ -15,20 +15,20 @@ for (const variant of ["nft", "legacy"] as const) {
     const logger: Logger = { ...silentLogger, info: (message) => void told.push(message) };
     const { fake, proxier, sync } = await rig({ variant, logger });
     await sync({ "s1": 3, "s2": 2 });
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     fake.failRestores(1, 0, 0, "");
     await sync({ "s1": 1 }, ["s1", "s2"]);
-    assert(await proxier.checkCanary());
+    assert(await proxier.findDamage());
     await sync({ "s1": 1 });
     assertEquals(endState(fake, variant), await freshEndState({ "s1": 1 }, variant));
     assertEquals(told.filter((line) => line.includes("are still there")).length, 1);
 
     // Where nothing else is wrong, too, and no more often than a deletion that fails is tried.
     await fake.run([`iptables-${variant}`, "-t", "nat", "-N", "KUBE-SEP-AAAAAAAAAAAAAAAA"]);
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     assertEquals(endState(fake, variant), await freshEndState({ "s1": 1 }, variant));
     fake.runs.length = 0;
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     assertEquals(fake.runs.length, 1);
   });
 }
@@ -72,9 +72,9 @@ for (const variant of ["nft", "legacy"] as const) {
       fake.runs.length = 0;
       assertEquals((await sync({ "s2": 2, "s5-np": 1 }, ["s2"])).failedDeletions, undefined);
       assertEquals(fake.runs.length, 1);
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
       nowMs += 10_000;
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
       assertEquals((await sync({ "s2": 1, "s5-np": 1 }, ["s2"])).failedDeletions, 2);
       nowMs += 10_000;
       assertEquals((await sync({ "s2": 1, "s5-np": 1 }, ["s2"])).failedDeletions, 2);
@@ -85,11 +85,11 @@ for (const variant of ["nft", "legacy"] as const) {
       await sync(again, ["s1"]);
       await run("-F", "OTHER");
       nowMs += 10_000;
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
       assertEquals(found(), await left(again, []));
       assertEquals((await sync(again, [])).failedDeletions, undefined);
       assertEquals(found(), await left(again, []));
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
     });
   }
 }

@@ -290,6 +290,7 @@ function* verifyShared(
         const body = (bodies ??= sharedChains(store)).get(key)!;
         if (!holds(table, chain, (found) => holdsShared(found, body, family))) continue;
       }
+      // Only of a chain that was found right, now or before: what is remembered here is not compared again.
       shared.set(key, print);
       yield;
     }

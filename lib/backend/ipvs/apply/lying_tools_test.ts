@@ -16,7 +16,7 @@ for (const program of ["ipvsadm", "ipset"]) {
       const rig = ipvsRig();
       const { fake, proxier, sync } = rig;
       await sync([...A, ...B]);
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
       const run = fake.run.bind(fake);
       fake.run = (argv, options) =>
         argv[0] === program && options?.stdin !== undefined
@@ -24,9 +24,9 @@ for (const program of ["ipvsadm", "ipset"]) {
           : run(argv, options);
       await sync([...after, ...B], ["s1"]);
       fake.run = run;
-      assert(await proxier.checkCanary(), "nothing is seen");
+      assert(await proxier.findDamage(), "nothing is seen");
       await sync([...after, ...B]);
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
     });
   }
 }

@@ -25,7 +25,13 @@ import { planIpvsInSteps } from "../plan/plan.ts";
 import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "../plan/settings.ts";
 import { diffObjects, type HeldObjects, type Ownership } from "../store/objects.ts";
-import { blame, forgetUnwanted, RefusedLinesError, tryAgain, withoutRefused } from "../store/refusals.ts";
+import {
+  blame,
+  forgetDueParts,
+  forgetUnwanted,
+  RefusedLinesError,
+  withoutRefused,
+} from "../store/refusals.ts";
 import { IpvsStore } from "../store/store.ts";
 import type { IpvsTransaction } from "../store/transaction.ts";
 import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
@@ -152,7 +158,7 @@ export class IpvsProxier implements FamilyProxier {
   ): Promise<IpvsStore> {
     const { quarantine } = this.#session;
     const due = quarantine.due(changed);
-    for (const name of due) tryAgain(quarantine, name);
+    for (const name of due) forgetDueParts(quarantine, name);
     const { plan, transaction } = await this.#session.run("plan", async () => {
       // An address that the node gained or lost concerns every Service.
       const names = sameTexts(ips, this.#syncedIps) ? changed.union(new Set(due)) : "all";
@@ -229,7 +235,7 @@ export class IpvsProxier implements FamilyProxier {
     return this.#session.isCommitted && !sameTexts(this.#hostIps(), this.#syncedIps);
   }
 
-  async checkCanary(): Promise<false | Damage> {
+  async findDamage(): Promise<false | Damage> {
     return await this.#session.look((store) =>
       this.#driftCheck.look(store, this.#ownership(this.#syncedIps))
     );

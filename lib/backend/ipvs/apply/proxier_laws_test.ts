@@ -112,7 +112,7 @@ Deno.test(
         assertEquals(standing(fake), kernel);
         namesOf(quarantined, lacking);
         assertEquals(fake.runs.length, commands);
-        assertEquals(await proxier.checkCanary(), false);
+        assertEquals(await proxier.findDamage(), false);
         fake.runs.length = 0;
         await sync(objects, []);
         assertEquals(fake.runs, []);
@@ -143,7 +143,7 @@ Deno.test(
           const reached = expected(after, first);
           assertEquals(standing(fake), reached.kernel);
           namesOf(quarantined, reached.lacking);
-          assertEquals(await proxier.checkCanary(), false);
+          assertEquals(await proxier.findDamage(), false);
 
           refuse(fake, then.filter((one) => first.includes(one)));
           clock.nowMs += 60_000;

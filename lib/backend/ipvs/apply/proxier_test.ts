@@ -173,13 +173,13 @@ Deno.test("the check sees whatever is taken away, and a full sync brings it back
     await t.step(what, async () => {
       const { fake, proxier, sync } = rig();
       await sync(sizes);
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
       damage(fake.kernel);
       assert(JSON.stringify(standing(fake)) !== wanted, "nothing was damaged");
-      const found = await proxier.checkCanary();
+      const found = await proxier.findDamage();
       assert(found !== false && found.found.length > 0);
       await sync(sizes);
-      assertEquals([await proxier.checkCanary(), JSON.stringify(standing(fake))], [false, wanted]);
+      assertEquals([await proxier.findDamage(), JSON.stringify(standing(fake))], [false, wanted]);
     });
   }
 });
@@ -189,7 +189,7 @@ Deno.test(
   NONE,
   async () => {
     const { fake, proxier, sync } = rig();
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     await sync({ s1: 2 });
     fake.kernel.do({ program: "ipvsadm", line: "-A -t 203.0.113.9:80 -s rr" });
     fake.kernel.do({ program: "ipvsadm", line: "-A -u 192.0.2.10:53 -s rr" });
@@ -201,15 +201,15 @@ Deno.test(
     // As older kubelets do it.
     tables.get("nat")?.get("KUBE-POSTROUTING")?.rules.push("-j MASQUERADE");
     tables.get("nat")?.get("KUBE-MARK-MASQ")?.rules.push("-j MARK --or-mark 0x4000");
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     await sync({ s1: 1 }, new Set(["s1"]));
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     fake.afterRun = async (argv) => {
       if (argv[0] !== "ipset") return;
       fake.afterRun = () => Promise.resolve();
       await sync({ s1: 1, s2: 1 }, new Set(["s2"]));
     };
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     assertEquals(fake.kernel.servers.has("-t 10.96.0.2:80"), true);
   },
 );
@@ -222,7 +222,7 @@ Deno.test("the check names what is damaged, and sees the rules that Services wri
     loadBalancerSourceRanges: ["198.51.100.0/24"],
   });
   await sync(guarded);
-  assertEquals(await proxier.checkCanary(), false);
+  assertEquals(await proxier.findDamage(), false);
   const rules = fake.kernel.tables.get("filter")!.get("KUBE-IPVS-OUT-FILTER")!.rules;
   assertEquals(rules.length, 2);
   const asWritten = [...rules];
@@ -234,16 +234,16 @@ Deno.test("the check names what is damaged, and sees the rules that Services wri
   ];
   for (const other of others) {
     rules.splice(0, rules.length, ...other);
-    assertEquals(await proxier.checkCanary(), { services: "all", found: ["filter KUBE-IPVS-OUT-FILTER"] });
+    assertEquals(await proxier.findDamage(), { services: "all", found: ["filter KUBE-IPVS-OUT-FILTER"] });
   }
   rules.splice(0, rules.length, ...asWritten.toReversed());
-  assertEquals(await proxier.checkCanary(), false);
+  assertEquals(await proxier.findDamage(), false);
   fake.kernel.tables.get("nat")?.get("OUTPUT")?.rules.splice(0);
   fake.kernel.sets.get("KUBE-LOAD-BALANCER")?.entries.clear();
   fake.kernel.servers.delete("-t 203.0.113.5:80");
   for (const ip of ["203.0.113.5", "203.0.113.6"]) fake.kernel.addresses?.delete(ip);
   fake.kernel.addresses?.add("10.96.9.9");
-  assertEquals(await proxier.checkCanary(), {
+  assertEquals(await proxier.findDamage(), {
     services: "all",
     found: [
       "nat OUTPUT",
@@ -272,20 +272,20 @@ Deno.test(
       await t.step(what, async () => {
         const { fake, proxier, clock, sync } = rig(new FakeIpvs(), 0);
         await sync(sizes);
-        assertEquals(await proxier.checkCanary(), false);
+        assertEquals(await proxier.findDamage(), false);
         damage(fake.kernel);
         fake.runs.length = 0;
         const isSmall = SMALL_DAMAGES.includes(what) ||
           what === "another virtual server on an address of ours";
-        assertEquals(await proxier.checkCanary() === false, isSmall);
+        assertEquals(await proxier.findDamage() === false, isSmall);
         assertEquals(fake.runs.includes("ipvsadm -Sn") || fake.runs.includes("ipset save"), false);
         clock.nowMs += 3_600_000;
-        assert(await proxier.checkCanary() !== false);
+        assert(await proxier.findDamage() !== false);
         // Until all is well, each looks at everything.
-        assert(await proxier.checkCanary() !== false);
+        assert(await proxier.findDamage() !== false);
         await sync(sizes);
         fake.runs.length = 0;
-        assertEquals([await proxier.checkCanary(), fake.runs.includes("ipvsadm -Sn")], [false, true]);
+        assertEquals([await proxier.findDamage(), fake.runs.includes("ipvsadm -Sn")], [false, true]);
       });
     }
   },
@@ -297,36 +297,36 @@ Deno.test(
   async () => {
     const { fake, proxier, clock, sync } = rig(new FakeIpvs(), 0);
     await sync({ s1: 1, s2: 1 });
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     fake.kernel.servers.get("-t 10.96.0.2:80")!.options = "-s wlc";
     const failing = async (): Promise<void> => {
       fake.fail = (argv) => argv[1] === "save" ? { code: 1, stdout: "", stderr: "busy\n" } : undefined;
-      await assertRejects(() => proxier.checkCanary(), ExecError);
+      await assertRejects(() => proxier.findDamage(), ExecError);
       fake.fail = () => undefined;
     };
     clock.nowMs += 3_600_000;
     await failing();
-    assertEquals(await proxier.checkCanary(), { services: "all", found: ["10.96.0.2:80/TCP"] });
+    assertEquals(await proxier.findDamage(), { services: "all", found: ["10.96.0.2:80/TCP"] });
     await failing();
     await failing();
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     clock.nowMs += 3_600_000;
-    assertEquals(await proxier.checkCanary(), { services: "all", found: ["10.96.0.2:80/TCP"] });
+    assertEquals(await proxier.findDamage(), { services: "all", found: ["10.96.0.2:80/TCP"] });
   },
 );
 
 Deno.test("a set whose size an old ipset does not tell is no damage", NONE, async () => {
   const { fake, proxier, sync } = rig(new FakeIpvs(), 0);
   await sync({ s1: 1 });
-  assertEquals(await proxier.checkCanary(), false);
+  assertEquals(await proxier.findDamage(), false);
   const run = fake.run.bind(fake);
   fake.run = async (argv, options) => {
     const result = await run(argv, options);
     return { ...result, stdout: result.stdout.replaceAll(/^Number of entries: .*\n/gm, "") };
   };
-  assertEquals(await proxier.checkCanary(), false);
+  assertEquals(await proxier.findDamage(), false);
   fake.kernel.sets.delete("KUBE-CLUSTER-IP");
-  assertEquals(await proxier.checkCanary(), { services: "all", found: ["KUBE-CLUSTER-IP"] });
+  assertEquals(await proxier.findDamage(), { services: "all", found: ["KUBE-CLUSTER-IP"] });
 });
 
 Deno.test(
@@ -340,11 +340,11 @@ Deno.test(
     });
     const { fake, proxier, clock, sync } = ipvsRig(new FakeIpvs(), { cheapToList: 0 });
     await sync(guarded);
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     fake.kernel.tables.get("filter")!.get("KUBE-IPVS-OUT-FILTER")!.rules.splice(0);
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     clock.nowMs += 3_600_000;
-    assertEquals(await proxier.checkCanary(), { services: "all", found: ["filter KUBE-IPVS-OUT-FILTER"] });
+    assertEquals(await proxier.findDamage(), { services: "all", found: ["filter KUBE-IPVS-OUT-FILTER"] });
   },
 );
 

@@ -112,7 +112,7 @@ Deno.test(
         service: "shop/s1",
         problem: "address 0.0.0.0:80/TCP: ipset: Null-valued element, cannot be stored in a hash type of set",
       }]);
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
       // A change of others reads nothing, one of its own neither.
       fake.runs.length = 0;
       const [first = UNFIT[0]!] = UNFIT;
@@ -165,7 +165,7 @@ for (
         const { quarantined } = await sync(wanted, before === undefined ? undefined : ["s1"]);
         assertEquals(standing(fake), await fresh([...guarded("203.0.113.6", "203.0.113.8"), ...GOOD]));
         assertMatch(quarantined?.[0]?.problem ?? "", new RegExp(`^address 203.0.113.7:80/TCP: ${program}: `));
-        assertEquals(await proxier.checkCanary(), false);
+        assertEquals(await proxier.findDamage(), false);
         fake.kernel.refuse = () => undefined;
         clock.nowMs = 60_000;
         assertEquals((await sync(wanted, ["s2"])).quarantined, []);

@@ -84,8 +84,11 @@ export function forgetUnwanted(quarantine: Quarantine, { all, base, services }: 
   }
 }
 
-/** An endpoint is tried whenever its Service changes, which costs the others nothing; the rest a while after it was refused. */
-export function tryAgain(quarantine: Quarantine, service: NamespacedName): void {
+/**
+ * Forgets what of a Service is to be tried with the next sync: an endpoint whenever its Service changes, which costs the others nothing;
+ * the rest a while after it was refused.
+ */
+export function forgetDueParts(quarantine: Quarantine, service: NamespacedName): void {
   quarantine.keepParts(service, (part) => !part.startsWith(ENDPOINT) && !quarantine.isPartDue(service, part));
 }
 

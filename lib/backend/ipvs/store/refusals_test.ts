@@ -17,10 +17,10 @@ import type { IpvsPlan } from "../plan/ruleset.ts";
 import { Quarantine, RETRY_MS } from "../../quarantine.ts";
 import {
   blame,
+  forgetDueParts,
   forgetUnwanted,
   type RefusedLine,
   RefusedLinesError,
-  tryAgain,
   withoutRefused,
 } from "./refusals.ts";
 
@@ -132,7 +132,7 @@ Deno.test(
     const rig = new Rig();
     rig.nowMs = 5_000_000;
     assertEquals(withoutRefused(PLAN, rig.quarantine), PLAN);
-    tryAgain(rig.quarantine, "shop/nobody");
+    forgetDueParts(rig.quarantine, "shop/nobody");
     const whole = rig.left("shop/web");
     rig.refuse(
       refusedReal("shop/web", "10.96.0.1", "10.244.1.2"),
@@ -141,10 +141,10 @@ Deno.test(
     assertEquals([whole.slice(0, 12), rig.left("shop/web").slice(0, 12)], ["10.96.0.1:2 ", "10.96.0.1:1 "]);
     assertEquals(rig.left("shop/cart").includes("10.96.0.2"), false);
     rig.nowMs += RETRY_MS - 1;
-    for (const name of ["shop/web", "shop/cart"]) tryAgain(rig.quarantine, name);
+    for (const name of ["shop/web", "shop/cart"]) forgetDueParts(rig.quarantine, name);
     assertEquals([Object.keys(rig.problems), rig.left("shop/web")], [["shop/cart"], whole]);
     rig.nowMs += 1;
-    tryAgain(rig.quarantine, "shop/cart");
+    forgetDueParts(rig.quarantine, "shop/cart");
     assertEquals(rig.problems, {});
   },
 );
@@ -157,7 +157,7 @@ Deno.test(
     rig.nowMs = RETRY_MS;
     rig.refuse(refusedReal("shop/web", "10.96.0.1", "10.244.1.2"), line("add KUBE-NODE-PORT-TCP 30001"));
     assertEquals(rig.problems, { "shop/web": "address 10.96.0.1:80/TCP: ipvsadm: no (and 2 more)" });
-    tryAgain(rig.quarantine, "shop/web");
+    forgetDueParts(rig.quarantine, "shop/web");
     assertEquals(rig.problems, { "shop/web": "entry KUBE-NODE-PORT-TCP 30001: ipset: no" });
     rig.refuse(refusedReal("shop/web", "10.96.0.1", "10.244.1.2"));
     const web = { ...PLAN.services.get("shop/web")!, entries: [] };

@@ -102,13 +102,13 @@ Deno.test(
       const text = damage(fake);
       await t.step(text, async () => {
         const wanted = endState(fake);
-        for (let i = 0; i < 2; i++) assertEquals(await proxier.checkCanary(), false);
+        for (let i = 0; i < 2; i++) assertEquals(await proxier.findDamage(), false);
         await fake.others(text + "\n");
-        const found = await proxier.checkCanary();
+        const found = await proxier.findDamage();
         assert(found !== false && found.found.length > 0, "not seen");
         await sync(OBJECTS);
         assertEquals(endState(fake), wanted);
-        assertEquals(await proxier.checkCanary(), false);
+        assertEquals(await proxier.findDamage(), false);
       });
     }
   },
@@ -130,7 +130,7 @@ async function rarelyListing(): Promise<ReturnType<typeof rig>> {
   const one = rig();
   await one.sync(OBJECTS);
   slowLists(one);
-  assertEquals(await one.proxier.checkCanary(), false);
+  assertEquals(await one.proxier.findDamage(), false);
   one.fake.runs.length = 0;
   return one;
 }
@@ -144,14 +144,14 @@ Deno.test(
       if (damage.startsWith("delete element")) continue;
       await t.step(damage, async () => {
         const { fake, proxier, sync } = await rarelyListing();
-        assertEquals(await proxier.checkCanary(), false);
+        assertEquals(await proxier.findDamage(), false);
         await fake.others(damage + "\n");
-        assert(await proxier.checkCanary() !== false, "not seen");
+        assert(await proxier.findDamage() !== false, "not seen");
         assertEquals(fake.lists, [LIST_RULES, LIST_RULES]);
         // The next one, which tells whether the repair helped, is at everything.
         await sync(OBJECTS);
         fake.runs.length = 0;
-        assertEquals(await proxier.checkCanary(), false);
+        assertEquals(await proxier.findDamage(), false);
         assertEquals(fake.lists, [LIST]);
       });
     }
@@ -164,7 +164,7 @@ Deno.test("after an hour a table that takes long is listed again, and then all i
   const said: boolean[] = [];
   for (let checks = 0; checks < 122; checks++) {
     clock.nowMs += 30_000;
-    said.push(await proxier.checkCanary() !== false);
+    said.push(await proxier.findDamage() !== false);
   }
   assertEquals([said.indexOf(true), said.slice(119).every(Boolean)], [119, true]);
 });
@@ -178,7 +178,7 @@ Deno.test("checks between add nothing, not even for a try: others may be listing
     return undefined;
   };
   for (let checks = 0; checks < 20; checks++) {
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     clock.nowMs += 30_000;
   }
   assertEquals(fake.triedAdditions, []);
@@ -186,7 +186,7 @@ Deno.test("checks between add nothing, not even for a try: others may be listing
   assertEquals(fake.lists, [LIST_RULES, LIST_RULES, LIST_RULES]);
   // What is gone is seen by those that do not list them.
   await fake.others("delete chain ip kproxy filter-forward\n");
-  const damage = await proxier.checkCanary();
+  const damage = await proxier.findDamage();
   assert(damage !== false);
   assertEquals(damage.found, ["No such file or directory: flush chain ip kproxy filter-forward"]);
 });
@@ -204,7 +204,7 @@ Deno.test("the more there should be, the more time a list is given", NONE, async
   const endpoints = Array.from({ length: 200 }, (_, index) => `10.244.1.${index}`);
   for (const objects of [A, service("s1", endpoints)]) {
     await proxier.sync(syncRequest(objects));
-    await proxier.checkCanary();
+    await proxier.findDamage();
   }
   const [few = 0, lookedAtFew = 0, many = 0, lookedAtMany = 0] = entries;
   assert(few > 2 && lookedAtFew > 2, String(entries));
@@ -219,11 +219,11 @@ Deno.test("a single list that fails hides nothing from the next look", NONE, asy
     clock.nowMs += 400;
     return { code: 1, stdout: "", stderr: "" };
   };
-  await assertRejects(() => proxier.checkCanary(), ExecError);
+  await assertRejects(() => proxier.findDamage(), ExecError);
   fake.fail = () => undefined;
   await fake.others("add rule ip kproxy services drop\n");
   clock.nowMs += 1_000;
-  assert(await proxier.checkCanary() !== false, "not seen");
+  assert(await proxier.findDamage() !== false, "not seen");
 });
 
 Deno.test(
@@ -238,11 +238,11 @@ Deno.test(
       clock.nowMs += 120_000;
       return { code: 137, stdout: "", stderr: "" };
     };
-    await assertRejects(() => proxier.checkCanary(), ExecError);
-    await assertRejects(() => proxier.checkCanary(), ExecError);
+    await assertRejects(() => proxier.findDamage(), ExecError);
+    await assertRejects(() => proxier.findDamage(), ExecError);
     for (let checks = 0; checks < 80; checks++) {
       clock.nowMs += 30_000;
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
     }
     assertEquals(fake.lists.filter((list) => list === LIST).length, 2);
   },
@@ -255,12 +255,12 @@ Deno.test("a large table is listed once an hour, however fast that is", NONE, as
   await sync(objects);
   fake.runs.length = 0;
   for (let checks = 0; checks < 122; checks++) {
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     clock.nowMs += 30_000;
   }
   assertEquals(fake.lists.filter((list) => list === LIST).length, 2);
   await fake.others("add rule ip kproxy services drop\n");
-  assert(await proxier.checkCanary() !== false, "not seen");
+  assert(await proxier.findDamage() !== false, "not seen");
 });
 
 Deno.test(
@@ -276,14 +276,14 @@ Deno.test(
     const other = (text: string): string => text.replaceAll("masquerade", "masquerade fully-random");
     fake.print = other;
     await proxier.sync(syncRequest(OBJECTS));
-    const first = await proxier.checkCanary();
+    const first = await proxier.findDamage();
     assert(first !== false && first.found.includes("masquerading"), JSON.stringify(first));
     await proxier.sync(syncRequest(OBJECTS));
-    assertEquals([await proxier.checkCanary(), await proxier.checkCanary()], [false, false]);
+    assertEquals([await proxier.findDamage(), await proxier.findDamage()], [false, false]);
     assertEquals(warnings, ["nft prints rules otherwise than they were written, taken for its way"]);
     // What is changed there is still seen.
     await fake.others("add rule ip kproxy masquerading accept\n");
-    const damage = await proxier.checkCanary();
+    const damage = await proxier.findDamage();
     assert(damage !== false);
     assertEquals(damage.found, ["masquerading"]);
   },
@@ -292,11 +292,11 @@ Deno.test(
 Deno.test("a check that a sync overtakes says nothing, one that cannot be made fails", NONE, async () => {
   const { fake, proxier, sync } = rig();
   await sync([...A, ...B]);
-  const checking = proxier.checkCanary();
+  const checking = proxier.findDamage();
   await sync(B, ["s1"]);
   assertEquals(await checking, false);
   fake.fail = () => ({ code: 1, stdout: "", stderr: "Operation not permitted (you must be root)\n" });
-  await assertRejects(() => proxier.checkCanary(), ExecError, "not permitted");
+  await assertRejects(() => proxier.findDamage(), ExecError, "not permitted");
   fake.fail = () => ({ code: 139, stdout: "", stderr: "" });
-  await assertRejects(() => proxier.checkCanary(), ExecError, "SIGSEGV");
+  await assertRejects(() => proxier.findDamage(), ExecError, "SIGSEGV");
 });

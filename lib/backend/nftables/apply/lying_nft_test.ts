@@ -38,14 +38,14 @@ for (const [what, before, after, name] of CHANGES) {
       };
       const proxier = nftablesProxier(exec);
       await proxier.sync(syncRequest([...before, ...B]));
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
       lies = true;
       await proxier.sync(syncRequest([...after, ...B], [name]));
       lies = false;
-      const damage = await proxier.checkCanary();
+      const damage = await proxier.findDamage();
       assert(damage, "nothing is seen");
       await proxier.sync({ ...syncRequest([...after, ...B]), changed: damage.services });
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
       assertEquals(endState(fake), await freshState([...after, ...B]));
     },
   );

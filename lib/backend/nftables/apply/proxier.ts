@@ -144,7 +144,7 @@ export class NftablesProxier implements FamilyProxier {
   }
 
   /** Says that all is well while nothing is committed: then a full sync is on its way. */
-  async checkCanary(): Promise<false | Damage> {
+  async findDamage(): Promise<false | Damage> {
     return await this.#session.look(async (committed, isUndisturbed) => {
       const damage = await this.#driftCheck.look(committed);
       // Without it they would stay until the next change, which may be days.

@@ -93,7 +93,7 @@ async function run(steps: readonly Step[]): Promise<void> {
     try {
       const { quarantined } = await rig.sync(current(), isFull ? undefined : [...pending]);
       assertEquals(quarantined, []);
-      assertEquals(await rig.proxier.checkCanary(), false, "what was just written is no damage");
+      assertEquals(await rig.proxier.findDamage(), false, "what was just written is no damage");
       pending.clear();
       isFull = false;
       return true;

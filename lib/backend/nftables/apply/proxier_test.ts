@@ -151,7 +151,7 @@ Deno.test(
     for (const objects of states) {
       clock.nowMs += 5_000;
       await sync(objects, ["s1", "s2", "s3"]);
-      assertEquals(await proxier.checkCanary(), false);
+      assertEquals(await proxier.findDamage(), false);
     }
     assert(fake.runs.length >= 9, `${fake.runs.length}`);
     assertEquals(fake.lists, states.map(() => "nft -a list table ip kproxy"), "one of each check");
@@ -255,7 +255,7 @@ Deno.test(
     const error = await assertRejects(() => sync([...C, ...B], ["s1"]), SyncError);
     assert(error.cause instanceof ExecError);
     assertMatch(error.message, /^nftables apply: IPv4: /);
-    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(await proxier.findDamage(), false);
     fake.runs.length = 0;
     await fake.others("delete table ip kproxy\n");
     const report = await sync([...C, ...B], ["s1"]);

@@ -57,19 +57,19 @@ Deno.test("stale chains go with the next check, if no sync comes; none under a s
   await sync([...A, ...STICKY]);
   await sync(A, ["s3"]);
   const chains = () => [...parseTable(fake.listed(TABLE)).chains.keys()].filter((name) => name.includes("/"));
-  assertEquals([await proxier.checkCanary(), chains().length], [false, 3]);
+  assertEquals([await proxier.findDamage(), chains().length], [false, 3]);
   clock.nowMs = 1_000;
   fake.refuse = (line) =>
     line.startsWith("delete chain ip kproxy service-") ? "Device or resource busy" : undefined;
-  assertEquals([await proxier.checkCanary(), chains().length], [false, 1]);
+  assertEquals([await proxier.findDamage(), chains().length], [false, 1]);
   fake.refuse = () => undefined;
   assertEquals((await sync([...A, ...B], ["s2"])).failedDeletions, 1);
   clock.nowMs = 2_000;
   // A sync that fills the chain again comes in the middle of the deletion.
-  const checking = proxier.checkCanary();
+  const checking = proxier.findDamage();
   await sync([...A, ...B, ...STICKY], ["s3"]);
   assertEquals(await checking, false);
   assertEquals(endState(fake), await freshState([...A, ...B, ...STICKY]));
-  assertEquals(await proxier.checkCanary(), false);
+  assertEquals(await proxier.findDamage(), false);
   assertEquals(endState(fake), await freshState([...A, ...B, ...STICKY]));
 });

@@ -56,7 +56,7 @@ export class ListeningProxier implements FamilyProxier {
   }
 
   /** There are no rules that could be damaged. */
-  checkCanary(): Promise<false> {
+  findDamage(): Promise<false> {
     return Promise.resolve(false);
   }
 

@@ -136,7 +136,7 @@ export class UserspaceProxier implements FamilyProxier {
     return this.#nodePortIps.isOutdated(this.#session.settings.nodePortAddresses);
   }
 
-  checkCanary(): Promise<false | null | Damage> {
+  findDamage(): Promise<false | null | Damage> {
     return this.#oneAtATime.run(() =>
       this.#session.look(async (committed) => {
         const plan = (): Pick<IptablesPlan, "services"> => ({ services: new Map() });

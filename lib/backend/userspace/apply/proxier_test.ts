@@ -236,7 +236,7 @@ Deno.test("rules that lead to the ports of a kproxy that was started meanwhile a
   assert(own.every((rule) => !led.includes(rule)), "the next one has ports of its own");
   assertEquals(guarded(rig).length, 2, "nobody reaches those of either but by rules");
 
-  assertEquals(await former.checkCanary(), false);
+  assertEquals(await former.findDamage(), false);
   rig.put({ name: "more", clusterIP: "10.96.0.11" });
   const { state, updatedServices } = rig.tracker.checkout();
   rig.started.length = 0;
@@ -246,11 +246,11 @@ Deno.test("rules that lead to the ports of a kproxy that was started meanwhile a
   await next.sync({ state, changed: updatedServices });
   assertEquals(Object.keys(ways(rig)).sort(), ["10.96.0.10:80", "10.96.0.11:80"]);
   await former.sync({ state, changed: "all" });
-  assertEquals([await former.checkCanary(), await next.checkCanary()], [false, false]);
+  assertEquals([await former.findDamage(), await next.findDamage()], [false, false]);
 
   assertEquals(guarded(rig).length, 3);
   await nextPortals.closeUnused(new Map(), true);
-  assert(await former.checkCanary() !== false, "nobody listens there any more");
+  assert(await former.findDamage() !== false, "nobody listens there any more");
   await former.sync({ state, changed: "all" });
   for (const port of Object.values(ways(rig))) assert(await answers(port));
   assertEquals(guarded(rig), Object.values(ways(rig)).sort(), "what nobody listens on is forgotten");
@@ -327,7 +327,7 @@ Deno.test("damage of any kind is seen, and the next sync repairs it", async () =
   await using rig = new Rig();
   rig.put({ type: "NodePort", ports: [testPort({ nodePort: 30_080 })] });
   await rig.sync("all");
-  assertEquals(await rig.proxier.checkCanary(), false);
+  assertEquals(await rig.proxier.findDamage(), false);
   const whole = rig.rules();
   const [rule = ""] = whole;
   for (
@@ -341,9 +341,9 @@ Deno.test("damage of any kind is seen, and the next sync repairs it", async () =
     ] as const
   ) {
     assertEquals((await rig.iptables.run(["iptables", ...damage])).stderr, "");
-    assertEquals(await rig.proxier.checkCanary(), { services: "all", found });
+    assertEquals(await rig.proxier.findDamage(), { services: "all", found });
     await rig.sync("all");
-    assertEquals(await rig.proxier.checkCanary(), false);
+    assertEquals(await rig.proxier.findDamage(), false);
     assertEquals(rig.rules(), whole);
   }
 });
