@@ -11,12 +11,20 @@ export class PrintedOtherwise {
   readonly #known = new Map<string, string>();
   /** Chains that differed at the last look at everything, as they were printed: before the repair. */
   #before: ReadonlyMap<string, string> = new Map();
-  /** Everything was compared and written again since then. */
+  /** Everything was compared and written since the last look began. */
   #isRepaired = false;
+  /** Likewise, before the look under way. */
+  #isRightAfter = false;
 
   /** Everything was compared, and what differed was written. */
   fullySynced(): void {
     this.#isRepaired = true;
+  }
+
+  /** A look begins, which may fail: what a later one finds may have been changed since. */
+  lookBegins(): void {
+    this.#isRightAfter = this.#isRepaired;
+    this.#isRepaired = false;
   }
 
   /**
@@ -30,14 +38,13 @@ export class PrintedOtherwise {
     for (const [name, text] of differing) if (this.#known.get(name) === text) differing.delete(name);
     if (!isAll) return [];
     const news = [...differing.keys()].filter((name) =>
-      this.#isRepaired && this.#before.get(name) === differing.get(name)
+      this.#isRightAfter && this.#before.get(name) === differing.get(name)
     );
     for (const name of news) {
       this.#known.set(name, differing.get(name)!);
       differing.delete(name);
     }
     this.#before = differing;
-    this.#isRepaired = false;
     return news;
   }
 }

@@ -88,6 +88,7 @@ export class DriftCheck {
   ): Promise<LookOutcome | null> {
     const { nowMs } = this.#options;
     const startMs = nowMs();
+    this.#printedOtherwise.lookBegins();
     const part = this.#fullLooks.isDue(startMs) ? "incomplete" : await this.#listPart(scope.canaries);
     if (part === null) return null;
     const isAll = part === "incomplete";

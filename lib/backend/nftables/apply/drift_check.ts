@@ -61,6 +61,7 @@ export class DriftCheck {
   async look(store: NftStore): Promise<false | Damage> {
     const { nowMs } = this.#options;
     const startMs = nowMs();
+    this.#printedOtherwise.lookBegins();
     const isAll = this.#fullLooks.begin(startMs);
     const damage = isAll ? await this.#lookAtAll(store) : await this.#lookAtPart(store);
     const isLarge = store.counts.elements > LARGE_ELEMENTS;
