@@ -224,7 +224,7 @@ export {
   previewNode,
   type PreviewOptions,
 } from "./lib/inspect/desired/preview.ts";
-export type { RenderedPlane } from "./lib/inspect/desired/desired.ts";
+export type { RenderedMode } from "./lib/inspect/desired/desired.ts";
 
 export { inform, type InformerHandlers, type ObjectHandlers } from "./lib/source/informer.ts";
 export { type ManifestsOptions, openManifests } from "./lib/source/files/open_manifests.ts";

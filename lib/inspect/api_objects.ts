@@ -35,7 +35,7 @@ export interface ApiListOptions {
   /** `--master`; empty if not given. */
   readonly master: string;
   readonly nodeName: string;
-  /** Why no running kproxy tells, if any was asked. @default {""} */
+  /** Why there are none of a running kproxy, if any was asked. @default {""} */
   readonly unasked?: string;
   /** Starts credential plugins. */
   readonly exec: Exec;

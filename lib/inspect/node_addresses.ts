@@ -5,8 +5,9 @@
  */
 import { DEVICE } from "../backend/ipvs/plan/ruleset.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
+import { parseCidr, parseIp } from "../model/ip.ts";
 import { nodeIps } from "../model/node.ts";
-import type { NodeObject } from "../model/objects.ts";
+import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { DeviceAddress } from "../netfilter/ip_batch.ts";
 import type { DesiredState } from "./desired/desired.ts";
 
@@ -23,7 +24,7 @@ export function knownNodeAddresses(
   return [...new Set([...own, ...(node?.addresses ?? []).map(({ address }) => address), ...found])];
 }
 
-/** What packets of pods come in through, where nothing tells. */
+/** What packets of pods come in through, where no route says. */
 export function podInterface({ detectLocalMode, detectLocal }: KubeProxyConfiguration): string {
   if (detectLocalMode === "BridgeInterface" && detectLocal.bridgeInterface !== "") {
     return detectLocal.bridgeInterface;
@@ -32,6 +33,21 @@ export function podInterface({ detectLocalMode, detectLocal }: KubeProxyConfigur
     return `${detectLocal.interfaceNamePrefix}0`;
   }
   return "cni0";
+}
+
+/** An address of the cluster CIDR: number 5 of `10.244.0.0/16` is `10.244.0.5`, of `fd00::/56` `fd00::5`. Null: none is known. */
+export function podAddress(
+  { clusterCIDR }: Pick<KubeProxyConfiguration, "clusterCIDR">,
+  family: IpFamily,
+  number: number,
+): string | null {
+  const cidrs = clusterCIDR.split(",").map((text) => parseCidr(text.trim()));
+  const network = cidrs.find((cidr) => cidr?.family === family)?.text.replace(/\/\d+$/, "");
+  if (network === undefined) return null;
+  const text = network.endsWith("::")
+    ? `${network}${number}`
+    : network.replace(/[0-9a-f]+$/i, String(number));
+  return parseIp(text)?.text ?? null;
 }
 
 /** By the name of the node it is decided which endpoints are its own, and by its Node's labels which hints are for it. */

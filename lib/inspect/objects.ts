@@ -10,7 +10,7 @@ import type { ApiObject, NamespacedName } from "../model/objects.ts";
 import { nodeName } from "../node/node_name.ts";
 import type { ObjectSelection } from "../serve/status/select_objects.ts";
 import type { Rejection } from "../source/source.ts";
-import { type DataPlane, type DesiredState, stateOfObjects } from "./desired/desired.ts";
+import { type DesiredState, type RulesMode, stateOfObjects } from "./desired/desired.ts";
 
 /** What one of them says. */
 interface ObjectSource {
@@ -19,7 +19,7 @@ interface ObjectSource {
   /** The one that rules are made by. */
   readonly config: KubeProxyConfiguration;
   /** What a running kproxy runs; null: none was asked, or one whose rules cannot be looked at. */
-  readonly mode: DataPlane | null;
+  readonly mode: RulesMode | null;
   /** Objects that were refused, those among them that this release cannot read; the others count. */
   readonly rejected: readonly Rejection[];
   /** Services whose rules the kernel has refused, and why; null: none but a running kproxy knows. */
@@ -46,7 +46,7 @@ export interface FindObjectsOptions {
   readonly config: KubeProxyConfiguration;
   /** `--master`; empty if not given. */
   readonly master: string;
-  /** True: the configuration names the API server or files, so that nobody else is asked. */
+  /** True: the configuration names the API server or files, so that no running kproxy is asked. */
   readonly isSourceNamed: boolean;
   /** Why the kproxy that runs here is not asked. @default {it is, unless a source is named} */
   readonly unasked?: string;
@@ -114,7 +114,7 @@ async function listFiles(config: KubeProxyConfiguration): Promise<ListedObjects>
   }
 }
 
-/** A server finds one Service by its name; who has an address it does not know. */
+/** A server finds one Service by its name, not by an address. */
 function serviceOf(selection: ObjectSelection): { readonly service?: NamespacedName } {
   const { services = [], addresses = [], nodePorts = [], endpoints = [] } = selection;
   const [service] = services;

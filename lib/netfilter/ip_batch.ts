@@ -144,7 +144,7 @@ export function parseRouteDevices(text: string): readonly string[] {
 }
 
 /** What `ip -json` prints, which is an empty text for nothing. @throws {SyntaxError} if it is no list */
-function readRecords(text: string): readonly Readonly<Record<string, unknown>>[] {
+export function readRecords(text: string): readonly Readonly<Record<string, unknown>>[] {
   if (text.trim() === "") return [];
   const value: unknown = JSON.parse(text);
   if (!Array.isArray(value)) throw new SyntaxError("The ip program did not print a list");

@@ -8,11 +8,11 @@ import { assertEquals } from "@std/assert";
 import { configForMode, defaultConfig } from "../../lib/config/defaults.ts";
 import type { ExternalIpPolicyConfig, KubeProxyConfiguration } from "../../lib/config/types.ts";
 import {
-  DATA_PLANES,
-  type DataPlane,
   type DesiredInput,
   desiredRules,
   type DesiredState,
+  RULES_MODES,
+  type RulesMode,
   stateOfObjects,
 } from "../../lib/inspect/desired/desired.ts";
 import type { LiveRules } from "../../lib/inspect/live/live.ts";
@@ -32,8 +32,8 @@ import { type FlowCase, flowOf, type FlowOptions, optionsOf } from "./flow_case.
 import { FLOW_CASES } from "./flow_cases.ts";
 import { PODS_ON_A_BRIDGE } from "./userspace_backend.ts";
 
-function configOf(plane: DataPlane, options: FlowOptions): KubeProxyConfiguration {
-  const config = configForMode({ ...defaultConfig(), nodePortAddresses: null }, plane);
+function configOf(mode: RulesMode, options: FlowOptions): KubeProxyConfiguration {
+  const config = configForMode({ ...defaultConfig(), nodePortAddresses: null }, mode);
   const { masqueradeAll, masqueradeBit } = options;
   return {
     ...config,
@@ -72,7 +72,7 @@ function devices({ interfaceIps }: FlowOptions): readonly DeviceAddress[] {
   }));
 }
 
-function inputOf(plane: DataPlane, flowCase: FlowCase): DesiredInput {
+function inputOf(mode: RulesMode, flowCase: FlowCase): DesiredInput {
   const options = optionsOf(flowCase);
   const node: NodeObject = {
     kind: "Node",
@@ -83,7 +83,7 @@ function inputOf(plane: DataPlane, flowCase: FlowCase): DesiredInput {
     taintKeys: [],
     deleting: false,
   };
-  const config = configOf(plane, options);
+  const config = configOf(mode, options);
   const state = stateOfObjects([...decoded(flowCase), node], options.nodeName, () => {}, config);
   const input: DesiredInput = {
     ...state,
@@ -92,7 +92,7 @@ function inputOf(plane: DataPlane, flowCase: FlowCase): DesiredInput {
     machine: { addresses: devices(options), tcpBeLiberal: options.tcpBeLiberal, nfacct: false },
     warn: () => {},
   };
-  return plane === "userspace" ? { ...input, ports: assignedPorts(input) } : input;
+  return mode === "userspace" ? { ...input, ports: assignedPorts(input) } : input;
 }
 
 function closed(tables: IptablesRuleset, { policies }: FlowOptions): IptablesRuleset {
@@ -165,12 +165,12 @@ interface Side {
 }
 
 async function sideOf(
-  plane: DataPlane,
+  mode: RulesMode,
   flowCase: FlowCase,
   input: DesiredInput,
   family: IpFamily,
 ): Promise<Side> {
-  const desired = await desiredRules(plane, input, family);
+  const desired = await desiredRules(mode, input, family);
   const facts = { from: "the kernel", bound: desired.ipvs?.bound ?? null, problems: [] };
   const live = liveOfTexts(textsOf(desired, optionsOf(flowCase)), facts).get(family);
   if (live === undefined) throw new RangeError(family);
@@ -180,21 +180,21 @@ async function sideOf(
 }
 
 class CaseRun {
-  readonly #plane: DataPlane;
+  readonly #mode: RulesMode;
   readonly #case: FlowCase;
   readonly #input: DesiredInput;
   readonly #sides = new Map<IpFamily, Side>();
   #affinity: AffinityMemory = new Map();
 
-  constructor(plane: DataPlane, flowCase: FlowCase) {
-    this.#plane = plane;
+  constructor(mode: RulesMode, flowCase: FlowCase) {
+    this.#mode = mode;
     this.#case = flowCase;
-    this.#input = inputOf(plane, flowCase);
+    this.#input = inputOf(mode, flowCase);
   }
 
   async trace(packet: Packet, nowSeconds: number): Promise<Trace> {
     const family: IpFamily = packet.source.includes(":") ? "IPv6" : "IPv4";
-    const side = this.#sides.get(family) ?? await sideOf(this.#plane, this.#case, this.#input, family);
+    const side = this.#sides.get(family) ?? await sideOf(this.#mode, this.#case, this.#input, family);
     this.#sides.set(family, side);
     const state: DesiredState = this.#input;
     return tracePacket({
@@ -204,9 +204,9 @@ class CaseRun {
         nodeAddresses: optionsOf(this.#case).interfaceIps,
         affinity: this.#affinity,
         nowSeconds,
-        ...(this.#plane === "userspace" ? PODS_ON_A_BRIDGE : {}),
+        ...(this.#mode === "userspace" ? PODS_ON_A_BRIDGE : {}),
       },
-      desired: { from: "files", mode: this.#plane, state, rules: side.desired, quarantined: null },
+      desired: { from: "files", mode: this.#mode, state, rules: side.desired, quarantined: null },
       live: side.live,
       findings: [],
       notes: [],
@@ -220,14 +220,14 @@ class CaseRun {
   }
 }
 
-async function differences(plane: DataPlane, flowCase: FlowCase): Promise<string[]> {
+async function differences(mode: RulesMode, flowCase: FlowCase): Promise<string[]> {
   const { policies } = optionsOf(flowCase);
   const isOpen = policies.INPUT === "ACCEPT" && policies.FORWARD === "ACCEPT";
-  const run = new CaseRun(plane, flowCase);
+  const run = new CaseRun(mode, flowCase);
   const found: string[] = [];
   for (const flow of flowCase.flows) {
     const step = typeof flow === "string" ? { flow } : flow;
-    const { packet: text, wanted } = flowOf(step, plane);
+    const { packet: text, wanted } = flowOf(step, mode);
     const packet = parsePacket(text);
     const { desired, live, difference } = await run.trace(packet, step.atSeconds ?? 0);
     const sides = [["live", live] as const, ...(isOpen ? [["desired", desired] as const] : [])];
@@ -246,10 +246,10 @@ async function differences(plane: DataPlane, flowCase: FlowCase): Promise<string
   return found;
 }
 
-for (const plane of DATA_PLANES) {
+for (const mode of RULES_MODES) {
   for (const flowCase of FLOW_CASES) {
-    Deno.test(`traced in ${plane}: ${flowCase.name}`, { permissions: "none" }, async () => {
-      const found = await differences(plane, flowCase);
+    Deno.test(`traced in ${mode}: ${flowCase.name}`, { permissions: "none" }, async () => {
+      const found = await differences(mode, flowCase);
       assertEquals(found.length, 0, found.join("\n"));
     });
   }

@@ -7,9 +7,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { configForMode, defaultConfig } from "../../lib/config/defaults.ts";
 import {
-  type DataPlane,
   type DesiredInput,
   desiredRules,
+  type RulesMode,
   stateOf,
   stateOfObjects,
   UNKNOWN_MACHINE,
@@ -30,9 +30,9 @@ const SOURCES: Readonly<Record<IpFamily, readonly (readonly [source: string, inI
   IPv6: [["fd00:10:244::5", "cni0"], ["2001:db8:77::7", "eth0"], ["2001:db8:2::10", ""]],
 };
 
-function inputOf(plane: DataPlane, objects: readonly ApiObject[], bindAddress: string): DesiredInput {
+function inputOf(mode: RulesMode, objects: readonly ApiObject[], bindAddress: string): DesiredInput {
   const state = stateOfObjects(objects, "node-a", () => {});
-  const config = configForMode({ ...defaultConfig(), clusterCIDR: "10.244.0.0/16", bindAddress }, plane);
+  const config = configForMode({ ...defaultConfig(), clusterCIDR: "10.244.0.0/16", bindAddress }, mode);
   return { ...state, config, machine: UNKNOWN_MACHINE, warn: () => {} };
 }
 
@@ -75,7 +75,7 @@ function packetsTo(port: ServicePort, family: IpFamily): readonly Packet[] {
 
 /** How many packets fared as the objects say; all others are told. */
 async function walk(
-  plane: DataPlane,
+  mode: RulesMode,
   input: DesiredInput,
   texts: readonly LiveText[],
   family: IpFamily,
@@ -83,10 +83,10 @@ async function walk(
   const live = liveOfTexts(texts, { from: "golden files", bound: null, problems: [] }).get(family);
   assert(live !== undefined);
   assertEquals([live.problems, live.proxies.map(({ mode, isHooked }) => [mode, isHooked])], [[], [[
-    plane,
+    mode,
     true,
   ]]]);
-  const rules = await desiredRules(plane, input, family);
+  const rules = await desiredRules(mode, input, family);
   const hostState = {
     nodeAddresses: [NODE_IPS[family]],
     affinity: new Map(),
@@ -95,7 +95,7 @@ async function walk(
   let walked = 0;
   for (const port of [...stateOf(input, family).services.values()].flat()) {
     for (const packet of packetsTo(port, family)) {
-      const desired = { from: "objects", mode: plane, state: input, rules, quarantined: null };
+      const desired = { from: "objects", mode, state: input, rules, quarantined: null };
       const trace = tracePacket({ family, packet, hostState, desired, live, findings: [], notes: [] });
       assertEquals([trace.difference, trace.findings], [null, []], `${port.text} ${JSON.stringify(packet)}`);
       assertEquals(trace.service?.port.key, port.key);

@@ -5,9 +5,9 @@
  */
 import { configForMode, defaultConfig } from "../../lib/config/defaults.ts";
 import {
-  type DataPlane,
   type DesiredInput,
   type MachineFacts,
+  type RulesMode,
   stateOfObjects,
   UNKNOWN_MACHINE,
 } from "../../lib/inspect/desired/desired.ts";
@@ -70,12 +70,12 @@ export const OLD = [service("old", "10.96.0.9", 30089), slice("old", ["10.244.0.
 
 /** What a mode makes rules from; the node is `node-a`, 192.0.2.10. */
 export function inputOf(
-  plane: DataPlane,
+  mode: RulesMode,
   objects: readonly unknown[] = [...WEB, ...API, ...EMPTY],
   machine: MachineFacts = UNKNOWN_MACHINE,
 ): DesiredInput {
   const read = [...objects, NODE].flatMap((json) => decodeObject(json, "test").objects);
-  const config = configForMode({ ...defaultConfig(), clusterCIDR: "10.244.0.0/16" }, plane);
+  const config = configForMode({ ...defaultConfig(), clusterCIDR: "10.244.0.0/16" }, mode);
   const input = { ...stateOfObjects(read, "node-a", () => {}), config, machine, warn: () => {} };
-  return plane === "userspace" ? { ...input, ports: assignedPorts(input) } : input;
+  return mode === "userspace" ? { ...input, ports: assignedPorts(input) } : input;
 }

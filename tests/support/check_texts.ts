@@ -7,7 +7,7 @@ import { assert } from "@std/assert";
 import { planTexts } from "../../lib/backend/ipvs/store/render.ts";
 import { checkNode } from "../../lib/inspect/check/check.ts";
 import type { Difference, FamilyCheck } from "../../lib/inspect/check/difference.ts";
-import type { DataPlane, DesiredInput } from "../../lib/inspect/desired/desired.ts";
+import type { DesiredInput, RulesMode } from "../../lib/inspect/desired/desired.ts";
 import { iptablesPlan, iptablesText } from "../../lib/inspect/desired/iptables.ts";
 import { ipvsPlan } from "../../lib/inspect/desired/ipvs.ts";
 import { nftablesPlan, nftablesText } from "../../lib/inspect/desired/nftables.ts";
@@ -21,8 +21,8 @@ import { renderIptablesSave } from "./saved_texts.ts";
 export type Texts = Readonly<Record<string, string>>;
 
 /** What the tools print of a node that is as it should be, by tool. */
-export function printed(plane: DataPlane, input: DesiredInput): Texts {
-  switch (plane) {
+export function printed(mode: RulesMode, input: DesiredInput): Texts {
+  switch (mode) {
     case "iptables":
       return {
         iptables: iptablesText(iptablesPlan(input, "IPv4")).replace(
@@ -55,18 +55,18 @@ export function printed(plane: DataPlane, input: DesiredInput): Texts {
 }
 
 /** What `kproxy check` finds in texts. */
-export async function checked(plane: DataPlane, texts: Texts, input = inputOf(plane)): Promise<FamilyCheck> {
+export async function checked(mode: RulesMode, texts: Texts, input = inputOf(mode)): Promise<FamilyCheck> {
   const list = Object.entries(texts).map(([name, text]): LiveText => ({ name, text, family: "IPv4" }));
   const live = liveOfTexts(list, { from: "texts", bound: null, problems: [] });
   const [check] = await checkNode({
-    plane,
+    mode,
     desired: input,
     live,
     isKernel: false,
     nodeAddresses: ["192.0.2.10"],
     podInterface: "cni0",
     quarantined: null,
-    ...(plane === "userspace" ? { portals: assignedPortals(input) } : {}),
+    ...(mode === "userspace" ? { portals: assignedPortals(input) } : {}),
   });
   assert(check !== undefined);
   return check;

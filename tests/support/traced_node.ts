@@ -8,9 +8,9 @@ import { parsePacket } from "../../lib/sim/flow.ts";
 import type { HostState } from "../../lib/sim/packet_walk.ts";
 import { iptablesPlan, iptablesText } from "../../lib/inspect/desired/iptables.ts";
 import {
-  type DataPlane,
   type DesiredInput,
   desiredRules,
+  type RulesMode,
   stateOfObjects,
   UNKNOWN_MACHINE,
 } from "../../lib/inspect/desired/desired.ts";
@@ -79,14 +79,14 @@ export interface Node {
   readonly around?: Partial<HostState>;
   readonly packet?: string;
   readonly input?: DesiredInput;
-  readonly plane?: DataPlane;
+  readonly mode?: RulesMode;
   /** As the command was given it. */
   readonly nodeName?: string;
 }
 
 /** Traces a packet through what is desired and what is there. */
 export async function traced(
-  { texts, around = {}, packet = PACKET, nodeName, input = inputOf(undefined, nodeName), plane = "iptables" }:
+  { texts, around = {}, packet = PACKET, nodeName, input = inputOf(undefined, nodeName), mode = "iptables" }:
     Node,
 ): Promise<Trace> {
   const live = liveOfTexts(texts, { from: "the kernel", bound: [], problems: [] }).get("IPv4");
@@ -101,9 +101,9 @@ export async function traced(
     },
     desired: {
       from: "files",
-      mode: plane,
+      mode,
       state: input,
-      rules: await desiredRules(plane, input, "IPv4"),
+      rules: await desiredRules(mode, input, "IPv4"),
       quarantined: null,
     },
     live: live ?? null,

@@ -15,8 +15,10 @@ import {
 import { type FamilyCheck, isClean, lastingChecks, mayPass } from "../../inspect/check/difference.ts";
 import { STDIN_PATH } from "../../source/files/files_scan.ts";
 import { nodeNameFinding } from "../../inspect/node_addresses.ts";
+import type { DesiredInput } from "../../inspect/desired/desired.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
-import { desiredInput, type Look, look, type LookOptions } from "../../inspect/look.ts";
+import { proxyOfTable } from "../../inspect/live/live.ts";
+import { type Look, look, type LookOptions } from "../../inspect/look.ts";
 import { baseOf } from "../../netfilter/nft_ruleset.ts";
 import { silentLogger } from "../../observe/log.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
@@ -48,11 +50,11 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
     repaired = await repairNode(seen, options, io);
     if (repaired === null) return 1;
     if (repaired.families.length > 0) {
-      const { found: { plane, config }, objects: { from } } = seen;
+      const { found: { mode, config }, objects: { from } } = seen;
       const { families, before } = repaired;
       await audit(
         "repair",
-        { mode: plane, families: families.join(","), differences: before, from },
+        { mode, families: families.join(","), differences: before, from },
         config,
         io,
       );
@@ -60,7 +62,7 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
     }
   }
   const report: CheckReport = {
-    mode: seen.found.plane,
+    mode: seen.found.mode,
     desiredFrom: seen.objects.from,
     liveFrom: [...seen.found.live?.values() ?? []][0]?.from ?? "nothing",
     families: seen.checks,
@@ -116,7 +118,7 @@ function isBesideServices(place: string, { live }: Look): boolean {
   const bases = tables.filter((table) => table.name === label).map(({ chains }) =>
     baseOf(chains.get(name)?.hook)
   );
-  return !/ (?:kproxy|kube-proxy)$/.test(label) && bases.length > 0 &&
+  return proxyOfTable(label) === null && bases.length > 0 &&
     bases.every((base) => LATE_HOOKS.includes(base?.hook ?? ""));
 }
 
@@ -124,6 +126,7 @@ function isBesideServices(place: string, { live }: Look): boolean {
 interface Seen {
   readonly found: Look;
   readonly objects: FoundObjects;
+  readonly desired: DesiredInput;
   readonly checks: readonly FamilyCheck[];
 }
 
@@ -137,12 +140,14 @@ async function seenTwice(options: LookOptions): Promise<Seen> {
 
 async function seenNode(options: LookOptions): Promise<Seen> {
   const found = await look({ ...options, wantsDesired: true, wantsLive: true, isCounted: false });
-  const { objects, live, plane, nodeAddresses, podInterface } = found;
-  if (objects === null || live === null) throw new RangeError("Both sides were asked for");
+  const { objects, desired, live, mode, nodeAddresses, podInterface } = found;
+  if (objects === null || desired === null || live === null) {
+    throw new RangeError("Both sides were asked for");
+  }
   warnUnserved(objects.state.unserved, options.report);
   const checks = await checkNode({
-    plane,
-    desired: desiredInput(found, objects, options.report),
+    mode,
+    desired,
     live,
     isKernel: options.liveFrom.length === 0,
     nodeAddresses,
@@ -150,12 +155,12 @@ async function seenNode(options: LookOptions): Promise<Seen> {
     quarantined: objects.quarantined,
     portals: found.portals,
   });
-  return { found, objects, checks };
+  return { found, objects, desired, checks };
 }
 
 /** What makes it doubtful that these are the rules that this node should have. */
 function doubtsOf({ found, objects, checks }: Seen): readonly string[] {
-  const modes = [...found.live?.values() ?? []].flatMap((live) => modeFinding(found.plane, live));
+  const modes = [...found.live?.values() ?? []].flatMap((live) => modeFinding(found.mode, live));
   return [...new Set([...modes, ...doubtsOfRepair(found, objects, checks)])];
 }
 
@@ -193,43 +198,32 @@ function takesAway(checks: readonly FamilyCheck[]): boolean {
   );
 }
 
-/** Null: it was refused, and said why. */
-async function repairNode(
-  { found, objects, checks }: Seen,
-  options: LookOptions,
-  io: Io,
-): Promise<RepairReport | null> {
+/** Null: it was refused, and the reason was printed. */
+async function repairNode(seen: Seen, { exec }: LookOptions, io: Io): Promise<RepairReport | null> {
+  const { found: { mode, config }, desired, checks } = seen;
   const { damagedFamilies, repair, repairLeave } = await import("../../inspect/check/repair.ts");
   if (damagedFamilies(checks).length === 0) return { families: [], note: null, before: 0, refused: [] };
-  const leave = await repairLeave(found.config, found.plane);
-  if (!leave.isAllowed) {
-    io.err(`Error: nothing is repaired: ${leave.reason}\n`);
-    return null;
-  }
-  if (objects.rejected.length > 0 && takesAway(checks)) {
-    io.err(
-      "Error: nothing is repaired: rules that are there would go, and they may be those of the objects that cannot be read\n",
-    );
-    return null;
-  }
-  if (doubtsOfRepair(found, objects, checks).length > 0) {
-    io.err("Error: nothing is repaired: the rules may be those of another node or configuration\n");
-    return null;
-  }
-  if (found.plane === "userspace" && (found.portals === null || typeof found.portals === "string")) {
-    io.err(
-      "Error: nothing is repaired: rules of mode userspace lead to ports of a kproxy that runs, and none says which it has: " +
-        `${found.portals ?? "nobody was asked"}\n`,
-    );
+  const leave = await repairLeave(config, mode);
+  const refusal = leave.isAllowed ? refusalOf(seen) : leave.reason;
+  if (!leave.isAllowed || refusal !== null) {
+    io.err(`Error: nothing is repaired: ${refusal}\n`);
     return null;
   }
   const before = checks.reduce((sum, check) => sum + differenceCount(check), 0);
-  const { families, refused } = await repair({
-    exec: options.exec,
-    plane: found.plane,
-    desired: desiredInput(found, objects, options.report),
-    checks,
-    log: silentLogger,
-  });
+  const { families, refused } = await repair({ exec, mode, desired, checks, log: silentLogger });
   return { families, note: leave.note, before, refused };
+}
+
+/** Why what would be written may not be what this node should have; null: nothing says so. */
+function refusalOf({ found, objects, checks }: Seen): string | null {
+  if (objects.rejected.length > 0 && takesAway(checks)) {
+    return "rules that are there would go, and they may be those of the objects that cannot be read";
+  }
+  if (doubtsOfRepair(found, objects, checks).length > 0) {
+    return "the rules may be those of another node or configuration";
+  }
+  const { mode, portals } = found;
+  if (mode !== "userspace" || (portals !== null && typeof portals !== "string")) return null;
+  return "rules of mode userspace lead to ports of a kproxy that runs, and none says which it has: " +
+    `${portals ?? "nobody was asked"}`;
 }

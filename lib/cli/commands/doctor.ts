@@ -6,8 +6,8 @@
 import { configForMode } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ExecError, UsageError } from "../../errors.ts";
+import { RENDERED_MODES, type RenderedMode } from "../../inspect/desired/desired.ts";
 import { examine, type ExamineOptions } from "../../inspect/doctor/doctor.ts";
-import { MIGRATION_MODES, type MigrationMode } from "../../inspect/doctor/migration.ts";
 import { type DoctorReport, migrationLines, reportRows, reportSummary } from "../../inspect/doctor/report.ts";
 import { runningSettings } from "../../inspect/running/running.ts";
 import { parseBaseChains } from "../../netfilter/nft_listing.ts";
@@ -98,12 +98,12 @@ async function settingsLeft(
   };
 }
 
-function migrationMode(flags: ParsedFlags): MigrationMode | null {
+function migrationMode(flags: ParsedFlags): RenderedMode | null {
   const text = flags.get("migrate-to");
   if (text === undefined) return null;
-  const mode = MIGRATION_MODES.find((one) => one === text);
+  const mode = RENDERED_MODES.find((one) => one === text);
   // The list of flags lets nothing else through but a blank, as of a variable that is not set.
-  if (mode === undefined) throw new UsageError(`Name a mode: --migrate-to=${MIGRATION_MODES.join("|")}`);
+  if (mode === undefined) throw new UsageError(`Name a mode: --migrate-to=${RENDERED_MODES.join("|")}`);
   return mode;
 }
 

@@ -5,7 +5,7 @@
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
-import { type RenderedPlane, renderedPlaneOf } from "../../inspect/desired/desired.ts";
+import { type RenderedMode, renderedModeOf } from "../../inspect/desired/desired.ts";
 import { previewOf } from "../../inspect/desired/preview.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { nodeName } from "../../node/node_name.ts";
@@ -16,7 +16,7 @@ import type { Io } from "../io.ts";
 import { configurationWithWarnings, warnUnserved } from "./output.ts";
 
 /** What loads the text. */
-const TOOLS: Readonly<Record<RenderedPlane, Readonly<Record<IpFamily, string>>>> = {
+const TOOLS: Readonly<Record<RenderedMode, Readonly<Record<IpFamily, string>>>> = {
   iptables: { IPv4: "iptables-restore --noflush", IPv6: "ip6tables-restore --noflush" },
   ipvs: { IPv4: "the programs named", IPv6: "the programs named (ip6tables-restore)" },
   nftables: { IPv4: "nft -f -", IPv6: "nft -f -" },
@@ -29,7 +29,7 @@ const TOOLS: Readonly<Record<RenderedPlane, Readonly<Record<IpFamily, string>>>>
  */
 export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const { config, warn } = await configurationWithWarnings(flags, io);
-  const mode = renderedPlaneOf(config);
+  const mode = renderedModeOf(config);
   const { objects, problems, foreign } = await readObjects(config);
   for (const { path, kind, count } of foreign) {
     io.err(`Note: ${path}: ${counted(count, "object")} of kind ${kind} not read\n`);

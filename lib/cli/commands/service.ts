@@ -7,17 +7,19 @@
 import { FAMILIES } from "../../model/objects.ts";
 import { UsageError } from "../../errors.ts";
 import { stateOf } from "../../inspect/desired/desired.ts";
-import type { LiveProblem } from "../../inspect/live/live.ts";
-import { desiredOf, livePart, type Look, look } from "../../inspect/look.ts";
+import type { LiveProblem, LiveRules } from "../../inspect/live/live.ts";
+import { desiredOf, type Look, look } from "../../inspect/look.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import {
+  byName,
+  listDocument,
+  listRows,
   serviceDocument,
   serviceLines,
   type ServiceView,
   serviceView,
 } from "../../inspect/service/service_view.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
-import { byName, listDocument, listRows } from "../../inspect/service/service_list.ts";
 import { problemLines } from "../../inspect/trace/trace_text.ts";
 import { didYouMean } from "../../config/suggest.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
@@ -53,7 +55,7 @@ export async function serviceCommand(flags: ParsedFlags, io: Io): Promise<number
   if (name !== undefined && !isKnown(name, objects)) throw await noService(name, objects, options);
   const { lines, document, code } = action === "list"
     ? listed(found, objects)
-    : await oneOf(found, objects, name ?? "", options.report);
+    : await oneOf(found, objects, name ?? "");
   await printFound(form, { document: () => document, lines: () => lines }, io);
   return code;
 }
@@ -99,49 +101,33 @@ function eachOnce(problems: readonly LiveProblem[]): readonly LiveProblem[] {
   return [...new Map(problems.map((problem) => [JSON.stringify(problem), problem])).values()];
 }
 
-interface Views {
-  readonly views: readonly ServiceView[];
-  /** What of the kernel could not be read for them. */
-  readonly problems: readonly LiveProblem[];
-}
-
-async function viewsOf(
-  found: Look,
-  { state, quarantined }: FoundObjects,
-  name: string,
-  warn: (sentence: string) => void,
-): Promise<Views> {
-  const { nodeAddresses } = found;
+async function oneOf(found: Look, objects: FoundObjects, name: string): Promise<Printed> {
+  const { nodeAddresses, rules, live } = found;
+  const { quarantined, state } = objects;
   const problems: LiveProblem[] = [];
-  const views = await Promise.all(FAMILIES.map(async (family) => {
+  const looks = FAMILIES.map(async (family) => {
     const ofFamily = stateOf(state, family);
     if (!ofFamily.services.has(name)) return [];
     const viewIn = (live: RulesetSnapshot | null): readonly ServiceView[] =>
       serviceView({ state: ofFamily, name, live, nodeAddresses, quarantined, objects: state.objects });
-    const desired = found.partial === null ? null : await desiredOf(found, family, warn);
-    const live = await livePart(found, family, { desired, use: viewIn });
-    problems.push(...live?.problems ?? []);
-    return viewIn(live);
-  }));
-  return { views: views.flat(), problems: eachOnce(problems) };
-}
-
-async function oneOf(
-  found: Look,
-  objects: FoundObjects,
-  name: string,
-  warn: (sentence: string) => void,
-): Promise<Printed> {
-  const { views, problems } = await viewsOf(found, objects, name, warn);
+    if (rules === null) return viewIn(null);
+    // What should be there tells what to ask for, where not all is read.
+    const desired = live === null ? await desiredOf(found, family) : null;
+    const look = (live: LiveRules) => ({ views: viewIn(live), unread: live.problems });
+    const { views, unread } = await rules.look({ family, desired, look });
+    problems.push(...unread);
+    return views;
+  });
+  const views = (await Promise.all(looks)).flat();
   const unserved = objects.state.unserved.filter(({ service }) => service === name);
   const isMissing = views.some(({ parts }) => parts !== null && parts.length === 0);
   return {
     lines: [
       ...serviceLines(views, alignColumns),
       ...unserved.map(({ destination, reason }) => `Not served: ${destination}: ${reason}`),
-      ...problemLines(problems),
+      ...problemLines(eachOnce(problems)),
     ],
-    document: serviceDocument(name, views, unserved, problems),
+    document: serviceDocument(name, views, unserved, eachOnce(problems)),
     code: isMissing ? 1 : 0,
   };
 }

@@ -11,8 +11,8 @@ import {
   readInterface,
   readLocalnet,
 } from "../../inspect/live/host_network.ts";
-import { desiredOf, livePart, type Look, look, type LookOptions } from "../../inspect/look.ts";
-import { unknownPorts, withPortalsJudged } from "../../inspect/trace/portals.ts";
+import { desiredOf, type Look, look, type LookOptions } from "../../inspect/look.ts";
+import { unknownPorts, withPortalsJudged } from "../../inspect/live/portals.ts";
 import {
   destinationOfName,
   packetOf,
@@ -96,35 +96,42 @@ async function traceOf(
   from: string,
   to: TracedDestination,
 ): Promise<Trace> {
-  const { around, nodeAddresses, podInterface, objects, plane } = found;
+  const { around, nodeAddresses, podInterface, objects, mode } = found;
   const source: TracedSource = readSource(from, to, { around, nodeAddresses, podInterface });
   const { inInterface } = source;
   const isHere = options.wantsLive && options.liveFrom.length === 0;
   const packet = packetOf(source, to);
   const nearer = isHere ? await withInterface(options.exec, around, packet) : around;
-  const rules = await desiredOf(found, to.family, options.report);
+  const rules = await desiredOf(found, to.family);
   const hostState = hostStateOf(nearer, nodeAddresses, inInterface);
   const wanted = rules === null ? [] : new RulesetSimulator(rules).send(packet, healthy(hostState)).outcomes;
-  const held = await livePart(found, to.family, {
+  const held = await found.rules?.look({
+    family: to.family,
     desired: rules,
     chains: wanted.flatMap(({ hits }) => hits),
-    use: (held) => void new RulesetSimulator(held).send(packet, hostState),
-  });
-  const { live, ...portals } = await withPortalsJudged(found, held, packet, hostState, isHere);
+    look: (held) => {
+      new RulesetSimulator(held).send(packet, hostState);
+      return held;
+    },
+  }) ?? null;
+  const { live, ...portals } = await withPortalsJudged(found.portals, held, packet, hostState, isHere);
   return tracePacket({
     family: to.family,
     packet,
     hostState,
     desired: objects === null || rules === null ? null : {
       from: objects.from,
-      mode: plane,
+      mode,
       state: objects.state,
       rules,
       quarantined: objects.quarantined,
     },
     live,
     findings: [...(isHere ? nodeFindings(around) : []), ...portals.findings],
-    unsure: [...portals.unsure, ...(rules === null ? [] : unknownPorts(found, packet))],
+    unsure: [
+      ...portals.unsure,
+      ...(rules === null ? [] : unknownPorts(found.portals, found.desired, packet)),
+    ],
     notes: [
       ...(source.note === null ? [] : [source.note]),
       ...nearer.problems.map(({ place, message }) => `${place}: ${message}`),

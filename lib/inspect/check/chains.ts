@@ -135,7 +135,7 @@ interface Share {
   readonly taken: { readonly at: number; readonly rule: string; readonly packets: string }[];
 }
 
-/** Tells `list` of whatever differs. Services may stand in any order: each change puts theirs where there is room. */
+/** Reports to `list` what differs. Services may stand in any order: each change puts theirs where there is room. */
 export function compareSharedChain(shared: SharedChain, list: DifferenceList): void {
   const { services, table, chain, found = [] } = shared;
   const place = chainPlace(table, chain);

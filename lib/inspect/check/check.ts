@@ -6,7 +6,7 @@
 import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
-import { type DataPlane, type DesiredInput, stateOf } from "../desired/desired.ts";
+import { type DesiredInput, type RulesMode, stateOf } from "../desired/desired.ts";
 import type { FoundProxy, LiveNode, LiveRules } from "../live/live.ts";
 import type { KnownPortals } from "../live/portals.ts";
 import { type Comparison, type Difference, DifferenceList, type FamilyCheck } from "./difference.ts";
@@ -14,7 +14,7 @@ import { compareFront, packetSources } from "./packets.ts";
 
 /** What is compared. */
 export interface CheckInput {
-  readonly plane: DataPlane;
+  readonly mode: RulesMode;
   readonly desired: DesiredInput;
   readonly live: LiveNode;
   /** True: the kernel was read; false: files, which may leave something out. */
@@ -23,11 +23,11 @@ export interface CheckInput {
   readonly podInterface: string;
   /** Services whose rules the kernel has refused, and why; null: not known. */
   readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
-  /** In mode userspace: the ports that kproxy listens on, or why nobody tells them. @default {null} */
+  /** In mode userspace: the ports that kproxy listens on, or why they are unknown. @default {null} */
   readonly portals?: KnownPortals | string | null;
 }
 
-/** Compares the families that the texts are about: of those that nobody wants and nobody has, nothing is told. */
+/** Compares the families that the texts are about. One that no Service wants and that has no rules is left out. */
 export async function checkNode(input: CheckInput): Promise<readonly FamilyCheck[]> {
   const checks: FamilyCheck[] = [];
   for (const family of FAMILIES) {
@@ -50,7 +50,7 @@ function isSilent({ family, iptables, nftables, ipvs }: LiveRules, live: LiveNod
 
 /** The planners of one mode are loaded, and those of the others not. */
 const COMPARISONS: Readonly<
-  Record<DataPlane, () => Promise<(comparison: Comparison, list: DifferenceList) => void | Promise<void>>>
+  Record<RulesMode, () => Promise<(comparison: Comparison, list: DifferenceList) => void | Promise<void>>>
 > = {
   iptables: async () => (await import("./iptables.ts")).compareIptables,
   nftables: async () => (await import("./nftables.ts")).compareNftables,
@@ -59,40 +59,40 @@ const COMPARISONS: Readonly<
 };
 
 async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules): Promise<FamilyCheck> {
-  const { plane, desired, isKernel, portals = null, quarantined } = input;
+  const { mode, desired, isKernel, portals = null, quarantined } = input;
   const state = stateOf(desired, family);
   const list = new DifferenceList();
   list.problems.push(...live.problems);
-  const isRead = !isUnread(plane, live);
+  const isRead = !isUnread(mode, live);
   if (isRead) {
     const sources = packetSources(family, { ...input, config: desired.config });
     const tables = tablesInUse(live);
-    const compare = await COMPARISONS[plane]();
+    const compare = await COMPARISONS[mode]();
     await compare({ desired, family, live, tables, isKernel, portals, sources }, list);
     compareFront(live, state, sources, list);
-    list.leftovers.push(...otherModes(plane, live));
+    list.leftovers.push(...otherModes(mode, live));
     for (const [service, why] of quarantined ?? []) {
       if (!list.services.has(service)) continue;
       list.notes.push(`The kernel has refused the rules of ${service}: ${why}`);
     }
   } else {
-    // What is there is not known: that is told among the problems, and nothing is called missing.
+    // What is there is not known: the problems say why, and nothing is called missing.
     list.notes.push("The rules could not be read, so nothing is compared");
   }
   const { base, services, leftovers, notes, problems } = list;
   return { family, compared: state.services.size, isRead, base, services, leftovers, notes, problems };
 }
 
-/** True if a tool that the mode needs has failed, and nobody else has said what it should have. */
+/** True if a tool that the mode needs has failed, and no other text says what it should have said. */
 function isUnread(
-  plane: DataPlane,
+  mode: RulesMode,
   { family, iptables, nftables, sets, ipvs, problems }: LiveRules,
 ): boolean {
   const has = (program: RegExp): boolean => problems.some(({ place }) => program.test(place));
-  if (plane === "nftables") return nftables.length === 0 && has(/^nft /);
+  if (mode === "nftables") return nftables.length === 0 && has(/^nft /);
   const save = family === "IPv4" ? /^iptables\S*-save/ : /^ip6tables\S*-save/;
   if (iptables.length === 0 && has(save)) return true;
-  return plane === "ipvs" && ((ipvs === null && has(/^ipvsadm /)) || (sets.size === 0 && has(/^ipset /)));
+  return mode === "ipvs" && ((ipvs === null && has(/^ipvsadm /)) || (sets.size === 0 && has(/^ipset /)));
 }
 
 const OWN_CHAINS: readonly string[] = ["KUBE-SERVICES", "KUBE-PORTALS-CONTAINER"];
@@ -106,8 +106,8 @@ function tablesInUse({ iptables }: RulesetSnapshot): IptablesRuleset {
 }
 
 /** Rules of modes that are not wanted here, and of kube-proxy beside ours. */
-function otherModes(plane: DataPlane, { proxies }: LiveRules): readonly Difference[] {
-  const own = proxies.filter(({ mode }) => mode === plane);
+function otherModes(wanted: RulesMode, { proxies }: LiveRules): readonly Difference[] {
+  const own = proxies.filter(({ mode }) => mode === wanted);
   const isAlone = (proxy: FoundProxy): boolean =>
     proxy.layout === "kproxy" || !own.some(({ layout }) => layout === "kproxy");
   const [first, ...rest] = own.filter(isAlone);

@@ -6,14 +6,14 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { inputOf } from "../../../tests/support/check_objects.ts";
 import { all, checked, printed } from "../../../tests/support/check_texts.ts";
-import type { DataPlane } from "../desired/desired.ts";
+import type { RulesMode } from "../desired/desired.ts";
 import { checkDocument, checkLines, type CheckReport } from "./report.ts";
 
 const NONE = { permissions: "none" } as const;
 
 interface Fault {
   readonly name: string;
-  readonly plane: DataPlane;
+  readonly mode: RulesMode;
   /** Of the text of one tool. */
   readonly plant: (sound: string) => string;
   readonly tool?: string;
@@ -37,35 +37,35 @@ const append = (line: string) => (text: string): string => text.replace(/\n?$/, 
 const FAULTS: readonly Fault[] = [
   {
     name: "the rule of a cluster IP is removed",
-    plane: "iptables",
+    mode: "iptables",
     plant: drop(/^-A KUBE-SERVICES .*shop\/web:http cluster IP.*\n/m),
     finds: ["shop/web | missing | iptables nat KUBE-SERVICES | a rule is missing"],
     only: "shop/web",
   },
   {
     name: "endpoints are tried in another order",
-    plane: "iptables",
+    mode: "iptables",
     plant: swap(/^-A KUBE-SVC-\S+ .*shop\/web:http -> .*$/),
     finds: ["shop/web | order | iptables nat KUBE-SVC-", "another order"],
     only: "shop/web",
   },
   {
     name: "an endpoint has another address",
-    plane: "iptables",
+    mode: "iptables",
     plant: (text) => text.replace("10.244.0.12:8080\n", "10.244.9.9:8080\n"),
     finds: ["shop/web | changed | iptables nat KUBE-SEP-", "+", "10.244.9.9:8080"],
     only: "shop/web",
   },
   {
     name: "a Service's chain is flushed",
-    plane: "iptables",
+    mode: "iptables",
     plant: (text) => text.replaceAll(/^-A KUBE-SVC-\S+ .*shop\/web.*\n/gm, ""),
     finds: ["shop/web | missing | iptables nat KUBE-SVC-", "the chain is empty"],
     only: "shop/web",
   },
   {
     name: "a chain is gone",
-    plane: "iptables",
+    mode: "iptables",
     plant: (text) => {
       const chain = /^-A (KUBE-SEP-\S+) .*10\.244\.0\.13:8080$/m.exec(text)?.[1] ?? "";
       return text.replaceAll(new RegExp(`^(?::${chain} .*|-A ${chain} .*)\n`, "gm"), "");
@@ -75,34 +75,34 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "the chain of all Services is flushed",
-    plane: "iptables",
+    mode: "iptables",
     plant: (text) => text.replaceAll(/^-A KUBE-SERVICES .*\n/gm, ""),
     finds: ["shop/api | missing | iptables nat KUBE-SERVICES", "the chain is empty"],
   },
   {
     name: "a jump is gone",
-    plane: "iptables",
+    mode: "iptables",
     plant: drop(/^-I PREROUTING .*KUBE-SERVICES\n/m),
     finds: ["base | missing | iptables nat PREROUTING | the jump is missing"],
     only: "base",
   },
   {
     name: "masquerading is flushed",
-    plane: "iptables",
+    mode: "iptables",
     plant: (text) => text.replaceAll(/^-A KUBE-POSTROUTING .*\n/gm, ""),
     finds: ["base | missing | iptables nat KUBE-POSTROUTING | the chain is empty"],
     only: "base",
   },
   {
     name: "masquerading stands in another order",
-    plane: "iptables",
+    mode: "iptables",
     plant: swap(/^-A KUBE-POSTROUTING .*$/),
     finds: ["base | order | iptables nat KUBE-POSTROUTING"],
     only: "base",
   },
   {
     name: "node ports come before cluster IPs",
-    plane: "iptables",
+    mode: "iptables",
     plant: (text) => {
       const tail = /^-A KUBE-SERVICES .*-j KUBE-NODEPORTS\n/m.exec(text)?.[0] ?? "";
       return text.replace(tail, "").replace(/^-A KUBE-SERVICES .*shop\/web:http cluster IP/m, `${tail}$&`);
@@ -111,7 +111,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a rule of somebody in the chain of all Services",
-    plane: "iptables",
+    mode: "iptables",
     plant: (text) =>
       text.replace(/^-A KUBE-SERVICES .*cluster IP/m, "-A KUBE-SERVICES -d 10.96.0.77/32 -j RETURN\n$&"),
     finds: ["base | surplus | iptables nat KUBE-SERVICES | a rule that is not ours"],
@@ -119,14 +119,14 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a rule of a Service is there twice",
-    plane: "iptables",
+    mode: "iptables",
     plant: (text) => text.replace(/^-A KUBE-NODEPORTS .*shop\/web.*\n/m, "$&$&"),
     finds: ["shop/web | surplus | iptables nat KUBE-NODEPORTS | a rule is too much"],
     only: "shop/web",
   },
   {
     name: "somebody's redirection in front",
-    plane: "iptables",
+    mode: "iptables",
     plant: (text) =>
       text.replace(
         /^-I PREROUTING .*KUBE-SERVICES\n/m,
@@ -137,7 +137,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "somebody's jump in front that lets packets pass untranslated",
-    plane: "iptables",
+    mode: "iptables",
     plant: (text) =>
       text.replace(
         /^-I PREROUTING .*KUBE-SERVICES\n/m,
@@ -149,7 +149,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "an element is missing",
-    plane: "nftables",
+    mode: "nftables",
     plant: drop(/^add element ip kproxy service-ips \{ 10\.96\.0\.1 \. tcp \. 80 .*\n/m),
     finds: [
       "shop/web | missing | nftables ip kproxy service-ips | an element is missing",
@@ -159,7 +159,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "an element leads elsewhere",
-    plane: "nftables",
+    mode: "nftables",
     plant: (text) => text.replace("10.244.0.12 . 8080", "10.244.9.9 . 8080"),
     finds: [
       "shop/web | changed | nftables ip kproxy endpoints-tcp | an element leads elsewhere",
@@ -170,35 +170,35 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "an element is too much",
-    plane: "nftables",
+    mode: "nftables",
     plant: append("add element ip kproxy endpoints-tcp { 10.96.0.1 . 80 . 9 : 10.244.9.9 . 8080 }"),
     finds: ["shop/web | surplus | nftables ip kproxy endpoints-tcp | an element is too much"],
     only: "shop/web",
   },
   {
     name: "an element of nobody",
-    plane: "nftables",
+    mode: "nftables",
     plant: append("add element ip kproxy endpoints-tcp { 10.96.7.7 . 80 . 0 : 10.244.9.9 . 8080 }"),
     finds: ["leftover | leftover | nftables ip kproxy endpoints-tcp | an element that no Service wants"],
     only: "leftover",
   },
   {
     name: "a chain is flushed",
-    plane: "nftables",
+    mode: "nftables",
     plant: append("flush chain ip kproxy services"),
     finds: ["base | missing | nftables ip kproxy services | the chain is empty"],
     only: "base",
   },
   {
     name: "a rule more in a chain",
-    plane: "nftables",
+    mode: "nftables",
     plant: append("add rule ip kproxy masquerading ip saddr 10.0.0.1 return"),
     finds: ["base | surplus | nftables ip kproxy masquerading | a rule is too much"],
     only: "base",
   },
   {
     name: "somebody's chain in our table",
-    plane: "nftables",
+    mode: "nftables",
     plant: append(
       "add chain ip kproxy intruder { type filter hook input priority 0 ; policy accept ; }",
     ),
@@ -207,7 +207,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "somebody's table drops before",
-    plane: "nftables",
+    mode: "nftables",
     plant: append(
       "add table ip early\nadd chain ip early pre { type filter hook prerouting priority -300 ; policy accept ; }\n" +
         "add rule ip early pre ip daddr 10.96.0.2 drop",
@@ -217,7 +217,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a real server has another weight",
-    plane: "ipvs",
+    mode: "ipvs",
     tool: "ipvsadm",
     plant: (text) => text.replace(/(^-a -t 10\.96\.0\.1:80 .*10\.244\.0\.12:8080.*-w) 1/m, "$1 7"),
     finds: ["shop/web | changed | IPVS 10.96.0.1:80/TCP", "another weight", "+10.244.0.12:8080 weight 7"],
@@ -225,7 +225,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a real server is missing",
-    plane: "ipvs",
+    mode: "ipvs",
     tool: "ipvsadm",
     plant: drop(/^-a -t 10\.96\.0\.1:80 .*10\.244\.0\.12:8080.*\n/m),
     finds: ["shop/web | missing | IPVS", "a real server is missing"],
@@ -233,7 +233,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a real server of nobody",
-    plane: "ipvs",
+    mode: "ipvs",
     tool: "ipvsadm",
     plant: (text) =>
       text.replace(
@@ -245,7 +245,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a virtual server is missing",
-    plane: "ipvs",
+    mode: "ipvs",
     tool: "ipvsadm",
     plant: (text) => text.replaceAll(/^-[Aa] -t 10\.96\.0\.2:80 .*\n/gm, ""),
     finds: ["shop/api | missing | IPVS", "the virtual server is missing"],
@@ -253,7 +253,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "the scheduler is another one",
-    plane: "ipvs",
+    mode: "ipvs",
     tool: "ipvsadm",
     plant: (text) => text.replace(/(^-A -t 10\.96\.0\.1:80 -s) rr/m, "$1 lc"),
     finds: ["shop/web | changed | IPVS", "treats packets otherwise", "scheduler lc"],
@@ -261,7 +261,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "an entry of a set is missing",
-    plane: "ipvs",
+    mode: "ipvs",
     tool: "ipset",
     plant: drop(/^add KUBE-CLUSTER-IP 10\.96\.0\.1,tcp:80.*\n/m),
     finds: ["shop/web | missing | ipset KUBE-CLUSTER-IP | an entry is missing", "-10.96.0.1,tcp:80"],
@@ -269,7 +269,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "an entry of nobody",
-    plane: "ipvs",
+    mode: "ipvs",
     tool: "ipset",
     plant: append("add KUBE-CLUSTER-IP 10.96.7.7,tcp:80"),
     finds: ["leftover | leftover | ipset KUBE-CLUSTER-IP | an entry that no Service wants"],
@@ -277,7 +277,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a chain is flushed",
-    plane: "ipvs",
+    mode: "ipvs",
     tool: "iptables",
     plant: (text) => text.replaceAll(/^-A KUBE-MARK-MASQ .*\n/gm, ""),
     finds: ["base | missing | iptables nat KUBE-MARK-MASQ | the chain is empty"],
@@ -285,7 +285,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a jump is gone",
-    plane: "ipvs",
+    mode: "ipvs",
     tool: "iptables",
     plant: drop(/^-I PREROUTING .*KUBE-SERVICES\n/m),
     finds: ["base | missing | iptables nat PREROUTING | jumps are missing"],
@@ -293,14 +293,14 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "rules of nftables mode beside",
-    plane: "iptables",
+    mode: "iptables",
     tool: "nftables",
     plant: () => printed("nftables", inputOf("nftables")).nftables ?? "",
     finds: ["leftover | otherMode | table ip kproxy", "kproxy cleanup --only=nftables"],
   },
   {
     name: "the rule of a cluster IP is removed",
-    plane: "userspace",
+    mode: "userspace",
     tool: "iptables",
     plant: drop(/^-A KUBE-PORTALS-CONTAINER .*shop\/web.*\n/m),
     finds: ["shop/web | missing | iptables nat KUBE-PORTALS-CONTAINER | a rule is missing"],
@@ -308,7 +308,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a rule leads to another port",
-    plane: "userspace",
+    mode: "userspace",
     tool: "iptables",
     plant: (text) => text.replace(/^(-A KUBE-PORTALS-HOST .*shop\/web.*:)\d+$/m, "$165000"),
     finds: ["shop/web | changed | iptables nat KUBE-PORTALS-HOST", "+", ":65000"],
@@ -316,7 +316,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a chain is flushed",
-    plane: "userspace",
+    mode: "userspace",
     tool: "iptables",
     plant: (text) => text.replaceAll(/^-A KUBE-NODEPORT-CONTAINER .*\n/gm, ""),
     finds: [
@@ -325,7 +325,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a jump is missing",
-    plane: "userspace",
+    mode: "userspace",
     tool: "iptables",
     plant: drop(/^-A OUTPUT .*KUBE-PORTALS-HOST\n/m),
     finds: ["base | missing | iptables nat OUTPUT | the jump is missing"],
@@ -333,7 +333,7 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "a rule in front takes what is meant for a Service",
-    plane: "userspace",
+    mode: "userspace",
     tool: "iptables",
     plant: (text) =>
       text.replace("-A PREROUTING ", "-A PREROUTING -d 10.96.0.1/32 -j ACCEPT\n-A PREROUTING "),
@@ -342,12 +342,12 @@ const FAULTS: readonly Fault[] = [
   },
 ];
 
-for (const { name, plane, plant, tool = plane, finds, only } of FAULTS) {
-  Deno.test(`${plane}, ${tool}: ${name}`, NONE, async () => {
-    const sound = printed(plane, inputOf(plane));
+for (const { name, mode, plant, tool = mode, finds, only } of FAULTS) {
+  Deno.test(`${mode}, ${tool}: ${name}`, NONE, async () => {
+    const sound = printed(mode, inputOf(mode));
     const planted = plant(sound[tool] ?? "");
     assert(planted !== (sound[tool] ?? ""), `Nothing was planted into:\n${sound[tool]}`);
-    const check = await checked(plane, { ...sound, [tool]: planted });
+    const check = await checked(mode, { ...sound, [tool]: planted });
     const lines = all(check);
     assert(
       lines.some((line) => finds.every((words) => line.includes(words))),
@@ -355,7 +355,7 @@ for (const { name, plane, plant, tool = plane, finds, only } of FAULTS) {
     );
     if (only !== undefined) assertEquals(lines.filter((line) => !line.startsWith(`${only} | `)), []);
     const report: CheckReport = {
-      mode: plane,
+      mode,
       desiredFrom: "files",
       liveFrom: "texts",
       families: [check],

@@ -8,7 +8,7 @@ import { API, EMPTY, inputOf, OLD, service, slice, WEB } from "../../../tests/su
 import { all, checked, printed } from "../../../tests/support/check_texts.ts";
 import { KUBE_PROXY_TABLE } from "../../../tests/support/kube_proxy_table.ts";
 import { defaultConfig } from "../../config/defaults.ts";
-import { DATA_PLANES, type DesiredInput } from "../desired/desired.ts";
+import { type DesiredInput, RULES_MODES } from "../desired/desired.ts";
 import { liveOfTexts } from "../live/saved_texts.ts";
 import { checkNode } from "./check.ts";
 import { checkDocument, checkLines } from "./report.ts";
@@ -18,26 +18,26 @@ import { leaveBeside, repairLeave } from "./repair.ts";
 
 const NONE = { permissions: "none" } as const;
 
-for (const plane of DATA_PLANES) {
-  Deno.test(`${plane}: a node as it should be is clean`, NONE, async () => {
-    const input = inputOf(plane);
-    const check = await checked(plane, printed(plane, input), input);
+for (const mode of RULES_MODES) {
+  Deno.test(`${mode}: a node as it should be is clean`, NONE, async () => {
+    const input = inputOf(mode);
+    const check = await checked(mode, printed(mode, input), input);
     assertEquals([all(check), check.problems, check.compared], [[], [], 3]);
   });
 
   Deno.test(
-    `${plane}: an empty node misses everything, and rules of a Service that is gone are leftovers`,
+    `${mode}: an empty node misses everything, and rules of a Service that is gone are leftovers`,
     NONE,
     async () => {
-      const input = inputOf(plane);
-      const bare = await checked(plane, { iptables: "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n" }, input);
+      const input = inputOf(mode);
+      const bare = await checked(mode, { iptables: "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n" }, input);
       assertEquals(
         [...bare.services.keys()].sort(),
         ["shop/api", "shop/empty", "shop/web"].slice(0, bare.services.size),
       );
       assert(bare.base.length > 0 && bare.services.size >= 2);
-      const stale = printed(plane, inputOf(plane, [...WEB, ...API, ...EMPTY, ...OLD]));
-      const found = await checked(plane, stale, input);
+      const stale = printed(mode, inputOf(mode, [...WEB, ...API, ...EMPTY, ...OLD]));
+      const found = await checked(mode, stale, input);
       assertEquals([...found.services], [], all(found).join("\n"));
       assert(found.leftovers.length > 0);
       assert(/old|10\.96\.0\.9|30089|10\.244\.0\.99/.test(all(found).join("\n")), all(found).join("\n"));
@@ -109,7 +109,7 @@ Deno.test("what a tool could not read is not called missing", NONE, async () => 
   const problems = [{ place: "iptables-nft-save -c", message: "Permission denied: reading it needs root" }];
   const live = liveOfTexts([], { from: "the kernel", bound: [], problems });
   const checks = await checkNode({
-    plane: "iptables",
+    mode: "iptables",
     desired: inputOf("iptables"),
     live,
     isKernel: true,

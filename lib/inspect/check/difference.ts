@@ -50,7 +50,7 @@ export interface FamilyCheck {
   /** What carries no Service's name: the kernel's own chains, jumps, static rules, sets, the device. */
   readonly base: readonly Difference[];
   readonly services: ReadonlyMap<NamespacedName, readonly Difference[]>;
-  /** What nobody wants (any more). */
+  /** What no Service wants (any more). */
   readonly leftovers: readonly Difference[];
   /** False: a tool that is needed has failed, and nothing was compared. */
   readonly isRead: boolean;
@@ -67,9 +67,9 @@ export interface Comparison {
   readonly live: LiveRules;
   /** Of iptables: the tables of the variant in use. */
   readonly tables: IptablesRuleset;
-  /** True: the kernel was read, so that a table that is not there is empty. False: nobody has saved it. */
+  /** True: the kernel was read, so that a table that is not there is empty. False: it was not saved. */
   readonly isKernel: boolean;
-  /** In mode userspace: the ports that kproxy listens on, or why nobody tells them. */
+  /** In mode userspace: the ports that kproxy listens on, or why they are unknown. */
   readonly portals: KnownPortals | string | null;
   /** Where packets come from that stand for others. */
   readonly sources: PacketSources;
@@ -91,7 +91,7 @@ export class DifferenceList {
     else if (service !== null) this.services.set(service, [difference]);
   }
 
-  /** What nobody wants any more. */
+  /** What no Service wants any more. */
   leave(difference: Omit<Difference, "kind">): void {
     this.leftovers.push({ ...difference, kind: "leftover" });
   }
@@ -107,7 +107,7 @@ export function isClean({ isRead, base, services, leftovers }: FamilyCheck): boo
  * others, and another program's dry run makes nft print rules twice or not at all.
  *
  * Returns the later look without what the earlier one did not find: Services that were as they should be, and shared rules and leftovers of a
- * family that had none. What differs in a Service may be something else by now, and is told as it is by now.
+ * family that had none. What differs in a Service may be something else by now, and is reported as it is by now.
  */
 export function lastingChecks(
   earlier: readonly FamilyCheck[],

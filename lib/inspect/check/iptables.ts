@@ -23,7 +23,7 @@ import type { Comparison, DifferenceList } from "./difference.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
 
-/** Tells `list` of everything that differs. */
+/** Reports to `list` what differs. */
 export function compareIptables(
   { desired, family, tables, isKernel }: Comparison,
   list: DifferenceList,
@@ -84,14 +84,14 @@ function compareBase(
       const place = chainPlace(table, chain);
       const pair = { place, wanted, found: isOwn ? found : found ?? [], textOf: ruleText };
       const shared = chainDifference({ ...pair, isShared: true });
-      // Where rules of ours are missing, what stands there instead tells what became of them.
+      // Where rules of ours are missing, what stands there instead shows what became of them.
       const difference = shared === null || !isOwn ? shared : chainDifference(pair);
       // The kernel's own chains hold jumps in the order in which others have put theirs between.
       if (!isOwn && difference?.kind === "order") continue;
       list.add(null, difference === null || isOwn ? difference : jumpDifference(difference));
     }
   }
-  // `kproxy render` prints no canary, and whoever loads that has none.
+  // `kproxy render` prints no canary.
   for (const table of isKernel ? ["mangle", ...TABLES] : []) {
     if (tables.get(table)?.has(CANARY_CHAIN) === true) continue;
     list.add(null, {

@@ -24,7 +24,7 @@ import type { Comparison, DifferenceList } from "./difference.ts";
 
 type Owners = ReadonlyMap<string, NamespacedName>;
 
-/** Tells `list` of everything that differs. */
+/** Reports to `list` what differs. */
 export function compareIpvs(
   { desired, family, tables, live, isKernel }: Comparison,
   list: DifferenceList,

@@ -16,12 +16,12 @@ import { chainDifference } from "./chains.ts";
 import type { Comparison, Difference, DifferenceList } from "./difference.ts";
 import { differencesByPackets } from "./packets.ts";
 
-/** Tells `list` of everything that differs. */
+/** Reports to `list` what differs. */
 export function compareNftables(comparison: Comparison, list: DifferenceList): void {
   const { desired, family, live } = comparison;
   const word = nftFamily(family);
   const plan = nftablesPlan(desired, family);
-  // Tables of family `inet` are nobody's of ours.
+  // No mode has tables of family `inet`.
   const own = live.nftables.find(({ name }) => name === `${word} kproxy`);
   if (own === undefined && live.nftables.some(({ name }) => name === `${word} kube-proxy`)) {
     list.notes.push("These rules are kube-proxy's: they are compared by what they do");

@@ -5,7 +5,6 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
-import { parseCidr, parseIp } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import { baseOf } from "../../netfilter/nft_ruleset.ts";
@@ -13,9 +12,10 @@ import type { Flow, FlowOutcome, Packet, RuleHit } from "../../sim/flow.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { proxyOfTable } from "../live/live.ts";
-import { differenceOf, isOwnHit } from "../trace/compare.ts";
+import { podAddress } from "../node_addresses.ts";
+import { addressesOf } from "../service/service_match.ts";
+import { differenceOf, isOwnHit, placeOf } from "../trace/compare.ts";
 import { ownAddressOf, packetProtocol, packetText, WORLD } from "../trace/packet.ts";
-import { placeOf } from "../trace/trace.ts";
 import type { Comparison, Difference, DifferenceList } from "./difference.ts";
 
 /** Where the packets come from, and what is the node's. */
@@ -37,8 +37,7 @@ export function packetSources(
   },
 ): PacketSources {
   const nodeAddress = ownAddressOf(family, nodeAddresses);
-  const network = config.clusterCIDR.split(",").map(parseCidr).find((cidr) => cidr?.family === family);
-  const pod = network == null ? null : addressIn(network.text);
+  const pod = podAddress(config, family, 5);
   return {
     sources: [
       ...(pod === null ? [] : [[pod, podInterface] as const]),
@@ -50,16 +49,8 @@ export function packetSources(
   };
 }
 
-/** `10.244.0.0/16` → `10.244.0.5`, `fd00::/56` → `fd00::5`. */
-function addressIn(network: string): string | null {
-  const address = network.slice(0, network.lastIndexOf("/"));
-  const text = address.endsWith("::") ? `${address}5` : address.replace(/[0-9a-f]+$/i, "5");
-  return parseIp(text)?.text ?? null;
-}
-
 function packetsTo(port: ServicePort, { sources, nodeAddress }: PacketSources): readonly Packet[] {
-  const ips = [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs];
-  const destinations = ips.map((ip) => [ip, port.port] as const);
+  const destinations = addressesOf(port).map((ip) => [ip, port.port] as const);
   if (port.nodePort !== 0 && nodeAddress !== null) destinations.push([nodeAddress, port.nodePort]);
   const rest = { protocol: packetProtocol(port.protocol), state: "NEW", mark: 0 } as const;
   return destinations.flatMap(([destination, to]) =>
@@ -91,7 +82,7 @@ export function differencesByPackets(
     });
 }
 
-/** Tells `list`, for each Service, of the rule of others that takes packets to it before ours see them. */
+/** Reports to `list`, for each Service, the rule of others that takes packets to it before ours see them. */
 export function compareFront(
   live: RulesetSnapshot,
   state: ProxyState,

@@ -92,7 +92,7 @@ for (const [name, change, others, differing] of CASES) {
     ];
     const live = liveOfTexts(texts, { from: "texts", bound: null, problems: [] });
     const [check] = await checkNode({
-      plane: "nftables",
+      mode: "nftables",
       desired: INPUT,
       live,
       isKernel: false,

@@ -13,7 +13,7 @@ import type { IpFamily } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import { addressHolder } from "../../serve/address_holder.ts";
 import type { StatusDocument } from "../../serve/status/status_document.ts";
-import { type DataPlane, type DesiredInput, portalName } from "../desired/desired.ts";
+import { type DesiredInput, portalName, type RulesMode } from "../desired/desired.ts";
 import { type AskOptions, NotRunningError, RunningKproxy } from "../running/running.ts";
 import { writeRules } from "../write_rules.ts";
 import type { FamilyCheck } from "./difference.ts";
@@ -23,15 +23,15 @@ export type RepairLeave =
   | { readonly isAllowed: true; readonly note: string | null }
   | { readonly isAllowed: false; readonly reason: string };
 
-/** Asks the proxy that runs here whether it mends damage itself. */
+/** Asks the proxy that runs here whether it repairs damage itself. */
 export async function repairLeave(
   config: KubeProxyConfiguration,
-  plane: DataPlane,
+  mode: RulesMode,
   options: AskOptions = {},
 ): Promise<RepairLeave> {
   try {
     const running = new RunningKproxy(config.kproxy.socket, options);
-    return leaveBeside(await running.status(), running.address, config, plane);
+    return leaveBeside(await running.status(), running.address, config, mode);
   } catch (error) {
     if (!(error instanceof NotRunningError)) throw error;
     if (error.reason === "nothing" || error.reason === "no address") return await leaveBesideOthers(config);
@@ -58,16 +58,16 @@ async function leaveBesideOthers({ metricsBindAddress }: KubeProxyConfiguration)
 
 /** What a running kproxy says of itself decides. */
 export function leaveBeside(
-  { mode, families, drift }: Pick<StatusDocument, "mode" | "families" | "drift">,
+  { mode: { used }, families, drift }: Pick<StatusDocument, "mode" | "families" | "drift">,
   address: string,
   config: KubeProxyConfiguration,
-  plane: DataPlane,
+  mode: RulesMode,
 ): RepairLeave {
   const who = `the kproxy on ${address}`;
-  if (mode.used !== plane) {
+  if (used !== mode) {
     return {
       isAllowed: false,
-      reason: `${who} runs mode ${mode.used}, and rules of mode ${plane} were asked for`,
+      reason: `${who} runs mode ${used}, and rules of mode ${mode} were asked for`,
     };
   }
   for (const [family, { lastSync, lastFailure }] of Object.entries(families)) {
@@ -80,7 +80,7 @@ export function leaveBeside(
     const note = `${who} does not mend it: it has tried, and ${last.damaged.join(", ")} stayed damaged`;
     return { isAllowed: true, note };
   }
-  const seconds = selectedPeriods(config, plane).syncPeriod / 1000;
+  const seconds = selectedPeriods(config, mode).syncPeriod / 1000;
   return {
     isAllowed: false,
     reason: `${who} looks at its rules every ${seconds} s and mends them itself: look again after that`,
@@ -90,7 +90,7 @@ export function leaveBeside(
 /** What is written. */
 export interface RepairInput {
   readonly exec: Exec;
-  readonly plane: DataPlane;
+  readonly mode: RulesMode;
   readonly desired: DesiredInput;
   readonly checks: readonly FamilyCheck[];
   readonly log: Logger;
@@ -115,8 +115,8 @@ export function damagedFamilies(checks: readonly FamilyCheck[]): readonly IpFami
 }
 
 /** In mode userspace rules lead to the ports of the kproxy that runs: none is opened here. */
-function modesFor(plane: DataPlane, { ports }: DesiredInput): Modes {
-  if (plane !== "userspace") return MODES;
+function modesFor(mode: RulesMode, { ports }: DesiredInput): Modes {
+  if (mode !== "userspace") return MODES;
   return new Map([["userspace", async (context) => {
     const { prepareBesideAnother } = await import("../../backend/userspace/node/preflight.ts");
     return await prepareBesideAnother(
@@ -134,12 +134,12 @@ function modesFor(plane: DataPlane, { ports }: DesiredInput): Modes {
  * @throws {SyncError} if the rules could not be written
  */
 export async function repair(
-  { exec, plane, desired, checks, log, modes = modesFor(plane, desired) }: RepairInput,
+  { exec, mode, desired, checks, log, modes = modesFor(mode, desired) }: RepairInput,
 ): Promise<Repaired> {
   const families = damagedFamilies(checks);
   if (families.length === 0) return { families, refused: [] };
   const kproxy = { ...desired.config.kproxy, proxyModeFallback: false };
-  const config: KubeProxyConfiguration = { ...desired.config, mode: plane, kproxy };
+  const config: KubeProxyConfiguration = { ...desired.config, mode, kproxy };
   const written = await writeRules({ exec, config, modes, desired, families, log });
   for (const { error } of written.failures) throw error;
   return { families: written.families, refused: written.quarantined };

@@ -15,7 +15,7 @@ import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import { silentLogger } from "../../observe/log.ts";
-import { type DataPlane, type MachineFacts, UNKNOWN_MACHINE } from "../desired/desired.ts";
+import { type MachineFacts, type RulesMode, UNKNOWN_MACHINE } from "../desired/desired.ts";
 import { liveOfKernel } from "../live/kernel_rules.ts";
 import { checkNode } from "./check.ts";
 import { type FamilyCheck, isClean } from "./difference.ts";
@@ -23,7 +23,7 @@ import { damagedFamilies, repair } from "./repair.ts";
 
 /** A node in memory. */
 interface Node {
-  readonly plane: DataPlane;
+  readonly mode: RulesMode;
   readonly exec: Exec;
   readonly machine: MachineFacts;
   readonly modes?: Modes;
@@ -64,7 +64,7 @@ function iptablesNode(fake: FakeIptables): Node {
   const exec = execOf(async (argv, options) =>
     /^ip6?tables/.test(argv[0] ?? "") ? await fake.run(argv, options) : missing(argv)
   );
-  return { plane: "iptables", exec, machine: thisMachine() };
+  return { mode: "iptables", exec, machine: thisMachine() };
 }
 
 function nftablesNode(fake: FakeNft): Node {
@@ -74,7 +74,7 @@ function nftablesNode(fake: FakeNft): Node {
     const tables = ["ip kproxy", "ip6 kproxy", "ip others"].map((table) => fake.listed(table));
     return { code: 0, stdout: tables.join(""), stderr: "" };
   });
-  return { plane: "nftables", exec, machine: thisMachine() };
+  return { mode: "nftables", exec, machine: thisMachine() };
 }
 
 function ipvsNode(fake: FakeIpvs): Node {
@@ -91,17 +91,17 @@ function ipvsNode(fake: FakeIpvs): Node {
     reconfigure: () => [],
   };
   return {
-    plane: "ipvs",
+    mode: "ipvs",
     exec,
     machine: UNKNOWN_MACHINE,
     modes: new Map([["ipvs", () => Promise.resolve(prepared)]]),
   };
 }
 
-async function check({ plane, exec, machine }: Node): Promise<readonly FamilyCheck[]> {
+async function check({ mode, exec, machine }: Node): Promise<readonly FamilyCheck[]> {
   return await checkNode({
-    plane,
-    desired: inputOf(plane, undefined, machine),
+    mode,
+    desired: inputOf(mode, undefined, machine),
     live: await liveOfKernel(exec),
     isKernel: true,
     nodeAddresses: ["192.0.2.10"],
@@ -111,9 +111,9 @@ async function check({ plane, exec, machine }: Node): Promise<readonly FamilyChe
 }
 
 async function mend(node: Node, checks: readonly FamilyCheck[]): Promise<readonly string[]> {
-  const { plane, exec, machine, modes } = node;
-  const desired = inputOf(plane, undefined, machine);
-  const { families, refused } = await repair({ exec, plane, desired, checks, log: silentLogger, modes });
+  const { mode, exec, machine, modes } = node;
+  const desired = inputOf(mode, undefined, machine);
+  const { families, refused } = await repair({ exec, mode, desired, checks, log: silentLogger, modes });
   assertEquals(refused, []);
   return families;
 }

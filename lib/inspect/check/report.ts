@@ -72,7 +72,7 @@ function document({ kind, place, cause, wanted, found }: Difference): unknown {
   return { kind, place, cause, wanted, found };
 }
 
-/** How much is told in full; the rest is counted, and JSON has it. */
+/** How much is shown in full; the rest is counted, and JSON has it. */
 const MAX_SERVICES = 50;
 const MAX_LINES = 12;
 
@@ -99,7 +99,7 @@ export function checkLines(
   return [...lines, ...problemLines(uniqueProblems(families))];
 }
 
-/** Both families may tell of the same program. */
+/** Both families may name the same program. */
 function uniqueProblems(families: readonly FamilyCheck[]): FamilyCheck["problems"] {
   const known = new Map(
     families.flatMap(({ problems }) => problems).map((one) => [`${one.place}: ${one.message}`, one]),

@@ -17,7 +17,7 @@ import type { Comparison, DifferenceList } from "./difference.ts";
 
 const TABLES: readonly Table[] = ["filter", "nat"];
 
-/** Tells `list` of everything that differs, and of what could not be found out. */
+/** Reports to `list` what differs, and what could not be found out. */
 export async function compareUserspace(
   { desired, family, tables, isKernel, portals }: Comparison,
   list: DifferenceList,

@@ -15,13 +15,15 @@ import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 
 /** The modes whose rules can be looked at. */
-export const DATA_PLANES: readonly DataPlane[] = ["iptables", "nftables", "ipvs", "userspace"];
+export const RULES_MODES: readonly RulesMode[] = ["iptables", "nftables", "ipvs", "userspace"];
 
-/** A mode whose rules follow from the objects alone. */
-export type RenderedPlane = "iptables" | "nftables" | "ipvs";
+/** Modes whose rules follow from the objects alone. */
+export const RENDERED_MODES = ["iptables", "ipvs", "nftables"] as const;
+
+export type RenderedMode = typeof RENDERED_MODES[number];
 
 /** A mode whose rules can be looked at. Those of userspace lead to ports that a running kproxy has opened. */
-export type DataPlane = RenderedPlane | "userspace";
+export type RulesMode = RenderedMode | "userspace";
 
 /** What the objects say, before any mode turns it into rules. */
 export interface DesiredState {
@@ -159,15 +161,15 @@ export function warned<Options>(
  * @param found what is in force on the node; null: nobody has looked, or there is nothing
  * @throws {UnsupportedError} if it is a mode whose rules kproxy does not make
  */
-export function dataPlaneOf(
+export function rulesModeOf(
   { mode }: KubeProxyConfiguration,
   doing: string,
-  found: DataPlane | null = null,
-): DataPlane {
+  found: RulesMode | null = null,
+): RulesMode {
   if (mode === "auto") return found ?? "iptables";
-  const plane = DATA_PLANES.find((one) => one === mode);
-  if (plane !== undefined) return plane;
-  throw unknownMode(mode, `${doing} proxy mode ${mode} is not in this release; it has`, DATA_PLANES);
+  const known = RULES_MODES.find((one) => one === mode);
+  if (known !== undefined) return known;
+  throw unknownMode(mode, `${doing} proxy mode ${mode} is not in this release; it has`, RULES_MODES);
 }
 
 /**
@@ -176,27 +178,27 @@ export function dataPlaneOf(
  * @param doing for the error
  * @throws {UnsupportedError} if it is another one
  */
-export function renderedPlaneOf(config: KubeProxyConfiguration, doing: string = "Rendering"): RenderedPlane {
-  const plane = dataPlaneOf(config, doing);
-  if (plane !== "userspace") return plane;
+export function renderedModeOf(config: KubeProxyConfiguration, doing: string = "Rendering"): RenderedMode {
+  const mode = rulesModeOf(config, doing);
+  if (mode !== "userspace") return mode;
   const why =
     `${doing} proxy mode userspace is not possible, its rules lead to ports that kproxy opens when it runs; possible with`;
-  throw unknownMode(plane, why, DATA_PLANES.filter((one) => one !== plane));
+  throw unknownMode(mode, why, RULES_MODES.filter((one) => one !== mode));
 }
 
-function unknownMode(mode: string, why: string, planes: readonly string[]): UnsupportedError {
-  const known = planes.join(", ");
+function unknownMode(mode: string, why: string, modes: readonly string[]): UnsupportedError {
+  const known = modes.join(", ");
   return new UnsupportedError("kproxy", `proxy mode ${known}`, mode, { message: `${why}: ${known}` });
 }
 
 /** The rules that the family should hold, as a kernel would that held nothing else. */
 export async function desiredRules(
-  plane: DataPlane,
+  mode: RulesMode,
   input: DesiredInput,
   family: IpFamily,
 ): Promise<RulesetSnapshot> {
   // One mode is looked at, and the others' planners take time to load.
-  switch (plane) {
+  switch (mode) {
     case "iptables": {
       const { iptablesPlan, iptablesRules } = await import("./iptables.ts");
       return iptablesRules(iptablesPlan(input, family), family);

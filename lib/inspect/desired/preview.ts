@@ -15,8 +15,8 @@ import { destinationOfName, packetText, readDestination } from "../trace/packet.
 import { type Trace, traceWanted } from "../trace/trace.ts";
 import {
   type DesiredInput,
-  type RenderedPlane,
-  renderedPlaneOf,
+  type RenderedMode,
+  renderedModeOf,
   stateOf,
   stateOfObjects,
   UNKNOWN_MACHINE,
@@ -32,7 +32,7 @@ export interface PreviewOptions {
   /** Text of a `KubeProxyConfiguration`, YAML or JSON. @default {kproxy's defaults} */
   readonly configuration?: string;
   /** Instead of the configuration's. */
-  readonly mode?: RenderedPlane;
+  readonly mode?: RenderedMode;
 }
 
 /** What becomes of one packet. */
@@ -52,7 +52,7 @@ export interface PacketTrace {
 /** A node that is not there. */
 export interface NodePreview {
   /** Whose rules these are. */
-  readonly mode: RenderedPlane;
+  readonly mode: RenderedMode;
   /** Those that Services have ports of, IPv4 first. */
   readonly families: readonly IpFamily[];
   /**
@@ -78,7 +78,7 @@ export interface NodePreview {
 
 /** Modes whose rules follow from the objects alone: how a plan becomes text, and what a kernel would hold. */
 const MODES: Readonly<
-  Record<RenderedPlane, {
+  Record<RenderedMode, {
     readonly render: (input: DesiredInput, family: IpFamily) => string;
     readonly rules: (input: DesiredInput, family: IpFamily) => RulesetSnapshot;
   }>
@@ -105,7 +105,7 @@ const MODES: Readonly<
  */
 export function previewNode(objects: readonly ApiObject[], options: PreviewOptions): NodePreview {
   const { config: configured, warnings } = configurationOf(options);
-  const mode = renderedPlaneOf(configured, "Previewing");
+  const mode = renderedModeOf(configured, "Previewing");
   const config = applyModeDefaults({ ...configured, mode });
   const problems = new Set(warnings);
   const preview = previewOf(objects, {
@@ -128,7 +128,7 @@ export function previewOf(
   { nodeName, config, mode, warn }: {
     readonly nodeName: string;
     readonly config: KubeProxyConfiguration;
-    readonly mode: RenderedPlane;
+    readonly mode: RenderedMode;
     readonly warn: (sentence: string) => void;
   },
 ): Omit<NodePreview, "problems"> {

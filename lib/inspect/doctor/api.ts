@@ -87,9 +87,7 @@ export interface ApiFacts {
   /** Where the access comes from, e.g. the path of the kubeconfig. */
   readonly origin: string;
   /** What it says of its version; rejected if it does not answer. */
-  readonly version: PromiseSettledResult<string>;
-  /** How far this machine's clock is ahead of the server's, in milliseconds; null if it tells no time. */
-  readonly aheadMs: PromiseSettledResult<number | null>;
+  readonly version: PromiseSettledResult<Answer>;
   readonly rights: readonly (readonly [right: ApiRight, isAllowed: PromiseSettledResult<boolean>])[];
   /** Null if there is no Node of the name. */
   readonly node: PromiseSettledResult<NodeObject | null>;
@@ -97,6 +95,12 @@ export interface ApiFacts {
   readonly namesakes: readonly string[];
   /** The pod CIDRs of all Nodes, up to 500 of them; empty if `clusterCIDR` is set or not what tells local traffic apart. */
   readonly podCIDRs: readonly string[];
+}
+
+interface Answer {
+  readonly text: string;
+  /** How far this machine's clock is ahead of the server's, in milliseconds; null if it tells no time. */
+  readonly aheadMs: number | null;
 }
 
 /** What is asked, and with what. */
@@ -112,131 +116,98 @@ export interface ApiQuestions {
   readonly limited: <T>(read: () => Promise<T>) => Promise<T>;
 }
 
+/** All Nodes of a large cluster are some tens of megabytes, which is too much for a hint. */
+const ALL_NODES = "/api/v1/nodes?limit=500";
+
 /** @throws {ConfigError} if it cannot be told which server, or the credentials cannot be had */
 export async function readApi(
   { config, master, nodeName, ownIps, exec, signal, limited }: ApiQuestions,
 ): Promise<ApiFacts> {
   const client = await limited(() => openApiClient(config, { master, exec }));
+  const ask = async <T>(question: () => Promise<T>): Promise<PromiseSettledResult<T>> =>
+    (await Promise.allSettled([limited(question)]))[0];
+  const get = (path: string): Promise<Answer> => getAnswer(client, path, signal);
+  const nodes = async <T>(factsOf: (node: unknown) => readonly T[]): Promise<readonly T[]> => {
+    const answer = await ask(async () => itemsOf((await get(ALL_NODES)).text).flatMap(factsOf));
+    return answer.status === "fulfilled" ? answer.value : [];
+  };
   try {
     await limited(() => client.checkCredentials(signal));
-    const asks = new ApiAsks(client, signal);
     const isCidrMissing = config.detectLocalMode === "ClusterCIDR" && config.clusterCIDR.trim() === "";
-    const ask = <T>(question: () => Promise<T>): Promise<PromiseSettledResult<T>> =>
-      Promise.allSettled([limited(question)]).then(([answer]) => answer);
+    const ofName = `/api/v1/nodes?fieldSelector=${encodeURIComponent(`metadata.name=${nodeName}`)}`;
     const [version, node, podCIDRs, rights] = await Promise.all([
-      ask(() => asks.get("/version")),
-      ask(() => asks.node(nodeName)),
-      isCidrMissing ? ask(() => asks.podCidrs()) : null,
+      ask(() => get("/version")),
+      ask(async () => {
+        const [first] = itemsOf((await get(ofName)).text);
+        return first === undefined ? null : decodeNode(first);
+      }),
+      isCidrMissing ? nodes(podCidrsOf) : [],
       Promise.all(
         neededRights(config, nodeName).map(async (right) =>
-          [right, await ask(() => asks.mayI(right))] as const
+          [right, await ask(() => reviewAccess(client, right, signal))] as const
         ),
       ),
     ]);
     const isUnknown = node.status === "fulfilled" && node.value === null;
-    const namesakes = isUnknown ? await ask(() => asks.nodesWith(ownIps)) : null;
-    return {
-      server: client.server,
-      origin: client.origin,
-      version: mapped(version, ({ text }) => versionText(text)),
-      aheadMs: mapped(version, aheadMs),
-      rights,
-      node,
-      namesakes: namesakes?.status === "fulfilled" ? namesakes.value : [],
-      podCIDRs: podCIDRs?.status === "fulfilled" ? podCIDRs.value : [],
-    };
+    const namesakes = isUnknown ? await nodes((one) => hasAddress(one, ownIps) ? [nameOf(one)] : []) : [];
+    return { server: client.server, origin: client.origin, version, rights, node, namesakes, podCIDRs };
   } finally {
     client.close();
   }
 }
 
-function mapped<T, U>(result: PromiseSettledResult<T>, map: (value: T) => U): PromiseSettledResult<U> {
-  return result.status === "rejected" ? result : { status: "fulfilled", value: map(result.value) };
+async function getAnswer(client: KubeClient, path: string, signal: AbortSignal): Promise<Answer> {
+  const startMs = wallClockMs();
+  const answer = await client.get(path, signal, { paced: false });
+  const serverMs = Date.parse(answer.date ?? "");
+  // The answer was made in the middle of the time, on average; the header has whole seconds: half of one is the best guess.
+  const aheadMs = (startMs + wallClockMs()) / 2 - (serverMs + 500);
+  const text = await bodyOf(`GET ${path}`, answer, signal);
+  return { text, aheadMs: Number.isNaN(aheadMs) ? null : aheadMs };
 }
 
-/** All Nodes of a large cluster are some tens of megabytes, which is too much for a hint. */
-const MOST_NODES = 500;
-
-interface Answer {
-  readonly text: string;
-  readonly date: string;
-  /** The middle of the time in which it was made, by this machine's clock. */
-  readonly atMs: number;
+async function reviewAccess(client: KubeClient, right: ApiRight, signal: AbortSignal): Promise<boolean> {
+  const { verb, group, resource, name } = right;
+  const path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+  const resourceAttributes = { verb, group, resource, ...(name === undefined ? {} : { name }) };
+  const body = JSON.stringify({
+    apiVersion: "authorization.k8s.io/v1",
+    kind: "SelfSubjectAccessReview",
+    spec: { resourceAttributes },
+  });
+  const answer = await client.send({ method: "POST", path, contentType: "application/json", body }, signal);
+  const allowed = fieldOf(JSON.parse(await bodyOf(`POST ${path}`, answer, signal)), "status", "allowed");
+  if (typeof allowed !== "boolean") throw new SyntaxError("the answer says neither yes nor no");
+  return allowed;
 }
 
-/** The questions, one request each. */
-class ApiAsks {
-  readonly #client: KubeClient;
-  readonly #signal: AbortSignal;
+async function bodyOf(
+  request: string,
+  answer: Awaited<ReturnType<KubeClient["get"]>>,
+  signal: AbortSignal,
+): Promise<string> {
+  const reading = { signal, note: () => {} };
+  if (answer.status >= 200 && answer.status < 300) return await readText(answer, reading);
+  const text = await readRefusal(answer, reading);
+  // A proxy on the way that refuses may write anything.
+  const reason = textField(text, "message", text.slice(0, 200));
+  throw new Error(`${request}: status ${answer.status}${reason === "" ? "" : `: ${reason}`}`);
+}
 
-  constructor(client: KubeClient, signal: AbortSignal) {
-    this.#client = client;
-    this.#signal = signal;
-  }
+/** What cannot be read of a Node is none of what is asked for. */
+function hasAddress(node: unknown, ips: readonly string[]): boolean {
+  const addresses = fieldOf(node, "status", "addresses");
+  return typeof fieldOf(node, "metadata", "name") === "string" && Array.isArray(addresses) &&
+    addresses.some((entry) => ips.includes(String(fieldOf(entry, "address"))));
+}
 
-  async get(path: string): Promise<Answer> {
-    const startMs = wallClockMs();
-    const answer = await this.#client.get(path, this.#signal, { paced: false });
-    const atMs = (startMs + wallClockMs()) / 2;
-    const text = await this.#textOf(`GET ${path}`, answer);
-    return { text, date: answer.date ?? "", atMs };
-  }
+function nameOf(node: unknown): string {
+  return String(fieldOf(node, "metadata", "name"));
+}
 
-  async mayI({ verb, group, resource, name }: ApiRight): Promise<boolean> {
-    const path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    const resourceAttributes = { verb, group, resource, ...(name === undefined ? {} : { name }) };
-    const answer = await this.#client.send({
-      method: "POST",
-      path,
-      contentType: "application/json",
-      body: JSON.stringify({
-        apiVersion: "authorization.k8s.io/v1",
-        kind: "SelfSubjectAccessReview",
-        spec: { resourceAttributes },
-      }),
-    }, this.#signal);
-    const review: unknown = JSON.parse(await this.#textOf(`POST ${path}`, answer));
-    const allowed = fieldOf(fieldOf(review, "status"), "allowed");
-    if (typeof allowed !== "boolean") throw new SyntaxError("the answer says neither yes nor no");
-    return allowed;
-  }
-
-  async node(name: string): Promise<NodeObject | null> {
-    const fields = encodeURIComponent(`metadata.name=${name}`);
-    const items = itemsOf((await this.get(`/api/v1/nodes?fieldSelector=${fields}`)).text);
-    return items.length === 0 ? null : decodeNode(items[0]);
-  }
-
-  /** Names of Nodes that have one of these addresses; one that cannot be read is none of them. */
-  async nodesWith(ips: readonly string[]): Promise<readonly string[]> {
-    return (await this.#nodes()).flatMap((item) => {
-      const addresses = fieldOf(fieldOf(item, "status"), "addresses");
-      const name = fieldOf(fieldOf(item, "metadata"), "name");
-      const isHere = Array.isArray(addresses) &&
-        addresses.some((entry) => ips.includes(String(fieldOf(entry, "address"))));
-      return isHere && typeof name === "string" ? [name] : [];
-    });
-  }
-
-  async podCidrs(): Promise<readonly string[]> {
-    return (await this.#nodes()).flatMap((item) => {
-      const networks = fieldOf(fieldOf(item, "spec"), "podCIDRs");
-      return Array.isArray(networks) ? networks.map(String) : [];
-    });
-  }
-
-  async #nodes(): Promise<readonly unknown[]> {
-    return itemsOf((await this.get(`/api/v1/nodes?limit=${MOST_NODES}`)).text);
-  }
-
-  async #textOf(request: string, answer: Awaited<ReturnType<KubeClient["get"]>>): Promise<string> {
-    const reading = { signal: this.#signal, note: () => {} };
-    if (answer.status >= 200 && answer.status < 300) return await readText(answer, reading);
-    const text = await readRefusal(answer, reading);
-    // A proxy on the way that refuses may write anything.
-    const reason = textField(text, "message", () => text.slice(0, 200)) ?? "";
-    throw new Error(`${request}: status ${answer.status}${reason === "" ? "" : `: ${reason}`}`);
-  }
+function podCidrsOf(node: unknown): readonly string[] {
+  const networks = fieldOf(node, "spec", "podCIDRs");
+  return Array.isArray(networks) ? networks.map(String) : [];
 }
 
 function itemsOf(text: string): readonly unknown[] {
@@ -245,29 +216,19 @@ function itemsOf(text: string): readonly unknown[] {
   return items;
 }
 
-function fieldOf(value: unknown, name: string): unknown {
-  return isRecord(value) ? value[name] : undefined;
+function fieldOf(value: unknown, ...path: readonly string[]): unknown {
+  return path.reduce((one, name) => isRecord(one) ? one[name] : undefined, value);
 }
 
-/** A text of JSON; undefined if there is none of the name, and `other` where it is no JSON. */
-function textField<T>(json: string, name: string, other: () => T): string | undefined | T {
+/** A text of JSON; `""` if there is none of the name, and `other` where it is no JSON. */
+function textField(json: string, name: string, other: string): string {
   try {
     const value = fieldOf(JSON.parse(json), name);
-    return typeof value === "string" ? value : undefined;
+    return typeof value === "string" ? value : "";
   } catch (error) {
-    if (error instanceof SyntaxError) return other();
+    if (error instanceof SyntaxError) return other;
     throw error;
   }
-}
-
-function versionText(text: string): string {
-  return textField(text, "gitVersion", () => undefined) ?? "of unknown version";
-}
-
-function aheadMs({ date, atMs }: Answer): number | null {
-  const serverMs = Date.parse(date);
-  // The header has whole seconds: half of one is the best guess.
-  return Number.isNaN(serverMs) ? null : atMs - (serverMs + 500);
 }
 
 const CHECK = "API server";
@@ -293,7 +254,8 @@ export function checkApi(facts: ApiFacts): readonly Finding[] {
       `try it: curl -k ${server}/version; then look at routes, firewalls and ${origin}`,
     )];
   }
-  return [ok(CHECK, `${server} answers (${version.value}), by ${origin}`), ...checkRights(facts)];
+  const text = textField(version.value.text, "gitVersion", "") || "of unknown version";
+  return [ok(CHECK, `${server} answers (${text}), by ${origin}`), ...checkRights(facts)];
 }
 
 function checkRights({ rights }: ApiFacts): readonly Finding[] {

@@ -19,6 +19,7 @@ import { parseIp } from "../../model/ip.ts";
 import { nodeIps } from "../../model/node.ts";
 import { usesApiServer } from "../../node/source.ts";
 import { errorText } from "../../observe/log.ts";
+import { RENDERED_MODES, type RenderedMode } from "../desired/desired.ts";
 import { findObjects } from "../objects.ts";
 import { type ApiFacts, checkApi, checkClock, checkNoApi, readApi } from "./api.ts";
 import {
@@ -38,7 +39,7 @@ import {
   readForeignEnds,
   readKernelChains,
 } from "./foreign_rules.ts";
-import { compareModes, type Migration, MIGRATION_MODES, type MigrationMode } from "./migration.ts";
+import { compareModes, type Migration } from "./migration.ts";
 import {
   askVariantAhead,
   checkLeftovers,
@@ -71,7 +72,7 @@ export interface ExamineOptions {
   readonly master: string;
   readonly nodeName: string;
   /** The mode to move to; null without one. */
-  readonly migrateTo: MigrationMode | null;
+  readonly migrateTo: RenderedMode | null;
   /** What is doubtful in the files and the server that the command line and the configuration name. */
   readonly doubts?: readonly string[];
   /** What is told of a kproxy that runs here; none without. */
@@ -307,13 +308,11 @@ const CHECKS: readonly Check[] = [
   },
   {
     name: "rules of others",
-    // Where they cannot be walked through, `kproxy trace` says why; that there are such tables was told.
-    check: async ({ foreignEnds }) => checkForeignEnds(await known(foreignEnds) ?? []),
-  },
-  {
-    name: "rules of others",
-    check: async ({ kernelChains, runs }) =>
-      checkForward((await known(kernelChains))?.forward ?? [], await runs),
+    // Where they cannot be walked through, `kproxy trace` says why; the check before has named such tables.
+    check: async ({ foreignEnds, kernelChains, runs }) => [
+      ...checkForeignEnds(await known(foreignEnds) ?? []),
+      ...checkForward((await known(kernelChains))?.forward ?? [], await runs),
+    ],
   },
   {
     name: "kernel settings",
@@ -380,8 +379,8 @@ const CHECKS: readonly Check[] = [
     check: async ({ api }) => {
       const found = await answered(api);
       if (found === null) return [];
-      if (found.aheadMs.status === "rejected") throw found.aheadMs.reason;
-      return checkClock(found.aheadMs.value);
+      if (found.version.status === "rejected") throw found.version.reason;
+      return checkClock(found.version.value.aheadMs);
     },
   },
 ];
@@ -411,7 +410,7 @@ async function otherProxies(node: NodeFacts): Promise<readonly Finding[]> {
 /** Compares the modes for the Services from files, a running kproxy, or the API server. */
 async function compared(
   options: ExamineOptions,
-  to: MigrationMode,
+  to: RenderedMode,
   { exec, signal, runs }: {
     readonly exec: Exec;
     readonly signal: AbortSignal;
@@ -437,7 +436,7 @@ async function compared(
     const places = rejected.map(({ where, message }) => `${where}: ${message}`);
     const mode = await runs;
     // Where `auto` finds none that works, iptables is what a node has run so far.
-    const from = MIGRATION_MODES.find((one) => one === mode) ?? "iptables";
+    const from = RENDERED_MODES.find((one) => one === mode) ?? "iptables";
     return {
       findings: places.length === 0
         ? []

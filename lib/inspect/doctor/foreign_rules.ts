@@ -3,13 +3,13 @@
  *
  * @module
  */
+import { NEXT_TABLE_NAME } from "../../backend/nftables/plan/chains.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { UnsupportedError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { Iptables } from "../../kernel/iptables.ts";
 import { type IptablesFound, probeIptables } from "../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
-import { parseCidr } from "../../model/ip.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import type { BaseChain } from "../../netfilter/nft_listing.ts";
 import { IPTABLES_TABLES } from "../../netfilter/nft_listing.ts";
@@ -19,9 +19,8 @@ import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { few } from "../../text/words.ts";
 import { proxyOfTable } from "../live/live.ts";
 import { PartialRuleset } from "../live/partial_ruleset.ts";
-import { podInterface } from "../node_addresses.ts";
-import { foreignEnd } from "../trace/compare.ts";
-import { placeOf } from "../trace/trace.ts";
+import { podAddress, podInterface } from "../node_addresses.ts";
+import { foreignEnd, placeOf } from "../trace/compare.ts";
 import { type Finding, ok, warning } from "./report.ts";
 
 const CHECK = "rules of others";
@@ -73,9 +72,6 @@ async function iptablesOf(
   return family === "IPv6" && await iptables.absence() !== null ? null : { family, iptables };
 }
 
-const OWN_TABLES: readonly string[] = ["kproxy", "kproxy-next"];
-/** Tables of known service proxies are checked by their names. */
-const PROXY_TABLES: readonly string[] = ["kube-proxy"];
 /** Destinations are translated from here on. */
 const DSTNAT_PRIORITY = -100;
 const HOOKS_OF_SERVICES: readonly string[] = ["prerouting", "forward", "output", "postrouting"];
@@ -84,7 +80,8 @@ const HOOKS_OF_SERVICES: readonly string[] = ["prerouting", "forward", "output",
 function isForeign({ family, table }: BaseChain): boolean {
   // What is in these is checked as iptables' rules.
   const isIptables = ["ip", "ip6"].includes(family) && IPTABLES_TABLES.has(table);
-  return !isIptables && !OWN_TABLES.includes(table) && !PROXY_TABLES.includes(table);
+  // Tables of known service proxies are checked by their names.
+  return !isIptables && proxyOfTable(`${family} ${table}`) === null && table !== NEXT_TABLE_NAME;
 }
 
 function nameOf({ family, table, name, hook, priority }: BaseChain): string {
@@ -168,8 +165,8 @@ function firstDrop(lines: readonly string[]): string | null {
   return null;
 }
 
-/** Where no cluster CIDR is known: addresses that nobody has. */
-const ANY_POD: Readonly<Record<IpFamily, string>> = { IPv4: "198.18.0.0/15", IPv6: "2001:db8::/32" };
+/** Where no cluster CIDR is known: how addresses begin that nobody has. */
+const ANY_NETWORK: Readonly<Record<IpFamily, string>> = { IPv4: "198.18.0.", IPv6: "2001:db8::" };
 
 /**
  * Sends a packet from pod to pod through the tables of others, as `kproxy trace` does through all: a rule there may drop what kproxy's
@@ -194,20 +191,18 @@ export async function readForeignEnds(
         return end === null || end.index === 0 ? [] : [placeOf(end)];
       });
     };
-    return partial.look({ family, desired: null, look });
+    return partial.look({ family, look });
   }));
   return [...new Set(ends.flat())];
 }
 
 function podPacket(family: IpFamily, config: KubeProxyConfiguration): Packet {
-  const cidrs = config.clusterCIDR.split(",").map((text) => parseCidr(text.trim()));
-  const cidr = cidrs.find((one) => one?.family === family)?.text ?? ANY_POD[family];
-  const network = cidr.slice(0, cidr.indexOf("/"));
-  const pod = (number: number): string =>
-    family === "IPv4" ? network.replace(/\d+$/, String(number)) : `${network.replace(/::$/, "")}::${number}`;
+  const [two = "", three = ""] = [2, 3].map((number) =>
+    podAddress(config, family, number) ?? `${ANY_NETWORK[family]}${number}`
+  );
   return {
-    source: pod(2),
-    destination: pod(3),
+    source: two,
+    destination: three,
     protocol: "tcp",
     port: 80,
     inInterface: podInterface(config),

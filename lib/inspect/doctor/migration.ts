@@ -10,11 +10,7 @@ import { compareBytes } from "../../model/names.ts";
 import { nodePortAddresses } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
-
-/** The modes that a node can be moved to. */
-export const MIGRATION_MODES = ["iptables", "ipvs", "nftables"] as const;
-
-export type MigrationMode = typeof MIGRATION_MODES[number];
+import type { RenderedMode } from "../desired/desired.ts";
 
 /** One thing that changes. */
 export interface Difference {
@@ -35,8 +31,8 @@ export interface ChangedService {
 
 /** All that changes. */
 export interface Migration {
-  readonly from: MigrationMode;
-  readonly to: MigrationMode;
+  readonly from: RenderedMode;
+  readonly to: RenderedMode;
   /** Where the Services are from, e.g. the address of the API server. */
   readonly objectsFrom: string;
   /** How many Services were looked at. */
@@ -100,7 +96,7 @@ function compare<T>(
 }
 
 /** Something that modes do differently, and what each does, in words. */
-interface Trait<T> extends Readonly<Record<MigrationMode, string | ((subject: T) => string)>> {
+interface Trait<T> extends Readonly<Record<RenderedMode, string | ((subject: T) => string)>> {
   readonly topic: string | ((subject: T) => string);
   /** False where it does not matter. @default {always} */
   readonly isAbout?: (subject: T) => boolean;
@@ -116,7 +112,7 @@ interface Subject {
 /** Node port addresses as they are in force in a mode, from a configuration that was completed for any mode. */
 function addressesIn(
   { mode: configuredMode, nodePortAddresses: found }: KubeProxyConfiguration,
-  mode: MigrationMode,
+  mode: RenderedMode,
 ): readonly string[] | null {
   // What nftables mode sets where nothing was configured looks as if it were.
   const isDefault = found === null || found.length === 0 ||
@@ -125,7 +121,7 @@ function addressesIn(
   return mode === "nftables" ? ["primary"] : null;
 }
 
-function nodePortAnswers(mode: MigrationMode): (subject: Subject) => string {
+function nodePortAnswers(mode: RenderedMode): (subject: Subject) => string {
   return ({ config }) => {
     const addresses = addressesIn(config, mode);
     if (addresses === null) return "answers on every address of the node";

@@ -4,7 +4,8 @@ import { applyModeDefaults, defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
-import { compareModes, type Migration, type MigrationMode } from "./migration.ts";
+import type { RenderedMode } from "../desired/desired.ts";
+import { compareModes, type Migration } from "./migration.ts";
 
 function stateOf(family: IpFamily, ports: readonly Partial<ServicePort>[]): ProxyState {
   return {
@@ -18,8 +19,8 @@ function stateOf(family: IpFamily, ports: readonly Partial<ServicePort>[]): Prox
 }
 
 function migrate(
-  from: MigrationMode,
-  to: MigrationMode,
+  from: RenderedMode,
+  to: RenderedMode,
   ports: readonly Partial<ServicePort>[],
   change: (config: KubeProxyConfiguration) => KubeProxyConfiguration = (config) => config,
 ): Migration {
@@ -94,7 +95,7 @@ const CASES: readonly (readonly [
 for (const [name, port, ways] of CASES) {
   for (const [way, topics] of Object.entries(ways)) {
     Deno.test(`${name}, ${way.replace(" ", " to ")}`, { permissions: "none" }, () => {
-      const [from, to] = way.split(" ") as [MigrationMode, MigrationMode];
+      const [from, to] = way.split(" ") as [RenderedMode, RenderedMode];
       assertEquals(
         differences(from, to, [port]).map((line) => line.split(": ").slice(0, -1).join(": ")).map((line) =>
           topics.find((topic) => line.startsWith(topic)) ?? line
@@ -151,7 +152,7 @@ Deno.test("a Service of several ports and families says each thing once, and Ser
 Deno.test("what counts for every Service is told once, and nothing of it to the same mode", {
   permissions: "none",
 }, () => {
-  const topics = (from: MigrationMode, to: MigrationMode) =>
+  const topics = (from: RenderedMode, to: RenderedMode) =>
     migrate(from, to, []).everyService.map(({ topic }) => topic);
   assertEquals(topics("iptables", "nftables"), [
     "other ports of a cluster IP, and ping",

@@ -4,10 +4,10 @@
  * @module
  */
 import type { ProxyMode } from "../../config/types.ts";
-import { isUnspecified, parseIp, splitHostPort } from "../../model/ip.ts";
+import { localHost, splitHostPort } from "../../model/ip.ts";
 import type { Link } from "../../netfilter/ip_batch.ts";
 import type { BaseChain } from "../../netfilter/nft_listing.ts";
-import { httpGet, NoConnectionError, StrangeAnswerError } from "../../serve/http_get.ts";
+import { beginningOf, httpGet, NoConnectionError, StrangeAnswerError } from "../../serve/http_get.ts";
 import { few } from "../../text/words.ts";
 import type { KernelChain } from "./foreign_rules.ts";
 import { failure, type Finding, ok, warning } from "./report.ts";
@@ -27,9 +27,12 @@ const BEGINNING_BYTES = 64 * 1024;
 /** @param address `IP:port` as configured; an unspecified IP is asked on loopback */
 export async function readMetricsOwner(address: string): Promise<MetricsOwner> {
   if (address === "") return "nobody";
+  const [bound, port] = splitHostPort(address);
+  const limits = { limitMs: PIECE_LIMIT_MS, wholeMs: WHOLE_LIMIT_MS, maxBytes: 2 * BEGINNING_BYTES };
+  const question = { host: localHost(bound), port, path: "/metrics", ...limits };
   let text: string;
   try {
-    text = await beginningOfMetrics(address);
+    text = await httpGet(question, (reply) => beginningOf(reply, BEGINNING_BYTES));
   } catch (error) {
     if (error instanceof NoConnectionError) return "nobody";
     // What takes the connection has the port, even if it never answers.
@@ -39,22 +42,6 @@ export async function readMetricsOwner(address: string): Promise<MetricsOwner> {
   // Both have the metrics of kube-proxy; those of Go's runtime, which come early, only kube-proxy has.
   if (/^(# (HELP|TYPE) )?go_/m.test(text)) return "kube-proxy";
   return /^(# (HELP|TYPE) )?k(ube)?proxy_/m.test(text) ? "kproxy" : "another program";
-}
-
-async function beginningOfMetrics(address: string): Promise<string> {
-  const [bound, port] = splitHostPort(address);
-  const ip = parseIp(bound);
-  const host = ip === null || !isUnspecified(ip) ? bound : ip.family === "IPv4" ? "127.0.0.1" : "::1";
-  const limits = { limitMs: PIECE_LIMIT_MS, wholeMs: WHOLE_LIMIT_MS, maxBytes: 2 * BEGINNING_BYTES };
-  return await httpGet({ host, port, path: "/metrics", ...limits }, async ({ body }) => {
-    const decoder = new TextDecoder();
-    let text = "";
-    for await (const piece of body) {
-      text += decoder.decode(piece, { stream: true });
-      if (text.length >= BEGINNING_BYTES) break;
-    }
-    return text;
-  });
 }
 
 /** The signs of other proxies; those that could not be looked at are left out. */

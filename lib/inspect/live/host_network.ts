@@ -10,7 +10,13 @@ import { readCounters } from "../../kernel/nfacct.ts";
 import { readSysctls } from "../../kernel/sysctl.ts";
 import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import { type DeviceAddress, parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
+import {
+  type DeviceAddress,
+  type Link,
+  parseDeviceAddresses,
+  parseLinks,
+  readRecords,
+} from "../../netfilter/ip_batch.ts";
 import type { HostState } from "../../sim/packet_walk.ts";
 import type { LiveProblem } from "./live.ts";
 
@@ -245,39 +251,28 @@ export function deviceTo(routes: readonly Route[], address: string): string | nu
   return best === null || best.route.device === "" ? null : best.route.device;
 }
 
-function records(text: string): readonly Record<string, unknown>[] {
-  const value: unknown = JSON.parse(text.trim() === "" ? "[]" : text);
-  if (!Array.isArray(value)) throw new SyntaxError("it prints no list");
-  return value.filter((one): one is Record<string, unknown> => typeof one === "object" && one !== null);
-}
-
 /** A bridge without ports says its state is down, and passes nothing on; `UNKNOWN` is what tunnels and lo say. */
 function parseDevices(text: string): Devices {
-  const links = records(text).flatMap(({ ifname, flags, linkinfo }) => {
-    if (typeof ifname !== "string") return [];
-    const isUp = !Array.isArray(flags) || flags.includes("UP");
-    const kind = (linkinfo as { info_kind?: unknown } | null | undefined)?.info_kind;
-    return [{ name: ifname, isUp, isBridge: kind === "bridge" }];
-  });
-  const names = (some: typeof links): ReadonlySet<string> => new Set(some.map(({ name }) => name));
+  const links = parseLinks(text);
+  const names = (some: readonly Link[]): ReadonlySet<string> => new Set(some.map(({ device }) => device));
   return {
     addresses: parseDeviceAddresses(text),
     interfaces: names(links),
     down: names(links.filter(({ isUp }) => !isUp)),
-    bridges: names(links.filter(({ isBridge }) => isBridge)),
+    bridges: names(links.filter(({ kind }) => kind === "bridge")),
   };
 }
 
 const USUAL_TABLES: ReadonlySet<unknown> = new Set(["local", "main", "default"]);
 
 function hasOnlyUsualTables(text: string): boolean {
-  return records(text).every(({ table }) => USUAL_TABLES.has(table));
+  return readRecords(text).every(({ table }) => USUAL_TABLES.has(table));
 }
 
 const REFUSING: ReadonlySet<unknown> = new Set(["unreachable", "blackhole", "prohibit"]);
 
 function parseRoutes(text: string, family: IpFamily): readonly Route[] {
-  return records(text).flatMap((route): Route[] => {
+  return readRecords(text).flatMap((route): Route[] => {
     const { dst, dev, metric, type, nexthops } = route;
     if (typeof dst !== "string") return [];
     const all = family === "IPv4" ? "0.0.0.0/0" : "::/0";

@@ -12,9 +12,10 @@ import { NftLook, type NftTableName } from "../../kernel/nft_look.ts";
 import { LEGACY_LIST_REGEXP, NO_RIGHTS_REGEXP } from "../../kernel/no_rights.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
+import { IPTABLES_TABLES } from "../../netfilter/nft_listing.ts";
 import type { LiveNode, LiveProblem } from "./live.ts";
 import { liveOfTexts, type LiveText } from "./saved_texts.ts";
-import { UnreadableError } from "./asked_map.ts";
+import { NotPartialError } from "./partial_map.ts";
 
 /** What of the kernel is read. */
 export interface KernelQuestion {
@@ -44,7 +45,7 @@ export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): P
 /**
  * Everything but nftables, and the rules that the nft variant of iptables keeps there.
  *
- * @throws {UnreadableError} where iptables has no programs for its variants
+ * @throws {NotPartialError} where iptables has no programs for its variants
  */
 export async function readOthers(exec: Exec): Promise<LiveNode> {
   const reading = new Reading(exec, undefined);
@@ -91,12 +92,12 @@ class Reading {
     return await this.text([iptablesPrograms(family).save, ...this.#flags], { family, kind: KIND });
   }
 
-  /** Of the legacy variant. @throws {UnreadableError} where iptables has no programs for its variants */
+  /** Of the legacy variant. @throws {NotPartialError} where iptables has no programs for its variants */
   async legacy(family: IpFamily): Promise<readonly LiveText[]> {
     const texts = await this.#saved(family, "legacy");
     if (texts !== "missing") return texts;
     if (await this.#run([iptablesPrograms(family, "nft").save, "--version"]) !== "missing") return [];
-    throw new UnreadableError("iptables has no programs for its variants");
+    throw new NotPartialError("iptables has no programs for its variants");
   }
 
   async #saved(family: IpFamily, variant: IptablesVariant): Promise<readonly LiveText[] | "missing"> {
@@ -173,8 +174,6 @@ class Reading {
     }
   }
 }
-
-const IPTABLES_TABLES: ReadonlySet<string> = new Set(["filter", "nat", "mangle", "raw", "security"]);
 
 /** True for tables in which iptables keeps its rules, or would. */
 export function isOfIptables({ word, name }: NftTableName): boolean {

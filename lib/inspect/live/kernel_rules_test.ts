@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { liveOfKernel } from "./kernel_rules.ts";
-import { foundPlane } from "./live.ts";
+import { modeInForce } from "./live.ts";
 
 import {
   deviceTo,
@@ -63,7 +63,7 @@ Deno.test(
     assertEquals(four?.iptables.map(({ variant }) => variant), ["nft", "legacy"]);
     assertEquals(four?.nftables.map(({ name }) => name), ["inet own"]);
     assertEquals(four?.proxies.map(({ mode, isHooked }) => [mode, isHooked]), [["iptables", true]]);
-    assertEquals(foundPlane(live), "iptables");
+    assertEquals(modeInForce(live), "iptables");
     const chain = four?.iptables[0]?.tables.get("nat")?.get("KUBE-SERVICES");
     assertEquals(chain?.rules, ["-d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j ACCEPT"]);
     assertEquals(chain !== undefined && "counters" in chain ? chain.counters : null, [{

@@ -1,5 +1,5 @@
 /**
- * What a kernel holds of one family, as it was read from the tools or from saved text: which service proxies' rules are in force, told by
+ * What a kernel holds of one family, as it was read from the tools or from saved text: which service proxies' rules are in force, known by
  * what is there, and what could not be read.
  *
  * @module
@@ -7,8 +7,8 @@
 import type { IpFamily } from "../../model/objects.ts";
 import { leadToServiceChains } from "../../netfilter/iptables_jumps.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
-import type { DataPlane } from "../desired/desired.ts";
-import { AskedMap } from "./asked_map.ts";
+import type { RulesMode } from "../desired/desired.ts";
+import { PartialMap } from "./partial_map.ts";
 
 /** Something that could not be read. */
 export interface LiveProblem {
@@ -19,10 +19,10 @@ export interface LiveProblem {
 
 /** A proxy whose rules are there. */
 export interface FoundProxy {
-  readonly mode: DataPlane;
+  readonly mode: RulesMode;
   /** `kube-proxy`: the names that it uses, too; kproxy's own nftables table has a name of its own. */
   readonly layout: "kproxy" | "kube-proxy";
-  /** What tells, e.g. `table ip kproxy`. */
+  /** What shows it, e.g. `table ip kproxy`. */
   readonly sign: string;
   /** False: nothing leads a packet to its rules. */
   readonly isHooked: boolean;
@@ -41,7 +41,7 @@ export interface LiveRules extends RulesetSnapshot {
 export type LiveNode = ReadonlyMap<IpFamily, LiveRules>;
 
 /** The mode in force in any family; null: none. */
-export function foundPlane(live: LiveNode): DataPlane | null {
+export function modeInForce(live: LiveNode): RulesMode | null {
   for (const { proxies } of live.values()) {
     const proxy = proxies.find(({ isHooked }) => isHooked) ?? proxies[0];
     if (proxy !== undefined) return proxy.mode;
@@ -74,7 +74,7 @@ export function foundProxies({ iptables, nftables }: RulesetSnapshot): readonly 
     const where = variant === "" ? "" : ` (iptables ${variant})`;
     const isPortalsHooked = PORTAL_CHAINS.some(leadsTo);
     // To look for chains that nothing leads to would cost a program where chains are listed one by one.
-    if (isPortalsHooked || (!(nat instanceof AskedMap) && PORTAL_CHAINS.some((chain) => nat?.has(chain)))) {
+    if (isPortalsHooked || (!(nat instanceof PartialMap) && PORTAL_CHAINS.some((chain) => nat?.has(chain)))) {
       found.push({
         mode: "userspace",
         layout: "kube-proxy",

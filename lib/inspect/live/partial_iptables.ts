@@ -1,5 +1,5 @@
 /**
- * Chains of iptables (nft variant) of one family as far as somebody looks: each is listed by its name when a packet reaches it.
+ * Chains of iptables (nft variant) of one family, each listed by its name when a packet reaches it.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import type { Exec, ExecOptions } from "../../kernel/exec.ts";
 import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type ListedChain, parseListedChains } from "../../netfilter/iptables_save.ts";
-import { AskedMap, UnreadableError } from "./asked_map.ts";
+import { NotPartialError, PartialMap } from "./partial_map.ts";
 
 /** A chain of a table. */
 export interface ChainName {
@@ -18,13 +18,13 @@ export interface ChainName {
 
 /** Those that the kernel sends packets to. */
 export const BUILTIN_CHAINS: readonly string[] = ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"];
-/** Chains that may be missing without anything being wrong: nobody jumps to them just because they have these names. */
+/** Chains that may be missing without anything being wrong: no rule jumps to them just because they have these names. */
 const PROXY_CHAIN = /^KUBE-/;
 
 /** Chains as they were listed, and what has been asked for since. */
 export class PartialIptables {
   /** Table → chain. */
-  readonly tables: ReadonlyMap<string, AskedMap<ListedChain>>;
+  readonly tables: ReadonlyMap<string, PartialMap<ListedChain>>;
   readonly #exec: Exec;
   readonly #argv: readonly string[];
   readonly #options: Pick<ExecOptions, "signal">;
@@ -41,7 +41,7 @@ export class PartialIptables {
     this.#options = options;
     this.tables = new Map(
       builtin.entries().map(([table, chains]) => {
-        const asking = new AskedMap<ListedChain>();
+        const asking = new PartialMap<ListedChain>();
         for (const chain of BUILTIN_CHAINS) {
           if (chains.includes(chain)) asking.asked.add(chain);
           else asking.answer(chain, undefined);
@@ -73,7 +73,7 @@ export class PartialIptables {
       const listed = parseListedChains(text);
       for (const [index, { table, chain }] of asked.entries()) {
         const found = listed[index];
-        if (found?.name !== chain) throw new UnreadableError(`iptables says nothing of chain ${chain}`);
+        if (found?.name !== chain) throw new NotPartialError(`iptables says nothing of chain ${chain}`);
         this.tables.get(table)?.answer(chain, found.chain);
       }
       return;
@@ -84,13 +84,13 @@ export class PartialIptables {
     await Promise.all([asked.slice(0, middle), asked.slice(middle)].map((part) => this.#list(part)));
   }
 
-  /** Nobody can tell a chain that is not there from one with rules that iptables has no words for. */
+  /** iptables prints the same for a chain that is not there and for one with rules that it has no words for. */
   #answerMissing({ table, chain }: ChainName): void {
     const isJumpedTo = this.tables.get(table)?.values().some(({ rules }) =>
       rules.some((rule) => / -[jg] (\S+)/.exec(` ${rule}`)?.[1] === chain)
     );
     if (isJumpedTo === true || !PROXY_CHAIN.test(chain)) {
-      throw new UnreadableError(`iptables cannot list chain ${chain} of table ${table}`);
+      throw new NotPartialError(`iptables cannot list chain ${chain} of table ${table}`);
     }
     this.tables.get(table)?.answer(chain, undefined);
   }
@@ -107,7 +107,7 @@ export class PartialIptables {
       const { code, stdout } = await this.#exec.run(this.#argv, { stdin, ...this.#options });
       return code === 0 ? stdout : null;
     } catch (error) {
-      if (error instanceof ExecError) throw new UnreadableError(error.message, { cause: error });
+      if (error instanceof ExecError) throw new NotPartialError(error.message, { cause: error });
       throw error;
     }
   }

@@ -1,5 +1,5 @@
 /**
- * nftables tables of one family as far as somebody looks: all rules, but of sets and maps only the elements that are looked for.
+ * nftables tables of one family: all rules, but of sets and maps only the elements that are looked up.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import {
   parseNftListing,
 } from "../../netfilter/nft_listing.ts";
 import { proxyOfTable } from "./live.ts";
-import { AskedMap, UnreadableError } from "./asked_map.ts";
+import { NotPartialError, PartialMap } from "./partial_map.ts";
 
 const ABSENT = "No such file or directory";
 /** The elements of sets without names, which are never empty. */
@@ -23,7 +23,7 @@ interface Question {
   /** Name of the set or map. */
   readonly name: string;
   readonly container: ListedContainer;
-  readonly elements: AskedMap<string>;
+  readonly elements: PartialMap<string>;
   readonly keys: readonly string[];
 }
 
@@ -53,7 +53,7 @@ export class PartialNftables {
     return this.tables.flatMap((table) =>
       [...table.containers].flatMap(([name, container]): Question[] => {
         const { elements } = container;
-        if (!(elements instanceof AskedMap) || elements.asked.size === 0) return [];
+        if (!(elements instanceof PartialMap) || elements.asked.size === 0) return [];
         return [{ table, name, container, elements, keys: [...elements.asked] }];
       })
     );
@@ -76,7 +76,7 @@ export class PartialNftables {
     const present = asked.filter((one, index) => {
       const refusal = refusals.get(index);
       if (refusal === undefined) return true;
-      if (!refusal.startsWith(ABSENT)) throw new UnreadableError(refusal);
+      if (!refusal.startsWith(ABSENT)) throw new NotPartialError(refusal);
       one.elements.answer(one.key, undefined);
       return false;
     });
@@ -101,7 +101,7 @@ export class PartialNftables {
     const [word = "", name = ""] = table.name.split(" ");
     const text = await this.#look.container({ word, name }, kind, own);
     const found = parseNftListing(text).tables[0]?.containers.get(own);
-    if (found === undefined) throw new UnreadableError(`${kind} ${own} cannot be read`);
+    if (found === undefined) throw new NotPartialError(`${kind} ${own} cannot be read`);
     (table.containers as Map<string, ListedContainer>).set(own, found);
   }
 }
@@ -128,7 +128,7 @@ export async function askingTable(look: NftLook, table: ListedTable): Promise<Li
   const containers = new Map(
     table.containers.entries().map(([name, container]) => {
       const { kind, type, hasRanges, timeoutSeconds, comments, counters, expiring } = container;
-      const elements = new AskedMap<string>();
+      const elements = new PartialMap<string>();
       return [name, { kind, type, hasRanges, timeoutSeconds, comments, counters, expiring, elements }];
     }),
   );

@@ -1,6 +1,6 @@
 /**
- * Rules of the kernel as far as somebody looks at them: what a packet meets of 10,000 Services is little. Where something cannot be
- * read bit by bit, everything is read.
+ * Rules of the kernel as far as a packet or a Service meets them, which is little of 10,000 Services: to list all elements takes nft
+ * seconds there. Where something cannot be read in parts, everything is read.
  *
  * @module
  */
@@ -15,18 +15,23 @@ import { emptySnapshot, type RulesetSnapshot } from "../../sim/ruleset_snapshot.
 import { isOfIptables, liveOfKernel, readOthers } from "./kernel_rules.ts";
 import { BUILTIN_CHAINS, type ChainName, PartialIptables } from "./partial_iptables.ts";
 import { askingTable, PartialNftables } from "./partial_nftables.ts";
-import { foundProxies, type LiveNode, type LiveProblem, type LiveRules } from "./live.ts";
-import { UnreadableError } from "./asked_map.ts";
+import { foundProxies, type LiveNode, type LiveProblem, type LiveRules, proxyOfTable } from "./live.ts";
+import { NotPartialError } from "./partial_map.ts";
 
-const PROXY_TABLES: ReadonlySet<string> = new Set(["kproxy", "kube-proxy"]);
 /** Chains jump to chains, sets lead to chains: a way of more steps than this has no end. */
 const MAX_ROUNDS = 100;
 
+/** Rules that can be looked at. */
+export interface RulesetView {
+  /** Looks until nothing is left that was looked for and not read. */
+  look<T>(question: RulesetQuestion<T>): Promise<T>;
+}
+
 /** What is wanted of one family. */
-export interface PartialQuestion<T> {
+export interface RulesetQuestion<T> {
   readonly family: IpFamily;
-  /** What should be there: it tells which chains and elements to ask for at once. */
-  readonly desired: RulesetSnapshot | null;
+  /** What should be there: its chains and elements are asked for at once. */
+  readonly desired?: RulesetSnapshot | null;
   /** Chains that will be wanted. */
   readonly chains?: readonly ChainName[];
   /** Looks at what is known; what it does not find there is read, and it looks again. */
@@ -45,28 +50,27 @@ interface Begun {
  * The kernel of this network namespace. No list of nftables is read beside a dry run: Linux 6.18 ends a list of rules early, without a
  * word, while chains that are only tried come and go.
  */
-export class PartialRuleset {
+export class PartialRuleset implements RulesetView {
   readonly #exec: Exec;
-  /** Null: not bit by bit. */
+  /** Null: not in parts. */
   readonly #begun: Promise<Begun | null>;
   #whole: Promise<LiveNode> | null = null;
-  /** Settles once whoever looks has done so. */
+  /** Settles once the look under way is done. */
   #free: Promise<unknown> = Promise.resolve();
 
   /** Begins to read. */
   constructor(exec: Exec) {
     this.#exec = exec;
-    this.#begun = begin(exec).catch(nothingIfUnreadable);
+    this.#begun = begin(exec).catch(nullIfNotPartial);
   }
 
-  /** Looks until nothing is left that was looked for and not read. */
-  look<T>(question: PartialQuestion<T>): Promise<T> {
+  look<T>(question: RulesetQuestion<T>): Promise<T> {
     const seen = this.#free.then(() => this.#lookNow(question));
     this.#free = seen.catch(() => undefined);
     return seen;
   }
 
-  async #lookNow<T>({ family, desired, chains = [], look }: PartialQuestion<T>): Promise<T> {
+  async #lookNow<T>({ family, desired, chains = [], look }: RulesetQuestion<T>): Promise<T> {
     const begun = await this.#begun;
     if (begun === null) return look(await this.#wholeOf(family));
     const [iptables, nftables] = [begun.iptables.get(family), begun.nftables.get(family)];
@@ -78,7 +82,7 @@ export class PartialRuleset {
         if (!await nftables?.more(desired?.nftables ?? []) && !isMore) return seen;
       }
     } catch (error) {
-      nothingIfUnreadable(error);
+      nullIfNotPartial(error);
     }
     return look(await this.#wholeOf(family));
   }
@@ -91,8 +95,8 @@ export class PartialRuleset {
   }
 }
 
-function nothingIfUnreadable(error: unknown): null {
-  if (error instanceof UnreadableError || error instanceof ExecError) return null;
+function nullIfNotPartial(error: unknown): null {
+  if (error instanceof NotPartialError || error instanceof ExecError) return null;
   throw error;
 }
 
@@ -116,12 +120,12 @@ function rulesOf({ others, iptables, nftables, problems }: Begun, family: IpFami
   };
 }
 
-/** @throws {UnreadableError | ExecError} if it cannot be read bit by bit */
+/** @throws {NotPartialError | ExecError} if it cannot be read in parts */
 async function begin(exec: Exec): Promise<Begun> {
   const look = new NftLook(exec);
   const [others, tables] = await Promise.all([readOthers(exec), look.tables()]);
   if (tables.length === 0 && (await look.terseRuleset()).trim() !== "") {
-    throw new UnreadableError("nft has rules, and names no tables");
+    throw new NotPartialError("nft has rules, and names no tables");
   }
   const ofIptables = tables.filter(isOfIptables);
   const nftables = await partialNftables(look, tables);
@@ -133,7 +137,7 @@ async function begin(exec: Exec): Promise<Begun> {
 
 /**
  * Chains of the kernel's hooks in tables of iptables, by a dry run that makes them, which is refused of those that are there. To list all
- * chains takes seconds where there are 100,000, so somebody's own chain for a hook is only seen under the usual names.
+ * chains takes seconds where there are 100,000, so another program's chain for a hook is only seen under the usual names.
  */
 async function partialIptables(
   exec: Exec,
@@ -151,11 +155,11 @@ async function partialIptables(
   );
   const found = tried.filter((_, index) => {
     const refusal = refusals.get(index);
-    if (refusal !== undefined && !refusal.startsWith("File exists")) throw new UnreadableError(refusal);
+    if (refusal !== undefined && !refusal.startsWith("File exists")) throw new NotPartialError(refusal);
     return refusal !== undefined;
   });
   const foreign = found.find(({ chain }) => !BUILTIN_CHAINS.includes(chain));
-  if (foreign !== undefined) throw new UnreadableError(`chain ${foreign.chain} is not iptables'`);
+  if (foreign !== undefined) throw new NotPartialError(`chain ${foreign.chain} is not iptables'`);
   return new Map(FAMILIES.flatMap((family): [IpFamily, PartialIptables][] => {
     const word = family === "IPv4" ? "ip" : "ip6";
     const builtin = tables.filter((table) => table.word === word).map((table) =>
@@ -179,14 +183,15 @@ async function partialNftables(
     }));
   const read = tables.filter(isRead);
   if (read.length === 0) return { nftables: new Map(), problems };
-  const isTerse = read.some(({ name }) => PROXY_TABLES.has(name)) || read.length === all.length;
+  const isTerse = read.some(({ word, name }) => proxyOfTable(`${word} ${name}`) !== null) ||
+    read.length === all.length;
   const text = isTerse
     ? await look.terseRuleset()
     : (await Promise.all(read.map((table) => look.table(table)))).join("");
   const listing = parseNftListing(text);
   const listed = await Promise.all(read.map(async ({ word, name }) => {
     const table = listing.tables.find((one) => one.name === `${word} ${name}`);
-    if (table === undefined) throw new UnreadableError(`nft does not list table ${word} ${name}`);
+    if (table === undefined) throw new NotPartialError(`nft does not list table ${word} ${name}`);
     return isTerse ? await askingTable(look, table) : table;
   }));
   const nftables = new Map(FAMILIES.map((family) => {

@@ -20,7 +20,7 @@ function addressOf(service: number): string {
   return `10.96.${service >> 8}.${service & 255}`;
 }
 
-function inputOf(plane: "iptables" | "nftables", services: number): DesiredInput {
+function inputOf(mode: "iptables" | "nftables", services: number): DesiredInput {
   const objects = Array.from({ length: services }, (_, at) => [
     testService({ name: `s${at}`, clusterIP: addressOf(at) }),
     testSlice({
@@ -34,7 +34,7 @@ function inputOf(plane: "iptables" | "nftables", services: number): DesiredInput
   ]).flat();
   return {
     ...stateOfObjects(objects, "node-a", () => {}),
-    config: configForMode({ ...defaultConfig(), clusterCIDR: "10.128.0.0/9" }, plane),
+    config: configForMode({ ...defaultConfig(), clusterCIDR: "10.128.0.0/9" }, mode),
     machine: UNKNOWN_MACHINE,
     warn: () => {},
   };
@@ -104,10 +104,10 @@ function createdChains(saved: string, stdin: string): ExecResult {
   return { code: complaints.length > 0 ? 1 : 0, stdout: "", stderr: complaints.join("") };
 }
 
-async function nodeOf(plane: "iptables" | "nftables", services: number): Promise<Node> {
+async function nodeOf(mode: "iptables" | "nftables", services: number): Promise<Node> {
   const node = new Node();
-  const input = inputOf(plane, services);
-  if (plane === "nftables") await node.nft.others(nftablesText(nftablesPlan(input, "IPv4")));
+  const input = inputOf(mode, services);
+  if (mode === "nftables") await node.nft.others(nftablesText(nftablesPlan(input, "IPv4")));
   else {
     const { code, stderr } = await node.iptables.run(["iptables-nft-restore", "--noflush"], {
       stdin: iptablesText(iptablesPlan(input, "IPv4")),
@@ -118,9 +118,9 @@ async function nodeOf(plane: "iptables" | "nftables", services: number): Promise
 }
 
 /** What a running kproxy says of one Service is all there is to the desired side. */
-function desiredOf(plane: "iptables" | "nftables"): RulesetSnapshot {
-  const input = inputOf(plane, 3);
-  return plane === "nftables"
+function desiredOf(mode: "iptables" | "nftables"): RulesetSnapshot {
+  const input = inputOf(mode, 3);
+  return mode === "nftables"
     ? nftablesRules(nftablesPlan(input, "IPv4"))
     : iptablesRules(iptablesPlan(input, "IPv4"), "IPv4");
 }
@@ -143,15 +143,15 @@ async function flowOf(node: Node, desired: RulesetSnapshot | null, packet: strin
 const DROPPED = "dropped";
 const TO_SERVICE = `10.128.9.9@cni0 → ${addressOf(2)}:80`;
 
-for (const plane of ["iptables", "nftables"] as const) {
+for (const mode of ["iptables", "nftables"] as const) {
   Deno.test(
-    `${plane}: a packet's way is found, and of ten times as many Services no more is read`,
+    `${mode}: a packet's way is found, and of ten times as many Services no more is read`,
     NONE,
     async () => {
       const found = [];
       for (const services of [30, 300]) {
-        const node = await nodeOf(plane, services);
-        const flow = await flowOf(node, desiredOf(plane), TO_SERVICE);
+        const node = await nodeOf(mode, services);
+        const flow = await flowOf(node, desiredOf(mode), TO_SERVICE);
         found.push({ flow, programs: node.asked.length, printed: node.printed });
         assertEquals(
           flow,
@@ -163,7 +163,7 @@ for (const plane of ["iptables", "nftables"] as const) {
       const [few, many] = found;
       assertEquals(many?.programs, few?.programs);
       // But for the one chain that has a rule for each Service.
-      const perService = plane === "iptables" ? 400 : 0;
+      const perService = mode === "iptables" ? 400 : 0;
       assert((many?.printed ?? 0) <= (few?.printed ?? 0) + 270 * perService, JSON.stringify(found));
     },
   );
@@ -251,7 +251,7 @@ Deno.test(
   "what a program says bit by bit and cannot be is not believed: everything is read",
   NONE,
   async () => {
-    const lies: readonly (readonly [plane: "iptables" | "nftables", command: RegExp, text: string])[] = [
+    const lies: readonly (readonly [mode: "iptables" | "nftables", command: RegExp, text: string])[] = [
       ["nftables", /^nft list flowtables$/, ""],
       ["nftables", /^nft list flowtables$/, "garbage"],
       ["nftables", /^nft list flowtables$/, "table ip kproxy {\n}\ntable ip ghost {\n}\n"],
@@ -260,11 +260,11 @@ Deno.test(
       ["iptables", /^iptables-nft-restore/, "garbage"],
       ["iptables", /^iptables-nft-restore/, "-N KUBE-OTHER\n"],
     ];
-    for (const [plane, command, text] of lies) {
-      const node = await nodeOf(plane, 30);
+    for (const [mode, command, text] of lies) {
+      const node = await nodeOf(mode, 30);
       node.prints = (asked, printed) => command.test(asked) ? text : printed;
       assertEquals(
-        await flowOf(node, desiredOf(plane), TO_SERVICE),
+        await flowOf(node, desiredOf(mode), TO_SERVICE),
         "10.128.0.2:8080 (1/3) | 10.129.0.2:8080 (1/3) | 10.130.0.2:8080 (1/3), masquerade no",
         `${command}: ${text}`,
       );

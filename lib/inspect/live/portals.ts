@@ -5,10 +5,22 @@
  */
 import { isPortTaken } from "../../kernel/port_probe.ts";
 import { splitHostPort } from "../../model/ip.ts";
-import type { IpFamily } from "../../model/objects.ts";
+import type { IpFamily, Protocol } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
+import type { FlowOutcome, Packet } from "../../sim/flow.ts";
+import type { HostState } from "../../sim/packet_walk.ts";
 import { type HeldPortal, portalKey, type PortalSnapshot } from "../../sim/portals.ts";
-import { ALL_ABILITIES, portalName, type PortalPorts } from "../desired/desired.ts";
+import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
+import {
+  ALL_ABILITIES,
+  type DesiredInput,
+  portalName,
+  type PortalPorts,
+  stateOf,
+} from "../desired/desired.ts";
+import { findService } from "../service/service_match.ts";
+import { isOwnHit } from "../trace/compare.ts";
+import type { LiveRules } from "./live.ts";
 
 /** What a running kproxy says of its ports. */
 export interface KnownPortals extends NodePortals {
@@ -97,3 +109,55 @@ export async function judgePortals(
   }
   return { portals, findings, unsure };
 }
+
+/** Live rules beside what listens where they lead the packet. */
+export interface JudgedLive {
+  readonly live: LiveRules | null;
+  readonly findings: readonly string[];
+  readonly unsure: readonly string[];
+}
+
+/** Asks who listens on the ports that the packet is led to. @param isHere false: the rules are saved ones */
+export async function withPortalsJudged(
+  portals: KnownPortals | string | null,
+  live: LiveRules | null,
+  packet: Packet,
+  hostState: HostState,
+  isHere: boolean,
+): Promise<JudgedLive> {
+  const isLed = live?.proxies.some(({ mode }) => mode === "userspace") === true;
+  if (live === null || !isLed) return { live, findings: [], unsure: [] };
+  const { portals: _, ...rules } = live;
+  const { outcomes } = new RulesetSimulator(rules).send(packet, hostState);
+  const keys = outcomes.flatMap((outcome) => portOf(outcome, packet));
+  const judged = await judgePortals(portals ?? "another mode should run here", live.family, keys, isHere);
+  return { ...judged, live: { ...live, portals: judged.portals } };
+}
+
+function portOf(
+  { verdict, toNode, translatedTo, hits }: FlowOutcome,
+  { protocol }: Packet,
+): readonly string[] {
+  if (verdict !== "accept" || !toNode || translatedTo === "" || !hits.some(isOwnHit)) return [];
+  return [portalKey(protocol, splitHostPort(translatedTo)[1])];
+}
+
+/** What is not known of the packet's desired way, where nobody tells which ports there are. */
+export function unknownPorts(
+  portals: KnownPortals | string | null,
+  desired: DesiredInput | null,
+  packet: Packet,
+): readonly string[] {
+  if (typeof portals !== "string" || desired?.ports === undefined) return [];
+  const family = packet.destination.includes(":") ? "IPv6" : "IPv4";
+  const known = desired.ports.get(family)?.portOf;
+  const { destination: ip, port, protocol } = packet;
+  const destination = { ip, port, protocol: protocol.toUpperCase() as Protocol, isNodeAddress: true };
+  const { match } = findService(stateOf(desired, family), destination);
+  if (match === null || match.kind === "health-check node port" || match.port.protocol === "SCTP") return [];
+  const { text } = match.port;
+  if (POLICIES.some((policy) => known?.has(portalName(text, protocol, policy)) === true)) return [];
+  return [`Which port kproxy has for ${text} is not known, as no rule leads to one: ${portals}`];
+}
+
+const POLICIES = ["cluster", "local"] as const;

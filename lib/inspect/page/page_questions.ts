@@ -13,7 +13,7 @@ import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Held, Questions } from "../../serve/page/questions.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
-import { DATA_PLANES, desiredRules, type DesiredState } from "../desired/desired.ts";
+import { desiredRules, type DesiredState, RULES_MODES } from "../desired/desired.ts";
 import { portalPorts } from "../live/portals.ts";
 import { knownNodeAddresses } from "../node_addresses.ts";
 import { serviceDocument, type ServiceView, serviceView } from "../service/service_view.ts";
@@ -91,15 +91,15 @@ async function answerTrace(held: Held, from: string, to: string): Promise<unknow
 
 /** Null: of a mode whose rules cannot be looked at. */
 async function rulesOf(held: Held, part: ProxyState): Promise<RulesetSnapshot | null> {
-  const plane = DATA_PLANES.find((one) => one === held.mode);
-  if (plane === undefined) return null;
+  const mode = RULES_MODES.find((one) => one === held.mode);
+  if (mode === undefined) return null;
   const machine = { addresses: deviceAddresses(held), tcpBeLiberal: null, nfacct: false };
   const { config, portals } = held;
-  if (plane === "userspace" && portals === null) return null;
+  if (mode === "userspace" && portals === null) return null;
   const known = portals === null ? null : { ...portals, where: "this kproxy" };
   const ports = known === null ? {} : { ports: new Map([[part.family, portalPorts(known, part.family)]]) };
   const input = { ...desiredState(held, part), config, machine, warn: () => {}, ...ports };
-  return await desiredRules(plane, input, part.family);
+  return await desiredRules(mode, input, part.family);
 }
 
 function desiredState({ nodeName, node, serviceCidrs, unserved }: Held, part: ProxyState): DesiredState {

@@ -11,7 +11,7 @@ import type { ApiObject } from "../../model/objects.ts";
 import type { ServiceDocument, TraceDocument } from "../../serve/page/page_document.ts";
 import type { Held } from "../../serve/page/questions.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
-import { DATA_PLANES, desiredRules, stateOfObjects } from "../desired/desired.ts";
+import { desiredRules, RULES_MODES, stateOfObjects } from "../desired/desired.ts";
 import { formatFraction } from "../../sim/fraction.ts";
 import { QUESTIONS } from "./page_questions.ts";
 
@@ -59,7 +59,7 @@ Deno.test("a packet goes through the rules of a few Services as it goes through 
     ["10.244.3.5@cni0", "198.51.100.1:80"],
     ["local", "[fd00:96::1420]:80"],
   ];
-  for (const mode of DATA_PLANES) {
+  for (const mode of RULES_MODES) {
     const held = heldOf(shopObjects(), mode);
     for (const [from, to] of cases) {
       const { packet, desired } = await trace(held, from, to);
@@ -102,7 +102,7 @@ Deno.test("a packet goes through the rules of a few Services as it goes through 
 });
 
 Deno.test("one Service is told with its endpoints, and in every mode with what is wanted for it", async () => {
-  for (const mode of DATA_PLANES) {
+  for (const mode of RULES_MODES) {
     const held = heldOf(shopObjects(), mode);
     const { ports, wanted } = await QUESTIONS.service(held, "shop/checkout") as ServiceDocument;
     assertEquals(

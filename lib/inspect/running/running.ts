@@ -111,12 +111,8 @@ export class RunningKproxy {
    * @throws {NotRunningError} if it is blank
    */
   constructor(socket: string, { limitMs = LIMIT_MS }: AskOptions = {}) {
-    if (socket === "") {
-      throw new NotRunningError(
-        "no address",
-        "kproxy cannot be asked: the configuration has no socket (kproxy.socket)",
-      );
-    }
+    const noSocket = "kproxy cannot be asked: the configuration has no socket (kproxy.socket)";
+    if (socket === "") throw new NotRunningError("no address", noSocket);
     this.address = socket;
     this.#limitMs = limitMs;
   }
@@ -221,13 +217,8 @@ export class RunningKproxy {
     } catch (error) {
       if (error instanceof NoConnectionError) throw this.#notThere(error.cause);
       if (error instanceof LateAnswerError) {
-        throw new NotRunningError(
-          "silent",
-          `the kproxy on ${this.address} cannot be asked: ${error.message}`,
-          {
-            cause: error,
-          },
-        );
+        const message = `the kproxy on ${this.address} cannot be asked: ${error.message}`;
+        throw new NotRunningError("silent", message, { cause: error });
       }
       if (error instanceof StrangeAnswerError) throw this.#otherProgram(error.message, error);
       throw error;
@@ -284,10 +275,8 @@ export class RunningKproxy {
   }
 
   #otherProgram(what?: string, cause?: unknown): NotRunningError {
-    const why = what === undefined ? "" : `: ${what}`;
-    return new NotRunningError("another program", `another program listens on ${this.address}${why}`, {
-      cause,
-    });
+    const message = `another program listens on ${this.address}${what === undefined ? "" : `: ${what}`}`;
+    return new NotRunningError("another program", message, { cause });
   }
 }
 

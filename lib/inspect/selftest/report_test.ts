@@ -5,9 +5,9 @@ import type { ObjectJson } from "../../source/decode/api_json.ts";
 import { decodeObject } from "../../source/decode/decode.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import {
-  DATA_PLANES,
   desiredRules,
-  type RenderedPlane,
+  type RenderedMode,
+  RULES_MODES,
   stateOfObjects,
   UNKNOWN_MACHINE,
 } from "../desired/desired.ts";
@@ -27,7 +27,7 @@ import { packetOfProbe, type Probe, probesOf } from "./probes.ts";
 const NONE = { permissions: "none" } as const;
 
 /** What the rules that a mode wants say of each probe. */
-async function predictions(mode: RenderedPlane): Promise<ReadonlyMap<Probe, Predict>> {
+async function predictions(mode: RenderedMode): Promise<ReadonlyMap<Probe, Predict>> {
   const raw = [nodeObject(FAMILIES), ...selftestObjects(FAMILIES)];
   const objects = raw.flatMap((one) => {
     const { objects, rejections } = decodeObject(one, "test");
@@ -63,7 +63,7 @@ function askedBy(probe: Probe, predict: Predict): readonly Attempt[] {
 }
 
 /** Mode userspace is not among those that the command tests. */
-for (const mode of DATA_PLANES.filter((one) => one !== "userspace")) {
+for (const mode of RULES_MODES.filter((one) => one !== "userspace")) {
   Deno.test(`what the test wants is what the rules of mode ${mode} say, packet by packet`, NONE, async () => {
     for (const [probe, predict] of await predictions(mode)) {
       const { ok, reason, real } = judge(probe, askedBy(probe, predict), predict);

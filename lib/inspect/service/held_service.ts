@@ -12,9 +12,10 @@ import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { virtualServerKey } from "../../netfilter/ipvs.ts";
 import type { ListedContainer } from "../../netfilter/nft_listing.ts";
-import { AskedMap } from "../live/asked_map.ts";
+import { PartialMap } from "../live/partial_map.ts";
 import { proxyOfTable } from "../live/live.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
+import { addressesOf } from "./service_match.ts";
 
 /** One rule, element or server. */
 export interface HeldPart {
@@ -139,7 +140,7 @@ function keysOf(
   port: ServicePort,
 ): { readonly whole: ReadonlySet<string>; readonly prefixes: readonly string[] } {
   const protocol = port.protocol.toLowerCase();
-  const ips = [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs];
+  const ips = addressesOf(port);
   const whole = new Set(ips.map((ip) => `${ip} . ${protocol} . ${port.port}`));
   const prefixes = ips.map((ip) => `${ip} . ${port.port} . `);
   if (port.nodePort !== 0) {
@@ -160,14 +161,14 @@ function wholeKeys(container: ListedContainer, whole: ReadonlySet<string>): read
   return [...whole].filter((key) => key.split(" . ").length === partCount(container));
 }
 
-/** Elements of endpoints: all that begin so or, of a map that is read bit by bit, those of the slots that may be taken. */
+/** Elements of endpoints: all that begin so or, of a map that is read in parts, those of the slots that may be taken. */
 function* endpointKeys(
   container: ListedContainer,
   prefixes: readonly string[],
   endpoints: number,
 ): Generator<string> {
   const { elements } = container;
-  if (!(elements instanceof AskedMap)) {
+  if (!(elements instanceof PartialMap)) {
     for (const key of elements.keys()) if (prefixes.some((prefix) => key.startsWith(prefix))) yield key;
     return;
   }
@@ -228,8 +229,11 @@ function ipvsParts(
 ): readonly HeldPart[] {
   if (ipvs === null) return [];
   const parts: HeldPart[] = [];
-  const destinations = [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs]
-    .map((address) => ({ address, port: port.port, protocol: port.protocol }));
+  const destinations = addressesOf(port).map((address) => ({
+    address,
+    port: port.port,
+    protocol: port.protocol,
+  }));
   if (port.nodePort !== 0) {
     for (const address of nodeAddresses) {
       destinations.push({ address, port: port.nodePort, protocol: port.protocol });

@@ -25,6 +25,11 @@ export function portText({ portName, port, protocol }: ServicePort): string {
   return `${portName === "" ? "" : `${portName} `}${port}/${protocol}`;
 }
 
+/** Addresses that it is served at, beside those of the node. */
+export function addressesOf({ clusterIP, externalIPs, loadBalancerVIPs }: ServicePort): readonly string[] {
+  return [clusterIP, ...externalIPs, ...loadBalancerVIPs];
+}
+
 /** A destination as a packet has it. */
 export interface Destination {
   /** Canonical. */

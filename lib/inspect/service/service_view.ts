@@ -1,17 +1,22 @@
 /**
- * One Service: its ports, what its endpoints are used for, and what the kernel holds for it.
+ * All Services in rows, and one Service: its ports, what its endpoints are used for, and what the kernel holds for it.
  *
  * @module
  */
 import type { UnservedDestination } from "../../model/destination_claims.ts";
+import { categorizeEndpoints } from "../../model/endpoint.ts";
 import { type EndpointUses, endpointUses } from "../../model/endpoint_reasons.ts";
+import { joinHostPort } from "../../model/ip.ts";
+import { compareBytes } from "../../model/names.ts";
 import type { ApiObject, IpFamily, NamespacedName } from "../../model/objects.ts";
+import { usesLocalEndpoints } from "../../model/service_port.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
 import { counted } from "../../text/words.ts";
 import type { LiveProblem } from "../live/live.ts";
-import { countedTraffic, type HeldPart, heldParts } from "./held_service.ts";
+import { countedTraffic, type HeldPart, heldParts, heldPortTexts, isHeld } from "./held_service.ts";
+import { portText } from "./service_match.ts";
 import { endpointLack, unplacedNotes } from "./slice_facts.ts";
 import { endpointDocument } from "../trace/trace_json.ts";
 import { type Align, endpointLines } from "../trace/trace_text.ts";
@@ -150,4 +155,78 @@ export function serviceDocument(
     unserved: unserved.map(({ destination, reason }) => ({ destination, reason })),
     problems,
   };
+}
+
+/** One ServicePort. */
+export interface ServiceRow {
+  readonly family: IpFamily;
+  readonly service: NamespacedName;
+  /** `http 80/TCP`. */
+  readonly port: string;
+  /** Cluster IP and port. */
+  readonly address: string;
+  /** 0: none. */
+  readonly nodePort: number;
+  readonly endpoints: number;
+  /** How many of them get traffic on this node. */
+  readonly used: number;
+  /** Whether the kernel holds anything for it; null: nobody has looked. */
+  readonly isHeld: boolean | null;
+  readonly note: string;
+}
+
+/** The rows of one family, by name. */
+export function listRows(
+  state: ProxyState,
+  live: RulesetSnapshot | null,
+  quarantined: ReadonlyMap<NamespacedName, string> | null,
+): readonly ServiceRow[] {
+  const texts = live === null ? new Set<string>() : heldPortTexts(live);
+  const rows: ServiceRow[] = [];
+  for (const [service, ports] of state.services) {
+    for (const port of ports) {
+      const endpoints = state.endpoints.get(service)?.get(port.key) ?? [];
+      const { allReachable, local } = categorizeEndpoints(endpoints, port, state.node);
+      const why = quarantined?.get(service);
+      rows.push({
+        family: state.family,
+        service,
+        port: portText(port),
+        address: joinHostPort(port.clusterIP, port.port),
+        nodePort: port.nodePort,
+        endpoints: endpoints.length,
+        used: allReachable.length,
+        isHeld: live === null ? null : isHeld(live, port, texts),
+        note: why !== undefined
+          ? "refused by the kernel"
+          : endpoints.length === 0
+          ? "no endpoints"
+          : allReachable.length === 0
+          ? "no usable endpoints"
+          : usesLocalEndpoints(port) && local.length === 0
+          ? `none on this node for ${localTraffic(port)} (policy Local)`
+          : "",
+      });
+    }
+  }
+  return rows.sort(byName);
+}
+
+/** The order of rows, whatever their family. */
+export function byName(one: ServiceRow, other: ServiceRow): number {
+  return compareBytes(one.service, other.service) || compareBytes(one.family, other.family);
+}
+
+function localTraffic({ internalPolicyLocal, externalPolicyLocal }: ServicePort): string {
+  if (internalPolicyLocal && externalPolicyLocal) return "any traffic";
+  return internalPolicyLocal ? "traffic from the cluster" : "traffic from outside";
+}
+
+/** `{"apiVersion": "kproxy/v1", "kind": "ServiceList"}`. */
+export function listDocument(
+  rows: readonly ServiceRow[],
+  unserved: readonly UnservedDestination[],
+  problems: readonly LiveProblem[],
+): unknown {
+  return { apiVersion: API_VERSION, kind: "ServiceList", items: rows, unserved, problems };
 }

@@ -77,30 +77,28 @@ export function programPart(name: string, argv: readonly string[], exec: Exec): 
   const read = async ({ timeMs, bytes: limit, signal }: PartLimits): Promise<PartContent> => {
     const kept = new LimitedBytes(limit);
     const enough = new AbortController();
-    const run = (): Promise<{ code: number; stdout: string; stderr: string }> =>
-      exec.run(argv, {
+    const take = (bytes: Uint8Array): void => {
+      if (!kept.take(bytes)) enough.abort();
+    };
+    let problem = "";
+    try {
+      const { code, stdout, stderr } = await exec.run(argv, {
         timeoutMs: timeMs,
         signal: AbortSignal.any([signal, enough.signal]),
-        onStdout: (bytes) => {
-          if (!kept.take(bytes)) enough.abort();
-        },
+        onStdout: take,
       });
-    try {
-      const { code, stdout, stderr } = await run();
       // Programs in memory hand over all at once.
-      if (stdout !== "" && !kept.take(new TextEncoder().encode(stdout))) enough.abort();
-      const failure = code === 0 ? "" : new ExecError(argv, code, stderr).message;
-      const problem = enough.signal.aborted ? tooLong(limit) : failure;
-      const bytes = kept.all();
-      if (bytes.length === 0 && problem !== "") throw new Error(problem);
-      return { bytes, problem };
+      take(new TextEncoder().encode(stdout));
+      if (code !== 0) problem = new ExecError(argv, code, stderr).message;
     } catch (error) {
-      if (signal.aborted || !(error instanceof Error)) throw error;
-      const bytes = kept.all();
-      if (enough.signal.aborted) return { bytes, problem: tooLong(limit) };
-      if (bytes.length === 0) throw error;
-      return { bytes, problem: errorText(error) };
+      const isEmpty = kept.all().length === 0;
+      if (signal.aborted || !(error instanceof Error) || (isEmpty && !enough.signal.aborted)) throw error;
+      problem = errorText(error);
     }
+    if (enough.signal.aborted) problem = tooLong(limit);
+    const bytes = kept.all();
+    if (bytes.length === 0 && problem !== "") throw new Error(problem);
+    return { bytes, problem };
   };
   return { name, from: argv.join(" "), read };
 }

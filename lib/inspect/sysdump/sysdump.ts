@@ -88,36 +88,19 @@ export interface SysdumpOptions {
  */
 export async function* sysdump(options: SysdumpOptions): AsyncGenerator<Uint8Array<ArrayBuffer>> {
   const { parts, folder, limits, signal, nowMs, say, onOutcome } = options;
-  const listed: ListedPart[] = [];
+  const listed: Record<keyof PartOutcome, unknown>[] = [];
   for (const part of parts) {
     signal.throwIfAborted();
     say(`Reading ${part.from}`);
     const outcome = await readPart(part, { ...limits, signal }, nowMs);
     onOutcome(outcome);
-    listed.push({ ...outcome, bytes: outcome.bytes?.length ?? null });
-    if (outcome.bytes !== null) {
-      yield* tarPieces({ name: `${folder}/${outcome.name}`, bytes: outcome.bytes, modifiedMs: nowMs() });
-    }
+    const { name, from, bytes, problem, tookMs } = outcome;
+    listed.push({ name, from, bytes: bytes?.length ?? null, problem, tookMs: Math.round(tookMs) });
+    if (bytes !== null) yield* tarPieces({ name: `${folder}/${name}`, bytes, modifiedMs: nowMs() });
   }
-  const bytes = new TextEncoder().encode(partList(listed));
+  // Each part, where it comes from, and why it is not there or not whole.
+  const list = { apiVersion: API_VERSION, kind: "SysdumpParts", parts: listed };
+  const bytes = new TextEncoder().encode(`${JSON.stringify(list, null, 2)}\n`);
   yield* tarPieces({ name: `${folder}/parts.json`, bytes, modifiedMs: nowMs() });
   yield tarEnd();
-}
-
-/** A part as the list tells it. */
-interface ListedPart extends Omit<PartOutcome, "bytes"> {
-  /** How many; null: there is nothing. */
-  readonly bytes: number | null;
-}
-
-/** Each part, where it comes from, and why it is not there or not whole. */
-function partList(listed: readonly ListedPart[]): string {
-  const parts = listed.map(({ name, from, bytes, problem, tookMs }) => ({
-    name,
-    from,
-    bytes,
-    problem,
-    tookMs: Math.round(tookMs),
-  }));
-  return `${JSON.stringify({ apiVersion: API_VERSION, kind: "SysdumpParts", parts }, null, 2)}\n`;
 }

@@ -8,6 +8,7 @@ import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { readNftRule } from "../../netfilter/parse_nft_rule.ts";
 import { type Flow, type FlowOutcome, formatFlow, isSameFlow, type RuleHit } from "../../sim/flow.ts";
 import { PORTAL_TABLE } from "../../sim/portals.ts";
+import { proxyOfTable } from "../live/live.ts";
 
 /** The first step that differs, and what becomes of the packet. */
 export interface TraceDifference {
@@ -115,12 +116,9 @@ function textOfMaps(_key: string, value: unknown): unknown {
   return value instanceof Map ? [...value] : value;
 }
 
-/** Tables of nftables mode: kproxy's and kube-proxy's. */
-const PROXY_TABLES = /^(?:ip|ip6|inet) (?:kproxy|kube-proxy)$/;
-
 /** True for rules of a service proxy, and for jumps into them. */
 export function isOwnHit({ table, chain, rule }: RuleHit): boolean {
-  if (table === "ipvs" || table === PORTAL_TABLE || PROXY_TABLES.test(table)) return true;
+  if (table === "ipvs" || table === PORTAL_TABLE || proxyOfTable(table) !== null) return true;
   return !table.includes(" ") && (chain.startsWith("KUBE-") || / ?-[jg] KUBE-/.test(rule));
 }
 
@@ -131,17 +129,41 @@ export function foreignEnd({ verdict, hits }: FlowOutcome): RuleHit | null {
 }
 
 /** What sent the packet elsewhere, if that is no rule of a service proxy. */
-export function foreignTranslation({ translatedTo, hits }: FlowOutcome): RuleHit | null {
-  if (translatedTo === "") return null;
-  const own = hits.some((hit) =>
-    isOwnHit(hit) && (hit.table === "ipvs" || /dnat|DNAT|REDIRECT/.test(hit.rule))
-  );
-  return own ? null : hits.find(({ rule }) => /dnat|DNAT|REDIRECT/.test(rule)) ?? null;
+function foreignTranslation({ translatedTo, hits }: FlowOutcome): RuleHit | null {
+  const translating = hits.filter(({ table, rule }) => table === "ipvs" || /dnat|DNAT|REDIRECT/.test(rule));
+  return translatedTo === "" || translating.some(isOwnHit) ? null : translating[0] ?? null;
 }
 
 /** What switched connection tracking off for the packet before a service proxy's rules saw it, if that is no rule of such. */
-export function foreignNotrack({ hits }: FlowOutcome): RuleHit | null {
+function foreignNotrack({ hits }: FlowOutcome): RuleHit | null {
   return hits.find((hit) =>
     !isOwnHit(hit) && /(?:^| )(?:-j CT .*--notrack|-j NOTRACK|notrack)\b/.test(hit.rule)
   ) ?? null;
+}
+
+/** What rules that are no service proxy's have done to the packet, in sentences. */
+export function foreignFindings(outcome: FlowOutcome): readonly string[] {
+  const told: readonly (readonly [what: string, hit: RuleHit | null])[] = [
+    [
+      "No connection of the packet is tracked, so that no service proxy's rule translates it",
+      foreignNotrack(outcome),
+    ],
+    [
+      `The packet is ${outcome.verdict === "drop" ? "dropped" : "refused"} by what is no service proxy's`,
+      foreignEnd(outcome),
+    ],
+    [
+      `The packet is sent to ${outcome.translatedTo} by what is no service proxy's`,
+      foreignTranslation(outcome),
+    ],
+  ];
+  return told.flatMap(([what, hit]) => hit === null ? [] : [`${what}: ${placeOf(hit)}`]);
+}
+
+/** `table filter chain FORWARD`, and what stands there. */
+export function placeOf({ table, chain, index, rule }: RuleHit): string {
+  if (table === "interface" || table === "rp_filter" || table === "routing") return rule;
+  if (table === PORTAL_TABLE) return `${chain}: ${rule}`;
+  if (table === "ipvs") return `virtual server ${chain}: ${rule}`;
+  return `table ${table} chain ${chain}${index === 0 ? "" : ` rule ${index}`}: ${rule}`;
 }

@@ -9,9 +9,8 @@ import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
 import type { IpFamily, NamespacedName, Protocol, Service } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
-import { type Flow, formatFlow, type Packet, type RuleHit } from "../../sim/flow.ts";
+import { type Flow, formatFlow, type Packet } from "../../sim/flow.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
-import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { type HostState, isNodeAddress } from "../../sim/packet_walk.ts";
 import { few } from "../../text/words.ts";
@@ -21,13 +20,7 @@ import type { FoundProxy, LiveProblem, LiveRules } from "../live/live.ts";
 import { knownNodeAddresses, nodeNameFinding, podInterface } from "../node_addresses.ts";
 import { endpointLack, unplacedNotes } from "../service/slice_facts.ts";
 import { type DestinationKind, findService } from "../service/service_match.ts";
-import {
-  differenceOf,
-  foreignEnd,
-  foreignNotrack,
-  foreignTranslation,
-  type TraceDifference,
-} from "./compare.ts";
+import { differenceOf, foreignFindings, type TraceDifference } from "./compare.ts";
 import { packetOf, readSource, type TracedDestination, WORLD } from "./packet.ts";
 
 /** One walk. */
@@ -190,14 +183,6 @@ function quarantineFinding(
     : [`The kernel has refused the rules of ${service?.port.namespacedName}: ${why}`];
 }
 
-/** `table filter chain FORWARD`, and what stands there. */
-export function placeOf({ table, chain, index, rule }: RuleHit): string {
-  if (table === "interface" || table === "rp_filter" || table === "routing") return rule;
-  if (table === PORTAL_TABLE) return `${chain}: ${rule}`;
-  if (table === "ipvs") return `virtual server ${chain}: ${rule}`;
-  return `table ${table} chain ${chain}${index === 0 ? "" : ` rule ${index}`}: ${rule}`;
-}
-
 function liveFindings({ proxies }: LiveRules, flow: Flow | null, packet: Packet): readonly string[] {
   const findings: string[] = [];
   const hooked = proxies.filter(({ isHooked }) => isHooked);
@@ -208,34 +193,7 @@ function liveFindings({ proxies }: LiveRules, flow: Flow | null, packet: Packet)
     if (!proxy.isHooked) findings.push(`No packet is led to the rules of ${proxyText(proxy)}`);
   }
   if (proxies.length === 0) findings.push("There are no rules of a service proxy");
-  const seen = new Set<string>();
-  for (const outcome of flow?.outcomes ?? []) {
-    const end = foreignEnd(outcome);
-    const translation = foreignTranslation(outcome);
-    const untracked = foreignNotrack(outcome);
-    if (untracked !== null) {
-      seen.add(
-        `No connection of the packet is tracked, so that no service proxy's rule translates it: ${
-          placeOf(untracked)
-        }`,
-      );
-    }
-    if (end !== null) {
-      seen.add(
-        `The packet is ${outcome.verdict === "drop" ? "dropped" : "refused"} by what is no service proxy's: ${
-          placeOf(end)
-        }`,
-      );
-    }
-    if (translation !== null) {
-      seen.add(
-        `The packet is sent to ${outcome.translatedTo} by what is no service proxy's: ${
-          placeOf(translation)
-        }`,
-      );
-    }
-  }
-  if (packet.state === "NEW") findings.push(...seen);
+  if (packet.state === "NEW") findings.push(...new Set(flow?.outcomes.flatMap(foreignFindings)));
   return findings;
 }
 

@@ -33,7 +33,7 @@ Deno.test("a sound node has nothing wrong", NONE, async () => {
 
 Deno.test("rules of kube-proxy's nftables mode are walked, too", NONE, async () => {
   const live = [{ name: "nft", text: KUBE_PROXY_TABLE }];
-  const trace = await traced({ texts: live, plane: "nftables", packet: "10.0.0.7@eth0 → 10.96.10.1:80/tcp" });
+  const trace = await traced({ texts: live, mode: "nftables", packet: "10.0.0.7@eth0 → 10.96.10.1:80/tcp" });
   assertEquals([trace.difference, trace.findings, trace.problems], [null, [], []]);
   assertEquals(trace.live?.flow.outcomes.map(({ translatedTo, masquerade }) => [translatedTo, masquerade]), [
     ["10.244.0.11:8080", true],
@@ -43,7 +43,7 @@ Deno.test("rules of kube-proxy's nftables mode are walked, too", NONE, async () 
 
 Deno.test("kproxy's own table, as a text for nft, is walked", NONE, async () => {
   const text = nftablesText(nftablesPlan(inputOf(), "IPv4"));
-  const trace = await traced({ texts: [{ name: "render", text }], plane: "nftables" });
+  const trace = await traced({ texts: [{ name: "render", text }], mode: "nftables" });
   assertEquals([trace.difference, trace.findings], [null, []]);
 });
 
@@ -125,7 +125,7 @@ Deno.test("a port that the Service has not is told with those that it has", NONE
 
 Deno.test("where one rule chooses among all endpoints, no choice is told twice", NONE, async () => {
   const text = nftablesText(nftablesPlan(inputOf(), "IPv4"));
-  const trace = await traced({ texts: [{ name: "render", text }], plane: "nftables" });
+  const trace = await traced({ texts: [{ name: "render", text }], mode: "nftables" });
   const lines = traceLines(trace, (rows) => rows.map((row) => row.join(" ")));
   assertEquals(lines.filter((line) => line.includes("of new connections")), []);
   const chance = await traced({ texts: [save(SOUND)] });

@@ -9,9 +9,9 @@ import type { RuleHit } from "../../sim/flow.ts";
 import { formatFraction, ONE } from "../../sim/fraction.ts";
 import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
-import { isOwnHit } from "./compare.ts";
+import { isOwnHit, placeOf } from "./compare.ts";
 import { packetText } from "./packet.ts";
-import { endText, placeOf, type Trace, type TracedService, type TraceSide } from "./trace.ts";
+import { endText, type Trace, type TracedService, type TraceSide } from "./trace.ts";
 
 /** Puts rows into columns. */
 export type Align = (rows: readonly (readonly string[])[]) => string[];

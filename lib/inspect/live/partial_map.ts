@@ -1,13 +1,13 @@
 /**
- * A map of what was read so far, which remembers what somebody has looked for and did not find in it: who walks packets through rules
- * that are read bit by bit learns which bit is wanted next.
+ * A map of what was read so far, which remembers what was looked up and not found: a walk through rules that are read in parts shows
+ * which part is needed next.
  *
  * @module
  */
 
-/** What is known, by its key; a key that was looked for and is not known is among `asked`. */
-export class AskedMap<V> extends Map<string, V> {
-  /** Looked for, and nobody has said yet whether it is there. */
+/** What is known, by its key; a key that was looked up and is not known is among `asked`. */
+export class PartialMap<V> extends Map<string, V> {
+  /** Looked up, and not read yet. */
   readonly asked: Set<string> = new Set();
   readonly #absent = new Set<string>();
 
@@ -35,7 +35,7 @@ export class AskedMap<V> extends Map<string, V> {
   }
 }
 
-/** Something cannot be read bit by bit: everything is read instead. */
-export class UnreadableError extends Error {
-  override readonly name = "UnreadableError";
+/** Something cannot be read in parts: everything is read instead. */
+export class NotPartialError extends Error {
+  override readonly name = "NotPartialError";
 }

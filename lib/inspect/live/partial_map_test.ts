@@ -1,11 +1,11 @@
 import { assertEquals } from "@std/assert";
-import { AskedMap } from "./asked_map.ts";
+import { PartialMap } from "./partial_map.ts";
 
 Deno.test(
   "what is looked for and not known is remembered until somebody answers",
   { permissions: "none" },
   () => {
-    const map = new AskedMap<string>();
+    const map = new PartialMap<string>();
     assertEquals([map.get("a"), map.has("b"), map.size], [undefined, false, 0]);
     assertEquals([...map.asked], ["a", "b"]);
     map.answer("a", "1");
