@@ -4,13 +4,19 @@
  *
  * @module
  */
-import type { NamespacedName } from "../../../model/objects.ts";
+import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import { addEntryLine } from "../../../netfilter/ipset.ts";
 import { addAddressLine } from "../../../netfilter/ip_batch.ts";
 import { addRealServerLine, addVirtualServerLine, updateVirtualServerLine } from "../../../netfilter/ipvs.ts";
 import type { Quarantine, RefusedService } from "../../quarantine.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
-import { DEVICE, type IpvsPlan, type ServiceObjects, type WantedServer } from "../plan/ruleset.ts";
+import {
+  DEVICE,
+  type Entry,
+  type IpvsPlan,
+  type ServiceObjects,
+  type WantedServer,
+} from "../plan/ruleset.ts";
 import { setName } from "../plan/sets.ts";
 import { realServerOf } from "./objects.ts";
 
@@ -31,19 +37,20 @@ export class RefusedLinesError extends Error {
   }
 }
 
+const ADD_REAL_SERVER = "-a ";
+
 /** True if everything but the endpoint can stay as it was written: nothing else depends on it. */
 export function isEndpoint({ program, line }: RefusedLine): boolean {
-  return program === "ipvsadm" && line.startsWith("-a ");
+  return program === "ipvsadm" && line.startsWith(ADD_REAL_SERVER);
 }
 
 /** A part of what a Service wants, which is there as a whole or not at all. */
 interface Part {
-  /** All that it is made of: something else under the same name is tried at once. */
+  /** All lines that write it: something else under the same name is tried at once. */
   readonly id: string;
+  readonly lines: readonly string[];
   /** For humans, e.g. `address 10.96.0.1:80/TCP`. */
   readonly name: string;
-  /** What writes it. */
-  readonly lines: readonly string[];
 }
 
 /**
@@ -59,7 +66,7 @@ export function blame(
   const unknown = new Set(refused);
   const found: RefusedService[] = [];
   for (const [item, objects] of refused.length === 0 ? [] : services) {
-    for (const { id, name, lines } of partsOf(objects, setName("KUBE-IPVS-IPS", base.family))) {
+    for (const { id, name, lines } of partsOf(objects, base.family)) {
       for (const line of lines) {
         const one = byLine.get(line);
         if (one === undefined) continue;
@@ -77,9 +84,7 @@ export function forgetUnwanted(quarantine: Quarantine, { all, base, services }: 
   for (const { service } of quarantine.services) {
     if (!all && !services.has(service)) continue;
     const wanted = new Set<string>();
-    for (const { id } of partsOf(services.get(service), setName("KUBE-IPVS-IPS", base.family))) {
-      wanted.add(id);
-    }
+    for (const { id } of partsOf(services.get(service), base.family)) wanted.add(id);
     quarantine.keepParts(service, (part) => wanted.has(part));
   }
 }
@@ -89,7 +94,10 @@ export function forgetUnwanted(quarantine: Quarantine, { all, base, services }: 
  * the rest a while after it was refused.
  */
 export function forgetDueParts(quarantine: Quarantine, service: NamespacedName): void {
-  quarantine.keepParts(service, (part) => !part.startsWith(ENDPOINT) && !quarantine.isPartDue(service, part));
+  quarantine.keepParts(
+    service,
+    (part) => !part.startsWith(ADD_REAL_SERVER) && !quarantine.isPartDue(service, part),
+  );
 }
 
 /** The plan without what is refused. */
@@ -97,50 +105,51 @@ export function withoutRefused(plan: IpvsPlan, quarantine: Quarantine): IpvsPlan
   const services = new Map(plan.services);
   for (const { service } of quarantine.services) {
     const objects = services.get(service);
-    const refused = quarantine.parts(service);
     if (!objects) continue;
+    const refused = quarantine.parts(service);
+    const isIn = ({ id }: Part): boolean => !refused.has(id);
     services.set(service, {
-      servers: objects.servers.filter((server) => !refused.has(serverId(server))).map((server) => ({
+      servers: objects.servers.filter((server) => isIn(serverPart(server, plan.base.family))).map((
+        server,
+      ) => ({
         ...server,
-        realServers: server.realServers.filter((real) => !refused.has(endpointId(server.key, real))),
+        realServers: server.realServers.filter((real) => isIn(endpointPart(server, real))),
       })),
-      entries: objects.entries.filter((entry) => !refused.has(entry)),
+      entries: objects.entries.filter((entry) => isIn(entryPart(entry))),
     });
   }
   return { ...plan, services };
 }
 
-function* partsOf(objects: ServiceObjects | null | undefined, ipsSet: string): Generator<Part> {
-  if (!objects) return;
-  for (const wanted of objects.servers) {
-    const { key, server, realServers } = wanted;
-    yield { id: serverId(wanted), name: `address ${key}`, lines: serverLines(wanted, ipsSet) };
-    for (const real of realServers) {
-      const lines = [addRealServerLine(server, realServerOf(real))];
-      yield { id: endpointId(key, real), name: `endpoint ${real}`, lines };
-    }
+function* partsOf(objects: ServiceObjects | null | undefined, family: IpFamily): Generator<Part> {
+  for (const server of objects?.servers ?? []) {
+    yield serverPart(server, family);
+    for (const real of server.realServers) yield endpointPart(server, real);
   }
-  for (const entry of objects.entries) yield { id: entry, name: `entry ${entry}`, lines: [`add ${entry}`] };
+  for (const entry of objects?.entries ?? []) yield entryPart(entry);
 }
 
-const ENDPOINT = "endpoint ";
-
-function endpointId(serverKey: string, realServer: string): string {
-  return `${ENDPOINT}${serverKey} ${realServer}`;
+function partOf(name: string, ...lines: readonly string[]): Part {
+  return { id: lines.join("\n"), lines, name };
 }
 
 /** Everything about a server but its real ones. */
-function serverId({ server, bind, outFilter, entries }: WantedServer): string {
-  return [addVirtualServerLine(server), bind, outFilter, ...entries].join("\n");
-}
-
-function serverLines({ server, bind, outFilter, entries }: WantedServer, ipsSet: string): readonly string[] {
+function serverPart({ key, server, bind, outFilter, entries }: WantedServer, family: IpFamily): Part {
   const { address } = server;
-  return [
+  return partOf(
+    `address ${key}`,
     addVirtualServerLine(server),
     updateVirtualServerLine(server),
     ...entries.map((entry) => `add ${entry}`),
     ...outFilter === "" ? [] : [`-A ${OUT_FILTER_CHAIN} ${outFilter}`],
-    ...bind ? [addEntryLine(ipsSet, address), addAddressLine(DEVICE, address)] : [],
-  ];
+    ...bind ? [addEntryLine(setName("KUBE-IPVS-IPS", family), address), addAddressLine(DEVICE, address)] : [],
+  );
+}
+
+function endpointPart({ server }: WantedServer, real: string): Part {
+  return partOf(`endpoint ${real}`, addRealServerLine(server, realServerOf(real)));
+}
+
+function entryPart(entry: Entry): Part {
+  return partOf(`entry ${entry}`, `add ${entry}`);
 }
