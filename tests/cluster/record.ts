@@ -93,7 +93,7 @@ export async function keepRecord(path: string, fresh: ConformanceRecord): Promis
   const known = new Set([...(goesOn ? before.notRun : []), ...fresh.notRun]);
   const notRun = [...known].filter((name) => tests?.[name] === undefined).sort();
   const all = { ...fresh, tests, steps, notRun } as ConformanceRecord;
-  await Deno.writeTextFile(path, `${JSON.stringify(all, null, 1)}\n`);
+  await Deno.writeTextFile(path, `${JSON.stringify(all, null, 2)}\n`);
   return all;
 }
 
