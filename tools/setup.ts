@@ -46,12 +46,6 @@ export const TEST_PACKAGES: readonly SystemPackage[] = [
   { name: "zsh", program: "zsh" },
 ];
 
-/** What forwards connections beside kproxy in the benchmark of userspace mode. */
-export const BENCH_PACKAGES: readonly SystemPackage[] = [
-  { name: "socat", program: "socat" },
-  { name: "haproxy", program: "haproxy" },
-];
-
 /** Where a program of this name is found on the PATH, or in the folders of root's programs. */
 export function findProgram(name: string): string | undefined {
   const folders = [...(Deno.env.get("PATH") ?? "").split(":"), "/usr/sbin", "/sbin"];
@@ -133,7 +127,7 @@ async function aptGet(action: "update" | "install", ...names: readonly string[])
 }
 
 if (import.meta.main) {
-  const missing = await installPackages([...TEST_PACKAGES, ...BENCH_PACKAGES]);
+  const missing = await installPackages(TEST_PACKAGES);
   if (missing.length > 0) Deno.exitCode = 1;
   else writeLine("Everything that demo, tests and benchmarks need is installed");
 }
