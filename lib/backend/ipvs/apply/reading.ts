@@ -52,16 +52,17 @@ export async function readOwn(exec: Exec, ipvs: Ipvsadm): Promise<HeldOwn> {
  */
 export async function readRules(iptables: Iptables): Promise<RulesetSnapshot> {
   const saved = await iptables.saveReadable();
-  const unreadable = unreadableTables(saved);
+  const named = unreadableTables(saved);
+  const unreadable = TABLES.filter((table) => named.has(table));
   const tables = new Map<string, ReadonlyMap<string, SavedChain>>(parseIptablesSave(saved));
   const jumpsOnly: Record<Table, ReadonlySet<string>> = { nat: new Set(), filter: new Set() };
-  for (const table of TABLES.filter((name) => unreadable.has(name))) {
+  for (const table of unreadable) {
     const jumps = jumpsByChain(JUMP_RULES, table);
     const found = await findByName(iptables, table, { chains: CHAINS[table], jumps });
     tables.set(table, found.chains);
     jumpsOnly[table] = found.jumpsOnly;
   }
-  return { tables, jumpsOnly, unreadable };
+  return { tables, jumpsOnly, unreadable: new Set(unreadable) };
 }
 
 /**
