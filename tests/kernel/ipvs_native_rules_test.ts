@@ -91,7 +91,7 @@ for (const [name, rule] of RULES) {
       }
       const warnings = lines.filter((line) => line.startsWith("W "));
       assertEquals(
-        [warnings.length, /tables="filter nat"/.test(warnings[0] ?? "")],
+        [warnings.length, /tables="nat filter"/.test(warnings[0] ?? "")],
         [1, true],
         lines.join("\n"),
       );
