@@ -17,10 +17,11 @@ import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 /** The modes whose rules can be looked at. */
 export const RULES_MODES: readonly RulesMode[] = ["iptables", "nftables", "ipvs", "userspace"];
 
-/** Modes whose rules follow from the objects alone. */
-export const RENDERED_MODES = ["iptables", "ipvs", "nftables"] as const;
+/** A mode whose rules follow from the objects alone. */
+export type RenderedMode = "iptables" | "ipvs" | "nftables";
 
-export type RenderedMode = typeof RENDERED_MODES[number];
+/** All of them. */
+export const RENDERED_MODES: readonly RenderedMode[] = ["iptables", "ipvs", "nftables"];
 
 /** A mode whose rules can be looked at. Those of userspace lead to ports that a running kproxy has opened. */
 export type RulesMode = RenderedMode | "userspace";
