@@ -123,7 +123,10 @@ Deno.test("a clock that is wrong is a warning with the seconds", async () => {
   server.put(ownNode("n1"));
   server.clockMs = Date.now() - 3_600_000;
   const [ahead] = ofCluster(await look(server)).filter((line) => line.includes(" clock: "));
-  assertMatch(ahead ?? "", /^warning clock: 3(599|6\d\d) s ahead of the API server's.* -> set it: timedatectl/);
+  assertMatch(
+    ahead ?? "",
+    /^warning clock: 3(599|6\d\d) s ahead of the API server's.* -> set it: timedatectl/,
+  );
 });
 
 const isVersion = ({ path }: { readonly path: string }): boolean => path === "/version";
