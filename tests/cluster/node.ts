@@ -207,7 +207,8 @@ export class ClusterNode {
     for (const [index] of familyPlans(this.#cluster.plan).entries()) {
       const family = this.#cluster.plan.families[index] ?? "IPv4";
       const ip = family === "IPv6" ? ["ip", "-6"] : ["ip"];
-      await run([...ip, "-n", CONTROL_PLANE, "route", "del", podNetwork(family, this.number)]);
+      // Of a cluster of other families there is none.
+      await run([...ip, "-n", CONTROL_PLANE, "route", "flush", podNetwork(family, this.number)]);
     }
   }
 }

@@ -39,6 +39,9 @@ const SKIP = LEFT_OUT.map(([part]) => part.flags.includes("i") ? `(?i:${part.sou
   "|",
 );
 
+/** Those that a cluster of one IP family refuses. */
+const DUAL_STACK = String.raw`\[Feature:IPv6DualStack\]`;
+
 /** What to run of them. */
 export interface UpstreamRun {
   /** Regular expression on the names. @default {FOCUS} */
@@ -69,6 +72,7 @@ export async function runUpstream(
     ...["ip", "netns", "exec", CONTROL_PLANE, "env", `PATH=${binaries}:/usr/sbin:/usr/bin:/sbin:/bin`],
     ...[`${binaries}/ginkgo`, `--procs=${procs}`, "--no-color", `--focus=${focus}`],
     ...skip === "" ? [] : [`--skip=${skip}`],
+    ...cluster.plan.families.length > 1 ? [] : [`--skip=${DUAL_STACK}`],
     ...[`${binaries}/e2e.test`, "--", "--provider=skeleton", `--kubeconfig=${kubeconfig}`],
     // Without it some tests find by chance that there are too few.
     `--num-nodes=${(await cluster.nodes()).length}`,
