@@ -73,6 +73,9 @@ const CHART_SOURCES: readonly string[] = [
 
 let code: Promise<string> | undefined;
 
+/** JSON has no lists of a fixed length. */
+const IMAGE = image as unknown as ImageRecord;
+
 /** A record, and what the code is now. */
 async function measured<K extends keyof Records>(
   kind: K,
@@ -100,7 +103,7 @@ const SECTIONS: readonly Section[] = [
     name: "hostile-ipvs",
     render: async () => hostileIpvsTable(await measured("hostileIpvs")),
   },
-  { file: "docs/deploy.md", name: "image", render: () => imageSentence(image as unknown as ImageRecord) },
+  { file: "docs/deploy.md", name: "image", render: () => imageSentence(IMAGE) },
   { file: "docs/migrate.md", name: "kube-proxy", render: () => kubeProxyMarkdown() },
   { file: "docs/conformance.md", name: "conformance-runs", render: () => conformanceRuns() },
   { file: "docs/conformance.md", name: "conformance-tests", render: () => conformanceTests() },
@@ -265,7 +268,7 @@ if (import.meta.main) {
       [PACKETS_FILE]: packets,
       [HOSTILE_FILE]: hostile,
       [HOSTILE_IPVS_FILE]: hostileIpvs,
-      [IMAGE_FILE]: image as unknown as ImageRecord,
+      [IMAGE_FILE]: IMAGE,
     },
     await (code ??= codeDigest()),
   ).forEach(

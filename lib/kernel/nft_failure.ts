@@ -8,7 +8,7 @@ import type { ExecError } from "../errors.ts";
 import { NO_RIGHTS_REGEXP } from "./no_rights.ts";
 
 /** One place that nft complains of. */
-export interface NftComplaint {
+export interface NftError {
   /** 1-based number of the line of the text. */
   readonly line: number;
   readonly message: string;
@@ -24,11 +24,11 @@ export type NftFailureKind =
   | "machine";
 
 // Of the file that nft reads; with `-f -` it calls it /dev/stdin.
-const COMPLAINT_REGEXP = /^\S*?:(\d+):\d+-\d+: Error: (.*)$/gm;
+const ERROR_REGEXP = /^\S*?:(\d+):\d+-\d+: Error: (.*)$/gm;
 
 /** Every line that nft complains of, in its order. The kernel goes on after a first wrong line, so there may be many. */
-export function nftErrors(stderr: string): readonly NftComplaint[] {
-  return Array.from(stderr.matchAll(COMPLAINT_REGEXP), ([, line, message = ""]) => ({
+export function nftErrors(stderr: string): readonly NftError[] {
+  return Array.from(stderr.matchAll(ERROR_REGEXP), ([, line, message = ""]) => ({
     line: Number(line),
     message: message.replace(/^Could not process rule: /, ""),
   }));

@@ -16,7 +16,7 @@ export const IPVS_SCHEDULERS: readonly string[] = [
   ...["rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "mh", "sed", "nq", "fo", "ovf", "twos"],
 ];
 
-/** The wishes of one Service. */
+/** What the annotations of one Service ask for. */
 export interface IpvsAnnotations {
   /** `""`: the configured one. */
   readonly scheduler: string;
@@ -26,7 +26,7 @@ export interface IpvsAnnotations {
 
 export const NO_IPVS_ANNOTATIONS: IpvsAnnotations = { scheduler: "", graceful: true };
 
-/** Reads the wishes; `complain` is told of values that mean nothing, which count as absent. */
+/** Reads the annotations; `complain` is told of values that mean nothing, which count as absent. */
 export function ipvsAnnotations(
   annotations: Readonly<Record<string, string>>,
   complain: (problem: Sentence) => void,

@@ -1,5 +1,5 @@
 /**
- * What a piece of parsed TypeScript is in its hostState: a condition, an answer, an early exit, text.
+ * What a piece of parsed TypeScript is in its context: a condition, an answer, an early exit, text.
  *
  * @module
  */

@@ -1,7 +1,8 @@
 /**
- * What becomes of Services whose rules a tool refuses, in every mode: whose they are is found, these are quarantined and keep what they
- * had, all others are written. A mode says how it writes and how it tries; a change that is refused fails first, because only what was
- * read in the same sync can say that a Service is to blame.
+ * What becomes of Services whose rules iptables, ipset or ipvsadm refuses: whose they are is found, these are quarantined and keep what
+ * they had, all others are written. A mode says how it writes and how it tries; a change that is refused fails first, because only what
+ * was read in the same sync can say that a Service is to blame. (Mode nftables writes a full sync in portions, each of which is such a
+ * trial: `nftables/apply/table_writer`.)
  *
  * @module
  */

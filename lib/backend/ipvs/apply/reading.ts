@@ -24,7 +24,7 @@ import { TABLES } from "../store/transaction.ts";
 export const READ_COMMANDS = 4;
 
 /** What iptables holds of one family. */
-export type RulesetSnapshot = Omit<HeldObjects, keyof HeldOwn>;
+export type HeldIptables = Omit<HeldObjects, keyof HeldOwn>;
 
 /**
  * The device, the sets and the IPVS table, of both families.
@@ -50,7 +50,7 @@ export async function readOwn(exec: Exec, ipvs: Ipvsadm): Promise<HeldOwn> {
  * @throws {ExecError} if a program fails, or cannot tell whether a jump is there
  * @throws {SyntaxError} if its text cannot be read
  */
-export async function readRules(iptables: Iptables): Promise<RulesetSnapshot> {
+export async function readRules(iptables: Iptables): Promise<HeldIptables> {
   const saved = await iptables.saveReadable();
   const named = unreadableTables(saved);
   const unreadable = TABLES.filter((table) => named.has(table));
@@ -72,7 +72,7 @@ export async function readRules(iptables: Iptables): Promise<RulesetSnapshot> {
  * @param without a chain that is not listed
  * @throws {ExecError} as {@linkcode readRules}, which tells where a chain is missing or cannot be read
  */
-export async function listRules(iptables: Iptables, without?: string): Promise<RulesetSnapshot | null> {
+export async function listRules(iptables: Iptables, without?: string): Promise<HeldIptables | null> {
   const asked = TABLES.map((table): readonly [string, readonly string[]] => [
     table,
     [...jumpsByChain(JUMP_RULES, table).keys(), ...CHAINS[table].filter((chain) => chain !== without)],

@@ -69,14 +69,14 @@ export class Portals<Wanted extends Portal = Portal> {
    *
    * @param opened told of each, with its port
    * @param order of two portals: below zero if the first one is opened first
-   * @param wishedOf the port that rules lead to already
+   * @param requestedOf the port that rules lead to already
    * @returns why Services lack some
    */
   async openAll(
     plan: UserspacePlan<Wanted>,
     opened: (wanted: Wanted, port: number, isNew: boolean) => void,
-    { wishedOf = () => null, order = () => 0 }: {
-      readonly wishedOf?: (wanted: Wanted) => number | null;
+    { requestedOf = () => null, order = () => 0 }: {
+      readonly requestedOf?: (wanted: Wanted) => number | null;
       readonly order?: (one: Wanted, other: Wanted) => number;
     } = {},
   ): Promise<ReadonlyMap<NamespacedName, string>> {
@@ -89,7 +89,7 @@ export class Portals<Wanted extends Portal = Portal> {
     for (const [service, wanted] of all.toSorted(([, one], [, other]) => order(one, other))) {
       const present = this.#kept.get(wanted.id)?.portal;
       try {
-        const portal = present ?? await this.#open(wanted, wishedOf(wanted));
+        const portal = present ?? await this.#open(wanted, requestedOf(wanted));
         this.#kept.set(wanted.id, { service, wanted, portal });
         opened(wanted, portal.port, present === undefined);
       } catch (error) {

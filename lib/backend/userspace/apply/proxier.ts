@@ -303,7 +303,7 @@ export class UserspaceProxier implements FamilyProxier {
     const { firewall } = this.#session.settings.has;
     return await portals.openAll(plan, (portal, port) => {
       if (!firewall || guarded.has(`${portal.protocol} ${port}`)) portals.lead(portal);
-    }, { wishedOf: ({ id }) => adopted.get(id) ?? null });
+    }, { requestedOf: ({ id }) => adopted.get(id) ?? null });
   }
 
   #guardedPorts(saved: IptablesRuleset): ReadonlySet<LedTo> {

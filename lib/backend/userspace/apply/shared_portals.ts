@@ -75,7 +75,7 @@ export class SharedPortals implements Shared {
   }
 
   /**
-   * Opens a portal that leads nowhere yet, or takes one over that is at work where it is requested for.
+   * Opens a portal that leads nowhere yet, or takes one over that is at work at the requested port.
    *
    * @throws {Error} if no port can be had
    */

@@ -1,5 +1,5 @@
 /**
- * Opens ports: the one that is requested for, one of a range, or any.
+ * Opens ports: the requested one, one of a range, or any.
  *
  * @module
  */
