@@ -14,7 +14,7 @@ const SHOWN_QUARANTINED = 10;
 const SHOWN_REFUSED = 10;
 const MIB = 1024 * 1024;
 
-/** Lines without line ends; sections that have nothing to tell are left out. */
+/** Lines without line ends; empty sections are left out. */
 export function statusLines(status: StatusDocument): string[] {
   const nowMs = Date.parse(status.time);
   const sections = [
@@ -41,7 +41,7 @@ export function isWell({ readiness, healthy }: StatusDocument): boolean {
 function headLines({ program, node, mode, source, readiness, healthy, listening }: StatusDocument): string[] {
   const { resident, heapUsed } = program.memory;
   const health = healthy ? "" : ", a sync has been waiting for too long";
-  const eligible = node.eligible ? "" : "; load balancers are told to send nothing new";
+  const eligible = node.eligible ? "" : "; health checks tell load balancers to send nothing new";
   const servers = [
     ...listening.metrics.map((address) => `metrics ${address}`),
     ...listening.healthz.map((address) => `health ${address}`),
