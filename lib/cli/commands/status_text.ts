@@ -41,7 +41,7 @@ export function isWell({ readiness, healthy }: StatusDocument): boolean {
 function headLines({ program, node, mode, source, readiness, healthy, listening }: StatusDocument): string[] {
   const { resident, heapUsed } = program.memory;
   const health = healthy ? "" : ", a sync has been waiting for too long";
-  const eligible = node.eligible ? "" : "; health checks tell load balancers to send nothing new";
+  const eligible = node.eligible ? "" : "; load balancers are told to send nothing new";
   const servers = [
     ...listening.metrics.map((address) => `metrics ${address}`),
     ...listening.healthz.map((address) => `health ${address}`),
