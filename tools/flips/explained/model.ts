@@ -77,11 +77,11 @@ export const MODEL: Explanations = {
   ],
   "lib/model/unreachable_endpoints.ts UnreachableEndpoints.declare: endpoints.size > 0 → endpoints.size >= 0":
     ["performance", "an empty list is kept, which means the same as none"],
-  "lib/model/unreachable_endpoints.ts UnreachableEndpoints.tell: now.size > 0 → now.size >= 0": [
+  "lib/model/unreachable_endpoints.ts UnreachableEndpoints.report: now.size > 0 → now.size >= 0": [
     "performance",
     "an empty list is kept, which means the same as none",
   ],
-  "lib/model/unreachable_endpoints.ts UnreachableEndpoints.tell: return; → dropped": [
+  "lib/model/unreachable_endpoints.ts UnreachableEndpoints.report: return; → dropped": [
     "performance",
     "between equal lists nothing is found",
   ],
