@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { OWN_PROGRAMS } from "../lib/kernel/own_programs.ts";
+import { OWN_PROGRAMS } from "../lib/kernel/exec.ts";
 import { kproxyTask, outdatedFiles, replaceSection, replaceTask } from "./docs.ts";
 import { PERMISSIONS, permissionTable, runtimeFlags } from "./permissions.ts";
 import { apiAccess, inClusterAccess } from "../lib/source/kube/kube_access.ts";

@@ -8,7 +8,7 @@ import { modeSysctls } from "../backend/node/mode_sysctls.ts";
 import type { PreparedMode } from "../backend/node/mode.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import type { Exec } from "../kernel/exec.ts";
-import { nodeSysctls } from "../kernel/node_sysctls.ts";
+import { nodeSysctls } from "../kernel/sysctl.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import { type DesiredState, stateOf } from "./desired/desired.ts";

@@ -1,5 +1,5 @@
 /**
- * Time as the kernel layer sees it, so that tests can hold it.
+ * Time, which tests can hold; limits of waiting, yielding to others, and one piece of work at a time.
  *
  * @module
  */
@@ -64,5 +64,55 @@ export async function within<T>(promise: Promise<T>, ms: number, signal?: AbortS
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener("abort", giveUp);
+  }
+}
+
+/** Runs what it is given in the order of the calls, never two at once. A failure does not stop the next. */
+export class Mutex {
+  #tail: Promise<unknown> = Promise.resolve();
+
+  /** Runs `work` once everything given before has ended, and settles as it does. */
+  run<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#tail.then(work);
+    // The caller gets the failure from `result`; the queue itself only waits.
+    this.#tail = result.then(() => undefined, () => undefined);
+    return result;
+  }
+}
+
+/** Yields: timers and what has come from outside have their turn, which the runtime looks for when it has nothing to do at once. */
+export function yieldToOthers(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve));
+}
+
+/** How long a long task may run before it yields: probes ask for an answer within a second. */
+export const TURN_MS = 40;
+
+/** Yields if the work since then has taken long enough. */
+export async function turnSince(sinceMs: number): Promise<void> {
+  if (performance.now() - sinceMs >= TURN_MS) await yieldToOthers();
+}
+
+/** How work in turns is done. */
+export interface Turns {
+  /** How long it goes on until everything else has its turn. @default {0} */
+  readonly turnMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Goes through the steps of some work, and yields to everything else in between.
+ *
+ * @throws the reason of `signal` once that aborts
+ */
+export async function inTurns<T>(steps: Iterator<void, T>, { turnMs = 0, signal }: Turns = {}): Promise<T> {
+  let sinceMs = performance.now();
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+    if (performance.now() - sinceMs < turnMs) continue;
+    await yieldToOthers();
+    signal?.throwIfAborted();
+    sinceMs = performance.now();
   }
 }

@@ -7,8 +7,7 @@ import type { ConntrackSetting } from "../conntrack/settings.ts";
 import { ExecError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
 import type { Exec } from "./exec.ts";
-import type { NodeSysctls } from "./node_sysctls.ts";
-import { changeSysctls, readSysctl, type SysctlOutcome } from "./sysctl.ts";
+import { changeSysctls, type NodeSysctls, readSysctl, type SysctlOutcome } from "./sysctl.ts";
 
 /** A setting that is not as wanted. */
 export interface RefusedSetting {

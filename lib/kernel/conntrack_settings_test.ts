@@ -7,9 +7,9 @@ import type { ConntrackSetting } from "../conntrack/settings.ts";
 import { ExecError } from "../errors.ts";
 import { type Logger, silentLogger } from "../observe/log.ts";
 import { applyConntrackSettings, type RefusedSetting } from "./conntrack_settings.ts";
-import { cpuCount } from "./cpu.ts";
+import { cpuCount } from "./machine.ts";
 import type { Exec } from "./exec.ts";
-import { nodeSysctls } from "./node_sysctls.ts";
+import { nodeSysctls } from "./sysctl.ts";
 
 const MAX = "net.netfilter.nf_conntrack_max";
 const BUCKETS = "net.netfilter.nf_conntrack_buckets";

@@ -4,8 +4,6 @@
  * @module
  */
 import { ExecError, NOT_STARTED_CODE } from "../errors.ts";
-import { readOutput } from "./read_output.ts";
-import { listLimitMs, TimeLimit } from "./time_limit.ts";
 
 /** What a program left behind. */
 export interface ExecResult {
@@ -57,7 +55,116 @@ export interface Exec {
   run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult>;
 }
 
+/**
+ * Runs `argv` and returns its standard output.
+ *
+ * @throws {ExecError} if it ends with a status other than 0
+ */
+export async function runOk(exec: Exec, argv: readonly string[], options?: ExecOptions): Promise<string> {
+  const { code, stdout, stderr } = await exec.run(argv, options);
+  if (code !== 0) throw new ExecError(argv, code, stderr);
+  return stdout;
+}
+
+/** Takes what a program prints while it does. */
+export interface OutputReader {
+  /** What came before counts no more: a program begins to print. */
+  begin(): void;
+  /** Takes the next bytes, which change after the call. */
+  write(bytes: Uint8Array): void;
+}
+
+/** As `Exec.run`, but what it prints goes into `reader`. */
+export async function runInto(
+  exec: Exec,
+  reader: OutputReader,
+  argv: readonly string[],
+  options: ExecOptions,
+): Promise<ExecResult> {
+  reader.begin();
+  const result = await exec.run(argv, { ...options, onStdout: (bytes) => reader.write(bytes) });
+  // Of a program in memory.
+  if (result.stdout !== "") reader.write(encoder.encode(result.stdout));
+  return result;
+}
+
+const IPTABLES = ["iptables", "ip6tables"].flatMap((tool) =>
+  ["", "-nft", "-legacy"].flatMap((variant) =>
+    ["", "-save", "-restore"].map((action) => `${tool}${variant}${action}`)
+  )
+);
+
+/** Names of all programs that kproxy may start for its work, and so with its rights. */
+export const OWN_PROGRAMS: readonly string[] = [
+  ...IPTABLES,
+  "nft",
+  "ipvsadm",
+  "ipset",
+  "ip",
+  "conntrack",
+  "sysctl",
+  "nfacct",
+  "choom",
+];
+
 const encoder = new TextEncoder();
+
+/** A list of 100,000 rules takes 10 s: this is for machines that are ten times as slow. */
+const BASE_MS = 120_000;
+/** All rules of 44,000 Services are tens of megabytes, and take seconds: a hundred times that. */
+const MS_PER_BYTE = 30_000 / 1_000_000;
+/** nft takes 0.09 ms for each element that it lists, on a machine with nothing else to do. */
+const MS_PER_ENTRY = 1;
+
+/** How long a program may run that is given so many bytes and lists so many entries, unless the caller knows better. */
+export function generousLimitMs(inputBytes: number, entries: number = 0): number {
+  return BASE_MS + Math.ceil(inputBytes * MS_PER_BYTE) + entries * MS_PER_ENTRY;
+}
+
+/** For programs that look at, or change, a handful of things, however large the node. */
+export const QUICK_LIMIT_MS = 10_000;
+
+/** Tells once when a program has run for too long. */
+export class TimeLimit {
+  readonly #options: Pick<ExecOptions, "timeoutMs" | "entries">;
+  readonly #onExceeded: () => void;
+  readonly #startMs = performance.now();
+  #inputBytes = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #exceededMs: number | null = null;
+
+  constructor(options: Pick<ExecOptions, "timeoutMs" | "entries">, onExceeded: () => void) {
+    this.#options = options;
+    this.#onExceeded = onExceeded;
+    this.#arm();
+  }
+
+  /** The limit, once it was exceeded. */
+  get exceededMs(): number | null {
+    return this.#exceededMs;
+  }
+
+  /** The program is given so much more to read. */
+  extend(bytes: number): void {
+    this.#inputBytes += bytes;
+    if (this.#exceededMs === null) this.#arm();
+  }
+
+  /** It has ended. */
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #arm(): void {
+    clearTimeout(this.#timer);
+    const { timeoutMs, entries } = this.#options;
+    const limitMs = timeoutMs ?? generousLimitMs(this.#inputBytes, entries);
+    this.#timer = setTimeout(() => {
+      this.#exceededMs = limitMs;
+      this.#onExceeded();
+    }, limitMs - (performance.now() - this.#startMs));
+  }
+}
 
 /** How long a program that was told to end may take for it, before it is killed. */
 const KILL_GRACE_MS = 1_000;
@@ -75,15 +182,13 @@ const BYTES_PER_ENTRY = 256;
 const MAX_STDERR_BYTES = 16 * 2 ** 20;
 
 /**
- * A program that has been started; {@linkcode StartedProgram.finish} takes it to its end. Reading its output begins at once: a full
- * pipe would stop the program, and with it its writer.
+ * One run of a program. Reading its output begins before its input is written: a full pipe would stop the program, and with it its
+ * writer.
  */
-class StartedProgram {
+class ProgramRun {
   readonly #argv: readonly string[];
+  readonly #options: ExecOptions;
   readonly #child: Deno.ChildProcess;
-  /** Null: it has none, or the caller writes it. */
-  #input: WritableStream<Uint8Array> | null;
-  readonly #result: Promise<ExecResult>;
   /** Aborted: nothing more is read or written, even if another process holds the other ends of its pipes. */
   readonly #cut = new AbortController();
   /** Aborted with its end: no process is left that is meant to read the rest of its input. */
@@ -98,17 +203,45 @@ class StartedProgram {
   #timers: ReturnType<typeof setTimeout>[] = [];
 
   /** @throws {ExecError} if it could not be started */
-  constructor(argv: readonly string[], { stdin, env, onStdout, entries = 0 }: ExecOptions) {
+  constructor(argv: readonly string[], options: ExecOptions) {
     this.#argv = argv;
-    this.#child = spawn(argv, stdin === undefined ? "null" : "piped", env);
-    this.#input = stdin === undefined ? null : this.#child.stdin;
-    this.#result = this.#readResult(onStdout, MAX_STDOUT_BYTES + entries * BYTES_PER_ENTRY);
-    // finish() reports a failure, too; for one that is ended before, nothing does.
-    this.#result.then(() => this.#ended(), () => this.#ended());
+    this.#options = options;
+    this.#child = spawn(argv, options);
+  }
+
+  /** @throws as {@linkcode Exec.run} */
+  async finish(): Promise<ExecResult> {
+    const { stdin, signal } = this.#options;
+    const end = (): void => this.#end();
+    signal?.addEventListener("abort", end);
+    const limit = new TimeLimit(this.#options, end);
+    try {
+      const reading = this.#readResult();
+      reading.then(() => this.#ended(), () => this.#ended());
+      if (stdin !== undefined) await feed(this.#child.stdin, stdin, limit, this.#over.signal);
+      const result = await reading;
+      if (this.#excess !== null) {
+        throw new ExecError(this.#argv, KILLED_CODE, this.#excess);
+      }
+      // One that ended well just before it was told to has done its work, unless some of what it said was not read.
+      if (result.code !== 0 || this.#isAbandoned) {
+        signal?.throwIfAborted();
+        const { exceededMs } = limit;
+        if (exceededMs !== null) {
+          throw new ExecError(this.#argv, result.code, result.stderr, { timedOutMs: exceededMs });
+        }
+      }
+      const wasKilled = !this.#isAbandoned && (await this.#child.status).signal !== null;
+      if (wasKilled) throw new ExecError(this.#argv, result.code, result.stderr);
+      return result;
+    } finally {
+      limit.stop();
+      signal?.removeEventListener("abort", end);
+    }
   }
 
   /** Ends it: asked first, killed if it does not listen, and let go of if even that does not help. */
-  end(): void {
+  #end(): void {
     if (this.#isEnding || !this.#isRunning) return;
     this.#isEnding = true;
     this.#kill("SIGTERM");
@@ -120,36 +253,9 @@ class StartedProgram {
     void this.#child.status.then(() => this.#after(DRAIN_MS, () => this.#abandon()));
   }
 
-  /** @throws as {@linkcode Exec.run} */
-  async finish({ stdin, signal, entries, timeoutMs = listLimit(entries) }: ExecOptions): Promise<ExecResult> {
-    const end = (): void => this.end();
-    signal?.addEventListener("abort", end);
-    const limit = new TimeLimit(timeoutMs, end);
-    try {
-      const input = this.#input;
-      this.#input = null;
-      if (input !== null && stdin !== undefined) await feed(input, stdin, limit, this.#over.signal);
-      const result = await this.#result;
-      // One that ended well just before it was told to has done its work, unless some of what it said was not read.
-      if (this.#excess !== null) {
-        throw new ExecError(this.#argv, KILLED_CODE, this.#excess);
-      }
-      if (result.code !== 0 || this.#isAbandoned) {
-        signal?.throwIfAborted();
-        const { exceededMs } = limit;
-        if (exceededMs !== null) {
-          throw new ExecError(this.#argv, result.code, result.stderr, { timedOutMs: exceededMs });
-        }
-      }
-      if (await this.#wasKilled()) throw new ExecError(this.#argv, result.code, result.stderr);
-      return result;
-    } finally {
-      limit.stop();
-      signal?.removeEventListener("abort", end);
-    }
-  }
-
-  async #readResult(onPiece: ExecOptions["onStdout"], maxBytes: number): Promise<ExecResult> {
+  async #readResult(): Promise<ExecResult> {
+    const { onStdout: onPiece, entries = 0 } = this.#options;
+    const maxBytes = MAX_STDOUT_BYTES + entries * BYTES_PER_ENTRY;
     const until = this.#cut.signal;
     const abandoned = new Promise<null>((resolve) => {
       until.addEventListener("abort", () => resolve(null), { once: true });
@@ -180,7 +286,7 @@ class StartedProgram {
       total += bytes;
       if (total <= maxBytes || this.#excess !== null) return;
       this.#excess = `It printed more than ${maxBytes / 2 ** 20} MiB of ${what}`;
-      this.end();
+      this.#end();
     };
   }
 
@@ -201,16 +307,10 @@ class StartedProgram {
     this.#cut.abort();
   }
 
-  async #wasKilled(): Promise<boolean> {
-    return !this.#isAbandoned && (await this.#child.status).signal !== null;
-  }
-
   #ended(): void {
     this.#isRunning = false;
     this.#over.abort();
     for (const timer of this.#timers) clearTimeout(timer);
-    // Nothing was written, and its reader is gone, which closing may find out.
-    void this.#input?.close().catch(ignoreBrokenPipe);
   }
 
   #kill(signal: Deno.Signal): void {
@@ -227,26 +327,17 @@ class StartedProgram {
   }
 }
 
-/** Undefined: what a program may take that lists nothing in particular. */
-function listLimit(entries: number | undefined): number | undefined {
-  return entries === undefined ? undefined : listLimitMs(entries);
-}
-
 /** 128 + SIGKILL. */
 const KILLED_CODE = 137;
 
 /** @throws {ExecError} if it could not be started */
-function spawn(
-  argv: readonly string[],
-  stdin: "null" | "piped",
-  env: ExecOptions["env"],
-): Deno.ChildProcess {
+function spawn(argv: readonly string[], { stdin, env }: ExecOptions): Deno.ChildProcess {
   const [program, ...args] = argv;
   if (program === undefined) throw new TypeError("Cannot run an empty command");
   try {
     return new Deno.Command(program, {
       args,
-      stdin,
+      stdin: stdin === undefined ? "null" : "piped",
       stdout: "piped",
       stderr: "piped",
       ...(env === undefined ? {} : { env: { ...env } }),
@@ -263,16 +354,13 @@ function isAbsent(error: Error): boolean {
   return error instanceof NotFound || error instanceof NotCapable || error instanceof PermissionDenied;
 }
 
-/** Runs programs of this machine, found on its PATH, under the process's `--allow-run` list. */
-class SystemExec implements Exec {
-  async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
+/** The {@linkcode Exec} of this machine: programs that are found on its PATH, under the process's `--allow-run` list. */
+export const systemExec: Exec = {
+  async run(argv, options = {}) {
     options.signal?.throwIfAborted();
-    return await new StartedProgram(argv, options).finish(options);
-  }
-}
-
-/** The {@linkcode Exec} of this machine. */
-export const systemExec: Exec = new SystemExec();
+    return await new ProgramRun(argv, options).finish();
+  },
+};
 
 /** A program that ends without reading its input closes the pipe; its status says what happened. */
 function ignoreBrokenPipe(error: unknown): void {
@@ -318,13 +406,64 @@ async function feedAll(
   }
 }
 
+/** Most programs print nothing, or a line. */
+const FIRST_BYTES = 4 * 1024;
+const MOST_BYTES = 1024 * 1024;
+/** Where nothing is kept: what a pipe holds. */
+const PIECE_BYTES = 64 * 1024;
+
+/** How a stream is read. */
+export interface OutputReading {
+  /** Ends it early, with what has come: another process may hold the other end for ever. */
+  readonly until?: AbortSignal;
+  /** So much is kept; of the rest nothing, because an endless output must not fill the memory. */
+  readonly maxBytes: number;
+  /** Takes what is kept as it comes, instead of the text at the end; the bytes change after the call. */
+  readonly onPiece?: ((bytes: Uint8Array) => void) | undefined;
+  /** Told how many bytes have come, each time that some do. */
+  readonly onBytes?: (bytes: number) => void;
+}
+
 /**
- * Runs `argv` and returns its standard output.
- *
- * @throws {ExecError} if it ends with a status other than 0
+ * Reads a stream of UTF-8 to its end. The buffer is ours and is used again: with those that Deno 2.9 makes for
+ * `ChildProcess.output()` every program would leave 100 kB of memory behind.
  */
-export async function runOk(exec: Exec, argv: readonly string[], options?: ExecOptions): Promise<string> {
-  const { code, stdout, stderr } = await exec.run(argv, options);
-  if (code !== 0) throw new ExecError(argv, code, stderr);
-  return stdout;
+export async function readOutput(
+  stream: ReadableStream<Uint8Array>,
+  reading: OutputReading,
+): Promise<string> {
+  const { until } = reading;
+  const reader = stream.getReader({ mode: "byob" });
+  const cancel = (): void => void reader.cancel();
+  until?.addEventListener("abort", cancel);
+  try {
+    return await readText(reader, reading);
+  } finally {
+    until?.removeEventListener("abort", cancel);
+  }
+}
+
+async function readText(
+  reader: ReadableStreamBYOBReader,
+  { maxBytes, onBytes, onPiece }: OutputReading,
+): Promise<string> {
+  const decoder = new TextDecoder();
+  const pieces: string[] = [];
+  const keep = onPiece ?? ((bytes) => pieces.push(decoder.decode(bytes, { stream: true })));
+  const mostBytes = onPiece === undefined ? MOST_BYTES : PIECE_BYTES;
+  let buffer = new ArrayBuffer(FIRST_BYTES);
+  let left = maxBytes;
+  for (;;) {
+    const { value, done } = await reader.read(new Uint8Array(buffer));
+    if (value === undefined || done) break;
+    if (left > 0) keep(value.subarray(0, left));
+    left -= Math.min(left, value.byteLength);
+    onBytes?.(value.byteLength);
+    const { byteLength } = value.buffer;
+    // Filled: there is much to come.
+    const grows = value.byteLength === byteLength && byteLength < mostBytes;
+    buffer = grows ? new ArrayBuffer(4 * byteLength) : value.buffer;
+  }
+  pieces.push(decoder.decode());
+  return pieces.join("");
 }

@@ -2,7 +2,8 @@ import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { readUnlessGone } from "../../tests/support/processes.ts";
 import { eventually, until } from "../../tests/support/until.ts";
 import { ExecError } from "../errors.ts";
-import { type ExecOptions, type Input, systemExec } from "./exec.ts";
+import { type ExecOptions, generousLimitMs, type Input, readOutput, systemExec, TimeLimit } from "./exec.ts";
+import { FakeTime } from "@std/testing/time";
 
 function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
@@ -37,7 +38,7 @@ async function hasPipe(name: string): Promise<boolean> {
   return false;
 }
 
-/** Ends what a test left running on purpose, whose words nobody else uses. */
+/** Ends what a test left running on purpose, whose words no other program uses. */
 async function killLeftover(seconds: string): Promise<void> {
   const found: number[] = [];
   for await (const { name } of Deno.readDir("/proc")) {
@@ -49,7 +50,7 @@ async function killLeftover(seconds: string): Promise<void> {
     Deno.kill(pid, "SIGKILL");
     await until(async () => await readUnlessGone(`/proc/${pid}/cmdline`) === "");
   }
-  // Whoever wrote to it hears of it on its way through this process, which takes as long as the machine is busy.
+  // Its writer hears of it on its way through this process, which takes as long as the machine is busy.
   for (let turns = 0; turns < 50; turns++) await sleep(5);
 }
 
@@ -248,3 +249,93 @@ Deno.test("programs leave no memory behind", async () => {
   // Buffers that stay until some garbage collection would be 100 kB of each.
   assert(growthKb < 15_000, `${growthKb} kB`);
 });
+
+/** What becomes of a limit after so many seconds, with so many bytes of input. */
+const LIMITS: readonly [timeoutMs: number | undefined, bytes: number, seconds: number, exceeded: boolean][] =
+  [
+    [50, 0, 0.04, false],
+    [50, 0, 0.06, true],
+    [50, 50_000_000, 0.06, true],
+    [undefined, 0, 119, false],
+    [undefined, 0, 121, true],
+    // The rules of 44,000 Services.
+    [undefined, 50_000_000, 20 * 60, false],
+    [undefined, 50_000_000, 28 * 60, true],
+  ];
+for (const [timeoutMs, bytes, seconds, exceeded] of LIMITS) {
+  Deno.test(`a limit of ${timeoutMs ?? "its own"} ms, ${bytes} bytes of input, after ${seconds} s`, {
+    permissions: "none",
+  }, () => {
+    using time = new FakeTime();
+    let calls = 0;
+    const limit = new TimeLimit(timeoutMs === undefined ? {} : { timeoutMs }, () => calls++);
+    for (const part of [bytes / 2, bytes / 2]) limit.extend(part);
+    time.tick(seconds * 1000);
+    assertEquals([calls, limit.exceededMs !== null], [exceeded ? 1 : 0, exceeded]);
+    limit.stop();
+  });
+}
+
+Deno.test("a limit that was exceeded is not extended, one that ended in time is not exceeded", {
+  permissions: "none",
+}, () => {
+  using time = new FakeTime();
+  let calls = 0;
+  const late = new TimeLimit({}, () => calls++);
+  time.tick(generousLimitMs(0));
+  late.extend(1_000_000);
+  time.tick(60 * 60_000);
+  assertEquals([calls, late.exceededMs], [1, generousLimitMs(0)]);
+  const inTime = new TimeLimit({ timeoutMs: 20 }, () => calls++);
+  inTime.stop();
+  time.tick(60 * 60_000);
+  assertEquals([calls, inTime.exceededMs], [1, null]);
+});
+
+Deno.test(
+  "a list of 1,000,000 elements, 91 s on a quiet machine, may take ten times that",
+  {
+    permissions: "none",
+  },
+  () => {
+    assertEquals(generousLimitMs(0, 1_000_000) > 10 * 91_000, true);
+  },
+);
+
+function byteStream(pieces: readonly Uint8Array<ArrayBuffer>[]): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    type: "bytes",
+    start: (controller) => {
+      for (const piece of pieces) controller.enqueue(piece);
+      controller.close();
+    },
+  });
+}
+
+const OUTPUTS: readonly [name: string, text: string, pieceBytes: number][] = [
+  ["nothing", "", 1],
+  ["a line", "done\n", 100],
+  ["characters that are cut between reads", "→ é 😀\n", 1],
+  ["as much as a buffer holds", "x".repeat(4096), 4096],
+  ["much, in large pieces", "0123456789abcde\n".repeat(300_000), 2 ** 20],
+  ["much, in small pieces", "0123456789abcde\n".repeat(20_000), 999],
+];
+for (const [name, text, pieceBytes] of OUTPUTS) {
+  Deno.test(`output is read whole: ${name}`, { permissions: "none" }, async () => {
+    const bytes = new TextEncoder().encode(text);
+    const pieces: Uint8Array<ArrayBuffer>[] = [];
+    for (let at = 0; at < bytes.length; at += pieceBytes) pieces.push(bytes.slice(at, at + pieceBytes));
+    assertEquals(await readOutput(byteStream(pieces), { maxBytes: text.length * 4 }), text);
+  });
+}
+
+Deno.test(
+  "of output without an end the beginning is kept, and all of it is counted",
+  { permissions: "none" },
+  async () => {
+    const pieces = Array.from({ length: 50 }, () => new TextEncoder().encode("0123456789"));
+    let bytes = 0;
+    const text = await readOutput(byteStream(pieces), { maxBytes: 25, onBytes: (count) => bytes += count });
+    assertEquals([text, bytes], ["0123456789012345678901234", 500]);
+  },
+);

@@ -17,7 +17,7 @@ import {
 } from "../netfilter/ip_batch.ts";
 import { type Exec, runOk } from "./exec.ts";
 import type { IpFamily } from "../model/objects.ts";
-import { mayBlameLines, type RefusedLine } from "./refused_line.ts";
+import { mayBlameLines, type RefusedLine } from "./tool_errors.ts";
 
 // Words of older kernels by number, of newer ones (6.4) in full.
 const EXISTS_REGEXP = /File exists|already assigned/i;

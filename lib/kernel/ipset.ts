@@ -6,8 +6,7 @@
 import { ExecError, UnsupportedError } from "../errors.ts";
 import { destroySetLine, parseSets, parseSetSizes, type SavedSet } from "../netfilter/ipset.ts";
 import { type Exec, type Input, runOk } from "./exec.ts";
-import { mayBlameLines, type RefusedLine, type RestoreOutcome } from "./refused_line.ts";
-import { NO_RIGHTS_REGEXP } from "./no_rights.ts";
+import { isPermissionProblem, mayBlameLines, type RefusedLine, type RestoreOutcome } from "./tool_errors.ts";
 
 // ipset's words where the kernel has no sets.
 const NO_IPSET_REGEXP = /Cannot open session to kernel|Protocol not supported|Invalid argument/;
@@ -47,7 +46,7 @@ export async function probeIpset(exec: Exec): Promise<string> {
     if (error.isMissing()) {
       throw new UnsupportedError("ipset", "the program ipset (package ipset)", "none on the PATH", cause);
     }
-    if (NO_RIGHTS_REGEXP.test(error.stderr)) {
+    if (isPermissionProblem(error.stderr)) {
       throw new UnsupportedError("ipset", "root or CAP_NET_ADMIN", error.stderr.trim(), cause);
     }
     if (NO_IPSET_REGEXP.test(error.stderr)) {

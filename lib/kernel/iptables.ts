@@ -1,18 +1,14 @@
 /**
- * The iptables programs of one IP family: chains, rules, save, restore and the flush monitor.
+ * The iptables programs of one IP family: their version, chains, rules, save, restore, and the lock that all who write rules share.
  *
  * @module
  */
 import { ExecError, UnsupportedError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { unreadableNotice } from "../netfilter/iptables_save.ts";
-import { type Clock, systemClock } from "./clock.ts";
+import { type Clock, Mutex, systemClock } from "./clock.ts";
 import { type Exec, type ExecResult, type Input, wholeText } from "./exec.ts";
-import { isLockBusy } from "./iptables_lock.ts";
-import { saysUnusable } from "./iptables_refusal.ts";
-import { type IptablesVariant, isAtLeast, MIN_IPTABLES_VERSION, waitArgs } from "./iptables_version.ts";
-import { Mutex } from "./mutex.ts";
-import { describeRestoreFailure } from "./restore_failure.ts";
+import { describeRestoreFailure, isLockBusy, saysUnusable } from "./tool_errors.ts";
 
 /** The tables a proxy may touch. */
 export type IptablesTable = "filter" | "nat" | "mangle";
@@ -38,12 +34,8 @@ export interface IptablesOptions {
   readonly lockDeadlineMs?: number;
 }
 
-/** How a restore treats what is there. */
+/** How a restore treats what is there: what its text does not name stays. */
 export interface RestoreOptions {
-  /** Only this table of the text; the others are skipped. */
-  readonly table?: IptablesTable;
-  /** True empties each table named in the text first. Default false. */
-  readonly flush?: boolean;
   /** True takes the counters of the text over. Default true, as kube-proxy does. */
   readonly counters?: boolean;
   /** True changes nothing, and only sees whether the text can be read and the kernel knows its words. Default false. */
@@ -176,8 +168,7 @@ export class Iptables {
     const argv = [
       this.#programs.restore,
       ...this.#wait,
-      ...(options.table === undefined ? [] : ["-T", options.table]),
-      ...(options.flush === true ? [] : ["--noflush"]),
+      "--noflush",
       ...(options.counters === false ? [] : ["--counters"]),
       ...(options.test === true ? ["--test"] : []),
     ];
@@ -241,4 +232,87 @@ function isWholeSave(text: string): boolean {
 
 function withoutNotice(stderr: string): string {
   return stderr.replace(WAIT_INTERVAL_NOTICE_REGEXP, "");
+}
+
+/** Which kernel interface an iptables program speaks: nf_tables, or the older x_tables. */
+export type IptablesVariant = "nft" | "legacy";
+
+/** Version and variant of one iptables program. */
+export interface IptablesVersion {
+  /** Dotted, e.g. `1.8.9`. */
+  readonly version: string;
+  readonly variant: IptablesVariant;
+}
+
+/** The oldest version whose `iptables-restore` waits for the lock by itself. */
+export const MIN_IPTABLES_VERSION = "1.6.2";
+
+/** Since this version `-W` only prints that it is ignored. */
+const WAIT_INTERVAL_IGNORED_SINCE = "1.8.8";
+
+/** Reads `iptables v1.8.9 (nf_tables)`; null for any other text. Before 1.8 there was only the legacy variant. */
+export function parseIptablesVersion(text: string): IptablesVersion | null {
+  const match = /v([0-9]+(?:\.[0-9]+)+)(?:\s+\((\w+)\))?/.exec(text);
+  if (match === null) return null;
+  return { version: match[1] ?? "", variant: match[2] === "nf_tables" ? "nft" : "legacy" };
+}
+
+/** True if dotted version `version` is `minimum` or newer. */
+export function isAtLeast(version: string, minimum: string): boolean {
+  const parts = version.split(".").map(Number);
+  const wanted = minimum.split(".").map(Number);
+  for (const [i, want] of wanted.entries()) {
+    const part = parts[i] ?? 0;
+    if (part !== want) return part > want;
+  }
+  return true;
+}
+
+/** The arguments that make `iptables` and `iptables-restore` wait up to 5 s for the xtables lock. */
+export function waitArgs(version: string): readonly string[] {
+  // Older programs look for the lock once a second unless told to look every 100 ms.
+  return isAtLeast(version, WAIT_INTERVAL_IGNORED_SINCE) ? ["-w", "5"] : ["-w", "5", "-W", "100000"];
+}
+
+/** Where iptables has it unless it was built otherwise. */
+const XTABLES_LOCK = "/run/xtables.lock";
+
+/** What there is to see of the lock. */
+export interface XtablesLock {
+  readonly path: string;
+  readonly exists: boolean;
+  /** True if the file is on another file system than its folder, as one that a container was given from its host. */
+  readonly isMounted: boolean;
+  /** True if another program held it all the time; null if this process may not try. */
+  readonly isHeld: boolean | null;
+}
+
+/** How often, and how far apart, the lock is tried: a sync of iptables holds it for some milliseconds. */
+const TRIES = 5;
+const PAUSE_MS = 100;
+
+/** Looks at the lock. It is held for no longer than it takes to let it go, and never waited for. */
+export async function readXtablesLock(path: string = XTABLES_LOCK): Promise<XtablesLock> {
+  try {
+    const [file, folder] = [await Deno.stat(path), await Deno.stat(path.replace(/\/[^/]*$/, "") || "/")];
+    return { path, exists: true, isMounted: file.dev !== folder.dev, isHeld: await isHeld(path) };
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    return { path, exists: false, isMounted: false, isHeld: false };
+  }
+}
+
+async function isHeld(path: string): Promise<boolean | null> {
+  try {
+    using file = await Deno.open(path, { read: true });
+    for (let left = TRIES; left > 0; left--) {
+      // Shared: readers do not disturb one another, and a writer of rules holds it alone.
+      if (await file.tryLock(false)) return false;
+      if (left > 1) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) return null;
+    throw error;
+  }
 }

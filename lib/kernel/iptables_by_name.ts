@@ -9,7 +9,9 @@ import { listingText } from "../netfilter/iptables_chains.ts";
 import type { JumpRule } from "../netfilter/iptables_jumps.ts";
 import { type NamedChain, parseListedChains, type SavedChain } from "../netfilter/iptables_save.ts";
 import type { Iptables } from "./iptables.ts";
-import { isLockBusy } from "./iptables_lock.ts";
+import { isLockBusy } from "./tool_errors.ts";
+import type { IpFamily } from "../model/objects.ts";
+import type { Logger } from "../observe/log.ts";
 
 /** iptables' status for rules that it cannot read. */
 const UNREADABLE_STATUS = 3;
@@ -111,5 +113,37 @@ async function ask(
       `iptables cannot tell whether table ${table} has "${line}", because of rules that nft added to it; ` +
       `put them into a table of their own: ${error.stderr}`;
     throw new ExecError(error.argv, error.code, problem, { cause: error });
+  }
+}
+
+/** What an {@linkcode UnreadableTables} needs. */
+interface UnreadableTablesOptions {
+  readonly family: IpFamily;
+  readonly log: Logger;
+  /** What else follows from it, after "Our rules there are looked for by name". @default {""} */
+  readonly consequence?: string;
+}
+
+/** Warns of them whenever they are other ones than before. */
+export class UnreadableTables {
+  readonly #options: UnreadableTablesOptions;
+  #told = "";
+
+  constructor(options: UnreadableTablesOptions) {
+    this.#options = options;
+  }
+
+  /** @param unreadable those that there are now */
+  tell(unreadable: Iterable<string>): void {
+    const { family, log, consequence = "" } = this.#options;
+    const tables = [...unreadable].join(" ");
+    if (tables === this.#told) return;
+    this.#told = tables;
+    if (tables === "") return;
+    log.warn(
+      "iptables cannot read a table: nft added rules to it that iptables has no words for. Our rules there are " +
+        `looked for by name${consequence}. Put the other rules into a table of their own`,
+      { family, tables },
+    );
   }
 }

@@ -4,11 +4,9 @@ import { FakeIptables } from "../../tests/support/fake_iptables.ts";
 import type { Clock } from "./clock.ts";
 import type { Exec, ExecResult } from "./exec.ts";
 import { unreadableTables } from "../netfilter/iptables_save.ts";
-import { Iptables, type IptablesOptions } from "./iptables.ts";
-import { isLockBusy } from "./iptables_lock.ts";
-import { isAtLeast, parseIptablesVersion } from "./iptables_version.ts";
+import { Iptables, type IptablesOptions, isAtLeast, parseIptablesVersion } from "./iptables.ts";
+import { describeRestoreFailure, isLockBusy } from "./tool_errors.ts";
 import { iptablesPrograms } from "./iptables_variant.ts";
-import { describeRestoreFailure } from "./restore_failure.ts";
 
 /** A clock that jumps to the end of every sleep. */
 class JumpingClock implements Clock {

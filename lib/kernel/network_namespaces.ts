@@ -4,8 +4,7 @@
  * @module
  */
 import { ExecError } from "../errors.ts";
-import { type Exec, type ExecOptions, runOk } from "./exec.ts";
-import { OWN_PROGRAMS } from "./own_programs.ts";
+import { type Exec, type ExecOptions, OWN_PROGRAMS, runOk } from "./exec.ts";
 
 /** `ip netns exec` with a program that is not there. */
 const ABSENT_PROGRAM = /^exec of ".*" failed: No such file or directory/m;

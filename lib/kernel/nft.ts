@@ -1,15 +1,24 @@
 /**
- * The program nft: transactions, dry runs, and reading one's own table. Nothing here asks for what belongs to
- * others; nft itself looks at the definitions of their tables, chains and sets, and for `index` at their rules.
+ * The program nft: transactions, dry runs, lists, and what it says when it refuses a text.
+ *
+ * nft 1.0.6 loads all elements of all sets for nearly every list, which takes seconds where there are 100,000: what a list loads is
+ * said at each.
  *
  * @module
  */
 import { ExecError } from "../errors.ts";
 import { type BaseChain, parseBaseChains } from "../netfilter/nft_listing.ts";
 import type { NftFamily } from "../netfilter/nft_words.ts";
-import { type Exec, type Input, runOk } from "./exec.ts";
-import { type OutputReader, runInto } from "./read_output.ts";
-import { alreadyExists, isWithoutFamily } from "./nft_failure.ts";
+import { type Exec, type ExecOptions, type Input, type OutputReader, runInto, runOk } from "./exec.ts";
+import { firstLine } from "../text/lines.ts";
+import { isPermissionProblem } from "./tool_errors.ts";
+
+/** A table of any family. */
+export interface NftTableName {
+  /** nft's word: `ip`, `inet`, `netdev`, … */
+  readonly word: string;
+  readonly name: string;
+}
 
 /** What may be there, of one family. */
 export interface NftNames {
@@ -19,10 +28,7 @@ export interface NftNames {
 }
 
 const APPLY: readonly string[] = ["nft", "-f", "-"];
-/** What {@linkcode Nft.check} runs, with the text as its input. */
-const NFT_CHECK: readonly string[] = ["nft", "-c", "-f", "-"];
-/** What {@linkcode Nft.version} runs. */
-const NFT_VERSION: readonly string[] = ["nft", "--version"];
+const CHECK: readonly string[] = ["nft", "-c", "-f", "-"];
 
 /** The text of a dry run that nft takes if there is none of these tables, of these families. */
 export function noTablesText(families: readonly NftFamily[], names: readonly string[]): string {
@@ -43,7 +49,7 @@ export class Nft {
    * @throws {ExecError} with `isMissing()` if there is no nft on the PATH
    */
   async version(): Promise<string | null> {
-    const text = await runOk(this.#exec, NFT_VERSION);
+    const text = await this.#print(["--version"]);
     return /nftables v(\d+(?:\.\d+)+)/.exec(text)?.[1] ?? null;
   }
 
@@ -62,7 +68,7 @@ export class Nft {
    * @throws {ExecError} if it would fail
    */
   async check(text: Input): Promise<void> {
-    await runOk(this.#exec, NFT_CHECK, { stdin: text });
+    await runOk(this.#exec, CHECK, { stdin: text });
   }
 
   /**
@@ -106,6 +112,40 @@ export class Nft {
   }
 
   /**
+   * All tables. By way of their flowtables: `nft list tables` loads everything, and this prints each table, with none in most.
+   */
+  async tables(options?: Pick<ExecOptions, "signal">): Promise<readonly NftTableName[]> {
+    const text = await this.#print(["list", "flowtables"], options);
+    return Array.from(
+      text.matchAll(/^table (\w+) (\S+) \{/gm),
+      ([, word = "", name = ""]) => ({ word, name }),
+    );
+  }
+
+  /** The whole ruleset but the elements of sets and maps that have names; some releases leave those of the others out, too. */
+  async terseRuleset(): Promise<string> {
+    return await this.#print(["-t", "list", "ruleset"]);
+  }
+
+  /** One table with all of its elements. */
+  async table({ word, name }: NftTableName): Promise<string> {
+    return await this.#print(["list", "table", word, name]);
+  }
+
+  /**
+   * Which of the commands the kernel would refuse, and why, by their position; a dry run, which changes nothing. Unlike a listing it
+   * takes as long for 100,000 elements as for ten.
+   */
+  async refusals(commands: readonly string[]): Promise<ReadonlyMap<number, string>> {
+    if (commands.length === 0) return new Map();
+    const { code, stderr } = await this.#exec.run(CHECK, { stdin: `${commands.join("\n")}\n` });
+    if (code === 0) return new Map();
+    const refusals = new Map(nftErrors(stderr).map(({ line, message }) => [line - 1, message]));
+    if (refusals.size === 0) throw new ExecError(CHECK, code, stderr);
+    return refusals;
+  }
+
+  /**
    * All of a table with the handles of its rules, as text; null if it is not there. Costs 4 s at 100,000 elements, 90 s at 1,000,000.
    *
    * @param entries about how many elements and rules it should have
@@ -113,7 +153,7 @@ export class Nft {
    */
   async listTable(family: NftFamily, name: string, entries: number = 0): Promise<string | null> {
     try {
-      return await runOk(this.#exec, ["nft", "-a", "list", "table", family, name], { entries });
+      return await this.#print(["-a", "list", "table", family, name], { entries });
     } catch (error) {
       if (error instanceof ExecError && error.isNotFound()) return null;
       throw error;
@@ -158,22 +198,31 @@ export class Nft {
    * @throws {ExecError} if they cannot be listed
    */
   async baseChains(): Promise<readonly BaseChain[]> {
-    return parseBaseChains(await runOk(this.#exec, ["nft", "-y", "list", "chains"]));
+    return parseBaseChains(await this.#print(["-y", "list", "chains"]));
   }
 
   /**
-   * A set and its elements as text; null if it is not there. Of this set only, unlike {@linkcode Nft.listTable}: 0.25 s at 10,000
-   * elements, however many others the table has.
+   * A set or map with its elements, as text within its table; null if it is not there. Of this one only, unlike
+   * {@linkcode Nft.listTable}: 0.25 s at 10,000 elements, however many others the table has.
    *
    * @throws {ExecError} if it cannot be listed
    */
-  async listSet(family: NftFamily, table: string, name: string): Promise<string | null> {
+  async listSet(
+    family: string,
+    table: string,
+    name: string,
+    kind: "set" | "map" = "set",
+  ): Promise<string | null> {
     try {
-      return await runOk(this.#exec, ["nft", "list", "set", family, table, name]);
+      return await this.#print(["list", kind, family, table, name]);
     } catch (error) {
       if (error instanceof ExecError && error.isNotFound()) return null;
       throw error;
     }
+  }
+
+  #print(args: readonly string[], options?: ExecOptions): Promise<string> {
+    return runOk(this.#exec, ["nft", ...args], options);
   }
 
   /**
@@ -183,4 +232,85 @@ export class Nft {
     // nft before 1.0.7 has no `destroy`; the addition makes the deletion succeed whatever there was.
     await this.apply(`add table ${family} ${name}\ndelete table ${family} ${name}\n`);
   }
+}
+
+/** One place that nft complains of. */
+export interface NftError {
+  /** 1-based number of the line of the text. */
+  readonly line: number;
+  readonly message: string;
+}
+
+/** Whose fault a failure is. */
+export type NftFailureKind =
+  /** The kernel or nft does not take the text: the same text will fail again. */
+  | "rejected"
+  /** The process may not do this at all. */
+  | "permission"
+  /** The machine is out of something, or nft never ran: the text may be fine. */
+  | "machine";
+
+// Of the file that nft reads; with `-f -` it calls it /dev/stdin.
+const ERROR_REGEXP = /^\S*?:(\d+):\d+-\d+: Error: (.*)$/gm;
+
+/** Every line that nft complains of, in its order. The kernel goes on after a first wrong line, so there may be many. */
+export function nftErrors(stderr: string): readonly NftError[] {
+  return Array.from(stderr.matchAll(ERROR_REGEXP), ([, line, message = ""]) => ({
+    line: Number(line),
+    message: message.replace(/^Could not process rule: /, ""),
+  }));
+}
+
+// nft's words where the kernel has no nf_tables.
+const NO_NFTABLES_REGEXP = /Protocol not supported|Unable to initialize Netlink socket/;
+
+/** True if the kernel has no nf_tables at all. */
+export function isWithoutNftables({ stderr }: ExecError): boolean {
+  return NO_NFTABLES_REGEXP.test(stderr);
+}
+
+/** True if the kernel has nf_tables, but takes no table of this family. */
+export function isWithoutFamily({ stderr }: ExecError): boolean {
+  return stderr.includes("Operation not supported");
+}
+
+/** 128 + SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV. */
+const CRASHED_CODES: readonly number[] = [132, 134, 135, 136, 139];
+
+/** Tells whose fault a failed run of nft is. */
+export function nftFailureKind(error: ExecError): NftFailureKind {
+  const { code, stderr } = error;
+  // A crash is no answer, either, but it may well come from the text.
+  const hasCrashed = CRASHED_CODES.includes(code) && error.timedOutMs === null;
+  if (error.isMissing() || (error.isInconclusive() && !hasCrashed)) return "machine";
+  return isPermissionProblem(stderr) ? "permission" : "rejected";
+}
+
+/** True if the failure is an answer: nft complains of a line, or of a kernel or rights without which no text would do. */
+export function saysWhy(error: ExecError): boolean {
+  const kind = nftFailureKind(error);
+  if (kind !== "rejected") return kind === "permission";
+  return nftErrors(error.stderr).length > 0 || isWithoutNftables(error) || isWithoutFamily(error);
+}
+
+/** True if something was to be added that is there already, with another value. */
+export function alreadyExists(error: ExecError): boolean {
+  return error.stderr.includes("File exists");
+}
+
+const CONTEXT_LENGTH = 300;
+
+/** The first complaint in one line, with what was wrong in the text: `No such file or directory: add element …`. */
+export function describeNftFailure(error: ExecError): string {
+  const [first] = nftErrors(error.stderr);
+  if (first === undefined) return firstLine(error.stderr) || `nft ${error.ending}`;
+  const lines = error.stderr.split("\n");
+  const at = lines.findIndex((line) => line.includes(`: Error: `));
+  const text = lines[at + 1] ?? "";
+  // Below the line, nft marks the place: the text around it is what a reader needs of a line of 10,000 elements.
+  const column = Math.max(0, (lines[at + 2] ?? "").indexOf("^"));
+  const start = text.length <= CONTEXT_LENGTH ? 0 : Math.max(0, column - CONTEXT_LENGTH / 2);
+  return text === ""
+    ? first.message
+    : `${first.message}: ${text.slice(start, start + CONTEXT_LENGTH).trim()}`;
 }

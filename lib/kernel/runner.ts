@@ -7,7 +7,7 @@ import { ExecError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
 import { type Clock, systemClock } from "./clock.ts";
 import type { Exec, ExecOptions, ExecResult } from "./exec.ts";
-import { isLockBusy } from "./iptables_lock.ts";
+import { isLockBusy } from "./tool_errors.ts";
 
 /** What a {@linkcode Runner} does beside running programs and ending them. */
 export interface RunnerOptions {

@@ -6,8 +6,7 @@
 import { ExecError } from "../errors.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
-import { DISABLE_IPV6 } from "../kernel/node_sysctls.ts";
-import { readSysctl } from "../kernel/sysctl.ts";
+import { DISABLE_IPV6, readSysctl } from "../kernel/sysctl.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { whenAborted } from "./shutdown.ts";
 

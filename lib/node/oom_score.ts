@@ -6,12 +6,11 @@
 import { ExecError } from "../errors.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { Runner } from "../kernel/runner.ts";
-import { type Exec, runOk } from "../kernel/exec.ts";
+import { type Exec, QUICK_LIMIT_MS, runOk } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import { observeFirstSyncs } from "../sync/sync_observer.ts";
 import type { SyncObserver } from "../sync/family_runner.ts";
-import { QUICK_LIMIT_MS } from "../kernel/time_limit.ts";
 
 /** However long the first syncs take, or the source does not answer, it is set by then. */
 const LATEST_MS = 10_000;

@@ -10,11 +10,10 @@ import { defaultConfig } from "../config/defaults.ts";
 import { withFields } from "../config/fields.ts";
 import { ConfigError, ExecError, UnsupportedError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
-import { DISABLE_IPV6 } from "../kernel/node_sysctls.ts";
+import { DISABLE_IPV6 } from "../kernel/sysctl.ts";
 import type { LogStream } from "../observe/line_writer.ts";
 import { RecentProblems } from "../observe/recent_problems.ts";
-import { startProxyServer } from "./proxy_server.ts";
-import { type PlannedProxyServer, planProxyServer } from "./proxy_server.ts";
+import { type PlannedProxyServer, planProxyServer, startProxyServer } from "./proxy_server.ts";
 
 /** A node whose programs wait until a test lets them go on. */
 class HeldNode implements Exec {

@@ -4,7 +4,6 @@
  * @module
  */
 import { type Clock, systemClock } from "../kernel/clock.ts";
-import { collectGarbage } from "../kernel/garbage.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { observeFirstSyncs } from "../sync/sync_observer.ts";
 import type { SyncObserver } from "../sync/family_runner.ts";
@@ -105,4 +104,14 @@ class QuietTimes {
     const restMs = Math.min(Math.max(MIN_REST_MS, REST_PER_PAUSE * (endMs - startMs)), MAX_REST_MS);
     this.#restUntilMs = endMs + restMs;
   }
+}
+
+interface EngineGlobals {
+  /** There with the engine's flag `--expose-gc`. */
+  readonly gc?: (options: { type: "major"; execution: "sync"; flavor: "last-resort" }) => void;
+}
+
+/** Gives back all memory of this thread that nothing needs; without the flag that allows it, nothing happens. */
+export function collectGarbage(): void {
+  (globalThis as EngineGlobals).gc?.({ type: "major", execution: "sync", flavor: "last-resort" });
 }

@@ -8,7 +8,7 @@ import { configForMode } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { wallClockMs } from "../kernel/clock.ts";
 import { Conntrack } from "../kernel/conntrack.ts";
-import { interfaceIps } from "../kernel/interfaces.ts";
+import { interfaceIps } from "../kernel/machine.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import type { UnservedOfService } from "../model/destination_claims.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses, ownAddresses } from "../model/node.ts";
@@ -29,7 +29,7 @@ import {
 } from "../observe/event_catalog.ts";
 import { addLogMetrics } from "../observe/metrics_program.ts";
 import { addTrafficMetrics } from "../observe/metrics_traffic.ts";
-import { partlyUsableReport } from "../observe/log.ts";
+import { type Logger, partlyUsableReport } from "../observe/log.ts";
 import { NodeServers } from "../serve/node_servers.ts";
 import type { PageFacts } from "../serve/page/questions.ts";
 import { StatusRecord } from "../serve/status/status_record.ts";
@@ -52,10 +52,9 @@ import { collectInQuiet } from "./quiet_garbage.ts";
 import { usesApiServer } from "./source.ts";
 import { StatusPageSource } from "./status_page.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
-import type { RefusedFamily } from "../kernel/iptables_families.ts";
+import type { RefusedFamily } from "../kernel/iptables_variant.ts";
 import { nodeUse, serviceUse } from "../model/unserved_family.ts";
 import type { ProxyEvent } from "../observe/events.ts";
-import type { Logger } from "../observe/log.ts";
 
 /** The parts of a proxy server that begin nothing before they are started. */
 export interface WiredNode {

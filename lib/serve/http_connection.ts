@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { everybodysTurn } from "../kernel/turns.ts";
+import { yieldToOthers } from "../kernel/clock.ts";
 import { textAnswer } from "./answers.ts";
 import { BadRequest } from "./bad_request.ts";
 import type { ConnectionPhase, ConnectionPool, PooledConnection } from "../kernel/connection_pool.ts";
@@ -87,7 +87,7 @@ export class HttpConnection implements PooledConnection {
   async serve(): Promise<void> {
     try {
       // Of a client that sends requests without awaiting answers the next one is there already: reading it takes no turn.
-      while (await this.#serveOne()) await everybodysTurn();
+      while (await this.#serveOne()) await yieldToOthers();
     } catch (error) {
       // That a connection breaks, or is closed from here, is its client's affair.
       if (!this.#isClosed && !isBroken(error)) throw error;

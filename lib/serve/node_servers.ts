@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { interfaceIps as systemInterfaceIps } from "../kernel/interfaces.ts";
+import { interfaceIps as systemInterfaceIps } from "../kernel/machine.ts";
 import type { KubeProxyConfiguration, ProxyMode, SyncPeriods } from "../config/types.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import { wallClockMs } from "../kernel/clock.ts";

@@ -3,8 +3,7 @@
  *
  * @module
  */
-import type { Cidr } from "../model/ip.ts";
-import { parseIp } from "../model/ip.ts";
+import { type Cidr, parseIp } from "../model/ip.ts";
 import type { RuleMatch } from "../netfilter/iptables_rule.ts";
 import type { NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
 import type { NftBase, NftTable } from "../netfilter/nft_ruleset.ts";

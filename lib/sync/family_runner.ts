@@ -12,7 +12,7 @@ import { type StaleFlowOptions, StaleFlowReconciler } from "./conntrack.ts";
 import type { HandledFamily } from "./event_handlers.ts";
 import { backoffMs, BoundedFrequencyRunner } from "./bounded_frequency_runner.ts";
 import { SyncError } from "../errors.ts";
-import { everybodysTurn, TURN_MS } from "../kernel/turns.ts";
+import { TURN_MS, yieldToOthers } from "../kernel/clock.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
 import type { Damage } from "../backend/damage.ts";
 
@@ -249,7 +249,7 @@ export class Reconciler {
     const changed = this.#uncommitted;
     this.#uncommitted = new Set();
     try {
-      if (nowMs() - startMs >= TURN_MS) await everybodysTurn();
+      if (nowMs() - startMs >= TURN_MS) await yieldToOthers();
       const report = await proxier.sync({ state, changed: full ? "all" : changed });
       const endMs = nowMs();
       if (full) this.#lastFullSyncMs = endMs;

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { OWN_PROGRAMS } from "../../lib/kernel/own_programs.ts";
+import { OWN_PROGRAMS } from "../../lib/kernel/exec.ts";
 import { inFolder, kproxyArgv, type Run } from "./kproxy.ts";
 
 /** What must be in no dump, in no form. */

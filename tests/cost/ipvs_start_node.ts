@@ -6,7 +6,7 @@
  */
 import { addDummyLine } from "../../lib/netfilter/ip_batch.ts";
 import { type Exec, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
-import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
+import type { IptablesVariant } from "../../lib/kernel/iptables.ts";
 import { FakeIpvs } from "../support/fake_ipvs.ts";
 import { fakeSysctl } from "../support/fake_sysctl.ts";
 

@@ -8,25 +8,31 @@ import { groupFlows, NO_UDP_TARGETS, planDeletions } from "../../lib/conntrack/s
 import { ExecError } from "../../lib/errors.ts";
 import { hostStateOf, readHostNetwork } from "../../lib/inspect/live/host_network.ts";
 import { liveOfTexts } from "../../lib/inspect/live/saved_texts.ts";
-import { MarkedLines } from "../../lib/kernel/ipvsadm_errors.ts";
-import { isRuleRefusal, saysUnusable } from "../../lib/kernel/iptables_refusal.ts";
-import { parseIptablesVersion } from "../../lib/kernel/iptables_version.ts";
-import { describeNftFailure, nftErrors, saysWhy } from "../../lib/kernel/nft_failure.ts";
-import { describeRestoreFailure, failedLines } from "../../lib/kernel/restore_failure.ts";
+import { MarkedLines } from "../../lib/kernel/ipvsadm.ts";
+import {
+  describeRestoreFailure,
+  failedLines,
+  isRuleRefusal,
+  saysUnusable,
+} from "../../lib/kernel/tool_errors.ts";
+import { parseIptablesVersion } from "../../lib/kernel/iptables.ts";
+import { describeNftFailure, nftErrors, saysWhy } from "../../lib/kernel/nft.ts";
 import { FAMILIES } from "../../lib/model/objects.ts";
 import { canonicalRuleText, readableRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
 import * as ip from "../../lib/netfilter/ip_batch.ts";
 import { formatSets, parseSets, parseSetSizes } from "../../lib/netfilter/ipset.ts";
-import { parseIptablesListing } from "../../lib/netfilter/iptables_save.ts";
+import {
+  parseIptablesListing,
+  parseIptablesSave,
+  parseListedChains,
+} from "../../lib/netfilter/iptables_save.ts";
 import { renderIptablesRule } from "../../lib/netfilter/iptables_rule.ts";
-import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
 import {
   addRealServerLine,
   addVirtualServerLine,
   parseIpvsLoads,
   parseIpvsTable,
 } from "../../lib/netfilter/ipvs.ts";
-import { parseListedChains } from "../../lib/netfilter/iptables_save.ts";
 import {
   NftTableReader,
   parseBaseChains,

@@ -1,7 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { Iptables } from "../../lib/kernel/iptables.ts";
+import { Iptables, type IptablesVariant } from "../../lib/kernel/iptables.ts";
 import { iptablesPrograms, probeIptables } from "../../lib/kernel/iptables_variant.ts";
-import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";

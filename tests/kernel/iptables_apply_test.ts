@@ -7,9 +7,8 @@ import { cleanupIptables, cleanupTargets } from "../../lib/backend/node/iptables
 import { JUMP_RULES } from "../../lib/backend/iptables/plan/base_rules.ts";
 import { SyncError } from "../../lib/errors.ts";
 import { type Exec, wholeText } from "../../lib/kernel/exec.ts";
-import { Iptables } from "../../lib/kernel/iptables.ts";
+import { Iptables, type IptablesVariant } from "../../lib/kernel/iptables.ts";
 import { probeIptables } from "../../lib/kernel/iptables_variant.ts";
-import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
 import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";

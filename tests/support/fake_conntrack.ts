@@ -4,8 +4,7 @@
  *
  * @module
  */
-import type { Exec, ExecOptions, ExecResult } from "../../lib/kernel/exec.ts";
-import { wholeText } from "../../lib/kernel/exec.ts";
+import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
 
 interface Flow {
   readonly family: string;

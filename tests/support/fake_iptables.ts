@@ -8,7 +8,7 @@
  */
 import { ExecError } from "../../lib/errors.ts";
 import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
-import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
+import type { IptablesVariant } from "../../lib/kernel/iptables.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { splitWords } from "../../lib/netfilter/words.ts";
 import { startRecording } from "./fake_record.ts";

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
+import type { IptablesVariant } from "../../lib/kernel/iptables.ts";
 import { parseCidr, parseIp } from "../../lib/model/ip.ts";
 import { quoteWord } from "../../lib/netfilter/words.ts";
 import { canonicalRule } from "./canonical_rule.ts";

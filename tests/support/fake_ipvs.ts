@@ -5,8 +5,7 @@
  * @module
  */
 import { Iptables } from "../../lib/kernel/iptables.ts";
-import type { Exec, ExecOptions, ExecResult } from "../../lib/kernel/exec.ts";
-import { wholeText } from "../../lib/kernel/exec.ts";
+import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { formatSets } from "../../lib/netfilter/ipset.ts";
 import { startRecording } from "./fake_record.ts";

@@ -5,9 +5,8 @@
  */
 import type { ApplyReport, SyncRequest } from "../../lib/backend/backend.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
-import { Iptables } from "../../lib/kernel/iptables.ts";
+import { Iptables, type IptablesVariant } from "../../lib/kernel/iptables.ts";
 import { probeIptables } from "../../lib/kernel/iptables_variant.ts";
-import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
 import type { IpFamily, NamespacedName } from "../../lib/model/objects.ts";
 import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";

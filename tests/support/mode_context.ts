@@ -4,7 +4,7 @@
  * @module
  */
 import type { ModeContext } from "../../lib/backend/node/mode.ts";
-import { nodeSysctls } from "../../lib/kernel/node_sysctls.ts";
+import { nodeSysctls } from "../../lib/kernel/sysctl.ts";
 
 /** As the program makes it, but for the settings that it reads ahead. */
 export async function modeContext(parts: Omit<ModeContext, "sysctls">): Promise<ModeContext> {

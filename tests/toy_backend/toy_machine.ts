@@ -4,8 +4,7 @@
  * @module
  */
 import { ExecError } from "../../lib/errors.ts";
-import type { Exec, ExecOptions, ExecResult } from "../../lib/kernel/exec.ts";
-import { wholeText } from "../../lib/kernel/exec.ts";
+import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
 import { parseToy, renderToy } from "./toy_plan.ts";
 
 /** Runs `toyctl show` and `toyctl load`; no other program is there. */

@@ -6,8 +6,7 @@
  */
 import type { ExecError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
-import { isRuleRefusal } from "../../kernel/iptables_refusal.ts";
-import { failedLines } from "../../kernel/restore_failure.ts";
+import { failedLines, isRuleRefusal } from "../../kernel/tool_errors.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { chainLine, type Table, tableBlock } from "../../netfilter/iptables_jumps.ts";
 import { firstLine } from "../../text/lines.ts";

@@ -4,7 +4,7 @@ import { defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { UNKNOWN_SYSCTLS } from "../../kernel/node_sysctls.ts";
+import { UNKNOWN_SYSCTLS } from "../../kernel/sysctl.ts";
 import { candidateModes, chooseMode, type Modes, passedOverText } from "./choose_mode.ts";
 import type { PreparedMode } from "./mode.ts";
 

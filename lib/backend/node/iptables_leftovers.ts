@@ -7,11 +7,10 @@
  */
 import { ExecError, UnsupportedError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { Iptables, type IptablesTable } from "../../kernel/iptables.ts";
+import { Iptables, type IptablesTable, type IptablesVariant } from "../../kernel/iptables.ts";
 import type { Nft } from "../../kernel/nft.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
 import { probeIptables } from "../../kernel/iptables_variant.ts";
-import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseIptablesSave, unreadableTables } from "../../netfilter/iptables_save.ts";
 import { chainLine, tableBlock } from "../../netfilter/iptables_jumps.ts";

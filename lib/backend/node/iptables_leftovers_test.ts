@@ -1,8 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { ExecError } from "../../errors.ts";
-import { Iptables } from "../../kernel/iptables.ts";
+import { Iptables, type IptablesVariant } from "../../kernel/iptables.ts";
 import { probeIptables } from "../../kernel/iptables_variant.ts";
-import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { silentLogger } from "../../observe/log.ts";
 import { FakeIptables } from "../../../tests/support/fake_iptables.ts";

@@ -6,8 +6,8 @@
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import type { RefusedFamily } from "../../kernel/iptables_families.ts";
-import type { NodeSysctls } from "../../kernel/node_sysctls.ts";
+import type { RefusedFamily } from "../../kernel/iptables_variant.ts";
+import type { NodeSysctls } from "../../kernel/sysctl.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
 import type { ServiceTraffic } from "../../model/service_traffic.ts";

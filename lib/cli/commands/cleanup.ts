@@ -6,7 +6,7 @@
 import { type CleanupContext, countLeftovers, type LeftoverReport } from "../../backend/node/cleanup.ts";
 import { CLEANUP_MODES, CLEANUP_PROXIES, type CleanupMode } from "../../config/types.ts";
 import { indistinctModes, removeLeftovers } from "../../backend/node/leftovers.ts";
-import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
+import { isPermissionProblem } from "../../kernel/tool_errors.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { FAMILIES } from "../../model/objects.ts";
 import { errorText, type LogValues } from "../../observe/log.ts";

@@ -17,13 +17,13 @@ import { configurationOf, type EffectiveConfiguration } from "../flags/configura
 import { runDoubts } from "../flags/input_doubts.ts";
 import type { Io } from "../io.ts";
 import { untilIpv6IsOn } from "../../node/family_return.ts";
-import { startProxyServer } from "../../node/proxy_server.ts";
 import {
   nextProxyServer,
   planProxyServer,
   prepareNode,
   type ProcessResources,
   type ProxyServer,
+  startProxyServer,
 } from "../../node/proxy_server.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { runProxyServer } from "../../node/run_proxy_server.ts";

@@ -9,8 +9,8 @@ import { isPassed, reportDocument, reportLines } from "../../inspect/selftest/re
 import { selftest, SelftestError } from "../../inspect/selftest/selftest.ts";
 import { systemClock, wallClockMs } from "../../kernel/clock.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
-import { interfaceIps } from "../../kernel/interfaces.ts";
-import { nodeSysctls } from "../../kernel/node_sysctls.ts";
+import { interfaceIps } from "../../kernel/machine.ts";
+import { nodeSysctls } from "../../kernel/sysctl.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { silentLogger } from "../../observe/log.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";

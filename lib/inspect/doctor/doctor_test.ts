@@ -4,8 +4,7 @@ import { DoctorNode, type ProgramFault } from "../../../tests/support/doctor_nod
 import { PacedNode, settled } from "../../../tests/support/paced_node.ts";
 import { applyModeDefaults, defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
-import type { Finding, Level } from "./report.ts";
-import type { DoctorReport } from "./report.ts";
+import type { DoctorReport, Finding, Level } from "./report.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { examine } from "./doctor.ts";
 

@@ -4,8 +4,7 @@
  * @module
  */
 import { ExecError } from "../../errors.ts";
-import type { Exec, ExecOptions, ExecResult } from "../../kernel/exec.ts";
-import { OWN_PROGRAMS } from "../../kernel/own_programs.ts";
+import { type Exec, type ExecOptions, type ExecResult, OWN_PROGRAMS } from "../../kernel/exec.ts";
 
 /** A program that did not do what it should. */
 export interface ProgramTrouble {

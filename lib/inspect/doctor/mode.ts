@@ -18,23 +18,24 @@ import {
 import { ExecError, UnsupportedError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { probeIpset } from "../../kernel/ipset.ts";
-import { type RefusedFamily, usableFamilies } from "../../kernel/iptables_families.ts";
 import {
   chooseIptablesVariant,
   hintsQuestion,
   holdsProxyRules,
   mayHideRules,
   NEEDS_RIGHTS,
+  type RefusedFamily,
+  usableFamilies,
   type VariantChoice,
 } from "../../kernel/iptables_variant.ts";
 import {
   type IptablesVariant,
   type IptablesVersion,
   parseIptablesVersion,
-} from "../../kernel/iptables_version.ts";
+  type XtablesLock,
+} from "../../kernel/iptables.ts";
 import { ipvsAbsence, Ipvsadm } from "../../kernel/ipvsadm.ts";
-import { type NodeSysctls, nodeSysctls } from "../../kernel/node_sysctls.ts";
-import type { XtablesLock } from "../../kernel/xtables_lock.ts";
+import { type NodeSysctls, nodeSysctls } from "../../kernel/sysctl.ts";
 import { nodeIps } from "../../model/node.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { errorText, type Logger, type LogValues, silentLogger } from "../../observe/log.ts";

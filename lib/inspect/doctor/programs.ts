@@ -8,7 +8,7 @@ import type { ProxyMode } from "../../config/types.ts";
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { OLDEST_MAJOR } from "../../kernel/ipset.ts";
-import { isAtLeast, MIN_IPTABLES_VERSION } from "../../kernel/iptables_version.ts";
+import { isAtLeast, MIN_IPTABLES_VERSION } from "../../kernel/iptables.ts";
 import type { ProgramTrouble } from "./exec.ts";
 import { failure, type Finding, ok, unknown, warning } from "./report.ts";
 

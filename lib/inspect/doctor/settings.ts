@@ -13,8 +13,7 @@ import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { conntrackNames, type ConntrackSetting } from "../../conntrack/settings.ts";
 import { isAsWanted } from "../../kernel/conntrack_settings.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { DISABLE_IPV6 } from "../../kernel/node_sysctls.ts";
-import { readSysctls } from "../../kernel/sysctl.ts";
+import { DISABLE_IPV6, readSysctls } from "../../kernel/sysctl.ts";
 import { failure, type Finding, ok, warning } from "./report.ts";
 
 /** 1: the node forwards IPv6 packets. */

@@ -7,9 +7,9 @@ import { DEVICE } from "../../backend/ipvs/plan/ruleset.ts";
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
-import type { IptablesVariant } from "../../kernel/iptables_version.ts";
-import { NftLook, type NftTableName } from "../../kernel/nft_look.ts";
-import { LEGACY_LIST_REGEXP, NO_RIGHTS_REGEXP } from "../../kernel/no_rights.ts";
+import type { IptablesVariant } from "../../kernel/iptables.ts";
+import { Nft, type NftTableName } from "../../kernel/nft.ts";
+import { isPermissionProblem, LEGACY_LIST_REGEXP } from "../../kernel/tool_errors.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
 import { IPTABLES_TABLES } from "../../netfilter/nft_listing.ts";
@@ -136,7 +136,7 @@ class Reading {
   /** None: nobody can tell. */
   async #nftTables(): Promise<readonly NftTableName[]> {
     try {
-      return await new NftLook(this.#exec, this.#options).tables();
+      return await new Nft(this.#exec).tables(this.#options);
     } catch (error) {
       if (error instanceof ExecError) return [];
       throw error;
@@ -187,6 +187,6 @@ function failure(stderr: string, code: number): string {
   if (LEGACY_LIST_REGEXP.test(stderr)) {
     return `${first.trim()}: only root may list the rules of iptables' legacy variant, and nothing here tells whether there are some`;
   }
-  if (NO_RIGHTS_REGEXP.test(stderr)) return `${first.trim()}: reading it needs root or CAP_NET_ADMIN`;
+  if (isPermissionProblem(stderr)) return `${first.trim()}: reading it needs root or CAP_NET_ADMIN`;
   return first === "" ? `it ended with status ${code}` : first.trim();
 }

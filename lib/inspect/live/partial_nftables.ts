@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { NftLook } from "../../kernel/nft_look.ts";
+import type { Nft } from "../../kernel/nft.ts";
 import {
   type ListedContainer,
   type ListedTable,
@@ -29,14 +29,14 @@ interface Question {
 
 /** Tables of one family, and what has been asked of them since they were printed. */
 export class PartialNftables {
-  readonly #look: NftLook;
+  readonly #nft: Nft;
 
   constructor(
-    look: NftLook,
+    nft: Nft,
     readonly tables: readonly ListedTable[],
     readonly problems: readonly ListingProblem[],
   ) {
-    this.#look = look;
+    this.#nft = nft;
   }
 
   /** Reads what was asked for; false if that is nothing. */
@@ -70,7 +70,7 @@ export class PartialNftables {
     desired: readonly ListedTable[],
   ): Promise<readonly Question[]> {
     const asked = questions.flatMap((question) => question.keys.map((key) => ({ ...question, key })));
-    const refusals = await this.#look.refusals(
+    const refusals = await this.#nft.refusals(
       asked.map(({ table, name, key }) => `delete element ${table.name} ${name} { ${key} }`),
     );
     const present = asked.filter((one, index) => {
@@ -87,7 +87,7 @@ export class PartialNftables {
     });
     const wanted = maps.map((one) => ({ ...one, value: desiredValue(one, desired) }));
     const known = wanted.filter(({ value }) => value !== null);
-    const others = await this.#look.refusals(
+    const others = await this.#nft.refusals(
       known.map(({ table, name, key, value }) => `add element ${table.name} ${name} { ${key} : ${value} }`),
     );
     for (const [index, { elements, key, value }] of known.entries()) {
@@ -99,7 +99,7 @@ export class PartialNftables {
   /** Puts the container as it is in the place of the one that asks. */
   async #list({ table, name: own, container: { kind } }: Question): Promise<void> {
     const [word = "", name = ""] = table.name.split(" ");
-    const text = await this.#look.container({ word, name }, kind, own);
+    const text = await this.#nft.listSet(word, name, own, kind) ?? "";
     const found = parseNftListing(text).tables[0]?.containers.get(own);
     if (found === undefined) throw new NotPartialError(`${kind} ${own} cannot be read`);
     (table.containers as Map<string, ListedContainer>).set(own, found);
@@ -119,11 +119,11 @@ function desiredValue(
 }
 
 /** A table that was printed without elements, which are asked for; where nft has left out those of sets without names, read as a whole. */
-export async function askingTable(look: NftLook, table: ListedTable): Promise<ListedTable> {
+export async function askingTable(nft: Nft, table: ListedTable): Promise<ListedTable> {
   const { name: label, comment, ownerProblem, chains, handles } = table;
   if (chains.values().some(({ rules }) => rules.some((text) => LOST_ELEMENTS.test(text)))) {
     const [word = "", name = ""] = label.split(" ");
-    return parseNftListing(await look.table({ word, name })).tables[0] ?? table;
+    return parseNftListing(await nft.table({ word, name })).tables[0] ?? table;
   }
   const containers = new Map(
     table.containers.entries().map(([name, container]) => {

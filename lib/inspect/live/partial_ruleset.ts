@@ -6,7 +6,7 @@
  */
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { NftLook, type NftTableName } from "../../kernel/nft_look.ts";
+import { Nft, type NftTableName } from "../../kernel/nft.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseNftListing } from "../../netfilter/nft_listing.ts";
 import { NftTable } from "../../netfilter/nft_ruleset.ts";
@@ -122,16 +122,16 @@ function rulesOf({ others, iptables, nftables, problems }: Begun, family: IpFami
 
 /** @throws {NotPartialError | ExecError} if it cannot be read in parts */
 async function begin(exec: Exec): Promise<Begun> {
-  const look = new NftLook(exec);
-  const [others, tables] = await Promise.all([readOthers(exec), look.tables()]);
-  if (tables.length === 0 && (await look.terseRuleset()).trim() !== "") {
+  const nft = new Nft(exec);
+  const [others, tables] = await Promise.all([readOthers(exec), nft.tables()]);
+  if (tables.length === 0 && (await nft.terseRuleset()).trim() !== "") {
     throw new NotPartialError("nft has rules, and names no tables");
   }
   const ofIptables = tables.filter(isOfIptables);
-  const nftables = await partialNftables(look, tables);
+  const nftables = await partialNftables(nft, tables);
   const iptables = ofIptables.length === 0
     ? new Map<IpFamily, PartialIptables>()
-    : await partialIptables(exec, look, ofIptables);
+    : await partialIptables(exec, nft, ofIptables);
   return { others, iptables, ...nftables };
 }
 
@@ -141,7 +141,7 @@ async function begin(exec: Exec): Promise<Begun> {
  */
 async function partialIptables(
   exec: Exec,
-  look: NftLook,
+  nft: Nft,
   tables: readonly NftTableName[],
 ): Promise<ReadonlyMap<IpFamily, PartialIptables>> {
   const tried = tables.flatMap((table) =>
@@ -150,7 +150,7 @@ async function partialIptables(
       chain,
     }))
   );
-  const refusals = await look.refusals(
+  const refusals = await nft.refusals(
     tried.map(({ table: { word, name }, chain }) => `create chain ${word} ${name} ${chain}`),
   );
   const found = tried.filter((_, index) => {
@@ -171,7 +171,7 @@ async function partialIptables(
 
 /** Beside the rules of iptables, which may be many, each other table is read by its name; else all in one go. */
 async function partialNftables(
-  look: NftLook,
+  nft: Nft,
   all: readonly NftTableName[],
 ): Promise<Pick<Begun, "nftables" | "problems">> {
   const tables = all.filter((table) => !isOfIptables(table));
@@ -186,19 +186,19 @@ async function partialNftables(
   const isTerse = read.some(({ word, name }) => proxyOfTable(`${word} ${name}`) !== null) ||
     read.length === all.length;
   const text = isTerse
-    ? await look.terseRuleset()
-    : (await Promise.all(read.map((table) => look.table(table)))).join("");
+    ? await nft.terseRuleset()
+    : (await Promise.all(read.map((table) => nft.table(table)))).join("");
   const listing = parseNftListing(text);
   const listed = await Promise.all(read.map(async ({ word, name }) => {
     const table = listing.tables.find((one) => one.name === `${word} ${name}`);
     if (table === undefined) throw new NotPartialError(`nft does not list table ${word} ${name}`);
-    return isTerse ? await askingTable(look, table) : table;
+    return isTerse ? await askingTable(nft, table) : table;
   }));
   const nftables = new Map(FAMILIES.map((family) => {
     const words = [nftFamily(family), "inet"];
     const own = listed.filter(({ name }) => words.includes(name.split(" ", 1)[0] ?? ""));
     const unread = own.flatMap((table) => [...new NftTable(table, family).problems()]);
-    return [family, new PartialNftables(look, own, [...listing.problems, ...unread])];
+    return [family, new PartialNftables(nft, own, [...listing.problems, ...unread])];
   }));
   return { nftables, problems };
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { isPortTaken } from "../../kernel/port_probe.ts";
+import { isPortTaken } from "../../kernel/machine.ts";
 import { splitHostPort } from "../../model/ip.ts";
 import type { IpFamily, Protocol } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";

@@ -6,7 +6,7 @@
  */
 import type { ProxyMode } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
-import { OWN_PROGRAMS } from "../../kernel/own_programs.ts";
+import { OWN_PROGRAMS } from "../../kernel/exec.ts";
 import { joinHostPort, parseIp } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { ObjectJson } from "../../source/decode/api_json.ts";

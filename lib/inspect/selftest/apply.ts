@@ -8,7 +8,7 @@ import { defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
-import { interfaceIps } from "../../kernel/interfaces.ts";
+import { interfaceIps } from "../../kernel/machine.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { silentLogger } from "../../observe/log.ts";
 import { decodeObject } from "../../source/decode/decode.ts";

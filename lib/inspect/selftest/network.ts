@@ -12,7 +12,7 @@ import {
   listNamespaces,
   runIpLines,
 } from "../../kernel/network_namespaces.ts";
-import { NO_RIGHTS_REGEXP } from "../../kernel/no_rights.ts";
+import { isPermissionProblem } from "../../kernel/tool_errors.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type HostName, HOSTS, neighbourLines, NEIGHBOURS, nodeLines, settingsOf } from "./topology.ts";
 
@@ -132,7 +132,7 @@ async function asRights<T>(work: () => Promise<T>): Promise<T> {
     if (!(error instanceof ExecError)) throw error;
     const message = error.isMissing()
       ? `selftest needs the program ip (iproute2): ${error.message}`
-      : NO_RIGHTS_REGEXP.test(error.stderr)
+      : isPermissionProblem(error.stderr)
       ? `selftest needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, to make network namespaces: ${error.stderr.trim()}`
       : null;
     if (message === null) throw error;

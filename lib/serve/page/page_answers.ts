@@ -4,7 +4,7 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import { interfaceAddresses } from "../../kernel/interfaces.ts";
+import { interfaceAddresses } from "../../kernel/machine.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Handler } from "../http_listener.ts";
 import { pacedBody, PiecePace } from "../status/objects_stream.ts";

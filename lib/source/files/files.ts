@@ -3,8 +3,7 @@
  *
  * @module
  */
-import { Mutex } from "../../kernel/mutex.ts";
-import { everybodysTurn, inTurns } from "../../kernel/turns.ts";
+import { inTurns, Mutex, yieldToOthers } from "../../kernel/clock.ts";
 import { toEnd } from "../../text/steps.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -464,7 +463,7 @@ async function oneTurn<T>(steps: Iterator<void, T>): Promise<IteratorResult<void
     const step = steps.next();
     if (step.done === true) return step;
     if (performance.now() - startMs < TURN_MS) continue;
-    await everybodysTurn();
+    await yieldToOthers();
     return step;
   }
 }

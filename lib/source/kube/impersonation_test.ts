@@ -2,8 +2,7 @@ import { assertEquals } from "@std/assert";
 import { systemClock } from "../../kernel/clock.ts";
 import { IdleLimit, readText } from "./kube_answer.ts";
 import { masterAccess } from "./kube_access.ts";
-import { KubeClient } from "./kube_http.ts";
-import { impersonationHeaders } from "./kube_http.ts";
+import { impersonationHeaders, KubeClient } from "./kube_http.ts";
 import type { Impersonation } from "./kubeconfig.ts";
 
 const EVERYTHING: Impersonation = {

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Exec, systemExec } from "../../kernel/exec.ts";
+import { type Exec, OWN_PROGRAMS, systemExec } from "../../kernel/exec.ts";
 import { base64Of } from "../../text/base64.ts";
 import { OidcTokens } from "./kube_oidc.ts";
 import type { ClusterAccess, CredentialPlugin, Pem } from "./kubeconfig.ts";
@@ -12,7 +12,6 @@ import type { Credential } from "@kubernetes/client-node/dist/exec_auth.js";
 import { firstLine } from "../../text/lines.ts";
 import { ExecError } from "../../errors.ts";
 import { asObject, DecodeError, objectAt, textAt } from "../decode/decode_values.ts";
-import { OWN_PROGRAMS } from "../../kernel/own_programs.ts";
 
 /** A client certificate with its key, PEM. */
 export interface CertificatePair {

@@ -4,7 +4,7 @@
  * @module
  */
 import type { KubernetesObject, V1Status } from "@kubernetes/client-node";
-import { everybodysTurn } from "../../kernel/turns.ts";
+import { yieldToOthers } from "../../kernel/clock.ts";
 import type { Raw } from "../decode/api_json.ts";
 import { asObject, DecodeError, listAt, textAt } from "../decode/decode_values.ts";
 import { JsonListReader } from "../decode/json_stream.ts";
@@ -156,7 +156,7 @@ const PROTOBUF_FORMAT: AnswerFormat = {
       if (raws.push(item) < BATCH_SIZE) continue;
       take(raws);
       raws = [];
-      await everybodysTurn();
+      await yieldToOthers();
     }
     if (raws.length > 0) take(raws);
     return page;

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { OWN_PROGRAMS } from "../../kernel/own_programs.ts";
+import { OWN_PROGRAMS } from "../../kernel/exec.ts";
 import { ownProgramBehind } from "./kube_credentials.ts";
 
 Deno.test("kproxy's own programs are known by name, path, link and file; others are none of them", async () => {

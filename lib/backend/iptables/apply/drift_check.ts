@@ -5,10 +5,9 @@
  * @module
  */
 import { ExecError } from "../../../errors.ts";
-import type { Iptables } from "../../../kernel/iptables.ts";
-import { isLockBusy } from "../../../kernel/iptables_lock.ts";
-import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
-import { inTurns } from "../../../kernel/turns.ts";
+import type { Iptables, IptablesVariant } from "../../../kernel/iptables.ts";
+import { isLockBusy } from "../../../kernel/tool_errors.ts";
+import { inTurns } from "../../../kernel/clock.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { FullLooks } from "../../apply/full_looks.ts";
 import { PrintedOtherwise } from "../../apply/printed_otherwise.ts";

@@ -1,7 +1,7 @@
 /** What the looks see of what others did, what they ask for, and when. */
 import { assert, assertEquals } from "@std/assert";
 import type { ExecOptions, ExecResult } from "../../../kernel/exec.ts";
-import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
+import type { IptablesVariant } from "../../../kernel/iptables.ts";
 import { parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
 import {

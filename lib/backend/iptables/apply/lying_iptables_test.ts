@@ -5,7 +5,7 @@ import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
 import { stateOf } from "../../../../tests/support/fake_iptables_state.ts";
 import { iptablesProxier } from "../../../../tests/support/iptables_rig.ts";
 import type { Exec } from "../../../kernel/exec.ts";
-import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
+import type { IptablesVariant } from "../../../kernel/iptables.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../../model/state.ts";
 import { silentLogger } from "../../../observe/log.ts";

@@ -5,11 +5,10 @@
  */
 import { ExecError, SyncError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
-import { Mutex } from "../../../kernel/mutex.ts";
+import { isRuleRefusal } from "../../../kernel/tool_errors.ts";
+import { inTurns, Mutex, TURN_MS } from "../../../kernel/clock.ts";
 import type { NfacctCounters } from "../../../kernel/nfacct.ts";
-import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
-import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
+import { UnreadableTables } from "../../../kernel/iptables_by_name.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";

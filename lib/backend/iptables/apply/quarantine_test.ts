@@ -1,7 +1,7 @@
 /** A Service that iptables or the kernel refuses keeps what it had, and nobody else notices. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { SyncError } from "../../../errors.ts";
-import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
+import type { IptablesVariant } from "../../../kernel/iptables.ts";
 import { parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
 import { defaultSettings, type ServiceSizes } from "../../../../tests/support/fake_iptables_state.ts";

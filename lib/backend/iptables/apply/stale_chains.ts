@@ -6,7 +6,7 @@
  */
 import { ExecError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { failedLines } from "../../../kernel/restore_failure.ts";
+import { failedLines } from "../../../kernel/tool_errors.ts";
 import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { isolateRefused, type Refusal } from "../../isolate.ts";

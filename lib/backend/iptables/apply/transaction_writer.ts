@@ -6,7 +6,7 @@
  */
 import { ExecError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { failedLine } from "../../../kernel/restore_failure.ts";
+import { failedLine } from "../../../kernel/tool_errors.ts";
 import type { IptablesTransaction } from "../store/transaction.ts";
 
 /** What was written. */

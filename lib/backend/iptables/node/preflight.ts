@@ -6,11 +6,11 @@
 import { IptablesProxier, type IptablesSettings } from "../apply/proxier.ts";
 import { usesLocalhostNodePorts } from "../plan/base_rules.ts";
 import { ExecError } from "../../../errors.ts";
-import { interfaceIps } from "../../../kernel/interfaces.ts";
+import { interfaceIps } from "../../../kernel/machine.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { iptablesOfNode } from "../../../kernel/iptables_families.ts";
+import { iptablesOfNode } from "../../../kernel/iptables_variant.ts";
 import { NfacctCounters } from "../../../kernel/nfacct.ts";
-import type { AllowedOutcome } from "../../../kernel/node_sysctls.ts";
+import type { AllowedOutcome } from "../../../kernel/sysctl.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { PacketCounts } from "../../../observe/metrics.ts";

@@ -6,9 +6,8 @@
  *
  * @module
  */
-import type { Clock } from "../../../kernel/clock.ts";
+import type { Clock, Mutex } from "../../../kernel/clock.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
-import type { Mutex } from "../../../kernel/mutex.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import {
   deleteRealServerLine,

@@ -1,8 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
-import type { Clock } from "../../../kernel/clock.ts";
+import { type Clock, Mutex } from "../../../kernel/clock.ts";
 import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
-import { Mutex } from "../../../kernel/mutex.ts";
 import type { Protocol } from "../../../model/objects.ts";
 import {
   addRealServerLine,

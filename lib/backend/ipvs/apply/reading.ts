@@ -9,7 +9,7 @@ import { readDevices } from "../../../kernel/ip_address.ts";
 import { saveSets } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { findByName, listChains } from "../../../kernel/iptables_by_name.ts";
-import { isLockBusy } from "../../../kernel/iptables_lock.ts";
+import { isLockBusy } from "../../../kernel/tool_errors.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { FAMILIES } from "../../../model/objects.ts";
 import { jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";

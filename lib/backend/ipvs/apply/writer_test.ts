@@ -1,8 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
-import { systemClock } from "../../../kernel/clock.ts";
+import { Mutex, systemClock } from "../../../kernel/clock.ts";
 import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
-import { Mutex } from "../../../kernel/mutex.ts";
 import { silentLogger } from "../../../observe/log.ts";
 import { RefusedLinesError } from "../store/refusals.ts";
 import type { Step } from "../store/transaction.ts";

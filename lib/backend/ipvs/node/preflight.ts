@@ -5,15 +5,13 @@
  */
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
-import { systemClock } from "../../../kernel/clock.ts";
+import { Mutex, systemClock } from "../../../kernel/clock.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { deleteDevice, ensureDummy } from "../../../kernel/ip_address.ts";
 import { probeIpset } from "../../../kernel/ipset.ts";
-import { iptablesOfNode } from "../../../kernel/iptables_families.ts";
-import { interfaceAddresses } from "../../../kernel/interfaces.ts";
+import { iptablesOfNode } from "../../../kernel/iptables_variant.ts";
+import { interfaceAddresses, kernelRelease } from "../../../kernel/machine.ts";
 import { ipvsAbsence, Ipvsadm } from "../../../kernel/ipvsadm.ts";
-import { kernelRelease } from "../../../kernel/kernel_release.ts";
-import { Mutex } from "../../../kernel/mutex.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";

@@ -1,8 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
 import { UnsupportedError } from "../../../errors.ts";
-import type { Exec, ExecResult } from "../../../kernel/exec.ts";
-import { wholeText } from "../../../kernel/exec.ts";
+import { type Exec, type ExecResult, wholeText } from "../../../kernel/exec.ts";
 import { Iptables } from "../../../kernel/iptables.ts";
 import { requireSetsAndMatches } from "./preflight_probe.ts";
 

@@ -5,7 +5,7 @@
  */
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { UnsupportedError } from "../../../errors.ts";
-import type { NodeSysctls } from "../../../kernel/node_sysctls.ts";
+import type { NodeSysctls } from "../../../kernel/sysctl.ts";
 import type { Logger } from "../../../observe/log.ts";
 import {
   CONN_REUSE_MODE,

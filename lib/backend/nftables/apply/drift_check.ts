@@ -4,9 +4,8 @@
  *
  * @module
  */
-import type { Nft } from "../../../kernel/nft.ts";
-import { describeNftFailure } from "../../../kernel/nft_failure.ts";
-import { inTurns } from "../../../kernel/turns.ts";
+import { describeNftFailure, type Nft } from "../../../kernel/nft.ts";
+import { inTurns } from "../../../kernel/clock.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { diffObjects, type NftTransaction } from "../../../netfilter/nft_objects.ts";
 import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing.ts";

@@ -5,9 +5,8 @@
  * @module
  */
 import { ExecError, SyncError } from "../../../errors.ts";
-import type { Nft } from "../../../kernel/nft.ts";
-import { describeNftFailure } from "../../../kernel/nft_failure.ts";
-import { inTurns, TURN_MS, turnSince } from "../../../kernel/turns.ts";
+import { describeNftFailure, type Nft } from "../../../kernel/nft.ts";
+import { inTurns, TURN_MS, turnSince } from "../../../kernel/clock.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import { sameTexts } from "../../../model/service_port.ts";
 import type { ProxyState } from "../../../model/state.ts";

@@ -4,8 +4,7 @@
  * @module
  */
 import { ExecError } from "../../../errors.ts";
-import type { Nft } from "../../../kernel/nft.ts";
-import { describeNftFailure, nftErrors, nftFailureKind } from "../../../kernel/nft_failure.ts";
+import { describeNftFailure, type Nft, nftErrors, nftFailureKind } from "../../../kernel/nft.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { NftTransaction, WrittenCounts } from "../../../netfilter/nft_objects.ts";
 import type { Logger } from "../../../observe/log.ts";

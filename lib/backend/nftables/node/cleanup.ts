@@ -5,10 +5,9 @@
  */
 import { CLEANUP_PROXIES, type CleanupProxy } from "../../../config/types.ts";
 import { ExecError } from "../../../errors.ts";
-import { Nft } from "../../../kernel/nft.ts";
+import { isWithoutNftables, Nft, nftFailureKind } from "../../../kernel/nft.ts";
 import { parseTable } from "../../../netfilter/nft_listing.ts";
 import { type NftFamily, nftFamily } from "../../../netfilter/nft_words.ts";
-import { isWithoutNftables, nftFailureKind } from "../../../kernel/nft_failure.ts";
 import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 import type {
   CleanupContext,

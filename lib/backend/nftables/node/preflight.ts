@@ -5,19 +5,20 @@
  */
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
-import { interfaceIps } from "../../../kernel/interfaces.ts";
+import { interfaceIps } from "../../../kernel/machine.ts";
 import { NEEDS_RIGHTS } from "../../../kernel/iptables_variant.ts";
-import { isAtLeast } from "../../../kernel/iptables_version.ts";
-import { Nft, noTablesText } from "../../../kernel/nft.ts";
-import { nftFamily } from "../../../netfilter/nft_words.ts";
+import { isAtLeast } from "../../../kernel/iptables.ts";
 import {
   describeNftFailure,
   isWithoutNftables,
+  Nft,
   nftErrors,
   nftFailureKind,
+  noTablesText,
   saysWhy,
-} from "../../../kernel/nft_failure.ts";
-import { requireIpv6 } from "../../../kernel/node_sysctls.ts";
+} from "../../../kernel/nft.ts";
+import { nftFamily } from "../../../netfilter/nft_words.ts";
+import { requireIpv6 } from "../../../kernel/sysctl.ts";
 import { cidrContains, type Ip } from "../../../model/ip.ts";
 import { nodeIps } from "../../../model/node.ts";
 import { FAMILIES, type IpFamily } from "../../../model/objects.ts";

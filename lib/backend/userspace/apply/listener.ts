@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { Mutex } from "../../../kernel/mutex.ts";
+import { Mutex } from "../../../kernel/clock.ts";
 import { type Cidr, joinHostPort } from "../../../model/ip.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { PortalFacts } from "../../../model/portals.ts";

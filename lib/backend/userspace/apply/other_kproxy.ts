@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { isPortTaken } from "../../../kernel/port_probe.ts";
+import { isPortTaken } from "../../../kernel/machine.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";

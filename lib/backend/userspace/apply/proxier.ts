@@ -6,9 +6,8 @@
  */
 import { type ExecError, SyncError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
-import { Mutex } from "../../../kernel/mutex.ts";
-import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
+import { isRuleRefusal } from "../../../kernel/tool_errors.ts";
+import { inTurns, Mutex, TURN_MS } from "../../../kernel/clock.ts";
 import type { NodePortAddresses } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";

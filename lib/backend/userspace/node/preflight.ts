@@ -4,10 +4,9 @@
  * @module
  */
 import { parsePortRange } from "../../../config/port_range.ts";
-import { interfaceIps } from "../../../kernel/interfaces.ts";
+import { EVERYWHERE, interfaceIps } from "../../../kernel/machine.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { iptablesOfNode } from "../../../kernel/iptables_families.ts";
-import { EVERYWHERE } from "../../../kernel/port_probe.ts";
+import { iptablesOfNode } from "../../../kernel/iptables_variant.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { takesRule } from "../../apply/iptables_trial.ts";

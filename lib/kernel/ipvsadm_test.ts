@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { MarkedLines } from "./ipvsadm_errors.ts";
+import { MarkedLines } from "./ipvsadm.ts";
 
 const PURE = { permissions: "none" } as const;
 const LINES = [

@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { ExecError } from "../errors.ts";
-import { alreadyExists, describeNftFailure, nftErrors, nftFailureKind } from "./nft_failure.ts";
+import { alreadyExists, describeNftFailure, nftErrors, nftFailureKind } from "./nft.ts";
 
 const ARGV = ["nft", "-f", "-"];
 const TWO = `/dev/stdin:2:39-56: Error: Could not process rule: File exists
