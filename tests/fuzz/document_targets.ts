@@ -18,7 +18,7 @@ import {
   SnapshotError,
   snapshotPieces,
   SnapshotReader,
-} from "../../lib/source/decode/snapshot_text.ts";
+} from "../../lib/source/snapshot/snapshot_format.ts";
 import { parseExecCredential } from "../../lib/source/kube/kube_credentials.ts";
 import { formatOf } from "../../lib/source/kube/kube_formats.ts";
 import { AnswerError } from "../../lib/source/kube/kube_messages.ts";

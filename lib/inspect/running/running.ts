@@ -29,7 +29,7 @@ import {
   STATUS_PATH,
   type StatusDocument,
 } from "../../serve/status/status_document.ts";
-import { SnapshotError, SnapshotReader } from "../../source/decode/snapshot_text.ts";
+import { SnapshotError, SnapshotReader } from "../../source/snapshot/snapshot_format.ts";
 import { identityOf, type Rejection } from "../../source/source.ts";
 import type { KnownPortals } from "../live/portals.ts";
 import type { ListedObjects } from "../objects.ts";

@@ -104,7 +104,7 @@ function objectsPage(life: LifeFacts, server: ServerFacts): Handler {
   const pace = new PiecePace();
   return async (request, _peer, stopping) => {
     // There may never be a request.
-    const { snapshotPieces } = await import("../../source/decode/snapshot_text.ts");
+    const { snapshotPieces } = await import("../../source/snapshot/snapshot_format.ts");
     const selection = selectionOf(new URL(request.url).searchParams);
     const selected = selection === null
       ? life.objects()

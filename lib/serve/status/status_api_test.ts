@@ -5,7 +5,7 @@ import { syncOutcome } from "../../../tests/support/sync_outcome.ts";
 import { runtimeFlags } from "../../../tools/permissions.ts";
 import { ROOT } from "../../../tools/project_files.ts";
 import { RunningKproxy } from "../../inspect/running/running.ts";
-import { SnapshotReader } from "../../source/decode/snapshot_text.ts";
+import { SnapshotReader } from "../../source/snapshot/snapshot_format.ts";
 
 const get = (path: string, host: string): string[] => [`GET ${path} HTTP/1.1`, `Host: ${host}`];
 

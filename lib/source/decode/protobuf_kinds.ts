@@ -36,118 +36,118 @@ import type {
 import type { WatchedModels } from "./api_json.ts";
 import { type Message, message } from "./protobuf_reader.ts";
 
-const OBJECT_META = message<V1ObjectMeta>((field) => ({
-  1: field.text("name"),
-  3: field.sharedText("namespace"),
-  5: field.text("uid"),
-  6: field.text("resourceVersion"),
-  8: field.time("creationTimestamp"),
-  9: field.time("deletionTimestamp"),
-  11: field.map("labels"),
-  12: field.map("annotations"),
-}));
+const OBJECT_META = message<V1ObjectMeta>({
+  1: ["name", "text"],
+  3: ["namespace", "text"],
+  5: ["uid", "text"],
+  6: ["resourceVersion", "text"],
+  8: ["creationTimestamp", "time"],
+  9: ["deletionTimestamp", "time"],
+  11: ["labels", "map"],
+  12: ["annotations", "map"],
+});
 
-const SERVICE_PORT = message<V1ServicePort>((field) => ({
-  1: field.sharedText("name"),
-  2: field.text("protocol"),
-  3: field.number("port"),
-  5: field.number("nodePort"),
-}));
+const SERVICE_PORT = message<V1ServicePort>({
+  1: ["name", "text"],
+  2: ["protocol", "text"],
+  3: ["port", "number"],
+  5: ["nodePort", "number"],
+});
 
-const CLIENT_IP_CONFIG = message<V1ClientIPConfig>((field) => ({ 1: field.number("timeoutSeconds") }));
-const SESSION_AFFINITY_CONFIG = message<V1SessionAffinityConfig>((field) => ({
-  1: field.object("clientIP", CLIENT_IP_CONFIG),
-}));
+const CLIENT_IP_CONFIG = message<V1ClientIPConfig>({ 1: ["timeoutSeconds", "number"] });
+const SESSION_AFFINITY_CONFIG = message<V1SessionAffinityConfig>({
+  1: ["clientIP", "object", CLIENT_IP_CONFIG],
+});
 
-const SERVICE_SPEC = message<V1ServiceSpec>((field) => ({
-  1: field.objects("ports", SERVICE_PORT),
-  3: field.text("clusterIP"),
-  4: field.text("type"),
-  5: field.texts("externalIPs"),
-  7: field.text("sessionAffinity"),
-  9: field.texts("loadBalancerSourceRanges"),
-  11: field.text("externalTrafficPolicy"),
-  12: field.number("healthCheckNodePort"),
-  14: field.object("sessionAffinityConfig", SESSION_AFFINITY_CONFIG),
-  18: field.texts("clusterIPs"),
-  19: field.texts("ipFamilies"),
-  22: field.text("internalTrafficPolicy"),
-}));
+const SERVICE_SPEC = message<V1ServiceSpec>({
+  1: ["ports", "objects", SERVICE_PORT],
+  3: ["clusterIP", "text"],
+  4: ["type", "text"],
+  5: ["externalIPs", "texts"],
+  7: ["sessionAffinity", "text"],
+  9: ["loadBalancerSourceRanges", "texts"],
+  11: ["externalTrafficPolicy", "text"],
+  12: ["healthCheckNodePort", "number"],
+  14: ["sessionAffinityConfig", "object", SESSION_AFFINITY_CONFIG],
+  18: ["clusterIPs", "texts"],
+  19: ["ipFamilies", "texts"],
+  22: ["internalTrafficPolicy", "text"],
+});
 
-const INGRESS = message<V1LoadBalancerIngress>((field) => ({
-  1: field.text("ip"),
-  3: field.optionalText("ipMode"),
-}));
-const LOAD_BALANCER_STATUS = message<V1LoadBalancerStatus>((field) => ({
-  1: field.objects("ingress", INGRESS),
-}));
-const SERVICE_STATUS = message<V1ServiceStatus>((field) => ({
-  1: field.object("loadBalancer", LOAD_BALANCER_STATUS),
-}));
+const INGRESS = message<V1LoadBalancerIngress>({
+  1: ["ip", "text"],
+  3: ["ipMode", "optionalText"],
+});
+const LOAD_BALANCER_STATUS = message<V1LoadBalancerStatus>({
+  1: ["ingress", "objects", INGRESS],
+});
+const SERVICE_STATUS = message<V1ServiceStatus>({
+  1: ["loadBalancer", "object", LOAD_BALANCER_STATUS],
+});
 
-const SERVICE = message<V1Service>((field) => ({
-  1: field.object("metadata", OBJECT_META),
-  2: field.object("spec", SERVICE_SPEC),
-  3: field.object("status", SERVICE_STATUS),
-}));
+const SERVICE = message<V1Service>({
+  1: ["metadata", "object", OBJECT_META],
+  2: ["spec", "object", SERVICE_SPEC],
+  3: ["status", "object", SERVICE_STATUS],
+});
 
-const CONDITIONS = message<V1EndpointConditions>((field) => ({
-  1: field.boolean("ready"),
-  2: field.boolean("serving"),
-  3: field.boolean("terminating"),
-}));
-const FOR_ZONE = message<V1ForZone>((field) => ({ 1: field.sharedText("name") }));
-const FOR_NODE = message<V1ForNode>((field) => ({ 1: field.sharedText("name") }));
-const HINTS = message<V1EndpointHints>((field) => ({
-  1: field.objects("forZones", FOR_ZONE),
-  2: field.objects("forNodes", FOR_NODE),
-}));
-const ENDPOINT = message<V1Endpoint>((field) => ({
-  1: field.texts("addresses"),
-  2: field.object("conditions", CONDITIONS),
-  6: field.sharedText("nodeName"),
-  8: field.object("hints", HINTS),
-}));
-const SLICE_PORT = message<DiscoveryV1EndpointPort>((field) => ({
-  1: field.optionalText("name"),
-  2: field.text("protocol"),
-  3: field.number("port"),
-}));
-const ENDPOINT_SLICE = message<V1EndpointSlice>((field) => ({
-  1: field.object("metadata", OBJECT_META),
-  2: field.objects("endpoints", ENDPOINT),
-  3: field.objects("ports", SLICE_PORT),
-  4: field.text("addressType"),
-}));
+const CONDITIONS = message<V1EndpointConditions>({
+  1: ["ready", "boolean"],
+  2: ["serving", "boolean"],
+  3: ["terminating", "boolean"],
+});
+const FOR_ZONE = message<V1ForZone>({ 1: ["name", "text"] });
+const FOR_NODE = message<V1ForNode>({ 1: ["name", "text"] });
+const HINTS = message<V1EndpointHints>({
+  1: ["forZones", "objects", FOR_ZONE],
+  2: ["forNodes", "objects", FOR_NODE],
+});
+const ENDPOINT = message<V1Endpoint>({
+  1: ["addresses", "texts"],
+  2: ["conditions", "object", CONDITIONS],
+  6: ["nodeName", "text"],
+  8: ["hints", "object", HINTS],
+});
+const SLICE_PORT = message<DiscoveryV1EndpointPort>({
+  1: ["name", "optionalText"],
+  2: ["protocol", "text"],
+  3: ["port", "number"],
+});
+const ENDPOINT_SLICE = message<V1EndpointSlice>({
+  1: ["metadata", "object", OBJECT_META],
+  2: ["endpoints", "objects", ENDPOINT],
+  3: ["ports", "objects", SLICE_PORT],
+  4: ["addressType", "text"],
+});
 
-const TAINT = message<V1Taint>((field) => ({ 1: field.text("key") }));
-const NODE_SPEC = message<V1NodeSpec>((field) => ({
-  1: field.text("podCIDR"),
-  5: field.objects("taints", TAINT),
-  7: field.texts("podCIDRs"),
-}));
-const NODE_ADDRESS = message<V1NodeAddress>((field) => ({ 1: field.text("type"), 2: field.text("address") }));
-const NODE_STATUS = message<V1NodeStatus>((field) => ({ 5: field.objects("addresses", NODE_ADDRESS) }));
-const NODE = message<V1Node>((field) => ({
-  1: field.object("metadata", OBJECT_META),
-  2: field.object("spec", NODE_SPEC),
-  3: field.object("status", NODE_STATUS),
-}));
+const TAINT = message<V1Taint>({ 1: ["key", "text"] });
+const NODE_SPEC = message<V1NodeSpec>({
+  1: ["podCIDR", "text"],
+  5: ["taints", "objects", TAINT],
+  7: ["podCIDRs", "texts"],
+});
+const NODE_ADDRESS = message<V1NodeAddress>({ 1: ["type", "text"], 2: ["address", "text"] });
+const NODE_STATUS = message<V1NodeStatus>({ 5: ["addresses", "objects", NODE_ADDRESS] });
+const NODE = message<V1Node>({
+  1: ["metadata", "object", OBJECT_META],
+  2: ["spec", "object", NODE_SPEC],
+  3: ["status", "object", NODE_STATUS],
+});
 
-const SERVICE_CIDR_SPEC = message<V1ServiceCIDRSpec>((field) => ({ 1: field.texts("cidrs") }));
-const SERVICE_CIDR = message<V1ServiceCIDR>((field) => ({
-  1: field.object("metadata", OBJECT_META),
-  2: field.object("spec", SERVICE_CIDR_SPEC),
-}));
+const SERVICE_CIDR_SPEC = message<V1ServiceCIDRSpec>({ 1: ["cidrs", "texts"] });
+const SERVICE_CIDR = message<V1ServiceCIDR>({
+  1: ["metadata", "object", OBJECT_META],
+  2: ["spec", "object", SERVICE_CIDR_SPEC],
+});
 
-const STATUS_DETAILS = message<V1StatusDetails>((field) => ({ 5: field.number("retryAfterSeconds") }));
+const STATUS_DETAILS = message<V1StatusDetails>({ 5: ["retryAfterSeconds", "number"] });
 /** What a server says instead of what it was asked for. */
-export const STATUS: Message<V1Status> = message<V1Status>((field) => ({
-  3: field.text("message"),
-  4: field.text("reason"),
-  5: field.object("details", STATUS_DETAILS),
-  6: field.number("code"),
-}));
+export const STATUS: Message<V1Status> = message<V1Status>({
+  3: ["message", "text"],
+  4: ["reason", "text"],
+  5: ["details", "object", STATUS_DETAILS],
+  6: ["code", "number"],
+});
 
 /** By kind. */
 export const KIND_MESSAGES: { readonly [Kind in keyof WatchedModels]: Message<WatchedModels[Kind]> } = {

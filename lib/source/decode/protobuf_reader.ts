@@ -18,16 +18,15 @@ export interface Message<T> {
 }
 
 /**
- * `text`: an empty one counts as absent, as in the JSON of a field without a pointer. `optionalText`: it counts. `sharedText`: a
- * `text` that many objects have in common, kept once. `time`: a message of seconds since the epoch, read as JSON has it.
+ * `text`: an empty one counts as absent, as in the JSON of a field without a pointer. `optionalText`: it counts. `time`: a message of
+ * seconds since the epoch, read as JSON has it.
  */
 type Sort =
   | "text"
   | "optionalText"
-  | "sharedText"
+  | "time"
   | "number"
   | "boolean"
-  | "time"
   | "bytes"
   | "eachBytes"
   | "texts"
@@ -35,63 +34,27 @@ type Sort =
   | "object"
   | "objects";
 
-interface AnyField {
-  readonly name: string;
-  readonly sort: Sort;
-  readonly message?: Message<unknown>;
-}
+type AnyField = readonly [name: string, sort: Sort, message?: Message<unknown>];
 
-/** A field of a `T`. */
-export type Field<T> = AnyField & { readonly [MODEL]?: T };
-
-/** Makes the fields of a `T`: no name that its model does not have, none of another sort. */
-class FieldsOf<T> {
-  text(name: FieldOf<T, "text">): Field<T> {
-    return { name, sort: "text" };
-  }
-  optionalText(name: FieldOf<T, "text">): Field<T> {
-    return { name, sort: "optionalText" };
-  }
-  sharedText(name: FieldOf<T, "text">): Field<T> {
-    return { name, sort: "sharedText" };
-  }
-  time(name: FieldOf<T, "text">): Field<T> {
-    return { name, sort: "time" };
-  }
-  number(name: FieldOf<T, "number">): Field<T> {
-    return { name, sort: "number" };
-  }
-  boolean(name: FieldOf<T, "boolean">): Field<T> {
-    return { name, sort: "boolean" };
-  }
-  bytes(name: keyof T & string): Field<T> {
-    return { name, sort: "bytes" };
-  }
-  eachBytes(name: keyof T & string): Field<T> {
-    return { name, sort: "eachBytes" };
-  }
-  texts(name: FieldOf<T, "texts">): Field<T> {
-    return { name, sort: "texts" };
-  }
-  map(name: FieldOf<T, "object">): Field<T> {
-    return { name, sort: "map" };
-  }
-  object<Key extends FieldOf<T, "object">>(name: Key, message: Message<ObjectIn<T, Key>>): Field<T> {
-    return { name, sort: "object", message };
-  }
-  objects<Key extends FieldOf<T, "objects">>(name: Key, message: Message<ItemIn<T, Key>>): Field<T> {
-    return { name, sort: "objects", message };
-  }
-}
+/** A field of a `T`: no name that its model does not have, none of another sort. */
+export type Field<T> =
+  | readonly [FieldOf<T, "text">, "text" | "optionalText" | "time"]
+  | readonly [FieldOf<T, "number">, "number"]
+  | readonly [FieldOf<T, "boolean">, "boolean"]
+  | readonly [FieldOf<T, "texts">, "texts"]
+  | readonly [FieldOf<T, "object">, "map"]
+  | readonly [keyof T & string, "bytes" | "eachBytes"]
+  | {
+    [Key in FieldOf<T, "object">]: readonly [Key, "object", Message<ObjectIn<T, Key>>];
+  }[FieldOf<T, "object">]
+  | {
+    [Key in FieldOf<T, "objects">]: readonly [Key, "objects", Message<ItemIn<T, Key>>];
+  }[FieldOf<T, "objects">];
 
 /** The message whose fields have these numbers. */
-export function message<T>(
-  describe: (fields: FieldsOf<T>) => Readonly<Record<number, Field<T>>>,
-): Message<T> {
+export function message<T>(numbered: Readonly<Record<number, Field<T>>>): Message<T> {
   const fields: (AnyField | undefined)[] = [];
-  for (const [number, field] of Object.entries(describe(new FieldsOf<T>()))) {
-    fields[Number(number)] = field;
-  }
+  for (const [number, field] of Object.entries(numbered)) fields[Number(number)] = field as AnyField;
   // A list without holes is read faster, and one that ends is asked past its end.
   return { fields: Array.from(fields) };
 }
@@ -104,116 +67,82 @@ export class MalformedError extends Error {
   }
 }
 
-type Fields = Record<string, unknown>;
+/** The fields of a message that were read. */
+export type Fields = Record<string, unknown>;
 
 const VARINT = 0;
 const FIXED64 = 1;
 const BYTES = 2;
 const FIXED32 = 5;
 
-/** Texts that may be shared, by a hash of their bytes. */
-const SHARED_TEXTS = 512;
-const MAX_SHARED_LENGTH = 63;
-
-/** Reads messages; keeps some of the texts that come again and again, a few kilobytes of them. */
-export class MessageReader {
-  /** Made when one comes: most messages are envelopes, which have none. */
-  #shared: string[] | undefined;
-
-  /**
-   * Reads `bytes` into `into`, which holds what was read before a fault, too.
-   *
-   * @throws {MalformedError} if they are no such message
-   */
-  read(bytes: Uint8Array, { fields }: Message<unknown>, into: Fields): void {
-    const reader = new PbfReader(bytes);
-    try {
-      this.#readFields(reader, bytes.length, fields, into);
-    } catch (error) {
-      if (error instanceof MalformedError) throw error;
-      // The library throws what is exactly an Error for a number without an end. All else is a fault of ours.
-      if (!(error instanceof Error) || error.constructor !== Error) throw error;
-      throw new MalformedError("a number without an end");
-    }
+/**
+ * Reads `bytes` into `into`, which holds what was read before a fault, too.
+ *
+ * @throws {MalformedError} if they are no such message
+ */
+export function readMessage(bytes: Uint8Array, { fields }: Message<unknown>, into: Fields): void {
+  try {
+    readFields(new PbfReader(bytes), bytes.length, fields, into);
+  } catch (error) {
+    if (error instanceof MalformedError) throw error;
+    // The library throws what is exactly an Error for a number without an end. All else is a fault of ours.
+    if (!(error instanceof Error) || error.constructor !== Error) throw error;
+    throw new MalformedError("a number without an end");
   }
+}
 
-  #readFields(reader: PbfReader, end: number, fields: Message<unknown>["fields"], into: Fields): void {
-    while (reader.pos < end) {
-      const tag = reader.readVarint();
-      const number = tag >>> 3;
-      if (tag > 0xffffffff || number === 0) throw new MalformedError("a field without a number");
-      const field = number < fields.length ? fields[number] : undefined;
-      if (field === undefined) skip(reader, tag & 7, end);
-      else this.#readField(reader, tag & 7, end, field, into);
-      // The library reads on past an end, as if there were zeros.
-      if (reader.pos > end) throw new MalformedError("cut off");
-    }
+function readFields(reader: PbfReader, end: number, fields: Message<unknown>["fields"], into: Fields): void {
+  while (reader.pos < end) {
+    const tag = reader.readVarint();
+    const number = tag >>> 3;
+    if (tag > 0xffffffff || number === 0) throw new MalformedError("a field without a number");
+    const field = number < fields.length ? fields[number] : undefined;
+    if (field === undefined) skip(reader, tag & 7, end);
+    else readField(reader, tag & 7, end, field, into);
+    // The library reads on past an end, as if there were zeros.
+    if (reader.pos > end) throw new MalformedError("cut off");
   }
+}
 
-  #readField(reader: PbfReader, type: number, end: number, field: AnyField, into: Fields): void {
-    const { name, sort, message } = field;
-    if (sort === "number" || sort === "boolean") {
-      if (type !== VARINT) throw wrongType(name, type);
-      into[name] = sort === "number" ? reader.readVarint(true) : reader.readVarint() !== 0;
+function readField(reader: PbfReader, type: number, end: number, field: AnyField, into: Fields): void {
+  const [name, sort, message] = field;
+  if (sort === "number" || sort === "boolean") {
+    if (type !== VARINT) throw wrongType(name, type);
+    into[name] = sort === "number" ? reader.readVarint(true) : reader.readVarint() !== 0;
+    return;
+  }
+  if (type !== BYTES) throw wrongType(name, type);
+  const fieldStart = reader.pos;
+  const fieldEnd = endOf(reader, end, name);
+  switch (sort) {
+    case "text":
+    case "optionalText":
+      if (reader.pos < fieldEnd || sort === "optionalText") {
+        into[name] = textFrom(reader, fieldStart, fieldEnd);
+      } else delete into[name];
+      return;
+    case "texts":
+      listAt(into, name).push(textFrom(reader, fieldStart, fieldEnd));
+      return;
+    case "map":
+      readEntry(reader, fieldEnd, mapAt(into, name));
+      return;
+    case "time":
+      into[name] = readTime(reader, fieldEnd);
+      return;
+    case "bytes":
+    case "eachBytes": {
+      const bytes = reader.buf.subarray(reader.pos, fieldEnd);
+      reader.pos = fieldEnd;
+      if (sort === "bytes") into[name] = bytes;
+      else listAt(into, name).push(bytes);
       return;
     }
-    if (type !== BYTES) throw wrongType(name, type);
-    const fieldStart = reader.pos;
-    const fieldEnd = endOf(reader, end, name);
-    switch (sort) {
-      case "text":
-      case "optionalText":
-        if (reader.pos < fieldEnd || sort === "optionalText") {
-          into[name] = textFrom(reader, fieldStart, fieldEnd);
-        } else delete into[name];
-        return;
-      case "sharedText":
-        into[name] = this.#sharedText(reader, fieldStart, fieldEnd);
-        return;
-      case "texts":
-        listAt(into, name).push(textFrom(reader, fieldStart, fieldEnd));
-        return;
-      case "map":
-        readEntry(reader, fieldEnd, mapAt(into, name));
-        return;
-      case "time":
-        into[name] = readTime(reader, fieldEnd);
-        return;
-      case "bytes":
-        into[name] = reader.buf.subarray(reader.pos, fieldEnd);
-        reader.pos = fieldEnd;
-        return;
-      case "eachBytes":
-        listAt(into, name).push(reader.buf.subarray(reader.pos, fieldEnd));
-        reader.pos = fieldEnd;
-        return;
-    }
-    const object: Fields = {};
-    if (sort === "objects") listAt(into, name).push(object);
-    else into[name] = object;
-    this.#readFields(reader, fieldEnd, message?.fields ?? [], object);
   }
-
-  #sharedText(reader: PbfReader, start: number, end: number): string {
-    const { buf, pos } = reader;
-    const length = end - pos;
-    if (length > MAX_SHARED_LENGTH) return textFrom(reader, start, end);
-    let hash = length;
-    for (let at = pos; at < end; at++) hash = (hash * 31 + (buf[at] ?? 0)) | 0;
-    const place = (hash ^ (hash >>> 9)) & (SHARED_TEXTS - 1);
-    const shared = this.#shared ??= new Array<string>(SHARED_TEXTS).fill("");
-    const known = shared[place] ?? "";
-    let same = known.length === length ? 0 : -1;
-    while (same >= 0 && same < length) same = known.charCodeAt(same) === buf[pos + same] ? same + 1 : -1;
-    if (same >= 0) {
-      reader.pos = end;
-      return known;
-    }
-    const text = textFrom(reader, start, end);
-    // Only those of one byte for each character are compared with bytes.
-    if (text.length === length) shared[place] = text;
-    return text;
-  }
+  const object: Fields = {};
+  if (sort === "objects") listAt(into, name).push(object);
+  else into[name] = object;
+  readFields(reader, fieldEnd, message?.fields ?? [], object);
 }
 
 function wrongType(name: string, type: number): MalformedError {

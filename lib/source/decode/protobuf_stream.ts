@@ -10,7 +10,7 @@ import type { V1ListMeta, V1ObjectMeta } from "@kubernetes/client-node";
 import { GrowingBytes } from "../../text/growing_bytes.ts";
 import type { Raw, RawKubernetesObject, WatchedModels } from "./api_json.ts";
 import { KIND_MESSAGES, STATUS } from "./protobuf_kinds.ts";
-import { MalformedError, type Message, message, MessageReader } from "./protobuf_reader.ts";
+import { type Fields, MalformedError, type Message, message, readMessage } from "./protobuf_reader.ts";
 
 const MAGIC = new Uint8Array([0x6b, 0x38, 0x73, 0]);
 const FRAME_HEAD = 4;
@@ -35,22 +35,22 @@ interface WatchEventMessage {
 /** The model has another name for `continue`, which is a word of its language. */
 type ListMeta = Omit<V1ListMeta, "_continue"> & { readonly continue?: string };
 
-const TYPE_META = message<TypeMeta>((field) => ({ 1: field.text("apiVersion"), 2: field.text("kind") }));
-const UNKNOWN = message<UnknownObject>((field) => ({
-  1: field.object("typeMeta", TYPE_META),
-  2: field.bytes("raw"),
-  3: field.text("contentEncoding"),
-  4: field.text("contentType"),
-}));
-const RAW_EXTENSION = message<RawExtension>((field) => ({ 1: field.bytes("raw") }));
-const WATCH_EVENT = message<WatchEventMessage>((field) => ({
-  1: field.text("type"),
-  2: field.object("object", RAW_EXTENSION),
-}));
-const LIST_META = message<ListMeta>((field) => ({
-  2: field.text("resourceVersion"),
-  3: field.text("continue"),
-}));
+const TYPE_META = message<TypeMeta>({ 1: ["apiVersion", "text"], 2: ["kind", "text"] });
+const UNKNOWN = message<UnknownObject>({
+  1: ["typeMeta", "object", TYPE_META],
+  2: ["raw", "bytes"],
+  3: ["contentEncoding", "text"],
+  4: ["contentType", "text"],
+});
+const RAW_EXTENSION = message<RawExtension>({ 1: ["raw", "bytes"] });
+const WATCH_EVENT = message<WatchEventMessage>({
+  1: ["type", "text"],
+  2: ["object", "object", RAW_EXTENSION],
+});
+const LIST_META = message<ListMeta>({
+  2: ["resourceVersion", "text"],
+  3: ["continue", "text"],
+});
 
 /** An object whose bytes are no message of its kind, with what of its metadata comes before the fault. */
 export class MalformedObject {
@@ -63,35 +63,25 @@ export class MalformedObject {
   }
 }
 
-/** Reads objects of one kind, with what is shared between them. */
-export class ObjectReader {
-  readonly #reader = new MessageReader();
-  readonly #message: Message<unknown>;
-
-  constructor(kind: keyof WatchedModels) {
-    this.#message = KIND_MESSAGES[kind];
-  }
-
-  /** The object that these bytes are, as its JSON would be read; a {@linkcode MalformedObject} if they are none. */
-  read(bytes: Uint8Array): unknown {
-    const object: Record<string, unknown> = {};
-    try {
-      this.#reader.read(bytes, this.#message, object);
-      return object;
-    } catch (error) {
-      if (!(error instanceof MalformedError)) throw error;
-      return new MalformedObject(
-        (object.metadata ?? {}) as Raw<V1ObjectMeta>,
-        `no message: ${error.message}`,
-      );
-    }
+/** The object of a kind that these bytes are, as its JSON would be read; a {@linkcode MalformedObject} if they are none. */
+export function readObject(kind: keyof WatchedModels, bytes: Uint8Array): unknown {
+  const object: Fields = {};
+  try {
+    readMessage(bytes, KIND_MESSAGES[kind], object);
+    return object;
+  } catch (error) {
+    if (!(error instanceof MalformedError)) throw error;
+    return new MalformedObject(
+      (object["metadata"] ?? {}) as Raw<V1ObjectMeta>,
+      `no message: ${error.message}`,
+    );
   }
 }
 
 /** @throws {MalformedError} */
-function readMessage<T>(bytes: Uint8Array, message: Message<T>): T {
-  const into: Record<string, unknown> = {};
-  new MessageReader().read(bytes, message, into);
+function wholeMessage<T>(bytes: Uint8Array, message: Message<T>): T {
+  const into: Fields = {};
+  readMessage(bytes, message, into);
   return into as T;
 }
 
@@ -105,7 +95,7 @@ export interface Envelope {
 /** Opens an envelope that is there as a whole. @throws {MalformedError} if it is none */
 function openEnvelope(bytes: Uint8Array): Envelope {
   checkMagic(bytes);
-  const { typeMeta = {}, raw, ...rest } = readMessage(bytes.subarray(MAGIC.length), UNKNOWN);
+  const { typeMeta = {}, raw, ...rest } = wholeMessage(bytes.subarray(MAGIC.length), UNKNOWN);
   checkPlain(rest);
   return {
     kind: typeMeta.kind ?? "",
@@ -130,7 +120,7 @@ function checkPlain({ contentEncoding = "", contentType = "" }: UnknownObject): 
 export function readStatus(bytes: Uint8Array): RawKubernetesObject {
   const { kind, bytes: content } = openEnvelope(bytes);
   if (kind !== "Status") throw new MalformedError("not a Status");
-  return readMessage(content, STATUS) as RawKubernetesObject;
+  return wholeMessage(content, STATUS) as RawKubernetesObject;
 }
 
 /** A watch event as its JSON would be. */
@@ -142,12 +132,10 @@ export interface RawEvent {
 /** Reads a watch of objects of one kind. */
 export class EventReader {
   readonly #objectKind: keyof WatchedModels;
-  readonly #objects: ObjectReader;
   #rest = new GrowingBytes();
 
   constructor(objectKind: keyof WatchedModels) {
     this.#objectKind = objectKind;
-    this.#objects = new ObjectReader(objectKind);
   }
 
   /**
@@ -176,10 +164,10 @@ export class EventReader {
 
   /** @throws {MalformedError} if the frame holds no event */
   read(frame: Uint8Array): RawEvent {
-    const { type = "", object } = readMessage(frame, WATCH_EVENT);
+    const { type = "", object } = wholeMessage(frame, WATCH_EVENT);
     const { kind, apiVersion, bytes } = openEnvelope(object?.raw instanceof Uint8Array ? object.raw : EMPTY);
-    if (kind === this.#objectKind) return { type, object: this.#objects.read(bytes) };
-    const status = kind === "Status" ? readMessage(bytes, STATUS) : {};
+    if (kind === this.#objectKind) return { type, object: readObject(this.#objectKind, bytes) };
+    const status = kind === "Status" ? wholeMessage(bytes, STATUS) : {};
     return { type, object: { ...status, kind, apiVersion } };
   }
 }
@@ -202,10 +190,10 @@ interface ListMessage {
   readonly items?: readonly Uint8Array[];
 }
 
-const LIST = message<ListMessage>((field) => ({
-  1: field.object("metadata", LIST_META),
-  2: field.eachBytes("items"),
-}));
+const LIST = message<ListMessage>({
+  1: ["metadata", "object", LIST_META],
+  2: ["items", "eachBytes"],
+});
 
 /**
  * A list of objects of one kind: what it says of itself, and its objects, each read when it is taken.
@@ -218,10 +206,9 @@ export function readList(
   maxBytes: number,
 ): { readonly head: ListHead; readonly items: Iterable<unknown> } {
   const { kind, apiVersion, bytes: content } = openEnvelope(bytes);
-  const { metadata, items = [] } = readMessage(content, LIST);
+  const { metadata, items = [] } = wholeMessage(content, LIST);
   const tooLong = items.find(({ length }) => length > maxBytes);
   if (tooLong !== undefined) throw new MalformedError(`an object of ${tooLong.length} bytes`);
-  const objects = new ObjectReader(itemKind);
   const head = { kind, apiVersion, ...(metadata === undefined ? {} : { metadata }) };
-  return { head, items: items.values().map((item) => objects.read(item)) };
+  return { head, items: items.values().map((item) => readObject(itemKind, item)) };
 }

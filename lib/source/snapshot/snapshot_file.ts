@@ -13,7 +13,7 @@ import {
   type SnapshotOwner,
   snapshotPieces,
   SnapshotReader,
-} from "../decode/snapshot_text.ts";
+} from "./snapshot_format.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Logger } from "../../observe/log.ts";
 

@@ -16,7 +16,7 @@ import {
   type SourceEvent,
 } from "../source.ts";
 import { readSnapshot, SnapshotSaver, writeSnapshot } from "./snapshot_file.ts";
-import { type Snapshot, SnapshotError } from "../decode/snapshot_text.ts";
+import { type Snapshot, SnapshotError } from "./snapshot_format.ts";
 
 /** How long to wait for the origin, in milliseconds. */
 export interface SnapshotPatience {

@@ -4,8 +4,8 @@ import { pure } from "../../../tests/support/decode_objects.ts";
 import { ARBITRARY_CLUSTER } from "../../../tests/support/arbitrary_objects.ts";
 import type { ApiObject, NodeObject } from "../../model/objects.ts";
 import { testService, testSlice, testSliceEndpoint } from "../../../tests/support/model_objects.ts";
-import { decodeEndpoints, decodeNode, decodeService } from "./decode.ts";
-import { type Snapshot, SnapshotError, snapshotPieces, SnapshotReader } from "./snapshot_text.ts";
+import { decodeEndpoints, decodeNode, decodeService } from "../decode/decode.ts";
+import { type Snapshot, SnapshotError, snapshotPieces, SnapshotReader } from "./snapshot_format.ts";
 
 const OWNER = { node: "node-a", server: "https://10.0.0.1:6443" };
 const HEADER = { ...OWNER, savedAtMs: Date.UTC(2026, 10, 21, 17, 0, 0, 123) };

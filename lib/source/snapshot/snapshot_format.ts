@@ -11,38 +11,21 @@
  * @module
  */
 import { createHash } from "node:crypto";
-import type {
-  ApiObject,
-  EndpointSlice,
-  LoadBalancerIngress,
-  NodeObject,
-  Service,
-  ServiceCidr,
-  ServicePortSpec,
-  SliceEndpoint,
-  SlicePort,
-} from "../../model/objects.ts";
+import type { ApiObject, EndpointSlice, NodeObject, Service, SliceEndpoint } from "../../model/objects.ts";
 import { LineCutter } from "../../text/line_cutter.ts";
-import { decodeEndpointSlice, decodeNode, decodeService, decodeServiceCidr, describeItem } from "./decode.ts";
-import { asObject, DecodeError, notAmong, objectAt, textAt } from "./decode_values.ts";
+import {
+  decodeEndpointSlice,
+  decodeNode,
+  decodeService,
+  decodeServiceCidr,
+  describeItem,
+} from "../decode/decode.ts";
+import { asObject, DecodeError, notAmong, objectAt, textAt } from "../decode/decode_values.ts";
 import type { Rejection } from "../source.ts";
 import { isRecord } from "../../text/record.ts";
 import { quote } from "../../text/quote.ts";
-import type {
-  DiscoveryV1EndpointPort,
-  V1Endpoint,
-  V1EndpointSlice,
-  V1ForNode,
-  V1ForZone,
-  V1LoadBalancerIngress,
-  V1Node,
-  V1NodeAddress,
-  V1Service,
-  V1ServiceCIDR,
-  V1ServicePort,
-  V1Taint,
-} from "@kubernetes/client-node";
-import type { JsonPart } from "./api_json.ts";
+import type { V1Endpoint, V1EndpointSlice, V1Node, V1Service, V1ServiceCIDR } from "@kubernetes/client-node";
+import type { JsonPart } from "../decode/api_json.ts";
 
 /** What a snapshot says of itself. */
 export interface SnapshotHeader {
@@ -208,14 +191,14 @@ const TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-tim
 const KINDS = ["Service", "EndpointSlice", "Node", "ServiceCIDR"] as const;
 
 /** What a snapshot keeps of an object of the API. */
-export type KeptObject =
+type SnapshotObject =
   | JsonPart<V1Service>
   | JsonPart<V1EndpointSlice>
   | JsonPart<V1Node>
   | JsonPart<V1ServiceCIDR>;
 
 /** The object of the API that {@linkcode decodeSnapshotObject} reads the same object from, once it is text: what is undefined goes. */
-export function encodeSnapshotObject(object: ApiObject): KeptObject {
+export function encodeSnapshotObject(object: ApiObject): SnapshotObject {
   switch (object.kind) {
     case "Service":
       return encodeService(object);
@@ -224,7 +207,7 @@ export function encodeSnapshotObject(object: ApiObject): KeptObject {
     case "Node":
       return encodeNode(object);
     case "ServiceCIDR":
-      return encodeServiceCidr(object);
+      return { kind: object.kind, metadata: { name: object.name }, spec: { cidrs: object.cidrs } };
   }
 }
 
@@ -241,64 +224,49 @@ export function decodeSnapshotObject(raw: unknown): ApiObject {
   if (kind === "ServiceCIDR") return decodeServiceCidr(raw);
   if (kind !== "EndpointSlice") throw notAmong("kind", KINDS, kind);
   const slice = decodeEndpointSlice(raw);
-  const written = textAt(
-    objectAt(objectAt(object, "metadata"), "annotations"),
-    ENDPOINTS_ANNOTATION,
-  );
-  if (written === "") return slice;
+  const name = textAt(objectAt(objectAt(object, "metadata"), "annotations"), ENDPOINTS_ANNOTATION);
+  if (name === "") return slice;
   const prefix = `endpoints/${slice.serviceName}/`;
-  if (
-    slice.name !== slice.serviceName || !written.startsWith(prefix) ||
-    !/^IPv[46](\/\d+)?$/.test(written.slice(prefix.length))
-  ) {
-    throw new DecodeError(
-      `metadata.annotations["${ENDPOINTS_ANNOTATION}"]`,
-      `must begin with ${prefix}IPv4 or IPv6`,
-    );
-  }
-  return { ...slice, name: written };
+  const isOfEndpoints = slice.name === slice.serviceName && name.startsWith(prefix) &&
+    /^IPv[46](\/\d+)?$/.test(name.slice(prefix.length));
+  if (isOfEndpoints) return { ...slice, name };
+  throw new DecodeError(
+    `metadata.annotations["${ENDPOINTS_ANNOTATION}"]`,
+    `must begin with ${prefix}IPv4 or IPv6`,
+  );
 }
 
-/** Field by field: what is spread into an object is not compared with the model. */
-function encodeService(service: Service): JsonPart<V1Service> {
-  const { createdAtSeconds, loadBalancerIngress: ingress, affinityTimeoutSeconds: timeoutSeconds } = service;
+function encodeService(
+  {
+    kind,
+    namespace,
+    name,
+    uid,
+    createdAtSeconds,
+    annotations,
+    affinityTimeoutSeconds,
+    loadBalancerIngress,
+    ...spec
+  }: Service,
+): JsonPart<V1Service> {
   return {
-    kind: service.kind,
+    kind,
     metadata: {
-      namespace: service.namespace,
-      name: service.name,
-      uid: service.uid === "" ? undefined : service.uid,
+      namespace,
+      name,
+      uid: uid === "" ? undefined : uid,
       creationTimestamp: createdAtSeconds === null ? undefined : isoTime(createdAtSeconds * 1000),
-      annotations: service.annotations,
+      annotations,
     },
-    spec: {
-      type: service.type,
-      clusterIP: service.clusterIP,
-      clusterIPs: service.clusterIPs,
-      ipFamilies: service.ipFamilies,
-      ports: service.ports.map(encodeServicePort),
-      externalIPs: service.externalIPs,
-      loadBalancerSourceRanges: service.loadBalancerSourceRanges,
-      sessionAffinity: service.sessionAffinity,
-      externalTrafficPolicy: service.externalTrafficPolicy,
-      internalTrafficPolicy: service.internalTrafficPolicy,
-      healthCheckNodePort: service.healthCheckNodePort,
-      sessionAffinityConfig: { clientIP: { timeoutSeconds } },
-    },
-    status: ingress.length === 0 ? undefined : { loadBalancer: { ingress: ingress.map(encodeIngress) } },
+    spec: { ...spec, sessionAffinityConfig: { clientIP: { timeoutSeconds: affinityTimeoutSeconds } } },
+    status: loadBalancerIngress.length === 0 ? undefined : { loadBalancer: { ingress: loadBalancerIngress } },
   };
 }
 
-function encodeServicePort({ name, protocol, port, nodePort }: ServicePortSpec): JsonPart<V1ServicePort> {
-  return { name, protocol, port, nodePort };
-}
-
-function encodeIngress({ ip, ipMode }: LoadBalancerIngress): JsonPart<V1LoadBalancerIngress> {
-  return { ip, ipMode };
-}
-
-function encodeSlice(slice: EndpointSlice): JsonPart<V1EndpointSlice> {
-  const { kind, namespace, name, addressType, serviceName, lastChangeTriggerTimeMs: timeMs } = slice;
+function encodeSlice(
+  { kind, namespace, name, addressType, serviceName, ports, endpoints, lastChangeTriggerTimeMs: timeMs }:
+    EndpointSlice,
+): JsonPart<V1EndpointSlice> {
   const ofEndpoints = name.startsWith("endpoints/");
   const annotations = {
     ...(timeMs === null ? {} : { [TRIGGER_TIME_ANNOTATION]: isoTime(timeMs) }),
@@ -309,13 +277,9 @@ function encodeSlice(slice: EndpointSlice): JsonPart<V1EndpointSlice> {
     kind,
     metadata: { namespace, name: ofEndpoints ? serviceName : name, labels, annotations },
     addressType,
-    ports: slice.ports.map(encodeSlicePort),
-    endpoints: slice.endpoints.map(encodeEndpoint),
+    ports,
+    endpoints: endpoints.map(encodeEndpoint),
   };
-}
-
-function encodeSlicePort({ name, port, protocol }: SlicePort): JsonPart<DiscoveryV1EndpointPort> {
-  return { name, port, protocol };
 }
 
 /** There may be 100,000 of them and more: what goes without saying is not said. */
@@ -327,34 +291,23 @@ function encodeEndpoint(endpoint: SliceEndpoint): JsonPart<V1Endpoint> {
     addresses: [address],
     nodeName: nodeName === "" ? undefined : nodeName,
     conditions: isPlain ? undefined : { ready, serving, terminating },
-    hints: isHinted ? { forZones: zoneHints.map(nameOnly), forNodes: nodeHints.map(nameOnly) } : undefined,
+    hints: isHinted ? { forZones: namesOnly(zoneHints), forNodes: namesOnly(nodeHints) } : undefined,
   };
 }
 
-function nameOnly(name: string): JsonPart<V1ForNode & V1ForZone> {
-  return { name };
+function namesOnly(names: readonly string[]): readonly { readonly name: string }[] {
+  return names.map((name) => ({ name }));
 }
 
-function encodeNode(node: NodeObject): JsonPart<V1Node> {
-  const { kind, name, labels, podCIDRs, addresses, taintKeys, deleting } = node;
+function encodeNode(
+  { kind, name, labels, podCIDRs, addresses, taintKeys, deleting }: NodeObject,
+): JsonPart<V1Node> {
   return {
     kind,
     metadata: { name, labels, deletionTimestamp: deleting ? isoTime(0) : undefined },
-    spec: { podCIDRs, taints: taintKeys.map(encodeTaint) },
-    status: { addresses: addresses.map(encodeNodeAddress) },
+    spec: { podCIDRs, taints: taintKeys.map((key) => ({ key })) },
+    status: { addresses },
   };
-}
-
-function encodeTaint(key: string): JsonPart<V1Taint> {
-  return { key };
-}
-
-function encodeNodeAddress({ type, address }: NodeObject["addresses"][number]): JsonPart<V1NodeAddress> {
-  return { type, address };
-}
-
-function encodeServiceCidr({ kind, name, cidrs }: ServiceCidr): JsonPart<V1ServiceCIDR> {
-  return { kind, metadata: { name }, spec: { cidrs } };
 }
 
 function isoTime(epochMs: number): string {
