@@ -36,16 +36,6 @@ export class NftLook {
     );
   }
 
-  /** The whole ruleset but the elements of sets and maps that have names; some releases leave those of the others out, too. */
-  async terseRuleset(): Promise<string> {
-    return await this.#print(["-t", "list", "ruleset"]);
-  }
-
-  /** One table with all of its elements. */
-  async table({ word, name }: NftTableName): Promise<string> {
-    return await this.#print(["list", "table", word, name]);
-  }
-
   /** One set or map with all of its elements, within its table; none of any other is loaded. */
   async container({ word, name }: NftTableName, kind: "set" | "map", container: string): Promise<string> {
     return await this.#print(["list", kind, word, name, container]);
