@@ -12,8 +12,7 @@ import { readBounded } from "../source/files/files_scan.ts";
 import { type DesiredInput, desiredRules, type RulesMode, rulesModeOf } from "./desired/desired.ts";
 import { type HostNetwork, readHostNetwork, tcpBeLiberal, UNKNOWN_HOST } from "./live/host_network.ts";
 import { liveOfKernel } from "./live/kernel_rules.ts";
-import { type LiveNode, type LiveRules, modeInForce } from "./live/live.ts";
-import { PartialRuleset, type RulesetView } from "./live/partial_ruleset.ts";
+import { type LiveNode, modeInForce } from "./live/live.ts";
 import { heldPortals, type KnownPortals, portalPorts } from "./live/portals.ts";
 import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
 import { knownNodeAddresses, podInterface } from "./node_addresses.ts";
@@ -29,8 +28,8 @@ export interface LookOptions extends FindObjectsOptions {
   readonly liveFrom: readonly string[];
   /** False: what is there is not looked at. */
   readonly wantsLive: boolean;
-  /** True: of the kernel's rules only those are read that a question meets. @default {false} */
-  readonly isPartial?: boolean;
+  /** True: elements of nftables are left to `readElements`. @default {false} */
+  readonly areElementsLeft?: boolean;
   /** False: packet counts of rules are not needed. @default {true} */
   readonly isCounted?: boolean;
 }
@@ -42,8 +41,6 @@ export interface Look {
   /** What rules are made from; null: not asked for. */
   readonly desired: DesiredInput | null;
   /** Null: not asked for. */
-  readonly rules: RulesetView | null;
-  /** All rules; null: not asked for, or read as they are needed. */
   readonly live: LiveNode | null;
   /** Nothing is known of it where rules are read from files, or not at all. */
   readonly around: HostNetwork;
@@ -62,13 +59,11 @@ export interface Look {
 export async function look(options: LookOptions): Promise<Look> {
   const { wantsDesired, wantsLive, liveFrom, exec } = options;
   const isHere = wantsLive && liveFrom.length === 0;
-  const partial = isHere && options.isPartial === true ? new PartialRuleset(exec) : null;
   const [objects, around, live] = await Promise.all([
     wantsDesired ? findObjects(options) : null,
     isHere ? readHostNetwork(exec) : UNKNOWN_HOST,
-    wantsLive && partial === null ? readLive(options) : null,
+    wantsLive ? readLive(options) : null,
   ]);
-  const rules = partial ?? (live === null ? null : wholeView(live));
   const wanted = options.config.mode;
   const running = objects?.mode ?? null;
   if (options.isModeNamed && wanted !== "auto" && (running ?? wanted) !== wanted) {
@@ -76,8 +71,8 @@ export async function look(options: LookOptions): Promise<Look> {
   }
   const configured = objects?.config ?? options.config;
   const named = options.isModeNamed ? configured : { ...configured, mode: "auto" as const };
-  const isFound = running === null && named.mode === "auto" && rules !== null;
-  const mode = running ?? rulesModeOf(named, "Looking at", isFound ? await modeOf(rules) : null);
+  const isFound = running === null && named.mode === "auto" && live !== null;
+  const mode = running ?? rulesModeOf(named, "Looking at", isFound ? modeInForce(live) : null);
   const config = configForMode(configured, mode);
   const machine = {
     addresses: around.addresses,
@@ -87,7 +82,6 @@ export async function look(options: LookOptions): Promise<Look> {
   const seen: Look = {
     objects,
     desired: objects === null ? null : { ...objects.state, config, machine, warn: options.report },
-    rules,
     live,
     around,
     mode,
@@ -103,64 +97,36 @@ export async function look(options: LookOptions): Promise<Look> {
 async function withPortals(seen: Look, isSaved: boolean): Promise<Look> {
   const { askPortals } = await import("./running/running.ts");
   const portals = isSaved ? "saved rules do not tell" : await askPortals(seen.config);
-  const { rules, desired } = seen;
+  const { live, desired } = seen;
   if (typeof portals !== "string") {
-    const withHeld = (live: LiveRules): LiveRules => ({
-      ...live,
-      portals: heldPortals(portals, live.family),
-    });
     const ports = new Map(FAMILIES.map((family) => [family, portalPorts(portals, family)]));
     return {
       ...seen,
       portals,
       desired: desired === null ? null : { ...desired, ports },
-      live: seen.live === null
-        ? null
-        : new Map([...seen.live].map(([family, live]) => [family, withHeld(live)])),
-      rules: rules === null ? null : {
-        look: (question) => rules.look({ ...question, look: (live) => question.look(withHeld(live)) }),
-      },
+      live: live === null ? null : new Map(
+        [...live].map(([family, rules]) => [
+          family,
+          { ...rules, portals: heldPortals(portals, family) },
+        ]),
+      ),
     };
   }
-  if (desired === null || rules === null) return { ...seen, portals };
-  const [{ portsOfRules, userspacePlan }, { CHAINS }] = await Promise.all([
-    import("./desired/userspace.ts"),
-    import("../backend/userspace/plan/chains.ts"),
-  ]);
-  const ports = await Promise.all(FAMILIES.map(async (family) => {
-    const tables = await rules.look({
-      family,
-      look: ({ iptables }) => {
-        for (const { tables } of iptables) for (const chain of CHAINS.nat) void tables.get("nat")?.get(chain);
-        return iptables.map((one) => one.tables);
-      },
-    });
+  if (desired === null || live === null) return { ...seen, portals };
+  const { portsOfRules, userspacePlan } = await import("./desired/userspace.ts");
+  const ports = FAMILIES.map((family) => {
+    const tables = live.get(family)?.iptables.map((one) => one.tables) ?? [];
     return [family, portsOfRules(userspacePlan({ ...desired, warn: () => {} }, family), tables)] as const;
-  }));
+  });
   return { ...seen, portals, desired: { ...desired, ports: new Map(ports) } };
-}
-
-function wholeView(live: LiveNode): RulesetView {
-  return {
-    look: ({ family, look }) => {
-      const rules = live.get(family);
-      if (rules === undefined) throw new RangeError(`Nothing was read of ${family}`);
-      return Promise.resolve(look(rules));
-    },
-  };
-}
-
-/** The mode in force in any family; null: none. */
-async function modeOf(rules: RulesetView): Promise<RulesMode | null> {
-  const looks = FAMILIES.map((family) => rules.look({ family, look: (live) => [family, live] as const }));
-  return modeInForce(new Map(await Promise.all(looks)));
 }
 
 /** Twice what all rules of 44,000 Services are. */
 const MAX_SAVED_BYTES = 256 * 2 ** 20;
 
-async function readLive({ exec, liveFrom, isCounted = true }: LookOptions): Promise<LiveNode> {
-  if (liveFrom.length === 0) return await liveOfKernel(exec, { isCounted });
+async function readLive(options: LookOptions): Promise<LiveNode> {
+  const { exec, liveFrom } = options;
+  if (liveFrom.length === 0) return await liveOfKernel(exec, options);
   const texts = await Promise.all(liveFrom.map(async (name): Promise<LiveText> => {
     try {
       return { name, text: new TextDecoder().decode(await readBounded(name, MAX_SAVED_BYTES)) };

@@ -122,16 +122,6 @@ export class Nft {
     );
   }
 
-  /** The whole ruleset but the elements of sets and maps that have names; some releases leave those of the others out, too. */
-  async terseRuleset(): Promise<string> {
-    return await this.#print(["-t", "list", "ruleset"]);
-  }
-
-  /** One table with all of its elements. */
-  async table({ word, name }: NftTableName): Promise<string> {
-    return await this.#print(["list", "table", word, name]);
-  }
-
   /**
    * Which of the commands the kernel would refuse, and why, by their position; a dry run, which changes nothing. Unlike a listing it
    * takes as long for 100,000 elements as for ten.

@@ -15,7 +15,7 @@ import {
 import type { Exec } from "../../lib/kernel/exec.ts";
 import type { LiveNode } from "../../lib/inspect/live/live.ts";
 import { heldPortals, type KnownPortals } from "../../lib/inspect/live/portals.ts";
-import { PartialRuleset } from "../../lib/inspect/live/partial_ruleset.ts";
+import { readElements } from "../../lib/inspect/live/unread_elements.ts";
 import { tracePacket } from "../../lib/inspect/trace/trace.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { NodePortals } from "../../lib/model/portals.ts";
@@ -92,12 +92,15 @@ export async function mispredictions(
   const wrong = [...live.values()].flatMap(({ problems }) => problems)
     .concat(around.problems).map(({ place, message }) => `${place}: ${message}`);
   // That takes programs of its own.
-  const partial = isUml ? null : new PartialRuleset(lab.node.netns.exec);
+  const unread = isUml ? null : {
+    exec: lab.node.netns.exec,
+    live: await liveOfKernel(lab.node.netns.exec, { areElementsLeft: true }),
+  };
   for (const flow of flowCase.flows) {
     const step = typeof flow === "string" ? { flow } : flow;
     if (gapOf(step) !== undefined) continue;
     const { packet, wanted } = flowOf(step, mode);
-    const predicted = await predict(exec, { live, partial, portalsOf }, around, parsePacket(packet));
+    const predicted = await predict(exec, { live, unread, portalsOf }, around, parsePacket(packet));
     for (const one of new Set(predicted)) {
       if (one !== wanted) wrong.push(`${packet}\n  really    ⇒ ${wanted}\n  predicted ⇒ ${one}`);
     }
@@ -118,12 +121,12 @@ async function portalsIn({ node: { netns } }: NodeLab, isClosed: boolean): Promi
   return { where: "kproxy", ...JSON.parse(text) as NodePortals };
 }
 
-/** By all rules, and by those only that the packet meets. */
+/** By all elements of nftables, and by those only that the packet meets. */
 async function predict(
   exec: Exec,
-  { live, partial, portalsOf }: {
+  { live, unread, portalsOf }: {
     readonly live: LiveNode;
-    readonly partial: PartialRuleset | null;
+    readonly unread: { readonly exec: Exec; readonly live: LiveNode } | null;
     readonly portalsOf: (family: IpFamily) => Partial<RulesetSnapshot>;
   },
   around: HostNetwork,
@@ -151,8 +154,9 @@ async function predict(
     notes: [],
   });
   const all = side === null ? "nothing" : formatFlow(side.flow);
-  if (partial === null) return [all];
-  const look = (met: RulesetSnapshot): string =>
+  const held = unread?.live.get(family);
+  if (unread === null || held === undefined) return [all];
+  const walk = (met: RulesetSnapshot): string =>
     formatFlow(new RulesetSimulator({ ...met, ...portalsOf(family) }).send(packet, hostState));
-  return [all, await partial.look({ family, desired: rules, look })];
+  return [all, walk(await readElements(unread.exec, held, rules, walk))];
 }

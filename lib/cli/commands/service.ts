@@ -7,7 +7,8 @@
 import { FAMILIES } from "../../model/objects.ts";
 import { UsageError } from "../../errors.ts";
 import { stateOf } from "../../inspect/desired/desired.ts";
-import type { LiveProblem, LiveRules } from "../../inspect/live/live.ts";
+import type { LiveProblem } from "../../inspect/live/live.ts";
+import { readElements } from "../../inspect/live/unread_elements.ts";
 import { desiredOf, type Look, look } from "../../inspect/look.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import {
@@ -21,6 +22,7 @@ import {
 } from "../../inspect/service/service_view.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { problemLines } from "../../inspect/trace/trace_text.ts";
+import type { Exec } from "../../kernel/exec.ts";
 import { didYouMean } from "../../config/suggest.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
@@ -48,14 +50,14 @@ export async function serviceCommand(flags: ParsedFlags, io: Io): Promise<number
   }
   const options = await lookOptions(flags, io);
   const selection = name === undefined ? {} : { services: [name] };
-  const found = await look({ ...options, wantsDesired: true, isPartial: action === "get", selection });
+  const found = await look({ ...options, wantsDesired: true, areElementsLeft: action === "get", selection });
   const { objects } = found;
   if (objects === null) throw new RangeError("Objects were asked for");
   printRejected(objects.rejected, io);
   if (name !== undefined && !isKnown(name, objects)) throw await noService(name, objects, options);
   const { lines, document, code } = action === "list"
     ? listed(found, objects)
-    : await oneOf(found, objects, name ?? "");
+    : await oneOf(found, objects, name ?? "", options.exec);
   await printFound(form, { document: () => document, lines: () => lines }, io);
   return code;
 }
@@ -101,24 +103,23 @@ function eachOnce(problems: readonly LiveProblem[]): readonly LiveProblem[] {
   return [...new Map(problems.map((problem) => [JSON.stringify(problem), problem])).values()];
 }
 
-async function oneOf(found: Look, objects: FoundObjects, name: string): Promise<Printed> {
-  const { nodeAddresses, rules, live } = found;
+async function oneOf(found: Look, objects: FoundObjects, name: string, exec: Exec): Promise<Printed> {
+  const { nodeAddresses } = found;
   const { quarantined, state } = objects;
   const problems: LiveProblem[] = [];
-  const looks = FAMILIES.map(async (family) => {
+  const views: ServiceView[] = [];
+  for (const family of FAMILIES) {
     const ofFamily = stateOf(state, family);
-    if (!ofFamily.services.has(name)) return [];
+    if (!ofFamily.services.has(name)) continue;
     const viewIn = (live: RulesetSnapshot | null): readonly ServiceView[] =>
       serviceView({ state: ofFamily, name, live, nodeAddresses, quarantined, objects: state.objects });
-    if (rules === null) return viewIn(null);
-    // Where not all is read, the desired rules name what to read.
-    const desired = live === null ? await desiredOf(found, family) : null;
-    const look = (live: LiveRules) => ({ views: viewIn(live), unread: live.problems });
-    const { views, unread } = await rules.look({ family, desired, look });
-    problems.push(...unread);
-    return views;
-  });
-  const views = (await Promise.all(looks)).flat();
+    const held = found.live?.get(family);
+    const live = held === undefined
+      ? null
+      : await readElements(exec, held, await desiredOf(found, family), viewIn);
+    problems.push(...live?.problems ?? []);
+    views.push(...viewIn(live));
+  }
   const unserved = objects.state.unserved.filter(({ service }) => service === name);
   const isMissing = views.some(({ parts }) => parts !== null && parts.length === 0);
   return {

@@ -13,6 +13,7 @@ import {
 } from "../../inspect/live/host_network.ts";
 import { desiredOf, type Look, look, type LookOptions } from "../../inspect/look.ts";
 import { unknownPorts, withPortalsJudged } from "../../inspect/live/portals.ts";
+import { readElements } from "../../inspect/live/unread_elements.ts";
 import {
   destinationOfName,
   packetOf,
@@ -21,13 +22,14 @@ import {
   type TracedDestination,
   type TracedSource,
 } from "../../inspect/trace/packet.ts";
-import { healthy, type Trace, tracePacket } from "../../inspect/trace/trace.ts";
+import { type Trace, tracePacket } from "../../inspect/trace/trace.ts";
 import { traceDocument } from "../../inspect/trace/trace_json.ts";
 import { traceLines } from "../../inspect/trace/trace_text.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import type { ObjectSelection } from "../../serve/status/select_objects.ts";
-import type { Packet } from "../../sim/flow.ts";
+import type { Flow, Packet } from "../../sim/flow.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
@@ -56,7 +58,7 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
   }
   // Before anything costs time.
   if (!to.replace(/\/(?:tcp|udp|sctp|icmp)$/i, "").includes("/")) readDestination(to, new Map());
-  const found = await look({ ...options, isPartial: true, selection: selectionOf(to) });
+  const found = await look({ ...options, areElementsLeft: true, selection: selectionOf(to) });
   printRejected(found.objects?.rejected ?? [], io);
   const service = serviceIn(to);
   if (service !== null && found.objects !== null && !isKnown(service, found.objects)) {
@@ -104,16 +106,9 @@ async function traceOf(
   const nearer = isHere ? await withInterface(options.exec, around, packet) : around;
   const rules = await desiredOf(found, to.family);
   const hostState = hostStateOf(nearer, nodeAddresses, inInterface);
-  const wanted = rules === null ? [] : new RulesetSimulator(rules).send(packet, healthy(hostState)).outcomes;
-  const held = await found.rules?.look({
-    family: to.family,
-    desired: rules,
-    chains: wanted.flatMap(({ hits }) => hits),
-    look: (held) => {
-      new RulesetSimulator(held).send(packet, hostState);
-      return held;
-    },
-  }) ?? null;
+  const walk = (live: RulesetSnapshot): Flow => new RulesetSimulator(live).send(packet, hostState);
+  const unread = found.live?.get(to.family);
+  const held = unread === undefined ? null : await readElements(options.exec, unread, rules, walk);
   const { live, ...portals } = await withPortalsJudged(found.portals, held, packet, hostState, isHere);
   return tracePacket({
     family: to.family,

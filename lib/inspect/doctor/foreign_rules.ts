@@ -11,12 +11,14 @@ import { Iptables, type IptablesVariant } from "../../kernel/iptables.ts";
 import { type IptablesFound, probeIptables } from "../../kernel/iptables_variant.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { type BaseChain, IPTABLES_TABLES } from "../../netfilter/nft_listing.ts";
-import type { Packet } from "../../sim/flow.ts";
-import { emptySnapshot, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
+import type { Flow, Packet } from "../../sim/flow.ts";
+import type { HostState } from "../../sim/packet_walk.ts";
+import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { few } from "../../text/words.ts";
 import { proxyOfTable } from "../live/live.ts";
-import { PartialRuleset } from "../live/partial_ruleset.ts";
+import { nftablesOfKernel } from "../live/kernel_rules.ts";
+import { readElements } from "../live/unread_elements.ts";
 import { podAddress, podInterface } from "../node_addresses.ts";
 import { foreignEnd, placeOf } from "../trace/compare.ts";
 import { type Finding, ok, warning } from "./report.ts";
@@ -177,22 +179,24 @@ export async function readForeignEnds(
   chains: readonly BaseChain[],
 ): Promise<readonly string[]> {
   if (!chains.some((chain) => isForeign(chain) && chain.type === "filter")) return [];
-  const partial = new PartialRuleset(exec);
-  const hostState = { nodeAddresses: [], affinity: new Map(), nowSeconds: 0 };
-  const ends = await Promise.all(FAMILIES.map((family) => {
-    const look = ({ nftables }: RulesetSnapshot): readonly string[] => {
-      const foreign = nftables.filter(({ name }) => proxyOfTable(name) === null);
-      const simulator = new RulesetSimulator({ ...emptySnapshot(family), nftables: foreign });
-      return simulator.send(podPacket(family, config), hostState).outcomes.flatMap((outcome) => {
-        const end = foreignEnd(outcome);
-        // A chain that drops by its policy is a finding of its own.
-        return end === null || end.index === 0 ? [] : [placeOf(end)];
-      });
+  const ends: string[] = [];
+  for (const live of (await nftablesOfKernel(exec)).values()) {
+    const foreign = {
+      ...live,
+      nftables: live.nftables.filter(({ name }) => proxyOfTable(name) === null),
     };
-    return partial.look({ family, look });
-  }));
-  return [...new Set(ends.flat())];
+    const packet = podPacket(live.family, config);
+    const walk = (rules: RulesetSnapshot): Flow => new RulesetSimulator(rules).send(packet, HOST_STATE);
+    for (const outcome of walk(await readElements(exec, foreign, null, walk)).outcomes) {
+      const end = foreignEnd(outcome);
+      // A chain that drops by its policy is a finding of its own.
+      if (end !== null && end.index !== 0) ends.push(placeOf(end));
+    }
+  }
+  return [...new Set(ends)];
 }
+
+const HOST_STATE: HostState = { nodeAddresses: [], affinity: new Map(), nowSeconds: 0 };
 
 function podPacket(family: IpFamily, config: KubeProxyConfiguration): Packet {
   const [two = "", three = ""] = [2, 3].map((number) =>

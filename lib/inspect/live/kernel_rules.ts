@@ -13,16 +13,18 @@ import { isPermissionProblem, LEGACY_LIST_REGEXP } from "../../kernel/tool_error
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
 import { IPTABLES_TABLES } from "../../netfilter/nft_listing.ts";
-import type { LiveNode, LiveProblem } from "./live.ts";
+import { type LiveNode, type LiveProblem, proxyOfTable } from "./live.ts";
 import { liveOfTexts, type LiveText } from "./saved_texts.ts";
-import { NotPartialError } from "./partial_map.ts";
+import { withUnreadElements } from "./unread_elements.ts";
 
 /** What of the kernel is read. */
 export interface KernelQuestion {
   /** @default both */
   readonly families?: readonly IpFamily[];
-  /** False: nobody asks how many packets a rule has met. @default {true} */
+  /** False: how many packets a rule has met is not read. @default {true} */
   readonly isCounted?: boolean;
+  /** True: elements of nftables are left to `readElements` where a service proxy may have many. @default {false} */
+  readonly areElementsLeft?: boolean;
   /** Ends the reading. */
   readonly signal?: AbortSignal;
 }
@@ -34,22 +36,18 @@ const ABSENT =
 
 /** What the kernel of this network namespace holds. What a tool cannot say is among the problems, and the others count. */
 export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): Promise<LiveNode> {
-  const { families = FAMILIES, signal, isCounted = true } = question;
-  const reading = new Reading(exec, signal, isCounted ? ["-c"] : []);
+  const { families = FAMILIES } = question;
+  const reading = new Reading(exec, question);
   const saving = Promise.all(families.map((family) => reading.iptables(family))).then((texts) =>
     texts.flat()
   );
   return await reading.live([saving, reading.nftables(() => saving)]);
 }
 
-/**
- * Everything but nftables, and the rules that the nft variant of iptables keeps there.
- *
- * @throws {NotPartialError} where iptables has no programs for its variants
- */
-export async function readOthers(exec: Exec): Promise<LiveNode> {
-  const reading = new Reading(exec, undefined);
-  return await reading.live(FAMILIES.map((family) => reading.legacy(family)));
+/** The tables of nftables alone, without those of iptables, and with their elements left to `readElements`. */
+export async function nftablesOfKernel(exec: Exec): Promise<LiveNode> {
+  const reading = new Reading(exec, { areElementsLeft: true });
+  return reading.liveOf(await reading.nftables(null), []);
 }
 
 class Reading {
@@ -58,11 +56,15 @@ class Reading {
   readonly #options: { readonly signal?: AbortSignal };
   /** Of the programs that save. */
   readonly #flags: readonly string[];
+  readonly #areElementsLeft: boolean;
+  /** True: the tables of nftables were listed without elements. */
+  #isTerse = false;
 
-  constructor(exec: Exec, signal: AbortSignal | undefined, flags: readonly string[] = ["-c"]) {
+  constructor(exec: Exec, { signal, isCounted = true, areElementsLeft = false }: KernelQuestion) {
     this.#exec = exec;
-    this.#flags = flags;
+    this.#flags = isCounted ? ["-c"] : [];
     this.#options = signal === undefined ? {} : { signal };
+    this.#areElementsLeft = areElementsLeft;
   }
 
   /** What these texts say, with sets and virtual servers. */
@@ -73,7 +75,18 @@ class Reading {
       this.text(["ipset", "save"], { kind: "ipset" }),
       this.text(["ipvsadm", "-Sn"], { kind: "ipvsadm" }),
     ]);
-    return liveOfTexts(texts.flat(), { from: "the kernel", bound, problems: this.problems });
+    return this.liveOf(texts.flat(), bound);
+  }
+
+  liveOf(texts: readonly LiveText[], bound: readonly string[]): LiveNode {
+    const live = liveOfTexts(texts, { from: "the kernel", bound, problems: this.problems });
+    if (!this.#isTerse) return live;
+    return new Map(
+      [...live].map(([family, rules]) => [
+        family,
+        { ...rules, nftables: withUnreadElements(rules.nftables) },
+      ]),
+    );
   }
 
   /** What the program prints; nothing where it, or the kernel's part of it, is not there. */
@@ -92,14 +105,6 @@ class Reading {
     return await this.text([iptablesPrograms(family).save, ...this.#flags], { family, kind: KIND });
   }
 
-  /** Of the legacy variant. @throws {NotPartialError} where iptables has no programs for its variants */
-  async legacy(family: IpFamily): Promise<readonly LiveText[]> {
-    const texts = await this.#saved(family, "legacy");
-    if (texts !== "missing") return texts;
-    if (await this.#run([iptablesPrograms(family, "nft").save, "--version"]) !== "missing") return [];
-    throw new NotPartialError("iptables has no programs for its variants");
-  }
-
   async #saved(family: IpFamily, variant: IptablesVariant): Promise<readonly LiveText[] | "missing"> {
     const argv = [iptablesPrograms(family, variant).save, ...this.#flags];
     const text = await this.#run(argv);
@@ -110,10 +115,16 @@ class Reading {
   }
 
   /**
-   * Every table of nftables but those that the nft variant of iptables has told: nft needs far longer for their rules than iptables.
+   * Every table of nftables but those that the nft variant of iptables has listed: nft needs far longer for their rules than iptables.
+   *
+   * @param saved what iptables has listed; null: no table of iptables is wanted
    */
-  async nftables(told: () => Promise<readonly LiveText[]>): Promise<readonly LiveText[]> {
+  async nftables(saved: (() => Promise<readonly LiveText[]>) | null): Promise<readonly LiveText[]> {
     const tables = await this.#nftTables();
+    if (this.#areElementsLeft) {
+      const terse = await this.#terseRuleset(tables);
+      if (terse !== null) return [terse];
+    }
     if (!tables.some(isOfIptables)) return await this.text(["nft", "list", "ruleset"], { kind: "nftables" });
     const list = async (names: readonly NftTableName[]): Promise<readonly LiveText[]> => {
       const texts = names.map(({ word, name }) =>
@@ -121,19 +132,31 @@ class Reading {
       );
       return (await Promise.all(texts)).flat();
     };
-    const untold = async (): Promise<readonly LiveText[]> => {
-      const texts = await told();
-      const isTold = ({ word, name }: NftTableName): boolean =>
+    const unsaved = async (): Promise<readonly LiveText[]> => {
+      if (saved === null) return [];
+      const texts = await saved();
+      const isSaved = ({ word, name }: NftTableName): boolean =>
         texts.some(({ family, variant, text }) =>
           (family === "IPv6") === (word === "ip6") && variant !== "legacy" && text.includes(`*${name}\n`)
         );
-      return await list(tables.filter((table) => isOfIptables(table) && !isTold(table)));
+      return await list(tables.filter((table) => isOfIptables(table) && !isSaved(table)));
     };
     const others = list(tables.filter((table) => !isOfIptables(table)));
-    return (await Promise.all([others, untold()])).flat();
+    return (await Promise.all([others, unsaved()])).flat();
   }
 
-  /** None: nobody can tell. */
+  /** Null: the elements must be listed, too. */
+  async #terseRuleset(tables: readonly NftTableName[]): Promise<LiveText | null> {
+    // Without a service proxy's table there are few elements, and maybe many rules of iptables, for which nft takes long.
+    if (!tables.some(({ word, name }) => proxyOfTable(`${word} ${name}`) !== null)) return null;
+    const [terse] = await this.text(["nft", "-t", "list", "ruleset"], { kind: "nftables" });
+    const isWhole = terse !== undefined && !LOST_ELEMENTS.test(terse.text) &&
+      tables.every(({ word, name }) => terse.text.includes(`table ${word} ${name} {`));
+    this.#isTerse = isWhole;
+    return isWhole ? terse : null;
+  }
+
+  /** None: nft does not say. */
   async #nftTables(): Promise<readonly NftTableName[]> {
     try {
       return await new Nft(this.#exec).tables(this.#options);
@@ -176,11 +199,13 @@ class Reading {
 }
 
 /** True for tables in which iptables keeps its rules, or would. */
-export function isOfIptables({ word, name }: NftTableName): boolean {
+function isOfIptables({ word, name }: NftTableName): boolean {
   return (word === "ip" || word === "ip6") && IPTABLES_TABLES.has(name);
 }
 
 const KIND = "iptables" as const;
+/** Sets without names are never empty; some releases of nft leave their elements out, too. */
+const LOST_ELEMENTS = /\{ *\}/;
 
 function failure(stderr: string, code: number): string {
   const [first = ""] = stderr.split("\n").filter((line) => line.trim() !== "");

@@ -8,7 +8,6 @@ import type { IpFamily } from "../../model/objects.ts";
 import { leadToServiceChains } from "../../netfilter/iptables_jumps.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import type { RulesMode } from "../desired/desired.ts";
-import { PartialMap } from "./partial_map.ts";
 
 /** Something that could not be read. */
 export interface LiveProblem {
@@ -73,8 +72,7 @@ export function foundProxies({ iptables, nftables }: RulesetSnapshot): readonly 
       );
     const where = variant === "" ? "" : ` (iptables ${variant})`;
     const isPortalsHooked = PORTAL_CHAINS.some(leadsTo);
-    // To look for chains that nothing leads to would cost a program where chains are listed one by one.
-    if (isPortalsHooked || (!(nat instanceof PartialMap) && PORTAL_CHAINS.some((chain) => nat?.has(chain)))) {
+    if (isPortalsHooked || PORTAL_CHAINS.some((chain) => nat?.has(chain))) {
       found.push({
         mode: "userspace",
         layout: "kube-proxy",

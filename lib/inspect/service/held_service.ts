@@ -9,10 +9,9 @@ import type { ServicePort } from "../../model/state.ts";
 import type { Traffic } from "../../model/service_traffic.ts";
 import { joinHostPort } from "../../model/ip.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
-import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { virtualServerKey } from "../../netfilter/ipvs.ts";
 import type { ListedContainer } from "../../netfilter/nft_listing.ts";
-import { PartialMap } from "../live/partial_map.ts";
+import { UnreadElements } from "../live/unread_elements.ts";
 import { proxyOfTable } from "../live/live.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { addressesOf } from "./service_match.ts";
@@ -29,9 +28,7 @@ export interface HeldPart {
 type ChainPlace = readonly [table: Table, chain: string];
 
 /** The chains of iptables that lead to those of Services. */
-const SHARED_CHAINS = placesOf(DISPATCH_CHAINS);
-/** Those of userspace mode; to ask for them where nothing leads there would cost programs. */
-const PORTAL_CHAINS = placesOf(CHAINS);
+const SHARED_CHAINS = [...placesOf(DISPATCH_CHAINS), ...placesOf(CHAINS)];
 const OWN_CHAIN = /^KUBE-(?:SVC|SVL|EXT|FW|SEP|XLB)-/;
 
 /** What is known of the port beside what it is. */
@@ -79,7 +76,7 @@ function iptablesParts({ iptables }: RulesetSnapshot, port: ServicePort): readon
   const names = commentsOf(port);
   for (const { tables } of iptables) {
     const chains = new Set<string>();
-    for (const [table, chain] of sharedChains(tables)) {
+    for (const [table, chain] of SHARED_CHAINS) {
       const saved = tables.get(table)?.get(chain);
       if (saved === undefined) continue;
       for (const [index, rule] of saved.rules.entries()) {
@@ -106,13 +103,6 @@ function placesOf(chains: Readonly<Record<Table, readonly string[]>>): readonly 
   return (["nat", "filter"] as const).flatMap((table) =>
     chains[table].map((chain): ChainPlace => [table, chain])
   );
-}
-
-function sharedChains(tables: IptablesRuleset): readonly ChainPlace[] {
-  const isPortals = tables.get("nat")?.get("PREROUTING")?.rules.some((rule) =>
-    rule.includes("-j KUBE-PORTALS-")
-  );
-  return isPortals === true ? [...SHARED_CHAINS, ...PORTAL_CHAINS] : SHARED_CHAINS;
 }
 
 function portalParts({ portals }: RulesetSnapshot, { text, protocol }: ServicePort): readonly HeldPart[] {
@@ -161,14 +151,14 @@ function wholeKeys(container: ListedContainer, whole: ReadonlySet<string>): read
   return [...whole].filter((key) => key.split(" . ").length === partCount(container));
 }
 
-/** Elements of endpoints: all that begin so or, of a map that is read in parts, those of the slots that may be taken. */
+/** Elements of endpoints: all that begin so or, of a map whose elements are read one by one, those of the slots that may be taken. */
 function* endpointKeys(
   container: ListedContainer,
   prefixes: readonly string[],
   endpoints: number,
 ): Generator<string> {
   const { elements } = container;
-  if (!(elements instanceof PartialMap)) {
+  if (!(elements instanceof UnreadElements)) {
     for (const key of elements.keys()) if (prefixes.some((prefix) => key.startsWith(prefix))) yield key;
     return;
   }
