@@ -4,11 +4,14 @@
  *
  * @module
  */
+import { bundle, writeBundle } from "./bundle.ts";
 import { writeLine } from "./output.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 import { installPackages, TEST_PACKAGES } from "./setup.ts";
+import { buildCommit } from "./release/commit.ts";
 import { testFailures, withoutMiddle } from "./test_failures.ts";
 import { buildEtcd, buildHelm, buildKapi, KAPI } from "../tests/support/kapi.ts";
+import { TEST_BUNDLE_VARIABLE } from "../tests/support/bundle_folder.ts";
 import { DRAWN_SEED_VARIABLE } from "../tests/support/fast_check.ts";
 import { type Skip, unmet } from "../tests/support/skip.ts";
 import { UML_NEEDS } from "../tests/support/uml.ts";
@@ -146,6 +149,17 @@ async function buildApiServer(): Promise<void> {
   if (KAPI.some((wanted) => unmet(wanted) !== undefined)) return;
   await buildKapi().then(buildEtcd).then(buildHelm)
     .catch((error) => writeLine(`kapi is not built: ${error}`));
+}
+
+/** Of so many files some start kproxy so often that to build its bundle first costs less. */
+const WORTH_A_BUNDLE = 20;
+
+/** Builds the bundle that the tests start in the place of the source, into this folder. */
+async function buildTestBundle(folder: string): Promise<void> {
+  const commit = (await buildCommit()).replace("-dirty", "");
+  await writeBundle(await bundle(commit), folder);
+  // Some tests start it as another user.
+  await Deno.chmod(folder, 0o755);
 }
 
 function print(bytes: Uint8Array): void {
@@ -341,12 +355,20 @@ if (import.meta.main) {
   const seed = drawnSeed();
   if (seed !== "") writeLine(`Every tenth case of a law is of a seed drawn for this run: ${seed}`);
   const skipFile = await Deno.makeTempFile({ prefix: "kproxy-skips-" });
+  const bundleFolder = await Deno.makeTempDir({ prefix: "kproxy-test-bundle-" });
   try {
+    const withBundle = files.length >= WORTH_A_BUNDLE;
+    if (withBundle) await buildTestBundle(bundleFolder);
     const lanes = await laneOf(files, (path) => Deno.readTextFile(`${ROOT}/${path}`));
     const built = lanes.withApiServer ? buildApiServer() : Promise.resolve();
     // What it finds out it remembers for all that this process starts.
     if (lanes.uml.length > 1) UML_NEEDS.forEach(unmet);
-    const lane = { flags: byName, environment: { KPROXY_SKIPS: skipFile, [DRAWN_SEED_VARIABLE]: seed } };
+    const environment = {
+      KPROXY_SKIPS: skipFile,
+      [DRAWN_SEED_VARIABLE]: seed,
+      ...(withBundle ? { [TEST_BUNDLE_VARIABLE]: bundleFolder } : {}),
+    };
+    const lane = { flags: byName, environment };
     const first = await runLanes(lanes, { lane, built });
     const skips = await readSkips(skipFile, filter);
     const runs = await tryAlone(first, lane);
@@ -357,5 +379,6 @@ if (import.meta.main) {
     if (counts.failed > 0 || counts.passed === 0) Deno.exitCode = 1;
   } finally {
     await Deno.remove(skipFile);
+    await Deno.remove(bundleFolder, { recursive: true });
   }
 }

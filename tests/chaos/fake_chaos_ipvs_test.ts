@@ -30,6 +30,6 @@ const EVIDENCE_LOST: readonly FakeStep[] = [
 ];
 
 testFakeChaos({ name: "ipvs", create: fakeIpvsMachine }, {
-  runs: 10_000,
+  runs: 2_500,
   examples: [JUMPS_UNSEEN, REMOVAL_CUT, EVIDENCE_LOST],
 });

@@ -2,4 +2,4 @@
 import { testFakeChaos } from "./fake_chaos.ts";
 import { fakeNftablesMachine } from "./fake_machines.ts";
 
-testFakeChaos({ name: "nftables", create: fakeNftablesMachine }, { runs: 10_000 });
+testFakeChaos({ name: "nftables", create: fakeNftablesMachine }, { runs: 2_500 });

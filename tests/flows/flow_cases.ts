@@ -15,6 +15,12 @@ import { NODE_PORT_CASES } from "./cases/node_port.ts";
 import { SERVICE_CASES } from "./cases/services.ts";
 import type { FlowCase } from "./flow_case.ts";
 
+/**
+ * What is decided before a mode comes into it: which endpoints serve, and which Service has an address. The simulators run these in
+ * each mode, real packets in mode nftables alone, and in others where packets fare otherwise there.
+ */
+export const MODEL_CASES: readonly FlowCase[] = [...ENDPOINT_CASES, ...CONTESTED_CASES];
+
 export const FLOW_CASES: readonly FlowCase[] = [
   ...CLUSTER_IP_CASES,
   ...NODE_PORT_CASES,
@@ -22,8 +28,7 @@ export const FLOW_CASES: readonly FlowCase[] = [
   ...LOAD_BALANCER_CASES,
   ...EXTERNAL_IP_POLICY_CASES,
   ...AFFINITY_CASES,
-  ...ENDPOINT_CASES,
   ...SERVICE_CASES,
   ...NODE_CASES,
-  ...CONTESTED_CASES,
+  ...MODEL_CASES,
 ];

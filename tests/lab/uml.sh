@@ -55,6 +55,7 @@ done
 cat > "$dir/init" <<INIT
 #!/bin/bash
 export PATH=$dir/bin:$PATH HOME=${HOME:-/root} NO_COLOR=1
+${KPROXY_TEST_BUNDLE:+export KPROXY_TEST_BUNDLE=$KPROXY_TEST_BUNDLE}
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t tmpfs tmp /run; mkdir -p /run/netns
 modprobe -qa sctp nf_conntrack_netlink veth bridge dummy iptable_nat iptable_filter iptable_mangle ip6table_nat ip6table_filter \
   ip6table_mangle xt_comment xt_mark xt_MASQUERADE xt_addrtype xt_conntrack xt_statistic xt_recent xt_sctp xt_tcpudp \

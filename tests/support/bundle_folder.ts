@@ -6,6 +6,9 @@
 import { bundle, writeBundle } from "../../tools/bundle.ts";
 import { UNKNOWN_COMMIT } from "../../lib/node/build.ts";
 
+/** Names the folder of the bundle that the test task has built for all tests. */
+export const TEST_BUNDLE_VARIABLE = "KPROXY_TEST_BUNDLE";
+
 /** A bundle in a folder; disposing of it removes it. */
 export class BundleFolder implements AsyncDisposable {
   private constructor(readonly folder: string) {}

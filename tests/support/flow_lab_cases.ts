@@ -5,7 +5,7 @@
  */
 import { parsePacket } from "../../lib/sim/flow.ts";
 import { type FlowCase, flowOf, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
-import { FLOW_CASES } from "../flows/flow_cases.ts";
+import { FLOW_CASES, MODEL_CASES } from "../flows/flow_cases.ts";
 import { SCTP_CASES } from "../flows/sctp_cases.ts";
 import { isLoopbackFromOutside } from "./lab_flow.ts";
 import type { NodeLab } from "./node_lab.ts";
@@ -46,6 +46,15 @@ export function gapOf(mode: string, step: FlowStep): string | undefined {
     return "no host answers a packet that comes back to it from itself";
   }
   return undefined;
+}
+
+/** True for what is tried with real packets in this mode, too: what the model decides is, where packets fare otherwise there. */
+export function isReal(mode: string, flowCase: FlowCase): boolean {
+  if (mode === "nftables" || !MODEL_CASES.includes(flowCase)) return true;
+  return flowCase.flows.some((step) =>
+    typeof step !== "string" &&
+    (step.instead as Readonly<Record<string, string>> | undefined)?.[mode] !== undefined
+  );
 }
 
 /** Which endpoint comes first is the kernel's choice and hours are long: tests/e2e/affinity_test.ts. */
@@ -90,11 +99,14 @@ export async function prepareNode(
   }
 }
 
-/** Cases that one proxy can serve, one after the other. */
-export function groupsOf(mode: Surface["mode"]): readonly FlowCase[][] {
+/** Cases that one proxy can serve, one after the other; without those that are not chosen. */
+export function groupsOf(
+  mode: Surface["mode"],
+  isChosen: (flowCase: FlowCase, index: number) => boolean = () => true,
+): readonly FlowCase[][] {
   const gaps = { ...CASE_GAPS, ...MODE_GAPS[mode] };
   const cases = [...FLOW_CASES, ...SCTP_CASES].filter((one) =>
     gaps[one.name] === undefined && !isAffinityCase(one)
-  );
+  ).filter(isChosen);
   return [...Map.groupBy(cases, (one) => JSON.stringify(startOptions(optionsOf(one)))).values()];
 }

@@ -6,6 +6,7 @@
 import { parsePacket } from "../../lib/sim/flow.ts";
 import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
+import { isReal } from "./flow_lab_cases.ts";
 import { isLoopbackFromOutside } from "./lab_flow.ts";
 
 /** Where the packets of cases are sent that say which endpoint a client has had, and when. */
@@ -18,7 +19,6 @@ export const IPVS_LAB_CASE_GAPS: Readonly<Record<string, string>> = {
   "external IPs are sorted out by family, and blanks and leading zeros are forgiven":
     "manifests are held to what an API server would accept",
   "a pod that reaches itself without a Service is left alone": "such a packet never leaves the pod",
-  "a slice port without a name is skipped": "in manifests it has the name that an API server would give it",
   "with affinity a client stays with its endpoint until the time is over, others choose freely": AFFINITY,
   "every new connection starts the affinity time afresh": AFFINITY,
   "affinity lasts three hours unless the Service says otherwise": AFFINITY,
@@ -48,6 +48,6 @@ export function ipvsLabGap(step: FlowStep): string | undefined {
   return undefined;
 }
 
-export const IPVS_LAB_CASES: readonly FlowCase[] = FLOW_CASES.filter(({ name }) =>
-  IPVS_LAB_CASE_GAPS[name] === undefined
+export const IPVS_LAB_CASES: readonly FlowCase[] = FLOW_CASES.filter((flowCase) =>
+  isReal("ipvs", flowCase) && IPVS_LAB_CASE_GAPS[flowCase.name] === undefined
 );

@@ -4,8 +4,7 @@
  * @module
  */
 import { signalChild } from "../../tools/end_programs.ts";
-import { runtimeFlags } from "../../tools/permissions.ts";
-import { ROOT } from "../../tools/project_files.ts";
+import { bundleArgv, kproxyArgv, sourceArgv } from "../cli/kproxy.ts";
 import { type Netns, socketIn } from "./netns.ts";
 
 /** One log line of `--logging-format=json`; a line in another form has only `msg`. */
@@ -64,10 +63,12 @@ export class KproxyProcess implements AsyncDisposable {
 
   /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
   static spawn({ netns, args, path, command, as, bundle, verbosity = 2 }: KproxyOptions): KproxyProcess {
-    const { prefix, deno, root } = as ?? { prefix: [], deno: Deno.execPath(), root: ROOT };
-    const kproxy = bundle === undefined
-      ? ["run", "-q", "--config", `${root}/deno.json`, ...runtimeFlags(), `${root}/start.ts`]
-      : ["run", "-q", "--no-config", "--cached-only", ...runtimeFlags(), bundle.main];
+    const { prefix, deno } = as ?? { prefix: [], deno: Deno.execPath() };
+    const kproxy = as !== undefined
+      ? sourceArgv(as.root)
+      : bundle === undefined
+      ? kproxyArgv()
+      : bundleArgv(bundle.main);
     const run = [
       "run",
       "--logging-format=json",

@@ -89,7 +89,7 @@ export class SwitchLab implements AsyncDisposable {
       await traffic.resting(forgetsFlows, () => this.#switch(step));
     }
     if (this.#kproxy !== undefined) assertEquals(await this.#proxyMode(), step.to);
-    await traffic.answered(40);
+    await traffic.answered(20);
     await traffic.askKept("after the switch", timeline);
     await traffic.change(() => this.#report("shop/web", 2), this.#mode === "userspace");
     await traffic.askKept("after a change of the endpoints", timeline);
