@@ -151,8 +151,8 @@ async function listContainer(nft: Nft, lookup: Lookup): Promise<LiveProblem | nu
   const { table, name, container, elements } = lookup;
   const [word = "", own = ""] = table.name.split(" ");
   try {
-    const text = await nft.container({ word, name: own }, container.kind, name);
-    const found = parseNftListing(text).tables[0]?.containers.get(name);
+    const text = await nft.listSet(word, own, name, container.kind);
+    const found = text === null ? undefined : parseNftListing(text).tables[0]?.containers.get(name);
     if (found === undefined) throw new SyntaxError("nft prints something else");
     (table.containers as Map<string, ListedContainer>).set(name, found);
     return null;
