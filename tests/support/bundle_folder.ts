@@ -4,7 +4,7 @@
  * @module
  */
 import { bundle, writeBundle } from "../../tools/bundle.ts";
-import { UNKNOWN_COMMIT } from "../../lib/node/build.ts";
+import { UNKNOWN_COMMIT } from "../../lib/node/version.ts";
 
 /** A bundle in a folder; disposing of it removes it. */
 export class BundleFolder implements AsyncDisposable {

@@ -11,7 +11,7 @@ import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { RecentProblems } from "../../lib/observe/recent_problems.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";
-import type { PageFacts } from "../../lib/serve/page/questions.ts";
+import type { PageFacts } from "../../lib/serve/page/page_record.ts";
 import type { LifeFacts } from "../../lib/serve/status/status_api.ts";
 import { StatusRecord } from "../../lib/serve/status/status_record.ts";
 import type { Rejection } from "../../lib/source/source.ts";

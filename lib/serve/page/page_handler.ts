@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { notFoundAnswer } from "../answers.ts";
+import { notFoundAnswer } from "../http_answer.ts";
 import type { Handler } from "../http_listener.ts";
 import { localOnly } from "../status/local_only.ts";
 import type { LifeFacts, ServerFacts } from "../status/status_api.ts";
@@ -15,8 +15,8 @@ import {
   SERVICES_PATH,
   TRACE_PATH,
 } from "./page_document.ts";
+import type { PageFacts } from "./page_record.ts";
 import type { PageFile } from "./page_files.ts";
-import type { PageFacts } from "./questions.ts";
 
 /** Nothing but what this server has; whatever a name or a message says, it is no script. */
 const CONTENT_SECURITY_POLICY = [

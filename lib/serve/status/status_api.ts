@@ -10,14 +10,14 @@ import type { ApiObject, IpFamily } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
 import type { RecentProblems } from "../../observe/recent_problems.ts";
 import type { Rejection } from "../../source/source.ts";
-import { jsonAnswer } from "../answers.ts";
+import { jsonAnswer } from "../http_answer.ts";
 import type { HealthState } from "../health_state.ts";
 import type { Handler } from "../http_listener.ts";
 import { FILES_PATH } from "../page/page_document.ts";
+import type { PageFacts } from "../page/page_record.ts";
 import { statusPage } from "../page/page_handler.ts";
-import type { PageFacts } from "../page/questions.ts";
 import { localOnly } from "./local_only.ts";
-import { pacedBody, PiecePace } from "./objects_stream.ts";
+import { Pace, pacedBody } from "../pacing.ts";
 import { type ObjectSelection, selectionOf, selectObjects } from "./select_objects.ts";
 import {
   API_VERSION,
@@ -101,7 +101,7 @@ export function documents(life: LifeFacts, server: ServerFacts): ReadonlyMap<str
 }
 
 function objectsPage(life: LifeFacts, server: ServerFacts): Handler {
-  const pace = new PiecePace();
+  const pace = new Pace();
   return async (request, _peer, stopping) => {
     // There may never be a request.
     const { snapshotPieces } = await import("../../source/decode/snapshot_text.ts");

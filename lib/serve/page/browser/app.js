@@ -5,14 +5,12 @@
  */
 import { h, render } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { ask, UnreachableError } from "./api.js";
+import { ask, UnreachableError, usePolled } from "./api.js";
 import { Changes } from "./changes.js";
-import { useNow } from "./dom.js";
+import { Badge, Loading, Problem, useNow } from "./parts.js";
 import { clock } from "./format.js";
 import { Overview } from "./overview.js";
-import { Badge, Loading, Problem } from "./parts.js";
 import { PacketPath } from "./path.js";
-import { usePolled } from "./polling.js";
 import { hrefOf, useRoute } from "./route.js";
 import { ServiceDetail } from "./service.js";
 import { Services } from "./services.js";

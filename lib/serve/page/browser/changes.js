@@ -4,10 +4,9 @@
  * @module
  */
 import { h } from "preact";
-import { ask } from "./api.js";
+import { ask, usePolled } from "./api.js";
 import { count, counted, duration } from "./format.js";
 import { Ago, Badge, Empty, Loading, Section, ServiceLink, Table } from "./parts.js";
-import { usePolled } from "./polling.js";
 
 /** @typedef {import("../../status/status_document.ts").StatusDocument} StatusDocument */
 /** @typedef {import("../page_document.ts").ChangesDocument} ChangesDocument */
