@@ -146,10 +146,10 @@ function makeHandlers(proxy: ProxyServer, parts: HandlerParts): EventHandlers {
       nodeWatch.take(object, handlers.initialized);
     },
     onServiceCidrs: setServiceCidrs && (page?.watchServiceCidrs(setServiceCidrs) ?? setServiceCidrs),
-    onHeard: (kind) => servers.heard(kind),
-    onFailed: (kind, reason) => servers.sourceFailed(kind, reason),
+    onHeard: (kind) => servers.health.heard(kind),
+    onFailed: (kind, reason) => servers.health.sourceFailed(kind, reason),
     onRestored: (state) => {
-      servers.restored(state);
+      servers.health.setRestored(state);
       proxy.snapshot?.setInUse(state?.isServed === true ? state.savedAtMs : null);
     },
     changes: observeChanges(metrics),
@@ -172,7 +172,7 @@ function makeOtherProxyWatch(proxy: ProxyServer, servers: NodeServers): OtherPro
     remove: (families) => otherModes.removeKubeProxyTables(families),
     startRemoval: () => otherModes.settled(),
     onChange: (tables) => {
-      servers.setOtherTables(tables);
+      servers.health.setOtherTables(tables);
       if (tables.length > 0) events.recorder.record(otherProxyEvent(node, tables));
     },
   });
@@ -226,7 +226,7 @@ function makeServers(proxy: ProxyServer, { record, page, unserved }: ServerParts
     flags: () => commandLine.flagTexts,
     version: VERSION,
     emulationVersion: DECISIONS_LEVEL,
-    life: {
+    proxy: {
       record,
       node,
       configuredMode: fallback?.wanted ?? proxy.now.config.mode,
@@ -322,7 +322,7 @@ function makeRunner(
     ),
     log,
     onQueued: () => {
-      servers.queued(family);
+      servers.health.queued(family);
       metrics.lastQueuedTimestamp.set({ ip_family: family }, wallClockMs() / 1000);
     },
     ...proxy.prepared.keepsFlows === true ? {} : {

@@ -111,7 +111,7 @@ Deno.test("refusals are counted, and a taken file says since when it is in force
   record.refused();
   assertEquals(await values(first), [2, 0, 1]);
   record.taken(5_500);
-  // The next life of the proxy has a registry of its own and goes on counting.
+  // The next proxy server has a registry of its own and goes on counting.
   const second = new Registry();
   record.addTo(second);
   assertEquals(await values(second), [2, 1, 5.5]);

@@ -10,7 +10,6 @@ import { wallClockMs } from "../kernel/clock.ts";
 import { AUDIT, errorText, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import { addProgramMetrics, ServerMetrics, ServingMetrics } from "../observe/metrics_kproxy.ts";
-import type { ResourceKind, RestoredState } from "../source/source.ts";
 import type { SyncObserver } from "../sync/family_runner.ts";
 import { ConfigError } from "../errors.ts";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
@@ -22,7 +21,7 @@ import type { Handler } from "./http_listener.ts";
 import { LocalSocket } from "./local_socket.ts";
 import { type MetricsHandlers, metricsHandlers } from "./metrics_server.ts";
 import { nodePortListenAddresses, type PortConflict, ServiceHealthServers } from "./service_health.ts";
-import { documents, type LifeFacts, pagesForBrowsers, type ServerFacts } from "./status/status_api.ts";
+import { documents, pagesForBrowsers, type ProxyFacts, type ServerFacts } from "./status/status_api.ts";
 import { AUDIT_PATH } from "./status/status_document.ts";
 import type { Judge, TlsServing } from "./tls/tls_serving.ts";
 
@@ -54,7 +53,7 @@ export interface NodeServersOptions {
   /** Likewise of the metrics server. */
   readonly onMetricsFailure?: (problem: string) => void;
   /** What is served below `/kproxy/`; absent: nothing. */
-  readonly life?: LifeFacts;
+  readonly proxy?: ProxyFacts;
   /** Opens what is asked about clients' tokens; absent where there is no API server. */
   readonly openReviewer?: (() => Promise<KubeClient>) | undefined;
   /** Addresses of all interfaces, both families. @default {those of the runtime} */
@@ -153,10 +152,10 @@ export class NodeServers {
   }
 
   #handlers(): MetricsHandlers {
-    const { config, metrics, mode, flags, verbosity, version, emulationVersion, life } = this.#options;
+    const { config, metrics, mode, flags, verbosity, version, emulationVersion, proxy } = this.#options;
     const { currentConfig = () => config } = this.#options;
     const facts = this.#facts(currentConfig);
-    const isTold = life !== undefined && config.kproxy.statusApi;
+    const isTold = proxy !== undefined && config.kproxy.statusApi;
     return metricsHandlers({
       registry: metrics.registry,
       mode,
@@ -166,9 +165,9 @@ export class NodeServers {
       version,
       emulationVersion,
       startMs: performance.timeOrigin,
-      page: life === undefined ? undefined : pagesForBrowsers(life, facts),
+      page: proxy === undefined ? undefined : pagesForBrowsers(proxy, facts),
       documents: new Map([
-        ...isTold ? documents(life, facts) : [],
+        ...isTold ? documents(proxy, facts) : [],
         [AUDIT_PATH, auditHandler(this.#options.log)],
       ]),
       socket: config.kproxy.socket,
@@ -213,31 +212,6 @@ export class NodeServers {
       },
       nowMs: wallClockMs,
     };
-  }
-
-  /** A sync was asked for. */
-  queued(family: IpFamily): void {
-    this.health.queued(family);
-  }
-
-  /** The source gave a sign of life. */
-  heard(kind: ResourceKind): void {
-    this.health.heard(kind);
-  }
-
-  /** The source cannot have objects of this kind at the moment, and why. */
-  sourceFailed(kind: ResourceKind, reason: string): void {
-    this.health.sourceFailed(kind, reason);
-  }
-
-  /** Tables that another service proxy keeps making. */
-  setOtherTables(tables: readonly string[]): void {
-    this.health.setOtherTables(tables);
-  }
-
-  /** The source serves from a snapshot; null: no longer. */
-  restored(state: RestoredState | null): void {
-    this.health.setRestored(state);
   }
 
   /** The own Node as it was last known; null: not known yet. */

@@ -8,7 +8,7 @@ import { interfaceAddresses } from "../../kernel/machine.ts";
 import { jsonAnswer } from "../http_answer.ts";
 import type { Handler } from "../http_listener.ts";
 import { BusyError, Pace, pacedBody } from "../pacing.ts";
-import type { LifeFacts, ServerFacts } from "../status/status_api.ts";
+import type { ProxyFacts, ServerFacts } from "../status/status_api.ts";
 import { API_VERSION } from "../status/status_document.ts";
 import {
   CHANGES_PATH,
@@ -28,11 +28,11 @@ const MOST_WAITING = 8;
 
 /** The answers, by path. */
 export function pageAnswers(
-  life: LifeFacts,
+  proxy: ProxyFacts,
   server: ServerFacts,
   page: PageFacts,
 ): ReadonlyMap<string, Handler> {
-  const answers = new PageAnswers(life, server, page);
+  const answers = new PageAnswers(proxy, server, page);
   return new Map<string, Handler>([
     [SERVICES_PATH, (request, _peer, stopping) => answers.services(request, stopping)],
     [SERVICE_PATH, (request, _peer, stopping) => answers.service(request, stopping)],
@@ -42,7 +42,7 @@ export function pageAnswers(
 }
 
 class PageAnswers {
-  readonly #life: LifeFacts;
+  readonly #proxy: ProxyFacts;
   readonly #server: ServerFacts;
   readonly #page: PageFacts;
   /** Of this proxy server; generations and ids start again with the next one. */
@@ -51,8 +51,8 @@ class PageAnswers {
   readonly #pace = new Pace(MOST_WAITING);
   #loaded: Promise<Questions> | null = null;
 
-  constructor(life: LifeFacts, server: ServerFacts, page: PageFacts) {
-    this.#life = life;
+  constructor(proxy: ProxyFacts, server: ServerFacts, page: PageFacts) {
+    this.#proxy = proxy;
     this.#server = server;
     this.#page = page;
     this.#id = `${Deno.pid}-${Math.round(server.servingSinceMs)}`;
@@ -86,7 +86,7 @@ class PageAnswers {
     const name = queryOf(request).get("name") ?? "";
     if (name.length > LONGEST_WORD) return problemAnswer(400, "the name is too long");
     // What is not served may change without a sync.
-    const unserved = this.#life.unserved().reduce((sum, [, { size }]) => sum + size, 0);
+    const unserved = this.#proxy.unserved().reduce((sum, [, { size }]) => sum + size, 0);
     const tag = `"${this.#cursor}:${unserved}"`;
     if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);
     return await this.#inTurn(stopping, async () => {
@@ -113,12 +113,12 @@ class PageAnswers {
   }
 
   changes(request: Request): Response {
-    const [life = "", id = ""] = (queryOf(request).get("since") ?? "").split(":");
-    const since = life === this.#id && /^\d{1,15}$/.test(id) ? Number(id) : 0;
+    const [run = "", id = ""] = (queryOf(request).get("since") ?? "").split(":");
+    const since = run === this.#id && /^\d{1,15}$/.test(id) ? Number(id) : 0;
     const document: ChangesDocument = {
       apiVersion: API_VERSION,
       kind: "Changes",
-      life: this.#id,
+      run: this.#id,
       changes: this.#page.record.changesSince(since),
     };
     return jsonAnswer(`${JSON.stringify(document)}\n`);
@@ -140,12 +140,12 @@ class PageAnswers {
       quarantined: record.quarantined,
       mode,
       config: config(),
-      nodeName: this.#life.node,
+      nodeName: this.#proxy.node,
       node: node(),
       serviceCidrs: serviceCidrs(),
       addresses: interfaceAddresses(),
-      unserved: this.#life.unserved(),
-      portals: this.#life.portals?.() ?? null,
+      unserved: this.#proxy.unserved(),
+      portals: this.#proxy.portals?.() ?? null,
     };
   }
 

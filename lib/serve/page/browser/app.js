@@ -40,7 +40,7 @@ async function loadStatus(before, signal) {
   const status = await ask(`status?since=${newest}`, signal);
   if (before === null) return status;
   // Another proxy server has reported nothing yet.
-  if (lifeOf(before) !== lifeOf(status)) return newest === 0 ? status : await loadStatus(null, signal);
+  if (runOf(before) !== runOf(status)) return newest === 0 ? status : await loadStatus(null, signal);
   const families = Object.entries(status.families).map(([family, one]) => {
     const known = family === "IPv4" ? before.families.IPv4 : before.families.IPv6;
     return [family, { ...one, recent: [...known?.recent ?? [], ...one.recent].slice(-POINTS) }];
@@ -54,7 +54,7 @@ function points(status) {
 }
 
 /** @param {StatusDocument} status */
-function lifeOf({ program }) {
+function runOf({ program }) {
   return `${program.pid} ${program.servingSince}`;
 }
 

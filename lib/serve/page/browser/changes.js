@@ -44,10 +44,10 @@ async function loadChanges(before, signal) {
   const newest = before?.changes.at(-1)?.id ?? 0;
   /** @type {ChangesDocument} */
   const document = await ask(
-    `changes?since=${encodeURIComponent(`${before?.life ?? ""}:${newest}`)}`,
+    `changes?since=${encodeURIComponent(`${before?.run ?? ""}:${newest}`)}`,
     signal,
   );
-  if (before === null || before.life !== document.life) return document;
+  if (before === null || before.run !== document.run) return document;
   if (document.changes.length === 0) return before;
   return { ...document, changes: [...before.changes, ...document.changes].slice(-KEPT) };
 }
