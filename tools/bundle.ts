@@ -10,7 +10,7 @@
  * @module
  */
 import { originalPositionFor, sourceContentFor, TraceMap } from "@jridgewell/trace-mapping";
-import { embeddedBuild } from "../lib/node/build.ts";
+import { embeddedBuild } from "../lib/node/version.ts";
 import { hideImports } from "./bundle_imports.ts";
 import { deferRequires, REQUIRE_FILE, REQUIRE_TEXT } from "./bundle_requires.ts";
 import { planStart, START_FILE, type StartPlan } from "./bundle_start.ts";

@@ -12,7 +12,6 @@ import { replaced, type ReplacedText } from "./bundle_texts.ts";
  * some clusters need (manifests, a snapshot, the sign-in with OpenID Connect, SOCKS proxies); the status page and what it can be asked.
  */
 const ON_DEMAND: ReadonlySet<string> = new Set([
-  "build",
   "check",
   "cleanup",
   "completion",

@@ -9,7 +9,7 @@ import { LOG_ACTIONS, type LogAction } from "./log_actions.ts";
 import { type LogCall, logCalls } from "./log_calls.ts";
 import { ROOT } from "./project_files.ts";
 
-const CATALOG = "lib/observe/event_catalog.ts";
+const CATALOG = "lib/observe/events.ts";
 
 /** One Event that kproxy writes. */
 export interface EventRow {

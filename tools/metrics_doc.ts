@@ -5,12 +5,17 @@
  */
 import { noRelayCounts } from "../lib/backend/userspace/forward/relay.ts";
 import { addRelayMetrics } from "../lib/backend/userspace/node/metrics.ts";
-import { addLogMetrics, addProgramMetrics, SliMetrics } from "../lib/observe/metrics_program.ts";
+import {
+  addLogMetrics,
+  addProgramMetrics,
+  addTrafficMetrics,
+  ReloadRecord,
+  ServerMetrics,
+  ServingMetrics,
+  SliMetrics,
+  SnapshotMetrics,
+} from "../lib/observe/metrics_kproxy.ts";
 import { ProxyMetrics } from "../lib/observe/metrics.ts";
-import { ReloadRecord } from "../lib/observe/metrics_reload.ts";
-import { ServerMetrics, ServingMetrics } from "../lib/observe/metrics_serving.ts";
-import { SnapshotMetrics } from "../lib/observe/metrics_snapshot.ts";
-import { addTrafficMetrics } from "../lib/observe/metrics_traffic.ts";
 import { Registry } from "../lib/observe/prom_client.ts";
 
 /** The modes that a node can run. */

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { addTrafficMetrics } from "../lib/observe/metrics_traffic.ts";
+import { addTrafficMetrics } from "../lib/observe/metrics_kproxy.ts";
 import { metricsText, Registry } from "../lib/observe/prom_client.ts";
 import { metricRows, metricsMarkdown, sliRows } from "./metrics_doc.ts";
 import { projectFiles, ROOT } from "./project_files.ts";

@@ -94,7 +94,7 @@ export async function acceptAll<Connection extends Pick<Deno.Conn, "close">>(
 }
 
 /**
- * True for a client that was gone before it was accepted, which says nothing about the socket: anybody can be one as often as they like.
+ * True for a client that was gone before it was accepted, which says nothing about the socket: any client can be one as often as it likes.
  * Of one that has reset its connection the runtime only finds out that it has no address any more.
  */
 function isClientGone(error: unknown): boolean {

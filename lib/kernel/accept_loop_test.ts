@@ -6,7 +6,7 @@ import { acceptAll, type Admission } from "./accept_loop.ts";
 function acceptor(outcomes: readonly (Error | "client")[]) {
   const left = [...outcomes];
   const end = Promise.withResolvers<never>();
-  // It may be closed while nobody accepts.
+  // It may be closed while no connection is accepted.
   end.promise.catch(() => "closed");
   let isClosed = false;
   const socket = {
@@ -23,7 +23,7 @@ function acceptor(outcomes: readonly (Error | "client")[]) {
   return { socket, left, isClosed: () => isClosed };
 }
 
-// Nobody looks into it here.
+// Its content does not matter here.
 const CLIENT = { close: () => {} } as Deno.TcpConn;
 const OUT = Object.assign(new Error("Too many open files (os error 24)"), { code: "EMFILE" });
 const BROKEN = Object.assign(new Error("Invalid argument (os error 22)"), { code: "EINVAL" });

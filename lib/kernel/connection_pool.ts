@@ -176,7 +176,7 @@ export class ConnectionPool {
   }
 
   /**
-   * Takes a connection in, if need be in another one's place. It is refused, and closed, if everybody else is being answered.
+   * Takes a connection in, if need be in another one's place. It is refused, and closed, if all other clients are being answered.
    */
   admit(connection: PooledConnection, lane: Lane): Admission {
     const before = this.#lanes.size;

@@ -65,7 +65,7 @@ class Bench {
 
 type Fake = PooledConnection;
 
-Deno.test("a full listener gives the place of whom has waited longest to whoever comes", () => {
+Deno.test("a full listener gives the place of the client that has waited longest to a new one", () => {
   const bench = new Bench();
   const open = ["a1", "b1", "c1"].map((name) => bench.open(name, HEALTH));
   assertEquals(bench.events, []);
@@ -183,7 +183,7 @@ Deno.test("what is kept for clients that do not read is bounded", () => {
   bench.end(first, second, third);
 });
 
-Deno.test("who is overdue is closed, and no timer runs when nobody is there", () => {
+Deno.test("an overdue connection is closed, and no timer runs where there is none", () => {
   using time = new FakeTime();
   const bench = new Bench();
   bench.open("a1", HEALTH, "waiting", { deadlineMs: 10_000 });

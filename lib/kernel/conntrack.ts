@@ -6,7 +6,7 @@
 import { countLines } from "../text/lines.ts";
 import { ExecError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
-import type { Exec, ExecResult } from "./exec.ts";
+import type { Exec, ExecOptions, ExecResult } from "./exec.ts";
 
 /** What was read of the table. */
 export interface ConntrackDump {
@@ -36,7 +36,7 @@ export class Conntrack {
    */
   async dump(family: IpFamily): Promise<ConntrackDump> {
     const argv = ["conntrack", "-L", "-p", "udp", "-f", family === "IPv4" ? "ipv4" : "ipv6"];
-    const result = await this.#tries(argv, (argv) => this.#exec.run(argv, { timeoutMs: TIMEOUT_MS }));
+    const result = await this.#tries(argv);
     if (result.code === 0) return { text: result.stdout, complete: true };
     if (isDisturbed(result)) return { text: result.stdout, complete: false };
     throw new ExecError(argv, result.code, result.stderr);
@@ -53,10 +53,7 @@ export class Conntrack {
     if (this.#batches) {
       const argv = ["conntrack", "--load-file", "-"];
       const stdin = deletions.map((options) => `-D ${options.join(" ")}\n`).join("");
-      const result = await this.#tries(
-        argv,
-        (argv) => this.#exec.run(argv, { stdin, timeoutMs: TIMEOUT_MS }),
-      );
+      const result = await this.#tries(argv, { stdin });
       // Every flow that is deleted is written on a line of its own.
       if (result.code === 0) return countLines(result.stdout);
       if (!cannotReadInput(result)) throw new ExecError(argv, result.code, result.stderr);
@@ -69,7 +66,7 @@ export class Conntrack {
 
   async #deleteOne(options: readonly string[]): Promise<number> {
     const argv = ["conntrack", "-D", ...options];
-    const result = await this.#tries(argv, (argv) => this.#exec.run(argv, { timeoutMs: TIMEOUT_MS }));
+    const result = await this.#tries(argv);
     if (result.code === 0) return countLines(result.stdout);
     // Alone, a deletion that matches nothing ends with 1; in a batch it does not.
     if (result.stderr.includes("0 flow entries have been deleted")) return 0;
@@ -77,14 +74,11 @@ export class Conntrack {
   }
 
   /** Runs until the table did not change in between; what earlier tries wrote counts. */
-  async #tries(
-    argv: readonly string[],
-    run: (argv: readonly string[]) => Promise<ExecResult>,
-  ): Promise<ExecResult> {
+  async #tries(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     const isDeletion = !argv.includes("-L");
     let stdout = "";
     for (let tries = 1;; tries++) {
-      const result = await run(argv);
+      const result = await this.#exec.run(argv, { timeoutMs: TIMEOUT_MS, ...options });
       stdout = isDeletion ? stdout + result.stdout : result.stdout;
       if (tries === TRIES || !isDisturbed(result)) return { ...result, stdout };
     }

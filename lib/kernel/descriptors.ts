@@ -82,7 +82,7 @@ export function countSpareDescriptors(atMost: number): number {
   try {
     while (files.length < atMost) files.push(Deno.openSync("/dev/null"));
   } catch (error) {
-    // Without a /dev/null there is no telling, and no reason to refuse anybody.
+    // Without a /dev/null there is no telling, and no reason to refuse a client.
     if (!isOutOfDescriptors(error)) return atMost;
   } finally {
     for (const file of files) file.close();

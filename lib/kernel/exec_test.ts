@@ -102,7 +102,7 @@ const HELD: readonly [what: string, stdin: Input | undefined, last: string][] = 
 ];
 for (const [what, stdin, last] of HELD) {
   Deno.test(`a program has ended that ${what}, which a child of its own holds`, async () => {
-    // Of the child nobody hears anything else: it holds no other pipe.
+    // Nothing else is known of the child: it holds no other pipe.
     const argv = ["sh", "-c", `exec 3<&0; (${last}) >/dev/null 2>&1 & readlink /proc/$$/fd/0`];
     const startMs = performance.now();
     try {
@@ -169,7 +169,7 @@ Deno.test("a program whose output is taken obeys its limits, too", async () => {
   assertMatch(error.message, /It printed more than \d+ MiB of output$/);
   assertEquals(bytes, 128 * 2 ** 20);
   const end = new AbortController();
-  const reason = new Error("somebody waits");
+  const reason = new Error("a caller waits");
   const run = systemExec.run(["sh", "-c", "echo; exec sleep 60"], {
     signal: end.signal,
     onStdout: () => end.abort(reason),

@@ -64,7 +64,7 @@ Deno.test("what the kubelet mounts passes: a ConfigMap has mode 0777, and a link
   });
 });
 
-Deno.test("what the shell hands over is nobody's", async () => {
+Deno.test("what the shell hands over has no owner", async () => {
   for (const path of ["/dev/fd/63", "/dev/stdin", "/proc/self/fd/0"]) {
     assertEquals(await writableByOthers(path), null, path);
   }

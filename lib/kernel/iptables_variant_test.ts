@@ -16,9 +16,13 @@ interface VariantCase {
 }
 
 const CASES: readonly VariantCase[] = [
-  { name: "nobody was here: the system's default, nft", before: [], expected: "nft is the system's default" },
   {
-    name: "nobody was here: the system's default, legacy",
+    name: "no kubelet and no proxy was here: the system's default, nft",
+    before: [],
+    expected: "nft is the system's default",
+  },
+  {
+    name: "no kubelet and no proxy was here: the system's default, legacy",
     machine: { variant: "legacy" },
     before: [],
     expected: "legacy is the system's default",

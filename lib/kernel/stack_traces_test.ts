@@ -24,7 +24,7 @@ Deno.test("without a descriptor a line is written, of an unknown place, and the 
   const folder = await Deno.makeTempDir();
   try {
     const program = `${folder}/program.ts`;
-    const logger = import.meta.resolve("../node/logger.ts");
+    const logger = import.meta.resolve("../observe/log.ts");
     const guard = import.meta.resolve("./descriptors.ts");
     await Deno.writeTextFile(program, PROGRAM.replace("LOGGER", logger).replace("GUARD", guard));
     const run = `ulimit -n 120; exec "$@"`;

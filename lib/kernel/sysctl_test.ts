@@ -204,7 +204,7 @@ Deno.test(
   },
 );
 
-Deno.test("one setting that cannot be read is told to whoever asks for it", NONE, async () => {
+Deno.test("one setting that cannot be read fails its reader alone", NONE, async () => {
   const problem = 'sysctl: permission denied on key "a.one"';
   const { exec } = machine({ "a.one": "1", "a.two": "2", [DISABLE_IPV6]: "1" }, {
     read: { "a.one": problem },

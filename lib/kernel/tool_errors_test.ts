@@ -85,7 +85,7 @@ for (const answer of ABSENT) {
 
 for (const answer of UNCLEAR) {
   const words = answer instanceof ExecError ? answer.ending : `${answer.code} ${answer.stderr.trim()}`;
-  Deno.test(`nobody knows whether a family is there after: ${words}`, { permissions: "none" }, async () => {
+  Deno.test(`it is unknown whether a family is there after: ${words}`, { permissions: "none" }, async () => {
     await assertRejects(() => families(answer), ExecError);
   });
 }

@@ -1,18 +1,24 @@
 /**
- * What becomes of a changed configuration file: in force at once, the proxy's next proxy, or refused.
+ * When a proxy server gives way to the next one: a changed configuration file, which is in force at once, needs a new proxy server, or is
+ * refused; and IPv6 that is switched on again.
  *
  * @module
  */
 import { changedFields } from "../config/fields.ts";
 import type { ConfigFile } from "../config/file/load.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
-import { ConfigError, formatProblem } from "../errors.ts";
-import { configRefusedEvent } from "../observe/event_catalog.ts";
+import { ConfigError, ExecError, formatProblem } from "../errors.ts";
+import { configRefusedEvent } from "../observe/events.ts";
 import { errorText, type Logger, type Verbosity } from "../observe/log.ts";
-import type { ReloadRecord } from "../observe/metrics_reload.ts";
+import type { ReloadRecord } from "../observe/metrics_kproxy.ts";
 import type { ProxyServer } from "./proxy_server.ts";
 import type { OtherModesCleanup } from "./other_modes.ts";
 import { FolderWatch } from "../source/files/files_watch.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
+import type { Exec } from "../kernel/exec.ts";
+import { DISABLE_IPV6, readSysctl } from "../kernel/sysctl.ts";
+import type { IpFamily } from "../model/objects.ts";
+import { whenAborted } from "./run_proxy_server.ts";
 
 /** The part of a proxy server that a changed configuration may concern. */
 export interface ReloadableProxy extends Pick<ProxyServer, "now" | "node" | "log" | "verbosity" | "events"> {
@@ -214,4 +220,45 @@ function folderOf(path: string): string {
 
 function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && a.every((byte, i) => byte === b[i]);
+}
+
+/** What {@linkcode untilIpv6IsOn} needs. */
+export interface FamilyReturnOptions {
+  /** Families that are not served. */
+  readonly refused: readonly { readonly family: IpFamily }[];
+  readonly exec: Exec;
+  /** How often it looks, in milliseconds. */
+  readonly periodMs: number;
+  /** @default {systemClock} */
+  readonly clock?: Clock;
+}
+
+/**
+ * Resolves to true once IPv6, which is not served because the kernel's setting was against it, is no longer off; to false once `signal`
+ * aborts. What else may keep a family from being served, such as programs that are missing, a new start finds out.
+ */
+export async function untilIpv6IsOn(
+  { refused, exec, periodMs, clock = systemClock }: FamilyReturnOptions,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const isRefused = refused.some(({ family }) => family === "IPv6");
+  if (!isRefused || !await isIpv6Off(exec, signal)) {
+    await whenAborted(signal);
+    return false;
+  }
+  while (!signal.aborted) {
+    await clock.sleep(periodMs, signal);
+    if (!signal.aborted && !await isIpv6Off(exec, signal)) return !signal.aborted;
+  }
+  return false;
+}
+
+/** What cannot be read now is as it was: off, as far as it is asked here. */
+async function isIpv6Off(exec: Exec, signal: AbortSignal): Promise<boolean> {
+  try {
+    return await readSysctl(exec, DISABLE_IPV6) !== "0";
+  } catch (error) {
+    if (!(error instanceof ExecError) && !signal.aborted) throw error;
+    return true;
+  }
 }

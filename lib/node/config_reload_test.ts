@@ -4,9 +4,10 @@ import type { ConfigFile } from "../config/file/load.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { ConfigError, UnsupportedError } from "../errors.ts";
 import { createLogger } from "../observe/log.ts";
-import { ReloadRecord } from "../observe/metrics_reload.ts";
+import { ReloadRecord } from "../observe/metrics_kproxy.ts";
 import { Registry } from "../observe/prom_client.ts";
-import { ConfigReload, type ReloadableProxy } from "./config_reload.ts";
+import { ConfigReload, type ReloadableProxy, untilIpv6IsOn } from "./config_reload.ts";
+import type { Exec } from "../kernel/exec.ts";
 
 const NEVER = new AbortController().signal;
 
@@ -127,4 +128,44 @@ Deno.test("a configuration that cannot be run here is refused while the present 
   assertEquals(proxy.now.config, defaultConfig());
   assertEquals(await failures(), 1);
   assertEquals(notes.length, 1);
+});
+
+/** Looks at a kernel whose setting has these values in turn, then ends; a text that is no number is a program that fails. */
+async function look(
+  values: readonly string[],
+  refused: readonly "IPv6"[] = ["IPv6"],
+): Promise<[boolean, number]> {
+  const end = new AbortController();
+  let looks = 0;
+  const exec: Exec = {
+    run: () => {
+      const stdout = values[looks++]!;
+      const code = /^\d$/.test(stdout) ? 0 : 1;
+      return Promise.resolve({ code, stdout, stderr: code === 0 ? "" : "killed" });
+    },
+  };
+  const clock = {
+    nowMs: () => 0,
+    sleep: () => Promise.resolve(looks === values.length ? end.abort() : undefined),
+  };
+  const options = { refused: refused.map((family) => ({ family })), exec, periodMs: 30_000, clock };
+  const watched = untilIpv6IsOn(options, end.signal);
+  if (looks === 0 || values[0] === "0") queueMicrotask(() => end.abort());
+  return [await watched, looks];
+}
+
+Deno.test(
+  "IPv6 that was off is noticed once it is on, whatever fails meanwhile",
+  { permissions: "none" },
+  async () => {
+    assertEquals(await look(["1", "1", "broken", "1", "0"]), [true, 5]);
+    assertEquals(await look(["1", "1"]), [false, 2]);
+  },
+);
+
+Deno.test("where something else keeps IPv6 from being served, or nothing does, it is not looked for again", {
+  permissions: "none",
+}, async () => {
+  assertEquals(await look(["0", "0"]), [false, 1]);
+  assertEquals(await look(["1", "0"], []), [false, 0]);
 });

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { defaultConfig } from "../config/defaults.ts";
-import { startingEvent } from "../observe/event_catalog.ts";
+import { startingEvent } from "../observe/events.ts";
 import { silentLogger } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import { metricsText } from "../observe/prom_client.ts";

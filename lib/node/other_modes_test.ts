@@ -66,7 +66,7 @@ Deno.test("each family's things go after its own first sync, once", { permission
   const { exec, lines, synced } = setUp(["IPv4", "IPv6"]);
   assertEquals(await synced("IPv4"), ["ip6 kube-proxy", "ip6 kproxy", "inet kube-proxy"]);
   exec.tables.add("ip kube-proxy");
-  // Whoever makes it again now is not a leftover.
+  // A table that is made again now is not a leftover.
   assertEquals((await synced("IPv4")).includes("ip kube-proxy"), true);
   assertEquals(await synced("IPv6"), ["inet kube-proxy", "ip kube-proxy"]);
   assertEquals(lines, ["I Removed what another mode left", "I Removed what another mode left"]);

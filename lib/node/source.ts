@@ -11,7 +11,7 @@ import { othersMayWrite } from "../kernel/file_owner.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
-import type { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
+import type { SnapshotMetrics } from "../observe/metrics_kproxy.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { classifyPaths, type Judge, STDIN_PATH } from "../source/files/files_scan.ts";
 import type { Source } from "../source/source.ts";

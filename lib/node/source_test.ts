@@ -3,7 +3,7 @@ import { recordingLog } from "../../tests/support/recording_log.ts";
 import { defaultConfig } from "../config/defaults.ts";
 import { withFields } from "../config/fields.ts";
 import type { FieldValue } from "../config/setting.ts";
-import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
+import { SnapshotMetrics } from "../observe/metrics_kproxy.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { FileSource } from "../source/files/files.ts";
 import { KubeSource } from "../source/kube/kube.ts";

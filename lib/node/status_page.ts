@@ -5,8 +5,7 @@
  */
 import { systemClock } from "../kernel/clock.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
-import type { PageFacts, Questions } from "../serve/page/questions.ts";
-import { PageRecord } from "../serve/page/page_record.ts";
+import { type PageFacts, PageRecord, type Questions } from "../serve/page/page_record.ts";
 
 /** Collects while a proxy server goes on; made only if the page is wanted. */
 export class StatusPageSource {

@@ -1,5 +1,5 @@
 /**
- * Which kproxy this is, and which kube-proxy it follows.
+ * Which kproxy this is, from which commit, and which kube-proxy it follows.
  *
  * @module
  */
@@ -45,4 +45,68 @@ export function rawVersion({ commit, deno, platform }: VersionFacts): string {
     denoVersion: deno,
     platform,
   });
+}
+
+/** Where a build says it, for the code that it is built from. */
+const EMBEDDED = Symbol.for("kproxy.build");
+/** The file that says it where the sources are installed without their Git repository, as in an image. */
+const COMMIT_FILE = "COMMIT";
+/** Where the commit is unknown. */
+export const UNKNOWN_COMMIT = "unknown";
+
+const ROOT = new URL("../../", import.meta.url);
+const SHA = /^[0-9a-f]{40}(?:[0-9a-f]{24})?$/;
+const COMMIT = /^[0-9a-f]{40}(?:[0-9a-f]{24})?(?:-dirty)?$/;
+
+/** The script that a build puts before the program: every {@linkcode builtFrom} then yields `commit`. */
+export function embeddedBuild(commit: string): string {
+  return `globalThis[Symbol.for("kproxy.build")]=${JSON.stringify({ commit })};\n`;
+}
+
+/**
+ * The full hash of the commit that was built, with `-dirty` if files were changed beside it. Sources that run as they are say what
+ * `COMMIT` in their folder says, or which commit is checked out there. {@linkcode UNKNOWN_COMMIT} if neither says.
+ *
+ * @param root of the sources, with a slash at the end
+ */
+export async function builtFrom(root: URL = ROOT): Promise<string> {
+  const embedded = (globalThis as { [EMBEDDED]?: { readonly commit: string } })[EMBEDDED];
+  if (embedded !== undefined) return embedded.commit;
+  const written = (await textOf(new URL(COMMIT_FILE, root)))?.trim() ?? "";
+  if (COMMIT.test(written)) return written;
+  return await checkedOut(root) ?? UNKNOWN_COMMIT;
+}
+
+/** Read from Git's files, as kproxy may not start `git`. */
+async function checkedOut(root: URL): Promise<string | undefined> {
+  // In a linked worktree `.git` is a file that names the folder.
+  const link = /^gitdir: (.+)$/m.exec(await textOf(new URL(".git", root)) ?? "")?.[1];
+  const own = link === undefined ? new URL(".git/", root) : folderAt(link, root);
+  const head = (await textOf(new URL("HEAD", own)))?.trim() ?? "";
+  if (SHA.test(head)) return head;
+  const ref = /^ref: (refs\/\S+)$/.exec(head)?.[1];
+  if (ref === undefined) return undefined;
+  const common = await textOf(new URL("commondir", own));
+  for (const folder of [own, ...(common === undefined ? [] : [folderAt(common.trim(), own)])]) {
+    const loose = (await textOf(new URL(ref, folder)))?.trim() ?? "";
+    if (SHA.test(loose)) return loose;
+    const packed = await textOf(new URL("packed-refs", folder)) ?? "";
+    const line = packed.split("\n").find((one) => one.endsWith(` ${ref}`));
+    if (line !== undefined) return line.split(" ")[0];
+  }
+  return undefined;
+}
+
+function folderAt(path: string, base: URL): URL {
+  return new URL(`${path}/`, base);
+}
+
+async function textOf(url: URL): Promise<string | undefined> {
+  try {
+    return await Deno.readTextFile(url);
+  } catch (error) {
+    // Not there, a folder, or closed to this user: then the next source may know.
+    void error;
+    return undefined;
+  }
 }

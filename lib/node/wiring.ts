@@ -22,16 +22,16 @@ import {
   metricsServerFailedEvent,
   modeFallbackEvent,
   otherProxyEvent,
+  type ProxyEvent,
   serviceHealthFailedEvent,
   serviceQuarantinedEvent,
   startingEvent,
   sysctlsRefusedEvent,
-} from "../observe/event_catalog.ts";
-import { addLogMetrics } from "../observe/metrics_program.ts";
-import { addTrafficMetrics } from "../observe/metrics_traffic.ts";
+} from "../observe/events.ts";
+import { addLogMetrics, addTrafficMetrics } from "../observe/metrics_kproxy.ts";
 import { type Logger, partlyUsableReport } from "../observe/log.ts";
 import { NodeServers } from "../serve/node_servers.ts";
-import type { PageFacts } from "../serve/page/questions.ts";
+import type { PageFacts } from "../serve/page/page_record.ts";
 import { StatusRecord } from "../serve/status/status_record.ts";
 import { FamilyRunner, type SyncObserver } from "../sync/family_runner.ts";
 import {
@@ -43,7 +43,7 @@ import {
 } from "../sync/sync_observer.ts";
 import { EventHandlers } from "../sync/event_handlers.ts";
 import { openApiClient } from "./api_client.ts";
-import { untilEnded } from "./shutdown.ts";
+import { untilEnded } from "./run_proxy_server.ts";
 import { isRuleless, type ProxyServer } from "./proxy_server.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { OtherProxyWatch } from "./other_modes.ts";
@@ -54,7 +54,6 @@ import { StatusPageSource } from "./status_page.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
 import type { RefusedFamily } from "../kernel/iptables_variant.ts";
 import { nodeUse, serviceUse } from "../model/unserved_family.ts";
-import type { ProxyEvent } from "../observe/events.ts";
 
 /** The parts of a proxy server that begin nothing before they are started. */
 export interface WiredNode {
@@ -74,12 +73,15 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
   recordStart(proxy);
   addMetrics(proxy);
   const record = new StatusRecord(prepared.proxiers.map(({ family }) => family), wallClockMs);
-  const ownNode = new OwnNode();
   const page = config.kproxy.statusPage ? new StatusPageSource(wallClockMs) : null;
   const runners: FamilyRunner[] = [];
   const unserved = (): readonly UnservedOfService[] =>
     runners.flatMap(({ tracker }) => [...tracker.unserved()]);
-  const servers = makeServers(proxy, { record, page: page?.facts(() => ownNode.last), unserved });
+  const servers: NodeServers = makeServers(proxy, {
+    record,
+    page: page?.facts(() => servers.node),
+    unserved,
+  });
   const families = prepared.proxiers.map(({ family }) => family);
   const oomScore = new LateOomScore({
     adjustment: isRuleless(config) ? null : config.oomScoreAdj,
@@ -99,13 +101,10 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
   );
   const report = partlyUsableReport(log);
   for (const proxier of prepared.proxiers) {
-    runners.push(makeRunner(proxier, proxy, { servers, record, ownNode, afterSyncs, report }));
+    runners.push(makeRunner(proxier, proxy, { servers, record, afterSyncs, report }));
   }
-  const nodeWatch = makeNodeWatch(proxy, runners, (unread) => {
-    servers.setNode(unread);
-    ownNode.set(unread);
-  });
-  const handlers = makeHandlers(proxy, { servers, page, runners, nodeWatch, ownNode });
+  const nodeWatch = makeNodeWatch(proxy, runners, (unread) => servers.setNode(unread));
+  const handlers = makeHandlers(proxy, { servers, page, runners, nodeWatch });
   return { servers, runners, nodeWatch, handlers, otherProxy, oomScore };
 }
 
@@ -124,11 +123,10 @@ interface HandlerParts {
   readonly page: StatusPageSource | null;
   readonly runners: readonly FamilyRunner[];
   readonly nodeWatch: NodeWatch;
-  readonly ownNode: OwnNode;
 }
 
 function makeHandlers(proxy: ProxyServer, parts: HandlerParts): EventHandlers {
-  const { servers, page, runners, nodeWatch, ownNode } = parts;
+  const { servers, page, runners, nodeWatch } = parts;
   const { prepared, node, log, metrics, events } = proxy;
   const unserved = new UnservedFamilies({
     refused: prepared.refused,
@@ -139,20 +137,19 @@ function makeHandlers(proxy: ProxyServer, parts: HandlerParts): EventHandlers {
   });
   const setServiceCidrs = prepared.setServiceCidrs?.bind(prepared);
   const handlers = new EventHandlers({
-    runners: runners,
+    runners,
     nodeName: node,
     onService: (service) => unserved.takeService(service),
     onNode: (object) => {
       if (object !== undefined) unserved.takeNode(object);
       servers.setNode(object);
-      ownNode.set(object);
       nodeWatch.take(object, handlers.initialized);
     },
     onServiceCidrs: setServiceCidrs && (page?.watchServiceCidrs(setServiceCidrs) ?? setServiceCidrs),
-    onHeard: (kind) => servers.heard(kind),
-    onFailed: (kind, reason) => servers.sourceFailed(kind, reason),
+    onHeard: (kind) => servers.health.heard(kind),
+    onFailed: (kind, reason) => servers.health.sourceFailed(kind, reason),
     onRestored: (state) => {
-      servers.restored(state);
+      servers.health.setRestored(state);
       proxy.snapshot?.setInUse(state?.isServed === true ? state.savedAtMs : null);
     },
     changes: observeChanges(metrics),
@@ -175,7 +172,7 @@ function makeOtherProxyWatch(proxy: ProxyServer, servers: NodeServers): OtherPro
     remove: (families) => otherModes.removeKubeProxyTables(families),
     startRemoval: () => otherModes.settled(),
     onChange: (tables) => {
-      servers.setOtherTables(tables);
+      servers.health.setOtherTables(tables);
       if (tables.length > 0) events.recorder.record(otherProxyEvent(node, tables));
     },
   });
@@ -229,7 +226,7 @@ function makeServers(proxy: ProxyServer, { record, page, unserved }: ServerParts
     flags: () => commandLine.flagTexts,
     version: VERSION,
     emulationVersion: DECISIONS_LEVEL,
-    life: {
+    proxy: {
       record,
       node,
       configuredMode: fallback?.wanted ?? proxy.now.config.mode,
@@ -262,32 +259,20 @@ function makeServers(proxy: ProxyServer, { record, page, unserved }: ServerParts
   });
 }
 
-/** The own Node as it was last known. */
-class OwnNode {
-  #node: NodeObject | null = null;
-
-  /** Null: not known yet. */
-  get last(): NodeObject | null {
-    return this.#node;
-  }
-
-  /** Undefined: it is gone, and what it said last stays in force. */
-  set(node: NodeObject | undefined): void {
-    this.#node = node ?? this.#node;
-  }
-
-  /** Addresses of this machine that serve node ports. */
-  nodePortIps(family: IpFamily, config: KubeProxyConfiguration): readonly string[] {
-    const ips = nodeIps(this.#node, config.bindAddress);
-    const addresses = nodePortAddresses(family, config.nodePortAddresses, ips);
-    return matchingNodeIps(addresses, interfaceIps());
-  }
+/** Addresses of this machine that serve node ports. */
+function nodePortIps(
+  family: IpFamily,
+  config: KubeProxyConfiguration,
+  node: NodeObject | null,
+): readonly string[] {
+  const ips = nodeIps(node, config.bindAddress);
+  const addresses = nodePortAddresses(family, config.nodePortAddresses, ips);
+  return matchingNodeIps(addresses, interfaceIps());
 }
 
 interface RunnerParts {
   readonly servers: NodeServers;
   readonly record: StatusRecord;
-  readonly ownNode: OwnNode;
   /** What is done once a family's rules are in force. */
   readonly afterSyncs: SyncObserver;
   /** Told of what is wrong with objects, by each family. */
@@ -297,7 +282,7 @@ interface RunnerParts {
 function makeRunner(
   proxier: FamilyProxier,
   proxy: ProxyServer,
-  { servers, record, ownNode, afterSyncs, report }: RunnerParts,
+  { servers, record, afterSyncs, report }: RunnerParts,
 ): FamilyRunner {
   const { config, periods, node, log, metrics, events, programs } = proxy;
   const { family } = proxier;
@@ -337,13 +322,13 @@ function makeRunner(
     ),
     log,
     onQueued: () => {
-      servers.queued(family);
+      servers.health.queued(family);
       metrics.lastQueuedTimestamp.set({ ip_family: family }, wallClockMs() / 1000);
     },
     ...proxy.prepared.keepsFlows === true ? {} : {
       staleFlows: {
         conntrack: new Conntrack(programs),
-        nodePortIps: () => ownNode.nodePortIps(family, config),
+        nodePortIps: () => nodePortIps(family, config, servers.node),
         observe: (reconciliation) => metrics.observeFlows(reconciliation),
       },
     },

@@ -69,7 +69,7 @@ Deno.test("what a stream refuses is dropped and counted, and told when it takes 
   assertEquals([stream.text, writer.dropped, told], ["again\nsome were dropped\n", 20, [20]]);
 });
 
-Deno.test("a stream that nobody reads holds nobody up, and keeps only so much", async () => {
+Deno.test("a stream that is not read holds nothing up, and keeps only so much", async () => {
   const stream = new Stream();
   stream.takes = "nothing";
   const writer = new LineWriter({ ...stream, write: stream.write, maxQueued: 70 });

@@ -4,11 +4,9 @@
  * @module
  */
 import { yieldToOthers } from "../kernel/clock.ts";
-import { textAnswer } from "./answers.ts";
-import { BadRequest } from "./bad_request.ts";
+import { textAnswer, writeAnswer } from "./http_answer.ts";
+import { BadRequest, type ParsedRequest, RequestReader } from "./http_request.ts";
 import type { ConnectionPhase, ConnectionPool, PooledConnection } from "../kernel/connection_pool.ts";
-import { writeAnswer } from "./http_answer.ts";
-import { type ParsedRequest, RequestReader } from "./http_request.ts";
 
 /** How long a request may take from its first byte to its last; the first one from the beginning of the connection. */
 const REQUEST_MS = 10_000;

@@ -55,7 +55,7 @@ async function exchange(port: number, sent: string): Promise<string> {
   return (await new Response(client.readable).text()).replaceAll(/Date: .*\r\n/g, "");
 }
 
-Deno.test("a body that nobody reads is no fault of ours, however the method is written", async () => {
+Deno.test("a body that no page reads is no fault of ours, however the method is written", async () => {
   await serving(echo, async (port, { errors }) => {
     for (const method of ["GET", "get", "Head", "hEAD"]) {
       const answer = await exchange(port, `${method} /a ${HOST}Content-Length: 2\r\n\r\nhi`);
@@ -80,7 +80,7 @@ Deno.test("answers have a length, come in the order of their requests, and end w
   });
 });
 
-Deno.test("a request that is none gets its status, and nobody is told", async () => {
+Deno.test("a request that is none gets its status, and no error is logged", async () => {
   await serving(echo, async (port, { errors }) => {
     for (
       const [sent, status] of [
@@ -140,13 +140,13 @@ Deno.test("a connection that breaks is its client's affair; a body that breaks i
   });
 });
 
-/** Moves the pool's clock past `ms` and waits until it has closed somebody. */
+/** Moves the pool's clock past `ms` and waits until it has closed a connection. */
 async function pass(ms: number, clock: { nowMs: number }, closed: readonly string[]): Promise<void> {
   clock.nowMs += ms;
   const before = closed.length;
   const deadline = performance.now() + 300_000;
   while (closed.length === before) {
-    if (performance.now() > deadline) throw new Error("Nobody was closed");
+    if (performance.now() > deadline) throw new Error("No connection was closed");
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

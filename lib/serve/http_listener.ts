@@ -6,7 +6,7 @@
 import { isLoopback, isUnspecified, joinHostPort, parseIp } from "../model/ip.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { acceptAll, type Admission } from "../kernel/accept_loop.ts";
-import { textAnswer } from "./answers.ts";
+import { textAnswer } from "./http_answer.ts";
 import { clientOf, type ConnectionPool, type Lane } from "../kernel/connection_pool.ts";
 import { HttpConnection, type Socket } from "./http_connection.ts";
 

@@ -166,7 +166,7 @@ Deno.test("a handler that throws is reported and answers 500", async () => {
   }
 });
 
-Deno.test("clients that reset their connections before these are accepted hold up nobody", async () => {
+Deno.test("clients that reset their connections before these are accepted hold up no other client", async () => {
   const failures: unknown[] = [];
   const listener = listen({
     host: "127.0.0.1",

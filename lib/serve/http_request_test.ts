@@ -1,7 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import fc from "../../tests/support/fast_check.ts";
-import { BadRequest } from "./bad_request.ts";
-import { RequestReader } from "./http_request.ts";
+import { BadRequest, RequestReader } from "./http_request.ts";
 
 const PURE = { permissions: "none" } as const;
 const encoder = new TextEncoder();
@@ -108,7 +107,7 @@ Deno.test("what is no request is refused, in the words of Go's server", PURE, ()
   ) assertEquals(refusal(text), expected, text);
 });
 
-Deno.test("nobody can make it keep more than a little", PURE, () => {
+Deno.test("no client can make it keep more than a little", PURE, () => {
   const host = "HTTP/1.1\r\nHost: a\r\n";
   const chunks = "Transfer-Encoding: chunked\r\n\r\n";
   for (

@@ -5,7 +5,7 @@
  */
 import { splitHostPort } from "../model/ip.ts";
 import { errorText, type Logger } from "../observe/log.ts";
-import { addressHolder, type HeldAddress } from "./address_holder.ts";
+import { addressHolder, type HeldAddress } from "./http_get.ts";
 import type { ConnectionPool, Lane } from "../kernel/connection_pool.ts";
 import { type Handler, listen, type Listener, type Secure } from "./http_listener.ts";
 

@@ -80,7 +80,7 @@ Deno.test("an address that is taken is tried again until it is free, and told on
   await server.stop();
 });
 
-Deno.test("whoever has the address is told, if it says who it is", async () => {
+Deno.test("the program that has the address is named, if it says what it is", async () => {
   const { log, messages } = recordingLog();
   const holder = new HttpServer({
     ...{ ...COMMON, address: "127.0.0.1:0", log: recordingLog().log },
@@ -117,7 +117,7 @@ Deno.test("stopping ends the tries", async () => {
   assert(!messages.includes("Listening"), messages.join());
 });
 
-Deno.test("with bindAddressHardFail a taken address is an error that names it, and whoever has it", async () => {
+Deno.test("with bindAddressHardFail a taken address is an error that names it, and the program that has it", async () => {
   const taken = takenPort();
   const address = `127.0.0.1:${(taken.addr as Deno.NetAddr).port}`;
   const { log, messages } = recordingLog();
@@ -126,7 +126,7 @@ Deno.test("with bindAddressHardFail a taken address is an error that names it, a
   assertEquals(messages, []);
   taken.close();
   const { signal } = new AbortController();
-  // Nobody is there any more who could say.
+  // The program that could say is gone.
   assertEquals((await error.withHolder(signal)).message, error.message);
   const holder = new HttpServer({
     ...{ ...COMMON, address, log },

@@ -5,7 +5,7 @@ import { eventually } from "../../tests/support/until.ts";
 import { RunningKproxy } from "../inspect/running/running.ts";
 import { openOwnSocket } from "../kernel/own_socket.ts";
 import { httpGet, NoConnectionError, StrangeAnswerError, textOf } from "./http_get.ts";
-import { textAnswer } from "./answers.ts";
+import { textAnswer } from "./http_answer.ts";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
 import { LocalSocket } from "./local_socket.ts";
 
@@ -33,13 +33,13 @@ async function withServer(
   }
 }
 
-/** The answer; `nobody` if there is none. */
+/** The answer; `none` if there is none. */
 async function ask(socket: string): Promise<string> {
   try {
     return await httpGet({ socket, path: "/", limitMs: 5_000, wholeMs: 5_000, maxBytes: 1_000 }, textOf);
   } catch (error) {
     if (!(error instanceof NoConnectionError || error instanceof StrangeAnswerError)) throw error;
-    return "nobody";
+    return "none";
   }
 }
 

@@ -1,24 +1,25 @@
 /**
- * The metrics server: metrics, and what else operators ask a proxy.
+ * What the metrics server and the socket answer: metrics, and what else operators ask a proxy.
  *
  * @module
  */
 import { isGateEnabled } from "../config/feature_gates.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
-import type { Logger, Verbosity } from "../observe/log.ts";
-import { SliMetrics } from "../observe/metrics_program.ts";
+import type { Verbosity } from "../observe/log.ts";
+import { SliMetrics } from "../observe/metrics_kproxy.ts";
 import { METRICS_CONTENT_TYPE, metricsText } from "../observe/prom_client.ts";
-import { jsonAnswer, notFoundAnswer, textAnswer } from "./answers.ts";
-import { configzBody, flagzAnswer, pingHandler, statuszAnswer, verbosityHandler } from "./debug_pages.ts";
-import type { ConnectionPool } from "../kernel/connection_pool.ts";
-import type { Handler, Secure } from "./http_listener.ts";
-import { HttpServer } from "./http_server.ts";
-import { PROFILES } from "./profiling.ts";
-import { SharedText } from "./shared_text.ts";
+import { jsonAnswer, notFoundAnswer, textAnswer } from "./http_answer.ts";
+import {
+  configzBody,
+  flagzAnswer,
+  pingHandler,
+  PROFILES,
+  statuszAnswer,
+  verbosityHandler,
+} from "./debug_pages.ts";
+import type { Handler } from "./http_listener.ts";
+import { SharedText } from "./pacing.ts";
 import { noForeignPages } from "./status/local_only.ts";
-
-/** Those of some scrapers, whose answers are large. */
-const MOST_CONNECTIONS = 32;
 
 /** A registry as the server needs it. */
 type Registry = Parameters<typeof metricsText>[0];
@@ -49,42 +50,10 @@ export interface MetricsPages {
 
 /** Who is answered what. */
 export interface MetricsHandlers {
-  /** At the address of the metrics server: what kube-proxy lets everybody read. */
+  /** At the address of the metrics server: what kube-proxy lets every client read. */
   readonly tcp: Handler;
   /** On the socket: that and everything else, what changes something among it. */
   readonly socket: Handler;
-}
-
-/** What {@linkcode startMetricsServer} needs. */
-export interface MetricsServerOptions {
-  readonly handler: Handler;
-  /** `metricsBindAddress`; `""` for none. */
-  readonly address: string;
-  /** Speaks TLS on each connection. @default {plain HTTP} */
-  readonly secure?: Secure | undefined;
-  /** Lets only some clients have the pages. @default {all} */
-  readonly guard?: (handler: Handler) => Handler;
-  readonly hardFail: boolean;
-  readonly log: Logger;
-  readonly pool: ConnectionPool;
-  readonly onListenFailure?: ((problem: string) => void) | undefined;
-}
-
-/**
- * Begins to serve.
- *
- * @throws {Error} with `hardFail`, if it cannot listen
- */
-export function startMetricsServer(options: MetricsServerOptions): HttpServer {
-  const { guard = (handler) => handler, handler, ...rest } = options;
-  const server = new HttpServer({
-    name: "metrics",
-    most: MOST_CONNECTIONS,
-    ...rest,
-    handler: guard(handler),
-  });
-  server.start();
-  return server;
 }
 
 /** Answers by path. */
@@ -128,7 +97,7 @@ function elsewhere(method: string, path: string, socket: string): Response {
   return textAnswer(`403 forbidden: ask over the socket, ${how}\n`, { status: 403 });
 }
 
-/** What kube-proxy lets everybody read. */
+/** What kube-proxy lets every client read. */
 function readingPages(pages: MetricsPages, slis: SliMetrics): Map<string, Handler> {
   const routes = new Map<string, Handler>([
     ["/metrics", metricsPage(pages.registry, pages.startMs)],

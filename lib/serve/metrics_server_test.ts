@@ -4,7 +4,8 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { Peer } from "./http_listener.ts";
-import { metricsHandlers, type MetricsPages, startMetricsServer } from "./metrics_server.ts";
+import { HttpServer } from "./http_server.ts";
+import { metricsHandlers, type MetricsPages } from "./metrics_server.ts";
 import { silentLogger } from "../observe/log.ts";
 
 const LOCAL: Peer = { family: "IPv4", address: "127.0.0.1", isLoopback: true };
@@ -283,7 +284,7 @@ Deno.test("without the right to it a CPU profile is not available, and the answe
   const output = child.output();
   const writer = child.stdin.getWriter();
   await writer.write(new TextEncoder().encode(
-    `import { PROFILES } from ${JSON.stringify(import.meta.resolve("./profiling.ts"))};
+    `import { PROFILES } from ${JSON.stringify(import.meta.resolve("./debug_pages.ts"))};
      const peer = { family: "IPv4", address: "127.0.0.1", isLoopback: true };
      const { signal } = new AbortController();
      const profile = await PROFILES.get("/debug/pprof/profile")(new Request("http://x/?seconds=1"), peer, signal);
@@ -297,7 +298,7 @@ Deno.test("without the right to it a CPU profile is not available, and the answe
   assertMatch(text, /^CPU profile: not available: .*--allow-sys/);
 });
 
-Deno.test("what holds credentials or changes something is had over the socket only, and whoever asks elsewhere is told where", async () => {
+Deno.test("what holds credentials or changes something is had over the socket only, and a client that asks elsewhere is told where", async () => {
   const shown = pages({ enableProfiling: true });
   const ask = asker(shown);
   const curl = "curl (.*)--unix-socket /run/kproxy/kproxy\\.sock http://localhost";
@@ -360,13 +361,16 @@ Deno.test("a page of others in a browser reads nothing, a scraper on whatever ad
 });
 
 Deno.test("it listens where it is told", async () => {
-  const server = startMetricsServer({
+  const server = new HttpServer({
+    name: "metrics",
+    most: 32,
     handler: metricsHandlers(pages()).tcp,
     address: "127.0.0.1:0",
     hardFail: true,
     log: silentLogger,
     pool: new ConnectionPool(),
   });
+  server.start();
   try {
     const response = await fetch(`http://127.0.0.1:${server.port}/proxyMode`);
     assertEquals(await response.text(), "iptables");
@@ -377,13 +381,16 @@ Deno.test("it listens where it is told", async () => {
 
 Deno.test("stopping the server ends a profile that is being taken", async () => {
   const shown = pages({ enableProfiling: true });
-  const server = startMetricsServer({
+  const server = new HttpServer({
+    name: "metrics",
+    most: 32,
     handler: metricsHandlers(shown).socket,
     address: "127.0.0.1:0",
     hardFail: true,
     log: silentLogger,
     pool: new ConnectionPool(),
   });
+  server.start();
   const asked = fetch(`http://127.0.0.1:${server.port}/debug/pprof/profile?seconds=60`);
   const ended = asked.then((response) => response.text()).catch((error: Error) => error.name);
   await new Promise((resolve) => setTimeout(resolve, 100));

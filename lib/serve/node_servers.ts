@@ -9,25 +9,21 @@ import type { IpFamily, NodeObject } from "../model/objects.ts";
 import { wallClockMs } from "../kernel/clock.ts";
 import { AUDIT, errorText, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
-import { addProgramMetrics } from "../observe/metrics_program.ts";
-import { ServerMetrics } from "../observe/metrics_serving.ts";
-import type { ResourceKind, RestoredState } from "../source/source.ts";
+import { addProgramMetrics, ServerMetrics, ServingMetrics } from "../observe/metrics_kproxy.ts";
 import type { SyncObserver } from "../sync/family_runner.ts";
 import { ConfigError } from "../errors.ts";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { KubeClient } from "../source/kube/kube_http.ts";
-import { textAnswer } from "./answers.ts";
-import { startHealthServer } from "./health_server.ts";
+import { jsonAnswer, notFoundAnswer, textAnswer } from "./http_answer.ts";
 import { HealthState, systemHealthClock } from "./health_state.ts";
-import { type HttpServer, ListenError } from "./http_server.ts";
+import { HttpServer, ListenError } from "./http_server.ts";
 import type { Handler } from "./http_listener.ts";
 import { LocalSocket } from "./local_socket.ts";
-import { type MetricsHandlers, metricsHandlers, startMetricsServer } from "./metrics_server.ts";
+import { type MetricsHandlers, metricsHandlers } from "./metrics_server.ts";
 import { nodePortListenAddresses, type PortConflict, ServiceHealthServers } from "./service_health.ts";
-import { documents, type LifeFacts, pagesForBrowsers, type ServerFacts } from "./status/status_api.ts";
+import { documents, pagesForBrowsers, type ProxyFacts, type ServerFacts } from "./status/status_api.ts";
 import { AUDIT_PATH } from "./status/status_document.ts";
-import type { Judge } from "./tls/bearer_authentication.ts";
-import type { TlsServing } from "./tls/tls_serving.ts";
+import type { Judge, TlsServing } from "./tls/tls_serving.ts";
 
 /** What {@linkcode NodeServers} need. */
 export interface NodeServersOptions {
@@ -57,12 +53,17 @@ export interface NodeServersOptions {
   /** Likewise of the metrics server. */
   readonly onMetricsFailure?: (problem: string) => void;
   /** What is served below `/kproxy/`; absent: nothing. */
-  readonly life?: LifeFacts;
+  readonly proxy?: ProxyFacts;
   /** Opens what is asked about clients' tokens; absent where there is no API server. */
   readonly openReviewer?: (() => Promise<KubeClient>) | undefined;
   /** Addresses of all interfaces, both families. @default {those of the runtime} */
   readonly interfaceIps?: () => readonly string[];
 }
+
+/** Those of a kubelet and some load balancers, which come and go. */
+const MOST_HEALTH_CONNECTIONS = 128;
+/** Those of some scrapers, whose answers are large. */
+const MOST_METRICS_CONNECTIONS = 32;
 
 /** The health server, the metrics server and the health check node ports, for one proxy server. */
 export class NodeServers {
@@ -121,41 +122,40 @@ export class NodeServers {
 
   #start(): void {
     const { config, metrics, log, onHealthFailure, onMetricsFailure } = this.#options;
-    const hardFail = config.bindAddressHardFail;
     const { tcp, socket } = this.#handlers();
     this.health.started();
-    this.#servers.push(
-      startHealthServer({
+    const common = { hardFail: config.bindAddressHardFail, log, pool: this.#pool };
+    this.#servers = [
+      new HttpServer({
+        name: "healthz",
         address: config.healthzBindAddress,
-        hardFail,
+        most: MOST_HEALTH_CONNECTIONS,
         secure: config.kproxy.serving.healthz ? this.#tls?.secureForAll : undefined,
-        health: this.health,
-        metrics,
-        log,
-        pool: this.#pool,
+        handler: healthHandler(this.health, metrics),
         onListenFailure: onHealthFailure,
+        ...common,
       }),
-    );
-    this.#servers.push(startMetricsServer({
-      address: config.metricsBindAddress,
-      secure: this.#tls?.secure,
-      guard: (handler) => this.#tls?.guard(handler) ?? handler,
-      hardFail,
-      log,
-      pool: this.#pool,
-      handler: tcp,
-      onListenFailure: onMetricsFailure,
-    }));
+      new HttpServer({
+        name: "metrics",
+        address: config.metricsBindAddress,
+        most: MOST_METRICS_CONNECTIONS,
+        secure: this.#tls?.secure,
+        handler: this.#tls?.guard(tcp) ?? tcp,
+        onListenFailure: onMetricsFailure,
+        ...common,
+      }),
+    ];
+    for (const server of this.#servers) server.start();
     // Last: one that does not come to serve leaves the socket to the kproxy that has it.
     this.#socket = new LocalSocket({ path: config.kproxy.socket, handler: socket, log, pool: this.#pool });
     this.#socket.start();
   }
 
   #handlers(): MetricsHandlers {
-    const { config, metrics, mode, flags, verbosity, version, emulationVersion, life } = this.#options;
+    const { config, metrics, mode, flags, verbosity, version, emulationVersion, proxy } = this.#options;
     const { currentConfig = () => config } = this.#options;
     const facts = this.#facts(currentConfig);
-    const isTold = life !== undefined && config.kproxy.statusApi;
+    const isTold = proxy !== undefined && config.kproxy.statusApi;
     return metricsHandlers({
       registry: metrics.registry,
       mode,
@@ -165,9 +165,9 @@ export class NodeServers {
       version,
       emulationVersion,
       startMs: performance.timeOrigin,
-      page: life === undefined ? undefined : pagesForBrowsers(life, facts),
+      page: proxy === undefined ? undefined : pagesForBrowsers(proxy, facts),
       documents: new Map([
-        ...isTold ? documents(life, facts) : [],
+        ...isTold ? documents(proxy, facts) : [],
         [AUDIT_PATH, auditHandler(this.#options.log)],
       ]),
       socket: config.kproxy.socket,
@@ -176,10 +176,7 @@ export class NodeServers {
 
   async #openTls(): Promise<TlsServing> {
     const { config: { kproxy: { serving } }, log, metrics, openReviewer } = this.#options;
-    const [{ TlsServing }, { ServingMetrics }] = await Promise.all([
-      import("./tls/tls_serving.ts"),
-      import("../observe/metrics_serving.ts"),
-    ]);
+    const { TlsServing } = await import("./tls/tls_serving.ts");
     let judge: Judge | undefined;
     if (serving.delegatedAuthentication) {
       const { DelegatedAuthentication } = await import("./tls/delegated_authentication.ts");
@@ -217,29 +214,9 @@ export class NodeServers {
     };
   }
 
-  /** A sync was asked for. */
-  queued(family: IpFamily): void {
-    this.health.queued(family);
-  }
-
-  /** The source gave a sign of life. */
-  heard(kind: ResourceKind): void {
-    this.health.heard(kind);
-  }
-
-  /** The source cannot have objects of this kind at the moment, and why. */
-  sourceFailed(kind: ResourceKind, reason: string): void {
-    this.health.sourceFailed(kind, reason);
-  }
-
-  /** Tables that another service proxy keeps making. */
-  setOtherTables(tables: readonly string[]): void {
-    this.health.setOtherTables(tables);
-  }
-
-  /** The source serves from a snapshot; null: no longer. */
-  restored(state: RestoredState | null): void {
-    this.health.setRestored(state);
+  /** The own Node as it was last known; null: not known yet. */
+  get node(): NodeObject | null {
+    return this.#node;
   }
 
   /** The own Node is so now; undefined: it is gone. */
@@ -285,5 +262,32 @@ export function observeHealth(health: HealthState, serviceHealth: ServiceHealthS
       serviceHealth.update(family, state, full ? "all" : new Set(services));
     },
     failed: ({ family, error }) => health.failed(family, errorText(error)),
+  };
+}
+
+/** The counters of answers. */
+export type HealthMetrics = Pick<ProxyMetrics, "healthzTotal" | "livezTotal">;
+
+/** Answers by path, whatever the method. */
+export function healthHandler(health: HealthState, metrics: HealthMetrics): Handler {
+  return (request) => {
+    switch (new URL(request.url).pathname) {
+      case "/healthz": {
+        const { status, body } = health.healthz();
+        metrics.healthzTotal.inc({ code: String(status) });
+        return jsonAnswer(body, { status });
+      }
+      case "/livez": {
+        const { status, body } = health.livez();
+        metrics.livezTotal.inc({ code: String(status) });
+        return jsonAnswer(body, { status });
+      }
+      case "/readyz": {
+        const { status, body } = health.readyz();
+        return jsonAnswer(body, { status });
+      }
+      default:
+        return notFoundAnswer();
+    }
   };
 }

@@ -10,7 +10,7 @@ import type { Changed, ProxyState } from "../model/state.ts";
 import { errorText, type Logger } from "../observe/log.ts";
 import type { ConnectionPool } from "../kernel/connection_pool.ts";
 import { type Handler, listen, type Listener } from "./http_listener.ts";
-import { jsonAnswer } from "./answers.ts";
+import { jsonAnswer } from "./http_answer.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
 

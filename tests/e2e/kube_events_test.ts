@@ -1,10 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { systemClock } from "../../lib/kernel/clock.ts";
-import {
-  serviceHealthFailedEvent,
-  startingEvent,
-  sysctlsRefusedEvent,
-} from "../../lib/observe/event_catalog.ts";
+import { serviceHealthFailedEvent, startingEvent, sysctlsRefusedEvent } from "../../lib/observe/events.ts";
 import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { KubeEvents } from "../../lib/source/kube/kube_events.ts";
 import { KubeClient } from "../../lib/source/kube/kube_http.ts";

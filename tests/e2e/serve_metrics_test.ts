@@ -10,7 +10,8 @@ import type { ProxyMode } from "../../lib/config/types.ts";
 import { systemExec } from "../../lib/kernel/exec.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
 import { ConnectionPool } from "../../lib/kernel/connection_pool.ts";
-import { metricsHandlers, startMetricsServer } from "../../lib/serve/metrics_server.ts";
+import { HttpServer } from "../../lib/serve/http_server.ts";
+import { metricsHandlers } from "../../lib/serve/metrics_server.ts";
 import { busyMetrics } from "../support/busy_metrics.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { WEB_NEEDS, WEB_NODE_PORT, WebLab } from "../support/lab_web.ts";
@@ -48,13 +49,16 @@ async function scrape(mode: ProxyMode, path: string): Promise<string> {
     startMs: performance.timeOrigin,
     socket: "",
   });
-  const server = startMetricsServer({
+  const server = new HttpServer({
+    name: "metrics",
+    most: 32,
     handler,
     address: "127.0.0.1:0",
     hardFail: true,
     log: silentLogger,
     pool: new ConnectionPool(),
   });
+  server.start();
   try {
     const base = `http://127.0.0.1:${server.port}`;
     await (await fetch(`${base}/healthz`)).text();

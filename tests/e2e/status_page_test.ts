@@ -95,8 +95,8 @@ async function overview(browser: Browser): Promise<void> {
     await page.locator("#latency-plot").locator("xpath=../..").locator("canvas").waitFor();
     assertMatch(await text(page, "[aria-label=Figures]"), /Syncs\s+3\s/);
     // What matters is said aloud, once.
-    served.servers.sourceFailed("services", "connection refused");
-    served.servers.restored({ isServed: true, savedAtMs: Date.now(), kinds: ["services"], expiresAtMs: 1 });
+    served.servers.health.sourceFailed("services", "connection refused");
+    served.servers.health.setRestored({ isServed: true, savedAtMs: Date.now(), kinds: ["services"], expiresAtMs: 1 });
     await askNow(page);
     await page.getByRole("heading", { level: 1, name: "Not ready" }).waitFor();
     assertStringIncludes(await text(page, "[aria-live=polite]"), "kproxy is not ready");

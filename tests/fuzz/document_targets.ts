@@ -30,8 +30,7 @@ import {
 } from "../../lib/source/kube/kube_resources.ts";
 import { KubeStore } from "../../lib/source/kube/kube_store.ts";
 import { parseKubeconfig } from "../../lib/source/kube/kubeconfig.ts";
-import { BadRequest } from "../../lib/serve/bad_request.ts";
-import { RequestReader } from "../../lib/serve/http_request.ts";
+import { BadRequest, RequestReader } from "../../lib/serve/http_request.ts";
 import { rawService, rawSlice } from "../support/decode_objects.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { frameBytes, joined, listBytes } from "../support/kube_protobuf.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 import { bundle, writeBundle } from "../../tools/bundle.ts";
-import { UNKNOWN_COMMIT } from "../../lib/node/build.ts";
+import { UNKNOWN_COMMIT } from "../../lib/node/version.ts";
 
 /** Names the folder of the bundle that the test task has built for all tests. */
 export const TEST_BUNDLE_VARIABLE = "KPROXY_TEST_BUNDLE";

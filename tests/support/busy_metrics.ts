@@ -6,11 +6,14 @@
 import type { ProxyMode } from "../../lib/config/types.ts";
 import type { ServiceTraffic } from "../../lib/model/service_traffic.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
-import { addLogMetrics, addProgramMetrics } from "../../lib/observe/metrics_program.ts";
-import { ReloadRecord } from "../../lib/observe/metrics_reload.ts";
-import { ServerMetrics } from "../../lib/observe/metrics_serving.ts";
-import { SnapshotMetrics } from "../../lib/observe/metrics_snapshot.ts";
-import { addTrafficMetrics } from "../../lib/observe/metrics_traffic.ts";
+import {
+  addLogMetrics,
+  addProgramMetrics,
+  addTrafficMetrics,
+  ReloadRecord,
+  ServerMetrics,
+  SnapshotMetrics,
+} from "../../lib/observe/metrics_kproxy.ts";
 import type { Registry } from "../../lib/observe/prom_client.ts";
 
 const TRAFFIC: readonly ServiceTraffic[] = [{

@@ -11,8 +11,8 @@ import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { RecentProblems } from "../../lib/observe/recent_problems.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";
-import type { PageFacts } from "../../lib/serve/page/questions.ts";
-import type { LifeFacts } from "../../lib/serve/status/status_api.ts";
+import type { PageFacts } from "../../lib/serve/page/page_record.ts";
+import type { ProxyFacts } from "../../lib/serve/status/status_api.ts";
 import { StatusRecord } from "../../lib/serve/status/status_record.ts";
 import type { Rejection } from "../../lib/source/source.ts";
 import { testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
@@ -60,7 +60,7 @@ export interface ServingOptions {
   /** What the source refuses. */
   readonly refusals?: readonly Rejection[];
   /** Services that do not get all that they ask for. @default {none} */
-  readonly unserved?: LifeFacts["unserved"];
+  readonly unserved?: ProxyFacts["unserved"];
   readonly config?: Partial<KubeProxyConfiguration>;
   readonly statusApi?: boolean;
   /** Files that its objects come from, as it says. @default {none} */
@@ -81,11 +81,11 @@ export interface ServingOptions {
   readonly nowMs?: () => number;
 }
 
-/** What the life tells; where there is a page, it is shown for a node on which all is well. */
-function lifeFacts(
+/** What the proxy tells; where there is a page, it is shown for a node on which all is well. */
+function proxyFacts(
   { objects = [], refusals = [], unserved = () => [], page, portals, node = "node-1" }: ServingOptions,
-  { mode, ...own }: Pick<LifeFacts, "record" | "problems"> & { readonly mode: ProxyMode },
-): LifeFacts {
+  { mode, ...own }: Pick<ProxyFacts, "record" | "problems"> & { readonly mode: ProxyMode },
+): ProxyFacts {
   return {
     ...own,
     node,
@@ -142,7 +142,7 @@ export async function serving(
     flags: () => [],
     version: "0.1.0",
     emulationVersion: "1.36",
-    life: lifeFacts(options, { record, problems, mode }),
+    proxy: proxyFacts(options, { record, problems, mode }),
     interfaceIps: () => [],
   });
   await servers.start(new AbortController().signal);

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { builtFrom } from "../../lib/node/build.ts";
+import { builtFrom } from "../../lib/node/version.ts";
 import { ROOT } from "../project_files.ts";
 
 /**

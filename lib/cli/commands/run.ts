@@ -10,13 +10,12 @@ import { Runner } from "../../kernel/runner.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { guardStackTraces } from "../../kernel/descriptors.ts";
 import { AUDIT } from "../../observe/log.ts";
-import { ReloadRecord } from "../../observe/metrics_reload.ts";
+import { ReloadRecord } from "../../observe/metrics_kproxy.ts";
 import { RecentProblems } from "../../observe/recent_problems.ts";
-import { ConfigReload, ConfigWatch, takeVerbosity } from "../../node/config_reload.ts";
+import { ConfigReload, ConfigWatch, takeVerbosity, untilIpv6IsOn } from "../../node/config_reload.ts";
 import { configurationOf, type EffectiveConfiguration } from "../flags/configuration.ts";
 import { runDoubts } from "../flags/input_doubts.ts";
 import type { Io } from "../io.ts";
-import { untilIpv6IsOn } from "../../node/family_return.ts";
 import {
   nextProxyServer,
   planProxyServer,

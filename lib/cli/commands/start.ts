@@ -6,8 +6,7 @@
 import { effectiveConfiguration } from "../flags/configuration.ts";
 import { runDoubts } from "../flags/input_doubts.ts";
 import type { Io } from "../io.ts";
-import type { LogValues } from "../../observe/log.ts";
-import { openLogger } from "../../node/logger.ts";
+import { type LogValues, openLogger } from "../../observe/log.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { StopSignals } from "../../node/stop_signals.ts";
 

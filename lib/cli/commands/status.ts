@@ -7,8 +7,13 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { NotRunningError, RunningKproxy } from "../../inspect/running/running.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { joinHostPort, localHost, splitHostPort } from "../../model/ip.ts";
-import { addressHolder } from "../../serve/address_holder.ts";
-import { httpGet, NoConnectionError, StrangeAnswerError, textOf } from "../../serve/http_get.ts";
+import {
+  addressHolder,
+  httpGet,
+  NoConnectionError,
+  StrangeAnswerError,
+  textOf,
+} from "../../serve/http_get.ts";
 import { API_VERSION, type StatusDocument } from "../../serve/status/status_document.ts";
 import { UsageError } from "../../errors.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";

@@ -3,8 +3,7 @@
  *
  * @module
  */
-import { builtFrom } from "../../node/build.ts";
-import { rawVersion, type VersionFacts, versionLine, versionLines } from "../../node/version.ts";
+import { builtFrom, rawVersion, type VersionFacts, versionLine, versionLines } from "../../node/version.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 

@@ -11,7 +11,7 @@ import type { Exec } from "../../kernel/exec.ts";
 import { splitHostPort } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
-import { addressHolder } from "../../serve/address_holder.ts";
+import { addressHolder } from "../../serve/http_get.ts";
 import type { StatusDocument } from "../../serve/status/status_document.ts";
 import { type DesiredInput, portalName, type RulesMode } from "../desired/desired.ts";
 import { type AskOptions, NotRunningError, RunningKproxy } from "../running/running.ts";

@@ -9,7 +9,7 @@ import { UsageError } from "../../errors.ts";
 import type { UnservedOfService } from "../../model/destination_claims.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { ServiceDocument, TraceDocument } from "../../serve/page/page_document.ts";
-import type { Held } from "../../serve/page/questions.ts";
+import type { Held } from "../../serve/page/page_record.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { desiredRules, RULES_MODES, stateOfObjects } from "../desired/desired.ts";
 import { formatFraction } from "../../sim/fraction.ts";

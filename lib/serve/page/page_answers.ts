@@ -5,10 +5,10 @@
  */
 import { UsageError } from "../../errors.ts";
 import { interfaceAddresses } from "../../kernel/machine.ts";
-import { jsonAnswer } from "../answers.ts";
+import { jsonAnswer } from "../http_answer.ts";
 import type { Handler } from "../http_listener.ts";
-import { pacedBody, PiecePace } from "../status/objects_stream.ts";
-import type { LifeFacts, ServerFacts } from "../status/status_api.ts";
+import { BusyError, Pace, pacedBody } from "../pacing.ts";
+import type { ProxyFacts, ServerFacts } from "../status/status_api.ts";
 import { API_VERSION } from "../status/status_document.ts";
 import {
   CHANGES_PATH,
@@ -18,20 +18,21 @@ import {
   type ServicesDocument,
   TRACE_PATH,
 } from "./page_document.ts";
-import type { Held, PageFacts, Questions } from "./questions.ts";
+import type { Held, PageFacts, Questions } from "./page_record.ts";
 import { rowPieces, serviceNames, serviceRow } from "./service_rows.ts";
-import { type Clock, systemClock } from "../../kernel/clock.ts";
 
 /** No name, address or port is longer. */
 const LONGEST_WORD = 600;
+/** So many questions may wait; further ones are refused. */
+const MOST_WAITING = 8;
 
 /** The answers, by path. */
 export function pageAnswers(
-  life: LifeFacts,
+  proxy: ProxyFacts,
   server: ServerFacts,
   page: PageFacts,
 ): ReadonlyMap<string, Handler> {
-  const answers = new PageAnswers(life, server, page);
+  const answers = new PageAnswers(proxy, server, page);
   return new Map<string, Handler>([
     [SERVICES_PATH, (request, _peer, stopping) => answers.services(request, stopping)],
     [SERVICE_PATH, (request, _peer, stopping) => answers.service(request, stopping)],
@@ -41,17 +42,17 @@ export function pageAnswers(
 }
 
 class PageAnswers {
-  readonly #life: LifeFacts;
+  readonly #proxy: ProxyFacts;
   readonly #server: ServerFacts;
   readonly #page: PageFacts;
   /** Of this proxy server; generations and ids start again with the next one. */
   readonly #id: string;
-  readonly #pace = new PiecePace();
-  readonly #turns = new Turns();
+  readonly #rowsPace = new Pace();
+  readonly #pace = new Pace(MOST_WAITING);
   #loaded: Promise<Questions> | null = null;
 
-  constructor(life: LifeFacts, server: ServerFacts, page: PageFacts) {
-    this.#life = life;
+  constructor(proxy: ProxyFacts, server: ServerFacts, page: PageFacts) {
+    this.#proxy = proxy;
     this.#server = server;
     this.#page = page;
     this.#id = `${Deno.pid}-${Math.round(server.servingSinceMs)}`;
@@ -67,7 +68,7 @@ class PageAnswers {
       : null;
     if (changed === null) {
       const pieces = rowPieces(serviceNames(facts.states), facts, { ...head, full: true });
-      return new Response(pacedBody(pieces, this.#pace, stopping), {
+      return new Response(pacedBody(pieces, this.#rowsPace, stopping), {
         headers: { "content-type": "application/json", "x-content-type-options": "nosniff" },
       });
     }
@@ -85,7 +86,7 @@ class PageAnswers {
     const name = queryOf(request).get("name") ?? "";
     if (name.length > LONGEST_WORD) return problemAnswer(400, "the name is too long");
     // What is not served may change without a sync.
-    const unserved = this.#life.unserved().reduce((sum, [, { size }]) => sum + size, 0);
+    const unserved = this.#proxy.unserved().reduce((sum, [, { size }]) => sum + size, 0);
     const tag = `"${this.#cursor}:${unserved}"`;
     if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);
     return await this.#inTurn(stopping, async () => {
@@ -112,12 +113,12 @@ class PageAnswers {
   }
 
   changes(request: Request): Response {
-    const [life = "", id = ""] = (queryOf(request).get("since") ?? "").split(":");
-    const since = life === this.#id && /^\d{1,15}$/.test(id) ? Number(id) : 0;
+    const [run = "", id = ""] = (queryOf(request).get("since") ?? "").split(":");
+    const since = run === this.#id && /^\d{1,15}$/.test(id) ? Number(id) : 0;
     const document: ChangesDocument = {
       apiVersion: API_VERSION,
       kind: "Changes",
-      life: this.#id,
+      run: this.#id,
       changes: this.#page.record.changesSince(since),
     };
     return jsonAnswer(`${JSON.stringify(document)}\n`);
@@ -139,18 +140,18 @@ class PageAnswers {
       quarantined: record.quarantined,
       mode,
       config: config(),
-      nodeName: this.#life.node,
+      nodeName: this.#proxy.node,
       node: node(),
       serviceCidrs: serviceCidrs(),
       addresses: interfaceAddresses(),
-      unserved: this.#life.unserved(),
-      portals: this.#life.portals?.() ?? null,
+      unserved: this.#proxy.unserved(),
+      portals: this.#proxy.portals?.() ?? null,
     };
   }
 
   async #inTurn(stopping: AbortSignal, work: () => Promise<Response>): Promise<Response> {
     try {
-      return await this.#turns.take(work, stopping);
+      return await this.#pace.take(work, stopping);
     } catch (error) {
       if (error instanceof UsageError) return problemAnswer(400, error.message);
       if (error instanceof BusyError) return problemAnswer(503, error.message);
@@ -172,44 +173,4 @@ function problemAnswer(status: number, error: string): Response {
     status,
     headers: status === 503 ? { "retry-after": "1" } : {},
   });
-}
-
-/** So many requests may wait; further ones are refused. */
-const MOST_WAITING = 8;
-
-/** Too many wait already. */
-export class BusyError extends Error {
-  override readonly name = "BusyError";
-}
-
-/** Does one piece of work at a time, and after each rests as long as it took. */
-export class Turns {
-  readonly #clock: Clock;
-  #last: Promise<unknown> = Promise.resolve();
-  #waiting = 0;
-
-  constructor(clock: Clock = systemClock) {
-    this.#clock = clock;
-  }
-
-  /**
-   * What the work yields, when it is its turn.
-   *
-   * @throws {BusyError} if too many wait
-   */
-  async take<Result>(work: () => Promise<Result>, stopping: AbortSignal): Promise<Result> {
-    if (this.#waiting >= MOST_WAITING) throw new BusyError("too many ask at once");
-    this.#waiting++;
-    const before = this.#last;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#last = promise;
-    await before;
-    const startMs = this.#clock.nowMs();
-    try {
-      return await work();
-    } finally {
-      this.#waiting--;
-      this.#clock.sleep(this.#clock.nowMs() - startMs, stopping).then(resolve);
-    }
-  }
 }

@@ -52,8 +52,8 @@ export interface ServicesDocument {
 export interface ChangesDocument {
   readonly apiVersion: typeof API_VERSION;
   readonly kind: "Changes";
-  /** Changes when the ids begin anew. */
-  readonly life: string;
+  /** Another one for each proxy server, whose ids begin anew. */
+  readonly run: string;
   readonly changes: readonly RuleChange[];
 }
 

@@ -10,7 +10,6 @@ import uplotStyle from "uplot/dist/uPlot.min.css" with { type: "text" };
 import apiModule from "./browser/api.js" with { type: "text" };
 import appModule from "./browser/app.js" with { type: "text" };
 import changesModule from "./browser/changes.js" with { type: "text" };
-import domModule from "./browser/dom.js" with { type: "text" };
 import formatModule from "./browser/format.js" with { type: "text" };
 import icon from "./browser/icon.svg" with { type: "text" };
 import html from "./browser/index.html" with { type: "text" };
@@ -21,7 +20,6 @@ import pathDrawingModule from "./browser/path_drawing.js" with { type: "text" };
 import pathModule from "./browser/path.js" with { type: "text" };
 import pathStepsModule from "./browser/path_steps.js" with { type: "text" };
 import plotsModule from "./browser/plots.js" with { type: "text" };
-import pollingModule from "./browser/polling.js" with { type: "text" };
 import routeModule from "./browser/route.js" with { type: "text" };
 import serviceModule from "./browser/service.js" with { type: "text" };
 import serviceRowsModule from "./browser/service_rows.js" with { type: "text" };
@@ -58,7 +56,6 @@ const MODULES: Readonly<Record<string, string>> = {
   "api.js": apiModule,
   "app.js": appModule,
   "changes.js": changesModule,
-  "dom.js": domModule,
   "format.js": formatModule,
   "hooks.js": hooks,
   "overview.js": overviewModule,
@@ -67,7 +64,6 @@ const MODULES: Readonly<Record<string, string>> = {
   "path_drawing.js": pathDrawingModule,
   "path_steps.js": pathStepsModule,
   "plots.js": plotsModule,
-  "polling.js": pollingModule,
   "preact.js": preact,
   "route.js": routeModule,
   "service.js": serviceModule,

@@ -3,10 +3,10 @@
  *
  * @module
  */
-import { notFoundAnswer } from "../answers.ts";
+import { notFoundAnswer } from "../http_answer.ts";
 import type { Handler } from "../http_listener.ts";
 import { localOnly } from "../status/local_only.ts";
-import type { LifeFacts, ServerFacts } from "../status/status_api.ts";
+import type { ProxyFacts, ServerFacts } from "../status/status_api.ts";
 import {
   CHANGES_PATH,
   FILES_PATH,
@@ -15,8 +15,8 @@ import {
   SERVICES_PATH,
   TRACE_PATH,
 } from "./page_document.ts";
+import type { PageFacts } from "./page_record.ts";
 import type { PageFile } from "./page_files.ts";
-import type { PageFacts } from "./questions.ts";
 
 /** Nothing but what this server has; whatever a name or a message says, it is no script. */
 const CONTENT_SECURITY_POLICY = [
@@ -51,10 +51,10 @@ export interface StatusPage {
 }
 
 /** The page and all that it asks for; the files and what makes the answers are loaded at the first request. */
-export function statusPage(life: LifeFacts, server: ServerFacts, page: PageFacts): StatusPage {
+export function statusPage(proxy: ProxyFacts, server: ServerFacts, page: PageFacts): StatusPage {
   let answers: Promise<ReadonlyMap<string, Handler>> | null = null;
   const answer = localOnly(async (request, peer, stopping) => {
-    answers ??= import("./page_answers.ts").then(({ pageAnswers }) => pageAnswers(life, server, page));
+    answers ??= import("./page_answers.ts").then(({ pageAnswers }) => pageAnswers(proxy, server, page));
     const handler = (await answers).get(new URL(request.url).pathname);
     return handler === undefined ? notFoundAnswer() : await handler(request, peer, stopping);
   });

@@ -26,7 +26,7 @@ Deno.test("without kproxy.statusPage there is no page", async () => {
   });
 });
 
-Deno.test("the page is for this machine: loopback names, no foreign page, nobody's proxy, reading only", async () => {
+Deno.test("the page is for this machine: loopback names, no foreign page, no proxy in between, reading only", async () => {
   await servingPage(async ({ address, ask }) => {
     for (const path of PATHS) {
       const status = async (...lines: string[]): Promise<string> => (await ask(...lines)).status;

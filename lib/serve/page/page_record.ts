@@ -4,12 +4,16 @@
  *
  * @module
  */
-import type { QuarantinedService } from "../../backend/backend.ts";
-import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import type { IpFamily, NamespacedName, NodeObject } from "../../model/objects.ts";
+import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
+import type { UnservedOfService } from "../../model/destination_claims.ts";
+import type { NodePortals } from "../../model/portals.ts";
 import type { ProxyState } from "../../model/state.ts";
+import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
+import type { QuarantinedService } from "../../backend/backend.ts";
 import { errorText } from "../../observe/log.ts";
 import type { SyncFailure, SyncObserver, SyncOutcome } from "../../sync/family_runner.ts";
-import { Recent } from "../status/recent.ts";
+import { keepLast } from "../status/status_record.ts";
 import type { RuleChange } from "./page_document.ts";
 
 const CHANGES = 100;
@@ -32,8 +36,8 @@ export class PageRecord {
   readonly #nowMs: () => number;
   readonly #states = new Map<IpFamily, ProxyState>();
   readonly #quarantined = new Map<IpFamily, readonly QuarantinedService[]>();
-  readonly #updates = new Recent<Update>(REMEMBERED_SYNCS);
-  readonly #changes = new Recent<RuleChange>(CHANGES);
+  readonly #updates: Update[] = [];
+  readonly #changes: RuleChange[] = [];
   #generation = 0;
   #oldestKnown = 0;
   #lastId = 0;
@@ -70,7 +74,7 @@ export class PageRecord {
   changedSince(generation: number): ReadonlySet<NamespacedName> | null {
     if (!(generation >= this.#oldestKnown && generation <= this.#generation)) return null;
     const names = new Set<NamespacedName>();
-    for (const update of this.#updates.items) {
+    for (const update of this.#updates) {
       if (update.generation <= generation) continue;
       if (update.services === null) return null;
       for (const name of update.services) names.add(name);
@@ -80,7 +84,7 @@ export class PageRecord {
 
   /** The last changes with a greater id, oldest first. */
   changesSince(id: number): readonly RuleChange[] {
-    return this.#changes.items.filter((change) => change.id > id);
+    return this.#changes.filter((change) => change.id > id);
   }
 
   #takeSync({ family, full, durationMs, services, state, report }: SyncOutcome): void {
@@ -114,11 +118,11 @@ export class PageRecord {
   }
 
   #add(change: Omit<RuleChange, "id" | "timeMs">): void {
-    this.#changes.add({ id: ++this.#lastId, timeMs: Math.round(this.#nowMs()), ...change });
+    keepLast(this.#changes, { id: ++this.#lastId, timeMs: Math.round(this.#nowMs()), ...change }, CHANGES);
   }
 
   #remember(services: readonly NamespacedName[] | null): void {
-    this.#updates.add({ generation: ++this.#generation, services });
+    keepLast(this.#updates, { generation: ++this.#generation, services }, REMEMBERED_SYNCS);
     this.#oldestKnown = Math.max(0, this.#generation - REMEMBERED_SYNCS);
   }
 
@@ -133,4 +137,46 @@ export class PageRecord {
     this.#quarantined.set(family, list);
     return [...before, ...list].map(({ service }) => service);
   }
+}
+
+/** What there is to look at, as it is at the moment. */
+export interface Held {
+  /** See `PageRecord`: not to be kept. */
+  readonly states: ReadonlyMap<IpFamily, ProxyState>;
+  readonly mode: ProxyMode;
+  /** The one in force, of that mode. */
+  readonly config: KubeProxyConfiguration;
+  readonly nodeName: string;
+  /** Null if there is no Node of that name. */
+  readonly node: NodeObject | null;
+  /** Networks of ServiceCIDRs. */
+  readonly serviceCidrs: readonly string[];
+  /** The machine's own, of both families. */
+  readonly addresses: readonly DeviceAddress[];
+  readonly quarantined: ReadonlyMap<NamespacedName, string>;
+  /** Services that do not get all that they ask for. */
+  readonly unserved: readonly UnservedOfService[];
+  /** The ports on which kproxy itself takes traffic for Services; null: it takes none. */
+  readonly portals: NodePortals | null;
+}
+
+/** Answers for the page, all without starting a program. */
+export interface Questions {
+  /** One Service as `kproxy service get -o json` shows it, with the rules that kproxy wants; null: there is none. */
+  service(held: Held, name: NamespacedName): Promise<unknown>;
+  /**
+   * The way of a packet through the rules that kproxy wants, as `kproxy trace --no-live -o json` shows it.
+   *
+   * @throws {UsageError} if source or destination is none, or too much would have to be looked at
+   */
+  trace(held: Held, from: string, to: string): Promise<unknown>;
+}
+
+/** What one proxy server has for the page. */
+export interface PageFacts {
+  readonly record: PageRecord;
+  readonly node: () => NodeObject | null;
+  readonly serviceCidrs: () => readonly string[];
+  /** Loads what answers, which takes memory. */
+  readonly questions: () => Promise<Questions>;
 }

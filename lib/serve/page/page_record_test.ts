@@ -21,7 +21,7 @@ Deno.test("who was told something is told what has changed since", PURE, () => {
   one.observer.synced(partial());
   assertEquals(one.changedSince(first), new Set(["a/x", "a/y", "b/z"]));
   assertEquals(one.changedSince(one.generation), new Set());
-  // Nobody was told of before.
+  // No change was reported before.
   assertEquals(one.changedSince(one.generation + 1), null);
   assertEquals(one.changedSince(Number.NaN), null);
   one.observer.synced(syncOutcome("IPv4"));

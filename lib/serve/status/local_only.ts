@@ -4,7 +4,7 @@
  * @module
  */
 import { isLoopback, parseIp } from "../../model/ip.ts";
-import { textAnswer } from "../answers.ts";
+import { textAnswer } from "../http_answer.ts";
 import type { Handler, Peer } from "../http_listener.ts";
 
 const READING: readonly string[] = ["GET", "HEAD"];
@@ -41,7 +41,7 @@ export function strangerProblem(headers: Headers, peer: Pick<Peer, "isLoopback">
 }
 
 /**
- * Lets `handler` answer everybody but pages of others in a browser. Of loopback such a page can ask under a name only, whose address was
+ * Lets `handler` answer all clients but pages of other sites in a browser. Of loopback such a page can ask under a name only, whose address was
  * changed after the page was loaded: an address is let through, as a proxy on this machine that asks for its clients hands theirs on.
  */
 export function noForeignPages(handler: Handler): Handler {

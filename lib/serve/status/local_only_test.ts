@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import type { Peer } from "../http_listener.ts";
-import { jsonAnswer } from "../answers.ts";
+import { jsonAnswer } from "../http_answer.ts";
 import { localOnly, strangerProblem } from "./local_only.ts";
 
 const HOST = "127.0.0.1:10249";
@@ -49,7 +49,7 @@ Deno.test("only who asks over loopback, under a loopback name, from no foreign p
   );
 });
 
-Deno.test("a guarded page reads only, and its answers stay with whoever asked", async () => {
+Deno.test("a guarded page reads only, and its answers stay with the client that asked", async () => {
   let asked = 0;
   const handler = localOnly(() => {
     asked++;

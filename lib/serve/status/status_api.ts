@@ -10,14 +10,14 @@ import type { ApiObject, IpFamily } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
 import type { RecentProblems } from "../../observe/recent_problems.ts";
 import type { Rejection } from "../../source/source.ts";
-import { jsonAnswer } from "../answers.ts";
+import { jsonAnswer } from "../http_answer.ts";
 import type { HealthState } from "../health_state.ts";
 import type { Handler } from "../http_listener.ts";
 import { FILES_PATH } from "../page/page_document.ts";
+import type { PageFacts } from "../page/page_record.ts";
 import { statusPage } from "../page/page_handler.ts";
-import type { PageFacts } from "../page/questions.ts";
 import { localOnly } from "./local_only.ts";
-import { pacedBody, PiecePace } from "./objects_stream.ts";
+import { Pace, pacedBody } from "../pacing.ts";
 import { type ObjectSelection, selectionOf, selectObjects } from "./select_objects.ts";
 import {
   API_VERSION,
@@ -32,7 +32,7 @@ import {
 import type { StatusRecord } from "./status_record.ts";
 
 /** What one proxy server reports beside what its HTTP servers know. */
-export interface LifeFacts {
+export interface ProxyFacts {
   readonly record: StatusRecord;
   /** Name of the own Node. */
   readonly node: string;
@@ -79,44 +79,44 @@ export interface ServerFacts {
 
 /** What browsers on the node are shown, by path; undefined without `kproxy.statusPage`. */
 export function pagesForBrowsers(
-  life: LifeFacts,
+  proxy: ProxyFacts,
   server: ServerFacts,
 ): ((path: string) => Handler | undefined) | undefined {
-  if (life.page === undefined) return undefined;
-  const page = statusPage(life, server, life.page);
-  const status = localOnly((request) => statusAnswer(request, life, server));
+  if (proxy.page === undefined) return undefined;
+  const page = statusPage(proxy, server, proxy.page);
+  const status = localOnly((request) => statusAnswer(request, proxy, server));
   const pages = new Map<string, Handler>([...page.handlers, [STATUS_PATH, status]]);
   return (path) => pages.get(path) ?? (path.startsWith(FILES_PATH) ? page.files : undefined);
 }
 
 /** What commands ask over the socket, by path. */
-export function documents(life: LifeFacts, server: ServerFacts): ReadonlyMap<string, Handler> {
+export function documents(proxy: ProxyFacts, server: ServerFacts): ReadonlyMap<string, Handler> {
   const json = (document: () => unknown): Handler => () => jsonAnswer(`${JSON.stringify(document())}\n`);
   return new Map([
-    [STATUS_PATH, (request) => statusAnswer(request, life, server)],
-    [CONFIG_PATH, json(() => configDocument(life, server))],
-    [OBJECTS_PATH, objectsPage(life, server)],
-    [PORTALS_PATH, json(() => portalsDocument(life, server))],
+    [STATUS_PATH, (request) => statusAnswer(request, proxy, server)],
+    [CONFIG_PATH, json(() => configDocument(proxy, server))],
+    [OBJECTS_PATH, objectsPage(proxy, server)],
+    [PORTALS_PATH, json(() => portalsDocument(proxy, server))],
   ]);
 }
 
-function objectsPage(life: LifeFacts, server: ServerFacts): Handler {
-  const pace = new PiecePace();
+function objectsPage(proxy: ProxyFacts, server: ServerFacts): Handler {
+  const pace = new Pace();
   return async (request, _peer, stopping) => {
     // There may never be a request.
     const { snapshotPieces } = await import("../../source/snapshot/snapshot_format.ts");
     const selection = selectionOf(new URL(request.url).searchParams);
     const selected = selection === null
-      ? life.objects()
-      : selectObjects(life.objects, withPortals(selection, life));
-    const header = { savedAtMs: server.nowMs(), node: life.node, server: life.sourceName };
+      ? proxy.objects()
+      : selectObjects(proxy.objects, withPortals(selection, proxy));
+    const header = { savedAtMs: server.nowMs(), node: proxy.node, server: proxy.sourceName };
     const body = pacedBody(snapshotPieces(header, selected), pace, stopping);
     return new Response(body, { headers: { "content-type": "application/x-ndjson" } });
   };
 }
 
 /** A port of the node may also be one of kproxy's own: then its Service is meant. */
-function withPortals(selection: ObjectSelection, { portals }: LifeFacts): ObjectSelection {
+function withPortals(selection: ObjectSelection, { portals }: ProxyFacts): ObjectSelection {
   const { services = [], nodePorts = [] } = selection;
   if (nodePorts.length === 0) return selection;
   const meant = portals?.().portals.filter(({ port }) => nodePorts.includes(port)) ?? [];
@@ -127,8 +127,8 @@ function withPortals(selection: ObjectSelection, { portals }: LifeFacts): Object
 }
 
 /** `?since=MS`: of recent syncs only those that ended later, in milliseconds since the epoch. */
-function statusAnswer(request: Request, life: LifeFacts, server: ServerFacts): Response {
-  const document = statusDocument(life, server);
+function statusAnswer(request: Request, proxy: ProxyFacts, server: ServerFacts): Response {
+  const document = statusDocument(proxy, server);
   const sinceMs = Number(new URL(request.url).searchParams.get("since") ?? 0);
   const families = Object.entries(document.families).map(([family, status]) => [
     family,
@@ -138,8 +138,8 @@ function statusAnswer(request: Request, life: LifeFacts, server: ServerFacts): R
 }
 
 /** See {@linkcode StatusDocument}. */
-function statusDocument(life: LifeFacts, server: ServerFacts): StatusDocument {
-  const { record, reloads, problems } = life;
+function statusDocument(proxy: ProxyFacts, server: ServerFacts): StatusDocument {
+  const { record, reloads, problems } = proxy;
   const { health } = server;
   const nowMs = server.nowMs();
   return {
@@ -147,17 +147,17 @@ function statusDocument(life: LifeFacts, server: ServerFacts): StatusDocument {
     kind: "Status",
     time: isoTime(nowMs),
     program: programStatus(server, nowMs),
-    node: { name: life.node, eligible: health.isNodeEligible },
-    mode: { used: server.mode, configured: life.configuredMode, fallback: life.fallback },
+    node: { name: proxy.node, eligible: health.isNodeEligible },
+    mode: { used: server.mode, configured: proxy.configuredMode, fallback: proxy.fallback },
     readiness: health.readiness(),
     healthy: health.isProxyHealthy,
     families: record.families,
-    source: { name: life.sourceName, refused: refusedNow(life) },
+    source: { name: proxy.sourceName, refused: refusedNow(proxy) },
     quarantine: record.quarantine,
-    unserved: unservedNow(life),
+    unserved: unservedNow(proxy),
     drift: record.drifts,
     otherProxyTables: health.otherTables,
-    refusedSettings: life.refusedSettings,
+    refusedSettings: proxy.refusedSettings,
     configReload: reloads === null ? null : {
       failures: reloads.state.failures,
       inForce: reloads.state.isInForce,
@@ -181,14 +181,14 @@ function statusDocument(life: LifeFacts, server: ServerFacts): StatusDocument {
 /** There may be thousands. */
 const SHOWN_REFUSALS = 100;
 
-function refusedNow({ refusals }: LifeFacts): StatusDocument["source"]["refused"] {
+function refusedNow({ refusals }: ProxyFacts): StatusDocument["source"]["refused"] {
   const all = [...refusals()];
   return { count: all.length, objects: all.slice(0, SHOWN_REFUSALS) };
 }
 
 const SHOWN_UNSERVED = 100;
 
-function unservedNow({ unserved }: LifeFacts): NonNullable<StatusDocument["unserved"]> {
+function unservedNow({ unserved }: ProxyFacts): NonNullable<StatusDocument["unserved"]> {
   const services = unserved();
   const count = services.reduce((sum, [, destinations]) => sum + destinations.size, 0);
   return { count, destinations: [...eachUnserved(services).take(SHOWN_UNSERVED)] };
@@ -209,7 +209,7 @@ function programStatus(server: ServerFacts, nowMs: number): StatusDocument["prog
   };
 }
 
-function configDocument({ node, master }: LifeFacts, server: ServerFacts): ConfigDocument {
+function configDocument({ node, master }: ProxyFacts, server: ServerFacts): ConfigDocument {
   return {
     apiVersion: API_VERSION,
     kind: "Config",
@@ -221,7 +221,7 @@ function configDocument({ node, master }: LifeFacts, server: ServerFacts): Confi
   };
 }
 
-function portalsDocument({ portals }: LifeFacts, { mode }: ServerFacts): PortalsDocument {
+function portalsDocument({ portals }: ProxyFacts, { mode }: ServerFacts): PortalsDocument {
   return {
     apiVersion: API_VERSION,
     kind: "Portals",

@@ -102,7 +102,7 @@ Deno.test("an object that comes twice, because it went and came meanwhile, count
   }, { objects: [old, now] });
 });
 
-Deno.test("over TCP nobody is told what the socket tells, in whatever way they ask, but where to ask", async () => {
+Deno.test("over TCP a client learns nothing that the socket tells, however it asks, but where to ask", async () => {
   await serving(async ({ address, socket, ask, askSocket }) => {
     for (
       const path of ["/kproxy/v1/status", "/kproxy/v1/config", "/kproxy/v1/objects", "/kproxy/v1/portals"]
@@ -142,7 +142,7 @@ Deno.test("where the documents are switched off there are none, and the client s
   }, { statusApi: false });
 });
 
-Deno.test("whoever reads objects slowly, or goes, keeps nobody from reading", async () => {
+Deno.test("a client that reads objects slowly, or goes, keeps no other from reading", async () => {
   const objects = manyObjects(200);
   await serving(async ({ socket }) => {
     const slow = await Promise.all(Array.from({ length: 20 }, () => connectTo(socket)));

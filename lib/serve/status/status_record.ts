@@ -6,10 +6,17 @@
  */
 import type { QuarantinedService } from "../../backend/backend.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
-import type { DriftObserver, SyncObserver } from "../../sync/family_runner.ts";
-import { Recent } from "./recent.ts";
-import type { DriftStatus, FamilyStatus, QuarantineStatus } from "./status_document.ts";
-import { SyncRecord } from "./sync_record.ts";
+import type { DriftObserver, SyncFailure, SyncObserver, SyncOutcome } from "../../sync/family_runner.ts";
+import type {
+  DriftStatus,
+  FailureStatus,
+  FamilyStatus,
+  LatencyStatus,
+  QuarantineStatus,
+  SyncPoint,
+  SyncStatus,
+} from "./status_document.ts";
+import { errorText } from "../../observe/log.ts";
 
 const DRIFTS = 20;
 /** There may be thousands in quarantine. */
@@ -32,7 +39,7 @@ export class StatusRecord {
   readonly #families: ReadonlyMap<IpFamily, SyncRecord>;
   readonly #quarantined = new Map<IpFamily, ReadonlyMap<NamespacedName, Quarantined>>();
   readonly #lists = new Map<IpFamily, readonly QuarantinedService[]>();
-  readonly #drifts = new Recent<Drift>(DRIFTS);
+  readonly #drifts: Drift[] = [];
   #found = 0;
   #repaired = 0;
 
@@ -73,7 +80,7 @@ export class StatusRecord {
   }
 
   get drifts(): DriftStatus {
-    return { found: this.#found, repaired: this.#repaired, recent: this.#drifts.items };
+    return { found: this.#found, repaired: this.#repaired, recent: [...this.#drifts] };
   }
 
   #takeQuarantine(family: IpFamily, list: readonly QuarantinedService[], timeMs: number): void {
@@ -92,20 +99,134 @@ export class StatusRecord {
 
   #takeDrift(family: IpFamily, damaged: readonly string[]): void {
     this.#found++;
-    this.#drifts.add({
+    keepLast(this.#drifts, {
       family,
       time: new Date(this.#nowMs()).toISOString(),
       damaged: [...damaged],
       outcome: "pending",
-    });
+    }, DRIFTS);
   }
 
   #settleDrift(family: IpFamily, lasts: boolean): void {
     if (!lasts) this.#repaired++;
     const outcome = lasts ? "lasting" : "repaired";
-    this.#drifts.replaceNewest(
-      (drift) => drift.family === family && drift.outcome === "pending",
-      (drift) => ({ ...drift, outcome }),
+    const at = this.#drifts.findLastIndex((drift) => drift.family === family && drift.outcome === "pending");
+    const drift = this.#drifts[at];
+    if (drift !== undefined) this.#drifts[at] = { ...drift, outcome };
+  }
+}
+
+/** How many syncs a plot shows. */
+const POINTS = 120;
+/** How many latencies the percentiles are of. */
+const LATENCIES = 512;
+/** Of one sync so many count: the first one after a long gap may bring thousands. */
+const LATENCIES_PER_SYNC = 64;
+const NAMED_SERVICES = 10;
+
+/** Takes every sync of one family, and keeps some numbers of it. */
+export class SyncRecord {
+  readonly #points: SyncPoint[] = [];
+  readonly #latencies: number[] = [];
+  readonly #syncs = { full: 0, partial: 0, failed: 0 };
+  #services = 0;
+  #endpoints = 0;
+  #rules: Readonly<Record<string, number>> = {};
+  #last: SyncStatus | null = null;
+  #lastFull: SyncStatus | null = null;
+  #lastFailure: FailureStatus | null = null;
+
+  /** @param timeMs when it ended, in milliseconds since the epoch */
+  synced(outcome: SyncOutcome, timeMs: number): void {
+    const { full, durationMs, state, services, report, triggerTimesMs } = outcome;
+    const kind = full ? "full" : "partial";
+    this.#services = state.services.size;
+    this.#endpoints = state.endpointCount;
+    this.#rules = report.total;
+    this.#syncs[kind]++;
+    const changed = full ? state.services.size : services.length;
+    this.#last = {
+      time: new Date(timeMs).toISOString(),
+      kind,
+      durationMs,
+      phasesMs: report.phasesMs ?? {},
+      changed,
+      services: services.slice(0, NAMED_SERVICES),
+      written: report.written,
+      commands: report.commands,
+      bytes: report.bytes,
+    };
+    if (full) this.#lastFull = this.#last;
+    const latencyMs = this.#takeLatencies(triggerTimesMs, timeMs);
+    keepLast(
+      this.#points,
+      { timeMs: Math.round(timeMs), durationMs, kind, ok: true, changed, latencyMs },
+      POINTS,
     );
   }
+
+  /** @param timeMs as of {@linkcode synced} */
+  failed({ full, durationMs, error }: SyncFailure, timeMs: number): void {
+    const kind = full ? "full" : "partial";
+    this.#syncs.failed++;
+    this.#lastFailure = {
+      time: new Date(timeMs).toISOString(),
+      kind,
+      durationMs,
+      error: errorText(error),
+    };
+    keepLast(this.#points, {
+      timeMs: Math.round(timeMs),
+      durationMs,
+      kind,
+      ok: false,
+      changed: 0,
+      latencyMs: null,
+    }, POINTS);
+  }
+
+  /** As it is shown. */
+  get status(): FamilyStatus {
+    return {
+      services: this.#services,
+      endpoints: this.#endpoints,
+      rules: this.#rules,
+      syncs: { ...this.#syncs },
+      lastSync: this.#last,
+      lastFullSync: this.#lastFull,
+      lastFailure: this.#lastFailure,
+      latency: latencyStatus(this.#latencies),
+      recent: [...this.#points],
+    };
+  }
+
+  /** @returns the longest of those looked at; null if there is none. The changes come in the order in which they were heard of. */
+  #takeLatencies(triggerTimesMs: readonly number[], timeMs: number): number | null {
+    let longest: number | null = null;
+    for (const triggerMs of triggerTimesMs.slice(0, LATENCIES_PER_SYNC)) {
+      // The clock that wrote the time may be ahead of ours.
+      const latencyMs = Math.max(0, timeMs - triggerMs);
+      keepLast(this.#latencies, latencyMs, LATENCIES);
+      longest = Math.max(longest ?? 0, latencyMs);
+    }
+    return longest;
+  }
+}
+
+function latencyStatus(latenciesMs: readonly number[]): LatencyStatus {
+  const sorted = [...latenciesMs].sort((one, other) => one - other);
+  /** The smallest that so large a part does not exceed. */
+  const percentile = (part: number): number | null => sorted[Math.ceil(part * sorted.length) - 1] ?? null;
+  return {
+    count: sorted.length,
+    p50Ms: percentile(0.5),
+    p99Ms: percentile(0.99),
+    maxMs: sorted.at(-1) ?? null,
+  };
+}
+
+/** Adds an item to a list that keeps the last `most`. */
+export function keepLast<Item>(items: Item[], item: Item, most: number): void {
+  items.push(item);
+  if (items.length > most) items.shift();
 }

@@ -9,7 +9,7 @@ import { errorText, type Logger } from "../../observe/log.ts";
 import type { KubeClient } from "../../source/kube/kube_http.ts";
 import { IdleLimit, readText } from "../../source/kube/kube_answer.ts";
 import type { Peer } from "../http_listener.ts";
-import type { Judge, Verdict, Wanted } from "./bearer_authentication.ts";
+import type { Judge, Verdict, Wanted } from "./tls_serving.ts";
 import { tokenHash } from "./serving_files.ts";
 
 /** What {@linkcode DelegatedAuthentication} needs. */

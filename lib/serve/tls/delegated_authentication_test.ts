@@ -4,7 +4,7 @@ import { systemClock } from "../../kernel/clock.ts";
 import type { HttpAnswer } from "../../source/kube/kube_answer.ts";
 import type { WriteRequest } from "../../source/kube/kube_http.ts";
 import type { Peer } from "../http_listener.ts";
-import { authenticated, byTokens, type Verdict } from "./bearer_authentication.ts";
+import { authenticated, byTokens, type Verdict } from "./tls_serving.ts";
 import { DelegatedAuthentication } from "./delegated_authentication.ts";
 import { tokenHash } from "./serving_files.ts";
 
@@ -140,7 +140,7 @@ Deno.test("who tries tokens asks the API server a bounded number of times, and k
   assertEquals(await reviewer.judge("other"), "unauthenticated");
 });
 
-Deno.test("only a token that counts gets the page, and nobody is asked about what is no token", async () => {
+Deno.test("only a token that counts gets the page, and the API server is not asked about what is no token", async () => {
   const refusals: string[] = [];
   const handler = authenticated(
     () => new Response("page"),

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { serviceHealthFailedEvent, startingEvent } from "../../observe/event_catalog.ts";
+import { serviceHealthFailedEvent, startingEvent } from "../../observe/events.ts";
 import { eventBody, microTime } from "./kube_events.ts";
 
 /** 2025-01-02T03:04:05.678901Z */

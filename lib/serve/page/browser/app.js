@@ -5,14 +5,12 @@
  */
 import { h, render } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { ask, UnreachableError } from "./api.js";
+import { ask, UnreachableError, usePolled } from "./api.js";
 import { Changes } from "./changes.js";
-import { useNow } from "./dom.js";
+import { Badge, Loading, Problem, useNow } from "./parts.js";
 import { clock } from "./format.js";
 import { Overview } from "./overview.js";
-import { Badge, Loading, Problem } from "./parts.js";
 import { PacketPath } from "./path.js";
-import { usePolled } from "./polling.js";
 import { hrefOf, useRoute } from "./route.js";
 import { ServiceDetail } from "./service.js";
 import { Services } from "./services.js";
@@ -42,7 +40,7 @@ async function loadStatus(before, signal) {
   const status = await ask(`status?since=${newest}`, signal);
   if (before === null) return status;
   // Another proxy server has reported nothing yet.
-  if (lifeOf(before) !== lifeOf(status)) return newest === 0 ? status : await loadStatus(null, signal);
+  if (runOf(before) !== runOf(status)) return newest === 0 ? status : await loadStatus(null, signal);
   const families = Object.entries(status.families).map(([family, one]) => {
     const known = family === "IPv4" ? before.families.IPv4 : before.families.IPv6;
     return [family, { ...one, recent: [...known?.recent ?? [], ...one.recent].slice(-POINTS) }];
@@ -56,7 +54,7 @@ function points(status) {
 }
 
 /** @param {StatusDocument} status */
-function lifeOf({ program }) {
+function runOf({ program }) {
   return `${program.pid} ${program.servingSince}`;
 }
 

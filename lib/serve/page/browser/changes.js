@@ -4,10 +4,9 @@
  * @module
  */
 import { h } from "preact";
-import { ask } from "./api.js";
+import { ask, usePolled } from "./api.js";
 import { count, counted, duration } from "./format.js";
 import { Ago, Badge, Empty, Loading, Section, ServiceLink, Table } from "./parts.js";
-import { usePolled } from "./polling.js";
 
 /** @typedef {import("../../status/status_document.ts").StatusDocument} StatusDocument */
 /** @typedef {import("../page_document.ts").ChangesDocument} ChangesDocument */
@@ -45,10 +44,10 @@ async function loadChanges(before, signal) {
   const newest = before?.changes.at(-1)?.id ?? 0;
   /** @type {ChangesDocument} */
   const document = await ask(
-    `changes?since=${encodeURIComponent(`${before?.life ?? ""}:${newest}`)}`,
+    `changes?since=${encodeURIComponent(`${before?.run ?? ""}:${newest}`)}`,
     signal,
   );
-  if (before === null || before.life !== document.life) return document;
+  if (before === null || before.run !== document.run) return document;
   if (document.changes.length === 0) return before;
   return { ...document, changes: [...before.changes, ...document.changes].slice(-KEPT) };
 }

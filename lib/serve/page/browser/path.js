@@ -6,9 +6,8 @@
 import { h } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ask, RefusedError } from "./api.js";
-import { useIsNarrow } from "./dom.js";
+import { Badge, Empty, Loading, Problem, Section, ServiceLink, useIsNarrow } from "./parts.js";
 import { counted } from "./format.js";
-import { Badge, Empty, Loading, Problem, Section, ServiceLink } from "./parts.js";
 import { PathDrawing } from "./path_drawing.js";
 import { endOf, LeftOut, Outcomes } from "./path_steps.js";
 import { hrefOf } from "./route.js";

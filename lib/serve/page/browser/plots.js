@@ -6,9 +6,8 @@
 import { h } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { useMedia } from "./dom.js";
+import { Empty, useMedia } from "./parts.js";
 import { clock, duration } from "./format.js";
-import { Empty } from "./parts.js";
 
 /**
  * @typedef {object} PlottedSeries

@@ -5,10 +5,9 @@
  */
 import { h } from "preact";
 import { useState } from "preact/hooks";
-import { ask, RefusedError } from "./api.js";
+import { ask, RefusedError, usePolled } from "./api.js";
 import { count, counted, duration } from "./format.js";
 import { Badge, Empty, Facts, Loading, Mono, Problem, Section, Table } from "./parts.js";
-import { usePolled } from "./polling.js";
 import { hrefOf } from "./route.js";
 
 /** @typedef {import("../page_document.ts").ServiceDocument} ServiceDocument */

@@ -4,8 +4,7 @@
  * @module
  */
 import { useEffect, useState } from "preact/hooks";
-import { ask } from "./api.js";
-import { usePolled } from "./polling.js";
+import { ask, usePolled } from "./api.js";
 
 /** @typedef {import("../page_document.ts").ServiceRow} ServiceRow */
 /** @typedef {import("../page_document.ts").ServicesDocument} ServicesDocument */
@@ -22,7 +21,7 @@ const PERIOD_MS = 3_000;
 /** @type {Known | null} */
 let last = null;
 
-/** @returns {import("./polling.js").Polled<Known>} */
+/** @returns {import("./api.js").Polled<Known>} */
 export function useServiceRows() {
   const polled = usePolled(loadRows, PERIOD_MS, "services");
   return polled.data === null && last !== null ? { ...polled, data: last } : polled;

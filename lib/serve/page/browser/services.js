@@ -6,9 +6,8 @@
 import { h } from "preact";
 import { useDeferred, useServiceRows } from "./service_rows.js";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { useIsNarrow } from "./dom.js";
+import { Badge, Empty, Loading, Problem, useIsNarrow } from "./parts.js";
 import { count, counted } from "./format.js";
-import { Badge, Empty, Loading, Problem } from "./parts.js";
 import { replaceQuery, serviceHref } from "./route.js";
 import { VirtualRows } from "./virtual_rows.js";
 

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { addressHolder } from "./address_holder.ts";
+import { addressHolder } from "./http_get.ts";
 
 type Conversation = (request: string, connection: Deno.TcpConn) => Promise<void> | void;
 
@@ -71,7 +71,7 @@ Deno.test("another server is told as one, by the name it gives itself", async ()
   assertEquals(await holderThat(forged), "another HTTP server answers there: a");
 });
 
-Deno.test("one that is silent, slow, endless or speaks otherwise is nobody, after a short time", async () => {
+Deno.test("one that is silent, slow, endless or speaks otherwise is not named, after a short time", async () => {
   const silent: Conversation = () => {};
   const drop: Conversation = (_, connection) => connection.close();
   const ssh: Conversation = async (_, connection) => {

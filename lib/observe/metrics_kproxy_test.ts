@@ -1,6 +1,14 @@
 import { assert, assertEquals } from "@std/assert";
-import { addProgramMetrics, systemUsage } from "./metrics_program.ts";
+import {
+  addProgramMetrics,
+  addTrafficMetrics,
+  ReloadRecord,
+  SnapshotMetrics,
+  systemUsage,
+} from "./metrics_kproxy.ts";
 import { metricsText, Registry } from "./prom_client.ts";
+import type { ServiceTraffic } from "../model/service_traffic.ts";
+import { ProxyMetrics } from "./metrics.ts";
 
 async function series(featureGates: Record<string, boolean> = {}): Promise<Map<string, string>> {
   const registry = new Registry();
@@ -71,7 +79,7 @@ Deno.test("usage is real, and needs no permission", async () => {
       ],
       `data:application/typescript,${
         encodeURIComponent(
-          `import { systemUsage } from ${JSON.stringify(import.meta.resolve("./metrics_program.ts"))};
+          `import { systemUsage } from ${JSON.stringify(import.meta.resolve("./metrics_kproxy.ts"))};
            console.log(JSON.stringify(await systemUsage()));`,
         )
       }`,
@@ -87,4 +95,84 @@ Deno.test("usage is real, and needs no permission", async () => {
   for (const { residentBytes } of [own, child]) {
     assert(residentBytes > 10e6 && residentBytes < 10e9, String(residentBytes));
   }
+});
+
+async function values(registry: Registry): Promise<number[]> {
+  const metrics = await registry.getMetricsAsJSON();
+  return metrics.map((metric) => metric.values[0]?.value ?? Number.NaN);
+}
+
+Deno.test("refusals are counted, and a taken file says since when it is in force", async () => {
+  const record = new ReloadRecord(1_000);
+  const first = new Registry();
+  record.addTo(first);
+  assertEquals(await values(first), [0, 1, 1]);
+  record.refused();
+  record.refused();
+  assertEquals(await values(first), [2, 0, 1]);
+  record.taken(5_500);
+  // The next proxy server has a registry of its own and goes on counting.
+  const second = new Registry();
+  record.addTo(second);
+  assertEquals(await values(second), [2, 1, 5.5]);
+});
+
+Deno.test("the snapshot's metrics tell which one is in use, the last one written, and failures", async () => {
+  const registry = new Registry();
+  const metrics = new SnapshotMetrics();
+  metrics.addTo(registry);
+  const values = async (): Promise<Record<string, number | undefined>> =>
+    Object.fromEntries(
+      (await registry.getMetricsAsJSON()).map(({ name, values }) => [
+        name.replace("kproxy_snapshot_", ""),
+        values[0]?.value,
+      ]),
+    );
+  const nothing = { in_use: 0, timestamp_seconds: 0, size_bytes: 0, write_failures_total: 0 };
+  assertEquals(await values(), nothing);
+  metrics.setInUse(1_500);
+  assertEquals(await values(), { ...nothing, in_use: 1, timestamp_seconds: 1.5 });
+  metrics.setInUse(null);
+  metrics.saveFailed();
+  assertEquals(await values(), { ...nothing, timestamp_seconds: 1.5, write_failures_total: 1 });
+  metrics.saved({ savedAtMs: 2_500, bytes: 77 });
+  assertEquals(await values(), {
+    in_use: 0,
+    timestamp_seconds: 2.5,
+    size_bytes: 77,
+    write_failures_total: 1,
+  });
+});
+
+Deno.test("traffic is told by Service, port and direction, from one reading; who is gone is not told", async () => {
+  const web: ServiceTraffic = {
+    family: "IPv4",
+    namespacedName: "shop/web",
+    portName: "http",
+    port: 80,
+    protocol: "TCP",
+    incoming: { packets: 7, bytes: 420 },
+    outgoing: { packets: 5, bytes: 3_000_000_000_000 },
+  };
+  let traffic: readonly ServiceTraffic[] = [web];
+  let readings = 0;
+  const { registry } = new ProxyMetrics({ mode: "nftables" });
+  addTrafficMetrics(registry, () => {
+    readings++;
+    return Promise.resolve(traffic);
+  });
+  const series = async (): Promise<string[]> =>
+    (await metricsText(registry)).split("\n").filter((line) => line.startsWith("kproxy_service_"));
+  const labels =
+    'ip_family="IPv4",namespace="shop",service="web",port="80",port_name="http",protocol="TCP",direction=';
+  const wanted = [
+    `kproxy_service_packets_total{${labels}"in"} 7`,
+    `kproxy_service_packets_total{${labels}"out"} 5`,
+    `kproxy_service_bytes_total{${labels}"in"} 420`,
+    `kproxy_service_bytes_total{${labels}"out"} 3000000000000`,
+  ];
+  assertEquals((await series()).sort(), wanted.sort());
+  assertEquals([(await series()).sort(), readings], [wanted, 2]);
+  traffic = [];
+  assertEquals(await series(), []);
 });

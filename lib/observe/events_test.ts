@@ -5,15 +5,16 @@ import {
   destinationRefusedEvent,
   endpointUnreachableEvent,
   healthServerFailedEvent,
+  LogEvents,
   metricsServerFailedEvent,
   modeFallbackEvent,
   otherProxyEvent,
+  type ProxyEvent,
   serviceHealthFailedEvent,
   serviceQuarantinedEvent,
   startingEvent,
   sysctlsRefusedEvent,
-} from "./event_catalog.ts";
-import { LogEvents, type ProxyEvent } from "./events.ts";
+} from "./events.ts";
 
 const SERVICE = { kind: "Service", namespace: "shop", name: "web" } as const;
 const NODE = { kind: "Node", name: "node-a" } as const;

@@ -3,7 +3,7 @@ import { SyncError } from "../errors.ts";
 import { Runner } from "../kernel/runner.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
-import { endTogether, untilEnded, withinGrace } from "./shutdown.ts";
+import { endTogether, untilEnded, withinGrace } from "./run_proxy_server.ts";
 
 const NO_PROGRAMS: Exec = { run: () => Promise.reject(new Error("none is started here")) };
 

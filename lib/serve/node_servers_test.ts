@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import { metricsText } from "../observe/prom_client.ts";
-import { healthHandler } from "./health_server.ts";
 import { HealthState } from "./health_state.ts";
+import { healthHandler } from "./node_servers.ts";
 
 const PEER = { family: "IPv4", address: "192.0.2.1", isLoopback: false } as const;
 

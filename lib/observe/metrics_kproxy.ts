@@ -1,0 +1,427 @@
+/**
+ * The metrics beside those of syncs and of the API server: the program (version, feature gates, process, log, and the service level
+ * indicators that Kubernetes' components have on a page of their own), the configuration file, the snapshot, traffic and the servers.
+ *
+ * @module
+ */
+import { ALWAYS_ON, GATE_DEFAULTS, isGateEnabled, LOCKED_ON } from "../config/feature_gates.ts";
+import { Counter, Gauge, Registry, type WritesOwnText } from "./prom_client.ts";
+import type { ServiceTraffic, Traffic } from "../model/service_traffic.ts";
+
+/** What {@linkcode addProgramMetrics} shows. */
+export interface ProgramFacts {
+  /** `0.1.0`. */
+  readonly version: string;
+  readonly featureGates: Readonly<Record<string, boolean>>;
+  /** When the process began, in milliseconds since the epoch. */
+  readonly startMs: number;
+  /** What the process has used. @default {systemUsage} */
+  readonly usage?: () => Promise<ProcessUsage>;
+}
+
+/** What a process has used of the machine. */
+export interface ProcessUsage {
+  readonly cpuSeconds: number;
+  readonly residentBytes: number;
+}
+
+/** This process, by the runtime's own account: `/proc` is closed to the program. */
+export async function systemUsage(): Promise<ProcessUsage> {
+  // Takes milliseconds to load, which a start need not wait for.
+  const { default: process } = await import("node:process");
+  const { user, system } = process.cpuUsage();
+  return { cpuSeconds: (user + system) / 1e6, residentBytes: Deno.memoryUsage().rss };
+}
+
+/**
+ * Adds `kubernetes_build_info`, `kubernetes_feature_enabled` and `process_*`. Of the latter only what the runtime offers:
+ * CPU time, resident memory and start time.
+ */
+export function addProgramMetrics(registry: Registry, facts: ProgramFacts): void {
+  addBuildInfo(registry, facts.version);
+  addFeatureGates(registry, facts.featureGates);
+  addProcess(registry, facts);
+}
+
+function addBuildInfo(registry: Registry, version: string): void {
+  const [major = "", minor = ""] = version.split(".");
+  const labels = {
+    major,
+    minor,
+    git_version: `v${version}`,
+    git_commit: "",
+    git_tree_state: "",
+    build_date: "",
+    go_version: "",
+    compiler: `deno ${Deno.version.deno}`,
+    platform: `${Deno.build.os}/${Deno.build.arch}`,
+  };
+  new Gauge({
+    name: "kubernetes_build_info",
+    help: "[BETA] 1, labelled with the version of kproxy and what runs it",
+    labelNames: Object.keys(labels),
+    registers: [registry],
+  }).set(labels, 1);
+}
+
+function addFeatureGates(registry: Registry, gates: Readonly<Record<string, boolean>>): void {
+  const gauge = new Gauge({
+    name: "kubernetes_feature_enabled",
+    help: "[BETA] Whether a feature gate is on, by name and stage",
+    labelNames: ["name", "stage"],
+    registers: [registry],
+  });
+  for (const name of [...LOCKED_ON, ...ALWAYS_ON]) gauge.set({ name, stage: "" }, 1);
+  for (const name of Object.keys(GATE_DEFAULTS) as (keyof typeof GATE_DEFAULTS)[]) {
+    gauge.set({ name, stage: GATE_DEFAULTS[name].stage.toUpperCase() }, Number(isGateEnabled(gates, name)));
+  }
+}
+
+function addProcess(registry: Registry, { startMs, usage = systemUsage }: ProgramFacts): void {
+  new Counter({
+    name: "process_cpu_seconds_total",
+    help: "CPU time the process has used, in seconds",
+    registers: [registry],
+    async collect(): Promise<void> {
+      const { cpuSeconds } = await usage();
+      this.reset();
+      this.inc(cpuSeconds);
+    },
+  });
+  new Gauge({
+    name: "process_resident_memory_bytes",
+    help: "Memory of the process that is in RAM, in bytes",
+    registers: [registry],
+    async collect(): Promise<void> {
+      this.set((await usage()).residentBytes);
+    },
+  });
+  addStartTime(registry, startMs);
+}
+
+/** Adds `process_start_time_seconds`. */
+function addStartTime(registry: Registry, startMs: number): void {
+  new Gauge({
+    name: "process_start_time_seconds",
+    help: "When the process began, in seconds since the epoch",
+    registers: [registry],
+  }).set(startMs / 1000);
+}
+
+/** Adds `kproxy_log_lines_dropped_total`; `dropped` is asked at every scrape. */
+export function addLogMetrics(registry: Registry, dropped: () => number): void {
+  new Counter({
+    name: "kproxy_log_lines_dropped_total",
+    help: "[ALPHA] Log lines dropped because the stream was closed, full, or not read",
+    registers: [registry],
+    collect(): void {
+      this.reset();
+      this.inc(dropped());
+    },
+  });
+}
+
+/** Counts the answers of the metrics server's own `/healthz`, which is its check `ping`. */
+export class SliMetrics {
+  readonly registry = new Registry();
+  readonly #healthcheck = new Gauge({
+    name: "kubernetes_healthcheck",
+    help: "[STABLE] 1 if the check last succeeded",
+    labelNames: ["name", "type"],
+    registers: [this.registry],
+  });
+  readonly #healthchecks = new Counter({
+    name: "kubernetes_healthchecks_total",
+    help: "[STABLE] Results of the check",
+    labelNames: ["name", "status", "type"],
+    registers: [this.registry],
+  });
+
+  /** @param startMs when the process began, in milliseconds since the epoch */
+  constructor(startMs: number) {
+    addStartTime(this.registry, startMs);
+  }
+
+  /** The check was asked for, and succeeded. */
+  pinged(): void {
+    this.#healthcheck.set({ name: "ping", type: "healthz" }, 1);
+    this.#healthchecks.inc({ name: "ping", status: "success", type: "healthz" });
+  }
+
+  /** Forgets all results. */
+  reset(): void {
+    this.#healthcheck.reset();
+    this.#healthchecks.reset();
+  }
+}
+
+/** What has happened to the configuration file since the process began; it outlives restarts inside the process. */
+export class ReloadRecord {
+  #failures = 0;
+  #isRefused = false;
+  #lastSuccessMs: number;
+
+  /** @param nowMs when the first configuration was taken, in milliseconds since the epoch */
+  constructor(nowMs: number) {
+    this.#lastSuccessMs = nowMs;
+  }
+
+  /** A changed file was refused. */
+  refused(): void {
+    this.#failures++;
+    this.#isRefused = true;
+  }
+
+  /** What the file says is in force. */
+  taken(nowMs: number): void {
+    this.#isRefused = false;
+    this.#lastSuccessMs = nowMs;
+  }
+
+  /** What has happened so far. */
+  get state(): { readonly failures: number; readonly isInForce: boolean; readonly lastSuccessMs: number } {
+    return { failures: this.#failures, isInForce: !this.#isRefused, lastSuccessMs: this.#lastSuccessMs };
+  }
+
+  /** Adds `kproxy_config_*`. */
+  addTo(registry: Registry): void {
+    const failures = (): number => this.#failures;
+    const isInForce = (): number => this.#isRefused ? 0 : 1;
+    const seconds = (): number => this.#lastSuccessMs / 1000;
+    new Counter({
+      name: "kproxy_config_reload_failures_total",
+      help: "[ALPHA] Refused changes of the configuration file",
+      registers: [registry],
+      collect(): void {
+        this.reset();
+        this.inc(failures());
+      },
+    });
+    new Gauge({
+      name: "kproxy_config_last_reload_successful",
+      help: "[ALPHA] 1 if the current configuration file is in force, 0 if it was refused",
+      registers: [registry],
+      collect(): void {
+        this.set(isInForce());
+      },
+    });
+    new Gauge({
+      name: "kproxy_config_last_reload_success_timestamp_seconds",
+      help: "[ALPHA] Time of the last successful reload, in seconds since the epoch",
+      registers: [registry],
+      collect(): void {
+        this.set(seconds());
+      },
+    });
+  }
+}
+
+/** The metrics `kproxy_snapshot_*`. Without a file that was written or read their time is 0. */
+export class SnapshotMetrics {
+  readonly #inUse = new Gauge({
+    name: "kproxy_snapshot_in_use",
+    help: "[ALPHA] 1 while kproxy serves objects of the snapshot because the API server has not answered",
+    registers: [],
+  });
+  readonly #timestamp = new Gauge({
+    name: "kproxy_snapshot_timestamp_seconds",
+    help: "[ALPHA] Time of the snapshot in use, or of the last one written, in seconds since the epoch",
+    registers: [],
+  });
+  readonly #bytes = new Gauge({
+    name: "kproxy_snapshot_size_bytes",
+    help: "[ALPHA] Size of the last snapshot written",
+    registers: [],
+  });
+  readonly #failures = new Counter({
+    name: "kproxy_snapshot_write_failures_total",
+    help: "[ALPHA] Failed writes of the snapshot",
+    registers: [],
+  });
+
+  /** Adds them to the metrics of a proxy server, which starts after its source was opened. */
+  addTo(registry: Registry): void {
+    for (const metric of [this.#inUse, this.#timestamp, this.#bytes]) registry.registerMetric(metric);
+    registry.registerMetric(this.#failures);
+  }
+
+  /** @param savedAtMs when the snapshot in use was made, in milliseconds since the epoch; null: none is in use */
+  setInUse(savedAtMs: number | null): void {
+    this.#inUse.set(savedAtMs === null ? 0 : 1);
+    if (savedAtMs !== null) this.#timestamp.set(savedAtMs / 1000);
+  }
+
+  /** A snapshot was written. */
+  saved({ savedAtMs, bytes }: { readonly savedAtMs: number; readonly bytes: number }): void {
+    this.#timestamp.set(savedAtMs / 1000);
+    this.#bytes.set(bytes);
+  }
+
+  saveFailed(): void {
+    this.#failures.inc();
+  }
+}
+
+/**
+ * Adds `kproxy_service_packets_total` and `kproxy_service_bytes_total`: at most two series each for a port of a Service and a
+ * family, and none before its first packet. `read` is asked at every scrape and must not reject.
+ */
+export function addTrafficMetrics(
+  registry: Registry,
+  read: () => Promise<readonly ServiceTraffic[]>,
+): void {
+  // Both metrics are asked for at the same time: one reading serves them.
+  let reading: Promise<readonly ServiceTraffic[]> | undefined;
+  const readOnce = (): Promise<readonly ServiceTraffic[]> =>
+    reading ??= read().finally(() => {
+      reading = undefined;
+    });
+  const add = (name: string, help: string, count: keyof Traffic): void => {
+    registry.registerMetric(new TrafficCounter({ name, help, count, read: readOnce }));
+  };
+  add(
+    "kproxy_service_packets_total",
+    "Packets between clients and endpoints of a Service port on this node",
+    "packets",
+  );
+  add(
+    "kproxy_service_bytes_total",
+    "Bytes of packets between clients and endpoints of a Service port on this node, IP headers included",
+    "bytes",
+  );
+}
+
+interface TrafficCounterOptions {
+  readonly name: string;
+  readonly help: string;
+  readonly count: keyof Traffic;
+  readonly read: () => Promise<readonly ServiceTraffic[]>;
+}
+
+/** Of each series, in this order. */
+const LABELS = ["ip_family", "namespace", "service", "port", "port_name", "protocol", "direction"];
+
+/** Keeps no series: of 10,000 Services the library would take half a second, of each scrape, in which nothing else runs. */
+class TrafficCounter extends Counter implements WritesOwnText {
+  readonly #options: TrafficCounterOptions;
+
+  constructor(options: TrafficCounterOptions) {
+    super({ name: options.name, help: `[ALPHA] ${options.help}`, labelNames: LABELS, registers: [] });
+    this.#options = options;
+  }
+
+  async ownText(): Promise<string> {
+    const { name, help, count, read } = this.#options;
+    const lines = [`# HELP ${name} [ALPHA] ${help}`, `# TYPE ${name} counter`];
+    for (const { family, namespacedName, port, portName, protocol, incoming, outgoing } of await read()) {
+      const slash = namespacedName.indexOf("/");
+      const [namespace, service] = [namespacedName.slice(0, slash), namespacedName.slice(slash + 1)];
+      // Names of objects and ports hold nothing that would have to be escaped.
+      const series =
+        `${name}{ip_family="${family}",namespace="${namespace}",service="${service}",port="${port}",port_name="${portName}",protocol="${protocol}",direction=`;
+      lines.push(`${series}"in"} ${incoming[count]}`, `${series}"out"} ${outgoing[count]}`);
+    }
+    return lines.join("\n");
+  }
+}
+
+/** The metrics `kproxy_server_*`, by server: `healthz`, `metrics`, `service-health` for all health check node ports. */
+export class ServerMetrics {
+  readonly #connections: Gauge;
+  readonly #closed: Counter;
+  readonly #failures: Counter;
+
+  constructor(registry: Registry) {
+    const registers = [registry];
+    this.#connections = new Gauge({
+      name: "kproxy_server_connections",
+      help: "[ALPHA] Open connections of clients, by server",
+      labelNames: ["server"],
+      registers,
+    });
+    this.#closed = new Counter({
+      name: "kproxy_server_connections_closed_total",
+      help:
+        "[ALPHA] Connections that kproxy closed, by server and reason: evicted (for another client), refused, timeout",
+      labelNames: ["server", "reason"],
+      registers,
+    });
+    this.#failures = new Counter({
+      name: "kproxy_server_failures_total",
+      help: "[ALPHA] Failures of a server to listen or to accept a connection",
+      labelNames: ["server"],
+      registers,
+    });
+  }
+
+  /** So many connections of the server's are open now. */
+  open(server: string, count: number): void {
+    this.#connections.set({ server }, count);
+  }
+
+  /** A client's connection was closed on it. */
+  closed(server: string, reason: string): void {
+    this.#closed.inc({ server, reason });
+  }
+
+  /** The server could not listen, or not accept. */
+  failed(server: string): void {
+    this.#failures.inc({ server });
+  }
+}
+
+/** Why a client got nothing. */
+export type RefusalReason = "handshake" | "unauthenticated" | "forbidden" | "undecided";
+
+/** The metrics `kproxy_serving_*`; they are there only where a server speaks TLS. */
+export class ServingMetrics {
+  readonly #expiry: Gauge;
+  readonly #inForce: Gauge;
+  readonly #failures: Counter;
+  readonly #refusals: Counter;
+
+  constructor(registry: Registry) {
+    const registers = [registry];
+    this.#expiry = new Gauge({
+      name: "kproxy_serving_certificate_expiration_timestamp_seconds",
+      help: "[ALPHA] Expiration of the certificate in use, in seconds since the epoch",
+      registers,
+    });
+    this.#inForce = new Gauge({
+      name: "kproxy_serving_last_reload_successful",
+      help:
+        "[ALPHA] 1 if the current files of certificate, key, client CA and tokens are in use, 0 if they cannot be used",
+      registers,
+    });
+    this.#failures = new Counter({
+      name: "kproxy_serving_reload_failures_total",
+      help: "[ALPHA] Failed reloads of certificate, key, client CA or tokens",
+      registers,
+    });
+    this.#refusals = new Counter({
+      name: "kproxy_serving_refusals_total",
+      help:
+        "[ALPHA] Refused connections and requests, by reason: handshake (no TLS, or no valid certificate), " +
+        "unauthenticated, forbidden, undecided (the API server could not be asked)",
+      labelNames: ["reason"],
+      registers,
+    });
+  }
+
+  /** What the files hold is in use. */
+  taken(expiresMs: number): void {
+    this.#expiry.set(expiresMs / 1000);
+    this.#inForce.set(1);
+  }
+
+  /** What the files hold cannot be used. */
+  failed(): void {
+    this.#failures.inc();
+    this.#inForce.set(0);
+  }
+
+  /** A client got nothing. */
+  refused(reason: RefusalReason): void {
+    this.#refusals.inc({ reason });
+  }
+}
