@@ -225,5 +225,5 @@ function refusalOf({ found, objects, checks }: Seen): string | null {
   const { mode, portals } = found;
   if (mode !== "userspace" || (portals !== null && typeof portals !== "string")) return null;
   return "rules of mode userspace lead to ports of a kproxy that runs, and none says which it has: " +
-    `${portals ?? "nobody was asked"}`;
+    `${portals ?? "no kproxy was asked"}`;
 }

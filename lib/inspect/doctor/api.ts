@@ -266,7 +266,7 @@ function checkRights({ rights }: ApiFacts): readonly Finding[] {
     const text = `${verb} ${resource}${group === "" ? "" : `.${group}`}`;
     if (isAllowed.status === "rejected") {
       const finding = unknown(check, isAllowed.reason);
-      // One line for each right that nobody could ask about would only repeat itself.
+      // One line for each right that could not be asked about would only repeat itself.
       if (!findings.some(({ what }) => what === finding.what)) findings.push(finding);
     } else if (isAllowed.value) {
       granted.push(text);
