@@ -152,7 +152,7 @@ export async function desiredOf(
     const why = typeof portals === "string" ? portals : "no kproxy was asked";
     throw new UnsupportedError("kproxy", "a running kproxy, or the rules that are there", why, {
       message:
-        `Rules of mode userspace lead to ports that kproxy opens when it runs, and nobody tells these: ${why}`,
+        `Rules of mode userspace lead to ports that kproxy opens when it runs, and these are not known: ${why}`,
     });
   }
   return await desiredRules(mode, desired, family);

@@ -30,7 +30,7 @@ const CASES: readonly (readonly [words: string, packet: string, holds: boolean |
   ["frob", "10.0.0.1 → 10.0.0.2:80", undefined],
 ];
 
-Deno.test("what is certain for the packet holds or does not, what is not nobody can tell", {
+Deno.test("what is certain for the packet holds or does not, what is not is unknown", {
   permissions: "none",
 }, () => {
   for (const [words, packet, holds] of CASES) {

@@ -28,8 +28,8 @@ export interface HeldPortal {
   readonly stickySeconds: number;
 }
 
-/** {@linkcode portalKey} → what listens there: kproxy's portal, `nobody`, or a `stranger`. A port that is not in it is not known. */
-export type PortalSnapshot = ReadonlyMap<string, HeldPortal | "nobody" | "stranger">;
+/** {@linkcode portalKey} → what listens there: kproxy's portal, `nothing`, or `another program`. A port that is not in it is not known. */
+export type PortalSnapshot = ReadonlyMap<string, HeldPortal | "nothing" | "another program">;
 
 /** E.g. `tcp 40001`. */
 export function portalKey(protocol: string, port: number): string {
@@ -56,8 +56,8 @@ export function throughPortal(
 ): readonly EndedWalk[] {
   const { walk } = arrived;
   const portal = portals.get(portalKey(walk.protocol, walk.port));
-  if (portal === undefined || portal === "stranger" || walk.state !== "NEW") return [arrived];
-  if (portal === "nobody") return [rejectedWalk(met(walk, "nobody listens there"), null)];
+  if (portal === undefined || portal === "another program" || walk.state !== "NEW") return [arrived];
+  if (portal === "nothing") return [rejectedWalk(met(walk, "no process listens there"), null)];
   const { servicePort, endpoints, stickySeconds } = portal;
   if (endpoints.length === 0) {
     return [notServed(met(walk, `kproxy takes it for ${servicePort}, which has no endpoint to lead it to`))];

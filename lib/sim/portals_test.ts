@@ -45,7 +45,8 @@ function send(packet: string, { portals, rules = RULES, ...around }: Circumstanc
   return flow;
 }
 
-const tcp = (portal: HeldPortal | "nobody" | "stranger"): PortalSnapshot => new Map([["tcp 40001", portal]]);
+const tcp = (portal: HeldPortal | "nothing" | "another program"): PortalSnapshot =>
+  new Map([["tcp 40001", portal]]);
 
 Deno.test(
   "a redirection leads to the address of the interface, or to loopback from a process of the node",
@@ -63,28 +64,35 @@ Deno.test(
   },
 );
 
-Deno.test("whoever listens takes the packet to its endpoints in turn, from the node's address", NONE, () => {
-  const flow = send(FROM_POD, { portals: tcp(WEB) });
-  assertEquals(formatFlow(flow), "10.244.0.11:8080 (1/2) | 10.244.1.12:8080 (1/2), masquerade yes");
-  assertMatch(
-    flow.outcomes[0]?.hits.map(({ rule }) => rule).join("\n") ?? "",
-    /^kproxy takes it for shop\/web and connects to the next endpoint in turn/m,
-  );
-  assertEquals(
-    formatFlow(send("192.0.2.10@node → 10.96.0.1:80", { portals: tcp({ ...WEB, endpoints: [A] }) })),
-    "10.244.0.11:8080, masquerade yes",
-  );
-});
+Deno.test(
+  "the process that listens takes the packet to its endpoints in turn, from the node's address",
+  NONE,
+  () => {
+    const flow = send(FROM_POD, { portals: tcp(WEB) });
+    assertEquals(formatFlow(flow), "10.244.0.11:8080 (1/2) | 10.244.1.12:8080 (1/2), masquerade yes");
+    assertMatch(
+      flow.outcomes[0]?.hits.map(({ rule }) => rule).join("\n") ?? "",
+      /^kproxy takes it for shop\/web and connects to the next endpoint in turn/m,
+    );
+    assertEquals(
+      formatFlow(send("192.0.2.10@node → 10.96.0.1:80", { portals: tcp({ ...WEB, endpoints: [A] }) })),
+      "10.244.0.11:8080, masquerade yes",
+    );
+  },
+);
 
 Deno.test(
-  "without endpoints a connection is closed, a datagram is lost, and where nobody listens the kernel refuses",
+  "without endpoints a connection is closed, a datagram is lost, and where no process listens the kernel refuses",
   NONE,
   () => {
     const none = { ...WEB, endpoints: [] };
     assertEquals(formatFlow(send(FROM_POD, { portals: tcp(none) })), "closed");
     assertEquals(formatFlow(send(`${FROM_POD}/udp`, { portals: new Map([["udp 40001", none]]) })), "dropped");
-    assertEquals(formatFlow(send(FROM_POD, { portals: tcp("nobody") })), "rejected");
-    assertEquals(formatFlow(send(FROM_POD, { portals: tcp("stranger") })), "192.0.2.10:40001, masquerade no");
+    assertEquals(formatFlow(send(FROM_POD, { portals: tcp("nothing") })), "rejected");
+    assertEquals(
+      formatFlow(send(FROM_POD, { portals: tcp("another program") })),
+      "192.0.2.10:40001, masquerade no",
+    );
   },
 );
 

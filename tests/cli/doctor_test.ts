@@ -85,7 +85,7 @@ Deno.test("a node that is well has exit status 0, and every check is told", asyn
   assertMatch(out, /\nNode node-a, mode nftables: no failures, no warnings, \d+ ok\n$/);
 });
 
-Deno.test("files that are not there are a failure, objects that nobody serves a warning", async () => {
+Deno.test("files that are not there are a failure, objects that no proxy serves a warning", async () => {
   const nowhere = await doctor(["--manifests=/nowhere"]);
   assertEquals(nowhere.code, 1, nowhere.out);
   assertMatch(nowhere.out, /^FAILURE {2}manifests +.*\/nowhere/);

@@ -1,5 +1,5 @@
 /**
- * Commands that look at a node, given objects, saved rules and files by somebody who means harm.
+ * Commands that look at a node, given objects, saved rules and files by an attacker.
  *
  * @module
  */
@@ -117,7 +117,7 @@ Deno.test("saved rules that never end, or are no file, are refused at once", asy
 const CHAINS = Array.from({ length: 40 }, (_, index) => index);
 const SERVICES_CHAIN = ":PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n";
 
-/** Rules that a kernel would take, and that lead a packet on more ways than anybody can follow. */
+/** Rules that a kernel would take, and that lead a packet on more ways than can be followed. */
 const ENDLESS: readonly (readonly [name: string, rules: string, words: string])[] = [
   [
     "chains that each jump to the next one twice",
@@ -156,7 +156,7 @@ for (const [name, rules, words] of ENDLESS) {
   });
 }
 
-Deno.test("of what cannot be read so much is told as anybody reads", async () => {
+Deno.test("of what cannot be read only the first problems are printed", async () => {
   const rules = `*nat\n:PREROUTING ACCEPT [0:0]\n${"-x\n".repeat(5_000)}COMMIT\n`;
   const long = `-A PREROUTING -m comment --comment "${"x".repeat(1_000_000)}" -j ACCEPT\n`;
   const objects = JSON.stringify({ apiVersion: "v1", kind: "List", items: OBJECTS.slice(0, 2) });
@@ -176,7 +176,7 @@ Deno.test("of what cannot be read so much is told as anybody reads", async () =>
   );
 });
 
-Deno.test("whoever answers in kproxy's place is named, and waited for a moment only", async () => {
+Deno.test("a program that answers in place of kproxy is named, and waited for a moment only", async () => {
   await inFolder({ "live.rules": RULES }, async (folder) => {
     const socket = `${folder}/kproxy.sock`;
     const { listener } = openOwnSocket(socket);

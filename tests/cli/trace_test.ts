@@ -28,7 +28,7 @@ Deno.test("trace and service look at objects in files and at saved rules, in eve
       const json = await kproxy(["explain", "10.244.0.5@cni0", "10.96.10.1:80", ...NODE, live, "-o", "json"]);
       const { kind, service, live: { end }, findings } = JSON.parse(json.out);
       assertEquals([json.code, kind, service.name, end, findings], [0, "Trace", "shop/web", `${WEB} no`, []]);
-      // Whoever says which mode there should be is told of another one, even where it does the same.
+      // A user who names the mode is told of another one, even where it does the same.
       const other = mode === "iptables" ? "nftables" : "iptables";
       const named = await kproxy(["trace", "world", "shop/web", ...NODE, live, `--proxy-mode=${other}`]);
       assertEquals(named.code, 1);

@@ -1,6 +1,6 @@
 /**
  * `kproxy trace`, `check` and `service get` on a node in mode userspace: beside the kproxy that runs, with faults planted one by one, and
- * without it, when nobody tells where its ports lead.
+ * without it, when it is not known where its ports lead.
  *
  * @module
  */
@@ -65,7 +65,7 @@ class Looked {
   }
 }
 
-/** What somebody does, which command names it, and what mends it. */
+/** What a user does, which command names it, and what mends it. */
 const FAULTS: readonly {
   readonly name: string;
   readonly plant: string;
@@ -94,7 +94,7 @@ const FAULTS: readonly {
     plant:
       "iptables-save -t nat | sed '/KUBE-PORTALS-CONTAINER.*web/s/--to-ports .*/--to-ports 9/' | iptables-restore",
     ask: ["trace", ...FROM_POD],
-    says: /Wrong: Nobody listens on tcp port 9 \(IPv4\), to which rules lead/,
+    says: /Wrong: No process listens on tcp port 9 \(IPv4\), to which rules lead/,
     fares: ["rejected", "refused"],
   },
   {
@@ -175,16 +175,16 @@ async function stepsBeside(t: Deno.TestContext, node: Looked): Promise<void> {
 /** What is told once kproxy was killed and its rules stay. */
 async function stepsWithout(t: Deno.TestContext, node: Looked): Promise<void> {
   const { port } = node;
-  await t.step("kproxy is gone: nobody listens where its rules lead", async () => {
+  await t.step("kproxy is gone: no process listens where its rules lead", async () => {
     await node.names(
       ["trace", ...FROM_POD, "--from-files"],
       new RegExp(
-        `Wrong: Nobody listens on tcp port ${port} \\(IPv4\\), to which rules lead: no kproxy answers`,
+        `Wrong: No process listens on tcp port ${port} \\(IPv4\\), to which rules lead: no kproxy answers`,
       ),
     );
     await node.names(
       ["check", "--from-files"],
-      /Service shop\/web\n {2}kproxy: nobody listens on the port that the rules lead to/,
+      /Service shop\/web\n {2}kproxy: no process listens on the port that the rules lead to/,
     );
     await node.names(
       ["doctor", "--from-files"],
@@ -198,7 +198,7 @@ async function stepsWithout(t: Deno.TestContext, node: Looked): Promise<void> {
     assertEquals([await node.end(), await node.really("refused")], ["rejected", ["refused"]]);
   });
 
-  await t.step("another program has the port: nobody can tell where it leads", async () => {
+  await t.step("another program has the port: where it leads is not known", async () => {
     await node.web.lab.node.call("serve", { protocol: "tcp", ip: "0.0.0.0", port });
     await node.names(
       ["trace", ...FROM_POD, "--from-files"],

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
 import { assert } from "@std/assert";
 import { planTexts } from "../../lib/backend/ipvs/store/render.ts";
 import { checkNode } from "../../lib/inspect/check/check.ts";
@@ -10,7 +11,7 @@ import type { Difference, FamilyCheck } from "../../lib/inspect/check/difference
 import type { DesiredInput, RulesMode } from "../../lib/inspect/desired/desired.ts";
 import { iptablesPlan, iptablesText } from "../../lib/inspect/desired/iptables.ts";
 import { ipvsPlan } from "../../lib/inspect/desired/ipvs.ts";
-import { nftablesPlan, nftablesText } from "../../lib/inspect/desired/nftables.ts";
+import { nftablesPlan } from "../../lib/inspect/desired/nftables.ts";
 import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
 import { userspacePlan, userspaceRules } from "../../lib/inspect/desired/userspace.ts";
 import { assignedPortals } from "./assigned_ports.ts";
@@ -31,7 +32,7 @@ export function printed(mode: RulesMode, input: DesiredInput): Texts {
         ).replace("*nat\n", "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"),
       };
     case "nftables":
-      return { nftables: nftablesText(nftablesPlan(input, "IPv4")) };
+      return { nftables: renderPlan(nftablesPlan(input, "IPv4")) };
     case "ipvs": {
       const plan = ipvsPlan(input, "IPv4");
       const { iptables, ipset, ipvsadm } = planTexts(plan);

@@ -3,14 +3,15 @@
  *
  * @module
  */
+import { renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
 import { type DesiredInput, stateOf, stateOfObjects } from "../../lib/inspect/desired/desired.ts";
-import { nftablesPlan, nftablesText } from "../../lib/inspect/desired/nftables.ts";
+import { nftablesPlan } from "../../lib/inspect/desired/nftables.ts";
 import { FakeNft } from "./fake_nft.ts";
 
 /** Table `ip kube-proxy` as nft lists it, for TCP Services with cluster IPs; `change` may add to what nft is told. */
 export async function kubeProxyTable(input: DesiredInput, change = ""): Promise<string> {
   const nothing = { ...input, ...stateOfObjects([], input.nodeName, () => {}) };
-  const base = nftablesText(nftablesPlan(nothing, "IPv4")).replaceAll(" ip kproxy", " ip kube-proxy");
+  const base = renderPlan(nftablesPlan(nothing, "IPv4")).replaceAll(" ip kproxy", " ip kube-proxy");
   const { services, endpoints } = stateOf(input, "IPv4");
   const lines = services.values().flatMap((ports) => ports).flatMap((port) => {
     const chain = `service-${port.text}`;

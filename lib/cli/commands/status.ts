@@ -4,7 +4,7 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
-import { NotRunningError, RunningKproxy } from "../../inspect/running/running.ts";
+import { answerOf, NotRunningError } from "../../inspect/running/running.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { joinHostPort, localHost, splitHostPort } from "../../model/ip.ts";
 import {
@@ -35,7 +35,7 @@ export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number>
   if (intervalMs < LEAST_INTERVAL_MS) throw new UsageError("--interval is too short: 100ms is the least");
   if (flags.get("interval") !== undefined && !isWatching) throw new UsageError("--interval needs --watch");
   const { config } = await configurationWithWarnings(flags, io);
-  const ask = (): Promise<Answer> => askStatus(config.kproxy.socket);
+  const ask = (): Promise<Answer> => answerOf(config, (running) => running.status());
   if (!isWatching) return await tellOnce(ask, form, io, () => othersWords(config));
   using end = new EndedBySignals(["SIGINT", "SIGTERM"]);
   await watchStatus({ ask, form, io, intervalMs, clock: systemClock, signal: end.signal });
@@ -44,15 +44,6 @@ export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number>
 
 /** What came of a question. */
 export type Answer = StatusDocument | NotRunningError;
-
-async function askStatus(socket: string): Promise<Answer> {
-  try {
-    return await new RunningKproxy(socket).status();
-  } catch (error) {
-    if (error instanceof NotRunningError) return error;
-    throw error;
-  }
-}
 
 async function tellOnce(
   ask: () => Promise<Answer>,

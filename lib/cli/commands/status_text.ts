@@ -128,45 +128,38 @@ function watchLines({ readiness: { watches, snapshot } }: StatusDocument): strin
   return [...(rows.length === 0 ? [] : alignColumns([["WATCH", "HEARD", ""], ...rows])), ...served];
 }
 
-function refusedLines({ source: { refused: { count, objects } } }: StatusDocument): string[] {
+/** A title and the first of `count` lines below it; nothing where there are none. */
+function listLines(title: string, lines: readonly string[], count: number): string[] {
   if (count === 0) return [];
-  const shown = objects.slice(0, SHOWN_REFUSED);
-  const more = count - shown.length;
-  return [
-    `Objects that are refused, as they are now: ${count}`,
-    ...shown.map(({ where, object, message }) => `  ${object}: ${message} (${where})`),
-    ...(more > 0 ? [`  and ${more} more`] : []),
-  ];
+  const more = count - lines.length;
+  return [title, ...lines, ...(more > 0 ? [`  and ${more} more`] : [])];
+}
+
+function refusedLines({ source: { refused: { count, objects } } }: StatusDocument): string[] {
+  const lines = objects.slice(0, SHOWN_REFUSED).map(({ where, object, message }) =>
+    `  ${object}: ${message} (${where})`
+  );
+  return listLines(`Objects that are refused, as they are now: ${count}`, lines, count);
 }
 
 function quarantineLines({ quarantine: { count, services } }: StatusDocument, nowMs: number): string[] {
-  if (count === 0) return [];
-  const shown = services.slice(0, SHOWN_QUARANTINED);
-  const rows = shown.map(({ family, service, problem, since }) => [
-    "",
-    family,
-    service,
-    agoText(since, nowMs),
-    problem,
-  ]);
-  const more = count - shown.length;
-  return [
-    `In quarantine, refused by the kernel in part: ${counted(count, "Service")}`,
-    ...alignColumns(rows),
-    ...(more > 0 ? [`  and ${more} more`] : []),
-  ];
+  const rows = services.slice(0, SHOWN_QUARANTINED).map((
+    { family, service, problem, since },
+  ) => ["", family, service, agoText(since, nowMs), problem]);
+  const title = `In quarantine, refused by the kernel in part: ${counted(count, "Service")}`;
+  return listLines(title, alignColumns(rows), count);
 }
 
 function unservedLines({ unserved = { count: 0, destinations: [] } }: StatusDocument): string[] {
   const { count, destinations } = unserved;
-  if (count === 0) return [];
-  const shown = destinations.slice(0, SHOWN_REFUSED);
-  const more = count - shown.length;
-  return [
+  const lines = destinations.slice(0, SHOWN_REFUSED).map(({ service, destination, reason }) =>
+    `  ${service}: ${destination}: ${reason}`
+  );
+  return listLines(
     `Not served, although Services ask for it: ${counted(count, "destination")}`,
-    ...shown.map(({ service, destination, reason }) => `  ${service}: ${destination}: ${reason}`),
-    ...(more > 0 ? [`  and ${more} more`] : []),
-  ];
+    lines,
+    count,
+  );
 }
 
 function otherLines(status: StatusDocument, nowMs: number): string[] {

@@ -1,5 +1,5 @@
 /**
- * Texts of the tools with one fault planted, in every mode: each is named with its Service and its place, and nobody else is blamed.
+ * Texts of the tools with one fault planted, in every mode: each is named with its Service and its place, and no other Service is blamed.
  *
  * @module
  */
@@ -19,7 +19,7 @@ interface Fault {
   readonly tool?: string;
   /** Words of the line that names it: whose, kind, place, cause and texts. */
   readonly finds: readonly string[];
-  /** Nobody else is blamed. */
+  /** No other Service is blamed. */
   readonly only?: string;
 }
 
@@ -110,7 +110,7 @@ const FAULTS: readonly Fault[] = [
     finds: ["shop/web | order | iptables nat KUBE-SERVICES", "behind others"],
   },
   {
-    name: "a rule of somebody in the chain of all Services",
+    name: "a rule of another program in the chain of all Services",
     mode: "iptables",
     plant: (text) =>
       text.replace(/^-A KUBE-SERVICES .*cluster IP/m, "-A KUBE-SERVICES -d 10.96.0.77/32 -j RETURN\n$&"),
@@ -125,7 +125,7 @@ const FAULTS: readonly Fault[] = [
     only: "shop/web",
   },
   {
-    name: "somebody's redirection in front",
+    name: "another program's redirection in front",
     mode: "iptables",
     plant: (text) =>
       text.replace(
@@ -136,7 +136,7 @@ const FAULTS: readonly Fault[] = [
     only: "shop/web",
   },
   {
-    name: "somebody's jump in front that lets packets pass untranslated",
+    name: "another program's jump in front that lets packets pass untranslated",
     mode: "iptables",
     plant: (text) =>
       text.replace(
@@ -176,7 +176,7 @@ const FAULTS: readonly Fault[] = [
     only: "shop/web",
   },
   {
-    name: "an element of nobody",
+    name: "an element of no Service",
     mode: "nftables",
     plant: append("add element ip kproxy endpoints-tcp { 10.96.7.7 . 80 . 0 : 10.244.9.9 . 8080 }"),
     finds: ["leftover | leftover | nftables ip kproxy endpoints-tcp | an element that no Service wants"],
@@ -197,16 +197,16 @@ const FAULTS: readonly Fault[] = [
     only: "base",
   },
   {
-    name: "somebody's chain in our table",
+    name: "another program's chain in our table",
     mode: "nftables",
     plant: append(
       "add chain ip kproxy intruder { type filter hook input priority 0 ; policy accept ; }",
     ),
-    finds: ["base | surplus | nftables ip kproxy intruder | somebody hooked a chain into our table"],
+    finds: ["base | surplus | nftables ip kproxy intruder | another program hooked a chain into our table"],
     only: "base",
   },
   {
-    name: "somebody's table drops before",
+    name: "another program's table drops before",
     mode: "nftables",
     plant: append(
       "add table ip early\nadd chain ip early pre { type filter hook prerouting priority -300 ; policy accept ; }\n" +
@@ -232,7 +232,7 @@ const FAULTS: readonly Fault[] = [
     only: "shop/web",
   },
   {
-    name: "a real server of nobody",
+    name: "a real server of no Service",
     mode: "ipvs",
     tool: "ipvsadm",
     plant: (text) =>
@@ -268,7 +268,7 @@ const FAULTS: readonly Fault[] = [
     only: "shop/web",
   },
   {
-    name: "an entry of nobody",
+    name: "an entry of no Service",
     mode: "ipvs",
     tool: "ipset",
     plant: append("add KUBE-CLUSTER-IP 10.96.7.7,tcp:80"),

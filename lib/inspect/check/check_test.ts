@@ -181,7 +181,7 @@ Deno.test("beside a kproxy that does not answer nothing is mended: it may have n
     using _listener = openOwnSocket(socket).listener;
     const leave = await repairLeave(config, "iptables", { limitMs: 50 });
     const reason =
-      `a kproxy may run here, and nobody can tell whether it mends its rules itself: the kproxy on ${socket} ` +
+      `a kproxy may run here, and it is not known whether it mends its rules itself: the kproxy on ${socket} ` +
       "cannot be asked: it does not answer within 0.05 s";
     assertEquals(leave, { isAllowed: false, reason });
   });
@@ -199,7 +199,7 @@ Deno.test("where no kproxy runs, rules are mended, unless something at the port 
     assertEquals(leave, {
       isAllowed: false,
       reason:
-        `on ${metricsBindAddress} another proxy answers there: mode ipvs; nobody can tell whether that one mends ` +
+        `on ${metricsBindAddress} another proxy answers there: mode ipvs; it is not known whether that one mends ` +
         "its rules itself: end it first",
     });
   });

@@ -97,7 +97,7 @@ function compareBase(
     list.add(null, {
       kind: "missing",
       place: chainPlace(table, CANARY_CHAIN),
-      cause: "the canary is gone: somebody flushed the table",
+      cause: "the canary is gone: another program flushed the table",
       wanted: [`:${CANARY_CHAIN}`],
       found: [],
     });

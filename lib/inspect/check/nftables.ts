@@ -126,7 +126,7 @@ function compareLeftover(
     list.add(null, {
       kind: "surplus",
       place: placeOf(table, name),
-      cause: "somebody hooked a chain into our table",
+      cause: "another program hooked a chain into our table",
       wanted: [],
       found: [...hookTexts(hook), ...rules],
     });

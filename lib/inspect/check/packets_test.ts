@@ -65,15 +65,22 @@ const CASES:
       "",
       [7],
     ],
-    ["somebody's rule for an endpoint", "", `${OTHERS}add rule ip others c ip daddr 10.128.2.7 drop`, [7]],
-    ["somebody's rule for some endpoints", "", `${OTHERS}add rule ip others c ip daddr 10.128.2.8/30 drop`, [
-      8,
-      9,
-      10,
-      11,
+    ["another program's rule for an endpoint", "", `${OTHERS}add rule ip others c ip daddr 10.128.2.7 drop`, [
+      7,
     ]],
     [
-      "somebody's set",
+      "another program's rule for some endpoints",
+      "",
+      `${OTHERS}add rule ip others c ip daddr 10.128.2.8/30 drop`,
+      [
+        8,
+        9,
+        10,
+        11,
+      ],
+    ],
+    [
+      "another program's set",
       "",
       `${OTHERS}add set ip others bad { type ipv4_addr ; }\nadd rule ip others c ip daddr @bad drop\nadd element ip others bad { 10.128.2.3 }`,
       [3],

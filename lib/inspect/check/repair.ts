@@ -38,7 +38,7 @@ export async function repairLeave(
     return {
       isAllowed: false,
       reason:
-        `a kproxy may run here, and nobody can tell whether it mends its rules itself: ${error.message}`,
+        `a kproxy may run here, and it is not known whether it mends its rules itself: ${error.message}`,
     };
   }
 }
@@ -52,7 +52,7 @@ async function leaveBesideOthers({ metricsBindAddress }: KubeProxyConfiguration)
   return {
     isAllowed: false,
     reason:
-      `on ${metricsBindAddress} ${holder}; nobody can tell whether that one mends its rules itself: end it first`,
+      `on ${metricsBindAddress} ${holder}; it is not known whether that one mends its rules itself: end it first`,
   };
 }
 

@@ -200,7 +200,7 @@ Deno.test("iptables: --repair makes a node clean, and leaves alone what is not o
     assertEquals(await mend(node, await check(node)), []);
     assertEquals(writes(), before);
   });
-  await t.step("a rule of somebody else in front is told, and stays", async () => {
+  await t.step("a rule of another program in front is told, and stays", async () => {
     const rule = ["-d", "10.96.0.1/32", "-j", "ACCEPT"];
     await fake.run(["iptables", "-t", "nat", "-I", "PREROUTING", "1", ...rule]);
     const found = await check(node);
@@ -219,7 +219,7 @@ const NFT_FAULTS: readonly (readonly [name: string, text: string, finds: string]
   ["a chain flushed", "flush chain ip kproxy services", "services: the chain is empty"],
   ["a rule more", "add rule ip kproxy services accept", "surplus nftables ip kproxy services"],
   [
-    "an element of nobody",
+    "an element of no Service",
     "add element ip kproxy cluster-ips { 10.96.7.7 }",
     "leftover nftables ip kproxy cluster-ips",
   ],

@@ -63,10 +63,10 @@ export async function compareUserspace(
       if (port === undefined) {
         const cause = untold === null
           ? "kproxy has no port for it"
-          : "no rule leads to a port of kproxy's, and which one there is nobody tells";
+          : "no rule leads to a port of kproxy's, and which one there is is not known";
         list.add(service, { ...lack, cause, wanted: [`a port for ${what}`] });
-      } else if (judged.portals.get(portalKey(protocol, port)) === "nobody") {
-        const cause = "nobody listens on the port that the rules lead to";
+      } else if (judged.portals.get(portalKey(protocol, port)) === "nothing") {
+        const cause = "no process listens on the port that the rules lead to";
         list.add(service, { ...lack, cause, wanted: [`${protocol.toLowerCase()} port ${port} for ${what}`] });
       }
     }

@@ -73,7 +73,7 @@ export interface PortalPorts {
   readonly has: { readonly dnat: boolean; readonly physdev: boolean; readonly firewall: boolean };
 }
 
-/** What an iptables has of which nobody tells more. */
+/** What an iptables has of which nothing more is known. */
 export const ALL_ABILITIES: PortalPorts["has"] = { dnat: true, physdev: true, firewall: true };
 
 export type PortsByFamily = ReadonlyMap<IpFamily, PortalPorts>;
@@ -159,7 +159,7 @@ export function warned<Options>(
  * Which mode's rules a configuration means. What `auto` chooses is only known on the node: what was found there, else iptables.
  *
  * @param doing for the error: `Rendering`
- * @param found what is in force on the node; null: nobody has looked, or there is nothing
+ * @param found what is in force on the node; null: it was not read, or there is nothing
  * @throws {UnsupportedError} if it is a mode whose rules kproxy does not make
  */
 export function rulesModeOf(

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { planTexts, renderPlan } from "../../backend/ipvs/store/render.ts";
+import { planTexts } from "../../backend/ipvs/store/render.ts";
 import { planIpvs } from "../../backend/ipvs/plan/plan.ts";
 import { DEVICE, type IpvsOptions, type IpvsPlan } from "../../backend/ipvs/plan/ruleset.ts";
 import { configuredIpvs, hostIps, nodePortIps } from "../../backend/ipvs/plan/settings.ts";
@@ -45,11 +45,6 @@ export function ipvsPlan(
   options: IpvsOptions = ipvsOptions(input, family),
 ): IpvsPlan {
   return planIpvs(stateOf(input, family), "all", options);
-}
-
-/** The texts of all programs, each under the program that reads it. */
-export function ipvsText(plan: IpvsPlan): string {
-  return renderPlan(plan);
 }
 
 /** What an empty kernel holds after a sync of the plan. */

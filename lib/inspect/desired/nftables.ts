@@ -6,7 +6,7 @@
 import { planNftables } from "../../backend/nftables/plan/plan.ts";
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
 import { configuredNftables, networksOfFamily } from "../../backend/nftables/plan/settings.ts";
-import { FullSync, NO_TABLE, renderPlan, tableOf } from "../../backend/nftables/store/full_sync.ts";
+import { FullSync, NO_TABLE, tableOf } from "../../backend/nftables/store/full_sync.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { OpenContainer, OpenTable } from "../../netfilter/nft_listing.ts";
@@ -23,11 +23,6 @@ export function nftablesPlan(input: DesiredInput, family: IpFamily): NftablesPla
     serviceCidrs: networksOfFamily(serviceCidrs, family),
     objectComments: true,
   });
-}
-
-/** Text for `nft -f -` that makes the table where there is none. */
-export function nftablesText(plan: NftablesPlan): string {
-  return renderPlan(plan);
 }
 
 /** What an empty kernel holds after a sync of the plan. */

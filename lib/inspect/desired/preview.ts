@@ -3,6 +3,8 @@
  *
  * @module
  */
+import { renderPlan as renderIpvs } from "../../backend/ipvs/store/render.ts";
+import { renderPlan as renderNftables } from "../../backend/nftables/store/full_sync.ts";
 import { applyModeDefaults, defaultConfig } from "../../config/defaults.ts";
 import { parseConfig } from "../../config/parse.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
@@ -22,8 +24,8 @@ import {
   UNKNOWN_MACHINE,
 } from "./desired.ts";
 import { iptablesPlan, iptablesRules, iptablesText } from "./iptables.ts";
-import { ipvsPlan, ipvsRules, ipvsText } from "./ipvs.ts";
-import { nftablesPlan, nftablesRules, nftablesText } from "./nftables.ts";
+import { ipvsPlan, ipvsRules } from "./ipvs.ts";
+import { nftablesPlan, nftablesRules } from "./nftables.ts";
 
 /** Which node is meant. */
 export interface PreviewOptions {
@@ -69,7 +71,7 @@ export interface NodePreview {
   /**
    * Walks a packet, by the words of `kproxy trace`.
    *
-   * @param from an address, `ADDRESS@INTERFACE`, an interface, `local` (the node itself) or `world` (somebody outside of the cluster)
+   * @param from an address, `ADDRESS@INTERFACE`, an interface, `local` (the node itself) or `world` (a client outside of the cluster)
    * @param to `IP:PORT`, `[IPv6]:PORT`, `NAMESPACE/NAME[:PORT]` or `NAME.NAMESPACE.svc[:PORT]`, then `/udp` or `/sctp` if it is not TCP
    * @throws {UsageError} if one of them is none of these
    */
@@ -88,11 +90,11 @@ const MODES: Readonly<
     rules: (input, family) => iptablesRules(iptablesPlan(input, family), family),
   },
   ipvs: {
-    render: (input, family) => ipvsText(ipvsPlan(input, family)),
+    render: (input, family) => renderIpvs(ipvsPlan(input, family)),
     rules: (input, family) => ipvsRules(ipvsPlan(input, family)),
   },
   nftables: {
-    render: (input, family) => nftablesText(nftablesPlan(input, family)),
+    render: (input, family) => renderNftables(nftablesPlan(input, family)),
     rules: (input, family) => nftablesRules(nftablesPlan(input, family)),
   },
 };

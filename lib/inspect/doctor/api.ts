@@ -10,7 +10,8 @@ import type { Exec } from "../../kernel/exec.ts";
 import type { NodeObject } from "../../model/objects.ts";
 import { errorText } from "../../observe/log.ts";
 import { openApiClient } from "../../node/api_client.ts";
-import { decodeNode } from "../../source/decode/decode.ts";
+
+import { DecodeError, decodeNode } from "../../source/decode/decode.ts";
 import { readRefusal, readText } from "../../source/kube/kube_answer.ts";
 import type { KubeClient } from "../../source/kube/kube_http.ts";
 import {
@@ -127,21 +128,21 @@ export async function readApi(
   const ask = async <T>(question: () => Promise<T>): Promise<PromiseSettledResult<T>> =>
     (await Promise.allSettled([limited(question)]))[0];
   const get = (path: string): Promise<Answer> => getAnswer(client, path, signal);
-  const nodes = async <T>(factsOf: (node: unknown) => readonly T[]): Promise<readonly T[]> => {
-    const answer = await ask(async () => itemsOf((await get(ALL_NODES)).text).flatMap(factsOf));
+  const allNodes = async (): Promise<readonly NodeObject[]> => {
+    const answer = await ask(async () => nodesIn((await get(ALL_NODES)).text));
     return answer.status === "fulfilled" ? answer.value : [];
   };
   try {
     await limited(() => client.checkCredentials(signal));
     const isCidrMissing = config.detectLocalMode === "ClusterCIDR" && config.clusterCIDR.trim() === "";
     const ofName = `/api/v1/nodes?fieldSelector=${encodeURIComponent(`metadata.name=${nodeName}`)}`;
-    const [version, node, podCIDRs, rights] = await Promise.all([
+    const [version, node, others, rights] = await Promise.all([
       ask(() => get("/version")),
       ask(async () => {
         const [first] = itemsOf((await get(ofName)).text);
         return first === undefined ? null : decodeNode(first);
       }),
-      isCidrMissing ? nodes(podCidrsOf) : [],
+      isCidrMissing ? allNodes() : [],
       Promise.all(
         neededRights(config, nodeName).map(async (right) =>
           [right, await ask(() => reviewAccess(client, right, signal))] as const
@@ -149,7 +150,11 @@ export async function readApi(
       ),
     ]);
     const isUnknown = node.status === "fulfilled" && node.value === null;
-    const namesakes = isUnknown ? await nodes((one) => hasAddress(one, ownIps) ? [nameOf(one)] : []) : [];
+    const candidates = isUnknown ? await allNodes() : [];
+    const namesakes = candidates.filter(({ addresses }) =>
+      addresses.some(({ address }) => ownIps.includes(address))
+    ).map(({ name }) => name);
+    const podCIDRs = others.flatMap((one) => one.podCIDRs);
     return { server: client.server, origin: client.origin, version, rights, node, namesakes, podCIDRs };
   } finally {
     client.close();
@@ -194,20 +199,16 @@ async function bodyOf(
   throw new Error(`${request}: status ${answer.status}${reason === "" ? "" : `: ${reason}`}`);
 }
 
-/** What cannot be read of a Node is none of what is asked for. */
-function hasAddress(node: unknown, ips: readonly string[]): boolean {
-  const addresses = fieldOf(node, "status", "addresses");
-  return typeof fieldOf(node, "metadata", "name") === "string" && Array.isArray(addresses) &&
-    addresses.some((entry) => ips.includes(String(fieldOf(entry, "address"))));
-}
-
-function nameOf(node: unknown): string {
-  return String(fieldOf(node, "metadata", "name"));
-}
-
-function podCidrsOf(node: unknown): readonly string[] {
-  const networks = fieldOf(node, "spec", "podCIDRs");
-  return Array.isArray(networks) ? networks.map(String) : [];
+/** A Node that cannot be read counts for nothing: the others are a hint, too. */
+function nodesIn(text: string): readonly NodeObject[] {
+  return itemsOf(text).flatMap((item) => {
+    try {
+      return [decodeNode(item)];
+    } catch (error) {
+      if (error instanceof DecodeError) return [];
+      throw error;
+    }
+  });
 }
 
 function itemsOf(text: string): readonly unknown[] {
@@ -266,7 +267,7 @@ function checkRights({ rights }: ApiFacts): readonly Finding[] {
     const text = `${verb} ${resource}${group === "" ? "" : `.${group}`}`;
     if (isAllowed.status === "rejected") {
       const finding = unknown(check, isAllowed.reason);
-      // One line for each right that nobody could ask about would only repeat itself.
+      // One line for each right that could not be asked about would only repeat itself.
       if (!findings.some(({ what }) => what === finding.what)) findings.push(finding);
     } else if (isAllowed.value) {
       granted.push(text);

@@ -110,7 +110,7 @@ export function checkLocalTraffic(
   const used = FAMILIES.filter((family) => node === null || nodeUse(node, family) !== null);
   const asked = used.map((family) => familySettings(config, section, family, node));
   const problems = asked.flatMap(({ problem }) => problem === null ? [] : [problem.message]);
-  // Where nobody knows which families the node has, one that has no network may be one that it has not.
+  // Where the families of the node are not known, one that has no network may be one that it has not.
   if (problems.length === 0 || (node === null && problems.length < asked.length)) {
     return [ok(check, `told apart by ${config.detectLocalMode}`)];
   }
@@ -166,7 +166,7 @@ export async function checkManifests(
     const places = problems.map(({ where, object, message }) => `${where}: ${object}: ${message}`);
     const read = problems.length === 0
       ? ok(check, `${counted(objects.length, "object")} in ${manifests.join(", ")}`)
-      : warning(check, rejectedText(places), "mend these objects, nobody serves them");
+      : warning(check, rejectedText(places), "mend these objects, no proxy serves them");
     if (nodeName === null) return [read];
     const { unserved } = stateOfObjects(objects, nodeName, () => {}, config);
     return [read, ...checkUnserved({ count: unserved.length, destinations: unserved })];

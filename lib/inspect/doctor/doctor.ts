@@ -283,7 +283,7 @@ const CHECKS: readonly Check[] = [
   {
     name: "xtables lock",
     check: async ({ lock, variant, runs }) => {
-      // The nft variant needs none: the kernel takes whole transactions. Where nobody can tell the variant, the lock may matter.
+      // The nft variant needs none: the kernel takes whole transactions. Where the variant is not known, the lock may matter.
       const isUsed = await runs !== "nftables" && (await known(variant))?.chosen.variant !== "nft";
       return checkLock(await lock, { inContainer: isInPod(), isUsed });
     },

@@ -8,7 +8,7 @@ import type { DoctorReport, Finding, Level } from "./report.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { examine } from "./doctor.ts";
 
-/** Without an API server, and without asking whoever has metrics on this machine. */
+/** Without an API server, and without asking the program that has metrics on this machine. */
 function configOf(mode: ProxyMode): KubeProxyConfiguration {
   const config = defaultConfig();
   return applyModeDefaults({
@@ -256,7 +256,7 @@ Deno.test("programs that hang keep no others from being asked", async () => {
   for (const program of ["iptables", "ip6tables", "nft", "ipvsadm", "ipset", "conntrack", "choom"]) {
     node.fail(program, "hangs");
   }
-  // Where the machine stands still for as long, nobody had the time.
+  // Where the machine stands still for as long, no program had the time.
   await eventually(async () => {
     const report = await look(node, "nftables", 2_000);
     const fine = lines(report.findings, "ok");

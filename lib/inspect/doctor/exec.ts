@@ -131,7 +131,7 @@ const BEGINNINGS: readonly (readonly [commandLine: RegExp, beginning: RegExp])[]
   [/^ipvsadm -Ln/, /^IP Virtual Server /],
 ];
 
-/** So much is shown of an output that nobody expects. */
+/** So much is shown of an unexpected output. */
 const SHOWN = 40;
 
 /** The beginning of what a program has printed that is none of its outputs; null if it is well, or there is none. */

@@ -22,7 +22,7 @@ const GOOD: readonly (readonly [commandLine: string, stdout: string])[] = [
   ["sysctl net.ipv4.ip_forward", "net.ipv4.ip_forward = 1\n"],
   ["ip -json netconf", '[{"family":"inet","interface":"lo"}]'],
   ["ipvsadm -Ln", "IP Virtual Server version 1.2.1 (size=4096)\nProt LocalAddress:Port\n"],
-  ["a-plugin --of-somebody", "{}"],
+  ["a-plugin --of-a-user", "{}"],
 ];
 const BAD: readonly (readonly [commandLine: string, stdout: string, beginning: string])[] = [
   ["nft --version", "Segmentation fault\n", '"Segmentation fault"'],

@@ -165,7 +165,7 @@ function firstDrop(lines: readonly string[]): string | null {
   return null;
 }
 
-/** Where no cluster CIDR is known: how addresses begin that nobody has. */
+/** Where no cluster CIDR is known: how addresses begin that no host has. */
 const ANY_NETWORK: Readonly<Record<IpFamily, string>> = { IPv4: "198.18.0.", IPv6: "2001:db8::" };
 
 /**

@@ -44,11 +44,11 @@ for (const [who, sent, isEnded, owner] of OWNERS) {
   Deno.test(`${who} at the metrics' address is told, soon`, () => eventually(ask, { limitMs: 60_000 }));
 }
 
-Deno.test("where nobody listens, nobody answers", async () => {
+Deno.test("where no process listens, nothing answers", async () => {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const { port } = listener.addr as Deno.NetAddr;
   listener.close();
-  assertEquals(await readMetricsOwner(`127.0.0.1:${port}`), "nobody");
-  assertEquals(await readMetricsOwner(`0.0.0.0:${port}`), "nobody");
-  assertEquals(await readMetricsOwner(""), "nobody");
+  assertEquals(await readMetricsOwner(`127.0.0.1:${port}`), "nothing");
+  assertEquals(await readMetricsOwner(`0.0.0.0:${port}`), "nothing");
+  assertEquals(await readMetricsOwner(""), "nothing");
 });

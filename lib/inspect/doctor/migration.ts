@@ -196,7 +196,7 @@ const SERVICE_TRAITS: readonly Trait<Subject>[] = [
   {
     topic: "loadBalancerSourceRanges",
     isAbout: ({ port }) => port.loadBalancerSourceRanges.length > 0 && port.loadBalancerVIPs.length > 0,
-    iptables: "clients outside are dropped; without endpoints everybody is refused",
+    iptables: "clients outside are dropped; without endpoints all clients are refused",
     ipvs: "clients outside are dropped, with endpoints or without; the node itself always gets in",
     nftables: "clients outside are dropped, with endpoints or without",
   },

@@ -176,8 +176,8 @@ export interface RightsFact {
 const WANTED_SYS = {
   hostname: "only --hostname-override names the node",
   cpus: "the connection tracking table is sized by the CPUs of this process",
-  networkInterfaces: "nobody knows the node's addresses, and node ports do not follow them",
-  osRelease: "nobody knows what this kernel needs of net.ipv4.vs.conn_reuse_mode",
+  networkInterfaces: "the node's addresses are not known, and node ports do not follow them",
+  osRelease: "it is not known what this kernel needs of net.ipv4.vs.conn_reuse_mode",
   uid: "missing rights show late",
 } as const;
 const WANTED_ALL = {
@@ -201,7 +201,7 @@ export function readRights(): RightsFact {
   return { uid: maySayUid ? Deno.uid() : null, permissions };
 }
 
-/** @param mode undefined if nobody could tell whether the mode works */
+/** @param mode undefined if it is not known whether the mode works */
 export function checkRights(
   { uid, permissions }: RightsFact,
   mode: ModeFact | undefined,
@@ -296,7 +296,7 @@ export function checkVariant(fact: VariantFact | null, mode: ProxyMode): readonl
   findings.push(...unseen.map((hidden) =>
     warning(
       check,
-      `this user may not list the rules of the ${hidden} variant: if there are some, of kubelet, of another proxy or of anybody, ` +
+      `this user may not list the rules of the ${hidden} variant: if there are some, of kubelet, of another proxy or of a firewall, ` +
         "nothing here tells of them",
       "run kproxy doctor as root",
     )
@@ -314,7 +314,7 @@ export function checkVariant(fact: VariantFact | null, mode: ProxyMode): readonl
 }
 
 /**
- * Whether it is the lock of everybody on the node, and whether another program sits on it.
+ * Whether it is the lock that all programs of the node take, and whether another program sits on it.
  *
  * @param isUsed false where the variant in use takes no lock
  */

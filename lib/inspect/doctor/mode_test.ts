@@ -61,7 +61,7 @@ const MODES: readonly Case[] = [
     "failure user 65534 has no CAP_NET_ADMIN",
     "warning the runtime does not grant --allow-net: no API server",
   ]],
-  ["rights that nobody knows", checkRights({ uid: null, permissions: [] }, undefined), [
+  ["rights that are not known", checkRights({ uid: null, permissions: [] }, undefined), [
     "ok the runtime grants all",
   ]],
 ];
@@ -133,7 +133,7 @@ const NODES: readonly Case[] = [
     "warning none of the addresses of Node a (10.0.0.2)",
   ]],
   [
-    "addresses that nobody knows",
+    "addresses that are not known",
     checkNode(testNode({ name: "a", addresses: [internal("10.0.0.2")] }), { ...machine, ownIps: null }),
     ["ok"],
   ],

@@ -15,7 +15,7 @@ import { failure, type Finding, ok, warning } from "./report.ts";
 const CHECK = "other proxies";
 
 /** Who answers where a proxy has its metrics. */
-export type MetricsOwner = "kproxy" | "kube-proxy" | "nobody" | "another program";
+export type MetricsOwner = "kproxy" | "kube-proxy" | "nothing" | "another program";
 
 /** For an answer to begin, and for each piece of it. */
 const PIECE_LIMIT_MS = 1_500;
@@ -26,7 +26,7 @@ const BEGINNING_BYTES = 64 * 1024;
 
 /** @param address `IP:port` as configured; an unspecified IP is asked on loopback */
 export async function readMetricsOwner(address: string): Promise<MetricsOwner> {
-  if (address === "") return "nobody";
+  if (address === "") return "nothing";
   const [bound, port] = splitHostPort(address);
   const limits = { limitMs: PIECE_LIMIT_MS, wholeMs: WHOLE_LIMIT_MS, maxBytes: 2 * BEGINNING_BYTES };
   const question = { host: localHost(bound), port, path: "/metrics", ...limits };
@@ -34,7 +34,7 @@ export async function readMetricsOwner(address: string): Promise<MetricsOwner> {
   try {
     text = await httpGet(question, (reply) => beginningOf(reply, BEGINNING_BYTES));
   } catch (error) {
-    if (error instanceof NoConnectionError) return "nobody";
+    if (error instanceof NoConnectionError) return "nothing";
     // What takes the connection has the port, even if it never answers.
     if (error instanceof StrangeAnswerError) return "another program";
     throw error;
@@ -121,7 +121,7 @@ export function checkOtherProxies(signs: ProxySigns): readonly Finding[] {
       "give kproxy another address: --metrics-bind-address",
     ));
   }
-  if (owner === "nobody" && metricsAddress !== "" && hasRules(signs)) {
+  if (owner === "nothing" && metricsAddress !== "" && hasRules(signs)) {
     findings.push(warning(
       CHECK,
       `rules of a service proxy are in force, and none answers at ${metricsAddress}: they stay as they are, whatever changes`,

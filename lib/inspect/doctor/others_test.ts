@@ -141,11 +141,11 @@ const PROXIES: readonly Case[] = [
     "warning a proxy in mode userspace, kube-proxy or a kproxy of another configuration, was or is here",
   ]],
   [
-    "rules of mode userspace, which nobody serves",
+    "rules of mode userspace, which no proxy serves",
     checkOtherProxies({
       ...none,
       mode: "userspace",
-      owner: "nobody",
+      owner: "nothing",
       prerouting: PORTALS,
     }),
     ["warning rules of a service proxy are in force, and none answers"],

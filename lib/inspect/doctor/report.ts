@@ -38,7 +38,7 @@ export function failure(check: string, what: string, mend: string): Finding {
   return { check, level: "failure", what: oneLine(what), mend };
 }
 
-/** Something could not be looked at: nobody can tell whether it is well. */
+/** Something could not be looked at: whether it is well is not known. */
 export function unknown(check: string, reason: unknown): Finding {
   const why = typeof reason === "string" ? reason : errorText(reason);
   return warning(check, `could not be looked at: ${why}`, "mend that, and run kproxy doctor again");

@@ -14,15 +14,13 @@ import { conntrackNames, type ConntrackSetting } from "../../conntrack/settings.
 import { isAsWanted } from "../../kernel/conntrack_settings.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { DISABLE_IPV6, readSysctls } from "../../kernel/sysctl.ts";
+import { BRIDGE_CALLS, CONNTRACK_COUNT, CONNTRACK_MAX, FORWARDING } from "../live/host_network.ts";
 import { failure, type Finding, ok, warning } from "./report.ts";
 
 /** 1: the node forwards IPv6 packets. */
-const IPV6_FORWARD = "net.ipv6.conf.all.forwarding";
+const IPV6_FORWARD = FORWARDING.IPv6;
 /** 1: packets that stay on a bridge pass iptables, so that pods of one node reach each other through Services. */
-const BRIDGE_NETFILTER = ["net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"];
-/** Connections that are tracked now, and how many there may be. */
-const CONNTRACK_COUNT = "net.netfilter.nf_conntrack_count";
-const CONNTRACK_MAX = "net.netfilter.nf_conntrack_max";
+const BRIDGE_NETFILTER = Object.values(BRIDGE_CALLS);
 
 /** Setting → value; null where this kernel does not have it. */
 export type Settings = ReadonlyMap<string, string | null>;
@@ -129,7 +127,7 @@ export interface ModeSettings {
   readonly needed: readonly NeededSysctl[];
   /** True if node ports are to answer on 127.0.0.1, in mode iptables. */
   readonly wantsLocalhost: boolean;
-  /** What `uname -r` prints; null if nobody can tell. */
+  /** What `uname -r` prints; null if it is not known. */
   readonly release: string | null;
 }
 
@@ -174,7 +172,7 @@ function checkConnReuse(found: string | null, release: string | null): Finding {
   const is = found ?? "not there";
   const choice = release === null ? null : connReuse(release);
   if (choice === null) {
-    const what = `nobody can tell what this kernel needs of ${CONN_REUSE_MODE}, which is ${is}`;
+    const what = `it is not known what this kernel needs of ${CONN_REUSE_MODE}, which is ${is}`;
     return warning(CHECK, what, "start kproxy with --allow-sys=osRelease");
   }
   if (choice === "leave") return ok(CHECK, `${CONN_REUSE_MODE} may be anything on Linux ${release}`);

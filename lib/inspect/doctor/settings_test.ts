@@ -144,7 +144,7 @@ const MODE_SETTINGS: readonly Case[] = [
     "ok net.ipv4.vs.conn_reuse_mode is 0, as",
   ]],
   ["conn_reuse_mode of Linux 3.10", ipvs("3.10"), ["warning on Linux 3.10 connections from a port"]],
-  ["a kernel that nobody knows", ipvs(null), ["warning nobody can tell what this kernel needs"]],
+  ["a kernel that is not known", ipvs(null), ["warning it is not known what this kernel needs"]],
   [
     "a setting that IPVS needs",
     checkModeSettings(settings({ a: "0" }), {

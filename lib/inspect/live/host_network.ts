@@ -4,6 +4,7 @@
  * @module
  */
 import { COUNTERS } from "../../backend/iptables/plan/ruleset.ts";
+import { BE_LIBERAL, IP_FORWARD } from "../../backend/node/mode_sysctls.ts";
 import { ExecError } from "../../errors.ts";
 import { type Exec, runOk } from "../../kernel/exec.ts";
 import { readCounters } from "../../kernel/nfacct.ts";
@@ -59,19 +60,19 @@ export const UNKNOWN_HOST: HostNetwork = {
   problems: [],
 };
 
-const FORWARDING: Readonly<Record<IpFamily, string>> = {
-  IPv4: "net.ipv4.ip_forward",
+export const FORWARDING: Readonly<Record<IpFamily, string>> = {
+  IPv4: IP_FORWARD,
   IPv6: "net.ipv6.conf.all.forwarding",
 };
 /** Whether what goes through a bridge comes to the rules; there where the kernel's br_netfilter is. */
-const BRIDGE_CALLS: Readonly<Record<IpFamily, string>> = {
+export const BRIDGE_CALLS: Readonly<Record<IpFamily, string>> = {
   IPv4: "net.bridge.bridge-nf-call-iptables",
   IPv6: "net.bridge.bridge-nf-call-ip6tables",
 };
 const ALL_RP_FILTER = "net.ipv4.conf.all.rp_filter";
-const BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal";
-const CONNTRACK_COUNT = "net.netfilter.nf_conntrack_count";
-const CONNTRACK_MAX = "net.netfilter.nf_conntrack_max";
+/** Connections that are tracked now, and how many there may be. */
+export const CONNTRACK_COUNT = "net.netfilter.nf_conntrack_count";
+export const CONNTRACK_MAX = "net.netfilter.nf_conntrack_max";
 const SETTINGS = [
   FORWARDING.IPv4,
   FORWARDING.IPv6,
@@ -221,7 +222,7 @@ export function hostStateOf(
   };
 }
 
-/** Null: it has none; undefined: nobody could tell. */
+/** Null: it has none; undefined: it is not known. */
 function addressOf({ addresses }: HostNetwork, name: string, family: IpFamily): string | null | undefined {
   if (addresses === null) return undefined;
   const own = addresses.filter((one) => one.device === name && one.family === family);
@@ -231,7 +232,7 @@ function addressOf({ addresses }: HostNetwork, name: string, family: IpFamily): 
 function localnetOn({ sysctls, interfaces }: HostNetwork): ReadonlySet<string> | null {
   const all = sysctls.get(localnetOf("all")) ?? null;
   if (all === null) return null;
-  // Where nobody could be asked it is taken to be on: what is not known stops no packet.
+  // Where it could not be read it is taken to be on: what is not known stops no packet.
   const isOn = (name: string): boolean => all !== "0" || (sysctls.get(localnetOf(name)) ?? "1") !== "0";
   return new Set([...interfaces].filter(isOn));
 }

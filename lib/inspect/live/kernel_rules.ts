@@ -19,8 +19,6 @@ import { withUnreadElements } from "./unread_elements.ts";
 
 /** What of the kernel is read. */
 export interface KernelQuestion {
-  /** @default both */
-  readonly families?: readonly IpFamily[];
   /** False: how many packets a rule has met is not read. @default {true} */
   readonly isCounted?: boolean;
   /** True: elements of nftables are left to `readElements` where a service proxy may have many. @default {false} */
@@ -36,9 +34,8 @@ const ABSENT =
 
 /** What the kernel of this network namespace holds. What a tool cannot say is among the problems, and the others count. */
 export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): Promise<LiveNode> {
-  const { families = FAMILIES } = question;
   const reading = new Reading(exec, question);
-  const saving = Promise.all(families.map((family) => reading.iptables(family))).then((texts) =>
+  const saving = Promise.all(FAMILIES.map((family) => reading.iptables(family))).then((texts) =>
     texts.flat()
   );
   return await reading.live([saving, reading.nftables(() => saving)]);

@@ -1,5 +1,5 @@
 /**
- * The ports that the kproxy of this node listens on in userspace mode: what it says of them, and whether anybody listens there.
+ * The ports that the kproxy of this node listens on in userspace mode: what it says of them, and whether a process listens there.
  *
  * @module
  */
@@ -64,14 +64,14 @@ export interface JudgedPortals {
   readonly portals: PortalSnapshot;
   /** What is wrong with them, one sentence each. */
   readonly findings: readonly string[];
-  /** What nobody can tell. */
+  /** What is not known. */
   readonly unsure: readonly string[];
 }
 
 /**
  * Asks the kernel who listens on the ports that rules lead to.
  *
- * @param known a text: why nobody tells of them
+ * @param known a text: why they are not known
  * @param keys as {@linkcode portalKey} says them
  * @param isHere false: the rules are those of another place, where nothing can be asked
  */
@@ -81,7 +81,7 @@ export async function judgePortals(
   keys: Iterable<string>,
   isHere: boolean,
 ): Promise<JudgedPortals> {
-  const portals = new Map<string, HeldPortal | "nobody" | "stranger">(
+  const portals = new Map<string, HeldPortal | "nothing" | "another program">(
     typeof known === "string" ? [] : heldPortals(known, family),
   );
   const findings: string[] = [];
@@ -96,14 +96,14 @@ export async function judgePortals(
         : portals.has(key)
         ? `, although ${known.where} says that it does`
         : "";
-      findings.push(`Nobody listens on ${place}, to which rules lead${why}`);
-      portals.set(key, "nobody");
+      findings.push(`No process listens on ${place}, to which rules lead${why}`);
+      portals.set(key, "nothing");
     } else if (typeof known === "string") {
       unsure.push(
         `Who listens on ${place}, to which rules lead, and where it sends what comes, is not known: ${known}`,
       );
     } else if (!portals.has(key)) {
-      portals.set(key, "stranger");
+      portals.set(key, "another program");
       findings.push(`Rules lead to ${place}, which is none of those of ${known.where}`);
     }
   }
@@ -142,7 +142,7 @@ function portOf(
   return [portalKey(protocol, splitHostPort(translatedTo)[1])];
 }
 
-/** What is not known of the packet's desired way, where nobody tells which ports there are. */
+/** What is not known of the packet's desired way, where the ports are not known. */
 export function unknownPorts(
   portals: KnownPortals | string | null,
   desired: DesiredInput | null,

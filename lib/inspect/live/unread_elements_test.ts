@@ -1,3 +1,4 @@
+import { renderPlan } from "../../backend/nftables/store/full_sync.ts";
 import { assert, assertEquals } from "@std/assert";
 import { FakeNft } from "../../../tests/support/fake_nft.ts";
 import { testService, testSlice, testSliceEndpoint } from "../../../tests/support/model_objects.ts";
@@ -8,7 +9,7 @@ import { formatFlow, parsePacket } from "../../sim/flow.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { type DesiredInput, stateOfObjects, UNKNOWN_MACHINE } from "../desired/desired.ts";
-import { nftablesPlan, nftablesRules, nftablesText } from "../desired/nftables.ts";
+import { nftablesPlan, nftablesRules } from "../desired/nftables.ts";
 import { liveOfKernel } from "./kernel_rules.ts";
 import { readElements, UnreadElements } from "./unread_elements.ts";
 
@@ -60,7 +61,7 @@ class Node implements Exec {
 
 async function nodeOf(services: number): Promise<Node> {
   const node = new Node();
-  await node.nft.others(nftablesText(nftablesPlan(inputOf(services), "IPv4")));
+  await node.nft.others(renderPlan(nftablesPlan(inputOf(services), "IPv4")));
   return node;
 }
 

@@ -52,7 +52,7 @@ async function answerService(held: Held, name: NamespacedName): Promise<unknown>
   }
   const unserved = [...eachUnserved(held.unserved.filter(([service]) => service === name))];
   if (views.length === 0 && unserved.length === 0) return null;
-  // Nobody has looked into the kernel.
+  // The kernel was not read.
   const document = serviceDocument(name, views.map((view) => ({ ...view, parts: null })), unserved);
   return { ...document as object, wanted: views.map(({ parts }) => parts) };
 }

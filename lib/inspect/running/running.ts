@@ -7,7 +7,7 @@ import { parseConfig } from "../../config/parse.ts";
 import { CLEANUP_MODES, type KubeProxyConfiguration, PROXY_MODES } from "../../config/types.ts";
 import { ConfigError } from "../../errors.ts";
 import { findOwnSocket, type OwnSocket, UnsafePathError } from "../../kernel/own_socket.ts";
-import type { ApiObject, NamespacedName } from "../../model/objects.ts";
+import type { ApiObject } from "../../model/objects.ts";
 import {
   httpGet,
   type HttpQuestion,
@@ -238,7 +238,7 @@ export class RunningKproxy {
     const { address } = this;
     const { NotFound, PermissionDenied } = Deno.errors;
     if (cause instanceof UnsafePathError) {
-      return new NotRunningError("unsafe", `nobody is asked on ${address}: ${cause.message}`, { cause });
+      return new NotRunningError("unsafe", `kproxy is not asked on ${address}: ${cause.message}`, { cause });
     }
     if (cause instanceof PermissionDenied) {
       const who = "ask as root, or as the user that it runs as";
@@ -300,25 +300,34 @@ function isDeeperThan(most: number, text: string): boolean {
   return false;
 }
 
-/** There is none, which is nothing to be told of. */
-const NONE: ReadonlySet<NotRunningError["reason"]> = new Set(["nothing", "no address"]);
+/** Asks the kproxy behind the socket; what keeps it from answering is returned, not thrown. */
+export async function answerOf<Answer>(
+  { kproxy: { socket } }: Pick<KubeProxyConfiguration, "kproxy">,
+  ask: (running: RunningKproxy) => Promise<Answer>,
+): Promise<Answer | NotRunningError> {
+  try {
+    return await ask(new RunningKproxy(socket));
+  } catch (error) {
+    if (error instanceof NotRunningError) return error;
+    throw error;
+  }
+}
 
-/** Asks it; says why if there is none. Who answers there instead `report` hears. */
+/** There is none, which is nothing to report. */
+const NONE: ReadonlySet<NotRunningReason> = new Set(["nothing", "no address"]);
+
+/** Asks it for its objects; says why if there is none. Which other program answers there `report` hears. */
 export async function askRunning(
-  { kproxy: { socket } }: KubeProxyConfiguration,
+  config: KubeProxyConfiguration,
   selection: ObjectSelection,
   report: (problem: string) => void,
 ): Promise<ListedObjects | string> {
-  try {
-    const running = new RunningKproxy(socket);
+  const answer = await answerOf(config, async (running): Promise<ListedObjects> => {
     const [status, { config }, held] = await Promise.all([
       running.status(),
       running.config(),
       running.objects(selection),
     ]);
-    const quarantined = new Map<NamespacedName, string>(
-      status.quarantine.services.map(({ service, problem }) => [service, problem]),
-    );
     return {
       from: `kproxy on ${running.address}`,
       // Loading the modes' planners only for their names would make every start longer.
@@ -327,29 +336,23 @@ export async function askRunning(
       nodeName: held.node,
       objects: held.objects,
       rejected: [...status.source.refused.objects, ...held.rejections],
-      quarantined,
+      quarantined: new Map(status.quarantine.services.map(({ service, problem }) => [service, problem])),
     };
-  } catch (error) {
-    if (!(error instanceof NotRunningError)) throw error;
-    // If another program answers there, the API server is asked next.
-    if (!NONE.has(error.reason)) report(`${error.message}; objects are not taken from it`);
-    return error.message;
-  }
+  });
+  if (!(answer instanceof NotRunningError)) return answer;
+  // If another program answers there, the API server is asked next.
+  if (!NONE.has(answer.reason)) report(`${answer.message}; objects are not taken from it`);
+  return answer.message;
 }
 
-/** Asks it for the ports that it listens on in mode userspace; says why if nobody tells. */
-export async function askPortals(
-  { kproxy: { socket } }: KubeProxyConfiguration,
-): Promise<KnownPortals | string> {
-  try {
-    const running = new RunningKproxy(socket);
+/** Asks it for the ports that it listens on in mode userspace; says why if they are not known. */
+export async function askPortals(config: KubeProxyConfiguration): Promise<KnownPortals | string> {
+  const answer = await answerOf(config, async (running) => {
     const { mode, portals, iptables } = await running.portals();
     if (mode !== "userspace") return `the kproxy on ${running.address} runs mode ${mode}`;
     return { where: `kproxy on ${running.address}`, portals, iptables };
-  } catch (error) {
-    if (!(error instanceof NotRunningError)) throw error;
-    return error.message;
-  }
+  });
+  return answer instanceof NotRunningError ? answer.message : answer;
 }
 
 /** How a node is proxied now. */
@@ -370,10 +373,9 @@ export interface RunningSettings {
 
 /** Asks it; null if there is none, or none that tells of itself. */
 export async function runningSettings(
-  { kproxy: { socket } }: Pick<KubeProxyConfiguration, "kproxy">,
+  told: Pick<KubeProxyConfiguration, "kproxy">,
 ): Promise<RunningSettings | null> {
-  try {
-    const running = new RunningKproxy(socket);
+  const answer = await answerOf(told, async (running): Promise<RunningSettings> => {
     const [status, { config, master }] = await Promise.all([running.status(), running.config()]);
     const mode = PROXY_MODES.find((one) => one === status.mode.used) ?? config.mode;
     return {
@@ -384,8 +386,6 @@ export async function runningSettings(
       nodeName: status.node.name,
       unserved: status.unserved ?? null,
     };
-  } catch (error) {
-    if (error instanceof NotRunningError) return null;
-    throw error;
-  }
+  });
+  return answer instanceof NotRunningError ? null : answer;
 }

@@ -72,7 +72,7 @@ const OTHERS: readonly [who: string, program: Program, reason: NotRunningReason,
     "nested more than 100 deep",
   ],
   [
-    // Whoever begins anew at each quote takes a minute.
+    // A reader that begins anew at each quote takes a minute.
     "a text that does not end",
     () => answer(`{"kind":"Status","apiVersion":"kproxy/v1","x":${'\\"'.repeat(20_000)}`),
     "another program",
@@ -194,7 +194,7 @@ Deno.test("objects that are damaged or cut off on the way are no objects", async
   }
 });
 
-Deno.test("where nothing listens, or nobody can be asked, that is what is told", async () => {
+Deno.test("where nothing listens, or kproxy cannot be asked, that is what is told", async () => {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-socket-" });
   try {
     const path = `${folder}/kproxy.sock`;
@@ -212,7 +212,7 @@ Deno.test("where nothing listens, or nobody can be asked, that is what is told",
     const unsafe = await assertRejects(asked, NotRunningError);
     assertEquals([unsafe.reason, unsafe.message], [
       "unsafe",
-      `nobody is asked on ${path}: others may write in ${folder}`,
+      `kproxy is not asked on ${path}: others may write in ${folder}`,
     ]);
   } finally {
     await Deno.remove(folder, { recursive: true });

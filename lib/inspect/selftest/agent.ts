@@ -39,7 +39,7 @@ export async function ownProgram(main: string = Deno.mainModule): Promise<OwnPro
     "-q",
     "--no-prompt",
     "--ignore-env",
-    // Inside a namespace there is nobody to download anything from.
+    // No registry can be reached from inside a namespace.
     "--cached-only",
     ...place,
     "--allow-net",
@@ -72,11 +72,11 @@ export interface TestServer {
   readonly port: number;
 }
 
-/** Answers everybody, until it is ended or its time is over. */
+/** Answers every client, until it is ended or its time is over. */
 export interface ServeJob {
   readonly job: "serve";
   readonly servers: readonly TestServer[];
-  /** It ends by itself after this many milliseconds, should nobody be left to end it. */
+  /** It ends by itself after this many milliseconds, should the test be gone by then. */
   readonly lifeMs: number;
 }
 
@@ -129,7 +129,7 @@ export type Job = ServeJob | AskJob | ApplyJob;
 /**
  * Reads its job, does it, and prints what came of it.
  *
- * @throws {UsageError} if there is none: nobody starts it by hand
+ * @throws {UsageError} if there is none: it was started by hand
  */
 export async function runAgent(
   input: ReadableStream<Uint8Array<ArrayBuffer>>,
@@ -160,7 +160,7 @@ function jobOf(text: string): Job {
 /** How often it looks whether the test still reads what it prints. */
 const PULSE_MS = 1_000;
 
-/** Answers with its own address and the one that it is asked from, until its time is over or nobody is left to serve for. */
+/** Answers with its own address and the one that it is asked from, until its time is over or the test is gone. */
 async function serve({ servers, lifeMs }: ServeJob): Promise<void> {
   await Promise.all(servers.map((server) => server.protocol === "tcp" ? serveTcp(server) : serveUdp(server)));
   const endMs = performance.now() + lifeMs;

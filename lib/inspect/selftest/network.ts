@@ -119,7 +119,7 @@ async function isThere(exec: Exec, name: string): Promise<boolean> {
     return (await listNamespaces(exec)).includes(name);
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
-    // A machine without the program has no namespaces by name, and otherwise nobody can tell.
+    // A machine without the program has no namespaces by name, and otherwise it is not known.
     return !error.isMissing();
   }
 }

@@ -32,7 +32,7 @@ export interface Verdict {
   readonly ok: boolean;
   /** What is wrong, in a sentence; `""` if nothing is. */
   readonly reason: string;
-  /** What the rules say of the first connection; null: nobody could ask them. */
+  /** What the rules say of the first connection; null: they could not be read. */
   readonly rules: string | null;
   /** What really happened, e.g. `10.244.0.2:8080 (14), 10.244.0.3:8080 (13)`. */
   readonly real: string;

@@ -18,7 +18,7 @@ import type { TestServer } from "./agent.ts";
 /** Who has a namespace. The node's interfaces have the names of those behind them. */
 export const HOSTS = ["node", "pod-a", "pod-b", "client", "stranger"] as const;
 export type HostName = typeof HOSTS[number];
-/** Everybody but the node. */
+/** All but the node. */
 export const NEIGHBOURS = ["pod-a", "pod-b", "client", "stranger"] as const satisfies readonly HostName[];
 
 /** Addresses of one family. */
@@ -125,7 +125,7 @@ const SETTINGS: Readonly<Record<IpFamily, readonly string[]>> = {
     "net.ipv4.icmp_ratelimit=0",
   ],
   IPv6: [
-    // Some machines have it off where nobody asks for it.
+    // Some machines have it off by default.
     "net.ipv6.conf.all.disable_ipv6=0",
     "net.ipv6.conf.default.disable_ipv6=0",
     "net.ipv6.conf.all.accept_ra=0",

@@ -26,11 +26,11 @@ export interface ServiceView {
   readonly family: IpFamily;
   readonly port: ServicePort;
   readonly uses: EndpointUses;
-  /** Null: nobody has looked. */
+  /** Null: the kernel was not read. */
   readonly parts: readonly HeldPart[] | null;
-  /** Why the kernel has refused its rules; null: it has not, or nobody knows. */
+  /** Why the kernel has refused its rules; null: it has not, or it is not known. */
   readonly refusal: string | null;
-  /** Why it has no endpoints; null: it has some, or nobody knows. */
+  /** Why it has no endpoints; null: it has some, or it is not known. */
   readonly lack: string | null;
   /** What else is to be known of its endpoints, one sentence each. */
   readonly notes: readonly string[];
@@ -170,7 +170,7 @@ export interface ServiceRow {
   readonly endpoints: number;
   /** How many of them get traffic on this node. */
   readonly used: number;
-  /** Whether the kernel holds anything for it; null: nobody has looked. */
+  /** Whether the kernel holds anything for it; null: it was not read. */
   readonly isHeld: boolean | null;
   readonly note: string;
 }

@@ -49,23 +49,11 @@ export interface PartOutcome {
   readonly tookMs: number;
 }
 
-/** Bytes up to a limit. */
-class LimitedBytes {
-  readonly #bytes = new GrowingBytes();
-
-  constructor(readonly limit: number) {}
-
-  /** False: there was more than the limit. */
-  take(piece: Uint8Array): boolean {
-    const room = this.limit - this.#bytes.length;
-    this.#bytes.add(piece.subarray(0, room));
-    return piece.length <= room;
-  }
-
-  /** Valid until the next piece. */
-  all(): Uint8Array<ArrayBuffer> {
-    return this.#bytes.view();
-  }
+/** Adds a piece as far as there is room; false: there was more than the limit. */
+function addUpTo(limit: number, kept: GrowingBytes, piece: Uint8Array): boolean {
+  const room = limit - kept.length;
+  kept.add(piece.subarray(0, room));
+  return piece.length <= room;
 }
 
 function tooLong(limit: number): string {
@@ -75,10 +63,10 @@ function tooLong(limit: number): string {
 /** What a program prints. */
 export function programPart(name: string, argv: readonly string[], exec: Exec): Part {
   const read = async ({ timeMs, bytes: limit, signal }: PartLimits): Promise<PartContent> => {
-    const kept = new LimitedBytes(limit);
+    const kept = new GrowingBytes();
     const enough = new AbortController();
     const take = (bytes: Uint8Array): void => {
-      if (!kept.take(bytes)) enough.abort();
+      if (!addUpTo(limit, kept, bytes)) enough.abort();
     };
     let problem = "";
     try {
@@ -91,12 +79,12 @@ export function programPart(name: string, argv: readonly string[], exec: Exec): 
       take(new TextEncoder().encode(stdout));
       if (code !== 0) problem = new ExecError(argv, code, stderr).message;
     } catch (error) {
-      const isEmpty = kept.all().length === 0;
+      const isEmpty = kept.view().length === 0;
       if (signal.aborted || !(error instanceof Error) || (isEmpty && !enough.signal.aborted)) throw error;
       problem = errorText(error);
     }
     if (enough.signal.aborted) problem = tooLong(limit);
-    const bytes = kept.all();
+    const bytes = kept.view();
     if (bytes.length === 0 && problem !== "") throw new Error(problem);
     return { bytes, problem };
   };
@@ -112,7 +100,7 @@ function pagePart(name: string, page: Page): Part {
     ? `${page.socket} ${page.path}`
     : `http://${joinHostPort(page.host, page.port)}${page.path}`;
   const read = async ({ timeMs, bytes: limit, signal }: PartLimits): Promise<PartContent> => {
-    const kept = new LimitedBytes(limit);
+    const kept = new GrowingBytes();
     let problem = "";
     const question = {
       ...page,
@@ -126,17 +114,17 @@ function pagePart(name: string, page: Page): Part {
         if (status !== 200) problem = `it answers with status ${status}`;
         for await (const piece of body) {
           signal.throwIfAborted();
-          if (kept.take(piece)) continue;
+          if (addUpTo(limit, kept, piece)) continue;
           problem = tooLong(limit);
           return;
         }
       });
     } catch (error) {
       const isOfPage = error instanceof NoConnectionError || error instanceof StrangeAnswerError;
-      if (!isOfPage || kept.all().length === 0) throw error;
+      if (!isOfPage || kept.view().length === 0) throw error;
       problem = error.message;
     }
-    return { bytes: cleaned(kept.all()), problem };
+    return { bytes: cleaned(kept.view()), problem };
   };
   return { name, from, read };
 }

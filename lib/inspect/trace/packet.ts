@@ -194,7 +194,7 @@ function fromInterface(name: string, family: IpFamily, { around }: SourceFacts):
   );
   const neighbour = address === undefined ? null : neighbourOf(address);
   const source = neighbour ?? WORLD[family];
-  return { source, inInterface: name, note: `source ${source} stands for whoever is behind ${name}` };
+  return { source, inInterface: name, note: `source ${source} stands for the clients behind ${name}` };
 }
 
 /** Another address of its network. */

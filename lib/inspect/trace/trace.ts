@@ -9,7 +9,7 @@ import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
 import type { IpFamily, NamespacedName, Protocol, Service } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
-import { type Flow, formatFlow, type Packet } from "../../sim/flow.ts";
+import type { Flow, Packet } from "../../sim/flow.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { type HostState, isNodeAddress } from "../../sim/packet_walk.ts";
@@ -52,7 +52,7 @@ export interface Trace {
   readonly difference: TraceDifference | null;
   /** What is wrong on the node, one sentence each. */
   readonly findings: readonly string[];
-  /** Live rules on the packet's way that nobody can judge: what they do with it is not in the walk. */
+  /** Live rules on the packet's way that the simulator does not understand: what they do with it is not in the walk. */
   readonly unsure: readonly string[];
   /** What else is to be known. */
   readonly notes: readonly string[];
@@ -65,7 +65,7 @@ export interface TraceInput {
   readonly family: IpFamily;
   readonly packet: Packet;
   readonly hostState: HostState;
-  /** Null: nobody says what should be. */
+  /** Null: no objects were asked for. */
   readonly desired: {
     readonly from: string;
     readonly mode: string;
@@ -78,14 +78,14 @@ export interface TraceInput {
   /** What is wrong with the machine for every packet, one sentence each. */
   readonly findings: readonly string[];
   readonly notes: readonly string[];
-  /** What nobody can tell of its way beside its rules. */
+  /** What is not known of its way beside its rules. */
   readonly unsure?: readonly string[];
 }
 
 const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([["tcp", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"]]);
 
 /** What should be is told for a node that is as it should be: of what may stop a packet there nothing is known. */
-export function healthy(hostState: HostState): HostState {
+function healthy(hostState: HostState): HostState {
   const { nodeAddresses, affinity, nowSeconds, isBridged, addressOf } = hostState;
   return {
     nodeAddresses,
@@ -117,7 +117,7 @@ export function tracePacket(input: TraceInput): Trace {
     ...input.findings,
     ...(desired === null ? [] : nodeNameFinding(desired.state, hostState.nodeAddresses)),
     ...caught,
-    // Whoever catches the packet first is told by itself, and need not be a rule of kproxy's.
+    // A rule of another program that catches the packet first is a finding of its own.
     ...(difference === null || difference.isForeign && caught.length > 0
       ? []
       : ["The live rules do something else than the desired ones: kproxy check names them"]),
@@ -304,7 +304,7 @@ function closedNodePortNote(
   ];
 }
 
-/** A port of somebody who asks the wrong machine. */
+/** A node port that is asked of another machine. */
 function farNodePortNote(
   { services }: ProxyState,
   { destination, port, protocol }: Packet,
@@ -348,9 +348,4 @@ function policyOf(
     sent.has(endpoint.key) && local?.isUsed !== true
   );
   return isBeyondLocal ? "cluster" : "local";
-}
-
-/** What becomes of the packet, by one side, in a line. */
-export function endText({ flow }: TraceSide): string {
-  return formatFlow(flow);
 }

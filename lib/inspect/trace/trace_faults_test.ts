@@ -22,7 +22,7 @@ const FAULTS: readonly Fault[] = [
     step: "policy DROP",
   },
   {
-    name: "somebody's rule drops in front",
+    name: "another program's rule drops in front",
     node: (sound) => ({
       texts: [save(sound.replace("-I FORWARD", "-A FORWARD -s 10.244.0.0/16 -j DROP\n-I FORWARD"))],
     }),
@@ -30,7 +30,7 @@ const FAULTS: readonly Fault[] = [
     step: "-s 10.244.0.0/16 -j DROP",
   },
   {
-    name: "a table of somebody else drops, before any translation",
+    name: "a table of another program drops, before any translation",
     node: (sound) => ({
       texts: [save(sound), {
         name: "nft",
@@ -42,7 +42,7 @@ const FAULTS: readonly Fault[] = [
     step: "ip daddr 10.96.0.0/16",
   },
   {
-    name: "a table of somebody else drops a range of ports",
+    name: "a table of another program drops a range of ports",
     node: (sound) => ({
       texts: [save(sound), {
         name: "nft",
@@ -89,7 +89,7 @@ const FAULTS: readonly Fault[] = [
     finds: "IPv4 packets are not forwarded: net.ipv4.ip_forward is 0",
   },
   {
-    name: "somebody switches connection tracking off",
+    name: "another program switches connection tracking off",
     node: (sound) => ({
       texts: [
         save(
@@ -111,7 +111,7 @@ const FAULTS: readonly Fault[] = [
     finds: "rule translates it: table ip early chain pre rule 1: ip daddr 10.96.0.0/16 notrack",
   },
   {
-    name: "somebody drops what leaves through the endpoints' interface",
+    name: "another program drops what leaves through the endpoints' interface",
     node: (sound) => ({
       texts: [save(sound.replace("-I FORWARD", "-A FORWARD -o cni0 -j DROP\n-I FORWARD"))],
       around: { outInterface: (address) => address.startsWith("10.244.") ? "cni0" : "eth0" },

@@ -5,12 +5,12 @@
  */
 import type { EndpointUse } from "../../model/endpoint_reasons.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import type { FlowOutcome, RuleHit } from "../../sim/flow.ts";
+import { type FlowOutcome, formatFlow, type RuleHit } from "../../sim/flow.ts";
 import { formatFraction } from "../../sim/fraction.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
 import { isOwnHit } from "./compare.ts";
-import { endText, type Trace, type TracedService, type TraceSide } from "./trace.ts";
+import type { Trace, TracedService, TraceSide } from "./trace.ts";
 
 /** The value whose JSON is printed. Fields that do not apply are null. */
 export function traceDocument(trace: Trace): unknown {
@@ -72,7 +72,7 @@ function sideDocument(side: TraceSide, family: IpFamily): unknown {
   return {
     from: side.from,
     modes: side.modes,
-    end: endText(side),
+    end: formatFlow(side.flow),
     outcomes: side.flow.outcomes.map((outcome) => outcomeDocument(outcome, family)),
   };
 }

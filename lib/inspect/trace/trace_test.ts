@@ -1,8 +1,9 @@
 /** What `kproxy trace` tells of a node, whose rules are as the tools print them. */
+import { renderPlan } from "../../backend/nftables/store/full_sync.ts";
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KUBE_PROXY_TABLE } from "../../../tests/support/kube_proxy_table.ts";
 import { stateOfObjects } from "../desired/desired.ts";
-import { nftablesPlan, nftablesText } from "../desired/nftables.ts";
+import { nftablesPlan } from "../desired/nftables.ts";
 import type { LiveText } from "../live/saved_texts.ts";
 import { readDestination } from "./packet.ts";
 import { traceDocument } from "./trace_json.ts";
@@ -42,7 +43,7 @@ Deno.test("rules of kube-proxy's nftables mode are walked, too", NONE, async () 
 });
 
 Deno.test("kproxy's own table, as a text for nft, is walked", NONE, async () => {
-  const text = nftablesText(nftablesPlan(inputOf(), "IPv4"));
+  const text = renderPlan(nftablesPlan(inputOf(), "IPv4"));
   const trace = await traced({ texts: [{ name: "render", text }], mode: "nftables" });
   assertEquals([trace.difference, trace.findings], [null, []]);
 });
@@ -124,7 +125,7 @@ Deno.test("a port that the Service has not is told with those that it has", NONE
 });
 
 Deno.test("where one rule chooses among all endpoints, no choice is told twice", NONE, async () => {
-  const text = nftablesText(nftablesPlan(inputOf(), "IPv4"));
+  const text = renderPlan(nftablesPlan(inputOf(), "IPv4"));
   const trace = await traced({ texts: [{ name: "render", text }], mode: "nftables" });
   const lines = traceLines(trace, (rows) => rows.map((row) => row.join(" ")));
   assertEquals(lines.filter((line) => line.includes("of new connections")), []);

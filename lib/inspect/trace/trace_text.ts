@@ -5,13 +5,13 @@
  */
 import type { EndpointUses } from "../../model/endpoint_reasons.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import type { RuleHit } from "../../sim/flow.ts";
+import { formatFlow, type RuleHit } from "../../sim/flow.ts";
 import { formatFraction, ONE } from "../../sim/fraction.ts";
 import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
 import { isOwnHit, placeOf } from "./compare.ts";
 import { packetText } from "./packet.ts";
-import { endText, type Trace, type TracedService, type TraceSide } from "./trace.ts";
+import type { Trace, TracedService, TraceSide } from "./trace.ts";
 
 /** Puts rows into columns. */
 export type Align = (rows: readonly (readonly string[])[]) => string[];
@@ -51,7 +51,7 @@ export function traceLines(trace: Trace, align: Align): string[] {
   ];
 }
 
-/** What could not be read, not more of it than anybody reads. */
+/** What could not be read, the first of it. */
 export function problemLines(problems: Trace["problems"]): string[] {
   const lines = problems.slice(0, SHOWN_PROBLEMS).map(({ place, message }) =>
     `Not read: ${place}: ${message}`
@@ -96,7 +96,7 @@ export function endpointLines(uses: EndpointUses, policy: "cluster" | "local", a
 function sideLines(name: string, side: TraceSide, family: IpFamily, align: Align): string[] {
   const { outcomes } = side.flow;
   const [first] = outcomes;
-  const head = `By the ${name} rules (${sideText(side)}): ${endText(side)}`;
+  const head = `By the ${name} rules (${sideText(side)}): ${formatFlow(side.flow)}`;
   if (first === undefined) return [head];
   const hits = (some: readonly RuleHit[], before: RuleHit | undefined, indent = ""): string[] =>
     hitLines(some, before?.hook ?? "", family, align, indent);

@@ -328,7 +328,7 @@ const NFTABLES: readonly PlantedFault[] = [
           "add rule ip kproxy intruder ip daddr 10.96.0.1 drop",
       ),
     ask: ["check"],
-    says: /nftables ip kproxy intruder: somebody hooked a chain into our table/,
+    says: /nftables ip kproxy intruder: another program hooked a chain into our table/,
     packet: POD,
     mend: "repair",
   },
