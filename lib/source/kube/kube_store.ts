@@ -149,8 +149,8 @@ function identityOfRaw(raw: unknown): string {
 export class Listing {
   readonly #store: KubeStore;
   readonly #listed: DecodedObjects = new Map();
-  #refused: RefusedObject[] = [];
-  readonly #everRefused = new Set<string>();
+  /** By identity, in the order in which they came. */
+  readonly #refused = new Map<string, RefusedObject>();
 
   constructor(store: KubeStore) {
     this.#store = store;
@@ -158,19 +158,14 @@ export class Listing {
 
   /** Takes API objects. */
   take(raws: readonly unknown[]): void {
-    for (const each of this.#store.decodeInto(this.#listed, raws)) {
-      this.#refused.push(each);
-      this.#everRefused.add(each.identity);
-    }
+    for (const each of this.#store.decodeInto(this.#listed, raws)) this.#refused.set(each.identity, each);
   }
 
   /** Takes an event; what is changed or deleted while the list is sent comes as such. */
   takeEvent({ type, object }: WatchEvent): void {
     if (type === "BOOKMARK") return;
     const identity = identityOfRaw(object);
-    if (this.#everRefused.delete(identity)) {
-      this.#refused = this.#refused.filter((refused) => refused.identity !== identity);
-    }
+    this.#refused.delete(identity);
     if (type === "DELETED") this.#listed.delete(identity);
     else this.take([object]);
   }
@@ -181,13 +176,13 @@ export class Listing {
    * @throws {UnreadableListError} if there were objects and none can be read: taken for a list, that would take everything away
    */
   finish(path: string): SourceEvent[] {
-    const [first] = this.#refused;
+    const [first] = this.#refused.values();
     if (first !== undefined && this.#listed.size === 0) {
-      const count = this.#refused.length;
+      const count = this.#refused.size;
       throw new UnreadableListError(
         `GET ${path}: none of ${count} objects can be read: ${first.object}: ${first.message}`,
       );
     }
-    return this.#store.replaceAll(this.#listed, this.#refused);
+    return this.#store.replaceAll(this.#listed, this.#refused.values().toArray());
   }
 }

@@ -79,7 +79,6 @@ export class TlsTransport implements KubeTransport {
   ): Promise<Socket | undefined> {
     const { proxyUrl, insecureSkipTlsVerify } = this.#access;
     if (proxyUrl !== "") {
-      const { openTunnel } = await import("./kube_tls.ts");
       const { certificateAuthority } = credentials;
       return await openTunnel({ proxyUrl, host, port, certificateAuthority, insecureSkipTlsVerify }, signal);
     }
