@@ -12,7 +12,7 @@ import { errorText, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
 import type { ProxyServer } from "./proxy_server.ts";
 import type { OtherModesCleanup } from "./other_modes.ts";
-import { FolderWatch } from "../source/files/files_watch.ts";
+import { FolderWatch } from "../source/files/folder_watch.ts";
 
 /** The part of a proxy server that a changed configuration may concern. */
 export interface ReloadableProxy extends Pick<ProxyServer, "now" | "node" | "log" | "verbosity" | "events"> {

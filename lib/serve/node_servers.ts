@@ -15,7 +15,7 @@ import type { ResourceKind, RestoredState } from "../source/source.ts";
 import type { SyncObserver } from "../sync/family_runner.ts";
 import { ConfigError } from "../errors.ts";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
-import type { KubeClient } from "../source/kube/kube_http.ts";
+import type { KubeClient } from "../source/kube/kube_client.ts";
 import { textAnswer } from "./answers.ts";
 import { startHealthServer } from "./health_server.ts";
 import { HealthState, systemHealthClock } from "./health_state.ts";

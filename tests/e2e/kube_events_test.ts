@@ -5,9 +5,9 @@ import {
   startingEvent,
   sysctlsRefusedEvent,
 } from "../../lib/observe/event_catalog.ts";
-import { apiAccess } from "../../lib/source/kube/kube_access.ts";
-import { KubeEvents } from "../../lib/source/kube/kube_events.ts";
-import { KubeClient } from "../../lib/source/kube/kube_http.ts";
+import { apiAccess } from "../../lib/source/kube/api_access.ts";
+import { KubeEvents } from "../../lib/source/kube/event_recorder.ts";
+import { KubeClient } from "../../lib/source/kube/kube_client.ts";
 import { apiServers, KAPI, Kapi } from "../support/kapi.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { recordingLog } from "../support/recording_log.ts";

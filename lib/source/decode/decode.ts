@@ -58,7 +58,7 @@ import {
   textsAt,
 } from "./decode_values.ts";
 import { decodeService } from "./decode_service.ts";
-import { decodeEndpoints } from "./endpoints.ts";
+import { decodeEndpoints } from "./v1_endpoints.ts";
 import { quote } from "../../text/quote.ts";
 
 export { decodeEndpoints, DecodeError, type DecodeOptions, decodeService };
