@@ -227,10 +227,14 @@ export {
 export type { RenderedMode } from "./lib/inspect/desired/desired.ts";
 
 export { inform, type InformerHandlers, type ObjectHandlers } from "./lib/source/informer.ts";
-export { type ManifestsOptions, openManifests } from "./lib/source/files/open_manifests.ts";
-export { type ReadManifests, readManifests, type ReadManifestsOptions } from "./lib/source/files/files.ts";
+export { type ManifestsOptions, openManifests } from "./lib/source/files/file_source.ts";
+export {
+  type ReadManifests,
+  readManifests,
+  type ReadManifestsOptions,
+} from "./lib/source/files/file_source.ts";
 export type { ForeignObjects } from "./lib/source/files/manifest_store.ts";
-export { type ClusterOptions, openCluster } from "./lib/source/kube/open_cluster.ts";
+export { type ClusterOptions, openCluster } from "./lib/source/kube/api_access.ts";
 export type {
   Rejection,
   ResourceEventHandler,

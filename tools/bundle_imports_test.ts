@@ -22,7 +22,7 @@ Deno.test("what a start does not need is imported unseen, everything else as bef
 Deno.test("files that are read on demand are known by their names", { permissions: "none" }, () => {
   const files = [
     "doctor-XVM5HQNM.js",
-    "kube_tls-AB12.js",
+    "tls_transport-AB12.js",
     "preflight-BVNVTARP.js",
     "run-H3DATFOB.js",
     "doctor.js",

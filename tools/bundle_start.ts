@@ -14,10 +14,10 @@ export const START_FILE = "start.js";
  * not need stays in files of its own.
  */
 const STARTED: ReadonlySet<string> = new Set([
-  "kube",
-  "kube_access",
-  "kube_events",
-  "kube_http",
+  "api_access",
+  "event_recorder",
+  "kube_client",
+  "kube_source",
   "leftovers",
   "run",
   "start",

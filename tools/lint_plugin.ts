@@ -134,21 +134,20 @@ const purity: Fence = (path, context) => {
 /** Packages that few kubeconfigs ask for, and the files that load them when one does: by `import()`, so that nobody else pays. */
 const ON_DEMAND: readonly (readonly [specifier: RegExp, loader: string])[] = [
   [/^(npm:\/?)?@kubernetes\/client-node\b/, "nobody"],
-  [/^(npm:\/?)?openid-client\b/, "lib/source/kube/kube_oidc.ts"],
-  [/^(npm:\/?)?socks\b/, "lib/source/kube/kube_tls.ts"],
+  [/^(npm:\/?)?openid-client\b/, "lib/source/kube/oidc.ts"],
+  [/^(npm:\/?)?socks\b/, "lib/source/kube/tls_transport.ts"],
 ];
 
 /** Models alone cost nothing: they are gone when the program runs. */
 const clientFence: Fence = (path, context) => {
   if (!isShipped(path)) return {};
-  const mayType = /^lib\/source\/(decode|kube)\//.test(path);
+  const mayType = /^lib\/source\/(decode|kube|snapshot)\//.test(path);
   return onImports((specifier, node) => {
     const loader = ON_DEMAND.find(([name]) => name.test(specifier))?.[1];
     if (loader === undefined) return;
     if (mayType && node.type === "ImportDeclaration" && node.importKind === "type") return;
     if (path === loader && node.type === "ImportExpression") return;
-    const message =
-      `Of ${specifier}, lib/source/decode and lib/source/kube import types, and ${loader} loads it ` +
+    const message = `Of ${specifier}, the folders of lib/source import types, and ${loader} loads it ` +
       "by import() where a kubeconfig asks for it";
     context.report({ node, message });
   });

@@ -47,13 +47,13 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
   ],
   "client-node-fence": [
     ["lib/source/decode/decode.ts", 'import type { V1Service } from "@kubernetes/client-node";', []],
-    ["lib/source/kube/kube.ts", 'import type { V1Status } from "@kubernetes/client-node";', []],
-    ["lib/source/kube/kube_test.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
-    ["lib/source/kube/kube_oidc.ts", 'await import("openid-client");', []],
-    ["lib/source/kube/kube_tls.ts", 'await import("socks");', []],
-    ["lib/source/kube/kube_tls.ts", 'import { SocksClient } from "socks";', ["client-node-fence"]],
-    ["lib/source/kube/kube.ts", 'await import("openid-client");', ["client-node-fence"]],
-    ["lib/source/kube/kube_oidc.ts", 'import * as auth from "@kubernetes/client-node";', [
+    ["lib/source/kube/kube_source.ts", 'import type { V1Status } from "@kubernetes/client-node";', []],
+    ["lib/source/kube/kube_source_test.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
+    ["lib/source/kube/oidc.ts", 'await import("openid-client");', []],
+    ["lib/source/kube/tls_transport.ts", 'await import("socks");', []],
+    ["lib/source/kube/tls_transport.ts", 'import { SocksClient } from "socks";', ["client-node-fence"]],
+    ["lib/source/kube/kube_source.ts", 'await import("openid-client");', ["client-node-fence"]],
+    ["lib/source/kube/oidc.ts", 'import * as auth from "@kubernetes/client-node";', [
       "client-node-fence",
     ]],
     ["tests/support/x.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
@@ -69,7 +69,7 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
       'await import("@kubernetes/client-node");',
       'import { V1Service } from "npm:@kubernetes/client-node@2.0.1";',
     ].flatMap((source): Case[] =>
-      ["lib/source/decode/decode.ts", "lib/source/kube/kube.ts", "mod.ts"].map((path) => [
+      ["lib/source/decode/decode.ts", "lib/source/kube/kube_source.ts", "mod.ts"].map((path) => [
         path,
         source,
         ["client-node-fence"],
@@ -78,7 +78,7 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["lib/model/objects.ts", 'import type { V1Service } from "@kubernetes/client-node";', [
       "client-node-fence",
     ]],
-    ["lib/source/files/files.ts", 'import type { KubeConfig } from "@kubernetes/client-node";', [
+    ["lib/source/files/file_source.ts", 'import type { KubeConfig } from "@kubernetes/client-node";', [
       "client-node-fence",
     ]],
     ["lib/cli/commands/run.ts", 'await import("npm:@kubernetes/client-node@2.0.1/dist/config.js");', [

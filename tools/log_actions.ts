@@ -166,7 +166,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
   "Cannot watch folder, polling it instead": {
     action: "raise fs.inotify.max_user_watches; changes are seen within 5 s meanwhile",
   },
-  "lib/source/kube/kube_connection.ts: (message)": {
+  "lib/source/kube/connection_state.ts: (message)": {
     shown: "why a request to the API server failed, e.g. `Cannot reach the API server`",
     action:
       "fix the connection to the API server, its certificate or kproxy's rights; rules stay as they are",

@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { OWN_PROGRAMS } from "../lib/kernel/exec.ts";
 import { kproxyTask, outdatedFiles, replaceSection, replaceTask } from "./docs.ts";
 import { PERMISSIONS, permissionTable, runtimeFlags } from "./permissions.ts";
-import { apiAccess, inClusterAccess } from "../lib/source/kube/kube_access.ts";
+import { apiAccess, inClusterAccess } from "../lib/source/kube/api_access.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 
 Deno.test("the task kproxy runs with exactly the permissions of the list", async () => {
@@ -87,8 +87,8 @@ Deno.test("every variable that may be read is read by the code, and every one th
   assertEquals(readers.sort(), [
     "lib/inspect/doctor/doctor.ts",
     "lib/kernel/file_owner.ts",
-    "lib/source/kube/kube_access.ts",
-    "lib/source/kube/kube_credentials.ts",
+    "lib/source/kube/api_access.ts",
+    "lib/source/kube/credentials.ts",
   ]);
 });
 

@@ -15,8 +15,8 @@ import {
   type ResourceEventHandler,
   type ResourceKind,
 } from "../source/source.ts";
-import { KubeSource } from "../source/kube/kube.ts";
-import { apiAccess } from "../source/kube/kube_access.ts";
+import { KubeSource } from "../source/kube/kube_source.ts";
+import { apiAccess } from "../source/kube/api_access.ts";
 import type { ClusterAccess } from "../source/kube/kubeconfig.ts";
 
 /** An API server that has not listed everything by then has trouble that the user wants to hear of. */

@@ -8,7 +8,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UnsupportedError, UsageError } from "../errors.ts";
 import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import type { RulesetSnapshot } from "../sim/ruleset_snapshot.ts";
-import { readBounded } from "../source/files/files_scan.ts";
+import { readBounded } from "../source/files/manifest_files.ts";
 import { type DesiredInput, desiredRules, type RulesMode, rulesModeOf } from "./desired/desired.ts";
 import { type HostNetwork, readHostNetwork, tcpBeLiberal, UNKNOWN_HOST } from "./live/host_network.ts";
 import { liveOfKernel } from "./live/kernel_rules.ts";

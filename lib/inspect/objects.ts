@@ -93,7 +93,7 @@ async function listObjects(options: FindObjectsOptions): Promise<ListedObjects> 
 }
 
 async function listFiles(config: KubeProxyConfiguration): Promise<ListedObjects> {
-  const { readManifests } = await import("../source/files/files.ts");
+  const { readManifests } = await import("../source/files/file_source.ts");
   const { manifests } = config.kproxy;
   try {
     const { objects, problems: rejected, excluded } = await readManifests(manifests);

@@ -7,7 +7,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { systemClock, wallClockMs } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
-import type { KubeClient } from "../source/kube/kube_http.ts";
+import type { KubeClient } from "../source/kube/kube_client.ts";
 import { USER_AGENT } from "./version.ts";
 import { type EventRecorder, LogEvents } from "../observe/events.ts";
 import type { Logger } from "../observe/log.ts";
@@ -36,8 +36,8 @@ export async function openApiClient(
 ): Promise<KubeClient> {
   // Loaded only where it is needed, as the source is.
   const [{ apiAccess }, { KubeClient }] = await Promise.all([
-    import("../source/kube/kube_access.ts"),
-    import("../source/kube/kube_http.ts"),
+    import("../source/kube/api_access.ts"),
+    import("../source/kube/kube_client.ts"),
   ]);
   const { kubeconfig } = config.clientConnection;
   const access = await apiAccess({ kubeconfig, master, env: Deno.env });
@@ -81,7 +81,7 @@ export async function openEvents(
   // Loaded only where it is needed, as the source is.
   const [client, { KubeEvents }] = await Promise.all([
     openApiClient(config, options),
-    import("../source/kube/kube_events.ts"),
+    import("../source/kube/event_recorder.ts"),
   ]);
   const recorder = new KubeEvents({
     client,

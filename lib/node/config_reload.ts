@@ -13,7 +13,7 @@ import { errorText, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ReloadRecord } from "../observe/metrics_kproxy.ts";
 import type { ProxyServer } from "./proxy_server.ts";
 import type { OtherModesCleanup } from "./other_modes.ts";
-import { FolderWatch } from "../source/files/files_watch.ts";
+import { FolderWatch } from "../source/files/folder_watch.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { DISABLE_IPV6, readSysctl } from "../kernel/sysctl.ts";

@@ -12,10 +12,10 @@ import type { Exec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
 import type { SnapshotMetrics } from "../observe/metrics_kproxy.ts";
-import { CombinedSource } from "../source/combine.ts";
-import { classifyPaths, type Judge, STDIN_PATH } from "../source/files/files_scan.ts";
+import { CombinedSource } from "../source/combined_source.ts";
+import { classifyPaths, type Judge, STDIN_PATH } from "../source/files/manifest_files.ts";
 import type { Source } from "../source/source.ts";
-import type { KubeSourceOptions } from "../source/kube/kube.ts";
+import type { KubeSourceOptions } from "../source/kube/kube_source.ts";
 import { USER_AGENT } from "./version.ts";
 
 /** What beside the configuration decides the source. */
@@ -46,13 +46,15 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
   const { manifests } = config.kproxy;
   const { master, log, allowsInsecureFiles } = options;
   await requirePaths(manifests);
-  const files = manifests.length === 0 ? null : new (await import("../source/files/files.ts")).FileSource({
-    paths: manifests,
-    log,
-    ownIps,
-    judge: judgeOf(log, allowsInsecureFiles || Deno.uid() !== 0),
-    ...(manifests.includes(STDIN_PATH) ? { stdin: standardInput() } : {}),
-  });
+  const files = manifests.length === 0
+    ? null
+    : new (await import("../source/files/file_source.ts")).FileSource({
+      paths: manifests,
+      log,
+      ownIps,
+      judge: judgeOf(log, allowsInsecureFiles || Deno.uid() !== 0),
+      ...(manifests.includes(STDIN_PATH) ? { stdin: standardInput() } : {}),
+    });
   if (files !== null && !usesApiServer(config, master)) {
     if (config.kproxy.snapshot !== "") {
       log.warn("kproxy.snapshot has no effect: all objects come from files, which are on this node anyway");
@@ -116,8 +118,8 @@ async function openApi(
 ): Promise<Source> {
   // Loaded only where it is needed: the API client's modules cost memory that a node without an API server can keep.
   const [{ apiAccess }, { KubeSource }] = await Promise.all([
-    import("../source/kube/kube_access.ts"),
-    import("../source/kube/kube.ts"),
+    import("../source/kube/api_access.ts"),
+    import("../source/kube/kube_source.ts"),
   ]);
   const { kubeconfig } = config.clientConnection;
   const access = await apiAccess({ kubeconfig, master, env: Deno.env });

@@ -13,7 +13,7 @@ import { addProgramMetrics, ServerMetrics, ServingMetrics } from "../observe/met
 import type { SyncObserver } from "../sync/family_runner.ts";
 import { ConfigError } from "../errors.ts";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
-import type { KubeClient } from "../source/kube/kube_http.ts";
+import type { KubeClient } from "../source/kube/kube_client.ts";
 import { jsonAnswer, notFoundAnswer, textAnswer } from "./http_answer.ts";
 import { HealthState, systemHealthClock } from "./health_state.ts";
 import { HttpServer, ListenError } from "./http_server.ts";

@@ -71,50 +71,27 @@ export async function inform(source: Source, handlers: InformerHandlers, signal:
   if (failure.signal.aborted) throw failure.signal.reason;
 }
 
+const HANDLERS_BY_RESOURCE = {
+  services: "services",
+  endpointslices: "endpointSlices",
+  nodes: "nodes",
+  servicecidrs: "serviceCidrs",
+} as const satisfies Record<ResourceKind, keyof InformerHandlers>;
+
+const HANDLERS_BY_KIND = {
+  Service: "services",
+  EndpointSlice: "endpointSlices",
+  Node: "nodes",
+  ServiceCIDR: "serviceCidrs",
+} as const satisfies Record<ApiObject["kind"], keyof InformerHandlers>;
+
 function hand(event: SourceEvent, handlers: InformerHandlers): void {
-  if (event.type === "synced") return handlersOf(event.kind, handlers)?.synced?.();
-  const known = event.type === "delete" ? event.old : event.object;
-  switch (known.kind) {
-    case "Service":
-      return handTo(handlers.services, event);
-    case "EndpointSlice":
-      return handTo(handlers.endpointSlices, event);
-    case "Node":
-      return handTo(handlers.nodes, event);
-    case "ServiceCIDR":
-      return handTo(handlers.serviceCidrs, event);
-  }
-}
-
-function handlersOf(
-  kind: ResourceKind,
-  handlers: InformerHandlers,
-): { readonly synced?: () => void } | undefined {
-  switch (kind) {
-    case "services":
-      return handlers.services;
-    case "endpointslices":
-      return handlers.endpointSlices;
-    case "nodes":
-      return handlers.nodes;
-    case "servicecidrs":
-      return handlers.serviceCidrs;
-  }
-}
-
-/** The old and the new object of an event are of one kind. */
-function handTo<T extends ApiObject>(
-  handlers: ObjectHandlers<T> | undefined,
-  event: Exclude<SourceEvent, { readonly type: "synced" }>,
-): void {
-  switch (event.type) {
-    case "add":
-      return handlers?.add?.(event.object as T);
-    case "update":
-      // So a source says that an object is still there.
-      if (event.old === event.object) return;
-      return handlers?.update?.(event.old as T, event.object as T);
-    case "delete":
-      return handlers?.delete?.(event.old as T);
-  }
+  if (event.type === "synced") return handlers[HANDLERS_BY_RESOURCE[event.kind]]?.synced?.();
+  const { kind } = event.type === "delete" ? event.old : event.object;
+  // The old and the new object of an event are of this kind, too.
+  const ofKind = handlers[HANDLERS_BY_KIND[kind]] as ObjectHandlers<ApiObject> | undefined;
+  if (event.type === "add") ofKind?.add?.(event.object);
+  else if (event.type === "delete") ofKind?.delete?.(event.old);
+  // An update from an object to itself is a resync: the object is still there.
+  else if (event.old !== event.object) ofKind?.update?.(event.old, event.object);
 }

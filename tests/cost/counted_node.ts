@@ -15,8 +15,8 @@ import type { Listener } from "../../lib/serve/http_listener.ts";
 import { PageRecord } from "../../lib/serve/page/page_record.ts";
 import { ServiceHealthServers } from "../../lib/serve/service_health.ts";
 import { StatusRecord } from "../../lib/serve/status/status_record.ts";
-import { ENDPOINT_SLICES, SERVICES } from "../../lib/source/kube/kube_resources.ts";
-import { KubeStore } from "../../lib/source/kube/kube_store.ts";
+import { ENDPOINT_SLICES, SERVICES } from "../../lib/source/kube/resources.ts";
+import { KubeStore } from "../../lib/source/kube/store.ts";
 import type { SourceEvent } from "../../lib/source/source.ts";
 import { EventHandlers } from "../../lib/sync/event_handlers.ts";
 import {

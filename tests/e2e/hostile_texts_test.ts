@@ -7,7 +7,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { createLogger, partlyUsableReport } from "../../lib/observe/log.ts";
 import { destinationRefusedEvent, serviceQuarantinedEvent } from "../../lib/observe/events.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
-import { eventBody } from "../../lib/source/kube/kube_events.ts";
+import { eventBody } from "../../lib/source/kube/event_recorder.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { kproxyArgv } from "../cli/kproxy.ts";
 import { quickKubeSource, watching } from "../support/kube_fixture.ts";

@@ -1,9 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { systemClock } from "../../lib/kernel/clock.ts";
 import { serviceHealthFailedEvent, startingEvent, sysctlsRefusedEvent } from "../../lib/observe/events.ts";
-import { apiAccess } from "../../lib/source/kube/kube_access.ts";
-import { KubeEvents } from "../../lib/source/kube/kube_events.ts";
-import { KubeClient } from "../../lib/source/kube/kube_http.ts";
+import { apiAccess } from "../../lib/source/kube/api_access.ts";
+import { KubeEvents } from "../../lib/source/kube/event_recorder.ts";
+import { KubeClient } from "../../lib/source/kube/kube_client.ts";
 import { apiServers, KAPI, Kapi } from "../support/kapi.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { recordingLog } from "../support/recording_log.ts";

@@ -3,20 +3,20 @@ import { assert, assertEquals, assertGreater } from "@std/assert";
 import { parseAll } from "@std/yaml";
 import { systemClock } from "../../lib/kernel/clock.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
-import { KubeSource } from "../../lib/source/kube/kube.ts";
-import { apiAccess } from "../../lib/source/kube/kube_access.ts";
-import { acceptHeader } from "../../lib/source/kube/kube_formats.ts";
-import { KubeClient } from "../../lib/source/kube/kube_http.ts";
-import { KubeStore, Listing } from "../../lib/source/kube/kube_store.ts";
-import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
-import { ResourceRequests } from "../../lib/source/kube/kube_requests.ts";
+import { KubeSource } from "../../lib/source/kube/kube_source.ts";
+import { apiAccess } from "../../lib/source/kube/api_access.ts";
+import { acceptHeader } from "../../lib/source/kube/serializers.ts";
+import { KubeClient } from "../../lib/source/kube/kube_client.ts";
+import { KubeStore, Listing } from "../../lib/source/kube/store.ts";
+import { REFLECTOR_TIMES } from "../../lib/source/kube/reflector.ts";
+import { ListWatch } from "../../lib/source/kube/list_watch.ts";
 import {
   ENDPOINT_SLICES,
   nodeResource,
   SERVICE_CIDRS,
   SERVICES,
   type WatchedResource,
-} from "../../lib/source/kube/kube_resources.ts";
+} from "../../lib/source/kube/resources.ts";
 import type { SourceEvent } from "../../lib/source/source.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
@@ -54,7 +54,7 @@ function corpus(): RawApiObject[] {
 }
 
 interface Asking extends Disposable {
-  readonly requests: (resource: WatchedResource) => ResourceRequests;
+  readonly requests: (resource: WatchedResource) => ListWatch;
 }
 
 async function asking(kapi: Kapi, contentType: string): Promise<Asking> {
@@ -64,13 +64,13 @@ async function asking(kapi: Kapi, contentType: string): Promise<Asking> {
   const client = new KubeClient({ access, qps: -1, burst: 1, userAgent: "test", accept, clock });
   const options = { client, clock, times: REFLECTOR_TIMES, random: () => 0 };
   return {
-    requests: (resource) => new ResourceRequests({ ...options, resource }),
+    requests: (resource) => new ListWatch({ ...options, resource }),
     [Symbol.dispose]: () => client.close(),
   };
 }
 
 /** What a list says, by a way of asking for it. */
-type Way = (requests: ResourceRequests, listing: Listing) => Promise<void>;
+type Way = (requests: ListWatch, listing: Listing) => Promise<void>;
 
 const inPages = (version: string): Way => async (requests, listing) => {
   await requests.list({ version, paced: false }, (raws) => listing.take(raws), new AbortController().signal);

@@ -1,11 +1,11 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { EndpointSlice, Service } from "../../lib/model/objects.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
-import { CombinedSource } from "../../lib/source/combine.ts";
-import { FileSource } from "../../lib/source/files/files.ts";
-import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube/kube.ts";
-import { apiAccess } from "../../lib/source/kube/kube_access.ts";
-import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
+import { CombinedSource } from "../../lib/source/combined_source.ts";
+import { FileSource } from "../../lib/source/files/file_source.ts";
+import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube/kube_source.ts";
+import { apiAccess } from "../../lib/source/kube/api_access.ts";
+import { REFLECTOR_TIMES } from "../../lib/source/kube/reflector.ts";
 import type { ApiRequest } from "../../lib/observe/metrics.ts";
 import { HeldClock } from "../support/held_clock.ts";
 import { apiServers, KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";

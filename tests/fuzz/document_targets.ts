@@ -10,7 +10,7 @@ import { unwritableSettings, writeConfigJson, writeConfigYaml } from "../../lib/
 import { ConfigError } from "../../lib/errors.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { DecodeError } from "../../lib/source/decode/decode_values.ts";
-import { JsonListReader } from "../../lib/source/decode/json_stream.ts";
+import { JsonListReader } from "../../lib/source/decode/json_list_reader.ts";
 import { readManifest } from "../../lib/source/decode/manifest_text.ts";
 import {
   decodeSnapshotObject,
@@ -19,16 +19,11 @@ import {
   snapshotPieces,
   SnapshotReader,
 } from "../../lib/source/snapshot/snapshot_format.ts";
-import { parseExecCredential } from "../../lib/source/kube/kube_credentials.ts";
-import { formatOf } from "../../lib/source/kube/kube_formats.ts";
-import { AnswerError } from "../../lib/source/kube/kube_messages.ts";
-import {
-  ENDPOINT_SLICES,
-  nodeResource,
-  SERVICE_CIDRS,
-  SERVICES,
-} from "../../lib/source/kube/kube_resources.ts";
-import { KubeStore } from "../../lib/source/kube/kube_store.ts";
+import { parseExecCredential } from "../../lib/source/kube/credentials.ts";
+import { formatOf } from "../../lib/source/kube/serializers.ts";
+import { AnswerError } from "../../lib/source/kube/list_watch_messages.ts";
+import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../../lib/source/kube/resources.ts";
+import { KubeStore } from "../../lib/source/kube/store.ts";
 import { parseKubeconfig } from "../../lib/source/kube/kubeconfig.ts";
 import { BadRequest, RequestReader } from "../../lib/serve/http_request.ts";
 import { rawService, rawSlice } from "../support/decode_objects.ts";

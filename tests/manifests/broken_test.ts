@@ -5,7 +5,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import { readManifests } from "../../lib/source/files/files.ts";
+import { readManifests } from "../../lib/source/files/file_source.ts";
 import { identityOf } from "../../lib/source/source.ts";
 
 const FOLDER = new URL("./broken/", import.meta.url).pathname;

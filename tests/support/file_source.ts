@@ -13,7 +13,7 @@ import {
   type SourceEvent,
 } from "../../lib/source/source.ts";
 import { assertHolds } from "./source_recorder.ts";
-import { FileSource, type FileSourceOptions } from "../../lib/source/files/files.ts";
+import { FileSource, type FileSourceOptions } from "../../lib/source/files/file_source.ts";
 
 /** How long anything may take that a test waits for. */
 const DEADLINE_MS = 300_000;

@@ -4,9 +4,9 @@
  * @module
  */
 import type { Logger } from "../../lib/observe/log.ts";
-import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube/kube.ts";
-import { masterAccess } from "../../lib/source/kube/kube_access.ts";
-import type { ReflectorTimes } from "../../lib/source/kube/kube_reflector.ts";
+import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube/kube_source.ts";
+import { masterAccess } from "../../lib/source/kube/api_access.ts";
+import type { ReflectorTimes } from "../../lib/source/kube/reflector.ts";
 import { type ApiRequest, ListWatchServer } from "./list_watch_server.ts";
 import { rawNode, rawService, rawSlice } from "./raw_objects.ts";
 import { type RunningSource, runSource, type SourceRecorder } from "./source_recorder.ts";

@@ -6,8 +6,8 @@
  */
 import { createLogger } from "../../lib/observe/log.ts";
 import { identityOf } from "../../lib/source/source.ts";
-import { KubeSource } from "../../lib/source/kube/kube.ts";
-import { apiAccess } from "../../lib/source/kube/kube_access.ts";
+import { KubeSource } from "../../lib/source/kube/kube_source.ts";
+import { apiAccess } from "../../lib/source/kube/api_access.ts";
 
 const [kubeconfig = "", master = "", nodeName = "n1"] = Deno.args;
 const encoder = new TextEncoder();

@@ -13,7 +13,7 @@ import {
   type RepairReport,
 } from "../../inspect/check/report.ts";
 import { type FamilyCheck, isClean, lastingChecks, mayPass } from "../../inspect/check/difference.ts";
-import { STDIN_PATH } from "../../source/files/files_scan.ts";
+import { STDIN_PATH } from "../../source/files/manifest_files.ts";
 import { nodeNameFinding } from "../../inspect/node_addresses.ts";
 import type { DesiredInput } from "../../inspect/desired/desired.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";

@@ -9,7 +9,7 @@ import { type RenderedMode, renderedModeOf } from "../../inspect/desired/desired
 import { previewOf } from "../../inspect/desired/preview.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { nodeName } from "../../node/node_name.ts";
-import { readManifests } from "../../source/files/files.ts";
+import { readManifests } from "../../source/files/file_source.ts";
 import { counted } from "../../text/words.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";

@@ -42,13 +42,13 @@ export async function inputDoubts(flags: ParsedFlags, { config, files }: Inputs)
   if (kubeconfig === "") return sentences;
   const access = await accessIn(kubeconfig, master);
   if (access === null) return sentences;
-  const { accessFiles, credentialsDoubt } = await import("../../source/kube/access_doubts.ts");
+  const { accessFiles, credentialsWarning } = await import("../../source/kube/access_warnings.ts");
   const named = accessFiles(access);
   sentences.push(
     ...await writableFiles(flags, named.map(({ path }) => path).filter((path) => path !== kubeconfig)),
   );
   for (const { path, isSecret } of named) if (isSecret) sentences.push(...await readable(path));
-  const doubt = credentialsDoubt(access);
+  const doubt = credentialsWarning(access);
   return doubt === null ? sentences : [...sentences, doubt];
 }
 

@@ -12,15 +12,15 @@ import { errorText } from "../../observe/log.ts";
 import { openApiClient } from "../../node/api_client.ts";
 
 import { DecodeError, decodeNode } from "../../source/decode/decode.ts";
-import { readRefusal, readText } from "../../source/kube/kube_answer.ts";
-import type { KubeClient } from "../../source/kube/kube_http.ts";
+import { readRefusal, readText } from "../../source/kube/response.ts";
+import type { KubeClient } from "../../source/kube/kube_client.ts";
 import {
   ENDPOINT_SLICES,
   nodeResource,
   SERVICE_CIDRS,
   SERVICES,
   type WatchedResource,
-} from "../../source/kube/kube_resources.ts";
+} from "../../source/kube/resources.ts";
 import { isRecord } from "../../text/record.ts";
 import { failure, type Finding, ok, unknown, warning } from "./report.ts";
 

@@ -12,7 +12,7 @@ import { parseIp } from "../../model/ip.ts";
 import { nodeIps } from "../../model/node.ts";
 import { FAMILIES, type IpFamily, type NodeObject } from "../../model/objects.ts";
 import { nodeUse } from "../../model/unserved_family.ts";
-import { readManifests } from "../../source/files/files.ts";
+import { readManifests } from "../../source/files/file_source.ts";
 import { counted, few } from "../../text/words.ts";
 import { stateOfObjects } from "../desired/desired.ts";
 import { failure, type Finding, ok, rejectedText, warning } from "./report.ts";

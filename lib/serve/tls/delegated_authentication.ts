@@ -6,8 +6,8 @@
  */
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { errorText, type Logger } from "../../observe/log.ts";
-import type { KubeClient } from "../../source/kube/kube_http.ts";
-import { IdleLimit, readText } from "../../source/kube/kube_answer.ts";
+import type { KubeClient } from "../../source/kube/kube_client.ts";
+import { IdleLimit, readText } from "../../source/kube/response.ts";
 import type { Peer } from "../http_listener.ts";
 import type { Judge, Verdict, Wanted } from "./tls_serving.ts";
 import { tokenHash } from "./serving_files.ts";

@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { recordingLog } from "../../../tests/support/recording_log.ts";
 import { systemClock } from "../../kernel/clock.ts";
-import type { HttpAnswer } from "../../source/kube/kube_answer.ts";
-import type { WriteRequest } from "../../source/kube/kube_http.ts";
+import type { HttpAnswer } from "../../source/kube/response.ts";
+import type { WriteRequest } from "../../source/kube/kube_client.ts";
 import type { Peer } from "../http_listener.ts";
 import { authenticated, byTokens, type Verdict } from "./tls_serving.ts";
 import { DelegatedAuthentication } from "./delegated_authentication.ts";

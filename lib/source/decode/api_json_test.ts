@@ -18,7 +18,7 @@ import type {
   V1ServiceSpec,
 } from "@kubernetes/client-node";
 import { pure } from "../../../tests/support/decode_objects.ts";
-import type { EventBody, EventRepetition } from "../kube/kube_events.ts";
+import type { EventBody, EventRepetition } from "../kube/event_recorder.ts";
 import type { EventSubject } from "../../observe/events.ts";
 import type { EventJson, JsonPart, ObjectJson, Raw, RawKubernetesObject } from "./api_json.ts";
 import {

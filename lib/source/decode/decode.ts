@@ -58,7 +58,7 @@ import {
   textsAt,
 } from "./decode_values.ts";
 import { decodeService } from "./decode_service.ts";
-import { decodeEndpoints } from "./endpoints.ts";
+import { decodeEndpoints } from "./v1_endpoints.ts";
 import { quote } from "../../text/quote.ts";
 
 export { decodeEndpoints, DecodeError, type DecodeOptions, decodeService };
@@ -89,11 +89,7 @@ export function decodeEndpointSlice(raw: unknown, options: DecodeOptions = {}): 
     addressType,
     serviceName,
     ports: decodeList(object, "ports", manifest ? decodeWrittenSlicePort : decodeSlicePort),
-    endpoints: decodeList(
-      object,
-      "endpoints",
-      (manifest ? WRITTEN_ENDPOINT_DECODERS : ENDPOINT_DECODERS)[addressType],
-    ),
+    endpoints: decodeList(object, "endpoints", endpointDecoder(addressType, manifest)),
     lastChangeTriggerTimeMs: inside("metadata", () => lastChangeTriggerTimeMs(metadata)),
   };
 }
@@ -127,25 +123,17 @@ function decodeWrittenSlicePort(raw: Raw<DiscoveryV1EndpointPort>): SlicePort {
   return { name: name ?? "", port, protocol };
 }
 
-type EndpointDecoders = Readonly<
-  Record<typeof ADDRESS_TYPES[number], (raw: Raw<V1Endpoint>) => SliceEndpoint>
->;
-
-const ENDPOINT_DECODERS: EndpointDecoders = {
-  IPv4: (raw) => decodeSliceEndpoint(raw, (text) => checkFamily(text, "IPv4")),
-  IPv6: (raw) => decodeSliceEndpoint(raw, (text) => checkFamily(text, "IPv6")),
-  FQDN: (raw) => decodeSliceEndpoint(raw, undefined),
-};
-
-const WRITTEN_ENDPOINT_DECODERS: EndpointDecoders = {
-  IPv4: (raw) => decodeSliceEndpoint(raw, (text) => checkWrittenAddress(text, "IPv4")),
-  IPv6: (raw) => decodeSliceEndpoint(raw, (text) => checkWrittenAddress(text, "IPv6")),
-  FQDN: ENDPOINT_DECODERS.FQDN,
-};
-
-function checkWrittenAddress(text: string, family: IpFamily): void {
-  checkFamily(text, family);
-  checkNoSpecialUse(text, refusedEndpointUse);
+/** Reads the endpoints of slices of one address type. */
+function endpointDecoder(
+  type: typeof ADDRESS_TYPES[number],
+  manifest: boolean,
+): (raw: Raw<V1Endpoint>) => SliceEndpoint {
+  if (type === "FQDN") return (raw) => decodeSliceEndpoint(raw);
+  const check = (text: string): void => {
+    checkFamily(text, type);
+    if (manifest) checkNoSpecialUse(text, refusedEndpointUse);
+  };
+  return (raw) => decodeSliceEndpoint(raw, check);
 }
 
 function checkFamily(text: string, family: IpFamily): void {
@@ -155,7 +143,7 @@ function checkFamily(text: string, family: IpFamily): void {
 
 function decodeSliceEndpoint(
   raw: Raw<V1Endpoint>,
-  check: ((text: string) => void) | undefined,
+  check?: (text: string) => void,
 ): SliceEndpoint {
   // A consumer of slices uses the first address only, as Kubernetes documents; the others must be right all the same.
   const address = firstTextAt(raw, "addresses", check);

@@ -8,7 +8,7 @@ import { parseIp } from "../../model/ip.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
 import { countLines } from "../../text/lines.ts";
 import { linePieces } from "../../text/line_pieces.ts";
-import { JsonPlaces, MAX_JSON_VALUES, outlineOf, readJsonList } from "./json_list.ts";
+import { JsonPlaces, MAX_JSON_VALUES, outlineOf, readJsonList } from "./manifest_json.ts";
 import {
   atIndex,
   decodingDocument,

@@ -4,7 +4,7 @@ import { pure } from "../../../tests/support/decode_objects.ts";
 import { field, joined, listBytes, objectBytes, varint } from "../../../tests/support/kube_protobuf.ts";
 import type { WatchedModels } from "./api_json.ts";
 import { decodeEndpointSlice, DecodeError, decodeNode, decodeService, decodeServiceCidr } from "./decode.ts";
-import { MalformedObject, readList, readObject } from "./protobuf_stream.ts";
+import { MalformedObject, readList, readObject } from "./protobuf_serializer.ts";
 
 const MAX_BYTES = 1024 * 1024;
 const DECODERS: { readonly [Kind in keyof WatchedModels]: (raw: unknown) => unknown } = {

@@ -5,7 +5,7 @@
  */
 import type { ApiObject, EndpointSlice } from "../../model/objects.ts";
 import { toEnd } from "../../text/steps.ts";
-import { EndpointsMerger } from "../decode/endpoints.ts";
+import { EndpointsMerger } from "../decode/v1_endpoints.ts";
 import { eventsBetween, nettingEvents, type Rejection, sameObject, type SourceEvent } from "../source.ts";
 import type { ManifestItem } from "../decode/manifest_items.ts";
 import type { Manifest } from "../decode/manifest_text.ts";

@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { systemClock } from "../../kernel/clock.ts";
-import { IdleLimit, readText } from "./kube_answer.ts";
-import { masterAccess } from "./kube_access.ts";
-import { impersonationHeaders, KubeClient } from "./kube_http.ts";
+import { IdleLimit, readText } from "./response.ts";
+import { masterAccess } from "./api_access.ts";
+import { impersonationHeaders, KubeClient } from "./kube_client.ts";
 import type { Impersonation } from "./kubeconfig.ts";
 
 const EVERYTHING: Impersonation = {

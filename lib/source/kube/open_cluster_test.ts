@@ -4,7 +4,7 @@ import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
 import { ConfigError } from "../../errors.ts";
 import { inform } from "../informer.ts";
-import { openCluster } from "./open_cluster.ts";
+import { openCluster } from "./api_access.ts";
 
 Deno.test("the informer tells of a cluster's objects, and of every change until it ends", async () => {
   await using server = new ListWatchServer();

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { Clock } from "../../kernel/clock.ts";
-import { TokenBucket } from "./kube_http.ts";
+import { TokenBucket } from "./kube_client.ts";
 
 /** Sleeps take no time; they are noted. */
 function fakeClock(): Clock & { nowAtMs: number; sleeps: number[] } {

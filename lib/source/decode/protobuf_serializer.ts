@@ -1,0 +1,214 @@
+/**
+ * Kubernetes' protobuf: lists and refusals as a whole, watches event by event as they arrive, however the pieces are cut.
+ *
+ * Source: Kubernetes' apimachinery/pkg/runtime/serializer/protobuf: four bytes, then a `runtime.Unknown` that holds the object; in
+ * a watch a length in four bytes, then a `meta/v1.WatchEvent` that holds such an object.
+ *
+ * @module
+ */
+import type { V1ListMeta, V1ObjectMeta } from "@kubernetes/client-node";
+import { GrowingBytes } from "../../text/growing_bytes.ts";
+import type { Raw, RawKubernetesObject, WatchedModels } from "./api_json.ts";
+import { KIND_MESSAGES, STATUS } from "./protobuf_tables.ts";
+import { type Fields, MalformedError, type Message, message, readMessage } from "./protobuf_reader.ts";
+
+const MAGIC = new Uint8Array([0x6b, 0x38, 0x73, 0]);
+const FRAME_HEAD = 4;
+
+interface TypeMeta {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+}
+interface UnknownObject {
+  readonly typeMeta?: TypeMeta;
+  readonly raw?: unknown;
+  readonly contentEncoding?: string;
+  readonly contentType?: string;
+}
+interface RawExtension {
+  readonly raw?: unknown;
+}
+interface WatchEventMessage {
+  readonly type?: string;
+  readonly object?: RawExtension;
+}
+/** The model has another name for `continue`, which is a word of its language. */
+type ListMeta = Omit<V1ListMeta, "_continue"> & { readonly continue?: string };
+
+const TYPE_META = message<TypeMeta>({ 1: ["apiVersion", "text"], 2: ["kind", "text"] });
+const UNKNOWN = message<UnknownObject>({
+  1: ["typeMeta", "object", TYPE_META],
+  2: ["raw", "bytes"],
+  3: ["contentEncoding", "text"],
+  4: ["contentType", "text"],
+});
+const RAW_EXTENSION = message<RawExtension>({ 1: ["raw", "bytes"] });
+const WATCH_EVENT = message<WatchEventMessage>({
+  1: ["type", "text"],
+  2: ["object", "object", RAW_EXTENSION],
+});
+const LIST_META = message<ListMeta>({
+  2: ["resourceVersion", "text"],
+  3: ["continue", "text"],
+});
+
+/** An object whose bytes are no message of its kind, with what of its metadata comes before the fault. */
+export class MalformedObject {
+  readonly metadata: Raw<V1ObjectMeta>;
+  readonly reason: string;
+
+  constructor(metadata: Raw<V1ObjectMeta>, reason: string) {
+    this.metadata = metadata;
+    this.reason = reason;
+  }
+}
+
+/** The object of a kind that these bytes are, as its JSON would be read; a {@linkcode MalformedObject} if they are none. */
+export function readObject(kind: keyof WatchedModels, bytes: Uint8Array): unknown {
+  const object: Fields = {};
+  try {
+    readMessage(bytes, KIND_MESSAGES[kind], object);
+    return object;
+  } catch (error) {
+    if (!(error instanceof MalformedError)) throw error;
+    return new MalformedObject(
+      (object["metadata"] ?? {}) as Raw<V1ObjectMeta>,
+      `no message: ${error.message}`,
+    );
+  }
+}
+
+/** @throws {MalformedError} */
+function wholeMessage<T>(bytes: Uint8Array, message: Message<T>): T {
+  const into: Fields = {};
+  readMessage(bytes, message, into);
+  return into as T;
+}
+
+/** An object in its envelope. */
+export interface Envelope {
+  readonly kind: string;
+  readonly apiVersion: string;
+  readonly bytes: Uint8Array;
+}
+
+/** Opens an envelope that is there as a whole. @throws {MalformedError} if it is none */
+function openEnvelope(bytes: Uint8Array): Envelope {
+  checkMagic(bytes);
+  const { typeMeta = {}, raw, ...rest } = wholeMessage(bytes.subarray(MAGIC.length), UNKNOWN);
+  checkPlain(rest);
+  return {
+    kind: typeMeta.kind ?? "",
+    apiVersion: typeMeta.apiVersion ?? "",
+    bytes: raw instanceof Uint8Array ? raw : new Uint8Array(0),
+  };
+}
+
+function checkMagic(bytes: Uint8Array): void {
+  if (bytes.length < MAGIC.length || MAGIC.some((byte, index) => bytes[index] !== byte)) {
+    throw new MalformedError("not Kubernetes' protobuf");
+  }
+}
+
+function checkPlain({ contentEncoding = "", contentType = "" }: UnknownObject): void {
+  if (contentEncoding !== "" || contentType !== "") {
+    throw new MalformedError(`packed or written in another way: ${contentEncoding} ${contentType}`);
+  }
+}
+
+/** What a refusal says. @throws {MalformedError} if it is no Status */
+export function readStatus(bytes: Uint8Array): RawKubernetesObject {
+  const { kind, bytes: content } = openEnvelope(bytes);
+  if (kind !== "Status") throw new MalformedError("not a Status");
+  return wholeMessage(content, STATUS) as RawKubernetesObject;
+}
+
+/** A watch event as its JSON would be. */
+export interface RawEvent {
+  readonly type: string;
+  readonly object: unknown;
+}
+
+/** Reads a watch of objects of one kind. */
+export class EventReader {
+  readonly #objectKind: keyof WatchedModels;
+  #rest = new GrowingBytes();
+
+  constructor(objectKind: keyof WatchedModels) {
+    this.#objectKind = objectKind;
+  }
+
+  /**
+   * The frames that are complete with this piece.
+   *
+   * @throws {MalformedError} if one is announced to be longer than `maxBytes`
+   */
+  frames(piece: Uint8Array, maxBytes: number): Uint8Array[] {
+    const isWhole = this.#rest.length === 0;
+    if (!isWhole) this.#rest.add(piece);
+    const bytes = isWhole ? piece : this.#rest.view();
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    const frames: Uint8Array[] = [];
+    let at = 0;
+    while (bytes.length - at >= FRAME_HEAD) {
+      const length = view.getUint32(at);
+      if (length > maxBytes) throw new MalformedError(`an event of ${length} bytes`);
+      const end = at + FRAME_HEAD + length;
+      if (end > bytes.length) break;
+      frames.push(bytes.subarray(at + FRAME_HEAD, end));
+      at = end;
+    }
+    if (isWhole || at > 0) this.#rest = growing(bytes.subarray(at));
+    return frames;
+  }
+
+  /** @throws {MalformedError} if the frame holds no event */
+  read(frame: Uint8Array): RawEvent {
+    const { type = "", object } = wholeMessage(frame, WATCH_EVENT);
+    const { kind, apiVersion, bytes } = openEnvelope(object?.raw instanceof Uint8Array ? object.raw : EMPTY);
+    if (kind === this.#objectKind) return { type, object: readObject(this.#objectKind, bytes) };
+    const status = kind === "Status" ? wholeMessage(bytes, STATUS) : {};
+    return { type, object: { ...status, kind, apiVersion } };
+  }
+}
+
+const EMPTY = new Uint8Array(0);
+
+function growing(bytes: Uint8Array): GrowingBytes {
+  const rest = new GrowingBytes();
+  rest.add(bytes);
+  return rest;
+}
+
+/** What a list says of itself. */
+export interface ListHead extends TypeMeta {
+  readonly metadata?: ListMeta;
+}
+
+interface ListMessage {
+  readonly metadata?: ListMeta;
+  readonly items?: readonly Uint8Array[];
+}
+
+const LIST = message<ListMessage>({
+  1: ["metadata", "object", LIST_META],
+  2: ["items", "eachBytes"],
+});
+
+/**
+ * A list of objects of one kind: what it says of itself, and its objects, each read when it is taken.
+ *
+ * @throws {MalformedError} if it is none, is cut off, or has an object of more than `maxBytes`
+ */
+export function readList(
+  bytes: Uint8Array,
+  itemKind: keyof WatchedModels,
+  maxBytes: number,
+): { readonly head: ListHead; readonly items: Iterable<unknown> } {
+  const { kind, apiVersion, bytes: content } = openEnvelope(bytes);
+  const { metadata, items = [] } = wholeMessage(content, LIST);
+  const tooLong = items.find(({ length }) => length > maxBytes);
+  if (tooLong !== undefined) throw new MalformedError(`an object of ${tooLong.length} bytes`);
+  const head = { kind, apiVersion, ...(metadata === undefined ? {} : { metadata }) };
+  return { head, items: items.values().map((item) => readObject(itemKind, item)) };
+}

@@ -1,0 +1,495 @@
+/**
+ * Objects from manifest files: YAML or JSON, watched.
+ *
+ * @module
+ */
+import { inTurns, Mutex, yieldToOthers } from "../../kernel/clock.ts";
+import { toEnd } from "../../text/steps.ts";
+import type { ApiObject } from "../../model/objects.ts";
+import { type Logger, silentLogger } from "../../observe/log.ts";
+import {
+  type BadEntry,
+  classifyPaths,
+  decodeText,
+  type FoundFile,
+  type Judge,
+  listFiles,
+  type ManifestPath,
+  orderPrefix,
+  readBounded,
+  readStableText,
+  readStdin,
+  STDIN_PATH,
+} from "./manifest_files.ts";
+import { FolderWatch } from "./folder_watch.ts";
+import { type ForeignObjects, type ManifestFile, ManifestStore } from "./manifest_store.ts";
+import { type Manifest, readingOf, readManifest, refusingOwnIps } from "../decode/manifest_text.ts";
+import type { Rejection, ResourceEventHandler, ResourceKind, Source, SourceEvent } from "../source.ts";
+
+/** Options of {@linkcode FileSource}. */
+export interface FileSourceOptions {
+  /** Files, folders (their `*.yaml *.yml *.json`, not deeper), or `-` for standard input. The earlier path wins. */
+  readonly paths: readonly string[];
+  readonly log: Logger;
+  /** How long files must be quiet before they are read. @default {30} */
+  readonly debounceMs?: number;
+  /** @default {5000} */
+  readonly pollMs?: number;
+  /** How long a file that had objects may be empty before that is believed: many tools truncate, then write. @default {1000} */
+  readonly emptyGraceMs?: number;
+  /**
+   * Addresses that this node has: no cluster IP, which would cut the node off from itself. Asked for whenever a file is read.
+   * @default {none}
+   */
+  readonly ownIps?: () => readonly string[];
+  /** Asked of every file that is read. @default {every file may be read} */
+  readonly judge?: Judge;
+  /** Read once, if `-` is among the paths. @default {Deno.stdin.readable} */
+  readonly stdin?: ReadableStream<Uint8Array>;
+}
+
+interface KnownFile {
+  readonly file: FoundFile;
+  /** Undefined if it could not be read. */
+  readonly text: string | undefined;
+  /** Of the last content that was not broken. */
+  readonly manifest: Manifest | undefined;
+  /** Since when (milliseconds, monotonic) it has been empty without that being believed. */
+  readonly emptySinceMs?: number;
+}
+
+/** A file that is read beside the others. */
+interface LongReading {
+  readonly file: FoundFile;
+  /** Its file is gone, or the source ends. */
+  readonly end: AbortController;
+  /** The file changed meanwhile: it is read again afterwards, so that one that changes all the time comes to its end, too. */
+  isStale: boolean;
+  /** Resolves when it has come to its end. */
+  done: Promise<void>;
+}
+
+const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
+
+/**
+ * Delivers what manifest files hold, and every change of them: edits, renames into place, ConfigMap link swaps, deletions.
+ *
+ * - A broken file keeps its last good content in force, a refused object its last good version.
+ * - An object in two files counts where it comes first: by path as given, then by file name.
+ * - A deleted file takes its objects along; a folder that vanishes as a whole does not (it was rather unmounted).
+ * - Services and slices that kube-proxy's selectors leave out are left out.
+ * - Every Node is delivered, whatever its name.
+ * - Objects of other kinds, such as Deployments, are left out with a line in the log.
+ */
+export class FileSource implements Source {
+  readonly name: string;
+  readonly #options: FileSourceOptions;
+  readonly #store: ManifestStore;
+  readonly #known = new Map<string, KnownFile>();
+  readonly #turns: TurnReader;
+  /** By the file's `order`. */
+  readonly #long = new Map<string, LongReading>();
+  /** What changes the store or the files that are known. */
+  readonly #oneAtATime = new Mutex();
+  #gone: ReadonlySet<number> = new Set();
+  #end: AbortSignal = new AbortController().signal;
+
+  constructor(options: FileSourceOptions) {
+    this.name = `files ${options.paths.join(", ")}`;
+    this.#options = options;
+    this.#store = new ManifestStore();
+    this.#turns = new TurnReader(options.log);
+  }
+
+  async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
+    const { log, debounceMs = 30, pollMs = 5000 } = this.#options;
+    this.#end = signal;
+    const paths = await classifyPaths(this.#options.paths);
+    if (signal.aborted) return;
+    await this.#takeStdin(paths, signal);
+    if (signal.aborted) return;
+    const folders = [...new Set(paths.filter(isWatched).map(folderOf))];
+    await using watch = new FolderWatch({ folders, debounceMs, pollMs, log });
+    await watch.refresh();
+    await this.#oneAtATime.run(() => this.#scan(paths, watch, new Set()));
+    // What is there is known only when every file is.
+    await this.#untilRead();
+    if (signal.aborted) return;
+    await this.#deliver(handler, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
+    for (;;) {
+      const changed = await watch.next(signal);
+      if (changed === null) return await this.#untilRead();
+      await this.#oneAtATime.run(async () => {
+        try {
+          await watch.refresh();
+          await this.#scan(paths, watch, changed);
+        } catch (error) {
+          log.error("Cannot look at the manifests, trying again", error, { source: this.name });
+        }
+        await this.#deliver(handler, "Manifests changed", []);
+      });
+    }
+  }
+
+  objects(): Iterable<ApiObject> {
+    return this.#store.objects();
+  }
+
+  refusals(): Iterable<Rejection> {
+    return this.#store.refusals();
+  }
+
+  async #untilRead(): Promise<void> {
+    await Promise.all([...this.#long.values()].map(({ done }) => done));
+  }
+
+  async #takeStdin(paths: readonly ManifestPath[], signal: AbortSignal): Promise<void> {
+    const index = paths.findIndex(({ kind }) => kind === "stdin");
+    if (index < 0) return;
+    const text = await readStdin(this.#options.stdin ?? Deno.stdin.readable, signal);
+    toEnd(this.#setting(stdinFile(index), readManifest(text)));
+  }
+
+  async #scan(
+    paths: readonly ManifestPath[],
+    watch: FolderWatch,
+    changed: ReadonlySet<string>,
+  ): Promise<void> {
+    const { files, bad, gone } = await listFiles(paths);
+    this.#noteGone(paths, gone);
+    const seen = new Set([...files, ...bad].map(({ order }) => order));
+    for (const entry of bad) this.#noteBad(entry);
+    for (const file of files) {
+      const long = this.#long.get(file.order);
+      if (long !== undefined && !long.end.signal.aborted) {
+        long.isStale ||= long.file.signature !== file.signature || changed.has(file.baseName);
+        continue;
+      }
+      const known = this.#known.get(file.order);
+      const same = known !== undefined && known.file.signature === file.signature &&
+        !changed.has(file.baseName) && known.emptySinceMs === undefined;
+      if (!same) await this.#read(file, known, watch);
+    }
+    const isGone = (order: string): boolean =>
+      !seen.has(order) && !gone.some((index) => order.startsWith(orderPrefix(index)));
+    for (const [order, { end }] of this.#long) if (isGone(order)) end.abort();
+    for (const [order, { file }] of this.#known) {
+      if (!isGone(order)) continue;
+      this.#known.delete(order);
+      this.#store.remove(file);
+    }
+  }
+
+  /** Said once; what a file of this name held before stays in force. */
+  #noteBad({ problem, ...entry }: BadEntry): void {
+    const file: FoundFile = { ...entry, inode: "", signature: "" };
+    this.#long.get(file.order)?.end.abort();
+    this.#known.set(file.order, { file, text: undefined, manifest: this.#known.get(file.order)?.manifest });
+    this.#store.unreadable(file, problem);
+  }
+
+  #noteGone(paths: readonly ManifestPath[], gone: readonly number[]): void {
+    for (const index of gone) {
+      if (this.#gone.has(index)) continue;
+      const folder = paths[index]?.path;
+      this.#options.log.warn("Manifest folder is gone; its last content stays in force", { folder });
+    }
+    this.#gone = new Set(gone);
+  }
+
+  async #read(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): Promise<void> {
+    let text: string | undefined;
+    try {
+      text = await readStableText(file, this.#options.judge);
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return;
+      this.#known.set(file.order, { file, text: undefined, manifest: known?.manifest });
+      this.#store.unreadable(file, reasonOf(error));
+      return;
+    }
+    if (text === undefined) {
+      watch.touch(file.baseName);
+      return;
+    }
+    if (text === known?.text && known.emptySinceMs === undefined) {
+      this.#known.set(file.order, { ...known, file });
+      return;
+    }
+    if (text.trim() === "" && this.#isBeingWritten(file, known, watch)) return;
+    const end = new AbortController();
+    const signal = AbortSignal.any([this.#end, end.signal]);
+    try {
+      const steps = readingOf(text, { json: isJson(file), previous: known?.manifest });
+      const { short, whole } = await this.#turns.begin(file.path, steps, signal);
+      if (short !== undefined) return await this.#take(file, text, short);
+      const long: LongReading = { file, end, isStale: false, done: Promise.resolve() };
+      this.#long.set(file.order, long);
+      long.done = this.#takeLong(long, text, whole, watch);
+    } catch (error) {
+      this.#refuse(file, text, error);
+    }
+  }
+
+  /** Takes it when it comes; rejects never. */
+  async #takeLong(
+    long: LongReading,
+    text: string,
+    whole: Promise<Manifest>,
+    watch: FolderWatch,
+  ): Promise<void> {
+    const { file, end } = long;
+    try {
+      const manifest = await whole;
+      await this.#oneAtATime.run(async () => {
+        if (!end.signal.aborted) await this.#take(file, text, manifest);
+      });
+    } catch (error) {
+      await this.#oneAtATime.run(() => {
+        if (!end.signal.aborted && !this.#end.aborted) this.#refuse(file, text, error);
+        return Promise.resolve();
+      });
+    } finally {
+      if (this.#long.get(file.order) === long) this.#long.delete(file.order);
+      if (long.isStale) watch.touch(file.baseName);
+      else watch.wakeAfter(0);
+    }
+  }
+
+  async #take(file: FoundFile, text: string, manifest: Manifest): Promise<void> {
+    await inTurns(this.#setting(file, manifest), { turnMs: TURN_MS });
+    const lastGood = manifest.problem === undefined ? manifest : this.#known.get(file.order)?.manifest;
+    // A broken text may be very long, and is not needed again.
+    const kept = manifest.problem === undefined ? text : undefined;
+    this.#known.set(file.order, { file, text: kept, manifest: lastGood });
+  }
+
+  /** Because of whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on. */
+  #refuse(file: FoundFile, text: string, error: unknown): void {
+    this.#known.set(file.order, { file, text, manifest: this.#known.get(file.order)?.manifest });
+    this.#store.unreadable(file, reasonOf(error));
+  }
+
+  *#setting(file: ManifestFile, manifest: Manifest): Generator<void, void> {
+    const ownIps = new Set(this.#options.ownIps?.() ?? []);
+    const allowed = ownIps.size === 0 ? manifest : yield* refusingOwnIps(manifest, ownIps);
+    yield* this.#store.setting(file, allowed);
+  }
+
+  /** True as long as an empty file that had objects is given time to be filled. */
+  #isBeingWritten(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): boolean {
+    if (known === undefined || (known.manifest?.items.length ?? 0) === 0) return false;
+    const nowMs = performance.now();
+    const emptySinceMs = known.emptySinceMs ?? nowMs;
+    const { emptyGraceMs = 1000 } = this.#options;
+    if (nowMs - emptySinceMs >= emptyGraceMs) return false;
+    this.#known.set(file.order, { ...known, file, emptySinceMs });
+    watch.wakeAfter(emptyGraceMs - (nowMs - emptySinceMs));
+    return true;
+  }
+
+  async #deliver(
+    handler: ResourceEventHandler,
+    message: string,
+    synced: readonly SourceEvent[],
+  ): Promise<void> {
+    const changes = await inTurns(this.#store.checkingOut(), { turnMs: TURN_MS });
+    if (this.#end.aborted) return;
+    const { events, rejections, foreign } = changes;
+    for (const { path, kind, count } of foreign) {
+      this.#options.log.info("Manifest objects of a kind that is not read", { file: path, kind, count });
+    }
+    for (const rejection of rejections) handler.rejected(rejection);
+    const batch = [...events, ...synced];
+    if (batch.length === 0) return;
+    const count = (type: SourceEvent["type"]): number => events.filter((event) => event.type === type).length;
+    this.#options.log.info(message, {
+      files: this.#known.size,
+      added: count("add"),
+      updated: count("update"),
+      deleted: count("delete"),
+    }, 1);
+    handler.events(batch);
+  }
+}
+
+function isWatched({ kind }: ManifestPath): boolean {
+  return kind !== "stdin";
+}
+
+function folderOf({ path, kind }: ManifestPath): string {
+  if (kind === "folder") return path;
+  const slash = path.lastIndexOf("/");
+  return slash < 0 ? "." : path.slice(0, slash) || "/";
+}
+
+function isJson({ path }: ManifestFile): boolean {
+  return path.endsWith(".json");
+}
+
+function reasonOf(error: unknown): string {
+  return `cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+}
+
+function stdinFile(index: number): ManifestFile {
+  return { path: "stdin", order: orderPrefix(index) };
+}
+
+/** How {@linkcode openManifests} reads. */
+export interface ManifestsOptions {
+  /** How many milliseconds files must be quiet before they are read. @default {30} */
+  readonly debounceMs?: number;
+  /** Hears of what cannot be watched or read. @default {not reported} */
+  readonly log?: Logger;
+}
+
+/**
+ * The objects in files and folders (their `*.yaml`, `*.yml`, `*.json`, not deeper), watched: edits, renames into place, deletions.
+ * Of two objects of the same name that of the earlier path counts.
+ *
+ * @throws {Deno.errors.NotFound} if a path does not exist
+ */
+export async function openManifests(
+  paths: readonly string[],
+  options: ManifestsOptions = {},
+): Promise<Source> {
+  await classifyPaths(paths);
+  return new FileSource({ paths, log: silentLogger, ...options });
+}
+
+/** What a one-time look at manifests gave. */
+export interface ReadManifests {
+  /** Those that count, selected and merged as {@linkcode FileSource} does; by precedence of their files. */
+  readonly objects: readonly ApiObject[];
+  /** Files that cannot be read, and objects that are refused; none of them is among the objects. */
+  readonly problems: readonly Rejection[];
+  /** What was left out because of its kind. */
+  readonly foreign: readonly ForeignObjects[];
+  /** What kube-proxy's selectors keep from the proxy, and why. */
+  readonly excluded: readonly Rejection[];
+}
+
+/** How {@linkcode readManifests} reads. */
+export interface ReadManifestsOptions {
+  /** Read, if `-` is among the paths. @default {Deno.stdin.readable} */
+  readonly stdin?: ReadableStream<Uint8Array>;
+}
+
+/**
+ * Reads the objects in files and folders (their `*.yaml`, `*.yml`, `*.json`, not deeper) once, for callers that want to know what they
+ * would mean. Nothing in a file makes it fail: what is wrong there is among the problems.
+ *
+ * @throws {Deno.errors.NotFound} if a path does not exist
+ */
+export async function readManifests(
+  paths: readonly string[],
+  options: ReadManifestsOptions = {},
+): Promise<ReadManifests> {
+  const store = new ManifestStore();
+  const classified = await classifyPaths(paths);
+  const stdinIndex = classified.findIndex(({ path }) => path === STDIN_PATH);
+  if (stdinIndex >= 0) {
+    store.set(stdinFile(stdinIndex), readManifest(await readStdin(options.stdin ?? Deno.stdin.readable)));
+  }
+  const { files, bad } = await listFiles(classified);
+  for (const { problem, ...entry } of bad) store.unreadable(entry, problem);
+  for (const file of files) {
+    try {
+      const text = decodeText(await readBounded(file.path));
+      store.set(file, readManifest(text, { json: isJson(file) }));
+    } catch (error) {
+      store.unreadable(file, reasonOf(error));
+    }
+  }
+  const { events, rejections, foreign } = store.checkout();
+  const objects = events.flatMap((event) => event.type === "add" ? [event.object] : []);
+  return { objects, problems: rejections, foreign, excluded: [...store.excluded()] };
+}
+
+/** How long work on a file may go on until everything else has its turn. */
+export const TURN_MS = 5;
+
+/** What may take how long. */
+export interface ReadingLimits {
+  /** So long everything waits for a text; one that takes longer is read beside the rest. */
+  readonly shortMs: number;
+  /** What takes longer is told, while it lasts and at its end. */
+  readonly longMs: number;
+}
+
+const LIMITS: ReadingLimits = { shortMs: 200, longMs: 5_000 };
+
+/** A text that is being read. */
+export interface Reading<T> {
+  /** What it gave, if that took no longer than others may wait. */
+  readonly short: T | undefined;
+  /** What it gives in the end. Rejects with what reading threw, and with the signal's reason. */
+  readonly whole: Promise<T>;
+}
+
+/** Reads texts in turns: however many there are, everything else waits for one turn of one text. */
+export class TurnReader {
+  readonly #log: Logger;
+  readonly #limits: ReadingLimits;
+  readonly #oneAtATime = new Mutex();
+
+  constructor(log: Logger, limits: ReadingLimits = LIMITS) {
+    this.#log = log;
+    this.#limits = limits;
+  }
+
+  /** Begins to read, and waits as long as others may be kept waiting. */
+  async begin<T>(path: string, steps: Iterator<void, T>, signal: AbortSignal): Promise<Reading<T>> {
+    const startMs = performance.now();
+    const first = await this.#goOn(steps, signal, startMs + this.#limits.shortMs);
+    if (first.done === true) return { short: first.value, whole: Promise.resolve(first.value) };
+    const whole = this.#finish(path, steps, signal, startMs);
+    // Its waiters are rejected.
+    whole.catch(() => null);
+    return { short: undefined, whole };
+  }
+
+  async #finish<T>(path: string, steps: Iterator<void, T>, signal: AbortSignal, startMs: number): Promise<T> {
+    const early = await this.#goOn(steps, signal, startMs + this.#limits.longMs);
+    if (early.done === true) return early.value;
+    this.#log.warn("A manifest file takes long to read; others go on, and what it held stays in force", {
+      file: path,
+      seconds: secondsSince(startMs),
+    });
+    const late = await this.#goOn(steps, signal, Infinity);
+    this.#log.warn("A manifest file took long to read", { file: path, seconds: secondsSince(startMs) });
+    return late.value as T;
+  }
+
+  /**
+   * Takes steps until so late.
+   *
+   * @throws the reason of `signal` once that aborts
+   */
+  async #goOn<T>(
+    steps: Iterator<void, T>,
+    signal: AbortSignal,
+    untilMs: number,
+  ): Promise<IteratorResult<void, T>> {
+    for (;;) {
+      const step = await this.#oneAtATime.run(() => oneTurn(steps));
+      if (step.done === true || performance.now() >= untilMs) return step;
+      signal.throwIfAborted();
+    }
+  }
+}
+
+/** Some steps, and then time for everything else. */
+async function oneTurn<T>(steps: Iterator<void, T>): Promise<IteratorResult<void, T>> {
+  const startMs = performance.now();
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step;
+    if (performance.now() - startMs < TURN_MS) continue;
+    await yieldToOthers();
+    return step;
+  }
+}
+
+function secondsSince(startMs: number): number {
+  return Math.round((performance.now() - startMs) / 100) / 10;
+}

@@ -1,0 +1,221 @@
+/**
+ * The state of the connection to an API server, shared by everything that lists and watches there: trouble is told once and
+ * then rarely, and when one request succeeds again, all that wait to try again do so.
+ *
+ * @module
+ */
+import type { Clock } from "../../kernel/clock.ts";
+import type { Logger } from "../../observe/log.ts";
+import { AnswerError, ExpiredError, RefusalError } from "./list_watch_messages.ts";
+import { CredentialError } from "./credentials.ts";
+
+/** What a {@linkcode KubeConnection} needs. */
+export interface KubeConnectionOptions {
+  /** The server's URL. */
+  readonly server: string;
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** Tells whether other credentials are there than those a request was last sent with; null if there can be no others. */
+  readonly haveCredentialsChanged: ((signal: AbortSignal) => Promise<boolean>) | null;
+}
+
+interface Trouble {
+  readonly sinceMs: number;
+  readonly over: string;
+  /** Those that failed and have given no sign of life since. */
+  readonly paths: Set<string>;
+  toldMs: number;
+  failures: number;
+}
+
+/** Lasting trouble is told again after this time. */
+const TELL_AGAIN_MS = 300_000;
+/** How often requests that wait for other credentials look for them. */
+const LOOK_MS = 1_000;
+/** How often an open watch that speaks may end the waits of others: where only new requests fail, each of its events would. */
+const SPOKEN_WAKE_MS = 30_000;
+
+/** What kind of trouble an error is. */
+interface Fault {
+  /** Of all requests, or the path of the only one that suffers. */
+  readonly key: string;
+  readonly message: string;
+  /** Said when it is over. */
+  readonly over: string;
+  /** True: a success of another request says that it may be over. */
+  readonly isCommon: boolean;
+  /** True: other credentials may be the end of it. */
+  readonly isOfCredentials: boolean;
+}
+
+/** See the module. */
+export class KubeConnection {
+  /** True once a list came in as a watch: where another one is silent, the server has much to do. */
+  streamsLists = false;
+  readonly #options: KubeConnectionOptions;
+  /** By {@linkcode Fault.key}. */
+  readonly #troubles = new Map<string, Trouble>();
+  #recovery = new AbortController();
+  #hasAnswered = false;
+  #spokenWakeMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: KubeConnectionOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * A request for `path` failed and will be tried again after `retryMs`.
+   *
+   * @returns what kind of failure it is, without anything that only the log may tell
+   */
+  failed(path: string, error: unknown, retryMs: number): string {
+    const { server, log, clock } = this.#options;
+    if (error instanceof AnswerError) this.#hasAnswered = true;
+    const { key, message, over } = this.#fault(path, error);
+    const values = { server, resource: path, retryMs };
+    const brief = error instanceof RefusalError ? `${message} (status ${error.status})` : message;
+    const nowMs = clock.nowMs();
+    const known = this.#troubles.get(key);
+    if (known === undefined) {
+      this.#troubles.set(key, { sinceMs: nowMs, toldMs: nowMs, failures: 1, over, paths: new Set([path]) });
+      log.error(message, error, values);
+      return brief;
+    }
+    known.failures++;
+    known.paths.add(path);
+    if (nowMs - known.toldMs < TELL_AGAIN_MS) {
+      log.info("Still no success at the API server", { ...values, err: error }, 2);
+      return brief;
+    }
+    known.toldMs = nowMs;
+    log.error("Still no success at the API server", error, {
+      ...values,
+      failures: known.failures,
+      seconds: seconds(nowMs - known.sinceMs),
+    });
+    return brief;
+  }
+
+  /** A request for `path` was answered as wanted. The waits of other requests end only when trouble does: events come all the time. */
+  succeeded(path: string): void {
+    this.#hasAnswered = true;
+    const ended = [CONNECTION, CREDENTIALS, path].filter((key) => this.#end(key, path));
+    if (ended.length > 0) this.#wake();
+  }
+
+  /** A watch of `path` that was open before brought something, which says little of new requests. */
+  spoke(path: string): void {
+    this.#hasAnswered = true;
+    if (this.#troubles.size === 0) return;
+    let hasEnded = false;
+    for (const key of [CONNECTION, CREDENTIALS, path]) {
+      const paths = this.#troubles.get(key)?.paths;
+      if (paths?.delete(path) === true && paths.size === 0) hasEnded = this.#end(key, path) || hasEnded;
+    }
+    const nowMs = this.#options.clock.nowMs();
+    const isDue = this.#troubles.has(CONNECTION) && nowMs - this.#spokenWakeMs >= SPOKEN_WAKE_MS;
+    if (isDue) this.#spokenWakeMs = nowMs;
+    if (hasEnded || isDue) this.#wake();
+  }
+
+  /** @returns false if there was no such trouble */
+  #end(key: string, path: string): boolean {
+    const trouble = this.#troubles.get(key);
+    if (trouble === undefined) return false;
+    this.#troubles.delete(key);
+    const { server, log, clock } = this.#options;
+    const { failures, over, sinceMs } = trouble;
+    log.info(over, { server, resource: path, failures, seconds: seconds(clock.nowMs() - sinceMs) });
+    return true;
+  }
+
+  #wake(): void {
+    this.#recovery.abort();
+    this.#recovery = new AbortController();
+  }
+
+  /**
+   * Waits before the next try of `path`, never longer than `ms`; shorter if the failure may be over, because another request
+   * succeeded or, if it was one of credentials, there are others now.
+   */
+  async wait(path: string, ms: number, error: unknown, signal: AbortSignal): Promise<void> {
+    const { isCommon, isOfCredentials } = this.#fault(path, error);
+    const causes = isCommon ? [signal, this.#recovery.signal] : [signal];
+    const over = new AbortController();
+    const end = (): void => over.abort();
+    for (const cause of causes) cause.addEventListener("abort", end, { once: true });
+    if (signal.aborted) end();
+    const { clock, haveCredentialsChanged } = this.#options;
+    const waits = [clock.sleep(ms, over.signal)];
+    if (isOfCredentials && haveCredentialsChanged !== null) {
+      waits.push(this.#untilChanged(haveCredentialsChanged, over.signal));
+    }
+    try {
+      await Promise.race(waits);
+    } finally {
+      end();
+      for (const cause of causes) cause.removeEventListener("abort", end);
+      await Promise.all(waits);
+    }
+  }
+
+  async #untilChanged(
+    haveChanged: (signal: AbortSignal) => Promise<boolean>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    while (!signal.aborted) {
+      await this.#options.clock.sleep(LOOK_MS, signal);
+      if (!signal.aborted && await haveChanged(signal)) return;
+    }
+  }
+
+  #fault(path: string, error: unknown): Fault {
+    if (error instanceof CredentialError) return UNREADABLE_CREDENTIALS;
+    if (!(error instanceof AnswerError)) return this.#hasAnswered ? LOST : NEVER_THERE;
+    if (!(error instanceof RefusalError)) {
+      return { ...REFUSED, key: path, message: "The API server's answer is of no use", isCommon: true };
+    }
+    if (error.status === 401) return REFUSED_CREDENTIALS;
+    // A server that says when to come again means it, and versions that expire are of one kind of objects.
+    const isCommon = error.status >= 500 && error.retryAfterSeconds === 0 && !(error instanceof ExpiredError);
+    return { ...REFUSED, key: path, isCommon };
+  }
+}
+
+const CONNECTION = "";
+const CREDENTIALS = "credentials";
+const LOST: Fault = {
+  key: CONNECTION,
+  message: "Lost the connection to the API server",
+  over: "The connection to the API server is back",
+  isCommon: true,
+  // An authority or a client certificate that one side knows only is no connection, too.
+  isOfCredentials: true,
+};
+const NEVER_THERE: Fault = {
+  ...LOST,
+  message: "Cannot reach the API server",
+  over: "The API server can be reached",
+};
+const REFUSED_CREDENTIALS: Fault = {
+  key: CREDENTIALS,
+  message: "The API server does not accept the credentials",
+  over: "The API server accepts the credentials",
+  isCommon: true,
+  isOfCredentials: true,
+};
+const UNREADABLE_CREDENTIALS: Fault = {
+  ...REFUSED_CREDENTIALS,
+  message: "Cannot get the credentials for the API server",
+  over: "There are credentials for the API server",
+};
+const REFUSED: Omit<Fault, "key"> = {
+  message: "The API server refuses a request",
+  over: "The API server answers the request again",
+  isCommon: false,
+  isOfCredentials: false,
+};
+
+function seconds(ms: number): number {
+  return Math.round(ms / 100) / 10;
+}

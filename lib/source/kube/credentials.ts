@@ -1,0 +1,469 @@
+/**
+ * What a request carries to be let in: read again when files change, thrown away when the server refuses it.
+ *
+ * @module
+ */
+import { type Exec, OWN_PROGRAMS, systemExec } from "../../kernel/exec.ts";
+import { base64Of } from "../../text/base64.ts";
+import { OidcTokens } from "./oidc.ts";
+import type { ClusterAccess, CredentialPlugin, Pem } from "./kubeconfig.ts";
+import type { KubernetesObject } from "@kubernetes/client-node";
+import type { Credential } from "@kubernetes/client-node/dist/exec_auth.js";
+import { firstLine } from "../../text/lines.ts";
+import { ExecError } from "../../errors.ts";
+import { asObject, DecodeError, objectAt, textAt } from "../decode/decode_values.ts";
+
+/** A client certificate with its key, PEM. */
+export interface CertificatePair {
+  readonly certificate: string;
+  readonly key: string;
+}
+
+/** Everything a connection and a request need to know of credentials. */
+export interface Credentials {
+  /** PEM of the certificate authority; null for those that the runtime knows. */
+  readonly certificateAuthority: string | null;
+  readonly clientCertificate: CertificatePair | null;
+  /** Value of the Authorization header; null to send none. */
+  readonly authorization: string | null;
+}
+
+/** kubeadm's promise for token files: a new token is used within a minute. */
+const TOKEN_FILE_MAX_AGE_MS = 60_000;
+const CERTIFICATE = /^-----BEGIN CERTIFICATE-----/m;
+const PRIVATE_KEY = /^-----BEGIN ([A-Z]+ )?PRIVATE KEY-----/m;
+
+/** Reads and re-reads the credentials of one cluster. */
+export class CredentialReader {
+  readonly #access: ClusterAccess;
+  readonly #nowMs: () => number;
+  readonly #plugin: CredentialPluginRunner | undefined;
+  readonly #oidc: OidcTokens | undefined;
+  readonly #end = new AbortController();
+  #token: { readonly text: string; readonly readMs: number } | undefined;
+  /** What the last request was sent with. */
+  #last: Credentials | undefined;
+
+  /** `nowMs` is monotonic. */
+  constructor(access: ClusterAccess, nowMs: () => number, exec: Exec = systemExec) {
+    this.#access = access;
+    this.#nowMs = nowMs;
+    const { identity } = access;
+    this.#plugin = identity.kind === "plugin"
+      ? new CredentialPluginRunner(identity.plugin, access.origin, exec)
+      : undefined;
+    this.#oidc = identity.kind === "oidc"
+      ? new OidcTokens({
+        provider: identity.provider,
+        origin: access.origin,
+        certificateAuthority: () => this.#issuerAuthority(identity.provider.certificateAuthority),
+        nowMs,
+      })
+      : undefined;
+  }
+
+  /**
+   * The credentials as they are now. Certificates are read at every call, the token file at least every minute.
+   *
+   * @throws {CredentialError} if a file cannot be read or a plugin yields nothing, naming it
+   * @throws what `signal` was aborted with
+   */
+  async read(signal: AbortSignal): Promise<Credentials> {
+    return this.#last = await this.#read(signal);
+  }
+
+  /** False if no file holds them. What a plugin or an issuer yields counts as no file: each time it may be something else. */
+  get canChange(): boolean {
+    const { identity, certificateAuthority, clientCertificate } = this.#access;
+    const pems = [certificateAuthority, clientCertificate?.certificate, clientCertificate?.key];
+    return identity.kind !== "plugin" && identity.kind !== "oidc" &&
+      (identity.kind === "tokenFile" || pems.some((pem) => pem?.kind === "file"));
+  }
+
+  /** True if files hold something else than what was read last. */
+  async haveChanged(signal: AbortSignal): Promise<boolean> {
+    const last = this.#last;
+    try {
+      this.invalidate();
+      return !sameCredentials(last, await this.#read(signal));
+    } catch (error) {
+      if (signal.aborted || error instanceof CredentialError) return false;
+      throw error;
+    }
+  }
+
+  async #read(signal: AbortSignal): Promise<Credentials> {
+    const { clientCertificate } = this.#access;
+    const certificateAuthority = await this.#readAuthority(signal);
+    const own = clientCertificate === null ? null : {
+      certificate: await readPem(clientCertificate.certificate, "client-certificate", CERTIFICATE, signal),
+      key: await readPem(clientCertificate.key, "client-key", PRIVATE_KEY, signal),
+    };
+    if (this.#plugin === undefined) {
+      return {
+        certificateAuthority,
+        clientCertificate: own,
+        authorization: await this.#authorization(signal),
+      };
+    }
+    const given = await this.#plugin.credential(this.#access, certificateAuthority, signal);
+    return {
+      certificateAuthority,
+      clientCertificate: given.clientCertificate ?? own,
+      authorization: given.token === null ? null : `Bearer ${given.token}`,
+    };
+  }
+
+  /** Ends a plugin that runs, and what is asked of an issuer. */
+  close(): void {
+    this.#plugin?.close();
+    this.#oidc?.close();
+    this.#end.abort();
+  }
+
+  /** Reads everything again at the next call, because the server did not accept it. */
+  invalidate(): void {
+    if (this.#token !== undefined) this.#token = { ...this.#token, readMs: -Infinity };
+    this.#plugin?.invalidate();
+    this.#oidc?.invalidate();
+  }
+
+  async #readAuthority(signal: AbortSignal): Promise<string | null> {
+    const { certificateAuthority } = this.#access;
+    if (certificateAuthority === null) return null;
+    return await readPem(certificateAuthority, "certificate-authority", CERTIFICATE, signal);
+  }
+
+  async #issuerAuthority(pem: Pem | null): Promise<string | null> {
+    return pem === null
+      ? null
+      : await readPem(pem, "idp-certificate-authority", CERTIFICATE, this.#end.signal);
+  }
+
+  async #authorization(signal: AbortSignal): Promise<string | null> {
+    const { identity } = this.#access;
+    if (identity.kind === "token") return `Bearer ${identity.token}`;
+    if (identity.kind === "tokenFile") return `Bearer ${await this.#readToken(identity.path, signal)}`;
+    if (this.#oidc !== undefined) return `Bearer ${await this.#oidc.token(signal)}`;
+    if (identity.kind === "basic") return `Basic ${base64Of(`${identity.username}:${identity.password}`)}`;
+    return null;
+  }
+
+  async #readToken(path: string, signal: AbortSignal): Promise<string> {
+    const nowMs = this.#nowMs();
+    if (this.#token !== undefined && nowMs - this.#token.readMs < TOKEN_FILE_MAX_AGE_MS) {
+      return this.#token.text;
+    }
+    const text = (await readFile(path, signal)).trim();
+    // An empty or torn file is a moment of its being replaced: the token before it may still be good.
+    if (/^[!-~]+$/.test(text)) this.#token = { text, readMs: nowMs };
+    else if (this.#token === undefined) throw new CredentialError(`${path} holds no token`);
+    return this.#token.text;
+  }
+}
+
+/** Without this check an authority without certificates would mean all that the runtime knows. */
+async function readPem(pem: Pem, field: string, wanted: RegExp, signal: AbortSignal): Promise<string> {
+  const text = pem.kind === "text" ? pem.pem : await readFile(pem.path, signal);
+  if (wanted.test(text)) return text;
+  const where = pem.kind === "text" ? `${field}-data` : pem.path;
+  throw new CredentialError(
+    `${where} holds no ${wanted === CERTIFICATE ? "certificate" : "private key"} in PEM form`,
+  );
+}
+
+async function readFile(path: string, signal: AbortSignal): Promise<string> {
+  try {
+    // Before it is opened: opening a pipe waits for its writer.
+    const { isFile } = await abortable(Deno.stat(path), signal);
+    if (!isFile) throw new TypeError("it is not a regular file");
+    return await abortable(Deno.readTextFile(path, { signal }), signal);
+  } catch (cause) {
+    signal.throwIfAborted();
+    throw new CredentialError(`Cannot read ${path}`, { cause });
+  }
+}
+
+function sameCredentials(one: Credentials | undefined, other: Credentials): boolean {
+  return one?.authorization === other.authorization &&
+    one?.certificateAuthority === other.certificateAuthority &&
+    one?.clientCertificate?.certificate === other.clientCertificate?.certificate &&
+    one?.clientCertificate?.key === other.clientCertificate?.key;
+}
+
+/** There is nothing to be let in with: a file cannot be read, or a plugin yields nothing. */
+export class CredentialError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "CredentialError";
+  }
+}
+
+/** Who gives out the credentials cannot be asked, or does not answer as it should: later it may. */
+export class IssuerError extends CredentialError {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "IssuerError";
+  }
+}
+
+/**
+ * Waits for `promise` until `signal` aborts: a disk that hangs cannot be interrupted, only left.
+ *
+ * @throws what `promise` or `signal` says
+ */
+export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const abort = (): void => reject(signal.reason);
+  signal.addEventListener("abort", abort, { once: true });
+  if (signal.aborted) abort();
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+/** What a plugin printed. */
+export interface PluginCredential {
+  readonly token: string | null;
+  readonly clientCertificate: { readonly certificate: string; readonly key: string } | null;
+  /** Milliseconds since the epoch; Infinity if it does not expire. */
+  readonly expiresMs: number;
+}
+
+/** What a plugin prints. */
+type ExecCredential = KubernetesObject & Credential;
+
+const TIMEOUT_MS = 60_000;
+
+/** Runs one plugin when its credential is needed and the one before has expired. */
+class CredentialPluginRunner {
+  readonly #plugin: CredentialPlugin;
+  readonly #origin: string;
+  readonly #exec: Exec;
+  #credential: PluginCredential | undefined;
+  #running: Promise<PluginCredential> | undefined;
+  readonly #end = new AbortController();
+
+  /** `origin` is the kubeconfig, for messages. */
+  constructor(plugin: CredentialPlugin, origin: string, exec: Exec) {
+    this.#plugin = plugin;
+    this.#origin = origin;
+    this.#exec = exec;
+  }
+
+  /**
+   * The credential to use now.
+   *
+   * @throws {CredentialError} if the plugin may not be started, fails or prints something else; never shows what it printed
+   * @throws what `signal` was aborted with; the plugin goes on for its other callers
+   */
+  async credential(
+    access: ClusterAccess,
+    certificateAuthority: string | null,
+    signal: AbortSignal,
+  ): Promise<PluginCredential> {
+    if (this.#credential !== undefined && this.#credential.expiresMs > Date.now()) return this.#credential;
+    // Several requests at once share one run: a plugin may ask a server of its own.
+    this.#running ??= this.#run(access, certificateAuthority).finally(() => this.#running = undefined);
+    return await abortable(this.#running, signal);
+  }
+
+  /** Ends a run. */
+  close(): void {
+    this.#end.abort();
+  }
+
+  /** Runs the plugin again at the next call. */
+  invalidate(): void {
+    this.#credential = undefined;
+  }
+
+  async #run(access: ClusterAccess, certificateAuthority: string | null): Promise<PluginCredential> {
+    const { command, args, env, apiVersion, provideClusterInfo, clusterConfig } = this.#plugin;
+    const info = clusterInfo(access, certificateAuthority, clusterConfig);
+    const cluster = provideClusterInfo ? { cluster: info } : {};
+    const request = { kind: "ExecCredential", apiVersion, spec: { interactive: false, ...cluster } };
+    try {
+      const own = await ownProgramBehind(command);
+      if (own !== null) {
+        throw new Error(
+          `is the program ${own}, which kproxy may start for its own work and never for credentials; use one of ` +
+            "its own, with a grant of its own (docs/permissions.md)",
+        );
+      }
+      const { code, stdout, stderr } = await this.#exec.run([command, ...args], {
+        env: { ...env, KUBERNETES_EXEC_INFO: JSON.stringify(request) },
+        timeoutMs: TIMEOUT_MS,
+        signal: this.#end.signal,
+      });
+      if (code !== 0) throw new Error(`ended with status ${code}: ${firstLine(stderr.trim())}`);
+      return this.#credential = parseExecCredential(stdout, apiVersion);
+    } catch (cause) {
+      throw new CredentialError(`Credential plugin "${command}" of ${this.#origin}: ${this.#reason(cause)}`, {
+        cause,
+      });
+    }
+  }
+
+  #reason(error: unknown): string {
+    if (error instanceof ExecError && error.isMissing()) {
+      const { installHint } = this.#plugin;
+      const isRefused = error.cause instanceof Deno.errors.NotCapable;
+      if (!isRefused) return installHint === "" ? "is not installed" : `is not installed: ${installHint}`;
+      return "is not among the programs kproxy may start (docs/permissions.md); it needs a grant " +
+        `of its own: --allow-run=${this.#plugin.command}`;
+    }
+    // Its arguments may be secrets.
+    if (error instanceof ExecError) return error.ending;
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/**
+ * Reads what a plugin printed.
+ *
+ * @throws {Error} if it is not an ExecCredential of that version with a credential in it; never shows the text
+ */
+export function parseExecCredential(stdout: string, apiVersion: string): PluginCredential {
+  try {
+    return readExecCredential(stdout, apiVersion);
+  } catch (error) {
+    if (!(error instanceof DecodeError)) throw error;
+    // Neither its words nor a cause: they quote the value, which may be the token.
+    throw new Error(`prints ${error.path} that cannot be read`);
+  }
+}
+
+function readExecCredential(stdout: string, apiVersion: string): PluginCredential {
+  const raw = asObject<ExecCredential>(parseJson(stdout), "its output");
+  if (raw.kind !== "ExecCredential" || raw.apiVersion !== apiVersion) {
+    throw new Error(`must print an ExecCredential of ${apiVersion}`);
+  }
+  const status = objectAt(raw, "status");
+  const token = textAt(status, "token");
+  const certificate = textAt(status, "clientCertificateData");
+  const key = textAt(status, "clientKeyData");
+  if (token === "" && (certificate === "" || key === "")) {
+    throw new Error("must print a token, or clientCertificateData and clientKeyData");
+  }
+  const expires = textAt(status, "expirationTimestamp");
+  const expiresMs = expires === "" ? Infinity : Date.parse(expires);
+  if (Number.isNaN(expiresMs)) throw new Error("prints an expirationTimestamp that is no time");
+  return {
+    token: token === "" ? null : token,
+    clientCertificate: certificate === "" || key === "" ? null : { certificate, key },
+    expiresMs,
+  };
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    // Without a cause: the error of the parser quotes the text, which may hold a token.
+    if (cause instanceof SyntaxError) throw new Error("prints something else than JSON");
+    throw cause;
+  }
+}
+
+/** The API's `Cluster` of client.authentication.k8s.io. */
+function clusterInfo(
+  access: ClusterAccess,
+  certificateAuthority: string | null,
+  config: unknown,
+): Record<string, unknown> {
+  return {
+    server: access.server,
+    ...(access.tlsServerName === "" ? {} : { "tls-server-name": access.tlsServerName }),
+    ...(access.insecureSkipTlsVerify ? { "insecure-skip-tls-verify": true } : {}),
+    ...(certificateAuthority === null ? {} : { "certificate-authority-data": btoa(certificateAuthority) }),
+    ...(access.proxyUrl === "" ? {} : { "proxy-url": access.proxyUrl }),
+    ...(config === null ? {} : { config }),
+  };
+}
+
+/** Where programs usually are: the variable PATH is not among those that kproxy may read. */
+const FOLDERS: readonly string[] = [
+  "/usr/local/sbin",
+  "/usr/local/bin",
+  "/usr/sbin",
+  "/usr/bin",
+  "/sbin",
+  "/bin",
+];
+
+/**
+ * The own program that `command` is, by its name, through links, or as the same file; null if it is none as far as can be seen.
+ * `folders` is where names without a slash are looked up.
+ */
+export async function ownProgramBehind(
+  command: string,
+  folders: readonly string[] = searchPath(),
+): Promise<string | null> {
+  const named = ownName(command);
+  if (named !== null) return named;
+  const places = command.includes("/") ? [command] : folders.map((folder) => `${folder}/${command}`);
+  const files = (await Promise.all(places.map(fileAt))).filter((file) => file !== null);
+  for (const file of files) {
+    const own = ownName(file.path) ?? await ownWithSameFile(file, folders);
+    if (own !== null) return own;
+  }
+  return null;
+}
+
+interface ProgramFile {
+  /** Without links. */
+  readonly path: string;
+  /** Device and number of the file: equal for all its names. */
+  readonly identity: string;
+}
+
+function ownName(path: string): string | null {
+  const name = path.slice(path.lastIndexOf("/") + 1);
+  return OWN_PROGRAMS.includes(name) ? name : null;
+}
+
+async function ownWithSameFile(
+  { identity }: ProgramFile,
+  folders: readonly string[],
+): Promise<string | null> {
+  for (const name of OWN_PROGRAMS) {
+    for (const folder of folders) {
+      if ((await fileAt(`${folder}/${name}`))?.identity === identity) return name;
+    }
+  }
+  return null;
+}
+
+/** The file at a path; null if there is none that can be looked at, which then cannot be started either. */
+async function fileAt(path: string): Promise<ProgramFile | null> {
+  try {
+    const { dev, ino } = await Deno.stat(path);
+    return { path: await Deno.realPath(path), identity: `${dev}:${ino}` };
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return null;
+    if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) return null;
+    if (error instanceof Deno.errors.FilesystemLoop) return null;
+    throw error;
+  }
+}
+
+function searchPath(): readonly string[] {
+  return [
+    ...new Set([
+      ...(readablePath()?.split(":") ?? []).filter((folder) => folder.startsWith("/")),
+      ...FOLDERS,
+    ]),
+  ];
+}
+
+function readablePath(): string | undefined {
+  try {
+    return Deno.env.get("PATH");
+  } catch (error) {
+    if (error instanceof Deno.errors.NotCapable) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,353 @@
+/**
+ * Posts Events to the API server, in the background.
+ *
+ * @module
+ */
+import type { Clock } from "../../kernel/clock.ts";
+import {
+  type EventRecorder,
+  type EventSubject,
+  eventValues,
+  type ProxyEvent,
+  subjectText,
+} from "../../observe/events.ts";
+import type { Logger } from "../../observe/log.ts";
+import { type HttpAnswer, IdleLimit, readText } from "./response.ts";
+import { TokenBucket, type WriteRequest } from "./kube_client.ts";
+import { statusMessage } from "./list_watch_messages.ts";
+import { escaped } from "../../text/quote.ts";
+import type { EventJson } from "../decode/api_json.ts";
+
+/** The part of an API client that Events need. */
+export interface EventClient {
+  /** The server's URL, for logs. */
+  readonly server: string;
+  /** Resolves when the headers of the answer are there. */
+  send(request: WriteRequest, signal: AbortSignal): Promise<HttpAnswer>;
+}
+
+/** What {@linkcode KubeEvents} needs. */
+export interface KubeEventsOptions {
+  readonly client: EventClient;
+  /** The host's own name, not an override. */
+  readonly hostname: string;
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** Milliseconds since the epoch, with fractions. */
+  readonly nowMs: () => number;
+  /** A number from 0 (inclusive) to 1 (exclusive). */
+  readonly random: () => number;
+}
+
+/** An Event that was recorded, and how often since. */
+interface Series {
+  readonly event: ProxyEvent;
+  /** As it was or will be created. */
+  body: EventBody;
+  count: number;
+  lastMs: number;
+  /** When it was last written; undefined: it is not on the server yet. */
+  writtenMs: number | undefined;
+  queued: boolean;
+}
+
+/** The same Event again within this time is one more of a series (client-go's time). */
+const SERIES_MS = 360_000;
+/** A series is written again at most this often. */
+const REWRITE_MS = 1_800_000;
+const MAX_TRIES = 12;
+const RETRY_MS = 10_000;
+/** How long a server that refuses Events is left alone. */
+const REFUSED_MS = 600_000;
+const ANSWER_MS = 10_000;
+/** How long the end may take for what is not written yet: it may tell why it is the end. */
+const LAST_WORDS_MS = 1_000;
+const MAX_QUEUED = 100;
+const MAX_SERIES = 500;
+/** Events are for what is rare: a few at once, then one every 5 s. */
+const BURST = 25;
+const PER_SECOND = 0.2;
+
+/**
+ * Records without waiting; `run` writes. Trouble never reaches the caller: a server without the API, or that does not let us
+ * write, is told of once and left alone for a while.
+ *
+ * Source: client-go's event broadcaster; differs: Events that differ in their note only are Events of their own.
+ */
+export class KubeEvents implements EventRecorder {
+  readonly #options: KubeEventsOptions;
+  readonly #bucket: TokenBucket;
+  readonly #series = new Map<string, Series>();
+  #queue: Series[] = [];
+  /** Taken from the queue, not written yet. */
+  #writing: Series | undefined;
+  #wake: () => void = () => {};
+  #refusedUntilMs = -Infinity;
+  /** Of the last Event that began a series. */
+  #newestMs = -Infinity;
+  #toldProblem = "";
+
+  constructor(options: KubeEventsOptions) {
+    this.#options = options;
+    this.#bucket = new TokenBucket({ perSecond: PER_SECOND, burst: BURST, clock: options.clock });
+  }
+
+  record(event: ProxyEvent): void {
+    const { log, hostname, nowMs } = this.#options;
+    log.info("Event", eventValues(event), 2);
+    const now = nowMs();
+    this.#forgetOld(now);
+    const key = [event.type, event.reason, event.action, subjectText(event.regarding), event.note].join("\n");
+    const known = this.#series.get(key);
+    if (known === undefined) {
+      // Its time is in its name, and two of one object may come in the same moment.
+      this.#newestMs = Math.max(now, this.#newestMs + 0.001);
+      const body = eventBody(event, hostname, this.#newestMs);
+      const series = { event, body, count: 1, lastMs: now, writtenMs: undefined, queued: false };
+      this.#series.set(key, series);
+      this.#enqueue(series);
+      return;
+    }
+    known.count++;
+    known.lastMs = now;
+    const isFirstRepeat = known.count === 2;
+    if (isFirstRepeat || known.writtenMs === undefined || now - known.writtenMs >= REWRITE_MS) {
+      this.#enqueue(known);
+    }
+  }
+
+  /**
+   * Writes what is recorded until aborted, also what was recorded before. It tries what is left then once more, for a second at
+   * most. Never rejects.
+   */
+  async run(signal: AbortSignal): Promise<void> {
+    try {
+      while (!signal.aborted) {
+        const series = this.#queue.shift();
+        this.#writing = series;
+        if (series === undefined) {
+          await this.#recorded(signal);
+          continue;
+        }
+        await this.#bucket.take(signal);
+        series.queued = false;
+        await this.#write(series, signal);
+        this.#writing = undefined;
+      }
+    } catch (error) {
+      if (!signal.aborted) this.#options.log.error("Cannot write Events any more", error);
+    }
+    await this.#lastWords();
+  }
+
+  async #lastWords(): Promise<void> {
+    const { clock } = this.#options;
+    const end = new AbortController();
+    const left = [...this.#writing === undefined ? [] : [this.#writing], ...this.#queue].slice(0, BURST);
+    if (left.length === 0 || clock.nowMs() < this.#refusedUntilMs) return;
+    const limit = clock.sleep(LAST_WORDS_MS, end.signal).then(() => end.abort());
+    for (const series of left) {
+      if (end.signal.aborted) break;
+      await this.#tryToWrite(series, end.signal);
+    }
+    end.abort();
+    await limit;
+  }
+
+  #forgetOld(nowMs: number): void {
+    for (const [key, series] of this.#series) {
+      const isOld = nowMs - series.lastMs >= SERIES_MS;
+      if (isOld || this.#series.size > MAX_SERIES) this.#series.delete(key);
+    }
+  }
+
+  #enqueue(series: Series): void {
+    if (series.queued) return;
+    series.queued = true;
+    this.#queue.push(series);
+    if (this.#queue.length > MAX_QUEUED) {
+      const dropped = this.#queue.shift();
+      if (dropped !== undefined) dropped.queued = false;
+    }
+    this.#wake();
+  }
+
+  #recorded(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        signal.removeEventListener("abort", end);
+        resolve();
+      };
+      this.#wake = end;
+      signal.addEventListener("abort", end, { once: true });
+    });
+  }
+
+  async #write(series: Series, signal: AbortSignal): Promise<void> {
+    const { clock, log, random } = this.#options;
+    for (let tries = 1; clock.nowMs() >= this.#refusedUntilMs; tries++) {
+      const problem = await this.#tryToWrite(series, signal);
+      if (problem === null) return;
+      signal.throwIfAborted();
+      if (tries === MAX_TRIES) {
+        log.info("Event could not be written", { ...eventValues(series.event), problem }, 1);
+        return;
+      }
+      await clock.sleep(RETRY_MS * (1 + 0.25 * random()), signal);
+      signal.throwIfAborted();
+    }
+  }
+
+  /** Resolves to null if there is nothing more to do, else to what went wrong this time. */
+  async #tryToWrite(series: Series, signal: AbortSignal): Promise<string | null> {
+    const { client, nowMs } = this.#options;
+    using limit = new IdleLimit(ANSWER_MS, client.server, signal, this.#options.clock);
+    try {
+      const isNew = series.writtenMs === undefined;
+      const request = isNew ? creation(series) : repetition(series);
+      const answer = await client.send(request, limit.signal);
+      const text = await readText(answer, limit);
+      // 409: an earlier try got through, only its answer did not.
+      if (answer.status < 300 || answer.status === 409) {
+        this.#accepted();
+        series.writtenMs = nowMs();
+        return null;
+      }
+      if (answer.status === 404 && !isNew) {
+        // The server keeps Events for an hour: this one begins anew.
+        series.writtenMs = undefined;
+        series.body = eventBody(series.event, this.#options.hostname, nowMs());
+        return await this.#tryToWrite(series, signal);
+      }
+      const problem = `${request.method} ${request.path}: status ${answer.status}: ${statusMessage(text)}`;
+      if (isTransient(answer.status)) return problem;
+      this.#refused(problem, answer.status);
+      return null;
+    } catch (error) {
+      return String(limit.error ?? error);
+    }
+  }
+
+  #accepted(): void {
+    if (this.#toldProblem === "") return;
+    this.#toldProblem = "";
+    this.#options.log.info("The API server takes Events again", { server: this.#options.client.server });
+  }
+
+  #refused(message: string, status: number): void {
+    const { log, client, clock } = this.#options;
+    // Anything else is about this one Event, not about all of them.
+    const isGeneral = status === 401 || status === 403 || status === 404 || status === 405;
+    if (isGeneral) this.#refusedUntilMs = clock.nowMs() + REFUSED_MS;
+    const problem = isGeneral ? `status ${status}` : message;
+    if (problem === this.#toldProblem) return;
+    this.#toldProblem = problem;
+    log.warn("The API server does not take Events, the proxy goes on without", {
+      server: client.server,
+      problem: message,
+    });
+  }
+}
+
+function creation(series: Series): WriteRequest {
+  const { body, count, lastMs } = series;
+  return {
+    method: "POST",
+    path: pathOf(body),
+    contentType: "application/json",
+    body: JSON.stringify({ ...body, ...(count > 1 ? repetitionOf(count, lastMs) : {}) }),
+  };
+}
+
+function repetition(series: Series): WriteRequest {
+  return {
+    method: "PATCH",
+    path: `${pathOf(series.body)}/${series.body.metadata.name}`,
+    contentType: "application/merge-patch+json",
+    body: JSON.stringify(repetitionOf(series.count, series.lastMs)),
+  };
+}
+
+function pathOf({ metadata }: EventBody): string {
+  return `/apis/events.k8s.io/v1/namespaces/${metadata.namespace}/events`;
+}
+
+/** True for answers that another try may change. */
+function isTransient(status: number): boolean {
+  return status === 408 || status === 429 || status >= 500;
+}
+
+/** Who reports. kube-proxy's name, so that what filters Events by it goes on working. */
+const CONTROLLER = "kube-proxy";
+/** What the API server accepts. */
+const MAX_NOTE_BYTES = 1024;
+const MAX_INSTANCE = 128;
+const MAX_NAME = 253;
+
+/** An object of events.k8s.io/v1, with what every one of ours has. */
+export type EventBody = EventJson & {
+  readonly metadata: { readonly name: string; readonly namespace: string };
+};
+
+/** How often an Event was repeated, as a part of it. */
+export type EventRepetition = Required<Pick<EventJson, "series">>;
+
+/**
+ * The object to create. Events of Nodes live in namespace `default`.
+ *
+ * @param hostname the host's own name, not an override
+ * @param nowMs milliseconds since the epoch, with fractions; also makes the name unique
+ */
+export function eventBody(event: ProxyEvent, hostname: string, nowMs: number): EventBody {
+  const { type, reason, action, note, regarding } = event;
+  const nanoseconds = BigInt(Math.round(nowMs * 1000)) * 1000n;
+  const unique = `.${nanoseconds.toString(16)}`;
+  return {
+    apiVersion: "events.k8s.io/v1",
+    kind: "Event",
+    metadata: {
+      name: regarding.name.slice(0, MAX_NAME - unique.length) + unique,
+      namespace: regarding.kind === "Node" ? "default" : regarding.namespace,
+    },
+    eventTime: microTime(nowMs),
+    reportingController: CONTROLLER,
+    reportingInstance: `${CONTROLLER}-${hostname}`.slice(0, MAX_INSTANCE),
+    action,
+    reason,
+    regarding: reference(regarding),
+    ...(note === ""
+      ? {}
+      : { note: truncateBytes(escaped(note), MAX_NOTE_BYTES) } satisfies Partial<EventBody>),
+    type,
+  };
+}
+
+function reference(subject: EventSubject): NonNullable<EventBody["regarding"]> {
+  const { kind, name } = subject;
+  if (subject.kind === "Node") return { apiVersion: "v1", kind, name };
+  return { apiVersion: "v1", kind, namespace: subject.namespace, name };
+}
+
+/** The part of an Event that its repetition changes. @param lastMs milliseconds since the epoch, with fractions */
+function repetitionOf(count: number, lastMs: number): EventRepetition {
+  return { series: { count, lastObservedTime: microTime(lastMs) } };
+}
+
+/** `2025-01-02T03:04:05.678901Z`. */
+export function microTime(epochMs: number): string {
+  const micros = Math.round(epochMs * 1000);
+  const seconds = new Date(Math.floor(micros / 1e6) * 1000).toISOString().slice(
+    0,
+    "2025-01-02T03:04:05".length,
+  );
+  return `${seconds}.${String(micros % 1e6).padStart(6, "0")}Z`;
+}
+
+/** The longest beginning of a text that has at most so many bytes and no half characters; three dots if something is missing. */
+function truncateBytes(text: string, maxBytes: number): string {
+  const encoder = new TextEncoder();
+  if (encoder.encode(text).length <= maxBytes) return text;
+  const dots = "...";
+  const { read } = encoder.encodeInto(text, new Uint8Array(maxBytes - dots.length));
+  return text.slice(0, read) + dots;
+}

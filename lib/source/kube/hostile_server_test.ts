@@ -1,0 +1,204 @@
+/** Answers that want to harm: slow, endless, huge, packed, cut, or leading elsewhere. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { startWork } from "../../../tests/support/spent.ts";
+import {
+  listsOf,
+  putWeb,
+  QUICK_TIMES,
+  startKubeSource,
+  watching,
+} from "../../../tests/support/kube_fixture.ts";
+import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
+import { rawService } from "../../../tests/support/raw_objects.ts";
+import { until } from "../../../tests/support/until.ts";
+import { readLines, readRefusal, readText } from "./response.ts";
+import { AnswerError } from "./list_watch_messages.ts";
+
+const READING = { signal: new AbortController().signal, note: () => {} };
+const encoder = new TextEncoder();
+
+function body(pieces: Iterable<string>): ReadableStream<Uint8Array> {
+  return ReadableStream.from((function* () {
+    for (const piece of pieces) yield encoder.encode(piece);
+  })());
+}
+
+/** The same piece for ever; counts how many were taken. */
+function endless(piece: string): { readonly stream: ReadableStream<Uint8Array>; taken: number } {
+  const counted = { taken: 0, stream: new ReadableStream<Uint8Array>() };
+  counted.stream = new ReadableStream({
+    pull(controller) {
+      counted.taken++;
+      controller.enqueue(encoder.encode(piece));
+    },
+  });
+  return counted;
+}
+
+Deno.test("lines and texts are what was sent, whatever the pieces", async () => {
+  const text = `{"a":"äöü"}\n\n{"b":2}\n{"half":`;
+  const bytes = encoder.encode(text);
+  for (const length of [1, 2, 5, bytes.length]) {
+    const pieces = function* () {
+      for (let at = 0; at < bytes.length; at += length) yield bytes.slice(at, at + length);
+    };
+    const lines: string[] = [];
+    for await (const batch of readLines(ReadableStream.from(pieces()), READING)) lines.push(...batch);
+    assertEquals(lines, ['{"a":"äöü"}', '{"b":2}']);
+    assertEquals(await readText({ body: ReadableStream.from(pieces()) }, READING), text);
+  }
+});
+
+Deno.test("an endless answer, an endless line and an endless refusal are given up at their limit", async () => {
+  const list = endless("x".repeat(1000));
+  await assertRejects(
+    () => readText({ body: list.stream }, READING, 50_000),
+    AnswerError,
+    "larger than 50000 bytes",
+  );
+  const line = endless("x");
+  await assertRejects(
+    async () => {
+      for await (const _ of readLines(line.stream, READING, 3_000)) throw new Error("a line without an end");
+    },
+    AnswerError,
+    "longer than 3000 bytes",
+  );
+  const refusal = endless("no ".repeat(100));
+  assertEquals((await readRefusal({ body: refusal.stream }, READING)).length, 64 * 1024);
+  assert(list.taken < 60 && line.taken < 3_010 && refusal.taken < 230);
+  // Short lines without an end are what a watch is.
+  let lines = 0;
+  for await (const batch of readLines(body(Array(1000).fill("0123456789\n")), READING, 20)) {
+    lines += batch.length;
+  }
+  assertEquals(lines, 1000);
+});
+
+Deno.test("200,000 pieces of one byte take no more time than their number", async () => {
+  const spentMs = startWork();
+  const bytes = new Uint8Array(1).fill(120);
+  const pieces = function* () {
+    for (let i = 0; i < 200_000; i++) yield bytes;
+    yield encoder.encode("\n");
+  };
+  const stream = ReadableStream.from(pieces());
+  for await (const batch of readLines(stream, READING)) assertEquals(batch[0]?.length, 200_000);
+  assert(spentMs() < 20_000);
+});
+
+Deno.test("an answer packed a thousandfold is left before it fills the memory", async () => {
+  const zeros = ReadableStream.from<BufferSource>(Array(300).fill(new Uint8Array(1024 * 1024)));
+  const bomb = await new Response(zeros.pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
+  assert(bomb.byteLength < 400_000, `${bomb.byteLength}`);
+  await using server = new ListWatchServer();
+  putWeb(server);
+  const bytes = new Uint8Array(bomb);
+  for (const isWatch of [false, true]) {
+    server.plan(({ path, watch }) => path.endsWith("/services") && watch === isWatch, {
+      status: 200,
+      bytes,
+      encoding: "gzip",
+    });
+  }
+  const before = Deno.memoryUsage().rss;
+  await using source = startKubeSource(server);
+  await source.recorder.untilSynced();
+  await watching(server);
+  assertEquals(source.recorder.names("Service"), ["Service default/web"]);
+  assert(Deno.memoryUsage().rss - before < 150 * 1024 * 1024);
+  assert(source.lines.some((line) => line.includes("as long as it was packed")), source.lines.join(""));
+});
+
+Deno.test("a redirect is a refusal: nothing is asked for elsewhere", async () => {
+  await using elsewhere = new ListWatchServer();
+  elsewhere.put(rawService("stolen"));
+  await using server = new ListWatchServer();
+  putWeb(server);
+  for (const status of [301, 302, 307, 308]) {
+    const location = `${elsewhere.url}/api/v1/services`;
+    server.plan(({ path }) => path.endsWith("/services"), { status, text: "", location });
+  }
+  await using source = startKubeSource(server);
+  await source.recorder.untilSynced();
+  assertEquals(source.recorder.names("Service"), ["Service default/web"]);
+  assertEquals(elsewhere.requests, []);
+  assertEquals(listsOf(server, "services"), 5);
+});
+
+Deno.test("a list that goes from page to page without an end is given up", async () => {
+  await using server = new ListWatchServer();
+  putWeb(server);
+  const page = JSON.stringify({
+    kind: "ServiceList",
+    apiVersion: "v1",
+    metadata: { resourceVersion: "100", continue: "again" },
+    items: [rawService("web")],
+  });
+  let isTrap = true;
+  const trap = (): void =>
+    server.plan(({ path, watch }) => {
+      if (!isTrap || watch || !path.endsWith("/services")) return false;
+      trap();
+      return true;
+    }, { status: 200, text: page });
+  trap();
+  await using source = startKubeSource(server);
+  await until(() => source.lines.some((line) => line.includes("the list does not end")), "an error");
+  isTrap = false;
+  await source.recorder.untilSynced();
+});
+
+Deno.test("events of other kinds of objects break the watch, and nothing of them is taken", async () => {
+  await using server = new ListWatchServer();
+  putWeb(server);
+  await using source = startKubeSource(server);
+  await source.recorder.untilSynced();
+  const others = [
+    { type: "DELETED", object: { kind: "Pod", metadata: { name: "web", namespace: "default" } } },
+    { type: "MODIFIED", object: { kind: "Status", metadata: {}, code: 200 } },
+    { type: "ADDED", object: { ...rawService("x"), kind: "ServiceList" } },
+  ];
+  for (const [index, event] of others.entries()) {
+    await watching(server);
+    server.send(`${JSON.stringify(event)}\n`, "services");
+    server.put(rawService(`after-${index}`));
+    await source.recorder.untilThere(`Service default/after-${index}`);
+  }
+  assertEquals(source.recorder.story().filter((line) => line.startsWith("delete")), []);
+  assertEquals(source.recorder.objects.has("Service default/x"), false);
+});
+
+Deno.test("a malformed object is told once, not again with each event and each list, and anew when it changes", async () => {
+  await using server = new ListWatchServer();
+  putWeb(server);
+  const bad = (port: unknown) => ({
+    ...rawService("bad"),
+    spec: { clusterIP: "10.96.0.9", ports: [{ port }] },
+  });
+  server.put(bad("eighty"));
+  await using source = startKubeSource(server, { times: { ...QUICK_TIMES, silenceMs: 60_000 } });
+  const { recorder } = source;
+  await recorder.untilSynced();
+  await watching(server);
+  for (let round = 0; round < 3; round++) {
+    server.put(bad("eighty"));
+    server.put(rawService(`after-${round}`));
+    await recorder.untilThere(`Service default/after-${round}`);
+    server.send(
+      `${JSON.stringify({ type: "ERROR", object: { code: 410, message: "too old" } })}\n`,
+      "services",
+    );
+    await until(() => listsOf(server, "services") === round + 2, "a list");
+    await watching(server);
+  }
+  assertEquals(recorder.rejections.length, 1);
+  assertEquals(source.refused(), ["Service default/bad"]);
+  server.put(bad("ninety"));
+  await recorder.until(() => recorder.rejections.length === 2, "another reason");
+  server.put(rawService("bad"));
+  await recorder.untilThere("Service default/bad");
+  assertEquals(source.refused(), []);
+  server.put(bad("ninety"));
+  await recorder.until(() => recorder.rejections.length === 3, "bad again");
+});

@@ -1,0 +1,431 @@
+/**
+ * Requests to the API server, with streamed answers.
+ *
+ * @module
+ */
+import { ConfigError } from "../../errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { errorText } from "../../observe/log.ts";
+import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
+import { type HttpAnswer, IdleLimit, retryAfterSeconds, unpacked } from "./response.ts";
+import { CredentialReader, type Credentials, IssuerError } from "./credentials.ts";
+import type { ClusterAccess, Impersonation } from "./kubeconfig.ts";
+
+/** Settings of a {@linkcode KubeClient}. */
+export interface KubeClientOptions {
+  readonly access: ClusterAccess;
+  /** Requests per second; 0 or less for no limit. */
+  readonly qps: number;
+  readonly burst: number;
+  readonly userAgent: string;
+  /** In which forms what is read is wanted. @default {"application/json"} */
+  readonly accept?: string;
+  readonly clock: Clock;
+  /** Told of every request when its answer begins, or that it got none. */
+  readonly onRequest?: (request: ApiRequest) => void;
+  /** Told of every answer that was read to its end; a watch has none. */
+  readonly onAnswer?: (answer: ApiAnswer) => void;
+  /** Starts credential plugins. @default {systemExec} */
+  readonly exec?: Exec | undefined;
+}
+
+/** A request that writes. */
+export interface WriteRequest {
+  readonly method: "POST" | "PATCH";
+  readonly path: string;
+  readonly contentType: string;
+  readonly body: string;
+}
+
+const JSON_TYPE = "application/json";
+
+/** How long the start waits for the credentials: longer than a credential plugin may take. */
+const CREDENTIALS_MS = 90_000;
+
+/** What one request is made of; by itself a GET. */
+interface AnyRequest {
+  /** For its turn, in milliseconds. */
+  readonly waitedMs: number;
+  readonly method?: "GET" | WriteRequest["method"];
+  readonly path: string;
+  readonly contentType?: string;
+  readonly body?: string;
+}
+
+/** Talks to one API server. */
+export class KubeClient {
+  readonly #access: ClusterAccess;
+  readonly #credentials: CredentialReader;
+  readonly #bucket: TokenBucket;
+  readonly #userAgent: string;
+  readonly #accept: string;
+  readonly #onRequest: (request: ApiRequest) => void;
+  readonly #onAnswer: (answer: ApiAnswer) => void;
+  readonly #clock: Clock;
+  #transport: Promise<KubeTransport> | undefined;
+
+  constructor(options: KubeClientOptions) {
+    const { access, qps, burst, userAgent, clock, exec } = options;
+    const { accept = JSON_TYPE, onRequest = () => {}, onAnswer = () => {} } = options;
+    this.#access = access;
+    this.#credentials = new CredentialReader(access, () => clock.nowMs(), exec);
+    this.#bucket = new TokenBucket({ perSecond: qps, burst, clock });
+    this.#userAgent = userAgent;
+    this.#accept = accept;
+    this.#onRequest = onRequest;
+    this.#onAnswer = onAnswer;
+    this.#clock = clock;
+  }
+
+  /** The server's URL, for logs. */
+  get server(): string {
+    return this.#access.server;
+  }
+
+  /** Where the access comes from, e.g. the path of the kubeconfig. */
+  get origin(): string {
+    return this.#access.origin;
+  }
+
+  /**
+   * Reads the credentials once, without sending them. An issuer of tokens that cannot be asked now is left for later.
+   *
+   * @throws {ConfigError} if they cannot be had or used
+   * @throws what `signal` was aborted with
+   */
+  async checkCredentials(signal: AbortSignal): Promise<void> {
+    using limit = new IdleLimit(CREDENTIALS_MS, "the credentials' files", signal, this.#clock);
+    try {
+      const credentials = await this.#credentials.read(limit.signal);
+      (await this.#openTransport()).check(credentials);
+    } catch (cause) {
+      signal.throwIfAborted();
+      if (cause instanceof IssuerError) return;
+      const { origin } = this.#access;
+      throw new ConfigError([{ path: "", message: errorText(cause) }], origin, { cause });
+    }
+  }
+
+  /**
+   * Sends a GET for `path` (with query) and resolves when the headers are there. A refused credential is read anew once.
+   * `paced: false` is for what must not wait for its turn: it does not count against the limit of requests.
+   *
+   * @throws {Error} if the server cannot be reached or a credential cannot be read
+   */
+  async get(path: string, signal: AbortSignal, { paced = true } = {}): Promise<HttpAnswer> {
+    const waitedMs = paced ? await this.#takeTurn(signal) : 0;
+    return await this.#sendWithCredentials({ path, waitedMs }, signal);
+  }
+
+  /**
+   * Sends a request that writes, otherwise as {@linkcode get} does.
+   *
+   * @throws {Error} if the server cannot be reached or a credential cannot be read
+   */
+  async send(request: WriteRequest, signal: AbortSignal): Promise<HttpAnswer> {
+    const waitedMs = await this.#takeTurn(signal);
+    return await this.#sendWithCredentials({ ...request, waitedMs }, signal);
+  }
+
+  /** False if no file holds credentials. */
+  get credentialsCanChange(): boolean {
+    return this.#credentials.canChange;
+  }
+
+  /** True if files hold other credentials than those a request was last sent with. */
+  async haveCredentialsChanged(signal: AbortSignal): Promise<boolean> {
+    return await this.#credentials.haveChanged(signal);
+  }
+
+  /** Closes idle connections, and ends a credential plugin that runs. */
+  close(): void {
+    this.#credentials.close();
+    void this.#transport?.then((transport) => transport.close());
+  }
+
+  /** Waits until the limit of requests allows one; resolves to how long that was, in milliseconds. */
+  async #takeTurn(signal: AbortSignal): Promise<number> {
+    const startMs = this.#clock.nowMs();
+    await this.#bucket.take(signal);
+    return this.#clock.nowMs() - startMs;
+  }
+
+  async #sendWithCredentials(request: AnyRequest, signal: AbortSignal): Promise<HttpAnswer> {
+    const answer = await this.#send(request, signal);
+    if (answer.status !== 401) return answer;
+    await answer.body.cancel();
+    this.#credentials.invalidate();
+    return await this.#send(request, signal);
+  }
+
+  async #send(request: AnyRequest, signal: AbortSignal): Promise<HttpAnswer> {
+    const credentials = await this.#credentials.read(signal);
+    const startMs = this.#clock.nowMs();
+    const { method = "GET", waitedMs, body = "" } = request;
+    const { host } = new URL(this.server);
+    let code = "<error>";
+    try {
+      const answer = await this.#sendWith(credentials, request, signal);
+      code = String(answer.status);
+      return { ...answer, onRead: (receivedBytes) => this.#onAnswer({ method, host, receivedBytes }) };
+    } finally {
+      // A cancelled request has not failed.
+      const isUnwanted = code === "<error>" && signal.aborted && isAbortError(signal.reason);
+      const durationMs = this.#clock.nowMs() - startMs;
+      const sentBytes = new TextEncoder().encode(body).length;
+      if (!isUnwanted) this.#onRequest({ method, host, code, durationMs, waitedMs, sentBytes });
+    }
+  }
+
+  async #sendWith(
+    credentials: Credentials,
+    { path, method = "GET", contentType, body }: AnyRequest,
+    signal: AbortSignal,
+  ): Promise<HttpAnswer> {
+    const { impersonation, asksForCompression } = this.#access;
+    const headers: Record<string, string | readonly string[]> = {
+      accept: method === "GET" ? this.#accept : JSON_TYPE,
+      // Said in any case: fetch would ask for gzip by itself.
+      "accept-encoding": asksForCompression && method === "GET" ? "gzip" : "identity",
+      "user-agent": this.#userAgent,
+      ...(impersonation === null ? {} : impersonationHeaders(impersonation)),
+    };
+    if (credentials.authorization !== null) headers["authorization"] = credentials.authorization;
+    if (contentType !== undefined) headers["content-type"] = contentType;
+    const content = body === undefined ? {} : { body };
+    const transport = await this.#openTransport();
+    return await transport.send({ credentials, method, path, headers, ...content }, signal);
+  }
+
+  #openTransport(): Promise<KubeTransport> {
+    return this.#transport ??= transportTo(this.#access);
+  }
+}
+
+/** The transport that can do what `access` asks for. */
+async function transportTo(access: ClusterAccess): Promise<KubeTransport> {
+  if (!needsOwnTls(access)) return new FetchTransport(access);
+  // Loads much of the runtime, and few need it.
+  const { TlsTransport } = await import("./tls_transport.ts");
+  return new TlsTransport(access);
+}
+
+/** True for what fetch cannot do: not verify, verify under another name, or not use the environment's proxy. */
+function needsOwnTls({ server, insecureSkipTlsVerify, tlsServerName, bypassProxy }: ClusterAccess): boolean {
+  return server.startsWith("https:") && (insecureSkipTlsVerify || tlsServerName !== "" || bypassProxy);
+}
+
+/** True for the reason of a signal that was aborted without one. */
+function isAbortError(reason: unknown): boolean {
+  return reason instanceof DOMException && reason.name === "AbortError";
+}
+
+/** Settings of a {@linkcode TokenBucket}. */
+export interface TokenBucketOptions {
+  /** Tokens added per second; 0 or less for no limit. */
+  readonly perSecond: number;
+  /** Tokens it holds at most, and at the start. */
+  readonly burst: number;
+  readonly clock: Clock;
+}
+
+/** A token bucket as client-go's: `clientConnection.qps` and `.burst`. */
+export class TokenBucket {
+  readonly #options: TokenBucketOptions;
+  #tokens: number;
+  #updatedMs: number;
+
+  constructor(options: TokenBucketOptions) {
+    this.#options = options;
+    this.#tokens = options.burst;
+    this.#updatedMs = options.clock.nowMs();
+  }
+
+  /** Resolves when a token was taken. @throws what `signal` was aborted with */
+  async take(signal: AbortSignal): Promise<void> {
+    const { perSecond, burst, clock } = this.#options;
+    signal.throwIfAborted();
+    if (perSecond <= 0) return;
+    const nowMs = clock.nowMs();
+    this.#tokens = Math.min(burst, this.#tokens + (nowMs - this.#updatedMs) / 1000 * perSecond);
+    this.#updatedMs = nowMs;
+    // Taken before waiting, so that later requests wait longer.
+    this.#tokens -= 1;
+    if (this.#tokens >= 0) return;
+    await clock.sleep(-this.#tokens / perSecond * 1000, signal);
+    signal.throwIfAborted();
+  }
+}
+
+/** One request. */
+export interface TransportRequest {
+  readonly credentials: Credentials;
+  readonly method: string;
+  /** With query. */
+  readonly path: string;
+  /** Those with several values have a line for each. */
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  readonly body?: string;
+}
+
+/** Requests to one API server. */
+export interface KubeTransport {
+  /**
+   * Sends a request and resolves when the headers are there. `signal` ends the connection as long as the body has not been read.
+   *
+   * @throws {Error} if the server, or the proxy on the way, cannot be reached or verified
+   * @throws what `signal` was aborted with
+   */
+  send(request: TransportRequest, signal: AbortSignal): Promise<HttpAnswer>;
+  /**
+   * Looks whether connections can be made with these credentials, without making one.
+   *
+   * @throws {Error} if a certificate or key is broken, or the proxy must not be used
+   */
+  check(credentials: Credentials): void;
+  /** Closes idle connections. */
+  close(): void;
+}
+
+/** Idle connections are closed after this time: an old one may be dead without saying so. */
+const POOL_IDLE_MS = 10_000;
+
+interface Pool {
+  readonly credentials: Credentials;
+  readonly http: Deno.HttpClient;
+}
+
+/** See the module. */
+class FetchTransport implements KubeTransport {
+  readonly #access: ClusterAccess;
+  #pool: Pool | undefined;
+
+  constructor(access: ClusterAccess) {
+    this.#access = access;
+  }
+
+  async send(
+    { credentials, method, path, headers, body: sent }: TransportRequest,
+    signal: AbortSignal,
+  ): Promise<HttpAnswer> {
+    // A redirect would carry our credentials to a server that is not configured.
+    const options = {
+      method,
+      headers: [...linesOf(headers), ...packedAsSent(headers)],
+      signal,
+      client: this.#poolFor(credentials),
+      redirect: "manual",
+      ...(sent === undefined ? {} : { body: sent }),
+    } as const;
+    const response = await fetch(this.#access.server + path, options);
+    const body = response.body ?? new Blob().stream();
+    return {
+      status: response.status,
+      retryAfterSeconds: retryAfterSeconds(response.headers.get("retry-after")),
+      contentType: response.headers.get("content-type") ?? "",
+      date: response.headers.get("date") ?? "",
+      body: unpacked(body, response.headers.get("content-encoding") ?? ""),
+    };
+  }
+
+  check(credentials: Credentials): void {
+    if (this.#access.server.startsWith("https:")) this.#poolFor(credentials);
+  }
+
+  close(): void {
+    this.#pool?.http.close();
+    this.#pool = undefined;
+  }
+
+  /** The pool of connections made with these credentials; a new certificate needs new connections, open ones go on. */
+  #poolFor(credentials: Credentials): Deno.HttpClient {
+    if (this.#pool !== undefined && sameConnections(this.#pool.credentials, credentials)) {
+      return this.#pool.http;
+    }
+    const http = Deno.createHttpClient({
+      // One connection per request: a dead one must not take the watches of all kinds with it.
+      http2: false,
+      poolIdleTimeout: POOL_IDLE_MS,
+      ...proxyOf(this.#access),
+      ...pemsOf(credentials),
+    });
+    this.#pool?.http.close();
+    this.#pool = { credentials, http };
+    return http;
+  }
+}
+
+/** The certificates of an HTTP client, which checks them when it is made. */
+export function pemsOf(
+  { certificateAuthority, clientCertificate }: Credentials,
+): Pick<Deno.CreateHttpClientOptions, "caCerts"> & Partial<Deno.TlsCertifiedKeyPem> {
+  return {
+    ...(certificateAuthority === null ? {} : { caCerts: [certificateAuthority] }),
+    ...(clientCertificate === null
+      ? {}
+      : { cert: clientCertificate.certificate, key: clientCertificate.key }),
+  };
+}
+
+/**
+ * Keeps fetch from unpacking, so that what is unpacked can be bounded: to a part of a body it does nothing (Deno 2.9.6). Servers
+ * pass over a range in units that they do not know (RFC 9110, 14.2).
+ */
+function packedAsSent(headers: TransportRequest["headers"]): [string, string][] {
+  return headers["accept-encoding"] === "identity" ? [] : [["range", "items=0-"]];
+}
+
+/** A line for each value. */
+function linesOf(headers: TransportRequest["headers"]): [string, string][] {
+  return Object.entries(headers).flatMap(([name, values]) =>
+    [values].flat().map((value): [string, string] => [name, value])
+  );
+}
+
+/** A proxy for fetch. Connecting straight to the server is a "tcp" proxy to it, which works without TLS only. */
+function proxyOf({ proxyUrl, bypassProxy, server }: ClusterAccess): { proxy?: Deno.Proxy } {
+  if (proxyUrl !== "") return { proxy: { url: proxyUrl } };
+  const { hostname, port, protocol } = new URL(server);
+  if (!bypassProxy || protocol !== "http:") return {};
+  const host = hostname.replace(/^\[|\]$/g, "");
+  return { proxy: { transport: "tcp", hostname: host, port: Number(port || 80) } };
+}
+
+function sameConnections(one: Credentials, other: Credentials): boolean {
+  return one.certificateAuthority === other.certificateAuthority &&
+    one.clientCertificate?.certificate === other.clientCertificate?.certificate &&
+    one.clientCertificate?.key === other.clientCertificate?.key;
+}
+
+/**
+ * The headers that say so, each with all its values: the server takes every value for one, commas and all.
+ *
+ * Source: client-go's transport (`Impersonate-User`, `-Uid`, `-Group`, `-Extra-<key>`).
+ */
+export function impersonationHeaders(
+  { user, uid, groups, extra }: Impersonation,
+): Record<string, readonly string[]> {
+  const headers: Record<string, readonly string[]> = { "impersonate-user": [user].map(headerBytes) };
+  if (uid !== "") headers["impersonate-uid"] = [uid].map(headerBytes);
+  if (groups.length > 0) headers["impersonate-group"] = groups.map(headerBytes);
+  for (const [key, values] of Object.entries(extra)) {
+    if (values.length > 0) headers[`impersonate-extra-${escapedKey(key)}`] = values.map(headerBytes);
+  }
+  return headers;
+}
+
+/** UTF-8, a character for each byte: headers are bytes. */
+function headerBytes(text: string): string {
+  return Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("");
+}
+
+/** What cannot stand in the name of a header is written as `%XX`, and so is `%` itself: the server reads it back. */
+function escapedKey(key: string): string {
+  return [...new TextEncoder().encode(key)].map((byte) => {
+    const character = String.fromCharCode(byte);
+    return /[!#$&'*+.^_`|~0-9A-Za-z-]/.test(character)
+      ? character
+      : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+  }).join("");
+}

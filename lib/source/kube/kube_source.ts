@@ -1,0 +1,171 @@
+/**
+ * Objects from an API server: Services, EndpointSlices and the own Node, listed and watched.
+ *
+ * @module
+ */
+import { type Clock, systemClock } from "../../kernel/clock.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import type { ApiObject, NamespacedName } from "../../model/objects.ts";
+import type { Logger } from "../../observe/log.ts";
+import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
+import { KubeConnection } from "./connection_state.ts";
+import { acceptHeader, type ContentTypes, PROTOBUF } from "./serializers.ts";
+import { KubeClient } from "./kube_client.ts";
+import { Reflector, REFLECTOR_TIMES, type ReflectorOptions, type ReflectorTimes } from "./reflector.ts";
+import {
+  ENDPOINT_SLICES,
+  nodeResource,
+  resourceOfService,
+  SERVICE_CIDRS,
+  SERVICES,
+  type WatchedResource,
+} from "./resources.ts";
+import type { KubeStore } from "./store.ts";
+import type { ClusterAccess } from "./kubeconfig.ts";
+import type { Rejection, ResourceEventHandler, Source, SourceEvent } from "../source.ts";
+
+/** Options of {@linkcode KubeSource}. */
+export interface KubeSourceOptions {
+  readonly access: ClusterAccess;
+  /** The only Node that is watched. */
+  readonly nodeName: string;
+  /** The only Service that is watched, with its endpoints. @default {all} */
+  readonly service?: NamespacedName;
+  readonly configSyncPeriodMs: number;
+  /** Requests per second; 0 or less for no limit. First lists do not wait. */
+  readonly qps: number;
+  readonly burst: number;
+  /** In which forms objects are wanted; what the server answers in is read. @default {protobuf, else JSON} */
+  readonly contentTypes?: ContentTypes;
+  readonly log: Logger;
+  /** Told of every request when its answer begins, or that it got none. */
+  readonly onRequest?: (request: ApiRequest) => void;
+  /** Told of every answer that was read to its end; a watch has none. */
+  readonly onAnswer?: (answer: ApiAnswer) => void;
+  /** Starts credential plugins. @default {systemExec} */
+  readonly exec?: Exec | undefined;
+  /** @default {"kproxy"} */
+  readonly userAgent?: string;
+  /** @default {REFLECTOR_TIMES} */
+  readonly times?: ReflectorTimes;
+  /** @default {systemClock} */
+  readonly clock?: Clock;
+  /** @default {Math.random} */
+  readonly random?: () => number;
+}
+
+/**
+ * Delivers what the API server has, and every change of it, over losses of the connection of any length.
+ *
+ * - Selects on the server, by kube-proxy's selectors.
+ * - A Node that the server does not let us read counts as synced without an object; it is asked for again now and then.
+ * - ServiceCIDRs, if the handler wants them, are had from servers that have them and let us read them.
+ * - Delivers each object again, unchanged, once per `configSyncPeriodMs`.
+ */
+export class KubeSource implements Source {
+  readonly name: string;
+  readonly #options: KubeSourceOptions;
+  readonly #stores: KubeStore[] = [];
+
+  constructor(options: KubeSourceOptions) {
+    this.name = options.access.server;
+    this.#options = options;
+  }
+
+  /** @throws {ConfigError} if the credentials cannot be read at start */
+  async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
+    const { access, qps, burst, log, userAgent = "kproxy", clock = systemClock } = this.#options;
+    const { onRequest = () => {}, onAnswer = () => {}, exec, contentTypes = PROTOBUF } = this.#options;
+    const accept = acceptHeader(contentTypes);
+    const client = new KubeClient({
+      access,
+      qps,
+      burst,
+      userAgent,
+      accept,
+      clock,
+      onRequest,
+      onAnswer,
+      exec,
+    });
+    await client.checkCredentials(signal);
+    log.info("Using the API server", { server: access.server, access: access.origin });
+    const connection = new KubeConnection({
+      server: access.server,
+      log,
+      clock,
+      haveCredentialsChanged: client.credentialsCanChange
+        ? (ending) => client.haveCredentialsChanged(ending)
+        : null,
+    });
+    const reflect = (
+      resource: WatchedResource,
+      ifRefused: ReflectorOptions["ifRefused"],
+    ): Promise<void> => {
+      const { times = REFLECTOR_TIMES, random = Math.random } = this.#options;
+      const options = { resource, client, connection, handler, log, times, clock, random, ifRefused };
+      const reflector = new Reflector(options);
+      this.#stores.push(reflector.store);
+      return reflector.run(signal);
+    };
+    try {
+      await Promise.all([
+        reflect(this.#wanted(SERVICES), "retry"),
+        reflect(this.#wanted(ENDPOINT_SLICES), "retry"),
+        reflect(nodeResource(this.#options.nodeName), "empty"),
+        handler.wantsServiceCidrs === true ? reflect(SERVICE_CIDRS, "optional") : Promise.resolve(),
+        resync(this.#stores, { periodMs: this.#options.configSyncPeriodMs, clock, handler }, signal),
+      ]);
+    } finally {
+      client.close();
+    }
+  }
+
+  *objects(): Generator<ApiObject> {
+    for (const store of this.#stores) yield* store.objects();
+  }
+
+  *refusals(): Generator<Rejection> {
+    for (const store of this.#stores) yield* store.refusals();
+  }
+
+  #wanted(resource: WatchedResource): WatchedResource {
+    const { service } = this.#options;
+    return service === undefined ? resource : resourceOfService(resource, service);
+  }
+}
+
+/** Settings of {@linkcode resync}. */
+export interface ResyncOptions {
+  readonly periodMs: number;
+  readonly clock: Clock;
+  readonly handler: ResourceEventHandler;
+}
+
+/** API objects in one batch. */
+const BATCH_SIZE = 200;
+const PAUSE_MS = 20;
+
+/** Every `periodMs`, until `signal` aborts, delivers each object of the stores as an update from itself to itself. */
+export async function resync(
+  stores: readonly KubeStore[],
+  { periodMs, clock, handler }: ResyncOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  while (!signal.aborted) {
+    // Timers hold 31 bits.
+    await clock.sleep(Math.min(periodMs, 2 ** 31 - 1), signal);
+    for (const store of stores) {
+      const identities = store.identities();
+      for (let start = 0; start < identities.length && !signal.aborted; start += BATCH_SIZE) {
+        // Looked up only now: an object may have changed or gone since the batch before.
+        const events = identities.slice(start, start + BATCH_SIZE).flatMap((identity): SourceEvent[] => {
+          const object = store.objectAt(identity);
+          return object === undefined ? [] : [{ type: "update", old: object, object }];
+        });
+        if (events.length > 0) handler.events(events);
+        await clock.sleep(PAUSE_MS, signal);
+      }
+    }
+  }
+}

@@ -1,0 +1,228 @@
+/**
+ * What is asked of the API server for one resource: lists in pages, watches, and lists as the beginning of a watch.
+ *
+ * @module
+ */
+import type { Clock } from "../../kernel/clock.ts";
+import { cancelUnread, type HttpAnswer, IdleLimit, readRefusalBytes } from "./response.ts";
+import { type AnswerFormat, formatOf, formatOfRefusal, type WatchBatch } from "./serializers.ts";
+import type { KubeConnection } from "./connection_state.ts";
+import type { KubeClient } from "./kube_client.ts";
+import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./list_watch_messages.ts";
+import type { WatchedResource } from "./resources.ts";
+
+/** Limits of requests, in milliseconds. */
+export interface RequestTimes {
+  /** The server ends a watch after this time, up to twice as long by chance. */
+  readonly watchMs: number;
+  /** Limit for an answer to begin, and for each further piece of a list to arrive. */
+  readonly answerMs: number;
+  /** Limit for a page of a list to arrive as a whole. */
+  readonly pageMs: number;
+  /**
+   * Limit for each further piece of a list that a watch begins with: a server that knows nothing of such lists is silent. One that has
+   * sent such a list before has {@linkcode answerMs}.
+   */
+  readonly streamMs: number;
+}
+
+/** What {@linkcode ListWatch} need. */
+export interface ListWatchOptions {
+  readonly resource: WatchedResource;
+  readonly client: Pick<KubeClient, "get" | "server">;
+  readonly times: RequestTimes;
+  readonly clock: Clock;
+  /** A number from 0 (inclusive) to 1 (exclusive). */
+  readonly random: () => number;
+  /** What is known of the server. @default {nothing} */
+  readonly connection?: Pick<KubeConnection, "streamsLists">;
+}
+
+/** A list or watch that is asked for. */
+export interface Asked {
+  /**
+   * Of a list: the oldest one that will do; `"0"` for whatever the server has at hand, `""` for what is in force now, which
+   * costs the server a look into its storage. Of a watch: the one that is known.
+   */
+  readonly version: string;
+  /** False for what must not wait for its turn. */
+  readonly paced: boolean;
+}
+
+/** A list that was asked for as a watch does not go on. */
+export class SilentStreamError extends AnswerError {
+  constructor(cause: Error) {
+    super(`${cause.message} before the end of the list`, { cause });
+    this.name = "SilentStreamError";
+  }
+}
+
+/** A watch that begins with a list. */
+export interface StreamedList {
+  readonly events: AsyncGenerator<WatchBatch>;
+  /** From now on silence is allowed. */
+  readonly listed: () => void;
+}
+
+const PAGE_SIZE = 500;
+/** More would be 5,000,000 objects: a server that goes on for ever. */
+const MAX_PAGES = 10_000;
+
+/** See the module. */
+export class ListWatch {
+  readonly #options: ListWatchOptions;
+  #selector = 0;
+  #pageSize = PAGE_SIZE;
+
+  constructor(options: ListWatchOptions) {
+    this.#options = options;
+  }
+
+  /** Selects as for an older server from now on; false if there is no other way to select. */
+  useOlderSelector(): boolean {
+    const isOther = this.#selector + 1 < this.#options.resource.selectors.length;
+    if (isOther) this.#selector++;
+    return isOther;
+  }
+
+  /**
+   * Reads a whole list; `take` is given its objects as they come.
+   *
+   * @returns the list's version
+   * @throws {AnswerError} if the server refuses it, or it is no list
+   */
+  async list(asked: Asked, take: (raws: readonly unknown[]) => void, signal: AbortSignal): Promise<string> {
+    const { resource } = this.#options;
+    let token = "";
+    for (let pages = 0; pages < MAX_PAGES; pages++) {
+      const page = await this.#page(asked, token, take, signal);
+      if (page.continueToken === "") {
+        this.#pageSize = PAGE_SIZE;
+        return page.resourceVersion;
+      }
+      if (page.continueToken === token) break;
+      token = page.continueToken;
+    }
+    throw new AnswerError(`GET ${resource.path}: the list does not end`);
+  }
+
+  async #page(
+    { version, paced }: Asked,
+    token: string,
+    take: (raws: readonly unknown[]) => void,
+    signal: AbortSignal,
+  ): Promise<ListPage> {
+    const { client, times, clock, resource } = this.#options;
+    // Servers answer what has no limit from what they have at hand; pages of a version only from their storage.
+    const isWhole = version !== "" && version !== "0" && token === "";
+    const query = {
+      ...(isWhole ? {} : { limit: String(this.#pageSize) }),
+      ...(token === "" ? version === "" ? {} : { resourceVersion: version } : { continue: token }),
+    };
+    const limits = { idleMs: times.answerMs, wholeMs: times.pageMs };
+    using idle = new IdleLimit(limits, client.server, signal, clock);
+    try {
+      // No waiting in the middle of a list.
+      const answer = await this.#get(query, idle, paced && token === "");
+      return await formatOf(answer, resource.path).readPage(answer, resource, idle, take);
+    } catch (error) {
+      // A list that takes longer than the server keeps its versions never comes to an end in pages: ask for all at once.
+      if (error instanceof ExpiredError && token !== "") this.#pageSize = 0;
+      throw idle.error ?? error;
+    }
+  }
+
+  /**
+   * Opens a watch of what comes after a version.
+   *
+   * @throws {AnswerError} if the server refuses it
+   */
+  async watch({ version, paced }: Asked, signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
+    const { format, answer, begin } = await this.#openWatch({ resourceVersion: version }, paced, signal);
+    return format.readEvents(answer.body, this.#options.resource, begin);
+  }
+
+  /**
+   * Opens a watch that begins with all objects there are, and a bookmark after the last of them.
+   *
+   * Source: client-go's reflector with WatchListClient.
+   *
+   * @throws {AnswerError} if the server refuses it
+   */
+  async watchList({ version, paced }: Asked, signal: AbortSignal): Promise<StreamedList> {
+    const { times, clock, client, resource, connection } = this.#options;
+    const { format, answer, begin } = await this.#openWatch(
+      { resourceVersion: version, resourceVersionMatch: "NotOlderThan", sendInitialEvents: "true" },
+      paced,
+      signal,
+    );
+    const limits = {
+      // Another kind's list may tell meanwhile.
+      get idleMs(): number {
+        return connection?.streamsLists === true ? times.answerMs : times.streamMs;
+      },
+      wholeMs: times.pageMs,
+    };
+    const idle = new IdleLimit(limits, client.server, begin.signal, clock);
+    const events = untilSilent(format.readEvents(answer.body, resource, idle), idle);
+    const listed = (): void => idle.lift();
+    begin.signal.addEventListener("abort", listed, { once: true });
+    return { events, listed };
+  }
+
+  /** The answer to a watch that the server has accepted; `begin` limited the time until then, and ends it with `signal`. */
+  async #openWatch(
+    version: Readonly<Record<string, string>>,
+    paced: boolean,
+    signal: AbortSignal,
+  ): Promise<{ readonly format: AnswerFormat; readonly answer: HttpAnswer; readonly begin: IdleLimit }> {
+    const { times, random, clock, client, resource } = this.#options;
+    const begin = new IdleLimit(times.answerMs, client.server, signal, clock);
+    const query = {
+      watch: "1",
+      allowWatchBookmarks: "true",
+      timeoutSeconds: String(Math.ceil(times.watchMs / 1000 * (1 + random()))),
+      ...version,
+    };
+    try {
+      const answer = await this.#get(query, begin, paced);
+      const format = formatOf(answer, resource.path);
+      begin.lift();
+      cancelUnread(answer.body, begin.signal);
+      return { format, answer, begin };
+    } catch (error) {
+      begin[Symbol.dispose]();
+      throw begin.error ?? error;
+    }
+  }
+
+  /** A good answer to a GET; `idle` limits the time until it begins. @throws {AnswerError} for any other answer */
+  async #get(
+    query: Readonly<Record<string, string>>,
+    idle: IdleLimit,
+    paced: boolean,
+  ): Promise<HttpAnswer> {
+    const { client, resource } = this.#options;
+    const { path } = resource;
+    const search = new URLSearchParams({ ...resource.selectors[this.#selector], ...query });
+    const answer = await client.get(`${path}?${search}`, idle.signal, { paced });
+    if (answer.status === 200) return answer;
+    // Sizes of answers are those of lists, as client-go counts them.
+    const bytes = await readRefusalBytes("watch" in query ? { body: answer.body } : answer, idle);
+    const status = statusOf(formatOfRefusal(answer).readStatus(bytes));
+    const retryAfterSeconds = answer.retryAfterSeconds ?? status.retryAfterSeconds;
+    const message = status.message || new TextDecoder().decode(bytes);
+    throw refusal(path, answer.status, message, { ...status, retryAfterSeconds });
+  }
+}
+
+async function* untilSilent(
+  events: AsyncGenerator<WatchBatch>,
+  idle: IdleLimit,
+): AsyncGenerator<WatchBatch> {
+  try {
+    yield* events;
+  } catch (error) {
+    throw idle.error === undefined ? error : new SilentStreamError(idle.error);
+  }
+}

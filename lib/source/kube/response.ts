@@ -1,0 +1,382 @@
+/**
+ * An HTTP answer and the ways to read its body: as one text, piece by piece, or line by line.
+ *
+ * @module
+ */
+import { GrowingBytes } from "../../text/growing_bytes.ts";
+import { AnswerError } from "./list_watch_messages.ts";
+import { type Clock, systemClock } from "../../kernel/clock.ts";
+
+/** An answer whose body may still be arriving. */
+export interface HttpAnswer {
+  readonly status: number;
+  /** Seconds to wait, from `Retry-After`; null if there is none. */
+  readonly retryAfterSeconds: number | null;
+  /** As in the header; `""` if there is none. */
+  readonly contentType: string;
+  /** The server's clock, as in the header; `""` or absent if there is none. */
+  readonly date?: string;
+  readonly body: ReadableStream<Uint8Array>;
+  /** Told how large the body was once all of it has been read. */
+  readonly onRead?: (bytes: number) => void;
+}
+
+/** The part of an answer that is read to its end. */
+export type AnswerBody = Pick<HttpAnswer, "body" | "onRead">;
+
+/** Seconds in a `Retry-After` header; null if it is absent or a date, which no API server sends. */
+export function retryAfterSeconds(header: string | null): number | null {
+  return header !== null && /^\d+$/.test(header) ? Number(header) : null;
+}
+
+const NEWLINE = 10;
+/** A page of 500 objects, or all of 100,000 where pages do not work, is less; an endless answer must not fill the memory. */
+const MAX_BYTES = 256 * 1024 * 1024;
+/** Far above what the store of an API server takes as one object. */
+export const MAX_EVENT_BYTES: number = 16 * 1024 * 1024;
+/** Of a refusal: its message is all that is read. */
+const MAX_REFUSAL_BYTES = 64 * 1024;
+
+/** What reading a body heeds and tells. */
+export interface Reading {
+  /** Ends the connection when aborted. */
+  readonly signal: AbortSignal;
+  /** Something arrived. */
+  note(): void;
+}
+
+/**
+ * The whole body as text.
+ *
+ * @throws {AnswerError} if it is larger than any answer should be
+ * @throws what `signal` was aborted with, or the error of the connection
+ */
+export async function readText(
+  answer: AnswerBody,
+  reading: Reading,
+  maxBytes: number = MAX_BYTES,
+): Promise<string> {
+  return new TextDecoder().decode(await readBytes(answer, reading, maxBytes));
+}
+
+/** Likewise, as bytes. */
+export async function readBytes(
+  answer: AnswerBody,
+  reading: Reading,
+  maxBytes: number = MAX_BYTES,
+): Promise<Uint8Array> {
+  const bytes = new GrowingBytes();
+  for await (const piece of readPieces(answer, reading, maxBytes)) bytes.add(piece);
+  return bytes.view();
+}
+
+/**
+ * The whole body, piece by piece, each valid until the next one is asked for.
+ *
+ * @throws {AnswerError} if it is larger than any answer should be
+ * @throws what `signal` was aborted with, or the error of the connection
+ */
+export async function* readPieces(
+  { body, onRead }: AnswerBody,
+  reading: Reading,
+  maxBytes: number = MAX_BYTES,
+): AsyncGenerator<Uint8Array> {
+  let length = 0;
+  for await (const piece of piecesOf(body, reading)) {
+    length += piece.length;
+    if (length > maxBytes) throw new AnswerError(`The answer is larger than ${maxBytes} bytes`);
+    yield piece;
+  }
+  onRead?.(length);
+}
+
+/**
+ * What a refusal says; no more than its beginning if it does not end.
+ *
+ * @throws what `signal` was aborted with, or the error of the connection
+ */
+export async function readRefusalBytes(
+  { body, onRead }: AnswerBody,
+  reading: Reading,
+): Promise<Uint8Array> {
+  const bytes = new GrowingBytes();
+  for await (const piece of piecesOf(body, reading)) {
+    bytes.add(piece.subarray(0, MAX_REFUSAL_BYTES - bytes.length));
+    if (bytes.length === MAX_REFUSAL_BYTES) break;
+  }
+  onRead?.(bytes.length);
+  return bytes.view();
+}
+
+/**
+ * Likewise, as text.
+ *
+ * @throws what `signal` was aborted with, or the error of the connection
+ */
+export async function readRefusal(answer: AnswerBody, reading: Reading): Promise<string> {
+  return new TextDecoder().decode(await readRefusalBytes(answer, reading));
+}
+
+/**
+ * Yields the complete lines of each piece that arrives, without blank ones: what was sent together stays together.
+ * A line that the connection cut off is dropped, because half an object is not an event.
+ *
+ * @throws {AnswerError} if a line is longer than any object
+ * @throws what `signal` was aborted with, or the error of the connection
+ */
+export async function* readLines(
+  body: ReadableStream<Uint8Array>,
+  reading: Reading,
+  maxLineBytes: number = MAX_EVENT_BYTES,
+): AsyncGenerator<string[]> {
+  const decoder = new TextDecoder();
+  let rest = new GrowingBytes();
+  for await (const piece of piecesOf(body, reading)) {
+    const end = piece.lastIndexOf(NEWLINE);
+    if (end === -1) {
+      rest.add(piece);
+    } else {
+      const isWhole = rest.length === 0;
+      if (!isWhole) rest.add(piece.subarray(0, end));
+      const text = decoder.decode(isWhole ? piece.subarray(0, end) : rest.view());
+      rest = new GrowingBytes();
+      rest.add(piece.subarray(end + 1));
+      const lines = text.split("\n").filter((line) => line !== "");
+      if (lines.length > 0) yield lines;
+    }
+    if (rest.length > maxLineBytes) {
+      throw new AnswerError(`A line of the watch is longer than ${maxLineBytes} bytes`);
+    }
+  }
+}
+
+/**
+ * Cancels a body when aborted, if it is not read by then: what is aborted between the head of an answer and its first piece would
+ * stay open.
+ */
+export function cancelUnread(body: ReadableStream<Uint8Array>, signal: AbortSignal): void {
+  const leave = async (): Promise<void> => {
+    if (body.locked) return;
+    try {
+      await body.cancel();
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  };
+  if (signal.aborted) void leave();
+  else signal.addEventListener("abort", leave, { once: true });
+}
+
+/** Most events are smaller. */
+const FIRST_PIECE_BYTES = 4 * 1024;
+const MOST_PIECE_BYTES = 64 * 1024;
+
+/**
+ * The next piece of a body; undefined at its end. The memory is used again for the one after it: on its own the runtime takes 64 KiB
+ * for each event of a watch, which stay until garbage is collected.
+ */
+function pieceReader(
+  body: ReadableStream<Uint8Array>,
+): { next: () => Promise<Uint8Array | undefined>; cancel: () => Promise<void> } {
+  const reader = byteReader(body);
+  if (reader === null) {
+    const plain = body.getReader();
+    return { next: async () => (await plain.read()).value, cancel: () => plain.cancel() };
+  }
+  let buffer = new ArrayBuffer(FIRST_PIECE_BYTES);
+  const next = async (): Promise<Uint8Array | undefined> => {
+    const { value, done } = await reader.read(new Uint8Array(buffer));
+    if (value === undefined || done) return undefined;
+    buffer = bufferAfter(value);
+    return value;
+  };
+  return { next, cancel: () => reader.cancel() };
+}
+
+/** Null where the memory cannot be ours: such a body is one of our own TLS. */
+function byteReader(body: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | null {
+  try {
+    return body.getReader({ mode: "byob" });
+  } catch (error) {
+    if (body.locked || !(error instanceof TypeError)) throw error;
+    return null;
+  }
+}
+
+/** For what comes after a piece: more room after one that filled its own, little again after one that hardly used it. */
+function bufferAfter({ byteLength, buffer }: Uint8Array<ArrayBuffer>): ArrayBuffer {
+  const room = buffer.byteLength;
+  if (byteLength === room && room < MOST_PIECE_BYTES) return new ArrayBuffer(4 * room);
+  if (byteLength < room / 16 && room > FIRST_PIECE_BYTES) return new ArrayBuffer(FIRST_PIECE_BYTES);
+  return buffer;
+}
+
+/**
+ * The pieces of a body as they arrive, each valid until the next one is asked for.
+ *
+ * Cancels it itself when aborted: once the garbage collector has taken a Response away, the signal given to fetch no
+ * longer reaches its body (Deno 2.9.6), and a silent connection would never be left.
+ */
+export async function* piecesOf(
+  body: ReadableStream<Uint8Array>,
+  { signal, note }: Reading,
+): AsyncGenerator<Uint8Array> {
+  const reader = pieceReader(body);
+  let open = true;
+  const leave = async (): Promise<void> => {
+    if (!open) return;
+    open = false;
+    try {
+      await reader.cancel();
+    } catch (error) {
+      // A body that failed rejects its cancelling with the same error, which read() has thrown.
+      if (!signal.aborted) throw error;
+    }
+  };
+  signal.addEventListener("abort", leave, { once: true });
+  try {
+    for (;;) {
+      signal.throwIfAborted();
+      const piece = await reader.next();
+      if (piece === undefined) break;
+      note();
+      yield piece;
+    }
+    signal.throwIfAborted();
+    open = false;
+  } catch (error) {
+    open = false;
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", leave);
+    await leave();
+  }
+}
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+/** Lists of the API are packed to a tenth or a thirtieth; a bomb, to a thousandth. */
+const MAX_RATIO = 100;
+/** Small bodies are not checked. */
+const ALWAYS_BYTES = 1024 * 1024;
+
+/**
+ * The body as it was before it was packed in the ways that `encoding` names, as the header `Content-Encoding` does; `""`
+ * for none. Other encodings than gzip are not read: reading them fails with an {@linkcode AnswerError}, as it does
+ * where it becomes a hundred times as long.
+ */
+export function unpacked(body: ReadableStream<Bytes>, encoding: string): ReadableStream<Bytes> {
+  const way = encoding.trim().toLowerCase();
+  if (way === "" || way === "identity") return body;
+  if (way !== "gzip" && way !== "x-gzip") {
+    return body.pipeThrough(failing(`The answer is packed by ${way}, which was not asked for`));
+  }
+  let packedBytes = 0;
+  let bytes = 0;
+  const counted = new TransformStream<Bytes, Bytes>({
+    transform(piece, controller) {
+      packedBytes += piece.length;
+      controller.enqueue(piece);
+    },
+  });
+  const bounded = new TransformStream<Bytes, Bytes>({
+    transform(piece, controller) {
+      bytes += piece.length;
+      if (bytes > ALWAYS_BYTES && bytes > MAX_RATIO * packedBytes) {
+        throw new AnswerError(`The answer is more than ${MAX_RATIO} times as long as it was packed`);
+      }
+      controller.enqueue(piece);
+    },
+  });
+  return body.pipeThrough(counted).pipeThrough(new DecompressionStream("gzip")).pipeThrough(bounded);
+}
+
+function failing(message: string): TransformStream<Bytes, Bytes> {
+  return new TransformStream({
+    start(controller) {
+      controller.error(new AnswerError(message));
+    },
+  });
+}
+
+/** Times of an {@linkcode IdleLimit}, in milliseconds; looked up whenever a time has passed. */
+export interface IdleTimes {
+  /** Without a sign for so long it is over. */
+  readonly idleMs: number;
+  /** After so long it is over, whatever arrived: who sends a byte now and then must not keep us for ever. */
+  readonly wholeMs: number;
+}
+
+/** Aborts its signal when nothing was noted for a time, or together with the signal it was given. */
+export class IdleLimit implements Disposable {
+  readonly #times: IdleTimes;
+  readonly #from: string;
+  readonly #outer: AbortSignal;
+  readonly #clock: Clock;
+  readonly #controller = new AbortController();
+  readonly #counting = new AbortController();
+  readonly #follow = (): void => this.#controller.abort(this.#outer.reason);
+  #heardMs: number;
+  #error: Error | undefined;
+
+  /** `from` names who is silent, for the error; a single time is the limit of silence, and there is no other one. */
+  constructor(times: number | IdleTimes, from: string, outer: AbortSignal, clock: Clock = systemClock) {
+    this.#times = typeof times === "number" ? { idleMs: times, wholeMs: Infinity } : times;
+    this.#from = from;
+    this.#outer = outer;
+    this.#clock = clock;
+    this.#heardMs = clock.nowMs();
+    if (outer.aborted) this.#follow();
+    else outer.addEventListener("abort", this.#follow, { once: true });
+    void this.#expire();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Why the signal was aborted, if that was for silence: what a cut-off request throws may not say so. */
+  get error(): Error | undefined {
+    return this.#error;
+  }
+
+  /** Something arrived. */
+  readonly note = (): void => {
+    this.#heardMs = this.#clock.nowMs();
+  };
+
+  /** From now on silence is allowed; the signal goes on following the one it was given. */
+  lift(): void {
+    this.#counting.abort();
+  }
+
+  [Symbol.dispose](): void {
+    this.#counting.abort();
+    this.#outer.removeEventListener("abort", this.#follow);
+    // The rest of an answer that is not read any more goes with its connection.
+    this.#controller.abort();
+  }
+
+  /** One wait from sign to sign: a timer for each piece of a long answer would cost more than the piece. */
+  async #expire(): Promise<void> {
+    const { signal } = this.#counting;
+    const startMs = this.#clock.nowMs();
+    while (!signal.aborted && !this.#controller.signal.aborted) {
+      const { idleMs, wholeMs } = this.#times;
+      const nowMs = this.#clock.nowMs();
+      const leftMs = Math.min(this.#heardMs + idleMs, startMs + wholeMs) - nowMs;
+      if (leftMs <= 0) return this.#end(nowMs - startMs >= wholeMs);
+      await this.#clock.sleep(leftMs, signal);
+    }
+  }
+
+  #end(isTooSlow: boolean): void {
+    const { idleMs, wholeMs } = this.#times;
+    this.#error = new Error(
+      isTooSlow
+        ? `What arrives from ${this.#from} is not complete after ${wholeMs / 1000} s`
+        : `Nothing arrived from ${this.#from} for ${idleMs / 1000} s`,
+    );
+    this.#controller.abort(this.#error);
+  }
+}

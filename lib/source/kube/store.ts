@@ -1,0 +1,188 @@
+/**
+ * What one resource of the API server holds, as far as it was delivered; turns lists and single changes into events.
+ *
+ * @module
+ */
+import type { V1ObjectMeta } from "@kubernetes/client-node";
+import type { ApiObject } from "../../model/objects.ts";
+import type { Raw, RawKubernetesObject } from "../decode/api_json.ts";
+import { describeItem } from "../decode/decode.ts";
+import { DecodeError } from "../decode/decode_values.ts";
+import { MalformedObject } from "../decode/protobuf_serializer.ts";
+import { type Rejection, sameObject, type SourceEvent } from "../source.ts";
+import type { WatchedResource } from "./resources.ts";
+import { UnreadableListError, type WatchEvent } from "./list_watch_messages.ts";
+
+/** By API identity, `namespace/name`. */
+export type DecodedObjects = Map<string, ApiObject>;
+
+/** An API object that cannot be read. */
+export interface RefusedObject {
+  /** As of {@linkcode DecodedObjects}. */
+  readonly identity: string;
+  /** e.g. `Service shop/web`. */
+  readonly object: string;
+  readonly message: string;
+}
+
+/** The objects of one resource. A malformed one is reported, and its last good form stays in force. */
+export class KubeStore {
+  readonly #resource: WatchedResource;
+  /** Of the objects' origin, for rejections. */
+  readonly #where: string;
+  readonly #reject: (rejection: Rejection) => void;
+  /** By identity: each is reported once, not with each list and each event. */
+  readonly #refused = new Map<string, Rejection>();
+  readonly #objects: DecodedObjects = new Map();
+
+  constructor(resource: WatchedResource, where: string, reject: (rejection: Rejection) => void) {
+    this.#resource = resource;
+    this.#where = where;
+    this.#reject = reject;
+  }
+
+  /** Identities of all objects in force. */
+  identities(): string[] {
+    return [...this.#objects.keys()];
+  }
+
+  /** What stands under an identity now. */
+  objectAt(identity: string): ApiObject | undefined {
+    return this.#objects.get(identity);
+  }
+
+  /** All objects in force; they may change while they are taken. */
+  objects(): Iterable<ApiObject> {
+    return this.#objects.values();
+  }
+
+  /** What cannot be read as it is now. */
+  refusals(): Iterable<Rejection> {
+    return this.#refused.values();
+  }
+
+  /**
+   * Decodes the API objects of a list into `listed`.
+   *
+   * @returns those that are malformed; their last good form is in `listed`, if there is one
+   */
+  decodeInto(listed: DecodedObjects, raws: readonly unknown[]): RefusedObject[] {
+    const refused: RefusedObject[] = [];
+    for (const raw of raws) {
+      const identity = identityOfRaw(raw);
+      try {
+        if (raw instanceof MalformedObject) throw new DecodeError("", raw.reason);
+        listed.set(identity, this.#resource.decode(raw));
+      } catch (error) {
+        if (!(error instanceof DecodeError)) throw error;
+        const object = describeItem({ raw, kind: this.#resource.objectKind });
+        refused.push({ identity, object, message: error.message });
+        const known = this.#objects.get(identity);
+        if (known !== undefined) listed.set(identity, known);
+      }
+    }
+    return refused;
+  }
+
+  /** Makes `listed` all there is that can be read, and `refused` all that cannot. */
+  replaceAll(listed: DecodedObjects, refused: readonly RefusedObject[]): SourceEvent[] {
+    const events: SourceEvent[] = [];
+    const stillRefused = new Set(refused.map(({ identity }) => identity));
+    for (const identity of [...this.#refused.keys()]) {
+      if (!stillRefused.has(identity)) this.#refused.delete(identity);
+    }
+    this.#report(refused);
+    for (const [identity, object] of listed) this.#replace(identity, object, events);
+    for (const identity of this.identities()) {
+      if (!listed.has(identity)) this.#replace(identity, undefined, events);
+    }
+    return events;
+  }
+
+  /** Takes an API object that was added or modified. */
+  put(raw: unknown, events: SourceEvent[]): void {
+    const listed: DecodedObjects = new Map();
+    const refused = this.decodeInto(listed, [raw]);
+    if (refused.length === 0) this.#refused.delete(identityOfRaw(raw));
+    this.#report(refused);
+    for (const [identity, object] of listed) this.#replace(identity, object, events);
+  }
+
+  /** Takes an API object that was deleted; only its name is looked at. */
+  delete(raw: unknown, events: SourceEvent[]): void {
+    const identity = identityOfRaw(raw);
+    this.#refused.delete(identity);
+    this.#replace(identity, undefined, events);
+  }
+
+  #report(refused: readonly RefusedObject[]): void {
+    for (const { identity, object, message } of refused) {
+      if (this.#refused.get(identity)?.message === message) continue;
+      const rejection = { where: this.#where, object, message };
+      this.#refused.set(identity, rejection);
+      this.#reject(rejection);
+    }
+  }
+
+  #replace(identity: string, object: ApiObject | undefined, events: SourceEvent[]): void {
+    const old = this.#objects.get(identity);
+    // An equal one keeps what was delivered: another one beside it would cost its memory a second time.
+    if (old !== undefined && object !== undefined && sameObject(old, object)) return;
+    if (object === undefined) this.#objects.delete(identity);
+    else this.#objects.set(identity, object);
+    if (old === undefined) {
+      if (object !== undefined) events.push({ type: "add", object });
+    } else events.push(object === undefined ? { type: "delete", old } : { type: "update", old, object });
+  }
+}
+
+/** As of {@linkcode DecodedObjects}, of what may be no object at all, and names that are no texts. */
+function identityOfRaw(raw: unknown): string {
+  const metadata = (raw as RawKubernetesObject | null)?.metadata as Raw<V1ObjectMeta> | null | undefined;
+  const [namespace, name] = [metadata?.namespace, metadata?.name].map((part) =>
+    typeof part === "string" ? part : ""
+  );
+  return `${namespace}/${name}`;
+}
+
+/** What was listed so far, in pages or as the events that a watch begins with. */
+export class Listing {
+  readonly #store: KubeStore;
+  readonly #listed: DecodedObjects = new Map();
+  /** By identity, in the order in which they came. */
+  readonly #refused = new Map<string, RefusedObject>();
+
+  constructor(store: KubeStore) {
+    this.#store = store;
+  }
+
+  /** Takes API objects. */
+  take(raws: readonly unknown[]): void {
+    for (const each of this.#store.decodeInto(this.#listed, raws)) this.#refused.set(each.identity, each);
+  }
+
+  /** Takes an event; what is changed or deleted while the list is sent comes as such. */
+  takeEvent({ type, object }: WatchEvent): void {
+    if (type === "BOOKMARK") return;
+    const identity = identityOfRaw(object);
+    this.#refused.delete(identity);
+    if (type === "DELETED") this.#listed.delete(identity);
+    else this.take([object]);
+  }
+
+  /**
+   * Makes what was listed all there is, and returns what that changes.
+   *
+   * @throws {UnreadableListError} if there were objects and none can be read: taken for a list, that would take everything away
+   */
+  finish(path: string): SourceEvent[] {
+    const [first] = this.#refused.values();
+    if (first !== undefined && this.#listed.size === 0) {
+      const count = this.#refused.size;
+      throw new UnreadableListError(
+        `GET ${path}: none of ${count} objects can be read: ${first.object}: ${first.message}`,
+      );
+    }
+    return this.#store.replaceAll(this.#listed, this.#refused.values().toArray());
+  }
+}
