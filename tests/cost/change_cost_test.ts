@@ -7,7 +7,7 @@ import { type Cost, CountedNode } from "./counted_node.ts";
 import { Visits } from "./visits.ts";
 
 const FEW = 1_000;
-const MANY = 5_000;
+const MANY = 3_000;
 /** The Service that is changed; there in clusters of both sizes, with the same neighbours by name. */
 const CHANGED = 500;
 /** Beside those the cluster begins with, whatever their number. */

@@ -1,6 +1,7 @@
 /**
- * The flow cases with real packets in IPVS mode: TCP, UDP and SCTP. The kernels of most test machines have no IPVS, so this runs in
- * a user-mode Linux. "Same conformance matrix for all three backends".
+ * The flow cases with real packets in IPVS mode: TCP, UDP and SCTP, and Services of SCTP in mode iptables, with sockets of SCTP. The
+ * kernels of most test machines have neither, so this runs in a user-mode Linux. Where there are no such sockets `flows_test.ts` makes
+ * the first two packets of SCTP by hand, in all of its modes. "Same conformance matrix for all three backends".
  *
  * @module
  */
@@ -8,7 +9,7 @@ import { assertEquals } from "@std/assert";
 import { flowOf } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { isReal } from "../support/flow_lab_cases.ts";
-import { IPVS_LAB_CASE_GAPS, IPVS_LAB_CASES, ipvsLabGap } from "../support/ipvs_lab_cases.ts";
+import { IPVS_LAB_CASE_GAPS, IPVS_LAB_CASES, ipvsLabGap, SCTP_LAB_CASES } from "../support/ipvs_lab_cases.ts";
 import { e2eTest } from "../support/skip.ts";
 import { testInUml, UML_NEEDS } from "../support/uml.ts";
 
@@ -16,12 +17,12 @@ import { testInUml, UML_NEEDS } from "../support/uml.ts";
 const LIMIT_MS = 2_700_000;
 
 e2eTest(
-  "flow cases with real packets in IPVS mode, in a user-mode Linux",
+  "flow cases with real packets in IPVS mode, and of SCTP in mode iptables, in a user-mode Linux",
   UML_NEEDS,
   () =>
     testInUml(
-      ["tests/lab/ipvs_flows_in_uml.ts"],
-      `1 passed (${IPVS_LAB_CASES.length} steps) | 0 failed`,
+      ["tests/lab/sctp_flows_in_uml.ts", "tests/lab/ipvs_flows_in_uml.ts"],
+      `2 passed (${IPVS_LAB_CASES.length + SCTP_LAB_CASES.length} steps) | 0 failed`,
       LIMIT_MS,
     ),
 );

@@ -14,6 +14,9 @@ import { e2eTest, program } from "../support/skip.ts";
 import { eventually } from "../support/until.ts";
 import { type Damage, REPAIR_ARGS, repairs, repairsDamages } from "../support/web_repairs.ts";
 
+/** Of the damages, one in so many is done in the legacy variant. */
+const LEGACY_EVERY = 2;
+
 for (const variant of ["nft", "legacy"]) {
   const needs = [...WEB_NEEDS, program(`iptables-${variant}`), program(`ip6tables-${variant}`)];
   e2eTest(`rules that others remove come back, ${variant}`, needs, async (t) => {
@@ -58,7 +61,9 @@ for (const variant of ["nft", "legacy"]) {
       ["an endpoint's translation gone", change("-D", endpoint, "2")],
       ["IPv6 flushed", () => netns.run([`ip6tables-${variant}`, "-w", "5", "-t", "nat", "-F"])],
     ];
-    await repairsDamages(t, web, kproxy, damages, () => saveAll(netns, `-${variant}`));
+    // Both variants are looked after by the same code: some of each kind show that its programs are the right ones.
+    const chosen = damages.filter((_, index) => variant === "nft" || index % LEGACY_EVERY === 0);
+    await repairsDamages(t, web, kproxy, chosen, () => saveAll(netns, `-${variant}`));
   });
 
   e2eTest(`rules and chains of others are left alone, ${variant}`, needs, async () => {

@@ -1,5 +1,5 @@
 /**
- * Parsers of what other parties write, given what was found before and some hundred inputs that are new with each seed.
+ * Parsers of what other parties write, given what was found before and a hundred inputs that are new with each seed.
  * `deno task fuzz` goes on for as long as it is told.
  */
 import { assert } from "@std/assert";
@@ -10,7 +10,7 @@ import { findIn } from "./judge.ts";
 import { mutated, swollen } from "./mutate.ts";
 import { type FuzzTarget, type Input, wholeOf } from "./target.ts";
 
-const INPUTS = 300;
+const INPUTS = 150;
 const LARGE_INPUTS = 4;
 const LARGE_BYTES = 256 * 1024;
 /** Other tests run at the same time: `deno task fuzz` judges time without them. */

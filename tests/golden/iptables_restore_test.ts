@@ -21,6 +21,7 @@ const VARIANTS = [{ variant: "nft", staged: true }, { variant: "legacy", staged:
 /** So few chains in a block that even a golden case is written in several. */
 const TINY_BLOCKS = 2;
 const LARGE_BLOCKS = 1_200;
+const LEGACY_EVERY = 3;
 
 interface Tool {
   readonly netns: Netns;
@@ -109,7 +110,9 @@ for (const { variant, staged } of VARIANTS) {
     const restore = `${prefix}-${variant}-restore`;
     const needs = [ROOT_NAMESPACES, program("ip"), program(restore)];
     e2eTest(`golden rules on the real tool, ${variant} ${family}`, needs, async (t) => {
-      for (const name of goldenNames()) {
+      // Both variants are written by the same text: some of the cases show that the other one takes it.
+      for (const [index, name] of goldenNames().entries()) {
+        if (variant === "legacy" && index % LEGACY_EVERY !== 0) continue;
         const golden = loadGolden(name);
         if (golden.expected[family] === undefined) continue;
         await t.step(name, () =>

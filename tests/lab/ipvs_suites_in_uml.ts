@@ -12,43 +12,21 @@ import { WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
 import { onceMoreIfExcused } from "../support/skip.ts";
 import { CLUSTER, endpointsComeAndGo, servicesComeAndGo, zoneDecides } from "../support/web_changes.ts";
 import { type Damage, REPAIR_ARGS, repairsDamages } from "../support/web_repairs.ts";
-import { catchUp, endAndStart, ENDS } from "../support/web_restarts.ts";
+import { catchUp } from "../support/web_restarts.ts";
 import { spreadsEvenly } from "../support/web_spread.ts";
 
 type Story = readonly [name: string, tell: (t: Deno.TestContext, web: WebLab) => Promise<void>];
 
-/** What somebody takes away. */
+/** What others take away, some of it of each tool; all kinds of damage are in `lib/backend/ipvs/apply/proxier_test.ts`. */
 const DAMAGES: readonly (readonly [what: string, ...argv: string[]])[] = [
   ["the rules of a table", "iptables", "-t", "nat", "-F"],
   ["the rules of a table of IPv6", "ip6tables", "-F"],
-  ["one rule", "iptables", "-D", "KUBE-IPVS-FILTER", "6"],
   ["all virtual servers", "ipvsadm", "-C"],
   ["a real server", "ipvsadm", "-d", "-t", "192.0.2.10:30080", "-r", "10.244.0.12:8080"],
-  ["a scheduler", "ipvsadm", "-E", "-t", "10.96.0.1:80", "-s", "wlc"],
   ["the device", "ip", "link", "del", "kube-ipvs0"],
   ["an address", "ip", "address", "del", "10.96.0.1/32", "dev", "kube-ipvs0"],
   ["the entries of a set", "ipset", "flush", "KUBE-CLUSTER-IP"],
-  [
-    "an entry, with another in its place",
-    "sh",
-    "-c",
-    "ipset del KUBE-CLUSTER-IP 10.96.0.1,tcp:80 && ipset add KUBE-CLUSTER-IP 10.96.0.1,tcp:81",
-  ],
-  ["one rule of many", "iptables", "-t", "nat", "-D", "KUBE-SERVICES", "2"],
-  ["a rule, with another in its place", "iptables", "-R", "KUBE-IPVS-FILTER", "1", "-j", "RETURN"],
   ["peace by a rule more", "iptables", "-A", "KUBE-IPVS-OUT-FILTER", "-j", "DROP"],
-  [
-    "a weight",
-    "ipvsadm",
-    "-e",
-    "-t",
-    "192.0.2.10:30080",
-    "-r",
-    "10.244.0.12:8080",
-    "-m",
-    "-w",
-    "5",
-  ],
   ["peace by another real server", "ipvsadm", "-a", "-t", "10.96.0.1:80", "-r", "10.244.0.99:8080", "-m"],
   ["peace by another address", "ip", "address", "add", "10.96.0.99/32", "dev", "kube-ipvs0"],
 ];
@@ -99,11 +77,7 @@ const STORIES: readonly Story[] = [
   ["the node's zone decides which hints count", (_, web) => zoneDecides(web)],
   ["connections are spread evenly", spreadsEvenly],
   ["a client uses a port again", portIsUsedAgain],
-  // SIGINT ends kproxy as SIGTERM does, which `ipvs_switches_in_uml.ts` has; a kill leaves the most to the next one.
-  ...ENDS.filter(({ signal }) => signal === "SIGKILL").map((end): Story => [
-    `kproxy is ended by ${end.signal} and started again`,
-    (_, web) => endAndStart(web, end),
-  ]),
+  // Ends and starts under a connect loop are in `ipvs_switches_in_uml.ts`.
   ["what changed while kproxy was away is in force after its start", (_, web) => catchUp(web)],
   ["faults are named by their cause, and mended", (_, web) => ipvsFaultsAreNamed(web)],
   ["what the kernel refuses is named", (_, web) => quarantineIsNamed(web)],

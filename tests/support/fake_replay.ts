@@ -8,6 +8,7 @@ import type { Exec } from "../../lib/kernel/exec.ts";
 import { nftSeconds } from "../../lib/netfilter/nft_listing.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { RECORD_VARIABLE, type Recording } from "./fake_record.ts";
+import { withNamespaces } from "./netns.ts";
 
 /** The tests of a mode's applier. */
 export async function fakeTests(mode: "nftables" | "iptables" | "ipvs"): Promise<readonly string[]> {
@@ -28,13 +29,38 @@ export async function recordFakes(files: readonly string[], folder: string): Pro
 }
 
 /** What was written down, each sequence once. */
-export async function readRecordings(folder: string): Promise<readonly Recording[]> {
+async function readRecordings(folder: string): Promise<readonly Recording[]> {
   const found = new Map<string, Recording>();
   for await (const { name } of Deno.readDir(folder)) {
     const recordings: readonly Recording[] = JSON.parse(await Deno.readTextFile(`${folder}/${name}`));
     for (const one of recordings) found.set(JSON.stringify(one.runs), one);
   }
   return [...found.values()];
+}
+
+/**
+ * What a mode's recordings say to the real programs, the shortest first, since they are of more kinds, until `mostRuns` programs have run.
+ *
+ * @returns how many sequences and runs that were, and what differs, in words
+ */
+export async function replayAll(
+  folder: string,
+  mostRuns: number,
+): Promise<{ readonly said: string; readonly runs: number; readonly differences: string }> {
+  const recordings = (await readRecordings(folder)).toSorted((left, right) =>
+    left.runs.length - right.runs.length
+  );
+  let [sequences, runs] = [0, 0];
+  const differences: string[] = [];
+  for (const recording of recordings) {
+    if (runs + recording.runs.length > mostRuns) break;
+    [sequences, runs] = [sequences + 1, runs + recording.runs.length];
+    await withNamespaces(2, async ([real, other]) => {
+      differences.push(...await replay(recording, real!.exec, other!.exec));
+    });
+  }
+  const said = `${sequences} sequences of ${runs} runs, of ${recordings.length} sequences`;
+  return { said, runs, differences: differences.join("\n") };
 }
 
 /** The size of a set that rules add to, unless somebody says another one. */
@@ -134,7 +160,7 @@ const TAKES: readonly (readonly [list: RegExp, takes: (list: string) => readonly
  *
  * @returns what differs, in words
  */
-export async function replay({ file, runs, end }: Recording, real: Exec, other: Exec): Promise<string[]> {
+async function replay({ file, runs, end }: Recording, real: Exec, other: Exec): Promise<string[]> {
   const found: string[] = [];
   const note = (argv: readonly string[], faked: string, got: string, when: string): void => {
     const lines = difference(printed(argv, faked), printed(argv, got));

@@ -6,6 +6,7 @@
 import { parsePacket } from "../../lib/sim/flow.ts";
 import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
+import { SCTP_CASES } from "../flows/sctp_cases.ts";
 import { isReal } from "./flow_lab_cases.ts";
 import { isLoopbackFromOutside } from "./lab_flow.ts";
 
@@ -47,6 +48,12 @@ export function ipvsLabGap(step: FlowStep): string | undefined {
   if (comesBack && packet.inInterface === "") return "masquerading leaves it the address and port it has";
   return undefined;
 }
+
+/** Those of SCTP, which run in mode iptables there. */
+export const SCTP_LAB_CASES: readonly FlowCase[] = [
+  ...FLOW_CASES.filter(({ name }) => name.startsWith("SCTP: ")),
+  ...SCTP_CASES,
+];
 
 export const IPVS_LAB_CASES: readonly FlowCase[] = FLOW_CASES.filter((flowCase) =>
   isReal("ipvs", flowCase) && IPVS_LAB_CASE_GAPS[flowCase.name] === undefined

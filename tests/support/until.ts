@@ -8,7 +8,7 @@ import { AssertionError } from "@std/assert";
 
 /** How a test waits. */
 export interface Patience {
-  /** Milliseconds between two looks. @default {10} */
+  /** Milliseconds between two looks; longer where a look takes longer, so that looks leave half of the time to what they wait for. @default {10} */
   readonly everyMs?: number;
   /** Milliseconds after which it fails; many times what it takes on a busy machine. @default {300_000} */
   readonly limitMs?: number;
@@ -42,12 +42,13 @@ export async function eventually<T>(
 ): Promise<T> {
   const deadlineMs = performance.now() + limitMs;
   for (;;) {
+    const lookMs = performance.now();
     try {
       return await check();
     } catch (error) {
       if (!(error instanceof AssertionError) || performance.now() > deadlineMs) throw error;
     }
-    await new Promise((resolve) => setTimeout(resolve, everyMs));
+    await new Promise((resolve) => setTimeout(resolve, Math.max(everyMs, performance.now() - lookMs)));
   }
 }
 

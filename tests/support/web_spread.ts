@@ -26,7 +26,7 @@ const BY_CHANCE = { 2: 27.6, 3: 30.7 };
 export const SPREADS: Readonly<Record<LabMode["name"], Spread>> = {
   iptables: { requests: [900, 900, 900], chiSquareLimit: BY_CHANCE },
   // Through the node port fewer, because there every connection needs a port of the node's own address as well.
-  nftables: { requests: [12_000, 12_000, 6_000], chiSquareLimit: BY_CHANCE },
+  nftables: { requests: [6_000, 6_000, 3_000], chiSquareLimit: BY_CHANCE },
   // These go round: every endpoint gets the same number, and one more and one less is a chi-square of 1/15.
   ipvs: { requests: [90, 120, 90], chiSquareLimit: { 2: 0.1, 3: 0.1 } },
   userspace: { requests: [90, 120, 90], chiSquareLimit: { 2: 0.1, 3: 0.1 } },

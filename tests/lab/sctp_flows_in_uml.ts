@@ -1,13 +1,12 @@
 /**
- * Flow cases that need a kernel with SCTP, and some of TCP and UDP beside them, to be run inside of the user-mode Linux:
- * `tests/lab/uml.sh 'deno test -A tests/lab/flows_in_uml.ts'`.
+ * Flow cases that need a kernel with SCTP, to be run inside of the user-mode Linux:
+ * `tests/lab/uml.sh 'deno test -A tests/lab/sctp_flows_in_uml.ts'`.
  *
  * @module
  */
 import { assertEquals } from "@std/assert";
-import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { service } from "../flows/objects.ts";
-import { SCTP_CASES } from "../flows/sctp_cases.ts";
+import { SCTP_LAB_CASES } from "../support/ipvs_lab_cases.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabFlowCase } from "../support/lab_flow.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
@@ -16,19 +15,7 @@ import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
 /** Starting a program takes tens of milliseconds here, and a first packet may take as long. */
 const PATIENCE = 6;
 
-const SHARED_CASES = [
-  "SCTP: cluster IP, node port and refusal",
-  "a cluster IP spreads evenly over its endpoints",
-  "a node port answers on every address of the node and hides the client",
-  "UDP: node port, external IP, load-balancer IP, hairpin and refusal",
-  "under external policy Local without an endpoint on the node clients outside are dropped, pods and the node are not",
-].map((name) => {
-  const found = FLOW_CASES.find((one) => one.name === name);
-  if (found === undefined) throw new TypeError(`There is no flow case "${name}"`);
-  return found;
-});
-
-Deno.test("flow cases in the user-mode Linux", async (t) => {
+Deno.test("flow cases of SCTP in mode iptables", async (t) => {
   await using lab = await NodeLab.create();
   await using manifests = await LabManifests.create();
   await manifests.replace("node.json", [NODE_OBJECT]);
@@ -41,7 +28,7 @@ Deno.test("flow cases in the user-mode Linux", async (t) => {
       `--manifests=${manifests.folder}`,
     ],
   });
-  for (const [index, flowCase] of [...SHARED_CASES, ...SCTP_CASES].entries()) {
+  for (const [index, flowCase] of SCTP_LAB_CASES.entries()) {
     await t.step(flowCase.name, async () => {
       const marker = service(`kp/marker-${index}`, { clusterIP: `10.111.0.${index + 1}`, ports: [":1"] });
       const edit = () => manifests.replace("case.json", [marker, ...flowCase.objects]);
