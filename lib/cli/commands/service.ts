@@ -7,7 +7,7 @@
 import { FAMILIES } from "../../model/objects.ts";
 import { UsageError } from "../../errors.ts";
 import { stateOf } from "../../inspect/desired/desired.ts";
-import type { LiveProblem } from "../../inspect/live/live.ts";
+import { type LiveProblem, uniqueProblems } from "../../inspect/live/live.ts";
 import { readElements } from "../../inspect/live/unread_elements.ts";
 import { desiredOf, type Look, look } from "../../inspect/look.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
@@ -84,7 +84,7 @@ function listed(found: Look, objects: FoundObjects): Printed {
   ]);
   const isWhole = rows.every(({ isHeld }) => isHeld !== false);
   const { unserved } = objects.state;
-  const problems = eachOnce([...found.live?.values() ?? []].flatMap((live) => live.problems));
+  const problems = uniqueProblems([...found.live?.values() ?? []].flatMap((live) => live.problems));
   return {
     lines: [
       ...alignColumns([header, ...cells]),
@@ -96,11 +96,6 @@ function listed(found: Look, objects: FoundObjects): Printed {
     document: listDocument(rows, unserved, problems),
     code: isWhole ? 0 : 1,
   };
-}
-
-/** What concerns both families is in the rules of each. */
-function eachOnce(problems: readonly LiveProblem[]): readonly LiveProblem[] {
-  return [...new Map(problems.map((problem) => [JSON.stringify(problem), problem])).values()];
 }
 
 async function oneOf(found: Look, objects: FoundObjects, name: string, exec: Exec): Promise<Printed> {
@@ -126,9 +121,9 @@ async function oneOf(found: Look, objects: FoundObjects, name: string, exec: Exe
     lines: [
       ...serviceLines(views, alignColumns),
       ...unserved.map(({ destination, reason }) => `Not served: ${destination}: ${reason}`),
-      ...problemLines(eachOnce(problems)),
+      ...problemLines(uniqueProblems(problems)),
     ],
-    document: serviceDocument(name, views, unserved, eachOnce(problems)),
+    document: serviceDocument(name, views, unserved, uniqueProblems(problems)),
     code: isMissing ? 1 : 0,
   };
 }

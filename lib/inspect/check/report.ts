@@ -6,6 +6,7 @@
  */
 import { API_VERSION } from "../../serve/status/status_document.ts";
 import { counted } from "../../text/words.ts";
+import { uniqueProblems } from "../live/live.ts";
 import { problemLines } from "../trace/trace_text.ts";
 import { type Difference, type FamilyCheck, isClean } from "./difference.ts";
 
@@ -96,15 +97,7 @@ export function checkLines(
   if (families.length === 0) {
     lines.push("No Service wants rules here, and no service proxy's rules are there.");
   }
-  return [...lines, ...problemLines(uniqueProblems(families))];
-}
-
-/** Both families may name the same program. */
-function uniqueProblems(families: readonly FamilyCheck[]): FamilyCheck["problems"] {
-  const known = new Map(
-    families.flatMap(({ problems }) => problems).map((one) => [`${one.place}: ${one.message}`, one]),
-  );
-  return [...known.values()];
+  return [...lines, ...problemLines(uniqueProblems(families.flatMap(({ problems }) => problems)))];
 }
 
 function familyLines(check: FamilyCheck): readonly string[] {

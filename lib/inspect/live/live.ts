@@ -16,6 +16,11 @@ export interface LiveProblem {
   readonly message: string;
 }
 
+/** Each once: what concerns both families is among the problems of each. */
+export function uniqueProblems(problems: readonly LiveProblem[]): readonly LiveProblem[] {
+  return [...new Map(problems.map((one) => [`${one.place}: ${one.message}`, one])).values()];
+}
+
 /** A proxy whose rules are there. */
 export interface FoundProxy {
   readonly mode: RulesMode;
