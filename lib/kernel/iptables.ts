@@ -57,12 +57,9 @@ export class Iptables {
   readonly variant: IptablesVariant;
   readonly version: string;
   readonly #exec: Exec;
-  readonly #options: IptablesOptions;
+  readonly #options: Required<IptablesOptions>;
   readonly #programs: IptablesPrograms;
   readonly #wait: readonly string[];
-  readonly #clock: Clock;
-  readonly #random: () => number;
-  readonly #lockDeadlineMs: number;
   readonly #mutex = new Mutex();
 
   /** @throws {UnsupportedError} if the version is older than 1.6.2 */
@@ -78,12 +75,14 @@ export class Iptables {
     this.variant = options.variant;
     this.version = options.version;
     this.#exec = exec;
-    this.#options = options;
+    this.#options = {
+      clock: systemClock,
+      random: Math.random,
+      lockDeadlineMs: DEFAULT_LOCK_DEADLINE_MS,
+      ...options,
+    };
     this.#programs = options.programs;
     this.#wait = waitArgs(options.version);
-    this.#clock = options.clock ?? systemClock;
-    this.#random = options.random ?? Math.random;
-    this.#lockDeadlineMs = options.lockDeadlineMs ?? DEFAULT_LOCK_DEADLINE_MS;
   }
 
   /** The same programs, started by another. */
@@ -189,15 +188,16 @@ export class Iptables {
 
   /** Runs a command, again and again with jittered pauses while its status says that the lock is held. */
   #runPastLock(run: () => Promise<ExecResult>): Promise<ExecResult> {
+    const { clock, random, lockDeadlineMs } = this.#options;
     return this.#mutex.run(async () => {
-      const deadline = this.#clock.nowMs() + this.#lockDeadlineMs;
+      const deadline = clock.nowMs() + lockDeadlineMs;
       for (let pauseMs = RETRY_BASE_MS;; pauseMs = Math.min(2 * pauseMs, RETRY_MAX_MS)) {
         const result = await run();
         const stderr = withoutNotice(result.stderr);
-        if (!isLockBusy({ code: result.code, stderr }) || this.#clock.nowMs() + pauseMs >= deadline) {
+        if (!isLockBusy({ code: result.code, stderr }) || clock.nowMs() + pauseMs >= deadline) {
           return { ...result, stderr };
         }
-        await this.#clock.sleep(pauseMs * (0.5 + this.#random() / 2));
+        await clock.sleep(pauseMs * (0.5 + random() / 2));
       }
     });
   }

@@ -5,7 +5,7 @@
  */
 import { splitHostPort } from "../model/ip.ts";
 import { errorText, type Logger } from "../observe/log.ts";
-import { addressHolder, type HeldAddress } from "./http_get.ts";
+import { addressHolder } from "./http_get.ts";
 import type { ConnectionPool, Lane } from "../kernel/connection_pool.ts";
 import { type Handler, listen, type Listener, type Secure } from "./http_listener.ts";
 
@@ -36,27 +36,6 @@ export interface HttpServerOptions {
 
 const RETRY_MS = 5_000;
 
-/** A server with `hardFail` cannot listen. */
-export class ListenError extends Error {
-  readonly #host: string;
-  readonly #port: number;
-
-  constructor(message: string, { host, port, cause }: Pick<HeldAddress, "host" | "port"> & ErrorOptions) {
-    super(message, { cause });
-    this.name = "ListenError";
-    this.#host = host;
-    this.#port = port;
-  }
-
-  /** The same, and who has the address if that one says so. */
-  async withHolder(signal: AbortSignal): Promise<ListenError> {
-    const { cause, message } = this;
-    const at = { host: this.#host, port: this.#port };
-    const holder = cause instanceof Deno.errors.AddrInUse ? await addressHolder({ ...at, signal }) : "";
-    return holder === "" ? this : new ListenError(`${message}; ${holder}`, { ...at, cause });
-  }
-}
-
 /** Listens until stopped; an address that is taken is tried again every 5 s. */
 export class HttpServer {
   readonly #options: HttpServerOptions;
@@ -86,21 +65,20 @@ export class HttpServer {
     return this.#listener?.port ?? 0;
   }
 
-  /** @throws {ListenError} with `hardFail`, if it cannot listen */
-  start(): void {
+  /**
+   * @param signal ends the question which program has the address
+   * @throws {Error} with `hardFail`, if it cannot listen; says which program has the address, if that one says so
+   */
+  async start(signal: AbortSignal = this.#stop.signal): Promise<void> {
     const { address, name, hardFail } = this.#options;
     if (address === "") return;
     try {
       this.#listen();
     } catch (cause) {
-      if (hardFail) {
-        const at = { host: this.#host, port: this.#port };
-        throw new ListenError(`Cannot listen on ${address} for ${name}: ${errorText(cause)}`, {
-          ...at,
-          cause,
-        });
-      }
-      this.#tryLater(cause);
+      if (!hardFail) return this.#tryLater(cause);
+      const holder = await this.#holder(cause, signal);
+      const problem = `Cannot listen on ${address} for ${name}: ${errorText(cause)}`;
+      throw new Error(holder === "" ? problem : `${problem}; ${holder}`, { cause });
     }
   }
 
@@ -159,12 +137,15 @@ export class HttpServer {
   /** Logs the first failure in a row, after asking the program at the address. */
   async #tellWho(error: unknown): Promise<void> {
     const { address, name, log, onListenFailure } = this.#options;
-    const { signal } = this.#stop;
-    const holder = error instanceof Deno.errors.AddrInUse
-      ? await addressHolder({ host: this.#host, port: this.#port, signal })
-      : "";
+    const holder = await this.#holder(error, this.#stop.signal);
     if (holder !== "") log.warn("Another program has the address", { server: name, address, holder });
     const problem = `cannot listen on ${address}: ${errorText(error)}`;
     onListenFailure?.(holder === "" ? problem : `${problem}; ${holder}`);
+  }
+
+  /** Which program has the address; `""` if it does not say. */
+  async #holder(error: unknown, signal: AbortSignal): Promise<string> {
+    if (!(error instanceof Deno.errors.AddrInUse)) return "";
+    return await addressHolder({ host: this.#host, port: this.#port, signal });
   }
 }

@@ -370,7 +370,7 @@ Deno.test("it listens where it is told", async () => {
     log: silentLogger,
     pool: new ConnectionPool(),
   });
-  server.start();
+  await server.start();
   try {
     const response = await fetch(`http://127.0.0.1:${server.port}/proxyMode`);
     assertEquals(await response.text(), "iptables");
@@ -390,7 +390,7 @@ Deno.test("stopping the server ends a profile that is being taken", async () => 
     log: silentLogger,
     pool: new ConnectionPool(),
   });
-  server.start();
+  await server.start();
   const asked = fetch(`http://127.0.0.1:${server.port}/debug/pprof/profile?seconds=60`);
   const ended = asked.then((response) => response.text()).catch((error: Error) => error.name);
   await new Promise((resolve) => setTimeout(resolve, 100));

@@ -16,7 +16,7 @@ import { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { KubeClient } from "../source/kube/kube_client.ts";
 import { jsonAnswer, notFoundAnswer, textAnswer } from "./http_answer.ts";
 import { HealthState, systemHealthClock } from "./health_state.ts";
-import { HttpServer, ListenError } from "./http_server.ts";
+import { HttpServer } from "./http_server.ts";
 import type { Handler } from "./http_listener.ts";
 import { LocalSocket } from "./local_socket.ts";
 import { type MetricsHandlers, metricsHandlers } from "./metrics_server.ts";
@@ -107,20 +107,12 @@ export class NodeServers {
   /**
    * Begins to listen; the loops are about to run.
    *
-   * @param signal ends the question who has an address
-   * @throws {ListenError} with `bindAddressHardFail`, if an address cannot be had
+   * @param signal ends the question which program has an address
+   * @throws {Error} with `bindAddressHardFail`, if an address cannot be had
    * @throws {ConfigError} if what `kproxy.serving` names cannot be used
    */
   async start(signal: AbortSignal): Promise<void> {
     if (this.#options.config.kproxy.serving.tlsCertFile !== "") this.#tls = await this.#openTls();
-    try {
-      this.#start();
-    } catch (error) {
-      throw error instanceof ListenError ? await error.withHolder(signal) : error;
-    }
-  }
-
-  #start(): void {
     const { config, metrics, log, onHealthFailure, onMetricsFailure } = this.#options;
     const { tcp, socket } = this.#handlers();
     this.health.started();
@@ -145,7 +137,7 @@ export class NodeServers {
         ...common,
       }),
     ];
-    for (const server of this.#servers) server.start();
+    for (const server of this.#servers) await server.start(signal);
     // Last: one that does not come to serve leaves the socket to the kproxy that has it.
     this.#socket = new LocalSocket({ path: config.kproxy.socket, handler: socket, log, pool: this.#pool });
     this.#socket.start();

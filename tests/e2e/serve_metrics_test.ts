@@ -58,7 +58,7 @@ async function scrape(mode: ProxyMode, path: string): Promise<string> {
     log: silentLogger,
     pool: new ConnectionPool(),
   });
-  server.start();
+  await server.start();
   try {
     const base = `http://127.0.0.1:${server.port}`;
     await (await fetch(`${base}/healthz`)).text();
