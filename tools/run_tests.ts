@@ -16,6 +16,11 @@ import { DRAWN_SEED_VARIABLE } from "../tests/support/fast_check.ts";
 import { type Skip, unmet } from "../tests/support/skip.ts";
 import { UML_NEEDS } from "../tests/support/uml.ts";
 
+/** The files of end-to-end tests with these names, each list of them in one text. */
+function filesOf(...names: readonly string[]): readonly string[] {
+  return names.flatMap((text) => text.split(" ")).map((name) => `tests/e2e/${name}_test.ts`);
+}
+
 /** How tests ended. */
 export interface Counts {
   readonly passed: number;
@@ -28,45 +33,21 @@ const EXCLUSIVE = /^tests\/(e2e|lab|kernel|recorded|bench)\//;
 /** In the text of those that boot a kernel of their own, which has one processor, and measure no time. */
 const IN_UML = "UML_NEEDS";
 /** Real packets, rules and pages, but no time is measured: at a low priority they need no time of their own. */
-const UNHURRIED_E2E: readonly string[] = [
-  ...[
-    "bundle",
-    "check",
-    "doctor",
-    "external_ip_policy",
-    "fakes_replay",
-    "family_probe",
-    "flows",
-    "insecure_files",
-  ],
-  ...[
-    "lost_log",
-    "offline_start",
-    "planted_faults",
-    "read_only_cache",
-    "render",
-    "selftest",
-    "serve_metrics",
-  ],
-  ...["serve_namespace", "socket", "status_page", "transcripts", "userspace_listen", "userspace_look"],
-];
+const UNHURRIED = filesOf(
+  "bundle check doctor external_ip_policy fakes_replay family_probe flows insecure_files lost_log offline_start planted_faults",
+  "read_only_cache render selftest serve_metrics serve_namespace socket status_page transcripts userspace_listen userspace_look",
+);
 const UNHURRIED_FOLDERS = /^tests\/(kernel|recorded)\//;
 /** Their priority, as `nice` tells it. */
 const UNHURRIED_NICE = 5;
-/** Of those in kernels of their own, the ones to begin with: while all processors are busy anyway, then those that measure time. */
-const UML_FIRST: readonly string[] = [
-  "tests/e2e/ipvs_flows_test.ts",
-  "tests/e2e/ipvs_switches_test.ts",
-  "tests/e2e/ipvs_test.ts",
-];
+/** Of those in kernels of their own, the longest, to begin with. */
+const UML_FIRST = filesOf("ipvs ipvs_switches ipvs_flows");
 /** These mostly wait, for periods or for a server, and measure no time either. */
-const WAITING_E2E: readonly string[] = [
-  ...["affinity", "helm", "kube_events", "kube_formats", "kube_source_child", "kube_source", "node_facts"],
-  ...["serve_tls", "service_cidrs"],
-];
-const pathOf = (name: string): string => `tests/e2e/${name}_test.ts`;
-const UNHURRIED = new Set(UNHURRIED_E2E.map(pathOf));
-const WAITING = new Set(WAITING_E2E.map(pathOf));
+const WAITING = filesOf(
+  "affinity helm kube_events kube_formats kube_source_child kube_source node_facts serve_tls service_cidrs",
+);
+/** All files that a list names. */
+export const LISTED: readonly string[] = [...UNHURRIED, ...WAITING, ...UML_FIRST];
 /** In the text of those that need kapi; where Go's cache is empty its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
 /** Characters of what each failed test says that are told again at the end, where they are found even in a log that was cut. */
@@ -154,8 +135,8 @@ async function laneOf(
   const others = files.filter((path) => EXCLUSIVE.test(path));
   const texts = await Promise.all(others.map(read));
   const uml = others.filter((_, at) => texts[at]!.includes(IN_UML));
-  const waiting = others.filter((path) => WAITING.has(path));
-  const unhurried = others.filter((path) => UNHURRIED.has(path) || UNHURRIED_FOLDERS.test(path));
+  const waiting = others.filter((path) => WAITING.includes(path));
+  const unhurried = others.filter((path) => UNHURRIED.includes(path) || UNHURRIED_FOLDERS.test(path));
   const placed = new Set([...uml, ...waiting, ...unhurried]);
   const rank = (path: string): number => (UML_FIRST.indexOf(path) + 1) || Infinity;
   const needsApiServer = (path: string): boolean => texts[others.indexOf(path)]!.includes(WITH_API_SERVER);

@@ -1,5 +1,15 @@
 import { assertEquals } from "@std/assert";
-import { afterTry, countRun, failedFiles, parseSummary, skipReport, total } from "./run_tests.ts";
+import { ROOT } from "./project_files.ts";
+import { afterTry, countRun, failedFiles, LISTED, parseSummary, skipReport, total } from "./run_tests.ts";
+
+Deno.test(
+  "every file that a list of lanes names is there, once",
+  { permissions: { read: true } },
+  async () => {
+    assertEquals(LISTED.length, new Set(LISTED).size);
+    for (const path of LISTED) await Deno.stat(`${ROOT}/${path}`);
+  },
+);
 
 Deno.test("the counts come from deno's last line", { permissions: "none" }, () => {
   const cases: readonly (readonly [string, ReturnType<typeof parseSummary>])[] = [
