@@ -11,6 +11,27 @@ const FOLDER = "docs/records/cluster";
 const PROXIES: readonly string[] = ["kproxy", "kube-proxy"];
 const MODES: readonly string[] = ["nftables", "iptables", "ipvs", "userspace"];
 
+/** What mode userspace cannot do, by the part of a test's name: each is told in `docs/modes.md`. */
+const USERSPACE_GAPS: readonly (readonly [test: string, gap: string])[] = [
+  ["preserve source pod IP", "endpoints see the node's address"],
+  ["ExternalTrafficPolicy changes", "endpoints see the node's address"],
+  ["support externalTrafficPolicy=Local for type=NodePort", "endpoints see the node's address"],
+  ["no endpoints exist", "a Service without endpoints accepts connections and closes them"],
+  [
+    "external IP is not assigned to a node",
+    "external IPs that are not the node's are not served for pods on a bridge",
+  ],
+  [
+    "fallback to local terminating endpoints when there are no ready endpoints with externalTrafficPolicy=Local",
+    "pods use all endpoints, as in mode iptables; there the answer gets lost, here kproxy passes it on",
+  ],
+];
+
+/** Why mode userspace fails a test; undefined if it should pass it. */
+export function userspaceGap(name: string): string | undefined {
+  return USERSPACE_GAPS.find(([part]) => name.includes(part))?.[1];
+}
+
 /** All records, by mode, kproxy's first. */
 export function conformanceRecords(root: string = ROOT): ConformanceRecord[] {
   const records: ConformanceRecord[] = [];
@@ -64,7 +85,9 @@ export function conformanceReasons(records: readonly ConformanceRecord[] = confo
   for (const { proxy, mode, tests } of records) {
     for (const [name, { outcome, why = "" }] of Object.entries(tests)) {
       if (outcome === "passed") continue;
-      const key = `${name.replace(/^\[sig-network\] /, "")}\u0000${outcome}: ${why}`;
+      const gap = mode === "userspace" && outcome === "failed" ? userspaceGap(name) : undefined;
+      const said = `${outcome}: ${why}${gap === undefined ? "" : ` (${gap})`}`;
+      const key = `${name.replace(/^\[sig-network\] /, "")}\u0000${said}`;
       byReason.set(key, (byReason.get(key) ?? new Set()).add(`${proxy} ${mode}`));
     }
   }

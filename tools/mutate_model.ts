@@ -140,7 +140,11 @@ const VECTORS: readonly Mutation[] = [
   {
     name: "vector 16: an absent port name is an empty one",
     edits: [
-      { file: SLICES, find: "if (name === null) return complain", replace: "if (false) return complain" },
+      {
+        file: SLICES,
+        find: "if (name === null) return reportProblem",
+        replace: "if (false) return reportProblem",
+      },
       {
         file: SLICES,
         find: "servicePortKey(service, name, protocol)",

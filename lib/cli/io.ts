@@ -54,7 +54,7 @@ export const systemIo: Io = {
       writeAll(Deno.stdout, text);
     } catch (cause) {
       if (cause instanceof Deno.errors.BrokenPipe) {
-        throw new OutputClosedError("nobody reads the output", { cause });
+        throw new OutputClosedError("the reader closed the output", { cause });
       }
       throw cause;
     }

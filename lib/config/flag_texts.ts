@@ -30,7 +30,7 @@ export function parseInt32(text: string): number {
   const value = Number(/^0[0-7]/.test(digits) ? `0o${digits.slice(1)}` : digits) *
     (match[1] === "-" ? -1 : 1);
   if (value < INT32_MIN || value > INT32_MAX) fail(`want an integer from ${INT32_MIN} to ${INT32_MAX}`);
-  // Not -0, which `Object.is` and JSON tell apart from 0.
+  // Not -0, which `Object.is` and JSON distinguish from 0.
   return value === 0 ? 0 : value;
 }
 

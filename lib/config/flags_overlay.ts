@@ -147,7 +147,7 @@ class Overlay {
 
   #setField({ path, kind, zeroIsUnset }: Field, flag: string, value: FlagValue): void {
     if (path === "hostnameOverride") return this.#hostnameOverride(String(value));
-    // As in a file: what the API cannot tell from "not given" is the default. Durations are not among these, so
+    // As in a file: what the API does not distinguish from "not given" is the default. Durations are not among these, so
     // that a period of 0 given by a flag counts (or is refused).
     const isZero = value === "" || (value === 0 && kind !== "duration" && kind !== "nanoseconds");
     if (!zeroIsUnset || !isZero) this.#set(path, flag, value);

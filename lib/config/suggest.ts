@@ -41,7 +41,7 @@ function isSwap(word: string, other: string): boolean {
 /** The word of `known` that `given` on a command line was probably meant to be, or undefined. */
 export function suggestion(given: string, known: readonly string[]): string | undefined {
   const typed = given.toLowerCase().replaceAll("_", "-");
-  // Too short to tell a slip from another word.
+  // Too short to distinguish a typing mistake from another word.
   if (typed.length < 3) return undefined;
   const nearest = closestWord(typed, known);
   if (nearest !== undefined) return nearest;

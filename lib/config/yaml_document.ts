@@ -3,9 +3,8 @@
  *
  * @module
  */
-import { type Alias, type Document, isAlias, isMap, isScalar, isSeq, visit } from "yaml";
+import { type Alias, type Document, isAlias, isMap, isScalar, isSeq, type Node, visit } from "yaml";
 import type { LineStarts } from "../text/lines.ts";
-import { type AliasTargets, aliasTargets, areOverused, resolveFrom } from "./yaml_aliases.ts";
 
 /** A place in a text, and what is wrong there. */
 export interface YamlFault {
@@ -17,7 +16,7 @@ export interface YamlFault {
 export class YamlDocument {
   readonly #document: Document.Parsed;
   readonly #lines: LineStarts;
-  #targets: AliasTargets | undefined;
+  #targets: ReadonlyMap<Alias, Node | undefined> | undefined;
 
   constructor(document: Document.Parsed, lines: LineStarts) {
     this.#document = document;
@@ -96,17 +95,27 @@ export class YamlDocument {
     return found;
   }
 
-  /** What the nodes stand for. @throws {Error} of several classes, for too many aliases, one that leads nowhere, a merge of no map */
+  /**
+   * What the nodes stand for.
+   *
+   * @throws {Error} of several classes, for an anchor that is used too often, an alias without anchor, a merge of no map
+   */
   toJs(): unknown {
-    if (areOverused(this.#aliases)) {
-      throw new ReferenceError("Excessive alias count indicates a resource exhaustion attack");
-    }
-    resolveFrom(this.#aliases);
-    return this.#document.toJS({ maxAliasCount: -1 });
+    return this.#document.toJS();
   }
 
-  get #aliases(): AliasTargets {
-    return this.#targets ??= aliasTargets(this.#document);
+  /** Each alias with its anchor's node, the last one of the name before it: the parser would walk the document for each alias. */
+  get #aliases(): ReadonlyMap<Alias, Node | undefined> {
+    if (this.#targets !== undefined) return this.#targets;
+    const targets = new Map<Alias, Node | undefined>();
+    const anchors = new Map<string, Node>();
+    visit(this.#document, {
+      Node: (_, node) => {
+        if (isAlias(node)) targets.set(node, anchors.get(node.source));
+        else if (node.anchor !== undefined) anchors.set(node.anchor, node);
+      },
+    });
+    return this.#targets = targets;
   }
 }
 

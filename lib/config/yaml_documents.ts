@@ -19,8 +19,10 @@ export interface YamlLimits {
   readonly tokens: number;
   /** Maps and lists inside each other. */
   readonly depth: number;
-  /** Anchors, aliases, tags and directives, each. */
+  /** Anchors, tags, directives and document ends, each. */
   readonly properties: number;
+  /** The parser takes milliseconds for a thousand, and a hundred times as long for ten thousand. */
+  readonly aliases: number;
   /** Scalars, maps and lists with each alias replaced by what it stands for. */
   readonly values: number;
 }
@@ -35,6 +37,7 @@ export const YAML_LIMITS: YamlLimits = {
   tokens: 220_000,
   depth: 200,
   properties: 10_000,
+  aliases: 1_000,
   values: 1_000_000,
 };
 
@@ -166,12 +169,12 @@ class Meter {
   }
 
   get hasAliases(): boolean {
-    return this.#counts.has(PROPERTIES["*"] ?? "");
+    return this.#counts.has(ALIASES);
   }
 
   /** What is too much of something, or null. */
   take(lexeme: string, offset: number): YamlFault | null {
-    const { tokens, properties } = this.#limits;
+    const { tokens, properties, aliases } = this.#limits;
     if (++this.#tokens > tokens) return { offset, message: `more than ${tokens} tokens` };
     const isText = this.#isText;
     this.#isText = lexeme === SCALAR;
@@ -180,17 +183,19 @@ class Meter {
     if (property === undefined) return isText || first !== '"' ? null : badEscapes(lexeme, offset);
     const count = (this.#counts.get(property) ?? 0) + 1;
     this.#counts.set(property, count);
-    return count > properties ? { offset, message: `more than ${properties} ${property}` } : null;
+    const most = property === ALIASES ? aliases : properties;
+    return count > most ? { offset, message: `more than ${most} ${property}` } : null;
   }
 }
 
 /** What the lexer says before a plain or a block scalar. */
 const SCALAR = "\x1f";
 
+const ALIASES = "aliases";
 /** By the character that a token of that sort begins with. */
 const PROPERTIES: Readonly<Record<string, string>> = {
   "&": "anchors",
-  "*": "aliases",
+  "*": ALIASES,
   "!": "tags",
   "%": "directives",
   ".": "document ends",

@@ -183,7 +183,7 @@ export async function desiredOf(
 ): Promise<RulesetSnapshot | null> {
   if (desired === null) return null;
   if (mode === "userspace" && desired.ports === undefined) {
-    const why = typeof portals === "string" ? portals : "nobody was asked";
+    const why = typeof portals === "string" ? portals : "no kproxy was asked";
     throw new UnsupportedError("kproxy", "a running kproxy, or the rules that are there", why, {
       message:
         `Rules of mode userspace lead to ports that kproxy opens when it runs, and nobody tells these: ${why}`,

@@ -25,15 +25,16 @@ export interface ChangeTrackerOptions {
   /** Receives one line per part of an object that is left out. */
   readonly report?: Report;
   /**
-   * Hears once of each destination that a Service asks for and does not get; of more than `maxTold` at once, how many more there are.
+   * Called once for each destination that a Service requests and does not get; with more than `maxReported` at once,
+   * with how many more there are.
    */
   readonly onUnserved?: (unserved: UnservedDestination) => void;
-  /** Hears of each of those that the Service gets now, or does not ask for any more, as many at once. */
+  /** Called for each of those that the Service gets now, or does not ask for any more, as many at once. */
   readonly onResolved?: (resolved: Omit<UnservedDestination, "reason">) => void;
-  /** Hears of endpoints that cannot answer. */
+  /** Called with endpoints that cannot answer. */
   readonly unreachable?: UnreachableEndpointsOptions;
   /** How many destinations are named at once. @default {10} */
-  readonly maxTold?: number;
+  readonly maxReported?: number;
   /** Milliseconds since the epoch at which watching began: trigger times up to then say nothing about this process. */
   readonly startedAtMs?: number;
 }
@@ -71,7 +72,7 @@ interface MutableState extends ProxyState {
  */
 export class ChangeTracker {
   readonly #report: Report;
-  readonly #options: Pick<ChangeTrackerOptions, "onUnserved" | "onResolved" | "maxTold">;
+  readonly #options: Pick<ChangeTrackerOptions, "onUnserved" | "onResolved" | "maxReported">;
   readonly #startedAtMs: number;
   readonly #state: MutableState;
   readonly #claims: DestinationClaims;
@@ -194,13 +195,13 @@ export class ChangeTracker {
       const endpoints = this.#slices.endpointsOf(name, served);
       const isSame = sameEndpointsByPort(before, endpoints);
       this.#set(name, served, isSame ? before : endpoints);
-      this.#unreachable.tell(name, served.length > 0);
+      this.#unreachable.report(name, served.length > 0);
       if (isSame || !slicesChanged.has(name)) return;
       updatedServices.add(name);
       if (hasUdpPort(before) || hasUdpPort(endpoints)) udpEndpointsChanged = true;
     };
     for (const [name, { served, lost, lostBefore }] of portsChanged) {
-      this.#tell(name, lostBefore, lost);
+      this.#reportUnserved(name, lostBefore, lost);
       const before = this.#state.services.get(name) ?? [];
       // Only what it does not get may have changed.
       if (!sameServicePorts(before, served)) {
@@ -250,31 +251,31 @@ export class ChangeTracker {
       (destination, reason) => invalid.set(destination, reason),
       this.#addresses,
     );
-    this.#tell(name, this.#invalid.get(name) ?? NONE_UNSERVED, invalid);
+    this.#reportUnserved(name, this.#invalid.get(name) ?? NONE_UNSERVED, invalid);
     if (invalid.size > 0) this.#invalid.set(name, invalid);
     else this.#invalid.delete(name);
     return ports;
   }
 
   /** Of what is not served now, and was until now. */
-  #tell(
+  #reportUnserved(
     service: NamespacedName,
     before: ReadonlyMap<string, string>,
     now: ReadonlyMap<string, string>,
   ): void {
-    const { onUnserved, onResolved, maxTold = MAX_TOLD } = this.#options;
+    const { onUnserved, onResolved, maxReported = MAX_REPORTED } = this.#options;
     const refused = [...now].filter(([destination]) => !before.has(destination));
-    for (const [destination, reason] of refused.slice(0, maxTold)) {
+    for (const [destination, reason] of refused.slice(0, maxReported)) {
       onUnserved?.({ service, destination, reason });
     }
-    if (refused.length > maxTold) {
-      const destination = `${refused.length - maxTold} more destinations`;
-      onUnserved?.({ service, destination, reason: "for reasons like those that were told" });
+    if (refused.length > maxReported) {
+      const destination = `${refused.length - maxReported} more destinations`;
+      onUnserved?.({ service, destination, reason: "for the same kinds of reasons" });
     }
     const resolved = [...before.keys()].filter((destination) => !now.has(destination));
-    for (const destination of resolved.slice(0, maxTold)) onResolved?.({ service, destination });
-    if (resolved.length > maxTold) {
-      onResolved?.({ service, destination: `${resolved.length - maxTold} more destinations` });
+    for (const destination of resolved.slice(0, maxReported)) onResolved?.({ service, destination });
+    if (resolved.length > maxReported) {
+      onResolved?.({ service, destination: `${resolved.length - maxReported} more destinations` });
     }
   }
 
@@ -295,7 +296,7 @@ export class ChangeTracker {
 }
 
 /** Of one change of one Service so many destinations are named: it may have thousands of addresses, each with hundreds of ports. */
-const MAX_TOLD = 10;
+const MAX_REPORTED = 10;
 const NO_ENDPOINTS: EndpointsByPort = new Map();
 const NO_PORTS: readonly ServicePort[] = [];
 const NONE_UNSERVED: ReadonlyMap<string, string> = new Map();

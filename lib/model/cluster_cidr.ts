@@ -22,7 +22,7 @@ export function likelyClusterCidrs(podCIDRs: readonly string[]): ReadonlyMap<IpF
   return likely;
 }
 
-/** Wider networks are rarely the Pods' alone: they are told as narrow as they can be. */
+/** Wider networks are rarely the Pods' alone: the result is as narrow as it can be. */
 const ROUNDED_FROM = { IPv4: 16, IPv6: 48 } as const;
 
 function holderOf([first, ...others]: readonly Cidr[]): string | null {

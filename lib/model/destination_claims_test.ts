@@ -294,7 +294,7 @@ Deno.test(
         const tracker = new ChangeTracker({
           family: "IPv4",
           node: NODE_A,
-          maxTold: Infinity,
+          maxReported: Infinity,
           onUnserved: ({ service, destination }) => {
             assert(!unserved.has(`${service} ${destination}`), "told twice");
             unserved.add(`${service} ${destination}`);

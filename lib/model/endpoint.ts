@@ -41,7 +41,7 @@ export function makeEndpoint(source: SliceEndpoint, ip: string, port: number, no
  * that still serve are used only where no ready one is.
  *
  * @param endpoints all endpoints of the port, sorted by key; the lists keep that order
- * @param note told why topology hints were passed over
+ * @param note gets the reason why topology hints were ignored
  *
  * Source: kube-proxy 1.36 CategorizeEndpoints; differs: `allReachable` is always sorted.
  */

@@ -9,7 +9,7 @@ import { compareBytes, namespacedName, servicePortKey } from "./names.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "./objects.ts";
 import { tight } from "../text/kept.ts";
 import { own, sentence } from "../text/quote.ts";
-import { type Complain, complaintsOf, type Report, sameTexts } from "./service_port.ts";
+import { problemReporter, type Report, type ReportProblem, sameTexts } from "./service_port.ts";
 import type { ListedEndpoints } from "./service_size.ts";
 import type { Endpoint, ServicePort, ServicePortKey } from "./state.ts";
 
@@ -21,12 +21,12 @@ export interface EndpointSliceCacheOptions {
   readonly family: IpFamily;
   readonly nodeName: string;
   readonly report?: Report;
-  /** Is told which endpoints of a Service are left out because no pod can have their address: endpoint → reason. */
+  /** Gets the endpoints of a Service that are left out because no pod can have their address: endpoint → reason. */
   readonly onUnreachable?: (service: NamespacedName, endpoints: ReadonlyMap<string, string>) => void;
 }
 
 /**
- * Remembers slices by Service, tells which updates matter, and joins endpoints with the ports that a Service declares. What a slice
+ * Remembers slices by Service, reports which updates matter, and joins endpoints with the ports that a Service declares. What a slice
  * says of other ports costs nothing but its text: a slice may have 20,000 ports and 1,000 endpoints.
  *
  * Source: kube-proxy EndpointSliceCache; differs: compares only what the proxy reads; notices when a slice changes its
@@ -170,11 +170,11 @@ export class EndpointSliceCache {
     slice: EndpointSlice,
     { isWanted, byPort, unreachable }: Collected,
   ): void {
-    const complain = complaintsOf(`EndpointSlice ${slice.namespace}/${slice.name}`, this.#report);
-    const ports = usablePorts(service, slice.ports, isWanted, complain);
+    const reportProblem = problemReporter(`EndpointSlice ${slice.namespace}/${slice.name}`, this.#report);
+    const ports = usablePorts(service, slice.ports, isWanted, reportProblem);
     if (ports.length === 0) return;
     slice.endpoints.forEach((source, index) => {
-      const ip = this.#addressOf(source, index, complain);
+      const ip = this.#addressOf(source, index, reportProblem);
       if (ip === null) return;
       const use = specialUse(ip);
       if (use !== null) {
@@ -190,19 +190,19 @@ export class EndpointSliceCache {
     });
   }
 
-  #addressOf(source: SliceEndpoint, index: number, complain: Complain): Ip | null {
+  #addressOf(source: SliceEndpoint, index: number, reportProblem: ReportProblem): Ip | null {
     const text = source.address;
     if (text === "") {
-      complain(sentence`endpoints[${index}] has no addresses; it is skipped`);
+      reportProblem(sentence`endpoints[${index}] has no addresses; it is skipped`);
       return null;
     }
     const ip = parseIp(text);
     if (ip === null) {
-      complain(sentence`endpoints[${index}].addresses[0] ${text} is not an IP address; it is skipped`);
+      reportProblem(sentence`endpoints[${index}].addresses[0] ${text} is not an IP address; it is skipped`);
       return null;
     }
     if (ip.family !== this.#family) {
-      complain(
+      reportProblem(
         sentence`endpoints[${index}].addresses[0] ${text} is not an ${
           own(this.#family)
         } address; it is skipped`,
@@ -276,14 +276,14 @@ function usablePorts(
   service: NamespacedName,
   ports: readonly SlicePort[],
   isWanted: (key: ServicePortKey) => boolean,
-  complain: Complain = () => {},
+  reportProblem: ReportProblem = () => {},
 ): readonly { readonly key: ServicePortKey; readonly number: number }[] {
   const known = ports.length < 2 ? null : new Set<string>();
   const usable: { readonly key: ServicePortKey; readonly number: number }[] = [];
   ports.forEach(({ name, port: number, protocol }, index) => {
-    if (name === null) return complain(sentence`ports[${index}] has no name; it is skipped`);
+    if (name === null) return reportProblem(sentence`ports[${index}] has no name; it is skipped`);
     if (number === null || number === 0) {
-      return complain(sentence`ports[${index}] has no port number; it is skipped`);
+      return reportProblem(sentence`ports[${index}] has no port number; it is skipped`);
     }
     const key = servicePortKey(service, name, protocol);
     if (!isWanted(key)) return;

@@ -26,24 +26,24 @@ export interface IpvsAnnotations {
 
 export const NO_IPVS_ANNOTATIONS: IpvsAnnotations = { scheduler: "", graceful: true };
 
-/** Reads the annotations; `complain` is told of values that mean nothing, which count as absent. */
+/** Reads the annotations; `reportProblem` gets the invalid values, which count as absent. */
 export function ipvsAnnotations(
   annotations: Readonly<Record<string, string>>,
-  complain: (problem: Sentence) => void,
+  reportProblem: (problem: Sentence) => void,
 ): IpvsAnnotations {
   const scheduler = annotations[SCHEDULER_ANNOTATION];
   const graceful = annotations[GRACEFUL_ANNOTATION];
   if (scheduler === undefined && graceful === undefined) return NO_IPVS_ANNOTATIONS;
   const known = scheduler === undefined || IPVS_SCHEDULERS.includes(scheduler);
   if (!known) {
-    complain(
+    reportProblem(
       sentence`annotation ${own(SCHEDULER_ANNOTATION)} is ${scheduler}, which is none of ${
         own(IPVS_SCHEDULERS.join(", "))
       }; the configured scheduler is used`,
     );
   }
   if (graceful !== undefined && graceful !== "true" && graceful !== "false") {
-    complain(
+    reportProblem(
       sentence`annotation ${own(GRACEFUL_ANNOTATION)} is ${graceful}, not true or false; it is ignored`,
     );
   }

@@ -23,11 +23,11 @@ const CASES:
     [{ [GRACEFUL_ANNOTATION]: "no" }, { scheduler: "", graceful: true }, 1],
   ];
 
-for (const [annotations, wishes, complaints] of CASES) {
+for (const [annotations, wishes, problemCount] of CASES) {
   Deno.test(`annotations ${JSON.stringify(annotations)} ask for ${JSON.stringify(wishes)}`, pure, () => {
     const problems: string[] = [];
     assertEquals(ipvsAnnotations(annotations, (problem) => problems.push(problem)), wishes);
-    assertEquals(problems.length, complaints, problems.join("\n"));
+    assertEquals(problems.length, problemCount, problems.join("\n"));
   });
 }
 

@@ -1,6 +1,6 @@
 /**
  * What is decided from the own Node object and the node's configuration: its IPs, the addresses that node ports listen
- * on, how local traffic is told from other traffic, and whether load balancers should still use the node.
+ * on, what counts as local traffic, and whether load balancers should still use the node.
  *
  * @module
  */
@@ -27,7 +27,7 @@ export interface NodeIps {
   readonly IPv6: string;
   /** True if no address of the primary family is known, so that a loopback address stands in for it. */
   readonly primaryIsLoopback: boolean;
-  /** True if there should be a Node, and nothing tells an address of it. */
+  /** True if there should be a Node, and no address of it is known. */
   readonly areMissing: boolean;
 }
 
@@ -83,7 +83,7 @@ export function nodeZone(node: NodeObject | null): string {
 }
 
 /**
- * The addresses that are the node's own, in whatever family: those that the Node tells, and a `bindAddress` that is not unspecified.
+ * The addresses that are the node's own, in whatever family: those of the Node object, and a `bindAddress` that is not unspecified.
  * Those of interfaces are not asked for: load balancers such as kube-vip put their virtual addresses there.
  */
 export function ownAddresses(node: NodeObject | null, bindAddress: string): readonly string[] {

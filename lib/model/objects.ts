@@ -38,13 +38,13 @@ export interface LoadBalancerIngress {
 
 /** A v1 Service. Lists keep the API's order; addresses and CIDRs are as written there. */
 export interface Service {
-  /** Tells it from other objects. */
+  /** The kind, in which it differs from other objects. */
   readonly kind: "Service";
   /** Its namespace. */
   readonly namespace: string;
   /** Its name, unique in the namespace. */
   readonly name: string;
-  /** Of `metadata.uid`: tells an object from a later one of the same name. */
+  /** Of `metadata.uid`: differs between an object and a later one of the same name. */
   readonly uid: string;
   /** Seconds since the epoch, of `metadata.creationTimestamp`; null if absent or unparsable, as in most manifests. */
   readonly createdAtSeconds: number | null;
@@ -108,7 +108,7 @@ export interface SlicePort {
 
 /** A discovery.k8s.io/v1 EndpointSlice, or one family of a v1 Endpoints object. */
 export interface EndpointSlice {
-  /** Tells it from other objects. */
+  /** The kind, in which it differs from other objects. */
   readonly kind: "EndpointSlice";
   /** Its namespace, and its Service's. */
   readonly namespace: string;
@@ -128,7 +128,7 @@ export interface EndpointSlice {
 
 /** A v1 Node. */
 export interface NodeObject {
-  /** Tells it from other objects. */
+  /** The kind, in which it differs from other objects. */
   readonly kind: "Node";
   /** Its name, by which endpoints are local. */
   readonly name: string;
@@ -146,7 +146,7 @@ export interface NodeObject {
 
 /** A networking.k8s.io/v1 ServiceCIDR: networks that cluster IPs are taken from. */
 export interface ServiceCidr {
-  /** Tells it from other objects. */
+  /** The kind, in which it differs from other objects. */
   readonly kind: "ServiceCIDR";
   /** Its name. */
   readonly name: string;
@@ -154,5 +154,5 @@ export interface ServiceCidr {
   readonly cidrs: readonly string[];
 }
 
-/** Every object that a proxy reads, in its decoded form; `kind` tells them apart. */
+/** Every object that a proxy reads, in its decoded form; they differ in `kind`. */
 export type ApiObject = Service | EndpointSlice | NodeObject | ServiceCidr;

@@ -1,5 +1,5 @@
 /**
- * What cloud load balancers are told on health check node ports.
+ * What health check node ports answer to cloud load balancers.
  *
  * @module
  */

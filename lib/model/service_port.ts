@@ -24,18 +24,18 @@ const ignore: Report = () => {};
 const EVERY_ADDRESS_POLICY = new AddressPolicy();
 
 /** Takes a problem of one object, in words in which what the object says is quoted. */
-export type Complain = (problem: Sentence) => void;
+export type ReportProblem = (problem: Sentence) => void;
 
-/** Of one object so many problems are told at each look: it may have as many as fit into it. */
+/** Problems that are reported of one object at each update: it may have as many as fit into it. */
 const MOST_PROBLEMS = 6;
 
-/** Tells of the problems of one object: the first few, and that there are more. `object` is e.g. `Service shop/web`. */
-export function complaintsOf(object: string, report: Report): Complain {
+/** Reports the problems of one object: the first few, and that there are more. `object` is e.g. `Service shop/web`. */
+export function problemReporter(object: string, report: Report): ReportProblem {
   let count = 0;
   return (problem) => {
     count++;
     if (count <= MOST_PROBLEMS) report(`${object}: ${problem}`);
-    else if (count === MOST_PROBLEMS + 1) report(`${object}: there are more problems, which are not told`);
+    else if (count === MOST_PROBLEMS + 1) report(`${object}: there are more problems, not listed here`);
   };
 }
 
@@ -56,8 +56,8 @@ export function servicePorts(
 ): readonly ServicePort[] {
   if (service.clusterIP === "" || service.clusterIP === "None" || service.type === "ExternalName") return [];
   const name = namespacedName(service.namespace, service.name);
-  const complain = complaintsOf(`Service ${name}`, report);
-  const clusterIP = clusterIPFor(service, family, complain, invalid);
+  const reportProblem = problemReporter(`Service ${name}`, report);
+  const clusterIP = clusterIPFor(service, family, reportProblem, invalid);
   if (clusterIP === null) return [];
 
   const externalPolicyLocal = service.externalTrafficPolicy === "Local" && isExternalType(service);
@@ -65,21 +65,25 @@ export function servicePorts(
     namespacedName: name,
     clusterIP,
     createdAtSeconds: service.createdAtSeconds,
-    externalIPs: addressesOf(service.externalIPs, family, EXTERNAL_IPS, { addresses, complain, invalid }),
+    externalIPs: addressesOf(service.externalIPs, family, EXTERNAL_IPS, {
+      addresses,
+      reportProblem,
+      invalid,
+    }),
     loadBalancerVIPs: addressesOf(
       service.loadBalancerIngress.filter(isVip).map((ingress) => ingress.ip),
       family,
       LOAD_BALANCER_IPS,
-      { addresses, complain, invalid },
+      { addresses, reportProblem, invalid },
     ),
-    loadBalancerSourceRanges: sourceRangesOf(service.loadBalancerSourceRanges, family, complain),
+    loadBalancerSourceRanges: sourceRangesOf(service.loadBalancerSourceRanges, family, reportProblem),
     stickyMaxAgeSeconds: service.sessionAffinity === "ClientIP" ? service.affinityTimeoutSeconds : 0,
     externalPolicyLocal,
     internalPolicyLocal: service.internalTrafficPolicy === "Local",
-    healthCheckNodePort: healthCheckNodePortOf(service, externalPolicyLocal, complain),
+    healthCheckNodePort: healthCheckNodePortOf(service, externalPolicyLocal, reportProblem),
     ipvs: service.annotations === undefined
       ? NO_IPVS_ANNOTATIONS
-      : ipvsAnnotations(service.annotations, complain),
+      : ipvsAnnotations(service.annotations, reportProblem),
   };
 
   const ports = service.ports.map((port): ServicePort => ({
@@ -92,16 +96,19 @@ export function servicePorts(
     port: port.port,
     nodePort: port.nodePort,
   }));
-  return ports.length < 2 ? ports : withoutDuplicates(ports, complain);
+  return ports.length < 2 ? ports : withoutDuplicates(ports, reportProblem);
 }
 
 /** The last of each key, in the place of the first. */
-function withoutDuplicates(ports: readonly ServicePort[], complain: Complain): readonly ServicePort[] {
+function withoutDuplicates(
+  ports: readonly ServicePort[],
+  reportProblem: ReportProblem,
+): readonly ServicePort[] {
   const byKey = new Map<string, ServicePort>();
   for (const port of ports) {
     const { key, portName, protocol } = port;
     if (byKey.has(key)) {
-      complain(
+      reportProblem(
         sentence`spec.ports has several ports named ${portName} with protocol ${
           own(protocol)
         }; the last is used`,
@@ -171,21 +178,23 @@ export function sameTexts(left: readonly string[], right: readonly string[]): bo
 function clusterIPFor(
   service: Service,
   family: IpFamily,
-  complain: Complain,
+  reportProblem: ReportProblem,
   invalid: ReportInvalid,
 ): string | null {
-  const ip = writtenClusterIP(service, family, complain);
+  const ip = writtenClusterIP(service, family, reportProblem);
   if (ip === null || !isLoopback(ip)) return ip?.text ?? null;
   invalid(`cluster IP ${ip.text}`, `it is ${specialUse(ip)}`);
   return null;
 }
 
-function writtenClusterIP(service: Service, family: IpFamily, complain: Complain): Ip | null {
+function writtenClusterIP(service: Service, family: IpFamily, reportProblem: ReportProblem): Ip | null {
   if (service.ipFamilies.length === 0) {
     // API servers older than 1.20 knew one address and no families.
     const only = parseIp(service.clusterIP);
     if (only === null) {
-      complain(sentence`spec.clusterIP ${service.clusterIP} is not an IP address; the Service is ignored`);
+      reportProblem(
+        sentence`spec.clusterIP ${service.clusterIP} is not an IP address; the Service is ignored`,
+      );
     }
     return only?.family === family ? only : null;
   }
@@ -194,7 +203,7 @@ function writtenClusterIP(service: Service, family: IpFamily, complain: Complain
   if (text === undefined) return null;
   const ip = parseIp(text);
   if (ip?.family !== family) {
-    complain(
+    reportProblem(
       sentence`spec.clusterIPs[${index}] ${text} is not an ${own(family)} address; the Service has no ${
         own(family)
       } rules`,
@@ -229,9 +238,9 @@ const LOAD_BALANCER_IPS: AddressKind = {
   judgedBy: "loadBalancerIPs",
 };
 
-interface Judging {
+interface AddressChecks {
   readonly addresses: AddressPolicy;
-  readonly complain: Complain;
+  readonly reportProblem: ReportProblem;
   readonly invalid: ReportInvalid;
 }
 
@@ -239,13 +248,15 @@ function addressesOf(
   texts: readonly string[],
   family: IpFamily,
   { field, what, judgedBy }: AddressKind,
-  { addresses, complain, invalid }: Judging,
+  { addresses, reportProblem, invalid }: AddressChecks,
 ): readonly string[] {
   const kept: string[] = [];
   for (const text of texts) {
     if (text.trim() === "") continue;
     const ip = parseIp(text);
-    if (ip === null) complain(sentence`${own(field)} has ${text}, which is not an IP address; it is skipped`);
+    if (ip === null) {
+      reportProblem(sentence`${own(field)} has ${text}, which is not an IP address; it is skipped`);
+    }
     if (ip?.family !== family) continue;
     const refusal = addresses.refusal(ip, judgedBy);
     if (refusal === null) kept.push(ip.text);
@@ -254,7 +265,11 @@ function addressesOf(
   return tight(kept);
 }
 
-function sourceRangesOf(texts: readonly string[], family: IpFamily, complain: Complain): readonly string[] {
+function sourceRangesOf(
+  texts: readonly string[],
+  family: IpFamily,
+  reportProblem: ReportProblem,
+): readonly string[] {
   const kept: string[] = [];
   let everything = false;
   for (const text of texts) {
@@ -263,7 +278,7 @@ function sourceRangesOf(texts: readonly string[], family: IpFamily, complain: Co
     if (trimmed === "") continue;
     const cidr = parseCidr(trimmed);
     if (cidr === null) {
-      complain(sentence`spec.loadBalancerSourceRanges has ${text}, which is not a CIDR; it is skipped`);
+      reportProblem(sentence`spec.loadBalancerSourceRanges has ${text}, which is not a CIDR; it is skipped`);
       continue;
     }
     if (cidr.family !== family) continue;
@@ -273,10 +288,16 @@ function sourceRangesOf(texts: readonly string[], family: IpFamily, complain: Co
   return tight(everything ? [] : kept);
 }
 
-function healthCheckNodePortOf(service: Service, externalPolicyLocal: boolean, complain: Complain): number {
+function healthCheckNodePortOf(
+  service: Service,
+  externalPolicyLocal: boolean,
+  reportProblem: ReportProblem,
+): number {
   if (service.type !== "LoadBalancer" || !externalPolicyLocal) return 0;
   if (service.healthCheckNodePort === 0) {
-    complain(sentence`spec.healthCheckNodePort is not set, so load balancers cannot ask for local endpoints`);
+    reportProblem(
+      sentence`spec.healthCheckNodePort is not set, so load balancers cannot ask for local endpoints`,
+    );
   }
   return service.healthCheckNodePort;
 }

@@ -62,7 +62,7 @@ export function sizeProblem(ports: readonly ServicePort[], listed: ListedEndpoin
   return tooMany(entries, "ports × addresses × endpoints, or source ranges", MAX_ENTRIES);
 }
 
-/** With the first digit only: what is told once is not told anew with every endpoint. */
+/** With the first digit only: what was logged once is not logged again with every endpoint. */
 function tooMany(count: number, what: string, most: number): string {
   const scale = 10 ** Math.floor(Math.log10(count));
   return `it is too large: ${Math.floor(count / scale) * scale} or more (${what}), where ${most} are served`;

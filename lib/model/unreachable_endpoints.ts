@@ -1,5 +1,5 @@
 /**
- * Endpoints whose addresses no pod has, such as loopback or multicast addresses: traffic is not led there, because it would reach the
+ * Endpoints whose addresses no pod has, such as loopback or multicast addresses: traffic is not sent there, because it would reach the
  * node itself or its link. An API server refuses most of them, but not all, and not every source of objects is one.
  *
  * @module
@@ -16,19 +16,19 @@ export interface UnreachableEndpoint {
   readonly reason: string;
 }
 
-/** Who hears of them. */
+/** Callbacks. */
 export interface UnreachableEndpointsOptions {
-  /** Hears once of each; of more than `maxTold` of a Service at once, how many more there are. */
+  /** Called once for each; with more than `maxReported` of a Service at once, with how many more there are. */
   readonly onFound?: (found: UnreachableEndpoint) => void;
-  /** Hears of each that is no endpoint any more, as many at once. */
+  /** Called for each that is no endpoint any more, as many at once. */
   readonly onGone?: (gone: Omit<UnreachableEndpoint, "reason">) => void;
-  /** Hears how many there are whenever that changes. */
+  /** Called with their number whenever it changes. */
   readonly onCount?: (count: number) => void;
   /** How many endpoints of a Service are named at once. @default {10} */
-  readonly maxTold?: number;
+  readonly maxReported?: number;
 }
 
-const MAX_TOLD = 10;
+const MAX_REPORTED = 10;
 const NONE: ReadonlyMap<string, string> = new Map();
 
 /** Those of one IP family, by Service. */
@@ -36,8 +36,8 @@ export class UnreachableEndpoints {
   readonly #options: UnreachableEndpointsOptions;
   /** Service → endpoint → reason, whether or not the proxy serves it; nearly always none. */
   readonly #declared = new Map<NamespacedName, ReadonlyMap<string, string>>();
-  /** What of it was told: of Services that are served. */
-  readonly #told = new Map<NamespacedName, ReadonlyMap<string, string>>();
+  /** What of it was reported: of Services that are served. */
+  readonly #reported = new Map<NamespacedName, ReadonlyMap<string, string>>();
   #count = 0;
 
   constructor(options: UnreachableEndpointsOptions = {}) {
@@ -51,22 +51,24 @@ export class UnreachableEndpoints {
   }
 
   /** To be called when the slices of a Service changed, or whether it is served: traffic to others goes nowhere anyway. */
-  tell(service: NamespacedName, isServed: boolean): void {
-    const before = this.#told.get(service) ?? NONE;
+  report(service: NamespacedName, isServed: boolean): void {
+    const before = this.#reported.get(service) ?? NONE;
     const now = isServed ? this.#declared.get(service) ?? NONE : NONE;
     if (before === now) return;
-    if (now.size > 0) this.#told.set(service, now);
-    else this.#told.delete(service);
-    const { onFound, onGone, onCount, maxTold = MAX_TOLD } = this.#options;
+    if (now.size > 0) this.#reported.set(service, now);
+    else this.#reported.delete(service);
+    const { onFound, onGone, onCount, maxReported = MAX_REPORTED } = this.#options;
     const found = [...now].filter(([endpoint]) => !before.has(endpoint));
-    for (const [endpoint, reason] of found.slice(0, maxTold)) onFound?.({ service, endpoint, reason });
-    if (found.length > maxTold) {
-      const reason = "for reasons like those that were told";
-      onFound?.({ service, endpoint: `${found.length - maxTold} more endpoints`, reason });
+    for (const [endpoint, reason] of found.slice(0, maxReported)) onFound?.({ service, endpoint, reason });
+    if (found.length > maxReported) {
+      const reason = "for the same kinds of reasons";
+      onFound?.({ service, endpoint: `${found.length - maxReported} more endpoints`, reason });
     }
     const gone = [...before.keys()].filter((endpoint) => !now.has(endpoint));
-    for (const endpoint of gone.slice(0, maxTold)) onGone?.({ service, endpoint });
-    if (gone.length > maxTold) onGone?.({ service, endpoint: `${gone.length - maxTold} more endpoints` });
+    for (const endpoint of gone.slice(0, maxReported)) onGone?.({ service, endpoint });
+    if (gone.length > maxReported) {
+      onGone?.({ service, endpoint: `${gone.length - maxReported} more endpoints` });
+    }
     if (now.size === before.size) return;
     this.#count += now.size - before.size;
     onCount?.(this.#count);

@@ -38,7 +38,7 @@ function scene() {
       onFound: ({ service, endpoint, reason }) => told.push(`${service}: ${endpoint}: ${reason}`),
       onGone: ({ service, endpoint }) => told.push(`${service}: ${endpoint} is gone`),
       onCount: (count) => told.push(`${count}`),
-      maxTold: 2,
+      maxReported: 2,
     },
   });
   const web = testService();
@@ -103,7 +103,7 @@ Deno.test("many at once are told of in few words, and all count", pure, () => {
   slice("web-1", Array.from({ length: 100 }, (_, i) => `239.1.1.${i}`));
   const lines = told();
   assertEquals(lines.slice(2), [
-    "shop/web: 98 more endpoints: for reasons like those that were told",
+    "shop/web: 98 more endpoints: for the same kinds of reasons",
     "100",
   ]);
   slice("web-1", []);

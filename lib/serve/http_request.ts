@@ -85,7 +85,7 @@ export class RequestReader {
   }
 
   #drop(count: number): void {
-    this.#bytes = this.#bytes.slice(count);
+    this.#bytes = this.#bytes.subarray(count);
     this.#lineAt = 0;
     this.#searchedTo = 0;
   }

@@ -55,8 +55,9 @@ export function readJunit(text: string): Pick<ConformanceRecord, "tests" | "notR
     if (!name.startsWith("[sig-network]") || attribute(head, "status") === "interrupted") continue;
     const seconds = Math.round(Number(attribute(head, "time")) * 10) / 10;
     const skipped = short === undefined ? /<skipped([^>]*)>/.exec(body) : null;
-    const failed = short === undefined ? /<(?:failure|error)([^>]*)>/.exec(body) : null;
-    const why = attribute(skipped?.[1] ?? failed?.[1] ?? "", "message").replace(/^skipped - /, "");
+    const failed = short === undefined ? /<(?:failure|error)([^>]*)>([^<]*)/.exec(body) : null;
+    const message = attribute(skipped?.[1] ?? failed?.[1] ?? "", "message").replace(/^skipped - /, "");
+    const why = message || unescaped(failed?.[2] ?? "").replace("[FAILED] ", "");
     // What was not asked for is skipped without a reason.
     if (skipped !== null && (why === "" || why === "skipped")) notRun.push(name);
     else if (skipped !== null) tests[name] = { outcome: "skipped", seconds, why: firstLine(why) };
@@ -67,9 +68,12 @@ export function readJunit(text: string): Pick<ConformanceRecord, "tests" | "notR
 }
 
 function attribute(head: string, name: string): string {
-  const value = new RegExp(`(?:^|\\s)${name}="([^"]*)"`).exec(head)?.[1] ?? "";
+  return unescaped(new RegExp(`(?:^|\\s)${name}="([^"]*)"`).exec(head)?.[1] ?? "");
+}
+
+function unescaped(text: string): string {
   const entities: Readonly<Record<string, string>> = { lt: "<", gt: ">", quot: '"', apos: "'", amp: "&" };
-  return value.replace(/&(?:#(x?[0-9a-fA-F]+)|(\w+));/g, (all, code: string | undefined, word: string) => {
+  return text.replace(/&(?:#(x?[0-9a-fA-F]+)|(\w+));/g, (all, code: string | undefined, word: string) => {
     if (code !== undefined) return String.fromCodePoint(Number(code.startsWith("x") ? `0${code}` : code));
     return entities[word] ?? all;
   });

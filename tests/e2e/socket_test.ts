@@ -145,7 +145,7 @@ e2eTest(
           assertEquals(code, 1, out);
           assertMatch(
             err,
-            /^Error: Nothing says where the objects are: no kproxy tells of itself on \S+kproxy\.sock; /m,
+            /^Error: Nothing says where the objects are: no kproxy answers on \S+kproxy\.sock; /m,
           );
           assert(!out.includes(EVIL), out);
         }

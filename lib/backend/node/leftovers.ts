@@ -48,7 +48,7 @@ export async function removeLeftovers(
 }
 
 /** Those of the modes in which kproxy and kube-proxy use the same names, so that the owner of what is there is unknown. */
-export function modesNotToldApart(modes: readonly CleanupMode[]): readonly CleanupMode[] {
+export function indistinctModes(modes: readonly CleanupMode[]): readonly CleanupMode[] {
   return CLEANUPS.filter(({ mode, tellsApart }) => modes.includes(mode) && tellsApart.length === 0)
     .map(({ mode }) => mode);
 }

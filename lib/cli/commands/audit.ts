@@ -9,7 +9,7 @@ import { wallClockMs } from "../../kernel/clock.ts";
 import { AUDIT, createLogger, type LogValues, valuesText } from "../../observe/log.ts";
 import type { Io } from "../io.ts";
 
-/** Tells of it in one line. Where no kproxy runs, or it cannot be told, the line on standard error is all there is. */
+/** Reports it in one line. Where no kproxy runs, or it does not answer, the line on standard error is all there is. */
 export async function audit(
   action: "repair" | "cleanup",
   what: LogValues,

@@ -85,7 +85,7 @@ async function optionsToRepair(options: LookOptions): Promise<LookOptions> {
   const running = await runningSettings(config);
   if (running === null || !running.isTrusted) {
     const unasked = running === null
-      ? `no kproxy tells of itself on ${config.kproxy.socket || "a socket"}`
+      ? `no kproxy answers on ${config.kproxy.socket || "a socket"}`
       : `${running.where} runs as another user, who may not say where rules come from`;
     return { ...options, unasked };
   }
@@ -183,7 +183,7 @@ function doubtsOfRepair(
   ];
 }
 
-/** By which rules that are there, and are not wanted, tell sources inside of the cluster from others. */
+/** Networks by which rules that are there, and should not be, distinguish sources inside of the cluster from others. */
 function otherClusterCidrs(checks: readonly FamilyCheck[]): readonly string[] {
   const rules = checks.flatMap(({ services }) => [...services.values()].flat()).flatMap(({ found }) => found);
   return [...new Set(rules.flatMap((rule) => /(?:! -s|saddr !=) (\S+)/.exec(rule)?.[1] ?? []))].sort();
@@ -225,5 +225,5 @@ function refusalOf({ found, objects, checks }: Seen): string | null {
   const { mode, portals } = found;
   if (mode !== "userspace" || (portals !== null && typeof portals !== "string")) return null;
   return "rules of mode userspace lead to ports of a kproxy that runs, and none says which it has: " +
-    `${portals ?? "nobody was asked"}`;
+    `${portals ?? "no kproxy was asked"}`;
 }

@@ -5,7 +5,7 @@
  */
 import { type CleanupContext, countLeftovers, type LeftoverReport } from "../../backend/node/cleanup.ts";
 import { CLEANUP_MODES, CLEANUP_PROXIES, type CleanupMode } from "../../config/types.ts";
-import { modesNotToldApart, removeLeftovers } from "../../backend/node/leftovers.ts";
+import { indistinctModes, removeLeftovers } from "../../backend/node/leftovers.ts";
 import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { FAMILIES } from "../../model/objects.ts";
@@ -19,7 +19,7 @@ import { configurationWithWarnings } from "./output.ts";
 
 /** Removes what proxies left, or with `--dry-run` lists it. */
 export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number> {
-  // A broken configuration is told even though little of it matters here, as in kube-proxy.
+  // A broken configuration is reported even though little of it matters here, as in kube-proxy.
   const { config, warn } = await configurationWithWarnings(flags, io);
   const dryRun = flags.get("dry-run") ?? false;
   const modes = flags.cleanupModes();
@@ -52,7 +52,7 @@ export async function cleanUp(
     & {
       readonly modes?: readonly CleanupMode[];
       readonly of?: CleanupContext["of"] | undefined;
-      /** Told what was removed, if anything was. */
+      /** Called with what was removed, if anything was. */
       readonly audited?: (what: LogValues) => Promise<void>;
     },
   io: Pick<Io, "out" | "err" | "terminal">,
@@ -72,11 +72,11 @@ export async function cleanUp(
       }),
   );
   await io.out(dryRun ? cleanupListing(report) : cleanupSummary(report));
-  const untold = of === undefined ? [] : modesNotToldApart(modes);
-  if (untold.length > 0) {
+  const indistinct = of === undefined ? [] : indistinctModes(modes);
+  if (indistinct.length > 0) {
     io.err(
-      `Warning: --of=${of} leaves what there is of ${untold.length === 1 ? "mode" : "modes"} ${
-        untold.join(", ").replace(/, ([^,]*)$/, " and $1")
+      `Warning: --of=${of} leaves what there is of ${indistinct.length === 1 ? "mode" : "modes"} ${
+        indistinct.join(", ").replace(/, ([^,]*)$/, " and $1")
       }: ` +
         "kproxy and kube-proxy use the same names there, and whichever starts takes it over; " +
         "cleanup without --of removes it\n",

@@ -1,5 +1,5 @@
 /**
- * `kproxy doctor`: what of this node keeps Services from working, and how to mend it.
+ * `kproxy doctor`: what of this node keeps Services from working, and how to fix it.
  *
  * @module
  */
@@ -20,12 +20,12 @@ import { namesMode, namesSource } from "./look_options.ts";
 import { runDoubts } from "../flags/input_doubts.ts";
 import { configurationWithWarnings, printFound } from "./output.ts";
 
-/** Looks and tells; 1 if there is a failure. */
+/** Runs the checks and reports; 1 if there is a failure. */
 export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const form = flags.outputForm("text");
   const migrateTo = migrationMode(flags);
-  const { config, ...told } = await configurationWithWarnings(flags, io);
-  const doubts = await runDoubts(flags, { config, ...told });
+  const { config, ...given } = await configurationWithWarnings(flags, io);
+  const doubts = await runDoubts(flags, { config, ...given });
   const report = await examine({
     exec: systemExec,
     config,
@@ -46,21 +46,21 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
  */
 async function settingsHere(
   flags: ParsedFlags,
-  told: KubeProxyConfiguration,
+  given: KubeProxyConfiguration,
 ): Promise<
   Partial<
     Pick<ExamineOptions, "config" | "master" | "nodeName" | "runs" | "unserved" | "servicesBy" | "apiUnasked">
   >
 > {
   if (namesMode(flags)) return {};
-  const running = await runningSettings(told);
-  if (running === null) return await settingsLeft(told);
+  const running = await runningSettings(given);
+  if (running === null) return await settingsLeft(given);
   const { where, config: { kproxy, ...config }, nodeName, isTrusted, master, unserved } = running;
-  const { manifests } = told.kproxy;
+  const { manifests } = given.kproxy;
   // Who names an API server asks whether that one can be reached. Files and programs that give credentials are read and started with
   // the rights of this user, so that only this user, or root, may name them.
   const isNamed = namesSource(flags);
-  const { clientConnection } = isNamed || !isTrusted ? told : config;
+  const { clientConnection } = isNamed || !isTrusted ? given : config;
   const apiUnasked =
     `${where} runs as another user, who may name neither credentials nor manifests for this one`;
   return {
@@ -71,8 +71,8 @@ async function settingsHere(
       clientConnection,
       kproxy: isTrusted && manifests.length === 0 ? kproxy : { ...kproxy, manifests },
     },
-    nodeName: told.hostnameOverride === "" ? nodeName : told.hostnameOverride,
-    servicesBy: told,
+    nodeName: given.hostnameOverride === "" ? nodeName : given.hostnameOverride,
+    servicesBy: given,
     ...(unserved === null ? {} : { unserved }),
     runs: `${where} runs in mode ${config.mode}: this node is judged by its configuration`,
   };
@@ -82,7 +82,7 @@ const TABLES_LIMIT_MS = 1_500;
 
 /** By the mode whose rules a kproxy that has ended left in force: by the default they would be another mode's. */
 async function settingsLeft(
-  told: KubeProxyConfiguration,
+  given: KubeProxyConfiguration,
 ): Promise<Partial<Pick<ExamineOptions, "config" | "runs">>> {
   try {
     const { stdout } = await systemExec.run(["nft", "-y", "list", "chains"], { timeoutMs: TABLES_LIMIT_MS });
@@ -93,7 +93,7 @@ async function settingsLeft(
     throw error;
   }
   return {
-    config: configForMode(told, "nftables"),
+    config: configForMode(given, "nftables"),
     runs: "none answers, and rules of its mode nftables are in force: this node is judged by that mode",
   };
 }

@@ -12,10 +12,10 @@ import { counted } from "../../text/words.ts";
 
 /** Prints what is doubtful, each sentence once. */
 function warningOnce(io: Pick<Io, "err">): (sentence: string) => void {
-  const told = new Set<string>();
+  const printed = new Set<string>();
   return (sentence) => {
-    if (!told.has(sentence)) io.err(`Warning: ${sentence}\n`);
-    told.add(sentence);
+    if (!printed.has(sentence)) io.err(`Warning: ${sentence}\n`);
+    printed.add(sentence);
   };
 }
 
@@ -47,7 +47,7 @@ export function warnUnserved(
   }
   const more = unserved.length - MOST_UNSERVED;
   if (more > 0) {
-    warn(`${counted(more, "more destination")} of Services: kproxy service list tells which and why`);
+    warn(`${counted(more, "more destination")} of Services: kproxy service list shows which and why`);
   }
 }
 

@@ -24,7 +24,7 @@ import { configurationWithWarnings, printFound } from "./output.ts";
 const USUAL_LIMIT_MS = 60_000;
 const LEAST_LIMIT_MS = 1_000;
 
-/** Tests and tells; 0 if all went well, 1 if not. */
+/** Tests and reports; 0 if all went well, 1 if not. */
 export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const [operand] = flags.operands;
   if (operand === "agent") return await runAgent(Deno.stdin.readable, (text) => io.out(text));

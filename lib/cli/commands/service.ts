@@ -111,7 +111,7 @@ async function oneOf(found: Look, objects: FoundObjects, name: string): Promise<
     const viewIn = (live: RulesetSnapshot | null): readonly ServiceView[] =>
       serviceView({ state: ofFamily, name, live, nodeAddresses, quarantined, objects: state.objects });
     if (rules === null) return viewIn(null);
-    // What should be there tells what to ask for, where not all is read.
+    // Where not all is read, the desired rules name what to read.
     const desired = live === null ? await desiredOf(found, family) : null;
     const look = (live: LiveRules) => ({ views: viewIn(live), unread: live.problems });
     const { views, unread } = await rules.look({ family, desired, look });

@@ -22,7 +22,7 @@ import { configurationWithWarnings } from "./output.ts";
 const LEAST_INTERVAL_MS = 100;
 const USUAL_INTERVAL_MS = 2_000;
 
-/** Asks and tells; 0 if it is ready, 1 if it is not or none answers. */
+/** Asks and reports; 0 if kproxy is ready, 1 if it is not or does not answer. */
 export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const form = flags.outputForm("text");
   const intervalMs = flags.get("interval") ?? USUAL_INTERVAL_MS;
@@ -75,7 +75,7 @@ export interface WatchOptions {
   readonly signal: AbortSignal;
 }
 
-/** Tells again and again: text on a terminal in the same place, everything else one after the other, documents a line each. */
+/** Reports repeatedly: text on a terminal in the same place, everything else one after the other, documents a line each. */
 export async function watchStatus({ ask, form, io, intervalMs, clock, signal }: WatchOptions): Promise<void> {
   const terminal: Terminal | null = form === "text" ? io.screen ?? null : null;
   let last: readonly string[] = [];
@@ -99,7 +99,7 @@ const MAX_HEALTH_BYTES = 64 * 1024;
 /** Characters of it that are shown: it is one line, and may be any user's. */
 const MAX_HEALTH_WORDS = 200;
 
-/** What answers at the ports of a service proxy, where its socket tells nothing. It may be any user's: a hint for people, no more. */
+/** What answers at the ports of a service proxy, where its socket does not answer. Any user may own it: only a hint for people. */
 async function othersWords(
   { metricsBindAddress, healthzBindAddress }: KubeProxyConfiguration,
 ): Promise<readonly string[]> {

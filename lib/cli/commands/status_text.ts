@@ -14,7 +14,7 @@ const SHOWN_QUARANTINED = 10;
 const SHOWN_REFUSED = 10;
 const MIB = 1024 * 1024;
 
-/** Lines without line ends; sections that have nothing to tell are left out. */
+/** Lines without line ends; empty sections are left out. */
 export function statusLines(status: StatusDocument): string[] {
   const nowMs = Date.parse(status.time);
   const sections = [

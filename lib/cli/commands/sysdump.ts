@@ -97,7 +97,7 @@ async function write(archive: ReadableStream<Uint8Array<ArrayBuffer>>, target: s
       await archive.pipeTo(Deno.stdout.writable, { preventClose: true });
     } catch (cause) {
       if (cause instanceof Deno.errors.BrokenPipe) {
-        throw new OutputClosedError("nobody reads the output", { cause });
+        throw new OutputClosedError("the reader closed the output", { cause });
       }
       throw cause;
     }

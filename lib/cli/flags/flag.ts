@@ -7,7 +7,7 @@ import type { Field } from "../../config/fields.ts";
 import { type KindName, showValue } from "../../config/kinds.ts";
 import type { CommandName, FlagGroup } from "../../config/setting.ts";
 
-/** Where a flag stands in its life. Using one that is not current warns once. */
+/** Stage of a flag: current, deprecated, removed. Using one that is not current warns once. */
 export interface FlagNote {
   /** `deprecated` still works; `obsolete` is read, checked and has no effect. */
   readonly state: "deprecated" | "obsolete";

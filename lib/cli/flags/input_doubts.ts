@@ -1,5 +1,5 @@
 /**
- * Whether what a command goes by is only root's and its user's to write. As root it goes by nothing else, unless it is told to.
+ * Whether what a command goes by is only root's and its user's to write. As root it uses nothing else, unless a flag allows it.
  *
  * @module
  */

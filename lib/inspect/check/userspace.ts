@@ -43,7 +43,7 @@ export async function compareUserspace(
       compareSharedChain({ services, table, chain, found }, list);
     }
   }
-  const known = portals ?? "nobody was asked";
+  const known = portals ?? "no kproxy was asked";
   const untold = typeof known === "string" ? known : null;
   const keys = [...portalsOf(plan)].flatMap(([id, { protocol }]) => {
     const port = ports.get(id);

@@ -145,16 +145,16 @@ test("a map of 25,000 keys takes no minutes", () => {
 
 test("aliases without an end are refused before they are followed", () => {
   const { problem } = readManifest(`a: &a x\nb: [${"*a ,".repeat(20_000)}]\n`);
-  assertEquals([problem?.line, problem?.message], [2, "more than 10000 aliases"]);
+  assertEquals([problem?.line, problem?.message], [2, "more than 1000 aliases"]);
 });
 
 test("aliases that are too many for what they stand for are refused without following each", () => {
   for (const anchor of ["1", `[${"1,".repeat(100)}1]`]) {
     const spentMs = startWork();
-    const { problem } = readManifest(`a: &a ${anchor}\nb: [${"*a,".repeat(9_000)}1]\n`);
+    const { problem } = readManifest(`a: &a ${anchor}\nb: [${"*a,".repeat(900)}1]\n`);
     assertStringIncludes(problem?.message ?? "", "Excessive alias count");
-    // Each by itself took a walk through all of them: 13 s of work.
-    assert(spentMs() < 10_000);
+    // The parser counts what each stands for.
+    assert(spentMs() < 2_000);
   }
 });
 
