@@ -13,7 +13,7 @@ import type { Logger } from "../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
 import type { SnapshotMetrics } from "../observe/metrics_kproxy.ts";
 import { CombinedSource } from "../source/combined_source.ts";
-import { classifyPaths, type Judge, STDIN_PATH } from "../source/files/manifest_files.ts";
+import { classifyPaths, type FileCheck, STDIN_PATH } from "../source/files/manifest_files.ts";
 import type { Source } from "../source/source.ts";
 import type { KubeSourceOptions } from "../source/kube/kube_source.ts";
 import { USER_AGENT } from "./version.ts";
@@ -52,7 +52,7 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
       paths: manifests,
       log,
       ownIps,
-      judge: judgeOf(log, allowsInsecureFiles || Deno.uid() !== 0),
+      checkFile: fileCheckOf(log, allowsInsecureFiles || Deno.uid() !== 0),
       ...(manifests.includes(STDIN_PATH) ? { stdin: standardInput() } : {}),
     });
   if (files !== null && !usesApiServer(config, master)) {
@@ -66,7 +66,7 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
 }
 
 /** Only root and the user of this program may write manifests: they decide what the rules are. */
-function judgeOf(log: Logger, isAllowed: boolean): Judge {
+function fileCheckOf(log: Logger, isAllowed: boolean): FileCheck {
   return (file, opened) => {
     const problem = othersMayWrite(opened);
     if (problem === null) return null;

@@ -11,8 +11,8 @@ import {
   type BadEntry,
   classifyPaths,
   decodeText,
+  type FileCheck,
   type FoundFile,
-  type Judge,
   listFiles,
   type ManifestPath,
   orderPrefix,
@@ -43,7 +43,7 @@ export interface FileSourceOptions {
    */
   readonly ownIps?: () => readonly string[];
   /** Asked of every file that is read. @default {every file may be read} */
-  readonly judge?: Judge;
+  readonly checkFile?: FileCheck;
   /** Read once, if `-` is among the paths. @default {Deno.stdin.readable} */
   readonly stdin?: ReadableStream<Uint8Array>;
 }
@@ -200,7 +200,7 @@ export class FileSource implements Source {
   async #read(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): Promise<void> {
     let text: string | undefined;
     try {
-      text = await readStableText(file, this.#options.judge);
+      text = await readStableText(file, this.#options.checkFile);
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return;
       this.#known.set(file.order, { file, text: undefined, manifest: known?.manifest });

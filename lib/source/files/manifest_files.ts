@@ -192,8 +192,8 @@ function signatureOf({ dev, ino, size, mtime, ctime }: Deno.FileInfo): string {
  *
  * @throws {TypeError} if it is not UTF-8, or has become something that is no manifest
  */
-export async function readStableText(file: FoundFile, judge?: Judge): Promise<string | undefined> {
-  const bytes = await readBounded(file.path, undefined, undefined, judge);
+export async function readStableText(file: FoundFile, checkFile?: FileCheck): Promise<string | undefined> {
+  const bytes = await readBounded(file.path, undefined, undefined, checkFile);
   const after = await statOrUndefined(file.path);
   if (after === undefined || signatureOf(after) !== file.signature) return undefined;
   return decodeText(bytes);
@@ -233,10 +233,10 @@ const MAX_MANIFEST_BYTES = 128 * 2 ** 20;
 const TIME_LIMIT_MS = 10_000;
 
 /** Why a file that was opened must not be read; null if it may. */
-export type Judge = (path: string, opened: Deno.FileInfo) => string | null;
+export type FileCheck = (path: string, opened: Deno.FileInfo) => string | null;
 
 /**
- * The bytes of a regular file. `judge` says of what was opened why it must not be read; null if it may.
+ * The bytes of a regular file. `checkFile` says of what was opened why it must not be read; null if it may.
  *
  * @throws {TypeError} if it is something else or longer than `maxBytes`, or reading takes longer than 10 s
  */
@@ -244,7 +244,7 @@ export async function readBounded(
   path: string,
   maxBytes: number = MAX_MANIFEST_BYTES,
   limitMs: number = TIME_LIMIT_MS,
-  judge: Judge = () => null,
+  checkFile: FileCheck = () => null,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const giveUp = Promise.withResolvers<never>();
   const timer = setTimeout(
@@ -252,7 +252,7 @@ export async function readBounded(
     limitMs,
   );
   const end = new AbortController();
-  const reading = read(path, { maxBytes, judge }, end.signal);
+  const reading = read(path, { maxBytes, checkFile }, end.signal);
   try {
     return await Promise.race([reading, giveUp.promise]);
   } finally {
@@ -265,7 +265,7 @@ export async function readBounded(
 
 async function read(
   path: string,
-  { maxBytes, judge }: { readonly maxBytes: number; readonly judge: Judge },
+  { maxBytes, checkFile }: { readonly maxBytes: number; readonly checkFile: FileCheck },
   until: AbortSignal,
 ): Promise<Uint8Array<ArrayBuffer>> {
   // Opening a FIFO waits for its writer.
@@ -275,7 +275,7 @@ async function read(
   const info = await file.stat();
   const { isFile, size } = info;
   if (!isFile) throw new TypeError("is not a file");
-  const problem = judge(path, info);
+  const problem = checkFile(path, info);
   if (problem !== null) throw new TypeError(problem);
   // One byte more than it should have tells that it has grown.
   let bytes = new Uint8Array(Math.min(size, maxBytes) + 1);

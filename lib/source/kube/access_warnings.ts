@@ -1,5 +1,5 @@
 /**
- * What is doubtful in the way to an API server: credentials that anybody on the way may read, and the files that hold them.
+ * Warnings about the access to an API server: credentials that others on the network can read, and the files that hold them.
  *
  * @module
  */
@@ -15,7 +15,7 @@ const CREDENTIALS: Readonly<Record<Identity["kind"], string>> = {
   oidc: "a token",
 };
 
-/** Says that anybody on the way may read the credentials, or that they cannot be sent; null if there is no such danger. */
+/** The warning if others on the network can read the credentials, or if they cannot be sent; null if neither is so. */
 export function credentialsWarning(
   { server, identity, clientCertificate, origin, names, insecureSkipTlsVerify }: ClusterAccess,
 ): Sentence | null {

@@ -185,10 +185,14 @@ async function readFile(path: string, signal: AbortSignal): Promise<string> {
 }
 
 function sameCredentials(one: Credentials | undefined, other: Credentials): boolean {
-  return one?.authorization === other.authorization &&
-    one?.certificateAuthority === other.certificateAuthority &&
-    one?.clientCertificate?.certificate === other.clientCertificate?.certificate &&
-    one?.clientCertificate?.key === other.clientCertificate?.key;
+  return one !== undefined && one.authorization === other.authorization && sameCertificates(one, other);
+}
+
+/** True if a connection made with one serves for the other. */
+export function sameCertificates(one: Credentials, other: Credentials): boolean {
+  return one.certificateAuthority === other.certificateAuthority &&
+    one.clientCertificate?.certificate === other.clientCertificate?.certificate &&
+    one.clientCertificate?.key === other.clientCertificate?.key;
 }
 
 /** There is nothing to be let in with: a file cannot be read, or a plugin yields nothing. */

@@ -9,7 +9,7 @@ import type { Exec } from "../../kernel/exec.ts";
 import { errorText } from "../../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
 import { type HttpAnswer, IdleLimit, retryAfterSeconds, unpacked } from "./response.ts";
-import { CredentialReader, type Credentials, IssuerError } from "./credentials.ts";
+import { CredentialReader, type Credentials, IssuerError, sameCertificates } from "./credentials.ts";
 import type { ClusterAccess, Impersonation } from "./kubeconfig.ts";
 
 /** Settings of a {@linkcode KubeClient}. */
@@ -55,27 +55,20 @@ interface AnyRequest {
 
 /** Talks to one API server. */
 export class KubeClient {
+  readonly #options: KubeClientOptions;
   readonly #access: ClusterAccess;
+  readonly #clock: Clock;
   readonly #credentials: CredentialReader;
   readonly #bucket: TokenBucket;
-  readonly #userAgent: string;
-  readonly #accept: string;
-  readonly #onRequest: (request: ApiRequest) => void;
-  readonly #onAnswer: (answer: ApiAnswer) => void;
-  readonly #clock: Clock;
   #transport: Promise<KubeTransport> | undefined;
 
   constructor(options: KubeClientOptions) {
-    const { access, qps, burst, userAgent, clock, exec } = options;
-    const { accept = JSON_TYPE, onRequest = () => {}, onAnswer = () => {} } = options;
+    const { access, qps, burst, clock, exec } = options;
+    this.#options = options;
     this.#access = access;
+    this.#clock = clock;
     this.#credentials = new CredentialReader(access, () => clock.nowMs(), exec);
     this.#bucket = new TokenBucket({ perSecond: qps, burst, clock });
-    this.#userAgent = userAgent;
-    this.#accept = accept;
-    this.#onRequest = onRequest;
-    this.#onAnswer = onAnswer;
-    this.#clock = clock;
   }
 
   /** The server's URL, for logs. */
@@ -168,13 +161,16 @@ export class KubeClient {
     try {
       const answer = await this.#sendWith(credentials, request, signal);
       code = String(answer.status);
-      return { ...answer, onRead: (receivedBytes) => this.#onAnswer({ method, host, receivedBytes }) };
+      return {
+        ...answer,
+        onRead: (receivedBytes) => this.#options.onAnswer?.({ method, host, receivedBytes }),
+      };
     } finally {
       // A cancelled request has not failed.
       const isUnwanted = code === "<error>" && signal.aborted && isAbortError(signal.reason);
       const durationMs = this.#clock.nowMs() - startMs;
       const sentBytes = new TextEncoder().encode(body).length;
-      if (!isUnwanted) this.#onRequest({ method, host, code, durationMs, waitedMs, sentBytes });
+      if (!isUnwanted) this.#options.onRequest?.({ method, host, code, durationMs, waitedMs, sentBytes });
     }
   }
 
@@ -184,11 +180,12 @@ export class KubeClient {
     signal: AbortSignal,
   ): Promise<HttpAnswer> {
     const { impersonation, asksForCompression } = this.#access;
-    const headers: Record<string, string | readonly string[]> = {
-      accept: method === "GET" ? this.#accept : JSON_TYPE,
+    const { accept = JSON_TYPE, userAgent } = this.#options;
+    const headers: Record<string, string | string[]> = {
+      accept: method === "GET" ? accept : JSON_TYPE,
       // Said in any case: fetch would ask for gzip by itself.
       "accept-encoding": asksForCompression && method === "GET" ? "gzip" : "identity",
-      "user-agent": this.#userAgent,
+      "user-agent": userAgent,
       ...(impersonation === null ? {} : impersonationHeaders(impersonation)),
     };
     if (credentials.authorization !== null) headers["authorization"] = credentials.authorization;
@@ -265,7 +262,7 @@ export interface TransportRequest {
   /** With query. */
   readonly path: string;
   /** Those with several values have a line for each. */
-  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  readonly headers: Readonly<Record<string, string | string[]>>;
   readonly body?: string;
 }
 
@@ -340,7 +337,7 @@ class FetchTransport implements KubeTransport {
 
   /** The pool of connections made with these credentials; a new certificate needs new connections, open ones go on. */
   #poolFor(credentials: Credentials): Deno.HttpClient {
-    if (this.#pool !== undefined && sameConnections(this.#pool.credentials, credentials)) {
+    if (this.#pool !== undefined && sameCertificates(this.#pool.credentials, credentials)) {
       return this.#pool.http;
     }
     const http = Deno.createHttpClient({
@@ -392,12 +389,6 @@ function proxyOf({ proxyUrl, bypassProxy, server }: ClusterAccess): { proxy?: De
   return { proxy: { transport: "tcp", hostname: host, port: Number(port || 80) } };
 }
 
-function sameConnections(one: Credentials, other: Credentials): boolean {
-  return one.certificateAuthority === other.certificateAuthority &&
-    one.clientCertificate?.certificate === other.clientCertificate?.certificate &&
-    one.clientCertificate?.key === other.clientCertificate?.key;
-}
-
 /**
  * The headers that say so, each with all its values: the server takes every value for one, commas and all.
  *
@@ -405,8 +396,8 @@ function sameConnections(one: Credentials, other: Credentials): boolean {
  */
 export function impersonationHeaders(
   { user, uid, groups, extra }: Impersonation,
-): Record<string, readonly string[]> {
-  const headers: Record<string, readonly string[]> = { "impersonate-user": [user].map(headerBytes) };
+): Record<string, string[]> {
+  const headers: Record<string, string[]> = { "impersonate-user": [user].map(headerBytes) };
   if (uid !== "") headers["impersonate-uid"] = [uid].map(headerBytes);
   if (groups.length > 0) headers["impersonate-group"] = groups.map(headerBytes);
   for (const [key, values] of Object.entries(extra)) {

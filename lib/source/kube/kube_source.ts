@@ -74,20 +74,9 @@ export class KubeSource implements Source {
 
   /** @throws {ConfigError} if the credentials cannot be read at start */
   async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
-    const { access, qps, burst, log, userAgent = "kproxy", clock = systemClock } = this.#options;
-    const { onRequest = () => {}, onAnswer = () => {}, exec, contentTypes = PROTOBUF } = this.#options;
-    const accept = acceptHeader(contentTypes);
-    const client = new KubeClient({
-      access,
-      qps,
-      burst,
-      userAgent,
-      accept,
-      clock,
-      onRequest,
-      onAnswer,
-      exec,
-    });
+    const { access, log, userAgent = "kproxy", clock = systemClock } = this.#options;
+    const accept = acceptHeader(this.#options.contentTypes ?? PROTOBUF);
+    const client = new KubeClient({ ...this.#options, userAgent, accept, clock });
     await client.checkCredentials(signal);
     log.info("Using the API server", { server: access.server, access: access.origin });
     const connection = new KubeConnection({

@@ -38,7 +38,7 @@ export class TlsTransport implements KubeTransport {
         port,
         method: wanted.method,
         path: url.pathname + url.search,
-        headers: { ...linesOf(wanted.headers), host: url.host, connection: "close" },
+        headers: { ...wanted.headers, host: url.host, connection: "close" },
         signal,
         createConnection: () => secured,
       }, (incoming) => {
@@ -106,15 +106,6 @@ export class TlsTransport implements KubeTransport {
     if (target instanceof Socket) secured.once("close", () => target.destroy());
     return secured;
   }
-}
-
-/** A line for each value. */
-function linesOf(headers: TransportRequest["headers"]): Record<string, string | string[]> {
-  return Object.fromEntries(
-    Object.entries(headers).map((
-      [name, values],
-    ) => [name, typeof values === "string" ? values : [...values]]),
-  );
 }
 
 /** What a tunnel needs to know. */

@@ -96,7 +96,7 @@ export class SnapshotReader {
   #isComplete = false;
 
   /**
-   * @param owner null takes that of anybody
+   * @param owner null: a snapshot of any node and server is taken
    * @param where only quoted in the rejections
    */
   constructor(owner: SnapshotOwner | null, where: string) {
