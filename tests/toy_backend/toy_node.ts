@@ -22,8 +22,6 @@ import {
   type ToyRules,
 } from "./toy_plan.ts";
 
-const NOTHING: ToyCommitted = new Map();
-
 /** What is known to be there. */
 interface ToyStore {
   committed: ToyCommitted;
@@ -48,7 +46,7 @@ export class ToyProxier extends Proxier<null, ToyStore> {
   /** After a failure it is unknown what is there: then it is read, and everything is written that differs. */
   protected override async writeAll(state: ProxyState): Promise<ToyStore> {
     const there = await this.run("read", () => this.#read());
-    const store: ToyStore = { committed: NOTHING };
+    const store: ToyStore = { committed: new Map() };
     await this.#write(store, await this.run("plan", () => planToy(state, "all")), there);
     return store;
   }
