@@ -73,7 +73,11 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
       'await restore(blocks.find((block) => block.startsWith("*filter")));',
       "",
     ],
-    ["a refused Service costs no other", "if (refused.length === 0) throw reason;", "throw reason;"],
+    [
+      "a refused Service costs no other",
+      "refusedServices(this.#options.iptables, candidates, candidates.length)",
+      "Promise.resolve([])",
+    ],
   ],
   "apply/shared_portals.ts": [
     [

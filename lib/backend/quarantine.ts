@@ -6,7 +6,6 @@
 import type { NamespacedName } from "../model/objects.ts";
 import type { Changed } from "../model/state.ts";
 import type { QuarantinedService } from "./backend.ts";
-import type { Refused } from "./isolate.ts";
 
 /** A Service that does not change is tried again this long after it was refused, when there is a sync anyway. */
 export const RETRY_MS = 60_000;
@@ -14,7 +13,7 @@ export const RETRY_MS = 60_000;
 export const MAX_RETRIES = 16;
 
 /** A Service of which all is refused, or a part. */
-export interface RefusedService extends Refused<NamespacedName> {
+export interface RefusedService extends QuarantinedService {
   /** As the mode calls it. @default {""} all of it */
   readonly part?: string;
 }
@@ -35,15 +34,14 @@ export class Quarantine {
     this.#nowMs = nowMs;
   }
 
-  /** Those of a full sync, which has tried every Service. */
-  replace(services: Iterable<QuarantinedService>): void {
+  /** A full sync tries every Service. */
+  clear(): void {
     this.#services.clear();
     this.#listed = undefined;
-    for (const quarantined of services) this.refused(quarantined);
   }
 
   /** From now on it is, or is once more, in quarantine. */
-  refused({ service, problem }: QuarantinedService, part = ""): void {
+  refused({ service, problem, part = "" }: RefusedService): void {
     const others = [...this.parts(service)].filter(([name]) => name !== part);
     this.#services.delete(service);
     this.#services.set(service, new Map([...others, [part, { problem, refusedAtMs: this.#nowMs() }]]));

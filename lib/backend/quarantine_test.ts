@@ -23,8 +23,8 @@ Deno.test("a quarantined Service is due when it changes, else a minute after eac
   assertEquals(quarantine.due(new Set()), ["a/two"]);
   quarantine.release("a/two");
   assertEquals(quarantine.due(new Set(["a/two"])), []);
-  quarantine.replace([{ service: "b/one", problem: "no" }]);
-  assertEquals(quarantine.services, [{ service: "b/one", problem: "no" }]);
+  quarantine.clear();
+  assertEquals(quarantine.services, []);
 });
 
 Deno.test("however many are refused, a sync tries a few more than those that changed, in turn", PURE, () => {
@@ -50,10 +50,10 @@ Deno.test("however many are refused, a sync tries a few more than those that cha
 Deno.test("parts of a Service are quarantined, due and released one by one", PURE, () => {
   let nowMs = 0;
   const quarantine = new Quarantine(() => nowMs);
-  quarantine.refused({ service: "a/one", problem: "b: no" }, "b");
+  quarantine.refused({ service: "a/one", problem: "b: no", part: "b" });
   nowMs = 1_000;
   quarantine.refused({ service: "a/two", problem: "no" });
-  quarantine.refused({ service: "a/one", problem: "a: no" }, "a");
+  quarantine.refused({ service: "a/one", problem: "a: no", part: "a" });
   assertEquals(quarantine.services, [
     { service: "a/one", problem: "a: no (and 1 more)" },
     { service: "a/two", problem: "no" },

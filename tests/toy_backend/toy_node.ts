@@ -3,13 +3,14 @@
  *
  * @module
  */
-import { FamilySession } from "../../lib/backend/apply/family_session.ts";
-import type { ApplyReport, FamilyProxier, SyncRequest } from "../../lib/backend/backend.ts";
+import { addWritten, Proxier } from "../../lib/backend/apply/proxier.ts";
 import { type Damage, damageOf } from "../../lib/backend/damage.ts";
 import type { CleanupContext, LeftoverReport, ModeCleanup } from "../../lib/backend/node/cleanup.ts";
 import type { ModeContext, PreparedMode } from "../../lib/backend/node/mode.ts";
 import { ExecError, UnsupportedError } from "../../lib/errors.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
+import type { Changed, ProxyState } from "../../lib/model/state.ts";
+import { silentLogger } from "../../lib/observe/log.ts";
 import {
   committedAfter,
   diffToy,
@@ -17,11 +18,14 @@ import {
   planToy,
   rulesOf,
   type ToyCommitted,
-  type ToyOperations,
+  type ToyPlan,
   type ToyRules,
 } from "./toy_plan.ts";
 
-const NOTHING: ToyCommitted = new Map();
+/** What is known to be there. */
+interface ToyStore {
+  committed: ToyCommitted;
+}
 
 async function runToyctl(exec: Exec, verb: string, stdin = ""): Promise<string> {
   const argv = ["toyctl", verb];
@@ -31,53 +35,48 @@ async function runToyctl(exec: Exec, verb: string, stdin = ""): Promise<string> 
 }
 
 /** IPv4 of the toy. */
-export class ToyProxier implements FamilyProxier {
-  readonly family = "IPv4";
+export class ToyProxier extends Proxier<null, ToyStore> {
   readonly #exec: Exec;
-  readonly #session: FamilySession<null, ToyCommitted>;
 
   constructor(exec: Exec) {
+    super({ mode: "toy", family: "IPv4", settings: null, logger: silentLogger, kinds: ["rules"] });
     this.#exec = exec;
-    this.#session = new FamilySession({
-      mode: "toy",
-      family: this.family,
-      settings: null,
-      nowMs: () => performance.now(),
-    });
   }
 
-  async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
-    const { operations, committed } = await this.#session.sync(changed, async (since) => {
-      // After a failure nobody knows what is there: then it is read, and everything is written that differs.
-      const there = since === null
-        ? await this.#session.run("read", () => this.#read())
-        : rulesOf(since.committed);
-      const plan = await this.#session.run("plan", () => planToy(state, since?.changed ?? "all"));
-      const committed = committedAfter(plan, since?.committed ?? NOTHING);
-      const operations = diffToy(rulesOf(committed), there);
-      await this.#session.run("apply", () => this.#write(operations));
-      return { operations, committed };
-    });
-    return this.#session.report({
-      commands: operations.length === 0 ? 0 : 1,
-      bytes: operations.join("\n").length,
-      written: { rules: operations.length },
-      total: { rules: rulesOf(committed).size },
-    });
+  /** After a failure it is unknown what is there: then it is read, and everything is written that differs. */
+  protected override async writeAll(state: ProxyState): Promise<ToyStore> {
+    const there = await this.run("read", () => this.#read());
+    const store: ToyStore = { committed: new Map() };
+    await this.#write(store, await this.run("plan", () => planToy(state, "all")), there);
+    return store;
   }
 
-  findDamage(): Promise<false | null | Damage> {
-    return this.#session.look(async (committed) =>
-      damageOf("all", diffToy(rulesOf(committed), await this.#read()))
-    );
+  protected override async writeChange(state: ProxyState, changed: Changed, store: ToyStore): Promise<void> {
+    const plan = await this.run("plan", () => planToy(state, changed));
+    await this.#write(store, plan, rulesOf(store.committed));
+  }
+
+  protected override async checkDrift({ committed }: ToyStore): Promise<false | Damage> {
+    return damageOf("all", diffToy(rulesOf(committed), await this.#read()));
+  }
+
+  protected override total({ committed }: ToyStore): Readonly<Record<string, number>> {
+    return { rules: rulesOf(committed).size };
   }
 
   async #read(): Promise<ToyRules> {
     return parseToy(await runToyctl(this.#exec, "show"));
   }
 
-  async #write(operations: ToyOperations): Promise<void> {
-    if (operations.length > 0) await runToyctl(this.#exec, "load", `${operations.join("\n")}\n`);
+  async #write(store: ToyStore, plan: ToyPlan, there: ToyRules): Promise<void> {
+    const committed = committedAfter(plan, store.committed);
+    const operations = diffToy(rulesOf(committed), there);
+    if (operations.length > 0) {
+      await this.run("apply", () => runToyctl(this.#exec, "load", `${operations.join("\n")}\n`));
+      this.progress.commands++;
+    }
+    addWritten(this.progress, { rules: operations.length });
+    store.committed = committed;
   }
 }
 

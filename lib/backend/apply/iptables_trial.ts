@@ -10,7 +10,8 @@ import { failedLines, isRuleRefusal } from "../../kernel/tool_errors.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { chainLine, type Table, tableBlock } from "../../netfilter/iptables_jumps.ts";
 import { firstLine } from "../../text/lines.ts";
-import { isolateRefused, type Refusal, type Refused } from "../isolate.ts";
+import { isolateRefused, type Refusal } from "../isolate.ts";
+import type { RefusedService } from "../quarantine.ts";
 
 /** Rules for chains that packets go through are tried in it, where none comes. */
 const TRIAL_CHAIN = "KUBE-PROXY-TRIAL";
@@ -25,11 +26,6 @@ export interface Candidate {
   readonly rules: readonly string[];
   /** Its rules in other chains, each without `-A CHAIN `. */
   readonly shared: readonly { readonly table: Table; readonly rule: string }[];
-}
-
-/** True if the refused line, where one is named, adds something: what cannot be taken away was not as we thought. */
-export function isRefusedAddition(error: unknown): error is ExecError {
-  return isRuleRefusal(error) && !/^> \d+: -[DX] /m.test(error.stderr);
 }
 
 /** What the program said, without numbers of lines, which differ from try to try. */
@@ -55,16 +51,16 @@ export async function refusedServices(
   iptables: Iptables,
   services: readonly Candidate[],
   together: number,
-): Promise<readonly Refused<NamespacedName>[]> {
+): Promise<readonly RefusedService[]> {
   const attempt = (group: readonly Candidate[]): Promise<Refusal<Candidate> | null> =>
     tryRules(iptables, group);
-  const refused: Refused<NamespacedName>[] = [];
+  const refused: RefusedService[] = [];
   try {
     for (let at = 0; at < services.length; at += together) {
       for (const { item } of await isolateRefused(services.slice(at, at + together), attempt)) {
         // Alone, because the line that was named may only have been next to the one that was refused.
         const refusal = await attempt([item]);
-        if (refusal !== null) refused.push({ item: item.name, problem: refusal.problem });
+        if (refusal !== null) refused.push({ service: item.name, problem: refusal.problem });
       }
     }
   } finally {
@@ -79,9 +75,9 @@ export async function refusedServices(
  */
 export function isWhatAllNeed(
   services: readonly Candidate[],
-  refused: readonly Refused<NamespacedName>[],
+  refused: readonly RefusedService[],
 ): boolean {
-  const names = new Set(refused.map(({ item }) => item));
+  const names = new Set(refused.map(({ service }) => service));
   const withChains = services.filter(({ chains }) => chains.length > 0);
   return withChains.length > 1 && withChains.every(({ name }) => names.has(name));
 }

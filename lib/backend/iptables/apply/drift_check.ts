@@ -9,8 +9,7 @@ import type { Iptables, IptablesVariant } from "../../../kernel/iptables.ts";
 import { isLockBusy } from "../../../kernel/tool_errors.ts";
 import { inTurns } from "../../../kernel/clock.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { FullLooks } from "../../apply/full_looks.ts";
-import { PrintedOtherwise } from "../../apply/printed_otherwise.ts";
+import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../damage.ts";
 import {
   type DriftScope,
@@ -55,9 +54,8 @@ export interface LookOutcome {
 /** Looks at one family's rules. */
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
-  readonly #printedOtherwise = new PrintedOtherwise();
+  readonly #schedule = new DriftSchedule();
   #verified: Verified = NOTHING_VERIFIED;
-  readonly #fullLooks = new FullLooks();
   #listing: AbortController | null = null;
   #givenWay = 0;
 
@@ -72,7 +70,7 @@ export class DriftCheck {
 
   /** Everything was compared, and what differed was written. */
   fullySynced(): void {
-    this.#printedOtherwise.fullySynced();
+    this.#schedule.fullySynced();
   }
 
   /**
@@ -87,8 +85,7 @@ export class DriftCheck {
   ): Promise<LookOutcome | null> {
     const { nowMs } = this.#options;
     const startMs = nowMs();
-    this.#printedOtherwise.lookBegins();
-    const part = this.#fullLooks.isDue(startMs) ? "incomplete" : await this.#listPart(scope.canaries);
+    const part = this.#schedule.begin(startMs) ? "incomplete" : await this.#listPart(scope.canaries);
     if (part === null) return null;
     const isAll = part === "incomplete";
     const held = isAll ? await this.#listAll(store) : part;
@@ -99,10 +96,10 @@ export class DriftCheck {
       findDrift(store, held, { ...scope, canaries, withServices: isAll, verified: this.#verified }),
     );
     this.#verified = verified;
-    this.#report(this.#printedOtherwise.sift(differing, isAll));
+    this.#report(this.#schedule.sift(differing, isAll));
     const damage = damageOf("all", [...missing, ...differing.keys()]);
     const isLarge = store.chainCount > this.#largeChains;
-    this.#fullLooks.ended({ isAll, isLarge, isDamaged: damage !== false, startMs, endMs: nowMs() });
+    this.#schedule.ended({ isAll, isLarge, isDamaged: damage !== false, startMs, endMs: nowMs() });
     return { damage, held, leftover };
   }
 
@@ -124,6 +121,7 @@ export class DriftCheck {
     } catch (error) {
       if (error !== signal.reason) throw error;
       this.#givenWay++;
+      this.#schedule.gaveWay();
       return null;
     } finally {
       this.#listing = null;

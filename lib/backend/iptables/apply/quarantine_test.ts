@@ -125,7 +125,7 @@ for (const [variant, by] of WAYS) {
   });
 }
 
-Deno.test("nobody is quarantined for what is nobody's fault", async (t) => {
+Deno.test("no Service is quarantined for what is not its fault", async (t) => {
   for (const variant of ["nft", "legacy"] as const) {
     for (
       const [name, code, stderr] of [

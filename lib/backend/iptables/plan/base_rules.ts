@@ -19,7 +19,7 @@ import {
   PROXY_FIREWALL_CHAIN,
   SERVICES_CHAIN,
 } from "./chains.ts";
-import { formatMark } from "../../../netfilter/mark.ts";
+import { formatMark } from "../../family_settings.ts";
 import { type BaseRules, COUNTERS, type IptablesOptions } from "./ruleset.ts";
 
 /** `ctstate NEW` keeps packets of established flows out of chains that are long. */

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { testEndpoint, testServicePort } from "../../../../tests/support/model_objects.ts";
-import { formatMark } from "../../../netfilter/mark.ts";
+import { formatMark } from "../../family_settings.ts";
 import { chainHash, endpointChain, isServiceChain, serviceChains } from "./chains.ts";
 
 for (

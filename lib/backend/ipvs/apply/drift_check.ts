@@ -10,7 +10,7 @@ import { saveSets, setSizes } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { realServerKey, virtualServerKey } from "../../../netfilter/ipvs.ts";
-import { FullLooks } from "../../apply/full_looks.ts";
+import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../damage.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { DEVICE } from "../plan/ruleset.ts";
@@ -41,7 +41,7 @@ export interface DriftCheckOptions {
 /** Looks at one family. */
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
-  readonly #fullLooks = new FullLooks();
+  readonly #schedule = new DriftSchedule();
 
   constructor(options: DriftCheckOptions) {
     this.#options = options;
@@ -57,9 +57,9 @@ export class DriftCheck {
     const { realServers, entries, filter } = store.counts;
     const isLarge = 2 * realServers + entries + 10 * filter > cheapToList;
     const startMs = nowMs();
-    const isAll = this.#fullLooks.begin(startMs) || !isLarge;
+    const isAll = this.#schedule.begin(startMs) || !isLarge;
     const found = await (isAll ? this.#all(store, ownership) : this.#part(store, ownership));
-    this.#fullLooks.ended({ isAll, isLarge, isDamaged: found.length > 0, startMs, endMs: nowMs() });
+    this.#schedule.ended({ isAll, isLarge, isDamaged: found.length > 0, startMs, endMs: nowMs() });
     return damageOf("all", found);
   }
 

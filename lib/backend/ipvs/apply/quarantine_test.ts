@@ -256,7 +256,7 @@ const NOBODYS_FAULT: readonly [name: string, break_: (fake: FakeIpvs) => void][]
   }],
 ];
 
-Deno.test("nobody is quarantined for what is nobody's fault", NONE, async (t) => {
+Deno.test("no Service is quarantined for what is not its fault", NONE, async (t) => {
   const objects = (...pods: readonly string[]): readonly ApiObject[] => [
     ...service("s1", pods, {
       type: "LoadBalancer",

@@ -11,26 +11,15 @@ import { restoreSetsOthers } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { failedLine, isRuleRefusal } from "../../../kernel/tool_errors.ts";
 import { addEntryLine } from "../../../netfilter/ipset.ts";
+import { addWritten, type Progress } from "../../apply/proxier.ts";
 import { isolateRefused, type Refusal } from "../../isolate.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { isEndpoint, type RefusedLine, RefusedLinesError } from "../store/refusals.ts";
 import { type Step, stepText, type TableChange } from "../store/transaction.ts";
 import type { GracefulTermination } from "./graceful_termination.ts";
 
-/** What was written, per kind. */
-export type Written = Record<"filter" | "nat" | "servers" | "entries" | "addresses", number>;
-
-/** What one sync did, as it goes on. */
-export interface Progress {
-  commands: number;
-  bytes: number;
-  readonly written: Written;
-}
-
-/** A sync that has not begun. */
-export function newProgress(): Progress {
-  return { commands: 0, bytes: 0, written: { filter: 0, nat: 0, servers: 0, entries: 0, addresses: 0 } };
-}
+/** What a report counts. */
+export const WRITTEN_KINDS: readonly string[] = ["filter", "nat", "servers", "entries", "addresses"];
 
 /** What an {@linkcode IpvsWriter} needs. */
 export interface IpvsWriterOptions {
@@ -87,7 +76,7 @@ export class IpvsWriter {
     }
     progress.commands += runs;
     progress.bytes += lines.reduce((sum, line) => sum + line.length + 1, 0);
-    progress.written[WRITTEN[step.program]] += lines.length - refused.length;
+    addWritten(progress, { [WRITTEN[step.program]]: lines.length - refused.length });
     return refused.map(({ index, problem }) => {
       const line = step.program === "ipset" ? underFinalName(lines, index) : lines[index] ?? "";
       return { program: step.program, line, problem };
@@ -134,7 +123,7 @@ export class IpvsWriter {
     await iptables.restore(text);
     progress.bytes += text.length;
     for (const { table, lines } of tables) {
-      progress.written[table] += lines.filter((line) => /^-[AI] /.test(line)).length;
+      addWritten(progress, { [table]: lines.filter((line) => /^-[AI] /.test(line)).length });
     }
   }
 }

@@ -6,7 +6,8 @@ import { silentLogger } from "../../../observe/log.ts";
 import { RefusedLinesError } from "../store/refusals.ts";
 import type { Step } from "../store/transaction.ts";
 import { GracefulTermination } from "./graceful_termination.ts";
-import { IpvsWriter, newProgress } from "./writer.ts";
+import { newProgress } from "../../apply/proxier.ts";
+import { IpvsWriter, WRITTEN_KINDS } from "./writer.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -19,7 +20,7 @@ function writing(fake: FakeIpvs, ...steps: readonly Step[]) {
     deadlineMs: 0,
     mutex: new Mutex(),
   });
-  const progress = newProgress();
+  const progress = newProgress(WRITTEN_KINDS);
   const iptables = fake.iptables("IPv4");
   return {
     progress,

@@ -7,7 +7,7 @@
 import type { LocalDetector } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { jump, type JumpRule, type PerTable } from "../../../netfilter/iptables_jumps.ts";
-import { formatMark } from "../../../netfilter/mark.ts";
+import { formatMark } from "../../family_settings.ts";
 import type { BaseRule, BaseRules, IpvsOptions } from "./ruleset.ts";
 import { FIREWALL_JUMP_COMMENT, setComment, type SetKind, setName } from "./sets.ts";
 

@@ -65,13 +65,13 @@ export function blame(
   const byLine = new Map(refused.map((line) => [line.line, line]));
   const unknown = new Set(refused);
   const found: RefusedService[] = [];
-  for (const [item, objects] of refused.length === 0 ? [] : services) {
+  for (const [service, objects] of refused.length === 0 ? [] : services) {
     for (const { id, name, lines } of partsOf(objects, base.family)) {
       for (const line of lines) {
         const one = byLine.get(line);
         if (one === undefined) continue;
         unknown.delete(one);
-        found.push({ item, part: id, problem: `${name}: ${one.program}: ${one.problem}` });
+        found.push({ service, part: id, problem: `${name}: ${one.program}: ${one.problem}` });
       }
     }
   }

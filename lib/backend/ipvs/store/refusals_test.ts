@@ -68,9 +68,7 @@ class Rig {
 
   /** Blames the lines on Services of the plan. */
   refuse(...lines: readonly RefusedLine[]): this {
-    for (const { item, part, problem } of blame(lines, PLAN)) {
-      this.quarantine.refused({ service: item, problem }, part);
-    }
+    for (const one of blame(lines, PLAN)) this.quarantine.refused(one);
     return this;
   }
 

@@ -11,8 +11,7 @@ import { diffObjects, type NftTransaction } from "../../../netfilter/nft_objects
 import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { FullLooks } from "../../apply/full_looks.ts";
-import { PrintedOtherwise } from "../../apply/printed_otherwise.ts";
+import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../damage.ts";
 import { TABLE_NAME } from "../plan/chains.ts";
 import { findDrift, ListedRest, tableOf } from "../store/full_sync.ts";
@@ -39,9 +38,8 @@ export interface DriftCheckOptions {
 /** Looks at one family's table. */
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
-  readonly #fullLooks = new FullLooks();
+  readonly #schedule = new DriftSchedule();
   #rulesDueMs = Number.NEGATIVE_INFINITY;
-  readonly #printedOtherwise = new PrintedOtherwise();
 
   constructor(options: DriftCheckOptions) {
     this.#options = options;
@@ -49,7 +47,7 @@ export class DriftCheck {
 
   /** Everything was compared, and what differed was written. */
   fullySynced(): void {
-    this.#printedOtherwise.fullySynced();
+    this.#schedule.fullySynced();
   }
 
   /**
@@ -60,11 +58,10 @@ export class DriftCheck {
   async look(store: NftStore): Promise<false | Damage> {
     const { nowMs } = this.#options;
     const startMs = nowMs();
-    this.#printedOtherwise.lookBegins();
-    const isAll = this.#fullLooks.begin(startMs);
+    const isAll = this.#schedule.begin(startMs);
     const damage = isAll ? await this.#lookAtAll(store) : await this.#lookAtPart(store);
     const isLarge = store.counts.elements > LARGE_ELEMENTS;
-    this.#fullLooks.ended({ isAll, isLarge, isDamaged: damage !== false, startMs, endMs: nowMs() });
+    this.#schedule.ended({ isAll, isLarge, isDamaged: damage !== false, startMs, endMs: nowMs() });
     return damage;
   }
 
@@ -129,7 +126,7 @@ export class DriftCheck {
         else differing.set(name, text);
       }
     }
-    const news = this.#printedOtherwise.sift(differing, !isPart);
+    const news = this.#schedule.sift(differing, !isPart);
     if (news.length > 0) {
       this.#options.logger.warn("nft prints rules otherwise than they were written, taken for its way", {
         family: this.#options.family,

@@ -105,7 +105,7 @@ Deno.test(
         for (let i = 0; i < 2; i++) assertEquals(await proxier.findDamage(), false);
         await fake.others(text + "\n");
         const found = await proxier.findDamage();
-        assert(found !== false && found.found.length > 0, "not seen");
+        assert(found && found.found.length > 0, "not seen");
         await sync(OBJECTS);
         assertEquals(endState(fake), wanted);
         assertEquals(await proxier.findDamage(), false);
@@ -187,7 +187,7 @@ Deno.test("checks between add nothing, not even for a try: others may be listing
   // What is gone is seen by those that do not list them.
   await fake.others("delete chain ip kproxy filter-forward\n");
   const damage = await proxier.findDamage();
-  assert(damage !== false);
+  assert(damage);
   assertEquals(damage.found, ["No such file or directory: flush chain ip kproxy filter-forward"]);
 });
 
@@ -277,14 +277,14 @@ Deno.test(
     fake.print = other;
     await proxier.sync(syncRequest(OBJECTS));
     const first = await proxier.findDamage();
-    assert(first !== false && first.found.includes("masquerading"), JSON.stringify(first));
+    assert(first && first.found.includes("masquerading"), JSON.stringify(first));
     await proxier.sync(syncRequest(OBJECTS));
     assertEquals([await proxier.findDamage(), await proxier.findDamage()], [false, false]);
     assertEquals(warnings, ["nft prints rules otherwise than they were written, taken for its way"]);
     // What is changed there is still seen.
     await fake.others("add rule ip kproxy masquerading accept\n");
     const damage = await proxier.findDamage();
-    assert(damage !== false);
+    assert(damage);
     assertEquals(damage.found, ["masquerading"]);
   },
 );

@@ -6,27 +6,28 @@
  */
 import { ExecError, SyncError } from "../../../errors.ts";
 import { describeNftFailure, type Nft } from "../../../kernel/nft.ts";
-import { inTurns, TURN_MS, turnSince } from "../../../kernel/clock.ts";
+import { inTurns, TURN_MS } from "../../../kernel/clock.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import { sameTexts } from "../../../model/service_port.ts";
-import type { ProxyState } from "../../../model/state.ts";
+import type { Changed, ProxyState } from "../../../model/state.ts";
 import { NftTransaction } from "../../../netfilter/nft_objects.ts";
 import type { ListedTable } from "../../../netfilter/nft_listing.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { NodePortIps } from "../../apply/node_port_ips.ts";
-import { FamilySession, type Since } from "../../apply/family_session.ts";
-import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
+import { Proxier } from "../../apply/proxier.ts";
+import type { ApplyReport, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
+import type { RefusedService } from "../../quarantine.ts";
 import { LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
-import { planNftables, planNftablesInSteps } from "../plan/plan.ts";
+import { planNftablesInSteps } from "../plan/plan.ts";
 import type { NftablesOptions, NftablesPlan } from "../plan/ruleset.ts";
 import { FullSync, NO_TABLE, tableOf } from "../store/full_sync.ts";
 import type { NftStore } from "../store/store.ts";
 import { DriftCheck } from "./drift_check.ts";
 import { StaleChains } from "./stale_chains.ts";
 import { type FoundTables, READ_COMMANDS, readTable, readTables } from "./table_reading.ts";
-import { isRejected, type Progress, TableWriter } from "./table_writer.ts";
+import { isRejected, TableWriter } from "./table_writer.ts";
 
 /**
  * Elements per transaction of a full sync. All at once is as fast, but a kernel that commits 100,000 elements in one go does
@@ -60,42 +61,26 @@ export interface NftablesProxierOptions {
 }
 
 /** nftables mode for one family. */
-export class NftablesProxier implements FamilyProxier {
-  readonly family: IpFamily;
+export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   readonly #options: NftablesProxierOptions;
   readonly #staleChains: StaleChains;
   readonly #driftCheck: DriftCheck;
-  readonly #session: FamilySession<NftablesSettings, NftStore>;
   #serviceCidrs: readonly string[] = [];
   readonly #nodePortIps: NodePortIps;
-  #state: ProxyState | null = null;
   /** Of stale chains, by the check under way. */
   #deletion: Promise<void> | null = null;
-  /** Chains that checks since the last sync could not delete. */
-  #failedDeletions = 0;
   #blankAtMs: number | null;
-  /** Of the sync under way. */
-  #progress: Progress = newProgress();
+  /** The table that the full sync under way fills, and with what. */
+  #filling: { readonly name: string; readonly plan: NftablesPlan } | undefined;
 
   constructor(options: NftablesProxierOptions) {
     const { family, nft, settings, logger, nowMs, blankAtMs = null } = options;
+    super({ mode: "nftables", family, settings, logger, nowMs, kinds: ["chains", "elements", "sets"] });
     this.#blankAtMs = blankAtMs;
-    this.family = family;
     this.#options = options;
     this.#nodePortIps = new NodePortIps(options.interfaceIps);
-    this.#session = new FamilySession({ mode: "nftables", family, settings, nowMs, describe });
     this.#driftCheck = new DriftCheck({ nft, family, logger, nowMs });
     this.#staleChains = new StaleChains({ nft, family, logger, nowMs });
-  }
-
-  /** Of the latest sync; a view, which shows what came since. Null before. */
-  get state(): ProxyState | null {
-    return this.#state;
-  }
-
-  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
-  configure(settings: NftablesSettings): boolean {
-    return this.#session.configure(settings);
   }
 
   /**
@@ -110,46 +95,25 @@ export class NftablesProxier implements FamilyProxier {
     return true;
   }
 
-  /**
-   * Writes what differs: from what the kernel holds if that is not known or everything was asked for, else from what was
-   * committed. Services that the kernel refuses stay as they were if the others go in without them; that is tried only over
-   * what was read in the same sync.
-   *
-   * @throws {SyncError} if nft failed; its cause is the {@linkcode ExecError}
-   */
-  async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
+  override async sync(request: SyncRequest): Promise<ApplyReport> {
     // A chain that is being deleted may be one that this sync fills again.
     if (this.#deletion !== null) await this.#deletion;
-    this.#state = state;
-    this.#progress = newProgress();
-    const { committed, failedDeletions } = await this.#session.sync(changed, async (since) => {
-      const committed = since === null ? await this.#syncAll(state) : await this.#syncChanged(state, since);
-      if (since === null) this.#driftCheck.fullySynced();
-      const failed = await this.#session.run("apply", () => this.#staleChains.deleteDue());
-      const failedDeletions = this.#failedDeletions + failed;
-      this.#failedDeletions = 0;
-      return { committed, failedDeletions };
-    });
-    return this.#session.report({
-      ...this.#progress,
-      total: { ...committed.counts },
-      failedDeletions,
-    });
+    return await super.sync(request);
   }
 
   /** True if the addresses that serve node ports are others than those of the last sync. */
   isOutdated(): boolean {
-    return this.#nodePortIps.isOutdated(this.#session.settings.nodePortAddresses);
+    return this.#nodePortIps.isOutdated(this.settings.nodePortAddresses);
   }
 
-  /** Says that all is well while nothing is committed: then a full sync is on its way. */
-  async findDamage(): Promise<false | Damage> {
-    return await this.#session.look(async (committed, isUndisturbed) => {
-      const damage = await this.#driftCheck.look(committed);
-      // Without it they would stay until the next change, which may be days.
-      if (damage === false && isUndisturbed()) await this.#deleteStaleChains();
-      return damage;
-    });
+  protected override async checkDrift(
+    store: NftStore,
+    isUndisturbed: () => boolean,
+  ): Promise<false | Damage> {
+    const damage = await this.#driftCheck.look(store);
+    // Without it they would stay until the next change, which may be days.
+    if (damage === false && isUndisturbed()) await this.#deleteStaleChains();
+    return damage;
   }
 
   async #deleteStaleChains(): Promise<void> {
@@ -157,24 +121,57 @@ export class NftablesProxier implements FamilyProxier {
     const deletion = this.#staleChains.deleteDue();
     this.#deletion = Promise.allSettled([deletion]).then(() => {});
     try {
-      this.#failedDeletions += await deletion;
+      this.failedDeletions += await deletion;
     } finally {
       this.#deletion = null;
     }
   }
 
-  async #syncAll(state: ProxyState): Promise<NftStore> {
+  protected override total(store: NftStore): Readonly<Record<string, number>> {
+    return { ...store.counts };
+  }
+
+  /** What no program failed in is no failure of the sync. */
+  protected override describe(error: unknown): string | null {
+    return error instanceof ExecError ? describeNftFailure(error) : null;
+  }
+
+  protected override refusal(error: unknown): string | null {
+    const isOfWrite = error instanceof SyncError && error.phase === "apply";
+    return isOfWrite && isRejected(error.cause) ? describeNftFailure(error.cause) : null;
+  }
+
+  protected override async writeAll(
+    state: ProxyState,
+    refused: ReadonlySet<NamespacedName>,
+  ): Promise<NftStore> {
     this.#staleChains.clear();
-    const found = this.#takeBlank() ??
-      await this.#session.run("read", () => {
-        this.#progress.commands += READ_COMMANDS;
-        return readTables(this.#options.nft, nftFamily(this.family), entriesOf(state));
-      });
-    const plan = await this.#session.run(
-      "plan",
-      () => inTurns(planNftablesInSteps(state, "all", this.#nftablesOptions()), { turnMs: TURN_MS }),
-    );
-    return await this.#session.run("apply", () => this.#writeAll(plan, found));
+    this.#filling = undefined;
+    const found = this.#takeBlank() ?? await this.run("read", () => {
+      this.progress.commands += READ_COMMANDS;
+      return readTables(this.#options.nft, nftFamily(this.family), entriesOf(state));
+    });
+    const plan = await this.run("plan", () => this.#plan(state, "all"));
+    const store = await this.run("apply", () => this.#writeTables(plan, found, refused));
+    this.#driftCheck.fullySynced();
+    await this.#deleteDueChains();
+    return store;
+  }
+
+  /** Services are tried in the table that was being filled, without the chains that let packets in. */
+  protected override findRefused(error: unknown): Promise<readonly RefusedService[]> {
+    // A table was in the way and could not be deleted.
+    if (this.#filling === undefined) throw error;
+    const { name, plan } = this.#filling;
+    return this.run("apply", async () => {
+      this.progress.commands++;
+      const listed = await readTable(this.#options.nft, nftFamily(this.family), name, entriesOf(this.state));
+      const sync = new FullSync(plan, listed ?? NO_TABLE);
+      sync.base.baseChains.length = 0;
+      const writer = this.#writer(name);
+      await writer.writeTable(sync.base, plan.base.comment);
+      return await writer.findRefused(sync.services());
+    });
   }
 
   /** What a first sync finds without looking; null if it must look. */
@@ -192,9 +189,13 @@ export class NftablesProxier implements FamilyProxier {
    * let in last; one that they do not reach is what a crash left. Two tables that packets reach do no harm: both lead to
    * endpoints, and the first to translate an address is the only one.
    */
-  async #writeAll(plan: NftablesPlan, { own, next }: FoundTables): Promise<NftStore> {
+  async #writeTables(
+    plan: NftablesPlan,
+    { own, next }: FoundTables,
+    refused: ReadonlySet<NamespacedName>,
+  ): Promise<NftStore> {
     if (own !== null && own.ownerProblem !== null) {
-      return await this.#writeBeside(plan, next, own.ownerProblem);
+      return await this.#writeBeside(plan, next, refused, own.ownerProblem);
     }
     let before = own ?? NO_TABLE;
     let isNextLive = next?.chains.values().some(({ hook }) => hook !== undefined) === true;
@@ -206,13 +207,13 @@ export class NftablesProxier implements FamilyProxier {
       });
       if (!isNextLive) {
         if (next !== null) await this.#removeTable(NEXT_TABLE_NAME);
-        await this.#build(NEXT_TABLE_NAME, plan, NO_TABLE, TABLE_NAME);
+        await this.#build(NEXT_TABLE_NAME, plan, NO_TABLE, refused, TABLE_NAME);
       }
       await this.#removeTable(TABLE_NAME);
       before = NO_TABLE;
       isNextLive = true;
     }
-    const store = await this.#build(TABLE_NAME, plan, before, isNextLive ? NEXT_TABLE_NAME : null);
+    const store = await this.#build(TABLE_NAME, plan, before, refused, isNextLive ? NEXT_TABLE_NAME : null);
     if (isNextLive || next !== null) await this.#removeTable(NEXT_TABLE_NAME);
     return store;
   }
@@ -223,8 +224,13 @@ export class NftablesProxier implements FamilyProxier {
    *
    * @throws {SyncError} with the problem
    */
-  async #writeBeside(plan: NftablesPlan, next: ListedTable | null, problem: string): Promise<never> {
-    await this.#build(NEXT_TABLE_NAME, plan, next ?? NO_TABLE, null);
+  async #writeBeside(
+    plan: NftablesPlan,
+    next: ListedTable | null,
+    refused: ReadonlySet<NamespacedName>,
+    problem: string,
+  ): Promise<never> {
+    await this.#build(NEXT_TABLE_NAME, plan, next ?? NO_TABLE, refused, null);
     const detour = `Services are served from table ${NEXT_TABLE_NAME} meanwhile`;
     throw new SyncError("nftables", "apply", `${this.family}: ${problem}; ${detour}`);
   }
@@ -240,17 +246,17 @@ export class NftablesProxier implements FamilyProxier {
     name: string,
     plan: NftablesPlan,
     listed: ListedTable,
+    refused: ReadonlySet<NamespacedName>,
     predecessor: string | null,
   ): Promise<NftStore> {
+    this.#filling = { name, plan };
     const writer = this.#writer(name);
-    const sync = new FullSync(plan, listed);
+    const sync = new FullSync(plan, listed, refused);
     const { base, store } = sync;
     const letIn = new NftTransaction();
     if (predecessor !== null) letIn.baseChains.push(...base.baseChains.splice(0));
-    const isSmall = entriesOf(this.#state) < this.#elementsPerTransaction;
-    const refused = await writer.fill({ base, services: sync.services(), rules: plan.base, isSmall });
-    this.#session.quarantine.replace(refused.map(({ item, problem }) => ({ service: item, problem })));
-    for (const { item } of refused) sync.keep(item);
+    const isSmall = entriesOf(this.state) < this.#elementsPerTransaction;
+    await writer.fill({ base, services: sync.services(), comment: plan.base.comment, isSmall });
     if (predecessor !== null) await this.#carryClients(predecessor, store, writer);
     await writer.write(letIn);
     const leftover = sync.leftover();
@@ -270,8 +276,8 @@ export class NftablesProxier implements FamilyProxier {
     const sets = [...store.serviceNames].flatMap((name) => store.service(name).containers);
     if (sets.length === 0) return;
     try {
-      this.#progress.commands++;
-      const listed = await readTable(nft, nftFamily(this.family), from, entriesOf(this.#state));
+      this.progress.commands++;
+      const listed = await readTable(nft, nftFamily(this.family), from, entriesOf(this.state));
       const clients = new NftTransaction();
       for (const { name, timeoutSeconds } of sets) {
         const known = listed?.containers.get(name);
@@ -293,21 +299,30 @@ export class NftablesProxier implements FamilyProxier {
     await this.#writer(name).run(`add table ${table}\ndelete table ${table}\n`, []);
   }
 
-  async #syncChanged(state: ProxyState, { changed, committed }: Since<NftStore>): Promise<NftStore> {
-    const suspects = new Set(this.#session.quarantine.due(changed));
-    const change = await this.#session.run("plan", async () => {
-      const startMs = performance.now();
-      const plan = planNftables(state, changed.difference(suspects), this.#nftablesOptions());
-      await turnSince(startMs);
-      return committed.change(plan);
-    });
-    await this.#session.run("apply", () => this.#write(change.transaction));
-    change.commit();
+  protected override async writeChange(
+    state: ProxyState,
+    changed: ReadonlySet<NamespacedName>,
+    store: NftStore,
+  ): Promise<void> {
+    const suspects = new Set(this.quarantine.due(changed));
+    await this.#writeServices(state, changed.difference(suspects), store);
     for (const name of suspects) {
-      const tryAgain = () => this.#session.run("apply", () => this.#tryAgain(state, name, committed));
-      await this.#session.quarantine.tryAgain(name, tryAgain);
+      await this.quarantine.tryAgain(name, () => this.#tryAgain(state, name, store));
     }
-    return committed;
+    await this.#deleteDueChains();
+  }
+
+  async #writeServices(
+    state: ProxyState,
+    names: ReadonlySet<NamespacedName>,
+    store: NftStore,
+  ): Promise<void> {
+    const { transaction, commit } = await this.run(
+      "plan",
+      async () => store.change(await this.#plan(state, names)),
+    );
+    await this.run("apply", () => this.#write(transaction));
+    commit();
   }
 
   async #write(transaction: NftTransaction): Promise<void> {
@@ -317,20 +332,27 @@ export class NftablesProxier implements FamilyProxier {
   }
 
   /** Writes a quarantined Service in a transaction of its own. @returns why that is refused */
-  async #tryAgain(state: ProxyState, name: NamespacedName, committed: NftStore): Promise<string | null> {
-    const change = committed.change(planNftables(state, new Set([name]), this.#nftablesOptions()));
+  async #tryAgain(state: ProxyState, name: NamespacedName, store: NftStore): Promise<string | null> {
     try {
-      await this.#write(change.transaction);
+      await this.#writeServices(state, new Set([name]), store);
+      return null;
     } catch (error) {
-      if (!isRejected(error)) throw error;
-      return describeNftFailure(error);
+      const problem = this.refusal(error);
+      if (problem === null) throw error;
+      return problem;
     }
-    change.commit();
-    return null;
+  }
+
+  async #deleteDueChains(): Promise<void> {
+    this.failedDeletions += await this.run("apply", () => this.#staleChains.deleteDue());
+  }
+
+  #plan(state: ProxyState, changed: Changed): Promise<NftablesPlan> {
+    return inTurns(planNftablesInSteps(state, changed, this.#nftablesOptions()), { turnMs: TURN_MS });
   }
 
   #nftablesOptions(): NftablesOptions {
-    const { settings } = this.#session;
+    const { settings } = this;
     return {
       ...settings,
       family: this.family,
@@ -350,21 +372,12 @@ export class NftablesProxier implements FamilyProxier {
       table: tableOf(this.family, name),
       elementsPerTransaction: this.#elementsPerTransaction,
       logger,
-      progress: this.#progress,
+      progress: this.progress,
     });
   }
-}
-
-/** What no program failed in is no failure of the sync. */
-function describe(error: unknown): string | null {
-  return error instanceof ExecError ? describeNftFailure(error) : null;
 }
 
 /** About how many elements and rules a state makes: what a list of them is given time for. */
 function entriesOf(state: ProxyState | null): number {
   return state === null ? 0 : 2 * (state.endpointCount + 4 * state.services.size);
-}
-
-function newProgress(): Progress {
-  return { commands: 0, bytes: 0, written: { chains: 0, elements: 0, sets: 0 } };
 }

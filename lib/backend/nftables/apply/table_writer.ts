@@ -9,16 +9,10 @@ import type { NamespacedName } from "../../../model/objects.ts";
 import type { NftTransaction, WrittenCounts } from "../../../netfilter/nft_objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { cut } from "../../../text/quote.ts";
+import { addWritten, type Progress } from "../../apply/proxier.ts";
 import { isolateRefused, type Refusal, type Refused } from "../../isolate.ts";
-import type { BaseRules } from "../plan/ruleset.ts";
+import type { RefusedService } from "../../quarantine.ts";
 import { type ServiceTransaction, tableLine } from "../store/full_sync.ts";
-
-/** What one sync did, as it goes on. */
-export interface Progress {
-  commands: number;
-  bytes: number;
-  readonly written: WrittenCounts;
-}
 
 /** What a {@linkcode TableWriter} needs. */
 export interface TableWriterOptions {
@@ -48,8 +42,8 @@ export interface TableFilling {
   /** What must be written beside the Services. */
   readonly base: NftTransaction;
   readonly services: Iterable<ServiceTransaction>;
-  /** What all Services need. */
-  readonly rules: BaseRules;
+  /** Of the table. */
+  readonly comment: string;
   /** True: all that is to be written is less than one transaction may have. */
   readonly isSmall: boolean;
 }
@@ -66,8 +60,6 @@ const SHOWN_LINE = 200;
 /** All of its methods throw {@linkcode ExecError} for what is not said otherwise. */
 export class TableWriter {
   readonly #options: TableWriterOptions;
-  /** True once a refusal was found not to come from a table that another process took away. */
-  #hasLooked = false;
 
   constructor(options: TableWriterOptions) {
     this.#options = options;
@@ -78,27 +70,38 @@ export class TableWriter {
     await this.run(textOf(transaction.lines(this.#options.table)), [transaction]);
   }
 
+  /** Makes the table, with what is in it whatever the Services are. */
+  async writeTable(base: NftTransaction, comment: string): Promise<void> {
+    const { table } = this.#options;
+    await this.run(textOf([tableLine(table, comment), ...base.lines(table)]), [base]);
+  }
+
   /**
    * Makes the table if need be, what is in it whatever the Services are, and the Services. The first of them go in with the table, and
    * all if they are not many: a start of nft takes longer than that.
-   *
-   * @returns the refused Services, of which nothing was written
    */
-  async fill({ base, services, rules, isSmall }: TableFilling): Promise<readonly Refused<NamespacedName>[]> {
+  async fill({ base, services, comment, isSmall }: TableFilling): Promise<void> {
     const { table, elementsPerTransaction } = this.#options;
     const printed = this.#printed(services);
-    if (base.isEmpty) return await this.#writeServices(printed, rules);
-    const baseText = textOf([tableLine(table, rules.comment), ...base.lines(table)]);
-    const first = taken(printed, isSmall ? Infinity : Math.min(FIRST_ELEMENTS, elementsPerTransaction));
-    try {
-      await this.run(baseText + joined(first), [base, ...first]);
-    } catch (error) {
-      // Which Service is to blame is found without the base, of which none is.
-      if (first.length === 0 || !isRejected(error)) throw error;
-      await this.run(baseText, [base]);
-      return await this.#writeServices([first, printed].values().flatMap((part) => part), rules);
+    if (!base.isEmpty) {
+      const text = textOf([tableLine(table, comment), ...base.lines(table)]);
+      const first = taken(printed, isSmall ? Infinity : Math.min(FIRST_ELEMENTS, elementsPerTransaction));
+      await this.run(text + joined(first), [base, ...first]);
     }
-    return await this.#writeServices(printed, rules);
+    await this.#writeServices(printed);
+  }
+
+  /** Tries Services, in groups. @returns those that are refused; all others are written */
+  async findRefused(services: Iterable<ServiceTransaction>): Promise<readonly RefusedService[]> {
+    const printed = this.#printed(services);
+    const found: RefusedService[] = [];
+    for (;;) {
+      const group = taken(printed, this.#options.elementsPerTransaction);
+      if (group.length === 0) return found;
+      for (const { item, problem } of await isolateRefused(group, (part) => this.#attempt(part))) {
+        found.push({ service: item.name, problem });
+      }
+    }
   }
 
   /** Runs commands that need not be of this table. */
@@ -118,9 +121,7 @@ export class TableWriter {
         onRead();
       },
     );
-    for (const { counts } of written) {
-      for (const kind of ["chains", "elements", "sets"] as const) progress.written[kind] += counts[kind];
-    }
+    for (const { counts } of written) addWritten(progress, counts);
   }
 
   /** Deletes sets and maps, each by itself: one that a rule still uses stays, and harms nothing. */
@@ -138,65 +139,36 @@ export class TableWriter {
   }
 
   /**
-   * Writes the Services, and without those that are refused if there are any. While nft writes some of them, the next ones
-   * are made ready; {@linkcode PARALLEL_WRITES} of it run at a time, because no two groups have anything in common. None
-   * runs any more once this settles.
+   * While nft writes some Services, the next ones are made ready; {@linkcode PARALLEL_WRITES} of it run at a time, because no two groups
+   * have anything in common. None runs any more once this settles.
    */
-  async #writeServices(
-    services: Iterable<PrintedService>,
-    rules: BaseRules,
-  ): Promise<readonly Refused<NamespacedName>[]> {
-    const refused: Refused<PrintedService>[] = [];
-    const writing: Promise<readonly Refused<PrintedService>[]>[] = [];
+  async #writeServices(services: Iterator<PrintedService>): Promise<void> {
+    const writing: Promise<void>[] = [];
     try {
-      const rest = services[Symbol.iterator]();
       for (;;) {
-        const group = taken(rest, this.#options.elementsPerTransaction);
+        const group = taken(services, this.#options.elementsPerTransaction);
         if (group.length === 0) break;
-        if (writing.length === PARALLEL_WRITES) refused.push(...await writing.shift() ?? []);
+        if (writing.length === PARALLEL_WRITES) await writing.shift();
         const { promise: isRead, resolve: onRead } = Promise.withResolvers<void>();
-        const written = isolateRefused(group, (part) => this.#attempt(part, rules, onRead));
+        const written = this.run(joined(group), group, onRead);
         writing.push(written);
         // What comes next keeps this thread busy, so nft gets its text first. A failure is met where `writing` is awaited.
         written.then(() => onRead(), () => onRead());
         await isRead;
       }
-      for (const group of await Promise.all(writing)) refused.push(...group);
-      return refused.map(({ item: { name }, problem }) => ({ item: name, problem }));
+      await Promise.all(writing);
     } finally {
       await Promise.allSettled(writing);
     }
   }
 
-  async #attempt(
-    services: readonly PrintedService[],
-    rules: BaseRules,
-    onRead: () => void,
-  ): Promise<Refusal<PrintedService> | null> {
+  async #attempt(services: readonly PrintedService[]): Promise<Refusal<PrintedService> | null> {
     try {
-      await this.run(joined(services), services, onRead);
+      await this.run(joined(services), services);
       return null;
     } catch (error) {
       if (!isRejected(error)) throw error;
-      if (!this.#hasLooked && !await this.#hasBase(rules)) throw error;
-      this.#hasLooked = true;
       return { problem: describeNftFailure(error), named: named(error, services) };
-    }
-  }
-
-  /** False if another process took away what all Services need: then none of them is to blame. */
-  async #hasBase({ containers, chains }: BaseRules): Promise<boolean> {
-    const { nft, table, progress } = this.#options;
-    progress.commands++;
-    try {
-      await nft.check(textOf([
-        ...containers.map(({ kind, name }) => `flush ${kind} ${table} ${name}`),
-        ...chains.filter(({ hook }) => hook === undefined).map(({ name }) => `flush chain ${table} ${name}`),
-      ]));
-      return true;
-    } catch (error) {
-      if (isRejected(error)) return false;
-      throw error;
     }
   }
 

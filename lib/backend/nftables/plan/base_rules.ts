@@ -5,7 +5,7 @@
  */
 import { isLoopback, parseIp } from "../../../model/ip.ts";
 import type { IpFamily } from "../../../model/objects.ts";
-import { formatMark } from "../../../netfilter/mark.ts";
+import { formatMark } from "../../family_settings.ts";
 import type { Chain, Container, Element } from "../../../netfilter/nft_objects.ts";
 import {
   CLUSTER_IPS_CHECK_CHAIN,

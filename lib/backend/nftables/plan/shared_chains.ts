@@ -5,7 +5,7 @@
  */
 import type { LocalDetector } from "../../../model/node.ts";
 import { type EndpointMap, endpointMapName, FAMILY_WORDS, type FamilyWords } from "./chains.ts";
-import { formatMark } from "../../../netfilter/mark.ts";
+import { formatMark } from "../../family_settings.ts";
 import type { Chain } from "../../../netfilter/nft_objects.ts";
 import type { NftablesOptions } from "./ruleset.ts";
 

@@ -119,13 +119,17 @@ export class FullSync {
   readonly #plan: NftablesPlan;
   readonly #listed: ListedTable;
   readonly #rest: ListedRest;
-  #isAnyKept = false;
+  readonly #refused: ReadonlySet<NamespacedName>;
 
-  /** @throws {TypeError} if the plan is not one of all Services */
-  constructor(plan: NftablesPlan, listed: ListedTable) {
+  /**
+   * @param refused Services that keep what is listed under the same keys, and what has their name: the kernel refuses what they want
+   * @throws {TypeError} if the plan is not one of all Services
+   */
+  constructor(plan: NftablesPlan, listed: ListedTable, refused: ReadonlySet<NamespacedName> = new Set()) {
     if (!plan.all) throw new TypeError("A full sync needs a plan of all Services");
     this.#plan = plan;
     this.#listed = listed;
+    this.#refused = refused;
     this.#rest = new ListedRest(listed);
     this.store = new NftStore(plan);
     const { base } = this.store;
@@ -139,19 +143,18 @@ export class FullSync {
   /** Made as they are asked for. To be read once, to its end. */
   *services(): Generator<ServiceTransaction> {
     for (const [name, rules] of this.#plan.services) {
-      if (rules === null) continue;
+      if (rules === null || this.#refused.has(name)) continue;
       const objects = placeService(rules, (container) => this.#rest.elements(container));
       this.store.set(name, objects);
       const transaction = diffObjects(objects, this.#rest.take(objects));
       if (!transaction.isEmpty) yield { name, transaction };
     }
+    for (const name of this.#refused) this.#keep(name);
   }
 
-  /** The kernel refuses what the Service wants: it keeps what is listed under the same keys, and what has its name. */
-  keep(name: NamespacedName): void {
+  #keep(name: NamespacedName): void {
     const rules = this.#plan.services.get(name);
     if (!rules) return;
-    this.#isAnyKept = true;
     const elements: Element[] = [];
     const keep = (container: string, key: string): boolean => {
       const value = this.#listed.containers.get(container)?.elements.get(key);
@@ -178,7 +181,7 @@ export class FullSync {
   /** What no Service wants any more; to be asked for after all Services were written. */
   leftover(): NftTransaction {
     const transaction = diffObjects(NO_OBJECTS, this.#rest.rest());
-    if (!this.#isAnyKept) return transaction;
+    if (this.#refused.size === 0) return transaction;
     // What is kept may lead to chains that no other Service shares any more.
     const own = transaction.flushedChains.filter(isServiceChain);
     transaction.flushedChains.length = 0;

@@ -357,9 +357,9 @@ Deno.test(
     const sync = new FullSync(
       wanted,
       parseTable(await listedOf(exampleNftablesPlan("IPv4", [...kept, ...other]))),
+      new Set(["shop/a"]),
     );
     for (const _ of sync.services());
-    sync.keep("shop/a");
     assertEquals(sync.leftover().lines("t"), []);
     const { store } = sync;
     const shared = (operations: NftTransaction): string[] =>
@@ -394,9 +394,9 @@ Deno.test(
       const sync = new FullSync(
         exampleNftablesPlan("IPv4", service("web", [A], open(nodePort))),
         parseTable(listed),
+        new Set(["shop/web"]),
       );
       for (const _ of sync.services());
-      sync.keep("shop/web");
       return sync.store.service("shop/web").elements.map(({ container, key, value }) =>
         `${container} ${key} ${value}`
       );
@@ -433,9 +433,9 @@ Deno.test(
     ];
     const plan = exampleNftablesPlan("IPv4", both);
     const nothing = new Map([...plan.services, ["shop/none", null] as const]);
-    const sync = new FullSync({ ...plan, services: nothing }, parseTable(await listedOf(plan)));
+    const refused = new Set(["shop/web", "shop/none"]);
+    const sync = new FullSync({ ...plan, services: nothing }, parseTable(await listedOf(plan)), refused);
     assertEquals([...sync.services()], []);
-    for (const name of ["shop/web", "shop/none"]) sync.keep(name);
     const { containers, chains } = sync.store.service("shop/web");
     assertEquals(containers.map(({ name }) => name.includes("shop/web/")), [true]);
     assertEquals(chains.map(({ name }) => name.includes("shop/web/")), [true, true]);

@@ -9,8 +9,8 @@ import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { PortalFacts } from "../../../model/portals.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { FamilySession } from "../../apply/family_session.ts";
-import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
+import { addWritten, Proxier } from "../../apply/proxier.ts";
+import type { ApplyReport, SyncRequest } from "../../backend.ts";
 import { NoPortError } from "../forward/relay.ts";
 import { type Opening, planListening } from "../plan/listen.ts";
 import type { ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
@@ -34,29 +34,26 @@ export interface ListeningOptions {
 }
 
 /** One family. */
-export class ListeningProxier implements FamilyProxier {
-  readonly family: IpFamily;
+export class ListeningProxier extends Proxier<null, true> {
   readonly #options: ListeningOptions;
-  readonly #session: FamilySession<null, number>;
   readonly #oneAtATime = new Mutex();
   readonly #portals = new Portals<Opening>((opening) => this.#begin(opening));
   /** Place → the Service port that has it: where it wants to be, and where it is. */
   readonly #holders = new Map<string, string>();
 
   constructor(options: ListeningOptions) {
-    this.family = options.family;
+    const { family, log: logger, nowMs } = options;
+    super({ mode: "userspace", family, settings: null, logger, nowMs, kinds: ["services"] });
     this.#options = options;
-    const { family, nowMs = () => performance.now() } = options;
-    this.#session = new FamilySession({ mode: "userspace", family, settings: null, nowMs });
   }
 
-  /** Closes what nobody wants any more, opens what is new, and leads all of it to its endpoints. */
-  sync(request: SyncRequest): Promise<ApplyReport> {
-    return this.#oneAtATime.run(() => this.#sync(request));
+  /** Closes what no Service wants any more, opens what is new, and leads all of it to its endpoints. */
+  override sync(request: SyncRequest): Promise<ApplyReport> {
+    return this.#oneAtATime.run(() => super.sync(request));
   }
 
   /** There are no rules that could be damaged. */
-  findDamage(): Promise<false> {
+  protected override checkDrift(): Promise<false> {
     return Promise.resolve(false);
   }
 
@@ -71,17 +68,23 @@ export class ListeningProxier implements FamilyProxier {
     this.#holders.clear();
   }
 
-  async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
-    const { committed } = await this.#session.sync(changed, async (since) => {
-      const { quarantine } = this.#session;
-      const names = since === null ? "all" : since.changed.union(new Set(quarantine.due(since.changed)));
-      if (since === null) quarantine.replace([]);
-      const plan = new Map(await this.#session.run("plan", () => this.#plan(state, names)));
-      await this.#session.run("apply", () => this.#apply(state, plan, since === null));
-      return { committed: plan.size };
-    });
-    const counts = { written: { services: committed }, total: { portals: this.#portals.size } };
-    return this.#session.report({ commands: 0, bytes: 0, ...counts });
+  protected override total(): Readonly<Record<string, number>> {
+    return { portals: this.#portals.size };
+  }
+
+  protected override async writeAll(state: ProxyState): Promise<true> {
+    await this.#write(state, "all");
+    return true;
+  }
+
+  protected override writeChange(state: ProxyState, changed: ReadonlySet<NamespacedName>): Promise<void> {
+    return this.#write(state, changed.union(new Set(this.quarantine.due(changed))));
+  }
+
+  async #write(state: ProxyState, names: Changed): Promise<void> {
+    const plan = new Map(await this.run("plan", () => this.#plan(state, names)));
+    await this.run("apply", () => this.#apply(state, plan, names === "all"));
+    addWritten(this.progress, { services: plan.size });
   }
 
   #plan(state: ProxyState, names: Changed): UserspacePlan<Opening> {
@@ -93,7 +96,7 @@ export class ListeningProxier implements FamilyProxier {
     plan: Map<NamespacedName, ServicePortals<Opening> | null>,
     isAll: boolean,
   ): Promise<void> {
-    const { quarantine } = this.#session;
+    const { quarantine } = this;
     const closed = await this.#portals.closeUnused(plan, isAll);
     for (const { wanted, port } of closed) {
       for (const place of [placeOf(wanted), placeOf(wanted, port)]) this.#holders.delete(place);

@@ -4,24 +4,23 @@
  *
  * @module
  */
-import { type ExecError, SyncError } from "../../../errors.ts";
+import { SyncError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/tool_errors.ts";
 import { inTurns, Mutex, TURN_MS } from "../../../kernel/clock.ts";
 import type { NodePortAddresses } from "../../../model/node.ts";
-import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
+import type { NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import { chainHolds, jumpRules } from "../../../netfilter/iptables_chains.ts";
 import { tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { FamilySession, type Since } from "../../apply/family_session.ts";
 import { refusedServices } from "../../apply/iptables_trial.ts";
 import { NodePortIps } from "../../apply/node_port_ips.ts";
-import { writeAll, writeChange } from "../../apply/refusals.ts";
-import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
+import { addWritten, Proxier } from "../../apply/proxier.ts";
+import type { ApplyReport, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
-import type { Refused } from "../../isolate.ts";
+import type { RefusedService } from "../../quarantine.ts";
 import { DriftCheck } from "../../iptables/apply/drift_check.ts";
 import { type OwnRules, readTables } from "../../iptables/apply/table_reading.ts";
 import type { DispatchRule, IptablesPlan } from "../../iptables/plan/ruleset.ts";
@@ -66,14 +65,6 @@ export interface UserspaceProxierOptions {
   readonly nowMs?: () => number;
 }
 
-type Report = Required<Pick<ApplyReport, "commands" | "bytes" | "written">>;
-
-/** What a sync came to. */
-interface Reached {
-  readonly committed: IptablesStore;
-  readonly report: Report;
-}
-
 /** What a sync wants, and what leads there. */
 interface Planned {
   readonly plan: UserspacePlan;
@@ -91,102 +82,88 @@ interface FullPlan extends Planned {
 }
 
 /** One family. */
-export class UserspaceProxier implements FamilyProxier {
-  readonly family: IpFamily;
+export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> {
   readonly #options: UserspaceProxierOptions;
   readonly #own: OwnRules;
-  readonly #session: FamilySession<UserspaceSettings, IptablesStore>;
   readonly #oneAtATime = new Mutex();
   readonly #driftCheck: DriftCheck;
   readonly #other: OtherKproxy;
   readonly #nodePortIps: NodePortIps;
-  /** What this proxier has written last; null: nothing yet. */
-  #known: IptablesStore | null = null;
+  /** What the full sync under way is to reach. */
+  #wanted: IptablesStore | undefined;
 
   constructor(options: UserspaceProxierOptions) {
-    const { iptables, settings, logger, nowMs = () => performance.now() } = options;
+    const { iptables, settings, logger, nowMs } = options;
     const { family } = iptables;
-    this.family = family;
+    super({ mode: "userspace", family, settings, logger, nowMs, kinds: ["filter", "nat"] });
     this.#options = options;
     this.#own = { chains: CHAINS, jumps: jumpsOf(settings.has) };
     this.#other = new OtherKproxy(family, logger);
     this.#nodePortIps = new NodePortIps(options.interfaceIps);
-    this.#session = new FamilySession({ mode: "userspace", family, settings, nowMs });
-    this.#driftCheck = new DriftCheck({ iptables, own: this.#own, logger, nowMs });
+    this.#driftCheck = new DriftCheck({ iptables, own: this.#own, logger, nowMs: this.nowMs });
   }
 
-  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
-  configure(settings: UserspaceSettings): boolean {
-    return this.#session.configure(settings);
-  }
-
-  /**
-   * Opens what is new, writes the rules that differ, then closes what nothing leads to any more.
-   *
-   * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
-   */
-  sync(request: SyncRequest): Promise<ApplyReport> {
+  /** Opens what is new, writes the rules that differ, then closes what nothing leads to any more. */
+  override sync(request: SyncRequest): Promise<ApplyReport> {
     this.#driftCheck.giveWay();
-    return this.#oneAtATime.run(() => this.#sync(request));
+    return this.#oneAtATime.run(() => super.sync(request));
   }
 
   /** True if the addresses that serve node ports are others than those of the last sync. */
   isOutdated(): boolean {
-    return this.#nodePortIps.isOutdated(this.#session.settings.nodePortAddresses);
+    return this.#nodePortIps.isOutdated(this.settings.nodePortAddresses);
   }
 
-  findDamage(): Promise<false | null | Damage> {
-    return this.#oneAtATime.run(() =>
-      this.#session.look(async (committed) => {
-        const plan = (): Pick<IptablesPlan, "services"> => ({ services: new Map() });
-        const found = await this.#driftCheck.look(committed, { family: this.family, canaries: [], plan });
-        if (found === null) return null;
-        const { damage, held } = found;
-        if (damage === false) await this.#dropStaleGuards(committed);
-        return damage !== false && !await this.#other.leads(dispatchIn(committed), held.tables) && damage;
-      })
-    );
+  override findDamage(): Promise<false | null | Damage> {
+    return this.#oneAtATime.run(() => super.findDamage());
   }
 
-  async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
-    const { committed, report } = await this.#session.sync(
-      changed,
-      (since) =>
-        since === null ? this.#syncAll(state) : writeChange({
-          change: () => this.#syncChanged(state, since),
-          problem: (error) => refusalOf(error)?.message ?? null,
-          all: () => this.#syncAll(state),
-        }, { logger: this.#options.logger, family: this.family }),
-    );
-    this.#known = committed;
-    return this.#session.report({ ...report, total: committed.ruleCounts });
+  protected override async checkDrift(store: IptablesStore): Promise<false | null | Damage> {
+    const plan = (): Pick<IptablesPlan, "services"> => ({ services: new Map() });
+    const found = await this.#driftCheck.look(store, { family: this.family, canaries: [], plan });
+    if (found === null) return null;
+    const { damage, held } = found;
+    if (damage === false) await this.#dropStaleGuards(store);
+    return damage !== false && !await this.#other.leads(dispatchIn(store), held.tables) && damage;
   }
 
-  async #syncAll(state: ProxyState): Promise<Reached> {
-    const { quarantine } = this.#session;
-    let full: FullPlan | undefined;
-    const reached = await writeAll(this.#session, {
-      write: async (refused) => {
-        full = await this.#planAll(state, refused);
-        return { committed: full.store, report: await this.#writeAll(full) };
-      },
-      isRefusal: (error) => refusalOf(error) !== null,
-      find: (error) => this.#session.run("apply", () => this.#findRefused(full!.store, refusalOf(error))),
-    });
-    for (const [service, problem] of full!.problems) quarantine.refused({ service, problem });
-    return reached;
+  protected override total(store: IptablesStore): Readonly<Record<string, number>> {
+    return { ...store.ruleCounts };
+  }
+
+  protected override refusal(error: unknown): string | null {
+    const isOfWrite = error instanceof SyncError && error.phase === "apply";
+    return isOfWrite && isRuleRefusal(error.cause) ? error.cause.message : null;
+  }
+
+  protected override async writeAll(
+    state: ProxyState,
+    refused: ReadonlySet<NamespacedName>,
+  ): Promise<IptablesStore> {
+    const full = await this.#planAll(state, refused);
+    this.#wanted = full.store;
+    // One has read the tables.
+    this.progress.commands++;
+    if (full.isLeft) await this.#options.portals.closeUnused(full.plan, true);
+    else {
+      await this.#write(full, true);
+      await this.run("apply", () => this.#dropStaleGuards(full.store));
+      this.#driftCheck.fullySynced();
+    }
+    for (const [service, problem] of full.problems) this.quarantine.refused({ service, problem });
+    return full.store;
   }
 
   async #planAll(state: ProxyState, refused: ReadonlySet<NamespacedName>): Promise<FullPlan> {
     const { iptables } = this.#options;
-    const held = await this.#session.run("read", () => readTables(iptables, this.#own));
+    const held = await this.run("read", () => readTables(iptables, this.#own));
     const { tables } = held;
-    const plan = await this.#session.run("plan", () => this.#plan(state, "all"));
+    const plan = await this.run("plan", () => this.#plan(state, "all"));
     for (const name of refused) plan.set(name, null);
-    const isLeft = this.#known !== null && await this.#other.leads(dispatchIn(this.#known), tables);
+    const isLeft = this.known !== undefined && await this.#other.leads(dispatchIn(this.known), tables);
     const adopted = adoptedPorts([...plan.values()].flatMap((service) => service?.rules ?? []), tables);
     const guarded = this.#guardedPorts(tables);
-    const problems = await this.#session.run("apply", () => this.#open(plan, adopted, guarded));
+    const problems = await this.run("apply", () => this.#open(plan, adopted, guarded));
     const rules = this.#rulesOf(plan);
     const moved = movedUdp(redirectsIn(tables), dispatchOf(rules));
     // Ports of another kproxy, or of a previous process, stay closed for as long as a process listens there.
@@ -196,52 +173,37 @@ export class UserspaceProxier implements FamilyProxier {
     return { plan, moved, problems, isLeft, ...await inTurns(steps, { turnMs: TURN_MS }) };
   }
 
-  async #writeAll(full: FullPlan): Promise<Report> {
-    if (full.isLeft) {
-      await this.#options.portals.closeUnused(full.plan, true);
-      return { commands: 1, bytes: 0, written: { filter: 0, nat: 0 } };
-    }
-    const report = await this.#write(full, true);
-    await this.#session.run("apply", () => this.#dropStaleGuards(full.store));
-    this.#driftCheck.fullySynced();
-    // One has read the tables.
-    return { ...report, commands: report.commands + 1 };
-  }
-
-  /** @throws `reason` if it is the fault of none */
-  async #findRefused(
-    store: IptablesStore,
-    reason: ExecError | null,
-  ): Promise<readonly Refused<NamespacedName>[]> {
+  protected override findRefused(): Promise<readonly RefusedService[]> {
+    const store = this.#wanted!;
     const candidates = [...store.serviceNames].filter((name) => name !== GUARDS_OF_OTHERS).map((name) => ({
       name,
       chains: [],
       rules: [],
       shared: store.service(name)!.dispatch,
     }));
-    const refused = await refusedServices(this.#options.iptables, candidates, candidates.length);
-    if (refused.length === 0) throw reason;
-    return refused;
+    return this.run("apply", () => refusedServices(this.#options.iptables, candidates, candidates.length));
   }
 
-  async #syncChanged(state: ProxyState, { changed, committed }: Since<IptablesStore>): Promise<Reached> {
-    const { quarantine } = this.#session;
-    const names = changed.union(new Set(quarantine.due(changed)));
-    const plan = await this.#session.run("plan", () => this.#plan(state, names));
-    const problems = await this.#session.run("apply", () => this.#open(plan, new Map(), new Set()));
+  protected override async writeChange(
+    state: ProxyState,
+    changed: ReadonlySet<NamespacedName>,
+    store: IptablesStore,
+  ): Promise<void> {
+    const names = changed.union(new Set(this.quarantine.due(changed)));
+    const plan = await this.run("plan", () => this.#plan(state, names));
+    const problems = await this.run("apply", () => this.#open(plan, new Map(), new Set()));
     const rules = this.#rulesOf(plan);
-    const before = [...names].flatMap((name) => committed.service(name)?.dispatch ?? []);
-    const { transaction, commit } = committed.change(rules);
+    const before = [...names].flatMap((name) => store.service(name)?.dispatch ?? []);
+    const { transaction, commit } = store.change(rules);
     const moved = movedUdp(before, dispatchOf(rules));
-    const report = await this.#write({ plan, transaction, moved }, false, lastHostRule(committed));
+    await this.#write({ plan, transaction, moved }, false, lastHostRule(store));
     commit();
-    quarantine.settle(names, problems);
-    return { committed, report };
+    this.quarantine.settle(names, problems);
   }
 
   /**
-   * Writes in an order in which nobody reaches a portal but by rules: who may come to it, then it leads somewhere, then packets are led
-   * there; and when no packets are led there any more it is closed before others may come to its port.
+   * Writes in an order in which no client reaches a portal but by rules: which clients may come to it, then it leads somewhere, then
+   * packets are led there; and when no packets are led there any more it is closed before other clients may come to its port.
    *
    * @param witness a rule of nat that must be there: where another kproxy has put its own in the place of ours, iptables refuses all of it
    */
@@ -249,16 +211,16 @@ export class UserspaceProxier implements FamilyProxier {
     { plan, transaction, moved }: Planned,
     isAll: boolean,
     witness: DispatchRule | null = null,
-  ): Promise<Report> {
+  ): Promise<void> {
     const { iptables, portals, staleUdp } = this.#options;
-    const report = { commands: 0, bytes: 0, written: transaction.counts };
+    addWritten(this.progress, transaction.counts);
+    let seen = witness === null ? "" : insisting(witness);
     const restore = async (text: string | undefined): Promise<void> => {
       if (text === undefined) return;
-      const isFirst = report.commands === 0;
-      const seen = isFirst && witness !== null ? insisting(witness) : "";
-      await this.#session.run("apply", () => iptables.restore(seen + text));
-      report.commands++;
-      report.bytes += text.length;
+      await this.run("apply", () => iptables.restore(seen + text));
+      seen = "";
+      this.progress.commands++;
+      this.progress.bytes += text.length;
     };
     const closed = transaction.edits.filter.removed.splice(0);
     const blocks = [...transaction.blocks(Infinity)];
@@ -268,11 +230,10 @@ export class UserspaceProxier implements FamilyProxier {
     await staleUdp.remove(moved);
     await portals.closeUnused(plan, isAll);
     await restore(closed.length === 0 ? undefined : tableBlock("filter", closed));
-    return report;
   }
 
   async #plan(state: ProxyState, changed: Changed): Promise<Map<NamespacedName, ServicePortals | null>> {
-    const { nodePortAddresses, ...settings } = this.#session.settings;
+    const { nodePortAddresses, ...settings } = this.settings;
     const nodePortIps = this.#nodePortIps.take(nodePortAddresses);
     const steps = planUserspaceInSteps(state, changed, {
       ...settings,
@@ -283,11 +244,11 @@ export class UserspaceProxier implements FamilyProxier {
   }
 
   #rulesOf(plan: UserspacePlan): ReturnType<typeof planRules> {
-    return planRules(plan, (id) => this.#options.portals.portOf(id), this.#session.settings.has);
+    return planRules(plan, (id) => this.#options.portals.portOf(id), this.settings.has);
   }
 
   /**
-   * Opens the portals of a plan; those that nobody reaches but by rules lead on at once.
+   * Opens the portals of a plan; those that no client reaches but by rules lead on at once.
    *
    * @param adopted the ports on which portals had better listen
    * @param guarded the ports that the firewall keeps direct packets from
@@ -299,7 +260,7 @@ export class UserspaceProxier implements FamilyProxier {
     guarded: ReadonlySet<LedTo>,
   ): Promise<ReadonlyMap<NamespacedName, string>> {
     const { portals } = this.#options;
-    const { firewall } = this.#session.settings.has;
+    const { firewall } = this.settings.has;
     return await portals.openAll(plan, (portal, port) => {
       if (!firewall || guarded.has(`${portal.protocol} ${port}`)) portals.lead(portal);
     }, { requestedOf: ({ id }) => adopted.get(id) ?? null });
@@ -323,12 +284,6 @@ export class UserspaceProxier implements FamilyProxier {
     await this.#options.iptables.restore([...transaction.blocks(Infinity)].join(""));
     commit();
   }
-}
-
-/** What iptables said of rules that it refuses; null: it is another error. */
-function refusalOf(error: unknown): ExecError | null {
-  const isOfWrite = error instanceof SyncError && error.phase === "apply";
-  return isOfWrite && isRuleRefusal(error.cause) ? error.cause : null;
 }
 
 function dispatchOf({ services }: Pick<IptablesPlan, "services">): readonly DispatchRule[] {

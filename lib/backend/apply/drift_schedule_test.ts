@@ -1,11 +1,11 @@
 import { assertEquals } from "@std/assert";
-import { PrintedOtherwise } from "./printed_otherwise.ts";
+import { DriftSchedule } from "./drift_schedule.ts";
 
 const NONE = { permissions: "none" } as const;
 
-/** A look at everything that finds one chain so; null: it fails. Yields what is left as damage. */
-function look(known: PrintedOtherwise, text: string | null): readonly string[] {
-  known.lookBegins();
+/** A check of everything that finds one chain so; null: it fails. Yields what is left as damage. */
+function look(known: DriftSchedule, text: string | null): readonly string[] {
+  known.begin(0);
   if (text === null) return [];
   const differing = new Map([["KUBE-SERVICES", text]]);
   known.sift(differing, true);
@@ -16,15 +16,15 @@ Deno.test(
   "a chain that is printed as before right after it was written is known, as long as it is printed so",
   NONE,
   () => {
-    const known = new PrintedOtherwise();
+    const known = new DriftSchedule();
     assertEquals(look(known, "-j X"), ["-j X"]);
     known.fullySynced();
     assertEquals([look(known, "-j X"), look(known, "-j X"), look(known, "")], [[], [], [""]]);
   },
 );
 
-Deno.test("the same damage twice is damage twice, if the look after the repair failed", NONE, () => {
-  const known = new PrintedOtherwise();
+Deno.test("the same damage twice is damage twice, if the check after the repair failed", NONE, () => {
+  const known = new DriftSchedule();
   assertEquals(look(known, ""), [""]);
   known.fullySynced();
   assertEquals([look(known, null), look(known, "")], [[], [""]]);

@@ -1,0 +1,240 @@
+/**
+ * What the proxiers of all modes do alike for one IP family: a full sync where it is not known what the kernel holds, else a change; what
+ * becomes of Services whose rules are refused; what is remembered from sync to sync. A mode supplies the steps.
+ *
+ * @module
+ */
+import { ExecError, SyncError, type SyncPhase } from "../../errors.ts";
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import type { ProxyState } from "../../model/state.ts";
+import type { Logger } from "../../observe/log.ts";
+import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import type { Damage } from "../damage.ts";
+import { Quarantine, type RefusedService } from "../quarantine.ts";
+
+/** What a {@linkcode Proxier} needs. */
+export interface ProxierOptions<Settings> {
+  readonly mode: string;
+  readonly family: IpFamily;
+  readonly settings: Settings;
+  readonly logger: Logger;
+  /** Milliseconds, monotonic. Default: since the process began. */
+  readonly nowMs?: (() => number) | undefined;
+  /** Tables or kinds of which a report says how much was written. */
+  readonly kinds: readonly string[];
+  /** How often one full sync begins once more, because more is refused. Default 1: `findRefused` finds all. */
+  readonly rounds?: number;
+}
+
+/** What one sync did, as it goes on. */
+export interface Progress {
+  commands: number;
+  bytes: number;
+  readonly written: Record<string, number>;
+}
+
+/** A sync that has not begun. */
+export function newProgress(kinds: readonly string[]): Progress {
+  return { commands: 0, bytes: 0, written: Object.fromEntries(kinds.map((kind) => [kind, 0])) };
+}
+
+/** So much was written, by kind. */
+export function addWritten({ written }: Progress, counts: Readonly<Record<string, number>>): void {
+  for (const [kind, count] of Object.entries(counts)) written[kind] = (written[kind] ?? 0) + count;
+}
+
+/** See the module. `Store`: what the kernel is known to hold. */
+export abstract class Proxier<Settings, Store> implements FamilyProxier {
+  readonly family: IpFamily;
+  protected readonly quarantine: Quarantine;
+  /** Milliseconds, monotonic. */
+  protected readonly nowMs: () => number;
+  /** Of the sync under way. */
+  protected progress: Progress;
+  /** Of the last sync that succeeded, whatever came after it. */
+  protected known: Store | undefined;
+  /** Deletions of what nothing uses any more that failed since the last report. */
+  protected failedDeletions = 0;
+  readonly #options: ProxierOptions<Settings>;
+  #settings: Settings;
+  #state: ProxyState | null = null;
+  /** Undefined until a full sync succeeded, and after a failure: then what the kernel holds is unknown. */
+  #store: Store | undefined;
+  /** Milliseconds by phase of the last sync, in the order in which each was first entered; absent ones took none. */
+  #elapsedMs: Record<string, number> = {};
+  /** Counts syncs and new settings, so that a drift check can tell that one came meanwhile. */
+  #turns = 0;
+
+  constructor(options: ProxierOptions<Settings>) {
+    const { family, settings, kinds, nowMs = () => performance.now() } = options;
+    this.family = family;
+    this.nowMs = nowMs;
+    this.quarantine = new Quarantine(nowMs);
+    this.progress = newProgress(kinds);
+    this.#options = options;
+    this.#settings = settings;
+  }
+
+  /** Of the latest sync; a view, which shows what came since. Null before. */
+  get state(): ProxyState | null {
+    return this.#state;
+  }
+
+  protected get settings(): Settings {
+    return this.#settings;
+  }
+
+  /** True if it is known what the kernel holds. */
+  protected get isCommitted(): boolean {
+    return this.#store !== undefined;
+  }
+
+  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
+  configure(settings: Settings): boolean {
+    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return false;
+    this.#settings = settings;
+    this.#store = undefined;
+    this.#turns++;
+    return true;
+  }
+
+  /**
+   * Writes what differs: from what the kernel holds if that is not known or everything was asked for, else from what was written last.
+   * While it goes on, and after it failed, nothing counts as known.
+   *
+   * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
+   */
+  async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
+    const store = this.#store;
+    const settings = this.#settings;
+    this.#state = state;
+    this.#store = undefined;
+    this.#turns++;
+    this.#elapsedMs = {};
+    this.progress = newProgress(this.#options.kinds);
+    const reached = changed === "all" || store === undefined
+      ? await this.#syncAll(state)
+      : await this.#syncChanged(state, changed, store);
+    // New settings may have come meanwhile: then everything has to be written again.
+    if (this.#settings === settings) this.#store = reached;
+    this.known = reached;
+    return this.#report(reached);
+  }
+
+  /**
+   * Looks at what the kernel holds. All is well while that is unknown, because a full sync is on its way then, and where a sync or new
+   * settings came meanwhile: what those change is no damage.
+   */
+  async findDamage(): Promise<false | null | Damage> {
+    if (this.#store === undefined) return false;
+    const turn = this.#turns;
+    const isUndisturbed = (): boolean => this.#turns === turn;
+    const found = await this.checkDrift(this.#store, isUndisturbed);
+    return isUndisturbed() && found;
+  }
+
+  /** Reads, and writes what differs, but nothing new of what is refused. @returns what the kernel holds then */
+  protected abstract writeAll(state: ProxyState, refused: ReadonlySet<NamespacedName>): Promise<Store>;
+
+  /** Writes what these Services want now, and those in quarantine that are due. Takes it over in `store`. */
+  protected abstract writeChange(
+    state: ProxyState,
+    changed: ReadonlySet<NamespacedName>,
+    store: Store,
+  ): Promise<void>;
+
+  /** See {@linkcode Proxier.findDamage}. @param isUndisturbed true if no sync came until now */
+  protected abstract checkDrift(store: Store, isUndisturbed: () => boolean): Promise<false | null | Damage>;
+
+  /** How much of each kind the kernel holds. */
+  protected abstract total(store: Store): Readonly<Record<string, number>>;
+
+  /** What an error says of rules that are refused; null: it is another error. */
+  protected refusal(_error: unknown): string | null {
+    return null;
+  }
+
+  /**
+   * Finds the Services that are to blame for an error of {@linkcode Proxier.writeAll} that is a refusal. Then everything else is written.
+   *
+   * @throws the error if no Service is to blame, and it would be refused again
+   */
+  protected findRefused(_error: unknown): Promise<readonly RefusedService[]> {
+    return Promise.resolve([]);
+  }
+
+  /** What went wrong, in words; null: it is no failure of the sync, and is thrown on as it is. */
+  protected describe(error: unknown): string | null {
+    if (!(error instanceof Error)) return null;
+    const around = error instanceof ExecError ? error.stderr.split("\n").slice(1) : [];
+    return [error.message, ...around].join("\n").trimEnd();
+  }
+
+  /**
+   * Does a part of a sync and adds its time to the phase.
+   *
+   * @throws {SyncError} if it fails
+   */
+  protected async run<T>(phase: SyncPhase, work: () => T | Promise<T>): Promise<T> {
+    const startMs = performance.now();
+    try {
+      return await work();
+    } catch (error) {
+      const problem = this.describe(error);
+      if (problem === null || error instanceof SyncError) throw error;
+      throw new SyncError(this.#options.mode, phase, `${this.family}: ${problem}`, { cause: error });
+    } finally {
+      this.#elapsedMs[phase] = (this.#elapsedMs[phase] ?? 0) + performance.now() - startMs;
+    }
+  }
+
+  /** Writes everything, and without what is refused if there is something: its Services are quarantined, and no others. */
+  async #syncAll(state: ProxyState): Promise<Store> {
+    const { rounds = 1 } = this.#options;
+    this.quarantine.clear();
+    const refused = new Set<NamespacedName>();
+    for (let round = 0;; round++) {
+      try {
+        return await this.writeAll(state, refused);
+      } catch (error) {
+        if (round === rounds || this.refusal(error) === null) throw error;
+        for (const one of await this.findRefused(error)) {
+          refused.add(one.service);
+          this.quarantine.refused(one);
+        }
+      }
+    }
+  }
+
+  /** Where a change is refused everything is written: only what was read in the same sync can say that a Service is to blame. */
+  async #syncChanged(
+    state: ProxyState,
+    changed: ReadonlySet<NamespacedName>,
+    store: Store,
+  ): Promise<Store> {
+    try {
+      await this.writeChange(state, changed, store);
+      return store;
+    } catch (error) {
+      const problem = this.refusal(error);
+      if (problem === null) throw error;
+      this.#options.logger.info("A change was refused, everything is written again without what is refused", {
+        family: this.family,
+        problem,
+      });
+      return await this.#syncAll(state);
+    }
+  }
+
+  #report(store: Store): ApplyReport {
+    const failedDeletions = this.failedDeletions;
+    this.failedDeletions = 0;
+    return {
+      ...this.progress,
+      total: { ...this.total(store) },
+      phasesMs: this.#elapsedMs,
+      quarantined: this.quarantine.services,
+      ...failedDeletions === 0 ? {} : { failedDeletions },
+    };
+  }
+}
