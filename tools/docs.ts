@@ -40,6 +40,7 @@ import {
 } from "./figures/tables.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
 import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
+import { fuzzTable } from "./fuzz_record.ts";
 import { kubeProxyMarkdown } from "./kube_proxy_record.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
@@ -110,6 +111,7 @@ const SECTIONS: readonly Section[] = [
   { file: "docs/conformance.md", name: "conformance-reasons", render: () => conformanceReasons() },
   { file: "docs/conformance.md", name: "conformance-steps", render: () => conformanceSteps() },
   { file: "docs/conformance.md", name: "conformance-left-out", render: () => conformanceLeftOut() },
+  { file: "docs/reliability.md", name: "fuzz", render: () => fuzzTable() },
   { file: "docs/reliability.md", name: "soak", render: () => soakSentence(soak as SoakRecord) },
   { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },

@@ -12,6 +12,7 @@ import type { CampaignOrder, CampaignReport } from "../tests/fuzz/campaign.ts";
 import { type Find, readKept, TARGETS, writeKept } from "../tests/fuzz/corpus.ts";
 import { seedOf } from "../tests/support/fast_check.ts";
 import { readUnlessGone } from "../tests/support/processes.ts";
+import { keepFuzzRun } from "./fuzz_record.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
 import { ROOT } from "./project_files.ts";
 
@@ -159,7 +160,9 @@ async function main(args: readonly string[]): Promise<number> {
     );
     for (const { was, input } of finds) writeLine(`  ${was}\n  ${JSON.stringify(input).slice(0, 2_000)}`);
     found += finds.length;
-    if (options.keep) await keep(name, outcome);
+    if (!options.keep) continue;
+    await keep(name, outcome);
+    await keepFuzzRun({ target: name, minutes, seed, inputs, blocks, finds: finds.map(({ was }) => was) });
   }
   return found === 0 ? 0 : 1;
 }

@@ -193,8 +193,13 @@ export const HOSTILE_IPVS_FILE = `${RECORDS_FOLDER}/hostile-ipvs.json`;
 
 export const IMAGE_FILE = `${RECORDS_FOLDER}/image.json`;
 
-/** Records of other kinds: `kube_proxy_record`, `tests/chaos/soak_test.ts` and `tools/docs.ts` read these. */
-const SHOWN_ELSEWHERE: readonly string[] = ["kube-proxy.json", "soak-nftables.json", "image.json"];
+/** Records of other kinds: `kube_proxy_record`, `fuzz_record`, `tests/chaos/soak_test.ts` and `tools/docs.ts` read these. */
+const SHOWN_ELSEWHERE: readonly string[] = [
+  "kube-proxy.json",
+  "soak-nftables.json",
+  "image.json",
+  "fuzz.json",
+];
 
 /** What was measured; undefined: nothing yet. */
 export interface Records {

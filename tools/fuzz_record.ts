@@ -1,0 +1,60 @@
+/**
+ * What `deno task fuzz --keep` keeps of its runs in `docs/records/fuzz.json`, and the table that `docs/reliability.md` has of it.
+ *
+ * @module
+ */
+import record from "../docs/records/fuzz.json" with { type: "json" };
+import { ROOT } from "./project_files.ts";
+import { buildCommit } from "./release/commit.ts";
+
+const FILE = "docs/records/fuzz.json";
+
+/** The latest run of one target. */
+export interface FuzzRun {
+  readonly target: string;
+  readonly minutes: number;
+  readonly seed: number;
+  readonly inputs: number;
+  /** Blocks of code that ran, as V8 counts them. */
+  readonly blocks: number;
+  /** What broke a rule, in words. */
+  readonly finds: readonly string[];
+  /** `YYYY-MM-DD`. */
+  readonly date: string;
+  /** Of kproxy, with `+` after it if files differed from it; empty: it was not noted. */
+  readonly commit: string;
+  /** Of the machine, when the run ended. */
+  readonly load: number;
+}
+
+/** Puts a run in the place of the former one of its target. */
+export async function keepFuzzRun(run: Omit<FuzzRun, "date" | "commit" | "load">): Promise<void> {
+  const path = `${ROOT}/${FILE}`;
+  const runs: readonly FuzzRun[] = JSON.parse(await Deno.readTextFile(path));
+  const made: FuzzRun = {
+    ...run,
+    date: new Date().toISOString().slice(0, 10),
+    commit: (await buildCommit(ROOT, ["lib"])).replace("-dirty", "+"),
+    load: Math.round(Deno.loadavg()[0]!),
+  };
+  const all = [...runs.filter(({ target }) => target !== run.target), made];
+  await Deno.writeTextFile(path, JSON.stringify(all, null, 2) + "\n");
+}
+
+/** A row for each target that was run. */
+export function fuzzTable(runs: readonly FuzzRun[] = record): string {
+  const rows = runs.toSorted((a, b) => a.target < b.target ? -1 : 1).map((run) => {
+    const [inputs, blocks] = [run.inputs, run.blocks].map((count) => count.toLocaleString("en"));
+    const when = [run.date, run.commit.slice(0, 8), `load ${run.load}`].filter((part) => part !== "").join(
+      ", ",
+    );
+    return `| ${run.target} | ${run.minutes} | ${inputs} | ${blocks} | ${
+      run.finds.join("; ") || "none"
+    } | ${when} |`;
+  });
+  return [
+    "| target | minutes | inputs | blocks run | finds | when |",
+    "| --- | --: | --: | --: | --- | --- |",
+    ...rows,
+  ].join("\n");
+}
