@@ -348,6 +348,29 @@ Deno.test("a sample has one element of each set and map that has any, whichever 
 });
 
 Deno.test(
+  "what a refused Service kept is written anew for another one, once the first is gone",
+  NONE,
+  async () => {
+    const ip = { externalIPs: ["198.51.100.1"] };
+    const kept = service("a", [A], ip);
+    const sync = new FullSync(
+      exampleNftablesPlan("IPv4", service("a", [A, D], ip)),
+      parseTable(await listedOf(exampleNftablesPlan("IPv4", kept))),
+      new Set(["shop/a"]),
+    );
+    for (const _ of sync.services());
+    const { store } = sync;
+    store.change(planOf([], ["a"])).commit();
+    const same = service("b", [A], { clusterIP: "10.96.0.2", ...ip });
+    const added = edits(store.change(planOf(same, ["b"])).transaction);
+    assertEquals(added.filter((edit) => edit.includes("198.51.100.1")), [
+      "+ service-ips 198.51.100.1 . tcp . 80 : goto masq-tcp-1",
+      "+ endpoints-tcp 198.51.100.1 . 80 . 0 : 10.244.1.1 . 8080",
+    ]);
+  },
+);
+
+Deno.test(
   "what a refused Service keeps goes to another one that the state gives it to, and stays there",
   NONE,
   async () => {
