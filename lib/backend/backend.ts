@@ -31,6 +31,8 @@ export interface ApplyReport {
   readonly phasesMs?: Readonly<Record<string, number>>;
   /** All Services in quarantine after it, not only those of this sync; absent where the mode has no quarantine. */
   readonly quarantined?: readonly QuarantinedService[];
+  /** True if what changed was refused, so that everything was written. */
+  readonly isChangeRefused?: boolean;
   /** Deletions of what nothing uses any more that failed; they harm nothing and are tried again. Absent: none. */
   readonly failedDeletions?: number;
 }

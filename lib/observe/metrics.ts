@@ -290,13 +290,18 @@ export class ProxyMetrics {
   /** Notes one sync whose rules were refused. */
   observeFailure(family: IpFamily, sync: { readonly full: boolean; readonly durationMs: number }): void {
     this.#observeDuration(family, sync.full, sync.durationMs);
+    this.countRefusal(family, sync.full);
+  }
+
+  /** Counts a write that was refused, of everything or of a change. */
+  countRefusal(family: IpFamily, full: boolean): void {
     const labels = { ip_family: family };
     if (this.#mode === "nftables") {
       this.nftablesSyncFailures.inc(labels);
       return;
     }
     this.iptablesRestoreFailures.inc(labels);
-    if (!sync.full) this.iptablesPartialRestoreFailures.inc(labels);
+    if (!full) this.iptablesPartialRestoreFailures.inc(labels);
   }
 
   #observeDuration(family: IpFamily, full: boolean, durationMs: number): void {

@@ -43,6 +43,7 @@ export function observeSyncs(
     synced(outcome: SyncOutcome): void {
       const { family, full, report, durationMs, services, triggerTimesMs, state } = outcome;
       metrics.observeSync(family, { full, durationMs, endMs: nowMs(), triggerTimesMs });
+      if (report.isChangeRefused === true) metrics.countRefusal(family, false);
       for (const [table, count] of Object.entries(report.total)) {
         // What else a mode counts is no rule of iptables.
         if (!IPTABLES_TABLES.includes(table)) continue;

@@ -134,6 +134,29 @@ Deno.test("a log line never counts less than no rules written, whatever was remo
   assertStringIncludes(text, 'kubeproxy_sync_proxy_rules_iptables_last{ip_family="IPv4",table="nat"} -4\n');
 });
 
+Deno.test("a change that was refused is counted, though the sync went well", async () => {
+  const metrics = new ProxyMetrics();
+  const reconciler = new Reconciler({
+    tracker: new ChangeTracker({ family: "IPv4", node: NODE_A }),
+    proxier: {
+      family: "IPv4",
+      sync: () => Promise.resolve({ commands: 2, bytes: 9, written: {}, total: {}, isChangeRefused: true }),
+      findDamage: () => Promise.resolve(false),
+    },
+    observer: observeSyncs(silentLogger, metrics, () => 5000, "servicePorts"),
+    nowMs: () => 0,
+  });
+  await reconciler.reconcile();
+  const text = await metricsText(metrics.registry);
+  for (const name of ["restore", "partial_restore"]) {
+    assertStringIncludes(
+      text,
+      `kubeproxy_sync_proxy_rules_iptables_${name}_failures_total{ip_family="IPv4"} 1\n`,
+    );
+  }
+  assertStringIncludes(text, 'kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 5\n');
+});
+
 Deno.test("a sync that fails is counted and is no success", async () => {
   const { reconcilers, value } = bench(true);
   await reconcilers[0]?.reconcile().catch((error: Error) => assertEquals(error.name, "SyncError"));

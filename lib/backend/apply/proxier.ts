@@ -55,6 +55,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   protected known: Store | undefined;
   /** Deletions of what nothing uses any more that failed since the last report. */
   protected failedDeletions = 0;
+  #isChangeRefused = false;
   readonly #options: ProxierOptions<Settings>;
   #settings: Settings;
   #state: ProxyState | null = null;
@@ -111,6 +112,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     this.#store = undefined;
     this.#turns++;
     this.#elapsedMs = {};
+    this.#isChangeRefused = false;
     this.progress = newProgress(this.#options.kinds);
     const reached = changed === "all" || store === undefined
       ? await this.#syncAll(state)
@@ -218,6 +220,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     } catch (error) {
       const problem = this.refusal(error);
       if (problem === null) throw error;
+      this.#isChangeRefused = true;
       this.#options.logger.info("A change was refused, everything is written again without what is refused", {
         family: this.family,
         problem,
@@ -234,6 +237,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
       total: { ...this.total(store) },
       phasesMs: this.#elapsedMs,
       quarantined: this.quarantine.services,
+      ...this.#isChangeRefused ? { isChangeRefused: true } : {},
       ...failedDeletions === 0 ? {} : { failedDeletions },
     };
   }

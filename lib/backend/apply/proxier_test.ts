@@ -133,7 +133,8 @@ Deno.test(
     const proxier = new TestProxier();
     await proxier.change();
     proxier.refusedOf = ["shop/web", "shop/cart"];
-    const { quarantined } = await proxier.change();
+    const { quarantined, isChangeRefused } = await proxier.change();
+    assertEquals(isChangeRefused, true);
     assertEquals(proxier.writes, [
       "all but none",
       "shop/web after all",
