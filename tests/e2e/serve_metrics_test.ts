@@ -13,7 +13,7 @@ import { ConnectionPool } from "../../lib/kernel/connection_pool.ts";
 import { HttpServer } from "../../lib/serve/http_server.ts";
 import { metricsHandlers } from "../../lib/serve/metrics_server.ts";
 import { busyMetrics } from "../support/busy_metrics.ts";
-import { KproxyProcess } from "../support/kproxy_process.ts";
+import { KproxyProcess, type LogLine } from "../support/kproxy_process.ts";
 import { WEB_NEEDS, WEB_NODE_PORT, WebLab } from "../support/lab_web.ts";
 import type { Netns } from "../support/netns.ts";
 import { e2eTest, program } from "../support/skip.ts";
@@ -132,7 +132,8 @@ e2eTest(
     for (const table of ["nat", "filter"]) await netns.run(["iptables", "-t", table, "-F"]);
     for (const table of ["nat", "filter"]) await netns.run(["ip6tables", "-t", table, "-F"]);
     for (const counter of Object.values(COUNTERS)) await netns.run(["nfacct", "delete", counter]);
-    await kproxy.untilMessage("Synced rules", from);
+    const isOfIPv4 = ({ msg, family }: LogLine): boolean => msg === "Synced rules" && family === "IPv4";
+    await kproxy.until("a sync of IPv4", (lines) => lines.some(isOfIPv4), from);
     await connect();
     assertEquals(await countedPackets(netns), count(0, 1));
   },
