@@ -16,7 +16,7 @@ export type EventSubject =
 type Reference = NonNullable<EventJson["regarding"]>;
 type Named<Fields, Kind extends string> = Required<Fields> & { readonly kind: Kind };
 
-/** One Event; `event_catalog.ts` has those that there are. */
+/** One Event; this file has those that there are. */
 export interface ProxyEvent
   extends Required<Pick<EventJson, "type" | "reason" | "action" | "note" | "regarding">> {
   readonly type: "Normal" | "Warning";
