@@ -4,6 +4,7 @@
  * @module
  */
 import record from "../docs/records/fuzz.json" with { type: "json" };
+import { replaceRow } from "./figures/records.ts";
 import { ROOT } from "./project_files.ts";
 import { buildCommit } from "./release/commit.ts";
 
@@ -29,16 +30,13 @@ export interface FuzzRun {
 
 /** Puts a run in the place of the former one of its target. */
 export async function keepFuzzRun(run: Omit<FuzzRun, "date" | "commit" | "load">): Promise<void> {
-  const path = `${ROOT}/${FILE}`;
-  const runs: readonly FuzzRun[] = JSON.parse(await Deno.readTextFile(path));
   const made: FuzzRun = {
     ...run,
     date: new Date().toISOString().slice(0, 10),
     commit: (await buildCommit(ROOT, ["lib"])).replace("-dirty", "+"),
     load: Math.round(Deno.loadavg()[0]!),
   };
-  const all = [...runs.filter(({ target }) => target !== run.target), made];
-  await Deno.writeTextFile(path, JSON.stringify(all, null, 2) + "\n");
+  await replaceRow(`${ROOT}/${FILE}`, made, ({ target }) => target === run.target);
 }
 
 /** A row for each target that was run. */

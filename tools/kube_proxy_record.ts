@@ -4,6 +4,7 @@
  * @module
  */
 import record from "../docs/records/kube-proxy.json" with { type: "json" };
+import { replaceRow } from "./figures/records.ts";
 import { ROOT } from "./project_files.ts";
 import { buildCommit } from "./release/commit.ts";
 
@@ -62,12 +63,6 @@ export async function keepRun(
   run: Omit<RecordedRun, "date" | "commit" | "machine" | "versions">,
   kubeProxy: string,
 ): Promise<void> {
-  let runs: RecordedRun[] = [];
-  try {
-    runs = JSON.parse(await Deno.readTextFile(path));
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
   const isSame = (other: RecordedRun): boolean => other.part === run.part && other.mode === run.mode;
   const made: RecordedRun = {
     ...run,
@@ -86,8 +81,7 @@ export async function keepRun(
       nft: await said("nft", "--version"),
     },
   };
-  const all = [...runs.filter((other) => !isSame(other)), made];
-  await Deno.writeTextFile(path, JSON.stringify(all, null, 2) + "\n");
+  await replaceRow(path, made, isSame);
 }
 
 async function said(program: string, ...args: readonly string[]): Promise<string> {

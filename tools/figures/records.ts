@@ -237,6 +237,22 @@ export function readRecords(root: string = ROOT): Records {
   };
 }
 
+/** Puts a row into a record that is a list of rows, in the place of those that are of the same thing. */
+export async function replaceRow<Row>(
+  path: string,
+  row: Row,
+  isSame: (other: Row) => boolean,
+): Promise<void> {
+  let rows: readonly Row[] = [];
+  try {
+    rows = JSON.parse(await Deno.readTextFile(path));
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  const all = [...rows.filter((other) => !isSame(other)), row];
+  await Deno.writeTextFile(path, JSON.stringify(all, null, 2) + "\n");
+}
+
 /** What kproxy is made of: its code without tests and documentation, and the versions of its packages. */
 const CODE = /^(?:lib\/.*(?<!_test)\.tsx?|main\.ts|start\.ts|deno\.lock)$/;
 

@@ -31,6 +31,8 @@ export interface Progress {
   commands: number;
   bytes: number;
   readonly written: Record<string, number>;
+  /** True once what changed was refused. */
+  isChangeRefused?: boolean;
 }
 
 /** A sync that has not begun. */
@@ -55,7 +57,6 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   protected known: Store | undefined;
   /** Deletions of what nothing uses any more that failed since the last report. */
   protected failedDeletions = 0;
-  #isChangeRefused = false;
   readonly #options: ProxierOptions<Settings>;
   #settings: Settings;
   #state: ProxyState | null = null;
@@ -112,7 +113,6 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     this.#store = undefined;
     this.#turns++;
     this.#elapsedMs = {};
-    this.#isChangeRefused = false;
     this.progress = newProgress(this.#options.kinds);
     const reached = changed === "all" || store === undefined
       ? await this.#syncAll(state)
@@ -220,7 +220,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     } catch (error) {
       const problem = this.refusal(error);
       if (problem === null) throw error;
-      this.#isChangeRefused = true;
+      this.progress.isChangeRefused = true;
       this.#options.logger.info("A change was refused, everything is written again without what is refused", {
         family: this.family,
         problem,
@@ -237,7 +237,6 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
       total: { ...this.total(store) },
       phasesMs: this.#elapsedMs,
       quarantined: this.quarantine.services,
-      ...this.#isChangeRefused ? { isChangeRefused: true } : {},
       ...failedDeletions === 0 ? {} : { failedDeletions },
     };
   }
