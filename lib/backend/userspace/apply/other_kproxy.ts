@@ -28,20 +28,38 @@ export class OtherKproxy {
     this.#logger = logger;
   }
 
-  /** True if a process listens on every port that rules lead to in the place of ours. */
-  async leads(rules: readonly DispatchRule[], saved: IptablesRuleset): Promise<boolean> {
-    const family = this.#family;
-    const others = otherPorts(rules, saved);
-    const taken = await Promise.all(Array.from(others, (led) => isTaken(family, led)));
-    const leads = others.size > 0 && taken.every((one) => one === true);
+  /**
+   * True if a process listens on every port that rules lead to in the place of ours. Some closed ports may be those of a Service that ends
+   * there just now: then the rules of a moment later decide.
+   *
+   * @param read reads the rules anew
+   */
+  async leads(
+    rules: readonly DispatchRule[],
+    saved: IptablesRuleset,
+    read: () => Promise<IptablesRuleset>,
+  ): Promise<boolean> {
+    let { others, taken } = await this.#taken(rules, saved);
+    if (taken > 0 && taken < others) ({ others, taken } = await this.#taken(rules, await read()));
+    const leads = others > 0 && taken === others;
     if (leads && !this.#isTold) {
       this.#logger.info("Another kproxy leads Services to its own ports, its rules are left alone", {
-        family,
-        ports: others.size,
+        family: this.#family,
+        ports: others,
       });
     }
     this.#isTold = leads;
     return leads;
+  }
+
+  /** How many ports rules lead to in the place of ours, and on how many of them a process listens. */
+  async #taken(
+    rules: readonly DispatchRule[],
+    saved: IptablesRuleset,
+  ): Promise<{ readonly others: number; readonly taken: number }> {
+    const others = otherPorts(rules, saved);
+    const taken = await Promise.all(Array.from(others, (led) => isTaken(this.#family, led)));
+    return { others: others.size, taken: taken.filter((one) => one === true).length };
   }
 
   /** Those of the guards that none of our rules stands for, and that keep direct packets from ports that are not free. */

@@ -124,7 +124,7 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
     if (found === null) return null;
     const { damage, held } = found;
     if (damage === false) await this.#dropStaleGuards(store);
-    return damage !== false && !await this.#other.leads(dispatchIn(store), held.tables) && damage;
+    return damage !== false && !await this.#isLeft(store, held.tables) && damage;
   }
 
   protected override total(store: IptablesStore): Readonly<Record<string, number>> {
@@ -160,7 +160,8 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
     const { tables } = held;
     const plan = await this.run("plan", () => this.#plan(state, "all"));
     for (const name of refused) plan.set(name, null);
-    const isLeft = this.known !== undefined && await this.#other.leads(dispatchIn(this.known), tables);
+    const { known } = this;
+    const isLeft = known !== undefined && await this.run("read", () => this.#isLeft(known, tables));
     const adopted = adoptedPorts([...plan.values()].flatMap((service) => service?.rules ?? []), tables);
     const guarded = this.#guardedPorts(tables);
     const problems = await this.run("apply", () => this.#open(plan, adopted, guarded));
@@ -171,6 +172,13 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
     rules.services.set(GUARDS_OF_OTHERS, sharedRules(others));
     const steps = fullSyncInSteps({ ...rules, all: true }, held, { family: this.family });
     return { plan, moved, problems, isLeft, ...await inTurns(steps, { turnMs: TURN_MS }) };
+  }
+
+  /** True if another kproxy serves, so that its rules are left alone. */
+  #isLeft(known: IptablesStore, tables: IptablesRuleset): Promise<boolean> {
+    const read = async (): Promise<IptablesRuleset> =>
+      (await readTables(this.#options.iptables, this.#own)).tables;
+    return this.#other.leads(dispatchIn(known), tables, read);
   }
 
   protected override findRefused(): Promise<readonly RefusedService[]> {

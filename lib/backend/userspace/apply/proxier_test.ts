@@ -41,6 +41,8 @@ class Rig implements AsyncDisposable {
   report: ApplyReport | undefined;
   /** What some restores say instead of doing their work. */
   refuse: (text: string) => ExecResult | undefined | Promise<undefined> = () => undefined;
+  /** What happens between the next listing of rules and its use. */
+  meanwhile: (() => Promise<unknown>) | undefined;
   readonly #services = new Map<string, Service>();
   portals: Portals;
   proxier: UserspaceProxier;
@@ -62,7 +64,13 @@ class Rig implements AsyncDisposable {
         this.started.push(argv[0] === "conntrack" ? text.trim() : argv[0] ?? "");
         if (argv[0] === "conntrack") return { code: 0, stdout: "", stderr: "" };
         const refused = argv[0]?.endsWith("-restore") ? await this.refuse(text) : undefined;
-        return refused ?? await this.iptables.run(argv, options);
+        const result = refused ?? await this.iptables.run(argv, options);
+        const { meanwhile } = this;
+        if (argv[0] === "iptables-save") {
+          this.meanwhile = undefined;
+          await meanwhile?.();
+        }
+        return result;
       },
     };
     const iptables = new Iptables(exec, {
@@ -249,6 +257,16 @@ Deno.test("rules that lead to the ports of a kproxy that was started meanwhile a
   assertEquals([await former.findDamage(), await next.findDamage()], [false, false]);
 
   assertEquals(guarded(rig).length, 3);
+  rig.remove("more");
+  const removal = rig.tracker.checkout();
+  rig.meanwhile = () => next.sync({ state: removal.state, changed: removal.updatedServices });
+  await former.sync({ state: removal.state, changed: removal.updatedServices });
+  assertEquals(
+    rig.rules(),
+    led,
+    "a port of the next one that has closed since the rules were read is no reason",
+  );
+
   await nextPortals.closeUnused(new Map(), true);
   assert(await former.findDamage() !== false, "nobody listens there any more");
   await former.sync({ state, changed: "all" });
