@@ -150,11 +150,12 @@ async function takeover({ mode }: PartOptions): Promise<PartOutcome> {
 
 async function cleanup({ program, mode, seed }: PartOptions): Promise<PartOutcome> {
   const all = await cleanUp(program, mode, seed);
-  const figures = all.map(({ of, by, lines, left }) => ({ of, by, lines, left: left.length }));
-  const words = all.map(({ of, by, lines, left }) => {
+  const figures = all.map(({ left, ...one }) => ({ ...one, left: left.length }));
+  const words = all.map(({ of, by, code, lines, left }) => {
     const isFirewall = left.length > 0 && left.every((line) => line.includes("KUBE-FIREWALL"));
     const whose = isFirewall ? ", all of `KUBE-FIREWALL`" : "";
-    return `\`${by}\` left ${left.length} of ${lines} lines of ${of}${whose}`;
+    const ended = code === 0 ? "" : `, ended with status ${code}`;
+    return `\`${by}\` left ${left.length} of ${lines} lines of ${of}${whose}${ended}`;
   });
   return {
     words: words.join("\n  "),

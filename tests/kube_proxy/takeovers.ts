@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { writeErrorLine } from "../../tools/output.ts";
 import { kproxy as runKproxy } from "../cli/kproxy.ts";
 import type { KubeProxyMode } from "../support/kube_proxy/kube_proxy.ts";
 import { ProxyPair } from "./pair.ts";
@@ -97,6 +98,8 @@ async function leftovers(netns: Netns): Promise<string[]> {
 export interface CleanupFigures {
   readonly of: string;
   readonly by: string;
+  /** The exit status. */
+  readonly code: number;
   /** Lines before, and those that are left. */
   readonly lines: number;
   readonly left: readonly string[];
@@ -111,10 +114,21 @@ export async function cleanUp(program: string, mode: KubeProxyMode, seed: number
     const before = [(await leftovers(theirs)).length, (await leftovers(ours)).length];
     const { code, out, err } = await runKproxy(["cleanup"], { netns: theirs.name });
     if (code !== 0) throw new Error(`kproxy cleanup ended with ${code}: ${out}${err}`);
-    await ours.run([program, "--cleanup"]);
+    const argv = [program, "--cleanup"];
+    const byKubeProxy = await ours.exec.run(argv);
+    if (byKubeProxy.code !== 0) {
+      writeErrorLine(`${argv.join(" ")} ended with status ${byKubeProxy.code}: ${byKubeProxy.stderr}`);
+    }
     return [
-      { of: "kube-proxy", by: "kproxy cleanup", lines: before[0]!, left: await leftovers(theirs) },
-      { of: "kproxy", by: "kube-proxy --cleanup", lines: before[1]!, left: await leftovers(ours) },
+      { of: "kube-proxy", by: "kproxy cleanup", code, lines: before[0]!, left: await leftovers(theirs) },
+      {
+        of: "kproxy",
+        by: "kube-proxy --cleanup",
+        // In mode ipvs it is 1, as after kube-proxy itself: chains of nat refer to those that it deletes first.
+        code: byKubeProxy.code,
+        lines: before[1]!,
+        left: await leftovers(ours),
+      },
     ];
   } finally {
     await pair[Symbol.asyncDispose]();
