@@ -98,7 +98,7 @@ export const IPVS: LabMode = {
 export const USERSPACE: LabMode = {
   name: "userspace",
   needs: [],
-  pace: { perSecond: 60, limitMs: 10_000 },
+  pace: { perSecond: 30, limitMs: 10_000 },
   takesTurns: true,
   rules: (netns) => saveAll(netns),
   refusal: () => {
