@@ -1,6 +1,7 @@
 /**
  * What the drift checks of one family and mode remember from check to check: when everything is listed, and which chains the tool prints
- * otherwise than they were written.
+ * otherwise than they were written. These are learned in three steps: a check finds that a chain differs; a full sync writes it again; the
+ * next check of everything finds it printed just as before. A check that failed, gave way or was overtaken by a change teaches nothing.
  *
  * @module
  */
@@ -27,25 +28,25 @@ export class DriftSchedule {
   #dueMs = Number.NEGATIVE_INFINITY;
   /** The last check of everything has begun and not ended. */
   #hasFailed = false;
-  /** Everything was compared and written since the last check began. */
-  #isRepaired = false;
-  /** Likewise, before the check under way. */
-  #isRightAfter = false;
-  /** Chains that differed at the last check of everything, as they were printed: before the repair. */
-  #before: ReadonlyMap<string, string> = new Map();
-  /** Chain → how it is printed although it was written again. */
-  readonly #known = new Map<string, string>();
+  /** A full sync succeeded since the last check began. */
+  #syncedSinceCheck = false;
+  /** A full sync succeeded between the last check and the one under way. */
+  #syncedBeforeCheck = false;
+  /** Chains that differed at the last check of everything, as they were printed. */
+  #printedLastTime: ReadonlyMap<string, string> = new Map();
+  /** Chain → how the tool prints it although it was written again. */
+  readonly #tolerated = new Map<string, string>();
 
-  /** Everything was compared, and what differed was written. */
+  /** A full sync succeeded: everything was compared, and what differed was written. */
   fullySynced(): void {
-    this.#isRepaired = true;
+    this.#syncedSinceCheck = true;
   }
 
   /** A check begins, which may fail. @returns true if it is one of everything: at once while that is cheap, once an hour where it is not */
   begin(nowMs: number): boolean {
     // What a later check finds may have been changed since.
-    this.#isRightAfter = this.#isRepaired;
-    this.#isRepaired = false;
+    this.#syncedBeforeCheck = this.#syncedSinceCheck;
+    this.#syncedSinceCheck = false;
     const isAll = nowMs >= this.#dueMs;
     // Those that do not come to their end must not be all that the machine does from now on; a single one says little.
     if (isAll && this.#hasFailed) this.#dueMs = nowMs + RARE_MS;
@@ -67,24 +68,27 @@ export class DriftSchedule {
 
   /**
    * Takes out of `differing` the chains that the tool is known to print otherwise than they are written, be it that its release has other
-   * words for a rule, or that it writes nothing and reports success: they are written again once, not for ever. A chain is known when a
-   * check of everything right after it was written again finds it printed just as before: a process that changed it would have done so in
-   * the same moment.
+   * words for a rule, or that it writes nothing and reports success: they are written again once, not for ever. A chain that is printed
+   * as it was written is not known any more.
    *
    * @param differing chain → its rules as they are printed
    * @returns the chains that are known from now on
    */
   sift(differing: Map<string, string>, isAll: boolean): readonly string[] {
-    for (const [name, text] of differing) if (this.#known.get(name) === text) differing.delete(name);
+    for (const [name, text] of this.#tolerated) {
+      if (differing.get(name) === text) differing.delete(name);
+      else if (isAll && !differing.has(name)) this.#tolerated.delete(name);
+    }
     if (!isAll) return [];
-    const news = [...differing.keys()].filter((name) =>
-      this.#isRightAfter && this.#before.get(name) === differing.get(name)
+    // Another process that changed the chain in between would have had to do so right after the full sync.
+    const learned = [...differing].filter(([name, text]) =>
+      this.#syncedBeforeCheck && this.#printedLastTime.get(name) === text
     );
-    for (const name of news) {
-      this.#known.set(name, differing.get(name)!);
+    for (const [name, text] of learned) {
+      this.#tolerated.set(name, text);
       differing.delete(name);
     }
-    this.#before = differing;
-    return news;
+    this.#printedLastTime = differing;
+    return learned.map(([name]) => name);
   }
 }

@@ -12,6 +12,12 @@ function look(known: DriftSchedule, text: string | null): readonly string[] {
   return [...differing.values()];
 }
 
+/** A check of everything that finds nothing. */
+function sound(schedule: DriftSchedule): readonly string[] {
+  schedule.begin(0);
+  return schedule.sift(new Map(), true);
+}
+
 Deno.test(
   "a chain that is printed as before right after it was written is known, as long as it is printed so",
   NONE,
@@ -22,6 +28,26 @@ Deno.test(
     assertEquals([look(known, "-j X"), look(known, "-j X"), look(known, "")], [[], [], [""]]);
   },
 );
+
+Deno.test("the same foreign rule every night is damage every night", NONE, () => {
+  const schedule = new DriftSchedule();
+  for (let night = 0; night < 3; night++) {
+    assertEquals(look(schedule, "-j FOREIGN"), ["-j FOREIGN"]);
+    schedule.fullySynced();
+    assertEquals(sound(schedule), []);
+  }
+  // A change overtook the check that found it, so nothing was repaired.
+  assertEquals([look(schedule, "-j FOREIGN"), look(schedule, "-j FOREIGN")], [["-j FOREIGN"], [
+    "-j FOREIGN",
+  ]]);
+});
+
+Deno.test("a chain that was printed as it was written is not known any more", NONE, () => {
+  const schedule = new DriftSchedule();
+  look(schedule, "-j X");
+  schedule.fullySynced();
+  assertEquals([look(schedule, "-j X"), sound(schedule), look(schedule, "-j X")], [[], [], ["-j X"]]);
+});
 
 Deno.test("the same damage twice is damage twice, if the check after the repair failed", NONE, () => {
   const known = new DriftSchedule();

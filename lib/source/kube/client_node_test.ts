@@ -1,5 +1,5 @@
 /**
- * What client-node's own parts do that ours must not: the reasons of `docs/architecture.md`, "Parts of client-node". Where one of
+ * What client-node's own parts do that ours must not: the reasons of `docs/dependencies.md`, "Parts of client-node". Where one of
  * these tests fails with a new release, its reason is gone.
  *
  * @module
