@@ -66,7 +66,8 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     command: DOCTOR,
   },
   "nft prints rules otherwise than they were written, taken for its way": {
-    action: "compare the named chains; remove a foreign rule, else tell the project your versions of nft and the kernel",
+    action:
+      "compare the named chains; remove a foreign rule, else tell the project your versions of nft and the kernel",
     command: CHECK,
   },
   "Clients may get another endpoint: they could not be carried over to the new table": {
