@@ -115,7 +115,7 @@ export interface FlowGroup {
 /** One line: the original tuple, then the reply tuple, each with counters where accounting is on. */
 const TUPLE = String.raw`src=([0-9a-f.:]+) dst=([0-9a-f.:]+) sport=(\d{1,5}) dport=(\d{1,5})(?!\d)`;
 const FLOW = new RegExp(String.raw`^udp +17 .*?${TUPLE}(.*?)${TUPLE}(.*)$`, "gm");
-const ZONE = / (zone|zone-orig|zone-reply)=(\d+)/g;
+const ZONE = / (zone|zone-orig|zone-reply)=(\d{1,5})(?!\d)/g;
 const ZONE_OPTION: Readonly<Record<string, string>> = {
   "zone": "--zone",
   "zone-orig": "--orig-zone",
