@@ -95,7 +95,7 @@ export class EndpointSliceCache {
 
   /** How many endpoints a Service's slices list, each as often as it stands there; none of them is made. */
   listed(service: NamespacedName): ListedEndpoints {
-    const slices = this.#applied.get(service) ?? NO_SLICES;
+    const slices = countingSlices(this.#applied.get(service) ?? NO_SLICES);
     let atMost = 0;
     for (const { ports, endpoints } of slices) atMost += ports.length * endpoints.length;
     const byPort = (): ReadonlyMap<ServicePortKey, number> => {
@@ -117,7 +117,9 @@ export class EndpointSliceCache {
       wanted instanceof Set ? wanted.has(key) : wanted[0]?.key === key;
     const byPort = new Map<ServicePortKey, Endpoint[]>();
     const unreachable = new Map<string, string>();
-    const slices = declared.length === 0 ? NO_SLICES : this.#applied.get(service) ?? NO_SLICES;
+    const slices = declared.length === 0
+      ? NO_SLICES
+      : countingSlices(this.#applied.get(service) ?? NO_SLICES);
     const sorted = slices.length < 2
       ? slices
       : slices.toSorted((left, right) => compareBytes(left.name, right.name));
@@ -214,6 +216,13 @@ export class EndpointSliceCache {
 }
 
 const NO_SLICES: readonly EndpointSlice[] = [];
+
+/** Of the slices of a Service those that count: v1 Endpoints (of manifests) do only where it has no EndpointSlices of their family. */
+export function countingSlices(slices: readonly EndpointSlice[]): readonly EndpointSlice[] {
+  if (slices.length < 2) return slices;
+  const others = slices.filter(({ name }) => !name.startsWith("endpoints/"));
+  return others.length === 0 ? slices : others;
+}
 
 /** The slices once their newest values, by name, are in force; null: gone. */
 function withChanges(

@@ -407,3 +407,43 @@ Deno.test("nobody has to listen to problems", pure, () => {
   const tracker = new ChangeTracker({ family: "IPv4", node: { name: "node-a", zone: "" } });
   assertEquals(tracker.updateService(undefined, testService({ externalIPs: ["x"] })), true);
 });
+
+Deno.test(
+  "a Service's slices count before its v1 Endpoints, which count again once the last of their family is gone",
+  pure,
+  () => {
+    const { cache } = newCache();
+    const slice = (name: string, ip: string, serviceName = "web", addressType = "IPv4"): EndpointSlice =>
+      testSlice({
+        name,
+        serviceName,
+        addressType,
+        ports: [testSlicePort({ name: "" })],
+        endpoints: [testSliceEndpoint(ip)],
+      });
+    const found = (service = "shop/web"): string[] => {
+      const all = [...checkout(cache).get(service)?.values() ?? []].flat().map(({ ip }) => ip);
+      assertEquals(cache.listed(service).atMost, all.length);
+      return all;
+    };
+    const first = slice("web-1", "10.0.0.3");
+    cache.update(slice("endpoints/web/IPv4", "10.0.0.1"), false);
+    cache.update(slice("endpoints/web/IPv4/1", "10.0.0.2"), false);
+    cache.update(slice("web-names", "a.example", "web", "FQDN"), false);
+    cache.update(slice("web-6", "fd00::1", "web", "IPv6"), false);
+    assertEquals(found(), ["10.0.0.1", "10.0.0.2"]);
+    cache.update(first, false);
+    assertEquals(found(), ["10.0.0.3"]);
+    cache.update(slice("web-2", "10.0.0.4"), false);
+    assertEquals(found(), ["10.0.0.3", "10.0.0.4"]);
+    cache.update(slice("web-2", "10.0.0.4"), true);
+    // It goes over to another Service, whose Endpoints it hides.
+    cache.update(slice("endpoints/api/IPv4", "10.0.1.1", "api"), false);
+    cache.update(slice("web-1", "10.0.0.3", "api"), false);
+    const changed = checkout(cache);
+    const ips = (service: string) => [...changed.get(service)?.values() ?? []].flat().map(({ ip }) => ip);
+    assertEquals([ips("shop/web"), ips("shop/api")], [["10.0.0.1", "10.0.0.2"], ["10.0.0.3"]]);
+    cache.update(slice("endpoints/web/IPv4", "10.0.0.1"), true);
+    assertEquals(found(), ["10.0.0.2"]);
+  },
+);
