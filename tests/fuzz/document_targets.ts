@@ -10,7 +10,7 @@ import { unwritableSettings, writeConfigJson, writeConfigYaml } from "../../lib/
 import { ConfigError } from "../../lib/errors.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { DecodeError } from "../../lib/source/decode/decode_values.ts";
-import { JsonListReader } from "../../lib/source/decode/json_list_reader.ts";
+import { JsonListReader, parseItems } from "../../lib/source/decode/json_list_reader.ts";
 import { readManifest } from "../../lib/source/decode/manifest_text.ts";
 import {
   decodeSnapshotObject,
@@ -289,11 +289,16 @@ const JSON_PIECES: FuzzTarget = {
   refusals: [DecodeError, SyntaxError],
   read(bytes, random) {
     const whole = jsonOf(textOf(bytes));
-    const reader = new JsonListReader(2 ** 21, 0);
+    const reader = new JsonListReader({ maxLength: 2 ** 21, wholeLength: 0 });
     const items: unknown[] = [];
     let around: unknown;
     try {
-      for (const piece of inPieces(bytes, random)) for (const item of reader.push(piece)) items.push(item);
+      const decoder = new TextDecoder();
+      for (const piece of inPieces(bytes, random)) {
+        for (const group of reader.push(decoder.decode(piece, { stream: true }))) {
+          items.push(...parseItems(group));
+        }
+      }
       around = reader.end();
     } catch (error) {
       const isRefusal = error instanceof SyntaxError ||

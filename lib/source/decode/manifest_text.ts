@@ -8,7 +8,7 @@ import { parseIp } from "../../model/ip.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
 import { countLines } from "../../text/lines.ts";
 import { linePieces } from "../../text/line_pieces.ts";
-import { JsonPlaces, MAX_JSON_VALUES, outlineOf, readJsonList } from "./manifest_json.ts";
+import { JsonPlaces, MAX_JSON_VALUES, readLongJson } from "./manifest_json.ts";
 import {
   atIndex,
   decodingDocument,
@@ -181,10 +181,9 @@ function* readList(
 /** Undefined if the text is not JSON and need not be. */
 function* readJson(text: string, required: boolean): Generator<void, ManifestPart | undefined> {
   if (text.length > SHORT_JSON_CHARACTERS) {
-    const { tooManyLine, cuts } = yield* outlineOf(text);
-    if (tooManyLine !== undefined) return broken(tooManyLine, `more than ${MAX_JSON_VALUES} values`);
-    const items = cuts === null ? null : yield* readJsonList(text, cuts);
-    if (items !== null) return { items, documents: 1 };
+    const long = yield* readLongJson(text);
+    if (long !== null && "items" in long) return { items: long.items, documents: 1 };
+    if (long !== null) return broken(long.tooManyLine, `more than ${MAX_JSON_VALUES} values`);
   }
   let raw: unknown;
   try {

@@ -7,7 +7,7 @@ import type { KubernetesObject, V1Status } from "@kubernetes/client-node";
 import { yieldToOthers } from "../../kernel/clock.ts";
 import type { Raw } from "../decode/api_json.ts";
 import { asObject, DecodeError, listAt, textAt } from "../decode/decode_values.ts";
-import { JsonListReader } from "../decode/json_list_reader.ts";
+import { JsonListReader, parseItems } from "../decode/json_list_reader.ts";
 import { MalformedError } from "../decode/protobuf_reader.ts";
 import { EventReader, readList, readStatus } from "../decode/protobuf_serializer.ts";
 import {
@@ -109,10 +109,11 @@ function knownFormat(contentType: string): AnswerFormat | undefined {
 const JSON_FORMAT: AnswerFormat = {
   async readPage(answer, type, reading, take) {
     const what = `GET ${type.path}: no list`;
-    const list = new JsonListReader(MAX_EVENT_BYTES);
+    const list = new JsonListReader({ maxLength: MAX_EVENT_BYTES });
+    const decoder = new TextDecoder();
     for await (const piece of readPieces(answer, reading)) {
-      const raws = checked(what, () => list.push(piece));
-      if (raws.length > 0) take(raws);
+      const text = decoder.decode(piece, { stream: true });
+      for (const items of checked(what, () => list.push(text))) take(checked(what, () => parseItems(items)));
     }
     const { items, page } = checked(what, () => {
       const around = asObject<ListModel>(list.end(), "answer");
