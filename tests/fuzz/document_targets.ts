@@ -293,7 +293,7 @@ const JSON_PIECES: FuzzTarget = {
     const items: unknown[] = [];
     let around: unknown;
     try {
-      const decoder = new TextDecoder();
+      const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
       for (const piece of inPieces(bytes, random)) {
         for (const group of reader.push(decoder.decode(piece, { stream: true }))) {
           items.push(...parseItems(group));

@@ -159,9 +159,9 @@ export class JsonListReader {
    * @throws {SyntaxError} if it is no JSON
    */
   end(): unknown {
-    if (this.#whole !== null) return JSON.parse(this.#whole);
+    if (this.#whole !== null) return parsed(this.#whole);
     if (this.#depth > 0 || this.#isText) throw new DecodeError("", "a list that is cut off");
-    const around: unknown = JSON.parse(this.#around);
+    const around = parsed(this.#around);
     if (this.#place === "after") {
       const { items } = around as { readonly items: unknown };
       if (!Array.isArray(items) || items.length > 0) throw new DecodeError("items", "are there twice");
@@ -187,6 +187,11 @@ export class JsonListReader {
     this.#count += count;
     return { text, first, count, mayBeNone: this.#place === "after" && this.#count === 1 };
   }
+}
+
+/** A mark of the byte order may stand before it. */
+function parsed(text: string): unknown {
+  return JSON.parse(text.startsWith("\uFEFF") ? text.slice(1) : text);
 }
 
 /** The objects that were cut out of a list. @throws {DecodeError} that says among which the fault is, if they are no JSON */

@@ -9,7 +9,7 @@ import type { RawList } from "./api_json.ts";
 import { itemsOf } from "./decode.ts";
 import { DecodeError } from "./decode_values.ts";
 import { JsonListReader, type ListItems, parseItems } from "./json_list_reader.ts";
-import { atIndex, decodingDocument, type ManifestItem, segmentsOf } from "./manifest_items.ts";
+import { atIndex, decodeDocument, type ManifestItem, segmentsOf } from "./manifest_items.ts";
 
 /** More values than two such objects for each of 44,000 Services have; each costs some 50 bytes. */
 export const MAX_JSON_VALUES = 5_000_000;
@@ -24,7 +24,7 @@ const COMMA = 0x2c;
 export type LongJson =
   /** 0-based line on which it has more values than may be. */
   | { readonly tooManyLine: number }
-  /** As {@linkcode decodingDocument} gives the objects of the whole. */
+  /** As {@linkcode decodeDocument} gives the objects of the whole. */
   | { readonly items: readonly ManifestItem[] };
 
 /** Reads a list in steps. Null if it must be read as a whole: it is no list of objects, or something of it is no JSON. */
@@ -44,7 +44,9 @@ export function* readLongJson(
       yield;
     }
     const head = list.end() as RawList | null;
-    if (!Array.isArray(head?.items)) return null;
+    // What stands around the items must have no other `items`, however it is written.
+    const around = text.slice(0, list.headLength) + text.slice(groups.at(-1)?.end);
+    if (!Array.isArray(head?.items) || around.includes("\\")) return null;
     // One that is no list would be an item itself.
     for (const _ of itemsOf(head)) return null;
     const items = yield* decodeGroups(text, head, groups, false);
@@ -78,7 +80,7 @@ function* decodeGroups(
       const [first, places] = [line, new JsonPlaces(part)];
       lineOf = (path) => first + places.lineOf(segmentsOf(path).slice(1));
     }
-    const found = yield* decodingDocument({ kind, apiVersion, items }, 0, lineOf);
+    const found = yield* decodeDocument({ kind, apiVersion, items }, 0, lineOf);
     for (const item of atIndex(found, group.first)) decoded.push(item);
     yield;
   }

@@ -20,10 +20,10 @@ Deno.test("values are counted, not what texts look like", NONE, () => {
 
 /** The same text read by the runtime's parser. */
 function whole(text: string): readonly ManifestItem[] {
-  const items = decodeDocument(JSON.parse(text), 0, () => -1);
+  const items = toEnd(decodeDocument(JSON.parse(text), 0, () => -1));
   if (items.every(({ refusal }) => refusal === undefined)) return items;
   const places = new JsonPlaces(text);
-  return decodeDocument(JSON.parse(text), 0, (path) => places.lineOf(segmentsOf(path)));
+  return toEnd(decodeDocument(JSON.parse(text), 0, (path) => places.lineOf(segmentsOf(path))));
 }
 
 /** Null if the text cannot be read item by item. */

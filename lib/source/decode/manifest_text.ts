@@ -11,7 +11,7 @@ import { linePieces } from "../../text/line_pieces.ts";
 import { JsonPlaces, MAX_JSON_VALUES, readLongJson } from "./manifest_json.ts";
 import {
   atIndex,
-  decodingDocument,
+  decodeDocument,
   type ManifestItem,
   type ManifestPart,
   readListItem,
@@ -198,11 +198,11 @@ function* readJson(text: string, required: boolean): Generator<void, ManifestPar
     );
   }
   yield;
-  const items = yield* decodingDocument(raw, 0, () => -1);
+  const items = yield* decodeDocument(raw, 0, () => -1);
   if (items.every((item) => item.refusal === undefined)) return { items, documents: 1 };
   // Only a refusal needs lines.
   const places = new JsonPlaces(text);
-  const placed = yield* decodingDocument(raw, 0, (path) => places.lineOf(segmentsOf(path)));
+  const placed = yield* decodeDocument(raw, 0, (path) => places.lineOf(segmentsOf(path)));
   return { items: placed, documents: 1 };
 }
 

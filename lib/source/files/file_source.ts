@@ -266,7 +266,7 @@ export class FileSource implements Source {
   *#setting(file: ManifestFile, manifest: Manifest): Generator<void, void> {
     const ownIps = new Set(this.#options.ownIps?.() ?? []);
     const allowed = ownIps.size === 0 ? manifest : yield* refusingOwnIps(manifest, ownIps);
-    yield* this.#store.setting(file, allowed);
+    yield* this.#store.set(file, allowed);
   }
 
   /** True as long as an empty file that had objects is given time to be filled. */
@@ -286,7 +286,7 @@ export class FileSource implements Source {
     message: string,
     synced: readonly SourceEvent[],
   ): Promise<void> {
-    const changes = await this.#lock.run(() => inTurns(this.#store.checkingOut(), { turnMs: TURN_MS }));
+    const changes = await this.#lock.run(() => inTurns(this.#store.checkout(), { turnMs: TURN_MS }));
     if (this.#end.aborted) return;
     const { events, rejections, foreign } = changes;
     for (const { path, kind, count } of foreign) {
@@ -382,19 +382,21 @@ export async function readManifests(
   const classified = await classifyPaths(paths);
   const stdinIndex = classified.findIndex(({ path }) => path === STDIN_PATH);
   if (stdinIndex >= 0) {
-    store.set(stdinFile(stdinIndex), readManifest(await readStdin(options.stdin ?? Deno.stdin.readable)));
+    toEnd(
+      store.set(stdinFile(stdinIndex), readManifest(await readStdin(options.stdin ?? Deno.stdin.readable))),
+    );
   }
   const { files, bad } = await listFiles(classified);
   for (const { problem, ...entry } of bad) store.unreadable(entry, problem);
   for (const file of files) {
     try {
       const text = decodeText(await readBounded(file.path));
-      store.set(file, readManifest(text, { json: isJson(file) }));
+      toEnd(store.set(file, readManifest(text, { json: isJson(file) })));
     } catch (error) {
       store.unreadable(file, reasonOf(error));
     }
   }
-  const { events, rejections, foreign } = store.checkout();
+  const { events, rejections, foreign } = toEnd(store.checkout());
   const objects = events.flatMap((event) => event.type === "add" ? [event.object] : []);
   return { objects, problems: rejections, foreign, excluded: [...store.excluded()] };
 }

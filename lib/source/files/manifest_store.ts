@@ -33,7 +33,7 @@ export interface ManifestChanges {
   readonly events: readonly SourceEvent[];
   /** Only those not reported before. */
   readonly rejections: readonly Rejection[];
-  /** Only kinds not told before of the same file. */
+  /** Only kinds not reported before of the same file. */
   readonly foreign: readonly ForeignObjects[];
 }
 
@@ -68,15 +68,10 @@ export class ManifestStore {
   #foreign: ForeignObjects[] = [];
 
   /**
-   * Takes a file's new content. If the text as a whole is broken, the former content stays; if an object is refused, its
-   * former version in this file does.
+   * Takes a file's new content, in steps; nothing else may be asked of the store until they are at their end. If the text as a whole is
+   * broken, the former content stays; if an object is refused, its former version in this file does.
    */
-  set(file: ManifestFile, manifest: Manifest): void {
-    toEnd(this.setting(file, manifest));
-  }
-
-  /** As {@linkcode ManifestStore.set}, in steps. Nothing else may be asked of the store until they are at their end. */
-  *setting(file: ManifestFile, manifest: Manifest): Generator<void, void> {
+  *set(file: ManifestFile, manifest: Manifest): Generator<void, void> {
     const former = this.#files.get(file.order);
     const rejections: Rejection[] = [];
     const byKey = manifest.problem === undefined
@@ -107,13 +102,8 @@ export class ManifestStore {
     toEnd(this.#replaceCandidates(file, former.byKey, new Map()));
   }
 
-  /** What the calls since the last checkout changed. */
-  checkout(): ManifestChanges {
-    return toEnd(this.checkingOut());
-  }
-
-  /** As {@linkcode ManifestStore.checkout}, in steps. Nothing else may be asked of the store until they are at their end. */
-  *checkingOut(): Generator<void, ManifestChanges> {
+  /** What the calls since the last checkout changed, in steps as those of {@linkcode ManifestStore.set}. */
+  *checkout(): Generator<void, ManifestChanges> {
     const events: SourceEvent[] = [];
     for (const key of this.#touched) {
       events.push(...this.#settle(key));

@@ -12,7 +12,6 @@ import type {
 } from "@kubernetes/client-node";
 import type { Raw, RawKubernetesObject, WatchedModels } from "../decode/api_json.ts";
 import { DecodeError, isAbsent, objectAt, textAt } from "../decode/decode_values.ts";
-import { MalformedError } from "../decode/protobuf_reader.ts";
 import { quote } from "../../text/quote.ts";
 
 /** The server, or something on the way to it, answered, but not with what was asked for. */
@@ -209,8 +208,7 @@ export function checked<T>(what: string, read: () => T): T {
   try {
     return read();
   } catch (cause) {
-    const isUnreadable = cause instanceof SyntaxError || cause instanceof DecodeError ||
-      cause instanceof MalformedError;
+    const isUnreadable = cause instanceof SyntaxError || cause instanceof DecodeError;
     if (!isUnreadable) throw cause;
     throw new AnswerError(`${what}: ${cause.message}`, { cause });
   }

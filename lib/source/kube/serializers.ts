@@ -8,7 +8,6 @@ import { yieldToOthers } from "../../kernel/clock.ts";
 import type { Raw } from "../decode/api_json.ts";
 import { asObject, DecodeError, listAt, textAt } from "../decode/decode_values.ts";
 import { JsonListReader, parseItems } from "../decode/json_list_reader.ts";
-import { MalformedError } from "../decode/protobuf_reader.ts";
 import { EventReader, readList, readStatus } from "../decode/protobuf_serializer.ts";
 import {
   type AnswerBody,
@@ -110,7 +109,8 @@ const JSON_FORMAT: AnswerFormat = {
   async readPage(answer, type, reading, take) {
     const what = `GET ${type.path}: no list`;
     const list = new JsonListReader({ maxLength: MAX_EVENT_BYTES });
-    const decoder = new TextDecoder();
+    // The runtime takes a mark of the byte order off each piece, not only off the first one (Deno 2.9.6).
+    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
     for await (const piece of readPieces(answer, reading)) {
       const text = decoder.decode(piece, { stream: true });
       for (const items of checked(what, () => list.push(text))) take(checked(what, () => parseItems(items)));
@@ -176,7 +176,7 @@ const PROTOBUF_FORMAT: AnswerFormat = {
     try {
       return readStatus(bytes);
     } catch (error) {
-      if (!(error instanceof MalformedError)) throw error;
+      if (!(error instanceof DecodeError)) throw error;
       return { message: error.message };
     }
   },
