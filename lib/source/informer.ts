@@ -39,7 +39,7 @@ export interface InformerHandlers {
 }
 
 /**
- * Tells handlers of all objects of a source, then of every change, until `signal` aborts.
+ * Calls handlers for all objects of a source, then for every change, until `signal` aborts.
  *
  * A handler that throws ends it: no handler is called any more, and the promise is rejected with what was thrown. A handler that
  * returns a promise is not waited for.

@@ -29,7 +29,7 @@ export interface HandledFamily {
   requestSync(): void;
 }
 
-/** Hears of every event that a family took, needed or not. */
+/** Gets every event that a family took, needed or not. */
 export interface ChangeObserver {
   /** A Service; `pendingServices` is how many now wait for a sync of the family. */
   service(family: IpFamily, pendingServices: number): void;
@@ -111,7 +111,7 @@ export class EventHandlers implements ResourceEventHandler {
     const wasInitialized = this.initialized;
     const changed = new Set<HandledFamily>();
     for (const event of batch) this.#take(event, changed);
-    this.#tellServiceCidrs(changed);
+    this.#reportServiceCidrs(changed);
     if (!wasInitialized) this.#requestAll();
     else for (const runner of changed) runner.requestSync();
   }
@@ -169,7 +169,7 @@ export class EventHandlers implements ResourceEventHandler {
     this.#serviceCidrsChanged = true;
   }
 
-  #tellServiceCidrs(changed: Set<HandledFamily>): void {
+  #reportServiceCidrs(changed: Set<HandledFamily>): void {
     const { runners, onServiceCidrs } = this.#options;
     if (!this.#serviceCidrsChanged) return;
     this.#serviceCidrsChanged = false;

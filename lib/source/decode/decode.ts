@@ -151,7 +151,7 @@ function decodeSliceEndpoint(
   const conditions = objectAt(raw, "conditions");
   const hints = objectAt(raw, "hints");
   const { ready, serving, terminating } = conditions;
-  // The usual values are told apart before the checks that need a closure: there are 100,000 endpoints and more.
+  // The usual values are recognized before the checks that need a closure: there are 100,000 endpoints and more.
   const plain = (ready === undefined || typeof ready === "boolean") &&
     (serving === undefined || typeof serving === "boolean") &&
     (terminating === undefined || typeof terminating === "boolean");
@@ -349,7 +349,7 @@ export function decodeItem(item: RawItem, options: DecodeOptions = {}): ApiObjec
   });
 }
 
-/** `Service shop/web`, as far as the raw object tells; on one line whatever is in it. */
+/** `Service shop/web`, as far as the raw object says; on one line whatever is in it. */
 export function describeItem({ raw, kind }: Pick<RawItem, "raw" | "kind">): string {
   const metadata = fieldOf<KubernetesObject>(raw, "metadata");
   const [name, namespace] = [

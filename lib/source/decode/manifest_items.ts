@@ -197,7 +197,7 @@ const LINE = /( *)(?:[ \t\r]*(?:\n|$)|(-(?=[ \t\r\n]|$)|[^])[^\n]*(?:\n|$))/y;
 const LINES_PER_STEP = 10_000;
 
 /**
- * Reads one item, as the first of its list, in steps; lines are counted from its own. A problem tells no more than that it cannot be read by
+ * Reads one item, as the first of its list, in steps; lines are counted from its own. A problem says no more than that it cannot be read by
  * itself: it may refer to an anchor of another item.
  */
 export function* readListItem({ text }: ListItemText, head: RawList): Generator<void, ManifestPart> {

@@ -165,7 +165,7 @@ function* readList(
     const part = parts.get(key) ?? previous?.parts.get(key) ??
       (yield* readListItem(itemText, list.head));
     if (part.problem !== undefined) {
-      // Whether it is right in the whole cannot be told where that is too large.
+      // Whether it is right in the whole cannot be known where that is too large.
       if (text.length <= YAML_LIMITS.characters) return null;
       return broken(part.problem.line + itemText.line, part.problem.message);
     }

@@ -190,9 +190,9 @@ export interface ClusterOptions {
   readonly qps?: number;
   /** Requests that may come at once. @default {10} */
   readonly burst?: number;
-  /** What the server is told who asks. @default {"kproxy"} */
+  /** The name that kproxy gives itself in requests. @default {"kproxy"} */
   readonly userAgent?: string;
-  /** Is told of lost connections and of retries. @default {not reported} */
+  /** Gets lost connections and retries. @default {not reported} */
   readonly log?: Logger;
 }
 

@@ -203,7 +203,7 @@ export class CredentialError extends Error {
   }
 }
 
-/** Who gives out the credentials cannot be asked, or does not answer as it should: later it may. */
+/** The issuer of the credentials cannot be asked, or does not answer as it should: later it may. */
 export class IssuerError extends CredentialError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -390,7 +390,7 @@ function clusterInfo(
 
 /**
  * The name of the program of kproxy's own that `command` is; null if it is none. The runtime starts only the very paths that it was granted,
- * not links to them, so the name tells all.
+ * not links to them, so the name is enough.
  */
 export function ownProgram(command: string): string | null {
   const name = command.slice(command.lastIndexOf("/") + 1);

@@ -38,9 +38,9 @@ export interface KubeSourceOptions {
   /** In which forms objects are wanted; what the server answers in is read. @default {protobuf, else JSON} */
   readonly contentTypes?: ContentTypes;
   readonly log: Logger;
-  /** Told of every request when its answer begins, or that it got none. */
+  /** Called for every request when its answer begins, or when it got none. */
   readonly onRequest?: (request: ApiRequest) => void;
-  /** Told of every answer that was read to its end; a watch has none. */
+  /** Called for every answer that was read to its end; a watch has none. */
   readonly onAnswer?: (answer: ApiAnswer) => void;
   /** Starts credential plugins. @default {systemExec} */
   readonly exec?: Exec | undefined;
@@ -53,6 +53,10 @@ export interface KubeSourceOptions {
   /** @default {Math.random} */
   readonly random?: () => number;
 }
+
+/** API objects that are delivered again in one batch. */
+const BATCH_SIZE = 200;
+const PAUSE_MS = 20;
 
 /**
  * Delivers what the API server has, and every change of it, over losses of the connection of any length.
@@ -103,7 +107,7 @@ export class KubeSource implements Source {
         reflect(this.#wanted(ENDPOINT_SLICES), "retry"),
         reflect(nodeResource(this.#options.nodeName), "empty"),
         handler.wantsServiceCidrs === true ? reflect(SERVICE_CIDRS, "optional") : Promise.resolve(),
-        resync(this.#stores, { periodMs: this.#options.configSyncPeriodMs, clock, handler }, signal),
+        this.#resync(handler, clock, signal),
       ]);
     } finally {
       client.close();
@@ -118,43 +122,28 @@ export class KubeSource implements Source {
     for (const store of this.#stores) yield* store.refusals();
   }
 
+  /** Every `configSyncPeriodMs` delivers each object as an update from itself to itself, as an informer of client-go does. */
+  async #resync(handler: ResourceEventHandler, clock: Clock, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      // Timers hold 31 bits.
+      await clock.sleep(Math.min(this.#options.configSyncPeriodMs, 2 ** 31 - 1), signal);
+      for (const store of this.#stores) {
+        const identities = store.identities();
+        for (let start = 0; start < identities.length && !signal.aborted; start += BATCH_SIZE) {
+          // Looked up only now: an object may have changed or gone since the batch before.
+          const events = identities.slice(start, start + BATCH_SIZE).flatMap((identity): SourceEvent[] => {
+            const object = store.objectAt(identity);
+            return object === undefined ? [] : [{ type: "update", old: object, object }];
+          });
+          if (events.length > 0) handler.events(events);
+          await clock.sleep(PAUSE_MS, signal);
+        }
+      }
+    }
+  }
+
   #wanted(resource: WatchedResource): WatchedResource {
     const { service } = this.#options;
     return service === undefined ? resource : resourceOfService(resource, service);
-  }
-}
-
-/** Settings of {@linkcode resync}. */
-export interface ResyncOptions {
-  readonly periodMs: number;
-  readonly clock: Clock;
-  readonly handler: ResourceEventHandler;
-}
-
-/** API objects in one batch. */
-const BATCH_SIZE = 200;
-const PAUSE_MS = 20;
-
-/** Every `periodMs`, until `signal` aborts, delivers each object of the stores as an update from itself to itself. */
-export async function resync(
-  stores: readonly KubeStore[],
-  { periodMs, clock, handler }: ResyncOptions,
-  signal: AbortSignal,
-): Promise<void> {
-  while (!signal.aborted) {
-    // Timers hold 31 bits.
-    await clock.sleep(Math.min(periodMs, 2 ** 31 - 1), signal);
-    for (const store of stores) {
-      const identities = store.identities();
-      for (let start = 0; start < identities.length && !signal.aborted; start += BATCH_SIZE) {
-        // Looked up only now: an object may have changed or gone since the batch before.
-        const events = identities.slice(start, start + BATCH_SIZE).flatMap((identity): SourceEvent[] => {
-          const object = store.objectAt(identity);
-          return object === undefined ? [] : [{ type: "update", old: object, object }];
-        });
-        if (events.length > 0) handler.events(events);
-        await clock.sleep(PAUSE_MS, signal);
-      }
-    }
   }
 }

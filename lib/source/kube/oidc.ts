@@ -145,7 +145,7 @@ async function providerIn(path: string): Promise<OidcProvider | null> {
   return identity.kind === "oidc" ? identity.provider : null;
 }
 
-/** Who is asked, and as whom. */
+/** The issuer that is asked, and the client that asks. */
 interface IssuerOptions {
   readonly issuer: string;
   readonly clientId: string;
@@ -195,15 +195,15 @@ async function askIssuer(
       throw error;
     }
   };
-  /** As the issuer wants to be told the secret; where it does not say, as its standard does. */
+  /** As the issuer wants to get the secret; where it does not say, as its standard does. */
   const authentication: Parameters<typeof oidc.discovery>[3] = (server, client, body, headers) => {
     const methods = server.token_endpoint_auth_methods_supported ?? ["client_secret_basic"];
-    const tell = clientSecret === ""
+    const present = clientSecret === ""
       ? oidc.None()
       : methods.includes("client_secret_basic")
       ? oidc.ClientSecretBasic(clientSecret)
       : oidc.ClientSecretPost(clientSecret);
-    return tell(server, client, body, headers);
+    return present(server, client, body, headers);
   };
   try {
     const settings = { [oidc.customFetch]: ask, timeout: TIMEOUT_SECONDS };

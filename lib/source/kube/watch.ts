@@ -19,7 +19,7 @@ export interface WatchOptions {
   readonly open: (signal: AbortSignal) => Promise<AsyncGenerator<WatchBatch>>;
   /** How long the watch may be silent this time, in milliseconds. */
   readonly silenceMs: () => number;
-  /** Told that a silent watch could not be renewed; resolves when that should be tried again, or `signal` aborts. */
+  /** Called when a silent watch could not be renewed; resolves when that should be tried again, or `signal` aborts. */
   readonly renewalFailed: (error: unknown, signal: AbortSignal) => Promise<void>;
   readonly clock: Clock;
 }
