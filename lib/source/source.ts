@@ -8,6 +8,14 @@ import type { ApiObject } from "../model/objects.ts";
 /** A kind of objects, as the API's paths name it. */
 export type ResourceKind = "services" | "endpointslices" | "nodes" | "servicecidrs";
 
+/** The resource of each kind of objects. */
+export const RESOURCE_OF: Readonly<Record<ApiObject["kind"], ResourceKind>> = {
+  Node: "nodes",
+  Service: "services",
+  EndpointSlice: "endpointslices",
+  ServiceCIDR: "servicecidrs",
+};
+
 /** One change. `old` is what this source delivered before under the same identity. */
 export type SourceEvent =
   | { readonly type: "add"; readonly object: ApiObject }

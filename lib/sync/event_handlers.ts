@@ -153,13 +153,20 @@ export class EventHandlers implements ResourceEventHandler {
     this.#dispatch(old, current, changed);
   }
 
+  /** Both objects of an event are of one kind. */
   #dispatch(old: ApiObject | undefined, current: ApiObject | undefined, changed: Set<HandledFamily>): void {
-    const kind = (current ?? old)?.kind;
-    if (kind === "Service") this.#takeService(asService(old), asService(current), changed);
-    else if (kind === "EndpointSlice") this.#takeSlice(asSlice(old), asSlice(current), changed);
-    else if (kind === "Node" && (current ?? old)?.name === this.#options.nodeName) {
-      this.#options.onNode(current?.kind === "Node" ? current : undefined);
-    } else if (kind === "ServiceCIDR") this.#takeServiceCidr(asServiceCidr(old), asServiceCidr(current));
+    type Both<T> = [old: T | undefined, current: T | undefined];
+    const object = current ?? old;
+    switch (object?.kind) {
+      case "Service":
+        return this.#takeService(...[old, current] as Both<Service>, changed);
+      case "EndpointSlice":
+        return this.#takeSlice(object, current === undefined, changed);
+      case "ServiceCIDR":
+        return this.#takeServiceCidr(...[old, current] as Both<ServiceCidr>);
+      case "Node":
+        if (object.name === this.#options.nodeName) this.#options.onNode(current as NodeObject | undefined);
+    }
   }
 
   #takeServiceCidr(old: ServiceCidr | undefined, current: ServiceCidr | undefined): void {
@@ -185,30 +192,12 @@ export class EventHandlers implements ResourceEventHandler {
     }
   }
 
-  #takeSlice(
-    old: EndpointSlice | undefined,
-    current: EndpointSlice | undefined,
-    changed: Set<HandledFamily>,
-  ): void {
-    const slice = current ?? old;
-    if (slice === undefined) return;
-    // Both families hear of every slice: only so does a tracker notice one that changed its address type.
+  #takeSlice(slice: EndpointSlice, isGone: boolean, changed: Set<HandledFamily>): void {
+    // Both families get every slice: only so does a tracker notice one that changed its address type.
     for (const runner of this.#options.runners) {
-      const pending = runner.tracker.updateEndpointSlice(slice, current === undefined);
+      const pending = runner.tracker.updateEndpointSlice(slice, isGone);
       if (pending) changed.add(runner);
       if (slice.addressType === runner.family) this.#options.changes?.endpointSlice(runner.family, pending);
     }
   }
-}
-
-function asService(object: ApiObject | undefined): Service | undefined {
-  return object?.kind === "Service" ? object : undefined;
-}
-
-function asServiceCidr(object: ApiObject | undefined): ServiceCidr | undefined {
-  return object?.kind === "ServiceCIDR" ? object : undefined;
-}
-
-function asSlice(object: ApiObject | undefined): EndpointSlice | undefined {
-  return object?.kind === "EndpointSlice" ? object : undefined;
 }

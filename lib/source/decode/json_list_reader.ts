@@ -50,12 +50,15 @@ export interface JsonListLimits {
 
 /** Cuts a list while it arrives. */
 export class JsonListReader {
+  /** How long the text before the bracket of the list is. */
+  headLength = 0;
+  /** Offset in the last piece at which the text has more values than may be; -1 if it has not. */
+  tooManyAt = -1;
   readonly #limits: Required<JsonListLimits>;
   /** All that came, as long as it may be read at once. */
   #whole: string | null = "";
   /** What stands around the items. */
   #around = "";
-  #headLength = 0;
   /** An opening bracket, and what of the items has not been read. */
   #items = "[";
   /** Whether the items have begun, and are still going on. */
@@ -66,20 +69,9 @@ export class JsonListReader {
   #isText = false;
   /** 1 if the next piece begins with what a backslash stands before. */
   #skipped = 0;
-  #tooManyAt = -1;
 
   constructor({ maxLength, wholeLength = WHOLE_LENGTH, maxValues = Infinity }: JsonListLimits) {
     this.#limits = { maxLength, wholeLength, maxValues };
-  }
-
-  /** How long the text before the bracket of the list is. */
-  get headLength(): number {
-    return this.#headLength;
-  }
-
-  /** Offset in the last piece at which the text has more values than may be; -1 if it has not. */
-  get tooManyAt(): number {
-    return this.#tooManyAt;
   }
 
   /**
@@ -147,7 +139,7 @@ export class JsonListReader {
   }
 
   #tooMany(at: number): never {
-    this.#tooManyAt = at;
+    this.tooManyAt = at;
     throw new DecodeError("", `more than ${this.#limits.maxValues} values`);
   }
 
@@ -174,7 +166,7 @@ export class JsonListReader {
     if (!ITEMS_NAME.test(this.#around.slice(-NAME_LENGTH))) return false;
     if (this.#place !== "before") throw new DecodeError("items", "are there twice");
     this.#place = "inside";
-    this.#headLength = this.#around.length;
+    this.headLength = this.#around.length;
     this.#around += "[";
     return true;
   }

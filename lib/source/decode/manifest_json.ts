@@ -9,10 +9,16 @@ import type { RawList } from "./api_json.ts";
 import { itemsOf } from "./decode.ts";
 import { DecodeError } from "./decode_values.ts";
 import { JsonListReader, type ListItems, parseItems } from "./json_list_reader.ts";
-import { atIndex, decodeDocument, type ManifestItem, segmentsOf } from "./manifest_items.ts";
+import {
+  atIndex,
+  decodeDocument,
+  type ManifestItem,
+  type ManifestPart,
+  segmentsOf,
+} from "./manifest_items.ts";
 
 /** More values than two such objects for each of 44,000 Services have; each costs some 50 bytes. */
-export const MAX_JSON_VALUES = 5_000_000;
+const MAX_JSON_VALUES = 5_000_000;
 
 /** A fraction of a millisecond of work. */
 const CHARACTERS_PER_STEP = 2 ** 15;
@@ -20,18 +26,11 @@ const CHARACTERS_PER_STEP = 2 ** 15;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 
-/** What a long text holds. */
-export type LongJson =
-  /** 0-based line on which it has more values than may be. */
-  | { readonly tooManyLine: number }
-  /** As {@linkcode decodeDocument} gives the objects of the whole. */
-  | { readonly items: readonly ManifestItem[] };
-
 /** Reads a list in steps. Null if it must be read as a whole: it is no list of objects, or something of it is no JSON. */
 export function* readLongJson(
   text: string,
   maxValues: number = MAX_JSON_VALUES,
-): Generator<void, LongJson | null> {
+): Generator<void, ManifestPart | null> {
   const list = new JsonListReader({ maxLength: Infinity, wholeLength: 0, maxValues });
   let at = 0;
   try {
@@ -50,12 +49,14 @@ export function* readLongJson(
     // One that is no list would be an item itself.
     for (const _ of itemsOf(head)) return null;
     const items = yield* decodeGroups(text, head, groups, false);
-    if (items.every(({ refusal }) => refusal === undefined)) return { items };
+    if (items.every(({ refusal }) => refusal === undefined)) return { items, documents: 1 };
     // Only a refusal needs lines.
-    return { items: yield* decodeGroups(text, head, groups, true) };
+    return { items: yield* decodeGroups(text, head, groups, true), documents: 1 };
   } catch (error) {
     if (!(error instanceof DecodeError || error instanceof SyntaxError)) throw error;
-    return list.tooManyAt < 0 ? null : { tooManyLine: countLines(text, at + list.tooManyAt) };
+    if (list.tooManyAt < 0) return null;
+    const line = countLines(text, at + list.tooManyAt);
+    return { items: [], documents: 1, problem: { line, document: 0, message: error.message } };
   }
 }
 

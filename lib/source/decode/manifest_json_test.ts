@@ -9,10 +9,7 @@ const NONE = { permissions: "none" } as const;
 
 Deno.test("values are counted, not what texts look like", NONE, () => {
   const text = `{"a": "[[[,,,{{{\\",,,", \n"b": [1, {}, ""],\n"c": {"d": 1}}`;
-  const line = (most?: number, of = text): number | undefined => {
-    const long = toEnd(readLongJson(of, most));
-    return long !== null && "tooManyLine" in long ? long.tooManyLine : undefined;
-  };
+  const line = (most?: number, of = text): number | undefined => toEnd(readLongJson(of, most))?.problem?.line;
   assertEquals([line(9), line(8), line(4), line(2)], [undefined, 2, 1, 0]);
   assertEquals(line(undefined, `[${"1,".repeat(5_000_001)}`), 0);
   assertEquals(line(undefined, `["${",".repeat(5_000_001)}"]`), undefined);
@@ -28,8 +25,7 @@ function whole(text: string): readonly ManifestItem[] {
 
 /** Null if the text cannot be read item by item. */
 function cut(text: string): readonly ManifestItem[] | null {
-  const long = toEnd(readLongJson(text));
-  return long !== null && "items" in long ? long.items : null;
+  return toEnd(readLongJson(text))?.items ?? null;
 }
 
 function service(name: string, port: unknown = 80): object {

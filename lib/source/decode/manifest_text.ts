@@ -8,7 +8,7 @@ import { parseIp } from "../../model/ip.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
 import { countLines } from "../../text/lines.ts";
 import { linePieces } from "../../text/line_pieces.ts";
-import { JsonPlaces, MAX_JSON_VALUES, readLongJson } from "./manifest_json.ts";
+import { JsonPlaces, readLongJson } from "./manifest_json.ts";
 import {
   atIndex,
   decodeDocument,
@@ -182,8 +182,7 @@ function* readList(
 function* readJson(text: string, required: boolean): Generator<void, ManifestPart | undefined> {
   if (text.length > SHORT_JSON_CHARACTERS) {
     const long = yield* readLongJson(text);
-    if (long !== null && "items" in long) return { items: long.items, documents: 1 };
-    if (long !== null) return broken(long.tooManyLine, `more than ${MAX_JSON_VALUES} values`);
+    if (long !== null) return long;
   }
   let raw: unknown;
   try {

@@ -8,7 +8,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { errorText } from "../../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
-import { type HttpAnswer, IdleLimit, retryAfterSeconds, unpacked } from "./response.ts";
+import { answerOf, type HttpAnswer, IdleLimit } from "./response.ts";
 import { CredentialReader, type Credentials, IssuerError, sameCertificates } from "./credentials.ts";
 import type { ClusterAccess, Impersonation } from "./kubeconfig.ts";
 
@@ -315,13 +315,7 @@ class FetchTransport implements KubeTransport {
     } as const;
     const response = await fetch(this.#access.server + path, options);
     const body = response.body ?? new Blob().stream();
-    return {
-      status: response.status,
-      retryAfterSeconds: retryAfterSeconds(response.headers.get("retry-after")),
-      contentType: response.headers.get("content-type") ?? "",
-      date: response.headers.get("date") ?? "",
-      body: unpacked(body, response.headers.get("content-encoding") ?? ""),
-    };
+    return answerOf(response.status, (name) => response.headers.get(name), body);
   }
 
   check(credentials: Credentials): void {

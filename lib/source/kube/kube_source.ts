@@ -4,14 +4,12 @@
  * @module
  */
 import { type Clock, systemClock } from "../../kernel/clock.ts";
-import type { Exec } from "../../kernel/exec.ts";
 import type { ApiObject, NamespacedName } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
-import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
 import { KubeConnection } from "./connection_state.ts";
 import { acceptHeader, type ContentTypes, PROTOBUF } from "./serializers.ts";
-import { KubeClient } from "./kube_client.ts";
-import { Reflector, REFLECTOR_TIMES, type ReflectorOptions, type ReflectorTimes } from "./reflector.ts";
+import { KubeClient, type KubeClientOptions } from "./kube_client.ts";
+import { Reflector, REFLECTOR_TIMES, type ReflectorOptions } from "./reflector.ts";
 import {
   ENDPOINT_SLICES,
   nodeResource,
@@ -21,37 +19,23 @@ import {
   type WatchedResource,
 } from "./resources.ts";
 import type { KubeStore } from "./store.ts";
-import type { ClusterAccess } from "./kubeconfig.ts";
 import type { Rejection, ResourceEventHandler, Source, SourceEvent } from "../source.ts";
 
-/** Options of {@linkcode KubeSource}. */
-export interface KubeSourceOptions {
-  readonly access: ClusterAccess;
+/** Options of {@linkcode KubeSource}. First lists do not wait for the limit of requests. */
+export interface KubeSourceOptions
+  extends
+    Pick<KubeClientOptions, "access" | "qps" | "burst" | "onRequest" | "onAnswer" | "exec">,
+    Partial<Pick<ReflectorOptions, "times" | "clock" | "random">> {
   /** The only Node that is watched. */
   readonly nodeName: string;
   /** The only Service that is watched, with its endpoints. @default {all} */
   readonly service?: NamespacedName;
   readonly configSyncPeriodMs: number;
-  /** Requests per second; 0 or less for no limit. First lists do not wait. */
-  readonly qps: number;
-  readonly burst: number;
   /** In which forms objects are wanted; what the server answers in is read. @default {protobuf, else JSON} */
   readonly contentTypes?: ContentTypes;
   readonly log: Logger;
-  /** Called for every request when its answer begins, or when it got none. */
-  readonly onRequest?: (request: ApiRequest) => void;
-  /** Called for every answer that was read to its end; a watch has none. */
-  readonly onAnswer?: (answer: ApiAnswer) => void;
-  /** Starts credential plugins. @default {systemExec} */
-  readonly exec?: Exec | undefined;
   /** @default {"kproxy"} */
   readonly userAgent?: string;
-  /** @default {REFLECTOR_TIMES} */
-  readonly times?: ReflectorTimes;
-  /** @default {systemClock} */
-  readonly clock?: Clock;
-  /** @default {Math.random} */
-  readonly random?: () => number;
 }
 
 /** API objects that are delivered again in one batch. */

@@ -24,6 +24,21 @@ export interface HttpAnswer {
 /** The part of an answer that is read to its end. */
 export type AnswerBody = Pick<HttpAnswer, "body" | "onRead">;
 
+/** The answer with these headers: `header` yields the value of one, null if it is not there. */
+export function answerOf(
+  status: number,
+  header: (name: string) => string | null,
+  body: ReadableStream<Uint8Array<ArrayBuffer>>,
+): HttpAnswer {
+  return {
+    status,
+    retryAfterSeconds: retryAfterSeconds(header("retry-after")),
+    contentType: header("content-type") ?? "",
+    date: header("date") ?? "",
+    body: unpacked(body, header("content-encoding") ?? ""),
+  };
+}
+
 /** Seconds in a `Retry-After` header; null if it is absent or a date, which no API server sends. */
 export function retryAfterSeconds(header: string | null): number | null {
   return header !== null && /^\d+$/.test(header) ? Number(header) : null;

@@ -8,7 +8,7 @@ import { type IncomingMessage, request } from "node:http";
 import { createConnection, isIP, Socket } from "node:net";
 import { Readable } from "node:stream";
 import { connect, rootCertificates, type TLSSocket } from "node:tls";
-import { type HttpAnswer, retryAfterSeconds, unpacked } from "./response.ts";
+import { answerOf, type HttpAnswer } from "./response.ts";
 import type { Credentials } from "./credentials.ts";
 import { type KubeTransport, pemsOf, type TransportRequest } from "./kube_client.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
@@ -42,16 +42,9 @@ export class TlsTransport implements KubeTransport {
         signal,
         createConnection: () => secured,
       }, (incoming) => {
-        resolve({
-          status: incoming.statusCode ?? 0,
-          retryAfterSeconds: retryAfterSeconds(incoming.headers["retry-after"] ?? null),
-          contentType: incoming.headers["content-type"] ?? "",
-          date: incoming.headers.date ?? "",
-          body: unpacked(
-            Readable.toWeb(incoming) as ReadableStream<Uint8Array<ArrayBuffer>>,
-            incoming.headers["content-encoding"] ?? "",
-          ),
-        });
+        const body = Readable.toWeb(incoming) as ReadableStream<Uint8Array<ArrayBuffer>>;
+        const header = (name: string): string | null => [incoming.headers[name]].flat()[0] ?? null;
+        resolve(answerOf(incoming.statusCode ?? 0, header, body));
       });
       outgoing.on("error", (error) => {
         // A request that is given up while it connects would leave its connection open (Deno 2.9.6).

@@ -9,6 +9,7 @@ import type { Logger } from "../../observe/log.ts";
 import {
   identityOf,
   type Rejection,
+  RESOURCE_OF,
   type ResourceEventHandler,
   type ResourceKind,
   type RestoredState,
@@ -58,12 +59,6 @@ export interface SnapshotSourceOptions {
   readonly clock?: Clock;
 }
 
-const KINDS: Readonly<Record<ApiObject["kind"], ResourceKind>> = {
-  Node: "nodes",
-  Service: "services",
-  EndpointSlice: "endpointslices",
-  ServiceCIDR: "servicecidrs",
-};
 /** A snapshot that does not change is written again so many times in the time after which it is too old. */
 const WRITES_PER_AGE = 4;
 /** An origin that was silent for longer is not known to be there. */
@@ -242,7 +237,7 @@ class RememberedState implements ResourceEventHandler {
     const events: SourceEvent[] = [];
     for (const object of objects) {
       const identity = identityOf(object);
-      if (this.#listed.has(KINDS[object.kind]) || this.#objects.has(identity)) continue;
+      if (this.#listed.has(RESOURCE_OF[object.kind]) || this.#objects.has(identity)) continue;
       this.#objects.set(identity, object);
       this.#unconfirmed.set(identity, object);
       events.push({ type: "add", object });
@@ -324,7 +319,7 @@ class RememberedState implements ResourceEventHandler {
     if (isList) {
       this.#listed.add(kind);
       for (const [identity, old] of this.#unconfirmed) {
-        if (KINDS[old.kind] !== kind) continue;
+        if (RESOURCE_OF[old.kind] !== kind) continue;
         this.#unconfirmed.delete(identity);
         this.#objects.delete(identity);
         events.push({ type: "delete", old });
