@@ -23,8 +23,10 @@ const MAX_JSON_VALUES = 5_000_000;
 /** A fraction of a millisecond of work. */
 const CHARACTERS_PER_STEP = 2 ** 15;
 
+const BLANK = 0x20;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
+const COLON = 0x3a;
 
 /** Reads a list in steps. Null if it must be read as a whole: it is no list of objects, or something of it is no JSON. */
 export function* readLongJson(
@@ -89,16 +91,21 @@ function* decodeGroups(
 }
 
 const BACKSLASH = 0x5c;
-const COLON = 0x3a;
 const OPENING: ReadonlySet<number> = new Set([0x5b, 0x7b]);
 const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
+
+/** Where a value begins, and the name or, in a list, the value that it is found by. */
+interface Place {
+  readonly begin: number;
+  readonly value: number;
+}
 
 /** Finds values by their paths. The text must be JSON that has been parsed. */
 export class JsonPlaces {
   readonly #text: string;
   readonly #lines: LineStarts;
-  /** By the offset of a list, those of its elements. */
-  readonly #elements = new Map<number, readonly number[]>();
+  /** By the offset of a list or object, what is in it. */
+  readonly #members = new Map<number, ReadonlyMap<string, Place>>();
 
   constructor(text: string) {
     this.#text = text;
@@ -107,70 +114,53 @@ export class JsonPlaces {
 
   /** 0-based line of the deepest part of a path that the text has: of a field's name, or of where an element begins. */
   lineOf(path: readonly string[]): number {
-    let at = blankEnd(this.#text, 0);
-    let found = at;
+    const [[start] = [0]] = tokensOf(this.#text, 0);
+    let place: Place = { begin: start, value: start };
     for (const step of path) {
-      const opening = this.#text.charAt(at);
-      const place = opening === "["
-        ? this.#element(at, Number(step))
-        : opening === "{"
-        ? this.#member(at, step)
-        : undefined;
-      if (place === undefined) break;
-      found = place.begin;
-      at = place.value;
+      const next = this.#membersOf(place.value).get(step);
+      if (next === undefined) break;
+      place = next;
     }
-    return this.#lines.lineAt(found);
-  }
-
-  #element(list: number, index: number): { readonly begin: number; readonly value: number } | undefined {
-    let elements = this.#elements.get(list);
-    if (elements === undefined) {
-      elements = [...partsOf(this.#text, list)];
-      this.#elements.set(list, elements);
-    }
-    const begin = elements[index];
-    return begin === undefined ? undefined : { begin, value: begin };
+    return this.#lines.lineAt(place.begin);
   }
 
   /** Of a name that is there twice the last one counts, as in parsing. */
-  #member(object: number, name: string): { readonly begin: number; readonly value: number } | undefined {
-    let found: { readonly begin: number; readonly value: number } | undefined;
-    for (const begin of partsOf(this.#text, object)) {
-      const end = stringEnd(this.#text, begin);
-      if (JSON.parse(this.#text.slice(begin, end)) !== name) continue;
-      found = { begin, value: blankEnd(this.#text, blankEnd(this.#text, end) + 1) };
+  #membersOf(at: number): ReadonlyMap<string, Place> {
+    const known = this.#members.get(at);
+    if (known !== undefined) return known;
+    const members = new Map<string, Place>();
+    this.#members.set(at, members);
+    const isList = this.#text.charAt(at) === "[";
+    let depth = 0;
+    let name: readonly [start: number, end: number] | null = null;
+    for (const [start, end] of tokensOf(this.#text, at)) {
+      const code = this.#text.charCodeAt(start);
+      if (CLOSING.has(code)) depth--;
+      else if (depth === 1 && isList) members.set(String(members.size), { begin: start, value: start });
+      else if (depth === 1 && name === null) name = [start, end];
+      else if (depth === 1 && name !== null) {
+        members.set(JSON.parse(this.#text.slice(...name)), { begin: name[0], value: start });
+        name = null;
+      }
+      if (OPENING.has(code)) depth++;
+      if (depth === 0) break;
     }
-    return found;
+    return members;
   }
 }
 
-/** Where the elements of the list, or the names of the object, at `at` begin. */
-function* partsOf(text: string, at: number): Generator<number> {
-  let part = blankEnd(text, at + 1);
-  while (part < text.length && !CLOSING.has(text.charCodeAt(part))) {
-    yield part;
-    let end = blankEnd(text, valueEnd(text, part));
-    if (text.charCodeAt(end) === COLON) end = blankEnd(text, valueEnd(text, blankEnd(text, end + 1)));
-    part = text.charCodeAt(end) === COMMA ? blankEnd(text, end + 1) : end;
-  }
-}
-
-function valueEnd(text: string, at: number): number {
-  let depth = 0;
-  let next = at;
-  do {
-    const code = text.charCodeAt(next);
-    if (code === QUOTE) {
-      next = stringEnd(text, next);
+/** The brackets, names and plain values from `start` on. */
+function* tokensOf(text: string, start: number): Generator<readonly [start: number, end: number]> {
+  for (let at = start; at < text.length;) {
+    const code = text.charCodeAt(at);
+    if (code <= BLANK || code === COMMA || code === COLON) {
+      at++;
       continue;
     }
-    if (OPENING.has(code)) depth++;
-    else if (CLOSING.has(code)) depth--;
-    else if (depth === 0) return plainEnd(text, next);
-    next++;
-  } while (depth > 0 && next < text.length);
-  return next;
+    const end = code === QUOTE ? stringEnd(text, at) : OPENING.has(code) || CLOSING.has(code) ? at + 1 : plainEnd(text, at);
+    yield [at, end];
+    at = end;
+  }
 }
 
 /** Of a number or a word. */
@@ -191,10 +181,4 @@ function stringEnd(text: string, at: number): number {
     end = text.indexOf('"', end + 1);
   }
   return text.length;
-}
-
-function blankEnd(text: string, at: number): number {
-  let end = at;
-  while (end < text.length && text.charCodeAt(end) <= 0x20) end++;
-  return end;
 }

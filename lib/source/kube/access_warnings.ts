@@ -37,7 +37,9 @@ export function credentialsWarning(
   if (sent !== "") {
     return sentence`${own(sent)} goes to ${
       own(server)
-    } over plain HTTP, where every machine on the way can read it (${own(whose)}); give the server as https://`;
+    } over plain HTTP, where every machine on the way can read it (${
+      own(whose)
+    }); give the server as https://`;
   }
   if (clientCertificate === null) return null;
   return sentence`a client certificate cannot be shown to ${
