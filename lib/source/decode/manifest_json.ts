@@ -157,7 +157,11 @@ function* tokensOf(text: string, start: number): Generator<readonly [start: numb
       at++;
       continue;
     }
-    const end = code === QUOTE ? stringEnd(text, at) : OPENING.has(code) || CLOSING.has(code) ? at + 1 : plainEnd(text, at);
+    const end = code === QUOTE
+      ? stringEnd(text, at)
+      : OPENING.has(code) || CLOSING.has(code)
+      ? at + 1
+      : plainEnd(text, at);
     yield [at, end];
     at = end;
   }

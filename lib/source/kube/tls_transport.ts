@@ -101,18 +101,15 @@ export class TlsTransport implements KubeTransport {
   }
 }
 
-/** What a tunnel needs to know. */
-export interface TunnelOptions {
-  /** http, https or socks5, perhaps with user and password. */
-  readonly proxyUrl: string;
+/**
+ * What a tunnel needs to know. As in client-go, both what is said of authorities and of verifying counts for an https proxy, too; the
+ * authorities that the runtime knows count beside the cluster's.
+ */
+export type TunnelOptions =
+  & Pick<ClusterAccess, "proxyUrl" | "insecureSkipTlsVerify">
+  & Pick<Credentials, "certificateAuthority">
   /** Where it leads, an IPv6 address without brackets. */
-  readonly host: string;
-  readonly port: number;
-  /** The cluster's, PEM: as in client-go, it may have signed the certificate of an https proxy, beside those that the runtime knows. */
-  readonly certificateAuthority: string | null;
-  /** As in client-go, also for an https proxy. */
-  readonly insecureSkipTlsVerify: boolean;
-}
+  & { readonly host: string; readonly port: number };
 
 interface Proxy {
   readonly protocol: string;
