@@ -6,7 +6,15 @@
 import type { V1ObjectMeta } from "@kubernetes/client-node";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Raw, RawKubernetesObject, RawList } from "./api_json.ts";
-import { decodeItem, describeItem, exclusionOf, foreignKind, itemsOf, type RawItem } from "./decode.ts";
+import {
+  decodeItem,
+  describeItem,
+  exclusionOf,
+  foreignKind,
+  itemsOf,
+  type RawItem,
+  rawNameOf,
+} from "./decode.ts";
 import { DecodeError, isAbsent } from "./decode_values.ts";
 import { countLines } from "../../text/lines.ts";
 import { linePieces } from "../../text/line_pieces.ts";
@@ -87,29 +95,22 @@ export function* decodeDocument(
 }
 
 /** `default` stands in for a namespace that is not written. */
-function keyOf({ raw, kind }: RawItem): string | null {
-  const { name, namespace = "default" } = metadataOf(raw);
+function writtenName({ raw, kind }: RawItem): Pick<Raw<V1ObjectMeta>, "name" | "namespace"> {
+  const { name, namespace } = rawNameOf(raw);
+  const isClusterScoped = kind === "Node" || kind === "ServiceCIDR";
+  return { name, namespace: isClusterScoped ? undefined : namespace ?? "default" };
+}
+
+function keyOf(item: RawItem): string | null {
+  const { kind } = item;
+  const { name, namespace } = writtenName(item);
   if (typeof kind !== "string" || kind === "" || typeof name !== "string" || name === "") return null;
-  if (isClusterScoped(kind)) return `${kind} ${name}`;
+  if (namespace === undefined) return `${kind} ${name}`;
   return typeof namespace === "string" ? `${kind} ${namespace}/${name}` : null;
 }
 
-function describeWritten({ raw, kind }: RawItem): string {
-  const { namespace = "default", name } = metadataOf(raw);
-  return describeItem({ kind, raw: { metadata: isClusterScoped(kind) ? { name } : { namespace, name } } });
-}
-
-function isClusterScoped(kind: unknown): boolean {
-  return kind === "Node" || kind === "ServiceCIDR";
-}
-
-function metadataOf(raw: unknown): Pick<Raw<V1ObjectMeta>, "name" | "namespace"> {
-  const metadata = (raw as RawKubernetesObject | null | undefined)?.metadata as
-    | Raw<V1ObjectMeta>
-    | null
-    | undefined;
-  const { name, namespace } = metadata ?? {};
-  return { name, ...(isAbsent(namespace) ? {} : { namespace }) };
+function describeWritten(item: RawItem): string {
+  return describeItem({ kind: item.kind, raw: { metadata: writtenName(item) } });
 }
 
 /** The steps of a path. */

@@ -3,10 +3,8 @@
  *
  * @module
  */
-import type { V1ObjectMeta } from "@kubernetes/client-node";
 import type { ApiObject } from "../../model/objects.ts";
-import type { Raw, RawKubernetesObject } from "../decode/api_json.ts";
-import { describeItem } from "../decode/decode.ts";
+import { describeItem, rawNameOf } from "../decode/decode.ts";
 import { DecodeError } from "../decode/decode_values.ts";
 import { MalformedObject } from "../decode/protobuf_serializer.ts";
 import { type Rejection, sameObject, type SourceEvent } from "../source.ts";
@@ -120,11 +118,8 @@ export class KubeStore {
 
 /** `namespace/name` of what may be no object at all, and of names that are no texts. */
 function identityOfRaw(raw: unknown): string {
-  const metadata = (raw as RawKubernetesObject | null)?.metadata as Raw<V1ObjectMeta> | null | undefined;
-  const [namespace, name] = [metadata?.namespace, metadata?.name].map((part) =>
-    typeof part === "string" ? part : ""
-  );
-  return `${namespace}/${name}`;
+  const { namespace, name } = rawNameOf(raw);
+  return `${typeof namespace === "string" ? namespace : ""}/${typeof name === "string" ? name : ""}`;
 }
 
 /** What was listed so far, in pages or as the events that a watch begins with. */
