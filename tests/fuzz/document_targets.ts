@@ -23,7 +23,7 @@ import { parseExecCredential } from "../../lib/source/kube/credentials.ts";
 import { formatOf } from "../../lib/source/kube/serializers.ts";
 import { AnswerError } from "../../lib/source/kube/list_watch_messages.ts";
 import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../../lib/source/kube/resources.ts";
-import { KubeStore } from "../../lib/source/kube/store.ts";
+import { KubeStore, Listing } from "../../lib/source/kube/store.ts";
 import { parseKubeconfig } from "../../lib/source/kube/kubeconfig.ts";
 import { BadRequest, RequestReader } from "../../lib/serve/http_request.ts";
 import { rawService, rawSlice } from "../support/decode_objects.ts";
@@ -255,15 +255,9 @@ function answers(
       const store = new KubeStore(resource, "here", () => {});
       const body = streamOf(inPieces(bytes, random));
       if (what === "list") {
-        const listed = new Map<string, ApiObject>();
-        const refused: Parameters<typeof store.replaceAll>[1][number][] = [];
-        await format.readPage(
-          { body },
-          resource,
-          READING,
-          (raws) => void refused.push(...store.decodeInto(listed, raws)),
-        );
-        store.replaceAll(listed, refused);
+        const listing = new Listing(store);
+        await format.readPage({ body }, resource, READING, (raws) => listing.take(raws));
+        listing.finish(resource.path);
       } else {
         for await (const batch of format.readEvents(body, resource, READING)) {
           for (const { type, object } of batch) {

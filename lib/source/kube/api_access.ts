@@ -105,20 +105,15 @@ export interface Environment {
   get(name: string): string | undefined;
 }
 
-/** What the environment's proxy means for one server. */
-export interface ProxyChoice {
-  /** URL of the proxy; `""` for none. */
-  readonly proxyUrl: string;
-  /** True if there is a proxy that must not be used for this server. */
-  readonly bypassProxy: boolean;
-}
-
 /**
  * The proxy to use for `server`. Addresses of the machine itself never go through one.
  *
  * @throws {TypeError} if the variable does not hold a proxy's URL
  */
-export function proxyFromEnvironment(server: string, env: Environment): ProxyChoice {
+export function proxyFromEnvironment(
+  server: string,
+  env: Environment,
+): Pick<ClusterAccess, "proxyUrl" | "bypassProxy"> {
   const url = new URL(server);
   const name = url.protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY";
   const value = (env.get(name) || env.get(name.toLowerCase()) || "").trim();

@@ -231,7 +231,7 @@ export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Pr
 /** What a plugin printed. */
 export interface PluginCredential {
   readonly token: string | null;
-  readonly clientCertificate: { readonly certificate: string; readonly key: string } | null;
+  readonly clientCertificate: CertificatePair | null;
   /** Milliseconds since the epoch; Infinity if it does not expire. */
   readonly expiresMs: number;
 }
@@ -332,43 +332,30 @@ class CredentialPluginRunner {
  */
 export function parseExecCredential(stdout: string, apiVersion: string): PluginCredential {
   try {
-    return readExecCredential(stdout, apiVersion);
+    const raw = asObject<ExecCredential>(JSON.parse(stdout), "its output");
+    if (raw.kind !== "ExecCredential" || raw.apiVersion !== apiVersion) {
+      throw new Error(`must print an ExecCredential of ${apiVersion}`);
+    }
+    const status = objectAt(raw, "status");
+    const token = textAt(status, "token");
+    const certificate = textAt(status, "clientCertificateData");
+    const key = textAt(status, "clientKeyData");
+    if (token === "" && (certificate === "" || key === "")) {
+      throw new Error("must print a token, or clientCertificateData and clientKeyData");
+    }
+    const expires = textAt(status, "expirationTimestamp");
+    const expiresMs = expires === "" ? Infinity : Date.parse(expires);
+    if (Number.isNaN(expiresMs)) throw new Error("prints an expirationTimestamp that is no time");
+    return {
+      token: token === "" ? null : token,
+      clientCertificate: certificate === "" || key === "" ? null : { certificate, key },
+      expiresMs,
+    };
   } catch (error) {
-    if (!(error instanceof DecodeError)) throw error;
-    // Neither its words nor a cause: they quote the value, which may be the token.
-    throw new Error(`prints ${error.path} that cannot be read`);
-  }
-}
-
-function readExecCredential(stdout: string, apiVersion: string): PluginCredential {
-  const raw = asObject<ExecCredential>(parseJson(stdout), "its output");
-  if (raw.kind !== "ExecCredential" || raw.apiVersion !== apiVersion) {
-    throw new Error(`must print an ExecCredential of ${apiVersion}`);
-  }
-  const status = objectAt(raw, "status");
-  const token = textAt(status, "token");
-  const certificate = textAt(status, "clientCertificateData");
-  const key = textAt(status, "clientKeyData");
-  if (token === "" && (certificate === "" || key === "")) {
-    throw new Error("must print a token, or clientCertificateData and clientKeyData");
-  }
-  const expires = textAt(status, "expirationTimestamp");
-  const expiresMs = expires === "" ? Infinity : Date.parse(expires);
-  if (Number.isNaN(expiresMs)) throw new Error("prints an expirationTimestamp that is no time");
-  return {
-    token: token === "" ? null : token,
-    clientCertificate: certificate === "" || key === "" ? null : { certificate, key },
-    expiresMs,
-  };
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    // Without a cause: the error of the parser quotes the text, which may hold a token.
-    if (cause instanceof SyntaxError) throw new Error("prints something else than JSON");
-    throw cause;
+    // Neither their words nor a cause: they quote the text, which may be the token.
+    if (error instanceof SyntaxError) throw new Error("prints something else than JSON");
+    if (error instanceof DecodeError) throw new Error(`prints ${error.path} that cannot be read`);
+    throw error;
   }
 }
 

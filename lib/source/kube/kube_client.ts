@@ -44,14 +44,10 @@ const JSON_TYPE = "application/json";
 const CREDENTIALS_MS = 90_000;
 
 /** What one request is made of; by itself a GET. */
-interface AnyRequest {
-  /** For its turn, in milliseconds. */
-  readonly waitedMs: number;
-  readonly method?: "GET" | WriteRequest["method"];
-  readonly path: string;
-  readonly contentType?: string;
-  readonly body?: string;
-}
+type AnyRequest =
+  & Pick<WriteRequest, "path">
+  & Partial<Pick<WriteRequest, "contentType" | "body">>
+  & { readonly method?: "GET" | WriteRequest["method"]; readonly waitedMs: number };
 
 /** Talks to one API server. */
 export class KubeClient {

@@ -152,8 +152,8 @@ async function renewed(
     const other = new WatchConnection(options.open, signal);
     const accepted = other.accepted().then(() => null, (error: unknown) => ({ error }));
     // One that is over by now does not speak: it has been replaced just in time, if the other one is accepted.
-    const spoken = old.settled().then((state) => state === "spoken" ? state : accepted);
-    const outcome = await Promise.race([accepted, spoken]);
+    const spoken = async () => await old.settled() === "spoken" ? "spoken" as const : await accepted;
+    const outcome = await Promise.race([accepted, spoken()]);
     if (outcome === null) {
       old.close();
       return other;
