@@ -28,8 +28,6 @@ export interface ModeContext {
   readonly clock?: Clock;
   /** What the lives of the process share. Default: nothing. */
   readonly afterlife?: Afterlife;
-  /** True: this process does not serve yet, so that what is seen of the mode's rules stays so until the first sync. Default: false. */
-  readonly isFirstLife?: boolean;
 }
 
 /** A mode on a node that can run it. */

@@ -6,7 +6,7 @@
 import { ExecError, SyncError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/tool_errors.ts";
-import { inTurns, Mutex, TURN_MS } from "../../../kernel/clock.ts";
+import { inTurns, TURN_MS } from "../../../kernel/clock.ts";
 import type { NfacctCounters } from "../../../kernel/nfacct.ts";
 import { UnreadableTables } from "../../../kernel/iptables_by_name.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
@@ -75,13 +75,12 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   #nfacct = false;
   readonly #unreadableTables: UnreadableTables;
   readonly #driftCheck: DriftCheck;
-  readonly #oneAtATime = new Mutex();
   readonly #staleChains: StaleChains;
 
   constructor(options: IptablesProxierOptions) {
     const { iptables, settings, logger, largeChains, nowMs } = options;
     const { family } = iptables;
-    super({ mode: "iptables", family, settings, logger, nowMs, kinds: ["filter", "nat"] });
+    super({ mode: "iptables", family, settings, logger, nowMs, kinds: ["filter", "nat"], checksAlone: true });
     this.#iptables = iptables;
     this.#options = options;
     this.#nodePortIps = new NodePortIps(options.interfaceIps);
@@ -97,18 +96,14 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   }
 
   override sync(request: SyncRequest): Promise<ApplyReport> {
+    // A sync waits for a drift check, one that takes long gives way.
     this.#driftCheck.giveWay();
-    return this.#oneAtATime.run(() => super.sync(request));
+    return super.sync(request);
   }
 
   /** True if the addresses that serve node ports are others than those of the last sync. */
   isOutdated(): boolean {
     return this.#nodePortIps.isOutdated(this.settings.nodePortAddresses);
-  }
-
-  /** A change waits for a drift check, so that what it writes is no damage; one that takes long gives way. */
-  override findDamage(): Promise<false | null | Damage> {
-    return this.#oneAtATime.run(() => super.findDamage());
   }
 
   protected override async checkDrift(store: IptablesStore): Promise<false | null | Damage> {

@@ -17,7 +17,6 @@ import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
 import { virtualServerKey } from "../../../netfilter/ipvs.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { Proxier } from "../../apply/proxier.ts";
-import type { ApplyReport, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
 import type { RefusedService } from "../../quarantine.ts";
 import { planIpvsInSteps } from "../plan/plan.ts";
@@ -61,7 +60,7 @@ export interface IpvsProxierOptions {
   readonly nowMs: () => number;
 }
 
-/** IPVS mode for one family. */
+/** IPVS mode for one family. What the programs refuse of a Service stays away; everything else goes in. */
 export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
   readonly #options: IpvsProxierOptions;
   /** What Services ask for and do not get: logged once. */
@@ -78,7 +77,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
   #full: IpvsPlan | undefined;
 
   constructor(options: IpvsProxierOptions) {
-    const { exec, ipvs, iptables, settings, cheapToList = CHEAP_TO_LIST, log, nowMs } = options;
+    const { exec, ipvs, iptables, settings, cheapToList = CHEAP_TO_LIST, log, nowMs, mutex } = options;
     const { family } = iptables;
     super({
       mode: "ipvs",
@@ -88,22 +87,21 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
       nowMs,
       kinds: WRITTEN_KINDS,
       rounds: MAX_ROUNDS,
+      mutex,
     });
     this.#options = options;
     this.#unreadableTables = new UnreadableTables({ family, log });
     this.#driftCheck = new DriftCheck({ exec, ipvs, iptables, cheapToList, nowMs });
   }
 
-  /** What the programs refuse of a Service stays away; everything else goes in. */
-  override sync(request: SyncRequest): Promise<ApplyReport> {
-    return this.#options.mutex.run(async () => {
-      this.#ips = this.#hostIps();
-      this.#full = undefined;
-      const report = await super.sync(request);
-      this.#touched.clear();
-      this.#syncedIps = this.#ips;
-      return report;
-    });
+  protected override begin(): void {
+    this.#ips = this.#hostIps();
+    this.#full = undefined;
+  }
+
+  protected override succeeded(): void {
+    this.#touched.clear();
+    this.#syncedIps = this.#ips;
   }
 
   protected override total(store: IpvsStore): Readonly<Record<string, number>> {

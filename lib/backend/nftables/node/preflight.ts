@@ -14,7 +14,6 @@ import {
   Nft,
   nftErrors,
   nftFailureKind,
-  noTablesText,
   saysWhy,
 } from "../../../kernel/nft.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
@@ -25,14 +24,12 @@ import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
-import { NftablesProxier, type NftablesProxierOptions, type NftablesSettings } from "../apply/proxier.ts";
+import { NftablesProxier, type NftablesSettings } from "../apply/proxier.ts";
 import { TrafficReader } from "../apply/traffic_reader.ts";
-import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
+import { TABLE_NAME } from "../plan/chains.ts";
 import { neededFeatures } from "../plan/features.ts";
 import { probeText } from "./probe_plan.ts";
 import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "../plan/settings.ts";
-
-const NO_TABLES_TEXT = noTablesText(FAMILIES.map(nftFamily), [TABLE_NAME, NEXT_TABLE_NAME]);
 
 /** Of IPv4 the settings tell. */
 const IPV6_LOOPBACK: Ip = { family: "IPv6", text: "::1", bytes: [...Array(15).fill(0), 1] };
@@ -56,9 +53,6 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
     if (family === "IPv6") requireIpv6(sysctls);
     return await probeFamily(nft, configuredNftables(config, family, null).options, version);
   };
-  const blank = context.isFirstLife === true ? seeBlank(nft) : null;
-  // Not needed where the probes say that the mode cannot be run.
-  blank?.catch(() => undefined);
   const probes = await Promise.allSettled(FAMILIES.map(probe));
   for (const [index, family] of FAMILIES.entries()) {
     const outcome = probes[index];
@@ -84,21 +78,7 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
     log,
     families,
     refused: await Promise.all(refusals),
-    blankAtMs: await blank,
   });
-}
-
-/** When there was none of our tables, in any family; null if there is one, or that is unknown. */
-async function seeBlank(nft: Nft): Promise<number | null> {
-  const atMs = performance.now();
-  try {
-    await nft.check(NO_TABLES_TEXT);
-    return atMs;
-  } catch (error) {
-    // The full sync reads the tables, and reports why that fails.
-    if (error instanceof ExecError) return null;
-    throw error;
-  }
 }
 
 /** True if our table is there; false, too, where that is unknown. */
@@ -126,10 +106,7 @@ interface ProxierParts {
 }
 
 function makeProxiers(
-  { nft, config, log, families, refused, blankAtMs }:
-    & ProxierParts
-    & Pick<PreparedMode, "refused">
-    & Required<Pick<NftablesProxierOptions, "blankAtMs">>,
+  { nft, config, log, families, refused }: ProxierParts & Pick<PreparedMode, "refused">,
 ): PreparedMode {
   const settingsOf = tellingSettings<NftablesSettings>({ config, log }, (family, node) => {
     const { options, problem } = configuredNftables(config, family, node);
@@ -145,7 +122,6 @@ function makeProxiers(
       interfaceIps,
       logger: log,
       nowMs: () => performance.now(),
-      blankAtMs,
     })
   );
   const serviceTraffic = trafficOf(proxiers, { nft, config, log, families });
