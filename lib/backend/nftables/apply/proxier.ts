@@ -16,6 +16,7 @@ import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { NodePortIps } from "../../apply/node_port_ips.ts";
 import { Proxier } from "../../apply/proxier.ts";
+import { StaleChains } from "../../apply/stale_chains.ts";
 import type { Damage } from "../../damage.ts";
 import type { RefusedService } from "../../quarantine.ts";
 import { LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
@@ -24,7 +25,6 @@ import type { NftablesOptions, NftablesPlan } from "../plan/ruleset.ts";
 import { FullSync, NO_TABLE, tableOf } from "../store/full_sync.ts";
 import type { NftStore } from "../store/store.ts";
 import { DriftCheck } from "./drift_check.ts";
-import { StaleChains } from "./stale_chains.ts";
 import { type FoundTables, readTable, readTables } from "./table_reading.ts";
 import { isRejected, TableWriter } from "./table_writer.ts";
 
@@ -33,6 +33,9 @@ import { isRejected, TableWriter } from "./table_writer.ts";
  * nothing else meanwhile, and the first Services would wait for the last. README.md has what was measured.
  */
 const ELEMENTS_PER_TRANSACTION = 10_000;
+
+/** Kernels before 6.2 learn this much later that a deleted element does not refer to a chain any more (kube-proxy's number). */
+const DELETE_AFTER_MS = 1_000;
 
 /** What decides the rules, as far as it is known before the first sync. */
 export type NftablesSettings = Omit<NftablesOptions, "family" | "nodePortIps" | "serviceCidrs">;
@@ -67,7 +70,14 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     this.#options = options;
     this.#nodePortIps = new NodePortIps(options.interfaceIps);
     this.#driftCheck = new DriftCheck({ nft, family, logger, nowMs });
-    this.#staleChains = new StaleChains({ nft, family, logger, nowMs });
+    this.#staleChains = new StaleChains({
+      nowMs,
+      waitMs: DELETE_AFTER_MS,
+      retryMs: DELETE_AFTER_MS,
+      remove: (names) => this.#writer(TABLE_NAME).deleteChains(names),
+      report: (chains, problem) =>
+        logger.info("Stale chains cannot be deleted yet", { family, chains, problem }, 2),
+    });
   }
 
   /**
@@ -96,7 +106,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     if (damage === false) {
       await this.mutex.run(async () => {
         // A sync may fill them again.
-        if (isUndisturbed()) this.failedDeletions += await this.#staleChains.deleteDue();
+        if (isUndisturbed()) await this.#deleteDueChains();
       });
     }
     return damage;
@@ -295,7 +305,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   }
 
   async #write(transaction: NftTransaction): Promise<void> {
-    this.#staleChains.filled(transaction.filledChains);
+    this.#staleChains.forget(transaction.filledChains);
     await this.#writer(TABLE_NAME).write(transaction);
     this.#staleChains.flushed(transaction.flushedChains);
   }
@@ -313,7 +323,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   }
 
   async #deleteDueChains(): Promise<void> {
-    this.failedDeletions += await this.run("apply", () => this.#staleChains.deleteDue());
+    this.failedDeletions += (await this.run("apply", () => this.#staleChains.deleteDue())).failed;
   }
 
   #plan(state: ProxyState, changed: Changed): Promise<NftablesPlan> {

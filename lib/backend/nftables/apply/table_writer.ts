@@ -124,6 +124,18 @@ export class TableWriter {
     for (const { counts } of written) addWritten(progress, counts);
   }
 
+  /** Deletes chains, all of them or none; one that is gone already is fine. */
+  async deleteChains(names: readonly string[]): Promise<Refusal<string> | null> {
+    try {
+      await this.run(names.map((name) => `delete chain ${this.#options.table} ${name}\n`).join(""), []);
+      return null;
+    } catch (error) {
+      if (names.length === 1 && error instanceof ExecError && error.isNotFound()) return null;
+      if (!isRejected(error)) throw error;
+      return { problem: error.message, named: [] };
+    }
+  }
+
   /** Deletes sets and maps, each by itself: one that a rule still uses stays, and harms nothing. */
   async tryToDeleteContainers(names: readonly string[]): Promise<void> {
     const { table, logger } = this.#options;
