@@ -25,7 +25,7 @@ import {
 } from "../plan/chains.ts";
 import type { IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
 import { staticBodies } from "./dispatch.ts";
-import { bodiesOf, chainNames, type HeldService, holdRules, IptablesStore, RulesHash } from "./store.ts";
+import { bodiesOf, chainNames, hashText, type HeldService, holdRules, IptablesStore } from "./store.ts";
 import { IptablesTransaction, isMasqueradeJump } from "./transaction.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
@@ -334,14 +334,13 @@ function* verifyServices(
 
 /** Stands for what was printed of chains; NaN, which is equal to nothing: not all are there. */
 function printOf(chains: readonly string[], table: Table, { tables }: HeldTables): number {
-  const hash = new RulesHash();
+  const printed: string[] = [];
   for (const chain of chains) {
     const found = tables.get(table)?.get(chain);
     if (found === undefined) return Number.NaN;
-    const printed = found.printed ?? found.rules.join("\n");
-    hash.add(printed, 0, printed.length);
+    printed.push(found.printed ?? found.rules.join("\n"));
   }
-  return hash.value;
+  return hashText(printed.join("\n"));
 }
 
 /** The jumps, and the rules of the chains without rules of Services, canonical; e.g. `KUBE-FORWARD` → its rules. */
