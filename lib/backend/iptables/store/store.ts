@@ -99,9 +99,11 @@ export class IptablesStore {
     const transaction = new IptablesTransaction();
     for (const table of ["filter", "nat"] as const) {
       const before = staticBodies(this.#base, table);
-      for (const [chain, lines] of staticBodies(plan.base, table)) {
-        // One that the plan no longer fills is the kubelet's, and stays as it is.
-        if (before.get(chain)?.join("\n") === lines.join("\n")) continue;
+      const after = staticBodies(plan.base, table);
+      // One that the plan no longer has is the kubelet's, and stays as it is.
+      for (const chain of plan.base.chains[table]) {
+        const lines = after.get(chain) ?? [];
+        if ((before.get(chain) ?? []).join("\n") === lines.join("\n")) continue;
         transaction.edits[table].chains.push(chain);
         transaction.edits[table].rules.push(...lines);
       }

@@ -19,6 +19,7 @@ import type { Logger } from "../../../observe/log.ts";
 import { Proxier } from "../../apply/proxier.ts";
 import type { Damage } from "../../damage.ts";
 import type { RefusedService } from "../../quarantine.ts";
+import { readTables } from "../../iptables/apply/table_reading.ts";
 import { planIpvsInSteps } from "../plan/plan.ts";
 import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "../plan/settings.ts";
@@ -31,10 +32,10 @@ import {
   withoutRefused,
 } from "../store/refusals.ts";
 import { IpvsStore } from "../store/store.ts";
-import type { IpvsTransaction } from "../store/transaction.ts";
+import { type IpvsTransaction, TABLES } from "../store/transaction.ts";
 import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
 import type { GracefulTermination } from "./graceful_termination.ts";
-import { READ_COMMANDS, readOwn, readRules } from "./reading.ts";
+import { OWN_RULES, READ_COMMANDS, readOwn } from "./reading.ts";
 import type { SchedulerProbe } from "./schedulers.ts";
 import { IpvsWriter, WRITTEN_KINDS } from "./writer.ts";
 
@@ -118,7 +119,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
 
   protected override async writeAll(state: ProxyState): Promise<IpvsStore> {
     const held = await this.run("read", () => this.#read());
-    this.#unreadableTables.tell(held.unreadable ?? []);
+    this.#unreadableTables.tell(TABLES.filter((table) => held.unreadable?.has(table)));
     this.#options.terminations.found(held.virtualServers, this.family);
     const { plan, transaction, store } = await this.run("plan", async () => {
       const plan = this.#full ??= await this.#plan(state, "all");
@@ -132,7 +133,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
   async #read(): Promise<HeldObjects> {
     const { exec, ipvs, iptables } = this.#options;
     this.progress.commands += READ_COMMANDS;
-    const [own, rules] = await Promise.all([readOwn(exec, ipvs), readRules(iptables)]);
+    const [own, rules] = await Promise.all([readOwn(exec, ipvs), readTables(iptables, OWN_RULES)]);
     return { ...own, ...rules };
   }
 

@@ -204,8 +204,7 @@ function ownSetNames(family: IpFamily): readonly string[] {
 }
 
 function nothingWanted(family: IpFamily): WantedObjects {
-  const none = { nat: [], filter: [] };
-  return { family, sets: [], chains: none, rules: none, jumps: [], servers: [], addresses: [] };
+  return { family, sets: [], rules: null, servers: [], addresses: [] };
 }
 
 /** Waits for connections to these servers to end: a client that has begun one before another mode took over finishes it here. */

@@ -24,6 +24,7 @@ import type { RefusedService } from "../../quarantine.ts";
 import { DriftCheck } from "../../iptables/apply/drift_check.ts";
 import { type OwnRules, readTables } from "../../iptables/apply/table_reading.ts";
 import type { DispatchRule, IptablesPlan } from "../../iptables/plan/ruleset.ts";
+import { sharedRules } from "../../iptables/store/dispatch.ts";
 import { fullSyncInSteps } from "../../iptables/store/full_sync.ts";
 import type { IptablesStore } from "../../iptables/store/store.ts";
 import type { IptablesTransaction } from "../../iptables/store/transaction.ts";
@@ -37,7 +38,6 @@ import {
   planRules,
   redirectsIn,
   savedGuards,
-  sharedRules,
   type UdpDestination,
 } from "../plan/port_rules.ts";
 import { planUserspaceInSteps, type UserspaceOptions } from "../plan/plan.ts";
