@@ -23,7 +23,7 @@ import type { IpvsTransaction } from "../store/transaction.ts";
 import { listRules } from "./reading.ts";
 
 /**
- * What is cheap to list, in entries of sets; a real server counts as two, a rule as ten. So much takes about 1 % of a CPU at the default
+ * What is cheap to list, in entries of sets; a real server counts as two. So much takes about 1 % of a CPU at the default
  * sync period of 30 s.
  */
 export const CHEAP_TO_LIST = 60_000;
@@ -56,8 +56,8 @@ export class DriftCheck {
    */
   async look(store: IpvsStore, ownership: Ownership): Promise<false | Damage> {
     const { cheapToList, nowMs } = this.#options;
-    const { realServers, entries, filter } = store.counts;
-    const isLarge = 2 * realServers + entries + 10 * filter > cheapToList;
+    const { realServers, entries } = store.counts;
+    const isLarge = 2 * realServers + entries > cheapToList;
     const startMs = nowMs();
     const isAll = this.#schedule.begin(startMs) || !isLarge;
     const found = await (isAll ? this.#all(store, ownership) : this.#part(store, ownership));
@@ -76,7 +76,7 @@ export class DriftCheck {
     return [...rules, ...driftNames(findDrift(store.objects, held, ownership))];
   }
 
-  /** Base chains, how many entries the sets have, the addresses, and one virtual server: after a flush it is gone. */
+  /** The rules, how many entries the sets have, the addresses, and one virtual server: after a flush it is gone. */
   async #part(store: IpvsStore, ownership: Ownership): Promise<readonly string[]> {
     const { exec, ipvs } = this.#options;
     const rules = await this.#ruleDrift(store, ownership);
