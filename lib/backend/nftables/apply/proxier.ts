@@ -155,7 +155,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
       const sync = new FullSync(plan, listed ?? NO_TABLE);
       sync.base.baseChains.length = 0;
       const writer = this.#writer(name);
-      await writer.writeTable(sync.base, plan.base.comment);
+      await writer.fill({ base: sync.base, services: [], comment: plan.base.comment, isSmall: true });
       return await writer.findRefused(sync.services());
     });
   }

@@ -70,12 +70,6 @@ export class TableWriter {
     await this.run(textOf(transaction.lines(this.#options.table)), [transaction]);
   }
 
-  /** Makes the table, with what is in it whatever the Services are. */
-  async writeTable(base: NftTransaction, comment: string): Promise<void> {
-    const { table } = this.#options;
-    await this.run(textOf([tableLine(table, comment), ...base.lines(table)]), [base]);
-  }
-
   /**
    * Makes the table if need be, what is in it whatever the Services are, and the Services. The first of them go in with the table, and
    * all if they are not many: a start of nft takes longer than that.
