@@ -70,7 +70,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   #store: Store | undefined;
   /** Milliseconds by phase of the last sync, in the order in which each was first entered; absent ones took none. */
   #elapsedMs: Record<string, number> = {};
-  /** Counts syncs and new settings, so that a drift check can tell that one came meanwhile. */
+  /** Counts syncs and new settings, so that a drift check sees that one came meanwhile. */
   #turns = 0;
 
   constructor(options: ProxierOptions<Settings>) {

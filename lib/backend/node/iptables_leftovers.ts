@@ -1,7 +1,7 @@
 /**
  * Takes a service proxy's chains and rules out of iptables, and nothing else: kubelet's chains (KUBE-FIREWALL,
  * KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT, KUBE-MARK-DROP) and the rules of others stay. Other modes that write to
- * iptables tell which chains are theirs; all of them leave in one transaction per table.
+ * iptables name their chains; all of them leave in one transaction per table.
  *
  * @module
  */
@@ -27,7 +27,7 @@ export interface CleanupOptions {
   /** The modes whose chains go. Default: iptables mode. */
   readonly modes?: readonly ModeCleanup[];
   /**
-   * Spares the reading of tables of the nft variant without chains of these modes, if they all tell their chains; cleans tables that
+   * Spares the reading of tables of the nft variant without chains of these modes, if they all name their chains; cleans tables that
    * iptables cannot read.
    */
   readonly nft?: CleanupNft;
@@ -177,7 +177,7 @@ async function hasNoChains(
     return await nft.hasNone(nftFamily(family), { chains });
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
-    // Such a node may lack the program nft; then the tables tell.
+    // Such a node may lack the program nft; then the tables are read.
     return false;
   }
 }

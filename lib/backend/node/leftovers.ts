@@ -26,8 +26,8 @@ export async function removeLeftovers(
   context: CleanupContext,
 ): Promise<LeftoverReport> {
   const { of } = context;
-  const wanted = CLEANUPS.filter(({ mode, tellsApart }) =>
-    modes.includes(mode) && (of === undefined || tellsApart.includes(of))
+  const wanted = CLEANUPS.filter(({ mode, distinct }) =>
+    modes.includes(mode) && (of === undefined || distinct.includes(of))
   );
   const reports = [await removeChains(wanted.filter(({ chains }) => chains !== undefined), context)];
   for (const { removeOthers } of wanted) {
@@ -42,7 +42,7 @@ export async function removeLeftovers(
 
 /** Those of the modes in which kproxy and kube-proxy use the same names, so that the owner of what is there is unknown. */
 export function indistinctModes(modes: readonly CleanupMode[]): readonly CleanupMode[] {
-  return CLEANUPS.filter(({ mode, tellsApart }) => modes.includes(mode) && tellsApart.length === 0)
+  return CLEANUPS.filter(({ mode, distinct }) => modes.includes(mode) && distinct.length === 0)
     .map(({ mode }) => mode);
 }
 

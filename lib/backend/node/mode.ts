@@ -43,9 +43,9 @@ export interface PreparedMode {
    * difference. Only modes whose rules depend on them have it, and only for those are they asked for.
    */
   setServiceCidrs?(networks: readonly string[]): readonly IpFamily[];
-  /** What the rules have counted; what cannot be told now is left out. Never rejects. Only where rules count. */
+  /** What the rules have counted; what cannot be read now is left out. Never rejects. Only where rules count. */
   readonly packetCounts?: () => Promise<Partial<PacketCounts>>;
-  /** What Services' counters say, as far as it can be told; never rejects. Only where they are switched on and the mode has them. */
+  /** What Services' counters say, as far as they can be read; never rejects. Only where they are switched on and the mode has them. */
   readonly serviceTraffic?: () => Promise<readonly ServiceTraffic[]>;
   /** Adds what only this mode counts. */
   addMetrics?(registry: Registry): void;

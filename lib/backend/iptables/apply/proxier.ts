@@ -161,7 +161,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
       () => Promise.all([readTables(this.#iptables, OWN_RULES), this.#ensureCounters()]),
     );
     this.progress.commands++;
-    this.#unreadableTables.tell(held.unreadable);
+    this.#unreadableTables.report(held.unreadable);
     const { plan, transaction, store } = await this.run("plan", async () => {
       const plan = await this.#plan(state, "all");
       const steps = fullSyncInSteps(plan, held, { family: this.family, former: this.known, refused });

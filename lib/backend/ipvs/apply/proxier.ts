@@ -119,7 +119,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
 
   protected override async writeAll(state: ProxyState): Promise<IpvsStore> {
     const held = await this.run("read", () => this.#read());
-    this.#unreadableTables.tell(TABLES.filter((table) => held.unreadable?.has(table)));
+    this.#unreadableTables.report(TABLES.filter((table) => held.unreadable?.has(table)));
     this.#options.terminations.found(held.virtualServers, this.family);
     const { plan, transaction, store } = await this.run("plan", async () => {
       const plan = this.#full ??= await this.#plan(state, "all");

@@ -45,7 +45,7 @@ export const OWN_RULES: OwnRules = { chains: CHAINS, jumps: JUMP_RULES };
  * Our chains and those of the kernel with our jumps, without other programs' chains. Null if another process holds iptables' lock, which
  * says nothing of our rules.
  *
- * @throws {ExecError} as {@linkcode readTables}, which tells where a chain is missing or cannot be read
+ * @throws {ExecError} as {@linkcode readTables}, which says where a chain is missing or cannot be read
  */
 export async function listRules(iptables: Iptables): Promise<HeldTables | null> {
   try {

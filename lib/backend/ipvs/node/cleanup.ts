@@ -34,7 +34,7 @@ const DRAIN_POLL_MS = 250;
 
 export const IPVS_CLEANUP: ModeCleanup = {
   mode: "ipvs",
-  tellsApart: [],
+  distinct: [],
   chains: {
     // KUBE-FIREWALL in nat is of kube-proxy before 1.24; kubelet's chain of this name is in filter.
     nat: ["KUBE-FIREWALL", "KUBE-LOAD-BALANCER", "KUBE-NODE-PORT"],

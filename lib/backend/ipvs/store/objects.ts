@@ -73,7 +73,7 @@ export interface HeldObjects extends Partial<Omit<HeldTables, "tables">>, Pick<H
 /** Device, sets and IPVS table: what both families share. */
 export type HeldOwn = Pick<HeldObjects, "addresses" | "virtualServers" | "sets">;
 
-/** What tells ours from what others have. */
+/** What distinguishes ours from what others have. */
 export interface Ownership {
   readonly family: IpFamily;
   /** Virtual servers in these networks are others'. */

@@ -12,7 +12,7 @@ import { DEVICE } from "../plan/ruleset.ts";
 
 export const TABLES: readonly Table[] = ["nat", "filter"];
 
-/** What tells another process that a virtual server is ours. */
+/** What shows another process that a virtual server is ours. */
 export interface Evidence {
   /** Its address is on the device. */
   readonly isBound: boolean;

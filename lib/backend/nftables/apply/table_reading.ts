@@ -73,7 +73,7 @@ export async function readTable(
 }
 
 /**
- * True if rules may have been left out or told twice: Linux 6.18 does so, without a word, while another process tries rules or chains
+ * True if rules may have been left out or listed twice: Linux 6.18 does so, without a word, while another process tries rules or chains
  * (`nft -c`). Every chain of ours has rules, and no two rules of a table have one handle.
  */
 function isDoubtful({ handles }: ListedTable): boolean {

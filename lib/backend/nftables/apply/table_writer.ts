@@ -54,7 +54,7 @@ const PARALLEL_WRITES = 2;
 /** Of many Services so much goes in with the table: what comes first, the API server and DNS among it, waits for no more. */
 const FIRST_ELEMENTS = 1_000;
 
-/** Of a line that nft refuses so much is told. */
+/** Characters of a refused line that are reported. */
 const SHOWN_LINE = 200;
 
 /** All of its methods throw {@linkcode ExecError} for what is not said otherwise. */

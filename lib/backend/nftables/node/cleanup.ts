@@ -25,7 +25,7 @@ const TABLE_NAMES: Readonly<Record<CleanupProxy, readonly string[]>> = {
 
 export const NFTABLES_CLEANUP: ModeCleanup = {
   mode: "nftables",
-  tellsApart: CLEANUP_PROXIES,
+  distinct: CLEANUP_PROXIES,
   removeOthers: removeTables,
 };
 

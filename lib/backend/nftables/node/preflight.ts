@@ -16,14 +16,14 @@ import { nodeIps } from "../../../model/node.ts";
 import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
-import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
+import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
 import { NftablesProxier, type NftablesSettings } from "../apply/proxier.ts";
 import { TrafficReader } from "../apply/traffic_reader.ts";
 import { TABLE_NAME } from "../plan/chains.ts";
 import { type Feature, neededFeatures } from "../plan/features.ts";
 import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "../plan/settings.ts";
 
-/** Of IPv4 the settings tell. */
+/** That of IPv4 is in the settings. */
 const IPV6_LOOPBACK: Ip = { family: "IPv6", text: "::1", bytes: [...Array(15).fill(0), 1] };
 /** Older ones take the same rules, but do not list them such that they can be read back. */
 export const MIN_NFT_VERSION = "1.0.1";
@@ -54,11 +54,11 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
       log.info("IP family cannot be served", { family, reason: outcome.reason.message });
     } else throw outcome?.reason;
   }
-  tellRefusedCounters(config, families, log);
+  warnOfRefusedCounters(config, families, log);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const cause = refused.get(primaryFamily);
   if (cause !== undefined) throw primaryFamilyError(primaryFamily, cause);
-  tellFamilies(families.keys(), log);
+  logFamilies(families.keys(), log);
   const refusals = [...refused].map(async ([family, { message }]) => ({
     family,
     reason: message,
@@ -100,12 +100,12 @@ interface ProxierParts {
 function makeProxiers(
   { nft, config, log, families, refused }: ProxierParts & Pick<PreparedMode, "refused">,
 ): PreparedMode {
-  const settingsOf = tellingSettings<NftablesSettings>({ config, log }, (family, node) => {
+  const settingsOf = loggedSettings<NftablesSettings>({ config, log }, (family, node) => {
     const { options, problem } = configuredNftables(config, family, node);
     const { objectComments = false, trafficCounters = false } = families.get(family) ?? {};
     return { options: { ...options, objectComments, trafficCounters }, problem };
   });
-  for (const family of families.keys()) tellLocalhostNodePorts(settingsOf(family, null), family, log);
+  for (const family of families.keys()) warnOfLocalhostNodePorts(settingsOf(family, null), family, log);
   const proxiers = [...families.keys()].map((family) =>
     new NftablesProxier({
       family,
@@ -130,7 +130,7 @@ function makeProxiers(
   };
 }
 
-function tellRefusedCounters(
+function warnOfRefusedCounters(
   { kproxy: { trafficCounters } }: KubeProxyConfiguration,
   families: ReadonlyMap<IpFamily, NodeNft>,
   log: Logger,
@@ -161,7 +161,7 @@ function trafficOf(
 }
 
 /** An operator who names a loopback network expects node ports there. "Every address" is the default of other modes, and means less. */
-function tellLocalhostNodePorts(
+function warnOfLocalhostNodePorts(
   { nodePortAddresses: { matchAll, cidrs, containsIPv4Loopback } }: NftablesSettings,
   family: IpFamily,
   log: Logger,

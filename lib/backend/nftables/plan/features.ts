@@ -1,5 +1,5 @@
 /**
- * What the rules need of nft and the kernel, one by one, each with the commands that need it and nothing else: a dry run of all of them tells
+ * What the rules need of nft and the kernel, one by one, each with the commands that need it and nothing else: a dry run of all of them shows
  * whether the mode can be run on a node, and if not what the node lacks.
  *
  * @module

@@ -56,7 +56,7 @@ export interface UserspaceProxierOptions {
   readonly iptables: Iptables;
   readonly settings: UserspaceSettings;
   readonly portals: Portals;
-  /** Told which UDP flows are led elsewhere. */
+  /** Removes UDP flows that are led elsewhere. */
   readonly staleUdp: StaleUdp;
   /** Addresses of all interfaces of the node, both families. */
   readonly interfaceIps: () => readonly string[];
