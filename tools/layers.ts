@@ -124,7 +124,7 @@ function importProblem(path: string, row: number, target: string): string | unde
 }
 
 /** Mode → the one of which it has the store, the transaction and the drift check, because its rules are the same objects. */
-const BUILT_ON: ReadonlyMap<string, string> = new Map([["userspace", "iptables"]]);
+const BUILT_ON: ReadonlyMap<string, string> = new Map([["userspace", "iptables"], ["ipvs", "iptables"]]);
 
 function backendOf(path: string): string | undefined {
   const folder = /^lib\/backend\/([^/]+)\//.exec(path)?.[1];

@@ -33,8 +33,9 @@ Deno.test("an import against the direction is caught with its line", { permissio
     ["lib/backend/iptables/apply/proxier.ts", 'import { x } from "../../userspace/apply/portals.ts";\n', [
       "1: of backend iptables imports lib/backend/userspace/apply/portals.ts of backend userspace",
     ]],
-    ["lib/backend/ipvs/apply/proxier.ts", 'import { x } from "../../iptables/apply/proxier.ts";\n', [
-      "1: of backend ipvs imports lib/backend/iptables/apply/proxier.ts of backend iptables",
+    ["lib/backend/ipvs/apply/proxier.ts", 'import { x } from "../../iptables/apply/proxier.ts";\n', []],
+    ["lib/backend/nftables/apply/proxier.ts", 'import { x } from "../../iptables/apply/proxier.ts";\n', [
+      "1: of backend nftables imports lib/backend/iptables/apply/proxier.ts of backend iptables",
     ]],
     ["lib/sync/x.ts", 'import "../../tests/support/skip.ts";\n', [
       "1: imports tests/support/skip.ts, which belongs to no row",

@@ -128,8 +128,8 @@ const UNIT: readonly Mutation[] = [
   unit(
     STORE,
     "rules of Services stay as they were",
-    'this.#rules("filter", outFilters)',
-    'this.#rules("filter", [])',
+    "transaction.rules = rules.transaction;",
+    "",
   ),
   unit(
     STORE,

@@ -8,7 +8,7 @@ import type { Changed, ProxyState } from "../model/state.ts";
 import type { Damage } from "./damage.ts";
 
 /**
- * A Service that is too large to be served, or of which the tools refuse something. Modes that can tell the refused part (an endpoint) from the rest leave out that
+ * A Service that is too large to be served, or of which the tools refuse something. Modes that know the refused part (an endpoint) leave out that
  * part; in others the Service keeps what it had. Everything else is in force.
  */
 export interface QuarantinedService {

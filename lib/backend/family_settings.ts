@@ -30,7 +30,7 @@ export interface FamilySettings {
 /**
  * The settings of one family; `problem` says why local traffic may not be recognised.
  *
- * @param section of the configuration that tells of masquerading
+ * @param section of the configuration that has the settings of masquerading
  * @param node null if it is not known
  */
 export function familySettings(

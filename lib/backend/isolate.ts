@@ -14,7 +14,7 @@ export interface Refused<Item> {
 export interface Refusal<Item> {
   /** For a group of one. */
   readonly problem: string;
-  /** The members that the tool complained of by name, as far as it tells. */
+  /** The members that the tool named in its errors, if any. */
   readonly named: readonly Refused<Item>[];
 }
 

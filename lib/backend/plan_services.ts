@@ -3,8 +3,8 @@
  *
  * @module
  */
-import type { NamespacedName } from "../model/objects.ts";
-import type { Endpoint, ProxyState, ServicePort, ServicePortKey } from "../model/state.ts";
+import type { IpFamily, NamespacedName } from "../model/objects.ts";
+import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../model/state.ts";
 
 /** What one Service with at least one port wants; null if it is to be left out. */
 export type PlanService<Rules> = (
@@ -13,25 +13,25 @@ export type PlanService<Rules> = (
   name: NamespacedName,
 ) => Rules | null;
 
-/** Plans the named Services in the order given. One that is gone, or has no port of this family, is null. */
-export function planServices<Rules>(
-  state: ProxyState,
-  names: Iterable<NamespacedName>,
-  planService: PlanService<Rules>,
-): Map<NamespacedName, Rules | null> {
-  return atOnce(planServicesInSteps(state, names, planService));
-}
-
 /**
- * As {@linkcode planServices}, with a step after each, so that others can have their turn: there are thousands, or one that is as large.
+ * Plans the changed Services (all for `"all"`), by default in the order of their names. One that is gone, or has no port of this family, is
+ * null. A step after each, so that others can have their turn: there are thousands, or one that is as large.
+ *
+ * @param family of the options of the plan
+ * @throws {RangeError} if the state is of another family
  */
 export function* planServicesInSteps<Rules>(
   state: ProxyState,
-  names: Iterable<NamespacedName>,
+  changed: Changed,
+  family: IpFamily,
   planService: PlanService<Rules>,
+  order: (names: readonly NamespacedName[]) => readonly NamespacedName[] = (names) => names.toSorted(),
 ): Steps<Map<NamespacedName, Rules | null>> {
+  if (state.family !== family) {
+    throw new RangeError(`State and options must be of one family: got ${state.family} and ${family}`);
+  }
   const services = new Map<NamespacedName, Rules | null>();
-  for (const name of names) {
+  for (const name of order([...changed === "all" ? state.services.keys() : changed])) {
     const ports = state.services.get(name);
     services.set(
       name,

@@ -127,18 +127,18 @@ interface UnreadableTablesOptions {
 /** Warns of them whenever they are other ones than before. */
 export class UnreadableTables {
   readonly #options: UnreadableTablesOptions;
-  #told = "";
+  #reported = "";
 
   constructor(options: UnreadableTablesOptions) {
     this.#options = options;
   }
 
   /** @param unreadable those that there are now */
-  tell(unreadable: Iterable<string>): void {
+  report(unreadable: Iterable<string>): void {
     const { family, log, consequence = "" } = this.#options;
     const tables = [...unreadable].join(" ");
-    if (tables === this.#told) return;
-    this.#told = tables;
+    if (tables === this.#reported) return;
+    this.#reported = tables;
     if (tables === "") return;
     log.warn(
       "iptables cannot read a table: nft added rules to it that iptables has no words for. Our rules there are " +

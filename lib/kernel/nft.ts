@@ -30,11 +30,6 @@ export interface NftNames {
 const APPLY: readonly string[] = ["nft", "-f", "-"];
 const CHECK: readonly string[] = ["nft", "-c", "-f", "-"];
 
-/** The text of a dry run that nft takes if there is none of these tables, of these families. */
-export function noTablesText(families: readonly NftFamily[], names: readonly string[]): string {
-  return families.flatMap((family) => names.map((name) => `create table ${family} ${name}\n`)).join("");
-}
-
 /** The program nft, found on the PATH. */
 export class Nft {
   readonly #exec: Exec;

@@ -224,7 +224,6 @@ export async function prepareNode(
     log,
     sysctls,
     afterlife,
-    isFirstLife: opening !== null,
   });
   exec.settle();
   if (!isRuleless(chosen.config)) {

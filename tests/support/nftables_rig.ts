@@ -56,7 +56,6 @@ export function nftablesProxier(
   clock: { readonly nowMs: number } = { nowMs: 0 },
   elementsPerTransaction?: number,
   logger: Logger = silentLogger,
-  blankAtMs?: number,
 ): NftablesProxier {
   return new NftablesProxier({
     family: "IPv4",
@@ -66,7 +65,6 @@ export function nftablesProxier(
     logger,
     nowMs: () => clock.nowMs,
     ...elementsPerTransaction === undefined ? {} : { elementsPerTransaction },
-    ...blankAtMs === undefined ? {} : { blankAtMs },
   });
 }
 

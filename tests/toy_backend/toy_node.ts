@@ -95,7 +95,7 @@ export async function prepareToy({ exec }: ModeContext): Promise<PreparedMode> {
 export const TOY_CLEANUP: ModeCleanup = {
   // The names of modes are fixed: the toy has one of those that keep nothing in iptables alone.
   mode: "nftables",
-  tellsApart: ["kproxy"],
+  distinct: ["kproxy"],
   async removeOthers({ exec, dryRun }: CleanupContext): Promise<LeftoverReport> {
     const operations = diffToy(new Map(), parseToy(await runToyctl(exec, "show")));
     if (!dryRun && operations.length > 0) await runToyctl(exec, "load", `${operations.join("\n")}\n`);

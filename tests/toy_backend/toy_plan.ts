@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { planServices } from "../../lib/backend/plan_services.ts";
+import { atOnce, planServicesInSteps } from "../../lib/backend/plan_services.ts";
 import { categorizeEndpoints } from "../../lib/model/endpoint.ts";
 import { joinHostPort } from "../../lib/model/ip.ts";
 import type { NamespacedName } from "../../lib/model/objects.ts";
@@ -26,16 +26,16 @@ export type ToyOperations = readonly string[];
 
 /** What these Services want. */
 export function planToy(state: ProxyState, changed: Changed): ToyPlan {
-  const names = changed === "all" ? [...state.services.keys()].sort() : [...changed].sort();
-  const services = planServices(
+  const services = atOnce(planServicesInSteps(
     state,
-    names,
+    changed,
+    state.family,
     (ports, endpoints): ToyRules =>
       new Map(ports.map((port) => {
         const { cluster } = categorizeEndpoints(endpoints?.get(port.key) ?? [], port, state.node);
         return [destinationOf(port), cluster.map(({ key }) => key).join(",")];
       })),
-  );
+  ));
   return { all: changed === "all", services };
 }
 

@@ -57,7 +57,7 @@ export class DriftSchedule {
   ended({ isAll, isLarge, isDamaged, startMs, endMs }: EndedCheck): void {
     this.#hasFailed = false;
     if (isAll) this.#dueMs = isLarge || endMs - startMs > SLOW_MS ? startMs + RARE_MS : endMs;
-    // After damage the next check, which tells whether the repair helped, is one of everything.
+    // After damage the next check, which shows whether the repair helped, is one of everything.
     if (isDamaged) this.#dueMs = endMs;
   }
 

@@ -5,6 +5,7 @@
  * @module
  */
 import { ExecError, SyncError, type SyncPhase } from "../../errors.ts";
+import { Mutex } from "../../kernel/clock.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -24,6 +25,10 @@ export interface ProxierOptions<Settings> {
   readonly kinds: readonly string[];
   /** How often one full sync begins once more, because more is refused. Default 1: `findRefused` finds all. */
   readonly rounds?: number;
+  /** Each sync holds it. Default: one of this family alone. */
+  readonly mutex?: Mutex;
+  /** True: a drift check holds it, too, so that what a sync writes is no damage. Default: false. */
+  readonly checksAlone?: boolean;
 }
 
 /** What one sync did, as it goes on. */
@@ -49,6 +54,7 @@ export function addWritten({ written }: Progress, counts: Readonly<Record<string
 export abstract class Proxier<Settings, Store> implements FamilyProxier {
   readonly family: IpFamily;
   protected readonly quarantine: Quarantine;
+  protected readonly mutex: Mutex;
   /** Milliseconds, monotonic. */
   protected readonly nowMs: () => number;
   /** Of the sync under way. */
@@ -64,12 +70,13 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   #store: Store | undefined;
   /** Milliseconds by phase of the last sync, in the order in which each was first entered; absent ones took none. */
   #elapsedMs: Record<string, number> = {};
-  /** Counts syncs and new settings, so that a drift check can tell that one came meanwhile. */
+  /** Counts syncs and new settings, so that a drift check sees that one came meanwhile. */
   #turns = 0;
 
   constructor(options: ProxierOptions<Settings>) {
-    const { family, settings, kinds, nowMs = () => performance.now() } = options;
+    const { family, settings, kinds, nowMs = () => performance.now(), mutex = new Mutex() } = options;
     this.family = family;
+    this.mutex = mutex;
     this.nowMs = nowMs;
     this.quarantine = new Quarantine(nowMs);
     this.progress = newProgress(kinds);
@@ -106,7 +113,11 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
    *
    * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
    */
-  async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
+  sync(request: SyncRequest): Promise<ApplyReport> {
+    return this.mutex.run(() => this.#sync(request));
+  }
+
+  async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
     const store = this.#store;
     const settings = this.#settings;
     this.#state = state;
@@ -114,12 +125,14 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     this.#turns++;
     this.#elapsedMs = {};
     this.progress = newProgress(this.#options.kinds);
+    this.begin();
     const reached = changed === "all" || store === undefined
       ? await this.#syncAll(state)
       : await this.#syncChanged(state, changed, store);
     // New settings may have come meanwhile: then everything has to be written again.
     if (this.#settings === settings) this.#store = reached;
     this.known = reached;
+    this.succeeded();
     return this.#report(reached);
   }
 
@@ -127,13 +140,24 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
    * Looks at what the kernel holds. All is well while that is unknown, because a full sync is on its way then, and where a sync or new
    * settings came meanwhile: what those change is no damage.
    */
-  async findDamage(): Promise<false | null | Damage> {
+  findDamage(): Promise<false | null | Damage> {
+    const find = (): Promise<false | null | Damage> => this.#findDamage();
+    return this.#options.checksAlone === true ? this.mutex.run(find) : find();
+  }
+
+  async #findDamage(): Promise<false | null | Damage> {
     if (this.#store === undefined) return false;
     const turn = this.#turns;
     const isUndisturbed = (): boolean => this.#turns === turn;
     const found = await this.checkDrift(this.#store, isUndisturbed);
     return isUndisturbed() && found;
   }
+
+  /** A sync begins. */
+  protected begin(): void {}
+
+  /** A sync has succeeded. */
+  protected succeeded(): void {}
 
   /** Reads, and writes what differs, but nothing new of what is refused. @returns what the kernel holds then */
   protected abstract writeAll(state: ProxyState, refused: ReadonlySet<NamespacedName>): Promise<Store>;

@@ -1,26 +1,26 @@
 /**
- * What modes keep beyond one life of the proxy: the next life of the same process finds it, and the end of the process ends it.
+ * What modes keep beyond one proxy server: the next proxy server of the same process finds it, and the end of the process ends it.
  *
  * @module
  */
 
 import type { Exec } from "../../kernel/exec.ts";
 
-/** Something that the lives of a process share. */
+/** Something that the proxy servers of a process share. */
 export interface Shared {
   /** True if rules go with the process, because nothing is behind them then. Default: they stay. */
   readonly takesRulesAway?: boolean;
-  /** Told when the rules of a life are in force, those of all IP families. */
+  /** The rules of a proxy server are in force, those of all IP families. */
   inForce(): void;
   /** Ends it; resolves when it has ended, or soon after `signal` aborts. */
   end(signal: AbortSignal): Promise<void>;
 }
 
-/** One of each kind, made by the first who wants it. */
+/** One of each kind, made when it is first asked for. */
 export class Afterlife {
   readonly #kept = new Map<unknown, Shared>();
 
-  /** @param exec starts programs at the end of the process, when those of its lives have ended; without it none are started then */
+  /** @param exec starts programs at the end of the process, when those of its proxy servers have ended; without it none are started then */
   constructor(readonly exec?: Exec) {}
 
   /** True if rules go with the process. */
@@ -35,7 +35,7 @@ export class Afterlife {
     return found as T;
   }
 
-  /** The rules of a life are in force, those of all IP families. */
+  /** As of {@linkcode Shared}. */
   inForce(): void {
     for (const shared of this.#kept.values()) shared.inForce();
   }

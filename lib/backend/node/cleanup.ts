@@ -1,6 +1,5 @@
 /**
- * What a proxy mode tells of itself so that its leftovers can be found and removed: chains by name, and everything else
- * by its own code.
+ * How the leftovers of a proxy mode are found and removed: chains by name, and everything else by the mode's own code.
  *
  * @module
  */
@@ -53,7 +52,7 @@ export interface CleanupContext {
   readonly families: readonly IpFamily[];
   /** True only lists what would be removed. */
   readonly dryRun: boolean;
-  /** Whose things go; without it everybody's, and else only what is told apart. */
+  /** The proxy whose things go: only those with names of its own. Without it those of both go. */
   readonly of?: CleanupProxy;
   /** True: all IPVS virtual servers go, also those of other programs. */
   readonly flushIpvs?: boolean;
@@ -66,8 +65,8 @@ export interface CleanupContext {
 /** How one mode's leftovers are found. */
 export interface ModeCleanup {
   readonly mode: CleanupMode;
-  /** Whose things are told from the other proxy's; none where both use the same names. */
-  readonly tellsApart: readonly CleanupProxy[];
+  /** The proxies whose things have names of their own; none where both use the same names. */
+  readonly distinct: readonly CleanupProxy[];
   /** What it alone has in iptables. */
   readonly chains?: OwnedChains;
   /** Comments of its jumps, which no other mode writes, into chains that another mode may have filled since. */

@@ -1,55 +1,24 @@
 /**
  * Takes a service proxy's chains and rules out of iptables, and nothing else: kubelet's chains (KUBE-FIREWALL,
  * KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT, KUBE-MARK-DROP) and the rules of others stay. Other modes that write to
- * iptables tell which chains are theirs; all of them leave in one transaction per table.
+ * iptables name their chains; all of them leave in one transaction per table.
  *
  * @module
  */
 import { ExecError, UnsupportedError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { Iptables, type IptablesTable, type IptablesVariant } from "../../kernel/iptables.ts";
+import { Iptables, type IptablesTable } from "../../kernel/iptables.ts";
 import type { Nft } from "../../kernel/nft.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
 import { probeIptables } from "../../kernel/iptables_variant.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseIptablesSave, unreadableTables } from "../../netfilter/iptables_save.ts";
 import { chainLine, tableBlock } from "../../netfilter/iptables_jumps.ts";
-import type { ModeCleanup } from "./cleanup.ts";
+import type { KeptLeftover, Leftover, LeftoverFailure, LeftoverReport, ModeCleanup } from "./cleanup.ts";
 import { IPTABLES_CLEANUP } from "../iptables/node/cleanup.ts";
 import { isServiceChain, MARK_MASQ_CHAIN } from "../iptables/plan/chains.ts";
 import { NativeTable } from "./iptables_leftovers_native.ts";
 import { planCleanup, type TableCleanup, TABLES } from "./iptables_leftovers_plan.ts";
-
-/** One chain or rule, where it is. */
-export interface CleanupItem {
-  readonly family: IpFamily;
-  readonly variant: IptablesVariant;
-  readonly table: IptablesTable;
-  /** As an iptables command: `-X CHAIN` or `-D CHAIN RULE`; of nft where iptables cannot read the table. */
-  readonly command: string;
-}
-
-/** A chain of ours that stays because a rule of others leads to it. */
-export interface CleanupKept extends CleanupItem {
-  /** The foreign chain that leads to it. */
-  readonly usedBy: string;
-}
-
-/** Something that could not be removed. */
-export interface CleanupFailure {
-  readonly family: IpFamily;
-  readonly variant: IptablesVariant;
-  /** Undefined if the tables could not even be read. */
-  readonly table: IptablesTable | undefined;
-  readonly error: ExecError;
-}
-
-/** What a cleanup did, or would do. */
-export interface CleanupReport {
-  readonly removed: readonly CleanupItem[];
-  readonly kept: readonly CleanupKept[];
-  readonly failed: readonly CleanupFailure[];
-}
 
 /** How a cleanup goes about it. */
 export interface CleanupOptions {
@@ -58,7 +27,7 @@ export interface CleanupOptions {
   /** The modes whose chains go. Default: iptables mode. */
   readonly modes?: readonly ModeCleanup[];
   /**
-   * Spares the reading of tables of the nft variant without chains of these modes, if they all tell their chains; cleans tables that
+   * Spares the reading of tables of the nft variant without chains of these modes, if they all name their chains; cleans tables that
    * iptables cannot read.
    */
   readonly nft?: CleanupNft;
@@ -72,7 +41,7 @@ interface CleanupTools {
   readonly target: Iptables;
   readonly nft: CleanupNft | undefined;
   readonly modes: readonly ModeCleanup[];
-  readonly failed: CleanupFailure[];
+  readonly failed: LeftoverFailure[];
 }
 
 /** Chains that leave in one transaction of the nft variant. All of 5,000 × 10: 300 → 3.3 s, 1,000 → 2.8 s, 3,000 → 4.2 s. */
@@ -104,31 +73,30 @@ export async function cleanupTargets(
 /** Removes the chains of the wanted modes from all targets, as far as it gets. A second run finds nothing. */
 export async function cleanupIptables(
   targets: readonly Iptables[],
-  options: CleanupOptions = {},
-): Promise<CleanupReport> {
-  const modes = options.modes ?? [IPTABLES_CLEANUP];
-  const removed: CleanupItem[] = [];
-  const kept: CleanupKept[] = [];
-  const failed: CleanupFailure[] = [];
+  { modes = [IPTABLES_CLEANUP], nft, dryRun = false }: CleanupOptions = {},
+): Promise<LeftoverReport> {
+  const removed: Leftover[] = [];
+  const kept: KeptLeftover[] = [];
+  const failed: LeftoverFailure[] = [];
   for (const target of targets) {
-    const { family, variant } = target;
-    if (options.nft !== undefined && await hasNoChains(options.nft, target, modes)) continue;
-    const tools: CleanupTools = { target, nft: options.nft, modes, failed };
+    if (nft !== undefined && await hasNoChains(nft, target, modes)) continue;
+    const tools: CleanupTools = { target, nft, modes, failed };
+    const kind = `chains and jumps of ${placeOf(target)}`;
     for (const plan of await readTables(tools)) {
-      const { table } = plan;
-      const items = commandsOf(plan).map((command) => ({ family, variant, table, command }));
+      const place = placeOf(target, plan.table);
       for (const [chain, usedBy] of plan.kept) {
-        kept.push({ family, variant, table, command: `-X ${chain}`, usedBy });
+        kept.push({ place, command: `-X ${chain}`, reason: `chain ${usedBy} leads there` });
       }
-      if (options.dryRun === true || items.length === 0) {
-        removed.push(...items);
-        continue;
-      }
-      const left = await removeItems(tools, plan);
-      for (const item of items) if (!left.has(item.command)) removed.push(item);
+      const commands = commandsOf(plan);
+      const left = dryRun || commands.length === 0 ? new Set() : await removeItems(tools, plan);
+      for (const command of commands) if (!left.has(command)) removed.push({ place, command, kind });
     }
   }
   return { removed, kept, failed };
+}
+
+function placeOf({ family, variant }: Iptables, table?: IptablesTable): string {
+  return [family, variant, ...table === undefined ? [] : [table]].join(" ");
 }
 
 function removedChains({ chains, kept }: TableCleanup): string[] {
@@ -145,7 +113,6 @@ function commandsOf(plan: TableCleanup): readonly string[] {
 
 async function readTables(tools: CleanupTools): Promise<TableCleanup[]> {
   const { target, modes, failed } = tools;
-  const { family, variant } = target;
   try {
     const text = await target.saveReadable();
     const named = unreadableTables(text);
@@ -161,7 +128,7 @@ async function readTables(tools: CleanupTools): Promise<TableCleanup[]> {
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
     if (!error.isMissing() && !NOT_AVAILABLE_REGEXP.test(error.stderr)) {
-      failed.push({ family, variant, table: undefined, error });
+      failed.push({ place: placeOf(target), error });
     }
     return [];
   }
@@ -169,20 +136,23 @@ async function readTables(tools: CleanupTools): Promise<TableCleanup[]> {
 
 /** Tables that iptables cannot read, as far as nft can. */
 async function readNatives(
-  { target: { family, variant }, nft, failed }: CleanupTools,
+  { target, nft, failed }: CleanupTools,
   tables: readonly IptablesTable[],
 ): Promise<ReadonlyMap<IptablesTable, NativeTable>> {
   const natives = new Map<IptablesTable, NativeTable>();
   for (const table of tables) {
     try {
       if (nft === undefined) throw new ExecError(["nft"], -1, "");
-      const native = await NativeTable.read(nft, nftFamily(family), table);
+      const native = await NativeTable.read(nft, nftFamily(target.family), table);
       if (native !== null) natives.set(table, native);
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
       const reason = error.isMissing() ? "there is no program nft" : error.stderr;
       const problem = `iptables cannot read this table, because of rules that nft added to it, and ${reason}`;
-      failed.push({ family, variant, table, error: new ExecError(error.argv, 1, problem, { cause: error }) });
+      failed.push({
+        place: placeOf(target, table),
+        error: new ExecError(error.argv, 1, problem, { cause: error }),
+      });
     }
   }
   return natives;
@@ -207,7 +177,7 @@ async function hasNoChains(
     return await nft.hasNone(nftFamily(family), { chains });
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
-    // Such a node may lack the program nft; then the tables tell.
+    // Such a node may lack the program nft; then the tables are read.
     return false;
   }
 }
@@ -223,11 +193,10 @@ function mayHoldChains(text: string, modes: readonly ModeCleanup[]): boolean {
 /** Removes what the plan lists; resolves to the commands whose object is still there. */
 async function removeItems(tools: CleanupTools, plan: TableCleanup): Promise<ReadonlySet<string>> {
   const { target, nft, failed } = tools;
-  const { family, variant } = target;
   const { table, native } = plan;
   try {
     if (native === undefined) {
-      await target.restore(cleanupText(plan, variant === "nft"), { counters: false });
+      await target.restore(cleanupText(plan, target.variant === "nft"), { counters: false });
     } else {
       const { jumps, flushes, deletions } = native;
       await nft?.apply([...jumps, ...flushes, ...deletions, ""].join("\n"));
@@ -235,7 +204,7 @@ async function removeItems(tools: CleanupTools, plan: TableCleanup): Promise<Rea
     return new Set();
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
-    failed.push({ family, variant, table, error });
+    failed.push({ place: placeOf(target, table), error });
     const after = (await readTables(tools)).find((candidate) => candidate.table === table);
     return new Set(after === undefined ? [] : commandsOf(after));
   }

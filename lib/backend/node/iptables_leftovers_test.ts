@@ -98,7 +98,7 @@ Deno.test("the rules of both variants go", async () => {
   const fake = new FakeIptables();
   for (const variant of ["nft", "legacy"] as const) await (await setUp(fake, "IPv4", variant)).proxy();
   const report = await cleanupIptables(await cleanupTargets(fake));
-  const variants = report.removed.map(({ variant }) => variant);
+  const variants = report.removed.map(({ place }) => place.split(" ")[1]);
   assertEquals(variants.filter((variant) => variant === "nft").length, variants.length / 2);
   for (const variant of ["nft", "legacy"] as const) {
     assert(!fake.saved("IPv4", "nat", variant).includes(":KUBE-SERVICES "));
@@ -114,10 +114,13 @@ Deno.test("a chain that others jump to stays, emptied unless it marks for them",
   );
   const report = await cleanupIptables([target]);
   assertEquals(report.failed, []);
-  assertEquals(report.kept.map(({ command, usedBy }) => [command, usedBy]), [
-    ["-X KUBE-MARK-MASQ", "CNI-HOSTPORT"],
-    ["-X KUBE-SERVICES", "CNI-HOSTPORT"],
-  ]);
+  assertEquals(
+    report.kept.map(({ command, reason }) => [command, /^chain (\S+) leads there$/.exec(reason)?.[1]]),
+    [
+      ["-X KUBE-MARK-MASQ", "CNI-HOSTPORT"],
+      ["-X KUBE-SERVICES", "CNI-HOSTPORT"],
+    ],
+  );
   const nat = fake.saved("IPv4", "nat");
   assert(nat.includes("-A KUBE-MARK-MASQ -j MARK"));
   assert(nat.includes(":KUBE-SERVICES ") && !nat.includes("-A KUBE-SERVICES"));
@@ -171,8 +174,14 @@ Deno.test("one table that fails is told, the others are cleaned", async () => {
   await proxy();
   fake.failRestores(1);
   const report = await cleanupIptables([target]);
-  assertEquals(report.failed.map(({ table, error }) => [table, error.code]), [["nat", 1]]);
-  assertEquals(new Set(report.removed.map(({ table }) => table)), new Set(["filter", "mangle"]));
+  assertEquals(
+    report.failed.map(({ place, error }) => [place.split(" ").at(-1), (error as ExecError).code]),
+    [["nat", 1]],
+  );
+  assertEquals(
+    new Set(report.removed.map(({ place }) => place.split(" ").at(-1))),
+    new Set(["filter", "mangle"]),
+  );
   assert(fake.saved("IPv4", "nat").includes("KUBE-SERVICES"));
   assertEquals((await cleanupIptables([target])).failed, []);
 });

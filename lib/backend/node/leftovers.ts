@@ -5,14 +5,7 @@
  * @module
  */
 import type { CleanupMode } from "../../config/types.ts";
-import type {
-  CleanupContext,
-  KeptLeftover,
-  Leftover,
-  LeftoverFailure,
-  LeftoverReport,
-  ModeCleanup,
-} from "./cleanup.ts";
+import type { CleanupContext, LeftoverReport, ModeCleanup } from "./cleanup.ts";
 import { Nft } from "../../kernel/nft.ts";
 import { IPTABLES_CLEANUP } from "../iptables/node/cleanup.ts";
 import { IPVS_CLEANUP } from "../ipvs/node/cleanup.ts";
@@ -33,8 +26,8 @@ export async function removeLeftovers(
   context: CleanupContext,
 ): Promise<LeftoverReport> {
   const { of } = context;
-  const wanted = CLEANUPS.filter(({ mode, tellsApart }) =>
-    modes.includes(mode) && (of === undefined || tellsApart.includes(of))
+  const wanted = CLEANUPS.filter(({ mode, distinct }) =>
+    modes.includes(mode) && (of === undefined || distinct.includes(of))
   );
   const reports = [await removeChains(wanted.filter(({ chains }) => chains !== undefined), context)];
   for (const { removeOthers } of wanted) {
@@ -49,7 +42,7 @@ export async function removeLeftovers(
 
 /** Those of the modes in which kproxy and kube-proxy use the same names, so that the owner of what is there is unknown. */
 export function indistinctModes(modes: readonly CleanupMode[]): readonly CleanupMode[] {
-  return CLEANUPS.filter(({ mode, tellsApart }) => modes.includes(mode) && tellsApart.length === 0)
+  return CLEANUPS.filter(({ mode, distinct }) => modes.includes(mode) && distinct.length === 0)
     .map(({ mode }) => mode);
 }
 
@@ -58,25 +51,5 @@ async function removeChains(
   { exec, families, dryRun }: CleanupContext,
 ): Promise<LeftoverReport> {
   if (modes.length === 0) return { removed: [], kept: [], failed: [] };
-  const report = await cleanupIptables(await cleanupTargets(exec, families), {
-    dryRun,
-    modes,
-    nft: new Nft(exec),
-  });
-  return {
-    removed: report.removed.map(({ family, variant, table, command }): Leftover => ({
-      place: `${family} ${variant} ${table}`,
-      command,
-      kind: `chains and jumps of ${family} ${variant}`,
-    })),
-    kept: report.kept.map(({ family, variant, table, command, usedBy }): KeptLeftover => ({
-      place: `${family} ${variant} ${table}`,
-      command,
-      reason: `chain ${usedBy} leads there`,
-    })),
-    failed: report.failed.map(({ family, variant, table, error }): LeftoverFailure => ({
-      place: [family, variant, ...(table === undefined ? [] : [table])].join(" "),
-      error,
-    })),
-  };
+  return await cleanupIptables(await cleanupTargets(exec, families), { dryRun, modes, nft: new Nft(exec) });
 }

@@ -28,8 +28,6 @@ export interface ModeContext {
   readonly clock?: Clock;
   /** What the lives of the process share. Default: nothing. */
   readonly afterlife?: Afterlife;
-  /** True: this process does not serve yet, so that what is seen of the mode's rules stays so until the first sync. Default: false. */
-  readonly isFirstLife?: boolean;
 }
 
 /** A mode on a node that can run it. */
@@ -45,9 +43,9 @@ export interface PreparedMode {
    * difference. Only modes whose rules depend on them have it, and only for those are they asked for.
    */
   setServiceCidrs?(networks: readonly string[]): readonly IpFamily[];
-  /** What the rules have counted; what cannot be told now is left out. Never rejects. Only where rules count. */
+  /** What the rules have counted; what cannot be read now is left out. Never rejects. Only where rules count. */
   readonly packetCounts?: () => Promise<Partial<PacketCounts>>;
-  /** What Services' counters say, as far as it can be told; never rejects. Only where they are switched on and the mode has them. */
+  /** What Services' counters say, as far as they can be read; never rejects. Only where they are switched on and the mode has them. */
   readonly serviceTraffic?: () => Promise<readonly ServiceTraffic[]>;
   /** Adds what only this mode counts. */
   addMetrics?(registry: Registry): void;

@@ -23,24 +23,24 @@ export interface ConfigurableProxier<Settings> extends FamilyProxier {
 }
 
 /** The settings without why local traffic may not be recognised, which the log says once. */
-export function tellingSettings<Settings>(
+export function loggedSettings<Settings>(
   { config, log }: Pick<ModeContext, "config" | "log">,
   configured: SettingsOf<{ readonly options: Settings; readonly problem: LocalDetection["problem"] }>,
 ): SettingsOf<Settings> {
-  const told = new Set<string>();
+  const logged = new Set<string>();
   return (family, node) => {
     const { options, problem } = configured(family, node);
     // Before the Node is there, its pod CIDRs are unknown.
     const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
     if (problem === null || tooEarly) return options;
-    // Said again once the Node tells what should be there.
+    // Logged again once the Node says what should be there.
     const likelyClusterCIDR = config.detectLocalMode === "ClusterCIDR"
       ? likelyClusterCidrs(node?.podCIDRs ?? []).get(family)
       : undefined;
     // In mode userspace packets come from kproxy's own sockets, for all clients.
     const effect = config.mode === "userspace" ? undefined : EFFECT;
     const key = [family, problem.message, likelyClusterCIDR].join(" ");
-    if (!told.has(key)) {
+    if (!logged.has(key)) {
       log.info("Local traffic is not told apart", {
         family,
         problem: problem.message,
@@ -48,7 +48,7 @@ export function tellingSettings<Settings>(
         likelyClusterCIDR,
       });
     }
-    told.add(key);
+    logged.add(key);
     return options;
   };
 }
@@ -64,7 +64,7 @@ export function reconfigureProxiers<Settings>(
 }
 
 /** Logs which IP families are served. */
-export function tellFamilies(families: Iterable<IpFamily>, log: Logger): void {
+export function logFamilies(families: Iterable<IpFamily>, log: Logger): void {
   const served = [...families];
   log.info(served.length === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
     families: served,

@@ -3,13 +3,16 @@
  *
  * @module
  */
+import { KUBELETS_CHAINS } from "../../backend/iptables/plan/chains.ts";
+import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
 import { DEVICE, type IpvsPlan, type WantedServer } from "../../backend/ipvs/plan/ruleset.ts";
 import { setName } from "../../backend/ipvs/plan/sets.ts";
-import { findDrift, KUBELETS_CHAINS, type WantedObjects } from "../../backend/ipvs/store/objects.ts";
+import { findDrift } from "../../backend/ipvs/store/objects.ts";
 import { IpvsStore } from "../../backend/ipvs/store/store.ts";
 import { type IpvsTransaction, TABLES } from "../../backend/ipvs/store/transaction.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
+import { groupByChain, jumpRules, ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import {
   type RealServer,
@@ -38,7 +41,7 @@ export function compareIpvs(
   const virtualServers = ipvs?.servers.virtualServers ?? new Map<string, SavedVirtualServer>();
   const drift = findDrift(wanted, { addresses, virtualServers, sets, tables }, options);
   const owners = ownersOf(plan);
-  compareRules(tables, wanted, drift, list);
+  compareRules(tables, objects.rules!, list);
   for (const { kind, entries } of wanted.sets) {
     const set = setName(kind, family);
     compareSet(set, entries, sets.get(set)?.entries, owners, list);
@@ -66,29 +69,30 @@ function ownersOf({ services }: IpvsPlan): Owners {
   return owners;
 }
 
-function compareRules(
-  held: IptablesRuleset,
-  { rules, jumps }: WantedObjects,
-  { chains }: IpvsTransaction,
-  list: DifferenceList,
-): void {
+function compareRules(held: IptablesRuleset, { base, ...plan }: IptablesPlan, list: DifferenceList): void {
   for (const table of TABLES) {
-    const ofJumps = Map.groupBy(jumps.filter((jump) => jump.table === table), ({ chain }) => chain);
-    const bodies = Map.groupBy(rules[table], ({ chain }) => chain);
-    for (const name of chains) {
-      const chain = name.slice(table.length + 1);
-      if (!name.startsWith(`${table} `)) continue;
-      const [place, found] = [chainPlace(table, chain), held.get(table)?.get(chain)?.rules];
-      const jumpsHere = ofJumps.get(chain)?.map(({ args }) => canonicalRuleText(args));
-      if (jumpsHere === undefined) {
-        const wanted = (bodies.get(chain) ?? []).map(({ rule }) => canonicalRuleText(rule));
-        const isShared = KUBELETS_CHAINS.has(chain);
-        list.add(null, chainDifference({ place, wanted, found, textOf: ruleText, isShared }));
-        continue;
-      }
-      const there = new Set(found?.map(ruleText));
-      const missing = jumpsHere.filter((text) => !there.has(text));
+    const bodies = groupByChain([
+      ...base.head[table],
+      ...[...plan.services.values()].flatMap((service) =>
+        service?.dispatch.filter((rule) => rule.table === table).map(({ chain, rule }) =>
+          `-A ${chain} ${rule}`
+        ) ?? []
+      ),
+      ...base.tail[table],
+    ]);
+    for (const chain of base.chains[table]) {
+      const wanted = (bodies.get(chain) ?? []).map((line) => canonicalRuleText(ruleOf(line, chain)));
+      const found = held.get(table)?.get(chain)?.rules;
+      const isInAnyOrder = base.dispatch[table].includes(chain);
+      const pair = { place: chainPlace(table, chain), wanted, found, textOf: ruleText };
+      const difference = chainDifference({ ...pair, isShared: KUBELETS_CHAINS.has(chain) });
+      if (!isInAnyOrder || difference?.kind !== "order") list.add(null, difference);
+    }
+    for (const [chain, jumps] of jumpRules(base.jumps, table)) {
+      const there = new Set(held.get(table)?.get(chain)?.rules.map(ruleText));
+      const missing = jumps.filter((text) => !there.has(text));
       if (missing.length === 0) continue;
+      const place = chainPlace(table, chain);
       list.add(null, { kind: "missing", place, cause: "jumps are missing", wanted: missing, found: [] });
     }
   }

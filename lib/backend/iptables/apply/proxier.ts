@@ -6,7 +6,7 @@
 import { ExecError, SyncError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/tool_errors.ts";
-import { inTurns, Mutex, TURN_MS } from "../../../kernel/clock.ts";
+import { inTurns, TURN_MS } from "../../../kernel/clock.ts";
 import type { NfacctCounters } from "../../../kernel/nfacct.ts";
 import { UnreadableTables } from "../../../kernel/iptables_by_name.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
@@ -21,6 +21,7 @@ import {
 } from "../../apply/iptables_trial.ts";
 import { NodePortIps } from "../../apply/node_port_ips.ts";
 import { addWritten, Proxier } from "../../apply/proxier.ts";
+import { StaleChains } from "../../apply/stale_chains.ts";
 import type { ApplyReport, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
 import type { RefusedService } from "../../quarantine.ts";
@@ -32,9 +33,8 @@ import { fullSync, fullSyncInSteps, type HeldTables } from "../store/full_sync.t
 import type { Change, IptablesStore } from "../store/store.ts";
 import type { IptablesTransaction } from "../store/transaction.ts";
 import { DriftCheck } from "./drift_check.ts";
-import { StaleChains } from "./stale_chains.ts";
 import { type OwnRules, readTables } from "./table_reading.ts";
-import { writeTransaction } from "./transaction_writer.ts";
+import { deleteChains, writeTransaction } from "./transaction_writer.ts";
 
 /** Chains of Services per block in the nft variant, as measured (README.md): where the kernel holds none of ours, and where it does. */
 const CHAINS_PER_BLOCK = 300;
@@ -42,6 +42,8 @@ const CHAINS_PER_BLOCK_LIVE = 1_200;
 /** How many service chains make a kernel count as one that already holds our rules. */
 const LIVE_CHAINS = 1_000;
 const OWN_RULES: OwnRules = { chains: OWN_CHAINS, jumps: JUMP_RULES };
+/** A chain that could not be deleted, mostly because rules of others jump to it, is tried again so much later. */
+const RETRY_DELETION_MS = 10_000;
 /** How many Services are tried together in the nft variant; the legacy variant replaces the whole table for every try. */
 const TRIED_TOGETHER = 100;
 
@@ -75,17 +77,28 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   #nfacct = false;
   readonly #unreadableTables: UnreadableTables;
   readonly #driftCheck: DriftCheck;
-  readonly #oneAtATime = new Mutex();
   readonly #staleChains: StaleChains;
 
   constructor(options: IptablesProxierOptions) {
     const { iptables, settings, logger, largeChains, nowMs } = options;
     const { family } = iptables;
-    super({ mode: "iptables", family, settings, logger, nowMs, kinds: ["filter", "nat"] });
+    super({ mode: "iptables", family, settings, logger, nowMs, kinds: ["filter", "nat"], checksAlone: true });
     this.#iptables = iptables;
     this.#options = options;
     this.#nodePortIps = new NodePortIps(options.interfaceIps);
-    this.#staleChains = new StaleChains({ iptables, logger, nowMs: this.nowMs });
+    this.#staleChains = new StaleChains({
+      nowMs: this.nowMs,
+      waitMs: 0,
+      retryMs: RETRY_DELETION_MS,
+      remove: (names) => deleteChains(iptables, names),
+      report: (chains, problem) =>
+        logger.warn("Chains of Services that are gone cannot be deleted and stay, empty: others use them", {
+          family,
+          chains,
+          problem,
+          advice: "find the rules that jump to them in what iptables-save prints",
+        }),
+    });
     const consequence = ", and chains of former Services stay";
     this.#unreadableTables = new UnreadableTables({ family, log: logger, consequence });
     this.#driftCheck = new DriftCheck({ iptables, own: OWN_RULES, logger, nowMs: this.nowMs, largeChains });
@@ -97,18 +110,14 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   }
 
   override sync(request: SyncRequest): Promise<ApplyReport> {
+    // A sync waits for a drift check, one that takes long gives way.
     this.#driftCheck.giveWay();
-    return this.#oneAtATime.run(() => super.sync(request));
+    return super.sync(request);
   }
 
   /** True if the addresses that serve node ports are others than those of the last sync. */
   isOutdated(): boolean {
     return this.#nodePortIps.isOutdated(this.settings.nodePortAddresses);
-  }
-
-  /** A change waits for a drift check, so that what it writes is no damage; one that takes long gives way. */
-  override findDamage(): Promise<false | null | Damage> {
-    return this.#oneAtATime.run(() => super.findDamage());
   }
 
   protected override async checkDrift(store: IptablesStore): Promise<false | null | Damage> {
@@ -117,12 +126,22 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
       canaries: this.#mangleCanary ? ["mangle", "nat", "filter"] : ["nat", "filter"],
       plan: (names) => planIptables(this.state!, names, this.#planOptions()),
     });
-    if (looked !== null) this.#staleChains.found(looked.leftover);
+    this.#foundStale(looked?.leftover ?? []);
     // Without it chains that others used would stay until the next change, which may be days.
     if (looked === null || looked.damage === false) {
       this.failedDeletions += (await this.#staleChains.deleteDue()).failed;
     }
     return looked === null ? null : looked.damage;
+  }
+
+  #foundStale(names: readonly string[]): void {
+    const chains = names.filter((name) => !this.#staleChains.has(name));
+    if (chains.length === 0) return;
+    this.#options.logger.info("Chains of Services that are gone are still there, deleting them", {
+      family: this.family,
+      chains,
+    });
+    this.#staleChains.flushed(chains);
   }
 
   protected override total(store: IptablesStore): Readonly<Record<string, number>> {
@@ -142,7 +161,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
       () => Promise.all([readTables(this.#iptables, OWN_RULES), this.#ensureCounters()]),
     );
     this.progress.commands++;
-    this.#unreadableTables.tell(held.unreadable);
+    this.#unreadableTables.report(held.unreadable);
     const { plan, transaction, store } = await this.run("plan", async () => {
       const plan = await this.#plan(state, "all");
       const steps = fullSyncInSteps(plan, held, { family: this.family, former: this.known, refused });
@@ -252,7 +271,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     }
     await this.run("apply", async () => {
       const { commands, bytes, flushed } = await writeTransaction(this.#iptables, transaction, mostChains);
-      for (const service of plan.services.values()) this.#staleChains.filled(service?.chains ?? []);
+      for (const service of plan.services.values()) this.#staleChains.forget(service?.chains ?? []);
       this.#staleChains.flushed(flushed);
       const deleted = await this.#staleChains.deleteDue();
       this.progress.commands += commands + deleted.commands;

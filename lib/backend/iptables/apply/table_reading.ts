@@ -42,6 +42,7 @@ export async function readTables(
   const text = await iptables.saveReadable(signal);
   const unreadable = unreadableTables(text);
   const tables = new Map<string, SavedTable>(parseIptablesListing(text).tables);
+  const jumpsOnly: Record<Table, ReadonlySet<string>> = { nat: new Set(), filter: new Set() };
   for (const table of TABLES) {
     if (!unreadable.has(table)) continue;
     const found = await findByName(iptables, table, {
@@ -49,8 +50,9 @@ export async function readTables(
       jumps: jumpsByChain(jumps, table),
     });
     tables.set(table, found.chains);
+    jumpsOnly[table] = found.jumpsOnly;
   }
-  return { tables, unreadable };
+  return { tables, unreadable, jumpsOnly };
 }
 
 /**

@@ -6,7 +6,9 @@
  */
 import { ExecError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { failedLine } from "../../../kernel/tool_errors.ts";
+import { failedLine, failedLines } from "../../../kernel/tool_errors.ts";
+import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
+import type { Refusal } from "../../isolate.ts";
 import type { IptablesTransaction } from "../store/transaction.ts";
 
 /** What was written. */
@@ -73,4 +75,31 @@ function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): st
     before += lines.length - 1;
   }
   return rest;
+}
+
+/**
+ * Deletes chains of table nat, all of them or none.
+ *
+ * @returns those that the program names if it refuses some
+ * @throws {ExecError} if it fails and says nothing of a line
+ */
+export async function deleteChains(
+  iptables: Iptables,
+  names: readonly string[],
+): Promise<Refusal<string> | null> {
+  // A chain must be empty; declaring it also makes one that another program deleted, so that it can be deleted.
+  const lines = [...names.map(chainLine), ...names.map((name) => `-X ${name}`)];
+  try {
+    await iptables.restore(tableBlock("nat", lines), { counters: false });
+    return null;
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    const named = failedLines(error.stderr).flatMap((line) => {
+      // The first line is `*nat`.
+      const item = names[line - 2 - names.length];
+      return item === undefined ? [] : [{ item, problem: error.message }];
+    });
+    if (named.length === 0) throw error;
+    return { problem: error.message, named };
+  }
 }

@@ -14,7 +14,7 @@ import {
 
 export const IPTABLES_CLEANUP: ModeCleanup = {
   mode: "iptables",
-  tellsApart: [],
+  distinct: [],
   chains: {
     nat: [NODE_PORTS_CHAIN, CANARY_CHAIN],
     filter: [SERVICES_CHAIN, EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, CANARY_CHAIN],

@@ -15,7 +15,7 @@ import { nodeIps } from "../../../model/node.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { PacketCounts } from "../../../observe/metrics.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
-import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
+import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
 import { BE_LIBERAL, ROUTE_LOCALNET } from "../../node/mode_sysctls.ts";
 import { FORWARD_CHAIN } from "../plan/chains.ts";
 import { invalidDropped, LastingCount } from "./packet_counts.ts";
@@ -32,21 +32,21 @@ export async function prepareIptables(context: ModeContext): Promise<PreparedMod
   const { exec, config, log, sysctls } = context;
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const { families, refused } = await iptablesOfNode(exec, { primaryFamily, sysctls, log });
-  tellFamilies(families.keys(), log);
+  logFamilies(families.keys(), log);
 
   // Read, not taken from the configuration: where it cannot be written, conntrack goes on calling packets INVALID.
   // Read late: probing iptables has loaded the module that has it.
   const settings = await sysctls.read([BE_LIBERAL, ROUTE_LOCALNET]);
   const beLiberal = settings.get(BE_LIBERAL) ?? null;
   const dropInvalid = beLiberal === null || beLiberal === "0";
-  const settingsOf = tellingSettings(context, (family, node) => {
+  const settingsOf = loggedSettings(context, (family, node) => {
     const { options, problem } = configuredIptables(config, family, node);
     return { options: { ...options, dropInvalid }, problem };
   });
   if (families.has("IPv4") && usesLocalhost(settingsOf("IPv4", null))) {
     const found = settings.get(ROUTE_LOCALNET) ?? null;
     const [outcome] = await sysctls.change([{ name: ROUTE_LOCALNET, found, value: "1" }]) ?? [];
-    tellLocalhostNodePorts(outcome, log);
+    warnOfLocalhostNodePorts(outcome, log);
   }
   const counters = new NfacctCounters(exec, Object.values(COUNTERS));
   const proxiers = [...families].map(([family, iptables]) =>
@@ -101,7 +101,7 @@ function usesLocalhost(settings: IptablesSettings): boolean {
 }
 
 /** Node ports on 127.0.0.1 need the kernel to route packets that leave loopback. */
-function tellLocalhostNodePorts(outcome: AllowedOutcome | undefined, log: Logger): void {
+function warnOfLocalhostNodePorts(outcome: AllowedOutcome | undefined, log: Logger): void {
   if (outcome === undefined) {
     log.warn("Node ports may not answer on 127.0.0.1: a sysctl cannot be read", {
       name: ROUTE_LOCALNET,

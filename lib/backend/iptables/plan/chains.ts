@@ -23,6 +23,14 @@ export const KUBELET_FIREWALL_CHAIN = "KUBE-FIREWALL";
 /** Exists in every table we use, nothing leads to it: if it is gone, the table was flushed. */
 export const CANARY_CHAIN = "KUBE-PROXY-CANARY";
 
+/** Chains in which kubelets before 1.28 write, too; KUBE-FIREWALL is theirs. */
+export const KUBELETS_CHAINS: ReadonlySet<string> = new Set([
+  POSTROUTING_CHAIN,
+  MARK_MASQ_CHAIN,
+  FORWARD_CHAIN,
+  KUBELET_FIREWALL_CHAIN,
+]);
+
 /** The chains in which several Services have rules. */
 export const DISPATCH_CHAINS: PerTable<readonly string[]> = {
   filter: [SERVICES_CHAIN, EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, PROXY_FIREWALL_CHAIN],

@@ -34,11 +34,6 @@ export function* planIptablesInSteps(
   changed: Changed,
   options: IptablesOptions,
 ): Steps<IptablesPlan> {
-  if (state.family !== options.family) {
-    throw new RangeError(
-      `State and options must be of one family: got ${state.family} and ${options.family}`,
-    );
-  }
   const nodeIp = parseIp(options.nodeIp);
   const context: ServiceRulesContext = {
     node: state.node,
@@ -48,10 +43,10 @@ export function* planIptablesInSteps(
     large: isLargeCluster(state),
     countsLocalhostNodePorts: options.nfacct && usesLocalhostNodePorts(options),
   };
-  const names = changed === "all" ? state.services.keys() : changed;
   const services = yield* planServicesInSteps(
     state,
-    [...names].sort(),
+    changed,
+    options.family,
     (ports, endpoints) => planService(ports, endpoints, context),
   );
   return { all: changed === "all", base: planBaseRules(options), services };

@@ -35,7 +35,7 @@ export interface ServiceRulesContext {
   readonly countsLocalhostNodePorts: boolean;
 }
 
-/** Match fragments for "comes from a pod of this node or cluster" and its opposite; null if nothing can tell. */
+/** Match fragments for "comes from a pod of this node or cluster" and its opposite; null if nothing distinguishes it. */
 function localFragments(detector: LocalDetector): { local: string; notLocal: string } | null {
   switch (detector.kind) {
     case "none":
@@ -106,7 +106,7 @@ function addDispatch(facts: PortFacts, context: ServiceRulesContext, dispatch: D
   };
   const commented = (what: string): string => `-m comment --comment "${servicePort.text} ${what}"`;
   const to = (ip: string): string => `${protocolMatch} -d ${ip} --dport ${servicePort.port}`;
-  // Without any endpoint the client is told at once; endpoints elsewhere only mean that another node should answer.
+  // Without any endpoint the client gets an answer at once; endpoints elsewhere only mean that another node should answer.
   const verdictComment = commented(facts.hasEndpoints ? "has no local endpoints" : "has no endpoints");
   const verdict = facts.hasEndpoints ? "DROP" : "REJECT";
 
@@ -162,7 +162,7 @@ function addDispatch(facts: PortFacts, context: ServiceRulesContext, dispatch: D
   }
 }
 
-/** Rule 12: who reaches the cluster IP from outside of the pod network gets the node's address. */
+/** Rule 12: clients from outside of the pod network that use the cluster IP get the node's address. */
 function addInternalMasquerade(facts: PortFacts, context: ServiceRulesContext, rules: string[]): void {
   const fragment = context.masqueradeAll ? "" : localFragments(context.detector)?.notLocal;
   if (!facts.hasInternal || fragment === undefined) return;

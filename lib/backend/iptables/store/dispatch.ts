@@ -6,7 +6,7 @@
 import { groupByChain } from "../../../netfilter/iptables_chains.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { SERVICES_CHAIN } from "../plan/chains.ts";
-import type { BaseRules, DispatchRule } from "../plan/ruleset.ts";
+import type { BaseRules, DispatchRule, ServiceRules } from "../plan/ruleset.ts";
 import type { IptablesTransaction } from "./transaction.ts";
 
 /** The bodies of the chains of ours that no Service has rules in, as far as they have any. */
@@ -17,6 +17,13 @@ export function staticBodies(
   const bodies = groupByChain([...head[table], ...tail[table]]);
   for (const chain of dispatch[table]) bodies.delete(chain);
   return bodies;
+}
+
+/** What a Service without chains of its own holds. */
+export function sharedRules(dispatch: readonly DispatchRule[]): ServiceRules {
+  const filter = dispatch.filter(({ table }) => table === "filter").length;
+  const ruleCounts = { filter, nat: dispatch.length - filter };
+  return { dispatch, chains: [], chainCount: 0, rules: [], ruleText: "", ruleCounts };
 }
 
 /** True if both lists say the same in the same order. */

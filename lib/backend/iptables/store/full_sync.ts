@@ -11,7 +11,13 @@ import {
   jumpRules,
   ruleOf,
 } from "../../../netfilter/iptables_chains.ts";
-import { editJumps, type JumpRule, jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
+import {
+  editJumps,
+  type JumpRule,
+  jumpsByChain,
+  type PerTable,
+  type Table,
+} from "../../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset, SavedChain, SavedTable } from "../../../netfilter/iptables_save.ts";
 import { holdsInAnyOrder, holdsLines } from "../../../netfilter/printed_iptables_rule.ts";
 import { atOnce, type Steps } from "../../plan_services.ts";
@@ -19,13 +25,14 @@ import {
   CANARY_CHAIN,
   isServiceChain,
   KUBELET_FIREWALL_CHAIN,
+  KUBELETS_CHAINS,
   NODE_PORTS_CHAIN,
   serviceChainsInCallOrder,
   SERVICES_CHAIN,
 } from "../plan/chains.ts";
-import type { IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
+import type { BaseRules, IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
 import { staticBodies } from "./dispatch.ts";
-import { bodiesOf, chainNames, type HeldService, holdRules, IptablesStore, RulesHash } from "./store.ts";
+import { bodiesOf, chainNames, hashText, type HeldService, holdRules, IptablesStore } from "./store.ts";
 import { IptablesTransaction, isMasqueradeJump } from "./transaction.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
@@ -39,6 +46,8 @@ export interface HeldTables {
    * that were asked for by name are in `tables`.
    */
   readonly unreadable: ReadonlySet<string>;
+  /** Chains of the kernel of which only our jumps are known, each once and not in their order. Default: none. */
+  readonly jumpsOnly?: PerTable<ReadonlySet<string>>;
 }
 
 /** What a full sync is to reach beside the plan. */
@@ -111,7 +120,7 @@ export function* fullSyncInSteps(
       }
     }
     edit.chains.push(...plan.base.ensured[table].filter((chain) => !chains.has(chain)));
-    for (const { line, target } of jumpLines(plan.base.jumps, table, chains)) {
+    for (const { line, target } of jumpLines(plan.base.jumps, table, chains, held.jumpsOnly?.[table])) {
       (isMasqueradeJump(target) ? edit.masqueradeJumps : edit.jumps).push(line);
     }
   }
@@ -174,6 +183,7 @@ function* jumpLines(
   all: readonly JumpRule[],
   table: Table,
   chains: SavedTable,
+  jumpsOnly: ReadonlySet<string> | undefined,
 ): Generator<{ readonly line: string; readonly target: string }> {
   // The kubelet puts its jump where it likes, so ours are not put behind it unless it is the first.
   const isInPlace = ({ target }: JumpRule, at: number): boolean =>
@@ -182,7 +192,16 @@ function* jumpLines(
     const targets = new Map(jumps.map(({ args, target }) => [args, target]));
     const there = chains.get(chain)?.rules ?? [];
     const [last, first] = [jumps.filter(({ isLast }) => isLast), jumps.filter(({ isLast }) => !isLast)];
-    const { surplus, missing } = editJumps(there, first, { isInPlace });
+    const isThere = ({ args }: JumpRule): boolean => there.includes(args);
+    const areUnplaced = jumpsOnly?.has(chain) === true;
+    if (areUnplaced && jumps.every(isThere)) continue;
+    // Where one is missing the others, whose places are unknown, are made anew with it.
+    const { surplus, missing } = areUnplaced
+      ? {
+        surplus: first.filter(isThere).map(({ args }) => args),
+        missing: first.map(({ args }) => ({ place: 1, args })),
+      }
+      : editJumps(there, first, { isInPlace });
     for (const args of surplus) yield { line: `-D ${chain} ${args}`, target: targets.get(args)! };
     for (const { place, args } of missing) {
       yield { line: `-I ${chain} ${place === 1 ? "" : `${place} `}${args}`, target: targets.get(args)! };
@@ -236,9 +255,8 @@ export interface DriftScope {
 const SERVICES_AT_ONCE = 100;
 
 /**
- * Compares what is held with what was listed. Only what is ours counts: in the kernel's own chains that is our jumps; `KUBE-POSTROUTING`,
- * `KUBE-MARK-MASQ` and `KUBE-FORWARD` must hold our rules, beside which older kubelets write theirs; the chains of Services and those
- * that they share hold ours and nothing else. Of a Service that has changed since it was written, or keeps what it had because the rest
+ * Compares what is held with what was listed. Only what is ours counts: in the kernel's own chains that is our jumps; chains in which older
+ * kubelets write, too, must hold our rules; all others hold ours and nothing else. Of a Service that has changed since it was written, or keeps what it had because the rest
  * is refused, no chain may be empty.
  */
 export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftScope): Steps<Drift> {
@@ -255,7 +273,13 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
   const of = { store, changes: store.changes };
   const shared = yield* verifyShared(store, held, scope, holds);
   for (const table of TABLES) {
+    const bodies = staticBodies(store.base, table);
+    const own = ownChains(store.base, table);
+    for (const chain of own) {
+      holds(table, chain, (found) => holdsLines(found, bodies.get(chain) ?? [], scope.family));
+    }
     for (const [chain, rules] of baseChains(store, table)) {
+      if (own.includes(chain)) continue;
       const found = held.tables.get(table)?.get(chain)?.rules ?? [];
       if (!chainHolds(found, { rules, comparison: "among" })) missing.push(chainKey(table, chain));
     }
@@ -268,6 +292,11 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
     ? []
     : leftoverChains(store, held.tables.get("nat") ?? NO_CHAINS);
   return { missing, differing, leftover, verified: { services, shared, of } };
+}
+
+/** Chains that no Service has rules in, and no kubelet. */
+function ownChains({ chains, dispatch }: BaseRules, table: Table): readonly string[] {
+  return chains[table].filter((chain) => !dispatch[table].includes(chain) && !KUBELETS_CHAINS.has(chain));
 }
 
 /** True if the chain is there and right; else it is noted. */
@@ -334,14 +363,13 @@ function* verifyServices(
 
 /** Stands for what was printed of chains; NaN, which is equal to nothing: not all are there. */
 function printOf(chains: readonly string[], table: Table, { tables }: HeldTables): number {
-  const hash = new RulesHash();
+  const printed: string[] = [];
   for (const chain of chains) {
     const found = tables.get(table)?.get(chain);
     if (found === undefined) return Number.NaN;
-    const printed = found.printed ?? found.rules.join("\n");
-    hash.add(printed, 0, printed.length);
+    printed.push(found.printed ?? found.rules.join("\n"));
   }
-  return hash.value;
+  return hashText(printed.join("\n"));
 }
 
 /** The jumps, and the rules of the chains without rules of Services, canonical; e.g. `KUBE-FORWARD` → its rules. */

@@ -5,7 +5,7 @@
  * @module
  */
 import type { NamespacedName } from "../../../model/objects.ts";
-import { chainOf } from "../../../netfilter/iptables_chains.ts";
+import { chainOf, groupByChain } from "../../../netfilter/iptables_chains.ts";
 import type { PerTable } from "../../../netfilter/iptables_jumps.ts";
 import { serviceChainsInCallOrder } from "../plan/chains.ts";
 import type { BaseRules, DispatchRule, IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
@@ -35,8 +35,10 @@ export function chainNames({ chains }: Pick<HeldService, "chains">): readonly st
 }
 
 /** A Service right after these rules were written. */
-export function holdRules({ chains, ruleText, dispatch, ruleCounts }: ServiceRules): HeldService {
-  return { chains: chains.join(" "), hashes: hashBodies(ruleText, chains), dispatch, ruleCounts };
+export function holdRules({ chains, rules, dispatch, ruleCounts }: ServiceRules): HeldService {
+  const bodies = groupByChain(rules);
+  const hashes = chains.map((chain) => hashText((bodies.get(chain) ?? []).join("\n")));
+  return { chains: chains.join(" "), hashes, dispatch, ruleCounts };
 }
 
 /** See the module. */
@@ -97,9 +99,11 @@ export class IptablesStore {
     const transaction = new IptablesTransaction();
     for (const table of ["filter", "nat"] as const) {
       const before = staticBodies(this.#base, table);
-      for (const [chain, lines] of staticBodies(plan.base, table)) {
-        // One that the plan no longer fills is the kubelet's, and stays as it is.
-        if (before.get(chain)?.join("\n") === lines.join("\n")) continue;
+      const after = staticBodies(plan.base, table);
+      // One that the plan no longer has is the kubelet's, and stays as it is.
+      for (const chain of plan.base.chains[table]) {
+        const lines = after.get(chain) ?? [];
+        if ((before.get(chain) ?? []).join("\n") === lines.join("\n")) continue;
         transaction.edits[table].chains.push(chain);
         transaction.edits[table].rules.push(...lines);
       }
@@ -173,61 +177,16 @@ export function bodiesOf(service: ServiceRules, chains: readonly string[]): Chai
   return { chains, text: lines.join("\n"), ruleCount: lines.length, dispatch };
 }
 
-const BLANK = 0x20;
-const APPEND = "-A ";
-
-/**
- * What stands for the rules of each chain, in the order of the chains; a start does that with every Service.
- *
- * @param text `-A CHAIN …` lines with line ends between them; those of one chain need not be neighbours
- * @throws {TypeError} if a line is of none of the chains
- */
-function hashBodies(text: string, chains: readonly string[]): readonly number[] {
-  const bodies = chains.map(() => new RulesHash());
-  let index = 0;
-  for (let from = 0; from < text.length;) {
-    const newline = text.indexOf("\n", from);
-    const to = newline < 0 ? text.length : newline;
-    index = chainAt(text, from, chains, index);
-    bodies[index]!.add(text, from, to);
-    from = to + 1;
+/** 53 bits that stand for a text: two lanes of multiply-and-xor, so that two texts meet with a probability of 2^-53. */
+export function hashText(text: string): number {
+  let high = 0x6d2b79f5, low = 0x1b873593;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    high = Math.imul(high ^ code, 0x9e3779b1);
+    low = Math.imul(low ^ code, 0x85ebca6b);
+    low = (low << 13) | (low >>> 19);
   }
-  return bodies.map(({ value }) => value);
-}
-
-/** Whose line begins there: mostly that of the line before, or the next one. */
-function chainAt(text: string, from: number, chains: readonly string[], guess: number): number {
-  const at = from + APPEND.length;
-  for (let step = 0; step < chains.length; step++) {
-    const index = (guess + step) % chains.length;
-    const chain = chains[index]!;
-    if (text.startsWith(chain, at) && text.charCodeAt(at + chain.length) === BLANK) return index;
-  }
-  throw new TypeError(`A line is of none of the chains ${chains.join(", ")}: ${text.slice(from, at + 40)}`);
-}
-
-/** 53 bits that stand for the rules of one chain, which come one by one. */
-export class RulesHash {
-  // Two lanes of multiply-and-xor; two different bodies of one chain meet with a probability of 2^-53.
-  #high = 0x6d2b79f5;
-  #low = 0x1b873593;
-
-  /** Takes the next rule, which is what stands in `text` from `from` up to `to`. */
-  add(text: string, from: number, to: number): void {
-    let high = this.#high, low = this.#low;
-    for (let at = from; at < to; at++) {
-      const code = text.charCodeAt(at);
-      high = Math.imul(high ^ code, 0x9e3779b1);
-      low = Math.imul(low ^ code, 0x85ebca6b);
-      low = (low << 13) | (low >>> 19);
-    }
-    high = Math.imul(high ^ 10, 0xc2b2ae35) ^ (low >>> 15);
-    this.#low = Math.imul(low ^ 10, 0x27d4eb2f) ^ (high >>> 13);
-    this.#high = high;
-  }
-
-  /** Of those that came. */
-  get value(): number {
-    return ((this.#high >>> 0) & 0x1f_ffff) * 0x1_0000_0000 + (this.#low >>> 0);
-  }
+  high = Math.imul(high, 0xc2b2ae35) ^ (low >>> 15);
+  low = Math.imul(low, 0x27d4eb2f) ^ (high >>> 13);
+  return ((high >>> 0) & 0x1f_ffff) * 0x1_0000_0000 + (low >>> 0);
 }

@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { inTurns } from "../../../kernel/clock.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { deviceAddresses } from "../../../kernel/ip_address.ts";
 import { saveSets, setSizes } from "../../../kernel/ipset.ts";
@@ -12,16 +13,17 @@ import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { realServerKey, virtualServerKey } from "../../../netfilter/ipvs.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../damage.ts";
-import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
+import type { IptablesPlan } from "../../iptables/plan/ruleset.ts";
+import { findDrift as findRuleDrift, NOTHING_VERIFIED } from "../../iptables/store/full_sync.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { setNames } from "../plan/sets.ts";
-import { findDrift, type HeldObjects, type Ownership, type WantedObjects } from "../store/objects.ts";
+import { findDrift, type Ownership } from "../store/objects.ts";
 import type { IpvsStore } from "../store/store.ts";
 import type { IpvsTransaction } from "../store/transaction.ts";
 import { listRules } from "./reading.ts";
 
 /**
- * What is cheap to list, in entries of sets; a real server counts as two, a rule as ten. So much takes about 1 % of a CPU at the default
+ * What is cheap to list, in entries of sets; a real server counts as two. So much takes about 1 % of a CPU at the default
  * sync period of 30 s.
  */
 export const CHEAP_TO_LIST = 60_000;
@@ -54,8 +56,8 @@ export class DriftCheck {
    */
   async look(store: IpvsStore, ownership: Ownership): Promise<false | Damage> {
     const { cheapToList, nowMs } = this.#options;
-    const { realServers, entries, filter } = store.counts;
-    const isLarge = 2 * realServers + entries + 10 * filter > cheapToList;
+    const { realServers, entries } = store.counts;
+    const isLarge = 2 * realServers + entries > cheapToList;
     const startMs = nowMs();
     const isAll = this.#schedule.begin(startMs) || !isLarge;
     const found = await (isAll ? this.#all(store, ownership) : this.#part(store, ownership));
@@ -66,16 +68,19 @@ export class DriftCheck {
   async #all(store: IpvsStore, ownership: Ownership): Promise<readonly string[]> {
     const { exec, ipvs } = this.#options;
     const own = new Set(setNames(ownership.family));
-    const { wanted, held } = await this.#rulesAndAddresses(store);
+    const rules = await this.#ruleDrift(store, ownership);
+    const addresses = await deviceAddresses(exec, DEVICE);
     const sets = await saveSets(exec, (name) => own.has(name));
     const virtualServers = store.counts.virtualServers === 0 ? new Map() : (await ipvs.save()).virtualServers;
-    return driftNames(findDrift(wanted, { ...held, sets, virtualServers }, ownership));
+    const held = { addresses, sets, virtualServers, tables: new Map() };
+    return [...rules, ...driftNames(findDrift(store.objects, held, ownership))];
   }
 
-  /** Base chains, how many entries the sets have, the addresses, and one virtual server: after a flush it is gone. */
+  /** The rules, how many entries the sets have, the addresses, and one virtual server: after a flush it is gone. */
   async #part(store: IpvsStore, ownership: Ownership): Promise<readonly string[]> {
     const { exec, ipvs } = this.#options;
-    const { wanted, held } = await this.#rulesAndAddresses(store, OUT_FILTER_CHAIN);
+    const rules = await this.#ruleDrift(store, ownership);
+    const addresses = await deviceAddresses(exec, DEVICE);
     const damagedSets = setsOfOtherSize(await setSizes(exec), store, ownership);
     const [server] = store.servers();
     const reals = server === undefined ? null : await ipvs.listRealServers(server.server);
@@ -86,29 +91,19 @@ export class DriftCheck {
         { server: server.server, realServers: new Map(reals.map((real) => [realServerKey(real), real])) },
       ]],
     );
-    const part = { ...wanted, sets: [], servers: server === undefined ? [] : [server] };
-    return [...driftNames(findDrift(part, { ...held, virtualServers }, ownership)), ...damagedSets];
+    const part = { ...store.objects, sets: [], servers: server === undefined ? [] : [server] };
+    const held = { addresses, sets: new Map(), virtualServers, tables: new Map() };
+    return [...rules, ...driftNames(findDrift(part, held, ownership)), ...damagedSets];
   }
 
-  /** What both kinds of looks compare. @param without a chain that is not compared */
-  async #rulesAndAddresses(
-    { objects }: IpvsStore,
-    without?: string,
-  ): Promise<{ readonly wanted: WantedObjects; readonly held: HeldObjects }> {
-    const { exec, iptables } = this.#options;
-    const rules = await listRules(iptables, without);
-    const addresses = await deviceAddresses(exec, DEVICE);
-    const compared = (chains: readonly string[]): readonly string[] =>
-      rules === null ? [] : chains.filter((chain) => chain !== without);
-    const { chains, jumps } = objects;
-    return {
-      wanted: {
-        ...objects,
-        chains: { nat: compared(chains.nat), filter: compared(chains.filter) },
-        jumps: rules === null ? [] : jumps,
-      },
-      held: { tables: new Map(), ...rules, sets: new Map(), virtualServers: new Map(), addresses },
-    };
+  /** Chains that are not as they were written; none where the lock is held. */
+  async #ruleDrift({ rules }: IpvsStore, { family }: Ownership): Promise<readonly string[]> {
+    const listed = await listRules(this.#options.iptables);
+    if (listed === null) return [];
+    const plan = (): Pick<IptablesPlan, "services"> => ({ services: new Map() });
+    const scope = { family, canaries: [], withServices: false, verified: NOTHING_VERIFIED, plan };
+    const { missing, differing } = await inTurns(findRuleDrift(rules, listed, scope));
+    return [...missing, ...differing.keys()];
   }
 }
 
@@ -124,12 +119,11 @@ function setsOfOtherSize(
   });
 }
 
-/** Chains, sets, virtual servers and addresses that differ. */
+/** Sets, virtual servers and addresses that differ. */
 function driftNames(
-  { chains, sets, servers, makesDevice, bound, unbound }: IpvsTransaction,
+  { sets, servers, makesDevice, bound, unbound }: IpvsTransaction,
 ): readonly string[] {
   return [
-    ...chains,
     ...sets.map(({ set }) => set),
     ...new Set(servers.map(({ server }) => virtualServerKey(server))),
     ...makesDevice ? [DEVICE] : [...bound, ...unbound].map((address) => `${DEVICE} ${address}`),

@@ -17,9 +17,9 @@ import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
 import { virtualServerKey } from "../../../netfilter/ipvs.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { Proxier } from "../../apply/proxier.ts";
-import type { ApplyReport, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
 import type { RefusedService } from "../../quarantine.ts";
+import { readTables } from "../../iptables/apply/table_reading.ts";
 import { planIpvsInSteps } from "../plan/plan.ts";
 import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "../plan/settings.ts";
@@ -32,10 +32,10 @@ import {
   withoutRefused,
 } from "../store/refusals.ts";
 import { IpvsStore } from "../store/store.ts";
-import type { IpvsTransaction } from "../store/transaction.ts";
+import { type IpvsTransaction, TABLES } from "../store/transaction.ts";
 import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
 import type { GracefulTermination } from "./graceful_termination.ts";
-import { READ_COMMANDS, readOwn, readRules } from "./reading.ts";
+import { OWN_RULES, READ_COMMANDS, readOwn } from "./reading.ts";
 import type { SchedulerProbe } from "./schedulers.ts";
 import { IpvsWriter, WRITTEN_KINDS } from "./writer.ts";
 
@@ -61,7 +61,7 @@ export interface IpvsProxierOptions {
   readonly nowMs: () => number;
 }
 
-/** IPVS mode for one family. */
+/** IPVS mode for one family. What the programs refuse of a Service stays away; everything else goes in. */
 export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
   readonly #options: IpvsProxierOptions;
   /** What Services ask for and do not get: logged once. */
@@ -78,7 +78,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
   #full: IpvsPlan | undefined;
 
   constructor(options: IpvsProxierOptions) {
-    const { exec, ipvs, iptables, settings, cheapToList = CHEAP_TO_LIST, log, nowMs } = options;
+    const { exec, ipvs, iptables, settings, cheapToList = CHEAP_TO_LIST, log, nowMs, mutex } = options;
     const { family } = iptables;
     super({
       mode: "ipvs",
@@ -88,22 +88,21 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
       nowMs,
       kinds: WRITTEN_KINDS,
       rounds: MAX_ROUNDS,
+      mutex,
     });
     this.#options = options;
     this.#unreadableTables = new UnreadableTables({ family, log });
     this.#driftCheck = new DriftCheck({ exec, ipvs, iptables, cheapToList, nowMs });
   }
 
-  /** What the programs refuse of a Service stays away; everything else goes in. */
-  override sync(request: SyncRequest): Promise<ApplyReport> {
-    return this.#options.mutex.run(async () => {
-      this.#ips = this.#hostIps();
-      this.#full = undefined;
-      const report = await super.sync(request);
-      this.#touched.clear();
-      this.#syncedIps = this.#ips;
-      return report;
-    });
+  protected override begin(): void {
+    this.#ips = this.#hostIps();
+    this.#full = undefined;
+  }
+
+  protected override succeeded(): void {
+    this.#touched.clear();
+    this.#syncedIps = this.#ips;
   }
 
   protected override total(store: IpvsStore): Readonly<Record<string, number>> {
@@ -120,7 +119,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
 
   protected override async writeAll(state: ProxyState): Promise<IpvsStore> {
     const held = await this.run("read", () => this.#read());
-    this.#unreadableTables.tell(held.unreadable ?? []);
+    this.#unreadableTables.report(TABLES.filter((table) => held.unreadable?.has(table)));
     this.#options.terminations.found(held.virtualServers, this.family);
     const { plan, transaction, store } = await this.run("plan", async () => {
       const plan = this.#full ??= await this.#plan(state, "all");
@@ -134,7 +133,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
   async #read(): Promise<HeldObjects> {
     const { exec, ipvs, iptables } = this.#options;
     this.progress.commands += READ_COMMANDS;
-    const [own, rules] = await Promise.all([readOwn(exec, ipvs), readRules(iptables)]);
+    const [own, rules] = await Promise.all([readOwn(exec, ipvs), readTables(iptables, OWN_RULES)]);
     return { ...own, ...rules };
   }
 

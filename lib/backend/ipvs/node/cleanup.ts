@@ -34,7 +34,7 @@ const DRAIN_POLL_MS = 250;
 
 export const IPVS_CLEANUP: ModeCleanup = {
   mode: "ipvs",
-  tellsApart: [],
+  distinct: [],
   chains: {
     // KUBE-FIREWALL in nat is of kube-proxy before 1.24; kubelet's chain of this name is in filter.
     nat: ["KUBE-FIREWALL", "KUBE-LOAD-BALANCER", "KUBE-NODE-PORT"],
@@ -204,8 +204,7 @@ function ownSetNames(family: IpFamily): readonly string[] {
 }
 
 function nothingWanted(family: IpFamily): WantedObjects {
-  const none = { nat: [], filter: [] };
-  return { family, sets: [], chains: none, rules: none, jumps: [], servers: [], addresses: [] };
+  return { family, sets: [], rules: null, servers: [], addresses: [] };
 }
 
 /** Waits for connections to these servers to end: a client that has begun one before another mode took over finishes it here. */

@@ -15,7 +15,7 @@ import { ipvsAbsence, Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
-import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
+import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
 import { IpvsProxier } from "../apply/proxier.ts";
 import { GracefulTermination } from "../apply/graceful_termination.ts";
 import { SchedulerProbe } from "../apply/schedulers.ts";
@@ -63,11 +63,11 @@ async function prepareRules(
   });
   await setIpvsSysctls(config, { sysctls, release: kernelRelease(), log });
   await setTimeouts(ipvs, config, log);
-  tellFamilies(families.keys(), log);
+  logFamilies(families.keys(), log);
   const mutex = new Mutex();
   const deadlineMs = config.kproxy.ipvsTerminationDeadline;
   const terminations = new GracefulTermination({ ipvs, clock, log, deadlineMs, mutex });
-  const settingsOf = tellingSettings(context, (family, node) => configuredIpvs(config, family, node));
+  const settingsOf = loggedSettings(context, (family, node) => configuredIpvs(config, family, node));
   const proxiers = [...families].map(([family, iptables]) =>
     new IpvsProxier({
       exec,

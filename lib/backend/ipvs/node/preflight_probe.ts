@@ -46,7 +46,7 @@ function matches(set: string): ReadonlyMap<string, string> {
  * Makes sure of the sets and matches of some families; nothing is left behind.
  *
  * @throws {UnsupportedError} naming the modules that are missing
- * @throws {ExecError} if a tool cannot tell
+ * @throws {ExecError} if a tool fails without an answer
  */
 export async function requireSetsAndMatches(exec: Exec, families: readonly Iptables[]): Promise<void> {
   const sets = families.flatMap(({ family }) => SET_TYPES.map((type) => probeSet(type, family)));

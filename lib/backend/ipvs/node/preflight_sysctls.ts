@@ -78,7 +78,7 @@ export async function setIpvsSysctls(config: KubeProxyConfiguration, tools: Sysc
 
 /** What a kernel wants to have in `conn_reuse_mode`. */
 export type ConnReuse =
-  /** It delays a new connection from a port used before by a second unless it is told not to look. */
+  /** It delays a new connection from a port used before by a second unless the setting is off. */
   | "off"
   /** It does the right thing by itself. */
   | "leave"

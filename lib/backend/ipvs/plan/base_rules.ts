@@ -42,7 +42,7 @@ export const JUMP_RULES: readonly JumpRule[] = [
   jump("filter", "OUTPUT", OUT_FILTER_CHAIN, "kubernetes ipvs access filter"),
 ];
 
-/** Matches what does not come from a pod of this node or cluster; null if nothing can tell. */
+/** Matches what does not come from a pod of this node or cluster; null if nothing distinguishes it. */
 function notLocal(detector: LocalDetector): string | null {
   switch (detector.kind) {
     case "none":
@@ -104,7 +104,7 @@ function nodePorts(rules: RuleWriter): BaseRule[] {
 
 function clusterIps(rules: RuleWriter, { masqueradeAll, detector }: IpvsOptions): BaseRule {
   const fragment = notLocal(detector);
-  // Without a way to tell pods only the node itself is known: a virtual address as source is its own.
+  // Without a way to recognise pods only the node itself is known: a virtual address as source is its own.
   const directions = masqueradeAll || fragment !== null ? "dst,dst" : "src,dst";
   const pods = masqueradeAll || fragment === null ? "" : `${fragment} `;
   return rules.whileFilled(SERVICES, "KUBE-CLUSTER-IP", directions, `${pods}-j ${MARK_MASQ}`);

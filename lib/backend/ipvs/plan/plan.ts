@@ -24,9 +24,6 @@ export function planIpvs(state: ProxyState, changed: Changed, options: IpvsOptio
 /** As {@linkcode planIpvs}, with a step after each Service. */
 export function* planIpvsInSteps(state: ProxyState, changed: Changed, options: IpvsOptions): Steps<IpvsPlan> {
   const { family } = options;
-  if (state.family !== family) {
-    throw new RangeError(`State and options must be of one family: got ${state.family} and ${family}`);
-  }
   for (const text of [...options.nodePortIps, ...options.hostIps]) {
     if (parseIp(text)?.family !== family) {
       throw new RangeError(`Node-port and host addresses must be ${family} addresses: got "${text}"`);
@@ -42,10 +39,10 @@ export function* planIpvsInSteps(state: ProxyState, changed: Changed, options: I
     hostIps: new Set(options.hostIps),
     report: (problem) => reported.add(problem),
   };
-  const names = changed === "all" ? state.services.keys() : changed;
   const services = yield* planServicesInSteps(
     state,
-    [...names].sort(),
+    changed,
+    family,
     (ports, endpoints, name) => {
       reported = new Set();
       const objects = objectsOfService(ports, endpoints, context);

@@ -70,7 +70,7 @@ class ServiceDraft {
       (localOnly && local.length > 0 ? local : cluster).map(({ key }) => key);
     const internal = reachable(servicePort.internalPolicyLocal);
     const external = reachable(servicePort.externalPolicyLocal);
-    // A pod that reaches itself: told by its address as source and destination, so only where pods of this node are.
+    // A pod that reaches itself has its address as source and destination, so only where pods of this node are.
     for (const { ip, port, isLocal } of endpoints) {
       if (isLocal) this.#addEntry("KUBE-LOOP-BACK", ipPortIpEntry(ip, servicePort.protocol, port, ip));
     }

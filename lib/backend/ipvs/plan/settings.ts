@@ -32,7 +32,7 @@ export function configuredIpvs(
   family: IpFamily,
   node: NodeObject | null,
 ): { readonly options: ConfiguredIpvs; readonly problem: LocalDetection["problem"] } {
-  // Masquerading is told by the section of iptables mode, as kube-proxy has it.
+  // The section of iptables mode has the settings of masquerading, as in kube-proxy.
   const { settings, problem } = familySettings(config, "iptables", family, node);
   const options: ConfiguredIpvs = {
     ...settings,

@@ -1,6 +1,6 @@
 /**
- * The objects of IPVS mode, wanted and held, and their difference: sets with their entries, chains and jumps, virtual servers with their
- * real ones, addresses of the device.
+ * The objects of IPVS mode, wanted and held, and their difference: sets with their entries, virtual servers with their real ones, addresses
+ * of the device. Its rules of iptables are those of mode iptables' store.
  *
  * A full sync compares what is wanted with what the tools list, a change with what is known to be held, the drift check what is known to be held
  * with what the tools list. Only what is ours is taken away. Sets and chains are ours by name, addresses by their device. A virtual server
@@ -10,9 +10,6 @@
  */
 import { type Cidr, cidrContains, parseIp } from "../../../model/ip.ts";
 import type { IpFamily } from "../../../model/objects.ts";
-import { sameTexts } from "../../../model/service_port.ts";
-import { canonicalRuleText, readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
-import { chainHolds } from "../../../netfilter/iptables_chains.ts";
 import {
   addEntryLine,
   createSetLine,
@@ -24,15 +21,7 @@ import {
   type SetEntry,
   swapSetsLine,
 } from "../../../netfilter/ipset.ts";
-import {
-  chainLine,
-  editJumps,
-  type JumpRule,
-  jumpsByChain,
-  leadToServiceChains,
-  type PerTable,
-  type Table,
-} from "../../../netfilter/iptables_jumps.ts";
+import { leadToServiceChains } from "../../../netfilter/iptables_jumps.ts";
 import {
   addRealServerLine,
   addVirtualServerLine,
@@ -45,10 +34,11 @@ import {
   updateVirtualServerLine,
   type VirtualServer,
 } from "../../../netfilter/ipvs.ts";
-import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
+import type { IptablesPlan } from "../../iptables/plan/ruleset.ts";
+import { fullSync, type HeldTables, NOTHING_HELD } from "../../iptables/store/full_sync.ts";
 import type { WantedServer } from "../plan/ruleset.ts";
 import { capacityFor, growingSetName, setDefinition, type SetKind, setName } from "../plan/sets.ts";
-import { IpvsTransaction, TABLES } from "./transaction.ts";
+import { IpvsTransaction } from "./transaction.ts";
 
 /** A set that is wanted. */
 export interface WantedSet {
@@ -59,47 +49,31 @@ export interface WantedSet {
   readonly all: ReadonlyMap<SetEntry, unknown>;
 }
 
-/** A rule that is wanted in a chain. */
-export interface WantedRule {
-  readonly chain: string;
-  /** Without the leading `-A CHAIN `. */
-  readonly rule: string;
-}
-
 /** What is wanted: everything, or what a change is about. */
 export interface WantedObjects {
   readonly family: IpFamily;
   readonly sets: readonly WantedSet[];
-  /** Chains that are compared, in the order in which they are written. */
-  readonly chains: PerTable<readonly string[]>;
-  /** Rules of those chains, in the order in which they are written; of KUBE-IPVS-OUT-FILTER all, or those that a change is about. */
-  readonly rules: PerTable<readonly WantedRule[]>;
-  readonly jumps: readonly JumpRule[];
+  /** All rules of iptables; null: they are compared elsewhere. */
+  readonly rules: IptablesPlan | null;
   readonly servers: Iterable<WantedServer>;
   /** Of the device. */
   readonly addresses: Iterable<string>;
 }
 
 /** What is in the kernel. Only the own family counts; the rest may be there. */
-export interface HeldObjects {
+export interface HeldObjects extends Partial<Omit<HeldTables, "tables">>, Pick<HeldTables, "tables"> {
   /** Of the device; null: it is missing. */
   readonly addresses: ReadonlySet<string> | null;
   /** By `virtualServerKey`. */
   readonly virtualServers: ReadonlyMap<string, SavedVirtualServer>;
   /** By name. */
   readonly sets: ReadonlyMap<string, SavedSet>;
-  /** Table → chain → rules without `-A CHAIN `. */
-  readonly tables: ReadonlyMap<string, ReadonlyMap<string, { readonly rules: readonly string[] }>>;
-  /** Chains of the kernel of which only our jumps are known, each once and not in their order. */
-  readonly jumpsOnly?: PerTable<ReadonlySet<string>>;
-  /** Tables that iptables cannot read as a whole. */
-  readonly unreadable?: ReadonlySet<string>;
 }
 
 /** Device, sets and IPVS table: what both families share. */
 export type HeldOwn = Pick<HeldObjects, "addresses" | "virtualServers" | "sets">;
 
-/** What tells ours from what others have. */
+/** What distinguishes ours from what others have. */
 export interface Ownership {
   readonly family: IpFamily;
   /** Virtual servers in these networks are others'. */
@@ -108,16 +82,7 @@ export interface Ownership {
   readonly hostIps: readonly string[];
   /** Keys of virtual servers that this process has made: they are ours wherever they are. */
   readonly known?: ReadonlySet<string>;
-  /** Chains beside whose rules others may have theirs. Default: none. */
-  readonly sharedChains?: ReadonlySet<string>;
 }
-
-/** Chains in which kubelets before 1.28 write, too. */
-export const KUBELETS_CHAINS: ReadonlySet<string> = new Set([
-  "KUBE-POSTROUTING",
-  "KUBE-MARK-MASQ",
-  "KUBE-FORWARD",
-]);
 
 /** What leads from `held` to `wanted`: what is ours, held and not wanted goes. Real servers that are on their way out go once more. */
 export function diffObjects(
@@ -130,19 +95,17 @@ export function diffObjects(
     held.tables.get("nat")?.get("KUBE-SERVICES")?.rules ?? [],
   );
   diffSets(transaction, wanted, held);
-  for (const table of TABLES) diffChains(transaction, table, wanted, held, ownership.sharedChains);
-  for (const table of TABLES) diffJumps(transaction, table, wanted, held);
+  if (wanted.rules !== null) {
+    transaction.rules = fullSync(wanted.rules, { ...NOTHING_HELD, ...held }, wanted).transaction;
+  }
   diffServers(transaction, wanted.servers, held, ownership);
   diffAddresses(transaction, wanted, held);
   return transaction;
 }
 
-/**
- * What a full sync would write, without what is no damage: rules of older kubelets beside ours, and real servers on their way out. What else
- * is in our chains and sets, on our device and behind our servers is ours alone.
- */
+/** What a full sync would write of sets, servers and addresses, without real servers on their way out, which are no damage. */
 export function findDrift(wanted: WantedObjects, held: HeldObjects, ownership: Ownership): IpvsTransaction {
-  const drift = diffObjects(wanted, held, { ...ownership, sharedChains: KUBELETS_CHAINS });
+  const drift = diffObjects({ ...wanted, rules: null }, held, ownership);
   drift.servers = drift.servers.filter((change) => change.kind !== "removeReal" || change.real.weight !== 0);
   return drift;
 }
@@ -182,90 +145,6 @@ function diffSets(
           : { set, lines: [...deletions, ...missing.map(add)], deletions: [] },
       );
     }
-  }
-}
-
-function diffChains(
-  { rules: written, chains: changed }: IpvsTransaction,
-  table: Table,
-  { chains, rules }: WantedObjects,
-  { tables }: HeldObjects,
-  sharedChains: Ownership["sharedChains"],
-): void {
-  const bodies = Map.groupBy(rules[table], ({ chain }) => chain);
-  const added = new Set<WantedRule>();
-  for (const chain of chains[table]) {
-    const found = tables.get(table)?.get(chain)?.rules;
-    const wanted = bodies.get(chain) ?? [];
-    const missing = chain === OUT_FILTER_CHAIN && found !== undefined
-      ? editRules(chain, wanted, found, written[table])
-      : isHeld(wanted, found, sharedChains?.has(chain) === true)
-      ? null
-      : wanted;
-    if (missing === null) continue;
-    changed.add(`${table} ${chain}`);
-    if (missing === wanted) written[table].push(chainLine(chain));
-    for (const rule of missing) added.add(rule);
-  }
-  for (const rule of rules[table]) if (added.has(rule)) written[table].push(`-A ${rule.chain} ${rule.rule}`);
-}
-
-function isHeld(
-  wanted: readonly WantedRule[],
-  found: readonly string[] | undefined,
-  isShared: boolean,
-): boolean {
-  if (found === undefined) return false;
-  const texts = wanted.map(({ rule }) => rule);
-  const comparison = isShared ? "among" : "same";
-  return sameTexts(found, texts) || chainHolds(found, { rules: texts.map(canonicalRuleText), comparison });
-}
-
-/**
- * Deletes what is too much from a chain whose order says nothing.
- *
- * @returns what is to be added; null if nothing differs
- */
-function editRules(
-  chain: string,
-  wanted: readonly WantedRule[],
-  found: readonly string[],
-  lines: string[],
-): readonly WantedRule[] | null {
-  const there = Map.groupBy(found, readableText);
-  const missing = wanted.filter(({ rule }) => there.get(canonicalRuleText(rule))?.pop() === undefined);
-  const surplus = [...there.values()].flat();
-  for (const rule of surplus) lines.push(`-D ${chain} ${rule}`);
-  return missing.length + surplus.length === 0 ? null : [...missing];
-}
-
-/** Of a rule as it was found. */
-function readableText(rule: string): string {
-  return readableRuleText(rule) ?? rule;
-}
-
-function diffJumps(
-  { rules, chains }: IpvsTransaction,
-  table: Table,
-  { jumps }: WantedObjects,
-  { tables, jumpsOnly }: HeldObjects,
-): void {
-  for (const [chain, wanted] of jumpsByChain(jumps, table)) {
-    const there = (tables.get(table)?.get(chain)?.rules ?? []).map(readableText);
-    const isThere = ({ args }: JumpRule): boolean => there.includes(canonicalRuleText(args));
-    const areUnplaced = jumpsOnly?.[table].has(chain) === true;
-    if (areUnplaced && wanted.every(isThere)) continue;
-    // Where one is missing the others, whose places are unknown, are made anew with it.
-    const { surplus, missing } = areUnplaced
-      ? {
-        surplus: wanted.filter(isThere).map(({ args }) => args),
-        missing: wanted.map(({ args }) => ({ place: 1, args })),
-      }
-      : editJumps(there, wanted, { textOf: canonicalRuleText });
-    if (surplus.length + missing.length === 0) continue;
-    chains.add(`${table} ${chain}`);
-    for (const args of surplus) rules[table].push(`-D ${chain} ${args}`);
-    for (const { place, args } of missing) rules[table].push(`-I ${chain} ${place} ${args}`);
   }
 }
 

@@ -3,10 +3,12 @@
  *
  * @module
  */
+import { tableBlock } from "../../../netfilter/iptables_jumps.ts";
+import { planLines } from "../../iptables/plan/render.ts";
 import type { IpvsPlan } from "../plan/ruleset.ts";
 import { diffObjects, type HeldObjects, type WantedObjects } from "./objects.ts";
 import { IpvsStore } from "./store.ts";
-import { type IpvsTransaction, stepText } from "./transaction.ts";
+import { type IpvsTransaction, stepText, TABLES } from "./transaction.ts";
 
 /** A kernel without anything of ours. */
 const NOTHING: HeldObjects = {
@@ -44,10 +46,13 @@ export interface PlanTexts {
  * @throws {TypeError} if the plan is not one of all Services
  */
 export function planTexts(plan: IpvsPlan): PlanTexts {
-  const objects = { ...IpvsStore.of(plan).objects, jumps: [] };
+  const { objects } = IpvsStore.of(plan);
   const texts = { ipset: "", iptables: "", ipvsadm: "", ip: "" };
   for (const step of intoNothing(objects).steps) texts[step.program] = stepText(step);
-  return texts;
+  return {
+    ...texts,
+    iptables: TABLES.map((table) => tableBlock(table, planLines(objects.rules!, table))).join(""),
+  };
 }
 
 function intoNothing(wanted: WantedObjects): IpvsTransaction {

@@ -8,19 +8,26 @@
  */
 import { compareBytes } from "../../../model/names.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
-import type { PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
+import type { PerTable } from "../../../netfilter/iptables_jumps.ts";
+import type {
+  BaseRules as IptablesBaseRules,
+  IptablesPlan,
+  ServiceRules,
+} from "../../iptables/plan/ruleset.ts";
+import { sharedRules } from "../../iptables/store/dispatch.ts";
+import { fullSync, NOTHING_HELD } from "../../iptables/store/full_sync.ts";
+import { IptablesStore } from "../../iptables/store/store.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
-import type { BaseRules, Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
+import type { BaseRule, BaseRules, Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
 import { capacityFor, SET_KINDS, setDefinition, setName } from "../plan/sets.ts";
 import {
   diffObjects,
   type HeldObjects,
   realServerOf,
   type WantedObjects,
-  type WantedRule,
   type WantedSet,
 } from "./objects.ts";
-import { type IpvsTransaction, TABLES } from "./transaction.ts";
+import type { IpvsTransaction } from "./transaction.ts";
 
 /** How much of each kind the kernel holds. */
 export interface KernelCounts extends PerTable<number> {
@@ -59,7 +66,7 @@ export class IpvsStore {
   readonly #servers = new Map<string, readonly ServerOwner[]>();
   readonly #sets: ReadonlyMap<string, StoredSet>;
   #realServers = 0;
-  #outFilters = 0;
+  #rules: IptablesStore;
 
   private constructor(base: BaseRules) {
     this.#base = base;
@@ -68,6 +75,7 @@ export class IpvsStore {
         kind,
       ) => [setName(kind, base.family), { entries: new Map(), maxElements: capacityFor(0) }]),
     );
+    this.#rules = new IptablesStore(this.#baseRules);
   }
 
   /**
@@ -79,6 +87,7 @@ export class IpvsStore {
     if (!plan.all) throw new TypeError("Only a plan of all Services says what the kernel holds");
     const store = new IpvsStore(plan.base);
     store.#take(plan.base, plan.services);
+    store.#rules = fullSync(store.#rulesPlan, NOTHING_HELD, plan.base).store;
     return store;
   }
 
@@ -92,12 +101,16 @@ export class IpvsStore {
     return this.#set(set).entries.size;
   }
 
+  /** Those of iptables. */
+  get rules(): IptablesStore {
+    return this.#rules;
+  }
+
   get counts(): KernelCounts {
     let entries = 0;
     for (const set of this.#sets.values()) entries += set.entries.size;
     return {
-      filter: this.#rules("filter", []).length + this.#outFilters,
-      nat: this.#rules("nat", []).length,
+      ...this.#rules.ruleCounts,
       virtualServers: this.#servers.size,
       realServers: this.#realServers,
       entries,
@@ -111,7 +124,13 @@ export class IpvsStore {
       const { entries } = this.#set(setName(kind, this.#base.family));
       return { kind, entries: [...entries.keys()], all: entries };
     });
-    return this.#objects([...this.servers()], sets);
+    return { ...this.#objects([...this.servers()], sets), rules: this.#rulesPlan };
+  }
+
+  /** All rules of iptables, those of each virtual server by its key. */
+  get #rulesPlan(): IptablesPlan {
+    const services = new Map(this.servers().map((server) => [server.key, rulesOf(server)]));
+    return { all: true, base: this.#baseRules, services };
   }
 
   /**
@@ -127,12 +146,20 @@ export class IpvsStore {
     const touched = this.#touched(services);
     const held = this.#held(this.#objectsOf(touched));
     this.#take(plan.base, services);
-    return diffObjects({ ...this.#objectsOf(touched), jumps: [] }, held, {
+    const transaction = diffObjects(this.#objectsOf(touched), held, {
       family: plan.base.family,
       excludeCIDRs: [],
       hostIps: [],
       known: touched.keys,
     });
+    const owners = Array.from(
+      touched.keys,
+      (key) => [key, rulesOf(this.#servers.get(key)?.[0]?.server)] as const,
+    );
+    const rules = this.#rules.change({ base: this.#baseRules, services: new Map(owners) });
+    rules.commit();
+    transaction.rules = rules.transaction;
+    return transaction;
   }
 
   #touched(services: ReadonlyMap<NamespacedName, ServiceObjects | null>): Touched {
@@ -168,27 +195,12 @@ export class IpvsStore {
   }
 
   #objects(servers: readonly WantedServer[], sets: readonly WantedSet[]): WantedObjects {
-    const { family, chains, jumps } = this.#base;
-    const outFilters = servers.flatMap(({ outFilter }) => outFilter === "" ? [] : [outFilter]);
-    return {
-      family,
-      sets,
-      chains,
-      rules: { nat: this.#rules("nat", []), filter: this.#rules("filter", outFilters) },
-      jumps,
-      servers,
-      addresses: sets.find(({ kind }) => kind === "KUBE-IPVS-IPS")?.entries ?? [],
-    };
+    const addresses = sets.find(({ kind }) => kind === "KUBE-IPVS-IPS")?.entries ?? [];
+    return { family: this.#base.family, sets, rules: null, servers, addresses };
   }
 
   /** The kernel that holds these. */
-  #held({ family, sets, chains, rules, servers, addresses }: WantedObjects): HeldObjects {
-    const bodies = (table: Table): ReadonlyMap<string, { readonly rules: readonly string[] }> => {
-      const byChain = Map.groupBy(rules[table], ({ chain }) => chain);
-      return new Map(chains[table].map((chain) => {
-        return [chain, { rules: byChain.get(chain)?.map(({ rule }) => rule) ?? [] }];
-      }));
-    };
+  #held({ family, sets, servers, addresses }: WantedObjects): HeldObjects {
     return {
       addresses: new Set(addresses),
       virtualServers: new Map(Array.from(servers, ({ key, server, realServers }) => {
@@ -199,19 +211,29 @@ export class IpvsStore {
         const definition = setDefinition(kind, family, this.#set(name).maxElements);
         return [name, { name, definition, entries: new Set(entries) }];
       })),
-      tables: new Map(TABLES.map((table) => [table, bodies(table)])),
+      tables: new Map(),
     };
   }
 
-  /** The rules of a table as its sets are filled, those of Services in their place. */
-  #rules(table: Table, outFilters: readonly string[]): readonly WantedRule[] {
-    return this.#base.rules[table].flatMap((one) =>
-      one.chain === OUT_FILTER_CHAIN
-        ? outFilters.map((rule) => ({ chain: OUT_FILTER_CHAIN, rule }))
-        : one.needs === "" || this.setSize(one.needs) > 0
-        ? [one]
-        : []
-    );
+  /** As the sets are filled; those of Services stand where kube-proxy has them. */
+  get #baseRules(): IptablesBaseRules {
+    const { chains, rules, jumps } = this.#base;
+    const lines = (some: readonly BaseRule[]): string[] =>
+      some.filter(({ needs }) => needs === "" || this.setSize(needs) > 0)
+        .map(({ chain, rule }) => `-A ${chain} ${rule}`);
+    const at = rules.filter.findIndex(({ chain }) => chain === OUT_FILTER_CHAIN);
+    const head = { nat: lines(rules.nat), filter: lines(rules.filter.slice(0, at)) };
+    const tail = { nat: [], filter: lines(rules.filter.slice(at + 1)) };
+    return {
+      chains,
+      dispatch: { nat: [], filter: [OUT_FILTER_CHAIN] },
+      ensured: { nat: [], filter: [] },
+      hasServiceChains: false,
+      head,
+      tail,
+      jumps,
+      ruleCounts: { nat: head.nat.length, filter: head.filter.length + tail.filter.length },
+    };
   }
 
   #set(name: string): StoredSet {
@@ -263,7 +285,6 @@ export class IpvsStore {
   #countServer(server: WantedServer | undefined, by: 1 | -1): void {
     if (server === undefined) return;
     this.#realServers += by * server.realServers.length;
-    if (server.outFilter !== "") this.#outFilters += by;
     for (const entry of this.#entriesOf(server)) this.#count(entry, by);
   }
 
@@ -274,6 +295,13 @@ export class IpvsStore {
     if (count === 0) entries.delete(text);
     else entries.set(text, count);
   }
+}
+
+/** What the server has in a chain that all share; null: nothing. */
+function rulesOf(server: WantedServer | undefined): ServiceRules | null {
+  return server === undefined || server.outFilter === ""
+    ? null
+    : sharedRules([{ table: "filter", chain: OUT_FILTER_CHAIN, rule: server.outFilter }]);
 }
 
 function splitEntry(entry: Entry): readonly [set: string, text: string] {

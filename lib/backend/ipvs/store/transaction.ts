@@ -5,13 +5,14 @@
  * @module
  */
 import { addAddressLine, addDummyLine, deleteAddressLine } from "../../../netfilter/ip_batch.ts";
-import { type PerTable, type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
+import { type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { RealServer, VirtualServer } from "../../../netfilter/ipvs.ts";
+import { IptablesTransaction } from "../../iptables/store/transaction.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 
 export const TABLES: readonly Table[] = ["nat", "filter"];
 
-/** What tells another process that a virtual server is ours. */
+/** What shows another process that a virtual server is ours. */
 export interface Evidence {
   /** Its address is on the device. */
   readonly isBound: boolean;
@@ -73,9 +74,7 @@ const HEADINGS = {
 /** See the module. */
 export class IpvsTransaction {
   readonly sets: SetChange[] = [];
-  /** Chains that are filled anew, edited or get a jump; as `TABLE CHAIN`. */
-  readonly chains = new Set<string>();
-  readonly rules: PerTable<string[]> = { nat: [], filter: [] };
+  rules = new IptablesTransaction();
   servers: ServerChange[] = [];
   /** The device is made. */
   makesDevice = false;
@@ -132,7 +131,11 @@ export class IpvsTransaction {
   }
 
   get #ruleStep(): Step {
-    const tables = TABLES.map((table) => ({ table, lines: this.rules[table] }));
+    const blocks = [...this.rules.blocks(Infinity)].map((block) => block.split("\n"));
+    // Each begins with its table and ends with its commitment.
+    const linesOf = (table: Table): string[] =>
+      blocks.filter(([head]) => head === `*${table}`).flatMap((lines) => lines.slice(1, -2));
+    const tables = TABLES.map((table) => ({ table, lines: linesOf(table) }));
     return { program: "iptables", tables: tables.filter(({ lines }) => lines.length > 0) };
   }
 

@@ -201,6 +201,8 @@ Deno.test("the more there should be, the more time a list is given", NONE, async
     },
   };
   const proxier = nftablesProxier(exec);
+  // There is nothing to list yet.
+  await proxier.sync(syncRequest([]));
   const endpoints = Array.from({ length: 200 }, (_, index) => `10.244.1.${index}`);
   for (const objects of [A, service("s1", endpoints)]) {
     await proxier.sync(syncRequest(objects));

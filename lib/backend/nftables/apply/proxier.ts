@@ -16,7 +16,7 @@ import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { NodePortIps } from "../../apply/node_port_ips.ts";
 import { Proxier } from "../../apply/proxier.ts";
-import type { ApplyReport, SyncRequest } from "../../backend.ts";
+import { StaleChains } from "../../apply/stale_chains.ts";
 import type { Damage } from "../../damage.ts";
 import type { RefusedService } from "../../quarantine.ts";
 import { LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
@@ -25,8 +25,7 @@ import type { NftablesOptions, NftablesPlan } from "../plan/ruleset.ts";
 import { FullSync, NO_TABLE, tableOf } from "../store/full_sync.ts";
 import type { NftStore } from "../store/store.ts";
 import { DriftCheck } from "./drift_check.ts";
-import { StaleChains } from "./stale_chains.ts";
-import { type FoundTables, READ_COMMANDS, readTable, readTables } from "./table_reading.ts";
+import { type FoundTables, readTable, readTables } from "./table_reading.ts";
 import { isRejected, TableWriter } from "./table_writer.ts";
 
 /**
@@ -35,11 +34,8 @@ import { isRejected, TableWriter } from "./table_writer.ts";
  */
 const ELEMENTS_PER_TRANSACTION = 10_000;
 
-/**
- * For so long after a look found none of our tables, none is thought to be there. A start takes less, and what another process made
- * meanwhile is found by the next check.
- */
-const BLANK_MS = 5_000;
+/** Kernels before 6.2 learn this much later that a deleted element does not refer to a chain any more (kube-proxy's number). */
+const DELETE_AFTER_MS = 1_000;
 
 /** What decides the rules, as far as it is known before the first sync. */
 export type NftablesSettings = Omit<NftablesOptions, "family" | "nodePortIps" | "serviceCidrs">;
@@ -56,8 +52,6 @@ export interface NftablesProxierOptions {
   readonly nowMs: () => number;
   /** Default {@linkcode ELEMENTS_PER_TRANSACTION}. */
   readonly elementsPerTransaction?: number;
-  /** By `nowMs`, when the node was seen to have none of our tables; the first sync need not look again soon after. Null, as by default: never. */
-  readonly blankAtMs?: number | null;
 }
 
 /** nftables mode for one family. */
@@ -67,20 +61,23 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   readonly #driftCheck: DriftCheck;
   #serviceCidrs: readonly string[] = [];
   readonly #nodePortIps: NodePortIps;
-  /** Of stale chains, by the check under way. */
-  #deletion: Promise<void> | null = null;
-  #blankAtMs: number | null;
   /** The table that the full sync under way fills, and with what. */
   #filling: { readonly name: string; readonly plan: NftablesPlan } | undefined;
 
   constructor(options: NftablesProxierOptions) {
-    const { family, nft, settings, logger, nowMs, blankAtMs = null } = options;
+    const { family, nft, settings, logger, nowMs } = options;
     super({ mode: "nftables", family, settings, logger, nowMs, kinds: ["chains", "elements", "sets"] });
-    this.#blankAtMs = blankAtMs;
     this.#options = options;
     this.#nodePortIps = new NodePortIps(options.interfaceIps);
     this.#driftCheck = new DriftCheck({ nft, family, logger, nowMs });
-    this.#staleChains = new StaleChains({ nft, family, logger, nowMs });
+    this.#staleChains = new StaleChains({
+      nowMs,
+      waitMs: DELETE_AFTER_MS,
+      retryMs: DELETE_AFTER_MS,
+      remove: (names) => this.#writer(TABLE_NAME).deleteChains(names),
+      report: (chains, problem) =>
+        logger.info("Stale chains cannot be deleted yet", { family, chains, problem }, 2),
+    });
   }
 
   /**
@@ -95,12 +92,6 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     return true;
   }
 
-  override async sync(request: SyncRequest): Promise<ApplyReport> {
-    // A chain that is being deleted may be one that this sync fills again.
-    if (this.#deletion !== null) await this.#deletion;
-    return await super.sync(request);
-  }
-
   /** True if the addresses that serve node ports are others than those of the last sync. */
   isOutdated(): boolean {
     return this.#nodePortIps.isOutdated(this.settings.nodePortAddresses);
@@ -112,19 +103,13 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   ): Promise<false | Damage> {
     const damage = await this.#driftCheck.look(store);
     // Without it they would stay until the next change, which may be days.
-    if (damage === false && isUndisturbed()) await this.#deleteStaleChains();
-    return damage;
-  }
-
-  async #deleteStaleChains(): Promise<void> {
-    if (this.#staleChains.isEmpty) return;
-    const deletion = this.#staleChains.deleteDue();
-    this.#deletion = Promise.allSettled([deletion]).then(() => {});
-    try {
-      this.failedDeletions += await deletion;
-    } finally {
-      this.#deletion = null;
+    if (damage === false) {
+      await this.mutex.run(async () => {
+        // A sync may fill them again.
+        if (isUndisturbed()) await this.#deleteDueChains();
+      });
     }
+    return damage;
   }
 
   protected override total(store: NftStore): Readonly<Record<string, number>> {
@@ -147,10 +132,11 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   ): Promise<NftStore> {
     this.#staleChains.clear();
     this.#filling = undefined;
-    const found = this.#takeBlank() ?? await this.run("read", () => {
-      this.progress.commands += READ_COMMANDS;
-      return readTables(this.#options.nft, nftFamily(this.family), entriesOf(state));
-    });
+    const found = await this.run(
+      "read",
+      () => readTables(this.#options.nft, nftFamily(this.family), entriesOf(state)),
+    );
+    this.progress.commands += found.commands;
     const plan = await this.run("plan", () => this.#plan(state, "all"));
     const store = await this.run("apply", () => this.#writeTables(plan, found, refused));
     this.#driftCheck.fullySynced();
@@ -169,16 +155,9 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
       const sync = new FullSync(plan, listed ?? NO_TABLE);
       sync.base.baseChains.length = 0;
       const writer = this.#writer(name);
-      await writer.writeTable(sync.base, plan.base.comment);
+      await writer.fill({ base: sync.base, services: [], comment: plan.base.comment, isSmall: true });
       return await writer.findRefused(sync.services());
     });
-  }
-
-  /** What a first sync finds without looking; null if it must look. */
-  #takeBlank(): FoundTables | null {
-    const atMs = this.#blankAtMs;
-    this.#blankAtMs = null;
-    return atMs !== null && this.#options.nowMs() - atMs < BLANK_MS ? { own: null, next: null } : null;
   }
 
   /**
@@ -326,7 +305,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   }
 
   async #write(transaction: NftTransaction): Promise<void> {
-    this.#staleChains.filled(transaction.filledChains);
+    this.#staleChains.forget(transaction.filledChains);
     await this.#writer(TABLE_NAME).write(transaction);
     this.#staleChains.flushed(transaction.flushedChains);
   }
@@ -344,7 +323,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   }
 
   async #deleteDueChains(): Promise<void> {
-    this.failedDeletions += await this.run("apply", () => this.#staleChains.deleteDue());
+    this.failedDeletions += (await this.run("apply", () => this.#staleChains.deleteDue())).failed;
   }
 
   #plan(state: ProxyState, changed: Changed): Promise<NftablesPlan> {

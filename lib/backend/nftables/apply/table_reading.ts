@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { ExecError } from "../../../errors.ts";
 import type { Nft } from "../../../kernel/nft.ts";
 import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing.ts";
 import type { NftFamily } from "../../../netfilter/nft_words.ts";
@@ -13,10 +14,9 @@ export interface FoundTables {
   readonly own: ListedTable | null;
   /** The one that is built beside while a layout changes, or where another process owns ours. */
   readonly next: ListedTable | null;
+  /** Programs started, if there is nothing unusual. */
+  readonly commands: number;
 }
-
-/** Programs started by {@linkcode readTables} if there is nothing unusual. */
-export const READ_COMMANDS = 2;
 
 /** How often a list is read that looks as if another process' dry run had made it wrong. */
 const MAX_READS = 3;
@@ -26,7 +26,9 @@ const MAX_READS = 3;
  * @throws {ExecError} if nft cannot read
  */
 export async function readTables(nft: Nft, family: NftFamily, entries: number): Promise<FoundTables> {
-  // Side by side, and told in this order.
+  // Nearly every first sync finds none, which one dry run for both shows.
+  if (await isBlank(nft, family)) return { own: null, next: null, commands: 1 };
+  // Side by side; the first one's failure is reported.
   const [list, look] = await Promise.allSettled([
     readTable(nft, family, TABLE_NAME, entries),
     nft.hasTable(family, NEXT_TABLE_NAME),
@@ -36,7 +38,18 @@ export async function readTables(nft: Nft, family: NftFamily, entries: number): 
   return {
     own: list.value,
     next: look.value ? await readTable(nft, family, NEXT_TABLE_NAME, entries) : null,
+    commands: 3,
   };
+}
+
+/** True if neither is there; false, too, where that is unknown: then reading them says why. */
+async function isBlank(nft: Nft, family: NftFamily): Promise<boolean> {
+  try {
+    return await nft.hasNone(family, { tables: [TABLE_NAME, NEXT_TABLE_NAME] });
+  } catch (error) {
+    if (error instanceof ExecError) return false;
+    throw error;
+  }
 }
 
 /** Null if it is not there. */
@@ -60,7 +73,7 @@ export async function readTable(
 }
 
 /**
- * True if rules may have been left out or told twice: Linux 6.18 does so, without a word, while another process tries rules or chains
+ * True if rules may have been left out or listed twice: Linux 6.18 does so, without a word, while another process tries rules or chains
  * (`nft -c`). Every chain of ours has rules, and no two rules of a table have one handle.
  */
 function isDoubtful({ handles }: ListedTable): boolean {

@@ -54,7 +54,7 @@ const PARALLEL_WRITES = 2;
 /** Of many Services so much goes in with the table: what comes first, the API server and DNS among it, waits for no more. */
 const FIRST_ELEMENTS = 1_000;
 
-/** Of a line that nft refuses so much is told. */
+/** Characters of a refused line that are reported. */
 const SHOWN_LINE = 200;
 
 /** All of its methods throw {@linkcode ExecError} for what is not said otherwise. */
@@ -68,12 +68,6 @@ export class TableWriter {
   /** Writes it at once. Nothing is left out: what is refused fails. */
   async write(transaction: NftTransaction): Promise<void> {
     await this.run(textOf(transaction.lines(this.#options.table)), [transaction]);
-  }
-
-  /** Makes the table, with what is in it whatever the Services are. */
-  async writeTable(base: NftTransaction, comment: string): Promise<void> {
-    const { table } = this.#options;
-    await this.run(textOf([tableLine(table, comment), ...base.lines(table)]), [base]);
   }
 
   /**
@@ -122,6 +116,18 @@ export class TableWriter {
       },
     );
     for (const { counts } of written) addWritten(progress, counts);
+  }
+
+  /** Deletes chains, all of them or none; one that is gone already is fine. */
+  async deleteChains(names: readonly string[]): Promise<Refusal<string> | null> {
+    try {
+      await this.run(names.map((name) => `delete chain ${this.#options.table} ${name}\n`).join(""), []);
+      return null;
+    } catch (error) {
+      if (names.length === 1 && error instanceof ExecError && error.isNotFound()) return null;
+      if (!isRejected(error)) throw error;
+      return { problem: error.message, named: [] };
+    }
   }
 
   /** Deletes sets and maps, each by itself: one that a rule still uses stays, and harms nothing. */

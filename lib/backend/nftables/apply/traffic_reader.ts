@@ -40,7 +40,7 @@ export class TrafficReader {
   #known: readonly ServiceTraffic[] = [];
   #reading: Promise<readonly ServiceTraffic[]> | null = null;
   #nextMs = Number.NEGATIVE_INFINITY;
-  #hasTold = false;
+  #hasWarned = false;
 
   constructor(options: TrafficReaderOptions) {
     this.#options = options;
@@ -65,7 +65,7 @@ export class TrafficReader {
         const text = await nft.listSet(nftFamily(family), TABLE_NAME, name);
         // Others took it away: it is back soon, and what was counted stays.
         if (text === null) return this.#known;
-        if (!COUNTS.test(text)) this.#tellForgotten();
+        if (!COUNTS.test(text)) this.#warnOfForgottenCounters();
         counted.set(name, parseCounters(text));
       }
       const state = stateNow();
@@ -80,9 +80,9 @@ export class TrafficReader {
     return this.#known;
   }
 
-  #tellForgotten(): void {
-    if (this.#hasTold) return;
-    this.#hasTold = true;
+  #warnOfForgottenCounters(): void {
+    if (this.#hasWarned) return;
+    this.#hasWarned = true;
     const { logger, family } = this.#options;
     logger.warn("Traffic is not counted: this kernel forgets counters of set elements", { family });
   }

@@ -8,15 +8,7 @@ import { ExecError, UnsupportedError } from "../../../errors.ts";
 import { interfaceIps } from "../../../kernel/machine.ts";
 import { NEEDS_RIGHTS } from "../../../kernel/iptables_variant.ts";
 import { isAtLeast } from "../../../kernel/iptables.ts";
-import {
-  describeNftFailure,
-  isWithoutNftables,
-  Nft,
-  nftErrors,
-  nftFailureKind,
-  noTablesText,
-  saysWhy,
-} from "../../../kernel/nft.ts";
+import { describeNftFailure, Nft, nftErrors, nftFailureKind, saysWhy } from "../../../kernel/nft.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import { requireIpv6 } from "../../../kernel/sysctl.ts";
 import { cidrContains, type Ip } from "../../../model/ip.ts";
@@ -24,17 +16,14 @@ import { nodeIps } from "../../../model/node.ts";
 import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
-import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
-import { NftablesProxier, type NftablesProxierOptions, type NftablesSettings } from "../apply/proxier.ts";
+import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
+import { NftablesProxier, type NftablesSettings } from "../apply/proxier.ts";
 import { TrafficReader } from "../apply/traffic_reader.ts";
-import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
-import { neededFeatures } from "../plan/features.ts";
-import { probeText } from "./probe_plan.ts";
+import { TABLE_NAME } from "../plan/chains.ts";
+import { type Feature, neededFeatures } from "../plan/features.ts";
 import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "../plan/settings.ts";
 
-const NO_TABLES_TEXT = noTablesText(FAMILIES.map(nftFamily), [TABLE_NAME, NEXT_TABLE_NAME]);
-
-/** Of IPv4 the settings tell. */
+/** That of IPv4 is in the settings. */
 const IPV6_LOOPBACK: Ip = { family: "IPv6", text: "::1", bytes: [...Array(15).fill(0), 1] };
 /** Older ones take the same rules, but do not list them such that they can be read back. */
 export const MIN_NFT_VERSION = "1.0.1";
@@ -56,9 +45,6 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
     if (family === "IPv6") requireIpv6(sysctls);
     return await probeFamily(nft, configuredNftables(config, family, null).options, version);
   };
-  const blank = context.isFirstLife === true ? seeBlank(nft) : null;
-  // Not needed where the probes say that the mode cannot be run.
-  blank?.catch(() => undefined);
   const probes = await Promise.allSettled(FAMILIES.map(probe));
   for (const [index, family] of FAMILIES.entries()) {
     const outcome = probes[index];
@@ -68,11 +54,11 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
       log.info("IP family cannot be served", { family, reason: outcome.reason.message });
     } else throw outcome?.reason;
   }
-  tellRefusedCounters(config, families, log);
+  warnOfRefusedCounters(config, families, log);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const cause = refused.get(primaryFamily);
   if (cause !== undefined) throw primaryFamilyError(primaryFamily, cause);
-  tellFamilies(families.keys(), log);
+  logFamilies(families.keys(), log);
   const refusals = [...refused].map(async ([family, { message }]) => ({
     family,
     reason: message,
@@ -84,21 +70,7 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
     log,
     families,
     refused: await Promise.all(refusals),
-    blankAtMs: await blank,
   });
-}
-
-/** When there was none of our tables, in any family; null if there is one, or that is unknown. */
-async function seeBlank(nft: Nft): Promise<number | null> {
-  const atMs = performance.now();
-  try {
-    await nft.check(NO_TABLES_TEXT);
-    return atMs;
-  } catch (error) {
-    // The full sync reads the tables, and reports why that fails.
-    if (error instanceof ExecError) return null;
-    throw error;
-  }
 }
 
 /** True if our table is there; false, too, where that is unknown. */
@@ -126,17 +98,14 @@ interface ProxierParts {
 }
 
 function makeProxiers(
-  { nft, config, log, families, refused, blankAtMs }:
-    & ProxierParts
-    & Pick<PreparedMode, "refused">
-    & Required<Pick<NftablesProxierOptions, "blankAtMs">>,
+  { nft, config, log, families, refused }: ProxierParts & Pick<PreparedMode, "refused">,
 ): PreparedMode {
-  const settingsOf = tellingSettings<NftablesSettings>({ config, log }, (family, node) => {
+  const settingsOf = loggedSettings<NftablesSettings>({ config, log }, (family, node) => {
     const { options, problem } = configuredNftables(config, family, node);
     const { objectComments = false, trafficCounters = false } = families.get(family) ?? {};
     return { options: { ...options, objectComments, trafficCounters }, problem };
   });
-  for (const family of families.keys()) tellLocalhostNodePorts(settingsOf(family, null), family, log);
+  for (const family of families.keys()) warnOfLocalhostNodePorts(settingsOf(family, null), family, log);
   const proxiers = [...families.keys()].map((family) =>
     new NftablesProxier({
       family,
@@ -145,7 +114,6 @@ function makeProxiers(
       interfaceIps,
       logger: log,
       nowMs: () => performance.now(),
-      blankAtMs,
     })
   );
   const serviceTraffic = trafficOf(proxiers, { nft, config, log, families });
@@ -162,7 +130,7 @@ function makeProxiers(
   };
 }
 
-function tellRefusedCounters(
+function warnOfRefusedCounters(
   { kproxy: { trafficCounters } }: KubeProxyConfiguration,
   families: ReadonlyMap<IpFamily, NodeNft>,
   log: Logger,
@@ -193,7 +161,7 @@ function trafficOf(
 }
 
 /** An operator who names a loopback network expects node ports there. "Every address" is the default of other modes, and means less. */
-function tellLocalhostNodePorts(
+function warnOfLocalhostNodePorts(
   { nodePortAddresses: { matchAll, cidrs, containsIPv4Loopback } }: NftablesSettings,
   family: IpFamily,
   log: Logger,
@@ -224,43 +192,36 @@ async function requireNft(nft: Nft): Promise<string | null> {
   return version;
 }
 
-/** From what is wanted most to what every node can do. */
-function formsOf({ trafficCounters }: ConfiguredNftables): readonly NodeNft[] {
-  const forms = [true, false].map((objectComments) => ({ objectComments, trafficCounters: false }));
-  return trafficCounters === true
-    ? [...forms.map((form) => ({ ...form, trafficCounters: true })), ...forms]
-    : forms;
-}
-
-function formText(options: ConfiguredNftables, form: NodeNft): string {
-  return probeText({ ...options, ...form, nodePortIps: [], serviceCidrs: [] });
-}
-
-/** Tries our rules, without writing them. */
+/** Tries all that our rules use, without writing it, and without what can be done without where it is refused. */
 async function probeFamily(
   nft: Nft,
-  options: ConfiguredNftables,
+  { family, trafficCounters }: ConfiguredNftables,
   version: string | null,
 ): Promise<NodeNft> {
-  let failure: ExecError | null = null;
-  for (const form of formsOf(options)) {
-    failure = await checkFailure(nft, formText(options, form));
-    if (failure === null) return form;
-    if (nftFailureKind(failure) !== "rejected") break;
+  let features = neededFeatures(family).filter(({ option }) =>
+    option !== "trafficCounters" || trafficCounters === true
+  );
+  for (;;) {
+    const failure = await checkFailure(nft, features);
+    if (failure === null) break;
+    if (nftFailureKind(failure) !== "rejected") throw withoutRights(family, failure, version);
+    const refused = refusedFeatures(failure, features);
+    const [lacking] = refused.filter(({ option }) => option === undefined);
+    if (lacking !== undefined) throw missingFeature(family, lacking, failure, version);
+    features = features.filter((feature) => !refused.includes(feature));
   }
-  if (failure === null) throw new TypeError("No form was tried");
-  if (nftFailureKind(failure) !== "rejected") throw unsupported(options.family, failure, version);
-  throw await missingFeature(nft, options.family, failure, version);
+  const has = (wanted: Feature["option"]): boolean => features.some(({ option }) => option === wanted);
+  return { objectComments: has("objectComments"), trafficCounters: has("trafficCounters") };
 }
 
 /**
- * Null if nft takes the text.
+ * Null if nft takes them.
  *
  * @throws {ExecError} if that is unknown: nft was killed, hung, or fails without saying why
  */
-async function checkFailure(nft: Nft, text: string): Promise<ExecError | null> {
+async function checkFailure(nft: Nft, features: readonly Feature[]): Promise<ExecError | null> {
   try {
-    await nft.check(text);
+    await nft.check(features.flatMap(({ commands }) => commands).map((line) => `${line}\n`).join(""));
     return null;
   } catch (error) {
     if (error instanceof ExecError && saysWhy(error)) return error;
@@ -268,39 +229,40 @@ async function checkFailure(nft: Nft, text: string): Promise<ExecError | null> {
   }
 }
 
-/** Finds the first feature that does not work alone. */
-async function missingFeature(
-  nft: Nft,
-  family: IpFamily,
-  failure: ExecError,
-  version: string | null,
-): Promise<UnsupportedError> {
-  for (const { name, kernel, text } of neededFeatures(family)) {
-    const error = await checkFailure(nft, text);
-    if (error === null) continue;
-    // What the program itself does not understand never gets to the kernel.
-    const isKernel = error.stderr.includes("Could not process rule") ||
-      nftErrors(error.stderr).length === 0;
-    const needs = isKernel ? `in the kernel: ${kernel}` : "a newer nft";
-    const found = `${describeNftFailure(error)} (nft ${version ?? "of unknown version"})`;
-    return new UnsupportedError(`${family} through nftables: ${name}`, needs, found, { cause: error });
-  }
-  return unsupported(family, failure, version);
+/** Those whose lines nft names; where it names none, nothing works. */
+function refusedFeatures({ stderr }: ExecError, features: readonly Feature[]): readonly Feature[] {
+  const owners = features.flatMap((feature) => feature.commands.map(() => feature));
+  const named = new Set(nftErrors(stderr).map(({ line }) => owners[line - 1]));
+  return named.size === 0 ? features.slice(0, 1) : features.filter((feature) => named.has(feature));
 }
 
-function unsupported(family: IpFamily, error: ExecError, version: string | null): UnsupportedError {
-  const feature = `${family} through nftables`;
-  const found = `${describeNftFailure(error)} (nft ${version ?? "of unknown version"})`;
-  if (nftFailureKind(error) === "permission") {
-    return new UnsupportedError(feature, "root or CAP_NET_ADMIN", found, {
-      message: NEEDS_RIGHTS,
-      cause: error,
-    });
-  }
-  const needs = isWithoutNftables(error)
-    ? "in the kernel: nf_tables (CONFIG_NF_TABLES)"
-    : "rules that nft takes";
-  return new UnsupportedError(feature, needs, found, { cause: error });
+function missingFeature(
+  family: IpFamily,
+  { name, kernel }: Feature,
+  failure: ExecError,
+  version: string | null,
+): UnsupportedError {
+  // What the program itself does not understand never gets to the kernel.
+  const isKernel = failure.stderr.includes("Could not process rule") ||
+    nftErrors(failure.stderr).length === 0;
+  const needs = isKernel ? `in the kernel: ${kernel}` : "a newer nft";
+  return new UnsupportedError(`${family} through nftables: ${name}`, needs, foundText(failure, version), {
+    cause: failure,
+  });
+}
+
+function foundText(failure: ExecError, version: string | null): string {
+  return `${describeNftFailure(failure)} (nft ${version ?? "of unknown version"})`;
+}
+
+/** The process may not use nftables. */
+function withoutRights(family: IpFamily, failure: ExecError, version: string | null): UnsupportedError {
+  return new UnsupportedError(
+    `${family} through nftables`,
+    "root or CAP_NET_ADMIN",
+    foundText(failure, version),
+    { message: NEEDS_RIGHTS, cause: failure },
+  );
 }
 
 function primaryFamilyError(family: IpFamily, cause: UnsupportedError): UnsupportedError {

@@ -232,7 +232,7 @@ const BASE_CHAINS: readonly Chain[] = [
   baseChain("nat-postrouting", "type nat hook postrouting priority srcnat", [MASQUERADING_CHAIN]),
 ];
 
-/** Chains of type nat see the first packet of a connection only; the others have to be told. */
+/** Chains of type nat see the first packet of a connection only; the others need a match for it. */
 function baseChain(name: string, hook: string, targets: readonly string[]): Chain {
   const match = hook.startsWith("type nat") ? "" : "ct state new ";
   return {

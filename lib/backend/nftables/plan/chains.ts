@@ -17,7 +17,7 @@ export const NEXT_TABLE_NAME = "kproxy-next";
 const LAYOUT_VERSION = 1;
 /** Comment of the table, for people: kernels before 5.10 take it and forget it, without a word. */
 export const TABLE_COMMENT = `kproxy layout ${LAYOUT_VERSION}`;
-/** Whose presence tells the layout: an empty set, because every kernel lists the names of sets. */
+/** Its presence stands for the layout: an empty set, because every kernel lists the names of sets. */
 export const LAYOUT_SET = `layout-${LAYOUT_VERSION}`;
 
 /** What nft calls the things of a family. */

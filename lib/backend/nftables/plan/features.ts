@@ -1,114 +1,143 @@
 /**
- * What the rules need of nft and the kernel, one by one, each with the smallest text that needs it: so that a node which
- * refuses our rules can be told what it lacks.
+ * What the rules need of nft and the kernel, one by one, each with the commands that need it and nothing else: a dry run of all of them shows
+ * whether the mode can be run on a node, and if not what the node lacks.
  *
  * @module
  */
 import type { IpFamily } from "../../../model/objects.ts";
-import { nftFamily } from "../../../netfilter/nft_words.ts";
+import { FAMILY_WORDS } from "./chains.ts";
 
 /** Name of a table that only dry runs see. */
-export const PROBE_TABLE = "kproxy-probe";
+const PROBE_TABLE = "kproxy-probe";
 
 /** One thing that nft and the kernel must know. */
 export interface Feature {
   readonly name: string;
   /** Of the kernel: module and option. */
   readonly kernel: string;
-  /** A text for a dry run, whole but for the table itself. */
-  readonly text: string;
+  /** In a table that is there. */
+  readonly commands: readonly string[];
+  /** The option of the rules that needs it; absent: all rules do. */
+  readonly option?: "objectComments" | "trafficCounters";
 }
 
-/** How texts for dry runs are written. */
-interface ProbeWords {
-  /** @param kernel module and option */
-  feature(name: string, kernel: string, ...commands: readonly string[]): Feature;
-  /** Adds something to the table. */
-  add(what: string, rest: string): string;
-  /** A rule, in a chain of its own. */
-  rule(text: string): readonly string[];
-}
-
-function probeWords(ip: string): ProbeWords {
-  const add = (what: string, rest: string): string => `add ${what} ${ip} ${PROBE_TABLE} ${rest}`;
-  return {
-    feature: (name, kernel, ...commands) => ({
-      name,
-      kernel,
-      text: [`add table ${ip} ${PROBE_TABLE}`, ...commands].join("\n") + "\n",
-    }),
-    add,
-    rule: (text) => [add("chain", "c"), add("rule", `c ${text}`)],
-  };
-}
-
-/** Tables and the chains that packets come to. */
-function chainFeatures(ip: string, v: 4 | 6, { feature, add }: ProbeWords): readonly Feature[] {
-  return [
-    feature(`tables of family ${ip}`, "nf_tables (CONFIG_NF_TABLES, CONFIG_NF_TABLES_IPV" + v + ")"),
-    feature(
-      "chains that filter",
-      "nf_tables (CONFIG_NF_TABLES)",
-      add("chain", "c { type filter hook input priority filter ; }"),
-    ),
-    feature(
-      "chains that translate addresses",
-      "nft_chain_nat (CONFIG_NFT_NAT)",
-      add("chain", "c { type nat hook prerouting priority dstnat ; }"),
-    ),
-  ];
-}
+/** Commands that add these to the table: sets, maps and chains as nft writes them, and rules, in a chain of their own. */
+type MakeCommands = (rules: readonly string[], ...objects: readonly string[]) => readonly string[];
 
 /** All features that the rules of one family use, the most basic first. */
 export function neededFeatures(family: IpFamily): readonly Feature[] {
-  const ip = nftFamily(family);
+  const { ip, addressType } = FAMILY_WORDS[family];
   const v = family === "IPv4" ? 4 : 6;
-  const address = `ipv${v}_addr`;
-  const words = probeWords(ip);
-  const { feature, add, rule } = words;
+  const table = `${ip} ${PROBE_TABLE}`;
+  let chains = 0;
+  const commands: MakeCommands = (rules, ...objects) => {
+    const chain = `rules-${++chains}`;
+    const added = rules.length === 0 ? [] : [`add chain ${table} ${chain}`];
+    return [
+      ...objects.map((text) => `add ${text.replace(" ", ` ${table} `)}`),
+      ...added,
+      ...rules.map((rule) => `add rule ${table} ${chain} ${rule}`),
+    ];
+  };
   return [
-    ...chainFeatures(ip, v, words),
-    feature(
-      "maps from destination to verdict",
-      "nf_tables (CONFIG_NF_TABLES)",
-      add("map", `m { type ${address} . inet_proto . inet_service : verdict ; }`),
-      ...rule(`${ip} daddr . meta l4proto . th dport vmap @m`),
-    ),
-    feature(
-      "random numbers",
-      "nft_numgen (CONFIG_NFT_NUMGEN)",
-      ...rule("numgen random mod 3 vmap { 0 : accept }"),
-    ),
-    feature(
-      "address translation by a map with random numbers in its keys",
-      "nft_nat (CONFIG_NFT_NAT)",
-      add(
-        "map",
-        `m { typeof ${ip} daddr . tcp dport . numgen random mod 65536 : ${ip} daddr . tcp dport ; }`,
+    {
+      name: `tables of family ${ip}`,
+      kernel: `nf_tables (CONFIG_NF_TABLES, CONFIG_NF_TABLES_IPV${v})`,
+      commands: [`add table ${table}`],
+    },
+    {
+      name: "chains that filter",
+      kernel: "nf_tables (CONFIG_NF_TABLES)",
+      commands: commands(
+        [],
+        "chain filter { type filter hook prerouting priority dstnat - 10; policy accept; }",
       ),
-      ...rule(`dnat ${ip} to ${ip} daddr . tcp dport . numgen random mod 3 map @m`),
-    ),
-    feature(
-      "masquerading with random ports",
-      "nft_masq (CONFIG_NFT_MASQ)",
-      ...rule("masquerade fully-random"),
-    ),
-    feature(
-      "connection tracking in rules",
-      "nft_ct (CONFIG_NFT_CT)",
-      ...rule("ct state new ct status dnat accept"),
-    ),
-    feature(
-      "lookup of local addresses",
-      `nft_fib_ipv${v} (CONFIG_NFT_FIB_IPV${v})`,
-      ...rule("fib saddr type local accept"),
-    ),
-    feature("rejection", `nft_reject_ipv${v} (CONFIG_NFT_REJECT_IPV${v})`, ...rule("reject")),
-    feature(
-      "sets that rules fill",
-      "nf_tables (CONFIG_NF_TABLES)",
-      add("set", `s { type ${address} ; flags dynamic,timeout ; timeout 60s ; }`),
-      ...rule(`update @s { ${ip} saddr }`),
-    ),
+    },
+    {
+      name: "chains that translate addresses",
+      kernel: "nft_chain_nat (CONFIG_NFT_NAT)",
+      commands: commands([], "chain nat { type nat hook prerouting priority dstnat; policy accept; }"),
+    },
+    ...ruleFeatures(ip, addressType, v, commands),
+    {
+      name: "comments of tables, sets and maps",
+      kernel: "nf_tables (CONFIG_NF_TABLES)",
+      commands: [
+        `add table ${table} { comment "probe" ; }`,
+        ...commands([], `set commented { type ${addressType} ; comment "probe" ; }`),
+      ],
+      option: "objectComments",
+    },
+    {
+      name: "counters of set elements",
+      kernel: "nf_tables (CONFIG_NF_TABLES)",
+      commands: commands(
+        [`ct status dnat meta l4proto tcp ct direction original ct original ${ip} daddr . meta l4proto . ct original proto-dst @counted return`],
+        `set counted { type ${addressType} . inet_proto . inet_service ; counter ; }`,
+      ),
+      option: "trafficCounters",
+    },
+  ];
+}
+
+function ruleFeatures(ip: string, addressType: string, v: 4 | 6, commands: MakeCommands): readonly Feature[] {
+  return [
+    {
+      name: "maps from destination to verdict",
+      kernel: "nf_tables (CONFIG_NF_TABLES)",
+      commands: commands(
+        [`${ip} daddr . meta l4proto . th dport vmap @verdicts`],
+        `map verdicts { type ${addressType} . inet_proto . inet_service : verdict ; }`,
+      ),
+    },
+    {
+      name: "random numbers",
+      kernel: "nft_numgen (CONFIG_NFT_NUMGEN)",
+      commands: commands(["numgen random mod 3 vmap { 0 : accept, 1 : drop }"]),
+    },
+    {
+      name: "address translation by a map with random numbers in its keys",
+      kernel: "nft_nat (CONFIG_NFT_NAT)",
+      commands: commands(
+        [`dnat ${ip} to ${ip} daddr . tcp dport . numgen random mod 3 map @endpoints`],
+        `map endpoints { typeof ${ip} daddr . tcp dport . numgen random mod 65536 : ${ip} daddr . tcp dport ; }`,
+      ),
+    },
+    {
+      name: "masquerading with random ports",
+      kernel: "nft_masq (CONFIG_NFT_MASQ)",
+      commands: commands([
+        "meta mark & 0x00004000 != 0x00000000 meta mark set meta mark ^ 0x00004000 masquerade fully-random",
+      ]),
+    },
+    {
+      name: "connection tracking in rules",
+      kernel: "nft_ct (CONFIG_NFT_CT)",
+      commands: commands(
+        [
+          'ct state new accept comment "probe"',
+          `ct status dnat ${ip} saddr . ${ip} daddr . meta l4proto . th dport @pairs accept`,
+        ],
+        `set pairs { type ${addressType} . ${addressType} . inet_proto . inet_service ; }`,
+      ),
+    },
+    {
+      name: "lookup of local addresses",
+      kernel: `nft_fib_ipv${v} (CONFIG_NFT_FIB_IPV${v})`,
+      commands: commands(["fib saddr type local accept", "fib daddr type local accept"]),
+    },
+    {
+      name: "rejection",
+      kernel: `nft_reject_ipv${v} (CONFIG_NFT_REJECT_IPV${v})`,
+      commands: commands(["reject"]),
+    },
+    {
+      name: "sets that rules fill",
+      kernel: "nf_tables (CONFIG_NF_TABLES)",
+      commands: commands(
+        [`update @clients { ${ip} saddr }`, `${ip} saddr @clients accept`],
+        `set clients { type ${addressType} ; flags dynamic,timeout ; timeout 60s ; }`,
+      ),
+    },
   ];
 }

@@ -8,7 +8,7 @@ import type { ServicePort } from "../../../model/state.ts";
 import type { Chain } from "../../../netfilter/nft_objects.ts";
 import type { RuleWords } from "./shared_chains.ts";
 
-/** True if not everybody may use the load-balancer IPs. Endpoints do not matter. */
+/** True if only some sources may use the load-balancer IPs. Endpoints do not matter. */
 export function hasFirewall(servicePort: ServicePort): boolean {
   return servicePort.loadBalancerVIPs.length > 0 && servicePort.loadBalancerSourceRanges.length > 0;
 }

@@ -37,11 +37,6 @@ export function* planNftablesInSteps(
   changed: Changed,
   options: NftablesOptions,
 ): Steps<NftablesPlan> {
-  if (state.family !== options.family) {
-    throw new RangeError(
-      `State and options must be of one family: got ${state.family} and ${options.family}`,
-    );
-  }
   const nodeIp = parseIp(options.nodeIp);
   const words = ruleWords(options);
   const sharedChains = new SharedChains(words);
@@ -54,8 +49,10 @@ export function* planNftablesInSteps(
   };
   const services = yield* planServicesInSteps(
     state,
-    emissionOrder(state, changed),
+    changed,
+    options.family,
     (ports, endpoints) => planService(ports, endpoints, context),
+    (names) => emissionOrder(state, names),
   );
   return {
     family: options.family,
@@ -67,8 +64,8 @@ export function* planNftablesInSteps(
 }
 
 /** What the cluster itself needs comes first: the API server, then DNS. */
-function emissionOrder(state: ProxyState, changed: Changed): readonly NamespacedName[] {
-  const names = [...(changed === "all" ? state.services.keys() : changed)].sort(compareBytes);
+function emissionOrder(state: ProxyState, unsorted: readonly NamespacedName[]): readonly NamespacedName[] {
+  const names = unsorted.toSorted(compareBytes);
   const needed = names.filter((name) => isNeededFirst(name, state.services.get(name) ?? []));
   const first = new Set(
     needed.sort((left, right) => Number(right === KUBERNETES) - Number(left === KUBERNETES)),

@@ -214,7 +214,7 @@ class PortDraft {
     for (const container of sets) this.#draft.elements.push({ container, key: claim, value: "" });
   }
 
-  /** Without any endpoint the client is told at once; endpoints elsewhere mean that another node should answer. */
+  /** Without any endpoint the client gets an answer at once; endpoints elsewhere mean that another node should answer. */
   #addVerdict(container: string, key: string): void {
     this.#add(container, key, this.#endpoints.hasAny ? "drop" : `goto ${REJECT_CHAIN}`);
   }

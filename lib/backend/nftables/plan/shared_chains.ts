@@ -13,7 +13,7 @@ import type { NftablesOptions } from "./ruleset.ts";
 export interface RuleWords extends FamilyWords {
   /** Sets the mark that asks for masquerading. */
   readonly setMark: string;
-  /** Matches traffic of pods of this node or cluster; null if nothing can tell. */
+  /** Matches traffic of pods of this node or cluster; null if nothing distinguishes it. */
   readonly local: string | null;
   /** The opposite of `local`. */
   readonly notLocal: string | null;

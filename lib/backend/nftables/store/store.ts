@@ -183,7 +183,7 @@ export class NftStore {
     this.keep(owner, { ...objects, elements: objects.elements.filter((one) => nameOf(one) !== element) });
   }
 
-  /** Tells elements of shared sets that stay whatever becomes of those Services whose objects are `held`. */
+  /** True of elements of shared sets that stay whatever becomes of the Services whose objects are `held`. */
   #isWantedByOthers(held: NftObjects): (element: Element) => boolean {
     const others = new Map<string, number>();
     const countOf = (name: string): number => others.get(name) ?? this.#references.get(name) ?? 0;

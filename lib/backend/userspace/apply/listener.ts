@@ -3,14 +3,12 @@
  *
  * @module
  */
-import { Mutex } from "../../../kernel/clock.ts";
 import { type Cidr, joinHostPort } from "../../../model/ip.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { PortalFacts } from "../../../model/portals.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { addWritten, Proxier } from "../../apply/proxier.ts";
-import type { ApplyReport, SyncRequest } from "../../backend.ts";
 import { NoPortError } from "../forward/relay.ts";
 import { type Opening, planListening } from "../plan/listen.ts";
 import type { ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
@@ -33,10 +31,9 @@ export interface ListeningOptions {
   readonly nowMs?: () => number;
 }
 
-/** One family. */
+/** One family. A sync closes what no Service wants any more, opens what is new, and leads all of it to its endpoints. */
 export class ListeningProxier extends Proxier<null, true> {
   readonly #options: ListeningOptions;
-  readonly #oneAtATime = new Mutex();
   readonly #portals = new Portals<Opening>((opening) => this.#begin(opening));
   /** Place → the Service port that has it: where it wants to be, and where it is. */
   readonly #holders = new Map<string, string>();
@@ -45,11 +42,6 @@ export class ListeningProxier extends Proxier<null, true> {
     const { family, log: logger, nowMs } = options;
     super({ mode: "userspace", family, settings: null, logger, nowMs, kinds: ["services"] });
     this.#options = options;
-  }
-
-  /** Closes what no Service wants any more, opens what is new, and leads all of it to its endpoints. */
-  override sync(request: SyncRequest): Promise<ApplyReport> {
-    return this.#oneAtATime.run(() => super.sync(request));
   }
 
   /** There are no rules that could be damaged. */

@@ -21,7 +21,7 @@ export function isTaken(family: IpFamily, led: LedTo): Promise<boolean | null> {
 export class OtherKproxy {
   readonly #family: IpFamily;
   readonly #logger: Logger;
-  #isTold = false;
+  #isReported = false;
 
   constructor(family: IpFamily, logger: Logger) {
     this.#family = family;
@@ -42,13 +42,13 @@ export class OtherKproxy {
     let { others, taken } = await this.#taken(rules, saved);
     if (taken > 0 && taken < others) ({ others, taken } = await this.#taken(rules, await read()));
     const leads = others > 0 && taken === others;
-    if (leads && !this.#isTold) {
+    if (leads && !this.#isReported) {
       this.#logger.info("Another kproxy leads Services to its own ports, its rules are left alone", {
         family: this.#family,
         ports: others,
       });
     }
-    this.#isTold = leads;
+    this.#isReported = leads;
     return leads;
   }
 

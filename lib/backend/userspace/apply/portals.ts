@@ -9,7 +9,7 @@ import type { PortalFacts } from "../../../model/portals.ts";
 import type { Portal, PortalId, UserspacePlan } from "../plan/ruleset.ts";
 import type { SharedPortal } from "./shared_portals.ts";
 
-/** What is told of a portal that is open. */
+/** What is shown of a portal that is open. */
 export function portalFacts(
   { text, protocol, policy, endpoints, stickyMaxAgeSeconds }: Portal,
   { family, address, port }: Pick<PortalFacts, "family" | "address" | "port">,
@@ -32,7 +32,7 @@ export type OpenPortalFor<Wanted extends Portal> = (
   requested: number | null,
 ) => Promise<SharedPortal>;
 
-/** One that is open, what it was last told, and whose it is. */
+/** One that is open, what was last wanted of it, and whose it is. */
 interface KeptPortal<Wanted extends Portal> {
   readonly service: NamespacedName;
   readonly wanted: Wanted;
@@ -67,7 +67,7 @@ export class Portals<Wanted extends Portal = Portal> {
   /**
    * Opens all portals of a plan that are not open; those lead nowhere yet.
    *
-   * @param opened told of each, with its port
+   * @param opened called for each, with its port
    * @param order of two portals: below zero if the first one is opened first
    * @param requestedOf the port that rules lead to already
    * @returns why Services lack some
@@ -99,7 +99,7 @@ export class Portals<Wanted extends Portal = Portal> {
     return problems;
   }
 
-  /** Lets one that is open lead where it is to lead, once nobody comes to it but by rules. */
+  /** Lets one that is open lead where it is to lead, once clients come to it by rules only. */
   lead({ id, endpoints, stickyMaxAgeSeconds }: Portal): void {
     this.#kept.get(id)?.portal.update(endpoints, stickyMaxAgeSeconds);
   }

@@ -7,7 +7,7 @@
 import { SyncError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/tool_errors.ts";
-import { inTurns, Mutex, TURN_MS } from "../../../kernel/clock.ts";
+import { inTurns, TURN_MS } from "../../../kernel/clock.ts";
 import type { NodePortAddresses } from "../../../model/node.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
@@ -24,6 +24,7 @@ import type { RefusedService } from "../../quarantine.ts";
 import { DriftCheck } from "../../iptables/apply/drift_check.ts";
 import { type OwnRules, readTables } from "../../iptables/apply/table_reading.ts";
 import type { DispatchRule, IptablesPlan } from "../../iptables/plan/ruleset.ts";
+import { sharedRules } from "../../iptables/store/dispatch.ts";
 import { fullSyncInSteps } from "../../iptables/store/full_sync.ts";
 import type { IptablesStore } from "../../iptables/store/store.ts";
 import type { IptablesTransaction } from "../../iptables/store/transaction.ts";
@@ -37,7 +38,6 @@ import {
   planRules,
   redirectsIn,
   savedGuards,
-  sharedRules,
   type UdpDestination,
 } from "../plan/port_rules.ts";
 import { planUserspaceInSteps, type UserspaceOptions } from "../plan/plan.ts";
@@ -56,7 +56,7 @@ export interface UserspaceProxierOptions {
   readonly iptables: Iptables;
   readonly settings: UserspaceSettings;
   readonly portals: Portals;
-  /** Told which UDP flows are led elsewhere. */
+  /** Removes UDP flows that are led elsewhere. */
   readonly staleUdp: StaleUdp;
   /** Addresses of all interfaces of the node, both families. */
   readonly interfaceIps: () => readonly string[];
@@ -85,7 +85,6 @@ interface FullPlan extends Planned {
 export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> {
   readonly #options: UserspaceProxierOptions;
   readonly #own: OwnRules;
-  readonly #oneAtATime = new Mutex();
   readonly #driftCheck: DriftCheck;
   readonly #other: OtherKproxy;
   readonly #nodePortIps: NodePortIps;
@@ -95,7 +94,15 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   constructor(options: UserspaceProxierOptions) {
     const { iptables, settings, logger, nowMs } = options;
     const { family } = iptables;
-    super({ mode: "userspace", family, settings, logger, nowMs, kinds: ["filter", "nat"] });
+    super({
+      mode: "userspace",
+      family,
+      settings,
+      logger,
+      nowMs,
+      kinds: ["filter", "nat"],
+      checksAlone: true,
+    });
     this.#options = options;
     this.#own = { chains: CHAINS, jumps: jumpsOf(settings.has) };
     this.#other = new OtherKproxy(family, logger);
@@ -106,16 +113,12 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   /** Opens what is new, writes the rules that differ, then closes what nothing leads to any more. */
   override sync(request: SyncRequest): Promise<ApplyReport> {
     this.#driftCheck.giveWay();
-    return this.#oneAtATime.run(() => super.sync(request));
+    return super.sync(request);
   }
 
   /** True if the addresses that serve node ports are others than those of the last sync. */
   isOutdated(): boolean {
     return this.#nodePortIps.isOutdated(this.settings.nodePortAddresses);
-  }
-
-  override findDamage(): Promise<false | null | Damage> {
-    return this.#oneAtATime.run(() => super.findDamage());
   }
 
   protected override async checkDrift(store: IptablesStore): Promise<false | null | Damage> {

@@ -12,7 +12,7 @@ import { type AllRelayCounts, noRelayCounts, type OpenPortal } from "../forward/
 import { RelayThread } from "../forward/relay_thread.ts";
 import type { Withdrawal } from "./withdrawal.ts";
 
-/** Told what cannot be forwarded. */
+/** Called for what cannot be forwarded. */
 type RelayProblem = (problem: string, message: string) => void;
 
 const NO_COUNTS = noRelayCounts();
@@ -31,7 +31,7 @@ const WITHDRAWAL_MS = 5_000;
 export interface SharedPortal extends OpenPortal {
   /** The address that it listens on. */
   readonly ip: string;
-  /** It goes on at work, for whoever opens that place next. */
+  /** It goes on at work, for the proxy server that opens that place next. */
   leave(): void;
 }
 
@@ -62,7 +62,7 @@ export class SharedPortals implements Shared {
    * A proxy server begins.
    *
    * @param udpIdleMs milliseconds after which a UDP session without packets ends
-   * @param onProblem told from now on what cannot be forwarded
+   * @param onProblem called from now on for what cannot be forwarded
    */
   begun(udpIdleMs: number, onProblem: RelayProblem): void {
     this.#udpIdleMs = udpIdleMs;
@@ -119,7 +119,7 @@ export class SharedPortals implements Shared {
     this.#timer = setTimeout(() => void this.closeLeft(), LINGER_MS);
   }
 
-  /** Nobody wants those any more that were not taken over. */
+  /** Closes those that were not taken over. */
   async closeLeft(): Promise<void> {
     const portals = [...this.#left].map((name) => this.#open.get(name));
     this.#left.clear();

@@ -21,7 +21,7 @@ export interface StaleUdpOptions {
 export class StaleUdp {
   readonly #conntrack: Conntrack;
   readonly #options: StaleUdpOptions;
-  #toldProblem = "";
+  #reportedProblem = "";
 
   constructor(options: StaleUdpOptions) {
     this.#options = options;
@@ -39,17 +39,17 @@ export class StaleUdp {
         ...(ip === null ? [] : ["--orig-dst", ip]),
       ]));
       if (deleted > 0) log.info("Removed tracked UDP flows that led elsewhere", { family, deleted }, 2);
-      this.#toldProblem = "";
+      this.#reportedProblem = "";
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
       const problem = errorText(error);
-      if (problem !== this.#toldProblem) {
+      if (problem !== this.#reportedProblem) {
         log.warn("Cannot remove tracked UDP flows that lead elsewhere; they end once they are idle", {
           family,
           problem,
         });
       }
-      this.#toldProblem = problem;
+      this.#reportedProblem = problem;
     }
   }
 }

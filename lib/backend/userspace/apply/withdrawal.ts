@@ -1,5 +1,5 @@
 /**
- * The end of the process: rules that lead to its ports would lead to whatever program has those ports next.
+ * The end of the process: rules that lead to its ports would lead to the program that has those ports next.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import { movedUdp, portsLedTo, redirectsIn } from "../plan/port_rules.ts";
 import { isTaken } from "./other_kproxy.ts";
 import { StaleUdp } from "./stale_udp.ts";
 
-/** Takes the rules of one family away, step by step: while the ports are held nobody else can have what is led there. */
+/** Takes the rules of one family away, step by step: while the ports are held no other program can have what is led there. */
 export class Withdrawal {
   readonly #iptables: Iptables;
   readonly #staleUdp: StaleUdp;

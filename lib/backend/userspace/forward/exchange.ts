@@ -64,10 +64,10 @@ export class CopyBuffers {
 }
 
 /**
- * Copies both ways until both ends have said all, tells each end when the other has, and closes both. Never rejects: a failure of either
+ * Copies both ways until both ends have sent all, shuts each end down when the other has, and closes both. Never rejects: a failure of either
  * ends both directions.
  *
- * @param onBytes told how many bytes went from the client (`in`) or to it (`out`), each time
+ * @param onBytes called with how many bytes went from the client (`in`) or to it (`out`), each time
  */
 export async function exchange(
   client: Pipe,

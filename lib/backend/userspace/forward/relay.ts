@@ -16,7 +16,7 @@ import type { CopyBuffers } from "./exchange.ts";
 export interface RelayContext {
   readonly sessions: AllSessions;
   readonly buffers: CopyBuffers;
-  /** Told what one portal cannot do, such as accept. */
+  /** Called for what one portal cannot do, such as accept. */
   readonly onProblem: (problem: string, error: unknown) => void;
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
@@ -149,7 +149,7 @@ export type AllSessions = Readonly<Record<PortalProtocol, Sessions>>;
 export interface SessionOptions extends Pick<ConnectionPoolOptions, "allowance"> {
   /** @default {MOST_SESSIONS} */
   readonly most?: Readonly<Record<PortalProtocol, number>>;
-  /** Told now and then which client took more than its share. */
+  /** Called now and then with the client that took more than its share. */
   readonly onGreed: (message: string) => void;
 }
 

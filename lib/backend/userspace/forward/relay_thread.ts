@@ -1,5 +1,5 @@
 /**
- * Portals in a thread of their own, as the thread that decides sees them, and what the two tell each other.
+ * Portals in a thread of their own, as the thread that decides sees them, and the messages between the two.
  *
  * @module
  */
@@ -7,7 +7,7 @@ import type { PortalEndpoint } from "../plan/ruleset.ts";
 import type { Place } from "./open_portal.ts";
 import { type AllRelayCounts, NoPortError, noRelayCounts, type OpenPortal } from "./relay.ts";
 
-/** What the thread is told to do and answers once it has. */
+/** An order that the thread answers once it is done. */
 type Question =
   /** Answered with the port. */
   | { readonly kind: "open"; readonly portal: number; readonly place: Place; readonly udpIdleMs: number }
@@ -15,7 +15,7 @@ type Question =
   /** Answered once there is no session. */
   | { readonly kind: "drain" };
 
-/** What the thread is told to do. `request` comes back with the answer. */
+/** An order to the thread. `request` comes back with the answer. */
 export type RelayOrder =
   | Question & { readonly request: number }
   | {
@@ -25,7 +25,7 @@ export type RelayOrder =
     readonly stickySeconds: number;
   };
 
-/** What the thread says. */
+/** A message of the thread. */
 export type RelayNews =
   | { readonly kind: "done"; readonly request: number; readonly port: number }
   | {
@@ -46,7 +46,7 @@ export class RelayThread {
   #lastRequest = 0;
   #lastPortal = 0;
 
-  /** @param onProblem told what the thread cannot do, such as accept */
+  /** @param onProblem called for what the thread cannot do, such as accept */
   constructor(onProblem: (problem: string, message: string) => void) {
     this.#onProblem = onProblem;
     this.#worker.onmessage = ({ data }: MessageEvent<RelayNews>) => this.#hear(data);

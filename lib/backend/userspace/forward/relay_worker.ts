@@ -9,7 +9,7 @@ import { openPortal } from "./open_portal.ts";
 import { NoPortError, type OpenPortal, type RelayContext, relaySessions } from "./relay.ts";
 import type { RelayNews, RelayOrder } from "./relay_thread.ts";
 
-/** How often the counts are told, if there is news. */
+/** How often the counts are sent, if there is news. */
 const COUNTS_MS = 250;
 /** How often a thread that is to end looks whether sessions are left. */
 const DRAIN_LOOK_MS = 10;
@@ -76,7 +76,7 @@ scope.onmessage = async ({ data }) => {
   }
 };
 
-// What nobody has foreseen costs one connection and not all of them.
+// An unexpected failure costs one connection and not all of them.
 for (const type of ["error", "unhandledrejection"] as const) {
   globalThis.addEventListener(type, (event) => {
     event.preventDefault();
@@ -84,10 +84,10 @@ for (const type of ["error", "unhandledrejection"] as const) {
   });
 }
 
-let told = "";
+let sent = "";
 setInterval(() => {
   const now = JSON.stringify(counts);
-  if (now === told) return;
-  told = now;
+  if (now === sent) return;
+  sent = now;
   scope.postMessage({ kind: "counts", counts });
 }, COUNTS_MS);

@@ -108,7 +108,7 @@ export class UdpPortal implements OpenPortal {
     if (!this.#all.admit(session)) return null;
     const socket = session.socket = createSocket(endpoint.ip.includes(":") ? "udp6" : "udp4");
     socket.on("message", (packet, from) => {
-      // Anybody may send to this socket; only its endpoint answers.
+      // Any program may send to this socket; only its endpoint answers.
       if (from.port !== endpoint.port || from.address !== endpoint.ip) return;
       this.#touch(session);
       this.#send(this.#socket, packet, { address, port });

@@ -1,6 +1,6 @@
 /**
  * What userspace mode leaves behind, kube-proxy's of before 1.26 or ours: both use the same names. Its rules redirect to a process that
- * is gone, so they catch traffic that nobody answers.
+ * is gone, so they catch traffic that gets no answer.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { CHAINS } from "../plan/chains.ts";
 
 export const USERSPACE_CLEANUP: ModeCleanup = {
   mode: "userspace",
-  tellsApart: [],
+  distinct: [],
   chains: {
     ...CHAINS,
     mangle: [],

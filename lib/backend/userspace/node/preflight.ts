@@ -12,7 +12,7 @@ import type { IpFamily } from "../../../model/objects.ts";
 import { takesRule } from "../../apply/iptables_trial.ts";
 import { Afterlife } from "../../node/afterlife.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
-import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
+import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
 import { ListeningProxier } from "../apply/listener.ts";
 import { UserspaceProxier, type UserspaceSettings } from "../apply/proxier.ts";
 import { Portals } from "../apply/portals.ts";
@@ -95,7 +95,7 @@ async function prepareRules(context: ModeContext, open: Open): Promise<Prepared>
   const { exec, config, log, sysctls } = context;
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const { families, refused } = await iptablesOfNode(exec, { primaryFamily, sysctls, log });
-  tellFamilies(families.keys(), log);
+  logFamilies(families.keys(), log);
   const has = new Map<IpFamily, UserspaceSettings["has"]>();
   for (const [family, iptables] of families) {
     const found = await abilities(iptables, family);
@@ -107,7 +107,7 @@ async function prepareRules(context: ModeContext, open: Open): Promise<Prepared>
       );
     }
   }
-  const settingsOf = tellingSettings(context, (family, node) => {
+  const settingsOf = loggedSettings(context, (family, node) => {
     const { options, problem } = configuredUserspace(config, family, node, interfaceIps());
     return { options: { ...options, has: has.get(family)! }, problem };
   });

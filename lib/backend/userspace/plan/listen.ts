@@ -6,9 +6,9 @@
 import { categorizeEndpoints } from "../../../model/endpoint.ts";
 import { type Cidr, hostCidr, joinHostPort, parseCidr, parseIp } from "../../../model/ip.ts";
 import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
-import { planServices } from "../../plan_services.ts";
+import { atOnce, planServicesInSteps } from "../../plan_services.ts";
 import { portalOf, unservedText } from "./plan.ts";
-import type { Portal, UserspacePlan } from "./ruleset.ts";
+import type { Portal, ServicePortals, UserspacePlan } from "./ruleset.ts";
 
 /** A portal that has an address and port of the Service's own, which are in its id. */
 export interface Opening extends Portal {
@@ -45,19 +45,24 @@ function groups(bytes: readonly number[]): string {
  * node, which need not be one of the cluster.
  */
 export function planListening(state: ProxyState, changed: Changed, range: Cidr): UserspacePlan<Opening> {
-  const names = changed === "all" ? state.services.keys() : changed;
-  return planServices(state, [...names].sort(), (ports, endpoints) => {
-    const isServed = ({ protocol }: ServicePort): boolean => protocol !== "SCTP";
-    return {
-      portals: ports.filter(isServed).map((port) => {
-        const anywhere = { ...port, internalPolicyLocal: false, externalPolicyLocal: false };
-        const { cluster } = categorizeEndpoints(endpoints?.get(port.key) ?? [], anywhere, state.node);
-        const place = { ip: listenIp(range, port.clusterIP), port: port.port };
-        const portal = portalOf(port, "cluster", cluster);
-        return { ...portal, ...place, id: `${portal.id} at ${joinHostPort(place.ip, place.port)}` };
-      }),
-      rules: [],
-      unserved: ports.filter((port) => !isServed(port)).map(unservedText),
-    };
-  });
+  const steps = planServicesInSteps(
+    state,
+    changed,
+    range.family,
+    (ports, endpoints): ServicePortals<Opening> => {
+      const isServed = ({ protocol }: ServicePort): boolean => protocol !== "SCTP";
+      return {
+        portals: ports.filter(isServed).map((port) => {
+          const anywhere = { ...port, internalPolicyLocal: false, externalPolicyLocal: false };
+          const { cluster } = categorizeEndpoints(endpoints?.get(port.key) ?? [], anywhere, state.node);
+          const place = { ip: listenIp(range, port.clusterIP), port: port.port };
+          const portal = portalOf(port, "cluster", cluster);
+          return { ...portal, ...place, id: `${portal.id} at ${joinHostPort(place.ip, place.port)}` };
+        }),
+        rules: [],
+        unserved: ports.filter((port) => !isServed(port)).map(unservedText),
+      };
+    },
+  );
+  return atOnce(steps);
 }

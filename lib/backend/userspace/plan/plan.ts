@@ -73,15 +73,10 @@ export function* planUserspaceInSteps(
   changed: Changed,
   options: UserspaceOptions,
 ): Steps<UserspacePlan> {
-  if (state.family !== options.family) {
-    throw new RangeError(
-      `State and options must be of one family: got ${state.family} and ${options.family}`,
-    );
-  }
-  const names = changed === "all" ? state.services.keys() : changed;
   return yield* planServicesInSteps(
     state,
-    [...names].sort(),
+    changed,
+    options.family,
     (ports, endpoints) => planService(ports, endpoints, state, options),
   );
 }

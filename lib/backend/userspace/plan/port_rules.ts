@@ -8,6 +8,7 @@ import type { NamespacedName } from "../../../model/objects.ts";
 import { readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
 import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { DispatchRule, IptablesPlan, ServiceRules } from "../../iptables/plan/ruleset.ts";
+import { sharedRules } from "../../iptables/store/dispatch.ts";
 import { CHAINS, planBaseRules, PORTALS_FIREWALL } from "./chains.ts";
 import type { PortalId, PortalRule, UserspacePlan } from "./ruleset.ts";
 
@@ -23,13 +24,6 @@ export function rulesOf(
     const port = portOf(portal);
     return port === undefined ? [] : [{ table, chain, rule: rule(port) }];
   });
-}
-
-/** What a Service without chains of its own holds. */
-export function sharedRules(dispatch: readonly DispatchRule[]): ServiceRules {
-  const filter = dispatch.filter(({ table }) => table === "filter").length;
-  const ruleCounts = { filter, nat: dispatch.length - filter };
-  return { dispatch, chains: [], chainCount: 0, rules: [], ruleText: "", ruleCounts };
 }
 
 /** The rules of a plan. */

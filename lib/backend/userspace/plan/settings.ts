@@ -37,7 +37,7 @@ export function configuredUserspace(
 
 /**
  * An address for the node's own packets. Answers of UDP come from the address that the kernel prefers towards the client, which is none
- * of loopback's unless the client is there, too: where the Node tells no address, an interface does.
+ * of loopback's unless the client is there, too: where the Node has no address, that of an interface is taken.
  */
 function reachable(nodeIp: string, family: IpFamily, interfaceIps: readonly string[]): string {
   if (!isLoopback(parseIp(nodeIp)!)) return nodeIp;
