@@ -48,7 +48,7 @@ export interface MetricsPages {
   readonly socket: string;
 }
 
-/** Who is answered what. */
+/** The answers on the port and on the socket. */
 export interface MetricsHandlers {
   /** At the address of the metrics server: what kube-proxy lets every client read. */
   readonly tcp: Handler;

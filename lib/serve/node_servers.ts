@@ -147,7 +147,7 @@ export class NodeServers {
     const { config, metrics, mode, flags, verbosity, version, emulationVersion, proxy } = this.#options;
     const { currentConfig = () => config } = this.#options;
     const facts = this.#facts(currentConfig);
-    const isTold = proxy !== undefined && config.kproxy.statusApi;
+    const hasDocuments = proxy !== undefined && config.kproxy.statusApi;
     return metricsHandlers({
       registry: metrics.registry,
       mode,
@@ -159,7 +159,7 @@ export class NodeServers {
       startMs: performance.timeOrigin,
       page: proxy === undefined ? undefined : pagesForBrowsers(proxy, facts),
       documents: new Map([
-        ...isTold ? documents(proxy, facts) : [],
+        ...hasDocuments ? documents(proxy, facts) : [],
         [AUDIT_PATH, auditHandler(this.#options.log)],
       ]),
       socket: config.kproxy.socket,
@@ -239,8 +239,8 @@ function auditHandler(log: Logger): Handler {
   return (request) => {
     if (request.method !== "POST") return textAnswer("405 method not allowed\n", { status: 405 });
     const { searchParams } = new URL(request.url);
-    const told = (name: string): string => (searchParams.get(name) ?? "").slice(0, MOST_AUDITED);
-    log.info(AUDIT, { action: told("action"), uid: told("uid"), what: told("what") });
+    const given = (name: string): string => (searchParams.get(name) ?? "").slice(0, MOST_AUDITED);
+    log.info(AUDIT, { action: given("action"), uid: given("uid"), what: given("what") });
     return textAnswer("ok\n");
   };
 }

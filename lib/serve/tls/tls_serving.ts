@@ -1,5 +1,6 @@
 /**
- * Serving over TLS, with what is in the files now, and to clients whose token counts, if one is needed: loaded only where it is configured, as the runtime's Node modules cost memory.
+ * Serving over TLS, with what is in the files now, and to clients with a valid token, if one is needed. Loaded only where it is configured:
+ * the runtime's Node modules cost memory.
  *
  * @module
  */
@@ -56,7 +57,7 @@ export class TlsServing {
   /** For servers that any client may ask. */
   readonly secureForAll: Secure = (socket) => this.#secure(socket, null);
 
-  /** `handler`, for those whose tokens count, if any is needed. */
+  /** `handler`, for requests with a valid token, if one is needed. */
   guard(handler: Handler): Handler {
     const { config, judge, metrics } = this.#options;
     const needed = judge ??
