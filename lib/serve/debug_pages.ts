@@ -11,34 +11,28 @@ import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
 import { configInApiOrder } from "../config/write.ts";
 import type { SliMetrics } from "../observe/metrics_kproxy.ts";
 import type { Handler, Peer } from "./http_listener.ts";
+import type { MetricsPages } from "./metrics_server.ts";
 import type { Verbosity } from "../observe/log.ts";
 import { systemClock } from "../kernel/clock.ts";
-
-/** What `/statusz` shows. */
-export interface StatusFacts {
-  /** Milliseconds since the epoch. */
-  readonly startMs: number;
-  readonly nowMs: number;
-  readonly version: string;
-  /** The Kubernetes release whose behaviour is followed, `1.36`. */
-  readonly emulationVersion: string;
-  readonly denoVersion: string;
-  readonly paths: readonly string[];
-}
 
 const WARNING =
   "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.";
 
 /** Version, start and pages of the process. */
-export function statuszAnswer(request: Request, facts: StatusFacts): Response {
+export function statuszAnswer(
+  request: Request,
+  { startMs, version, emulationVersion }: Pick<MetricsPages, "startMs" | "version" | "emulationVersion">,
+  paths: Iterable<string>,
+): Response {
+  const first = [...paths].map((path) => `/${path.split("/", 2)[1]}`);
   return zpageAnswer(request, "statusz", [
     "",
-    `Started: ${unixDate(facts.startMs)}`,
-    `Up: ${uptime(facts.nowMs - facts.startMs)}`,
-    `Deno version: ${facts.denoVersion}`,
-    `Binary version: ${facts.version}`,
-    `Emulation version: ${facts.emulationVersion}`,
-    `Paths: ${[...facts.paths].sort().join(" ")}`,
+    `Started: ${unixDate(startMs)}`,
+    `Up: ${uptime(Date.now() - startMs)}`,
+    `Deno version: ${Deno.version.deno}`,
+    `Binary version: ${version}`,
+    `Emulation version: ${emulationVersion}`,
+    `Paths: ${[...new Set(first)].sort().join(" ")}`,
   ]);
 }
 

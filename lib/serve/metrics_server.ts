@@ -112,7 +112,7 @@ function readingPages(pages: MetricsPages, slis: SliMetrics): Map<string, Handle
     routes.set("/flagz", (request) => flagzAnswer(request, pages.flags()));
   }
   if (isGateEnabled(featureGates, "ComponentStatusz")) {
-    routes.set("/statusz", (request) => statuszAnswer(request, statusFacts(pages, routes)));
+    routes.set("/statusz", (request) => statuszAnswer(request, pages, routes.keys()));
   }
   return routes;
 }
@@ -123,22 +123,6 @@ function addDebugPages(routes: Map<string, Handler>, verbosity: Verbosity): void
   routes.set("/debug/flags/", index);
   routes.set("/debug/flags/v", verbosityHandler(verbosity));
   for (const [path, profile] of PROFILES) routes.set(path, profile);
-}
-
-function statusFacts(
-  pages: MetricsPages,
-  routes: ReadonlyMap<string, Handler>,
-): Parameters<typeof statuszAnswer>[1] {
-  const first = [...routes.keys()].map((path) => `/${path.split("/", 2)[1]}`);
-  const { startMs, version, emulationVersion } = pages;
-  return {
-    startMs,
-    nowMs: Date.now(),
-    version,
-    emulationVersion,
-    denoVersion: Deno.version.deno,
-    paths: [...new Set(first)].filter((path) => path !== "/debug"),
-  };
 }
 
 function metricsPage(registry: Registry, startMs: number): Handler {
