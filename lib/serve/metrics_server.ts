@@ -4,7 +4,6 @@
  * @module
  */
 import { isGateEnabled } from "../config/feature_gates.ts";
-import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
 import type { Verbosity } from "../observe/log.ts";
 import { SliMetrics } from "../observe/metrics_kproxy.ts";
 import { METRICS_CONTENT_TYPE, metricsText } from "../observe/prom_client.ts";
@@ -18,28 +17,21 @@ import {
   verbosityHandler,
 } from "./debug_pages.ts";
 import type { Handler } from "./http_listener.ts";
-import { SharedText } from "./pacing.ts";
+import { sharedText } from "./pacing.ts";
 import { noForeignPages } from "./status/local_only.ts";
+import type { ServerFacts } from "./status/status_api.ts";
 
 /** A registry as the server needs it. */
 type Registry = Parameters<typeof metricsText>[0];
 
 /** What the pages show. */
-export interface MetricsPages {
+export interface MetricsPages
+  extends Pick<ServerFacts, "mode" | "config" | "version" | "emulationVersion" | "startMs"> {
   readonly registry: Registry;
-  /** The mode really in use. */
-  readonly mode: ProxyMode;
-  /** The configuration in force. */
-  readonly config: () => KubeProxyConfiguration;
   /** Every flag with its value, without dashes. */
   readonly flags: () => Iterable<readonly [name: string, value: string]>;
   /** What `PUT /debug/flags/v` sets. */
   readonly verbosity: Verbosity;
-  readonly version: string;
-  /** The Kubernetes release whose behaviour is followed, `1.36`. */
-  readonly emulationVersion: string;
-  /** When the process began, in milliseconds since the epoch. */
-  readonly startMs: number;
   /** The status page, and what it asks for, by path. */
   readonly page?: ((path: string) => Handler | undefined) | undefined;
   /** What commands ask, by path. */
@@ -126,13 +118,13 @@ function addDebugPages(routes: Map<string, Handler>, verbosity: Verbosity): void
 }
 
 function metricsPage(registry: Registry, startMs: number): Handler {
-  const shared = new SharedText(() => metricsText(registry));
+  const nextText = sharedText(() => metricsText(registry));
   const plain = {
     "content-type": METRICS_CONTENT_TYPE,
     "process-start-time-unix": String(Math.floor(startMs / 1000)),
   };
   return async (request, _peer, stopping) => {
-    const text = await shared.next(stopping);
+    const text = await nextText(stopping);
     if (!acceptsGzip(request.headers.get("accept-encoding"))) return new Response(text, { headers: plain });
     const body = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
     return new Response(body, { headers: { ...plain, "content-encoding": "gzip" } });

@@ -144,23 +144,17 @@ export class NodeServers {
   }
 
   #handlers(): MetricsHandlers {
-    const { config, metrics, mode, flags, verbosity, version, emulationVersion, proxy } = this.#options;
-    const { currentConfig = () => config } = this.#options;
-    const facts = this.#facts(currentConfig);
-    const hasDocuments = proxy !== undefined && config.kproxy.statusApi;
+    const { config, metrics, flags, verbosity, proxy, log } = this.#options;
+    const facts = this.#facts();
     return metricsHandlers({
+      ...facts,
       registry: metrics.registry,
-      mode,
-      config: currentConfig,
       flags,
       verbosity,
-      version,
-      emulationVersion,
-      startMs: performance.timeOrigin,
       page: proxy === undefined ? undefined : pagesForBrowsers(proxy, facts),
       documents: new Map([
-        ...hasDocuments ? documents(proxy, facts) : [],
-        [AUDIT_PATH, auditHandler(this.#options.log)],
+        ...proxy !== undefined && config.kproxy.statusApi ? documents(proxy, facts) : [],
+        [AUDIT_PATH, auditHandler(log)],
       ]),
       socket: config.kproxy.socket,
     });
@@ -187,13 +181,13 @@ export class NodeServers {
     });
   }
 
-  #facts(config: () => KubeProxyConfiguration): ServerFacts {
-    const { mode, families, version, emulationVersion } = this.#options;
+  #facts(): ServerFacts {
+    const { mode, families, version, emulationVersion, config, currentConfig = () => config } = this.#options;
     return {
       health: this.health,
       mode,
       families,
-      config,
+      config: currentConfig,
       version,
       emulationVersion,
       startMs: performance.timeOrigin,

@@ -48,7 +48,7 @@ class PageAnswers {
   /** Of this proxy server; generations and ids start again with the next one. */
   readonly #id: string;
   readonly #rowsPace = new Pace();
-  readonly #pace = new Pace(MOST_WAITING);
+  readonly #pace = new Pace({ mostWaiting: MOST_WAITING });
   #loaded: Promise<Questions> | null = null;
 
   constructor(proxy: ProxyFacts, server: ServerFacts, page: PageFacts) {
