@@ -254,26 +254,15 @@ export function observeHealth(health: HealthState, serviceHealth: ServiceHealthS
 /** The counters of answers. */
 export type HealthMetrics = Pick<ProxyMetrics, "healthzTotal" | "livezTotal">;
 
+const HEALTH_PAGES = ["healthz", "livez", "readyz"] as const;
+
 /** Answers by path, whatever the method. */
 export function healthHandler(health: HealthState, metrics: HealthMetrics): Handler {
   return (request) => {
-    switch (new URL(request.url).pathname) {
-      case "/healthz": {
-        const { status, body } = health.healthz();
-        metrics.healthzTotal.inc({ code: String(status) });
-        return jsonAnswer(body, { status });
-      }
-      case "/livez": {
-        const { status, body } = health.livez();
-        metrics.livezTotal.inc({ code: String(status) });
-        return jsonAnswer(body, { status });
-      }
-      case "/readyz": {
-        const { status, body } = health.readyz();
-        return jsonAnswer(body, { status });
-      }
-      default:
-        return notFoundAnswer();
-    }
+    const page = HEALTH_PAGES.find((name) => new URL(request.url).pathname === `/${name}`);
+    if (page === undefined) return notFoundAnswer();
+    const { status, body } = health[page]();
+    if (page !== "readyz") metrics[`${page}Total`].inc({ code: String(status) });
+    return jsonAnswer(body, { status });
   };
 }

@@ -13,7 +13,6 @@ import type { Rejection } from "../../source/source.ts";
 import { jsonAnswer } from "../http_answer.ts";
 import { type HealthState, isoTime } from "../health_state.ts";
 import type { Handler } from "../http_listener.ts";
-import { FILES_PATH } from "../page/page_document.ts";
 import type { PageFacts } from "../page/page_record.ts";
 import { statusPage } from "../page/page_handler.ts";
 import { localOnly } from "./local_only.ts";
@@ -85,8 +84,7 @@ export function pagesForBrowsers(
   if (proxy.page === undefined) return undefined;
   const page = statusPage(proxy, server, proxy.page);
   const status = localOnly(jsonOf(() => statusDocument(proxy, server)));
-  const pages = new Map<string, Handler>([...page.handlers, [STATUS_PATH, status]]);
-  return (path) => pages.get(path) ?? (path.startsWith(FILES_PATH) ? page.files : undefined);
+  return (path) => path === STATUS_PATH ? status : page(path);
 }
 
 /** What commands ask over the socket, by path. */

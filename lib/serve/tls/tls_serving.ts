@@ -175,7 +175,8 @@ export function authenticated(
     const { pathname: path } = new URL(request.url);
     const verdict = token === undefined
       ? "unauthenticated"
-      : await judge({ token, verb: verbOf(request.method), path }, peer, stopping);
+      // Source: `RequestInfo` of Kubernetes' API server, of what is no resource: the method in small letters.
+      : await judge({ token, verb: request.method.toLowerCase(), path }, peer, stopping);
     if (verdict === "allowed") return handler(request, peer, stopping);
     onRefused(verdict);
     const { status, text } = ANSWERS[verdict];
@@ -191,9 +192,4 @@ export function byTokens(hashes: () => readonly Uint8Array[]): Judge {
     const isKnown = hashes().filter((known) => timingSafeEqual(known, given)).length > 0;
     return isKnown ? "allowed" : "unauthenticated";
   };
-}
-
-/** Source: `RequestInfo` of Kubernetes' API server, of what is no resource: the method in small letters. */
-function verbOf(method: string): string {
-  return method.toLowerCase();
 }

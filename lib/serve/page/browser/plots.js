@@ -67,8 +67,11 @@ function legend(label, { name, points }, pointed) {
  * @returns {() => void} removes it
  */
 function drawPlot(box, series, point) {
-  const style = getComputedStyle(box);
-  const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
+  const colour = (/** @type {string} */ name) => {
+    // As the canvas needs it: of a light or a dark page.
+    box.style.color = `var(${name})`;
+    return getComputedStyle(box).color;
+  };
   const all = series.flatMap(({ points }) => points);
   const times = [...new Set(all.map(({ timeMs }) => timeMs))].sort((one, other) => one - other);
   const columns = series.map(({ points }) => columnOf(points, times));
