@@ -6,6 +6,7 @@
 import { type CommandName, COMMANDS } from "../config/setting.ts";
 import { ConfigError, formatProblem, UnsupportedError, UsageError } from "../errors.ts";
 import { errorText } from "../observe/log.ts";
+import { flagByName } from "./flags/flags.ts";
 import { parseArgs, type ParsedFlags } from "./flags/parse_args.ts";
 import { type Io, OutputClosedError } from "./io.ts";
 import { didYouMean } from "../config/suggest.ts";
@@ -92,14 +93,6 @@ function reportError(error: unknown, io: Io): number {
 
 /** They program the kernel, or ask it with any flags. */
 const NODE_COMMANDS: readonly CommandName[] = ["run", "cleanup", "doctor", "selftest", "sysdump"];
-/** They ask the kernel unless the flags give them something else, and how to do that. */
-const LOOKING_COMMANDS: ReadonlyMap<CommandName, string> = new Map<CommandName, string>([
-  ["trace", "give it --no-live, or --live-from FILE with what the tools of a node printed"],
-  ["explain", "give it --no-live, or --live-from FILE with what the tools of a node printed"],
-  ["service", "give it --no-live, or --live-from FILE with what the tools of a node printed"],
-  ["check", "give it --live-from FILE with what the tools of a node printed"],
-  ["diff", "give it --live-from FILE with what the tools of a node printed"],
-]);
 const NAMES: Readonly<Record<string, string>> = {
   darwin: "macOS",
   freebsd: "FreeBSD",
@@ -126,7 +119,14 @@ function refuseOutsideLinux(flags: ParsedFlags, os: string): void {
   if (NODE_COMMANDS.includes(command) && !onlyWrites) {
     throw refusal("needs", "render, trace --no-live, service --no-live and write-config work here");
   }
-  const instead = LOOKING_COMMANDS.get(command);
+  // These ask the kernel unless the flags give them something else.
+  const takes = (name: string): boolean => flagByName(name)?.commands.includes(command) === true;
   const looksHere = flags.get("no-live") !== true && (flags.get("live-from") ?? []).length === 0;
-  if (instead !== undefined && looksHere) throw refusal("reads the rules of", instead);
+  if (takes("live-from") && looksHere) {
+    const other = takes("no-live") ? "--no-live, or " : "";
+    throw refusal(
+      "reads the rules of",
+      `give it ${other}--live-from FILE with what the tools of a node printed`,
+    );
+  }
 }

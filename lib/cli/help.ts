@@ -16,7 +16,7 @@ export interface CommandDoc {
   readonly usage: string;
   /** One line, no period. */
   readonly summary: string;
-  /** More of it, wrapped. */
+  /** More of it: paragraphs, and lines that begin with a space and stay as they are. */
   readonly text: readonly string[];
 }
 
@@ -30,24 +30,20 @@ const TRACE_EXAMPLES: readonly string[] = alignColumns([
 const TRACE_TEXT: readonly string[] = [
   ...TRACE_EXAMPLES,
   "",
-  ...wrapWords(
-    "SRC is local (a process on the node), world, an address, an interface, or ADDRESS@INTERFACE; the destination may be " +
-      "NAMESPACE/NAME[:PORT] of a Service, too. Desired rules follow from the objects in files (--manifests) and the flags of run, else from " +
-      "the kproxy that runs here, else from the API server. Live rules are read with the node's own tools, foreign rules included, or from their " +
-      "output (--live-from). Prints each rule that the packet meets, probabilities, endpoints that are left out and why, foreign rules " +
-      "that end its path, and the first difference between both. Changes nothing. Exit status 0, or 1 if something is wrong on the node, " +
-      "or if a rule on the packet's path is not understood.",
-    108,
-  ),
+  "SRC is local (a process on the node), world, an address, an interface, or ADDRESS@INTERFACE; the destination may be " +
+  "NAMESPACE/NAME[:PORT] of a Service, too. Desired rules follow from the objects in files (--manifests) and the flags of run, else from " +
+  "the kproxy that runs here, else from the API server. Live rules are read with the node's own tools, foreign rules included, or from their " +
+  "output (--live-from). Prints each rule that the packet meets, probabilities, endpoints that are left out and why, foreign rules " +
+  "that end its path, and the first difference between both. Changes nothing. Exit status 0, or 1 if something is wrong on the node, " +
+  "or if a rule on the packet's path is not understood.",
 ];
 
-const CHECK_TEXT = wrapWords(
+const CHECK_TEXT: readonly string[] = [
   "Prints, Service by Service, rules, elements, sets, servers and addresses that are missing (-), surplus (+) or different; base chains " +
-    "and jumps; leftovers of deleted Services and of other modes; and foreign rules that take packets before. Objects and rules come from " +
-    "where trace has them; other layouts are compared by what they do with packets. Changes nothing without --repair, which is refused " +
-    "while a kproxy that runs here would repair it itself. Exit status 0 if nothing differs, else 1.",
-  108,
-);
+  "and jumps; leftovers of deleted Services and of other modes; and foreign rules that take packets before. Objects and rules come from " +
+  "where trace has them; other layouts are compared by what they do with packets. Changes nothing without --repair, which is refused " +
+  "while a kproxy that runs here would repair it itself. Exit status 0 if nothing differs, else 1.",
+];
 
 /** Of the settings that count beside a file those that kube-proxy does not have. */
 const OWN_BESIDE_FILE = flagsBesideFile().filter(({ field }) => field?.startsWith("kproxy.") === true);
@@ -57,13 +53,10 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     usage: "run [flags]",
     summary: "Keep this node's rules in step with Services and EndpointSlices",
     text: [
-      ...wrapWords(
-        "Takes the flags of kube-proxy, by the same names and with the same meanings. Objects come from the API " +
-          "server, from files (--manifests), or from both. As in kube-proxy, --config replaces all other settings but " +
-          "--master, --hostname-override and the logging flags; kproxy's own are honoured too: " +
-          `${OWN_BESIDE_FILE.map(({ name }) => `--${name}`).join(", ")}.`,
-        108,
-      ),
+      "Takes the flags of kube-proxy, by the same names and with the same meanings. Objects come from the API " +
+      "server, from files (--manifests), or from both. As in kube-proxy, --config replaces all other settings but " +
+      "--master, --hostname-override and the logging flags; kproxy's own are honoured too: " +
+      `${OWN_BESIDE_FILE.map(({ name }) => `--${name}`).join(", ")}.`,
       "Rules stay in place when kproxy ends; remove them with kproxy cleanup.",
     ],
   },
@@ -71,37 +64,34 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     usage: "write-config [flags] [FILE]",
     summary: "Print the complete configuration, or write it to FILE",
     text: [
-      "Without flags this is every default. Otherwise it is what kproxy run would use with the same flags. FILE is",
-      "replaced in one step, readable by its owner only, and never through a symbolic link.",
+      "Without flags this is every default. Otherwise it is what kproxy run would use with the same flags. FILE is replaced " +
+      "in one step, readable by its owner only, and never through a symbolic link.",
     ],
   },
   "cleanup": {
     usage: "cleanup [flags]",
     summary: "Remove the rules and sets that kproxy or kube-proxy made on this node, in any mode",
     text: [
-      "Needs CAP_NET_ADMIN, but no API server. Rules of the kubelet and of others stay, and so do IPVS virtual",
-      "servers that no proxy of Kubernetes made, unless --flush-ipvs is given.",
+      "Needs CAP_NET_ADMIN, but no API server. Rules of the kubelet and of others stay, and so do IPVS virtual servers that " +
+      "no proxy of Kubernetes made, unless --flush-ipvs is given.",
     ],
   },
   "render": {
     usage: "render --manifests PATH [flags]",
     summary: "Print the rules for the objects in files, as text that the real tool loads",
     text: [
-      "Needs neither root nor an API server and changes nothing. With --family=ipv4 the text is one that",
-      "iptables-restore loads, with --family=ipv6 one for ip6tables-restore; of two families each follows a comment.",
-      "What run reads from the node is assumed: iptables with --random-fully, and packets outside the TCP window",
-      "invalid unless conntrack.tcpBeLiberal is set.",
+      "Needs neither root nor an API server and changes nothing. With --family=ipv4 the text is one that iptables-restore " +
+      "loads, with --family=ipv6 one for ip6tables-restore; of two families each follows a comment. What run reads from the " +
+      "node is assumed: iptables with --random-fully, and packets outside the TCP window invalid unless " +
+      "conntrack.tcpBeLiberal is set.",
     ],
   },
   "status": {
     usage: "status [flags]",
     summary: "Show the status of the kproxy that runs on this node",
     text: [
-      ...wrapWords(
-        "Asks it on its socket (kproxy.socket): what it serves, its last syncs, and whatever is wrong. Changes nothing. " +
-          "Ends with 0 if it is ready, or with 1 if it is not, or if none answers; with --watch it goes on until Ctrl-C.",
-        108,
-      ),
+      "Asks it on its socket (kproxy.socket): what it serves, its last syncs, and whatever is wrong. Changes nothing. " +
+      "Ends with 0 if it is ready, or with 1 if it is not, or if none answers; with --watch it goes on until Ctrl-C.",
     ],
   },
   "trace": {
@@ -117,11 +107,10 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   "service": {
     usage: "service list|get [NAMESPACE/NAME] [flags]",
     summary: "Show Services, the use of their endpoints, and what the kernel holds for them",
-    text: wrapWords(
+    text: [
       "Objects and rules come from where trace has them. Exit status 1 if the kernel holds nothing for a Service that " +
-        "should have rules.",
-      108,
-    ),
+      "should have rules.",
+    ],
   },
   "check": {
     usage: "check [flags]",
@@ -137,43 +126,37 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     usage: "doctor [flags]",
     summary: "Find what keeps Services from working on this node, and how to fix it",
     text: [
-      ...wrapWords(
-        "Takes the flags of run and checks what run needs: programs and kernel, rights, settings, foreign rules, the API server and " +
-          "the Node. Changes nothing. Exit status 0, or 1 if there is a failure; warnings are no failure. What cannot be checked " +
-          "within some seconds is a warning.",
-        108,
-      ),
+      "Takes the flags of run and checks what run needs: programs and kernel, rights, settings, foreign rules, the API server and " +
+      "the Node. Changes nothing. Exit status 0, or 1 if there is a failure; warnings are no failure. What cannot be checked " +
+      "within some seconds is a warning.",
     ],
   },
   "selftest": {
     usage: "selftest [flags]",
     summary: "Test with real packets, in its own namespaces, whether this node can run a proxy mode",
-    text: wrapWords(
+    text: [
       "Makes network namespaces with a node, two pods and two clients, writes the mode's rules of a few Services there, sends real " +
-        "packets, and compares what happens with what should, and with what the rules say. Removes everything at the end. Needs root, " +
-        "or CAP_NET_ADMIN and CAP_SYS_ADMIN. Exit status 0 if all passed, else 1.",
-      108,
-    ),
+      "packets, and compares what happens with what should, and with what the rules say. Removes everything at the end. Needs root, " +
+      "or CAP_NET_ADMIN and CAP_SYS_ADMIN. Exit status 0 if all passed, else 1.",
+    ],
   },
   "sysdump": {
     usage: "sysdump FILE [flags]",
     summary: "Pack what a bug report needs into a file",
-    text: wrapWords(
+    text: [
       "Rules of all tools, addresses and routes, kernel settings, versions, the configuration, and the status of the kproxy that runs " +
-        "here. FILE ends in .tar.gz, .tgz or .tar, must not exist, and is readable by its owner only; - is standard output (tar.gz). " +
-        "No kubeconfig, token, key or environment variable is read. Missing parts are listed with the reason. Exit status 0, or 1 if " +
-        "nothing could be written.",
-      108,
-    ),
+      "here. FILE ends in .tar.gz, .tgz or .tar, must not exist, and is readable by its owner only; - is standard output (tar.gz). " +
+      "No kubeconfig, token, key or environment variable is read. Missing parts are listed with the reason. Exit status 0, or 1 if " +
+      "nothing could be written.",
+    ],
   },
   "version": {
     usage: "version [flags]",
     summary: "Print the version, and the commit that it was built from",
-    text: wrapWords(
+    text: [
       "Also prints which releases of kube-proxy the rules and the decisions follow. The commit is unknown if kproxy was built or installed " +
-        "without the project's Git repository, and ends in -dirty if files differed from it. --version prints the first line only.",
-      108,
-    ),
+      "without the project's Git repository, and ends in -dirty if files differed from it. --version prints the first line only.",
+    ],
   },
   "help": {
     usage: "help [COMMAND]",
@@ -214,7 +197,9 @@ export function programHelp(): string {
 export function commandHelp(command: CommandName): string {
   const { usage, summary, text } = COMMAND_DOCS[command];
   const lines = [`Usage: kproxy ${usage}`, "", summary];
-  if (text.length > 0) lines.push("", ...text);
+  if (text.length > 0) {
+    lines.push("", ...text.flatMap((one) => /^ |^$/.test(one) ? [one] : wrapWords(one, 108)));
+  }
   if (command === "help") lines.push("", ...wrapWords(`Commands: ${COMMANDS.join(", ")}`, 100));
   const flags = FLAGS.filter((flag) => flag.commands.includes(command));
   for (const group of GROUPS) {

@@ -13,8 +13,6 @@ export class OutputClosedError extends Error {
 
 /** A terminal on which long work shows how far it is. */
 export interface Terminal {
-  /** Whether it shows more than ASCII. */
-  readonly hasUnicode: boolean;
   /** Columns at this moment. */
   columns(): number;
   /** Rows at this moment. Absent: unknown. */
@@ -69,12 +67,12 @@ export const systemIo: Io = {
     }
   },
   log: systemLog(),
-  // Asked for only by what draws. The environment, which would name its character set, is closed to kproxy.
+  // Asked for only by what draws.
   get terminal() {
-    return terminalOf(Deno.stderr, { hasUnicode: false });
+    return terminalOf(Deno.stderr);
   },
   get screen() {
-    return terminalOf(Deno.stdout, { hasUnicode: false });
+    return terminalOf(Deno.stdout);
   },
 };
 
@@ -82,13 +80,9 @@ const USUAL_COLUMNS = 80;
 const USUAL_ROWS = 24;
 
 /** The stream as a terminal; null if it is none. */
-export function terminalOf(
-  stream: Pick<typeof Deno.stderr, "isTerminal" | "writeSync">,
-  { hasUnicode }: Pick<Terminal, "hasUnicode">,
-): Terminal | null {
+export function terminalOf(stream: Pick<typeof Deno.stderr, "isTerminal" | "writeSync">): Terminal | null {
   if (!stream.isTerminal()) return null;
   return {
-    hasUnicode,
     columns: () => consoleSize().columns,
     rows: () => consoleSize().rows,
     writeSync: (bytes) => stream.writeSync(bytes),

@@ -11,21 +11,13 @@ export function closestWord(word: string, candidates: readonly string[]): string
   // Two letters the wrong way round are one slip, though two edits.
   const swapped = candidates.find((candidate) => isSwap(word.toLowerCase(), candidate.toLowerCase()));
   if (swapped !== undefined) return swapped;
-  return closestWithin(Math.max(word.length >= 4 ? 2 : 1, Math.floor(word.length / 4)), word, candidates);
-}
-
-/** As {@linkcode closestWord}, more generous with long words. */
-export function nearestWord(text: string, candidates: readonly string[]): string | undefined {
-  return closestWithin(Math.max(1, Math.floor(text.length / 3)), text, candidates);
-}
-
-function closestWithin(mayDiffer: number, word: string, all: readonly string[]): string | undefined {
+  const mayDiffer = Math.max(word.length >= 4 ? 2 : 1, Math.floor(word.length / 4));
   // Comparing takes the product of the lengths, and what was written may be megabytes long.
-  const candidates = all.filter(({ length }) => Math.abs(length - word.length) <= mayDiffer);
-  if (candidates.length === 0) return undefined;
+  const near = candidates.filter(({ length }) => Math.abs(length - word.length) <= mayDiffer);
+  if (near.length === 0) return undefined;
   // A word that is one edit too far away, first in the list, wins against every candidate that is no nearer.
   const tooFar = word + "\0".repeat(mayDiffer + 1);
-  const nearest = closestString(word, [tooFar, ...candidates]);
+  const nearest = closestString(word, [tooFar, ...near]);
   return nearest === tooFar ? undefined : nearest;
 }
 

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { startWork } from "../../tests/support/spent.ts";
-import { closestWord, nearestWord } from "./suggest.ts";
+import { closestWord } from "./suggest.ts";
 
 Deno.test("closestWord() names a candidate only if it is near", { permissions: "none" }, () => {
   const fields = ["mode", "iptables", "ipvs", "nodePortAddresses", "on"];
@@ -21,7 +21,7 @@ Deno.test("closestWord() names a candidate only if it is near", { permissions: "
   assertEquals(closestWord("mode", []), undefined);
 });
 
-Deno.test("nearestWord() allows an edit for every three letters", {
+Deno.test("closestWord() allows an edit for every four letters", {
   permissions: "none",
 }, () => {
   const kinds = ["Service", "EndpointSlice", "Node"];
@@ -35,8 +35,8 @@ Deno.test("nearestWord() allows an edit for every three letters", {
     ["N", undefined],
     ["Endpoint".repeat(6), undefined],
   ];
-  for (const [word, expected] of cases) assertEquals(nearestWord(word, kinds), expected, word);
-  assertEquals(nearestWord("x".repeat(40), ["x".repeat(54), "x".repeat(30)]), "x".repeat(30));
+  for (const [word, expected] of cases) assertEquals(closestWord(word, kinds), expected, word);
+  assertEquals(closestWord("x".repeat(40), ["x".repeat(54), "x".repeat(30)]), "x".repeat(30));
 });
 
 Deno.test(
@@ -45,7 +45,7 @@ Deno.test(
   () => {
     const spentMs = startWork();
     const long = "kubeproxy.config.k8s.io/v1alpha1".repeat(40_000);
-    assertEquals([closestWord(long, ["kubeproxy"]), nearestWord(long, ["Service"])], [undefined, undefined]);
+    assertEquals(closestWord(long, ["kubeproxy"]), undefined);
     assert(spentMs() < 100);
   },
 );

@@ -24,7 +24,7 @@ export const PROXY_MODES: readonly ProxyMode[] = ["iptables", "ipvs", "nftables"
 export const CLEANUP_MODES = ["iptables", "ipvs", "nftables", "userspace"] as const;
 export type CleanupMode = typeof CLEANUP_MODES[number];
 
-/** Who leaves something on a node. */
+/** The proxies that leave something on a node. */
 export const CLEANUP_PROXIES = ["kproxy", "kube-proxy"] as const;
 export type CleanupProxy = typeof CLEANUP_PROXIES[number];
 

@@ -11,34 +11,28 @@ import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
 import { configInApiOrder } from "../config/write.ts";
 import type { SliMetrics } from "../observe/metrics_kproxy.ts";
 import type { Handler, Peer } from "./http_listener.ts";
+import type { MetricsPages } from "./metrics_server.ts";
 import type { Verbosity } from "../observe/log.ts";
 import { systemClock } from "../kernel/clock.ts";
-
-/** What `/statusz` shows. */
-export interface StatusFacts {
-  /** Milliseconds since the epoch. */
-  readonly startMs: number;
-  readonly nowMs: number;
-  readonly version: string;
-  /** The Kubernetes release whose behaviour is followed, `1.36`. */
-  readonly emulationVersion: string;
-  readonly denoVersion: string;
-  readonly paths: readonly string[];
-}
 
 const WARNING =
   "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.";
 
-/** Who runs, since when, and which pages there are. */
-export function statuszAnswer(request: Request, facts: StatusFacts): Response {
+/** Version, start and pages of the process. */
+export function statuszAnswer(
+  request: Request,
+  { startMs, version, emulationVersion }: Pick<MetricsPages, "startMs" | "version" | "emulationVersion">,
+  paths: Iterable<string>,
+): Response {
+  const first = [...paths].map((path) => `/${path.split("/", 2)[1]}`);
   return zpageAnswer(request, "statusz", [
     "",
-    `Started: ${unixDate(facts.startMs)}`,
-    `Up: ${uptime(facts.nowMs - facts.startMs)}`,
-    `Deno version: ${facts.denoVersion}`,
-    `Binary version: ${facts.version}`,
-    `Emulation version: ${facts.emulationVersion}`,
-    `Paths: ${[...facts.paths].sort().join(" ")}`,
+    `Started: ${unixDate(startMs)}`,
+    `Up: ${uptime(Date.now() - startMs)}`,
+    `Deno version: ${Deno.version.deno}`,
+    `Binary version: ${version}`,
+    `Emulation version: ${emulationVersion}`,
+    `Paths: ${[...new Set(first)].sort().join(" ")}`,
   ]);
 }
 
@@ -95,57 +89,33 @@ export function configzBody(config: KubeProxyConfiguration, mode: ProxyMode): st
   return JSON.stringify({ "kubeproxy.config.k8s.io": configInApiOrder(withFields(config, zeroed)) });
 }
 
-const CHECK = "ping";
-
 /**
- * Answers `ok`; the root page also lists its one check with `?verbose`, and leaves it out with `?exclude=ping`.
+ * Answers `ok`; the root page with `?verbose` also lists its one check.
  *
  * @param isRoot true for `/healthz`, false for `/healthz/ping`
  */
 export function pingHandler(slis: SliMetrics, isRoot: boolean): Handler {
   return (request) => {
-    const { searchParams } = new URL(request.url);
-    const excluded = isRoot ? searchParams.getAll("exclude").filter((name) => name !== "") : [];
-    const isExcluded = excluded.includes(CHECK);
-    if (!isExcluded) slis.pinged();
-    if (!isRoot || !searchParams.has("verbose")) return textAnswer("ok");
-    const unknown = [...new Set(excluded)].filter((name) => name !== CHECK).sort();
-    return textAnswer([
-      `[+]${CHECK} ${isExcluded ? "excluded: " : ""}ok\n`,
-      ...unknown.length === 0 ? [] : [noMatches(unknown)],
-      "healthz check passed\n",
-    ].join(""));
+    slis.pinged();
+    const isVerbose = isRoot && new URL(request.url).searchParams.has("verbose");
+    return textAnswer(isVerbose ? "[+]ping ok\nhealthz check passed\n" : "ok");
   };
 }
 
-function noMatches(names: readonly string[]): string {
-  const quoted = names.map((name) => JSON.stringify(name)).join(",");
-  return `warn: some health checks cannot be excluded: no matches for ${quoted}\n`;
-}
-
 const MAX_BODY_BYTES = 1024;
-const MAX_INT32 = 2 ** 31 - 1;
 
 /** Sets the verbosity to the number that is PUT. */
 export function verbosityHandler(verbosity: Verbosity): Handler {
   return async (request) => {
     if (request.method !== "PUT") return textAnswer("unsupported http method\n", { status: 406 });
     const text = await limitedText(request);
-    const problem = intProblem(text);
-    if (problem !== undefined) {
-      const reason = `strconv.ParseInt: parsing ${JSON.stringify(text)}: ${problem}`;
-      return textAnswer(`failed set klog.logging.verbosity ${text}: ${reason}\n`, { status: 400 });
+    if (!/^[+-]?\d{1,10}$/.test(text)) {
+      return textAnswer(`failed set klog.logging.verbosity ${text}: it is no number\n`, { status: 400 });
     }
     // Lines without a verbosity cannot be switched off.
     verbosity.level = Math.max(0, Number(text));
     return textAnswer(`successfully set klog.logging.verbosity to ${text}\n`);
   };
-}
-
-function intProblem(text: string): string | undefined {
-  if (!/^[+-]?\d+$/.test(text)) return "invalid syntax";
-  const value = Number(text);
-  return value > MAX_INT32 || value < -MAX_INT32 - 1 ? "value out of range" : undefined;
 }
 
 /** The body, cut off where no number can be that long. */

@@ -253,7 +253,7 @@ export class HealthState {
     return {
       ready,
       reasons,
-      currentTime: formatRfc3339(now.epochMs),
+      currentTime: isoTime(now.epochMs),
       families,
       unserved,
       watches,
@@ -276,7 +276,7 @@ export class HealthState {
         continue;
       }
       const ageMs = now.nowMs - at.nowMs;
-      watches[kind] = { ageSeconds: seconds(ageMs), lastHeard: formatRfc3339(at.epochMs), problem };
+      watches[kind] = { ageSeconds: seconds(ageMs), lastHeard: isoTime(at.epochMs), problem };
       // Rules are right without ServiceCIDRs, and rights to read them may be taken away.
       if (ageMs > WATCH_LIMIT_MS && kind !== "servicecidrs") {
         reasons.push(`${kind}: nothing heard for ${seconds(ageMs)} s${why}`);
@@ -306,15 +306,15 @@ export class HealthState {
       if (health.lastUpdated === undefined) continue;
       newestMs = Math.max(newestMs, health.lastUpdated.epochMs);
       status[family] = {
-        lastUpdated: formatRfc3339(health.lastUpdated.epochMs),
+        lastUpdated: isoTime(health.lastUpdated.epochMs),
         healthy: this.#isFresh(health, nowMs),
       };
     }
     // An answer of 200 shows its own time as the last update; kube-proxy's clients may count on it.
     const lastUpdatedMs = ok ? this.#clock.epochMs() : newestMs;
     const body = {
-      lastUpdated: Number.isFinite(lastUpdatedMs) ? formatRfc3339(lastUpdatedMs) : ZERO_TIME,
-      currentTime: formatRfc3339(epochMs),
+      lastUpdated: Number.isFinite(lastUpdatedMs) ? isoTime(lastUpdatedMs) : ZERO_TIME,
+      currentTime: isoTime(epochMs),
       ...node,
       healthy,
       ...(Object.keys(status).length === 0 ? {} : { status }),
@@ -346,7 +346,7 @@ function shownFamily(health: FamilyHealth, nowMs: number): FamilyReadiness {
     ...(lastApply === undefined ? {} : {
       lastApply: {
         succeeded: lastApply.error === undefined,
-        time: formatRfc3339(lastApply.at.epochMs),
+        time: isoTime(lastApply.at.epochMs),
         ageSeconds: seconds(nowMs - lastApply.at.nowMs),
         ...(lastApply.error === undefined ? {} : { error: lastApply.error }),
       },
@@ -360,7 +360,7 @@ function shownSnapshot(
   epochMs: number,
 ): SnapshotReadiness {
   return {
-    time: formatRfc3339(savedAtMs),
+    time: isoTime(savedAtMs),
     ageSeconds: seconds(Math.max(0, epochMs - savedAtMs)),
     kinds,
     served: isServed,
@@ -379,28 +379,9 @@ function seconds(ms: number): number {
 }
 
 /** How Go writes a time that was never set. */
-export const ZERO_TIME = "0001-01-01T00:00:00Z";
+const ZERO_TIME = "0001-01-01T00:00:00Z";
 
-/**
- * RFC 3339 in the local zone (`Z` for UTC), with as many digits of a second as are not zero, at most six.
- *
- * @param epochMs milliseconds since the epoch, with fractions
- */
-export function formatRfc3339(epochMs: number): string {
-  const micros = Math.round(epochMs * 1000);
-  const seconds = Math.floor(micros / 1e6);
-  const fraction = String(micros - seconds * 1e6).padStart(6, "0").replace(/0+$/, "");
-  const offsetMinutes = -new Date(seconds * 1000).getTimezoneOffset();
-  const local = new Date((seconds + offsetMinutes * 60) * 1000).toISOString().slice(
-    0,
-    "2026-01-01T00:00:00".length,
-  );
-  return local + (fraction === "" ? "" : `.${fraction}`) + formatOffset(offsetMinutes);
-}
-
-function formatOffset(minutes: number): string {
-  if (minutes === 0) return "Z";
-  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
-  const two = (value: number): string => String(value).padStart(2, "0");
-  return `${minutes < 0 ? "-" : "+"}${two(hours)}:${two(rest)}`;
+/** As kube-proxy's RFC 3339, but always in UTC and to the millisecond. */
+export function isoTime(epochMs: number): string {
+  return new Date(epochMs).toISOString();
 }

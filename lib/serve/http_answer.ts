@@ -26,6 +26,7 @@ const REASONS: Readonly<Record<number, string>> = {
   404: "Not Found",
   405: "Method Not Allowed",
   406: "Not Acceptable",
+  411: "Length Required",
   413: "Request Entity Too Large",
   431: "Request Header Fields Too Large",
   500: "Internal Server Error",

@@ -1,6 +1,6 @@
 /**
- * One request over HTTP to a program on this machine; and who has an address that a server wants, asked over HTTP too: that needs no
- * rights to look into other programs.
+ * One request over HTTP to a program on this machine; and which program has an address that a server wants, asked over HTTP too: that
+ * needs no rights to look into other programs.
  *
  * @module
  */
@@ -86,7 +86,7 @@ export async function httpGet<Result>(
 }
 
 async function connectTo(place: HttpPlace, limitMs: number, signal?: AbortSignal): Promise<Deno.Conn> {
-  // The kernel takes, or refuses, at once who comes over a socket of its own.
+  // The kernel accepts, or refuses, a connection to a Unix socket at once.
   if ("socket" in place) return await Deno.connect({ transport: "unix", path: place.socket });
   const limit = AbortSignal.timeout(limitMs);
   return await Deno.connect({
@@ -222,7 +222,7 @@ export interface HeldAddress {
 }
 
 /**
- * Says who listens there, e.g. `another proxy answers there: mode iptables`; `""` if it does not say. Never rejects.
+ * The program that listens there, e.g. `another proxy answers there: mode iptables`; `""` if it does not say. Never rejects.
  *
  * A proxy is known by `/proxyMode` at the port of its metrics, and by the times in `/healthz` at that of its health.
  */

@@ -10,7 +10,7 @@ import { textAnswer } from "./http_answer.ts";
 import { clientOf, type ConnectionPool, type Lane } from "../kernel/connection_pool.ts";
 import { HttpConnection, type Socket } from "./http_connection.ts";
 
-/** Who asks. */
+/** The client. */
 export interface Peer {
   readonly family: IpFamily;
   /** Canonical; an IPv4 peer of an IPv6 socket is an IPv4 address here. */

@@ -52,11 +52,6 @@ const GOOD: readonly (readonly [text: string, ...requests: string[]])[] = [
     'GET / ""',
   ],
   ["PUT /v HTTP/1.1\r\nHost: a\r\nContent-Length: 2, 2\r\n\r\n10", 'PUT /v "10"'],
-  [
-    "PUT /v HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n1\r\n1\r\n2 ;x=y\r\n02\r\n0\r\nT: 1\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n",
-    'PUT /v "102"',
-    'GET /b ""',
-  ],
 ];
 
 Deno.test("requests are read as they are meant, one after the other", PURE, () => {
@@ -96,29 +91,19 @@ Deno.test("what is no request is refused, in the words of Go's server", PURE, ()
       [`GET / ${host}A: b\rc\r\n\r\n`, "400 400 Bad Request"],
       [`GET / ${host}Content-Length: -1\r\n\r\n`, "400 400 Bad Request"],
       [`GET / ${host}Content-Length: 1\r\nContent-Length: 2\r\n\r\n`, "400 400 Bad Request"],
-      [`GET / ${host}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n`, "400 400 Bad Request"],
-      [
-        `GET / ${host}Transfer-Encoding: gzip\r\n\r\n`,
-        "501 501 Not Implemented: unsupported transfer encoding",
-      ],
-      [`GET / ${host}Transfer-Encoding: chunked\r\n\r\n-1\r\n`, "400 400 Bad Request"],
-      [`GET / ${host}Transfer-Encoding: chunked\r\n\r\n1\r\n12\r\n`, "400 400 Bad Request"],
+      [`GET / ${host}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n`, "411 411 Length Required"],
+      [`PUT / ${host}Transfer-Encoding: gzip\r\n\r\n`, "411 411 Length Required"],
     ] as const
   ) assertEquals(refusal(text), expected, text);
 });
 
 Deno.test("no client can make it keep more than a little", PURE, () => {
   const host = "HTTP/1.1\r\nHost: a\r\n";
-  const chunks = "Transfer-Encoding: chunked\r\n\r\n";
   for (
     const [text, status] of [
       ["A".repeat(40_000), 431],
       [`GET / ${host}${"A: b\r\n".repeat(10_000)}`, 431],
       [`GET / ${host}Content-Length: 65537\r\n\r\n`, 413],
-      [`GET / ${host}${chunks}10001\r\n`, 413],
-      [`GET / ${host}${chunks}${"1\r\na\r\n".repeat(30_000)}`, 413],
-      [`GET / ${host}${chunks}1;${"x".repeat(5_000)}`, 413],
-      [`GET / ${host}${chunks}0\r\n${"A: b\r\n".repeat(30_000)}`, 413],
     ] as const
   ) assertEquals(refusal(text).slice(0, 3), String(status), text.slice(0, 60));
 });

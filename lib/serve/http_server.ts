@@ -123,7 +123,7 @@ export class HttpServer {
     this.#options.pool.failed(this.#lane);
     if (this.#failures === 1) {
       log.error("Cannot listen, will try again", error, values);
-      this.#asking = this.#tellWho(error);
+      this.#asking = this.#reportHolder(error);
     } else log.info("Still cannot listen", { ...values, failures: this.#failures, err: errorText(error) }, 2);
     this.#retry = setTimeout(() => {
       try {
@@ -135,7 +135,7 @@ export class HttpServer {
   }
 
   /** Logs the first failure in a row, after asking the program at the address. */
-  async #tellWho(error: unknown): Promise<void> {
+  async #reportHolder(error: unknown): Promise<void> {
     const { address, name, log, onListenFailure } = this.#options;
     const holder = await this.#holder(error, this.#stop.signal);
     if (holder !== "") log.warn("Another program has the address", { server: name, address, holder });

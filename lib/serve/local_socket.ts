@@ -1,5 +1,5 @@
 /**
- * The server on the Unix socket: for root and the user that kproxy runs as, who may ask everything and set what can be set.
+ * The server on the Unix socket: root and the user that kproxy runs as may ask everything, and set what can be set.
  *
  * @module
  */

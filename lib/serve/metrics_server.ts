@@ -4,7 +4,6 @@
  * @module
  */
 import { isGateEnabled } from "../config/feature_gates.ts";
-import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
 import type { Verbosity } from "../observe/log.ts";
 import { SliMetrics } from "../observe/metrics_kproxy.ts";
 import { METRICS_CONTENT_TYPE, metricsText } from "../observe/prom_client.ts";
@@ -18,28 +17,21 @@ import {
   verbosityHandler,
 } from "./debug_pages.ts";
 import type { Handler } from "./http_listener.ts";
-import { SharedText } from "./pacing.ts";
+import { sharedText } from "./pacing.ts";
 import { noForeignPages } from "./status/local_only.ts";
+import type { ServerFacts } from "./status/status_api.ts";
 
 /** A registry as the server needs it. */
 type Registry = Parameters<typeof metricsText>[0];
 
 /** What the pages show. */
-export interface MetricsPages {
+export interface MetricsPages
+  extends Pick<ServerFacts, "mode" | "config" | "version" | "emulationVersion" | "startMs"> {
   readonly registry: Registry;
-  /** The mode really in use. */
-  readonly mode: ProxyMode;
-  /** The configuration in force. */
-  readonly config: () => KubeProxyConfiguration;
   /** Every flag with its value, without dashes. */
   readonly flags: () => Iterable<readonly [name: string, value: string]>;
   /** What `PUT /debug/flags/v` sets. */
   readonly verbosity: Verbosity;
-  readonly version: string;
-  /** The Kubernetes release whose behaviour is followed, `1.36`. */
-  readonly emulationVersion: string;
-  /** When the process began, in milliseconds since the epoch. */
-  readonly startMs: number;
   /** The status page, and what it asks for, by path. */
   readonly page?: ((path: string) => Handler | undefined) | undefined;
   /** What commands ask, by path. */
@@ -48,7 +40,7 @@ export interface MetricsPages {
   readonly socket: string;
 }
 
-/** Who is answered what. */
+/** The answers on the port and on the socket. */
 export interface MetricsHandlers {
   /** At the address of the metrics server: what kube-proxy lets every client read. */
   readonly tcp: Handler;
@@ -112,7 +104,7 @@ function readingPages(pages: MetricsPages, slis: SliMetrics): Map<string, Handle
     routes.set("/flagz", (request) => flagzAnswer(request, pages.flags()));
   }
   if (isGateEnabled(featureGates, "ComponentStatusz")) {
-    routes.set("/statusz", (request) => statuszAnswer(request, statusFacts(pages, routes)));
+    routes.set("/statusz", (request) => statuszAnswer(request, pages, routes.keys()));
   }
   return routes;
 }
@@ -125,30 +117,14 @@ function addDebugPages(routes: Map<string, Handler>, verbosity: Verbosity): void
   for (const [path, profile] of PROFILES) routes.set(path, profile);
 }
 
-function statusFacts(
-  pages: MetricsPages,
-  routes: ReadonlyMap<string, Handler>,
-): Parameters<typeof statuszAnswer>[1] {
-  const first = [...routes.keys()].map((path) => `/${path.split("/", 2)[1]}`);
-  const { startMs, version, emulationVersion } = pages;
-  return {
-    startMs,
-    nowMs: Date.now(),
-    version,
-    emulationVersion,
-    denoVersion: Deno.version.deno,
-    paths: [...new Set(first)].filter((path) => path !== "/debug"),
-  };
-}
-
 function metricsPage(registry: Registry, startMs: number): Handler {
-  const shared = new SharedText(() => metricsText(registry));
+  const nextText = sharedText(() => metricsText(registry));
   const plain = {
     "content-type": METRICS_CONTENT_TYPE,
     "process-start-time-unix": String(Math.floor(startMs / 1000)),
   };
   return async (request, _peer, stopping) => {
-    const text = await shared.next(stopping);
+    const text = await nextText(stopping);
     if (!acceptsGzip(request.headers.get("accept-encoding"))) return new Response(text, { headers: plain });
     const body = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
     return new Response(body, { headers: { ...plain, "content-encoding": "gzip" } });

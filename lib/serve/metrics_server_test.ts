@@ -80,11 +80,6 @@ Deno.test("/healthz says that the server answers", async () => {
     ["/healthz/ping", "ok"],
     ["/healthz/ping?verbose", "ok"],
     ["/healthz?verbose", "[+]ping ok\nhealthz check passed\n"],
-    ["/healthz?verbose&exclude=ping", "[+]ping excluded: ok\nhealthz check passed\n"],
-    [
-      "/healthz?verbose&exclude=x&exclude=a",
-      '[+]ping ok\nwarn: some health checks cannot be excluded: no matches for "a","x"\nhealthz check passed\n',
-    ],
   ];
   for (const [path, body] of cases) {
     const response = await ask(path);
@@ -212,7 +207,7 @@ Deno.test("without profiling there are no debugging pages, and no index anywhere
   }
 });
 
-Deno.test("PUT /debug/flags/v sets the verbosity, anything else is refused as klog does", async () => {
+Deno.test("PUT /debug/flags/v sets the verbosity, anything else is refused", async () => {
   const shown = pages({ enableProfiling: true });
   const ask = overSocket(asker(shown));
   const put = async (body: string): Promise<[number, string]> => {
@@ -221,14 +216,8 @@ Deno.test("PUT /debug/flags/v sets the verbosity, anything else is refused as kl
   };
   assertEquals(await put("4"), [200, "successfully set klog.logging.verbosity to 4\n"]);
   assertEquals(shown.verbosity.level, 4);
-  const refusals: [string, string][] = [
-    ["abc", 'strconv.ParseInt: parsing "abc": invalid syntax'],
-    ["", 'strconv.ParseInt: parsing "": invalid syntax'],
-    ["4\n", 'strconv.ParseInt: parsing "4\\n": invalid syntax'],
-    ["2147483648", 'strconv.ParseInt: parsing "2147483648": value out of range'],
-  ];
-  for (const [body, reason] of refusals) {
-    assertEquals(await put(body), [400, `failed set klog.logging.verbosity ${body}: ${reason}\n`]);
+  for (const body of ["abc", "", "4\n", "12345678901", "0x4"]) {
+    assertEquals(await put(body), [400, `failed set klog.logging.verbosity ${body}: it is no number\n`]);
   }
   assertEquals((await put("9".repeat(100_000)))[1].length < 3000, true);
   assertEquals(shown.verbosity.level, 4);

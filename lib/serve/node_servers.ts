@@ -144,23 +144,17 @@ export class NodeServers {
   }
 
   #handlers(): MetricsHandlers {
-    const { config, metrics, mode, flags, verbosity, version, emulationVersion, proxy } = this.#options;
-    const { currentConfig = () => config } = this.#options;
-    const facts = this.#facts(currentConfig);
-    const isTold = proxy !== undefined && config.kproxy.statusApi;
+    const { config, metrics, flags, verbosity, proxy, log } = this.#options;
+    const facts = this.#facts();
     return metricsHandlers({
+      ...facts,
       registry: metrics.registry,
-      mode,
-      config: currentConfig,
       flags,
       verbosity,
-      version,
-      emulationVersion,
-      startMs: performance.timeOrigin,
       page: proxy === undefined ? undefined : pagesForBrowsers(proxy, facts),
       documents: new Map([
-        ...isTold ? documents(proxy, facts) : [],
-        [AUDIT_PATH, auditHandler(this.#options.log)],
+        ...proxy !== undefined && config.kproxy.statusApi ? documents(proxy, facts) : [],
+        [AUDIT_PATH, auditHandler(log)],
       ]),
       socket: config.kproxy.socket,
     });
@@ -187,13 +181,13 @@ export class NodeServers {
     });
   }
 
-  #facts(config: () => KubeProxyConfiguration): ServerFacts {
-    const { mode, families, version, emulationVersion } = this.#options;
+  #facts(): ServerFacts {
+    const { mode, families, version, emulationVersion, config, currentConfig = () => config } = this.#options;
     return {
       health: this.health,
       mode,
       families,
-      config,
+      config: currentConfig,
       version,
       emulationVersion,
       startMs: performance.timeOrigin,
@@ -239,8 +233,8 @@ function auditHandler(log: Logger): Handler {
   return (request) => {
     if (request.method !== "POST") return textAnswer("405 method not allowed\n", { status: 405 });
     const { searchParams } = new URL(request.url);
-    const told = (name: string): string => (searchParams.get(name) ?? "").slice(0, MOST_AUDITED);
-    log.info(AUDIT, { action: told("action"), uid: told("uid"), what: told("what") });
+    const given = (name: string): string => (searchParams.get(name) ?? "").slice(0, MOST_AUDITED);
+    log.info(AUDIT, { action: given("action"), uid: given("uid"), what: given("what") });
     return textAnswer("ok\n");
   };
 }
@@ -260,26 +254,15 @@ export function observeHealth(health: HealthState, serviceHealth: ServiceHealthS
 /** The counters of answers. */
 export type HealthMetrics = Pick<ProxyMetrics, "healthzTotal" | "livezTotal">;
 
+const HEALTH_PAGES = ["healthz", "livez", "readyz"] as const;
+
 /** Answers by path, whatever the method. */
 export function healthHandler(health: HealthState, metrics: HealthMetrics): Handler {
   return (request) => {
-    switch (new URL(request.url).pathname) {
-      case "/healthz": {
-        const { status, body } = health.healthz();
-        metrics.healthzTotal.inc({ code: String(status) });
-        return jsonAnswer(body, { status });
-      }
-      case "/livez": {
-        const { status, body } = health.livez();
-        metrics.livezTotal.inc({ code: String(status) });
-        return jsonAnswer(body, { status });
-      }
-      case "/readyz": {
-        const { status, body } = health.readyz();
-        return jsonAnswer(body, { status });
-      }
-      default:
-        return notFoundAnswer();
-    }
+    const page = HEALTH_PAGES.find((name) => new URL(request.url).pathname === `/${name}`);
+    if (page === undefined) return notFoundAnswer();
+    const { status, body } = health[page]();
+    if (page !== "readyz") metrics[`${page}Total`].inc({ code: String(status) });
+    return jsonAnswer(body, { status });
   };
 }

@@ -5,91 +5,81 @@
  */
 import { type Clock, systemClock } from "../kernel/clock.ts";
 
-/** How many times as long as it took to make the text nothing is made after it. */
-const REST = 4;
 const LONGEST_REST_MS = 1_000;
-
-/**
- * Makes a text for all clients that have asked for it since it was made last. However many ask however often, making it takes a fifth
- * of the time at most; a client that asks alone has it made at once.
- */
-export class SharedText {
-  readonly #make: () => Promise<string>;
-  readonly #clock: Clock;
-  #next: Promise<string> | null = null;
-  #last: Promise<unknown> = Promise.resolve();
-  #restUntilMs = Number.NEGATIVE_INFINITY;
-
-  constructor(make: () => Promise<string>, clock: Clock = systemClock) {
-    this.#make = make;
-    this.#clock = clock;
-  }
-
-  /** A text that was not begun before now; sooner than otherwise when `stopping` aborts. */
-  next(stopping: AbortSignal): Promise<string> {
-    return this.#next ??= this.#makeNext(stopping);
-  }
-
-  async #makeNext(stopping: AbortSignal): Promise<string> {
-    await this.#last;
-    await this.#clock.sleep(Math.max(0, this.#restUntilMs - this.#clock.nowMs()), stopping);
-    // Later requests may follow changes that this text does not have.
-    this.#next = null;
-    const startMs = this.#clock.nowMs();
-    const text = this.#make();
-    this.#last = text.then(() => this.#rest(startMs), () => this.#rest(startMs));
-    return await text;
-  }
-
-  #rest(startMs: number): void {
-    const nowMs = this.#clock.nowMs();
-    this.#restUntilMs = nowMs + Math.min(REST * (nowMs - startMs), LONGEST_REST_MS);
-  }
-}
 
 /** Too many wait already. */
 export class BusyError extends Error {
   override readonly name = "BusyError";
 }
 
+/** How a {@linkcode Pace} goes. */
+export interface PaceOptions {
+  /** So many pieces of work may wait or be under way; further ones are refused. @default {Infinity} */
+  readonly mostWaiting?: number;
+  /** How many times as long as the work took it rests after it, a second at most. @default {1} */
+  readonly rest?: number;
+}
+
 /**
- * Does one piece of work at a time, and after each rests as long as it took, so that everything else in the process goes on, however
- * many clients ask.
+ * Does one piece of work at a time, and rests after each, so that everything else in the process goes on, however many clients ask. A
+ * client that asks alone gets its work done at once.
  */
 export class Pace {
-  readonly #mostWaiting: number;
+  readonly #options: Required<PaceOptions>;
   readonly #clock: Clock;
   #last: Promise<unknown> = Promise.resolve();
   #waiting = 0;
+  #restUntilMs = Number.NEGATIVE_INFINITY;
 
-  /** @param mostWaiting so many pieces of work may wait or be under way; further ones are refused */
-  constructor(mostWaiting: number = Infinity, clock: Clock = systemClock) {
-    this.#mostWaiting = mostWaiting;
+  constructor({ mostWaiting = Infinity, rest = 1 }: PaceOptions = {}, clock: Clock = systemClock) {
+    this.#options = { mostWaiting, rest };
     this.#clock = clock;
   }
 
   /**
-   * What the work yields, when it is its turn.
+   * What the work yields, when it is its turn; sooner than otherwise when `stopping` aborts.
    *
    * @throws {BusyError} if too many wait
    */
   async take<Result>(work: () => Result | Promise<Result>, stopping: AbortSignal): Promise<Result> {
-    if (this.#waiting >= this.#mostWaiting) throw new BusyError("too many ask at once");
+    const { mostWaiting, rest } = this.#options;
+    if (this.#waiting >= mostWaiting) throw new BusyError("too many ask at once");
     this.#waiting++;
-    let tookMs = 0;
     const result = this.#last.then(async () => {
+      const restMs = this.#restUntilMs - this.#clock.nowMs();
+      if (restMs > 0) await this.#clock.sleep(restMs, stopping);
       const startMs = this.#clock.nowMs();
       try {
         return await work();
       } finally {
         this.#waiting--;
-        tookMs = this.#clock.nowMs() - startMs;
+        const nowMs = this.#clock.nowMs();
+        this.#restUntilMs = nowMs + Math.min(rest * (nowMs - startMs), LONGEST_REST_MS);
       }
     });
-    const rest = (): Promise<void> => this.#clock.sleep(tookMs, stopping);
-    this.#last = result.then(rest, rest);
+    this.#last = result.catch(() => {});
     return await result;
   }
+}
+
+/**
+ * A text that is made for all clients together that have asked for it since it was made last. However many ask however often, making it
+ * takes a fifth of the time at most.
+ *
+ * @returns asks for one that was not begun before now
+ */
+export function sharedText(
+  make: () => Promise<string>,
+  clock?: Clock,
+): (stopping: AbortSignal) => Promise<string> {
+  const pace = new Pace({ rest: 4 }, clock);
+  let next: Promise<string> | null = null;
+  return (stopping) =>
+    next ??= pace.take(() => {
+      // Later requests may follow changes that this text does not have.
+      next = null;
+      return make();
+    }, stopping);
 }
 
 /**

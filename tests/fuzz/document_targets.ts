@@ -357,7 +357,7 @@ const HTTP: FuzzTarget = {
   examples: [
     `GET /healthz ${HOST}\r\nHEAD http://x:1/z?q ${HOST}Connection: foo, Close\r\n\r\n`,
     `PUT /v ${HOST}Content-Length: 2\r\n\r\n10GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n`,
-    `PUT /v ${HOST}Transfer-Encoding: Chunked\r\nExpect: 100-continue\r\n\r\n1\r\n1\r\n2 ;x=y\r\n02\r\n0\r\nT: 1\r\n\r\nOPTIONS * ${HOST}\r\n`,
+    `PUT /v ${HOST}Content-Length: 3\r\nExpect: 100-continue\r\n\r\n102OPTIONS * ${HOST}\r\n`,
   ],
   passes: 2,
   refusals: [],

@@ -12,15 +12,13 @@ const COLOR = /\x1b\[[\d;]*m/g;
 
 /** Understands the two controls that a drawn line needs: back to the first column, and erase to the end. */
 export class FakeTerminal implements Terminal {
-  readonly hasUnicode: boolean;
   /** Thrown at every write while it is set. */
   failure: Error | undefined;
   #columns: number;
   #bytes: number[] = [];
 
-  constructor({ columns = 80, hasUnicode = false }: { columns?: number; hasUnicode?: boolean } = {}) {
+  constructor({ columns = 80 }: { columns?: number } = {}) {
     this.#columns = columns;
-    this.hasUnicode = hasUnicode;
   }
 
   columns(): number {

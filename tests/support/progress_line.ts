@@ -24,7 +24,6 @@ export class ProgressLine implements AsyncDisposable {
       writable: drawnOn(terminal),
       barLength: Math.min(LONGEST_BAR, Math.floor(terminal.columns() * SHARE_OF_BAR)),
       clear: true,
-      ...(terminal.hasUnicode ? { fillChar: "█", emptyChar: "░" } : {}),
       // One column stays free: a line that wraps could not be taken away.
       formatter: ({ styledTime, progressBar }) =>
         cutToWidth(`${styledTime} ${progressBar} ${this.#text}`, terminal.columns() - 1),

@@ -1,5 +1,5 @@
 /**
- * Says who has changed the node, when and what: on standard error, and in the log of the kproxy that runs here.
+ * Reports a change of the node, with its time and its user: on standard error, and in the log of the kproxy that runs here.
  *
  * @module
  */
@@ -25,7 +25,7 @@ export async function audit(
     pid: Deno.pid,
   }).info(AUDIT, { action, uid, ...what });
   try {
-    await new RunningKproxy(kproxy.socket).tell({ action, uid: String(uid), what: valuesText(what) });
+    await new RunningKproxy(kproxy.socket).audit({ action, uid: String(uid), what: valuesText(what) });
   } catch (error) {
     if (!(error instanceof NotRunningError)) throw error;
   }

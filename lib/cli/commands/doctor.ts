@@ -57,7 +57,7 @@ async function settingsHere(
   if (running === null) return await settingsLeft(given);
   const { where, config: { kproxy, ...config }, nodeName, isTrusted, master, unserved } = running;
   const { manifests } = given.kproxy;
-  // Who names an API server asks whether that one can be reached. Files and programs that give credentials are read and started with
+  // A flag that names an API server asks whether that one can be reached. Files and programs that give credentials are read and started with
   // the rights of this user, so that only this user, or root, may name them.
   const isNamed = namesSource(flags);
   const { clientConnection } = isNamed || !isTrusted ? given : config;

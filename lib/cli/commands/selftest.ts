@@ -15,7 +15,7 @@ import type { IpFamily } from "../../model/objects.ts";
 import { silentLogger } from "../../observe/log.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
-import type { Io, Terminal } from "../io.ts";
+import type { Io } from "../io.ts";
 import { Activity } from "../terminal/drawing.ts";
 import { alignColumns } from "../terminal/columns.ts";
 import { escaped } from "../../text/quote.ts";
@@ -38,19 +38,19 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
   if (mode === "userspace") throw new UsageError("kproxy selftest tests iptables, ipvs and nftables only");
   using end = new EndedBySignals();
   try {
-    const report = await showing(io.terminal ?? null, async (say) =>
-      selftest({
-        mode,
-        families: await familiesOf(systemExec),
-        exec: systemExec,
-        clock: systemClock,
-        nowMs: wallClockMs,
-        random: crypto.randomUUID().slice(0, 8),
-        program: await ownProgram(),
-        limitMs,
-        signal: end.signal,
-        say,
-      }));
+    const activity = new Activity(io.terminal ?? null);
+    const report = await selftest({
+      mode,
+      families: await familiesOf(systemExec),
+      exec: systemExec,
+      clock: systemClock,
+      nowMs: wallClockMs,
+      random: crypto.randomUUID().slice(0, 8),
+      program: await ownProgram(),
+      limitMs,
+      signal: end.signal,
+      say: (text) => activity.say(text),
+    }).finally(() => activity[Symbol.dispose]());
     await printFound(form, {
       document: () => reportDocument(report),
       lines: () => reportLines(report, alignColumns),
@@ -61,14 +61,6 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
     for (const line of [error.message, ...error.left]) io.err(`Error: ${escaped(line)}\n`);
     return 1;
   }
-}
-
-async function showing<T>(
-  terminal: Terminal | null,
-  work: (say: (text: string) => void) => Promise<T>,
-): Promise<T> {
-  using activity = new Activity(terminal);
-  return await work((text) => activity.say(text));
 }
 
 /** Those that the machine speaks. */

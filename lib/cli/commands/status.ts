@@ -36,7 +36,7 @@ export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number>
   if (flags.get("interval") !== undefined && !isWatching) throw new UsageError("--interval needs --watch");
   const { config } = await configurationWithWarnings(flags, io);
   const ask = (): Promise<Answer> => answerOf(config, (running) => running.status());
-  if (!isWatching) return await tellOnce(ask, form, io, () => othersWords(config));
+  if (!isWatching) return await reportOnce(ask, form, io, () => othersWords(config));
   using end = new EndedBySignals(["SIGINT", "SIGTERM"]);
   await watchStatus({ ask, form, io, intervalMs, clock: systemClock, signal: end.signal });
   return 0;
@@ -45,7 +45,7 @@ export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number>
 /** What came of a question. */
 export type Answer = StatusDocument | NotRunningError;
 
-async function tellOnce(
+async function reportOnce(
   ask: () => Promise<Answer>,
   form: "text" | "json",
   io: Io,

@@ -20,7 +20,7 @@ export interface Flag {
   /** Without dashes; words joined by `-`. */
   readonly name: string;
   /** The letter after a single dash. */
-  readonly short?: string;
+  readonly short?: string | undefined;
   readonly kind: KindName;
   /** The default as shown; `""` shows none. */
   readonly default: string;
@@ -29,18 +29,18 @@ export interface Flag {
   /** One line, no period. */
   readonly doc: string;
   /** The values it takes, if they are few; a blank one is taken as "not set", unless `withoutIt` says what follows from that. */
-  readonly values?: readonly string[];
+  readonly values?: readonly string[] | undefined;
   /** Commands that take others than `values`. */
-  readonly valuesIn?: Readonly<Partial<Record<CommandName, readonly string[]>>>;
+  readonly valuesIn?: Readonly<Partial<Record<CommandName, readonly string[]>>> | undefined;
   /** Makes a blank value wrong, as of a variable that is not set: it would do more than was asked for. Completes "without --x …". */
   readonly withoutIt?: string;
   /** What else is given is left to the rules of the configuration, which may allow it. */
-  readonly isOpen?: true;
+  readonly isOpen?: true | undefined;
   /** Completion: names ending in one of these, and folders. Empty: any file. */
-  readonly files?: readonly string[];
+  readonly files?: readonly string[] | undefined;
   /** Field of `KubeProxyConfiguration` it sets. */
   readonly field?: string;
-  readonly note?: FlagNote;
+  readonly note?: FlagNote | undefined;
 }
 
 /** Commands that work out a configuration. */
@@ -69,12 +69,12 @@ export function flagOf(field: Field): Flag | null {
     commands: only ?? [...CONFIGURED, ...also],
     doc: (field.flagDoc ?? field.doc).replaceAll("`", ""),
     field: path,
-    ...short === undefined ? {} : { short },
-    ...values === undefined ? {} : { values },
-    ...valuesIn === undefined ? {} : { valuesIn },
-    ...isOpen === undefined ? {} : { isOpen },
-    ...files === undefined ? {} : { files },
-    ...obsolete === undefined ? {} : { note: obsoleteNote(obsolete) },
+    short,
+    values,
+    valuesIn,
+    isOpen,
+    files,
+    note: obsolete === undefined ? undefined : obsoleteNote(obsolete),
   };
 }
 

@@ -41,8 +41,8 @@ export class DrawnOutput {
 /** Work that is over sooner shows nothing: a line that only flashes cannot be read. */
 const SHOWN_AFTER_MS = 200;
 const FRAME_MS = 120;
+/** ASCII: the environment, which would name the terminal's characters, is closed to kproxy. */
 const FRAMES: readonly string[] = ["|", "/", "-", "\\"];
-const UNICODE_FRAMES: readonly string[] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /** The frame and the blank behind it, and one column that stays free: a line that wraps could not be taken away. */
 const BESIDE_TEXT = 3;
 
@@ -59,7 +59,7 @@ export class Activity implements Disposable {
   constructor(terminal: Terminal | null) {
     this.#terminal = terminal;
     this.#spinner = terminal === null ? null : new Spinner({
-      spinner: [...terminal.hasUnicode ? UNICODE_FRAMES : FRAMES],
+      spinner: [...FRAMES],
       interval: FRAME_MS,
       output: new DrawnOutput(terminal).asStream(),
     });

@@ -18,7 +18,7 @@ import { portalPorts } from "../live/portals.ts";
 import { knownNodeAddresses } from "../node_addresses.ts";
 import { serviceDocument, type ServiceView, serviceView } from "../service/service_view.ts";
 import { destinationOfName, readDestination } from "../trace/packet.ts";
-import { traceDocument } from "../trace/trace_json.ts";
+import { type TraceDocument, traceDocument } from "../trace/trace_json.ts";
 import { traceWanted } from "../trace/trace.ts";
 
 /** Rules for more endpoints than that take longer to make than the event loop may be held. */
@@ -30,7 +30,10 @@ export const QUESTIONS: Questions = {
   trace: answerTrace,
 };
 
-async function answerService(held: Held, name: NamespacedName): Promise<unknown> {
+/** What `kproxy service get -o json` prints, and for each port what is wanted for it; null: that was not made. */
+export type ServiceDocument = NonNullable<Awaited<ReturnType<typeof answerService>>>;
+
+async function answerService(held: Held, name: NamespacedName) {
   const views: ServiceView[] = [];
   for (const state of FAMILIES.flatMap((family) => held.states.get(family) ?? [])) {
     if (!state.services.has(name)) continue;
@@ -54,10 +57,10 @@ async function answerService(held: Held, name: NamespacedName): Promise<unknown>
   if (views.length === 0 && unserved.length === 0) return null;
   // The kernel was not read.
   const document = serviceDocument(name, views.map((view) => ({ ...view, parts: null })), unserved);
-  return { ...document as object, wanted: views.map(({ parts }) => parts) };
+  return { ...document, wanted: views.map(({ parts }) => parts) };
 }
 
-async function answerTrace(held: Held, from: string, to: string): Promise<unknown> {
+async function answerTrace(held: Held, from: string, to: string): Promise<TraceDocument> {
   const destination = readDestination(destinationOfName(to), held.states, from);
   const { family, ip, port } = destination;
   const state = held.states.get(family);

@@ -8,12 +8,12 @@ import type { ProxyMode } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
 import type { UnservedOfService } from "../../model/destination_claims.ts";
 import type { ApiObject } from "../../model/objects.ts";
-import type { ServiceDocument, TraceDocument } from "../../serve/page/page_document.ts";
 import type { Held } from "../../serve/page/page_record.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { desiredRules, RULES_MODES, stateOfObjects } from "../desired/desired.ts";
 import { formatFraction } from "../../sim/fraction.ts";
-import { QUESTIONS } from "./page_questions.ts";
+import type { TraceDocument } from "../trace/trace_json.ts";
+import { QUESTIONS, type ServiceDocument } from "./page_questions.ts";
 
 const ADDRESSES = [
   { device: "eth0", family: "IPv4", address: "192.168.50.13", prefixLength: 24, scope: "" },

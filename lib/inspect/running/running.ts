@@ -143,8 +143,8 @@ export class RunningKproxy {
     return { ...document, config: this.#configurationOf(document) };
   }
 
-  /** Tells it what was done to the node, for its log. @throws {NotRunningError} */
-  async tell(deed: { readonly action: string; readonly uid: string; readonly what: string }): Promise<void> {
+  /** Adds what was done to the node to its log. @throws {NotRunningError} */
+  async audit(deed: { readonly action: string; readonly uid: string; readonly what: string }): Promise<void> {
     const path = `${AUDIT_PATH}?${new URLSearchParams(deed)}`;
     await this.#ask(path, MAX_DOCUMENT_BYTES, (reply) => {
       if (reply.status !== 200) throw this.#problemOf(reply);

@@ -125,7 +125,7 @@ export function serviceDocument(
   views: readonly ServiceView[],
   unserved: readonly UnservedDestination[],
   problems: readonly LiveProblem[] = [],
-): unknown {
+) {
   return {
     apiVersion: API_VERSION,
     kind: "Service",

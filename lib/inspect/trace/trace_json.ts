@@ -12,8 +12,10 @@ import { API_VERSION } from "../../serve/status/status_document.ts";
 import { isOwnHit } from "./compare.ts";
 import type { Trace, TracedService, TraceSide } from "./trace.ts";
 
+export type TraceDocument = ReturnType<typeof traceDocument>;
+
 /** The value whose JSON is printed. Fields that do not apply are null. */
-export function traceDocument(trace: Trace): unknown {
+export function traceDocument(trace: Trace) {
   const { family, packet, service, desired, live, difference, findings, unsure, notes, problems } = trace;
   return {
     apiVersion: API_VERSION,
@@ -42,7 +44,7 @@ export function traceDocument(trace: Trace): unknown {
   };
 }
 
-function serviceDocument({ port, kind, policy, uses }: TracedService): unknown {
+function serviceDocument({ port, kind, policy, uses }: TracedService) {
   return {
     name: port.namespacedName,
     portName: port.portName,
@@ -54,8 +56,10 @@ function serviceDocument({ port, kind, policy, uses }: TracedService): unknown {
   };
 }
 
+export type EndpointDocument = ReturnType<typeof endpointDocument>;
+
 /** One endpoint, and what it is used for. */
-export function endpointDocument({ endpoint, cluster, local }: EndpointUse): unknown {
+export function endpointDocument({ endpoint, cluster, local }: EndpointUse) {
   const { key, isLocal, ready, serving, terminating } = endpoint;
   return {
     address: key,
@@ -68,7 +72,7 @@ export function endpointDocument({ endpoint, cluster, local }: EndpointUse): unk
   };
 }
 
-function sideDocument(side: TraceSide, family: IpFamily): unknown {
+function sideDocument(side: TraceSide, family: IpFamily) {
   return {
     from: side.from,
     modes: side.modes,
@@ -77,7 +81,7 @@ function sideDocument(side: TraceSide, family: IpFamily): unknown {
   };
 }
 
-function outcomeDocument(outcome: FlowOutcome, family: IpFamily): unknown {
+function outcomeDocument(outcome: FlowOutcome, family: IpFamily) {
   const { probability, verdict, rejectWith, translatedTo, toNode, masquerade, hits } = outcome;
   return {
     probability: formatFraction(probability),
@@ -90,7 +94,7 @@ function outcomeDocument(outcome: FlowOutcome, family: IpFamily): unknown {
   };
 }
 
-function stepDocument(hit: RuleHit, family: IpFamily): unknown {
+function stepDocument(hit: RuleHit, family: IpFamily) {
   const { hook, table, chain, index, rule } = hit;
   return {
     hook: hook ?? "",

@@ -37,7 +37,7 @@ export function pageAnswers(
     [SERVICES_PATH, (request, _peer, stopping) => answers.services(request, stopping)],
     [SERVICE_PATH, (request, _peer, stopping) => answers.service(request, stopping)],
     [TRACE_PATH, (request, _peer, stopping) => answers.trace(request, stopping)],
-    [CHANGES_PATH, (request) => answers.changes(request)],
+    [CHANGES_PATH, () => answers.changes()],
   ]);
 }
 
@@ -48,7 +48,7 @@ class PageAnswers {
   /** Of this proxy server; generations and ids start again with the next one. */
   readonly #id: string;
   readonly #rowsPace = new Pace();
-  readonly #pace = new Pace(MOST_WAITING);
+  readonly #pace = new Pace({ mostWaiting: MOST_WAITING });
   #loaded: Promise<Questions> | null = null;
 
   constructor(proxy: ProxyFacts, server: ServerFacts, page: PageFacts) {
@@ -112,15 +112,9 @@ class PageAnswers {
     });
   }
 
-  changes(request: Request): Response {
-    const [run = "", id = ""] = (queryOf(request).get("since") ?? "").split(":");
-    const since = run === this.#id && /^\d{1,15}$/.test(id) ? Number(id) : 0;
-    const document: ChangesDocument = {
-      apiVersion: API_VERSION,
-      kind: "Changes",
-      run: this.#id,
-      changes: this.#page.record.changesSince(since),
-    };
+  changes(): Response {
+    const { changes } = this.#page.record;
+    const document: ChangesDocument = { apiVersion: API_VERSION, kind: "Changes", changes };
     return jsonAnswer(`${JSON.stringify(document)}\n`);
   }
 

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import htm from "htm" with { type: "text" };
 import preact from "preact" with { type: "text" };
 import hooks from "preact/hooks" with { type: "text" };
 import uplot from "uplot/dist/uPlot.iife.min.js" with { type: "text" };
@@ -11,10 +12,10 @@ import apiModule from "./browser/api.js" with { type: "text" };
 import appModule from "./browser/app.js" with { type: "text" };
 import changesModule from "./browser/changes.js" with { type: "text" };
 import formatModule from "./browser/format.js" with { type: "text" };
+import gridModule from "./browser/grid.js" with { type: "text" };
 import icon from "./browser/icon.svg" with { type: "text" };
 import html from "./browser/index.html" with { type: "text" };
 import overviewModule from "./browser/overview.js" with { type: "text" };
-import partsStyle from "./browser/parts.css" with { type: "text" };
 import partsModule from "./browser/parts.js" with { type: "text" };
 import pathDrawingModule from "./browser/path_drawing.js" with { type: "text" };
 import pathModule from "./browser/path.js" with { type: "text" };
@@ -22,12 +23,9 @@ import pathStepsModule from "./browser/path_steps.js" with { type: "text" };
 import plotsModule from "./browser/plots.js" with { type: "text" };
 import routeModule from "./browser/route.js" with { type: "text" };
 import serviceModule from "./browser/service.js" with { type: "text" };
-import serviceRowsModule from "./browser/service_rows.js" with { type: "text" };
 import servicesModule from "./browser/services.js" with { type: "text" };
 import style from "./browser/style.css" with { type: "text" };
 import troubleModule from "./browser/trouble.js" with { type: "text" };
-import viewsStyle from "./browser/views.css" with { type: "text" };
-import virtualRowsModule from "./browser/virtual_rows.js" with { type: "text" };
 
 const SCRIPT = "text/javascript; charset=utf-8";
 const STYLE = "text/css; charset=utf-8";
@@ -38,18 +36,12 @@ export interface PageFile {
   readonly text: string;
 }
 
-/** Packages as modules name them, and the files that stand for them here. */
-const PACKAGES: ReadonlyMap<string, string> = new Map([
-  ["preact", "./preact.js"],
-  ["preact/hooks", "./hooks.js"],
-  ["uplot", "./uplot.js"],
-]);
-
-/** A browser knows no packages without an import map, and that would have to stand in the page itself. */
+/** A browser knows no packages without an import map, and that would have to stand in the page itself: they are files beside the others. */
 function withFileNames(module: string): string {
-  return module.replace(/(\bfrom\s*|\bimport\s*)"(preact|preact\/hooks|uplot)"/g, (_all, word, name) => {
-    return `${word}"${PACKAGES.get(name)}"`;
-  });
+  return module.replace(
+    /(\bfrom\s*|\bimport\s*)"(?:preact\/)?(htm|hooks|preact|uplot)"/g,
+    (_all, word, name) => `${word}"./${name}.js"`,
+  );
 }
 
 const MODULES: Readonly<Record<string, string>> = {
@@ -57,7 +49,9 @@ const MODULES: Readonly<Record<string, string>> = {
   "app.js": appModule,
   "changes.js": changesModule,
   "format.js": formatModule,
+  "grid.js": gridModule,
   "hooks.js": hooks,
+  "htm.js": htm,
   "overview.js": overviewModule,
   "parts.js": partsModule,
   "path.js": pathModule,
@@ -67,12 +61,10 @@ const MODULES: Readonly<Record<string, string>> = {
   "preact.js": preact,
   "route.js": routeModule,
   "service.js": serviceModule,
-  "service_rows.js": serviceRowsModule,
   "services.js": servicesModule,
   "trouble.js": troubleModule,
   // Made to be a script of its own, which leaves a variable behind.
   "uplot.js": `${uplot}\nexport default uPlot;\n`,
-  "virtual_rows.js": virtualRowsModule,
 };
 
 /** The page itself. */
@@ -81,9 +73,7 @@ export const PAGE: PageFile = { type: "text/html; charset=utf-8", text: html };
 /** By name. */
 export const FILES: ReadonlyMap<string, PageFile> = new Map([
   ["icon.svg", { type: "image/svg+xml", text: icon }],
-  ["parts.css", { type: STYLE, text: partsStyle }],
   ["style.css", { type: STYLE, text: style }],
-  ["views.css", { type: STYLE, text: viewsStyle }],
   ["uplot.css", { type: STYLE, text: uplotStyle }],
   ...Object.entries(MODULES).map(([name, text]): [string, PageFile] => [
     name,

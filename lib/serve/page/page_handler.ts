@@ -42,16 +42,14 @@ const HEADERS: Readonly<Record<string, string>> = {
   "cache-control": "no-cache",
 };
 
-/** What is served below `/kproxy/`, beside the pages for programs. */
-export interface StatusPage {
-  /** By path. */
-  readonly handlers: ReadonlyMap<string, Handler>;
-  /** For paths that begin with {@linkcode FILES_PATH}. */
-  readonly files: Handler;
-}
+const ANSWERS: readonly string[] = [SERVICES_PATH, SERVICE_PATH, TRACE_PATH, CHANGES_PATH];
 
-/** The page and all that it asks for; the files and what makes the answers are loaded at the first request. */
-export function statusPage(proxy: ProxyFacts, server: ServerFacts, page: PageFacts): StatusPage {
+/** The page and all that it asks for, by path; the files and what makes the answers are loaded at the first request. */
+export function statusPage(
+  proxy: ProxyFacts,
+  server: ServerFacts,
+  page: PageFacts,
+): (path: string) => Handler | undefined {
   let answers: Promise<ReadonlyMap<string, Handler>> | null = null;
   const answer = localOnly(async (request, peer, stopping) => {
     answers ??= import("./page_answers.ts").then(({ pageAnswers }) => pageAnswers(proxy, server, page));
@@ -65,16 +63,10 @@ export function statusPage(proxy: ProxyFacts, server: ServerFacts, page: PageFac
     return file === undefined ? notFoundAnswer() : await fileAnswer(file, request);
   });
   const toPage = localOnly(() => new Response(null, { status: 302, headers: { location: PAGE_PATH } }));
-  return {
-    handlers: new Map([
-      [PAGE_PATH, files],
-      [PAGE_PATH.slice(0, -1), toPage],
-      ...[SERVICES_PATH, SERVICE_PATH, TRACE_PATH, CHANGES_PATH].map((path): [string, Handler] => [
-        path,
-        answer,
-      ]),
-    ]),
-    files,
+  return (path) => {
+    if (ANSWERS.includes(path)) return answer;
+    if (path === PAGE_PATH || path.startsWith(FILES_PATH)) return files;
+    return path === PAGE_PATH.slice(0, -1) ? toPage : undefined;
   };
 }
 

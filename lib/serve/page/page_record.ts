@@ -82,9 +82,9 @@ export class PageRecord {
     return names;
   }
 
-  /** The last changes with a greater id, oldest first. */
-  changesSince(id: number): readonly RuleChange[] {
-    return this.#changes.filter((change) => change.id > id);
+  /** The last changes, oldest first. */
+  get changes(): readonly RuleChange[] {
+    return this.#changes;
   }
 
   #takeSync({ family, full, durationMs, services, state, report }: SyncOutcome): void {

@@ -1,5 +1,5 @@
 /**
- * Who may see the status of a running proxy: programs of this machine, and pages that came from it.
+ * Which clients may see the status of a running proxy: programs of this machine, and pages that came from it.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import { textAnswer } from "../http_answer.ts";
 import type { Handler, Peer } from "../http_listener.ts";
 
 const READING: readonly string[] = ["GET", "HEAD"];
-/** What a proxy in between says of who really asks. */
+/** Headers by which a proxy in between names its client. */
 const FORWARDED: readonly string[] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
 /**

@@ -11,9 +11,8 @@ import type { NodePortals } from "../../model/portals.ts";
 import type { RecentProblems } from "../../observe/recent_problems.ts";
 import type { Rejection } from "../../source/source.ts";
 import { jsonAnswer } from "../http_answer.ts";
-import type { HealthState } from "../health_state.ts";
+import { type HealthState, isoTime } from "../health_state.ts";
 import type { Handler } from "../http_listener.ts";
-import { FILES_PATH } from "../page/page_document.ts";
 import type { PageFacts } from "../page/page_record.ts";
 import { statusPage } from "../page/page_handler.ts";
 import { localOnly } from "./local_only.ts";
@@ -84,20 +83,22 @@ export function pagesForBrowsers(
 ): ((path: string) => Handler | undefined) | undefined {
   if (proxy.page === undefined) return undefined;
   const page = statusPage(proxy, server, proxy.page);
-  const status = localOnly((request) => statusAnswer(request, proxy, server));
-  const pages = new Map<string, Handler>([...page.handlers, [STATUS_PATH, status]]);
-  return (path) => pages.get(path) ?? (path.startsWith(FILES_PATH) ? page.files : undefined);
+  const status = localOnly(jsonOf(() => statusDocument(proxy, server)));
+  return (path) => path === STATUS_PATH ? status : page(path);
 }
 
 /** What commands ask over the socket, by path. */
 export function documents(proxy: ProxyFacts, server: ServerFacts): ReadonlyMap<string, Handler> {
-  const json = (document: () => unknown): Handler => () => jsonAnswer(`${JSON.stringify(document())}\n`);
   return new Map([
-    [STATUS_PATH, (request) => statusAnswer(request, proxy, server)],
-    [CONFIG_PATH, json(() => configDocument(proxy, server))],
+    [STATUS_PATH, jsonOf(() => statusDocument(proxy, server))],
+    [CONFIG_PATH, jsonOf(() => configDocument(proxy, server))],
     [OBJECTS_PATH, objectsPage(proxy, server)],
-    [PORTALS_PATH, json(() => portalsDocument(proxy, server))],
+    [PORTALS_PATH, jsonOf(() => portalsDocument(proxy, server))],
   ]);
+}
+
+function jsonOf(document: () => unknown): Handler {
+  return () => jsonAnswer(`${JSON.stringify(document())}\n`);
 }
 
 function objectsPage(proxy: ProxyFacts, server: ServerFacts): Handler {
@@ -124,17 +125,6 @@ function withPortals(selection: ObjectSelection, { portals }: ProxyFacts): Objec
     ...selection,
     services: [...services, ...meant.map(({ servicePort }) => servicePort.split(":", 1)[0]!)],
   };
-}
-
-/** `?since=MS`: of recent syncs only those that ended later, in milliseconds since the epoch. */
-function statusAnswer(request: Request, proxy: ProxyFacts, server: ServerFacts): Response {
-  const document = statusDocument(proxy, server);
-  const sinceMs = Number(new URL(request.url).searchParams.get("since") ?? 0);
-  const families = Object.entries(document.families).map(([family, status]) => [
-    family,
-    { ...status, recent: status.recent.filter(({ timeMs }) => !(timeMs <= sinceMs)) },
-  ]);
-  return jsonAnswer(`${JSON.stringify({ ...document, families: Object.fromEntries(families) })}\n`);
 }
 
 /** See {@linkcode StatusDocument}. */
@@ -233,8 +223,4 @@ function portalsDocument({ portals }: ProxyFacts, { mode }: ServerFacts): Portal
 /** A URL may hold a name and a password before the host. */
 function withoutCredentials(url: string): string {
   return url.replace(/^([a-z][a-z0-9+.-]*:\/\/)?[^/?#]*@/i, "$1");
-}
-
-function isoTime(epochMs: number): string {
-  return new Date(epochMs).toISOString();
 }

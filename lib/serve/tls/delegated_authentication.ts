@@ -1,5 +1,5 @@
 /**
- * Lets the API server decide about tokens: whose one is (TokenReview), and whether that user may have the path
+ * Lets the API server decide about tokens: the user of one (TokenReview), and whether that user may have the path
  * (SubjectAccessReview), as kube-rbac-proxy does.
  *
  * @module

@@ -1,5 +1,6 @@
 /**
- * Serving over TLS, with what is in the files now, and to clients whose token counts, if one is needed: loaded only where it is configured, as the runtime's Node modules cost memory.
+ * Serving over TLS, with what is in the files now, and to clients with a valid token, if one is needed. Loaded only where it is configured:
+ * the runtime's Node modules cost memory.
  *
  * @module
  */
@@ -56,7 +57,7 @@ export class TlsServing {
   /** For servers that any client may ask. */
   readonly secureForAll: Secure = (socket) => this.#secure(socket, null);
 
-  /** `handler`, for those whose tokens count, if any is needed. */
+  /** `handler`, for requests with a valid token, if one is needed. */
   guard(handler: Handler): Handler {
     const { config, judge, metrics } = this.#options;
     const needed = judge ??
@@ -174,7 +175,8 @@ export function authenticated(
     const { pathname: path } = new URL(request.url);
     const verdict = token === undefined
       ? "unauthenticated"
-      : await judge({ token, verb: verbOf(request.method), path }, peer, stopping);
+      // Source: `RequestInfo` of Kubernetes' API server, of what is no resource: the method in small letters.
+      : await judge({ token, verb: request.method.toLowerCase(), path }, peer, stopping);
     if (verdict === "allowed") return handler(request, peer, stopping);
     onRefused(verdict);
     const { status, text } = ANSWERS[verdict];
@@ -190,9 +192,4 @@ export function byTokens(hashes: () => readonly Uint8Array[]): Judge {
     const isKnown = hashes().filter((known) => timingSafeEqual(known, given)).length > 0;
     return isKnown ? "allowed" : "unauthenticated";
   };
-}
-
-/** Source: `RequestInfo` of Kubernetes' API server, of what is no resource: the method in small letters. */
-function verbOf(method: string): string {
-  return method.toLowerCase();
 }

@@ -12,7 +12,7 @@ import type { TlsVersion } from "../../config/types.ts";
 import type { Socket } from "../http_connection.ts";
 import type { ServingMaterial } from "./serving_files.ts";
 
-/** By whom and how TLS is spoken. */
+/** The certificate of the server, and what it asks of clients. */
 export interface TlsOptions extends Pick<ServingMaterial, "cert" | "key" | "ca"> {
   readonly minVersion: TlsVersion;
   /** Called for each client without a connection. */
@@ -65,7 +65,7 @@ class SecuredSocket implements Socket {
       ...(ca === null ? {} : { ca, requestCert: true, rejectUnauthorized: true }),
     });
     server.on("secureConnection", (secured) => {
-      // Each of its readers and writers is told by itself.
+      // Each reader and writer gets the error by itself.
       secured.on("error", () => this.close());
       // The server lets no other one through; it is asked once more, as all depends on it. A session that is resumed was checked
       // against the authorities of its beginning, and the runtime keeps sessions for all servers together.

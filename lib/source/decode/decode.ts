@@ -17,7 +17,7 @@ import type {
   V1Service,
   V1ServiceCIDR,
 } from "@kubernetes/client-node";
-import { nearestWord } from "../../config/suggest.ts";
+import { closestWord } from "../../config/suggest.ts";
 import { parseCidr, parseIp } from "../../model/ip.ts";
 import type {
   ApiObject,
@@ -317,8 +317,8 @@ export function foreignKind({ kind, apiVersion }: Pick<RawItem, "kind" | "apiVer
   if (typeof apiVersion === "string" && !OWN_VERSION.test(apiVersion)) return kind;
   const isList = lowerCase.endsWith("list");
   const meant = isList
-    ? nearestWord(kind.slice(0, -"List".length), KIND_NAMES)
-    : nearestWord(kind, ALL_KIND_NAMES);
+    ? closestWord(kind.slice(0, -"List".length), KIND_NAMES)
+    : closestWord(kind, ALL_KIND_NAMES);
   return meant === undefined ? kind : undefined;
 }
 

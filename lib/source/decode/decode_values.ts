@@ -7,7 +7,7 @@
  * @module
  */
 import type { DiscoveryV1EndpointPort, V1ObjectMeta, V1ServicePort } from "@kubernetes/client-node";
-import { nearestWord } from "../../config/suggest.ts";
+import { closestWord } from "../../config/suggest.ts";
 import type { Protocol } from "../../model/objects.ts";
 import { SharedTexts, tight } from "../../text/kept.ts";
 import { quote } from "../../text/quote.ts";
@@ -214,7 +214,7 @@ export function notAmong(
   value: unknown,
   wanted: string = oneOf(allowed),
 ): DecodeError {
-  const meant = typeof value === "string" ? nearestWord(value, allowed) : undefined;
+  const meant = typeof value === "string" ? closestWord(value, allowed) : undefined;
   const hint = meant === undefined ? "" : ` (did you mean ${meant}?)`;
   return new DecodeError(path, `must be ${wanted}, found ${quote(value)}${hint}`);
 }

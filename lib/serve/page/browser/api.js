@@ -5,19 +5,13 @@
  */
 import { useEffect, useState } from "preact/hooks";
 
-/** It does not answer. */
-export class UnreachableError extends Error {
+/** No answer, or one that refuses. */
+export class AskError extends Error {
   /** @override */
-  name = "UnreachableError";
-}
-
-/** It says no. */
-export class RefusedError extends Error {
-  /** @override */
-  name = "RefusedError";
+  name = "AskError";
 
   /**
-   * @param {number} status
+   * @param {number} status of the answer; 0: there was none
    * @param {string} message
    */
   constructor(status, message) {
@@ -44,12 +38,12 @@ export async function ask(path, signal) {
     text = await response.text();
   } catch (error) {
     if (signal.aborted) throw error;
-    throw new UnreachableError("kproxy does not answer", { cause: error });
+    throw new AskError(0, "kproxy does not answer");
   }
   const answer = parsed(text);
   if (response.ok) return answer;
   const message = typeof answer?.error === "string" ? answer.error : text.slice(0, 300).trim();
-  throw new RefusedError(response.status, message || `status ${response.status}`);
+  throw new AskError(response.status, message || `status ${response.status}`);
 }
 
 /** @param {string} text */
@@ -68,44 +62,34 @@ const RETRY_MS = 1_000;
  * What was loaded last, and what went wrong since.
  *
  * @template T
- * @typedef {{ readonly data: T | null, readonly error: Error | null }} Polled
+ * @typedef {{ readonly data: T | null, readonly error: AskError | null }} Polled
  */
 
 /**
  * Loads at once, and then every `periodMs` for as long as the page is seen. What was loaded stays if a later attempt fails.
  *
  * @template T
- * @param {(before: T | null, signal: AbortSignal) => Promise<T>} load may return what was there before, if it is the same
+ * @param {string} key what is loaded; of another one, nothing stays
  * @param {number} periodMs
- * @param {string} key of another thing, nothing stays
+ * @param {(signal: AbortSignal) => Promise<T>} [load] `ask(key)` without it
  * @returns {Polled<T>}
  */
-export function usePolled(load, periodMs, key) {
-  const [state, setState] = useState(() => startOf(load, key));
+export function usePolled(key, periodMs, load = (signal) => ask(key, signal)) {
+  /** @type {Polled<T> & { readonly key: string }} */
+  const start = { data: null, error: null, key };
+  const [state, setState] = useState(start);
   useEffect(() => startPolling(load, periodMs, (next) => setState({ ...next, key })), [key, periodMs]);
-  return state.key === key ? state : startOf(load, key);
-}
-
-/**
- * Before anything was loaded.
- *
- * @template T
- * @param {(before: T | null, signal: AbortSignal) => Promise<T>} _load
- * @param {string} key
- * @returns {Polled<T> & { readonly key: string }}
- */
-function startOf(_load, key) {
-  return { data: null, error: null, key };
+  return state.key === key ? state : start;
 }
 
 /**
  * @template T
- * @param {(before: T | null, signal: AbortSignal) => Promise<T>} load
+ * @param {(signal: AbortSignal) => Promise<T>} load
  * @param {number} periodMs
- * @param {(next: Polled<T>) => void} tell
+ * @param {(next: Polled<T>) => void} onLoaded
  * @returns {() => void} ends it
  */
-function startPolling(load, periodMs, tell) {
+function startPolling(load, periodMs, onLoaded) {
   const end = new AbortController();
   /** @type {T | null} */
   let data = null;
@@ -117,25 +101,24 @@ function startPolling(load, periodMs, tell) {
     clearTimeout(timer);
     if (isAsking || document.hidden || end.signal.aborted) return;
     isAsking = true;
-    /** @type {Error | null} */
+    /** @type {AskError | null} */
     let error = null;
     try {
-      data = await load(data, end.signal);
+      data = await load(end.signal);
       failures = 0;
     } catch (thrown) {
-      error = thrown instanceof Error ? thrown : new Error(String(thrown));
+      error = thrown instanceof AskError ? thrown : new AskError(500, String(thrown));
       failures++;
     }
     isAsking = false;
     if (end.signal.aborted) return;
-    tell({ data, error });
+    onLoaded({ data, error });
     timer = setTimeout(next, error === null ? periodMs : Math.min(RETRY_MS * failures, 5_000));
   };
-  document.addEventListener("visibilitychange", next);
+  document.addEventListener("visibilitychange", next, { signal: end.signal });
   next();
   return () => {
     end.abort();
     clearTimeout(timer);
-    document.removeEventListener("visibilitychange", next);
   };
 }

@@ -3,87 +3,53 @@
  *
  * @module
  */
-import { h, render } from "preact";
+import { render } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { ask, UnreachableError, usePolled } from "./api.js";
+import { usePolled } from "./api.js";
 import { Changes } from "./changes.js";
-import { Badge, Loading, Problem, useNow } from "./parts.js";
 import { clock } from "./format.js";
-import { Overview } from "./overview.js";
+import { overview } from "./overview.js";
+import { badge, html, loading, problem } from "./parts.js";
 import { PacketPath } from "./path.js";
 import { hrefOf, useRoute } from "./route.js";
 import { ServiceDetail } from "./service.js";
 import { Services } from "./services.js";
 
 /** @typedef {import("../../status/status_document.ts").StatusDocument} StatusDocument */
-/** @typedef {import("./route.js").View} View */
+/** @typedef {import("./route.js").Route} Route */
+/** @typedef {import("./api.js").AskError} AskError */
 
 const PERIOD_MS = 2_000;
-const POINTS = 120;
 
-/** @type {readonly (readonly [View, string])[]} */
-const VIEWS = [["overview", "Overview"], ["services", "Services"], ["path", "Packet path"], [
-  "changes",
-  "Changes",
-]];
-
-/**
- * The status, with the earlier syncs.
- *
- * @param {StatusDocument | null} before
- * @param {AbortSignal} signal
- * @returns {Promise<StatusDocument>}
- */
-async function loadStatus(before, signal) {
-  const newest = Math.max(0, ...points(before).map(({ timeMs }) => timeMs));
-  /** @type {StatusDocument} */
-  const status = await ask(`status?since=${newest}`, signal);
-  if (before === null) return status;
-  // Another proxy server has reported nothing yet.
-  if (runOf(before) !== runOf(status)) return newest === 0 ? status : await loadStatus(null, signal);
-  const families = Object.entries(status.families).map(([family, one]) => {
-    const known = family === "IPv4" ? before.families.IPv4 : before.families.IPv6;
-    return [family, { ...one, recent: [...known?.recent ?? [], ...one.recent].slice(-POINTS) }];
-  });
-  return { ...status, families: Object.fromEntries(families) };
-}
-
-/** @param {StatusDocument | null} status */
-function points(status) {
-  return Object.values(status?.families ?? {}).flatMap(({ recent }) => recent);
-}
-
-/** @param {StatusDocument} status */
-function runOf({ program }) {
-  return `${program.pid} ${program.servingSince}`;
-}
+const VIEWS = /** @type {const} */ ([
+  ["overview", "Overview"],
+  ["services", "Services"],
+  ["path", "Packet path"],
+  ["changes", "Changes"],
+]);
 
 function App() {
   const route = useRoute();
-  const { data: status, error } = usePolled(loadStatus, PERIOD_MS, "status");
-  const nowMs = useNow(1_000);
-  const isStale = error !== null;
-  const main = useFocusAfterMoves(`${route.view} ${route.name}`, titleOf(route, status));
-  return h(
-    "div",
-    { class: `page view-${route.view}` },
-    h("a", { class: "skip", href: "#main", onClick: focusMain }, "Skip to content"),
-    h(Header, { status, isStale, view: route.view }),
-    h(Announcer, { status, error }),
-    isStale ? h(StaleNote, { error, status, nowMs }) : null,
-    h(
-      "main",
-      {
-        id: "main",
-        ref: main,
-        tabIndex: -1,
-        class: isStale ? "stale" : "",
-        "aria-label": titleOf(route, null),
-      },
-      h(ShownView, { route, status, nowMs }),
-    ),
-    status === null ? null : h(Footer, { status }),
+  /** @type {import("./api.js").Polled<StatusDocument>} */
+  const { data: status, error } = usePolled("status", PERIOD_MS);
+  useEverySecond();
+  const title = titleOf(route);
+  const main = useFocusAfterMoves(
+    `${route.view} ${route.name}`,
+    status === null ? title : `${title} · kproxy on ${status.node.name}`,
   );
+  return html`
+    <div class="page view-${route.view}">
+      <a class="skip" href="#main" onClick=${focusMain}>Skip to content</a>
+      ${header(route, status, error !== null)}
+      <${Announcer} status=${status} error=${error} />
+      ${error !== null && staleNote(error, status)}
+      <main id="main" ref=${main} tabIndex=${-1} class=${error === null ? "" : "stale"} aria-label=${title}>
+        ${shownView(route, status)}
+      </main>
+      ${status !== null && footer(status.program)}
+    </div>
+  `;
 }
 
 /** @param {Event} event */
@@ -92,34 +58,44 @@ function focusMain(event) {
   document.getElementById("main")?.focus();
 }
 
-/** @param {{ route: import("./route.js").Route, status: StatusDocument | null, nowMs: number }} props */
-function ShownView({ route, status, nowMs }) {
-  switch (route.view) {
+/** Draws the page anew each second while it is seen, so that "3 s ago" stays true. */
+function useEverySecond() {
+  const [, setTurn] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (!document.hidden) setTurn((turn) => turn + 1);
+    }, 1_000);
+    return () => clearInterval(timer);
+  }, []);
+}
+
+/**
+ * @param {Route} route
+ * @param {StatusDocument | null} status
+ */
+function shownView({ view, name, query }, status) {
+  switch (view) {
     case "services":
-      return h(Services, { query: route.query });
+      return html`<${Services} query=${query} />`;
     case "service":
-      return h(ServiceDetail, { name: route.name, nowMs });
+      return html`<${ServiceDetail} name=${name} />`;
     case "path":
-      return h(PacketPath, { query: route.query, status });
+      return html`<${PacketPath} query=${query} />`;
     case "changes":
-      return status === null ? h(Loading, { what: "changes" }) : h(Changes, { status, nowMs });
+      return status === null ? loading("changes") : html`<${Changes} status=${status} />`;
     case "overview":
-      return status === null ? h(Loading, { what: "its status" }) : h(Overview, { status, nowMs });
+      return status === null ? loading("its status") : overview(status);
   }
 }
 
-/**
- * @param {import("./route.js").Route} route
- * @param {StatusDocument | null} status
- */
-function titleOf({ view, name }, status) {
-  const what = view === "service" ? `Service ${name}` : VIEWS.find(([one]) => one === view)?.[1] ?? "";
-  return status === null ? what : `${what} · kproxy on ${status.node.name}`;
+/** @param {Route} route */
+function titleOf({ view, name }) {
+  return view === "service" ? `Service ${name}` : VIEWS.find(([one]) => one === view)?.[1] ?? "";
 }
 
 /**
- * Names the window, and moves the focus into a view that was moved to, for those who do not see it change: before it is painted, so that
- * the next key is never taken by what was there before.
+ * Names the window, and moves the focus into a view that was moved to, for screen readers: before it is painted, so that the next key is
+ * never taken by what was there before.
  *
  * @param {string} place
  * @param {string} title
@@ -140,69 +116,62 @@ function useFocusAfterMoves(place, title) {
   return main;
 }
 
-/** @param {{ status: StatusDocument | null, isStale: boolean, view: View }} props */
-function Header({ status, isStale, view }) {
-  return h(
-    "header",
-    { class: "top" },
-    h(
-      "div",
-      { class: "top-line" },
-      h(
-        "a",
-        { class: "brand", href: hrefOf("overview") },
-        h("img", { src: "page/icon.svg", alt: "", width: 26, height: 26 }),
-        "kproxy",
-      ),
-      status === null ? null : h("span", { class: "node mono", title: "Node" }, status.node.name),
-      status === null ? null : h("span", { class: "mode" }, status.mode.used),
-      h("span", { class: "grow" }),
-      h(StateBadge, { status, isStale }),
-    ),
-    h(
-      "nav",
-      { "aria-label": "Views" },
-      VIEWS.map(([one, text]) => {
-        const isHere = one === view || (view === "service" && one === "services");
-        return h("a", { key: one, href: hrefOf(one), "aria-current": isHere ? "page" : undefined }, text);
-      }),
-    ),
-  );
+/**
+ * @param {Route} route
+ * @param {StatusDocument | null} status
+ * @param {boolean} isStale
+ */
+function header({ view }, status, isStale) {
+  const here = view === "service" ? "services" : view;
+  return html`
+    <header class="top">
+      <div class="top-line">
+        <a class="brand" href=${hrefOf(
+          "overview",
+        )}><img src="page/icon.svg" alt="" width="26" height="26" />kproxy</a>
+        ${status && html`<span class="node mono" title="Node">${status.node.name}</span>`}
+        ${status && html`<span class="mode">${status.mode.used}</span>`}
+        <span class="grow" />
+        ${stateBadge(status, isStale)}
+      </div>
+      <nav aria-label="Views">
+        ${VIEWS.map(([one, text]) =>
+          html`<a key=${one} href=${hrefOf(one)} aria-current=${
+            one === here ? "page" : undefined
+          }>${text}</a>`
+        )}
+      </nav>
+    </header>
+  `;
 }
 
-/** @param {{ status: StatusDocument | null, isStale: boolean }} props */
-function StateBadge({ status, isStale }) {
-  if (isStale) return h(Badge, { tone: "bad" }, status === null ? "No answer" : "Stale");
-  if (status === null) return h(Badge, { tone: "plain" }, "Connecting");
-  if (!status.healthy) return h(Badge, { tone: "bad" }, "Not healthy");
-  return status.readiness.ready
-    ? h(Badge, { tone: "good" }, "Ready")
-    : h(Badge, { tone: "warning" }, "Not ready");
+/**
+ * @param {StatusDocument | null} status
+ * @param {boolean} isStale
+ */
+function stateBadge(status, isStale) {
+  if (isStale) return badge("bad", status === null ? "No answer" : "Stale");
+  if (status === null) return badge("plain", "Connecting");
+  if (!status.healthy) return badge("bad", "Not healthy");
+  return status.readiness.ready ? badge("good", "Ready") : badge("warning", "Not ready");
 }
 
-/** @param {{ error: Error, status: StatusDocument | null, nowMs: number }} props */
-function StaleNote({ error, status, nowMs }) {
-  const what = error instanceof UnreachableError ? "kproxy does not answer" : `kproxy says: ${error.message}`;
-  return h(
-    "div",
-    { class: "stale-note" },
-    h(
-      Problem,
-      null,
-      h("strong", null, what),
-      status === null
-        ? ". Is it running, with the status page on? This page goes on asking."
-        : `. What you see is what it said at ${
-          clock(Date.parse(status.time), nowMs)
-        }; this page goes on asking.`,
-    ),
-  );
+/**
+ * @param {AskError} error
+ * @param {StatusDocument | null} status
+ */
+function staleNote({ status: code, message }, status) {
+  const what = html`<strong>${code === 0 ? message : `kproxy says: ${message}`}</strong>`;
+  const rest = status === null
+    ? ". Is it running, with the status page on? This page goes on asking."
+    : `. What you see is what it said at ${clock(Date.parse(status.time))}; this page goes on asking.`;
+  return html`<div class="stale-note">${problem(what, rest)}</div>`;
 }
 
 /**
  * Announces important changes to screen readers, once.
  *
- * @param {{ status: StatusDocument | null, error: Error | null }} props
+ * @param {{ status: StatusDocument | null, error: AskError | null }} props
  */
 function Announcer({ status, error }) {
   const [text, setText] = useState("");
@@ -218,20 +187,20 @@ function Announcer({ status, error }) {
     if (state !== before.current && before.current !== "") setText(state);
     before.current = state;
   }, [state]);
-  return h("p", { class: "unseen", "aria-live": "polite" }, text);
+  return html`<p class="unseen" aria-live="polite">${text}</p>`;
 }
 
-/** @param {{ status: StatusDocument }} props */
-function Footer({ status: { program } }) {
-  return h(
-    "footer",
-    null,
-    `kproxy ${program.version} · behaves as Kubernetes ${program.emulationVersion} · Deno ${program.denoVersion} · process ${program.pid}`,
-  );
+/** @param {StatusDocument["program"]} program */
+function footer({ version, emulationVersion, denoVersion, pid }) {
+  return html`
+    <footer>
+      kproxy ${version} · behaves as Kubernetes ${emulationVersion} · Deno ${denoVersion} · process ${pid}
+    </footer>
+  `;
 }
 
 const root = document.getElementById("app");
 if (root !== null) {
   root.textContent = "";
-  render(h(App, {}), root);
+  render(html`<${App} />`, root);
 }

@@ -3,122 +3,91 @@
  *
  * @module
  */
-import { h } from "preact";
-import { ask, usePolled } from "./api.js";
-import { count, counted, duration } from "./format.js";
-import { Ago, Badge, Empty, Loading, Section, ServiceLink, Table } from "./parts.js";
+import { usePolled } from "./api.js";
+import { count, counted, duration, listed } from "./format.js";
+import { badge, empty, html, loading, section, serviceLink, since, table } from "./parts.js";
 
 /** @typedef {import("../../status/status_document.ts").StatusDocument} StatusDocument */
 /** @typedef {import("../page_document.ts").ChangesDocument} ChangesDocument */
 /** @typedef {import("../page_document.ts").RuleChange} RuleChange */
 
 const PERIOD_MS = 2_000;
-const KEPT = 200;
 
-/** @param {{ status: StatusDocument, nowMs: number }} props */
-export function Changes({ status, nowMs }) {
-  const { data } = usePolled(loadChanges, PERIOD_MS, "changes");
-  return h(
-    "div",
-    { class: "stack" },
-    h("div", { class: "heading" }, h("h1", null, "Changes")),
-    h(Problems, { status, nowMs }),
-    h(
-      Section,
-      { id: "syncs", title: "Changes of rules", note: "newest first" },
-      data === null
-        ? h(Loading, { what: "changes" })
-        : data.changes.length === 0
-        ? h(Empty, { title: "No change yet" })
-        : h(ChangeTable, { changes: data.changes, nowMs }),
-    ),
-  );
+/** @param {{ status: StatusDocument }} props */
+export function Changes({ status }) {
+  /** @type {import("./api.js").Polled<ChangesDocument>} */
+  const { data } = usePolled("changes", PERIOD_MS);
+  return html`
+    <div class="stack">
+      <div class="heading"><h1>Changes</h1></div>
+      ${problems(status)}
+      ${section(
+        { id: "syncs", title: "Changes of rules", note: "newest first" },
+        data === null
+          ? loading("changes")
+          : data.changes.length === 0
+          ? empty("No change yet")
+          : changeTable(data.changes.toReversed()),
+      )}
+    </div>
+  `;
+}
+
+/** @param {readonly RuleChange[]} newest first */
+function changeTable(newest) {
+  const rows = newest.map(({ timeMs, family, kind, error, written, durationMs, changed, services }) => [
+    since(timeMs),
+    family,
+    error === ""
+      ? `${kind} sync`
+      : html`<span>${badge("bad", `${kind} sync failed`)}<br /><small class="wrap">${error}</small></span>`,
+    error !== ""
+      ? ""
+      : kind === "full"
+      ? `all ${count(changed)}`
+      : names(services, changed - services.length),
+    listed(Object.fromEntries(Object.entries(written).filter(([, amount]) => amount > 0))),
+    duration(durationMs),
+  ]);
+  const head = ["When", "Family", "What", "Services", "Written", "Took"];
+  return table("Changes of rules", head, rows, newest.map(({ id }) => String(id)));
 }
 
 /**
- * @param {ChangesDocument | null} before
- * @param {AbortSignal} signal
- * @returns {Promise<ChangesDocument>}
+ * @param {readonly string[]} services
+ * @param {number} rest of them, which are not named
  */
-async function loadChanges(before, signal) {
-  const newest = before?.changes.at(-1)?.id ?? 0;
-  /** @type {ChangesDocument} */
-  const document = await ask(
-    `changes?since=${encodeURIComponent(`${before?.run ?? ""}:${newest}`)}`,
-    signal,
-  );
-  if (before === null || before.run !== document.run) return document;
-  if (document.changes.length === 0) return before;
-  return { ...document, changes: [...before.changes, ...document.changes].slice(-KEPT) };
+function names(services, rest) {
+  return html`
+    <span class="names">
+      ${services.map(serviceLink)}
+      ${rest > 0 && html`<span class="muted"> and ${counted(rest, "other")}</span>`}
+    </span>
+  `;
 }
 
-/** @param {{ changes: readonly RuleChange[], nowMs: number }} props */
-function ChangeTable({ changes, nowMs }) {
-  const newest = [...changes].reverse();
-  return h(Table, {
-    label: "Changes of rules",
-    head: ["When", "Family", "What", "Services", "Written", "Took"],
-    keys: newest.map(({ id }) => String(id)),
-    rows: newest.map((change) => [
-      h(Ago, { timeMs: change.timeMs, nowMs }),
-      change.family,
-      change.error === "" ? `${change.kind} sync` : h(
-        "span",
-        null,
-        h(Badge, { tone: "bad" }, `${change.kind} sync failed`),
-        h("br", null),
-        h("small", { class: "wrap" }, change.error),
-      ),
-      change.error === "" ? h(Names, { change }) : "",
-      Object.entries(change.written).filter(([, amount]) => amount > 0).map(([kind, amount]) =>
-        `${count(amount)} ${kind}`
-      )
-        .join(", ") || "–",
-      duration(change.durationMs),
-    ]),
-  });
-}
-
-/** @param {{ change: RuleChange }} props */
-function Names({ change: { kind, changed, services } }) {
-  if (kind === "full") return h("span", null, `all ${count(changed)}`);
-  const rest = changed - services.length;
-  return h(
-    "span",
-    { class: "names" },
-    services.map((name) => h(ServiceLink, { key: name, name })),
-    rest > 0 ? h("span", { class: "muted" }, ` and ${counted(rest, "other")}`) : null,
-  );
-}
-
-/** @param {{ status: StatusDocument, nowMs: number }} props */
-function Problems({ status: { problems }, nowMs }) {
-  const newest = [...problems.recent].reverse();
-  const hidden = problems.total - problems.recent.reduce((sum, { count: times }) => sum + times, 0);
-  return h(
-    Section,
-    {
-      id: "problems",
-      title: "Warnings and errors",
-      note: problems.total === 0
-        ? null
-        : `${count(problems.total)} since the start${hidden > 0 ? ", the last of them" : ""}`,
-    },
-    newest.length === 0 ? h(Empty, { title: "Nothing went wrong since the start" }) : h(Table, {
-      label: "Warnings and errors",
-      head: ["When", "Severity", "Message"],
-      keys: newest.map(({ first, message }) => `${first} ${message}`),
-      rows: newest.map(({ severity, message, values, last, count: times }) => [
-        h(Ago, { timeMs: Date.parse(last), nowMs }),
-        h(Badge, { tone: severity === "error" ? "bad" : "warning" }, severity),
-        h(
-          "span",
-          { class: "wrap" },
-          message,
-          times > 1 ? h("strong", null, ` ×${count(times)}`) : null,
-          values === "" ? null : h("code", { class: "values" }, values),
-        ),
-      ]),
-    }),
+/** @param {StatusDocument} status */
+function problems({ problems: { total, recent } }) {
+  const newest = recent.toReversed();
+  const hidden = total - recent.reduce((sum, { count: times }) => sum + times, 0);
+  const note = total > 0 && `${count(total)} since the start${hidden > 0 ? ", the last of them" : ""}`;
+  const rows = newest.map(({ severity, message, values, last, count: times }) => [
+    since(Date.parse(last)),
+    badge(severity === "error" ? "bad" : "warning", severity),
+    html`
+      <span class="wrap">
+        ${message}${times > 1 && html`<strong> ×${count(times)}</strong>`}
+        ${values !== "" && html`<code class="values">${values}</code>`}
+      </span>
+    `,
+  ]);
+  return section(
+    { id: "problems", title: "Warnings and errors", note },
+    rows.length === 0 ? empty("Nothing went wrong since the start") : table(
+      "Warnings and errors",
+      ["When", "Severity", "Message"],
+      rows,
+      newest.map((one) => `${one.first} ${one.message}`),
+    ),
   );
 }

@@ -1,8 +1,10 @@
 /**
- * Small parts that all views are made of, and what they ask of the browser.
+ * Small parts that all views are made of, and what they ask of the browser. A part without a state is a function, so that its arguments
+ * have types; one with a state is a component in the markup.
  *
  * @module
  */
+import htm from "htm";
 import { h } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ago, clock } from "./format.js";
@@ -11,111 +13,131 @@ import { serviceHref } from "./route.js";
 /** @typedef {import("preact").ComponentChildren} Children */
 /** @typedef {"good" | "warning" | "bad" | "plain"} Tone */
 
+/** @typedef {(strings: TemplateStringsArray, ...values: unknown[]) => import("preact").VNode} Html */
+
+/**
+ * Markup with values, as elements. The package's types are those of a CommonJS module, which it is not here.
+ *
+ * @type {Html}
+ */
+export const html = /** @type {{ bind: (create: typeof h) => Html }} */ (/** @type {unknown} */ (htm)).bind(
+  h,
+);
+
 const SIGNS = { good: "✓", warning: "!", bad: "✕", plain: "·" };
 
 /**
- * A word with a colour, and a sign for those who do not see it.
+ * A word with a colour, and a sign for readers that see no colours.
  *
- * @param {{ tone: Tone, children?: Children }} props
+ * @param {Tone} tone
+ * @param {Children} text
  */
-export function Badge({ tone, children }) {
-  return h(
-    "span",
-    { class: `badge ${tone}` },
-    h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[tone]),
-    children,
-  );
+export function badge(tone, text) {
+  return html`<span class="badge ${tone}"><span class="sign" aria-hidden="true">${
+    SIGNS[tone]
+  }</span>${text}</span>`;
 }
 
 /**
- * @param {{ title: string, note?: Children, children?: Children, id: string, class?: string }} props
+ * @param {{ id: string, title: string, note?: Children, class?: string }} head
+ * @param {...Children} children
  */
-export function Section({ title, note, children, id, class: name = "" }) {
-  return h(
-    "section",
-    { class: `card ${name}`, "aria-labelledby": id },
-    h("div", { class: "card-head" }, h("h2", { id }, title), note ? h("p", { class: "note" }, note) : null),
-    children,
-  );
+export function section({ id, title, note, class: name = "" }, ...children) {
+  return html`
+    <section key=${id} class="card ${name}" aria-labelledby=${id}>
+      <div class="card-head"><h2 id=${id}>${title}</h2>${note && html`<p class="note">${note}</p>`}</div>
+      ${children}
+    </section>
+  `;
 }
 
 /**
  * A table that fits a narrow screen by scrolling within itself.
  *
- * @param {{ label: string, head: readonly string[], rows: readonly (readonly Children[])[], keys?: readonly string[] }} props
+ * @param {string} label
+ * @param {readonly string[]} head
+ * @param {readonly (readonly Children[])[]} rows
+ * @param {readonly string[]} [keys] of the rows; without them, a row is known by its place
  */
-export function Table({ label, head, rows, keys }) {
-  return h(
-    "div",
-    { class: "table-scroll", role: "group", "aria-label": label, tabIndex: 0 },
-    h(
-      "table",
-      null,
-      h("thead", null, h("tr", null, head.map((text) => h("th", { scope: "col", key: text }, text)))),
-      h(
-        "tbody",
-        null,
-        rows.map((cells, index) =>
-          h(
-            "tr",
-            { key: keys?.[index] ?? index },
-            cells.map((cell, column) =>
-              column === 0 ? h("th", { scope: "row", key: column }, cell) : h("td", { key: column }, cell)
-            ),
-          )
-        ),
-      ),
-    ),
-  );
+export function table(label, head, rows, keys) {
+  return html`
+    <div class="table-scroll" role="group" aria-label=${label} tabIndex=${0}>
+      <table>
+        <thead>
+          <tr>${head.map((text) => html`<th scope="col" key=${text}>${text}</th>`)}</tr>
+        </thead>
+        <tbody>${rows.map(([first, ...others], index) =>
+          html`<tr key=${keys?.[index] ?? index}><th scope="row">${first}</th>${
+            others.map((cell) => html`<td>${cell}</td>`)
+          }</tr>`
+        )}</tbody>
+      </table>
+    </div>
+  `;
 }
 
 /**
  * Names and values.
  *
- * @param {{ facts: readonly (readonly [name: string, value: Children])[] }} props those without a value are left out
+ * @param {readonly (readonly [name: string, value: Children])[]} given those without a value are left out
+ * @param {string} [name]
  */
-export function Facts({ facts }) {
-  const given = facts.filter(([, value]) => value !== "" && value !== null);
-  return h(
-    "dl",
-    { class: "facts" },
-    given.map(([name, value]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value))),
-  );
+export function facts(given, name = "") {
+  const shown = given.filter(([, value]) => value !== "" && value !== null);
+  return html`
+    <dl class="facts ${name}">
+      ${shown.map(([term, value]) =>
+        html`
+          <div key=${term}>
+            <dt>${term}</dt>
+            <dd>${value}</dd>
+          </div>
+        `
+      )}
+    </dl>
+  `;
+}
+
+/** @param {readonly Children[]} items */
+export function lines(items) {
+  return html`<ul class="lines">${items.map((item, index) => html`<li key=${index}>${item}</li>`)}</ul>`;
 }
 
 /**
- * How long ago, with the time of day for who points at it.
+ * How long ago, with the time of day as its title.
  *
- * @param {{ timeMs: number, nowMs: number }} props
+ * @param {number} timeMs since the epoch
  */
-export function Ago({ timeMs, nowMs }) {
-  const iso = new Date(timeMs).toISOString();
-  return h("time", { dateTime: iso, title: clock(timeMs, nowMs) }, ago(timeMs, nowMs));
+export function since(timeMs) {
+  return html`<time dateTime=${new Date(timeMs).toISOString()} title=${clock(timeMs)}>${ago(timeMs)}</time>`;
 }
 
-/** @param {{ title: string, children?: Children }} props */
-export function Empty({ title, children }) {
-  return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), children);
+/**
+ * @param {string} title
+ * @param {...Children} children
+ */
+export function empty(title, ...children) {
+  return html`<div class="empty"><p class="empty-title">${title}</p>${children}</div>`;
 }
 
-/** @param {{ children?: Children }} props */
-export function Problem({ children }) {
-  return h("div", { class: "problem", role: "alert" }, children);
+/** @param {...Children} children */
+export function problem(...children) {
+  return html`<div class="problem" role="alert">${children}</div>`;
 }
 
-/** @param {{ name: string }} props `namespace/name` */
-export function ServiceLink({ name }) {
-  return h("a", { href: serviceHref(name), class: "mono" }, name);
+/** @param {string} name `namespace/name` */
+export function serviceLink(name) {
+  return html`<a key=${name} href=${serviceHref(name)} class="mono">${name}</a>`;
 }
 
-/** @param {{ children?: Children }} props */
-export function Mono({ children }) {
-  return h("span", { class: "mono" }, children);
+/** @param {Children} text */
+export function mono(text) {
+  return html`<span class="mono">${text}</span>`;
 }
 
-/** @param {{ what: string }} props */
-export function Loading({ what }) {
-  return h("p", { class: "loading", role: "status" }, `Asking kproxy for ${what}…`);
+/** @param {string} what */
+export function loading(what) {
+  return html`<p class="loading" role="status">Asking kproxy for ${what}…</p>`;
 }
 
 /**
@@ -139,21 +161,4 @@ export function useMedia(query) {
 /** True on screens of a phone's width. */
 export function useIsNarrow() {
   return useMedia("(max-width: 720px)");
-}
-
-/**
- * The time in milliseconds since the epoch, anew every so often, so that "3 s ago" stays true.
- *
- * @param {number} periodMs
- * @returns {number}
- */
-export function useNow(periodMs) {
-  const [now, setNow] = useState(() => Date.now());
-  useEffect(() => {
-    const timer = setInterval(() => {
-      if (!document.hidden) setNow(Date.now());
-    }, periodMs);
-    return () => clearInterval(timer);
-  }, [periodMs]);
-  return now;
 }

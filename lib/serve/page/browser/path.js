@@ -3,46 +3,45 @@
  *
  * @module
  */
-import { h } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { ask, RefusedError } from "./api.js";
-import { Badge, Empty, Loading, Problem, Section, ServiceLink, useIsNarrow } from "./parts.js";
+import { ask } from "./api.js";
 import { counted } from "./format.js";
-import { PathDrawing } from "./path_drawing.js";
-import { endOf, LeftOut, Outcomes } from "./path_steps.js";
+import { badge, empty, html, lines, loading, problem, section, serviceLink, useIsNarrow } from "./parts.js";
+import { pathDrawing } from "./path_drawing.js";
+import { endOf, leftOut, outcomeList } from "./path_steps.js";
 import { hrefOf } from "./route.js";
 
-/** @typedef {import("../page_document.ts").TraceDocument} TraceDocument */
-/** @typedef {import("../page_document.ts").OutcomeDocument} OutcomeDocument */
-/** @typedef {import("../../status/status_document.ts").StatusDocument} StatusDocument */
+/** @typedef {import("../../../inspect/trace/trace_json.ts").TraceDocument} TraceDocument */
+/** @typedef {NonNullable<TraceDocument["desired"]>["outcomes"][number]} OutcomeDocument */
 /** @typedef {{ readonly trace: TraceDocument | null, readonly problem: string, readonly isAsking: boolean }} Answer */
 
 /** @type {Answer} */
 const NOTHING = { trace: null, problem: "", isAsking: false };
 
-/** @param {{ query: URLSearchParams, status: StatusDocument | null }} props */
-export function PacketPath({ query, status }) {
+/** @param {{ query: URLSearchParams }} props */
+export function PacketPath({ query }) {
   const [from, to] = [query.get("from") ?? "", query.get("to") ?? ""];
   const [turn, setTurn] = useState(0);
   const answer = useTrace(from, to, turn);
-  return h(
-    "div",
-    { class: "stack" },
-    h(
-      "div",
-      { class: "heading" },
-      h("h1", null, "Packet path"),
-      h(
-        "p",
-        { class: "note" },
-        "What becomes of a new connection by the rules that kproxy wants. ",
-        h("code", null, "kproxy trace"),
-        " on the node looks at what the kernel holds, too.",
-      ),
-    ),
-    h(TraceForm, { from, to, again: () => setTurn(turn + 1) }),
-    h(Shown, { answer, status, isAsked: from !== "" && to !== "" }),
-  );
+  const isNarrow = useIsNarrow();
+  return html`
+    <div class="stack">
+      <div class="heading">
+        <h1>Packet path</h1>
+        <p class="note">
+          What becomes of a new connection by the rules that kproxy wants. <code>kproxy trace</code> on the node looks at what
+          the kernel holds, too.
+        </p>
+      </div>
+      ${traceForm(from, to, () => setTurn(turn + 1))}
+      ${from === "" || to === ""
+        ? empty(
+          "Where does a packet go?",
+          html`<p>Name a source and a destination above. Every Service has a link that fills them in.</p>`,
+        )
+        : answered(answer, isNarrow)}
+    </div>
+  `;
 }
 
 /**
@@ -64,9 +63,7 @@ function useTrace(from, to, turn) {
       (trace) => setAnswer({ trace, problem: "", isAsking: false }),
       (error) => {
         if (end.signal.aborted) return;
-        const words = error instanceof RefusedError && error.status === 503
-          ? "Too many ask at the moment: try again"
-          : String(error.message);
+        const words = error.status === 503 ? "Too many ask at the moment: try again" : String(error.message);
         setAnswer({ trace: null, problem: words, isAsking: false });
       },
     );
@@ -75,168 +72,106 @@ function useTrace(from, to, turn) {
   return answer;
 }
 
-/**
- * @param {FormData} data of the form
- * @returns {string} where the path of this packet is shown
- */
-function hrefOfForm(data) {
-  const [from = "", target = "", protocol = ""] = ["from", "to", "protocol"].map((name) =>
-    String(data.get(name) ?? "").trim()
-  );
-  const hasProtocol = /\/(tcp|udp|sctp|icmp)$/i.test(target) || protocol === "";
-  return hrefOf("path", { from, to: hasProtocol ? target : `${target}/${protocol}` });
-}
-
-/** @param {string} protocol the one that is chosen; blank: TCP */
-function protocolField(protocol) {
-  return h(
-    "label",
-    null,
-    h("span", null, "Protocol"),
-    h(
-      "select",
-      { name: "protocol", defaultValue: protocol, key: `protocol ${protocol}` },
-      [["", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"], ["icmp", "ICMP"]].map(([value, text]) =>
-        h("option", { key: value, value, selected: value === protocol }, text)
-      ),
-    ),
-  );
-}
-
-/** @param {string} from as the address of the page has it */
-function sourceField(from) {
-  return h(
-    "label",
-    null,
-    h("span", null, "From"),
-    h("input", {
-      name: "from",
-      required: true,
-      maxLength: 200,
-      defaultValue: from || "world",
-      key: `from ${from}`,
-      list: "sources",
-      autoComplete: "off",
-      spellcheck: false,
-      "aria-describedby": "from-help",
-    }),
-    h("datalist", { id: "sources" }, h("option", { value: "world" }), h("option", { value: "local" })),
-    h(
-      "small",
-      { id: "from-help" },
-      "an address, an interface, ",
-      h("em", null, "world"),
-      " or ",
-      h("em", null, "local"),
-      " (this node)",
-    ),
-  );
-}
+const PROTOCOLS = [["", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"], ["icmp", "ICMP"]];
 
 /**
- * @param {string} target without its protocol
- * @param {string} to as the address of the page has it
+ * @param {string} from as the address of the page has it
+ * @param {string} to likewise
+ * @param {() => void} again asks once more for the same
  */
-function targetField(target, to) {
-  return h(
-    "label",
-    { class: "wide" },
-    h("span", null, "To"),
-    h("input", {
-      name: "to",
-      required: true,
-      maxLength: 300,
-      defaultValue: target,
-      key: `to ${to}`,
-      placeholder: "10.96.0.1:443",
-      autoComplete: "off",
-      spellcheck: false,
-      "aria-describedby": "to-help",
-    }),
-    h("small", { id: "to-help" }, "address:port, [IPv6]:port, or namespace/name:port of a Service"),
-  );
-}
-
-/** @param {{ from: string, to: string, again: () => void }} props */
-function TraceForm({ from, to, again }) {
+function traceForm(from, to, again) {
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
-    const form = event.currentTarget;
-    if (!(form instanceof HTMLFormElement)) return;
-    const href = hrefOfForm(new FormData(form));
+    if (!(event.currentTarget instanceof HTMLFormElement)) return;
+    const form = new FormData(event.currentTarget);
+    const [source = "", target = "", chosen = ""] = ["from", "to", "protocol"].map((name) =>
+      String(form.get(name) ?? "").trim()
+    );
+    const hasProtocol = /\/(tcp|udp|sctp|icmp)$/i.test(target) || chosen === "";
+    const href = hrefOf("path", { from: source, to: hasProtocol ? target : `${target}/${chosen}` });
     if (location.hash === href) again();
     else location.hash = href;
   };
   const protocol = /\/(udp|sctp|icmp)$/i.exec(to)?.[1]?.toLowerCase() ?? "";
   const target = protocol === "" ? to : to.slice(0, -protocol.length - 1);
-  return h(
-    "form",
-    { class: "card trace-form", onSubmit: submit },
-    sourceField(from),
-    targetField(target, to),
-    protocolField(protocol),
-    h("button", { type: "submit", class: "primary" }, "Follow the packet"),
-  );
-}
-
-/** @param {{ answer: Answer, status: StatusDocument | null, isAsked: boolean }} props */
-function Shown({ answer: { trace, problem, isAsking }, isAsked }) {
-  const isNarrow = useIsNarrow();
-  if (problem !== "") return h(Problem, null, problem);
-  if (!isAsked) {
-    return h(
-      Empty,
-      { title: "Where does a packet go?" },
-      h("p", null, "Name a source and a destination above. Every Service has a link that fills them in."),
-    );
-  }
-  if (trace === null) return h(Loading, { what: "the path of the packet" });
-  const { service, desired, findings, notes } = trace;
-  return h(
-    "div",
-    { class: `stack ${isAsking ? "stale" : ""}`, "aria-busy": isAsking },
-    h(Summary, { trace }),
-    findings.map((finding) => h(Problem, { key: finding }, finding)),
-    h(Section, { id: "drawing", title: "Drawn", class: "drawing" }, h(PathDrawing, { trace, isNarrow })),
-    desired === null ? null : h(
-      Section,
-      { id: "steps", title: "Step by step", note: "rules that the packet matches, in order" },
-      h(Outcomes, { outcomes: desired.outcomes }),
-    ),
-    service === null ? null : h(LeftOut, { service }),
-    notes.length === 0 ? null : h(
-      Section,
-      { id: "notes", title: "To be known" },
-      h("ul", { class: "lines" }, notes.map((note) => h("li", { key: note }, note))),
-    ),
-  );
-}
-
-/** @param {{ trace: TraceDocument }} props */
-function Summary({ trace: { service, desired } }) {
-  const outcomes = desired?.outcomes ?? [];
-  const passing = outcomes.filter(({ verdict }) => verdict === "accept");
-  const isFine = passing.length === outcomes.length;
-  return h(
-    "p",
-    { class: "summary", role: "status" },
-    h(
-      Badge,
-      { tone: isFine ? "good" : "bad" },
-      isFine ? "passes" : passing.length > 0 ? "passes sometimes" : "does not pass",
-    ),
-    h("span", null, endWords(outcomes)),
-    service === null ? h("span", { class: "muted" }, "It is meant for no Service.") : h(
-      "span",
-      { class: "muted" },
-      `By the ${service.reachedBy} of `,
-      h(ServiceLink, { name: service.name }),
-    ),
-  );
+  return html`
+    <form class="card trace-form" onSubmit=${submit}>
+      <label>
+        <span>From</span>
+        <input
+          name="from" required maxLength=${200} defaultValue=${from || "world"} key="from ${from}"
+          list="sources"
+          autoComplete="off" spellcheck=${false} aria-describedby="from-help" />
+        <datalist id="sources">
+          <option value="world" />
+          <option value="local" />
+        </datalist>
+        <small id="from-help">an address, an interface, <em>world</em> or <em>local</em> (this node)</small>
+      </label>
+      <label class="wide">
+        <span>To</span>
+        <input
+          name="to" required maxLength=${300} defaultValue=${target} key="to ${to}"
+          placeholder="10.96.0.1:443"
+          autoComplete="off" spellcheck=${false} aria-describedby="to-help" />
+        <small id="to-help">address:port, [IPv6]:port, or namespace/name:port of a Service</small>
+      </label>
+      <label>
+        <span>Protocol</span>
+        <select name="protocol" defaultValue=${protocol} key="protocol ${protocol}">
+          ${PROTOCOLS.map(([value, text]) =>
+            html`<option key=${value} value=${value} selected=${value === protocol}>${text}</option>`
+          )}
+        </select>
+      </label>
+      <button type="submit" class="primary">Follow the packet</button>
+    </form>
+  `;
 }
 
 /**
- * Where it ends, of all ways together.
+ * @param {Answer} answer
+ * @param {boolean} isNarrow
+ */
+function answered({ trace, problem: words, isAsking }, isNarrow) {
+  if (words !== "") return problem(words);
+  if (trace === null) return loading("the path of the packet");
+  const { service, desired, findings, notes } = trace;
+  return html`
+    <div class="stack ${isAsking ? "stale" : ""}" aria-busy=${isAsking}>
+      ${summary(trace)}
+      ${findings.map((finding) => problem(finding))}
+      ${section({ id: "drawing", title: "Drawn", class: "drawing" }, pathDrawing(trace, isNarrow))}
+      ${desired !== null && section(
+        { id: "steps", title: "Step by step", note: "rules that the packet matches, in order" },
+        outcomeList(desired.outcomes),
+      )}
+      ${service !== null && leftOut(service)}
+      ${notes.length > 0 && section({ id: "notes", title: "To be known" }, lines(notes))}
+    </div>
+  `;
+}
+
+/** @param {TraceDocument} trace */
+function summary({ service, desired }) {
+  const outcomes = desired?.outcomes ?? [];
+  const passing = outcomes.filter(({ verdict }) => verdict === "accept").length;
+  const words = passing === outcomes.length ? "passes" : passing > 0 ? "passes sometimes" : "does not pass";
+  return html`
+    <p class="summary" role="status">
+      ${badge(words === "passes" ? "good" : "bad", words)}
+      <span>${endWords(outcomes)}</span>
+      <span class="muted">
+        ${service === null
+          ? "It is meant for no Service."
+          : html`By the ${service.reachedBy} of ${serviceLink(service.name)}`}
+      </span>
+    </p>
+  `;
+}
+
+/**
+ * Where it ends, of all paths together.
  *
  * @param {readonly OutcomeDocument[]} outcomes
  */
@@ -251,7 +186,7 @@ function endWords(outcomes) {
     ? "; its source becomes the node's"
     : masqueraded === 0
     ? "; its source stays"
-    : "; its source becomes the node's on some ways";
+    : "; its source becomes the node's on some paths";
   const end = sent.length > 1
     ? `to one of ${counted(sent.length, "endpoint")}`
     : sent.length === 1

@@ -3,46 +3,39 @@
  *
  * @module
  */
-import { h } from "preact";
-import { counted, percent } from "./format.js";
+import { counted, percent, percentOf } from "./format.js";
+import { html } from "./parts.js";
 import { endOf } from "./path_steps.js";
 
-/** @typedef {import("../page_document.ts").TraceDocument} TraceDocument */
-/** @typedef {import("../page_document.ts").OutcomeDocument} OutcomeDocument */
-/** @typedef {{ readonly x: number, readonly y: number, readonly width: number, readonly height: number }} Box */
-/** @typedef {{ readonly title: string, readonly lines: readonly string[], readonly tone: string, readonly share: string }} Node */
+/** @typedef {import("../../../inspect/trace/trace_json.ts").TraceDocument} TraceDocument */
+/** @typedef {NonNullable<TraceDocument["desired"]>["outcomes"][number]} OutcomeDocument */
+/** @typedef {{ readonly x: number, readonly y: number, readonly width: number }} Box */
+/** @typedef {{ readonly title: string, readonly main: string, readonly sub: string, readonly tone?: string, readonly share?: string }} Node */
 
 const MOST_ENDS = 8;
 const MOST_LEFT_OUT = 3;
 const BOX_HEIGHT = 64;
 const GAP = 14;
 
-/** @param {{ trace: TraceDocument, isNarrow: boolean }} props */
-export function PathDrawing({ trace, isNarrow }) {
+/**
+ * @param {TraceDocument} trace
+ * @param {boolean} isNarrow
+ */
+export function pathDrawing(trace, isNarrow) {
   const chain = chainOf(trace);
   const ends = endsOf(trace);
-  const { width, height, boxes, endBoxes } = isNarrow ? below(chain, ends) : beside(chain, ends);
-  const from = boxes.at(-1);
-  return h(
-    "svg",
-    {
-      viewBox: `0 0 ${width} ${height}`,
-      role: "img",
-      "aria-label": wordsOf(trace),
-      class: "path",
-      style: { maxWidth: `${width}px` },
-    },
-    chain.slice(1).map((_node, index) =>
-      h(Arrow, { key: `arrow ${index}`, from: boxes[index], to: boxes[index + 1], isNarrow })
-    ),
-    ends.map((end, index) =>
-      end.share === ""
-        ? null
-        : h(Arrow, { key: `end arrow ${index}`, from, to: endBoxes[index], isNarrow, tone: end.tone })
-    ),
-    chain.map((node, index) => h(NodeBox, { key: `node ${index}`, node, box: boxes[index] })),
-    ends.map((node, index) => h(NodeBox, { key: `end ${index}`, node, box: endBoxes[index] })),
-  );
+  const { width, height, boxOf, endBoxOf } = isNarrow ? below(chain, ends) : beside(chain, ends);
+  const last = boxOf(chain.length - 1);
+  return html`
+    <svg viewBox="0 0 ${width} ${height}" role="img" aria-label=${wordsOf(trace)} class="path" style=${{
+      maxWidth: `${width}px`,
+    }}>
+      ${chain.slice(1).map((_node, index) => arrow(boxOf(index), boxOf(index + 1), isNarrow))}
+      ${ends.map((end, index) => end.share !== undefined && arrow(last, endBoxOf(index), isNarrow, end.tone))}
+      ${chain.map((node, index) => nodeBox(node, boxOf(index)))}
+      ${ends.map((node, index) => nodeBox(node, endBoxOf(index)))}
+    </svg>
+  `;
 }
 
 /**
@@ -53,47 +46,35 @@ export function PathDrawing({ trace, isNarrow }) {
  */
 function chainOf({ packet, service, desired }) {
   const { source, destination, port, protocol } = packet;
-  const rules = new Set(
-    (desired?.outcomes ?? []).flatMap(({ steps }) =>
-      steps.map(({ table, chain, number }) => `${table} ${chain} ${number}`)
-    ),
-  );
-  const masquerades = new Set(
-    (desired?.outcomes ?? []).filter(({ verdict }) => verdict === "accept").map(({ masquerade }) =>
-      masquerade
-    ),
-  );
-  const manner = masquerades.size !== 1
-    ? ""
-    : masquerades.has(true)
-    ? "source becomes the node's"
-    : "source stays";
-  const to = protocol === "icmp"
-    ? destination
-    : `${destination.includes(":") ? `[${destination}]` : destination}:${port}`;
+  const outcomes = desired?.outcomes ?? [];
+  const steps = outcomes.flatMap((outcome) => outcome.steps);
+  const rules = new Set(steps.map(({ table, chain, number }) => `${table} ${chain} ${number}`));
+  const passing = outcomes.filter(({ verdict }) => verdict === "accept");
+  const [isMasqueraded, ...others] = new Set(passing.map(({ masquerade }) => masquerade));
+  const host = destination.includes(":") ? `[${destination}]` : destination;
   return [
     {
       title: "Client",
-      lines: [source, packet.interface === "" ? "process on this node" : `through ${packet.interface}`],
-      tone: "plain",
-      share: "",
+      main: source,
+      sub: packet.interface === "" ? "process on this node" : `through ${packet.interface}`,
     },
     {
-      title: service === null ? "Address" : capital(service.reachedBy),
-      lines: [
-        `${to}/${protocol}`,
-        service === null
-          ? "of no Service"
-          : `${service.name}${service.portName === "" ? "" : `:${service.portName}`}`,
-      ],
-      tone: "plain",
-      share: "",
+      title: service === null
+        ? "Address"
+        : service.reachedBy.slice(0, 1).toUpperCase() + service.reachedBy.slice(1),
+      main: `${protocol === "icmp" ? destination : `${host}:${port}`}/${protocol}`,
+      sub: service === null
+        ? "of no Service"
+        : `${service.name}${service.portName === "" ? "" : `:${service.portName}`}`,
     },
     {
       title: `Rules, ${desired?.modes.join(", ") ?? ""}`,
-      lines: [`${counted(rules.size, "rule")} match`, manner],
-      tone: "plain",
-      share: "",
+      main: `${counted(rules.size, "rule")} match`,
+      sub: isMasqueraded === undefined || others.length > 0
+        ? ""
+        : isMasqueraded
+        ? "source becomes the node's"
+        : "source stays",
     },
   ];
 }
@@ -107,40 +88,31 @@ function chainOf({ packet, service, desired }) {
 function endsOf({ service, desired }) {
   const outcomes = desired?.outcomes ?? [];
   const shown = outcomes.length > MOST_ENDS ? outcomes.slice(0, MOST_ENDS - 1) : outcomes;
-  const here = new Set(
-    (service?.endpoints ?? []).filter(({ onThisNode }) => onThisNode).map(({ address }) => address),
-  );
-  /** @type {Node[]} */
+  const endpoints = service?.endpoints ?? [];
+  const here = new Set(endpoints.filter(({ onThisNode }) => onThisNode).map(({ address }) => address));
   const ends = shown.map((outcome) => endNode(outcome, here));
   const rest = outcomes.slice(shown.length);
   if (rest.length > 0) {
-    const together = rest.reduce(
-      (sum, { probability }) => sum + Number(percent(probability).replace(" %", "")),
-      0,
-    );
+    const share = Math.round(rest.reduce((sum, { probability }) => sum + percentOf(probability), 0));
     ends.push({
       title: `${rest.length} more`,
-      lines: ["each much like these", ""],
+      main: "each much like these",
+      sub: "",
       tone: "good",
-      share: `${Math.round(together)} %`,
+      share: `${share} %`,
     });
   }
   const policy = service?.policy ?? "cluster";
-  const out = (service?.endpoints ?? []).filter((endpoint) => endpoint[policy]?.used === false);
-  for (const endpoint of out.slice(0, MOST_LEFT_OUT)) {
-    ends.push({
-      title: "Not used",
-      lines: [endpoint.address, endpoint[policy]?.reason ?? ""],
-      tone: "out",
-      share: "",
-    });
+  const out = endpoints.filter((endpoint) => endpoint[policy]?.used === false);
+  for (const { address, [policy]: use } of out.slice(0, MOST_LEFT_OUT)) {
+    ends.push({ title: "Not used", main: address, sub: use?.reason ?? "", tone: "out" });
   }
   if (out.length > MOST_LEFT_OUT) {
     ends.push({
       title: "Not used",
-      lines: [`${out.length - MOST_LEFT_OUT} more`, "see below"],
+      main: `${out.length - MOST_LEFT_OUT} more`,
+      sub: "see below",
       tone: "out",
-      share: "",
     });
   }
   return ends;
@@ -154,23 +126,14 @@ function endsOf({ service, desired }) {
 function endNode(outcome, here) {
   const { verdict, translatedTo, probability, rejectWith } = outcome;
   const share = percent(probability);
-  if (verdict !== "accept") {
-    return {
-      title: verdict === "drop" ? "Dropped" : "Refused",
-      lines: [verdict === "drop" ? "no answer" : rejectWith, ""],
-      tone: "bad",
-      share,
-    };
-  }
-  if (translatedTo === "") return { title: "End", lines: [endOf(outcome), ""], tone: "good", share };
-  const isEndpoint = here.has(translatedTo);
-  return {
-    title: "Endpoint",
-    lines: [translatedTo, isEndpoint ? "on this node" : "on another node"],
-    tone: "good",
-    share,
-  };
+  if (verdict === "drop") return { title: "Dropped", main: "no answer", sub: "", tone: "bad", share };
+  if (verdict === "reject") return { title: "Refused", main: rejectWith, sub: "", tone: "bad", share };
+  if (translatedTo === "") return { title: "End", main: endOf(outcome), sub: "", tone: "good", share };
+  const sub = here.has(translatedTo) ? "on this node" : "on another node";
+  return { title: "Endpoint", main: translatedTo, sub, tone: "good", share };
 }
+
+/** @typedef {(index: number) => Box} BoxOf */
 
 /**
  * From left to right.
@@ -179,25 +142,17 @@ function endNode(outcome, here) {
  * @param {readonly Node[]} ends
  */
 function beside(chain, ends) {
-  const column = 232;
+  const width = 232;
   const between = 64;
   const endsHeight = ends.length * (BOX_HEIGHT + GAP) - GAP;
   const height = Math.max(BOX_HEIGHT, endsHeight) + 4;
-  const boxes = chain.map((_node, index) => ({
-    x: 2 + index * (column + between),
-    y: (height - BOX_HEIGHT) / 2,
-    width: column,
-    height: BOX_HEIGHT,
-  }));
-  const x = 2 + chain.length * (column + between) + 40;
+  const x = 2 + chain.length * (width + between) + 40;
   const top = (height - endsHeight) / 2;
-  const endBoxes = ends.map((_node, index) => ({
-    x,
-    y: top + index * (BOX_HEIGHT + GAP),
-    width: column,
-    height: BOX_HEIGHT,
-  }));
-  return { width: x + column + 2, height, boxes, endBoxes };
+  /** @type {BoxOf} */
+  const boxOf = (index) => ({ x: 2 + index * (width + between), y: (height - BOX_HEIGHT) / 2, width });
+  /** @type {BoxOf} */
+  const endBoxOf = (index) => ({ x, y: top + index * (BOX_HEIGHT + GAP), width });
+  return { width: x + width + 2, height, boxOf, endBoxOf };
 }
 
 /**
@@ -209,90 +164,74 @@ function beside(chain, ends) {
 function below(chain, ends) {
   const width = 340;
   const step = BOX_HEIGHT + 32;
-  const boxes = chain.map((_node, index) => ({
-    x: 2,
-    y: 2 + index * step,
-    width: width - 4,
-    height: BOX_HEIGHT,
-  }));
   const top = 2 + chain.length * step;
-  const endBoxes = ends.map((_node, index) => ({
-    x: 92,
-    y: top + index * (BOX_HEIGHT + GAP),
-    width: width - 94,
-    height: BOX_HEIGHT,
-  }));
-  return { width, height: top + ends.length * (BOX_HEIGHT + GAP), boxes, endBoxes };
+  /** @type {BoxOf} */
+  const boxOf = (index) => ({ x: 2, y: 2 + index * step, width: width - 4 });
+  /** @type {BoxOf} */
+  const endBoxOf = (index) => ({ x: 92, y: top + index * (BOX_HEIGHT + GAP), width: width - 94 });
+  return { width, height: top + ends.length * (BOX_HEIGHT + GAP), boxOf, endBoxOf };
 }
 
-/** @param {{ node: Node, box: Box | undefined }} props */
-function NodeBox({ node: { title, lines, tone, share }, box }) {
-  if (box === undefined) return null;
-  const { x, y, width, height } = box;
+/**
+ * @param {Node} node
+ * @param {Box} box
+ */
+function nodeBox({ title, main, sub, tone = "plain", share = "" }, { x, y, width }) {
   const most = Math.floor((width - 24) / 7.6);
-  return h(
-    "g",
-    { class: `node-box ${tone}` },
-    h("title", null, [title, ...lines, share].filter((line) => line !== "").join("\n")),
-    h("rect", { x, y, width, height, rx: 10 }),
-    h("text", { x: x + 12, y: y + 20, class: "node-title" }, title),
-    share === ""
-      ? null
-      : h("text", { x: x + width - 12, y: y + 20, class: "node-share", "text-anchor": "end" }, share),
-    h("text", { x: x + 12, y: y + 38, class: "node-main" }, shortened(lines[0] ?? "", most)),
-    h(
-      "text",
-      { x: x + 12, y: y + 54, class: "node-sub" },
-      beginning(lines[1] ?? "", Math.floor(most * 1.12)),
-    ),
-  );
+  return html`
+    <g class="node-box ${tone}">
+      <title>${[title, main, sub, share].filter((line) => line !== "").join("\n")}</title>
+      <rect x=${x} y=${y} width=${width} height=${BOX_HEIGHT} rx="10" />
+      <text x=${x + 12} y=${y + 20} class="node-title">${title}</text>
+      ${share !== "" &&
+        html`<text x=${x + width - 12} y=${y + 20} class="node-share" text-anchor="end">${share}</text>`}
+      <text x=${x + 12} y=${y + 38} class="node-main">${cut(main, most, 0.45)}</text>
+      <text x=${x + 12} y=${y + 54} class="node-sub">${cut(sub, Math.floor(most * 1.12), 0)}</text>
+    </g>
+  `;
 }
 
 /**
- * The end of a name tells more than its middle.
- *
  * @param {string} text
- * @param {number} most
+ * @param {number} most characters
+ * @param {number} part of them that is kept of the end, which says more of an address than its middle
  */
-function shortened(text, most) {
+function cut(text, most, part) {
   if (text.length <= most) return text;
-  const tail = Math.floor((most - 1) * 0.45);
-  return `${text.slice(0, most - 1 - tail)}…${text.slice(-tail)}`;
+  const tail = Math.floor((most - 1) * part);
+  return `${text.slice(0, most - 1 - tail)}…${text.slice(text.length - tail)}`;
 }
 
 /**
- * @param {string} text
- * @param {number} most
+ * @param {Box} from
+ * @param {Box} to
+ * @param {boolean} isNarrow
+ * @param {string} [tone]
  */
-function beginning(text, most) {
-  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
-}
-
-/** @param {{ from: Box | undefined, to: Box | undefined, isNarrow: boolean, tone?: string }} props */
-function Arrow({ from, to, isNarrow, tone = "plain" }) {
-  if (from === undefined || to === undefined) return null;
+function arrow(from, to, isNarrow, tone = "plain") {
   const isSide = isNarrow && to.x > from.x + 20;
-  const [x1, y1] = isNarrow
-    ? [isSide ? from.x + 44 : from.x + from.width / 2, from.y + from.height]
-    : [from.x + from.width, from.y + from.height / 2];
-  const [x2, y2] = isNarrow && !isSide ? [to.x + to.width / 2, to.y] : [to.x, to.y + to.height / 2];
+  const isDown = isNarrow && !isSide;
+  const x1 = from.x + (isSide ? 44 : isDown ? from.width / 2 : from.width);
+  const y1 = from.y + (isNarrow ? BOX_HEIGHT : BOX_HEIGHT / 2);
+  const x2 = to.x + (isDown ? to.width / 2 : 0);
+  const y2 = to.y + (isDown ? 0 : BOX_HEIGHT / 2);
   const bend = (x2 - x1) * 0.5;
   const curve = isSide
     ? `M${x1} ${y1}V${y2 - 14}q0 14 14 14H${x2 - 9}`
-    : isNarrow
+    : isDown
     ? `M${x1} ${y1}V${y2 - 9}`
     : `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2 - 9} ${y2}`;
-  const head = isNarrow && !isSide ? `M${x2} ${y2 - 1}l-5 -8h10z` : `M${x2 - 1} ${y2}l-8 -5v10z`;
-  return h(
-    "g",
-    { class: `arrow ${tone}` },
-    h("path", { d: curve, class: "line" }),
-    h("path", { d: head, class: "head" }),
-  );
+  const head = isDown ? `M${x2} ${y2 - 1}l-5 -8h10z` : `M${x2 - 1} ${y2}l-8 -5v10z`;
+  return html`
+    <g class="arrow ${tone}">
+      <path d=${curve} class="line" />
+      <path d=${head} class="head" />
+    </g>
+  `;
 }
 
 /**
- * The drawing for those who do not see it.
+ * The drawing in words, for screen readers.
  *
  * @param {TraceDocument} trace
  */
@@ -302,9 +241,4 @@ function wordsOf({ packet, service, desired }) {
   );
   const to = service === null ? "no Service" : `Service ${service.name}, by its ${service.reachedBy}`;
   return `From ${packet.source} to ${packet.destination} port ${packet.port}: ${to}, then ${ends.join(", ")}`;
-}
-
-/** @param {string} text */
-function capital(text) {
-  return text.slice(0, 1).toUpperCase() + text.slice(1);
 }

@@ -3,13 +3,11 @@
  *
  * @module
  */
-import { h } from "preact";
 import { counted, percent } from "./format.js";
-import { Badge, Mono, Section, Table } from "./parts.js";
+import { badge, html, mono, section, table } from "./parts.js";
 
-/** @typedef {import("../page_document.ts").TraceDocument} TraceDocument */
-/** @typedef {import("../page_document.ts").OutcomeDocument} OutcomeDocument */
-/** @typedef {import("../page_document.ts").StepDocument} StepDocument */
+/** @typedef {import("../../../inspect/trace/trace_json.ts").TraceDocument} TraceDocument */
+/** @typedef {NonNullable<TraceDocument["desired"]>["outcomes"][number]} OutcomeDocument */
 
 /** Further paths are much like the others. */
 const SHOWN = 20;
@@ -26,81 +24,61 @@ export function endOf({ verdict, rejectWith, translatedTo, toNode }) {
   return toNode ? "this node, as it is" : "passed on as it is";
 }
 
-/** @param {{ outcomes: readonly OutcomeDocument[] }} props */
-export function Outcomes({ outcomes }) {
-  const shown = outcomes.slice(0, SHOWN);
-  return h(
-    "div",
-    { class: "outcomes" },
-    shown.map((outcome, index) =>
-      h(
-        "details",
-        { key: `${index} ${endOf(outcome)}`, open: index === 0 },
-        h(
-          "summary",
-          null,
-          h("span", { class: "probability" }, percent(outcome.probability)),
-          h(
-            Badge,
-            { tone: outcome.verdict === "accept" ? "good" : "bad" },
-            outcome.verdict === "accept" ? "to" : "not passed",
-          ),
-          h(Mono, null, endOf(outcome)),
-          outcome.masquerade ? h("span", { class: "muted" }, "source becomes the node's") : null,
-        ),
-        h(Steps, { steps: outcome.steps }),
-      )
-    ),
-    outcomes.length > shown.length
-      ? h("p", { class: "note" }, `and ${counted(outcomes.length - shown.length, "more way")} like these`)
-      : null,
-  );
+/** @param {readonly OutcomeDocument[]} outcomes */
+export function outcomeList(outcomes) {
+  const more = outcomes.length - SHOWN;
+  return html`
+    <div class="outcomes">
+      ${outcomes.slice(0, SHOWN).map((outcome, index) =>
+        html`
+          <details key="${index} ${endOf(outcome)}" open=${index === 0}>
+            <summary>
+              <span class="probability">${percent(outcome.probability)}</span>
+              ${outcome.verdict === "accept" ? badge("good", "to") : badge("bad", "not passed")}
+              ${mono(endOf(outcome))}
+              ${outcome.masquerade && html`<span class="muted">source becomes the node's</span>`}
+            </summary>
+            ${stepList(outcome.steps)}
+          </details>
+        `
+      )}
+      ${more > 0 && html`<p class="note">and ${counted(more, "more path")} like these</p>`}
+    </div>
+  `;
 }
 
-/** @param {{ steps: readonly StepDocument[] }} props */
-function Steps({ steps }) {
-  if (steps.length === 0) return h("p", { class: "note" }, "No rule matches it.");
-  return h(
-    "ol",
-    { class: "steps" },
-    steps.map((step, index) =>
-      h(
-        "li",
-        { key: index },
-        h("span", { class: "step-words" }, step.words),
-        h("span", { class: "step-place" }, placeOf(step)),
-        h("code", { class: "rule" }, step.rule),
-      )
-    ),
-  );
+/** @param {OutcomeDocument["steps"]} steps */
+function stepList(steps) {
+  if (steps.length === 0) return html`<p class="note">No rule matches it.</p>`;
+  return html`
+    <ol class="steps">
+      ${steps.map(({ hook, table, chain, number, words, rule }) =>
+        html`
+          <li>
+            <span class="step-words">${words}</span>
+            <span class="step-place">
+              ${hook === "" ? "" : `${hook} · `}${table} ${chain}${number === 0 ? "" : ` #${number}`}
+            </span>
+            <code class="rule">${rule}</code>
+          </li>
+        `
+      )}
+    </ol>
+  `;
 }
 
-/** @param {StepDocument} step */
-function placeOf({ hook, table, chain, number }) {
-  const place = `${table} ${chain}${number === 0 ? "" : ` #${number}`}`;
-  return hook === "" ? place : `${hook} · ${place}`;
-}
-
-/** @param {{ service: NonNullable<TraceDocument["service"]> }} props */
-export function LeftOut({ service: { endpoints, policy } }) {
+/** @param {NonNullable<TraceDocument["service"]>} service */
+export function leftOut({ endpoints, policy }) {
   const out = endpoints.filter((endpoint) => endpoint[policy]?.used === false);
-  if (out.length === 0) return null;
-  return h(
-    Section,
-    {
-      id: "left-out",
-      title: "Endpoints left out",
-      note: `by policy ${policy === "local" ? "Local" : "Cluster"}`,
-    },
-    h(Table, {
-      label: "Endpoints left out",
-      head: ["Address", "Where", "Why"],
-      keys: out.map(({ address }) => address),
-      rows: out.map((endpoint) => [
-        h(Mono, null, endpoint.address),
-        endpoint.onThisNode ? "this node" : "other node",
-        endpoint[policy]?.reason ?? "",
-      ]),
-    }),
+  const note = `by policy ${policy === "local" ? "Local" : "Cluster"}`;
+  return out.length > 0 && section(
+    { id: "left-out", title: "Endpoints left out", note },
+    table(
+      "Endpoints left out",
+      ["Address", "Where", "Why"],
+      out.map((
+        one,
+      ) => [mono(one.address), one.onThisNode ? "this node" : "other node", one[policy]?.reason ?? ""]),
+    ),
   );
 }

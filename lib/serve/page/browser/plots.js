@@ -3,11 +3,10 @@
  *
  * @module
  */
-import { h } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { Empty, useMedia } from "./parts.js";
-import { clock, duration } from "./format.js";
+import { clock, duration, timeOfDay } from "./format.js";
+import { empty, html, useMedia } from "./parts.js";
 
 /**
  * @typedef {object} PlottedSeries
@@ -19,55 +18,46 @@ const HEIGHT = 200;
 /** The least that is drawn, on a scale of powers of ten. */
 const LEAST_MS = 0.1;
 
-/**
- * @param {{ label: string, series: readonly PlottedSeries[], nowMs: number, empty: string }} props durations in milliseconds
- */
-export function Plot({ label, series, nowMs, empty }) {
+/** @param {{ label: string, series: readonly PlottedSeries[], empty: string }} props durations in milliseconds */
+export function Plot({ label, series, empty: title }) {
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [pointed, setPointed] = useState(/** @type {number | null} */ (null));
   const isDark = useMedia("(prefers-color-scheme: dark)");
   const shown = series.filter(({ points }) => points.some(({ value }) => value !== null));
-  const isEmpty = shown.length === 0;
+  // Drawn anew only if there is something new.
   useEffect(() => {
-    if (box.current === null || isEmpty) return;
-    return drawPlot(box.current, shown, setPointed);
-  }, [series, isDark, isEmpty]);
-  if (isEmpty) return h(Empty, { title: empty });
-  return h(
-    "figure",
-    { class: "plot" },
-    h("div", { ref: box, class: "plot-box", style: { height: `${HEIGHT}px` }, "aria-hidden": "true" }),
-    h("figcaption", null, h(Legend, { label, series: shown, pointed, nowMs })),
-  );
+    return box.current === null ? undefined : drawPlot(box.current, shown, setPointed);
+  }, [JSON.stringify(shown), isDark]);
+  if (shown.length === 0) return empty(title);
+  return html`
+    <figure class="plot">
+      <div ref=${box} class="plot-box" style=${{ height: `${HEIGHT}px` }} aria-hidden="true" />
+      <figcaption>
+        <ul class="legend">${shown.map((one) => legend(label, one, pointed))}</ul>
+      </figcaption>
+    </figure>
+  `;
 }
 
-/** @param {{ label: string, series: readonly PlottedSeries[], pointed: number | null, nowMs: number }} props */
-function Legend({ label, series, pointed, nowMs }) {
-  return h(
-    "ul",
-    { class: "legend" },
-    series.map(({ name, points }) => {
-      const known = points.filter(({ value }) => value !== null);
-      const at = pointed === null ? known.at(-1) : known.find(({ timeMs }) => timeMs === pointed);
-      const longest = Math.max(...known.map(({ value }) => value ?? 0));
-      const failures = points.filter(({ isBad }) => isBad).length;
-      return h(
-        "li",
-        { key: name },
-        h("span", { class: `swatch ${name}`, "aria-hidden": "true" }),
-        h("span", { class: "unseen" }, `${label}, `),
-        h("strong", null, name),
-        at === undefined
-          ? ""
-          : ` ${duration(at.value ?? 0)} at ${clock(at.timeMs, nowMs)}${at.isBad ? ", failed" : ""}`,
-        h(
-          "span",
-          { class: "muted" },
-          ` · longest ${duration(longest)}${failures === 0 ? "" : ` · ${failures} failed`}`,
-        ),
-      );
-    }),
-  );
+/**
+ * @param {string} label
+ * @param {PlottedSeries} series
+ * @param {number | null} pointed time at the cursor
+ */
+function legend(label, { name, points }, pointed) {
+  const known = points.filter(({ value }) => value !== null);
+  const at = pointed === null ? known.at(-1) : known.find(({ timeMs }) => timeMs === pointed);
+  const longest = Math.max(...known.map(({ value }) => value ?? 0));
+  const failures = points.filter(({ isBad }) => isBad).length;
+  return html`
+    <li key=${name}>
+      <span class="swatch ${name}" aria-hidden="true" />
+      <span class="unseen">${label}, </span>
+      <strong>${name}</strong>
+      ${at && ` ${duration(at.value ?? 0)} at ${clock(at.timeMs)}${at.isBad ? ", failed" : ""}`}
+      <span class="muted"> · longest ${duration(longest)}${failures > 0 && ` · ${failures} failed`}</span>
+    </li>
+  `;
 }
 
 /**
@@ -77,15 +67,15 @@ function Legend({ label, series, pointed, nowMs }) {
  * @returns {() => void} removes it
  */
 function drawPlot(box, series, point) {
-  const colour = coloursOf(box);
-  const times = [...new Set(series.flatMap(({ points }) => points.map(({ timeMs }) => timeMs)))].sort((
-    a,
-    b,
-  ) => a - b);
+  const colour = (/** @type {string} */ name) => {
+    // As the canvas needs it: of a light or a dark page.
+    box.style.color = `var(${name})`;
+    return getComputedStyle(box).color;
+  };
+  const all = series.flatMap(({ points }) => points);
+  const times = [...new Set(all.map(({ timeMs }) => timeMs))].sort((one, other) => one - other);
   const columns = series.map(({ points }) => columnOf(points, times));
-  const bad = new Map(
-    series.flatMap(({ points }) => points.filter(({ isBad }) => isBad).map((one) => [one.timeMs, one.value])),
-  );
+  const bad = new Map(all.filter(({ isBad }) => isBad).map((one) => [one.timeMs, one.value]));
   const failures = times.map((timeMs) => bad.get(timeMs) ?? null);
   const plot = new uPlot(
     {
@@ -113,11 +103,7 @@ function drawPlot(box, series, point) {
           points: { show: true, size: 10, width: 2, fill: colour("--bad-soft") },
         },
       ],
-      hooks: {
-        setCursor: [
-          ({ cursor: { idx } }) => point(idx === null || idx === undefined ? null : times[idx] ?? null),
-        ],
-      },
+      hooks: { setCursor: [({ cursor: { idx } }) => point(times[idx ?? -1] ?? null)] },
     },
     /** @type {import("uplot").AlignedData} */ ([times, ...columns, failures]),
     box,
@@ -174,33 +160,16 @@ function axesOf(colour) {
     ticks: { show: false },
     gap: 6,
   };
+  const isPowerOfTen = (/** @type {number} */ ms) =>
+    Math.abs(Math.log10(ms) - Math.round(Math.log10(ms))) < 1e-9;
   return [
-    {
-      ...common,
-      size: 28,
-      values: (_plot, splits) => timesOf(splits),
-      space: 90,
-    },
+    { ...common, size: 28, space: 90, values: (_plot, splits) => timesOf(splits) },
     {
       ...common,
       size: 62,
       values: (_plot, splits) => splits.map((ms) => isPowerOfTen(ms) ? duration(ms) : ""),
     },
   ];
-}
-
-/** @param {number} value */
-function isPowerOfTen(value) {
-  return Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9;
-}
-
-/**
- * @param {Element} element
- * @returns {(name: string) => string} the value of a custom property
- */
-function coloursOf(element) {
-  const style = getComputedStyle(element);
-  return (name) => style.getPropertyValue(name).trim();
 }
 
 /**
@@ -210,5 +179,5 @@ function coloursOf(element) {
  */
 function timesOf(timesMs) {
   const length = timesMs.every((timeMs) => timeMs % 60_000 === 0) ? 5 : 8;
-  return timesMs.map((timeMs) => clock(timeMs, timeMs).slice(0, length));
+  return timesMs.map((timeMs) => timeOfDay(timeMs).slice(0, length));
 }

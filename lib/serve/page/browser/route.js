@@ -14,19 +14,13 @@ import { useEffect, useState } from "preact/hooks";
  * @property {URLSearchParams} query
  */
 
-/**
- * @param {string} hash
- * @returns {Route}
- */
-export function routeOf(hash) {
-  const text = hash.replace(/^#\/?/, "");
-  const mark = text.indexOf("?");
-  const path = mark < 0 ? text : text.slice(0, mark);
-  const query = new URLSearchParams(mark < 0 ? "" : text.slice(mark + 1));
-  const [word = "", ...rest] = path.split("/");
-  if (word === "service") return { view: "service", name: decoded(rest.join("/")), query };
-  if (word === "services" || word === "path" || word === "changes") return { view: word, name: "", query };
-  return { view: "overview", name: "", query };
+/** @returns {Route} */
+function currentRoute() {
+  const [, word = "", rest = "", text = ""] = /^#\/?([^/?]*)\/?([^?]*)\??(.*)$/.exec(location.hash) ?? [];
+  const query = new URLSearchParams(text);
+  if (word === "service") return { view: word, name: decoded(rest), query };
+  const isView = word === "services" || word === "path" || word === "changes";
+  return { view: isView ? word : "overview", name: "", query };
 }
 
 /** @param {string} text */
@@ -59,21 +53,11 @@ export function serviceHref(service) {
   return `#/service/${service.split("/").map(encodeURIComponent).join("/")}`;
 }
 
-/**
- * Changes the query of the view that is shown, without a step in the history.
- *
- * @param {View} view
- * @param {Record<string, string>} query
- */
-export function replaceQuery(view, query) {
-  history.replaceState(null, "", hrefOf(view, query));
-}
-
 /** @returns {Route} the one that is shown */
 export function useRoute() {
-  const [route, setRoute] = useState(() => routeOf(location.hash));
+  const [route, setRoute] = useState(currentRoute);
   useEffect(() => {
-    const update = () => setRoute(routeOf(location.hash));
+    const update = () => setRoute(currentRoute());
     addEventListener("hashchange", update);
     return () => removeEventListener("hashchange", update);
   }, []);

@@ -3,155 +3,159 @@
  *
  * @module
  */
-import { h } from "preact";
-import { useDeferred, useServiceRows } from "./service_rows.js";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Badge, Empty, Loading, Problem, useIsNarrow } from "./parts.js";
+import { ask, usePolled } from "./api.js";
 import { count, counted } from "./format.js";
-import { replaceQuery, serviceHref } from "./route.js";
-import { VirtualRows } from "./virtual_rows.js";
+import { Grid } from "./grid.js";
+import { badge, empty, html, loading, problem, useIsNarrow } from "./parts.js";
+import { hrefOf, serviceHref } from "./route.js";
 
 /** @typedef {import("../page_document.ts").ServiceRow} ServiceRow */
+/** @typedef {import("../page_document.ts").ServicesDocument} ServicesDocument */
+/** @typedef {{ q: string, namespace: string, kind: string, problem: string, sort: string }} Filter */
+/** @typedef {(changed: Partial<Filter>) => void} Change */
+/** @typedef {{ readonly cursor: string, readonly rows: readonly ServiceRow[] }} Known rows by name */
 
-/**
- * @typedef {object} Filter
- * @property {string} q
- * @property {string} namespace
- * @property {string} kind
- * @property {string} problem one of them, `some problem`, or `""`
- * @property {string} sort
- */
-
+const PERIOD_MS = 3_000;
 const ROW_HEIGHT = 44;
 const NARROW_ROW_HEIGHT = 68;
 const KINDS = ["cluster IP", "external IP", "node port", "load balancer"];
 const SOME_PROBLEM = "some problem";
-const PROBLEMS = ["no endpoints", "no usable endpoints", "refused by the kernel"];
+const PROBLEMS = [SOME_PROBLEM, "no endpoints", "no usable endpoints", "refused by the kernel"];
+/** @type {Filter} */
+const NO_FILTER = { q: "", namespace: "", kind: "", problem: "", sort: "" };
+
+/** @type {readonly ServiceRow[]} */
+const NO_ROWS = [];
+
+/** @type {Known | null} kept while the page is open, and brought up to date by what has changed */
+let known = null;
+
+/**
+ * @param {AbortSignal} signal
+ * @returns {Promise<Known>}
+ */
+async function loadRows(signal) {
+  /** @type {ServicesDocument} */
+  const { cursor, full, rows, gone } = await ask(
+    `services?since=${encodeURIComponent(known?.cursor ?? "")}`,
+    signal,
+  );
+  if (!full && known !== null && rows.length === 0 && gone.length === 0) {
+    return known = known.cursor === cursor ? known : { ...known, cursor };
+  }
+  /** @type {Map<string, ServiceRow>} */
+  const byName = new Map();
+  for (const row of full || known === null ? NO_ROWS : known.rows) byName.set(row[0], row);
+  for (const row of rows) byName.set(row[0], row);
+  for (const name of gone) byName.delete(name);
+  return known = { cursor, rows: [...byName.values()].sort(([one], [other]) => one < other ? -1 : 1) };
+}
 
 /** @param {{ query: URLSearchParams }} props */
 export function Services({ query }) {
-  const { data, error } = useServiceRows();
+  const { data: loaded, error } = usePolled("services", PERIOD_MS, loadRows);
+  const data = loaded ?? known;
   const [filter, setFilter] = useState(() => filterOf(query));
   const isNarrow = useIsNarrow();
   useEffect(() => setFilter(filterOf(query)), [query]);
-  const change = (/** @type {Partial<Filter>} */ changed) => {
+  /** @type {Change} */
+  const change = (changed) => {
     const next = { ...filter, ...changed };
     setFilter(next);
-    replaceQuery("services", { ...next });
+    // No step in the history.
+    history.replaceState(null, "", hrefOf("services", next));
   };
   const rows = data?.rows ?? NO_ROWS;
   const deferred = useDeferred(filter);
   const shown = useMemo(() => sorted(rows.filter(matcherOf(deferred)), deferred.sort), [rows, deferred]);
   const namespaces = useMemo(() => [...new Set(rows.map(namespaceOf))].sort(), [rows]);
-  if (data === null) {
-    return error === null ? h(Loading, { what: "the Services" }) : h(Problem, null, error.message);
-  }
-  const text = shown.length === rows.length
-    ? counted(rows.length, "Service")
-    : `${count(shown.length)} of ${counted(rows.length, "Service")}`;
-  return h(
-    "div",
-    { class: "services" },
-    h(
-      "div",
-      { class: "heading" },
-      h("h1", null, "Services"),
-      h("p", { class: "note", role: "status" }, text),
-    ),
-    h(Filters, { filter, change, namespaces }),
-    shown.length === 0
-      ? h(NoServices, { isFiltered: rows.length > 0, clear: () => change(filterOf(new URLSearchParams())) })
-      : h(
-        VirtualRows,
-        {
-          label: "Services",
-          head: headOf(filter, change),
-          rows: shown,
-          keyOf: ([name]) => name,
-          cellsOf,
-          onOpen: ([name]) => {
-            location.hash = serviceHref(name);
-          },
-          rowHeight: isNarrow ? NARROW_ROW_HEIGHT : ROW_HEIGHT,
-        },
-      ),
-  );
+  if (data === null) return error === null ? loading("the Services") : problem(error.message);
+  const all = counted(rows.length, "Service");
+  return html`
+    <div class="services">
+      <div class="heading">
+        <h1>Services</h1>
+        <p class="note" role="status">${shown.length === rows.length
+          ? all
+          : `${count(shown.length)} of ${all}`}</p>
+      </div>
+      ${filters(filter, change, namespaces)}
+      ${shown.length > 0
+        ? html`
+          <${Grid}
+            label="Services" head=${headOf(filter, change)} rows=${shown} cellsOf=${cellsOf}
+            onOpen=${(/** @type {ServiceRow} */ [name]) => location.hash = serviceHref(name)}
+            rowHeight=${isNarrow ? NARROW_ROW_HEIGHT : ROW_HEIGHT} />
+        `
+        : rows.length > 0
+        ? empty(
+          "No Service is like that",
+          html`<button type="button" onClick=${() => change(NO_FILTER)}>Show all</button>`,
+        )
+        : empty(
+          "There are no Services with an address",
+          html`<p>Headless Services and those of type ExternalName are not proxied.</p>`,
+        )}
+    </div>
+  `;
 }
 
-/** @type {readonly ServiceRow[]} */
-const NO_ROWS = [];
-
-/** @param {{ isFiltered: boolean, clear: () => void }} props */
-function NoServices({ isFiltered, clear }) {
-  return isFiltered
-    ? h(
-      Empty,
-      { title: "No Service is like that" },
-      h("button", { type: "button", onClick: clear }, "Show all"),
-    )
-    : h(
-      Empty,
-      { title: "There are no Services with an address" },
-      h("p", null, "Headless Services and those of type ExternalName are not proxied."),
-    );
+/**
+ * The value, a moment after it was changed last: thousands of rows are not gone through for every key.
+ *
+ * @template Value
+ * @param {Value} value
+ * @returns {Value}
+ */
+function useDeferred(value) {
+  const [deferred, setDeferred] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setDeferred(value), 60);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return deferred;
 }
 
-/** @param {{ filter: Filter, change: (changed: Partial<Filter>) => void, namespaces: readonly string[] }} props */
-function Filters({ filter, change, namespaces }) {
-  return h(
-    "form",
-    { class: "filters", role: "search", onSubmit: (/** @type {Event} */ event) => event.preventDefault() },
-    h(
-      "label",
-      { class: "search" },
-      h("span", null, "Search"),
-      h("input", {
-        type: "search",
-        value: filter.q,
-        placeholder: "name, address, port…",
-        autoComplete: "off",
-        spellcheck: false,
-        onInput: (/** @type {Event} */ event) => change({ q: valueOf(event) }),
-      }),
-    ),
-    h(Choice, {
-      label: "Namespace",
-      all: "any",
-      value: filter.namespace,
-      values: namespaces,
-      onChange: (namespace) => change({ namespace }),
-    }),
-    h(Choice, {
-      label: "Reached by",
-      all: "any",
-      value: filter.kind,
-      values: KINDS,
-      onChange: (kind) => change({ kind }),
-    }),
-    h(Choice, {
-      label: "Problem",
-      all: "any",
-      value: filter.problem,
-      values: [SOME_PROBLEM, ...PROBLEMS],
-      onChange: (problem) => change({ problem }),
-    }),
-  );
+/**
+ * @param {Filter} filter
+ * @param {Change} change
+ * @param {readonly string[]} namespaces
+ */
+function filters(filter, change, namespaces) {
+  return html`
+    <form class="filters" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+      <label class="search">
+        <span>Search</span>
+        <input
+          type="search" value=${filter
+            .q} placeholder="name, address, port…" autoComplete="off" spellcheck=${false}
+          onInput=${(/** @type {Event} */ event) => change({ q: valueOf(event) })} />
+      </label>
+      ${choice("Namespace", filter.namespace, namespaces, (namespace) => change({ namespace }))}
+      ${choice("Reached by", filter.kind, KINDS, (kind) => change({ kind }))}
+      ${choice("Problem", filter.problem, PROBLEMS, (problem) => change({ problem }))}
+    </form>
+  `;
 }
 
-/** @param {{ label: string, all: string, value: string, values: readonly string[], onChange: (value: string) => void }} props */
-function Choice({ label, all, value, values, onChange }) {
-  const known = value === "" || values.includes(value) ? values : [...values, value];
-  return h(
-    "label",
-    null,
-    h("span", null, label),
-    h(
-      "select",
-      { value, onChange: (/** @type {Event} */ event) => onChange(valueOf(event)) },
-      h("option", { value: "" }, all),
-      known.map((one) => h("option", { key: one, value: one }, one)),
-    ),
-  );
+/**
+ * @param {string} label
+ * @param {string} value
+ * @param {readonly string[]} values
+ * @param {(value: string) => void} onChange
+ */
+function choice(label, value, values, onChange) {
+  const all = value === "" || values.includes(value) ? values : [...values, value];
+  return html`
+    <label>
+      <span>${label}</span>
+      <select value=${value} onChange=${(/** @type {Event} */ event) => onChange(valueOf(event))}>
+        <option value="">any</option>
+        ${all.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
+      </select>
+    </label>
+  `;
 }
 
 /** @param {Event} event */
@@ -161,26 +165,20 @@ function valueOf({ target }) {
 
 /**
  * @param {Filter} filter
- * @param {(changed: Partial<Filter>) => void} change
+ * @param {Change} change
  */
 function headOf({ sort }, change) {
   const button = (/** @type {string} */ text, /** @type {string} */ key) => {
-    const isUsed = (sort || "name") === key;
-    return h(
-      "button",
-      {
-        type: "button",
-        class: "sort",
-        "aria-pressed": isUsed,
-        title: `Sort by ${text.toLowerCase()}`,
-        onClick: () => change({ sort: key === "name" ? "" : key }),
-      },
-      text,
-      isUsed ? h("span", { "aria-hidden": "true" }, " ↓") : null,
-    );
+    const isUsed = sort === key;
+    return html`
+      <button
+        type="button" class="sort" aria-pressed=${isUsed} title="Sort by ${text.toLowerCase()}"
+        onClick=${() => change({ sort: key })}
+      >${text}${isUsed && html`<span aria-hidden="true"> ↓</span>`}</button>
+    `;
   };
   return [
-    button("Service", "name"),
+    button("Service", ""),
     "Addresses",
     "Ports",
     "Reached by",
@@ -194,29 +192,25 @@ function headOf({ sort }, change) {
  * @returns {readonly import("./parts.js").Children[]}
  */
 function cellsOf([name, kind, addresses, ports, used, total, problem]) {
-  const slash = name.indexOf("/");
-  const first = addresses.slice(0, 2).join(", ");
+  const namespace = name.slice(0, name.indexOf("/") + 1);
+  const more = addresses.length > 2 ? ` +${addresses.length - 2}` : "";
   return [
-    h(
-      "a",
-      { href: serviceHref(name), tabIndex: -1, class: "service-name" },
-      h("span", { class: "muted" }, name.slice(0, slash + 1)),
-      name.slice(slash + 1),
-    ),
-    h(
-      "span",
-      { class: "mono", title: addresses.join(", ") },
-      addresses.length > 2 ? `${first} +${addresses.length - 2}` : first,
-    ),
-    h("span", { title: ports }, ports),
-    h("span", { class: "muted" }, kind),
-    h(
-      "span",
-      { title: `${used} of ${counted(total, "endpoint")} get traffic on this node` },
-      h("span", { class: "number" }, `${count(used)}/${count(total)}`),
-      h("span", { class: "unseen" }, " endpoints in use"),
-    ),
-    problem === "" ? "" : h(Badge, { tone: problem === "no endpoints" ? "warning" : "bad" }, problem),
+    html`
+      <a href=${serviceHref(name)} tabIndex=${-1} class="service-name">
+        <span class="muted">${namespace}</span>${name.slice(namespace.length)}
+      </a>
+    `,
+    html`<span class="mono" title=${addresses.join(", ")}>${addresses.slice(0, 2).join(", ")}${more}</span>`,
+    html`<span title=${ports}>${ports}</span>`,
+    html`<span class="muted">${kind}</span>`,
+    html`
+      <span title="${used} of ${counted(total, "endpoint")} get traffic on this node">
+        <span class="number">${count(used)}/${count(
+          total,
+        )}</span><span class="unseen"> endpoints in use</span>
+      </span>
+    `,
+    problem !== "" && badge(problem === "no endpoints" ? "warning" : "bad", problem),
   ];
 }
 
@@ -230,14 +224,11 @@ function namespaceOf([name]) {
  * @returns {Filter}
  */
 function filterOf(query) {
-  const of = (/** @type {string} */ name) => query.get(name) ?? "";
-  return {
-    q: of("q"),
-    namespace: of("namespace"),
-    kind: of("kind"),
-    problem: of("problem"),
-    sort: of("sort"),
-  };
+  const given = /** @type {Filter} */ ({ ...NO_FILTER });
+  for (const name of /** @type {(keyof Filter)[]} */ (Object.keys(NO_FILTER))) {
+    given[name] = query.get(name) ?? "";
+  }
+  return given;
 }
 
 /** @type {WeakMap<ServiceRow, string>} */
@@ -250,13 +241,14 @@ const searched = new WeakMap();
 function matcherOf({ q, namespace, kind, problem }) {
   const words = q.toLowerCase().split(/\s+/).filter((word) => word !== "");
   return (row) => {
+    const [name, reachedBy, addresses, ports, , , wrong] = row;
     if (namespace !== "" && namespaceOf(row) !== namespace) return false;
-    if (kind !== "" && row[1] !== kind) return false;
-    if (problem === SOME_PROBLEM ? row[6] === "" : problem !== "" && row[6] !== problem) return false;
+    if (kind !== "" && reachedBy !== kind) return false;
+    if (problem === SOME_PROBLEM ? wrong === "" : problem !== "" && wrong !== problem) return false;
     if (words.length === 0) return true;
     let text = searched.get(row);
     if (text === undefined) {
-      text = `${row[0]} ${row[2].join(" ")} ${row[3]} ${row[1]}`.toLowerCase();
+      text = `${name} ${addresses.join(" ")} ${ports} ${reachedBy}`.toLowerCase();
       searched.set(row, text);
     }
     return words.every((word) => text.includes(word));
