@@ -113,7 +113,7 @@ async function withPortals(seen: Look, isSaved: boolean): Promise<Look> {
     };
   }
   if (desired === null || live === null) return { ...seen, portals };
-  const { portsOfRules, userspacePlan } = await import("./desired/userspace.ts");
+  const { portsOfRules, userspacePlan } = await import("./modes/userspace.ts");
   const ports = FAMILIES.map((family) => {
     const tables = live.get(family)?.iptables.map((one) => one.tables) ?? [];
     return [family, portsOfRules(userspacePlan({ ...desired, warn: () => {} }, family), tables)] as const;

@@ -49,7 +49,10 @@ async function settingsHere(
   given: KubeProxyConfiguration,
 ): Promise<
   Partial<
-    Pick<ExamineOptions, "config" | "master" | "nodeName" | "runs" | "unserved" | "servicesBy" | "apiUnasked">
+    Pick<
+      ExamineOptions,
+      "config" | "master" | "nodeName" | "runsHere" | "unserved" | "servicesBy" | "apiUnasked"
+    >
   >
 > {
   if (namesMode(flags)) return {};
@@ -74,7 +77,7 @@ async function settingsHere(
     nodeName: given.hostnameOverride === "" ? nodeName : given.hostnameOverride,
     servicesBy: given,
     ...(unserved === null ? {} : { unserved }),
-    runs: `${where} runs in mode ${config.mode}: this node is judged by its configuration`,
+    runsHere: `${where} runs in mode ${config.mode}: this node is judged by its configuration`,
   };
 }
 
@@ -83,7 +86,7 @@ const TABLES_LIMIT_MS = 1_500;
 /** By the mode whose rules a kproxy that has ended left in force: by the default they would be another mode's. */
 async function settingsLeft(
   given: KubeProxyConfiguration,
-): Promise<Partial<Pick<ExamineOptions, "config" | "runs">>> {
+): Promise<Partial<Pick<ExamineOptions, "config" | "runsHere">>> {
   try {
     const { stdout } = await systemExec.run(["nft", "-y", "list", "chains"], { timeoutMs: TABLES_LIMIT_MS });
     if (!parseBaseChains(stdout).some(({ table }) => table === "kproxy")) return {};
@@ -94,7 +97,7 @@ async function settingsLeft(
   }
   return {
     config: configForMode(given, "nftables"),
-    runs: "none answers, and rules of its mode nftables are in force: this node is judged by that mode",
+    runsHere: "none answers, and rules of its mode nftables are in force: this node is judged by that mode",
   };
 }
 

@@ -6,10 +6,10 @@
 import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
-import { type DesiredInput, type RulesMode, stateOf } from "../desired/desired.ts";
+import { type DesiredInput, INSPECTED_MODES, type RulesMode, stateOf } from "../desired/desired.ts";
 import type { FoundProxy, LiveNode, LiveRules } from "../live/live.ts";
 import type { KnownPortals } from "../live/portals.ts";
-import { type Comparison, type Difference, DifferenceList, type FamilyCheck } from "./difference.ts";
+import { type Difference, DifferenceList, type FamilyCheck } from "./difference.ts";
 import { compareFront, packetSources } from "./packets.ts";
 
 /** What is compared. */
@@ -48,16 +48,6 @@ function isSilent({ family, iptables, nftables, ipvs }: LiveRules, live: LiveNod
     others.some((other) => other.iptables.length + other.nftables.length > 0);
 }
 
-/** The planners of one mode are loaded, and those of the others not. */
-const COMPARISONS: Readonly<
-  Record<RulesMode, () => Promise<(comparison: Comparison, list: DifferenceList) => void | Promise<void>>>
-> = {
-  iptables: async () => (await import("./iptables.ts")).compareIptables,
-  nftables: async () => (await import("./nftables.ts")).compareNftables,
-  ipvs: async () => (await import("./ipvs.ts")).compareIpvs,
-  userspace: async () => (await import("./userspace.ts")).compareUserspace,
-};
-
 async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules): Promise<FamilyCheck> {
   const { mode, desired, isKernel, portals = null, quarantined } = input;
   const state = stateOf(desired, family);
@@ -67,8 +57,15 @@ async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules)
   if (isRead) {
     const sources = packetSources(family, { ...input, config: desired.config });
     const tables = tablesInUse(live);
-    const compare = await COMPARISONS[mode]();
-    await compare({ desired, family, live, tables, isKernel, portals, sources }, list);
+    await (await INSPECTED_MODES[mode]()).compare({
+      desired,
+      family,
+      live,
+      tables,
+      isKernel,
+      portals,
+      sources,
+    }, list);
     compareFront(live, state, sources, list);
     list.leftovers.push(...otherModes(mode, live));
     for (const [service, why] of quarantined ?? []) {

@@ -13,6 +13,7 @@ import { serviceNetworks } from "../../model/service_cidrs.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
+import type { Comparison, DifferenceList } from "../check/difference.ts";
 
 /** The modes whose rules can be looked at. */
 export const RULES_MODES: readonly RulesMode[] = ["iptables", "nftables", "ipvs", "userspace"];
@@ -192,29 +193,27 @@ function unknownMode(mode: string, why: string, modes: readonly string[]): Unsup
   return new UnsupportedError("kproxy", `proxy mode ${known}`, mode, { message: `${why}: ${known}` });
 }
 
-/** The rules that the family should hold, as a kernel would that held nothing else. */
+/** How the rules of one mode are looked at. */
+export interface InspectedMode {
+  /** What a kernel holds after a full sync that held nothing before. */
+  readonly rules: (input: DesiredInput, family: IpFamily) => RulesetSnapshot;
+  /** Reports to the list where live rules differ. */
+  readonly compare: (comparison: Comparison, list: DifferenceList) => void | Promise<void>;
+}
+
+/** One mode is looked at, and the others' planners take time to load. */
+export const INSPECTED_MODES: Readonly<Record<RulesMode, () => Promise<InspectedMode>>> = {
+  iptables: () => import("../modes/iptables.ts"),
+  ipvs: () => import("../modes/ipvs.ts"),
+  nftables: () => import("../modes/nftables.ts"),
+  userspace: () => import("../modes/userspace.ts"),
+};
+
+/** The rules that the family should hold. */
 export async function desiredRules(
   mode: RulesMode,
   input: DesiredInput,
   family: IpFamily,
 ): Promise<RulesetSnapshot> {
-  // One mode is looked at, and the others' planners take time to load.
-  switch (mode) {
-    case "iptables": {
-      const { iptablesPlan, iptablesRules } = await import("./iptables.ts");
-      return iptablesRules(iptablesPlan(input, family), family);
-    }
-    case "ipvs": {
-      const { ipvsPlan, ipvsRules } = await import("./ipvs.ts");
-      return ipvsRules(ipvsPlan(input, family));
-    }
-    case "nftables": {
-      const { nftablesPlan, nftablesRules } = await import("./nftables.ts");
-      return nftablesRules(nftablesPlan(input, family));
-    }
-    case "userspace": {
-      const { userspacePlan, userspaceRules } = await import("./userspace.ts");
-      return userspaceRules(userspacePlan(input, family), input, family);
-    }
-  }
+  return (await INSPECTED_MODES[mode]()).rules(input, family);
 }

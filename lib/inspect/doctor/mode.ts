@@ -22,10 +22,10 @@ import {
   chooseIptablesVariant,
   hintsQuestion,
   holdsProxyRules,
+  iptablesOfNode,
   mayHideRules,
   NEEDS_RIGHTS,
   type RefusedFamily,
-  usableFamilies,
   type VariantChoice,
 } from "../../kernel/iptables_variant.ts";
 import {
@@ -93,10 +93,7 @@ async function readIpvs({ exec, config, sysctls }: ModeContext): Promise<Prepare
   }
   await probeIpset(exec);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
-  const { variant } = await chooseIptablesVariant(exec, { primaryFamily });
-  const refused: RefusedFamily[] = [];
-  const onRefused = (family: RefusedFamily): void => void refused.push(family);
-  await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused });
+  const { refused } = await iptablesOfNode(exec, { primaryFamily, sysctls, log: silentLogger });
   return { proxiers: [], refused, reconfigure: () => [] };
 }
 
@@ -156,22 +153,6 @@ export function checkMode(fact: ModeFact, wanted: string): readonly Finding[] {
   ];
 }
 
-/** A permission of the runtime that kproxy is started with. */
-interface RuntimePermission {
-  /** As on the command line, e.g. `--allow-sys=hostname`. */
-  readonly flag: string;
-  readonly isGranted: boolean;
-  /** What does not work without it. */
-  readonly otherwise: string;
-}
-
-/** What this process may do. */
-export interface RightsFact {
-  /** Null where the runtime may not tell. */
-  readonly uid: number | null;
-  readonly permissions: readonly RuntimePermission[];
-}
-
 /** The names of `--allow-sys=` → what does not work without. */
 const WANTED_SYS = {
   hostname: "only --hostname-override names the node",
@@ -185,20 +166,41 @@ const WANTED_ALL = {
   read: "configuration, kubeconfig, certificates and manifests may not be readable",
 } as const;
 
+/** What this process may do. */
+export interface RightsFact {
+  /** Null where the runtime may not say. */
+  readonly uid: number | null;
+  /** Permissions of the runtime, e.g. `--allow-sys=hostname`, and what does not work without. */
+  readonly permissions: readonly {
+    readonly flag: string;
+    readonly isGranted: boolean;
+    readonly otherwise: string;
+  }[];
+}
+
 /** Nothing is asked of a user, and nothing is used. */
 export function readRights(): RightsFact {
-  const permission = (flag: string, descriptor: Deno.PermissionDescriptor, otherwise: string) => {
-    const { state, partial } = Deno.permissions.querySync(descriptor);
-    return { flag, otherwise, isGranted: state === "granted" || partial };
+  const isGranted = (permission: Deno.PermissionDescriptor): boolean => {
+    const { state, partial } = Deno.permissions.querySync(permission);
+    return state === "granted" || partial;
   };
   const sys = Object.entries(WANTED_SYS) as [keyof typeof WANTED_SYS, string][];
   const all = Object.entries(WANTED_ALL) as [keyof typeof WANTED_ALL, string][];
-  const permissions = [
-    ...sys.map(([kind, otherwise]) => permission(`--allow-sys=${kind}`, { name: "sys", kind }, otherwise)),
-    ...all.map(([name, otherwise]) => permission(`--allow-${name}`, { name }, otherwise)),
-  ];
-  const maySayUid = permissions.some(({ flag, isGranted }) => flag === "--allow-sys=uid" && isGranted);
-  return { uid: maySayUid ? Deno.uid() : null, permissions };
+  return {
+    uid: isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() : null,
+    permissions: [
+      ...sys.map(([kind, otherwise]) => ({
+        flag: `--allow-sys=${kind}`,
+        isGranted: isGranted({ name: "sys", kind }),
+        otherwise,
+      })),
+      ...all.map(([name, otherwise]) => ({
+        flag: `--allow-${name}`,
+        isGranted: isGranted({ name }),
+        otherwise,
+      })),
+    ],
+  };
 }
 
 /** @param mode undefined if it is not known whether the mode works */
@@ -243,13 +245,11 @@ const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
 
 /** Null if iptables does not work here at all. */
 export async function readVariant(exec: Exec, primaryFamily: IpFamily): Promise<VariantFact | null> {
-  let chosen: VariantChoice;
-  try {
-    chosen = await chooseIptablesVariant(exec, { primaryFamily });
-  } catch (error) {
+  const chosen = await chooseIptablesVariant(exec, { primaryFamily }).catch((error) => {
     if (error instanceof UnsupportedError) return null;
     throw error;
-  }
+  });
+  if (chosen === null) return null;
   const other: IptablesVariant = chosen.variant === "nft" ? "legacy" : "nft";
   const [text, holds, hidden] = await Promise.all([
     exec.run(["iptables", "--version"]).then(({ stdout }) => stdout, () => ""),

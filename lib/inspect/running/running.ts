@@ -336,6 +336,7 @@ export async function askRunning(
       nodeName: held.node,
       objects: held.objects,
       rejected: [...status.source.refused.objects, ...held.rejections],
+      excluded: [],
       quarantined: new Map(status.quarantine.services.map(({ service, problem }) => [service, problem])),
     };
   });

@@ -3,7 +3,7 @@ import { renderPlan } from "../../backend/nftables/store/full_sync.ts";
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KUBE_PROXY_TABLE } from "../../../tests/support/kube_proxy_table.ts";
 import { stateOfObjects } from "../desired/desired.ts";
-import { nftablesPlan } from "../desired/nftables.ts";
+import { nftablesPlan } from "../modes/nftables.ts";
 import type { LiveText } from "../live/saved_texts.ts";
 import { readDestination } from "./packet.ts";
 import { traceDocument } from "./trace_json.ts";
