@@ -20,7 +20,6 @@ import {
 } from "../source/source.ts";
 import { type DesiredState, type RulesMode, stateOfObjects } from "./desired/desired.ts";
 
-/** What a source has listed. */
 export interface ListedObjects {
   /** E.g. `files a.yaml`, `kproxy on /run/kproxy/kproxy.sock`, `https://10.0.0.1:6443`. */
   readonly from: string;
@@ -46,17 +45,14 @@ export interface FoundObjects extends Omit<ListedObjects, "nodeName" | "objects"
 /** Which objects {@linkcode findObjects} takes. */
 export interface FindObjectsOptions {
   readonly config: KubeProxyConfiguration;
-  /** `--master`; empty if not given. */
   readonly master: string;
   /** True: the configuration names the API server or files, so that no running kproxy is asked. */
   readonly isSourceNamed: boolean;
   /** Why the kproxy that runs here is not asked. @default {it is, unless a source is named} */
   readonly unasked?: string;
-  /** Starts credential plugins. */
   readonly exec: Exec;
   /** What is enough, where the source can choose. @default {all} */
   readonly selection?: ObjectSelection;
-  /** How long the API server may take. @default {30000} */
   readonly limitMs?: number;
   /** Receives what is wrong with parts of objects, which are left out. */
   readonly report: (problem: string) => void;

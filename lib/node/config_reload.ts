@@ -25,7 +25,6 @@ export interface ReloadableProxy extends Pick<ProxyServer, "now" | "node" | "log
   readonly otherModes: Pick<OtherModesCleanup, "undisturbed">;
 }
 
-/** What a {@linkcode ConfigReload} needs. */
 export interface ConfigReloadOptions<Next> {
   readonly watch: Pick<ConfigWatch, "next">;
   readonly record: ReloadRecord;
@@ -36,11 +35,9 @@ export interface ConfigReloadOptions<Next> {
   }>;
   /** Gets the next proxy server ready while the present one serves. @throws {Error} if this configuration cannot be run here */
   readonly succeed: (config: KubeProxyConfiguration) => Promise<Next>;
-  /** Milliseconds since the epoch. */
   readonly nowMs: () => number;
 }
 
-/** Follows the configuration file. */
 export class ConfigReload<Next> {
   readonly #options: ConfigReloadOptions<Next>;
 
@@ -80,7 +77,6 @@ export class ConfigReload<Next> {
     events.recorder.record(configRefusedEvent(node, problems.join("; ")));
   }
 
-  /** The next proxy server has begun. */
   succeeded(): void {
     this.#options.record.taken(this.#options.nowMs());
   }
@@ -118,9 +114,7 @@ function sayTaken(log: Logger, file: string, fields: readonly string[]): void {
   else log.info("Configuration changed, in force now", { file, fields });
 }
 
-/** What a {@linkcode ConfigWatch} needs. */
 export interface ConfigWatchOptions {
-  /** As it was read last. */
   readonly file: ConfigFile;
   readonly log: Logger;
   /** How long the folder must be quiet before the file is read. @default {300} */
@@ -222,14 +216,10 @@ function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && a.every((byte, i) => byte === b[i]);
 }
 
-/** What {@linkcode untilIpv6IsOn} needs. */
 export interface FamilyReturnOptions {
-  /** Families that are not served. */
   readonly refused: readonly { readonly family: IpFamily }[];
   readonly exec: Exec;
-  /** How often it looks, in milliseconds. */
   readonly periodMs: number;
-  /** @default {systemClock} */
   readonly clock?: Clock;
 }
 

@@ -22,14 +22,12 @@ const POD_CIDRS_MS = 300_000;
 
 const RBAC_ADVICE = "grant get, list and watch of nodes in the ClusterRole (RBAC)";
 
-/** What a {@linkcode NodeWatch} needs. */
 export interface NodeWatchOptions {
   readonly config: KubeProxyConfiguration;
   readonly nodeName: string;
   /** False if the source is files alone: what is not in them is not awaited, and a Node that is not is none to miss. */
   readonly isNodeExpected: boolean;
   readonly runners: readonly FamilyRunner[];
-  /** Families that have no runner. */
   readonly refused: readonly RefusedFamily[];
   readonly mode: { reconfigure(node: NodeObject | null): readonly IpFamily[] };
   /** Hears of a Node without any facts when rules must be made without the real one. */
@@ -37,7 +35,6 @@ export interface NodeWatchOptions {
   readonly log: Logger;
 }
 
-/** What the watch asks of the news. */
 type NodeNews = Pick<EventHandlers, "whenSynced" | "refusal">;
 
 /** Passes what the Node says on to the families. */

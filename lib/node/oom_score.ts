@@ -15,7 +15,6 @@ import type { SyncObserver } from "../sync/family_runner.ts";
 /** However long the first syncs take, or the source does not answer, it is set by then. */
 const LATEST_MS = 10_000;
 
-/** What {@linkcode LateOomScore} needs. */
 export interface OomScoreOptions {
   /** From -1000 (never end it) to 1000; null leaves it as it is. */
   readonly adjustment: number | null;
@@ -29,7 +28,6 @@ export interface OomScoreOptions {
 
 /** Sets the adjustment after the first sync of every family, or after ten seconds. */
 export class LateOomScore {
-  /** Hears of the syncs. */
   readonly observer: SyncObserver;
   readonly #options: OomScoreOptions;
   readonly #programs: Runner;

@@ -29,17 +29,13 @@ const OTHER_FAMILY_MS = 10_000;
 const RETRY_MS = 5_000;
 const MAX_RETRY_MS = 300_000;
 
-/** What {@linkcode OtherModesCleanup} needs. */
 export interface OtherModesOptions {
-  /** The modes whose leftovers go. */
   readonly modes: readonly CleanupMode[];
   /** The mode that runs, of which kube-proxy's leftovers go, as far as they are told from ours. */
   readonly ownMode?: CleanupMode | undefined;
-  /** The IP families this node serves. */
   readonly families: readonly IpFamily[];
   readonly log: Logger;
   readonly exec: Exec;
-  /** As configured for IPVS mode. */
   readonly excludeCidrs?: readonly string[];
   readonly clock?: Clock;
 }
@@ -57,7 +53,6 @@ export async function preloadRemoval(): Promise<void> {
  * last; a family whose first sync takes long does not keep those of the other.
  */
 export class OtherModesCleanup {
-  /** Hears of the first syncs. */
   readonly observer: SyncObserver;
   readonly #options: OtherModesOptions;
   readonly #allSynced = new AbortController();
@@ -67,7 +62,6 @@ export class OtherModesCleanup {
   #work: Promise<void> = Promise.resolve();
   #hasEnded = false;
   #hasRemovedTables = false;
-  /** In a row. */
   #failures = 0;
 
   constructor(options: OtherModesOptions) {
@@ -229,13 +223,11 @@ const TABLE = "kube-proxy";
 const FIRST_REMOVAL_MS = 300_000;
 const MAX_REMOVAL_MS = 3_600_000;
 
-/** What an {@linkcode OtherProxyWatch} needs. */
 export interface OtherProxyOptions {
   /** The families whose first syncs come before the first look. */
   readonly families: readonly IpFamily[];
   readonly exec: Exec;
   readonly log: Logger;
-  /** Milliseconds from one look to the next. */
   readonly periodMs: number;
   /** False as long as there is no reason to look. */
   readonly isWanted: () => boolean;
@@ -248,9 +240,7 @@ export interface OtherProxyOptions {
   readonly clock?: Clock;
 }
 
-/** Looks for kube-proxy's tables every period. */
 export class OtherProxyWatch {
-  /** Hears of the first syncs. */
   readonly observer: SyncObserver;
   readonly #options: OtherProxyOptions;
   readonly #programs: Runner;
@@ -270,12 +260,10 @@ export class OtherProxyWatch {
     });
   }
 
-  /** Ends what is under way. */
   end(): void {
     this.#programs.end();
   }
 
-  /** Resolves when it has ended. */
   settled(): Promise<void> {
     return this.#work;
   }

@@ -35,7 +35,6 @@ import { nodeName } from "./node_name.ts";
 import { OtherModesCleanup, preloadRemoval } from "./other_modes.ts";
 import { openSource } from "./source.ts";
 
-/** What the command line says beside the configuration. */
 export interface CommandLine {
   /** Address of the API server, of more weight than a kubeconfig; `""` if none is given. */
   readonly master: string;
@@ -51,7 +50,6 @@ export interface CommandLine {
 export interface ProcessResources {
   readonly commandLine: CommandLine;
   readonly logStreams: LogStreams;
-  /** Starts every program. */
   readonly exec: Exec;
   /** The log's; an operator may have changed it. */
   readonly verbosity: Verbosity;
@@ -69,7 +67,6 @@ export interface PlannedProxyServer extends ProcessResources {
   readonly config: KubeProxyConfiguration;
   /** As it is now: some fields may change while the proxy server goes on. */
   readonly now: { config: KubeProxyConfiguration };
-  /** Name of the own Node. */
   readonly node: string;
   readonly log: Logger;
   /** The programs of this proxy server, which end with it. */
@@ -79,10 +76,8 @@ export interface PlannedProxyServer extends ProcessResources {
 /** What the proxy hears and where it speaks. */
 export interface Channels {
   readonly source: Source;
-  /** Null without `kproxy.snapshot`. */
   readonly snapshot: SnapshotMetrics | null;
   readonly events: OpenedEvents;
-  /** Counts the requests from now on. */
   readonly countRequests: (metrics: ProxyMetrics) => void;
 }
 
@@ -168,7 +163,6 @@ export function isRuleless({ mode, kproxy: { userspaceListen } }: KubeProxyConfi
   return mode === "userspace" && userspaceListen.length > 0;
 }
 
-/** Puts together what a proxy server is made of. */
 function newProxyServer(
   planned: PlannedProxyServer,
   node: PreparedNode,

@@ -12,7 +12,6 @@ import { type WiredNode, wireNode } from "./wiring.ts";
 import type { Runner } from "../kernel/runner.ts";
 import type { Logger } from "../observe/log.ts";
 
-/** When a proxy server ends, and who hears of its beginning. */
 export interface RunSpan {
   /** Ends the proxy, as far as the time for it goes after the syncs under way; the rules stay. */
   readonly signal: AbortSignal;
@@ -48,7 +47,6 @@ interface Running {
   source: Promise<void>;
 }
 
-/** Resolves when `until` aborts. */
 async function run(
   { metrics, source }: ProxyServer,
   { runners, nodeWatch, handlers }: WiredNode,
@@ -93,7 +91,6 @@ async function endSyncs(runners: readonly FamilyRunner[], mode: PreparedMode): P
 
 /** How long a sync under way may go on before its programs are ended. */
 const SYNC_GRACE_MS = 1_000;
-/** How long the end may take at all. */
 const END_LIMIT_MS = 5_000;
 
 /**
@@ -144,7 +141,6 @@ export function untilEnded(observer: SyncObserver, programs: Runner, log: Logger
   };
 }
 
-/** Resolves when the signal is aborted. */
 export function whenAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();

@@ -12,7 +12,6 @@ export class StatusPageSource {
   readonly record: PageRecord;
   #serviceCidrs: readonly string[] = [];
 
-  /** @param nowMs milliseconds since the epoch */
   constructor(nowMs: () => number) {
     this.record = new PageRecord(nowMs);
   }

@@ -5,10 +5,8 @@
  * @module
  */
 
-/** The signals that end the program. */
 export type StopSignal = "SIGTERM" | "SIGINT" | "SIGHUP";
 
-/** What a signal does besides. */
 export interface SignalHandlers {
   /** Called once, with the name of the first signal that ends the program. */
   readonly onStop: (name: StopSignal) => void;
@@ -38,7 +36,6 @@ export class StopSignals {
     if (first !== undefined) handlers.onStop(first);
   }
 
-  /** Aborted by the first signal. */
   get signal(): AbortSignal {
     return this.#stop.signal;
   }

@@ -58,7 +58,6 @@ import { nodeUse, serviceUse } from "../model/unserved_family.ts";
 /** The parts of a proxy server that begin nothing before they are started. */
 export interface WiredNode {
   readonly servers: NodeServers;
-  /** One for each IP family. */
   readonly runners: readonly FamilyRunner[];
   readonly nodeWatch: NodeWatch;
   /** Takes what the source tells. */
@@ -119,7 +118,6 @@ function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log 
 
 interface HandlerParts {
   readonly servers: NodeServers;
-  /** Null if it is not wanted. */
   readonly page: StatusPageSource | null;
   readonly runners: readonly FamilyRunner[];
   readonly nodeWatch: NodeWatch;
@@ -273,7 +271,6 @@ function nodePortIps(
 interface RunnerParts {
   readonly servers: NodeServers;
   readonly record: StatusRecord;
-  /** What is done once a family's rules are in force. */
   readonly afterSyncs: SyncObserver;
   /** Told of what is wrong with objects, by each family. */
   readonly report: (problem: string) => void;
@@ -354,7 +351,6 @@ function tellUnreachable(
   };
 }
 
-/** What {@linkcode UnservedFamilies} needs. */
 export interface UnservedFamiliesOptions {
   readonly refused: readonly RefusedFamily[];
   readonly nodeName: string;
@@ -378,12 +374,10 @@ export class UnservedFamilies {
     }
   }
 
-  /** The own Node was added or changed. */
   takeNode(node: NodeObject): void {
     for (const family of this.#unused.keys()) this.#report(family, nodeUse(node, family));
   }
 
-  /** A Service was added or changed. */
   takeService(service: Service): void {
     for (const family of this.#unused.keys()) this.#report(family, serviceUse(service, family));
   }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Cidr, parseIp } from "../model/ip.ts";
+import { parseIp } from "../model/ip.ts";
 import type { RuleMatch } from "../netfilter/iptables_rule.ts";
 import type { NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
 import type { NftBase, NftTable } from "../netfilter/nft_ruleset.ts";
@@ -14,8 +14,8 @@ import { type Lookup, NftMatcher } from "./nftables_match.ts";
 import {
   acceptedWalk,
   type EndedWalk,
-  type HostState,
   mergeWalks,
+  type PacketContext,
   redirectedTo,
   rejectedWalk,
   rememberedIn,
@@ -129,24 +129,14 @@ function hit({ own }: Position, walk: Walk): Walk {
 /** One packet's path through base chains. */
 export class ChainWalk {
   readonly iptables: IptablesMatcher;
-  readonly #hostState: HostState;
-  readonly #cidrs: Map<string, Cidr | null>;
-  readonly #report: (problem: string) => void;
+  readonly #context: PacketContext;
   readonly #budget: WalkBudget;
   readonly #matchers = new Map<NftTable, NftMatcher>();
 
-  /** @param report receives what cannot be evaluated */
-  constructor(
-    hostState: HostState,
-    iptables: IptablesMatcher,
-    cidrs: Map<string, Cidr | null>,
-    report: (problem: string) => void,
-  ) {
+  constructor(context: PacketContext, iptables: IptablesMatcher) {
     this.iptables = iptables;
-    this.#hostState = hostState;
-    this.#cidrs = cidrs;
-    this.#report = report;
-    this.#budget = new WalkBudget(report);
+    this.#context = context;
+    this.#budget = new WalkBudget(context.report);
   }
 
   /** A base chain, its policy included. One that the kernel would not have taken is reported, and lets the packet pass. */
@@ -163,7 +153,9 @@ export class ChainWalk {
       return [...ended, ...next.map(fall)];
     } catch (error) {
       if (!(error instanceof RangeError || error instanceof SyntaxError)) throw error;
-      this.#report(`Table ${label} chain ${name}: ${error.message}; it is taken to let the packet pass`);
+      this.#context.report(
+        `Table ${label} chain ${name}: ${error.message}; it is taken to let the packet pass`,
+      );
       return [acceptedWalk(walk)];
     }
   }
@@ -237,10 +229,10 @@ export class ChainWalk {
       case "hit":
         return hit(position, walk);
       case "unknown":
-        this.#report(statement.problem);
+        this.#context.report(statement.problem);
         return hit(position, walk);
       case "unread":
-        this.#report(unknownWords(statement.text, own));
+        this.#context.report(unknownWords(statement.text, own));
         return null;
       case "setMark":
         return hit(position, { ...walk, mark: ((walk.mark & statement.keep) ^ statement.flip) >>> 0 });
@@ -271,7 +263,7 @@ export class ChainWalk {
           return ending(translated(ip, port === undefined ? null : Number(port), hit(position, one)));
         });
       case "redirect": {
-        const destination = redirectedTo(walk, this.#hostState);
+        const destination = redirectedTo(walk, this.#context.hostState);
         const met = hit(position, walk);
         // What comes in by an interface without an address of the family is dropped.
         if (destination === null) return ending({ walk: met, verdict: "drop", rejectWith: "" });
@@ -298,7 +290,7 @@ export class ChainWalk {
         const deepest = base.table.nft === null ? DEEPEST_IPTABLES_JUMP : DEEPEST_NFT_JUMP;
         if (!isThere || depth >= deepest) {
           const problem = isThere ? "jumps never end at" : "a rule jumps to a chain that does not exist:";
-          this.#report(`Table ${base.table.label}: ${problem} ${verdict.chain}`);
+          this.#context.report(`Table ${base.table.label}: ${problem} ${verdict.chain}`);
           return { ...NOWHERE, next: [walk] };
         }
         if (!this.#budget.jump()) return { ...NOWHERE, next: [walk] };
@@ -319,8 +311,7 @@ export class ChainWalk {
 
   #matcher({ table: { nft, label } }: BaseChain): NftMatcher {
     if (nft === null) throw new RangeError(`Table ${label} has no words of nft`);
-    const known = this.#matchers.get(nft) ??
-      new NftMatcher(nft, this.#hostState, this.#cidrs, this.#report);
+    const known = this.#matchers.get(nft) ?? new NftMatcher(nft, this.#context);
     this.#matchers.set(nft, known);
     return known;
   }

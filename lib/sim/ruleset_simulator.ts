@@ -105,8 +105,8 @@ export class RulesetSimulator implements Simulator {
     };
     const problems = new Set<string>();
     const report = (problem: string): void => void problems.add(problem);
-    const iptables = new IptablesMatcher(onNode, sets, this.#cidrs, report);
-    const chains = new ChainWalk(onNode, iptables, this.#cidrs, report);
+    const context = { hostState: onNode, cidrs: this.#cidrs, report };
+    const chains = new ChainWalk(context, new IptablesMatcher(context, sets));
     const trip = new Trip(this.#held, this.#hooks, onNode, chains);
     const start = startOfWalk(packet);
     const arrived = packet.inInterface === "" ? trip.fromNode(start) : trip.fromOutside(start);

@@ -12,7 +12,6 @@ import type { KnownPortals } from "../live/portals.ts";
 import { type Difference, DifferenceList, type FamilyCheck } from "./difference.ts";
 import { compareFront, packetSources } from "./packets.ts";
 
-/** What is compared. */
 export interface CheckInput {
   readonly mode: RulesMode;
   readonly desired: DesiredInput;

@@ -10,15 +10,10 @@ import type { LiveProblem, LiveRules } from "../live/live.ts";
 import type { KnownPortals } from "../live/portals.ts";
 import type { PacketSources } from "./packets.ts";
 
-/** How something differs. */
 export type DifferenceKind =
-  /** Wanted and not there. */
   | "missing"
-  /** There and not wanted. */
   | "surplus"
-  /** There with another content. */
   | "changed"
-  /** All there, in another order. */
   | "order"
   /** Of a Service that is gone. */
   | "leftover"
@@ -29,7 +24,6 @@ export type DifferenceKind =
   /** In another layout, and packets fare otherwise. */
   | "behaviour";
 
-/** One place in which they differ. */
 export interface Difference {
   readonly kind: DifferenceKind;
   /** E.g. `iptables nat KUBE-SVC-…`, `nftables ip kproxy service-ips`, `IPVS`, `ipset KUBE-CLUSTER-IP`. */
@@ -42,7 +36,6 @@ export interface Difference {
   readonly found: readonly string[];
 }
 
-/** One family, compared. */
 export interface FamilyCheck {
   readonly family: IpFamily;
   /** Services with ports of this family. */
@@ -56,11 +49,9 @@ export interface FamilyCheck {
   readonly isRead: boolean;
   /** What is to be known besides, one sentence each. */
   readonly notes: readonly string[];
-  /** What could not be read; it may hide differences. */
   readonly problems: readonly LiveProblem[];
 }
 
-/** What a mode's comparison of one family goes by. */
 export interface Comparison {
   readonly desired: DesiredInput;
   readonly family: IpFamily;
@@ -75,7 +66,6 @@ export interface Comparison {
   readonly sources: PacketSources;
 }
 
-/** Takes what is found in one family. */
 export class DifferenceList {
   readonly base: Difference[] = [];
   readonly services = new Map<NamespacedName, Difference[]>();
@@ -91,7 +81,6 @@ export class DifferenceList {
     else if (service !== null) this.services.set(service, [difference]);
   }
 
-  /** What no Service wants any more. */
   leave(difference: Omit<Difference, "kind">): void {
     this.leftovers.push({ ...difference, kind: "leftover" });
   }

@@ -21,13 +21,11 @@ import type { Comparison, Difference, DifferenceList } from "./difference.ts";
 /** Where the packets come from, and what is the node's. */
 export interface PacketSources {
   readonly sources: readonly (readonly [source: string, inInterface: string])[];
-  /** All known ones. */
   readonly nodeAddresses: readonly string[];
   /** The one that others reach it at; null: none of this family is known. */
   readonly nodeAddress: string | null;
 }
 
-/** One source of each kind. */
 export function packetSources(
   family: IpFamily,
   { config, nodeAddresses, podInterface }: {

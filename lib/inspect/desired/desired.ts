@@ -21,7 +21,6 @@ export const RULES_MODES: readonly RulesMode[] = ["iptables", "nftables", "ipvs"
 /** A mode whose rules follow from the objects alone. */
 export type RenderedMode = "iptables" | "ipvs" | "nftables";
 
-/** All of them. */
 export const RENDERED_MODES: readonly RenderedMode[] = ["iptables", "ipvs", "nftables"];
 
 /** A mode whose rules can be looked at. Those of userspace lead to ports that a running kproxy has opened. */
@@ -35,7 +34,6 @@ export interface DesiredState {
   /** Nodes of other names that are among the objects. */
   readonly otherNodes: readonly NodeObject[];
   readonly states: ReadonlyMap<IpFamily, ProxyState>;
-  /** Networks of ServiceCIDRs. */
   readonly serviceCidrs: readonly string[];
   /** Destinations that Services ask for and do not get. */
   readonly unserved: readonly UnservedDestination[];
@@ -53,7 +51,6 @@ export interface MachineFacts {
   readonly nfacct: boolean;
 }
 
-/** Nothing of a machine is known. */
 export const UNKNOWN_MACHINE: MachineFacts = { addresses: null, tcpBeLiberal: null, nfacct: false };
 
 /** Everything that decides the rules of all families. */
@@ -62,7 +59,6 @@ export interface DesiredInput extends DesiredState {
   readonly machine: MachineFacts;
   /** Hears, in a sentence, of what is doubtful. */
   readonly warn: (sentence: string) => void;
-  /** Which ports the rules of mode userspace lead to. */
   readonly ports?: PortsByFamily;
 }
 
@@ -70,7 +66,6 @@ export interface DesiredInput extends DesiredState {
 export interface PortalPorts {
   /** `ns/name:port/PROTOCOL policy` → port, as {@linkcode portalName} says it. */
   readonly portOf: ReadonlyMap<string, number>;
-  /** What the node's iptables has. */
   readonly has: { readonly dnat: boolean; readonly physdev: boolean; readonly firewall: boolean };
 }
 
@@ -128,7 +123,6 @@ export function stateOfObjects(
   return { nodeName, node, otherNodes, states, serviceCidrs, unserved, objects };
 }
 
-/** The state of one family. */
 export function stateOf({ states }: DesiredState, family: IpFamily): ProxyState {
   const state = states.get(family);
   if (state === undefined) throw new RangeError(`No state of family ${family}`);

@@ -104,13 +104,11 @@ interface Answer {
   readonly aheadMs: number | null;
 }
 
-/** What is asked, and with what. */
 export interface ApiQuestions {
   readonly config: KubeProxyConfiguration;
   readonly master: string;
   readonly nodeName: string;
   readonly ownIps: readonly string[];
-  /** Starts credential plugins. */
   readonly exec: Exec;
   readonly signal: AbortSignal;
   /** Ends a wait at the doctor's limit. */

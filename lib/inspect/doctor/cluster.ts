@@ -17,12 +17,10 @@ import { counted, few } from "../../text/words.ts";
 import { stateOfObjects } from "../desired/desired.ts";
 import { failure, type Finding, ok, rejectedText, warning } from "./report.ts";
 
-/** What the Node is compared with. */
 export interface OwnMachine {
   readonly nodeName: string;
   /** Canonical; null if the runtime does not tell. */
   readonly ownIps: readonly string[] | null;
-  /** As configured. */
   readonly bindAddress: string;
   /** Families that the mode cannot serve here. */
   readonly refused: readonly IpFamily[];

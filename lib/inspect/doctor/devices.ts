@@ -153,7 +153,6 @@ export function checkMtu({ links, uplinks }: Links): readonly Finding[] {
     : [ok(check, `tunnels and pods fit into ${uplink.device} (${uplink.mtu})`)];
 }
 
-/** Of several alike the first. */
 function smallest(links: readonly Link[]): Link | undefined {
   return links.toSorted((one, other) => one.mtu - other.mtu)[0];
 }

@@ -64,7 +64,6 @@ import {
 } from "./report.ts";
 import { checkConntrack, checkForwarding, checkModeSettings, readSettings } from "./settings.ts";
 
-/** What an examination is given. */
 export interface ExamineOptions {
   readonly exec: Exec;
   readonly config: KubeProxyConfiguration;
@@ -88,7 +87,6 @@ export interface ExamineOptions {
   readonly limitMs?: number;
   /** As in {@linkcode DoctorExec}. */
   readonly slowMs?: number;
-  /** Path of the lock of iptables. */
   readonly lockPath?: string;
 }
 
@@ -205,7 +203,6 @@ function handled<T>(reading: Promise<T>): Promise<T> {
   return reading;
 }
 
-/** The value, or undefined if it could not be read. */
 function known<T>(reading: Promise<T>): Promise<T | undefined> {
   return reading.catch(() => undefined);
 }
@@ -266,7 +263,6 @@ async function run([name, check]: Check, node: NodeFacts): Promise<readonly Find
   }
 }
 
-/** In the order of the report. */
 const CHECKS: readonly Check[] = [
   ["kproxy", ({ runsHere }) => runsHere === undefined ? [] : [ok("kproxy", runsHere)]],
   [

@@ -6,7 +6,6 @@
 import { ExecError } from "../../errors.ts";
 import { type Exec, type ExecOptions, type ExecResult, OWN_PROGRAMS } from "../../kernel/exec.ts";
 
-/** A program that did not do what it should. */
 export interface ProgramTrouble {
   readonly program: string;
   /** `hangs`: it was still running at the end; `killed`: by a signal; `garbage`: it printed what is none of its outputs. */
@@ -131,7 +130,6 @@ const BEGINNINGS: readonly (readonly [commandLine: RegExp, beginning: RegExp])[]
   [/^ipvsadm -Ln/, /^IP Virtual Server /],
 ];
 
-/** So much is shown of an unexpected output. */
 const SHOWN = 40;
 
 /** The beginning of what a program has printed that is none of its outputs; null if it is well, or there is none. */

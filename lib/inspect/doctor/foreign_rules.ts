@@ -88,7 +88,6 @@ function nameOf({ family, table, name, hook, priority }: BaseChain): string {
   return `${family} ${table} ${name} (${hook}, priority ${priority})`;
 }
 
-/** What hangs on hooks of the kernel beside kproxy. */
 export function checkBaseChains(chains: readonly BaseChain[]): readonly Finding[] {
   const foreign = chains.filter(isForeign).filter(({ family }) => ["ip", "ip6", "inet"].includes(family));
   const findings: Finding[] = [];

@@ -42,7 +42,6 @@ import { errorText, type Logger, type LogValues, silentLogger } from "../../obse
 import { few } from "../../text/words.ts";
 import { failure, type Finding, ok, unknown, warning } from "./report.ts";
 
-/** What trying a mode showed. */
 export type ModeFact =
   | {
     readonly kind: "works";
@@ -166,7 +165,6 @@ const WANTED_ALL = {
   read: "configuration, kubeconfig, certificates and manifests may not be readable",
 } as const;
 
-/** What this process may do. */
 export interface RightsFact {
   /** Null where the runtime may not say. */
   readonly uid: number | null;
@@ -230,7 +228,6 @@ export function checkRights(
   return findings;
 }
 
-/** What there is to know of the variants of iptables. */
 export interface VariantFact {
   readonly chosen: VariantChoice;
   /** Of the program `iptables`; null if it does not say. */
@@ -349,13 +346,10 @@ export function checkLock(
   return [ok(check, exists ? `${path} is free` : `${path} is not there yet; the first iptables makes it`)];
 }
 
-/** What there is of other modes. */
 export interface Leftovers {
   /** In words, e.g. `3 tables of nft`; empty if there is nothing. */
   readonly found: readonly string[];
-  /** The modes that were looked for. */
   readonly modes: readonly CleanupMode[];
-  /** What could not be looked at, and why. */
   readonly failed: readonly string[];
 }
 

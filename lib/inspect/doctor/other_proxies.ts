@@ -47,7 +47,6 @@ export async function readMetricsOwner(address: string): Promise<MetricsOwner> {
 /** The signs of other proxies; those that could not be looked at are left out. */
 export interface ProxySigns {
   readonly owner?: MetricsOwner | undefined;
-  /** Where that was asked. */
   readonly metricsAddress: string;
   /** Which mode's rules are no sign of others here. */
   readonly mode: ProxyMode;
@@ -102,7 +101,6 @@ const KNOWN: readonly KnownProxy[] = [
   },
 ];
 
-/** One finding for each proxy that shows. */
 export function checkOtherProxies(signs: ProxySigns): readonly Finding[] {
   const { owner, metricsAddress } = signs;
   const findings: Finding[] = [];

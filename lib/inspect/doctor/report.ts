@@ -12,18 +12,15 @@ import type { Difference, Migration } from "./migration.ts";
 /** How bad a finding is: with a failure kproxy, or what it is for, does not work. */
 export type Level = "ok" | "warning" | "failure";
 
-/** One thing that was looked at. */
 export interface Finding {
   /** What was looked at, e.g. `forwarding`. Several findings may have the same. */
   readonly check: string;
   readonly level: Level;
-  /** One line. */
   readonly what: string;
   /** One line: the command or flag; `""` where there is nothing to mend. */
   readonly mend: string;
 }
 
-/** As it should be. */
 export function ok(check: string, what: string): Finding {
   return { check, level: "ok", what: oneLine(what), mend: "" };
 }
@@ -55,11 +52,9 @@ function oneLine(text: string): string {
 export interface DoctorReport {
   readonly apiVersion: typeof API_VERSION;
   readonly kind: "DoctorReport";
-  /** Name of the Node. */
   readonly node: string;
   /** The mode that runs or would run here. */
   readonly mode: string;
-  /** The worst of the findings. */
   readonly result: Level;
   readonly findings: readonly Finding[];
   /** Null without `--migrate-to`, and where the Services could not be had, which a finding tells. */
@@ -69,7 +64,6 @@ export interface DoctorReport {
 /** Failures first, as the report prints them. */
 const LEVELS: readonly Level[] = ["failure", "warning", "ok"];
 
-/** Puts a report together. */
 export function doctorReport(
   { node, mode, findings, migration }: Pick<DoctorReport, "node" | "mode" | "findings" | "migration">,
 ): DoctorReport {
@@ -87,7 +81,6 @@ export function reportRows({ findings }: DoctorReport): readonly (readonly strin
   );
 }
 
-/** The last line: how many of what. */
 export function reportSummary({ node, mode, findings }: DoctorReport): string {
   const count = (level: Level): number => findings.filter((finding) => finding.level === level).length;
   const [failures, warnings] = [counted0(count("failure"), "failure"), counted0(count("warning"), "warning")];

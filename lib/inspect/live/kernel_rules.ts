@@ -17,13 +17,11 @@ import { type LiveNode, type LiveProblem, proxyOfTable } from "./live.ts";
 import { liveOfTexts, type LiveText } from "./saved_texts.ts";
 import { withUnreadElements } from "./unread_elements.ts";
 
-/** What of the kernel is read. */
 export interface KernelQuestion {
   /** False: how many packets a rule has met is not read. @default {true} */
   readonly isCounted?: boolean;
   /** True: elements of nftables are left to `readElements` where a service proxy may have many. @default {false} */
   readonly areElementsLeft?: boolean;
-  /** Ends the reading. */
   readonly signal?: AbortSignal;
 }
 
@@ -51,7 +49,6 @@ class Reading {
   readonly problems: LiveProblem[] = [];
   readonly #exec: Exec;
   readonly #options: { readonly signal?: AbortSignal };
-  /** Of the programs that save. */
   readonly #flags: readonly string[];
   readonly #areElementsLeft: boolean;
   /** True: the tables of nftables were listed without elements. */
@@ -153,7 +150,6 @@ class Reading {
     return isWhole ? terse : null;
   }
 
-  /** None: nft does not say. */
   async #nftTables(): Promise<readonly NftTableName[]> {
     try {
       return await new Nft(this.#exec).tables(this.#options);

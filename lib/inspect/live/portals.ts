@@ -64,7 +64,6 @@ export interface JudgedPortals {
   readonly portals: PortalSnapshot;
   /** What is wrong with them, one sentence each. */
   readonly findings: readonly string[];
-  /** What is not known. */
   readonly unsure: readonly string[];
 }
 

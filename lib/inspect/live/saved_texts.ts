@@ -22,10 +22,8 @@ import { nftFamily } from "../../netfilter/nft_words.ts";
 import type { IptablesSnapshot, IpvsSnapshot, RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { foundProxies, type LiveNode, type LiveProblem, type LiveRules } from "./live.ts";
 
-/** What kind of text it is. */
 export type LiveTextKind = "iptables" | "nftables" | "ipvsadm" | "ipset";
 
-/** What a tool has printed. */
 export interface LiveText {
   /** The file, or the command line of the program. */
   readonly name: string;
@@ -44,11 +42,9 @@ interface NftText extends LiveText {
 
 /** What is not in the texts. */
 export interface LiveFacts {
-  /** Where they are from, in words. */
   readonly from: string;
   /** Addresses on the proxy's device; null: those of the virtual servers. */
   readonly bound: readonly string[] | null;
-  /** What could not even be had as text. */
   readonly problems: readonly LiveProblem[];
 }
 
@@ -64,7 +60,6 @@ function kindOfText(text: string): LiveTextKind | null {
   return KINDS.find(([, sign]) => sign.test(text))?.[0] ?? null;
 }
 
-/** Everything that the texts say of both families. */
 export function liveOfTexts(texts: readonly LiveText[], facts: LiveFacts): LiveNode {
   const problems: LiveProblem[] = [...facts.problems];
   const sorted = texts.flatMap((one) => {

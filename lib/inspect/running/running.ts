@@ -63,9 +63,7 @@ export class NotRunningError extends Error {
   }
 }
 
-/** What a running kproxy holds. */
 export interface HeldObjects {
-  /** Name of its own Node. */
   readonly node: string;
   /** Where it has them from, e.g. `https://10.0.0.1:6443`. */
   readonly source: string;
@@ -74,13 +72,10 @@ export interface HeldObjects {
   readonly rejections: readonly Rejection[];
 }
 
-/** The configuration of a running kproxy. */
 export interface RunningConfiguration extends Omit<ConfigDocument, "config"> {
-  /** Complete. */
   readonly config: KubeProxyConfiguration;
 }
 
-/** How to ask. */
 export interface AskOptions {
   /**
    * For an answer to begin, and for each further piece of it, in milliseconds; a whole document may take five times as long, all
@@ -102,7 +97,6 @@ const OBJECTS_PATIENCE = 60;
 
 /** The kproxy behind a socket; each question is one connection. */
 export class RunningKproxy {
-  /** Path of the socket, as configured. */
   readonly address: string;
   readonly #limitMs: number;
 
@@ -356,7 +350,6 @@ export async function askPortals(config: KubeProxyConfiguration): Promise<KnownP
   return answer instanceof NotRunningError ? answer.message : answer;
 }
 
-/** How a node is proxied now. */
 export interface RunningSettings {
   /** In words, e.g. `kproxy on /run/kproxy/kproxy.sock`. */
   readonly where: string;
@@ -366,7 +359,6 @@ export interface RunningSettings {
   readonly master: string;
   /** In the mode that is in use. */
   readonly config: KubeProxyConfiguration;
-  /** Name of its own Node. */
   readonly nodeName: string;
   /** What Services ask for and do not get; null: it is of an older release, which does not tell. */
   readonly unserved: NonNullable<StatusDocument["unserved"]> | null;

@@ -3,7 +3,7 @@ import { FAMILIES, SelftestMachine } from "../../../tests/support/selftest_machi
 import { UnsupportedError } from "../../errors.ts";
 import { apply } from "./apply.ts";
 import { leftNamespaces, namespaceNames } from "./network.ts";
-import { selftestObjects } from "./topology.ts";
+import { selftestObjects } from "./cases.ts";
 import { isPassed, reportDocument, reportLines, type SelftestReport } from "./report.ts";
 import { selftest, SelftestError, type SelftestOptions } from "./selftest.ts";
 

@@ -16,7 +16,6 @@ import { proxyOfTable } from "../live/live.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { addressesOf } from "./service_match.ts";
 
-/** One rule, element or server. */
 export interface HeldPart {
   /** E.g. `iptables nat KUBE-SERVICES`, `nftables ip kproxy service-ips`, `IPVS`, `ipset KUBE-CLUSTER-IP`. */
   readonly place: string;
@@ -31,7 +30,6 @@ type ChainPlace = readonly [table: Table, chain: string];
 const SHARED_CHAINS = [...placesOf(DISPATCH_CHAINS), ...placesOf(CHAINS)];
 const OWN_CHAIN = /^KUBE-(?:SVC|SVL|EXT|FW|SEP|XLB)-/;
 
-/** What is known of the port beside what it is. */
 export interface HeldQuestion {
   readonly nodeAddresses: readonly string[];
   /** How many endpoints it should have. */
@@ -140,7 +138,6 @@ function keysOf(
   return { whole, prefixes };
 }
 
-/** How many parts a key has. */
 function partCount({ type }: ListedContainer): number {
   return (type.split(" : ")[0] ?? "").split(" . ").length;
 }

@@ -21,7 +21,6 @@ import { endpointLack, unplacedNotes } from "./slice_facts.ts";
 import { endpointDocument } from "../trace/trace_json.ts";
 import { type Align, endpointLines } from "../trace/trace_text.ts";
 
-/** One ServicePort of one family. */
 export interface ServiceView {
   readonly family: IpFamily;
   readonly port: ServicePort;
@@ -36,7 +35,6 @@ export interface ServiceView {
   readonly notes: readonly string[];
 }
 
-/** What a view is made from. */
 export interface ServiceQuestion {
   readonly state: ProxyState;
   readonly name: NamespacedName;
@@ -64,7 +62,6 @@ export function serviceView(question: ServiceQuestion): readonly ServiceView[] {
   });
 }
 
-/** Lines for people. */
 export function serviceLines(views: readonly ServiceView[], align: Align): string[] {
   return views.flatMap((view, index) => [...(index === 0 ? [] : [""]), ...portLines(view, align)]);
 }
@@ -157,13 +154,11 @@ export function serviceDocument(
   };
 }
 
-/** One ServicePort. */
 export interface ServiceRow {
   readonly family: IpFamily;
   readonly service: NamespacedName;
   /** `http 80/TCP`. */
   readonly port: string;
-  /** Cluster IP and port. */
   readonly address: string;
   /** 0: none. */
   readonly nodePort: number;

@@ -15,7 +15,6 @@ import { CONFIG_PATH, OBJECTS_PATH, STATUS_PATH } from "../../serve/status/statu
 import { GrowingBytes } from "../../text/growing_bytes.ts";
 import { withoutSecrets } from "./secrets.ts";
 
-/** One file of a dump. */
 export interface Part {
   /** Its name in the dump, e.g. `rules/nft-ruleset.txt`. */
   readonly name: string;
@@ -28,7 +27,6 @@ export interface Part {
 export interface PartLimits {
   readonly timeMs: number;
   readonly bytes: number;
-  /** Ends the reading. */
   readonly signal: AbortSignal;
 }
 
@@ -38,11 +36,9 @@ export interface PartContent {
   readonly problem: string;
 }
 
-/** How a part was had. */
 export interface PartOutcome {
   readonly name: string;
   readonly from: string;
-  /** Null: there is nothing. */
   readonly bytes: Uint8Array<ArrayBuffer> | null;
   /** Why there is nothing, or not all; `""` if it is all there. */
   readonly problem: string;
@@ -60,7 +56,6 @@ function tooLong(limit: number): string {
   return `it is longer than ${limit} bytes, and cut there`;
 }
 
-/** What a program prints. */
 export function programPart(name: string, argv: readonly string[], exec: Exec): Part {
   const read = async ({ timeMs, bytes: limit, signal }: PartLimits): Promise<PartContent> => {
     const kept = new GrowingBytes();
@@ -91,7 +86,6 @@ export function programPart(name: string, argv: readonly string[], exec: Exec): 
   return { name, from: argv.join(" "), read };
 }
 
-/** A page of a server on this machine. */
 export type Page = HttpPlace & { readonly path: string };
 
 /** What a page says, with any status. */
@@ -184,7 +178,6 @@ const SAVES = [
   "ip6tables-legacy-save",
 ];
 
-/** Each kind of what `ip` knows. */
 const NETWORK: readonly (readonly [name: string, args: string])[] = [
   ["addresses", "-details address"],
   ["links", "-details -statistics link"],

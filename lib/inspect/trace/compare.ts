@@ -10,7 +10,6 @@ import { type Flow, type FlowOutcome, formatFlow, isSameFlow, type RuleHit } fro
 import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { proxyOfTable } from "../live/live.ts";
 
-/** The first step that differs, and what becomes of the packet. */
 export interface TraceDifference {
   /** What becomes of it by the desired rules, and by those that are there. */
   readonly desired: string;

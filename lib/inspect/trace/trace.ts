@@ -23,7 +23,6 @@ import { type DestinationKind, findService } from "../service/service_match.ts";
 import { differenceOf, foreignFindings, type TraceDifference } from "./compare.ts";
 import { packetOf, readSource, type TracedDestination, WORLD } from "./packet.ts";
 
-/** One walk. */
 export interface TraceSide {
   /** Where the rules are from: `files a.yaml`, `the kernel`. */
   readonly from: string;
@@ -41,7 +40,6 @@ export interface TracedService {
   readonly uses: EndpointUses;
 }
 
-/** Everything about one packet. */
 export interface Trace {
   readonly family: IpFamily;
   readonly packet: Packet;
@@ -54,13 +52,10 @@ export interface Trace {
   readonly findings: readonly string[];
   /** Live rules on the packet's way that the simulator does not understand: what they do with it is not in the walk. */
   readonly unsure: readonly string[];
-  /** What else is to be known. */
   readonly notes: readonly string[];
-  /** What could not be read. */
   readonly problems: readonly LiveProblem[];
 }
 
-/** What a packet is walked through. */
 export interface TraceInput {
   readonly family: IpFamily;
   readonly packet: Packet;
@@ -96,7 +91,6 @@ function healthy(hostState: HostState): HostState {
   };
 }
 
-/** Walks the packet. */
 export function tracePacket(input: TraceInput): Trace {
   const { family, packet, desired, live, hostState } = input;
   const notes = [...input.notes];

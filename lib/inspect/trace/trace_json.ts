@@ -54,7 +54,6 @@ function serviceDocument({ port, kind, policy, uses }: TracedService): unknown {
   };
 }
 
-/** One endpoint, and what it is used for. */
 export function endpointDocument({ endpoint, cluster, local }: EndpointUse): unknown {
   const { key, isLocal, ready, serving, terminating } = endpoint;
   return {

@@ -13,7 +13,6 @@ import { isOwnHit, placeOf } from "./compare.ts";
 import { packetText } from "./packet.ts";
 import type { Trace, TracedService, TraceSide } from "./trace.ts";
 
-/** Puts rows into columns. */
 export type Align = (rows: readonly (readonly string[])[]) => string[];
 
 /** Of more outcomes only so many are walked; their ends are told all the same. */
@@ -22,7 +21,6 @@ const SHOWN_OUTCOMES = 6;
 const SHOWN_ENDPOINTS = 40;
 const SHOWN_PROBLEMS = 10;
 
-/** The lines of the report. */
 export function traceLines(trace: Trace, align: Align): string[] {
   const { family, packet, service, desired, live, difference, findings, unsure, notes, problems } = trace;
   const isTwice = desired !== null && live !== null;
@@ -78,7 +76,6 @@ function serviceLines({ port, kind, policy, uses }: TracedService, align: Align)
   ];
 }
 
-/** A row for each endpoint. */
 export function endpointLines(uses: EndpointUses, policy: "cluster" | "local", align: Align): string[] {
   const rows = uses.endpoints.map((use) => ({ use, verdict: use[policy] ?? use.cluster ?? use.local }))
     .toSorted((a, b) => Number(b.verdict?.isUsed ?? false) - Number(a.verdict?.isUsed ?? false));
