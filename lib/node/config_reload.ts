@@ -95,7 +95,7 @@ export class ConfigReload<Next> {
     takeVerbosity(proxy.verbosity, proxy.now.config, config);
     proxy.now.config = config;
     this.succeeded();
-    sayTaken(proxy.log, file.path, fields);
+    logTaken(proxy.log, file.path, fields);
     return null;
   }
 }
@@ -109,7 +109,7 @@ export function takeVerbosity(
   if (from.logging.verbosity !== to.logging.verbosity) verbosity.level = to.logging.verbosity;
 }
 
-function sayTaken(log: Logger, file: string, fields: readonly string[]): void {
+function logTaken(log: Logger, file: string, fields: readonly string[]): void {
   if (fields.length === 0) log.info("Configuration file changed, but no setting in force", { file });
   else log.info("Configuration changed, in force now", { file, fields });
 }
@@ -119,7 +119,7 @@ export interface ConfigWatchOptions {
   readonly log: Logger;
   /** How long the folder must be quiet before the file is read. @default {300} */
   readonly debounceMs?: number;
-  /** The file is read this often even if nothing tells of a change: a link may lead to another folder. @default {5000} */
+  /** The file is read this often even if no change is seen: a link may lead to another folder. @default {5000} */
   readonly pollMs?: number;
 }
 
@@ -161,7 +161,7 @@ export class ConfigWatch implements AsyncDisposable {
       const isAsked = this.#isAsked;
       this.#isAsked = false;
       if (bytes === null || sameBytes(bytes, this.#bytes)) {
-        if (isAsked && bytes !== null) this.#sayUnchanged();
+        if (isAsked && bytes !== null) this.#logUnchanged();
         continue;
       }
       this.#bytes = bytes;
@@ -169,7 +169,7 @@ export class ConfigWatch implements AsyncDisposable {
     }
   }
 
-  /** Has the file read soon, whatever the folder tells; the log says if it is as it was. */
+  /** Has the file read soon, whether the folder has changed or not; the log says if it is as it was. */
   look(): void {
     this.#isAsked = true;
     this.#watch.touch(this.#options.file.path);
@@ -179,7 +179,7 @@ export class ConfigWatch implements AsyncDisposable {
     await this.#watch[Symbol.asyncDispose]();
   }
 
-  #sayUnchanged(): void {
+  #logUnchanged(): void {
     const { file, log } = this.#options;
     log.info("Configuration file has not changed", { file: file.path });
   }

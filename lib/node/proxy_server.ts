@@ -73,7 +73,7 @@ export interface PlannedProxyServer extends ProcessResources {
   readonly programs: Runner;
 }
 
-/** What the proxy hears and where it speaks. */
+/** Source and Events. */
 export interface Channels {
   readonly source: Source;
   readonly snapshot: SnapshotMetrics | null;
@@ -222,7 +222,7 @@ export async function prepareNode(
   });
   exec.settle();
   if (!isRuleless(chosen.config)) {
-    tellOfFamilies(
+    checkServedFamilies(
       chosen.config,
       chosen.prepared.proxiers.map(({ family }) => family),
       log,
@@ -235,7 +235,7 @@ export async function prepareNode(
   return { ...chosen, fallback, refused };
 }
 
-function tellOfFamilies(config: KubeProxyConfiguration, families: readonly IpFamily[], log: Logger): void {
+function checkServedFamilies(config: KubeProxyConfiguration, families: readonly IpFamily[], log: Logger): void {
   const { problems, warnings } = checkFamilies(config, families);
   for (const { path, message } of warnings) {
     log.warn("Configuration may be incomplete or incorrect", { field: path, problem: message });

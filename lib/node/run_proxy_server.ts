@@ -41,7 +41,7 @@ export async function runProxyServer(proxy: ProxyServer, { signal, onStarted }: 
   }
 }
 
-/** What ends by itself once it is told to. */
+/** What ends by itself once `until` aborts. */
 interface Running {
   readonly events: Promise<void>;
   source: Promise<void>;
@@ -66,19 +66,16 @@ async function run(
 }
 
 async function endNode(proxy: ProxyServer, wired: WiredNode, running: Running): Promise<void> {
-  const { runners, servers, otherProxy, oomScore } = wired;
+  const { runners, servers, oomScore } = wired;
   const { otherModes, prepared, programs, log } = proxy;
   otherModes.end();
-  otherProxy.end();
-  oomScore.end();
   const syncs = withinGrace(programs, endSyncs(runners, prepared));
   await endTogether({
     "objects and snapshot": running.source,
     syncs,
     "leftovers of other modes": otherModes.settled(),
-    "the look for another proxy": otherProxy.settled(),
-    "OOM score": oomScore.settled(),
-    // Not before the last sync, which tells them what to serve.
+    "OOM score": oomScore.settled,
+    // Not before the last sync, which sets what they serve.
     servers: syncs.finally(() => servers.stop()),
     Events: running.events,
   }, log).finally(() => programs.end());
@@ -94,7 +91,7 @@ const SYNC_GRACE_MS = 1_000;
 const END_LIMIT_MS = 5_000;
 
 /**
- * Waits for the parts to end, side by side, and at most for so long; of those that do not end in time, the log tells.
+ * Waits for the parts to end, side by side, and at most for so long; those that do not end in time are logged.
  *
  * @throws what the first of them rejects with
  */

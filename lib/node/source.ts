@@ -145,7 +145,7 @@ async function openApi(
   });
 }
 
-/** Of `KubeSourceOptions` what does not depend on who asks. */
+/** Of `KubeSourceOptions` what the configuration decides. */
 export type KubeSettings = Pick<
   KubeSourceOptions,
   "configSyncPeriodMs" | "qps" | "burst" | "contentTypes" | "userAgent"

@@ -40,7 +40,7 @@ export class StopSignals {
     return this.#stop.signal;
   }
 
-  /** Resolves to null once `signal` is aborted: what is raced with it can be told from what it yields. */
+  /** Resolves to null once `signal` is aborted: so a race shows which came first. */
   get received(): Promise<null> {
     if (this.signal.aborted) return Promise.resolve(null);
     return new Promise((resolve) => {

@@ -84,12 +84,12 @@ Deno.test("a socket that was removed comes back; one that another kproxy has tak
 Deno.test("what a command has done to the node stands in the log, cut where it is long", async () => {
   const { log, lines } = recordingLog();
   await serving(async ({ socket }) => {
-    await new RunningKproxy(socket).tell({
+    await new RunningKproxy(socket).recordAudit({
       action: "repair",
       uid: "0",
       what: `mode="nftables" ${"x".repeat(5_000)}`,
     });
-    await new RunningKproxy(socket).tell({ action: "cleanup", uid: "0", what: "2 tables\nE fake" });
+    await new RunningKproxy(socket).recordAudit({ action: "cleanup", uid: "0", what: "2 tables\nE fake" });
   }, { log });
   const audited = lines.filter((line) => line.startsWith('I "Audit"'));
   assertEquals(audited.length, 2, lines.join("\n"));

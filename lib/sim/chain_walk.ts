@@ -115,7 +115,7 @@ function matched(found: readonly Lookup[], not: boolean): Step {
   return { ...NOWHERE, next: walks(false), passing: walks(true) };
 }
 
-/** Where a rule stands, and what tells that a packet has met it. */
+/** Where a rule stands, and the hit of a packet that matches it. */
 interface Position {
   readonly base: BaseChain;
   readonly depth: number;

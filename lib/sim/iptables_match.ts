@@ -19,7 +19,7 @@ import { isNodeAddress, leavesThrough, type PacketContext, rememberedIn, type Wa
 /** A chain of 10,000 rules is parsed once for all walks: what was read does not change any more. */
 const PARSED = new WeakMap<readonly string[], readonly WalkedRule[]>();
 
-/** The rules of a chain. One that cannot be parsed matches nothing, which is told when a packet comes to it. */
+/** The rules of a chain. One that cannot be parsed matches nothing, which is reported when a packet comes to it. */
 export function iptablesRules(rules: readonly string[]): readonly WalkedRule[] {
   const known = PARSED.get(rules);
   if (known !== undefined) return known;

@@ -217,7 +217,7 @@ const MAX_HISTORIES = 10_000;
 
 /**
  * How far one packet is followed: forty chains, each of which jumps to the next one twice, are walked through 2^40 times by the kernel,
- * too. Once it is too much, that is reported, and the packet's path is told as far as it was followed.
+ * too. Once it is too much, that is reported, and the packet's path ends there.
  */
 export class WalkBudget {
   readonly #report: (problem: string) => void;

@@ -6,8 +6,7 @@
 import { renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
 import { assert } from "@std/assert";
 import { planTexts } from "../../lib/backend/ipvs/store/render.ts";
-import { checkNode } from "../../lib/inspect/check/check.ts";
-import type { Difference, FamilyCheck } from "../../lib/inspect/check/difference.ts";
+import { checkNode, type Difference, type FamilyCheck } from "../../lib/inspect/check/check.ts";
 import type { DesiredInput, RulesMode } from "../../lib/inspect/desired/desired.ts";
 import { render as iptablesText } from "../../lib/inspect/modes/iptables.ts";
 import { ipvsPlan } from "../../lib/inspect/modes/ipvs.ts";

@@ -25,7 +25,7 @@ export async function audit(
     pid: Deno.pid,
   }).info(AUDIT, { action, uid, ...what });
   try {
-    await new RunningKproxy(kproxy.socket).tell({ action, uid: String(uid), what: valuesText(what) });
+    await new RunningKproxy(kproxy.socket).recordAudit({ action, uid: String(uid), what: valuesText(what) });
   } catch (error) {
     if (!(error instanceof NotRunningError)) throw error;
   }

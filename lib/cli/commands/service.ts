@@ -21,7 +21,7 @@ import {
   serviceView,
 } from "../../inspect/service/service_view.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
-import { problemLines } from "../../inspect/trace/trace_text.ts";
+import { problemLines } from "../../inspect/trace/trace_report.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { didYouMean } from "../../config/suggest.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";

@@ -23,8 +23,7 @@ import {
   type TracedSource,
 } from "../../inspect/trace/packet.ts";
 import { type Trace, tracePacket } from "../../inspect/trace/trace.ts";
-import { traceDocument } from "../../inspect/trace/trace_json.ts";
-import { traceLines } from "../../inspect/trace/trace_text.ts";
+import { traceDocument, traceLines } from "../../inspect/trace/trace_report.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import type { ObjectSelection } from "../../serve/status/select_objects.ts";

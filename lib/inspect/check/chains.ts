@@ -8,7 +8,7 @@ import type { NamespacedName } from "../../model/objects.ts";
 import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
-import type { Difference, DifferenceList } from "./difference.ts";
+import type { Difference, DifferenceList } from "./check.ts";
 
 /** E.g. `iptables nat KUBE-SERVICES`. */
 export function chainPlace(table: string, chain: string): string {

@@ -16,7 +16,7 @@ import type { StatusDocument } from "../../serve/status/status_document.ts";
 import { type DesiredInput, portalName, type RulesMode } from "../desired/desired.ts";
 import { type AskOptions, NotRunningError, RunningKproxy } from "../running/running.ts";
 import { writeRules } from "../write_rules.ts";
-import type { FamilyCheck } from "./difference.ts";
+import type { FamilyCheck } from "./check.ts";
 
 export type RepairLeave =
   | { readonly isAllowed: true; readonly note: string | null }

@@ -7,8 +7,8 @@
 import { API_VERSION } from "../../serve/status/status_document.ts";
 import { counted } from "../../text/words.ts";
 import { uniqueProblems } from "../live/live.ts";
-import { problemLines } from "../trace/trace_text.ts";
-import { type Difference, type FamilyCheck, isClean } from "./difference.ts";
+import { problemLines } from "../trace/trace_report.ts";
+import { type Difference, type FamilyCheck, isClean } from "./check.ts";
 
 export interface CheckReport {
   /** The mode whose rules are wanted. */

@@ -13,7 +13,7 @@ import { serviceNetworks } from "../../model/service_cidrs.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
-import type { Comparison, DifferenceList } from "../check/difference.ts";
+import type { Comparison, DifferenceList } from "../check/check.ts";
 
 /** The modes whose rules can be looked at. */
 export const RULES_MODES: readonly RulesMode[] = ["iptables", "nftables", "ipvs", "userspace"];
@@ -43,7 +43,7 @@ export interface DesiredState {
 
 /** What the machine says of itself, as far as rules depend on it. */
 export interface MachineFacts {
-  /** Addresses of all devices; null: the machine is not looked at, and the Node has to tell. */
+  /** Addresses of all devices; null: the machine is not looked at, and those of the Node count. */
   readonly addresses: readonly DeviceAddress[] | null;
   /** `net.netfilter.nf_conntrack_tcp_be_liberal`; null: what the configuration makes of it. */
   readonly tcpBeLiberal: boolean | null;
@@ -57,7 +57,7 @@ export const UNKNOWN_MACHINE: MachineFacts = { addresses: null, tcpBeLiberal: nu
 export interface DesiredInput extends DesiredState {
   readonly config: KubeProxyConfiguration;
   readonly machine: MachineFacts;
-  /** Hears, in a sentence, of what is doubtful. */
+  /** Receives what is doubtful, in a sentence. */
   readonly warn: (sentence: string) => void;
   readonly ports?: PortsByFamily;
 }
@@ -85,7 +85,7 @@ export type AddressSettings = Pick<KubeProxyConfiguration, "bindAddress"> & {
 };
 
 /**
- * Folds objects into a state for each family; `report` hears of parts of objects that are left out.
+ * Folds objects into a state for each family; `report` receives why parts of objects are left out.
  *
  * @param config without it, all addresses are served that kube-proxy serves
  */
@@ -133,7 +133,7 @@ const LOOPBACK_IPS: readonly string[] = ["127.0.0.1", "::1"];
 
 /**
  * The addresses of the node that rules depend on, of both families. Where the machine is not looked at, its devices would say nothing
- * about the node: the Node tells.
+ * about the node: those of the Node count.
  */
 export function hostAddresses({ machine, node }: DesiredInput, nodeIp: string): readonly string[] {
   if (machine.addresses !== null) return machine.addresses.map(({ address }) => address);

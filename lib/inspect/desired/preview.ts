@@ -27,7 +27,7 @@ import {
 
 /** Which node is meant. */
 export interface PreviewOptions {
-  /** Endpoints on the Node of this name are local; its Node, if it is among the objects, tells zone, addresses and pod networks. */
+  /** Endpoints on the Node of this name are local; zone, addresses and pod networks are those of its Node, if it is among the objects. */
   readonly nodeName: string;
   /** Text of a `KubeProxyConfiguration`, YAML or JSON. @default {kproxy's defaults} */
   readonly configuration?: string;
@@ -104,7 +104,7 @@ export function previewNode(objects: readonly ApiObject[], options: PreviewOptio
   };
 }
 
-/** The same by a complete configuration; `warn` hears, in a sentence, of what is doubtful. */
+/** The same by a complete configuration; `warn` receives what is doubtful, in a sentence. */
 export function previewOf(
   objects: readonly ApiObject[],
   { nodeName, config, mode, warn }: {

@@ -92,7 +92,7 @@ export interface ExamineOptions {
 
 /** Above what a large node needs for its slowest list, and such that the whole ends within 10 s. */
 const LIMIT_MS = 6_000;
-/** So much of the limit has the API server for the lists of a migration: its own words tell more than that time is over. */
+/** The API server has this share of the limit for the lists of a migration: its own error says more than that time is over. */
 const LISTS_SHARE = 0.9;
 
 /** Looks at the node; never rejects because of what it finds. @throws {UsageError} if nothing says where Services are for a migration */

@@ -18,7 +18,7 @@ export interface ProgramTrouble {
 const MOST_AT_ONCE = 6;
 /** A program that takes longer waits rather than computes, so that the next may start. */
 const SLOW_MS = 250;
-/** Programs that were told to end are waited for so long: those that do not listen are killed by then. */
+/** Programs that were asked to end have so long; after that they are killed. */
 const END_MS = 2_500;
 
 /** The status of a program that a signal ended is above this one, also where a script says so of its own. */

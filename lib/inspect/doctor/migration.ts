@@ -1,6 +1,6 @@
 /**
  * What would change if the node ran another mode: how each mode behaves where modes differ, compared for every Service.
- * `docs/modes.md` tells the same, and the flow cases of the tests hold it.
+ * `docs/modes.md` has the same in words, and the flow cases test it.
  *
  * @module
  */

@@ -40,7 +40,7 @@ import { nodeIps } from "../../model/node.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { errorText, type Logger, type LogValues, silentLogger } from "../../observe/log.ts";
 import { few } from "../../text/words.ts";
-import { failure, type Finding, ok, unknown, warning } from "./report.ts";
+import { type Doubt, failure, type Finding, ok, unknown, warning, warnings } from "./report.ts";
 
 export type ModeFact =
   | {
@@ -275,39 +275,32 @@ export function askVariantAhead(exec: Exec): void {
 /** @param mode the one that runs here */
 export function checkVariant(fact: VariantFact | null, mode: ProxyMode): readonly Finding[] {
   const check = "iptables variant";
-  // That iptables does not work is told with the mode, where it matters.
+  // The check of the mode reports that iptables does not work, where it matters.
   if (fact === null) return [];
   const { chosen: { variant, reason }, systemDefault, otherHolds, unseen } = fact;
   const isUnused = mode === "nftables" || mode === "auto";
-  const findings = [
+  const other = variant === "nft" ? "legacy" : "nft";
+  return [
     ok(check, `${variant}${isUnused ? ", which this mode does not use" : ""}: ${reason}`),
-  ];
-  if (systemDefault !== null && systemDefault.variant !== variant) {
-    findings.push(warning(
-      check,
-      `the program iptables is the ${systemDefault.variant} variant, and the rules of this node are in ${variant}: ` +
+    ...warnings(check, null, [
+      systemDefault !== null && systemDefault.variant !== variant && [
+        `the program iptables is the ${systemDefault.variant} variant, and the rules of this node are in ${variant}: ` +
         `what is written by hand lands beside them`,
-      `update-alternatives --set iptables /usr/sbin/iptables-${variant}`,
-    ));
-  }
-  findings.push(...unseen.map((hidden) =>
-    warning(
-      check,
-      `this user may not list the rules of the ${hidden} variant: if there are some, of kubelet, of another proxy or of a firewall, ` +
+        `update-alternatives --set iptables /usr/sbin/iptables-${variant}`,
+      ],
+      ...unseen.map((hidden): Doubt => [
+        `this user may not list the rules of the ${hidden} variant: if there are some, of kubelet, of another proxy or of a firewall, ` +
         "nothing here tells of them",
-      "run kproxy doctor as root",
-    )
-  ));
-  if (otherHolds.length > 0) {
-    const other = variant === "nft" ? "legacy" : "nft";
-    const families = otherHolds.join(", ");
-    findings.push(warning(
-      check,
-      `a service proxy left rules in the ${other} variant (${families}): packets walk through both`,
-      "end the other proxy, then: kproxy cleanup --only=iptables --only=ipvs && kproxy run",
-    ));
-  }
-  return findings;
+        "run kproxy doctor as root",
+      ]),
+      otherHolds.length > 0 && [
+        `a service proxy left rules in the ${other} variant (${
+          otherHolds.join(", ")
+        }): packets walk through both`,
+        "end the other proxy, then: kproxy cleanup --only=iptables --only=ipvs && kproxy run",
+      ],
+    ]),
+  ];
 }
 
 /**
@@ -321,29 +314,24 @@ export function checkLock(
 ): readonly Finding[] {
   const check = "xtables lock";
   if (!isUsed) return [ok(check, "not used: the nft variant of iptables, and nft, need none")];
-  const findings: Finding[] = [];
-  if (inContainer && !isMounted) {
-    findings.push(warning(
-      check,
-      `${path} looks like this container's own: kubelet and others on the node do not see who holds it`,
-      `mount the host's ${path} into the container (hostPath, type FileOrCreate)`,
-    ));
-  }
-  if (isHeld === true) {
-    findings.push(warning(
-      check,
-      `another program has held ${path} all the time it was looked at: rules cannot be written meanwhile`,
-      `find it with: fuser -v ${path}`,
-    ));
-  } else if (isHeld === null) {
-    findings.push(warning(
-      check,
-      `this user may not open ${path}: legacy iptables cannot write rules`,
-      `run as root, or give this user write access to ${path}`,
-    ));
-  }
-  if (findings.length > 0) return findings;
-  return [ok(check, exists ? `${path} is free` : `${path} is not there yet; the first iptables makes it`)];
+  return warnings(
+    check,
+    exists ? `${path} is free` : `${path} is not there yet; the first iptables makes it`,
+    [
+      inContainer && !isMounted && [
+        `${path} looks like this container's own: kubelet and others on the node do not see who holds it`,
+        `mount the host's ${path} into the container (hostPath, type FileOrCreate)`,
+      ],
+      isHeld === true && [
+        `another program has held ${path} all the time it was looked at: rules cannot be written meanwhile`,
+        `find it with: fuser -v ${path}`,
+      ],
+      isHeld === null && [
+        `this user may not open ${path}: legacy iptables cannot write rules`,
+        `run as root, or give this user write access to ${path}`,
+      ],
+    ],
+  );
 }
 
 export interface Leftovers {
@@ -387,20 +375,18 @@ export function checkLeftovers(
   devices: readonly string[] | undefined,
 ): readonly Finding[] {
   const check = "leftovers";
-  const findings = failed.map((reason) => unknown(check, reason));
-  if (found.length > 0) {
-    findings.push(warning(
-      check,
-      `another mode left ${few(found)}; a start of kproxy removes it after its first sync`,
-      `start kproxy, or: kproxy cleanup ${modes.map((mode) => `--only=${mode}`).join(" ")}`,
-    ));
-  }
-  if (devices?.includes(IPVS_DEVICE) === true && runs !== "ipvs" && !modes.includes("ipvs")) {
-    findings.push(warning(
-      check,
-      `device ${IPVS_DEVICE} is there, which mode ipvs left: addresses on it are answered by this node`,
-      "start kproxy, or: kproxy cleanup --only=ipvs",
-    ));
-  }
-  return findings.length > 0 ? findings : [ok(check, "no other mode left anything that shows")];
+  const isDeviceLeft = devices?.includes(IPVS_DEVICE) === true && runs !== "ipvs" && !modes.includes("ipvs");
+  return [
+    ...failed.map((reason) => unknown(check, reason)),
+    ...warnings(check, failed.length > 0 ? null : "no other mode left anything that shows", [
+      found.length > 0 && [
+        `another mode left ${few(found)}; a start of kproxy removes it after its first sync`,
+        `start kproxy, or: kproxy cleanup ${modes.map((mode) => `--only=${mode}`).join(" ")}`,
+      ],
+      isDeviceLeft && [
+        `device ${IPVS_DEVICE} is there, which mode ipvs left: addresses on it are answered by this node`,
+        "start kproxy, or: kproxy cleanup --only=ipvs",
+      ],
+    ]),
+  ];
 }

@@ -41,6 +41,15 @@ export function unknown(check: string, reason: unknown): Finding {
   return warning(check, `could not be looked at: ${why}`, "mend that, and run kproxy doctor again");
 }
 
+/** What hurts some traffic, or may, and how to fix it; false or undefined: it does not. */
+export type Doubt = readonly [what: string, mend: string] | false | undefined;
+
+/** A warning for each; where there is none, `well` says what is as it should be. */
+export function warnings(check: string, well: string | null, doubts: readonly Doubt[]): readonly Finding[] {
+  const found = doubts.flatMap((one) => one ? [warning(check, ...one)] : []);
+  return found.length > 0 || well === null ? found : [ok(check, well)];
+}
+
 const MAX_LENGTH = 400;
 
 /** What programs and servers print may have control characters, many lines, and no end. */
@@ -57,7 +66,7 @@ export interface DoctorReport {
   readonly mode: string;
   readonly result: Level;
   readonly findings: readonly Finding[];
-  /** Null without `--migrate-to`, and where the Services could not be had, which a finding tells. */
+  /** Null without `--migrate-to`, and where the Services could not be had, which is a finding. */
   readonly migration: Migration | null;
 }
 

@@ -103,7 +103,7 @@ export async function readHostNetwork(exec: Exec): Promise<HostNetwork> {
     attempt("sysctl", () => readSysctls(exec, SETTINGS), new Map<string, string | null>()),
     hasCounters(exec),
   ]);
-  // Where other tables are asked, too, the main one does not tell the route.
+  // Where other tables are asked, too, the route is not known from the main one.
   if (!isPlain) {
     problems.push({ place: "ip rule", message: "there is policy routing: the ways of packets are not told" });
   }
@@ -203,7 +203,7 @@ export function hostStateOf(
     affinity: new Map(),
     nowSeconds: 0,
     notForwarding: {
-      // The node's setting is told first: it sets those of all interfaces.
+      // The node's setting comes first: it sets those of all interfaces.
       IPv4: ofInterface === "1" ? null : offOf(FORWARDING.IPv4) ?? offOf(forwardingOf(inInterface)),
       IPv6: offOf(FORWARDING.IPv6),
     },

@@ -29,7 +29,7 @@ import {
   ruleText,
   serviceOfRule,
 } from "../check/chains.ts";
-import type { Comparison, DifferenceList } from "../check/difference.ts";
+import type { Comparison, DifferenceList } from "../check/check.ts";
 import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/desired.ts";
 
 const TABLES: readonly Table[] = ["filter", "nat"];

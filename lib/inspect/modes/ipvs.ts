@@ -31,7 +31,7 @@ import {
 } from "../../netfilter/ipvs.ts";
 import { builtinRules, kernelTables, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { chainDifference, chainPlace, listDifference, ruleText } from "../check/chains.ts";
-import type { Comparison, DifferenceList } from "../check/difference.ts";
+import type { Comparison, DifferenceList } from "../check/check.ts";
 import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/desired.ts";
 
 /** The settings and facts of the node that the plan of one family is made by. */

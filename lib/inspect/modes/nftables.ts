@@ -15,7 +15,7 @@ import { type Element, elementText, type NftTransaction } from "../../netfilter/
 import { nftFamily } from "../../netfilter/nft_words.ts";
 import { emptySnapshot, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { chainDifference } from "../check/chains.ts";
-import type { Comparison, Difference, DifferenceList } from "../check/difference.ts";
+import type { Comparison, Difference, DifferenceList } from "../check/check.ts";
 import { differencesByPackets } from "../check/packets.ts";
 import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/desired.ts";
 

@@ -29,7 +29,7 @@ import {
   jumpDifference,
   ruleText,
 } from "../check/chains.ts";
-import type { Comparison, DifferenceList } from "../check/difference.ts";
+import type { Comparison, DifferenceList } from "../check/check.ts";
 import {
   ALL_ABILITIES,
   type DesiredInput,
@@ -82,7 +82,7 @@ function nameOf({ text, protocol, policy }: Portal): string {
   return portalName(text, protocol, policy);
 }
 
-/** The ports that rules lead to which are there, for who cannot ask a running kproxy. */
+/** The ports that live rules lead to, where no running kproxy can be asked. */
 export function portsOfRules(plan: UserspacePlan, tables: readonly IptablesRuleset[]): PortalPorts {
   const rules = rulesOfPlan(plan);
   const portals = portalsOf(plan);
@@ -156,15 +156,15 @@ export async function compare(
     }
   }
   const known = portals ?? "no kproxy was asked";
-  const untold = typeof known === "string" ? known : null;
+  const whyUnknown = typeof known === "string" ? known : null;
   const keys = [...portalsOf(plan)].flatMap(([id, { protocol }]) => {
     const port = ports.get(id);
     return port === undefined ? [] : [portalKey(protocol, port)];
   });
   const judged = await judgePortals(known, family, keys, isKernel);
-  if (untold !== null && judged.unsure.length > 0) {
+  if (whyUnknown !== null && judged.unsure.length > 0) {
     const where = `${few([...new Set(keys)])} (${family})`;
-    const message = `who listens on ${where}, and where it leads, is not known: ${untold}`;
+    const message = `who listens on ${where}, and where it leads, is not known: ${whyUnknown}`;
     list.problems.push({ place: "kproxy", message });
   }
   const lack = { kind: "missing", place: "kproxy", found: [] } as const;
@@ -173,7 +173,7 @@ export async function compare(
       const port = ports.get(id);
       const what = `${text} (${protocol}${policy === "local" ? ", policy Local" : ""})`;
       if (port === undefined) {
-        const cause = untold === null
+        const cause = whyUnknown === null
           ? "kproxy has no port for it"
           : "no rule leads to a port of kproxy's, and which one there is is not known";
         list.add(service, { ...lack, cause, wanted: [`a port for ${what}`] });

@@ -112,7 +112,7 @@ export class RunningKproxy {
   }
 
   /**
-   * False: it runs as a user who is neither root nor the one who asks. It may say how it fares, but not what the one who asks reads or
+   * False: it runs as a user that is neither root nor this one. It may report its state, but not name what this process reads or
    * starts, such as a kubeconfig.
    *
    * @throws {NotRunningError}
@@ -138,7 +138,7 @@ export class RunningKproxy {
   }
 
   /** Tells it what was done to the node, for its log. @throws {NotRunningError} */
-  async tell(deed: { readonly action: string; readonly uid: string; readonly what: string }): Promise<void> {
+  async recordAudit(deed: { readonly action: string; readonly uid: string; readonly what: string }): Promise<void> {
     const path = `${AUDIT_PATH}?${new URLSearchParams(deed)}`;
     await this.#ask(path, MAX_DOCUMENT_BYTES, (reply) => {
       if (reply.status !== 200) throw this.#problemOf(reply);
@@ -274,7 +274,7 @@ export class RunningKproxy {
   }
 }
 
-/** Of an object that changed its place while it was told, the newest is the last. */
+/** An object that moved while the objects were sent is there twice; the later one is newer. */
 function latest(objects: readonly ApiObject[]): readonly ApiObject[] {
   const byIdentity = new Map(objects.map((object) => [identityOf(object), object]));
   return byIdentity.size === objects.length ? objects : [...byIdentity.values()];
@@ -310,7 +310,7 @@ export async function answerOf<Answer>(
 /** There is none, which is nothing to report. */
 const NONE: ReadonlySet<NotRunningReason> = new Set(["nothing", "no address"]);
 
-/** Asks it for its objects; says why if there is none. Which other program answers there `report` hears. */
+/** Asks it for its objects; says why if there is none. `report` receives which other program answers there. */
 export async function askRunning(
   config: KubeProxyConfiguration,
   selection: ObjectSelection,
@@ -360,15 +360,15 @@ export interface RunningSettings {
   /** In the mode that is in use. */
   readonly config: KubeProxyConfiguration;
   readonly nodeName: string;
-  /** What Services ask for and do not get; null: it is of an older release, which does not tell. */
+  /** What Services ask for and do not get; null: an older release does not report it. */
   readonly unserved: NonNullable<StatusDocument["unserved"]> | null;
 }
 
-/** Asks it; null if there is none, or none that tells of itself. */
+/** Asks it; null if none runs, or `statusApi` is false. */
 export async function runningSettings(
-  told: Pick<KubeProxyConfiguration, "kproxy">,
+  config: Pick<KubeProxyConfiguration, "kproxy">,
 ): Promise<RunningSettings | null> {
-  const answer = await answerOf(told, async (running): Promise<RunningSettings> => {
+  const answer = await answerOf(config, async (running): Promise<RunningSettings> => {
     const [status, { config, master }] = await Promise.all([running.status(), running.config()]);
     const mode = PROXY_MODES.find((one) => one === status.mode.used) ?? config.mode;
     return {

@@ -50,7 +50,7 @@ export async function ownProgram(main: string = Deno.mainModule): Promise<OwnPro
   ];
 }
 
-/** Flags that tell the runtime where the program's own things are; it would look for a configuration from the working folder on. */
+/** Flags that name the program's own files; without them the runtime looks for a configuration from the working folder on. */
 async function placeOf(main: string): Promise<readonly string[]> {
   if (!main.startsWith("file:")) return [];
   const pathOf = (relative: string): string => decodeURIComponent(new URL(relative, main).pathname);

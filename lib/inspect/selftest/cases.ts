@@ -3,7 +3,7 @@
  *
  * ```
  *  pod-a ──pod-a── node ──client──── client, and a pod of another node
- *  pod-b ──pod-b──      ──stranger── stranger, whom a source range keeps out
+ *  pod-b ──pod-b──      ──stranger── stranger, outside of the source ranges
  * ```
  *
  * All of it is in network namespaces, so that the addresses may be in use on the machine, too. Pure.
@@ -149,8 +149,8 @@ const FIRST_CLUSTER_IP = 11;
 const FIRST_ENDPOINT_PORT = 8080;
 
 /**
- * The port of a Service's endpoints. By their answers IPVS tells connections apart only by the client's address and port and those of the
- * endpoint: two from one port to two Services, whose endpoints were the same, would get each other's answers.
+ * The port of a Service's endpoints. IPVS assigns an answer to a connection only by the addresses and ports of
+ * client and endpoint: two from one port to two Services, whose endpoints were the same, would get each other's answers.
  */
 export function endpointPort(name: ServiceName): number {
   return FIRST_ENDPOINT_PORT + SERVICES.indexOf(name);

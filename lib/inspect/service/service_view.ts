@@ -18,8 +18,7 @@ import type { LiveProblem } from "../live/live.ts";
 import { countedTraffic, type HeldPart, heldParts, heldPortTexts, isHeld } from "./held_service.ts";
 import { portText } from "./service_match.ts";
 import { endpointLack, unplacedNotes } from "./slice_facts.ts";
-import { endpointDocument } from "../trace/trace_json.ts";
-import { type Align, endpointLines } from "../trace/trace_text.ts";
+import { type Align, endpointDocument, endpointLines } from "../trace/trace_report.ts";
 
 export interface ServiceView {
   readonly family: IpFamily;

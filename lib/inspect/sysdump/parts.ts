@@ -238,11 +238,11 @@ const HEALTH_PAGES: readonly (readonly [name: string, path: string])[] = [
   ["readyz.json", "/readyz"],
 ];
 
-/** What the kproxy, or the kube-proxy, that runs here tells of itself. */
+/** What the kproxy, or the kube-proxy, that runs here reports. */
 function runningParts(
   { metricsBindAddress, healthzBindAddress, kproxy: { socket } }: KubeProxyConfiguration,
 ): readonly Part[] {
-  const told = socket === ""
+  const socketPages = socket === ""
     ? []
     : SOCKET_PAGES.map(([name, path]) => pagePart(`running/${name}`, { socket, path }));
   const pagesAt = (address: string, pages: readonly (readonly [string, string])[]): readonly Part[] => {
@@ -252,7 +252,7 @@ function runningParts(
     return pages.map(([name, path]) => pagePart(`running/${name}`, { host, port, path }));
   };
   return [
-    ...told,
+    ...socketPages,
     ...pagesAt(metricsBindAddress, METRICS_PAGES),
     ...pagesAt(healthzBindAddress, HEALTH_PAGES),
   ];

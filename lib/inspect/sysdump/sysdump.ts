@@ -71,9 +71,9 @@ export interface SysdumpOptions {
   /** Ends it; the archive is cut off. */
   readonly signal: AbortSignal;
   readonly nowMs: () => number;
-  /** Hears of each part that is read next. */
+  /** Receives which part is read next. */
   readonly say: (text: string) => void;
-  /** Hears of each part that was read. */
+  /** Receives each part that was read. */
   readonly onOutcome: (outcome: PartOutcome) => void;
 }
 

@@ -105,7 +105,7 @@ export interface SourceFacts {
   readonly around: HostNetwork;
   /** All addresses of the node, as far as known; the node's own one first. */
   readonly nodeAddresses: readonly string[];
-  /** What packets of pods come in through, where the routes do not tell. */
+  /** The interface of packets of pods, where no route has one. */
   readonly podInterface: string;
 }
 

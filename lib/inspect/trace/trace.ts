@@ -79,7 +79,7 @@ export interface TraceInput {
 
 const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([["tcp", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"]]);
 
-/** What should be is told for a node that is as it should be: of what may stop a packet there nothing is known. */
+/** Desired rules are walked on a sound node: nothing but rules stops a packet there. */
 function healthy(hostState: HostState): HostState {
   const { nodeAddresses, affinity, nowSeconds, isBridged, addressOf } = hostState;
   return {
@@ -212,7 +212,7 @@ function serviceOf(
   };
   const { match, sameAddress } = findService(state, destination);
   for (const { service, destination: lost, reason } of desired.unserved) {
-    // No Service may have an address that is told without a port.
+    // A destination without a port is an address that no Service may have.
     if (
       lost.split(" ").includes(ip.text) ||
       lost === `node port ${packet.port}/${packet.protocol.toUpperCase()}`

@@ -6,8 +6,7 @@ import { stateOfObjects } from "../desired/desired.ts";
 import { nftablesPlan } from "../modes/nftables.ts";
 import type { LiveText } from "../live/saved_texts.ts";
 import { readDestination } from "./packet.ts";
-import { traceDocument } from "./trace_json.ts";
-import { traceLines } from "./trace_text.ts";
+import { traceDocument, traceLines } from "./trace_report.ts";
 import { decodeObject } from "../../source/decode/decode.ts";
 import { inputOf, printed, save, SOUND, traced } from "../../../tests/support/traced_node.ts";
 
