@@ -77,42 +77,34 @@ const DEEPEST_NFT_JUMP = 16;
 /** No kernel takes loops of iptables; this only keeps hand-made text from running forever. */
 const DEEPEST_IPTABLES_JUMP = 64;
 
-/** What became of histories in a chain or a statement. */
-interface Fates {
+/** What becomes of a history in a statement: it ends, leaves the chain, or goes on with the next rule or the next statement. */
+type Fate =
+  | { readonly kind: "ended"; readonly walk: EndedWalk }
+  | { readonly kind: "returned" | "next" | "passing"; readonly walk: Walk };
+
+/** What a statement does with a history: null: it goes on with the next rule; a history: it goes on in this one; or several. */
+type Step = Walk | null | readonly Fate[];
+
+function isSplit(step: Step): step is readonly Fate[] {
+  return Array.isArray(step);
+}
+
+function ending(walk: EndedWalk): readonly Fate[] {
+  return [{ kind: "ended", walk }];
+}
+
+/** What became of all histories that entered a chain; those in `next` are back in the chain that called it. */
+interface ChainFates {
   readonly ended: readonly EndedWalk[];
-  /** Those that leave the chain for the one that called it. */
-  readonly returned: readonly Walk[];
-  /** Those that go on: with the next chain, the next rule. */
   readonly next: readonly Walk[];
-  /** Those that go on with the rule's next statement. */
-  readonly passing: readonly Walk[];
-}
-
-/** The same, while a chain is walked. */
-interface OpenFates extends Fates {
-  readonly ended: EndedWalk[];
-  readonly returned: Walk[];
-  next: Walk[];
-}
-
-const NOWHERE: Fates = { ended: [], returned: [], next: [], passing: [] };
-
-/** What a statement does with a history: null: it goes on with the next rule; a history: it goes on in this one. */
-type Step = Walk | Fates | null;
-
-function ending(walk: EndedWalk): Fates {
-  return { ...NOWHERE, ended: [walk] };
 }
 
 /** Each history that was looked up passes or misses by itself; without any the packet misses. */
 function matched(found: readonly Lookup[], not: boolean): Step {
   const [first] = found;
-  if (first === undefined) return null;
   const passes = ({ value }: Lookup): boolean => (value !== null) !== not;
-  if (found.length === 1) return passes(first) ? first.walk : null;
-  const walks = (isPassing: boolean): readonly Walk[] =>
-    found.filter((one) => passes(one) === isPassing).map((one) => one.walk);
-  return { ...NOWHERE, next: walks(false), passing: walks(true) };
+  if (found.length < 2) return first !== undefined && passes(first) ? first.walk : null;
+  return found.map((one): Fate => ({ kind: passes(one) ? "passing" : "next", walk: one.walk }));
 }
 
 /** Where a rule stands, and the hit of a packet that matches it. */
@@ -160,49 +152,46 @@ export class ChainWalk {
     }
   }
 
-  /** Yields as `next` those that come back to the chain that called it. */
-  #chain(base: BaseChain, chain: string, entering: readonly Walk[], depth: number): Fates {
-    const fates: OpenFates = { ...NOWHERE, ended: [], returned: [], next: [] };
+  #chain(base: BaseChain, chain: string, entering: readonly Walk[], depth: number): ChainFates {
+    const ended: EndedWalk[] = [];
+    const returned: Walk[] = [];
     let live = entering;
     for (const [index, { text, statements }] of (base.table.rulesOf(chain) ?? []).entries()) {
       if (live.length === 0) break;
       const own = { table: base.table.label, chain, index: index + 1, rule: text, hook: base.hook };
-      const position = { base, depth, own };
-      fates.next = [];
+      const next: Walk[] = [];
       for (const walk of live) {
-        if (!this.#budget.step()) return { ...fates, returned: [], next: [...fates.returned, ...live] };
-        this.#rule(position, statements, 0, walk, fates);
+        if (!this.#budget.step()) return { ended, next: [...returned, ...live] };
+        for (const fate of this.#rule({ base, depth, own }, statements, walk)) {
+          if (fate.kind === "ended") ended.push(fate.walk);
+          else (fate.kind === "returned" ? returned : next).push(fate.walk);
+        }
       }
-      const { next } = fates;
       const isSame = next.length === live.length && next.every((walk, at) => walk === live[at]);
       if (!isSame) live = this.#budget.ways(mergeWalks(next));
     }
-    return { ...fates, returned: [], next: [...fates.returned, ...live] };
+    return { ended, next: [...returned, ...live] };
   }
 
   /** A rule from one of its statements on. */
   #rule(
     position: Position,
     statements: readonly Statement[],
-    from: number,
     walk: Walk,
-    fates: OpenFates,
-  ): void {
+    from = 0,
+  ): readonly Fate[] {
     let live = walk;
     for (let at = from; at < statements.length; at++) {
       const step = this.#statement(position, statements[at]!, live);
       if (step === null) break;
-      if (!("passing" in step)) {
-        live = step;
-        continue;
+      if (isSplit(step)) {
+        return step.flatMap((fate) =>
+          fate.kind === "passing" ? this.#rule(position, statements, fate.walk, at + 1) : [fate]
+        );
       }
-      fates.ended.push(...step.ended);
-      fates.returned.push(...step.returned);
-      fates.next.push(...step.next);
-      for (const one of step.passing) this.#rule(position, statements, at + 1, one, fates);
-      return;
+      live = step;
     }
-    fates.next.push(live);
+    return [{ kind: "next", walk: live }];
   }
 
   #statement(position: Position, statement: Statement, walk: Walk): Step {
@@ -210,8 +199,9 @@ export class ChainWalk {
     switch (statement.kind) {
       case "iptables": {
         const { passing, missed } = this.iptables.match(statement.match, walk, own);
-        if (missed.length === 0 && passing.length === 1) return passing[0]!;
-        return { ...NOWHERE, next: missed, passing };
+        if (missed === null) return passing;
+        if (passing === null) return missed === walk ? null : [{ kind: "next", walk: missed }];
+        return [{ kind: "next", walk: missed }, { kind: "passing", walk: passing }];
       }
       case "match":
         return matched(this.#lookUp(base, statement, walk), statement.not);
@@ -274,15 +264,15 @@ export class ChainWalk {
     }
   }
 
-  #follow(position: Position, verdict: NftVerdict, walk: Walk): Fates {
+  #follow(position: Position, verdict: NftVerdict, walk: Walk): readonly Fate[] {
     switch (verdict.kind) {
       case "accept":
       case "drop":
         return ending({ walk, verdict: verdict.kind, rejectWith: "" });
       case "return":
-        return { ...NOWHERE, returned: [walk] };
+        return [{ kind: "returned", walk }];
       case "continue":
-        return { ...NOWHERE, next: [walk] };
+        return [{ kind: "next", walk }];
       case "jump":
       case "goto": {
         const { base, depth } = position;
@@ -291,12 +281,13 @@ export class ChainWalk {
         if (!isThere || depth >= deepest) {
           const problem = isThere ? "jumps never end at" : "a rule jumps to a chain that does not exist:";
           this.#context.report(`Table ${base.table.label}: ${problem} ${verdict.chain}`);
-          return { ...NOWHERE, next: [walk] };
+          return [{ kind: "next", walk }];
         }
-        if (!this.#budget.jump()) return { ...NOWHERE, next: [walk] };
+        if (!this.#budget.jump()) return [{ kind: "next", walk }];
         const { ended, next } = this.#chain(base, verdict.chain, [walk], depth + 1);
         // What a `goto` chain gives back skips the rest of this one.
-        return verdict.kind === "jump" ? { ...NOWHERE, ended, next } : { ...NOWHERE, ended, returned: next };
+        const kind = verdict.kind === "jump" ? "next" : "returned";
+        return [...ended.flatMap(ending), ...next.map((one): Fate => ({ kind, walk: one }))];
       }
     }
   }
@@ -318,19 +309,14 @@ export class ChainWalk {
 }
 
 /** What was found decides; where nothing was, the next rule does. */
-function perValue(found: readonly Lookup[], decide: (value: string, walk: Walk) => Fates): Step {
-  const [first] = found;
-  if (first === undefined) return null;
-  if (found.length === 1) return first.value === null ? null : decide(first.value, first.walk);
-  const all = found.map((one) =>
-    one.value === null ? { ...NOWHERE, next: [one.walk] } : decide(one.value, one.walk)
+function perValue(
+  found: readonly Lookup[],
+  decide: (value: string, walk: Walk) => readonly Fate[],
+): readonly Fate[] | null {
+  if (found.every(({ value }) => value === null) && found.length < 2) return null;
+  return found.flatMap(({ value, walk }): readonly Fate[] =>
+    value === null ? [{ kind: "next", walk }] : decide(value, walk)
   );
-  return {
-    ...NOWHERE,
-    ended: all.flatMap((one) => one.ended),
-    returned: all.flatMap((one) => one.returned),
-    next: all.flatMap((one) => one.next),
-  };
 }
 
 /** @throws {RangeError} if the kernel would refuse the statement there */

@@ -110,10 +110,10 @@ const PROTOCOL_NAMES: ReadonlyMap<string, PacketProtocol> = new Map([
 
 type Match<Kind> = RuleMatch & { readonly kind: Kind };
 
-/** How a history splits at a condition. */
+/** How a history splits at a condition; null: no part of it. */
 export interface MatchResult {
-  readonly passing: readonly Walk[];
-  readonly missed: readonly Walk[];
+  readonly passing: Walk | null;
+  readonly missed: Walk | null;
 }
 
 /** Evaluates conditions of one packet's path. */
@@ -136,15 +136,15 @@ export class IptablesMatcher {
       const missing = multiply(walk.probability, complement(probability));
       const hitting = multiply(walk.probability, probability);
       return {
-        passing: hitting.numerator === 0n ? [] : [{ ...walk, probability: hitting }],
-        missed: missing.numerator === 0n ? [] : [{ ...walk, probability: missing }],
+        passing: hitting.numerator === 0n ? null : { ...walk, probability: hitting },
+        missed: missing.numerator === 0n ? null : { ...walk, probability: missing },
       };
     }
     const matched = this.#test(match, walk, place);
     const next = match.kind === "recent" && this.#remembers(match, matched)
       ? rememberedIn(match.list, walk)
       : walk;
-    return matched ? { passing: [next], missed: [] } : { passing: [], missed: [next] };
+    return matched ? { passing: next, missed: null } : { passing: null, missed: next };
   }
 
   #remembers(match: Match<"recent">, matched: boolean): boolean {
