@@ -235,7 +235,11 @@ export async function prepareNode(
   return { ...chosen, fallback, refused };
 }
 
-function checkServedFamilies(config: KubeProxyConfiguration, families: readonly IpFamily[], log: Logger): void {
+function checkServedFamilies(
+  config: KubeProxyConfiguration,
+  families: readonly IpFamily[],
+  log: Logger,
+): void {
   const { problems, warnings } = checkFamilies(config, families);
   for (const { path, message } of warnings) {
     log.warn("Configuration may be incomplete or incorrect", { field: path, problem: message });

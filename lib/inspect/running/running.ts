@@ -138,7 +138,9 @@ export class RunningKproxy {
   }
 
   /** Tells it what was done to the node, for its log. @throws {NotRunningError} */
-  async recordAudit(deed: { readonly action: string; readonly uid: string; readonly what: string }): Promise<void> {
+  async recordAudit(
+    deed: { readonly action: string; readonly uid: string; readonly what: string },
+  ): Promise<void> {
     const path = `${AUDIT_PATH}?${new URLSearchParams(deed)}`;
     await this.#ask(path, MAX_DOCUMENT_BYTES, (reply) => {
       if (reply.status !== 200) throw this.#problemOf(reply);
