@@ -8,14 +8,13 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ExecError, UsageError } from "../../errors.ts";
 import { RENDERED_MODES, type RenderedMode } from "../../inspect/desired/desired.ts";
 import { examine, type ExamineOptions } from "../../inspect/doctor/doctor.ts";
-import { type DoctorReport, migrationLines, reportRows, reportSummary } from "../../inspect/doctor/report.ts";
+import { reportLines } from "../../inspect/doctor/report.ts";
 import { runningSettings } from "../../inspect/running/running.ts";
 import { parseBaseChains } from "../../netfilter/nft_listing.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { alignColumns } from "../terminal/columns.ts";
 import { namesMode, namesSource } from "./look_options.ts";
 import { runDoubts } from "../flags/input_doubts.ts";
 import { configurationWithWarnings, printFound } from "./output.ts";
@@ -108,10 +107,4 @@ function migrationMode(flags: ParsedFlags): RenderedMode | null {
   // The list of flags lets nothing else through but a blank, as of a variable that is not set.
   if (mode === undefined) throw new UsageError(`Name a mode: --migrate-to=${RENDERED_MODES.join("|")}`);
   return mode;
-}
-
-function reportLines(report: DoctorReport): readonly string[] {
-  const { migration } = report;
-  const lines = [...alignColumns(reportRows(report)), "", reportSummary(report)];
-  return migration === null ? lines : [...lines, "", ...migrationLines(migration)];
 }

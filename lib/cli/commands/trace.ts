@@ -32,7 +32,6 @@ import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { alignColumns } from "../terminal/columns.ts";
 import { isKnown, lookOptions, noService } from "./look_options.ts";
 import { printFound, printRejected } from "./output.ts";
 
@@ -71,7 +70,7 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
   );
   await printFound(
     form,
-    { document: () => traceDocument(trace), lines: () => traceLines(trace, alignColumns) },
+    { document: () => traceDocument(trace), lines: () => traceLines(trace) },
     io,
   );
   return trace.findings.length + trace.unsure.length > 0 ? 1 : 0;

@@ -5,6 +5,7 @@
  */
 import { errorText } from "../../observe/log.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
+import { alignColumns } from "../../text/columns.ts";
 import { cut, escaped } from "../../text/quote.ts";
 import { counted, few } from "../../text/words.ts";
 import type { Difference, Migration } from "./migration.ts";
@@ -80,24 +81,26 @@ export function doctorReport(
   return { apiVersion: API_VERSION, kind: "DoctorReport", node, mode, result, findings, migration };
 }
 
-/** Rows of text in columns; a mend stands below what it mends. */
-export function reportRows({ findings }: DoctorReport): readonly (readonly string[])[] {
-  return LEVELS.flatMap((level) =>
-    findings.filter((finding) => finding.level === level).flatMap(({ check, what, mend }) => [
+/** The fix of a finding stands below it. */
+export function reportLines(report: DoctorReport): readonly string[] {
+  const rows = LEVELS.flatMap((level) =>
+    report.findings.filter((finding) => finding.level === level).flatMap(({ check, what, mend }) => [
       [level === "failure" ? "FAILURE" : level, check, what],
       ...(mend === "" ? [] : [["", "", `-> ${mend}`]]),
     ])
   );
+  const migration = report.migration === null ? [] : ["", ...migrationLines(report.migration)];
+  return [...alignColumns(rows), "", reportSummary(report), ...migration];
 }
 
-export function reportSummary({ node, mode, findings }: DoctorReport): string {
+function reportSummary({ node, mode, findings }: DoctorReport): string {
   const count = (level: Level): number => findings.filter((finding) => finding.level === level).length;
   const [failures, warnings] = [counted0(count("failure"), "failure"), counted0(count("warning"), "warning")];
   return `Node ${node}, mode ${mode}: ${failures}, ${warnings}, ${count("ok")} ok`;
 }
 
 /** The text of a migration; empty lines between its parts. */
-export function migrationLines(migration: Migration): readonly string[] {
+function migrationLines(migration: Migration): readonly string[] {
   const { from, to, everyService, services, serviceCount, objectsFrom } = migration;
   const lines = [`From mode ${from} to mode ${to}`, ""];
   if (everyService.length > 0) lines.push("For every Service:", ...everyService.flatMap(differenceLines), "");

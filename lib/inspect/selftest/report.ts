@@ -6,6 +6,7 @@
 import { joinHostPort } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
+import { alignColumns } from "../../text/columns.ts";
 import { type Flow, type FlowOutcome, formatFlow } from "../../sim/flow.ts";
 import { type AffinityMemory, rememberOutcome } from "../../sim/packet_walk.ts";
 import {
@@ -212,11 +213,7 @@ export function isPassed({ mode, checks }: SelftestReport): boolean {
   return mode !== null && checks.length > 0 && checks.every(({ ok }) => ok);
 }
 
-/** @param alignColumns rows → lines */
-export function reportLines(
-  report: SelftestReport,
-  alignColumns: (rows: readonly (readonly string[])[]) => readonly string[],
-): readonly string[] {
+export function reportLines(report: SelftestReport): readonly string[] {
   const { checks, notes, mode, wantedMode, families, tookMs } = report;
   const failed = checks.filter(({ ok }) => !ok);
   const name = mode ?? wantedMode;

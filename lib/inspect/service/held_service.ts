@@ -74,25 +74,18 @@ function iptablesParts({ iptables }: RulesetSnapshot, port: ServicePort): readon
   const names = commentsOf(port);
   for (const { tables } of iptables) {
     const chains = new Set<string>();
-    for (const [table, chain] of SHARED_CHAINS) {
+    const take = ([table, chain]: ChainPlace, isTaken: (rule: string) => boolean): void => {
       const saved = tables.get(table)?.get(chain);
-      if (saved === undefined) continue;
-      for (const [index, rule] of saved.rules.entries()) {
-        if (!names.some((name) => rule.includes(name))) continue;
-        const counted = countersOf(saved)[index] ?? null;
-        parts.push({ place: `iptables ${table} ${chain}`, text: rule, counted });
-        if (table === "nat") addTarget(rule, chains);
-      }
-    }
-    // A set grows while it is gone through: so do chains of chains.
-    for (const chain of chains) {
-      const saved = tables.get("nat")?.get(chain);
-      for (const [index, rule] of saved?.rules.entries() ?? []) {
+      for (const [index, text] of saved?.rules.entries() ?? []) {
+        if (!isTaken(text)) continue;
         const counted = countersOf(saved ?? {})[index] ?? null;
-        parts.push({ place: `iptables nat ${chain}`, text: rule, counted });
-        addTarget(rule, chains);
+        parts.push({ place: `iptables ${table} ${chain}`, text, counted });
+        if (table === "nat") addTarget(text, chains);
       }
-    }
+    };
+    for (const place of SHARED_CHAINS) take(place, (rule) => names.some((name) => rule.includes(name)));
+    // A set grows while it is gone through: so do chains of chains.
+    for (const chain of chains) take(["nat", chain], () => true);
   }
   return parts;
 }

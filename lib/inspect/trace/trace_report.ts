@@ -10,11 +10,10 @@ import { type FlowOutcome, formatFlow, type RuleHit } from "../../sim/flow.ts";
 import { formatFraction, ONE } from "../../sim/fraction.ts";
 import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
+import { alignColumns } from "../../text/columns.ts";
 import { isOwnHit, placeOf } from "./compare.ts";
 import { packetText } from "./packet.ts";
 import type { Trace, TracedService, TraceSide } from "./trace.ts";
-
-export type Align = (rows: readonly (readonly string[])[]) => string[];
 
 /** Of more outcomes only so many paths are printed, and the ends of all. */
 const SHOWN_OUTCOMES = 6;
@@ -22,19 +21,19 @@ const SHOWN_OUTCOMES = 6;
 const SHOWN_ENDPOINTS = 40;
 const SHOWN_PROBLEMS = 10;
 
-export function traceLines(trace: Trace, align: Align): string[] {
+export function traceLines(trace: Trace): string[] {
   const { family, packet, service, desired, live, difference, findings, unsure, notes, problems } = trace;
   const isTwice = desired !== null && live !== null;
   return [
     packetText(packet),
-    ...(service === null ? [] : serviceLines(service, align)),
-    ...(live === null ? [] : ["", ...sideLines("live", live, family, align)]),
+    ...(service === null ? [] : serviceLines(service)),
+    ...(live === null ? [] : ["", ...sideLines("live", live, family)]),
     ...(desired === null ? [] : [""]),
     ...(desired === null
       ? []
       : isTwice && difference === null
       ? [`The desired rules (${sideText(desired)}) say the same.`]
-      : sideLines("desired", desired, family, align)),
+      : sideLines("desired", desired, family)),
     ...(difference === null ? [] : [
       "",
       "They part here:",
@@ -68,16 +67,16 @@ function stepText(step: RuleHit | null): string {
   return `${step.hook === undefined ? "" : `${step.hook}, `}${placeOf(step)}`;
 }
 
-function serviceLines({ port, kind, policy, uses }: TracedService, align: Align): string[] {
+function serviceLines({ port, kind, policy, uses }: TracedService): string[] {
   const name = policy === "local" ? "Local" : "Cluster";
   const affinity = port.stickyMaxAgeSeconds > 0 ? `, clients stay for ${port.stickyMaxAgeSeconds} s` : "";
   return [
     `Service ${port.text} (${port.protocol} ${port.port}), by its ${kind}, policy ${name}${affinity}`,
-    ...endpointLines(uses, policy, align),
+    ...endpointLines(uses, policy),
   ];
 }
 
-export function endpointLines(uses: EndpointUses, policy: "cluster" | "local", align: Align): string[] {
+export function endpointLines(uses: EndpointUses, policy: "cluster" | "local"): string[] {
   const rows = uses.endpoints.map((use) => ({ use, verdict: use[policy] ?? use.cluster ?? use.local }))
     .toSorted((a, b) => Number(b.verdict?.isUsed ?? false) - Number(a.verdict?.isUsed ?? false));
   if (rows.length === 0) return [];
@@ -88,16 +87,16 @@ export function endpointLines(uses: EndpointUses, policy: "cluster" | "local", a
     verdict?.reason ?? "",
   ]);
   const more = rows.length - shown.length;
-  return [...align(shown), ...(more > 0 ? [`  and ${more} more`] : [])];
+  return [...alignColumns(shown), ...(more > 0 ? [`  and ${more} more`] : [])];
 }
 
-function sideLines(name: string, side: TraceSide, family: IpFamily, align: Align): string[] {
+function sideLines(name: string, side: TraceSide, family: IpFamily): string[] {
   const { outcomes } = side.flow;
   const [first] = outcomes;
   const head = `By the ${name} rules (${sideText(side)}): ${formatFlow(side.flow)}`;
   if (first === undefined) return [head];
   const hits = (some: readonly RuleHit[], before: RuleHit | undefined, indent = ""): string[] =>
-    hitLines(some, before?.hook ?? "", family, align, indent);
+    hitLines(some, before?.hook ?? "", family, indent);
   if (outcomes.length === 1) return [head, ...hits(first.hits, undefined)];
   const shared = sharedHits(outcomes.map((outcome) => outcome.hits));
   const rests = outcomes.map((outcome) => outcome.hits.slice(shared));
@@ -139,7 +138,6 @@ function hitLines(
   hits: readonly RuleHit[],
   hookBefore: string,
   family: IpFamily,
-  align: Align,
   indent = "",
 ): string[] {
   const lines: string[] = [];
@@ -147,7 +145,7 @@ function hitLines(
   let rows: string[][] = [];
   let rules: string[] = [];
   const flush = (): void => {
-    for (const [index, line] of align(rows).entries()) {
+    for (const [index, line] of alignColumns(rows).entries()) {
       lines.push(line);
       const rule = rules[index] ?? "";
       if (rule !== "") lines.push(`${indent}        ${rule}`);
