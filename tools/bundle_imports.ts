@@ -35,7 +35,7 @@ const ON_DEMAND: ReadonlySet<string> = new Set([
   "sysdump",
   "tls_transport",
   "trace",
-  "trace_json",
+  "trace_report",
   "write_config",
 ]);
 

@@ -8,7 +8,7 @@ import { countsBesideFile } from "../config/flags_overlay.ts";
 import { isSwitch, KINDS } from "../config/kinds.ts";
 import { type Flag, valuesOf } from "./flags/flag.ts";
 import { FLAGS, flagsBesideFile } from "./flags/flags.ts";
-import { alignColumns, wrapWords } from "./terminal/columns.ts";
+import { alignColumns, wrapWords } from "../text/columns.ts";
 
 /** What one command is for. */
 export interface CommandDoc {

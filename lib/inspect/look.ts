@@ -18,7 +18,6 @@ import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
 import { knownNodeAddresses, podInterface } from "./node_addresses.ts";
 import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objects.ts";
 
-/** What is looked at. */
 export interface LookOptions extends FindObjectsOptions {
   /** False: neither flags nor files name the mode; it is the one in force on the node. */
   readonly isModeNamed: boolean;
@@ -34,7 +33,6 @@ export interface LookOptions extends FindObjectsOptions {
   readonly isCounted?: boolean;
 }
 
-/** What was found. */
 export interface Look {
   /** Null: not asked for. */
   readonly objects: FoundObjects | null;
@@ -55,7 +53,6 @@ export interface Look {
   readonly portals: KnownPortals | string | null;
 }
 
-/** Looks, at everything at once. */
 export async function look(options: LookOptions): Promise<Look> {
   const { wantsDesired, wantsLive, liveFrom, exec } = options;
   const isHere = wantsLive && liveFrom.length === 0;
@@ -113,7 +110,7 @@ async function withPortals(seen: Look, isSaved: boolean): Promise<Look> {
     };
   }
   if (desired === null || live === null) return { ...seen, portals };
-  const { portsOfRules, userspacePlan } = await import("./desired/userspace.ts");
+  const { portsOfRules, userspacePlan } = await import("./modes/userspace.ts");
   const ports = FAMILIES.map((family) => {
     const tables = live.get(family)?.iptables.map((one) => one.tables) ?? [];
     return [family, portsOfRules(userspacePlan({ ...desired, warn: () => {} }, family), tables)] as const;

@@ -13,7 +13,6 @@ import type { IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import { type DesiredState, stateOf } from "./desired/desired.ts";
 
-/** What is written, and with what. */
 export interface RuleWriting {
   readonly exec: Exec;
   readonly config: KubeProxyConfiguration;
@@ -23,9 +22,7 @@ export interface RuleWriting {
   readonly log: Logger;
 }
 
-/** What was written. */
 export interface WrittenRules extends Pick<PreparedMode, "refused"> {
-  /** The one that was chosen. */
   readonly mode: string;
   /** Those that the mode serves here, those among them whose sync failed. */
   readonly families: readonly IpFamily[];

@@ -13,15 +13,10 @@ import { type EventRecorder, LogEvents } from "../observe/events.ts";
 import type { Logger } from "../observe/log.ts";
 import { usesApiServer } from "./source.ts";
 
-/** What beside the configuration decides how the API server is asked. */
 export interface ApiClientOptions {
-  /** `--master`; empty if not given. */
   readonly master: string;
-  /** Starts credential plugins. @default {systemExec} */
   readonly exec?: Exec | undefined;
-  /** Hears of every request. */
   readonly onRequest?: ((request: ApiRequest) => void) | undefined;
-  /** Hears of every answer that was read. */
   readonly onAnswer?: ((answer: ApiAnswer) => void) | undefined;
 }
 
@@ -53,7 +48,6 @@ export async function openApiClient(
   });
 }
 
-/** What beside the configuration decides where Events go. */
 export interface EventsOptions extends ApiClientOptions {
   readonly log: Logger;
   readonly hostname?: () => string;

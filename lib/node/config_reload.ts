@@ -25,7 +25,6 @@ export interface ReloadableProxy extends Pick<ProxyServer, "now" | "node" | "log
   readonly otherModes: Pick<OtherModesCleanup, "undisturbed">;
 }
 
-/** What a {@linkcode ConfigReload} needs. */
 export interface ConfigReloadOptions<Next> {
   readonly watch: Pick<ConfigWatch, "next">;
   readonly record: ReloadRecord;
@@ -36,11 +35,9 @@ export interface ConfigReloadOptions<Next> {
   }>;
   /** Gets the next proxy server ready while the present one serves. @throws {Error} if this configuration cannot be run here */
   readonly succeed: (config: KubeProxyConfiguration) => Promise<Next>;
-  /** Milliseconds since the epoch. */
   readonly nowMs: () => number;
 }
 
-/** Follows the configuration file. */
 export class ConfigReload<Next> {
   readonly #options: ConfigReloadOptions<Next>;
 
@@ -80,7 +77,6 @@ export class ConfigReload<Next> {
     events.recorder.record(configRefusedEvent(node, problems.join("; ")));
   }
 
-  /** The next proxy server has begun. */
   succeeded(): void {
     this.#options.record.taken(this.#options.nowMs());
   }
@@ -99,7 +95,7 @@ export class ConfigReload<Next> {
     takeVerbosity(proxy.verbosity, proxy.now.config, config);
     proxy.now.config = config;
     this.succeeded();
-    sayTaken(proxy.log, file.path, fields);
+    logTaken(proxy.log, file.path, fields);
     return null;
   }
 }
@@ -113,19 +109,17 @@ export function takeVerbosity(
   if (from.logging.verbosity !== to.logging.verbosity) verbosity.level = to.logging.verbosity;
 }
 
-function sayTaken(log: Logger, file: string, fields: readonly string[]): void {
+function logTaken(log: Logger, file: string, fields: readonly string[]): void {
   if (fields.length === 0) log.info("Configuration file changed, but no setting in force", { file });
   else log.info("Configuration changed, in force now", { file, fields });
 }
 
-/** What a {@linkcode ConfigWatch} needs. */
 export interface ConfigWatchOptions {
-  /** As it was read last. */
   readonly file: ConfigFile;
   readonly log: Logger;
   /** How long the folder must be quiet before the file is read. @default {300} */
   readonly debounceMs?: number;
-  /** The file is read this often even if nothing tells of a change: a link may lead to another folder. @default {5000} */
+  /** The file is read this often even if no change is seen: a link may lead to another folder. @default {5000} */
   readonly pollMs?: number;
 }
 
@@ -167,7 +161,7 @@ export class ConfigWatch implements AsyncDisposable {
       const isAsked = this.#isAsked;
       this.#isAsked = false;
       if (bytes === null || sameBytes(bytes, this.#bytes)) {
-        if (isAsked && bytes !== null) this.#sayUnchanged();
+        if (isAsked && bytes !== null) this.#logUnchanged();
         continue;
       }
       this.#bytes = bytes;
@@ -175,7 +169,7 @@ export class ConfigWatch implements AsyncDisposable {
     }
   }
 
-  /** Has the file read soon, whatever the folder tells; the log says if it is as it was. */
+  /** Has the file read soon, whether the folder has changed or not; the log says if it is as it was. */
   look(): void {
     this.#isAsked = true;
     this.#watch.touch(this.#options.file.path);
@@ -185,7 +179,7 @@ export class ConfigWatch implements AsyncDisposable {
     await this.#watch[Symbol.asyncDispose]();
   }
 
-  #sayUnchanged(): void {
+  #logUnchanged(): void {
     const { file, log } = this.#options;
     log.info("Configuration file has not changed", { file: file.path });
   }
@@ -222,14 +216,10 @@ function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && a.every((byte, i) => byte === b[i]);
 }
 
-/** What {@linkcode untilIpv6IsOn} needs. */
 export interface FamilyReturnOptions {
-  /** Families that are not served. */
   readonly refused: readonly { readonly family: IpFamily }[];
   readonly exec: Exec;
-  /** How often it looks, in milliseconds. */
   readonly periodMs: number;
-  /** @default {systemClock} */
   readonly clock?: Clock;
 }
 

@@ -22,22 +22,19 @@ const POD_CIDRS_MS = 300_000;
 
 const RBAC_ADVICE = "grant get, list and watch of nodes in the ClusterRole (RBAC)";
 
-/** What a {@linkcode NodeWatch} needs. */
 export interface NodeWatchOptions {
   readonly config: KubeProxyConfiguration;
   readonly nodeName: string;
   /** False if the source is files alone: what is not in them is not awaited, and a Node that is not is none to miss. */
   readonly isNodeExpected: boolean;
   readonly runners: readonly FamilyRunner[];
-  /** Families that have no runner. */
   readonly refused: readonly RefusedFamily[];
   readonly mode: { reconfigure(node: NodeObject | null): readonly IpFamily[] };
-  /** Hears of a Node without any facts when rules must be made without the real one. */
+  /** Receives a Node without any facts when rules must be made without the real one. */
   readonly onUnread?: (node: NodeObject) => void;
   readonly log: Logger;
 }
 
-/** What the watch asks of the news. */
 type NodeNews = Pick<EventHandlers, "whenSynced" | "refusal">;
 
 /** Passes what the Node says on to the families. */
@@ -101,7 +98,7 @@ export class NodeWatch {
   }
 
   /**
-   * False if local traffic of the primary family could not be told apart by them. At the start that ends it; later the former
+   * False if local traffic of the primary family could not be detected by them. At the start that ends it; later the former
    * ones stay in force.
    */
   #takePodCidrs(node: NodeObject): boolean {
@@ -155,7 +152,7 @@ export class NodeWatch {
     const isListed = await within(news.whenSynced("nodes"), NODE_MS, signal) !== null;
     if (signal.aborted) return false;
     if (!isListed) log.warn("Starting without knowing the own Node", { node: nodeName });
-    else if (isNodeExpected && !this.#hasAddresses) this.#sayMissing(news.refusal("nodes"));
+    else if (isNodeExpected && !this.#hasAddresses) this.#logMissing(news.refusal("nodes"));
     if (!isNodeExpected || !needsPrimaryIp(config) || this.#hasAddresses) return true;
     const isThere = await within(this.#addresses.promise, deadlineMs - performance.now(), signal) !== null;
     if (signal.aborted) return false;
@@ -181,7 +178,7 @@ export class NodeWatch {
     onUnread?.(unread);
   }
 
-  #sayMissing(refusal: string | null): void {
+  #logMissing(refusal: string | null): void {
     const { log, nodeName, config } = this.#options;
     this.#wasMissed = true;
     const awaited = needsPrimaryIp(config) ? `${NODE_MS / 1000}s` : undefined;
@@ -228,7 +225,7 @@ function primaryFamilyError(family: IpFamily, reason: string): UnsupportedError 
   return new UnsupportedError(`Primary IP family ${family}`, family, reason, { message });
 }
 
-/** True if rules depend on an address that only the Node can tell. */
+/** True if rules depend on an address that only the Node has. */
 function needsPrimaryIp({ nodePortAddresses, bindAddress }: KubeProxyConfiguration): boolean {
   return (nodePortAddresses ?? []).includes("primary") && nodeIps(null, bindAddress).primaryIsLoopback;
 }

@@ -4,7 +4,7 @@ import type { Clock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { syncOutcome } from "../../tests/support/sync_outcome.ts";
-import { LateOomScore } from "./oom_score.ts";
+import { setOomScoreLate } from "./oom_score.ts";
 
 /** @param ms what the clock's sleeps take, at most: a signal ends them */
 function setUp({ status = 0, ms = 60_000 } = {}) {
@@ -41,8 +41,9 @@ function setUp({ status = 0, ms = 60_000 } = {}) {
     error: () => {},
   };
   const families: IpFamily[] = ["IPv4", "IPv6"];
-  const score = new LateOomScore({ adjustment: -999, pid: 7, families, exec, log, clock });
-  return { score, started, slept, lines };
+  const end = new AbortController();
+  const options = { adjustment: -999, pid: 7, families, exec, log, clock };
+  return { score: setOomScoreLate(options, end.signal), end, started, slept, lines };
 }
 
 Deno.test(
@@ -56,24 +57,23 @@ Deno.test(
     assertEquals(started, []);
     score.observer.synced(syncOutcome("IPv4"));
     score.observer.synced(syncOutcome("IPv4"));
-    await score.settled();
+    await score.settled;
     assertEquals(started, ["choom -n -999 -p 7"]);
-    score.end();
   },
 );
 
 Deno.test("where nothing is ever synced, it is set all the same", { permissions: "none" }, async () => {
   const { score, started, slept } = setUp({ ms: 1 });
-  await score.settled();
+  await score.settled;
   assertEquals([started, slept], [["choom -n -999 -p 7"], [10_000]]);
 });
 
 Deno.test("a refusal is told, and an end before is not", { permissions: "none" }, async () => {
   const refused = setUp({ status: 1, ms: 1 });
-  await refused.score.settled();
+  await refused.score.settled;
   assertEquals(refused.lines, ["OOM score stays as it is"]);
   const ended = setUp();
-  ended.score.end();
-  await ended.score.settled();
+  ended.end.abort();
+  await ended.score.settled;
   assertEquals([ended.started, ended.lines], [[], []]);
 });

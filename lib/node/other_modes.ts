@@ -29,17 +29,13 @@ const OTHER_FAMILY_MS = 10_000;
 const RETRY_MS = 5_000;
 const MAX_RETRY_MS = 300_000;
 
-/** What {@linkcode OtherModesCleanup} needs. */
 export interface OtherModesOptions {
-  /** The modes whose leftovers go. */
   readonly modes: readonly CleanupMode[];
-  /** The mode that runs, of which kube-proxy's leftovers go, as far as they are told from ours. */
+  /** The mode that runs, of which kube-proxy's leftovers go, as far as they differ from ours. */
   readonly ownMode?: CleanupMode | undefined;
-  /** The IP families this node serves. */
   readonly families: readonly IpFamily[];
   readonly log: Logger;
   readonly exec: Exec;
-  /** As configured for IPVS mode. */
   readonly excludeCidrs?: readonly string[];
   readonly clock?: Clock;
 }
@@ -57,7 +53,6 @@ export async function preloadRemoval(): Promise<void> {
  * last; a family whose first sync takes long does not keep those of the other.
  */
 export class OtherModesCleanup {
-  /** Hears of the first syncs. */
   readonly observer: SyncObserver;
   readonly #options: OtherModesOptions;
   readonly #allSynced = new AbortController();
@@ -66,9 +61,11 @@ export class OtherModesCleanup {
   #programs: Runner;
   #work: Promise<void> = Promise.resolve();
   #hasEnded = false;
+  /** True if there were tables of nftables mode, so that a proxy that makes them may still run. */
   #hasRemovedTables = false;
-  /** In a row. */
   #failures = 0;
+  /** Null: kube-proxy's tables are not looked for. */
+  #otherProxy: OtherProxyWatch | null = null;
 
   constructor(options: OtherModesOptions) {
     this.#options = options;
@@ -80,12 +77,26 @@ export class OtherModesCleanup {
   }
 
   /**
-   * Ends what is under way, in the middle of whatever it does: each program does all it was told or nothing, as far as
+   * Ends what is under way, in the middle of whatever it does: each program does all of its input or nothing, as far as
    * that matters, and the next start finds the rest.
    */
   end(): void {
     this.#hasEnded = true;
     this.#programs.end();
+    this.#otherProxy?.programs.end();
+  }
+
+  /** Looks for kube-proxy's tables every period from the first syncs on: those that come back are logged, and removed after a while. */
+  watch(options: OtherProxyOptions): void {
+    this.#otherProxy = {
+      ...options,
+      programs: new Runner(this.#options.exec),
+      work: Promise.resolve(),
+      present: [],
+      removalMs: FIRST_REMOVAL_MS,
+      nextRemovalMs: null,
+      hasFailed: false,
+    };
   }
 
   /**
@@ -106,13 +117,8 @@ export class OtherModesCleanup {
     }
   }
 
-  /** True if there were tables of nftables mode, so that a proxy that makes them may still run. */
-  get hasRemovedTables(): boolean {
-    return this.#hasRemovedTables;
-  }
-
   /** Removes, once more, what kube-proxy left in mode nftables. Resolves when that is done or has ended. */
-  removeKubeProxyTables(families: readonly IpFamily[]): Promise<void> {
+  #removeKubeProxyTables(families: readonly IpFamily[]): Promise<void> {
     const { log } = this.#options;
     this.#work = this.#work.then(async () => {
       const exec = this.#programs;
@@ -129,7 +135,12 @@ export class OtherModesCleanup {
   }
 
   /** Resolves when what was begun is done or has ended. */
-  settled(): Promise<void> {
+  async settled(): Promise<void> {
+    await Promise.all([this.#work, this.#otherProxy?.work]);
+  }
+
+  /** Resolves when what was begun to be removed is, or has ended. */
+  removed(): Promise<void> {
     return this.#work;
   }
 
@@ -139,6 +150,7 @@ export class OtherModesCleanup {
     const unserved = isLast ? FAMILIES.filter((other) => !families.includes(other)) : [];
     this.#due.push([family, ...unserved]);
     this.#goOn();
+    if (isLast && this.#otherProxy !== null) this.#otherProxy.work = this.#lookForProxy(this.#otherProxy);
   }
 
   #goOn(): void {
@@ -166,7 +178,7 @@ export class OtherModesCleanup {
       const context = { exec, families, dryRun: false, excludeCidrs, drain };
       const others = await removeLeftovers(modes, context);
       this.#hasRemovedTables ||= others.removed.some(({ place }) => place === "nft");
-      // What is tried again was told.
+      // What is tried again was logged.
       const isFirst = this.#failures === 0;
       let left = report(others, "another mode", { log, tellsWhatStays: isFirst });
       if (ownMode !== undefined) {
@@ -202,6 +214,61 @@ export class OtherModesCleanup {
       this.#goOn();
     });
   }
+
+  async #lookForProxy(watch: OtherProxyWatch): Promise<void> {
+    const { clock = systemClock, periodMs, isWanted, programs: { signal } } = watch;
+    while (!signal.aborted) {
+      await clock.sleep(periodMs, signal);
+      // The removals of the start come first.
+      await this.#work;
+      if (signal.aborted || !isWanted(this.#hasRemovedTables)) continue;
+      const found = await this.#tablesOf(watch);
+      if (found === null) continue;
+      this.#reportTables(watch, found.map((family) => `${nftFamily(family)} ${TABLE}`));
+      if (found.length === 0) continue;
+      const nowMs = clock.nowMs();
+      watch.nextRemovalMs ??= nowMs + watch.removalMs;
+      if (nowMs < watch.nextRemovalMs) continue;
+      watch.removalMs = Math.min(MAX_REMOVAL_MS, 2 * watch.removalMs);
+      watch.nextRemovalMs = nowMs + watch.removalMs;
+      await this.#removeKubeProxyTables(found);
+    }
+  }
+
+  /** The families in which kube-proxy's table is there; null: that is not known. */
+  async #tablesOf(watch: OtherProxyWatch): Promise<readonly IpFamily[] | null> {
+    const nft = new Nft(watch.programs);
+    try {
+      const found: IpFamily[] = [];
+      for (const family of FAMILIES) {
+        if (!await nft.hasNone(nftFamily(family), { tables: [TABLE] })) found.push(family);
+      }
+      watch.hasFailed = false;
+      return found;
+    } catch (error) {
+      if (watch.programs.signal.aborted) return null;
+      if (!watch.hasFailed) {
+        this.#options.log.error("Cannot look for the tables of another service proxy", error, {});
+      }
+      watch.hasFailed = true;
+      return null;
+    }
+  }
+
+  #reportTables(watch: OtherProxyWatch, tables: readonly string[]): void {
+    const { log } = this.#options;
+    if (tables.join() === watch.present.join()) return;
+    watch.present = tables;
+    if (tables.length > 0) {
+      log.warn("Another service proxy writes rules on this node", {
+        tables,
+        advice: "end kube-proxy here: what it last wrote answers beside the rules of kproxy",
+      });
+    } else {
+      log.info("The tables of the other service proxy are gone");
+    }
+    watch.onChange(tables);
+  }
 }
 
 /** @returns how many could not be removed */
@@ -229,109 +296,21 @@ const TABLE = "kube-proxy";
 const FIRST_REMOVAL_MS = 300_000;
 const MAX_REMOVAL_MS = 3_600_000;
 
-/** What an {@linkcode OtherProxyWatch} needs. */
 export interface OtherProxyOptions {
-  /** The families whose first syncs come before the first look. */
-  readonly families: readonly IpFamily[];
-  readonly exec: Exec;
-  readonly log: Logger;
-  /** Milliseconds from one look to the next. */
   readonly periodMs: number;
-  /** False as long as there is no reason to look. */
-  readonly isWanted: () => boolean;
-  /** Removes what kube-proxy left, and tells of it; resolves when a removal under way is done, too. Never rejects. */
-  readonly remove: (families: readonly IpFamily[]) => Promise<void>;
-  /** The first removal, which belongs to the start. */
-  readonly startRemoval: () => Promise<void>;
-  /** Hears which tables came back, e.g. `ip kube-proxy`, whenever that changes; none: they are gone. */
+  /** False as long as there is no reason to look. @param hasRemovedTables tables of nftables mode were there */
+  readonly isWanted: (hasRemovedTables: boolean) => boolean;
+  /** Receives which tables came back, e.g. `ip kube-proxy`, whenever that changes; none: they are gone. */
   readonly onChange: (tables: readonly string[]) => void;
   readonly clock?: Clock;
 }
 
-/** Looks for kube-proxy's tables every period. */
-export class OtherProxyWatch {
-  /** Hears of the first syncs. */
-  readonly observer: SyncObserver;
-  readonly #options: OtherProxyOptions;
-  readonly #programs: Runner;
-  readonly #nft: Nft;
-  #work: Promise<void> = Promise.resolve();
-  #present: readonly string[] = [];
-  #removalMs = FIRST_REMOVAL_MS;
-  #nextRemovalMs: number | null = null;
-  #hasFailed = false;
-
-  constructor(options: OtherProxyOptions) {
-    this.#options = options;
-    this.#programs = new Runner(options.exec);
-    this.#nft = new Nft(this.#programs);
-    this.observer = observeFirstSyncs(options.families, (_family, isLast) => {
-      if (isLast) this.#work = this.#watch();
-    });
-  }
-
-  /** Ends what is under way. */
-  end(): void {
-    this.#programs.end();
-  }
-
-  /** Resolves when it has ended. */
-  settled(): Promise<void> {
-    return this.#work;
-  }
-
-  async #watch(): Promise<void> {
-    const { clock = systemClock, periodMs, isWanted, startRemoval } = this.#options;
-    const { signal } = this.#programs;
-    while (!signal.aborted) {
-      await clock.sleep(periodMs, signal);
-      await startRemoval();
-      if (signal.aborted || !isWanted()) continue;
-      await this.#look(clock.nowMs());
-    }
-  }
-
-  async #look(nowMs: number): Promise<void> {
-    const { log } = this.#options;
-    let found: readonly IpFamily[];
-    try {
-      found = await this.#families();
-      this.#hasFailed = false;
-    } catch (error) {
-      if (this.#programs.signal.aborted) return;
-      if (!this.#hasFailed) log.error("Cannot look for the tables of another service proxy", error, {});
-      this.#hasFailed = true;
-      return;
-    }
-    this.#report(found.map((family) => `${nftFamily(family)} ${TABLE}`));
-    if (found.length === 0) return;
-    this.#nextRemovalMs ??= nowMs + this.#removalMs;
-    if (nowMs < this.#nextRemovalMs) return;
-    this.#removalMs = Math.min(MAX_REMOVAL_MS, 2 * this.#removalMs);
-    this.#nextRemovalMs = nowMs + this.#removalMs;
-    await this.#options.remove(found);
-  }
-
-  async #families(): Promise<readonly IpFamily[]> {
-    const found: IpFamily[] = [];
-    for (const family of FAMILIES) {
-      if (!await this.#nft.hasNone(nftFamily(family), { tables: [TABLE] })) found.push(family);
-    }
-    return found;
-  }
-
-  #report(tables: readonly string[]): void {
-    const { log, onChange } = this.#options;
-    if (tables.join() === this.#present.join()) return;
-    this.#present = tables;
-    if (tables.length > 0) {
-      log.warn("Another service proxy writes rules on this node", {
-        tables,
-        advice: "end kube-proxy here: what it last wrote answers beside the rules of kproxy",
-      });
-    } else {
-      log.info("The tables of the other service proxy are gone");
-    }
-    onChange(tables);
-  }
+interface OtherProxyWatch extends OtherProxyOptions {
+  /** Not those of removals, which a changed configuration stops. */
+  readonly programs: Runner;
+  work: Promise<void>;
+  present: readonly string[];
+  removalMs: number;
+  nextRemovalMs: number | null;
+  hasFailed: boolean;
 }

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeNft } from "../../tests/support/fake_nft.ts";
 import { recordingLog } from "../../tests/support/recording_log.ts";
 import { syncOutcome } from "../../tests/support/sync_outcome.ts";
-import { OtherModesCleanup, OtherProxyWatch } from "./other_modes.ts";
+import { OtherModesCleanup } from "./other_modes.ts";
 
 const PERIOD_MS = 30_000;
 const MINUTE_MS = 60_000;
@@ -15,7 +15,6 @@ class Rig {
   readonly #log = recordingLog();
   readonly #changes: string[] = [];
   readonly #otherModes: OtherModesCleanup;
-  readonly #watch: OtherProxyWatch;
   isWanted = true;
   #nowMs = 0;
   #wake: { readonly atMs: number; readonly resolve: () => void } | null = null;
@@ -29,29 +28,25 @@ class Rig {
           signal?.addEventListener("abort", () => resolve());
         }),
     };
-    const common = { families: ["IPv4", "IPv6"], log: this.#log.log, exec: this.nft } as const;
     this.#otherModes = new OtherModesCleanup({
-      ...common,
+      families: ["IPv4", "IPv6"],
+      log: this.#log.log,
+      exec: this.nft,
       modes: [],
       ownMode: "nftables",
       clock: { nowMs: () => 0, sleep: () => Promise.resolve() },
     });
-    this.#watch = new OtherProxyWatch({
-      ...common,
+    this.#otherModes.watch({
       clock,
       periodMs: PERIOD_MS,
       isWanted: () => this.isWanted,
-      remove: (families) => this.#otherModes.removeKubeProxyTables(families),
-      startRemoval: () => this.#otherModes.settled(),
       onChange: (tables) => void this.#changes.push(tables.join()),
     });
   }
 
   async start(): Promise<void> {
-    for (const family of ["IPv4", "IPv6"] as const) {
-      for (const { observer } of [this.#otherModes, this.#watch]) observer.synced(syncOutcome(family));
-    }
-    await this.#otherModes.settled();
+    for (const family of ["IPv4", "IPv6"] as const) this.#otherModes.observer.synced(syncOutcome(family));
+    await this.#otherModes.removed();
   }
 
   async pass(ms: number): Promise<void> {
@@ -60,7 +55,7 @@ class Rig {
       if (this.#wake !== null && this.#wake.atMs <= this.#nowMs) this.#wake.resolve();
       // Until it sleeps again: a program of the fake takes a few turns.
       for (let turn = 0; turn < 100; turn++) await Promise.resolve();
-      await this.#otherModes.settled();
+      await this.#otherModes.removed();
       for (let turn = 0; turn < 100; turn++) await Promise.resolve();
     }
   }
@@ -77,8 +72,8 @@ class Rig {
   }
 
   async end(): Promise<void> {
-    this.#watch.end();
-    await this.#watch.settled();
+    this.#otherModes.end();
+    await this.#otherModes.settled();
   }
 }
 

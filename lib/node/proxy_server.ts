@@ -35,7 +35,6 @@ import { nodeName } from "./node_name.ts";
 import { OtherModesCleanup, preloadRemoval } from "./other_modes.ts";
 import { openSource } from "./source.ts";
 
-/** What the command line says beside the configuration. */
 export interface CommandLine {
   /** Address of the API server, of more weight than a kubeconfig; `""` if none is given. */
   readonly master: string;
@@ -51,7 +50,6 @@ export interface CommandLine {
 export interface ProcessResources {
   readonly commandLine: CommandLine;
   readonly logStreams: LogStreams;
-  /** Starts every program. */
   readonly exec: Exec;
   /** The log's; an operator may have changed it. */
   readonly verbosity: Verbosity;
@@ -69,20 +67,17 @@ export interface PlannedProxyServer extends ProcessResources {
   readonly config: KubeProxyConfiguration;
   /** As it is now: some fields may change while the proxy server goes on. */
   readonly now: { config: KubeProxyConfiguration };
-  /** Name of the own Node. */
   readonly node: string;
   readonly log: Logger;
   /** The programs of this proxy server, which end with it. */
   readonly programs: Runner;
 }
 
-/** What the proxy hears and where it speaks. */
+/** Source and Events. */
 export interface Channels {
   readonly source: Source;
-  /** Null without `kproxy.snapshot`. */
   readonly snapshot: SnapshotMetrics | null;
   readonly events: OpenedEvents;
-  /** Counts the requests from now on. */
   readonly countRequests: (metrics: ProxyMetrics) => void;
 }
 
@@ -168,7 +163,6 @@ export function isRuleless({ mode, kproxy: { userspaceListen } }: KubeProxyConfi
   return mode === "userspace" && userspaceListen.length > 0;
 }
 
-/** Puts together what a proxy server is made of. */
 function newProxyServer(
   planned: PlannedProxyServer,
   node: PreparedNode,
@@ -227,7 +221,7 @@ export async function prepareNode(
   });
   exec.settle();
   if (!isRuleless(chosen.config)) {
-    tellOfFamilies(
+    checkServedFamilies(
       chosen.config,
       chosen.prepared.proxiers.map(({ family }) => family),
       log,
@@ -240,7 +234,11 @@ export async function prepareNode(
   return { ...chosen, fallback, refused };
 }
 
-function tellOfFamilies(config: KubeProxyConfiguration, families: readonly IpFamily[], log: Logger): void {
+function checkServedFamilies(
+  config: KubeProxyConfiguration,
+  families: readonly IpFamily[],
+  log: Logger,
+): void {
   const { problems, warnings } = checkFamilies(config, families);
   for (const { path, message } of warnings) {
     log.warn("Configuration may be incomplete or incorrect", { field: path, problem: message });

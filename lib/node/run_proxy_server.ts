@@ -12,7 +12,6 @@ import { type WiredNode, wireNode } from "./wiring.ts";
 import type { Runner } from "../kernel/runner.ts";
 import type { Logger } from "../observe/log.ts";
 
-/** When a proxy server ends, and who hears of its beginning. */
 export interface RunSpan {
   /** Ends the proxy, as far as the time for it goes after the syncs under way; the rules stay. */
   readonly signal: AbortSignal;
@@ -42,13 +41,12 @@ export async function runProxyServer(proxy: ProxyServer, { signal, onStarted }: 
   }
 }
 
-/** What ends by itself once it is told to. */
+/** What ends by itself once `until` aborts. */
 interface Running {
   readonly events: Promise<void>;
   source: Promise<void>;
 }
 
-/** Resolves when `until` aborts. */
 async function run(
   { metrics, source }: ProxyServer,
   { runners, nodeWatch, handlers }: WiredNode,
@@ -68,19 +66,16 @@ async function run(
 }
 
 async function endNode(proxy: ProxyServer, wired: WiredNode, running: Running): Promise<void> {
-  const { runners, servers, otherProxy, oomScore } = wired;
+  const { runners, servers, oomScore } = wired;
   const { otherModes, prepared, programs, log } = proxy;
   otherModes.end();
-  otherProxy.end();
-  oomScore.end();
   const syncs = withinGrace(programs, endSyncs(runners, prepared));
   await endTogether({
     "objects and snapshot": running.source,
     syncs,
     "leftovers of other modes": otherModes.settled(),
-    "the look for another proxy": otherProxy.settled(),
-    "OOM score": oomScore.settled(),
-    // Not before the last sync, which tells them what to serve.
+    "OOM score": oomScore.settled,
+    // Not before the last sync, which sets what they serve.
     servers: syncs.finally(() => servers.stop()),
     Events: running.events,
   }, log).finally(() => programs.end());
@@ -93,11 +88,10 @@ async function endSyncs(runners: readonly FamilyRunner[], mode: PreparedMode): P
 
 /** How long a sync under way may go on before its programs are ended. */
 const SYNC_GRACE_MS = 1_000;
-/** How long the end may take at all. */
 const END_LIMIT_MS = 5_000;
 
 /**
- * Waits for the parts to end, side by side, and at most for so long; of those that do not end in time, the log tells.
+ * Waits for the parts to end, side by side, and at most for so long; those that do not end in time are logged.
  *
  * @throws what the first of them rejects with
  */
@@ -144,7 +138,6 @@ export function untilEnded(observer: SyncObserver, programs: Runner, log: Logger
   };
 }
 
-/** Resolves when the signal is aborted. */
 export function whenAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();

@@ -18,20 +18,15 @@ import type { Source } from "../source/source.ts";
 import type { KubeSourceOptions } from "../source/kube/kube_source.ts";
 import { USER_AGENT } from "./version.ts";
 
-/** What beside the configuration decides the source. */
 export interface SourceOptions {
-  /** `--master`; empty if not given. */
   readonly master: string;
   /** True: as root, too, manifest files count that others may write. */
   readonly allowsInsecureFiles: boolean;
   readonly nodeName: string;
   readonly log: Logger;
   readonly onRequest: (request: ApiRequest) => void;
-  /** Hears of every answer that was read. */
   readonly onAnswer: (answer: ApiAnswer) => void;
-  /** Starts credential plugins. @default {systemExec} */
   readonly exec?: Exec;
-  /** Null without `kproxy.snapshot`. */
   readonly snapshot: SnapshotMetrics | null;
 }
 
@@ -150,7 +145,7 @@ async function openApi(
   });
 }
 
-/** Of `KubeSourceOptions` what does not depend on who asks. */
+/** Of `KubeSourceOptions` what the configuration decides. */
 export type KubeSettings = Pick<
   KubeSourceOptions,
   "configSyncPeriodMs" | "qps" | "burst" | "contentTypes" | "userAgent"

@@ -12,7 +12,6 @@ export class StatusPageSource {
   readonly record: PageRecord;
   #serviceCidrs: readonly string[] = [];
 
-  /** @param nowMs milliseconds since the epoch */
   constructor(nowMs: () => number) {
     this.record = new PageRecord(nowMs);
   }
@@ -45,7 +44,7 @@ async function loadQuestions(): Promise<Questions> {
     () => import("../sim/ruleset_simulator.ts"),
     () => import("../inspect/desired/desired.ts"),
     () => import("../inspect/trace/packet.ts"),
-    () => import("../inspect/trace/trace_json.ts"),
+    () => import("../inspect/trace/trace_report.ts"),
   ];
   for (const load of steps) {
     await load();

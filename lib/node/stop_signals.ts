@@ -5,10 +5,8 @@
  * @module
  */
 
-/** The signals that end the program. */
 export type StopSignal = "SIGTERM" | "SIGINT" | "SIGHUP";
 
-/** What a signal does besides. */
 export interface SignalHandlers {
   /** Called once, with the name of the first signal that ends the program. */
   readonly onStop: (name: StopSignal) => void;
@@ -38,12 +36,11 @@ export class StopSignals {
     if (first !== undefined) handlers.onStop(first);
   }
 
-  /** Aborted by the first signal. */
   get signal(): AbortSignal {
     return this.#stop.signal;
   }
 
-  /** Resolves to null once `signal` is aborted: what is raced with it can be told from what it yields. */
+  /** Resolves to null once `signal` is aborted: so a race shows which came first. */
   get received(): Promise<null> {
     if (this.signal.aborted) return Promise.resolve(null);
     return new Promise((resolve) => {

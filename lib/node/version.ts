@@ -16,12 +16,10 @@ const RULES_LEVEL = "1.30";
 /** The kube-proxy minor release whose decisions (hints, pacing, servers, metrics) kproxy makes. */
 export const DECISIONS_LEVEL = "1.36";
 
-/** What a version is told with. */
 export interface VersionFacts {
   /** As `builtFrom` yields it. */
   readonly commit: string;
   readonly deno: string;
-  /** `linux/x86_64`. */
   readonly platform: string;
 }
 

@@ -46,8 +46,7 @@ import { openApiClient } from "./api_client.ts";
 import { untilEnded } from "./run_proxy_server.ts";
 import { isRuleless, type ProxyServer } from "./proxy_server.ts";
 import { NodeWatch } from "./node_watch.ts";
-import { OtherProxyWatch } from "./other_modes.ts";
-import { LateOomScore } from "./oom_score.ts";
+import { type LateOomScore, setOomScoreLate } from "./oom_score.ts";
 import { collectInQuiet } from "./quiet_garbage.ts";
 import { usesApiServer } from "./source.ts";
 import { StatusPageSource } from "./status_page.ts";
@@ -58,12 +57,10 @@ import { nodeUse, serviceUse } from "../model/unserved_family.ts";
 /** The parts of a proxy server that begin nothing before they are started. */
 export interface WiredNode {
   readonly servers: NodeServers;
-  /** One for each IP family. */
   readonly runners: readonly FamilyRunner[];
   readonly nodeWatch: NodeWatch;
-  /** Takes what the source tells. */
+  /** Takes the events of the source. */
   readonly handlers: EventHandlers;
-  readonly otherProxy: OtherProxyWatch;
   readonly oomScore: LateOomScore;
 }
 
@@ -83,17 +80,16 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
     unserved,
   });
   const families = prepared.proxiers.map(({ family }) => family);
-  const oomScore = new LateOomScore({
+  const oomScore = setOomScoreLate({
     adjustment: isRuleless(config) ? null : config.oomScoreAdj,
     pid: Deno.pid,
     families,
     exec: proxy.exec,
     log,
-  });
-  const otherProxy = makeOtherProxyWatch(proxy, servers);
+  }, until);
+  watchOtherProxy(proxy, servers);
   const afterSyncs = joinObservers(
     otherModes.observer,
-    otherProxy.observer,
     oomScore.observer,
     collectInQuiet(families, until),
     observeFirstSyncs(families, (_, isLast) => isLast && !until.aborted && proxy.afterlife.inForce()),
@@ -105,7 +101,7 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
   }
   const nodeWatch = makeNodeWatch(proxy, runners, (unread) => servers.setNode(unread));
   const handlers = makeHandlers(proxy, { servers, page, runners, nodeWatch });
-  return { servers, runners, nodeWatch, handlers, otherProxy, oomScore };
+  return { servers, runners, nodeWatch, handlers, oomScore };
 }
 
 function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log }: ProxyServer): void {
@@ -119,7 +115,6 @@ function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log 
 
 interface HandlerParts {
   readonly servers: NodeServers;
-  /** Null if it is not wanted. */
   readonly page: StatusPageSource | null;
   readonly runners: readonly FamilyRunner[];
   readonly nodeWatch: NodeWatch;
@@ -161,16 +156,13 @@ function makeHandlers(proxy: ProxyServer, parts: HandlerParts): EventHandlers {
   return handlers;
 }
 
-function makeOtherProxyWatch(proxy: ProxyServer, servers: NodeServers): OtherProxyWatch {
-  const { exec, log, mode, node, periods, prepared, otherModes, events } = proxy;
-  return new OtherProxyWatch({
-    families: prepared.proxiers.map(({ family }) => family),
-    exec,
-    log,
+function watchOtherProxy(
+  { mode, node, periods, otherModes, events }: ProxyServer,
+  servers: NodeServers,
+): void {
+  otherModes.watch({
     periodMs: periods.syncPeriod,
-    isWanted: () => mode === "nftables" || otherModes.hasRemovedTables,
-    remove: (families) => otherModes.removeKubeProxyTables(families),
-    startRemoval: () => otherModes.settled(),
+    isWanted: (hasRemovedTables) => mode === "nftables" || hasRemovedTables,
     onChange: (tables) => {
       servers.health.setOtherTables(tables);
       if (tables.length > 0) events.recorder.record(otherProxyEvent(node, tables));
@@ -197,7 +189,7 @@ function makeNodeWatch(
   });
 }
 
-/** What there is to tell of how the proxy server begins. */
+/** Events of the start. */
 function recordStart({ node, refused, fallback, events: { recorder } }: ProxyServer): void {
   recorder.record(startingEvent(node));
   if (refused.length > 0) recorder.record(sysctlsRefusedEvent(node, refused));
@@ -273,7 +265,6 @@ function nodePortIps(
 interface RunnerParts {
   readonly servers: NodeServers;
   readonly record: StatusRecord;
-  /** What is done once a family's rules are in force. */
   readonly afterSyncs: SyncObserver;
   /** Told of what is wrong with objects, by each family. */
   readonly report: (problem: string) => void;
@@ -296,7 +287,7 @@ function makeRunner(
       events.recorder.record(destinationRefusedEvent(node, unserved));
     },
     onResolved: (resolved) => log.info("Part of a Service is no longer refused", { family, ...resolved }),
-    unreachable: tellUnreachable(family, proxy),
+    unreachable: unreachableOptions(family, proxy),
     startedAtMs: wallClockMs(),
   });
   // What the configuration says of them counts before a Node is known, and without one.
@@ -337,7 +328,7 @@ function makeRunner(
   });
 }
 
-function tellUnreachable(
+function unreachableOptions(
   family: IpFamily,
   { node, log, metrics, events }: ProxyServer,
 ): UnreachableEndpointsOptions {
@@ -354,17 +345,16 @@ function tellUnreachable(
   };
 }
 
-/** What {@linkcode UnservedFamilies} needs. */
 export interface UnservedFamiliesOptions {
   readonly refused: readonly RefusedFamily[];
   readonly nodeName: string;
   readonly log: Logger;
   readonly onEvent: (event: ProxyEvent) => void;
-  /** Hears of each family that something counts on, and of what. */
+  /** Receives each family that something in the cluster uses, and what. */
   readonly onUse: (family: IpFamily, use: string) => void;
 }
 
-/** Looks at what the source says, as long as there is a family to be told of. */
+/** Finds out which families that cannot be served the cluster uses. */
 export class UnservedFamilies {
   readonly #options: UnservedFamiliesOptions;
   /** Those that nothing has counted on so far. */
@@ -378,12 +368,10 @@ export class UnservedFamilies {
     }
   }
 
-  /** The own Node was added or changed. */
   takeNode(node: NodeObject): void {
     for (const family of this.#unused.keys()) this.#report(family, nodeUse(node, family));
   }
 
-  /** A Service was added or changed. */
   takeService(service: Service): void {
     for (const family of this.#unused.keys()) this.#report(family, serviceUse(service, family));
   }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Cidr, parseIp } from "../model/ip.ts";
+import { parseIp } from "../model/ip.ts";
 import type { RuleMatch } from "../netfilter/iptables_rule.ts";
 import type { NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
 import type { NftBase, NftTable } from "../netfilter/nft_ruleset.ts";
@@ -14,8 +14,8 @@ import { type Lookup, NftMatcher } from "./nftables_match.ts";
 import {
   acceptedWalk,
   type EndedWalk,
-  type HostState,
   mergeWalks,
+  type PacketContext,
   redirectedTo,
   rejectedWalk,
   rememberedIn,
@@ -77,45 +77,37 @@ const DEEPEST_NFT_JUMP = 16;
 /** No kernel takes loops of iptables; this only keeps hand-made text from running forever. */
 const DEEPEST_IPTABLES_JUMP = 64;
 
-/** What became of histories in a chain or a statement. */
-interface Fates {
+/** What becomes of a history in a statement: it ends, leaves the chain, or goes on with the next rule or the next statement. */
+type Fate =
+  | { readonly kind: "ended"; readonly walk: EndedWalk }
+  | { readonly kind: "returned" | "next" | "passing"; readonly walk: Walk };
+
+/** What a statement does with a history: null: it goes on with the next rule; a history: it goes on in this one; or several. */
+type Step = Walk | null | readonly Fate[];
+
+function isSplit(step: Step): step is readonly Fate[] {
+  return Array.isArray(step);
+}
+
+function ending(walk: EndedWalk): readonly Fate[] {
+  return [{ kind: "ended", walk }];
+}
+
+/** What became of all histories that entered a chain; those in `next` are back in the chain that called it. */
+interface ChainFates {
   readonly ended: readonly EndedWalk[];
-  /** Those that leave the chain for the one that called it. */
-  readonly returned: readonly Walk[];
-  /** Those that go on: with the next chain, the next rule. */
   readonly next: readonly Walk[];
-  /** Those that go on with the rule's next statement. */
-  readonly passing: readonly Walk[];
-}
-
-/** The same, while a chain is walked. */
-interface OpenFates extends Fates {
-  readonly ended: EndedWalk[];
-  readonly returned: Walk[];
-  next: Walk[];
-}
-
-const NOWHERE: Fates = { ended: [], returned: [], next: [], passing: [] };
-
-/** What a statement does with a history: null: it goes on with the next rule; a history: it goes on in this one. */
-type Step = Walk | Fates | null;
-
-function ending(walk: EndedWalk): Fates {
-  return { ...NOWHERE, ended: [walk] };
 }
 
 /** Each history that was looked up passes or misses by itself; without any the packet misses. */
 function matched(found: readonly Lookup[], not: boolean): Step {
   const [first] = found;
-  if (first === undefined) return null;
   const passes = ({ value }: Lookup): boolean => (value !== null) !== not;
-  if (found.length === 1) return passes(first) ? first.walk : null;
-  const walks = (isPassing: boolean): readonly Walk[] =>
-    found.filter((one) => passes(one) === isPassing).map((one) => one.walk);
-  return { ...NOWHERE, next: walks(false), passing: walks(true) };
+  if (found.length < 2) return first !== undefined && passes(first) ? first.walk : null;
+  return found.map((one): Fate => ({ kind: passes(one) ? "passing" : "next", walk: one.walk }));
 }
 
-/** Where a rule stands, and what tells that a packet has met it. */
+/** Where a rule stands, and the hit of a packet that matches it. */
 interface Position {
   readonly base: BaseChain;
   readonly depth: number;
@@ -129,24 +121,14 @@ function hit({ own }: Position, walk: Walk): Walk {
 /** One packet's path through base chains. */
 export class ChainWalk {
   readonly iptables: IptablesMatcher;
-  readonly #hostState: HostState;
-  readonly #cidrs: Map<string, Cidr | null>;
-  readonly #report: (problem: string) => void;
+  readonly #context: PacketContext;
   readonly #budget: WalkBudget;
   readonly #matchers = new Map<NftTable, NftMatcher>();
 
-  /** @param report receives what cannot be evaluated */
-  constructor(
-    hostState: HostState,
-    iptables: IptablesMatcher,
-    cidrs: Map<string, Cidr | null>,
-    report: (problem: string) => void,
-  ) {
+  constructor(context: PacketContext, iptables: IptablesMatcher) {
     this.iptables = iptables;
-    this.#hostState = hostState;
-    this.#cidrs = cidrs;
-    this.#report = report;
-    this.#budget = new WalkBudget(report);
+    this.#context = context;
+    this.#budget = new WalkBudget(context.report);
   }
 
   /** A base chain, its policy included. One that the kernel would not have taken is reported, and lets the packet pass. */
@@ -163,54 +145,53 @@ export class ChainWalk {
       return [...ended, ...next.map(fall)];
     } catch (error) {
       if (!(error instanceof RangeError || error instanceof SyntaxError)) throw error;
-      this.#report(`Table ${label} chain ${name}: ${error.message}; it is taken to let the packet pass`);
+      this.#context.report(
+        `Table ${label} chain ${name}: ${error.message}; it is taken to let the packet pass`,
+      );
       return [acceptedWalk(walk)];
     }
   }
 
-  /** Yields as `next` those that come back to the chain that called it. */
-  #chain(base: BaseChain, chain: string, entering: readonly Walk[], depth: number): Fates {
-    const fates: OpenFates = { ...NOWHERE, ended: [], returned: [], next: [] };
+  #chain(base: BaseChain, chain: string, entering: readonly Walk[], depth: number): ChainFates {
+    const ended: EndedWalk[] = [];
+    const returned: Walk[] = [];
     let live = entering;
     for (const [index, { text, statements }] of (base.table.rulesOf(chain) ?? []).entries()) {
       if (live.length === 0) break;
       const own = { table: base.table.label, chain, index: index + 1, rule: text, hook: base.hook };
-      const position = { base, depth, own };
-      fates.next = [];
+      const next: Walk[] = [];
       for (const walk of live) {
-        if (!this.#budget.step()) return { ...fates, returned: [], next: [...fates.returned, ...live] };
-        this.#rule(position, statements, 0, walk, fates);
+        if (!this.#budget.step()) return { ended, next: [...returned, ...live] };
+        for (const fate of this.#rule({ base, depth, own }, statements, walk)) {
+          if (fate.kind === "ended") ended.push(fate.walk);
+          else (fate.kind === "returned" ? returned : next).push(fate.walk);
+        }
       }
-      const { next } = fates;
       const isSame = next.length === live.length && next.every((walk, at) => walk === live[at]);
       if (!isSame) live = this.#budget.ways(mergeWalks(next));
     }
-    return { ...fates, returned: [], next: [...fates.returned, ...live] };
+    return { ended, next: [...returned, ...live] };
   }
 
   /** A rule from one of its statements on. */
   #rule(
     position: Position,
     statements: readonly Statement[],
-    from: number,
     walk: Walk,
-    fates: OpenFates,
-  ): void {
+    from = 0,
+  ): readonly Fate[] {
     let live = walk;
     for (let at = from; at < statements.length; at++) {
       const step = this.#statement(position, statements[at]!, live);
       if (step === null) break;
-      if (!("passing" in step)) {
-        live = step;
-        continue;
+      if (isSplit(step)) {
+        return step.flatMap((fate) =>
+          fate.kind === "passing" ? this.#rule(position, statements, fate.walk, at + 1) : [fate]
+        );
       }
-      fates.ended.push(...step.ended);
-      fates.returned.push(...step.returned);
-      fates.next.push(...step.next);
-      for (const one of step.passing) this.#rule(position, statements, at + 1, one, fates);
-      return;
+      live = step;
     }
-    fates.next.push(live);
+    return [{ kind: "next", walk: live }];
   }
 
   #statement(position: Position, statement: Statement, walk: Walk): Step {
@@ -218,8 +199,9 @@ export class ChainWalk {
     switch (statement.kind) {
       case "iptables": {
         const { passing, missed } = this.iptables.match(statement.match, walk, own);
-        if (missed.length === 0 && passing.length === 1) return passing[0]!;
-        return { ...NOWHERE, next: missed, passing };
+        if (missed === null) return passing;
+        if (passing === null) return missed === walk ? null : [{ kind: "next", walk: missed }];
+        return [{ kind: "next", walk: missed }, { kind: "passing", walk: passing }];
       }
       case "match":
         return matched(this.#lookUp(base, statement, walk), statement.not);
@@ -237,10 +219,10 @@ export class ChainWalk {
       case "hit":
         return hit(position, walk);
       case "unknown":
-        this.#report(statement.problem);
+        this.#context.report(statement.problem);
         return hit(position, walk);
       case "unread":
-        this.#report(unknownWords(statement.text, own));
+        this.#context.report(unknownWords(statement.text, own));
         return null;
       case "setMark":
         return hit(position, { ...walk, mark: ((walk.mark & statement.keep) ^ statement.flip) >>> 0 });
@@ -271,7 +253,7 @@ export class ChainWalk {
           return ending(translated(ip, port === undefined ? null : Number(port), hit(position, one)));
         });
       case "redirect": {
-        const destination = redirectedTo(walk, this.#hostState);
+        const destination = redirectedTo(walk, this.#context.hostState);
         const met = hit(position, walk);
         // What comes in by an interface without an address of the family is dropped.
         if (destination === null) return ending({ walk: met, verdict: "drop", rejectWith: "" });
@@ -282,15 +264,15 @@ export class ChainWalk {
     }
   }
 
-  #follow(position: Position, verdict: NftVerdict, walk: Walk): Fates {
+  #follow(position: Position, verdict: NftVerdict, walk: Walk): readonly Fate[] {
     switch (verdict.kind) {
       case "accept":
       case "drop":
         return ending({ walk, verdict: verdict.kind, rejectWith: "" });
       case "return":
-        return { ...NOWHERE, returned: [walk] };
+        return [{ kind: "returned", walk }];
       case "continue":
-        return { ...NOWHERE, next: [walk] };
+        return [{ kind: "next", walk }];
       case "jump":
       case "goto": {
         const { base, depth } = position;
@@ -298,13 +280,14 @@ export class ChainWalk {
         const deepest = base.table.nft === null ? DEEPEST_IPTABLES_JUMP : DEEPEST_NFT_JUMP;
         if (!isThere || depth >= deepest) {
           const problem = isThere ? "jumps never end at" : "a rule jumps to a chain that does not exist:";
-          this.#report(`Table ${base.table.label}: ${problem} ${verdict.chain}`);
-          return { ...NOWHERE, next: [walk] };
+          this.#context.report(`Table ${base.table.label}: ${problem} ${verdict.chain}`);
+          return [{ kind: "next", walk }];
         }
-        if (!this.#budget.jump()) return { ...NOWHERE, next: [walk] };
+        if (!this.#budget.jump()) return [{ kind: "next", walk }];
         const { ended, next } = this.#chain(base, verdict.chain, [walk], depth + 1);
         // What a `goto` chain gives back skips the rest of this one.
-        return verdict.kind === "jump" ? { ...NOWHERE, ended, next } : { ...NOWHERE, ended, returned: next };
+        const kind = verdict.kind === "jump" ? "next" : "returned";
+        return [...ended.flatMap(ending), ...next.map((one): Fate => ({ kind, walk: one }))];
       }
     }
   }
@@ -319,27 +302,21 @@ export class ChainWalk {
 
   #matcher({ table: { nft, label } }: BaseChain): NftMatcher {
     if (nft === null) throw new RangeError(`Table ${label} has no words of nft`);
-    const known = this.#matchers.get(nft) ??
-      new NftMatcher(nft, this.#hostState, this.#cidrs, this.#report);
+    const known = this.#matchers.get(nft) ?? new NftMatcher(nft, this.#context);
     this.#matchers.set(nft, known);
     return known;
   }
 }
 
 /** What was found decides; where nothing was, the next rule does. */
-function perValue(found: readonly Lookup[], decide: (value: string, walk: Walk) => Fates): Step {
-  const [first] = found;
-  if (first === undefined) return null;
-  if (found.length === 1) return first.value === null ? null : decide(first.value, first.walk);
-  const all = found.map((one) =>
-    one.value === null ? { ...NOWHERE, next: [one.walk] } : decide(one.value, one.walk)
+function perValue(
+  found: readonly Lookup[],
+  decide: (value: string, walk: Walk) => readonly Fate[],
+): readonly Fate[] | null {
+  if (found.every(({ value }) => value === null) && found.length < 2) return null;
+  return found.flatMap(({ value, walk }): readonly Fate[] =>
+    value === null ? [{ kind: "next", walk }] : decide(value, walk)
   );
-  return {
-    ...NOWHERE,
-    ended: all.flatMap((one) => one.ended),
-    returned: all.flatMap((one) => one.returned),
-    next: all.flatMap((one) => one.next),
-  };
 }
 
 /** @throws {RangeError} if the kernel would refuse the statement there */

@@ -7,7 +7,7 @@ import { add, formatFraction, type Fraction } from "./fraction.ts";
 
 /** The protocols that a packet may have; `icmp` stands for ICMPv6 too. */
 export type PacketProtocol = "tcp" | "udp" | "sctp" | "icmp";
-/** `UNTRACKED`: a rule has told connection tracking to leave it alone, so that nothing is translated. */
+/** `UNTRACKED`: a rule has exempted it from connection tracking, so that nothing is translated. */
 export type PacketState = "NEW" | "ESTABLISHED" | "RELATED" | "INVALID" | "UNTRACKED";
 
 /** The packet as it arrives or as a process on the node sends it. */
@@ -80,7 +80,7 @@ function outcomeKey(outcome: FlowOutcome): string {
   return [verdict, rejectWith, translatedTo, toNode, masquerade, mark, ...remembered].join("\n");
 }
 
-/** True if both tell the same of the packet; its path may be another one. */
+/** True if the packet fares alike in both; its path may be another one. */
 export function isSameFlow({ outcomes }: Flow, other: Flow): boolean {
   return outcomes.length === other.outcomes.length && outcomes.every((outcome, at) => {
     const { probability } = outcome;

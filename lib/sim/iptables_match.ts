@@ -3,15 +3,7 @@
  *
  * @module
  */
-import {
-  type Cidr,
-  cidrContains,
-  compareIps,
-  hostCidrText,
-  type Ip,
-  parseCidr,
-  parseIp,
-} from "../model/ip.ts";
+import { cidrContains, compareIps, hostCidrText, type Ip, parseCidr, parseIp } from "../model/ip.ts";
 import { markBits } from "../netfilter/canonical_iptables_rule.ts";
 import { ipPortEntry, type SavedSet, type SetType } from "../netfilter/ipset.ts";
 import type { IptablesRule, RuleMatch, RuleTarget } from "../netfilter/iptables_rule.ts";
@@ -22,12 +14,12 @@ import { type RulePlace, type Statement, unknownWords, type WalkedRule } from ".
 import type { PacketProtocol } from "./flow.ts";
 import { complement, multiply, probabilityFraction } from "./fraction.ts";
 import { IPVS_PROTOCOLS } from "./ipvs_schedule.ts";
-import { type HostState, isNodeAddress, leavesThrough, rememberedIn, type Walk } from "./packet_walk.ts";
+import { isNodeAddress, leavesThrough, type PacketContext, rememberedIn, type Walk } from "./packet_walk.ts";
 
 /** A chain of 10,000 rules is parsed once for all walks: what was read does not change any more. */
 const PARSED = new WeakMap<readonly string[], readonly WalkedRule[]>();
 
-/** The rules of a chain. One that cannot be parsed matches nothing, which is told when a packet comes to it. */
+/** The rules of a chain. One that cannot be parsed matches nothing, which is reported when a packet comes to it. */
 export function iptablesRules(rules: readonly string[]): readonly WalkedRule[] {
   const known = PARSED.get(rules);
   if (known !== undefined) return known;
@@ -118,32 +110,22 @@ const PROTOCOL_NAMES: ReadonlyMap<string, PacketProtocol> = new Map([
 
 type Match<Kind> = RuleMatch & { readonly kind: Kind };
 
-/** How a history splits at a condition. */
+/** How a history splits at a condition; null: no part of it. */
 export interface MatchResult {
-  readonly passing: readonly Walk[];
-  readonly missed: readonly Walk[];
+  readonly passing: Walk | null;
+  readonly missed: Walk | null;
 }
 
-/** Evaluates conditions of one packet's path; `report` receives what it cannot evaluate. */
+/** Evaluates conditions of one packet's path. */
 export class IptablesMatcher {
   /** The virtual server that the packet goes through; null: none. */
   through: VirtualServer | null = null;
-  readonly #hostState: HostState;
+  readonly #context: PacketContext;
   readonly #sets: ReadonlyMap<string, SavedSet>;
-  readonly #cidrs: Map<string, Cidr | null>;
-  readonly #report: (problem: string) => void;
 
-  /** `cidrs` caches parsed addresses and may be shared between packets. */
-  constructor(
-    hostState: HostState,
-    sets: ReadonlyMap<string, SavedSet>,
-    cidrs: Map<string, Cidr | null>,
-    report: (problem: string) => void,
-  ) {
-    this.#hostState = hostState;
+  constructor(context: PacketContext, sets: ReadonlyMap<string, SavedSet>) {
+    this.#context = context;
     this.#sets = sets;
-    this.#cidrs = cidrs;
-    this.#report = report;
   }
 
   /** Evaluates one condition. What a later one refuses may already have been remembered, as the kernel has it. */
@@ -154,15 +136,15 @@ export class IptablesMatcher {
       const missing = multiply(walk.probability, complement(probability));
       const hitting = multiply(walk.probability, probability);
       return {
-        passing: hitting.numerator === 0n ? [] : [{ ...walk, probability: hitting }],
-        missed: missing.numerator === 0n ? [] : [{ ...walk, probability: missing }],
+        passing: hitting.numerator === 0n ? null : { ...walk, probability: hitting },
+        missed: missing.numerator === 0n ? null : { ...walk, probability: missing },
       };
     }
     const matched = this.#test(match, walk, place);
     const next = match.kind === "recent" && this.#remembers(match, matched)
       ? rememberedIn(match.list, walk)
       : walk;
-    return matched ? { passing: [next], missed: [] } : { passing: [], missed: [next] };
+    return matched ? { passing: next, missed: null } : { passing: null, missed: next };
   }
 
   #remembers(match: Match<"recent">, matched: boolean): boolean {
@@ -172,7 +154,7 @@ export class IptablesMatcher {
   #test(match: Exclude<RuleMatch, { kind: "statistic" }>, walk: Walk, place: RulePlace): boolean {
     if (match.kind === "opaque") {
       const holds = wordsHold(match.words, walk);
-      if (holds === undefined) this.#report(unknownWords(match.words.join(" "), place));
+      if (holds === undefined) this.#context.report(unknownWords(match.words.join(" "), place));
       return holds ?? false;
     }
     const holds = this.#holds(match, walk);
@@ -205,13 +187,13 @@ export class IptablesMatcher {
         return this.#recent(match, walk);
       case "physdevIsIn":
         // A packet belongs to the bridge it came through, not to a port of it, unless br_netfilter hands it up early.
-        return this.#hostState.isBridged?.(walk.inInterface, walk.source.family) ?? false;
+        return this.#context.hostState.isBridged?.(walk.inInterface, walk.source.family) ?? false;
       case "set":
         return this.#isInSet(match, walk);
       case "ipvs":
         return this.#goesThrough(match);
       case "outInterface": {
-        const name = leavesThrough(walk, this.#hostState);
+        const name = leavesThrough(walk, this.#context.hostState);
         return name === undefined ? this.#unseen(match.kind, match.not) : interfaceMatches(match.name, name);
       }
       case "sourcePort":
@@ -222,7 +204,7 @@ export class IptablesMatcher {
   }
 
   #unseen(kind: string, not: boolean): boolean {
-    this.#report(`A rule that looks at the ${kind} is not understood and taken as not matching`);
+    this.#context.report(`A rule that looks at the ${kind} is not understood and taken as not matching`);
     return not;
   }
 
@@ -232,7 +214,7 @@ export class IptablesMatcher {
       return setHolds(set.definition.type, set.entries, directions, walk);
     }
     const why = set === undefined ? "does not exist" : "cannot be read";
-    this.#report(`A rule looks into set ${name}, which ${why}`);
+    this.#context.report(`A rule looks into set ${name}, which ${why}`);
     return false;
   }
 
@@ -243,28 +225,29 @@ export class IptablesMatcher {
   }
 
   #contains(address: string, ip: Ip): boolean {
-    let cidr = this.#cidrs.get(address);
+    const { cidrs } = this.#context;
+    let cidr = cidrs.get(address);
     if (cidr === undefined) {
       cidr = parseCidr(address.includes("/") ? address : hostCidrText(address));
-      this.#cidrs.set(address, cidr);
+      cidrs.set(address, cidr);
     }
     if (cidr !== null) return cidrContains(cidr, ip);
-    this.#report(`Address "${address}" is not understood and taken as not matching`);
+    this.#context.report(`Address "${address}" is not understood and taken as not matching`);
     return false;
   }
 
   #hasType(type: string, ip: Ip): boolean {
-    if (type === "LOCAL") return isNodeAddress(ip, this.#hostState);
-    this.#report(`Address type ${type} is not understood and taken as not matching`);
+    if (type === "LOCAL") return isNodeAddress(ip, this.#context.hostState);
+    this.#context.report(`Address type ${type} is not understood and taken as not matching`);
     return false;
   }
 
   #recent(match: Match<"recent">, walk: Walk): boolean {
     if (match.action === "set") return true;
     if (walk.remembered.includes(match.list)) return true;
-    const seen = this.#hostState.affinity.get(match.list)?.get(walk.source.text);
+    const seen = this.#context.hostState.affinity.get(match.list)?.get(walk.source.text);
     if (seen === undefined) return false;
-    return match.seconds === 0 || this.#hostState.nowSeconds - seen <= match.seconds;
+    return match.seconds === 0 || this.#context.hostState.nowSeconds - seen <= match.seconds;
   }
 }
 

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Cidr, cidrContains, compareIps, type Ip, parseCidr, parseIp } from "../model/ip.ts";
+import { cidrContains, compareIps, type Ip, parseCidr, parseIp } from "../model/ip.ts";
 import { type Fraction, multiply } from "./fraction.ts";
 import {
   type NftElements,
@@ -16,7 +16,7 @@ import {
 } from "../netfilter/nft_rule.ts";
 import type { ListedContainer } from "../netfilter/nft_listing.ts";
 import { canonicalKey, type NftTable } from "../netfilter/nft_ruleset.ts";
-import { type HostState, isNodeAddress, leavesThrough, type Walk } from "./packet_walk.ts";
+import { isNodeAddress, leavesThrough, type PacketContext, type Walk } from "./packet_walk.ts";
 
 /** What a history reads for a key. A random number makes as many of them as it has values. */
 interface Reading {
@@ -38,21 +38,11 @@ export type Condition = NftStatement & {
 /** Evaluates keys and conditions of the rules of one table. */
 export class NftMatcher {
   readonly #table: NftTable;
-  readonly #hostState: HostState;
-  readonly #cidrs: Map<string, Cidr | null>;
-  readonly #report: (problem: string) => void;
+  readonly #context: PacketContext;
 
-  /** `cidrs` caches parsed networks and may be shared between packets. */
-  constructor(
-    table: NftTable,
-    hostState: HostState,
-    cidrs: Map<string, Cidr | null>,
-    report: (problem: string) => void,
-  ) {
+  constructor(table: NftTable, context: PacketContext) {
     this.#table = table;
-    this.#hostState = hostState;
-    this.#cidrs = cidrs;
-    this.#report = report;
+    this.#context = context;
   }
 
   /** True if the packet meets the condition. */
@@ -66,7 +56,7 @@ export class NftMatcher {
         // Who walks begins a connection or goes on with it; answers go their own way.
         return (condition.direction === "original") !== condition.not;
       case "addressType":
-        return isNodeAddress(walk[condition.side], this.#hostState) !== condition.not;
+        return isNodeAddress(walk[condition.side], this.#context.hostState) !== condition.not;
       case "mark":
         return (((walk.mark & condition.mask) >>> 0) === condition.value) !== condition.not;
       default:
@@ -124,9 +114,11 @@ export class NftMatcher {
       case "inInterface":
         return walk.inInterface;
       case "outInterface": {
-        const name = leavesThrough(walk, this.#hostState);
+        const name = leavesThrough(walk, this.#context.hostState);
         if (name === undefined) {
-          this.#report("A rule that looks at the outInterface is not understood and taken as not matching");
+          this.#context.report(
+            "A rule that looks at the outInterface is not understood and taken as not matching",
+          );
         }
         return name;
       }
@@ -147,7 +139,7 @@ export class NftMatcher {
     const { timeoutSeconds } = container;
     if (written !== undefined || timeoutSeconds === undefined) return written ?? null;
     if (key === walk.source.text && walk.remembered.includes(name)) return "";
-    const { affinity, nowSeconds } = this.#hostState;
+    const { affinity, nowSeconds } = this.#context.hostState;
     const seen = affinity.get(name)?.get(key);
     // In the kernel an element is gone from the moment its time is over.
     return seen !== undefined && nowSeconds - seen < timeoutSeconds ? "" : null;
@@ -196,8 +188,9 @@ export class NftMatcher {
   }
 
   #contains(text: string, ip: Ip): boolean {
-    let cidr = this.#cidrs.get(text);
-    if (cidr === undefined) this.#cidrs.set(text, cidr = parseCidr(text));
+    const { cidrs } = this.#context;
+    let cidr = cidrs.get(text);
+    if (cidr === undefined) cidrs.set(text, cidr = parseCidr(text));
     if (cidr === null || cidr.family !== ip.family) {
       throw new SyntaxError(`"${text}" is no network of ${ip.family}`);
     }

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { type Ip, isLoopback, joinHostPort, parseIp } from "../model/ip.ts";
+import { type Cidr, type Ip, isLoopback, joinHostPort, parseIp } from "../model/ip.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { FlowOutcome, Packet, PacketProtocol, PacketState, RuleHit } from "./flow.ts";
 import { add, type Fraction, ONE } from "./fraction.ts";
@@ -39,6 +39,15 @@ export interface HostState {
   readonly localnetInterfaces?: ReadonlySet<string> | null;
 }
 
+/** What one packet is walked with. */
+export interface PacketContext {
+  readonly hostState: HostState;
+  /** Networks that were parsed, which packets share. */
+  readonly cidrs: Map<string, Cidr | null>;
+  /** Receives what cannot be evaluated. */
+  readonly report: (problem: string) => void;
+}
+
 /** One possible history of the packet, as far as it got. */
 export interface Walk {
   readonly probability: Fraction;
@@ -64,7 +73,6 @@ export interface EndedWalk {
   readonly rejectWith: string;
 }
 
-/** The walk of a packet that no rule has seen yet. */
 export function startOfWalk(packet: Packet): Walk {
   const source = parseIp(packet.source);
   const destination = parseIp(packet.destination);
@@ -171,7 +179,6 @@ export function throughLoopback(walk: Walk, { nodeAddresses }: HostState): Walk 
   return { ...walk, source, inInterface: "lo" };
 }
 
-/** What has become of a packet at the end of its way. */
 export function outcomeOfWalk(
   { walk, verdict, rejectWith }: EndedWalk,
   hostState: HostState,
@@ -206,12 +213,11 @@ export function rememberOutcome(
 const MAX_STEPS = 1_000_000;
 /** Chains that are entered; a Service has one for each of its endpoints. */
 const MAX_JUMPS = 10_000;
-/** Histories side by side. */
 const MAX_HISTORIES = 10_000;
 
 /**
  * How far one packet is followed: forty chains, each of which jumps to the next one twice, are walked through 2^40 times by the kernel,
- * too. Once it is too much, that is reported, and the packet's path is told as far as it was followed.
+ * too. Once it is too much, that is reported, and the packet's path ends there.
  */
 export class WalkBudget {
   readonly #report: (problem: string) => void;

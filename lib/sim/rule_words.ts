@@ -29,168 +29,130 @@ interface Words {
   readonly actions: readonly string[];
 }
 
+/** For each kind, its words. */
+type WordsOf<Of extends { readonly kind: string }> = {
+  readonly [Kind in Of["kind"]]: (of: Of & { readonly kind: Kind }) => string;
+};
+
+function wordsOf<Of extends { readonly kind: string }>(words: WordsOf<Of>, of: Of): string {
+  return (words[of.kind as Of["kind"]] as (of: Of) => string)(of);
+}
+
 function iptablesWords(text: string): Words {
   try {
     const { matches, target } = parseIptablesRule(text);
-    return { conditions: matches.map(matchWords), actions: [target === null ? "" : targetWords(target)] };
+    return {
+      conditions: matches.map((match) => wordsOf<RuleMatch>(MATCHES, match)),
+      actions: [target === null ? "" : wordsOf<RuleTarget>(TARGETS, target)],
+    };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     return { conditions: [], actions: ["it cannot be read"] };
   }
 }
 
-function matchWords(match: RuleMatch): string {
-  const not = "not" in match && match.not ? "not " : "";
-  switch (match.kind) {
-    case "comment":
-    case "module":
-    case "nfacct":
-      return "";
-    case "protocol":
-      return `${not}${match.protocol}`;
-    case "source":
-      return `${not}from ${match.address}`;
-    case "destination":
-      return `${not}to ${match.address}`;
-    case "inInterface":
-      return `${not}in through ${match.name}`;
-    case "outInterface":
-      return `${not}out through ${match.name}`;
-    case "sourcePort":
-      return `${not}from port ${match.ports}`;
-    case "destinationPort":
-      return `${not}port ${match.ports}`;
-    case "conntrack":
-      return `${not}state ${match.states.join(" or ")}`;
-    case "mark":
-      return `${not}marked ${hex(match.value)}`;
-    case "addrtype":
-      return `${not}${
-        match.side === "source" ? "from" : "to"
-      } an address of type ${match.type.toLowerCase()}`;
-    case "statistic":
-      return `by chance ${formatFraction(probabilityFraction(match.probability))}`;
-    case "recent":
-      return match.action === "set"
-        ? `remembered in ${match.list}`
-        : `${not}seen in ${match.list} within ${match.seconds} s`;
-    case "physdevIsIn":
-      return `${not}through a port of a bridge`;
-    case "set":
-      return `${not}in set ${match.set}`;
-    case "ipvs":
-      return `through virtual server ${match.address}:${match.port}`;
-    case "opaque":
-      return match.words.join(" ");
-    default:
-      return match satisfies never;
-  }
+function not(of: { readonly not?: boolean }): string {
+  return of.not === true ? "not " : "";
 }
 
 function hex(value: number): string {
   return `0x${value.toString(16)}`;
 }
 
-function targetWords(target: RuleTarget): string {
-  switch (target.kind) {
-    case "chain":
-      return `go ${target.goto ? "to" : "through"} ${target.chain}`;
-    case "verdict":
-      return target.verdict === "RETURN" ? "go back" : target.verdict.toLowerCase();
-    case "reject":
-      return `refuse${target.with === null ? "" : ` with ${target.with}`}`;
-    case "dnat":
-      return `send to ${target.to}`;
-    case "redirect":
-      return `send to the node itself${target.port === 0 ? "" : `, port ${target.port}`}`;
-    case "masquerade":
-      return "masquerade";
-    case "setMark":
-      return `mark ${hex(target.value)} (${target.operation})`;
-    case "opaque":
-      return `${target.name} ${target.words.join(" ")}`.trimEnd();
-    default:
-      return target satisfies never;
-  }
+const MATCHES: WordsOf<RuleMatch> = {
+  comment: () => "",
+  module: () => "",
+  nfacct: () => "",
+  protocol: (match) => `${not(match)}${match.protocol}`,
+  source: (match) => `${not(match)}from ${match.address}`,
+  destination: (match) => `${not(match)}to ${match.address}`,
+  inInterface: (match) => `${not(match)}in through ${match.name}`,
+  outInterface: (match) => `${not(match)}out through ${match.name}`,
+  sourcePort: (match) => `${not(match)}from port ${match.ports}`,
+  destinationPort: (match) => `${not(match)}port ${match.ports}`,
+  conntrack: (match) => `${not(match)}state ${match.states.join(" or ")}`,
+  mark: (match) => `${not(match)}marked ${hex(match.value)}`,
+  addrtype: (match) => `${not(match)}${side(match)} an address of type ${match.type.toLowerCase()}`,
+  statistic: (match) => `by chance ${formatFraction(probabilityFraction(match.probability))}`,
+  recent: (match) =>
+    match.action === "set"
+      ? `remembered in ${match.list}`
+      : `${not(match)}seen in ${match.list} within ${match.seconds} s`,
+  physdevIsIn: (match) => `${not(match)}through a port of a bridge`,
+  set: (match) => `${not(match)}in set ${match.set}`,
+  ipvs: ({ address, port }) => `through virtual server ${address}:${port}`,
+  opaque: ({ words }) => words.join(" "),
+};
+
+function side(of: { readonly side: "source" | "destination" }): string {
+  return of.side === "source" ? "from" : "to";
 }
+
+function refuse(of: { readonly with: string | null }): string {
+  return `refuse${of.with === null ? "" : ` with ${of.with}`}`;
+}
+
+const TARGETS: WordsOf<RuleTarget> = {
+  chain: ({ goto, chain }) => `go ${goto ? "to" : "through"} ${chain}`,
+  verdict: ({ verdict }) => verdict === "RETURN" ? "go back" : verdict.toLowerCase(),
+  reject: refuse,
+  dnat: ({ to }) => `send to ${to}`,
+  redirect: ({ port }) => `send to the node itself${port === 0 ? "" : `, port ${port}`}`,
+  masquerade: () => "masquerade",
+  setMark: ({ value, operation }) => `mark ${hex(value)} (${operation})`,
+  opaque: ({ name, words }) => `${name} ${words.join(" ")}`.trimEnd(),
+};
+
+const NFT_CONDITIONS: ReadonlySet<NftStatement["kind"]> = new Set<NftStatement["kind"]>([
+  "match",
+  "state",
+  "status",
+  "direction",
+  "addressType",
+  "mark",
+]);
 
 function nftWords(statements: readonly NftStatement[]): Words {
-  const conditions: string[] = [];
-  const actions: string[] = [];
-  for (const statement of statements) {
-    const { isCondition, text } = statementWords(statement);
-    (isCondition ? conditions : actions).push(text);
-  }
-  return { conditions, actions };
+  const [conditions, actions] = [true, false].map((isCondition) =>
+    statements.filter(({ kind }) => NFT_CONDITIONS.has(kind) === isCondition)
+      .map((one) => wordsOf<NftStatement>(STATEMENTS, one))
+  );
+  return { conditions: conditions ?? [], actions: actions ?? [] };
 }
 
-function statementWords(statement: NftStatement): { readonly isCondition: boolean; readonly text: string } {
-  const when = (text: string): { isCondition: boolean; text: string } => ({ isCondition: true, text });
-  const then = (text: string): { isCondition: boolean; text: string } => ({ isCondition: false, text });
-  const not = "not" in statement && statement.not ? "not " : "";
-  switch (statement.kind) {
-    case "match":
-      return when(
-        `${keyWords(statement.key)} ${not}${statement.operand.kind === "named" ? "in" : "is"} ${
-          operandWords(statement.operand)
-        }`,
-      );
-    case "state":
-      return when(`${not}state ${statement.states.join(" or ")}`);
-    case "status":
-      return when(`${not}${statement.status === "dnat" ? "destination" : "source"} translated`);
-    case "direction":
-      return when(`${not}${statement.direction === "original" ? "from who began" : "an answer"}`);
-    case "addressType":
-      return when(`${not}${statement.side === "source" ? "from" : "to"} an address of the node`);
-    case "mark":
-      // `mark and 0x4000 != 0` is how a rule asks for a bit.
-      return when(
-        statement.not && statement.value === 0
-          ? `marked ${hex(statement.mask)}`
-          : `${not}marked ${hex(statement.value)}`,
-      );
-    case "setMark":
-      return then(`mark ${hex(statement.flip)} (keep ${hex(statement.keep)})`);
-    case "verdict":
-      return then(verdictWords(statement.verdict));
-    case "verdictMap":
-      return then(`do what ${operandWords(statement.operand)} says for ${keyWords(statement.key)}`);
-    case "dnat":
-      return then(`send to ${statement.ip}${statement.port === null ? "" : ` port ${statement.port}`}`);
-    case "dnatMap":
-      return then(`send to what ${operandWords(statement.operand)} says for ${keyWords(statement.key)}`);
-    case "masquerade":
-      return then("masquerade");
-    case "reject":
-      return then(`refuse${statement.with === null ? "" : ` with ${statement.with}`}`);
-    case "remember":
-      return then(`remember the source in ${statement.set}`);
-    case "notrack":
-      return then("leave it to no connection, so that nothing translates it");
-    case "note":
-      return then("");
-    case "unread":
-      return then("the rest of the rule cannot be read");
-    default:
-      return statement satisfies never;
-  }
-}
+const STATEMENTS: WordsOf<NftStatement> = {
+  match: (one) =>
+    `${keyWords(one.key)} ${not(one)}${one.operand.kind === "named" ? "in" : "is"} ${
+      operandWords(one.operand)
+    }`,
+  state: (one) => `${not(one)}state ${one.states.join(" or ")}`,
+  status: (one) => `${not(one)}${one.status === "dnat" ? "destination" : "source"} translated`,
+  direction: (one) => `${not(one)}${one.direction === "original" ? "from who began" : "an answer"}`,
+  addressType: (one) => `${not(one)}${side(one)} an address of the node`,
+  // `mark and 0x4000 != 0` is how a rule asks for a bit.
+  mark: (one) =>
+    one.not && one.value === 0 ? `marked ${hex(one.mask)}` : `${not(one)}marked ${hex(one.value)}`,
+  setMark: ({ flip, keep }) => `mark ${hex(flip)} (keep ${hex(keep)})`,
+  verdict: ({ verdict }) => wordsOf<NftVerdict>(VERDICTS, verdict),
+  verdictMap: ({ operand, key }) => `do what ${operandWords(operand)} says for ${keyWords(key)}`,
+  dnat: ({ ip, port }) => `send to ${ip}${port === null ? "" : ` port ${port}`}`,
+  dnatMap: ({ operand, key }) => `send to what ${operandWords(operand)} says for ${keyWords(key)}`,
+  masquerade: () => "masquerade",
+  reject: refuse,
+  remember: ({ set }) => `remember the source in ${set}`,
+  notrack: () => "leave it to no connection, so that nothing translates it",
+  note: () => "",
+  unread: () => "the rest of the rule cannot be read",
+};
 
-function verdictWords(verdict: NftVerdict): string {
-  switch (verdict.kind) {
-    case "jump":
-      return `go through ${verdict.chain}`;
-    case "goto":
-      return `go to ${verdict.chain}`;
-    case "return":
-      return "go back";
-    case "continue":
-      return "go on";
-    default:
-      return verdict.kind;
-  }
-}
+const VERDICTS: WordsOf<NftVerdict> = {
+  accept: ({ kind }) => kind,
+  drop: ({ kind }) => kind,
+  jump: ({ chain }) => `go through ${chain}`,
+  goto: ({ chain }) => `go to ${chain}`,
+  return: () => "go back",
+  continue: () => "go on",
+};
 
 function operandWords(operand: NftOperand): string {
   if (operand.kind === "named") return operand.name;
@@ -199,28 +161,17 @@ function operandWords(operand: NftOperand): string {
 }
 
 function keyWords(key: readonly NftExpression[]): string {
-  return key.map(expressionWords).join(" and ");
+  return key.map((one) => wordsOf<NftExpression>(EXPRESSIONS, one)).join(" and ");
 }
 
-function expressionWords(expression: NftExpression): string {
-  switch (expression.kind) {
-    case "source":
-    case "destination":
-    case "protocol":
-      return expression.kind;
-    case "destinationPort":
-      return expression.only === null ? "port" : `${expression.only} port`;
-    case "originalDestination":
-      return "original destination";
-    case "originalPort":
-      return "original port";
-    case "inInterface":
-      return "incoming interface";
-    case "outInterface":
-      return "outgoing interface";
-    case "random":
-      return `a random number below ${expression.modulus}`;
-    default:
-      return expression satisfies never;
-  }
-}
+const EXPRESSIONS: WordsOf<NftExpression> = {
+  source: ({ kind }) => kind,
+  destination: ({ kind }) => kind,
+  protocol: ({ kind }) => kind,
+  destinationPort: ({ only }) => only === null ? "port" : `${only} port`,
+  originalDestination: () => "original destination",
+  originalPort: () => "original port",
+  inInterface: () => "incoming interface",
+  outInterface: () => "outgoing interface",
+  random: ({ modulus }) => `a random number below ${modulus}`,
+};

@@ -61,24 +61,14 @@ const HOOKS = Object.keys(BUILTIN) as readonly FlowHook[];
 /** IPVS sees a packet of the node itself after the destination may have been translated. */
 const IPVS_OUTPUT_PRIORITY = -98;
 
-/** At which priority a table of iptables sees packets of a hook; null: it has no such chain. */
-function priorityOf(table: string, hook: FlowHook): number | null {
-  switch (table) {
-    case "raw":
-      return hook === "prerouting" || hook === "output" ? -300 : null;
-    case "mangle":
-      return -150;
-    case "nat":
-      if (hook === "forward") return null;
-      return hook === "prerouting" || hook === "output" ? -100 : 100;
-    case "filter":
-      return hook === "prerouting" || hook === "postrouting" ? null : 0;
-    case "security":
-      return hook === "prerouting" || hook === "postrouting" ? null : 50;
-    default:
-      return null;
-  }
-}
+/** At which priority a table of iptables sees packets of a hook. */
+const PRIORITIES: Readonly<Record<string, Readonly<Partial<Record<FlowHook, number>>>>> = {
+  raw: { prerouting: -300, output: -300 },
+  mangle: { prerouting: -150, input: -150, forward: -150, output: -150, postrouting: -150 },
+  nat: { prerouting: -100, input: 100, output: -100, postrouting: 100 },
+  filter: { input: 0, forward: 0, output: 0 },
+  security: { input: 50, forward: 50, output: 50 },
+};
 
 /** One family of a node, ready for packets. */
 export class RulesetSimulator implements Simulator {
@@ -105,8 +95,8 @@ export class RulesetSimulator implements Simulator {
     };
     const problems = new Set<string>();
     const report = (problem: string): void => void problems.add(problem);
-    const iptables = new IptablesMatcher(onNode, sets, this.#cidrs, report);
-    const chains = new ChainWalk(onNode, iptables, this.#cidrs, report);
+    const context = { hostState: onNode, cidrs: this.#cidrs, report };
+    const chains = new ChainWalk(context, new IptablesMatcher(context, sets));
     const trip = new Trip(this.#held, this.#hooks, onNode, chains);
     const start = startOfWalk(packet);
     const arrived = packet.inInterface === "" ? trip.fromNode(start) : trip.fromOutside(start);
@@ -142,9 +132,9 @@ function builtinChains({ tables }: IptablesSnapshot): BaseChain[] {
     const type = label === "nat" ? "nat" : "filter";
     return HOOKS.flatMap((hook): BaseChain[] => {
       const name = BUILTIN[hook];
-      const priority = priorityOf(label, hook);
-      const chain = priority === null ? undefined : chains.get(name);
-      if (priority === null || chain === undefined) return [];
+      const priority = PRIORITIES[label]?.[hook];
+      const chain = chains.get(name);
+      if (priority === undefined || chain === undefined) return [];
       const policy = chain.policy === "DROP" ? "drop" : "accept";
       return [{ table, name, type, hook, priority, policy }];
     });

@@ -5,7 +5,7 @@
  * @module
  */
 import { planUserspace } from "../../lib/backend/userspace/plan/plan.ts";
-import { heldOfPlan, portalsOf } from "../../lib/inspect/desired/userspace.ts";
+import { heldOfPlan, portalsOf } from "../../lib/inspect/modes/userspace.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
 import type { RulesetSnapshot } from "../../lib/sim/ruleset_snapshot.ts";

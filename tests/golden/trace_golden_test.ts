@@ -14,7 +14,7 @@ import {
   stateOfObjects,
   UNKNOWN_MACHINE,
 } from "../../lib/inspect/desired/desired.ts";
-import { iptablesPlan } from "../../lib/inspect/desired/iptables.ts";
+import { iptablesPlan } from "../../lib/inspect/modes/iptables.ts";
 import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
 import { packetProtocol } from "../../lib/inspect/trace/packet.ts";
 import { tracePacket } from "../../lib/inspect/trace/trace.ts";

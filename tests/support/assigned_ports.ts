@@ -5,7 +5,7 @@
  */
 import { portalFacts } from "../../lib/backend/userspace/apply/portals.ts";
 import { type DesiredInput, type PortsByFamily, stateOf } from "../../lib/inspect/desired/desired.ts";
-import { userspacePlan } from "../../lib/inspect/desired/userspace.ts";
+import { userspacePlan } from "../../lib/inspect/modes/userspace.ts";
 import { type KnownPortals, portalPorts } from "../../lib/inspect/live/portals.ts";
 import type { PortalFacts } from "../../lib/model/portals.ts";
 

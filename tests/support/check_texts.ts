@@ -6,14 +6,13 @@
 import { renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
 import { assert } from "@std/assert";
 import { planTexts } from "../../lib/backend/ipvs/store/render.ts";
-import { checkNode } from "../../lib/inspect/check/check.ts";
-import type { Difference, FamilyCheck } from "../../lib/inspect/check/difference.ts";
+import { checkNode, type Difference, type FamilyCheck } from "../../lib/inspect/check/check.ts";
 import type { DesiredInput, RulesMode } from "../../lib/inspect/desired/desired.ts";
-import { iptablesPlan, iptablesText } from "../../lib/inspect/desired/iptables.ts";
-import { ipvsPlan } from "../../lib/inspect/desired/ipvs.ts";
-import { nftablesPlan } from "../../lib/inspect/desired/nftables.ts";
+import { render as iptablesText } from "../../lib/inspect/modes/iptables.ts";
+import { ipvsPlan } from "../../lib/inspect/modes/ipvs.ts";
+import { nftablesPlan } from "../../lib/inspect/modes/nftables.ts";
 import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
-import { userspacePlan, userspaceRules } from "../../lib/inspect/desired/userspace.ts";
+import { rules as userspaceRules } from "../../lib/inspect/modes/userspace.ts";
 import { assignedPortals } from "./assigned_ports.ts";
 import { inputOf } from "./check_objects.ts";
 import { renderIptablesSave } from "./saved_texts.ts";
@@ -26,7 +25,7 @@ export function printed(mode: RulesMode, input: DesiredInput): Texts {
   switch (mode) {
     case "iptables":
       return {
-        iptables: iptablesText(iptablesPlan(input, "IPv4")).replace(
+        iptables: iptablesText(input, "IPv4").replace(
           "*filter\n",
           "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n",
         ).replace("*nat\n", "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"),
@@ -49,7 +48,7 @@ export function printed(mode: RulesMode, input: DesiredInput): Texts {
       return { iptables: whole, ipset, ipvsadm };
     }
     case "userspace": {
-      const [held] = userspaceRules(userspacePlan(input, "IPv4"), input, "IPv4").iptables;
+      const [held] = userspaceRules(input, "IPv4").iptables;
       return { iptables: renderIptablesSave(held?.tables ?? new Map()) };
     }
   }

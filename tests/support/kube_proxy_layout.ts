@@ -5,7 +5,7 @@
  */
 import { renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
 import { type DesiredInput, stateOf, stateOfObjects } from "../../lib/inspect/desired/desired.ts";
-import { nftablesPlan } from "../../lib/inspect/desired/nftables.ts";
+import { nftablesPlan } from "../../lib/inspect/modes/nftables.ts";
 import { FakeNft } from "./fake_nft.ts";
 
 /** Table `ip kube-proxy` as nft lists it, for TCP Services with cluster IPs; `change` may add to what nft is told. */

@@ -5,7 +5,7 @@
  */
 import { ProgressBar } from "@std/cli/unstable-progress-bar";
 import type { Terminal } from "../../lib/cli/io.ts";
-import { cutToWidth } from "../../lib/cli/terminal/columns.ts";
+import { cutToWidth } from "../../lib/text/columns.ts";
 import { DrawnOutput } from "../../lib/cli/terminal/drawing.ts";
 
 const LONGEST_BAR = 30;

@@ -6,7 +6,7 @@
 import { defaultConfig } from "../../lib/config/defaults.ts";
 import { parsePacket } from "../../lib/sim/flow.ts";
 import type { HostState } from "../../lib/sim/packet_walk.ts";
-import { iptablesPlan, iptablesText } from "../../lib/inspect/desired/iptables.ts";
+import { render } from "../../lib/inspect/modes/iptables.ts";
 import {
   type DesiredInput,
   desiredRules,
@@ -66,7 +66,7 @@ export function inputOf(
 
 /** As `iptables-save` prints it. */
 export function printed(input: DesiredInput): string {
-  const text = iptablesText(iptablesPlan(input, "IPv4"));
+  const text = render(input, "IPv4");
   return text.replace(
     "*filter\n",
     "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n",

@@ -4,7 +4,7 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import { checkNode } from "../../inspect/check/check.ts";
+import { checkNode, type FamilyCheck, isClean, lastingChecks, mayPass } from "../../inspect/check/check.ts";
 import {
   checkDocument,
   checkLines,
@@ -12,7 +12,6 @@ import {
   differenceCount,
   type RepairReport,
 } from "../../inspect/check/report.ts";
-import { type FamilyCheck, isClean, lastingChecks, mayPass } from "../../inspect/check/difference.ts";
 import { STDIN_PATH } from "../../source/files/manifest_files.ts";
 import { nodeNameFinding } from "../../inspect/node_addresses.ts";
 import type { DesiredInput } from "../../inspect/desired/desired.ts";

@@ -8,14 +8,13 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ExecError, UsageError } from "../../errors.ts";
 import { RENDERED_MODES, type RenderedMode } from "../../inspect/desired/desired.ts";
 import { examine, type ExamineOptions } from "../../inspect/doctor/doctor.ts";
-import { type DoctorReport, migrationLines, reportRows, reportSummary } from "../../inspect/doctor/report.ts";
+import { reportLines } from "../../inspect/doctor/report.ts";
 import { runningSettings } from "../../inspect/running/running.ts";
 import { parseBaseChains } from "../../netfilter/nft_listing.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { alignColumns } from "../terminal/columns.ts";
 import { namesMode, namesSource } from "./look_options.ts";
 import { runDoubts } from "../flags/input_doubts.ts";
 import { configurationWithWarnings, printFound } from "./output.ts";
@@ -49,7 +48,10 @@ async function settingsHere(
   given: KubeProxyConfiguration,
 ): Promise<
   Partial<
-    Pick<ExamineOptions, "config" | "master" | "nodeName" | "runs" | "unserved" | "servicesBy" | "apiUnasked">
+    Pick<
+      ExamineOptions,
+      "config" | "master" | "nodeName" | "runsHere" | "unserved" | "servicesBy" | "apiUnasked"
+    >
   >
 > {
   if (namesMode(flags)) return {};
@@ -74,7 +76,7 @@ async function settingsHere(
     nodeName: given.hostnameOverride === "" ? nodeName : given.hostnameOverride,
     servicesBy: given,
     ...(unserved === null ? {} : { unserved }),
-    runs: `${where} runs in mode ${config.mode}: this node is judged by its configuration`,
+    runsHere: `${where} runs in mode ${config.mode}: this node is judged by its configuration`,
   };
 }
 
@@ -83,7 +85,7 @@ const TABLES_LIMIT_MS = 1_500;
 /** By the mode whose rules a kproxy that has ended left in force: by the default they would be another mode's. */
 async function settingsLeft(
   given: KubeProxyConfiguration,
-): Promise<Partial<Pick<ExamineOptions, "config" | "runs">>> {
+): Promise<Partial<Pick<ExamineOptions, "config" | "runsHere">>> {
   try {
     const { stdout } = await systemExec.run(["nft", "-y", "list", "chains"], { timeoutMs: TABLES_LIMIT_MS });
     if (!parseBaseChains(stdout).some(({ table }) => table === "kproxy")) return {};
@@ -94,7 +96,7 @@ async function settingsLeft(
   }
   return {
     config: configForMode(given, "nftables"),
-    runs: "none answers, and rules of its mode nftables are in force: this node is judged by that mode",
+    runsHere: "none answers, and rules of its mode nftables are in force: this node is judged by that mode",
   };
 }
 
@@ -105,10 +107,4 @@ function migrationMode(flags: ParsedFlags): RenderedMode | null {
   // The list of flags lets nothing else through but a blank, as of a variable that is not set.
   if (mode === undefined) throw new UsageError(`Name a mode: --migrate-to=${RENDERED_MODES.join("|")}`);
   return mode;
-}
-
-function reportLines(report: DoctorReport): readonly string[] {
-  const { migration } = report;
-  const lines = [...alignColumns(reportRows(report)), "", reportSummary(report)];
-  return migration === null ? lines : [...lines, "", ...migrationLines(migration)];
 }

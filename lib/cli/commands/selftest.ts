@@ -17,7 +17,6 @@ import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io } from "../io.ts";
 import { Activity } from "../terminal/drawing.ts";
-import { alignColumns } from "../terminal/columns.ts";
 import { escaped } from "../../text/quote.ts";
 import { configurationWithWarnings, printFound } from "./output.ts";
 
@@ -53,7 +52,7 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
     }).finally(() => activity[Symbol.dispose]());
     await printFound(form, {
       document: () => reportDocument(report),
-      lines: () => reportLines(report, alignColumns),
+      lines: () => reportLines(report),
     }, io);
     return isPassed(report) ? 0 : 1;
   } catch (error) {

@@ -21,12 +21,12 @@ import {
   serviceView,
 } from "../../inspect/service/service_view.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
-import { problemLines } from "../../inspect/trace/trace_text.ts";
+import { problemLines } from "../../inspect/trace/trace_report.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { didYouMean } from "../../config/suggest.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { alignColumns } from "../terminal/columns.ts";
+import { alignColumns } from "../../text/columns.ts";
 import { isKnown, lookOptions, noService } from "./look_options.ts";
 import { printFound, printRejected } from "./output.ts";
 
@@ -119,7 +119,7 @@ async function oneOf(found: Look, objects: FoundObjects, name: string, exec: Exe
   const isMissing = views.some(({ parts }) => parts !== null && parts.length === 0);
   return {
     lines: [
-      ...serviceLines(views, alignColumns),
+      ...serviceLines(views),
       ...unserved.map(({ destination, reason }) => `Not served: ${destination}: ${reason}`),
       ...problemLines(uniqueProblems(problems)),
     ],

@@ -6,7 +6,7 @@
 import type { FamilyStatus, StatusDocument, SyncStatus } from "../../serve/status/status_document.ts";
 import { sumOf } from "../../text/record.ts";
 import { counted } from "../../text/words.ts";
-import { alignColumns } from "../terminal/columns.ts";
+import { alignColumns } from "../../text/columns.ts";
 import { escaped } from "../../text/quote.ts";
 
 const SHOWN_PROBLEMS = 5;

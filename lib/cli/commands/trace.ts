@@ -23,8 +23,7 @@ import {
   type TracedSource,
 } from "../../inspect/trace/packet.ts";
 import { type Trace, tracePacket } from "../../inspect/trace/trace.ts";
-import { traceDocument } from "../../inspect/trace/trace_json.ts";
-import { traceLines } from "../../inspect/trace/trace_text.ts";
+import { traceDocument, traceLines } from "../../inspect/trace/trace_report.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import type { ObjectSelection } from "../../serve/status/select_objects.ts";
@@ -33,7 +32,6 @@ import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { alignColumns } from "../terminal/columns.ts";
 import { isKnown, lookOptions, noService } from "./look_options.ts";
 import { printFound, printRejected } from "./output.ts";
 
@@ -72,7 +70,7 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
   );
   await printFound(
     form,
-    { document: () => traceDocument(trace), lines: () => traceLines(trace, alignColumns) },
+    { document: () => traceDocument(trace), lines: () => traceLines(trace) },
     io,
   );
   return trace.findings.length + trace.unsure.length > 0 ? 1 : 0;

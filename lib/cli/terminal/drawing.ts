@@ -6,7 +6,7 @@
  */
 import type { Terminal } from "../io.ts";
 import { Spinner } from "@std/cli/unstable-spinner";
-import { cutToWidth } from "./columns.ts";
+import { cutToWidth } from "../../text/columns.ts";
 
 /** A terminal that takes drawings until it fails for the first time, as when its window is closed. */
 export class DrawnOutput {

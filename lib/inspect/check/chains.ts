@@ -8,7 +8,7 @@ import type { NamespacedName } from "../../model/objects.ts";
 import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
-import type { Difference, DifferenceList } from "./difference.ts";
+import type { Difference, DifferenceList } from "./check.ts";
 
 /** E.g. `iptables nat KUBE-SERVICES`. */
 export function chainPlace(table: string, chain: string): string {
@@ -27,7 +27,6 @@ export function serviceOfRule(rule: string): NamespacedName | null {
   return COMMENT.exec(rule)?.[1] ?? null;
 }
 
-/** One chain, as it should be and as it is. */
 export interface ChainPair {
   readonly place: string;
   /** As written. */
@@ -109,7 +108,6 @@ function without(
   });
 }
 
-/** A chain that Services share. */
 export interface SharedChain {
   readonly table: Table;
   readonly chain: string;
@@ -127,7 +125,6 @@ export interface SharedChain {
   readonly found: readonly string[] | undefined;
 }
 
-/** The rules of one Service there. */
 interface Share {
   readonly missing: string[];
   readonly surplus: string[];

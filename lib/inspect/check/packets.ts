@@ -16,18 +16,16 @@ import { podAddress } from "../node_addresses.ts";
 import { addressesOf } from "../service/service_match.ts";
 import { differenceOf, isOwnHit, placeOf } from "../trace/compare.ts";
 import { ownAddressOf, packetProtocol, packetText, WORLD } from "../trace/packet.ts";
-import type { Comparison, Difference, DifferenceList } from "./difference.ts";
+import type { Comparison, Difference, DifferenceList } from "./check.ts";
 
 /** Where the packets come from, and what is the node's. */
 export interface PacketSources {
   readonly sources: readonly (readonly [source: string, inInterface: string])[];
-  /** All known ones. */
   readonly nodeAddresses: readonly string[];
   /** The one that others reach it at; null: none of this family is known. */
   readonly nodeAddress: string | null;
 }
 
-/** One source of each kind. */
 export function packetSources(
   family: IpFamily,
   { config, nodeAddresses, podInterface }: {
@@ -94,11 +92,11 @@ export function compareFront(
   const simulator = new RulesetSimulator(front);
   const hostState = { nodeAddresses: sources.nodeAddresses, affinity: new Map(), nowSeconds: 0 };
   for (const [service, ports] of state.services) {
-    const told = new Set<string>();
+    const reported = new Set<string>();
     for (const packet of ports.flatMap((port) => packetsTo(port, sources))) {
       const caught = catching(simulator.send(packet, hostState));
-      if (caught === null || told.has(placeOf(caught.hit))) continue;
-      told.add(placeOf(caught.hit));
+      if (caught === null || reported.has(placeOf(caught.hit))) continue;
+      reported.add(placeOf(caught.hit));
       list.add(service, {
         kind: "foreign",
         place: placeOf({ ...caught.hit, rule: "" }).replace(/: $/, ""),

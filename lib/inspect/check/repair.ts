@@ -16,9 +16,8 @@ import type { StatusDocument } from "../../serve/status/status_document.ts";
 import { type DesiredInput, portalName, type RulesMode } from "../desired/desired.ts";
 import { type AskOptions, NotRunningError, RunningKproxy } from "../running/running.ts";
 import { writeRules } from "../write_rules.ts";
-import type { FamilyCheck } from "./difference.ts";
+import type { FamilyCheck } from "./check.ts";
 
-/** Whether a running kproxy would repair it. */
 export type RepairLeave =
   | { readonly isAllowed: true; readonly note: string | null }
   | { readonly isAllowed: false; readonly reason: string };
@@ -56,7 +55,6 @@ async function leaveBesideOthers({ metricsBindAddress }: KubeProxyConfiguration)
   };
 }
 
-/** What a running kproxy says of itself decides. */
 export function leaveBeside(
   { mode: { used }, families, drift }: Pick<StatusDocument, "mode" | "families" | "drift">,
   address: string,
@@ -87,7 +85,6 @@ export function leaveBeside(
   };
 }
 
-/** What is written. */
 export interface RepairInput {
   readonly exec: Exec;
   readonly mode: RulesMode;
@@ -98,7 +95,6 @@ export interface RepairInput {
   readonly modes?: Modes | undefined;
 }
 
-/** What was written. */
 export interface Repaired {
   readonly families: readonly IpFamily[];
   readonly refused: readonly { readonly service: string; readonly problem: string }[];
@@ -107,7 +103,6 @@ export interface Repaired {
 /** Kinds of other programs' rules, which stay. */
 const OTHERS: ReadonlySet<string> = new Set(["foreign", "otherMode"]);
 
-/** The families with damage to what is ours. */
 export function damagedFamilies(checks: readonly FamilyCheck[]): readonly IpFamily[] {
   return checks.filter(({ base, services, leftovers }) =>
     [...base, ...leftovers, ...[...services.values()].flat()].some(({ kind }) => !OTHERS.has(kind))

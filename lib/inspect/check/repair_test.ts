@@ -17,8 +17,7 @@ import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import { silentLogger } from "../../observe/log.ts";
 import { type MachineFacts, type RulesMode, UNKNOWN_MACHINE } from "../desired/desired.ts";
 import { liveOfKernel } from "../live/kernel_rules.ts";
-import { checkNode } from "./check.ts";
-import { type FamilyCheck, isClean } from "./difference.ts";
+import { checkNode, type FamilyCheck, isClean } from "./check.ts";
 import { damagedFamilies, repair } from "./repair.ts";
 
 /** A node in memory. */

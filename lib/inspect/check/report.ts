@@ -7,10 +7,9 @@
 import { API_VERSION } from "../../serve/status/status_document.ts";
 import { counted } from "../../text/words.ts";
 import { uniqueProblems } from "../live/live.ts";
-import { problemLines } from "../trace/trace_text.ts";
-import { type Difference, type FamilyCheck, isClean } from "./difference.ts";
+import { problemLines } from "../trace/trace_report.ts";
+import { type Difference, type FamilyCheck, isClean } from "./check.ts";
 
-/** What was compared with what, and what came of it. */
 export interface CheckReport {
   /** The mode whose rules are wanted. */
   readonly mode: string;
@@ -23,26 +22,21 @@ export interface CheckReport {
   readonly repair: RepairReport | null;
 }
 
-/** What a repair did. */
 export interface RepairReport {
-  /** Families whose rules were written. */
   readonly families: readonly string[];
   /** Why it was allowed although a kproxy runs here; null: none does. */
   readonly note: string | null;
-  /** Differences before it. */
   readonly before: number;
   /** Services whose rules the kernel refuses, and why. */
   readonly refused: readonly { readonly service: string; readonly problem: string }[];
 }
 
-/** How many places differ in a family. */
 export function differenceCount({ base, services, leftovers }: FamilyCheck): number {
   let count = base.length + leftovers.length;
   for (const differences of services.values()) count += differences.length;
   return count;
 }
 
-/** The value whose JSON is printed. */
 export function checkDocument({ mode, desiredFrom, liveFrom, families, repair }: CheckReport): unknown {
   return {
     apiVersion: API_VERSION,

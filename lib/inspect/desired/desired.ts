@@ -13,6 +13,7 @@ import { serviceNetworks } from "../../model/service_cidrs.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
+import type { Comparison, DifferenceList } from "../check/check.ts";
 
 /** The modes whose rules can be looked at. */
 export const RULES_MODES: readonly RulesMode[] = ["iptables", "nftables", "ipvs", "userspace"];
@@ -20,7 +21,6 @@ export const RULES_MODES: readonly RulesMode[] = ["iptables", "nftables", "ipvs"
 /** A mode whose rules follow from the objects alone. */
 export type RenderedMode = "iptables" | "ipvs" | "nftables";
 
-/** All of them. */
 export const RENDERED_MODES: readonly RenderedMode[] = ["iptables", "ipvs", "nftables"];
 
 /** A mode whose rules can be looked at. Those of userspace lead to ports that a running kproxy has opened. */
@@ -34,7 +34,6 @@ export interface DesiredState {
   /** Nodes of other names that are among the objects. */
   readonly otherNodes: readonly NodeObject[];
   readonly states: ReadonlyMap<IpFamily, ProxyState>;
-  /** Networks of ServiceCIDRs. */
   readonly serviceCidrs: readonly string[];
   /** Destinations that Services ask for and do not get. */
   readonly unserved: readonly UnservedDestination[];
@@ -44,7 +43,7 @@ export interface DesiredState {
 
 /** What the machine says of itself, as far as rules depend on it. */
 export interface MachineFacts {
-  /** Addresses of all devices; null: the machine is not looked at, and the Node has to tell. */
+  /** Addresses of all devices; null: the machine is not looked at, and those of the Node count. */
   readonly addresses: readonly DeviceAddress[] | null;
   /** `net.netfilter.nf_conntrack_tcp_be_liberal`; null: what the configuration makes of it. */
   readonly tcpBeLiberal: boolean | null;
@@ -52,16 +51,14 @@ export interface MachineFacts {
   readonly nfacct: boolean;
 }
 
-/** Nothing of a machine is known. */
 export const UNKNOWN_MACHINE: MachineFacts = { addresses: null, tcpBeLiberal: null, nfacct: false };
 
 /** Everything that decides the rules of all families. */
 export interface DesiredInput extends DesiredState {
   readonly config: KubeProxyConfiguration;
   readonly machine: MachineFacts;
-  /** Hears, in a sentence, of what is doubtful. */
+  /** Receives what is doubtful, in a sentence. */
   readonly warn: (sentence: string) => void;
-  /** Which ports the rules of mode userspace lead to. */
   readonly ports?: PortsByFamily;
 }
 
@@ -69,7 +66,6 @@ export interface DesiredInput extends DesiredState {
 export interface PortalPorts {
   /** `ns/name:port/PROTOCOL policy` → port, as {@linkcode portalName} says it. */
   readonly portOf: ReadonlyMap<string, number>;
-  /** What the node's iptables has. */
   readonly has: { readonly dnat: boolean; readonly physdev: boolean; readonly firewall: boolean };
 }
 
@@ -89,7 +85,7 @@ export type AddressSettings = Pick<KubeProxyConfiguration, "bindAddress"> & {
 };
 
 /**
- * Folds objects into a state for each family; `report` hears of parts of objects that are left out.
+ * Folds objects into a state for each family; `report` receives why parts of objects are left out.
  *
  * @param config without it, all addresses are served that kube-proxy serves
  */
@@ -127,7 +123,6 @@ export function stateOfObjects(
   return { nodeName, node, otherNodes, states, serviceCidrs, unserved, objects };
 }
 
-/** The state of one family. */
 export function stateOf({ states }: DesiredState, family: IpFamily): ProxyState {
   const state = states.get(family);
   if (state === undefined) throw new RangeError(`No state of family ${family}`);
@@ -138,7 +133,7 @@ const LOOPBACK_IPS: readonly string[] = ["127.0.0.1", "::1"];
 
 /**
  * The addresses of the node that rules depend on, of both families. Where the machine is not looked at, its devices would say nothing
- * about the node: the Node tells.
+ * about the node: those of the Node count.
  */
 export function hostAddresses({ machine, node }: DesiredInput, nodeIp: string): readonly string[] {
   if (machine.addresses !== null) return machine.addresses.map(({ address }) => address);
@@ -192,29 +187,27 @@ function unknownMode(mode: string, why: string, modes: readonly string[]): Unsup
   return new UnsupportedError("kproxy", `proxy mode ${known}`, mode, { message: `${why}: ${known}` });
 }
 
-/** The rules that the family should hold, as a kernel would that held nothing else. */
+/** How the rules of one mode are looked at. */
+export interface InspectedMode {
+  /** What a kernel holds after a full sync that held nothing before. */
+  readonly rules: (input: DesiredInput, family: IpFamily) => RulesetSnapshot;
+  /** Reports to the list where live rules differ. */
+  readonly compare: (comparison: Comparison, list: DifferenceList) => void | Promise<void>;
+}
+
+/** One mode is looked at, and the others' planners take time to load. */
+export const INSPECTED_MODES: Readonly<Record<RulesMode, () => Promise<InspectedMode>>> = {
+  iptables: () => import("../modes/iptables.ts"),
+  ipvs: () => import("../modes/ipvs.ts"),
+  nftables: () => import("../modes/nftables.ts"),
+  userspace: () => import("../modes/userspace.ts"),
+};
+
+/** The rules that the family should hold. */
 export async function desiredRules(
   mode: RulesMode,
   input: DesiredInput,
   family: IpFamily,
 ): Promise<RulesetSnapshot> {
-  // One mode is looked at, and the others' planners take time to load.
-  switch (mode) {
-    case "iptables": {
-      const { iptablesPlan, iptablesRules } = await import("./iptables.ts");
-      return iptablesRules(iptablesPlan(input, family), family);
-    }
-    case "ipvs": {
-      const { ipvsPlan, ipvsRules } = await import("./ipvs.ts");
-      return ipvsRules(ipvsPlan(input, family));
-    }
-    case "nftables": {
-      const { nftablesPlan, nftablesRules } = await import("./nftables.ts");
-      return nftablesRules(nftablesPlan(input, family));
-    }
-    case "userspace": {
-      const { userspacePlan, userspaceRules } = await import("./userspace.ts");
-      return userspaceRules(userspacePlan(input, family), input, family);
-    }
-  }
+  return (await INSPECTED_MODES[mode]()).rules(input, family);
 }

@@ -3,8 +3,6 @@
  *
  * @module
  */
-import { renderPlan as renderIpvs } from "../../backend/ipvs/store/render.ts";
-import { renderPlan as renderNftables } from "../../backend/nftables/store/full_sync.ts";
 import { applyModeDefaults, defaultConfig } from "../../config/defaults.ts";
 import { parseConfig } from "../../config/parse.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
@@ -13,6 +11,9 @@ import { type ApiObject, FAMILIES, type IpFamily, type NamespacedName } from "..
 import type { ProxyState } from "../../model/state.ts";
 import { type Flow, formatFlow } from "../../sim/flow.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
+import * as iptables from "../modes/iptables.ts";
+import * as ipvs from "../modes/ipvs.ts";
+import * as nftables from "../modes/nftables.ts";
 import { destinationOfName, packetText, readDestination } from "../trace/packet.ts";
 import { type Trace, traceWanted } from "../trace/trace.ts";
 import {
@@ -23,13 +24,10 @@ import {
   stateOfObjects,
   UNKNOWN_MACHINE,
 } from "./desired.ts";
-import { iptablesPlan, iptablesRules, iptablesText } from "./iptables.ts";
-import { ipvsPlan, ipvsRules } from "./ipvs.ts";
-import { nftablesPlan, nftablesRules } from "./nftables.ts";
 
 /** Which node is meant. */
 export interface PreviewOptions {
-  /** Endpoints on the Node of this name are local; its Node, if it is among the objects, tells zone, addresses and pod networks. */
+  /** Endpoints on the Node of this name are local; zone, addresses and pod networks are those of its Node, if it is among the objects. */
   readonly nodeName: string;
   /** Text of a `KubeProxyConfiguration`, YAML or JSON. @default {kproxy's defaults} */
   readonly configuration?: string;
@@ -78,26 +76,8 @@ export interface NodePreview {
   trace(from: string, to: string): PacketTrace;
 }
 
-/** Modes whose rules follow from the objects alone: how a plan becomes text, and what a kernel would hold. */
-const MODES: Readonly<
-  Record<RenderedMode, {
-    readonly render: (input: DesiredInput, family: IpFamily) => string;
-    readonly rules: (input: DesiredInput, family: IpFamily) => RulesetSnapshot;
-  }>
-> = {
-  iptables: {
-    render: (input, family) => iptablesText(iptablesPlan(input, family)),
-    rules: (input, family) => iptablesRules(iptablesPlan(input, family), family),
-  },
-  ipvs: {
-    render: (input, family) => renderIpvs(ipvsPlan(input, family)),
-    rules: (input, family) => ipvsRules(ipvsPlan(input, family)),
-  },
-  nftables: {
-    render: (input, family) => renderNftables(nftablesPlan(input, family)),
-    rules: (input, family) => nftablesRules(nftablesPlan(input, family)),
-  },
-};
+/** Modes whose rules follow from the objects alone. */
+const MODES = { iptables, ipvs, nftables } as const;
 
 /**
  * What a node would do with these objects.
@@ -124,7 +104,7 @@ export function previewNode(objects: readonly ApiObject[], options: PreviewOptio
   };
 }
 
-/** The same by a complete configuration; `warn` hears, in a sentence, of what is doubtful. */
+/** The same by a complete configuration; `warn` receives what is doubtful, in a sentence. */
 export function previewOf(
   objects: readonly ApiObject[],
   { nodeName, config, mode, warn }: {

@@ -94,23 +94,21 @@ export interface ApiFacts {
   readonly node: PromiseSettledResult<NodeObject | null>;
   /** The Nodes that have one of this machine's addresses, if there is none of the name. */
   readonly namesakes: readonly string[];
-  /** The pod CIDRs of all Nodes, up to 500 of them; empty if `clusterCIDR` is set or not what tells local traffic apart. */
+  /** The pod CIDRs of all Nodes, up to 500 of them; empty if `clusterCIDR` is set, or local traffic is not detected by it. */
   readonly podCIDRs: readonly string[];
 }
 
 interface Answer {
   readonly text: string;
-  /** How far this machine's clock is ahead of the server's, in milliseconds; null if it tells no time. */
+  /** How far this machine's clock is ahead of the server's, in milliseconds; null if it sends no date. */
   readonly aheadMs: number | null;
 }
 
-/** What is asked, and with what. */
 export interface ApiQuestions {
   readonly config: KubeProxyConfiguration;
   readonly master: string;
   readonly nodeName: string;
   readonly ownIps: readonly string[];
-  /** Starts credential plugins. */
   readonly exec: Exec;
   readonly signal: AbortSignal;
   /** Ends a wait at the doctor's limit. */
@@ -120,7 +118,7 @@ export interface ApiQuestions {
 /** All Nodes of a large cluster are some tens of megabytes, which is too much for a hint. */
 const ALL_NODES = "/api/v1/nodes?limit=500";
 
-/** @throws {ConfigError} if it cannot be told which server, or the credentials cannot be had */
+/** @throws {ConfigError} if no server is named, or the credentials cannot be had */
 export async function readApi(
   { config, master, nodeName, ownIps, exec, signal, limited }: ApiQuestions,
 ): Promise<ApiFacts> {
@@ -234,7 +232,7 @@ function textField(json: string, name: string, other: string): string {
 
 const CHECK = "API server";
 
-/** @param reason why there are no facts: it cannot be told which server, or with which credentials */
+/** @param reason why there are no facts: no server is named, or no credentials can be had */
 export function checkNoApi(reason: string): readonly Finding[] {
   return [failure(
     CHECK,

@@ -1,5 +1,5 @@
 /**
- * Checks of objects: whether the Node is the one of this machine, how traffic of Pods is told from that of others, which addresses
+ * Checks of objects: whether the Node is the one of this machine, how local traffic is detected, which addresses
  * Services do not get, and whether manifests can be read.
  *
  * @module
@@ -15,14 +15,12 @@ import { nodeUse } from "../../model/unserved_family.ts";
 import { readManifests } from "../../source/files/file_source.ts";
 import { counted, few } from "../../text/words.ts";
 import { stateOfObjects } from "../desired/desired.ts";
-import { failure, type Finding, ok, rejectedText, warning } from "./report.ts";
+import { failure, type Finding, ok, rejectedText, warning, warnings } from "./report.ts";
 
-/** What the Node is compared with. */
 export interface OwnMachine {
   readonly nodeName: string;
-  /** Canonical; null if the runtime does not tell. */
+  /** Canonical; null if the runtime does not grant it. */
   readonly ownIps: readonly string[] | null;
-  /** As configured. */
   readonly bindAddress: string;
   /** Families that the mode cannot serve here. */
   readonly refused: readonly IpFamily[];
@@ -46,32 +44,29 @@ export function checkNode(node: NodeObject | null, machine: OwnMachine): readonl
         ),
     ];
   }
-  const findings: Finding[] = [];
   const addresses = node.addresses.map(({ address }) => parseIp(address)?.text)
     .filter((ip) => ip !== undefined);
-  if (addresses.length === 0) {
-    findings.push(warning(
-      check,
-      `Node ${nodeName} has no address: node ports on primary addresses wait for one`,
-      "set it on the kubelet (--node-ip), or name one with --bind-address",
-    ));
-  } else if (ownIps !== null && !addresses.some((ip) => ownIps.includes(ip))) {
-    findings.push(warning(
-      check,
-      `none of the addresses of Node ${nodeName} (${
-        few(addresses)
-      }) is on this machine: is it another one's?`,
-      "if it is, name the right one with --hostname-override; behind a NAT all is well",
-    ));
-  }
+  const isElsewhere = addresses.length > 0 && ownIps !== null &&
+    !addresses.some((ip) => ownIps.includes(ip));
   const uses = refused.map((family) => nodeUse(node, family)).filter((use) => use !== null);
-  findings.push(...uses.map((use) =>
-    failure(
-      check,
-      `${use}, of an IP family that this node cannot serve`,
-      "mend what the check of the mode names",
-    )
-  ));
+  const findings = [
+    ...warnings(check, null, [
+      addresses.length === 0 && [
+        `Node ${nodeName} has no address: node ports on primary addresses wait for one`,
+        "set it on the kubelet (--node-ip), or name one with --bind-address",
+      ],
+      isElsewhere && [
+        `none of the addresses of Node ${nodeName} (${
+          few(addresses)
+        }) is on this machine: is it another one's?`,
+        "if it is, name the right one with --hostname-override; behind a NAT all is well",
+      ],
+    ]),
+    ...uses.map((use) => {
+      const what = `${use}, of an IP family that this node cannot serve`;
+      return failure(check, what, "mend what the check of the mode names");
+    }),
+  ];
   if (findings.length > 0) return findings;
   const families = FAMILIES.filter((family) => nodeUse(node, family) !== null).join(" and ");
   const { primaryFamily } = nodeIps(node, bindAddress);
@@ -125,7 +120,7 @@ export function checkLocalTraffic(
   return [warning(check, `${[...new Set(problems)].join("; ")}: ${effect}`, mend)];
 }
 
-/** As a running kproxy tells them: how many, and the first of them. */
+/** As a running kproxy reports them: how many, and the first of them. */
 export interface UnservedDestinations {
   readonly count: number;
   readonly destinations: readonly UnservedDestination[];
@@ -152,7 +147,7 @@ const STDIN_PATH = "-";
 /**
  * The files that objects come from; none if no files are named.
  *
- * @param nodeName by its addresses those of Services are checked; null: a running kproxy has told of them
+ * @param nodeName by its addresses those of Services are checked; null: a running kproxy has reported them
  */
 export async function checkManifests(
   config: KubeProxyConfiguration,

@@ -7,7 +7,7 @@ import type { Exec } from "../../kernel/exec.ts";
 import { defaultRouteDevices, readLinks } from "../../kernel/ip_address.ts";
 import type { Link } from "../../netfilter/ip_batch.ts";
 import { few } from "../../text/words.ts";
-import { type Finding, ok, warning } from "./report.ts";
+import { type Doubt, type Finding, ok, warnings } from "./report.ts";
 
 /** The devices, and those of the default routes of both families. */
 export interface Links {
@@ -59,23 +59,24 @@ export function checkDeviceForwarding(
   usesIpv6: string | null,
 ): readonly Finding[] {
   const families = usesIpv6 === null ? ["ipv4"] as const : ["ipv4", "ipv6"] as const;
-  return families.flatMap((family): Finding[] => {
-    const values = settingOfDevices(settings, family, "forwarding");
-    // Where nothing is forwarded, the devices are not the cause.
-    if (values.get("all") === "0") return [];
-    const off = [...values].filter(([device, value]) =>
-      value === "0" && !NO_WAY.includes(device) && !OWN_DEVICES.includes(device)
-    ).map(([device]) => device);
-    const [first] = off;
-    if (first === undefined) return [];
-    const ip = family === "ipv4" ? "IPv4" : "IPv6";
-    const more = off.length > 1 ? " and so for the others" : "";
-    return [warning(
-      "forwarding",
-      `${ip} packets that come in by ${few(off)} are not forwarded`,
-      `sysctl -w ${deviceSetting(family, first, "forwarding")}=1${more}`,
-    )];
-  });
+  return warnings(
+    "forwarding",
+    null,
+    families.map((family): Doubt => {
+      const values = settingOfDevices(settings, family, "forwarding");
+      const off = [...values].filter(([device, value]) =>
+        value === "0" && !NO_WAY.includes(device) && !OWN_DEVICES.includes(device)
+      ).map(([device]) => device);
+      const [first] = off;
+      // Where nothing is forwarded, the devices are not the cause.
+      if (values.get("all") === "0" || first === undefined) return false;
+      const more = off.length > 1 ? " and so for the others" : "";
+      return [
+        `${family === "ipv4" ? "IPv4" : "IPv6"} packets that come in by ${few(off)} are not forwarded`,
+        `sysctl -w ${deviceSetting(family, first, "forwarding")}=1${more}`,
+      ];
+    }),
+  );
 }
 
 /**
@@ -95,16 +96,18 @@ export function checkReversePath(
     !NO_WAY.includes(device) && !podDevices.has(device) && Math.max(Number(all), Number(value)) === 1
   ).map(([device]) => device);
   const [first] = strict;
-  if (first === undefined) return [ok(check, all === "2" ? "loose" : "strict on no device")];
-  const name = strict.length > 1 ? "net.ipv4.conf.all.rp_filter" : deviceSetting("ipv4", first, "rp_filter");
-  return [warning(
-    check,
-    `strict on ${
-      few(strict)
-    }: packets that come by another way than their answers go are dropped, as with several ` +
+  const name = strict.length > 1
+    ? "net.ipv4.conf.all.rp_filter"
+    : deviceSetting("ipv4", first ?? "", "rp_filter");
+  return warnings(check, all === "2" ? "loose" : "strict on no device", [
+    first !== undefined && [
+      `strict on ${
+        few(strict)
+      }: packets that come by another way than their answers go are dropped, as with several ` +
       "uplinks, tunnels of pod networks, or load balancers that keep the client's address",
-    `sysctl -w ${name}=2 (loose; the higher one of a device's value and that of "all" is in force)`,
-  )];
+      `sysctl -w ${name}=2 (loose; the higher one of a device's value and that of "all" is in force)`,
+    ],
+  ]);
 }
 
 /** Bytes that a tunnel of this kind adds, at the least: over IPv4. */
@@ -127,33 +130,26 @@ export function checkMtu({ links, uplinks }: Links): readonly Finding[] {
   const tunnels = up.filter(({ device, kind }) =>
     OVERHEAD_BYTES[kind] !== undefined && !uplinks.includes(device)
   );
-  const findings = tunnels.flatMap(({ device, kind, mtu }): Finding[] => {
-    const most = uplink.mtu - (OVERHEAD_BYTES[kind] ?? 0);
-    if (mtu <= most) return [];
-    return [warning(
-      check,
-      `${device} (${kind}) takes packets of ${mtu} bytes, with its header too large for ${uplink.device} ` +
-        `(${uplink.mtu}): large answers hang, small ones do not`,
-      `set the pod network's MTU to ${most} or less, for now: ip link set ${device} mtu ${most}`,
-    )];
-  });
   const way = smallest(tunnels) ?? uplink;
   const wide = up.filter(({ kind, mtu }) => kind === "veth" && mtu > way.mtu)
     .map(({ device, mtu }) => `${device} (${mtu})`);
-  if (wide.length > 0) {
-    findings.push(warning(
-      check,
+  return warnings(check, `tunnels and pods fit into ${uplink.device} (${uplink.mtu})`, [
+    ...tunnels.map(({ device, kind, mtu }): Doubt => {
+      const most = uplink.mtu - (OVERHEAD_BYTES[kind] ?? 0);
+      return mtu > most && [
+        `${device} (${kind}) takes packets of ${mtu} bytes, with its header too large for ${uplink.device} ` +
+        `(${uplink.mtu}): large answers hang, small ones do not`,
+        `set the pod network's MTU to ${most} or less, for now: ip link set ${device} mtu ${most}`,
+      ];
+    }),
+    wide.length > 0 && [
       `${few(wide)} of pods take larger packets than ${way.device} (${way.mtu}): they depend on ICMP ` +
-        `"fragmentation needed" getting through`,
+      `"fragmentation needed" getting through`,
       `set the pod network's MTU to ${way.mtu} or less, and make its pods anew`,
-    ));
-  }
-  return findings.length > 0
-    ? findings
-    : [ok(check, `tunnels and pods fit into ${uplink.device} (${uplink.mtu})`)];
+    ],
+  ]);
 }
 
-/** Of several alike the first. */
 function smallest(links: readonly Link[]): Link | undefined {
   return links.toSorted((one, other) => one.mtu - other.mtu)[0];
 }

@@ -64,7 +64,6 @@ import {
 } from "./report.ts";
 import { checkConntrack, checkForwarding, checkModeSettings, readSettings } from "./settings.ts";
 
-/** What an examination is given. */
 export interface ExamineOptions {
   readonly exec: Exec;
   readonly config: KubeProxyConfiguration;
@@ -74,8 +73,8 @@ export interface ExamineOptions {
   readonly migrateTo: RenderedMode | null;
   /** What is doubtful in the files and the server that the command line and the configuration name. */
   readonly doubts?: readonly string[];
-  /** What is told of a kproxy that runs here; none without. */
-  readonly runs?: string;
+  /** The kproxy that runs here, in a sentence; absent: none does. */
+  readonly runsHere?: string;
   /** What Services do not get of the kproxy that runs here; none without. */
   readonly unserved?: UnservedDestinations;
   /** What says where Services are, if another configuration does. */
@@ -88,18 +87,17 @@ export interface ExamineOptions {
   readonly limitMs?: number;
   /** As in {@linkcode DoctorExec}. */
   readonly slowMs?: number;
-  /** Path of the lock of iptables. */
   readonly lockPath?: string;
 }
 
 /** Above what a large node needs for its slowest list, and such that the whole ends within 10 s. */
 const LIMIT_MS = 6_000;
-/** So much of the limit has the API server for the lists of a migration: its own words tell more than that time is over. */
+/** The API server has this share of the limit for the lists of a migration: its own error says more than that time is over. */
 const LISTS_SHARE = 0.9;
 
 /** Looks at the node; never rejects because of what it finds. @throws {UsageError} if nothing says where Services are for a migration */
 export async function examine(options: ExamineOptions): Promise<DoctorReport> {
-  const { config, nodeName, migrateTo, limitMs = LIMIT_MS } = options;
+  const { nodeName, limitMs = LIMIT_MS } = options;
   const end = new AbortController();
   const programs = new DoctorExec(options.exec, end.signal, options.slowMs);
   using exec = new Runner(programs, { caches: true });
@@ -109,33 +107,17 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   }, limitMs);
   try {
     const node = readNode(options, exec, end.signal);
-    const [findings, manifests, migration] = await Promise.all([
-      Promise.all(CHECKS.map((check) => run(check, node))),
-      checkManifests(config, options.unserved === undefined ? nodeName : null),
-      migrateTo === null ? null : compared(options, migrateTo, { exec, signal: end.signal, runs: node.runs }),
-    ]);
+    const found = await Promise.all(CHECKS.map((check) => run(check, node)));
+    // Only now it is known which programs hang; beside the mode they say most.
+    const findings = found.flatMap((some, index) =>
+      CHECKS[index]?.[0] === "programs" ? [...checkTroubles(programs.troubles), ...some] : some
+    );
+    const moved = await known(node.move);
     return doctorReport({
       node: nodeName,
       mode: await node.runs,
-      findings: [
-        ...options.runs === undefined ? [] : [ok("kproxy", options.runs)],
-        ...(options.doubts ?? []).map((doubt) =>
-          warning("files", doubt, "see docs/sources.md, Who may write them")
-        ),
-        ...options.apiUnasked === undefined ? [] : [warning(
-          "API server",
-          options.apiUnasked,
-          "name it with --config=FILE or --kubeconfig=FILE, or ask as that user",
-        )],
-        // Only now it is known which programs hang; beside the mode they say most.
-        ...findings.flatMap((found, index) =>
-          CHECKS[index]?.name === "programs" ? [...checkTroubles(programs.troubles), ...found] : found
-        ),
-        ...options.unserved === undefined ? [] : checkUnserved(options.unserved),
-        ...manifests,
-        ...migration?.findings ?? [],
-      ],
-      migration: migration?.migration ?? null,
+      findings,
+      migration: moved?.migration ?? null,
     });
   } finally {
     clearTimeout(timer);
@@ -144,11 +126,11 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   }
 }
 
-/** What checks go by; a reading that fails rejects. */
+/** What checks go by: what was asked for, and readings; one that fails rejects. */
 type NodeFacts = ReturnType<typeof readNode>;
 
 function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
-  const { config, master, nodeName, migrateTo, apiUnasked } = options;
+  const { config, migrateTo, apiUnasked } = options;
   const limited = <T>(read: () => Promise<T>): Promise<T> => endedBy(signal, read);
   const fact = <T>(read: () => Promise<T>): Promise<T> => handled(limited(read));
   const { primaryFamily } = nodeIps(null, config.bindAddress);
@@ -163,25 +145,20 @@ function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
     (found): ProxyMode => found.kind === "works" ? found.mode : config.mode,
     () => config.mode,
   );
-  const isApiAsked = apiUnasked === undefined && usesApiServer(config, master);
+  const isApiAsked = apiUnasked === undefined && usesApiServer(config, options.master);
   // Its parts end by the limit, each by itself.
   const api = isApiAsked
-    ? handled(readApi({ config, master, nodeName, ownIps: ownIps ?? [], exec, signal, limited }))
+    ? handled(readApi({ ...options, ownIps: ownIps ?? [], exec, signal, limited }))
     : Promise.resolve(null);
-  const ownNode = api.then(
-    (found) => found?.node.status === "fulfilled" ? found.node.value : null,
-    () => null,
-  );
+  /** Null if it is not known. */
+  const ownNode = known(api).then((found) => found?.node.status === "fulfilled" ? found.node.value : null);
   return {
-    config,
-    nodeName,
-    migrateTo,
+    ...options,
     ownIps,
     mode,
     runs,
     otherMode: migrateTo === null ? null : fact(() => readMode(exec, configForMode(config, migrateTo))),
     programs: handled(readPrograms(exec, limited)),
-    rights: readRights(),
     variant,
     lock: fact(() => readXtablesLock(options.lockPath)),
     leftovers: fact(async () => await readLeftovers(exec, config, await runs)),
@@ -198,10 +175,12 @@ function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
     settings: fact(() => readSettings(exec, config)),
     deviceSettings: fact(() => readDeviceSettings(exec)),
     api,
-    /** Null if it is not known. */
     ownNode,
     /** Why the cluster is known to use IPv6; null if nothing says so. */
     usesIpv6: ownNode.then((found) => ipv6Use(found, config)),
+    move: migrateTo === null
+      ? Promise.resolve(null)
+      : fact(() => compareServices({ ...options, exec }, migrateTo, runs)),
   };
 }
 
@@ -224,7 +203,6 @@ function handled<T>(reading: Promise<T>): Promise<T> {
   return reading;
 }
 
-/** The value, or undefined if it could not be read. */
 function known<T>(reading: Promise<T>): Promise<T | undefined> {
   return reading.catch(() => undefined);
 }
@@ -242,149 +220,163 @@ function isInPod(): boolean {
   return state === "granted" && (Deno.env.get("KUBERNETES_SERVICE_HOST") ?? "") !== "";
 }
 
-/** One check. */
-interface Check {
-  /** What is looked at, in the words of the report where that could not be read. */
-  readonly name: string | ((node: NodeFacts) => string);
-  /** Waits for what it goes by, and judges it; each finding says how to mend it. Rejects where that could not be read. */
-  readonly check: (node: NodeFacts) => Promise<readonly Finding[]>;
-  /** True: kproxy cannot start where this cannot be read. */
-  readonly isVital?: boolean;
+/** Compares the modes for the Services from files, a running kproxy, or the API server. */
+async function compareServices(
+  { config, servicesBy = config, nodeName, limitMs = LIMIT_MS, ...access }: ExamineOptions,
+  to: RenderedMode,
+  runs: Promise<ProxyMode>,
+): Promise<{ readonly rejected: readonly string[]; readonly migration: Migration }> {
+  const { from: objectsFrom, state: { states }, rejected } = await findObjects({
+    ...access,
+    config: { ...servicesBy, hostnameOverride: nodeName },
+    limitMs: LISTS_SHARE * limitMs,
+    // What of an object is left out is reported by the proxy that serves it.
+    report: () => {},
+  });
+  const mode = await runs;
+  // Where `auto` finds none that works, iptables is what a node has run so far.
+  const from = RENDERED_MODES.find((one) => one === mode) ?? "iptables";
+  return {
+    rejected: rejected.map(({ where, message }) => `${where}: ${message}`),
+    migration: compareModes({ from, to, config, states, objectsFrom }),
+  };
 }
 
-async function run({ name, check, isVital = false }: Check, node: NodeFacts): Promise<readonly Finding[]> {
+/**
+ * What is looked at, in the words of the report where that could not be read; and what waits for the readings and judges them: each
+ * finding says how to fix it. Rejects where they could not be had.
+ */
+type Check = readonly [
+  name: string | ((node: NodeFacts) => string),
+  check: (node: NodeFacts) => Promise<readonly Finding[]> | readonly Finding[],
+];
+
+async function run([name, check]: Check, node: NodeFacts): Promise<readonly Finding[]> {
   try {
     return await check(node);
   } catch (error) {
+    // Wrong use is no fact about the node.
+    if (error instanceof UsageError) throw error;
     const finding = unknown(typeof name === "string" ? name : name(node), error);
-    return [isVital ? { ...finding, level: "failure" } : finding];
+    // Where the mode cannot be tried, kproxy cannot start.
+    return [name === "mode" ? { ...finding, level: "failure" } : finding];
   }
 }
 
-/** In the order of the report. */
 const CHECKS: readonly Check[] = [
-  {
-    name: "mode",
-    check: async ({ mode, config }) => checkMode(await mode, config.mode),
-    isVital: true,
-  },
-  {
-    name: ({ migrateTo }) => `mode ${migrateTo}`,
-    check: async ({ otherMode, migrateTo }) =>
+  ["kproxy", ({ runsHere }) => runsHere === undefined ? [] : [ok("kproxy", runsHere)]],
+  [
+    "files",
+    ({ doubts = [] }) =>
+      doubts.map((doubt) => warning("files", doubt, "see docs/sources.md, Who may write them")),
+  ],
+  ["API server", ({ apiUnasked }) => {
+    if (apiUnasked === undefined) return [];
+    const mend = "name it with --config=FILE or --kubeconfig=FILE, or ask as that user";
+    return [warning("API server", apiUnasked, mend)];
+  }],
+  ["mode", async ({ mode, config }) => checkMode(await mode, config.mode)],
+  [
+    ({ migrateTo }) => `mode ${migrateTo}`,
+    async ({ otherMode, migrateTo }) =>
       otherMode === null || migrateTo === null ? [] : checkMode(await otherMode, migrateTo),
-  },
-  {
-    name: "programs",
-    check: async ({ programs, runs, migrateTo }) =>
+  ],
+  [
+    "programs",
+    async ({ programs, runs, migrateTo }) =>
       checkPrograms(await programs, [await runs, ...migrateTo === null ? [] : [migrateTo]]),
-  },
-  { name: "rights", check: async ({ rights, mode }) => checkRights(rights, await known(mode)) },
-  { name: "iptables variant", check: async ({ variant, runs }) => checkVariant(await variant, await runs) },
-  {
-    name: "xtables lock",
-    check: async ({ lock, variant, runs }) => {
-      // The nft variant needs none: the kernel takes whole transactions. Where the variant is not known, the lock may matter.
-      const isUsed = await runs !== "nftables" && (await known(variant))?.chosen.variant !== "nft";
-      return checkLock(await lock, { inContainer: isInPod(), isUsed });
-    },
-  },
-  {
-    name: "leftovers",
-    check: async ({ leftovers, runs, links }) => {
-      const devices = (await known(links))?.links.map(({ device }) => device);
-      return checkLeftovers(await leftovers, await runs, devices);
-    },
-  },
-  { name: "other proxies", check: otherProxies },
-  {
-    name: "rules of others",
-    check: async ({ baseChains, programs, runs }) => {
-      const nft = (await programs).get("nft");
-      // Without the program there may still be tables, but other modes need none to be looked at.
-      const isWithoutNft = nft?.status === "fulfilled" && nft.value.kind !== "found";
-      return isWithoutNft && await runs !== "nftables" ? [] : checkBaseChains(await baseChains);
-    },
-  },
-  {
-    name: "rules of others",
+  ],
+  ["rights", async ({ mode }) => checkRights(readRights(), await known(mode))],
+  ["iptables variant", async ({ variant, runs }) => checkVariant(await variant, await runs)],
+  ["xtables lock", async ({ lock, variant, runs }) => {
+    // The nft variant needs none: the kernel takes whole transactions. Where the variant is not known, the lock may matter.
+    const isUsed = await runs !== "nftables" && (await known(variant))?.chosen.variant !== "nft";
+    return checkLock(await lock, { inContainer: isInPod(), isUsed });
+  }],
+  ["leftovers", async ({ leftovers, runs, links }) => {
+    const devices = (await known(links))?.links.map(({ device }) => device);
+    return checkLeftovers(await leftovers, await runs, devices);
+  }],
+  ["other proxies", otherProxies],
+  ["rules of others", async ({ baseChains, programs, runs }) => {
+    const nft = (await programs).get("nft");
+    // Without the program there may still be tables, but other modes need none to be looked at.
+    const isWithoutNft = nft?.status === "fulfilled" && nft.value.kind !== "found";
+    return isWithoutNft && await runs !== "nftables" ? [] : checkBaseChains(await baseChains);
+  }],
+  [
+    "rules of others",
     // Where they cannot be walked through, `kproxy trace` says why; the check before has named such tables.
-    check: async ({ foreignEnds, kernelChains, runs }) => [
+    async ({ foreignEnds, kernelChains, runs }) => [
       ...checkForeignEnds(await known(foreignEnds) ?? []),
       ...checkForward((await known(kernelChains))?.forward ?? [], await runs),
     ],
-  },
-  {
-    name: "kernel settings",
-    check: async ({ settings, config, runs, usesIpv6 }) => {
-      const [found, mode] = [await settings, await runs];
-      return [
-        ...checkForwarding(found, await usesIpv6),
-        ...checkConntrack(found, conntrackSettings(config.conntrack, await cpuCount())),
-        ...checkModeSettings(found, {
-          mode,
-          needed: neededIpvsSysctls(config),
-          wantsLocalhost: config.iptables.localhostNodePorts,
-          release: kernelRelease(),
-        }),
-      ];
-    },
-  },
-  {
-    name: "settings of devices",
-    check: async ({ deviceSettings, usesIpv6, links }) => {
-      const found = await deviceSettings;
-      const pods = (await known(links))?.links.filter(({ kind }) => kind === "veth") ?? [];
-      return [
-        ...checkDeviceForwarding(found, await usesIpv6),
-        ...checkReversePath(found, new Set(pods.map(({ device }) => device))),
-      ];
-    },
-  },
-  { name: "packet sizes", check: async ({ links }) => checkMtu(await links) },
-  {
-    name: "API server",
-    check: async ({ api }) => {
-      try {
-        const found = await api;
-        return found === null ? [] : checkApi(found);
-      } catch (error) {
-        return checkNoApi(errorText(error));
-      }
-    },
-  },
-  {
-    name: "node",
-    check: async ({ api, mode, nodeName, ownIps, config: { bindAddress } }) => {
-      const found = await answered(api);
-      if (found === null) return [];
-      if (found.node.status === "rejected") throw found.node.reason;
-      const tried = await known(mode);
-      const refused = tried?.kind === "works" ? tried.refused.map(({ family }) => family) : [];
-      const { namesakes } = found;
-      return checkNode(found.node.value, { nodeName, ownIps, bindAddress, refused, namesakes });
-    },
-  },
-  {
-    name: "local traffic",
-    check: async ({ api, config, ownNode, runs }) => {
-      const found = await answered(api);
-      if (found === null) return [];
-      const { podCIDRs } = found;
-      return checkLocalTraffic(config, { mode: await runs, node: await ownNode, podCIDRs });
-    },
-  },
-  {
-    name: "clock",
-    check: async ({ api }) => {
-      const found = await answered(api);
-      if (found === null) return [];
-      if (found.version.status === "rejected") throw found.version.reason;
-      return checkClock(found.version.value.aheadMs);
-    },
-  },
+  ],
+  ["kernel settings", async ({ settings, config, runs, usesIpv6 }) => {
+    const [found, mode] = [await settings, await runs];
+    return [
+      ...checkForwarding(found, await usesIpv6),
+      ...checkConntrack(found, conntrackSettings(config.conntrack, await cpuCount())),
+      ...checkModeSettings(found, {
+        mode,
+        needed: neededIpvsSysctls(config),
+        wantsLocalhost: config.iptables.localhostNodePorts,
+        release: kernelRelease(),
+      }),
+    ];
+  }],
+  ["settings of devices", async ({ deviceSettings, usesIpv6, links }) => {
+    const found = await deviceSettings;
+    const pods = (await known(links))?.links.filter(({ kind }) => kind === "veth") ?? [];
+    return [
+      ...checkDeviceForwarding(found, await usesIpv6),
+      ...checkReversePath(found, new Set(pods.map(({ device }) => device))),
+    ];
+  }],
+  ["packet sizes", async ({ links }) => checkMtu(await links)],
+  ["API server", async ({ api }) => {
+    try {
+      const found = await api;
+      return found === null ? [] : checkApi(found);
+    } catch (error) {
+      return checkNoApi(errorText(error));
+    }
+  }],
+  ["node", async ({ api, mode, nodeName, ownIps, config: { bindAddress } }) => {
+    const found = await answered(api);
+    if (found === null) return [];
+    if (found.node.status === "rejected") throw found.node.reason;
+    const tried = await known(mode);
+    const refused = tried?.kind === "works" ? tried.refused.map(({ family }) => family) : [];
+    const { namesakes } = found;
+    return checkNode(found.node.value, { nodeName, ownIps, bindAddress, refused, namesakes });
+  }],
+  ["local traffic", async ({ api, config, ownNode, runs }) => {
+    const found = await answered(api);
+    if (found === null) return [];
+    const { podCIDRs } = found;
+    return checkLocalTraffic(config, { mode: await runs, node: await ownNode, podCIDRs });
+  }],
+  ["clock", async ({ api }) => {
+    const found = await answered(api);
+    if (found === null) return [];
+    if (found.version.status === "rejected") throw found.version.reason;
+    return checkClock(found.version.value.aheadMs);
+  }],
+  ["addresses", ({ unserved }) => unserved === undefined ? [] : checkUnserved(unserved)],
+  [
+    "manifests",
+    ({ config, unserved, nodeName }) => checkManifests(config, unserved === undefined ? nodeName : null),
+  ],
+  [({ migrateTo }) => `move to mode ${migrateTo}`, async ({ move, migrateTo }) => {
+    const { rejected = [] } = await move ?? {};
+    if (rejected.length === 0) return [];
+    const mend = "mend these objects, they are not served either";
+    return [warning(`move to mode ${migrateTo}`, rejectedText(rejected), mend)];
+  }],
 ];
 
-/** Null where there is no API server, or one of which it was told once that it does not answer. */
+/** Null where there is no API server, or one that does not answer, which is a finding of its own. */
 async function answered(api: Promise<ApiFacts | null>): Promise<ApiFacts | null> {
   const found = await known(api);
   const isSilent = found?.version.status === "rejected" && found.node.status === "rejected";
@@ -404,47 +396,4 @@ async function otherProxies(node: NodeFacts): Promise<readonly Finding[]> {
   const read = await Promise.allSettled([metricsOwner, kernelChains]);
   const failed = read.filter((one) => one.status === "rejected");
   return [...findings, ...failed.map(({ reason }) => unknown("other proxies", reason))];
-}
-
-/** Compares the modes for the Services from files, a running kproxy, or the API server. */
-async function compared(
-  options: ExamineOptions,
-  to: RenderedMode,
-  { exec, signal, runs }: {
-    readonly exec: Exec;
-    readonly signal: AbortSignal;
-    readonly runs: Promise<ProxyMode>;
-  },
-): Promise<{ readonly findings: readonly Finding[]; readonly migration: Migration | null }> {
-  const { config, servicesBy = config, master, nodeName, isSourceNamed, limitMs = LIMIT_MS } = options;
-  const check = `move to mode ${to}`;
-  try {
-    const listing = {
-      config: { ...servicesBy, hostnameOverride: nodeName },
-      master,
-      isSourceNamed,
-      exec,
-      limitMs: LISTS_SHARE * limitMs,
-      // What of an object is left out is told by those that serve it.
-      report: () => {},
-    };
-    const { from: objectsFrom, state: { states }, rejected } = await endedBy(
-      signal,
-      () => findObjects(listing),
-    );
-    const places = rejected.map(({ where, message }) => `${where}: ${message}`);
-    const mode = await runs;
-    // Where `auto` finds none that works, iptables is what a node has run so far.
-    const from = RENDERED_MODES.find((one) => one === mode) ?? "iptables";
-    return {
-      findings: places.length === 0
-        ? []
-        : [warning(check, rejectedText(places), "mend these objects, they are not served either")],
-      migration: compareModes({ from, to, config, states, objectsFrom }),
-    };
-  } catch (error) {
-    // Wrong use is no fact about the node.
-    if (error instanceof UsageError) throw error;
-    return { findings: [unknown(check, error)], migration: null };
-  }
 }

@@ -6,7 +6,6 @@
 import { ExecError } from "../../errors.ts";
 import { type Exec, type ExecOptions, type ExecResult, OWN_PROGRAMS } from "../../kernel/exec.ts";
 
-/** A program that did not do what it should. */
 export interface ProgramTrouble {
   readonly program: string;
   /** `hangs`: it was still running at the end; `killed`: by a signal; `garbage`: it printed what is none of its outputs. */
@@ -19,7 +18,7 @@ export interface ProgramTrouble {
 const MOST_AT_ONCE = 6;
 /** A program that takes longer waits rather than computes, so that the next may start. */
 const SLOW_MS = 250;
-/** Programs that were told to end are waited for so long: those that do not listen are killed by then. */
+/** Programs that were asked to end have so long; after that they are killed. */
 const END_MS = 2_500;
 
 /** The status of a program that a signal ended is above this one, also where a script says so of its own. */
@@ -131,7 +130,6 @@ const BEGINNINGS: readonly (readonly [commandLine: RegExp, beginning: RegExp])[]
   [/^ipvsadm -Ln/, /^IP Virtual Server /],
 ];
 
-/** So much is shown of an unexpected output. */
 const SHOWN = 40;
 
 /** The beginning of what a program has printed that is none of its outputs; null if it is well, or there is none. */

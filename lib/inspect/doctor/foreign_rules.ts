@@ -21,7 +21,7 @@ import { nftablesOfKernel } from "../live/kernel_rules.ts";
 import { readElements } from "../live/unread_elements.ts";
 import { podAddress, podInterface } from "../node_addresses.ts";
 import { foreignEnd, placeOf } from "../trace/compare.ts";
-import { type Finding, ok, warning } from "./report.ts";
+import { type Finding, ok, warnings } from "./report.ts";
 
 const CHECK = "rules of others";
 
@@ -68,7 +68,7 @@ async function iptablesOf(
     throw error;
   }
   const iptables = new Iptables(exec, programs);
-  // IPv6 may be missing in the kernel, which the mode's own probe tells.
+  // The mode's own probe reports a kernel without IPv6.
   return family === "IPv6" && await iptables.absence() !== null ? null : { family, iptables };
 }
 
@@ -88,40 +88,34 @@ function nameOf({ family, table, name, hook, priority }: BaseChain): string {
   return `${family} ${table} ${name} (${hook}, priority ${priority})`;
 }
 
-/** What hangs on hooks of the kernel beside kproxy. */
 export function checkBaseChains(chains: readonly BaseChain[]): readonly Finding[] {
   const foreign = chains.filter(isForeign).filter(({ family }) => ["ip", "ip6", "inet"].includes(family));
-  const findings: Finding[] = [];
   const nat = foreign.filter(({ type, hook, priority }) =>
     type === "nat" && (hook === "prerouting" || hook === "output") && priority <= DSTNAT_PRIORITY
   );
-  if (nat.length > 0) {
-    findings.push(warning(
-      CHECK,
-      `${few(nat.map(nameOf))} may translate a destination before kproxy does, which then sees no Service`,
-      `look at it: nft list table ${nat[0]?.family} ${nat[0]?.table}`,
-    ));
-  }
   const dropping = foreign.filter(({ hook, policy }) =>
     policy === "drop" && HOOKS_OF_SERVICES.includes(hook)
   );
-  if (dropping.length > 0) {
-    const [first] = dropping;
-    const names = few(dropping.map(nameOf));
-    findings.push(warning(
-      CHECK,
-      `${names} drops what its own rules do not accept: kproxy's accept does not count there`,
-      `accept the pod network and node ports in it, or: ` +
-        `nft 'chain ${first?.family} ${first?.table} ${first?.name} { policy accept ; }'`,
-    ));
-  }
   const early = foreign.filter((chain) =>
     chain.hook === "prerouting" && chain.priority < DSTNAT_PRIORITY &&
     !nat.includes(chain) && !dropping.includes(chain)
   );
-  if (early.length > 0) findings.push(ok(CHECK, `seen before kproxy: ${few(early.map(nameOf))}`));
-  if (findings.length === 0) findings.push(ok(CHECK, "no table of nftables is in front of kproxy's rules"));
-  return findings;
+  const [[firstNat], [firstDropping]] = [nat, dropping];
+  const findings = warnings(CHECK, null, [
+    firstNat && [
+      `${few(nat.map(nameOf))} may translate a destination before kproxy does, which then sees no Service`,
+      `look at it: nft list table ${firstNat.family} ${firstNat.table}`,
+    ],
+    firstDropping && [
+      `${
+        few(dropping.map(nameOf))
+      } drops what its own rules do not accept: kproxy's accept does not count there`,
+      `accept the pod network and node ports in it, or: ` +
+      `nft 'chain ${firstDropping.family} ${firstDropping.table} ${firstDropping.name} { policy accept ; }'`,
+    ],
+  ]);
+  if (early.length > 0) return [...findings, ok(CHECK, `seen before kproxy: ${few(early.map(nameOf))}`)];
+  return findings.length > 0 ? findings : [ok(CHECK, "no table of nftables is in front of kproxy's rules")];
 }
 
 /** What a chain FORWARD that drops means in each mode. */
@@ -133,26 +127,20 @@ const FORWARD_DROPS: Readonly<Partial<Record<ProxyMode, string>>> = {
 
 /** The chain FORWARD of iptables: its policy, and rules before kproxy's that drop everything. */
 export function checkForward(chains: readonly KernelChain[], mode: ProxyMode): readonly Finding[] {
-  return chains.flatMap(({ family, lines }): Finding[] => {
+  return chains.flatMap(({ family, lines }) => {
     const tool = family === "IPv4" ? "iptables" : "ip6tables";
-    const findings: Finding[] = [];
-    if (lines.some((line) => /^-P FORWARD (DROP|REJECT)/.test(line))) {
-      const effect = FORWARD_DROPS[mode] ?? "packets between pods are dropped";
-      findings.push(warning(
-        CHECK,
+    const effect = FORWARD_DROPS[mode] ?? "packets between pods are dropped";
+    const dropAll = firstDrop(lines);
+    return warnings(CHECK, null, [
+      lines.some((line) => /^-P FORWARD (DROP|REJECT)/.test(line)) && [
         `${family} chain FORWARD drops what no rule accepts: ${effect}`,
         `${tool} -P FORWARD ACCEPT, or accept the pod network there`,
-      ));
-    }
-    const dropAll = firstDrop(lines);
-    if (dropAll !== null) {
-      findings.push(warning(
-        CHECK,
+      ],
+      dropAll !== null && [
         `a rule in ${family} chain FORWARD drops everything that comes to it: ${dropAll}`,
         `${tool} ${dropAll.replace("-A ", "-D ")}`,
-      ));
-    }
-    return findings;
+      ],
+    ]);
   });
 }
 
@@ -215,10 +203,10 @@ function podPacket(family: IpFamily, config: KubeProxyConfiguration): Packet {
 
 /** @param places of rules that end what kproxy's own have let pass */
 export function checkForeignEnds(places: readonly string[]): readonly Finding[] {
-  if (places.length === 0) return [];
-  return [warning(
-    CHECK,
-    `a rule of others ends packets between pods, whatever kproxy's own rules say: ${few(places)}`,
-    "accept the pod network there; kproxy trace POD-IP SERVICE shows the way of one packet",
-  )];
+  return warnings(CHECK, null, [
+    places.length > 0 && [
+      `a rule of others ends packets between pods, whatever kproxy's own rules say: ${few(places)}`,
+      "accept the pod network there; kproxy trace POD-IP SERVICE shows the way of one packet",
+    ],
+  ]);
 }

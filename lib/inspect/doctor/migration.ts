@@ -1,6 +1,6 @@
 /**
  * What would change if the node ran another mode: how each mode behaves where modes differ, compared for every Service.
- * `docs/modes.md` tells the same, and the flow cases of the tests hold it.
+ * `docs/modes.md` has the same in words, and the flow cases test it.
  *
  * @module
  */
@@ -12,16 +12,12 @@ import type { IpFamily } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { RenderedMode } from "../desired/desired.ts";
 
-/** One thing that changes. */
 export interface Difference {
   readonly topic: string;
-  /** In the mode that runs. */
   readonly from: string;
-  /** In the other mode. */
   readonly to: string;
 }
 
-/** A Service that would behave differently. */
 export interface ChangedService {
   readonly namespace: string;
   readonly name: string;
@@ -29,13 +25,11 @@ export interface ChangedService {
   readonly differences: readonly Difference[];
 }
 
-/** All that changes. */
 export interface Migration {
   readonly from: RenderedMode;
   readonly to: RenderedMode;
   /** Where the Services are from, e.g. the address of the API server. */
   readonly objectsFrom: string;
-  /** How many Services were looked at. */
   readonly serviceCount: number;
   /** What changes for every Service, and for the node. */
   readonly everyService: readonly Difference[];
@@ -43,13 +37,11 @@ export interface Migration {
   readonly services: readonly ChangedService[];
 }
 
-/** What modes are compared for. */
 export interface MigrationInput extends Pick<Migration, "from" | "to" | "objectsFrom"> {
   readonly config: KubeProxyConfiguration;
   readonly states: ReadonlyMap<IpFamily, ProxyState>;
 }
 
-/** Compares the modes for every Service. */
 export function compareModes({ from, to, config, states, objectsFrom }: MigrationInput): Migration {
   /** Service → topic → difference. */
   const changed = new Map<string, Map<string, Difference>>();
@@ -135,17 +127,14 @@ function isReachableFromOutside({ port: { nodePort, loadBalancerVIPs, externalIP
   return nodePort > 0 || loadBalancerVIPs.length > 0 || externalIPs.length > 0;
 }
 
-/** Addresses beside the cluster IP. */
 function outerAddresses({ port: { loadBalancerVIPs, externalIPs } }: Subject): readonly string[] {
   return [...loadBalancerVIPs, ...externalIPs];
 }
 
-/** What modes iptables and nftables have in common. */
 function inBoth(words: string): { readonly iptables: string; readonly nftables: string } {
   return { iptables: words, nftables: words };
 }
 
-/** In the order of the report. */
 const SERVICE_TRAITS: readonly Trait<Subject>[] = [
   {
     topic: ({ port, family }) => `node port ${port.nodePort} (${family})`,

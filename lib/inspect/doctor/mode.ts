@@ -22,10 +22,10 @@ import {
   chooseIptablesVariant,
   hintsQuestion,
   holdsProxyRules,
+  iptablesOfNode,
   mayHideRules,
   NEEDS_RIGHTS,
   type RefusedFamily,
-  usableFamilies,
   type VariantChoice,
 } from "../../kernel/iptables_variant.ts";
 import {
@@ -40,9 +40,8 @@ import { nodeIps } from "../../model/node.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { errorText, type Logger, type LogValues, silentLogger } from "../../observe/log.ts";
 import { few } from "../../text/words.ts";
-import { failure, type Finding, ok, unknown, warning } from "./report.ts";
+import { type Doubt, failure, type Finding, ok, unknown, warning, warnings } from "./report.ts";
 
-/** What trying a mode showed. */
 export type ModeFact =
   | {
     readonly kind: "works";
@@ -93,10 +92,7 @@ async function readIpvs({ exec, config, sysctls }: ModeContext): Promise<Prepare
   }
   await probeIpset(exec);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
-  const { variant } = await chooseIptablesVariant(exec, { primaryFamily });
-  const refused: RefusedFamily[] = [];
-  const onRefused = (family: RefusedFamily): void => void refused.push(family);
-  await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused });
+  const { refused } = await iptablesOfNode(exec, { primaryFamily, sysctls, log: silentLogger });
   return { proxiers: [], refused, reconfigure: () => [] };
 }
 
@@ -156,22 +152,6 @@ export function checkMode(fact: ModeFact, wanted: string): readonly Finding[] {
   ];
 }
 
-/** A permission of the runtime that kproxy is started with. */
-interface RuntimePermission {
-  /** As on the command line, e.g. `--allow-sys=hostname`. */
-  readonly flag: string;
-  readonly isGranted: boolean;
-  /** What does not work without it. */
-  readonly otherwise: string;
-}
-
-/** What this process may do. */
-export interface RightsFact {
-  /** Null where the runtime may not tell. */
-  readonly uid: number | null;
-  readonly permissions: readonly RuntimePermission[];
-}
-
 /** The names of `--allow-sys=` → what does not work without. */
 const WANTED_SYS = {
   hostname: "only --hostname-override names the node",
@@ -185,20 +165,40 @@ const WANTED_ALL = {
   read: "configuration, kubeconfig, certificates and manifests may not be readable",
 } as const;
 
+export interface RightsFact {
+  /** Null where the runtime may not say. */
+  readonly uid: number | null;
+  /** Permissions of the runtime, e.g. `--allow-sys=hostname`, and what does not work without. */
+  readonly permissions: readonly {
+    readonly flag: string;
+    readonly isGranted: boolean;
+    readonly otherwise: string;
+  }[];
+}
+
 /** Nothing is asked of a user, and nothing is used. */
 export function readRights(): RightsFact {
-  const permission = (flag: string, descriptor: Deno.PermissionDescriptor, otherwise: string) => {
-    const { state, partial } = Deno.permissions.querySync(descriptor);
-    return { flag, otherwise, isGranted: state === "granted" || partial };
+  const isGranted = (permission: Deno.PermissionDescriptor): boolean => {
+    const { state, partial } = Deno.permissions.querySync(permission);
+    return state === "granted" || partial;
   };
   const sys = Object.entries(WANTED_SYS) as [keyof typeof WANTED_SYS, string][];
   const all = Object.entries(WANTED_ALL) as [keyof typeof WANTED_ALL, string][];
-  const permissions = [
-    ...sys.map(([kind, otherwise]) => permission(`--allow-sys=${kind}`, { name: "sys", kind }, otherwise)),
-    ...all.map(([name, otherwise]) => permission(`--allow-${name}`, { name }, otherwise)),
-  ];
-  const maySayUid = permissions.some(({ flag, isGranted }) => flag === "--allow-sys=uid" && isGranted);
-  return { uid: maySayUid ? Deno.uid() : null, permissions };
+  return {
+    uid: isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() : null,
+    permissions: [
+      ...sys.map(([kind, otherwise]) => ({
+        flag: `--allow-sys=${kind}`,
+        isGranted: isGranted({ name: "sys", kind }),
+        otherwise,
+      })),
+      ...all.map(([name, otherwise]) => ({
+        flag: `--allow-${name}`,
+        isGranted: isGranted({ name }),
+        otherwise,
+      })),
+    ],
+  };
 }
 
 /** @param mode undefined if it is not known whether the mode works */
@@ -228,7 +228,6 @@ export function checkRights(
   return findings;
 }
 
-/** What there is to know of the variants of iptables. */
 export interface VariantFact {
   readonly chosen: VariantChoice;
   /** Of the program `iptables`; null if it does not say. */
@@ -243,13 +242,11 @@ const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
 
 /** Null if iptables does not work here at all. */
 export async function readVariant(exec: Exec, primaryFamily: IpFamily): Promise<VariantFact | null> {
-  let chosen: VariantChoice;
-  try {
-    chosen = await chooseIptablesVariant(exec, { primaryFamily });
-  } catch (error) {
+  const chosen = await chooseIptablesVariant(exec, { primaryFamily }).catch((error) => {
     if (error instanceof UnsupportedError) return null;
     throw error;
-  }
+  });
+  if (chosen === null) return null;
   const other: IptablesVariant = chosen.variant === "nft" ? "legacy" : "nft";
   const [text, holds, hidden] = await Promise.all([
     exec.run(["iptables", "--version"]).then(({ stdout }) => stdout, () => ""),
@@ -278,39 +275,32 @@ export function askVariantAhead(exec: Exec): void {
 /** @param mode the one that runs here */
 export function checkVariant(fact: VariantFact | null, mode: ProxyMode): readonly Finding[] {
   const check = "iptables variant";
-  // That iptables does not work is told with the mode, where it matters.
+  // The check of the mode reports that iptables does not work, where it matters.
   if (fact === null) return [];
   const { chosen: { variant, reason }, systemDefault, otherHolds, unseen } = fact;
   const isUnused = mode === "nftables" || mode === "auto";
-  const findings = [
+  const other = variant === "nft" ? "legacy" : "nft";
+  return [
     ok(check, `${variant}${isUnused ? ", which this mode does not use" : ""}: ${reason}`),
-  ];
-  if (systemDefault !== null && systemDefault.variant !== variant) {
-    findings.push(warning(
-      check,
-      `the program iptables is the ${systemDefault.variant} variant, and the rules of this node are in ${variant}: ` +
+    ...warnings(check, null, [
+      systemDefault !== null && systemDefault.variant !== variant && [
+        `the program iptables is the ${systemDefault.variant} variant, and the rules of this node are in ${variant}: ` +
         `what is written by hand lands beside them`,
-      `update-alternatives --set iptables /usr/sbin/iptables-${variant}`,
-    ));
-  }
-  findings.push(...unseen.map((hidden) =>
-    warning(
-      check,
-      `this user may not list the rules of the ${hidden} variant: if there are some, of kubelet, of another proxy or of a firewall, ` +
+        `update-alternatives --set iptables /usr/sbin/iptables-${variant}`,
+      ],
+      ...unseen.map((hidden): Doubt => [
+        `this user may not list the rules of the ${hidden} variant: if there are some, of kubelet, of another proxy or of a firewall, ` +
         "nothing here tells of them",
-      "run kproxy doctor as root",
-    )
-  ));
-  if (otherHolds.length > 0) {
-    const other = variant === "nft" ? "legacy" : "nft";
-    const families = otherHolds.join(", ");
-    findings.push(warning(
-      check,
-      `a service proxy left rules in the ${other} variant (${families}): packets walk through both`,
-      "end the other proxy, then: kproxy cleanup --only=iptables --only=ipvs && kproxy run",
-    ));
-  }
-  return findings;
+        "run kproxy doctor as root",
+      ]),
+      otherHolds.length > 0 && [
+        `a service proxy left rules in the ${other} variant (${
+          otherHolds.join(", ")
+        }): packets walk through both`,
+        "end the other proxy, then: kproxy cleanup --only=iptables --only=ipvs && kproxy run",
+      ],
+    ]),
+  ];
 }
 
 /**
@@ -324,38 +314,30 @@ export function checkLock(
 ): readonly Finding[] {
   const check = "xtables lock";
   if (!isUsed) return [ok(check, "not used: the nft variant of iptables, and nft, need none")];
-  const findings: Finding[] = [];
-  if (inContainer && !isMounted) {
-    findings.push(warning(
-      check,
-      `${path} looks like this container's own: kubelet and others on the node do not see who holds it`,
-      `mount the host's ${path} into the container (hostPath, type FileOrCreate)`,
-    ));
-  }
-  if (isHeld === true) {
-    findings.push(warning(
-      check,
-      `another program has held ${path} all the time it was looked at: rules cannot be written meanwhile`,
-      `find it with: fuser -v ${path}`,
-    ));
-  } else if (isHeld === null) {
-    findings.push(warning(
-      check,
-      `this user may not open ${path}: legacy iptables cannot write rules`,
-      `run as root, or give this user write access to ${path}`,
-    ));
-  }
-  if (findings.length > 0) return findings;
-  return [ok(check, exists ? `${path} is free` : `${path} is not there yet; the first iptables makes it`)];
+  return warnings(
+    check,
+    exists ? `${path} is free` : `${path} is not there yet; the first iptables makes it`,
+    [
+      inContainer && !isMounted && [
+        `${path} looks like this container's own: kubelet and others on the node do not see who holds it`,
+        `mount the host's ${path} into the container (hostPath, type FileOrCreate)`,
+      ],
+      isHeld === true && [
+        `another program has held ${path} all the time it was looked at: rules cannot be written meanwhile`,
+        `find it with: fuser -v ${path}`,
+      ],
+      isHeld === null && [
+        `this user may not open ${path}: legacy iptables cannot write rules`,
+        `run as root, or give this user write access to ${path}`,
+      ],
+    ],
+  );
 }
 
-/** What there is of other modes. */
 export interface Leftovers {
   /** In words, e.g. `3 tables of nft`; empty if there is nothing. */
   readonly found: readonly string[];
-  /** The modes that were looked for. */
   readonly modes: readonly CleanupMode[];
-  /** What could not be looked at, and why. */
   readonly failed: readonly string[];
 }
 
@@ -393,20 +375,18 @@ export function checkLeftovers(
   devices: readonly string[] | undefined,
 ): readonly Finding[] {
   const check = "leftovers";
-  const findings = failed.map((reason) => unknown(check, reason));
-  if (found.length > 0) {
-    findings.push(warning(
-      check,
-      `another mode left ${few(found)}; a start of kproxy removes it after its first sync`,
-      `start kproxy, or: kproxy cleanup ${modes.map((mode) => `--only=${mode}`).join(" ")}`,
-    ));
-  }
-  if (devices?.includes(IPVS_DEVICE) === true && runs !== "ipvs" && !modes.includes("ipvs")) {
-    findings.push(warning(
-      check,
-      `device ${IPVS_DEVICE} is there, which mode ipvs left: addresses on it are answered by this node`,
-      "start kproxy, or: kproxy cleanup --only=ipvs",
-    ));
-  }
-  return findings.length > 0 ? findings : [ok(check, "no other mode left anything that shows")];
+  const isDeviceLeft = devices?.includes(IPVS_DEVICE) === true && runs !== "ipvs" && !modes.includes("ipvs");
+  return [
+    ...failed.map((reason) => unknown(check, reason)),
+    ...warnings(check, failed.length > 0 ? null : "no other mode left anything that shows", [
+      found.length > 0 && [
+        `another mode left ${few(found)}; a start of kproxy removes it after its first sync`,
+        `start kproxy, or: kproxy cleanup ${modes.map((mode) => `--only=${mode}`).join(" ")}`,
+      ],
+      isDeviceLeft && [
+        `device ${IPVS_DEVICE} is there, which mode ipvs left: addresses on it are answered by this node`,
+        "start kproxy, or: kproxy cleanup --only=ipvs",
+      ],
+    ]),
+  ];
 }

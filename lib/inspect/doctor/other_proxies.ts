@@ -10,7 +10,7 @@ import type { BaseChain } from "../../netfilter/nft_listing.ts";
 import { beginningOf, httpGet, NoConnectionError, StrangeAnswerError } from "../../serve/http_get.ts";
 import { few } from "../../text/words.ts";
 import type { KernelChain } from "./foreign_rules.ts";
-import { failure, type Finding, ok, warning } from "./report.ts";
+import { type Doubt, failure, type Finding, ok, warnings } from "./report.ts";
 
 const CHECK = "other proxies";
 
@@ -47,7 +47,6 @@ export async function readMetricsOwner(address: string): Promise<MetricsOwner> {
 /** The signs of other proxies; those that could not be looked at are left out. */
 export interface ProxySigns {
   readonly owner?: MetricsOwner | undefined;
-  /** Where that was asked. */
   readonly metricsAddress: string;
   /** Which mode's rules are no sign of others here. */
   readonly mode: ProxyMode;
@@ -102,38 +101,31 @@ const KNOWN: readonly KnownProxy[] = [
   },
 ];
 
-/** One finding for each proxy that shows. */
 export function checkOtherProxies(signs: ProxySigns): readonly Finding[] {
   const { owner, metricsAddress } = signs;
-  const findings: Finding[] = [];
-  if (owner === "kube-proxy") {
-    findings.push(failure(
+  const findings = [
+    ...owner !== "kube-proxy" ? [] : [failure(
       CHECK,
       `kube-proxy runs on this node: its metrics answer at ${metricsAddress}`,
       "keep it off this node, e.g.: kubectl -n kube-system patch daemonset kube-proxy -p " +
         `'{"spec":{"template":{"spec":{"nodeSelector":{"kproxy.io/replaced":"false"}}}}}'`,
-    ));
-  }
-  if (owner === "another program") {
-    findings.push(warning(
-      CHECK,
-      `something that is no proxy of Kubernetes answers at ${metricsAddress}, where metrics are to be served`,
-      "give kproxy another address: --metrics-bind-address",
-    ));
-  }
-  if (owner === "nothing" && metricsAddress !== "" && hasRules(signs)) {
-    findings.push(warning(
-      CHECK,
-      `rules of a service proxy are in force, and none answers at ${metricsAddress}: they stay as they are, whatever changes`,
-      "start kproxy, or look why it ended",
-    ));
-  }
-  for (const proxy of KNOWN) {
-    const found = signsOf(proxy, signs);
-    if (found.length > 0 && proxy.mode !== signs.mode) {
-      findings.push(warning(CHECK, `${proxy.name} was or is here: ${few(found)}`, proxy.mend));
-    }
-  }
+    )],
+    ...warnings(CHECK, null, [
+      owner === "another program" && [
+        `something that is no proxy of Kubernetes answers at ${metricsAddress}, where metrics are to be served`,
+        "give kproxy another address: --metrics-bind-address",
+      ],
+      owner === "nothing" && metricsAddress !== "" && hasRules(signs) && [
+        `rules of a service proxy are in force, and none answers at ${metricsAddress}: they stay as they are, whatever changes`,
+        "start kproxy, or look why it ended",
+      ],
+      ...KNOWN.map((proxy): Doubt => {
+        const found = signsOf(proxy, signs);
+        return found.length > 0 && proxy.mode !== signs.mode &&
+          [`${proxy.name} was or is here: ${few(found)}`, proxy.mend];
+      }),
+    ]),
+  ];
   if (findings.length > 0) return findings;
   return [ok(CHECK, owner === "kproxy" ? "none; kproxy runs" : "none shows")];
 }

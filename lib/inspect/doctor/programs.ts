@@ -28,7 +28,6 @@ interface Program {
   readonly minVersion?: string;
 }
 
-/** In the order of the report. */
 const PROGRAMS: readonly Program[] = [
   { name: "iptables", modes: ["iptables", "ipvs"], minVersion: MIN_IPTABLES_VERSION },
   {
@@ -51,7 +50,6 @@ const PROGRAMS: readonly Program[] = [
   },
 ];
 
-/** What became of asking a program for its version. */
 export type ProgramFact =
   | { readonly kind: "found"; /** Null if it prints something else. */ readonly version: string | null }
   | { readonly kind: "missing" }
@@ -132,7 +130,6 @@ export function checkTroubles(troubles: readonly ProgramTrouble[]): readonly Fin
   });
 }
 
-/** What is said, and how it is mended. */
 const TROUBLES: Readonly<Record<ProgramTrouble["kind"], readonly [what: string, mend: string]>> = {
   hangs: [
     "does not end",

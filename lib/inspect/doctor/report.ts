@@ -5,6 +5,7 @@
  */
 import { errorText } from "../../observe/log.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
+import { alignColumns } from "../../text/columns.ts";
 import { cut, escaped } from "../../text/quote.ts";
 import { counted, few } from "../../text/words.ts";
 import type { Difference, Migration } from "./migration.ts";
@@ -12,18 +13,15 @@ import type { Difference, Migration } from "./migration.ts";
 /** How bad a finding is: with a failure kproxy, or what it is for, does not work. */
 export type Level = "ok" | "warning" | "failure";
 
-/** One thing that was looked at. */
 export interface Finding {
   /** What was looked at, e.g. `forwarding`. Several findings may have the same. */
   readonly check: string;
   readonly level: Level;
-  /** One line. */
   readonly what: string;
   /** One line: the command or flag; `""` where there is nothing to mend. */
   readonly mend: string;
 }
 
-/** As it should be. */
 export function ok(check: string, what: string): Finding {
   return { check, level: "ok", what: oneLine(what), mend: "" };
 }
@@ -44,6 +42,15 @@ export function unknown(check: string, reason: unknown): Finding {
   return warning(check, `could not be looked at: ${why}`, "mend that, and run kproxy doctor again");
 }
 
+/** What hurts some traffic, or may, and how to fix it; false or undefined: it does not. */
+export type Doubt = readonly [what: string, mend: string] | false | undefined;
+
+/** A warning for each; where there is none, `well` says what is as it should be. */
+export function warnings(check: string, well: string | null, doubts: readonly Doubt[]): readonly Finding[] {
+  const found = doubts.flatMap((one) => one ? [warning(check, ...one)] : []);
+  return found.length > 0 || well === null ? found : [ok(check, well)];
+}
+
 const MAX_LENGTH = 400;
 
 /** What programs and servers print may have control characters, many lines, and no end. */
@@ -55,21 +62,18 @@ function oneLine(text: string): string {
 export interface DoctorReport {
   readonly apiVersion: typeof API_VERSION;
   readonly kind: "DoctorReport";
-  /** Name of the Node. */
   readonly node: string;
   /** The mode that runs or would run here. */
   readonly mode: string;
-  /** The worst of the findings. */
   readonly result: Level;
   readonly findings: readonly Finding[];
-  /** Null without `--migrate-to`, and where the Services could not be had, which a finding tells. */
+  /** Null without `--migrate-to`, and where the Services could not be had, which is a finding. */
   readonly migration: Migration | null;
 }
 
 /** Failures first, as the report prints them. */
 const LEVELS: readonly Level[] = ["failure", "warning", "ok"];
 
-/** Puts a report together. */
 export function doctorReport(
   { node, mode, findings, migration }: Pick<DoctorReport, "node" | "mode" | "findings" | "migration">,
 ): DoctorReport {
@@ -77,25 +81,26 @@ export function doctorReport(
   return { apiVersion: API_VERSION, kind: "DoctorReport", node, mode, result, findings, migration };
 }
 
-/** Rows of text in columns; a mend stands below what it mends. */
-export function reportRows({ findings }: DoctorReport): readonly (readonly string[])[] {
-  return LEVELS.flatMap((level) =>
-    findings.filter((finding) => finding.level === level).flatMap(({ check, what, mend }) => [
+/** The fix of a finding stands below it. */
+export function reportLines(report: DoctorReport): readonly string[] {
+  const rows = LEVELS.flatMap((level) =>
+    report.findings.filter((finding) => finding.level === level).flatMap(({ check, what, mend }) => [
       [level === "failure" ? "FAILURE" : level, check, what],
       ...(mend === "" ? [] : [["", "", `-> ${mend}`]]),
     ])
   );
+  const migration = report.migration === null ? [] : ["", ...migrationLines(report.migration)];
+  return [...alignColumns(rows), "", reportSummary(report), ...migration];
 }
 
-/** The last line: how many of what. */
-export function reportSummary({ node, mode, findings }: DoctorReport): string {
+function reportSummary({ node, mode, findings }: DoctorReport): string {
   const count = (level: Level): number => findings.filter((finding) => finding.level === level).length;
   const [failures, warnings] = [counted0(count("failure"), "failure"), counted0(count("warning"), "warning")];
   return `Node ${node}, mode ${mode}: ${failures}, ${warnings}, ${count("ok")} ok`;
 }
 
 /** The text of a migration; empty lines between its parts. */
-export function migrationLines(migration: Migration): readonly string[] {
+function migrationLines(migration: Migration): readonly string[] {
   const { from, to, everyService, services, serviceCount, objectsFrom } = migration;
   const lines = [`From mode ${from} to mode ${to}`, ""];
   if (everyService.length > 0) lines.push("For every Service:", ...everyService.flatMap(differenceLines), "");

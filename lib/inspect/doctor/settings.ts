@@ -123,7 +123,6 @@ const CHECK = "settings";
 /** What of the mode decides which settings matter. */
 export interface ModeSettings {
   readonly mode: ProxyMode;
-  /** Those of mode ipvs. */
   readonly needed: readonly NeededSysctl[];
   /** True if node ports are to answer on 127.0.0.1, in mode iptables. */
   readonly wantsLocalhost: boolean;

@@ -21,24 +21,20 @@ import {
 import type { HostState } from "../../sim/packet_walk.ts";
 import type { LiveProblem } from "./live.ts";
 
-/** A way out of the node. */
 export interface Route {
   readonly family: IpFamily;
   /** `default` as `0.0.0.0/0` or `::/0`. */
   readonly network: string;
   /** `""`: such packets are refused. */
   readonly device: string;
-  /** Lower is better. */
   readonly metric: number;
 }
 
 /** What was read of a machine. What is null could not be. */
 export interface HostNetwork {
   readonly addresses: readonly DeviceAddress[] | null;
-  /** Interfaces that are not up. */
   readonly down: ReadonlySet<string>;
   readonly interfaces: ReadonlySet<string>;
-  /** Those that are bridges. */
   readonly bridges: ReadonlySet<string>;
   readonly routes: readonly Route[] | null;
   readonly sysctls: ReadonlyMap<string, string | null>;
@@ -51,7 +47,6 @@ type Devices = Pick<HostNetwork, "addresses" | "interfaces" | "down" | "bridges"
 
 const NO_DEVICES: Devices = { addresses: null, interfaces: new Set(), down: new Set(), bridges: new Set() };
 
-/** Nothing is known of the host. */
 export const UNKNOWN_HOST: HostNetwork = {
   ...NO_DEVICES,
   routes: null,
@@ -108,7 +103,7 @@ export async function readHostNetwork(exec: Exec): Promise<HostNetwork> {
     attempt("sysctl", () => readSysctls(exec, SETTINGS), new Map<string, string | null>()),
     hasCounters(exec),
   ]);
-  // Where other tables are asked, too, the main one does not tell the route.
+  // Where other tables are asked, too, the route is not known from the main one.
   if (!isPlain) {
     problems.push({ place: "ip rule", message: "there is policy routing: the ways of packets are not told" });
   }
@@ -192,7 +187,6 @@ export function tcpBeLiberal({ sysctls }: HostNetwork): boolean | null {
   return value === null ? null : value !== "0";
 }
 
-/** What a simulator goes by. */
 export function hostStateOf(
   around: HostNetwork,
   nodeAddresses: readonly string[],
@@ -209,7 +203,7 @@ export function hostStateOf(
     affinity: new Map(),
     nowSeconds: 0,
     notForwarding: {
-      // The node's setting is told first: it sets those of all interfaces.
+      // The node's setting comes first: it sets those of all interfaces.
       IPv4: ofInterface === "1" ? null : offOf(FORWARDING.IPv4) ?? offOf(forwardingOf(inInterface)),
       IPv6: offOf(FORWARDING.IPv6),
     },

@@ -17,13 +17,11 @@ import { type LiveNode, type LiveProblem, proxyOfTable } from "./live.ts";
 import { liveOfTexts, type LiveText } from "./saved_texts.ts";
 import { withUnreadElements } from "./unread_elements.ts";
 
-/** What of the kernel is read. */
 export interface KernelQuestion {
   /** False: how many packets a rule has met is not read. @default {true} */
   readonly isCounted?: boolean;
   /** True: elements of nftables are left to `readElements` where a service proxy may have many. @default {false} */
   readonly areElementsLeft?: boolean;
-  /** Ends the reading. */
   readonly signal?: AbortSignal;
 }
 
@@ -38,20 +36,26 @@ export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): P
   const saving = Promise.all(FAMILIES.map((family) => reading.iptables(family))).then((texts) =>
     texts.flat()
   );
-  return await reading.live([saving, reading.nftables(() => saving)]);
+  const [bound, ...texts] = await Promise.all([
+    reading.bound(),
+    saving,
+    reading.nftables(saving),
+    reading.text(["ipset", "save"], { kind: "ipset" }),
+    reading.text(["ipvsadm", "-Sn"], { kind: "ipvsadm" }),
+  ]);
+  return reading.live(texts.flat(), bound);
 }
 
 /** The tables of nftables alone, without those of iptables, and with their elements left to `readElements`. */
 export async function nftablesOfKernel(exec: Exec): Promise<LiveNode> {
   const reading = new Reading(exec, { areElementsLeft: true });
-  return reading.liveOf(await reading.nftables(null), []);
+  return reading.live(await reading.nftables(null), []);
 }
 
 class Reading {
   readonly problems: LiveProblem[] = [];
   readonly #exec: Exec;
   readonly #options: { readonly signal?: AbortSignal };
-  /** Of the programs that save. */
   readonly #flags: readonly string[];
   readonly #areElementsLeft: boolean;
   /** True: the tables of nftables were listed without elements. */
@@ -64,18 +68,7 @@ class Reading {
     this.#areElementsLeft = areElementsLeft;
   }
 
-  /** What these texts say, with sets and virtual servers. */
-  async live(rules: readonly Promise<readonly LiveText[]>[]): Promise<LiveNode> {
-    const [bound, ...texts] = await Promise.all([
-      this.bound(),
-      ...rules,
-      this.text(["ipset", "save"], { kind: "ipset" }),
-      this.text(["ipvsadm", "-Sn"], { kind: "ipvsadm" }),
-    ]);
-    return this.liveOf(texts.flat(), bound);
-  }
-
-  liveOf(texts: readonly LiveText[], bound: readonly string[]): LiveNode {
+  live(texts: readonly LiveText[], bound: readonly string[]): LiveNode {
     const live = liveOfTexts(texts, { from: "the kernel", bound, problems: this.problems });
     if (!this.#isTerse) return live;
     return new Map(
@@ -99,16 +92,15 @@ class Reading {
     if (!found.every((texts) => texts === "missing")) {
       return found.flatMap((texts) => texts === "missing" ? [] : texts);
     }
-    return await this.text([iptablesPrograms(family).save, ...this.#flags], { family, kind: KIND });
+    return await this.text([iptablesPrograms(family).save, ...this.#flags], { family, kind: "iptables" });
   }
 
   async #saved(family: IpFamily, variant: IptablesVariant): Promise<readonly LiveText[] | "missing"> {
     const argv = [iptablesPrograms(family, variant).save, ...this.#flags];
     const text = await this.#run(argv);
     if (text === "missing") return text;
-    return text === null || !/^\*/m.test(text)
-      ? []
-      : [{ name: argv.join(" "), text, variant, family, kind: KIND }];
+    const isEmpty = text === null || !/^\*/m.test(text);
+    return isEmpty ? [] : [{ name: argv.join(" "), text, variant, family, kind: "iptables" }];
   }
 
   /**
@@ -116,7 +108,7 @@ class Reading {
    *
    * @param saved what iptables has listed; null: no table of iptables is wanted
    */
-  async nftables(saved: (() => Promise<readonly LiveText[]>) | null): Promise<readonly LiveText[]> {
+  async nftables(saved: Promise<readonly LiveText[]> | null): Promise<readonly LiveText[]> {
     const tables = await this.#nftTables();
     if (this.#areElementsLeft) {
       const terse = await this.#terseRuleset(tables);
@@ -131,7 +123,7 @@ class Reading {
     };
     const unsaved = async (): Promise<readonly LiveText[]> => {
       if (saved === null) return [];
-      const texts = await saved();
+      const texts = await saved;
       const isSaved = ({ word, name }: NftTableName): boolean =>
         texts.some(({ family, variant, text }) =>
           (family === "IPv6") === (word === "ip6") && variant !== "legacy" && text.includes(`*${name}\n`)
@@ -153,7 +145,6 @@ class Reading {
     return isWhole ? terse : null;
   }
 
-  /** None: nft does not say. */
   async #nftTables(): Promise<readonly NftTableName[]> {
     try {
       return await new Nft(this.#exec).tables(this.#options);
@@ -177,7 +168,7 @@ class Reading {
     }
   }
 
-  /** `missing`: there is no such program; null: it has nothing to say, or failed, which is told. */
+  /** `missing`: there is no such program; null: it prints nothing, or failed, which is among the problems. */
   async #run(argv: readonly string[], absent: RegExp = ABSENT): Promise<string | "missing" | null> {
     const place = argv.join(" ");
     try {
@@ -200,7 +191,6 @@ function isOfIptables({ word, name }: NftTableName): boolean {
   return (word === "ip" || word === "ip6") && IPTABLES_TABLES.has(name);
 }
 
-const KIND = "iptables" as const;
 /** Sets without names are never empty; some releases of nft leave their elements out, too. */
 const LOST_ELEMENTS = /\{ *\}/;
 

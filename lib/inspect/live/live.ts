@@ -9,7 +9,6 @@ import { leadToServiceChains } from "../../netfilter/iptables_jumps.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import type { RulesMode } from "../desired/desired.ts";
 
-/** Something that could not be read. */
 export interface LiveProblem {
   /** A program (`nft list ruleset`) or a file, then the place in its text, e.g. `rules.txt: table nat`. */
   readonly place: string;
@@ -21,7 +20,6 @@ export function uniqueProblems(problems: readonly LiveProblem[]): readonly LiveP
   return [...new Map(problems.map((one) => [`${one.place}: ${one.message}`, one])).values()];
 }
 
-/** A proxy whose rules are there. */
 export interface FoundProxy {
   readonly mode: RulesMode;
   /** `kube-proxy`: the names that it uses, too; kproxy's own nftables table has a name of its own. */
@@ -32,7 +30,6 @@ export interface FoundProxy {
   readonly isHooked: boolean;
 }
 
-/** One family of a kernel. */
 export interface LiveRules extends RulesetSnapshot {
   /** Where it was read, e.g. `the kernel`, `files a.txt, b.txt`. */
   readonly from: string;
@@ -41,7 +38,6 @@ export interface LiveRules extends RulesetSnapshot {
   readonly problems: readonly LiveProblem[];
 }
 
-/** Both families. */
 export type LiveNode = ReadonlyMap<IpFamily, LiveRules>;
 
 /** The mode in force in any family; null: none. */

@@ -59,17 +59,16 @@ export function portalPorts(known: KnownPortals, family: IpFamily): PortalPorts 
   };
 }
 
-/** What became of the question who listens on some ports. */
+/** Which process listens on some ports. */
 export interface JudgedPortals {
   readonly portals: PortalSnapshot;
   /** What is wrong with them, one sentence each. */
   readonly findings: readonly string[];
-  /** What is not known. */
   readonly unsure: readonly string[];
 }
 
 /**
- * Asks the kernel who listens on the ports that rules lead to.
+ * Asks the kernel whether a process listens on the ports that rules lead to.
  *
  * @param known a text: why they are not known
  * @param keys as {@linkcode portalKey} says them
@@ -117,7 +116,7 @@ export interface JudgedLive {
   readonly unsure: readonly string[];
 }
 
-/** Asks who listens on the ports that the packet is led to. @param isHere false: the rules are saved ones */
+/** Asks whether a process listens on the ports that the packet is led to. @param isHere false: the rules are saved ones */
 export async function withPortalsJudged(
   portals: KnownPortals | string | null,
   live: LiveRules | null,

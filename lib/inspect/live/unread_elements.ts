@@ -46,10 +46,8 @@ export function withUnreadElements(tables: readonly ListedTable[]): readonly Lis
   }));
 }
 
-/** What a walk looked up in a set or map. */
 interface Lookup {
   readonly table: ListedTable;
-  /** Name of the set or map. */
   readonly name: string;
   readonly container: ListedContainer;
   readonly elements: UnreadElements;

@@ -9,7 +9,7 @@ import { formatFlow, parsePacket } from "../../sim/flow.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { type DesiredInput, stateOfObjects, UNKNOWN_MACHINE } from "../desired/desired.ts";
-import { nftablesPlan, nftablesRules } from "../desired/nftables.ts";
+import { nftablesPlan, rules } from "../modes/nftables.ts";
 import { liveOfKernel } from "./kernel_rules.ts";
 import { readElements, UnreadElements } from "./unread_elements.ts";
 
@@ -67,7 +67,7 @@ async function nodeOf(services: number): Promise<Node> {
 
 /** A running kproxy was asked for few of the Services. */
 function desiredRules(): RulesetSnapshot {
-  return nftablesRules(nftablesPlan(inputOf(3), "IPv4"));
+  return rules(inputOf(3), "IPv4");
 }
 
 const HOST_STATE = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };

@@ -18,7 +18,7 @@ import { portalPorts } from "../live/portals.ts";
 import { knownNodeAddresses } from "../node_addresses.ts";
 import { serviceDocument, type ServiceView, serviceView } from "../service/service_view.ts";
 import { destinationOfName, readDestination } from "../trace/packet.ts";
-import { type TraceDocument, traceDocument } from "../trace/trace_json.ts";
+import { type TraceDocument, traceDocument } from "../trace/trace_report.ts";
 import { traceWanted } from "../trace/trace.ts";
 
 /** Rules for more endpoints than that take longer to make than the event loop may be held. */

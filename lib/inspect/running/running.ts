@@ -63,9 +63,7 @@ export class NotRunningError extends Error {
   }
 }
 
-/** What a running kproxy holds. */
 export interface HeldObjects {
-  /** Name of its own Node. */
   readonly node: string;
   /** Where it has them from, e.g. `https://10.0.0.1:6443`. */
   readonly source: string;
@@ -74,13 +72,10 @@ export interface HeldObjects {
   readonly rejections: readonly Rejection[];
 }
 
-/** The configuration of a running kproxy. */
 export interface RunningConfiguration extends Omit<ConfigDocument, "config"> {
-  /** Complete. */
   readonly config: KubeProxyConfiguration;
 }
 
-/** How to ask. */
 export interface AskOptions {
   /**
    * For an answer to begin, and for each further piece of it, in milliseconds; a whole document may take five times as long, all
@@ -102,7 +97,6 @@ const OBJECTS_PATIENCE = 60;
 
 /** The kproxy behind a socket; each question is one connection. */
 export class RunningKproxy {
-  /** Path of the socket, as configured. */
   readonly address: string;
   readonly #limitMs: number;
 
@@ -118,7 +112,7 @@ export class RunningKproxy {
   }
 
   /**
-   * False: it runs as a user who is neither root nor the one who asks. It may say how it fares, but not what the one who asks reads or
+   * False: it runs as a user that is neither root nor this one. It may report its state, but not name what this process reads or
    * starts, such as a kubeconfig.
    *
    * @throws {NotRunningError}
@@ -280,7 +274,7 @@ export class RunningKproxy {
   }
 }
 
-/** Of an object that changed its place while it was told, the newest is the last. */
+/** An object that moved while the objects were sent is there twice; the later one is newer. */
 function latest(objects: readonly ApiObject[]): readonly ApiObject[] {
   const byIdentity = new Map(objects.map((object) => [identityOf(object), object]));
   return byIdentity.size === objects.length ? objects : [...byIdentity.values()];
@@ -316,7 +310,7 @@ export async function answerOf<Answer>(
 /** There is none, which is nothing to report. */
 const NONE: ReadonlySet<NotRunningReason> = new Set(["nothing", "no address"]);
 
-/** Asks it for its objects; says why if there is none. Which other program answers there `report` hears. */
+/** Asks it for its objects; says why if there is none. `report` receives which other program answers there. */
 export async function askRunning(
   config: KubeProxyConfiguration,
   selection: ObjectSelection,
@@ -336,6 +330,7 @@ export async function askRunning(
       nodeName: held.node,
       objects: held.objects,
       rejected: [...status.source.refused.objects, ...held.rejections],
+      excluded: [],
       quarantined: new Map(status.quarantine.services.map(({ service, problem }) => [service, problem])),
     };
   });
@@ -355,7 +350,6 @@ export async function askPortals(config: KubeProxyConfiguration): Promise<KnownP
   return answer instanceof NotRunningError ? answer.message : answer;
 }
 
-/** How a node is proxied now. */
 export interface RunningSettings {
   /** In words, e.g. `kproxy on /run/kproxy/kproxy.sock`. */
   readonly where: string;
@@ -365,17 +359,16 @@ export interface RunningSettings {
   readonly master: string;
   /** In the mode that is in use. */
   readonly config: KubeProxyConfiguration;
-  /** Name of its own Node. */
   readonly nodeName: string;
-  /** What Services ask for and do not get; null: it is of an older release, which does not tell. */
+  /** What Services ask for and do not get; null: an older release does not report it. */
   readonly unserved: NonNullable<StatusDocument["unserved"]> | null;
 }
 
-/** Asks it; null if there is none, or none that tells of itself. */
+/** Asks it; null if none runs, or `statusApi` is false. */
 export async function runningSettings(
-  told: Pick<KubeProxyConfiguration, "kproxy">,
+  config: Pick<KubeProxyConfiguration, "kproxy">,
 ): Promise<RunningSettings | null> {
-  const answer = await answerOf(told, async (running): Promise<RunningSettings> => {
+  const answer = await answerOf(config, async (running): Promise<RunningSettings> => {
     const [status, { config, master }] = await Promise.all([running.status(), running.config()]);
     const mode = PROXY_MODES.find((one) => one === status.mode.used) ?? config.mode;
     return {

@@ -50,7 +50,7 @@ export async function ownProgram(main: string = Deno.mainModule): Promise<OwnPro
   ];
 }
 
-/** Flags that tell the runtime where the program's own things are; it would look for a configuration from the working folder on. */
+/** Flags that name the program's own files; without them the runtime looks for a configuration from the working folder on. */
 async function placeOf(main: string): Promise<readonly string[]> {
   if (!main.startsWith("file:")) return [];
   const pathOf = (relative: string): string => decodeURIComponent(new URL(relative, main).pathname);
@@ -65,7 +65,6 @@ async function placeOf(main: string): Promise<readonly string[]> {
   return ["--no-config", `--allow-read=${pathOf(".")}`];
 }
 
-/** A server at an address. */
 export interface TestServer {
   readonly protocol: "tcp" | "udp";
   readonly ip: string;
@@ -89,7 +88,6 @@ export interface Question {
   readonly ip: string;
   readonly port: number;
   readonly count: number;
-  /** For one answer. */
   readonly limitMs: number;
 }
 
@@ -99,7 +97,6 @@ export interface AskJob {
   readonly questions: readonly Question[];
 }
 
-/** What `ask` prints. */
 export interface AskAnswer {
   readonly attempts: Readonly<Record<string, readonly Attempt[]>>;
 }
@@ -112,7 +109,6 @@ export interface ApplyJob {
   readonly objects: readonly ObjectJson[];
 }
 
-/** What `apply` prints. */
 export interface ApplyAnswer {
   /** The one that runs; null: none does. */
   readonly mode: string | null;
@@ -140,6 +136,7 @@ export async function runAgent(
     await serve(job);
     return 0;
   }
+  // Only the child that writes rules loads what that needs.
   const answer = job.job === "ask" ? await ask(job) : await (await import("./apply.ts")).apply(job);
   await print(`${JSON.stringify(answer)}\n`);
   return 0;
@@ -202,7 +199,6 @@ function serveUdp(server: TestServer): Promise<void> {
   });
 }
 
-/** No server says more. */
 const MAX_ANSWER_BYTES = 512;
 
 async function ask({ questions }: AskJob): Promise<AskAnswer> {

@@ -15,7 +15,7 @@ import { decodeObject } from "../../source/decode/decode.ts";
 import { stateOfObjects } from "../desired/desired.ts";
 import { writeRules } from "../write_rules.ts";
 import type { ApplyAnswer, ApplyJob } from "./agent.ts";
-import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject } from "./topology.ts";
+import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject } from "./cases.ts";
 
 /**
  * Writes the rules.

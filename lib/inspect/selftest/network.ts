@@ -1,10 +1,10 @@
 /**
- * The network of a test, made of namespaces: built, and taken away in any case.
+ * The network of a test: namespaces, built, used, and taken away in any case.
  *
  * @module
  */
 import { ExecError, UnsupportedError } from "../../errors.ts";
-import { type Exec, type ExecOptions, runOk } from "../../kernel/exec.ts";
+import { type Exec, type ExecOptions, type ExecResult, runOk } from "../../kernel/exec.ts";
 import {
   addNamespace,
   deleteNamespace,
@@ -13,8 +13,11 @@ import {
   runIpLines,
 } from "../../kernel/network_namespaces.ts";
 import { isPermissionProblem } from "../../kernel/tool_errors.ts";
+import { hostCidrText } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import { type HostName, HOSTS, neighbourLines, NEIGHBOURS, nodeLines, settingsOf } from "./topology.ts";
+import type { ChildRights, Job } from "./agent.ts";
+import { ADDRESSES, type HostName, HOSTS, type NeighbourName, NEIGHBOURS } from "./cases.ts";
+import type { SelftestOptions } from "./selftest.ts";
 
 const NAME = /^kproxy-selftest-(?<until>[0-9a-z]+)-[0-9a-f]+-[a-z-]+$/;
 /** Clocks may be set, and machines may stand still. */
@@ -35,34 +38,28 @@ export function leftNamespaces(names: readonly string[], nowMs: number): readonl
   });
 }
 
-export interface NetworkOptions {
-  readonly exec: Exec;
-  readonly families: readonly IpFamily[];
-  readonly ownProgram: string;
-  /** When the test will be over, in milliseconds since the epoch. */
-  readonly untilMs: number;
-  /** Hexadecimal digits that no other test has. */
-  readonly random: string;
-  /** Ends the building. */
-  readonly signal: AbortSignal;
-}
-
-/** The namespaces of one test, from the first to the last. */
+/** The namespaces of one test, and the children that run in them. */
 export class TestNetwork {
-  readonly #options: NetworkOptions;
+  readonly #options: SelftestOptions;
+  readonly #until: AbortSignal;
   readonly #names: Readonly<Record<HostName, string>>;
   /** Perhaps made. */
   readonly #begun: string[] = [];
+  /** Aborted: the children are to end. */
+  readonly #over = new AbortController();
+  readonly #children: Promise<ExecResult>[] = [];
 
-  constructor(options: NetworkOptions) {
+  /** @param until ends the building and the children */
+  constructor(options: SelftestOptions, until: AbortSignal) {
     this.#options = options;
-    this.#names = namespaceNames(options.untilMs, options.random);
+    this.#until = until;
+    this.#names = namespaceNames(options.nowMs() + options.limitMs, options.random);
   }
 
   /** Starts programs in the namespace of a host. */
   execOf(host: HostName): Exec {
-    const { exec, ownProgram } = this.#options;
-    return execInNamespace(exec, this.#names[host], ownProgram);
+    const { exec, program } = this.#options;
+    return execInNamespace(exec, this.#names[host], program("network")[0] ?? "");
   }
 
   /**
@@ -72,13 +69,12 @@ export class TestNetwork {
    * @throws {ExecError} if something else fails
    */
   async build(): Promise<void> {
-    const { exec, families, signal } = this.#options;
-    const options: ExecOptions = { signal };
+    const { exec, families } = this.#options;
+    const options: ExecOptions = { signal: this.#until };
     for (const host of HOSTS) {
       this.#begun.push(this.#names[host]);
       await asRights(() => addNamespace(exec, this.#names[host], options));
-      const settings = ["sysctl", "-w", ...settingsOf(host, families)];
-      await runOk(this.execOf(host), settings, options);
+      await runOk(this.execOf(host), ["sysctl", "-w", ...settingsOf(host, families)], options);
     }
     await runIpLines(exec, this.#names.node, nodeLines(this.#names, families), options);
     for (const host of NEIGHBOURS) {
@@ -86,10 +82,22 @@ export class TestNetwork {
     }
   }
 
-  /** Takes all of it away; yields what is still there, in sentences. */
+  /** Starts a child inside the namespace of a host. */
+  start(host: HostName, rights: ChildRights, job: Job, options: ExecOptions = {}): Promise<ExecResult> {
+    const child = this.execOf(host).run([...this.#options.program(rights), "selftest", "agent"], {
+      ...options,
+      stdin: JSON.stringify(job),
+      signal: AbortSignal.any([this.#until, this.#over.signal]),
+    });
+    this.#children.push(child);
+    return child;
+  }
+
+  /** Ends all children and takes all of it away; yields what is still there, in sentences. */
   async remove(): Promise<readonly string[]> {
-    const { exec } = this.#options;
-    return await removeAll(exec, this.#begun.toReversed());
+    this.#over.abort(new Error("the test is over"));
+    await Promise.allSettled(this.#children);
+    return await removeAll(this.#options.exec, this.#begun.toReversed());
   }
 }
 
@@ -140,4 +148,89 @@ async function asRights<T>(work: () => Promise<T>): Promise<T> {
       message,
     });
   }
+}
+
+/** Of a namespace before it has interfaces. */
+const SETTINGS: Readonly<Record<IpFamily, readonly string[]>> = {
+  IPv4: [
+    "net.ipv4.conf.all.rp_filter=0",
+    "net.ipv4.conf.default.rp_filter=0",
+    "net.ipv4.conf.all.send_redirects=0",
+    "net.ipv4.conf.default.send_redirects=0",
+    // Every refusal counts; by default a host sends a few a second.
+    "net.ipv4.icmp_ratelimit=0",
+  ],
+  IPv6: [
+    // Some machines have it off by default.
+    "net.ipv6.conf.all.disable_ipv6=0",
+    "net.ipv6.conf.default.disable_ipv6=0",
+    "net.ipv6.conf.all.accept_ra=0",
+    "net.ipv6.conf.default.accept_ra=0",
+    // Without it a link-local address cannot be used for its first second.
+    "net.ipv6.conf.all.accept_dad=0",
+    "net.ipv6.conf.default.accept_dad=0",
+    "net.ipv6.icmp.ratelimit=0",
+  ],
+};
+const FORWARDING: Readonly<Record<IpFamily, string>> = {
+  IPv4: "net.ipv4.ip_forward=1",
+  IPv6: "net.ipv6.conf.all.forwarding=1",
+};
+
+function settingsOf(host: HostName, families: readonly IpFamily[]): readonly string[] {
+  return families.flatMap((family) => [
+    ...SETTINGS[family],
+    ...(host === "node" ? [FORWARDING[family]] : []),
+  ]);
+}
+
+/** Lines of `ip` for the node's namespace: links to all namespaces, addresses and routes. */
+function nodeLines(
+  namespaces: Readonly<Record<HostName, string>>,
+  families: readonly IpFamily[],
+): readonly string[] {
+  return [
+    ...NEIGHBOURS.map((name) => `link add ${name} type veth peer name eth0 netns ${namespaces[name]}`),
+    ...NEIGHBOURS.flatMap((name) =>
+      families.map((family) => addAddress(family, ADDRESSES[family].gateways[name], name))
+    ),
+    ...NEIGHBOURS.map((name) => `link set ${name} up`),
+    ...families.flatMap((family) => {
+      const { hosts, farPod } = ADDRESSES[family];
+      const route = routeAdd(family);
+      return [
+        ...NEIGHBOURS.map((name) => `${route} ${hostCidrText(hosts[name])} dev ${name}`),
+        `${route} ${hostCidrText(farPod)} via ${hosts.client}`,
+        `${route} default via ${hosts.client}`,
+      ];
+    }),
+  ];
+}
+
+function neighbourLines(name: NeighbourName, families: readonly IpFamily[]): readonly string[] {
+  return [
+    ...families.flatMap((family) => {
+      const { hosts, farPod } = ADDRESSES[family];
+      const own = [hosts[name], ...(name === "client" ? [farPod] : [])];
+      return own.map((address) => addAddress(family, address, "eth0"));
+    }),
+    "link set eth0 up",
+    ...families.flatMap((family) => {
+      const { hosts, gateways } = ADDRESSES[family];
+      return [
+        `${routeAdd(family)} ${hostCidrText(gateways[name])} dev eth0 src ${hosts[name]}`,
+        `${routeAdd(family)} default via ${gateways[name]} src ${hosts[name]}`,
+      ];
+    }),
+  ];
+}
+
+function routeAdd(family: IpFamily): string {
+  return family === "IPv6" ? "-6 route add" : "route add";
+}
+
+function addAddress(family: IpFamily, address: string, device: string): string {
+  return family === "IPv6"
+    ? `-6 addr add ${hostCidrText(address)} dev ${device} nodad`
+    : `addr add ${hostCidrText(address)} dev ${device}`;
 }

@@ -6,10 +6,18 @@
 import { joinHostPort } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
+import { alignColumns } from "../../text/columns.ts";
 import { type Flow, type FlowOutcome, formatFlow } from "../../sim/flow.ts";
 import { type AffinityMemory, rememberOutcome } from "../../sim/packet_walk.ts";
-import { packetOfProbe, type Probe, type SeenSource, wayOf } from "./probes.ts";
-import { ADDRESSES, endpointIp, type EndpointName, endpointPort } from "./topology.ts";
+import {
+  ADDRESSES,
+  endpointIp,
+  type EndpointName,
+  endpointPort,
+  packetOfProbe,
+  type Probe,
+  type SeenSource,
+} from "./cases.ts";
 
 /** What became of one connection. */
 export type Attempt =
@@ -27,33 +35,46 @@ export type Attempt =
 /** What the rules say of the probe's next connection. */
 export type Predict = (affinity: AffinityMemory) => Flow;
 
-/** What there is to say of one probe. */
-export interface Verdict {
+/** One line of the result. */
+export interface Check {
+  readonly name: string;
+  /** Null: it is about both. */
+  readonly family: IpFamily | null;
   readonly ok: boolean;
-  /** What is wrong, in a sentence; `""` if nothing is. */
-  readonly reason: string;
+  /** `pod-a → 10.96.0.11:80/tcp`; `""` where nothing was sent. */
+  readonly way: string;
+  readonly wanted: string;
   /** What the rules say of the first connection; null: they could not be read. */
   readonly rules: string | null;
   /** What really happened, e.g. `10.244.0.2:8080 (14), 10.244.0.3:8080 (13)`. */
   readonly real: string;
+  /** What is wrong, in a sentence; `""` if nothing is. */
+  readonly reason: string;
 }
 
 const ENDPOINTS: readonly EndpointName[] = ["pod-a", "pod-b", "far-pod"];
 
-/** @param predict null: the rules could not be read, which is told elsewhere */
-export function judge(probe: Probe, attempts: readonly Attempt[], predict: Predict | null): Verdict {
+/** @param predict null: the rules could not be read */
+export function judge(probe: Probe, attempts: readonly Attempt[], predict: Predict | null): Check {
+  const { name, family, from, ip, port, protocol } = probe;
   const real = attemptsText(attempts);
-  const flow = predict?.(new Map()) ?? null;
-  const rules = flow === null ? null : formatFlow(flow);
+  const rules = predict === null ? null : formatFlow(predict(new Map()));
   const reasons = [
     wrongByProbe(probe, attempts, real),
-    flow === null || predict === null ? null : wrongByRules(probe, attempts, predict, rules ?? "", real),
+    predict === null ? null : wrongByRules(probe, attempts, predict, rules ?? "", real),
   ].filter((reason) => reason !== null);
-  return { ok: reasons.length === 0, reason: reasons.join("; "), rules, real };
+  const way = `${from} → ${joinHostPort(ip, port)}/${protocol}`;
+  const wanted = wantedText(probe);
+  return { name, family, ok: reasons.length === 0, way, wanted, rules, real, reason: reasons.join("; ") };
+}
+
+/** Something other than packets that went wrong. */
+export function failedCheck(name: string, reason: string, family: IpFamily | null = null): Check {
+  return { name, family, ok: false, way: "", wanted: "", rules: null, real: "", reason };
 }
 
 /** What has to become of it, in words. */
-export function wantedText(probe: Pick<Probe, "wanted" | "family" | "service">): string {
+function wantedText(probe: Probe): string {
   const { wanted } = probe;
   switch (wanted.kind) {
     case "refused":
@@ -72,7 +93,7 @@ export function wantedText(probe: Pick<Probe, "wanted" | "family" | "service">):
   }
 }
 
-function serverOf({ family, service }: Pick<Probe, "family" | "service">, name: EndpointName): string {
+function serverOf({ family, service }: Probe, name: EndpointName): string {
   return joinHostPort(endpointIp(family, name), endpointPort(service));
 }
 
@@ -174,16 +195,6 @@ function isOutcome(probe: Probe, attempt: Attempt, outcome: FlowOutcome): boolea
   }
 }
 
-/** One line of the result. */
-export interface Check extends Verdict {
-  readonly name: string;
-  /** Null: it is about both. */
-  readonly family: IpFamily | null;
-  /** `pod-a → 10.96.0.11:80/tcp`; `""` where nothing was sent. */
-  readonly way: string;
-  readonly wanted: string;
-}
-
 /** All of it. */
 export interface SelftestReport {
   /** As asked for. */
@@ -197,26 +208,12 @@ export interface SelftestReport {
   readonly tookMs: number;
 }
 
-export function checkOf(probe: Probe, verdict: Verdict): Check {
-  const { name, family } = probe;
-  return { ...verdict, name, family, way: wayOf(probe), wanted: wantedText(probe) };
-}
-
-/** Something other than packets that went wrong. */
-export function failedCheck(name: string, reason: string, family: IpFamily | null = null): Check {
-  return { ok: false, name, family, reason, way: "", wanted: "", rules: null, real: "" };
-}
-
 /** Whether the node can run the mode: something was tried, and all of it went well. */
 export function isPassed({ mode, checks }: SelftestReport): boolean {
   return mode !== null && checks.length > 0 && checks.every(({ ok }) => ok);
 }
 
-/** @param alignColumns rows → lines */
-export function reportLines(
-  report: SelftestReport,
-  alignColumns: (rows: readonly (readonly string[])[]) => readonly string[],
-): readonly string[] {
+export function reportLines(report: SelftestReport): readonly string[] {
   const { checks, notes, mode, wantedMode, families, tookMs } = report;
   const failed = checks.filter(({ ok }) => !ok);
   const name = mode ?? wantedMode;
@@ -254,16 +251,7 @@ export function reportDocument(report: SelftestReport): unknown {
     mode,
     families,
     tookMs: Math.round(tookMs),
-    checks: checks.map(({ ok, name, family, way, wanted, rules, real, reason }) => ({
-      result: ok ? "ok" : "failed",
-      name,
-      family,
-      way,
-      wanted,
-      rules,
-      real,
-      reason,
-    })),
+    checks: checks.map(({ ok, ...check }) => ({ result: ok ? "ok" : "failed", ...check })),
     notes,
   };
 }

@@ -19,10 +19,12 @@ import {
   NODE_NAME,
   nodeAddresses,
   nodeObject,
+  packetOfProbe,
+  type Probe,
+  probesOf,
   selftestObjects,
   SERVICES,
-} from "./topology.ts";
-import { packetOfProbe, type Probe, probesOf } from "./probes.ts";
+} from "./cases.ts";
 
 const NONE = { permissions: "none" } as const;
 

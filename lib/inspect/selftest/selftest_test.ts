@@ -3,7 +3,7 @@ import { FAMILIES, SelftestMachine } from "../../../tests/support/selftest_machi
 import { UnsupportedError } from "../../errors.ts";
 import { apply } from "./apply.ts";
 import { leftNamespaces, namespaceNames } from "./network.ts";
-import { selftestObjects } from "./topology.ts";
+import { selftestObjects } from "./cases.ts";
 import { isPassed, reportDocument, reportLines, type SelftestReport } from "./report.ts";
 import { selftest, SelftestError, type SelftestOptions } from "./selftest.ts";
 
@@ -25,9 +25,7 @@ function run(machine: SelftestMachine, options: Partial<SelftestOptions> = {}): 
   });
 }
 
-/** Lines of people are separated by one blank here. */
-const lines = (report: SelftestReport): string =>
-  reportLines(report, (rows) => rows.map((row) => row.join(" "))).join("\n");
+const lines = (report: SelftestReport): string => reportLines(report).join("\n").replaceAll(/ {2,}/g, " ");
 
 function assertNothingLeft(machine: SelftestMachine, what: string): void {
   assertEquals([[...machine.namespaces], [...machine.running]], [[], []], what);
@@ -95,7 +93,7 @@ Deno.test("a mode that cannot run here is one failed check with its reason", asy
   const machine = new SelftestMachine();
   const report = await run(machine, { mode: "nftables" });
   assertEquals([report.mode, report.checks.length, isPassed(report)], [null, 1, false]);
-  assertStringIncludes(lines(report), "failed  rules of mode nftables");
+  assertStringIncludes(lines(report), "failed rules of mode nftables");
   assertStringIncludes(report.checks[0]?.reason ?? "", "nft");
   assertNothingLeft(machine, "after a mode that cannot run");
 });

@@ -16,7 +16,6 @@ import { proxyOfTable } from "../live/live.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { addressesOf } from "./service_match.ts";
 
-/** One rule, element or server. */
 export interface HeldPart {
   /** E.g. `iptables nat KUBE-SERVICES`, `nftables ip kproxy service-ips`, `IPVS`, `ipset KUBE-CLUSTER-IP`. */
   readonly place: string;
@@ -31,7 +30,6 @@ type ChainPlace = readonly [table: Table, chain: string];
 const SHARED_CHAINS = [...placesOf(DISPATCH_CHAINS), ...placesOf(CHAINS)];
 const OWN_CHAIN = /^KUBE-(?:SVC|SVL|EXT|FW|SEP|XLB)-/;
 
-/** What is known of the port beside what it is. */
 export interface HeldQuestion {
   readonly nodeAddresses: readonly string[];
   /** How many endpoints it should have. */
@@ -76,25 +74,18 @@ function iptablesParts({ iptables }: RulesetSnapshot, port: ServicePort): readon
   const names = commentsOf(port);
   for (const { tables } of iptables) {
     const chains = new Set<string>();
-    for (const [table, chain] of SHARED_CHAINS) {
+    const take = ([table, chain]: ChainPlace, isTaken: (rule: string) => boolean): void => {
       const saved = tables.get(table)?.get(chain);
-      if (saved === undefined) continue;
-      for (const [index, rule] of saved.rules.entries()) {
-        if (!names.some((name) => rule.includes(name))) continue;
-        const counted = countersOf(saved)[index] ?? null;
-        parts.push({ place: `iptables ${table} ${chain}`, text: rule, counted });
-        if (table === "nat") addTarget(rule, chains);
-      }
-    }
-    // A set grows while it is gone through: so do chains of chains.
-    for (const chain of chains) {
-      const saved = tables.get("nat")?.get(chain);
-      for (const [index, rule] of saved?.rules.entries() ?? []) {
+      for (const [index, text] of saved?.rules.entries() ?? []) {
+        if (!isTaken(text)) continue;
         const counted = countersOf(saved ?? {})[index] ?? null;
-        parts.push({ place: `iptables nat ${chain}`, text: rule, counted });
-        addTarget(rule, chains);
+        parts.push({ place: `iptables ${table} ${chain}`, text, counted });
+        if (table === "nat") addTarget(text, chains);
       }
-    }
+    };
+    for (const place of SHARED_CHAINS) take(place, (rule) => names.some((name) => rule.includes(name)));
+    // A set grows while it is gone through: so do chains of chains.
+    for (const chain of chains) take(["nat", chain], () => true);
   }
   return parts;
 }
@@ -140,7 +131,6 @@ function keysOf(
   return { whole, prefixes };
 }
 
-/** How many parts a key has. */
 function partCount({ type }: ListedContainer): number {
   return (type.split(" : ")[0] ?? "").split(" . ").length;
 }

@@ -30,7 +30,6 @@ export function addressesOf({ clusterIP, externalIPs, loadBalancerVIPs }: Servic
   return [clusterIP, ...externalIPs, ...loadBalancerVIPs];
 }
 
-/** A destination as a packet has it. */
 export interface Destination {
   /** Canonical. */
   readonly ip: string;
@@ -48,7 +47,6 @@ export interface ServiceSearch {
   readonly sameAddress: readonly ServicePort[];
 }
 
-/** Looks through all ports of one family. */
 export function findService({ services }: ProxyState, destination: Destination): ServiceSearch {
   const { ip, port, protocol, isNodeAddress } = destination;
   const sameAddress: ServicePort[] = [];

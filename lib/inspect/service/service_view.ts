@@ -13,15 +13,14 @@ import { usesLocalEndpoints } from "../../model/service_port.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
+import { alignColumns } from "../../text/columns.ts";
 import { counted } from "../../text/words.ts";
 import type { LiveProblem } from "../live/live.ts";
 import { countedTraffic, type HeldPart, heldParts, heldPortTexts, isHeld } from "./held_service.ts";
 import { portText } from "./service_match.ts";
 import { endpointLack, unplacedNotes } from "./slice_facts.ts";
-import { endpointDocument } from "../trace/trace_json.ts";
-import { type Align, endpointLines } from "../trace/trace_text.ts";
+import { endpointDocument, endpointLines } from "../trace/trace_report.ts";
 
-/** One ServicePort of one family. */
 export interface ServiceView {
   readonly family: IpFamily;
   readonly port: ServicePort;
@@ -36,7 +35,6 @@ export interface ServiceView {
   readonly notes: readonly string[];
 }
 
-/** What a view is made from. */
 export interface ServiceQuestion {
   readonly state: ProxyState;
   readonly name: NamespacedName;
@@ -64,12 +62,11 @@ export function serviceView(question: ServiceQuestion): readonly ServiceView[] {
   });
 }
 
-/** Lines for people. */
-export function serviceLines(views: readonly ServiceView[], align: Align): string[] {
-  return views.flatMap((view, index) => [...(index === 0 ? [] : [""]), ...portLines(view, align)]);
+export function serviceLines(views: readonly ServiceView[]): string[] {
+  return views.flatMap((view, index) => [...(index === 0 ? [] : [""]), ...portLines(view)]);
 }
 
-function portLines({ port, uses, parts, refusal, lack, notes }: ServiceView, align: Align): string[] {
+function portLines({ port, uses, parts, refusal, lack, notes }: ServiceView): string[] {
   const facts: (readonly [string, string])[] = [
     ["cluster IP", port.clusterIP],
     ["external IPs", port.externalIPs.join(", ")],
@@ -88,16 +85,16 @@ function portLines({ port, uses, parts, refusal, lack, notes }: ServiceView, ali
   const both = port.internalPolicyLocal || port.externalPolicyLocal;
   return [
     `${port.text} (${port.protocol} ${port.port})`,
-    ...align(facts.filter(([, value]) => value !== "").map(([label, value]) => [`  ${label}`, value])),
+    ...alignColumns(facts.filter(([, value]) => value !== "").map(([label, value]) => [`  ${label}`, value])),
     ...(uses.endpoints.length === 0
       ? [`  no endpoints${lack === null ? "" : `: ${lack}`}`]
       : ["  endpoints"]),
-    ...endpointLines(uses, "cluster", align).map((line) => `  ${line}`),
+    ...endpointLines(uses, "cluster").map((line) => `  ${line}`),
     ...(both && uses.endpoints.length > 0
-      ? ["  endpoints for policy Local", ...endpointLines(uses, "local", align).map((line) => `  ${line}`)]
+      ? ["  endpoints for policy Local", ...endpointLines(uses, "local").map((line) => `  ${line}`)]
       : []),
     ...notes.map((note) => `  ${note}`),
-    ...(parts === null ? [] : heldLines(parts, align)),
+    ...(parts === null ? [] : heldLines(parts)),
   ];
 }
 
@@ -105,13 +102,13 @@ function policy(isLocal: boolean): string {
   return isLocal ? "Local" : "Cluster";
 }
 
-function heldLines(parts: readonly HeldPart[], align: Align): string[] {
+function heldLines(parts: readonly HeldPart[]): string[] {
   if (parts.length === 0) return ["  in the kernel: nothing"];
   const traffic = countedTraffic(parts);
   const total = traffic === null ? "" : `, ${counted(traffic.packets, "packet")} counted`;
   return [
     `  in the kernel${total}`,
-    ...align(parts.map(({ place, text, counted: held }) => [
+    ...alignColumns(parts.map(({ place, text, counted: held }) => [
       `    ${place}`,
       held === null ? "" : String(held.packets),
       text,
@@ -157,13 +154,11 @@ export function serviceDocument(
   };
 }
 
-/** One ServicePort. */
 export interface ServiceRow {
   readonly family: IpFamily;
   readonly service: NamespacedName;
   /** `http 80/TCP`. */
   readonly port: string;
-  /** Cluster IP and port. */
   readonly address: string;
   /** 0: none. */
   readonly nodePort: number;

@@ -10,88 +10,95 @@ import type { Exec } from "../../kernel/exec.ts";
 import { findOwnSocket } from "../../kernel/own_socket.ts";
 import { joinHostPort, localHost, splitHostPort } from "../../model/ip.ts";
 import { errorText } from "../../observe/log.ts";
-import { httpGet, type HttpPlace, NoConnectionError, StrangeAnswerError } from "../../serve/http_get.ts";
+import { httpGet, type HttpPlace } from "../../serve/http_get.ts";
 import { CONFIG_PATH, OBJECTS_PATH, STATUS_PATH } from "../../serve/status/status_document.ts";
 import { GrowingBytes } from "../../text/growing_bytes.ts";
 import { withoutSecrets } from "./secrets.ts";
 
-/** One file of a dump. */
+/** Takes a piece, as far as there is room; false: there was more than the limit. */
+export type Take = (piece: Uint8Array) => boolean;
+
 export interface Part {
   /** Its name in the dump, e.g. `rules/nft-ruleset.txt`. */
   readonly name: string;
   /** Where it comes from, as the list of parts says it: `nft list ruleset`. */
   readonly from: string;
-  /** @throws the reason why it cannot be read */
-  readonly read: (limits: PartLimits) => Promise<PartContent>;
+  /**
+   * Hands over its bytes; yields what is wrong with them, in a sentence; `""` if nothing is.
+   *
+   * @throws the reason why it cannot be read, or not to its end
+   */
+  readonly read: (take: Take, limits: PartLimits) => Promise<string>;
+  /** True: what looks like a secret is taken out once all is read. @default {false} */
+  readonly isCleaned?: boolean;
 }
 
 export interface PartLimits {
   readonly timeMs: number;
   readonly bytes: number;
-  /** Ends the reading. */
   readonly signal: AbortSignal;
 }
 
-export interface PartContent {
-  readonly bytes: Uint8Array<ArrayBuffer>;
-  /** What is wrong with it, in a sentence; `""` if nothing is. */
-  readonly problem: string;
-}
-
-/** How a part was had. */
 export interface PartOutcome {
   readonly name: string;
   readonly from: string;
-  /** Null: there is nothing. */
+  /** Null: it could not be read. */
   readonly bytes: Uint8Array<ArrayBuffer> | null;
   /** Why there is nothing, or not all; `""` if it is all there. */
   readonly problem: string;
   readonly tookMs: number;
 }
 
-/** Adds a piece as far as there is room; false: there was more than the limit. */
-function addUpTo(limit: number, kept: GrowingBytes, piece: Uint8Array): boolean {
-  const room = limit - kept.length;
-  kept.add(piece.subarray(0, room));
-  return piece.length <= room;
+/** Reads a part; what goes wrong is in the outcome. Rejects only once `signal` is aborted. */
+export async function readPart(
+  { name, from, read, isCleaned = false }: Part,
+  limits: PartLimits,
+  nowMs: () => number,
+): Promise<PartOutcome> {
+  const startMs = nowMs();
+  const kept = new GrowingBytes();
+  let [isCut, hasFailed, problem] = [false, false, ""];
+  try {
+    problem = await read((piece) => {
+      const room = limits.bytes - kept.length;
+      kept.add(piece.subarray(0, room));
+      isCut ||= piece.length > room;
+      return !isCut;
+    }, limits);
+  } catch (error) {
+    limits.signal.throwIfAborted();
+    hasFailed = true;
+    problem = withoutSecrets(errorText(error));
+  }
+  if (isCut) problem = `it is longer than ${limits.bytes} bytes, and cut there`;
+  const bytes = isCleaned ? cleaned(kept.view()) : kept.view();
+  const isNothing = hasFailed && kept.length === 0;
+  return { name, from, bytes: isNothing ? null : bytes, problem, tookMs: nowMs() - startMs };
 }
 
-function tooLong(limit: number): string {
-  return `it is longer than ${limit} bytes, and cut there`;
+function cleaned(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(withoutSecrets(new TextDecoder().decode(bytes)));
 }
 
-/** What a program prints. */
 export function programPart(name: string, argv: readonly string[], exec: Exec): Part {
-  const read = async ({ timeMs, bytes: limit, signal }: PartLimits): Promise<PartContent> => {
-    const kept = new GrowingBytes();
+  const read = async (take: Take, { timeMs, signal }: PartLimits): Promise<string> => {
     const enough = new AbortController();
-    const take = (bytes: Uint8Array): void => {
-      if (!addUpTo(limit, kept, bytes)) enough.abort();
+    const onStdout = (bytes: Uint8Array): void => {
+      if (!take(bytes)) enough.abort();
     };
-    let problem = "";
-    try {
-      const { code, stdout, stderr } = await exec.run(argv, {
-        timeoutMs: timeMs,
-        signal: AbortSignal.any([signal, enough.signal]),
-        onStdout: take,
-      });
-      // Programs in memory hand over all at once.
-      take(new TextEncoder().encode(stdout));
-      if (code !== 0) problem = new ExecError(argv, code, stderr).message;
-    } catch (error) {
-      const isEmpty = kept.view().length === 0;
-      if (signal.aborted || !(error instanceof Error) || (isEmpty && !enough.signal.aborted)) throw error;
-      problem = errorText(error);
-    }
-    if (enough.signal.aborted) problem = tooLong(limit);
-    const bytes = kept.view();
-    if (bytes.length === 0 && problem !== "") throw new Error(problem);
-    return { bytes, problem };
+    const { code, stdout, stderr } = await exec.run(argv, {
+      timeoutMs: timeMs,
+      signal: AbortSignal.any([signal, enough.signal]),
+      onStdout,
+    });
+    // Programs in memory hand over all at once.
+    onStdout(new TextEncoder().encode(stdout));
+    if (code !== 0) throw new ExecError(argv, code, stderr);
+    return "";
   };
   return { name, from: argv.join(" "), read };
 }
 
-/** A page of a server on this machine. */
 export type Page = HttpPlace & { readonly path: string };
 
 /** What a page says, with any status. */
@@ -99,34 +106,23 @@ function pagePart(name: string, page: Page): Part {
   const from = "socket" in page
     ? `${page.socket} ${page.path}`
     : `http://${joinHostPort(page.host, page.port)}${page.path}`;
-  const read = async ({ timeMs, bytes: limit, signal }: PartLimits): Promise<PartContent> => {
-    const kept = new GrowingBytes();
-    let problem = "";
+  const read = async (take: Take, { timeMs, bytes, signal }: PartLimits): Promise<string> => {
     const question = {
       ...page,
       ...("socket" in page ? { socket: findOwnSocket(page.socket).path } : {}),
       limitMs: Math.min(timeMs, PAGE_LIMIT_MS),
       wholeMs: timeMs,
-      maxBytes: 2 * limit + HEAD_BYTES,
+      maxBytes: 2 * bytes + HEAD_BYTES,
     };
-    try {
-      await httpGet(question, async ({ status, body }) => {
-        if (status !== 200) problem = `it answers with status ${status}`;
-        for await (const piece of body) {
-          signal.throwIfAborted();
-          if (addUpTo(limit, kept, piece)) continue;
-          problem = tooLong(limit);
-          return;
-        }
-      });
-    } catch (error) {
-      const isOfPage = error instanceof NoConnectionError || error instanceof StrangeAnswerError;
-      if (!isOfPage || kept.view().length === 0) throw error;
-      problem = error.message;
-    }
-    return { bytes: cleaned(kept.view()), problem };
+    return await httpGet(question, async ({ status, body }) => {
+      for await (const piece of body) {
+        signal.throwIfAborted();
+        if (!take(piece)) break;
+      }
+      return status === 200 ? "" : `it answers with status ${status}`;
+    });
   };
-  return { name, from, read };
+  return { name, from, read, isCleaned: true };
 }
 
 /** For an answer to begin, and for each further piece of it. */
@@ -135,30 +131,11 @@ const HEAD_BYTES = 65_536;
 
 /** Text that is known here. */
 export function textPart(name: string, from: string, text: () => string | Promise<string>): Part {
-  const read = async ({ bytes: limit }: PartLimits): Promise<PartContent> => {
-    const bytes = new TextEncoder().encode(withoutSecrets(await text()));
-    return bytes.length <= limit
-      ? { bytes, problem: "" }
-      : { bytes: bytes.slice(0, limit), problem: tooLong(limit) };
+  const read = async (take: Take): Promise<string> => {
+    take(new TextEncoder().encode(withoutSecrets(await text())));
+    return "";
   };
   return { name, from, read };
-}
-
-function cleaned(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
-  return new TextEncoder().encode(withoutSecrets(new TextDecoder().decode(bytes)));
-}
-
-/** Reads a part; what goes wrong is in the outcome. Rejects only once `signal` is aborted. */
-export async function readPart(part: Part, limits: PartLimits, nowMs: () => number): Promise<PartOutcome> {
-  const { name, from } = part;
-  const startMs = nowMs();
-  try {
-    const content = await part.read(limits);
-    return { name, from, ...content, tookMs: nowMs() - startMs };
-  } catch (error) {
-    limits.signal.throwIfAborted();
-    return { name, from, bytes: null, problem: withoutSecrets(errorText(error)), tookMs: nowMs() - startMs };
-  }
 }
 
 export interface SysdumpInput {
@@ -184,7 +161,6 @@ const SAVES = [
   "ip6tables-legacy-save",
 ];
 
-/** Each kind of what `ip` knows. */
 const NETWORK: readonly (readonly [name: string, args: string])[] = [
   ["addresses", "-details address"],
   ["links", "-details -statistics link"],
@@ -245,11 +221,11 @@ const HEALTH_PAGES: readonly (readonly [name: string, path: string])[] = [
   ["readyz.json", "/readyz"],
 ];
 
-/** What the kproxy, or the kube-proxy, that runs here tells of itself. */
+/** What the kproxy, or the kube-proxy, that runs here reports. */
 function runningParts(
   { metricsBindAddress, healthzBindAddress, kproxy: { socket } }: KubeProxyConfiguration,
 ): readonly Part[] {
-  const told = socket === ""
+  const socketPages = socket === ""
     ? []
     : SOCKET_PAGES.map(([name, path]) => pagePart(`running/${name}`, { socket, path }));
   const pagesAt = (address: string, pages: readonly (readonly [string, string])[]): readonly Part[] => {
@@ -259,7 +235,7 @@ function runningParts(
     return pages.map(([name, path]) => pagePart(`running/${name}`, { host, port, path }));
   };
   return [
-    ...told,
+    ...socketPages,
     ...pagesAt(metricsBindAddress, METRICS_PAGES),
     ...pagesAt(healthzBindAddress, HEALTH_PAGES),
   ];

@@ -39,7 +39,6 @@ const SECRETS: readonly RegExp[] = [
   /(\b[a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/"']{1,512}(?=@)/gi,
 ];
 
-/** The text, without what looks like a secret. */
 export function withoutSecrets(text: string): string {
   return SECRETS.reduce(
     (rest, secret) => rest.replace(secret, (_, before: string) => before + REMOVED),

@@ -11,12 +11,10 @@ const NAME_BYTES = 100;
 /** The format has eleven octal digits for a size. */
 const MAX_BYTES = 8 ** 11 - 1;
 
-/** One file of an archive. */
 export interface TarFile {
   /** With its folders, at most 100 bytes. */
   readonly name: string;
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Milliseconds since the epoch. */
   readonly modifiedMs: number;
 }
 
@@ -32,7 +30,6 @@ export function* tarPieces({ name, bytes, modifiedMs }: TarFile): Generator<Uint
   if (rest > 0) yield new Uint8Array(BLOCK_BYTES - rest);
 }
 
-/** What comes after the last file. */
 export function tarEnd(): Uint8Array<ArrayBuffer> {
   return new Uint8Array(2 * BLOCK_BYTES);
 }
@@ -73,11 +70,10 @@ export interface SysdumpOptions {
   readonly limits: Omit<PartLimits, "signal">;
   /** Ends it; the archive is cut off. */
   readonly signal: AbortSignal;
-  /** Milliseconds since the epoch. */
   readonly nowMs: () => number;
-  /** Hears of each part that is read next. */
+  /** Receives which part is read next. */
   readonly say: (text: string) => void;
-  /** Hears of each part that was read. */
+  /** Receives each part that was read. */
   readonly onOutcome: (outcome: PartOutcome) => void;
 }
 

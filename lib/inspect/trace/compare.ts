@@ -10,7 +10,6 @@ import { type Flow, type FlowOutcome, formatFlow, isSameFlow, type RuleHit } fro
 import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { proxyOfTable } from "../live/live.ts";
 
-/** The first step that differs, and what becomes of the packet. */
 export interface TraceDifference {
   /** What becomes of it by the desired rules, and by those that are there. */
   readonly desired: string;
@@ -143,7 +142,7 @@ function foreignNotrack({ hits }: FlowOutcome): RuleHit | null {
 
 /** What rules that are no service proxy's have done to the packet, in sentences. */
 export function foreignFindings(outcome: FlowOutcome): readonly string[] {
-  const told: readonly (readonly [what: string, hit: RuleHit | null])[] = [
+  const done: readonly (readonly [what: string, hit: RuleHit | null])[] = [
     [
       "No connection of the packet is tracked, so that no service proxy's rule translates it",
       foreignNotrack(outcome),
@@ -157,7 +156,7 @@ export function foreignFindings(outcome: FlowOutcome): readonly string[] {
       foreignTranslation(outcome),
     ],
   ];
-  return told.flatMap(([what, hit]) => hit === null ? [] : [`${what}: ${placeOf(hit)}`]);
+  return done.flatMap(([what, hit]) => hit === null ? [] : [`${what}: ${placeOf(hit)}`]);
 }
 
 /** `table filter chain FORWARD`, and what stands there. */

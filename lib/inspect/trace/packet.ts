@@ -12,7 +12,6 @@ import type { Packet, PacketProtocol } from "../../sim/flow.ts";
 import { deviceTo, type HostNetwork } from "../live/host_network.ts";
 import { portText } from "../service/service_match.ts";
 
-/** Where a packet goes. */
 export interface TracedDestination {
   readonly family: IpFamily;
   /** Canonical. */
@@ -102,16 +101,14 @@ export function packetProtocol(protocol: Protocol): PacketProtocol {
   return protocol === "TCP" ? "tcp" : protocol === "UDP" ? "udp" : "sctp";
 }
 
-/** What a source is found by. */
 export interface SourceFacts {
   readonly around: HostNetwork;
   /** All addresses of the node, as far as known; the node's own one first. */
   readonly nodeAddresses: readonly string[];
-  /** What packets of pods come in through, where the routes do not tell. */
+  /** The interface of packets of pods, where no route has one. */
   readonly podInterface: string;
 }
 
-/** A source as a packet has it. */
 export interface TracedSource {
   readonly source: string;
   /** `""`: a process on the node. */
@@ -197,7 +194,6 @@ function fromInterface(name: string, family: IpFamily, { around }: SourceFacts):
   return { source, inInterface: name, note: `source ${source} stands for the clients behind ${name}` };
 }
 
-/** Another address of its network. */
 function neighbourOf({ address, prefixLength }: DeviceAddress): string | null {
   const ip = parseIp(address);
   const cidr = parseCidr(`${address}/${prefixLength}`);
@@ -214,7 +210,6 @@ function neighbourOf({ address, prefixLength }: DeviceAddress): string | null {
   return other === null || !cidrContains(cidr, other) ? null : other.text;
 }
 
-/** The packet that is walked. */
 export function packetOf(source: TracedSource, { ip, port, protocol }: TracedDestination): Packet {
   const { source: from, inInterface } = source;
   return { source: from, destination: ip, protocol, port, inInterface, state: "NEW", mark: 0 };

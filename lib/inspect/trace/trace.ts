@@ -23,7 +23,6 @@ import { type DestinationKind, findService } from "../service/service_match.ts";
 import { differenceOf, foreignFindings, type TraceDifference } from "./compare.ts";
 import { packetOf, readSource, type TracedDestination, WORLD } from "./packet.ts";
 
-/** One walk. */
 export interface TraceSide {
   /** Where the rules are from: `files a.yaml`, `the kernel`. */
   readonly from: string;
@@ -41,7 +40,6 @@ export interface TracedService {
   readonly uses: EndpointUses;
 }
 
-/** Everything about one packet. */
 export interface Trace {
   readonly family: IpFamily;
   readonly packet: Packet;
@@ -54,13 +52,10 @@ export interface Trace {
   readonly findings: readonly string[];
   /** Live rules on the packet's way that the simulator does not understand: what they do with it is not in the walk. */
   readonly unsure: readonly string[];
-  /** What else is to be known. */
   readonly notes: readonly string[];
-  /** What could not be read. */
   readonly problems: readonly LiveProblem[];
 }
 
-/** What a packet is walked through. */
 export interface TraceInput {
   readonly family: IpFamily;
   readonly packet: Packet;
@@ -84,7 +79,7 @@ export interface TraceInput {
 
 const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([["tcp", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"]]);
 
-/** What should be is told for a node that is as it should be: of what may stop a packet there nothing is known. */
+/** Desired rules are walked on a sound node: nothing but rules stops a packet there. */
 function healthy(hostState: HostState): HostState {
   const { nodeAddresses, affinity, nowSeconds, isBridged, addressOf } = hostState;
   return {
@@ -96,7 +91,6 @@ function healthy(hostState: HostState): HostState {
   };
 }
 
-/** Walks the packet. */
 export function tracePacket(input: TraceInput): Trace {
   const { family, packet, desired, live, hostState } = input;
   const notes = [...input.notes];
@@ -218,7 +212,7 @@ function serviceOf(
   };
   const { match, sameAddress } = findService(state, destination);
   for (const { service, destination: lost, reason } of desired.unserved) {
-    // No Service may have an address that is told without a port.
+    // A destination without a port is an address that no Service may have.
     if (
       lost.split(" ").includes(ip.text) ||
       lost === `node port ${packet.port}/${packet.protocol.toUpperCase()}`
@@ -227,13 +221,15 @@ function serviceOf(
     }
   }
   if (match === null) {
-    notes.push(...farNodePortNote(state, packet, destination.isNodeAddress));
     const [first] = sameAddress;
-    if (first !== undefined) {
-      const ports = sameAddress.map(({ port, protocol }) => `${port}/${protocol}`).join(", ");
-      notes.push(`${ip.text} is an address of Service ${first.namespacedName}, whose ports are ${ports}`);
-    } else notes.push(`No Service has ${ip.text} port ${packet.port}/${packet.protocol}`);
-    notes.push(...otherUses(desired, state, ip.text));
+    const ports = sameAddress.map(({ port, protocol }) => `${port}/${protocol}`).join(", ");
+    notes.push(
+      ...present(farNodePortNote(state, packet, destination.isNodeAddress)),
+      first === undefined
+        ? `No Service has ${ip.text} port ${packet.port}/${packet.protocol}`
+        : `${ip.text} is an address of Service ${first.namespacedName}, whose ports are ${ports}`,
+      ...otherUses(desired, state, ip.text),
+    );
     return null;
   }
   const { port, kind } = match;
@@ -247,11 +243,17 @@ function serviceOf(
   notes.push(
     ...uses.notes,
     ...unplacedNotes(port, desired.objects),
-    ...strayRouteNotes(uses, hostState, family),
-    ...sourceRangeNote(port, kind, packet),
-    ...closedNodePortNote(port, kind, packet, flow),
+    ...present(
+      strayRouteNote(uses, hostState, family),
+      sourceRangeNote(port, kind, packet),
+      closedNodePortNote(port, kind, packet, flow),
+    ),
   );
   return { port, kind, policy: policyOf(port, kind, uses, flow), uses };
+}
+
+function present(...notes: readonly (string | null)[]): readonly string[] {
+  return notes.filter((note) => note !== null);
 }
 
 /** What an address is that no Service is served at. */
@@ -264,7 +266,7 @@ function otherUses({ objects }: DesiredState, { endpoints }: ProxyState, ip: str
     object.loadBalancerIngress.some((one) => one.ip === ip && one.ipMode !== "VIP")
   );
   return [
-    ...(ofEndpoint.length === 0 ? [] : [`${ip} is an endpoint of Service ${few(ofEndpoint)}`]),
+    ...present(ofEndpoint.length === 0 ? null : `${ip} is an endpoint of Service ${few(ofEndpoint)}`),
     ...balanced.map(({ namespace, name }) =>
       `${ip} is a load-balancer IP of Service ${namespace}/${name} with ipMode Proxy: packets to it go to the load balancer`
     ),
@@ -272,21 +274,18 @@ function otherUses({ objects }: DesiredState, { endpoints }: ProxyState, ip: str
 }
 
 /** An endpoint of this node has an interface of its own in most networks; without it packets go where all others do. */
-function strayRouteNotes(
+function strayRouteNote(
   { endpoints }: EndpointUses,
   { outInterface, nodeAddresses }: HostState,
   family: IpFamily,
-): readonly string[] {
+): string | null {
   const world = outInterface?.(WORLD[family]) ?? null;
-  if (world === null) return [];
   const stray = endpoints.map(({ endpoint }) => endpoint).filter(({ ip, isLocal }) =>
     isLocal && !nodeAddresses.includes(ip) && outInterface?.(ip) === world
   );
-  if (stray.length === 0) return [];
+  if (world === null || stray.length === 0) return null;
   const addresses = few([...new Set(stray.map(({ ip }) => ip))]);
-  return [
-    `The route to ${addresses}, which should be on this node, leads out of ${world}, as that to the world does`,
-  ];
+  return `The route to ${addresses}, which should be on this node, leads out of ${world}, as that to the world does`;
 }
 
 /** Node ports are open where rules lead from an address to them, which the configuration decides. */
@@ -295,13 +294,12 @@ function closedNodePortNote(
   kind: DestinationKind,
   { destination }: Packet,
   flow: Flow | null,
-): readonly string[] {
+): string | null {
   const isClosed = kind === "node port" && flow !== null &&
     flow.outcomes.every(({ verdict, translatedTo }) => verdict === "accept" && translatedTo === "");
-  if (!isClosed) return [];
-  return [
-    `Node port ${port.nodePort} of ${port.text} is not open on ${destination}: nodePortAddresses (--nodeport-addresses) and the mode decide where it is`,
-  ];
+  return isClosed
+    ? `Node port ${port.nodePort} of ${port.text} is not open on ${destination}: nodePortAddresses (--nodeport-addresses) and the mode decide where it is`
+    : null;
 }
 
 /** A node port that is asked of another machine. */
@@ -309,28 +307,27 @@ function farNodePortNote(
   { services }: ProxyState,
   { destination, port, protocol }: Packet,
   isNodeAddress: boolean,
-): readonly string[] {
-  if (isNodeAddress || port === 0) return [];
+): string | null {
+  if (isNodeAddress || port === 0) return null;
   const wanted = PROTOCOLS.get(protocol);
   const found = [...services.values()].flat().find((one) => one.nodePort === port && one.protocol === wanted);
-  if (found === undefined) return [];
-  return [
-    `${destination} is no address of this node, on whose own addresses node port ${port} of ${found.text} is`,
-  ];
+  return found === undefined
+    ? null
+    : `${destination} is no address of this node, on whose own addresses node port ${port} of ${found.text} is`;
 }
 
 /** Source ranges guard load-balancer IPs, in all modes. */
-function sourceRangeNote(port: ServicePort, kind: DestinationKind, { source }: Packet): readonly string[] {
+function sourceRangeNote(port: ServicePort, kind: DestinationKind, { source }: Packet): string | null {
   const ranges = port.loadBalancerSourceRanges;
   const ip = parseIp(source);
-  if (kind !== "load-balancer IP" || ranges.length === 0 || ip === null) return [];
+  if (kind !== "load-balancer IP" || ranges.length === 0 || ip === null) return null;
   const isIn = ranges.some((text) => {
     const cidr = parseCidr(text);
     return cidr !== null && cidrContains(cidr, ip);
   });
   return isIn
-    ? []
-    : [`Source ${source} is in none of the source ranges of ${port.namespacedName}: ${ranges.join(", ")}`];
+    ? null
+    : `Source ${source} is in none of the source ranges of ${port.namespacedName}: ${ranges.join(", ")}`;
 }
 
 /** By whose rules the packet went, where that depends on where it comes from; else by the policy. */

@@ -3,11 +3,10 @@ import { renderPlan } from "../../backend/nftables/store/full_sync.ts";
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KUBE_PROXY_TABLE } from "../../../tests/support/kube_proxy_table.ts";
 import { stateOfObjects } from "../desired/desired.ts";
-import { nftablesPlan } from "../desired/nftables.ts";
+import { nftablesPlan } from "../modes/nftables.ts";
 import type { LiveText } from "../live/saved_texts.ts";
 import { readDestination } from "./packet.ts";
-import { traceDocument } from "./trace_json.ts";
-import { traceLines } from "./trace_text.ts";
+import { traceDocument, traceLines } from "./trace_report.ts";
 import { decodeObject } from "../../source/decode/decode.ts";
 import { inputOf, printed, save, SOUND, traced } from "../../../tests/support/traced_node.ts";
 
@@ -27,7 +26,7 @@ Deno.test("an endpoint of this node that is looked for where the world is, is to
 Deno.test("a sound node has nothing wrong", NONE, async () => {
   const trace = await traced({ texts: [save(SOUND)] });
   assertEquals([trace.difference, trace.findings, trace.problems], [null, [], []]);
-  const text = traceLines(trace, (rows) => rows.map((row) => row.join(" "))).join("\n");
+  const text = traceLines(trace).join("\n");
   assertStringIncludes(text, "10.244.0.11:8080 (1/2) | 10.244.0.12:8080 (1/2), masquerade no");
   assertStringIncludes(text, "say the same");
 });
@@ -127,10 +126,10 @@ Deno.test("a port that the Service has not is told with those that it has", NONE
 Deno.test("where one rule chooses among all endpoints, no choice is told twice", NONE, async () => {
   const text = renderPlan(nftablesPlan(inputOf(), "IPv4"));
   const trace = await traced({ texts: [{ name: "render", text }], mode: "nftables" });
-  const lines = traceLines(trace, (rows) => rows.map((row) => row.join(" ")));
+  const lines = traceLines(trace);
   assertEquals(lines.filter((line) => line.includes("of new connections")), []);
   const chance = await traced({ texts: [save(SOUND)] });
-  const ways = traceLines(chance, (rows) => rows.map((row) => row.join(" "))).join("\n");
+  const ways = traceLines(chance).join("\n");
   assertMatch(ways, /1\/2 of new connections\n.*KUBE-SVC-.*\n.*10\.244\.0\.11[^]*1\/2 of new connections\n/);
 });
 

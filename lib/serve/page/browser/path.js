@@ -11,7 +11,7 @@ import { pathDrawing } from "./path_drawing.js";
 import { endOf, leftOut, outcomeList } from "./path_steps.js";
 import { hrefOf } from "./route.js";
 
-/** @typedef {import("../../../inspect/trace/trace_json.ts").TraceDocument} TraceDocument */
+/** @typedef {import("../../../inspect/trace/trace_report.ts").TraceDocument} TraceDocument */
 /** @typedef {NonNullable<TraceDocument["desired"]>["outcomes"][number]} OutcomeDocument */
 /** @typedef {{ readonly trace: TraceDocument | null, readonly problem: string, readonly isAsking: boolean }} Answer */
 

@@ -7,7 +7,7 @@ import { counted, percent, percentOf } from "./format.js";
 import { html } from "./parts.js";
 import { endOf } from "./path_steps.js";
 
-/** @typedef {import("../../../inspect/trace/trace_json.ts").TraceDocument} TraceDocument */
+/** @typedef {import("../../../inspect/trace/trace_report.ts").TraceDocument} TraceDocument */
 /** @typedef {NonNullable<TraceDocument["desired"]>["outcomes"][number]} OutcomeDocument */
 /** @typedef {{ readonly x: number, readonly y: number, readonly width: number }} Box */
 /** @typedef {{ readonly title: string, readonly main: string, readonly sub: string, readonly tone?: string, readonly share?: string }} Node */

@@ -6,7 +6,7 @@
 import { counted, percent } from "./format.js";
 import { badge, html, mono, section, table } from "./parts.js";
 
-/** @typedef {import("../../../inspect/trace/trace_json.ts").TraceDocument} TraceDocument */
+/** @typedef {import("../../../inspect/trace/trace_report.ts").TraceDocument} TraceDocument */
 /** @typedef {NonNullable<TraceDocument["desired"]>["outcomes"][number]} OutcomeDocument */
 
 /** Further paths are much like the others. */

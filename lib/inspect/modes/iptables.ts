@@ -1,16 +1,26 @@
 /**
- * Compares rules of iptables mode with a plan: chains of Services, the chains that they share, base chains and jumps.
+ * Mode iptables: the rules that a family should hold, and where those that are there differ.
  *
  * @module
  */
 import { CANARY_CHAIN, DISPATCH_CHAINS, isServiceChain } from "../../backend/iptables/plan/chains.ts";
+import { planIptables } from "../../backend/iptables/plan/plan.ts";
+import { planLines, renderPlan } from "../../backend/iptables/plan/render.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
+import { configuredIptables } from "../../backend/iptables/plan/settings.ts";
 import { baseChains } from "../../backend/iptables/store/full_sync.ts";
+import { matchingNodeIps } from "../../model/node.ts";
+import type { IpFamily } from "../../model/objects.ts";
 import { groupByChain, ruleOf } from "../../netfilter/iptables_chains.ts";
-import type { Table } from "../../netfilter/iptables_jumps.ts";
-import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
+import { type Table, tableBlock } from "../../netfilter/iptables_jumps.ts";
+import type { IptablesRuleset, SavedChain } from "../../netfilter/iptables_save.ts";
 import { holdsLines } from "../../netfilter/printed_iptables_rule.ts";
-import { iptablesPlan } from "../desired/iptables.ts";
+import {
+  builtinRules,
+  emptySnapshot,
+  kernelTables,
+  type RulesetSnapshot,
+} from "../../sim/ruleset_snapshot.ts";
 import {
   chainDifference,
   chainPlace,
@@ -18,13 +28,59 @@ import {
   jumpDifference,
   ruleText,
   serviceOfRule,
-} from "./chains.ts";
-import type { Comparison, DifferenceList } from "./difference.ts";
+} from "../check/chains.ts";
+import type { Comparison, DifferenceList } from "../check/check.ts";
+import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/desired.ts";
 
-const TABLES: readonly Table[] = ["nat", "filter"];
+const TABLES: readonly Table[] = ["filter", "nat"];
+
+/** The plan of all Services of one family. */
+export function iptablesPlan(input: DesiredInput, family: IpFamily): IptablesPlan {
+  const { config, node, machine } = input;
+  const options = warned(configuredIptables(config, family, node), input, family);
+  return planIptables(stateOf(input, family), "all", {
+    ...options,
+    nodePortIps: matchingNodeIps(options.nodePortAddresses, hostAddresses(input, options.nodeIp)),
+    randomFully: true,
+    // On the node the sysctl decides, which the same setting makes kproxy write.
+    dropInvalid: !(machine.tcpBeLiberal ?? config.conntrack.tcpBeLiberal),
+    nfacct: machine.nfacct,
+  });
+}
+
+/** Text for `iptables-restore --noflush`: own chains and rules of each table, then the jumps from the kernel's chains. */
+export function render(input: DesiredInput, family: IpFamily): string {
+  const plan = iptablesPlan(input, family);
+  return TABLES.map((table) => {
+    // A chain that is only made sure of, and not filled, belongs to the kubelet: to name it would empty it.
+    const jumps = plan.base.jumps.filter((jump) =>
+      jump.table === table && plan.base.chains[table].includes(jump.target)
+    );
+    return tableBlock(table, [
+      ...planLines(plan, table),
+      ...jumps.map(({ chain, args }) => `-I ${chain} ${args}`),
+    ]);
+  }).join("");
+}
+
+/** What an empty kernel holds after a full sync. */
+export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
+  const plan = iptablesPlan(input, family);
+  const tables = new Map(kernelTables(renderPlan(plan), builtinRules(plan.base.jumps)));
+  // The kubelet's own chains are made sure of by other means than the restore text.
+  for (const { table, target } of plan.base.jumps) {
+    const chains = tables.get(table);
+    if (chains !== undefined && !chains.has(target)) {
+      tables.set(table, new Map([...chains, [target, EMPTY_CHAIN]]));
+    }
+  }
+  return { ...emptySnapshot(family), iptables: [{ variant: "", tables }] };
+}
+
+const EMPTY_CHAIN: SavedChain = { policy: "-", packets: 0, bytes: 0, rules: [] };
 
 /** Reports to `list` what differs. */
-export function compareIptables(
+export function compare(
   { desired, family, tables, isKernel }: Comparison,
   list: DifferenceList,
 ): void {

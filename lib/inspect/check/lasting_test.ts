@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { type Difference, type FamilyCheck, lastingChecks, mayPass } from "./difference.ts";
+import { type Difference, type FamilyCheck, lastingChecks, mayPass } from "./check.ts";
 
 const NONE = { permissions: "none" } as const;
 

@@ -1,41 +1,39 @@
 /**
- * A trace for people.
+ * A trace for people, and for programs (`{"apiVersion": "kproxy/v1", "kind": "Trace"}`).
  *
  * @module
  */
-import type { EndpointUses } from "../../model/endpoint_reasons.ts";
+import type { EndpointUse, EndpointUses } from "../../model/endpoint_reasons.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import { formatFlow, type RuleHit } from "../../sim/flow.ts";
+import { API_VERSION } from "../../serve/status/status_document.ts";
+import { type FlowOutcome, formatFlow, type RuleHit } from "../../sim/flow.ts";
 import { formatFraction, ONE } from "../../sim/fraction.ts";
 import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
+import { alignColumns } from "../../text/columns.ts";
 import { isOwnHit, placeOf } from "./compare.ts";
 import { packetText } from "./packet.ts";
 import type { Trace, TracedService, TraceSide } from "./trace.ts";
 
-/** Puts rows into columns. */
-export type Align = (rows: readonly (readonly string[])[]) => string[];
-
-/** Of more outcomes only so many are walked; their ends are told all the same. */
+/** Of more outcomes only so many paths are printed, and the ends of all. */
 const SHOWN_OUTCOMES = 6;
 /** Of more endpoints those that are used come first. */
 const SHOWN_ENDPOINTS = 40;
 const SHOWN_PROBLEMS = 10;
 
-/** The lines of the report. */
-export function traceLines(trace: Trace, align: Align): string[] {
+export function traceLines(trace: Trace): string[] {
   const { family, packet, service, desired, live, difference, findings, unsure, notes, problems } = trace;
   const isTwice = desired !== null && live !== null;
   return [
     packetText(packet),
-    ...(service === null ? [] : serviceLines(service, align)),
-    ...(live === null ? [] : ["", ...sideLines("live", live, family, align)]),
+    ...(service === null ? [] : serviceLines(service)),
+    ...(live === null ? [] : ["", ...sideLines("live", live, family)]),
     ...(desired === null ? [] : [""]),
     ...(desired === null
       ? []
       : isTwice && difference === null
       ? [`The desired rules (${sideText(desired)}) say the same.`]
-      : sideLines("desired", desired, family, align)),
+      : sideLines("desired", desired, family)),
     ...(difference === null ? [] : [
       "",
       "They part here:",
@@ -69,17 +67,16 @@ function stepText(step: RuleHit | null): string {
   return `${step.hook === undefined ? "" : `${step.hook}, `}${placeOf(step)}`;
 }
 
-function serviceLines({ port, kind, policy, uses }: TracedService, align: Align): string[] {
+function serviceLines({ port, kind, policy, uses }: TracedService): string[] {
   const name = policy === "local" ? "Local" : "Cluster";
   const affinity = port.stickyMaxAgeSeconds > 0 ? `, clients stay for ${port.stickyMaxAgeSeconds} s` : "";
   return [
     `Service ${port.text} (${port.protocol} ${port.port}), by its ${kind}, policy ${name}${affinity}`,
-    ...endpointLines(uses, policy, align),
+    ...endpointLines(uses, policy),
   ];
 }
 
-/** A row for each endpoint. */
-export function endpointLines(uses: EndpointUses, policy: "cluster" | "local", align: Align): string[] {
+export function endpointLines(uses: EndpointUses, policy: "cluster" | "local"): string[] {
   const rows = uses.endpoints.map((use) => ({ use, verdict: use[policy] ?? use.cluster ?? use.local }))
     .toSorted((a, b) => Number(b.verdict?.isUsed ?? false) - Number(a.verdict?.isUsed ?? false));
   if (rows.length === 0) return [];
@@ -90,23 +87,23 @@ export function endpointLines(uses: EndpointUses, policy: "cluster" | "local", a
     verdict?.reason ?? "",
   ]);
   const more = rows.length - shown.length;
-  return [...align(shown), ...(more > 0 ? [`  and ${more} more`] : [])];
+  return [...alignColumns(shown), ...(more > 0 ? [`  and ${more} more`] : [])];
 }
 
-function sideLines(name: string, side: TraceSide, family: IpFamily, align: Align): string[] {
+function sideLines(name: string, side: TraceSide, family: IpFamily): string[] {
   const { outcomes } = side.flow;
   const [first] = outcomes;
   const head = `By the ${name} rules (${sideText(side)}): ${formatFlow(side.flow)}`;
   if (first === undefined) return [head];
   const hits = (some: readonly RuleHit[], before: RuleHit | undefined, indent = ""): string[] =>
-    hitLines(some, before?.hook ?? "", family, align, indent);
+    hitLines(some, before?.hook ?? "", family, indent);
   if (outcomes.length === 1) return [head, ...hits(first.hits, undefined)];
   const shared = sharedHits(outcomes.map((outcome) => outcome.hits));
   const rests = outcomes.map((outcome) => outcome.hits.slice(shared));
   const tail = sharedHits(rests.map((rest) => rest.toReversed()));
   const last = first.hits.length - tail;
   const more = outcomes.length - SHOWN_OUTCOMES;
-  // Where one rule chooses among them all, as from a map, their ends tell the whole of it.
+  // Where one rule chooses among them all, as from a map, their ends say everything.
   if (rests.every((rest) => rest.length === 0)) return [head, ...hits(first.hits, undefined)];
   return [
     head,
@@ -141,7 +138,6 @@ function hitLines(
   hits: readonly RuleHit[],
   hookBefore: string,
   family: IpFamily,
-  align: Align,
   indent = "",
 ): string[] {
   const lines: string[] = [];
@@ -149,7 +145,7 @@ function hitLines(
   let rows: string[][] = [];
   let rules: string[] = [];
   const flush = (): void => {
-    for (const [index, line] of align(rows).entries()) {
+    for (const [index, line] of alignColumns(rows).entries()) {
       lines.push(line);
       const rule = rules[index] ?? "";
       if (rule !== "") lines.push(`${indent}        ${rule}`);
@@ -174,4 +170,98 @@ function hitLines(
   }
   flush();
   return lines;
+}
+
+export type TraceDocument = ReturnType<typeof traceDocument>;
+
+export type EndpointDocument = ReturnType<typeof endpointDocument>;
+
+/** The value whose JSON is printed. Fields that do not apply are null. */
+export function traceDocument(trace: Trace) {
+  const { family, packet, service, desired, live, difference, findings, unsure, notes, problems } = trace;
+  return {
+    apiVersion: API_VERSION,
+    kind: "Trace",
+    packet: {
+      family,
+      source: packet.source,
+      interface: packet.inInterface,
+      destination: packet.destination,
+      port: packet.port,
+      protocol: packet.protocol,
+    },
+    service: service === null ? null : serviceDocument(service),
+    desired: desired === null ? null : sideDocument(desired, family),
+    live: live === null ? null : sideDocument(live, family),
+    difference: difference === null ? null : {
+      desired: difference.desired,
+      live: difference.live,
+      desiredStep: difference.desiredStep === null ? null : stepDocument(difference.desiredStep, family),
+      liveStep: difference.liveStep === null ? null : stepDocument(difference.liveStep, family),
+    },
+    findings,
+    unsure,
+    notes,
+    problems,
+  };
+}
+
+function serviceDocument({ port, kind, policy, uses }: TracedService) {
+  return {
+    name: port.namespacedName,
+    portName: port.portName,
+    port: port.port,
+    protocol: port.protocol,
+    reachedBy: kind,
+    policy,
+    endpoints: uses.endpoints.map((use) => endpointDocument(use)),
+  };
+}
+
+export function endpointDocument({ endpoint, cluster, local }: EndpointUse) {
+  const { key, isLocal, ready, serving, terminating } = endpoint;
+  return {
+    address: key,
+    onThisNode: isLocal,
+    ready,
+    serving,
+    terminating,
+    cluster: cluster === null ? null : { used: cluster.isUsed, reason: cluster.reason },
+    local: local === null ? null : { used: local.isUsed, reason: local.reason },
+  };
+}
+
+function sideDocument(side: TraceSide, family: IpFamily) {
+  return {
+    from: side.from,
+    modes: side.modes,
+    end: formatFlow(side.flow),
+    outcomes: side.flow.outcomes.map((outcome) => outcomeDocument(outcome, family)),
+  };
+}
+
+function outcomeDocument(outcome: FlowOutcome, family: IpFamily) {
+  const { probability, verdict, rejectWith, translatedTo, toNode, masquerade, hits } = outcome;
+  return {
+    probability: formatFraction(probability),
+    verdict,
+    rejectWith,
+    translatedTo,
+    toNode,
+    masquerade,
+    steps: hits.map((hit) => stepDocument(hit, family)),
+  };
+}
+
+function stepDocument(hit: RuleHit, family: IpFamily) {
+  const { hook, table, chain, index, rule } = hit;
+  return {
+    hook: hook ?? "",
+    table,
+    chain,
+    number: index,
+    rule,
+    words: ruleWords(hit, family),
+    own: isOwnHit(hit),
+  };
 }

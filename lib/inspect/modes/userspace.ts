@@ -1,23 +1,35 @@
 /**
- * What one family should hold in userspace mode, where the ports are known that its rules lead to.
+ * Mode userspace: the rules that a family should hold, where the ports are known that they lead to, and where those that are there differ.
  *
  * @module
  */
 import { renderPlan } from "../../backend/iptables/plan/render.ts";
-import { adoptedPorts, planRules } from "../../backend/userspace/plan/port_rules.ts";
+import { CHAINS } from "../../backend/userspace/plan/chains.ts";
 import { planUserspace } from "../../backend/userspace/plan/plan.ts";
+import { adoptedPorts, planRules } from "../../backend/userspace/plan/port_rules.ts";
 import type { Portal, PortalId, PortalRule, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
 import { configuredUserspace } from "../../backend/userspace/plan/settings.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
+import { jumpRules } from "../../netfilter/iptables_chains.ts";
+import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
+import { type HeldPortal, portalKey } from "../../sim/portals.ts";
 import {
   builtinRules,
   emptySnapshot,
   kernelTables,
   type RulesetSnapshot,
 } from "../../sim/ruleset_snapshot.ts";
-import { type HeldPortal, portalKey } from "../../sim/portals.ts";
+import { few } from "../../text/words.ts";
+import {
+  chainDifference,
+  chainPlace,
+  compareSharedChain,
+  jumpDifference,
+  ruleText,
+} from "../check/chains.ts";
+import type { Comparison, DifferenceList } from "../check/check.ts";
 import {
   ALL_ABILITIES,
   type DesiredInput,
@@ -26,7 +38,8 @@ import {
   type PortalPorts,
   stateOf,
   warned,
-} from "./desired.ts";
+} from "../desired/desired.ts";
+import { judgePortals } from "../live/portals.ts";
 
 /** The plan of all Services of one family. */
 export function userspacePlan(input: DesiredInput, family: IpFamily): UserspacePlan {
@@ -69,7 +82,7 @@ function nameOf({ text, protocol, policy }: Portal): string {
   return portalName(text, protocol, policy);
 }
 
-/** The ports that rules lead to which are there, for who cannot ask a running kproxy. */
+/** The ports that live rules lead to, where no running kproxy can be asked. */
 export function portsOfRules(plan: UserspacePlan, tables: readonly IptablesRuleset[]): PortalPorts {
   const rules = rulesOfPlan(plan);
   const portals = portalsOf(plan);
@@ -87,12 +100,9 @@ function rulesOfPlan(plan: UserspacePlan): readonly PortalRule[] {
   return [...plan.values()].flatMap((service) => service?.rules ?? []);
 }
 
-/** What an empty kernel, and kproxy beside it, hold after a sync of the plan. */
-export function userspaceRules(
-  plan: UserspacePlan,
-  input: Pick<DesiredInput, "ports">,
-  family: IpFamily,
-): RulesetSnapshot {
+/** What an empty kernel, and kproxy beside it, hold after a full sync. */
+export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
+  const plan = userspacePlan(input, family);
   return heldOfPlan(plan, portsOfPlan(plan, input, family), family, input.ports?.get(family)?.has);
 }
 
@@ -115,4 +125,62 @@ export function heldOfPlan(
   const jumps = rules.base.jumps.toSorted((a, b) => Number(b.isLast ?? false) - Number(a.isLast ?? false));
   const tables = kernelTables(renderPlan({ ...rules, all: true }), builtinRules(jumps));
   return { ...emptySnapshot(family), iptables: [{ variant: "", tables }], portals: held };
+}
+
+const TABLES: readonly Table[] = ["filter", "nat"];
+
+/** Reports to `list` what differs, and what could not be found out. */
+export async function compare(
+  { desired, family, tables, isKernel, portals }: Comparison,
+  list: DifferenceList,
+): Promise<void> {
+  const plan = userspacePlan(desired, family);
+  const ports = portsOfPlan(plan, desired, family);
+  const { base, services } = planRules(
+    plan,
+    (id) => ports.get(id),
+    desired.ports?.get(family)?.has ?? ALL_ABILITIES,
+  );
+  for (const table of TABLES) {
+    for (const [chain, wanted] of jumpRules(base.jumps, table)) {
+      const found = tables.get(table)?.get(chain)?.rules ?? [];
+      const place = chainPlace(table, chain);
+      const lack = chainDifference({ place, wanted, found, textOf: ruleText, isShared: true });
+      if (lack !== null && lack.kind !== "order") list.add(null, jumpDifference(lack));
+    }
+  }
+  for (const table of TABLES) {
+    for (const chain of CHAINS[table]) {
+      const found = tables.get(table)?.get(chain)?.rules;
+      compareSharedChain({ services, table, chain, found }, list);
+    }
+  }
+  const known = portals ?? "no kproxy was asked";
+  const whyUnknown = typeof known === "string" ? known : null;
+  const keys = [...portalsOf(plan)].flatMap(([id, { protocol }]) => {
+    const port = ports.get(id);
+    return port === undefined ? [] : [portalKey(protocol, port)];
+  });
+  const judged = await judgePortals(known, family, keys, isKernel);
+  if (whyUnknown !== null && judged.unsure.length > 0) {
+    const where = `${few([...new Set(keys)])} (${family})`;
+    const message = `who listens on ${where}, and where it leads, is not known: ${whyUnknown}`;
+    list.problems.push({ place: "kproxy", message });
+  }
+  const lack = { kind: "missing", place: "kproxy", found: [] } as const;
+  for (const [service, of] of plan) {
+    for (const { id, text, protocol, policy } of of?.portals ?? []) {
+      const port = ports.get(id);
+      const what = `${text} (${protocol}${policy === "local" ? ", policy Local" : ""})`;
+      if (port === undefined) {
+        const cause = whyUnknown === null
+          ? "kproxy has no port for it"
+          : "no rule leads to a port of kproxy's, and which one there is is not known";
+        list.add(service, { ...lack, cause, wanted: [`a port for ${what}`] });
+      } else if (judged.portals.get(portalKey(protocol, port)) === "nothing") {
+        const cause = "no process listens on the port that the rules lead to";
+        list.add(service, { ...lack, cause, wanted: [`${protocol.toLowerCase()} port ${port} for ${what}`] });
+      }
+    }
+  }
 }

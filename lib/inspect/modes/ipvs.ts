@@ -1,34 +1,99 @@
 /**
- * Compares IPVS mode with a plan, by what a full sync would write: chains and jumps, sets, virtual servers, addresses of the device.
+ * Mode ipvs: what a family should hold, and where what is there differs from what a full sync would write.
  *
  * @module
  */
 import { KUBELETS_CHAINS } from "../../backend/iptables/plan/chains.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
-import { DEVICE, type IpvsPlan, type WantedServer } from "../../backend/ipvs/plan/ruleset.ts";
+import { planIpvs } from "../../backend/ipvs/plan/plan.ts";
+import {
+  DEVICE,
+  type IpvsOptions,
+  type IpvsPlan,
+  type WantedServer,
+} from "../../backend/ipvs/plan/ruleset.ts";
 import { setName } from "../../backend/ipvs/plan/sets.ts";
+import { configuredIpvs, hostIps, nodePortIps } from "../../backend/ipvs/plan/settings.ts";
 import { findDrift } from "../../backend/ipvs/store/objects.ts";
+import { planTexts, renderPlan } from "../../backend/ipvs/store/render.ts";
 import { IpvsStore } from "../../backend/ipvs/store/store.ts";
 import { type IpvsTransaction, TABLES } from "../../backend/ipvs/store/transaction.ts";
-import type { NamespacedName } from "../../model/objects.ts";
+import { isLoopback, parseIp } from "../../model/ip.ts";
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { groupByChain, jumpRules, ruleOf } from "../../netfilter/iptables_chains.ts";
+import { parseSets } from "../../netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import {
+  parseIpvsTable,
   type RealServer,
   realServerKey,
   sameTreatment,
   type SavedVirtualServer,
   virtualServerKey,
 } from "../../netfilter/ipvs.ts";
-import { ipvsOptions, ipvsPlan } from "../desired/ipvs.ts";
-import { chainDifference, chainPlace, listDifference, ruleText } from "./chains.ts";
-import type { Comparison, DifferenceList } from "./difference.ts";
+import { builtinRules, kernelTables, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
+import { chainDifference, chainPlace, listDifference, ruleText } from "../check/chains.ts";
+import type { Comparison, DifferenceList } from "../check/check.ts";
+import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/desired.ts";
+
+/** The settings and facts of the node that the plan of one family is made by. */
+export function ipvsOptions(input: DesiredInput, family: IpFamily): IpvsOptions {
+  const { config, node } = input;
+  const options = warned(configuredIpvs(config, family, node), input, family);
+  const own = ownHostIps(input, family, options.nodeIp);
+  return {
+    ...options,
+    hostIps: own,
+    nodePortIps: nodePortIps(options.nodePortAddresses, own),
+    randomFully: true,
+    // The machine this runs on says nothing about the node's kernel.
+    schedulers: [],
+  };
+}
+
+/** The addresses that mode ipvs takes for the node's own, sorted. */
+function ownHostIps(input: DesiredInput, family: IpFamily, nodeIp: string): readonly string[] {
+  const { addresses } = input.machine;
+  if (addresses !== null) return hostIps(family, addresses);
+  const own = hostAddresses(input, nodeIp).map(parseIp)
+    .filter((ip) => ip?.family === family && !isLoopback(ip)).map((ip) => ip?.text ?? "");
+  return [...new Set(own)].sort();
+}
+
+/** The plan of all Services of one family. */
+export function ipvsPlan(
+  input: DesiredInput,
+  family: IpFamily,
+  options: IpvsOptions = ipvsOptions(input, family),
+): IpvsPlan {
+  return planIpvs(stateOf(input, family), "all", options);
+}
+
+/** The text of each tool. */
+export function render(input: DesiredInput, family: IpFamily): string {
+  return renderPlan(ipvsPlan(input, family));
+}
+
+/** What an empty kernel holds after a full sync. */
+export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
+  const plan = ipvsPlan(input, family);
+  const texts = planTexts(plan);
+  const added = new RegExp(`^address add (\\S+)/\\d+ dev ${DEVICE}$`, "gm");
+  const bound = Array.from(texts.ip.matchAll(added), ([, address = ""]) => address);
+  return {
+    family,
+    iptables: [{ variant: "", tables: kernelTables(texts.iptables, builtinRules(plan.base.jumps)) }],
+    nftables: [],
+    sets: parseSets(texts.ipset),
+    ipvs: { servers: parseIpvsTable(texts.ipvsadm), bound },
+  };
+}
 
 type Owners = ReadonlyMap<string, NamespacedName>;
 
 /** Reports to `list` what differs. */
-export function compareIpvs(
+export function compare(
   { desired, family, tables, live, isKernel }: Comparison,
   list: DifferenceList,
 ): void {

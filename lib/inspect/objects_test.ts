@@ -3,7 +3,7 @@ import { ListWatchServer } from "../../tests/support/list_watch_server.ts";
 import { rawNode, rawService, rawSlice } from "../../tests/support/raw_objects.ts";
 import { defaultConfig } from "../config/defaults.ts";
 import { systemExec } from "../kernel/exec.ts";
-import { listFromApi } from "./api_objects.ts";
+import { findObjects } from "./objects.ts";
 
 async function listed(
   service?: string,
@@ -14,11 +14,13 @@ async function listed(
     server.put(rawSlice(name, ["10.1.0.3"]));
   }
   server.put(rawNode("n1"));
-  const { objects } = await listFromApi(defaultConfig(), {
+  const { state: { objects } } = await findObjects({
+    config: { ...defaultConfig(), hostnameOverride: "n1" },
     master: server.url,
-    nodeName: "n1",
+    isSourceNamed: true,
     exec: systemExec,
-    ...(service === undefined ? {} : { service }),
+    report: () => {},
+    ...(service === undefined ? {} : { selection: { services: [service] } }),
   });
   return {
     names: objects.map(({ kind, name }) => `${kind} ${name}`).sort(),

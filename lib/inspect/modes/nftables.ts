@@ -1,23 +1,68 @@
 /**
- * Compares the table of nftables mode with a plan, by what a full sync would write.
+ * Mode nftables: the table that a family should hold, and where the one that is there differs from what a full sync would write.
  *
  * @module
  */
 import { isAffinitySet } from "../../backend/nftables/plan/chains.ts";
+import { planNftables } from "../../backend/nftables/plan/plan.ts";
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
-import { FullSync } from "../../backend/nftables/store/full_sync.ts";
-import type { NamespacedName } from "../../model/objects.ts";
+import { configuredNftables, networksOfFamily } from "../../backend/nftables/plan/settings.ts";
+import { FullSync, renderPlan, tableOf } from "../../backend/nftables/store/full_sync.ts";
+import { matchingNodeIps } from "../../model/node.ts";
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import { type ListedTable, NO_TABLE, OpenContainer, OpenTable } from "../../netfilter/nft_listing.ts";
 import { type Element, elementText, type NftTransaction } from "../../netfilter/nft_objects.ts";
-import { type ListedTable, NO_TABLE } from "../../netfilter/nft_listing.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
-import { stateOf } from "../desired/desired.ts";
-import { nftablesPlan, nftablesRules } from "../desired/nftables.ts";
-import { chainDifference } from "./chains.ts";
-import type { Comparison, Difference, DifferenceList } from "./difference.ts";
-import { differencesByPackets } from "./packets.ts";
+import { emptySnapshot, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
+import { chainDifference } from "../check/chains.ts";
+import type { Comparison, Difference, DifferenceList } from "../check/check.ts";
+import { differencesByPackets } from "../check/packets.ts";
+import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/desired.ts";
+
+/** The plan of all Services of one family. */
+export function nftablesPlan(input: DesiredInput, family: IpFamily): NftablesPlan {
+  const { config, node, serviceCidrs } = input;
+  const options = warned(configuredNftables(config, family, node), input, family);
+  return planNftables(stateOf(input, family), "all", {
+    ...options,
+    nodePortIps: matchingNodeIps(options.nodePortAddresses, hostAddresses(input, options.nodeIp)),
+    serviceCidrs: networksOfFamily(serviceCidrs, family),
+    objectComments: true,
+  });
+}
+
+/** Text for `nft -f -`. */
+export function render(input: DesiredInput, family: IpFamily): string {
+  return renderPlan(nftablesPlan(input, family));
+}
+
+/** What an empty kernel holds after a full sync. */
+export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
+  return rulesOf(nftablesPlan(input, family));
+}
+
+function rulesOf(plan: NftablesPlan): RulesetSnapshot {
+  const sync = new FullSync(plan, NO_TABLE);
+  const table = new OpenTable(tableOf(plan.family));
+  for (const transaction of [sync.base, ...sync.services().map((one) => one.transaction)]) {
+    for (const { name, kind, spec, timeoutSeconds } of transaction.containers) {
+      const container = new OpenContainer(kind);
+      for (const part of spec.split(";")) container.define(part.trim());
+      container.timeoutSeconds = timeoutSeconds;
+      table.containers.set(name, container);
+    }
+    for (const { name, hook, rules } of [...transaction.chains, ...transaction.baseChains]) {
+      table.chains.set(name, { name, ...(hook === undefined ? {} : { hook }), rules: [...rules] });
+    }
+    for (const { container, key, value } of transaction.addedElements) {
+      table.containers.get(container)?.elements.set(key, value);
+    }
+  }
+  return { ...emptySnapshot(plan.family), nftables: [table] };
+}
 
 /** Reports to `list` what differs. */
-export function compareNftables(comparison: Comparison, list: DifferenceList): void {
+export function compare(comparison: Comparison, list: DifferenceList): void {
   const { desired, family, live } = comparison;
   const word = nftFamily(family);
   const plan = nftablesPlan(desired, family);
@@ -25,7 +70,7 @@ export function compareNftables(comparison: Comparison, list: DifferenceList): v
   const own = live.nftables.find(({ name }) => name === `${word} kproxy`);
   if (own === undefined && live.nftables.some(({ name }) => name === `${word} kube-proxy`)) {
     list.notes.push("These rules are kube-proxy's: they are compared by what they do");
-    const differencesOf = differencesByPackets(nftablesRules(plan), comparison);
+    const differencesOf = differencesByPackets(rulesOf(plan), comparison);
     for (const [service, ports] of stateOf(desired, family).services) {
       for (const one of ports.flatMap(differencesOf)) list.add(service, one);
     }
