@@ -45,6 +45,7 @@ const UML_FIRST = filesOf("ipvs ipvs_switches ipvs_flows");
 /** These mostly wait, for periods or for a server, and measure no time either. */
 const WAITING = filesOf(
   "affinity helm kube_events kube_formats kube_source_child kube_source node_facts serve_tls service_cidrs",
+  "cleanup_modes clock_jump demo hostile_texts least_privilege rollout",
 );
 /** All files that a list names. */
 export const LISTED: readonly string[] = [...UNHURRIED, ...WAITING, ...UML_FIRST];

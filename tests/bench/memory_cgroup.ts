@@ -6,7 +6,7 @@
 import { need } from "../support/skip.ts";
 
 /** What the processes in a group are charged with, in megabytes (10⁶ bytes); with the kernel's share, and pages of files read first here. */
-export interface ChargedMemory {
+interface ChargedMemory {
   readonly nowMb: number;
   /** Of it the kernel's: rules, tables of pages, sockets. */
   readonly kernelMb: number;
@@ -48,7 +48,7 @@ function figureFiles(version: 1 | 2): readonly string[] {
 }
 
 /** The folder in which groups for memory are made, and which version of the kernel's interface it is. */
-export interface MemoryHierarchy {
+interface MemoryHierarchy {
   readonly folder: string;
   readonly version: 1 | 2;
 }
@@ -60,7 +60,7 @@ export interface MemoryHierarchy {
  * @param own text of `/proc/self/cgroup`
  * @throws {RangeError} if no hierarchy that is mounted counts memory
  */
-export function memoryHierarchy(mounts: string, own: string): MemoryHierarchy {
+function memoryHierarchy(mounts: string, own: string): MemoryHierarchy {
   const lines = mounts.split("\n").map((line) => line.split(" "));
   const one = lines.find(([, , type, options = ""]) =>
     type === "cgroup" && options.split(",").includes("memory")

@@ -25,7 +25,7 @@ const EVIL = "\u009b31m\u202e\u2028\u200b\ufeff\ud800";
 const OBEYED = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
 const LONG = EVIL.repeat(40_000).slice(0, 240_000);
 const ANNOTATION = "kproxy.io/ipvs-scheduler";
-const EDITS = 30;
+const EDITS = 10;
 /** Of one edit a line of so many bytes is told at most. */
 const MOST_BYTES = 600;
 
@@ -118,7 +118,7 @@ for (const format of ["text", "json"]) {
           assert(!OBEYED.test(line), JSON.stringify(line));
           assert(line.length < 2 * MOST_BYTES, `${line.length}: ${line}`);
         }
-        assert(bytes < (EDITS + 30) * MOST_BYTES, `${bytes} bytes`);
+        assert(bytes < (EDITS + 20) * MOST_BYTES, `${bytes} bytes`);
       }),
   );
 }

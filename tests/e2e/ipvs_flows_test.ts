@@ -42,6 +42,10 @@ const UNSENT = [
   // tests/lab/ipvs_affinity_in_uml.ts has an address and a port that know nothing of another one's clients.
   "198.51.100.9@eth0 → 10.96.0.2:6379",
   "198.51.100.9@eth0 → 203.0.113.20:6379",
+  // As with node ports on every address, and on the primary one, which are sent.
+  "127.0.0.1@node → 127.0.0.1:30080",
+  "127.0.0.1@node → 127.0.0.1:30080",
+  "198.51.100.9@eth1 → 192.168.7.10:30080",
   "10.244.0.11@cni0 → 10.244.0.11:8080",
   "10.244.0.5@cni0 → 10.96.0.1:80 ESTABLISHED",
   "10.244.1.12@eth0 → 10.96.0.1:80",

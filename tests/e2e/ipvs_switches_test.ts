@@ -13,5 +13,5 @@ const LIMIT_MS = 2_700_000;
 e2eTest(
   "no connection fails while a node comes to mode ipvs, lives there and goes, under kproxy and kube-proxy, in a user-mode Linux",
   [...UML_NEEDS, program("curl")],
-  () => testInUml(["tests/lab/ipvs_switches_in_uml.ts"], "1 passed (12 steps) | 0 failed", LIMIT_MS),
+  () => testInUml(["tests/lab/ipvs_switches_in_uml.ts"], "1 passed (10 steps) | 0 failed", LIMIT_MS),
 );

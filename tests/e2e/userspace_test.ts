@@ -11,7 +11,7 @@ import { USERSPACE } from "../support/lab_mode.ts";
 import { WEB_NEEDS, WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import { walk } from "../support/switch_lab.ts";
-import { CLUSTER, endpointsComeAndGo, NODE_PORT, servers, zoneDecides } from "../support/web_changes.ts";
+import { CLUSTER, endpointsComeAndGo, NODE_PORT, servers } from "../support/web_changes.ts";
 import { spreadsEvenly } from "../support/web_spread.ts";
 
 /** How often rules are looked at. */
@@ -25,7 +25,6 @@ type Story = readonly [name: string, tell: (t: Deno.TestContext, web: WebLab) =>
 
 const STORIES: readonly Story[] = [
   ["endpoints come and go while clients connect, and no connection fails", endpointsComeAndGo],
-  ["the node's zone decides which hints count, also when it changes", (_, web) => zoneDecides(web)],
   ["the next kproxy starts before the former one ends, and no connection fails", nextBeforeFormerEnds],
   ["connections go round the endpoints", spreadsEvenly],
 ];

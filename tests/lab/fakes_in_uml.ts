@@ -9,7 +9,7 @@ import { writeErrorLine } from "../../tools/output.ts";
 import { replayAll } from "../support/fake_replay.ts";
 
 /** Each start of a program takes a tenth of a second there. */
-const MOST_RUNS = 250;
+const MOST_RUNS = 160;
 const LEAST_RUNS = 100;
 
 Deno.test("the kernel does what the fake of mode ipvs does, in what its applier's tests say", async () => {

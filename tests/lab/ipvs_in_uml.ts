@@ -312,7 +312,32 @@ async function nodeAddressStep(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<v
   });
 }
 
-/** How the mode goes, for another one and for good. */
+/** How the mode goes for good. */
+async function cleanupStep(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
+  const { node } = ipvsLab;
+  await t.step("cleanup lists and removes what is ours", async () => {
+    await ipvsLab.kproxy.stop("SIGTERM");
+    const before = await ipvsLab.everything();
+    const dry = await runKproxy(["cleanup", "--dry-run"], { netns: node.name });
+    assertEquals(await ipvsLab.everything(), before);
+    for (
+      const line of [
+        "ipvs: -D -t 10.96.0.1:80",
+        "kube-ipvs0: link del kube-ipvs0",
+        "ipset: destroy KUBE-6-LOOP-BACK",
+      ]
+    ) {
+      assertStringIncludes(dry.out, `${line}\n`);
+    }
+    assertEquals(dry.out.includes("172.16.0.1"), false);
+    const cleaned = await runKproxy(["cleanup"], { netns: node.name });
+    assertEquals([cleaned.code, besideAudit(cleaned)], [0, ""]);
+    assertStringIncludes(cleaned.out, "IPVS virtual servers\n");
+    assertEquals(await ipvsLab.everything(), [...FOREIGN].sort().join("\n"));
+  });
+}
+
+/** How it goes for another mode, and how a cleanup takes everything. */
 async function endSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
   const { node } = ipvsLab;
   await t.step("another mode takes over and removes what is ours, and nothing of others", async () => {
@@ -332,29 +357,11 @@ async function endSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
     assertEquals((await node.run(["iptables-save"])).includes("match-set"), false);
   });
 
-  await t.step("cleanup lists and removes what is ours, and everything only when asked", async () => {
-    await ipvsLab.start();
+  await t.step("a cleanup takes virtual servers of others only when asked", async () => {
     await ipvsLab.kproxy.stop("SIGTERM");
-    const before = await ipvsLab.everything();
-    const dry = await runKproxy(["cleanup", "--dry-run"], { netns: node.name });
-    assertEquals(await ipvsLab.everything(), before);
-    for (
-      const line of [
-        "ipvs: -D -t 10.96.0.1:80",
-        "kube-ipvs0: link del kube-ipvs0",
-        "ipset: destroy KUBE-6-LOOP-BACK",
-      ]
-    ) {
-      assertStringIncludes(dry.out, `${line}\n`);
-    }
-    assertEquals(dry.out.includes("172.16.0.1"), false);
-    const cleaned = await runKproxy(["cleanup"], { netns: node.name });
-    assertEquals([cleaned.code, besideAudit(cleaned)], [0, ""]);
-    assertStringIncludes(cleaned.out, "IPVS virtual servers\n");
-    assertEquals(await ipvsLab.everything(), [...FOREIGN].sort().join("\n"));
-    assertEquals((await runKproxy(["cleanup"], { netns: node.name })).out, "Nothing to remove\n");
     const flushed = await runKproxy(["cleanup", "--flush-ipvs"], { netns: node.name });
-    assertEquals([flushed.code, flushed.out], [0, "Removed 4 IPVS virtual servers\n"]);
+    assertEquals(flushed.code, 0);
+    assertStringIncludes(flushed.out, "Removed 4 IPVS virtual servers\n");
     assertEquals(await ipvsLab.table(), []);
   });
 }
@@ -372,6 +379,7 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
   await givenUpSteps(t, ipvsLab);
   await oddSteps(t, ipvsLab);
   await nodeAddressStep(t, ipvsLab);
-  await endSteps(t, ipvsLab);
+  await cleanupStep(t, ipvsLab);
   await refusalSteps(t, ipvsLab);
+  await endSteps(t, ipvsLab);
 });

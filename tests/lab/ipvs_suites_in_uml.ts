@@ -10,10 +10,8 @@ import { IPVS } from "../support/lab_mode.ts";
 import type { ProbeResult } from "../support/lab_probe.ts";
 import { WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
 import { onceMoreIfExcused } from "../support/skip.ts";
-import { CLUSTER, endpointsComeAndGo, servicesComeAndGo, zoneDecides } from "../support/web_changes.ts";
+import { CLUSTER, endpointsComeAndGo, servicesComeAndGo } from "../support/web_changes.ts";
 import { type Damage, REPAIR_ARGS, repairsDamages } from "../support/web_repairs.ts";
-import { catchUp } from "../support/web_restarts.ts";
-import { spreadsEvenly } from "../support/web_spread.ts";
 
 type Story = readonly [name: string, tell: (t: Deno.TestContext, web: WebLab) => Promise<void>];
 
@@ -71,14 +69,14 @@ async function portIsUsedAgain(_: Deno.TestContext, web: WebLab): Promise<void> 
   assertEquals(lost.includes(true), false, `SYNs lost: ${lost}`);
 }
 
+/**
+ * Ends and starts under a connect loop, and what changes between two proxies, are in `ipvs_switches_in_uml.ts`; that connections go round
+ * is in `ipvs_affinity_in_uml.ts`. Hints of a zone are the model's.
+ */
 const STORIES: readonly Story[] = [
   ["endpoints come and go", endpointsComeAndGo],
   ["Services come, change and go", servicesComeAndGo],
-  ["the node's zone decides which hints count", (_, web) => zoneDecides(web)],
-  ["connections are spread evenly", spreadsEvenly],
   ["a client uses a port again", portIsUsedAgain],
-  // Ends and starts under a connect loop are in `ipvs_switches_in_uml.ts`.
-  ["what changed while kproxy was away is in force after its start", (_, web) => catchUp(web)],
   ["faults are named by their cause, and mended", (_, web) => ipvsFaultsAreNamed(web)],
   ["what the kernel refuses is named", (_, web) => quarantineIsNamed(web)],
   ["what others remove comes back", async (t, web) => {

@@ -19,7 +19,8 @@ const PACE = { perSecond: 5, limitMs: 10_000 };
 
 const WAYS: readonly Step[] = [
   { to: "ipvs", by: "kproxy" },
-  ...within("ipvs"),
+  // Ends by SIGTERM and live reloads are the same code in every mode: `tests/e2e/switches_test.ts`.
+  ...within("ipvs").filter(({ by }) => by === "SIGKILL" || by === "reload"),
   { to: "ipvs", by: "kube-proxy" },
   { to: "iptables", by: "kproxy" },
   ...thereAndBackByReload("iptables", "ipvs"),

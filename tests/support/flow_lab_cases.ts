@@ -57,6 +57,17 @@ export function isReal(mode: string, flowCase: FlowCase): boolean {
   );
 }
 
+/** Modes that take turns at {@linkcode isTraced}. */
+const TRACED_MODES: readonly string[] = ["iptables", "nftables", "userspace", "ipvs"];
+
+/**
+ * True if this mode also compares what `kproxy trace` says of the live rules. Reading them takes as long as all packets of a case, so
+ * each case has one mode here; `tests/flows/trace_test.ts` traces every case in every mode through the same rules as text.
+ */
+export function isTraced(mode: string, flowCase: FlowCase): boolean {
+  return (FLOW_CASES.indexOf(flowCase) + TRACED_MODES.indexOf(mode)) % 3 === 0;
+}
+
 /** Which endpoint comes first is the kernel's choice and hours are long: tests/e2e/affinity_test.ts. */
 function isAffinityCase(flowCase: FlowCase): boolean {
   return flowCase.flows.some((flow) =>

@@ -14,6 +14,12 @@ import { isLoopbackFromOutside } from "./lab_flow.ts";
 const AFFINITY =
   "which endpoint comes first is the kernel's choice, and hours are long: tests/lab/ipvs_affinity_in_uml.ts";
 
+/** Each of these is one more start of kproxy there; tests/e2e/flows_test.ts sends their packets in the other modes. */
+const RECORDED = "its configuration is a recorded world of this mode: tests/lab/recorded_in_uml.ts";
+const NODE_PORTS =
+  "which addresses node ports have is the model's choice; the cases with a primary address, a loopback range and IPv6 are run";
+const POLICY = "the model decides it before any mode";
+
 /** Cases that are not run here, and why. All others are. */
 export const IPVS_LAB_CASE_GAPS: Readonly<Record<string, string>> = {
   "more than 1000 endpoints are still chosen evenly": "would need 1001 pods",
@@ -29,6 +35,18 @@ export const IPVS_LAB_CASE_GAPS: Readonly<Record<string, string>> = {
   "affinity under internal policy Local chooses among the node's endpoints": AFFINITY,
   "affinity hides clients outside as anything else does": AFFINITY,
   "affinity under IPv6": AFFINITY,
+  "masqueradeAll needs no way to tell pods": RECORDED,
+  "the masquerade bit is the one configured": RECORDED,
+  "the masquerade bit is the one configured, behind an open firewall": RECORDED,
+  "a bridge tells pods by their interface, not by their address": RECORDED,
+  "nodePortAddresses limits node ports to the node's addresses in it": RECORDED,
+  "nodePortAddresses of the other family only means every address": NODE_PORTS,
+  "a zero CIDR in nodePortAddresses overrides the others": NODE_PORTS,
+  "IPv6 node ports on every address of the node leave localhost out": NODE_PORTS,
+  "a cluster CIDR with host bits is taken as its network": POLICY,
+  "external IPs outside of the policy's networks are not taken, nor is the node's own address": POLICY,
+  "load-balancer IPs outside of the policy's networks are not taken, nor is the node's own address": POLICY,
+  "the node's own address is served where the policy allows it, as k3s' load balancer needs": POLICY,
 };
 
 /** Packets that no program of this lab can send, or whose result it cannot see; undefined for all others. */
