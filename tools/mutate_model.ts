@@ -197,8 +197,8 @@ const OTHERS: readonly Mutation[] = [
   edit(
     "the first cluster IP whatever the family",
     SERVICE_PORT,
-    "service.clusterIPs[index]",
-    "service.clusterIPs[0]",
+    "clusterIPs[index]",
+    "clusterIPs[0]",
   ),
   edit(
     "endpoints at the second address",

@@ -12,7 +12,11 @@ import type { EndpointSlice, IpFamily, NamespacedName, Service } from "./objects
 import { type Report, sameServicePorts, servicePorts } from "./service_port.ts";
 import { sizeProblem } from "./service_size.ts";
 import type { NodeFacts, ProxyState, ServicePort } from "./state.ts";
-import { UnreachableEndpoints, type UnreachableEndpointsOptions } from "./unreachable_endpoints.ts";
+import {
+  reportDifference,
+  UnreachableEndpoints,
+  type UnreachableEndpointsOptions,
+} from "./unreachable_endpoints.ts";
 
 /** Settings of a {@link ChangeTracker}. */
 export interface ChangeTrackerOptions {
@@ -263,20 +267,13 @@ export class ChangeTracker {
     before: ReadonlyMap<string, string>,
     now: ReadonlyMap<string, string>,
   ): void {
-    const { onUnserved, onResolved, maxReported = MAX_REPORTED } = this.#options;
-    const refused = [...now].filter(([destination]) => !before.has(destination));
-    for (const [destination, reason] of refused.slice(0, maxReported)) {
-      onUnserved?.({ service, destination, reason });
-    }
-    if (refused.length > maxReported) {
-      const destination = `${refused.length - maxReported} more destinations`;
-      onUnserved?.({ service, destination, reason: "for the same kinds of reasons" });
-    }
-    const resolved = [...before.keys()].filter((destination) => !now.has(destination));
-    for (const destination of resolved.slice(0, maxReported)) onResolved?.({ service, destination });
-    if (resolved.length > maxReported) {
-      onResolved?.({ service, destination: `${resolved.length - maxReported} more destinations` });
-    }
+    const { onUnserved, onResolved, maxReported } = this.#options;
+    reportDifference(before, now, {
+      what: "destinations",
+      maxReported,
+      onNew: (destination, reason) => onUnserved?.({ service, destination, reason }),
+      onGone: (destination) => onResolved?.({ service, destination }),
+    });
   }
 
   #set(name: NamespacedName, ports: readonly ServicePort[], endpoints: EndpointsByPort): void {
@@ -295,8 +292,6 @@ export class ChangeTracker {
   }
 }
 
-/** Of one change of one Service so many destinations are named: it may have thousands of addresses, each with hundreds of ports. */
-const MAX_REPORTED = 10;
 const NO_ENDPOINTS: EndpointsByPort = new Map();
 const NO_PORTS: readonly ServicePort[] = [];
 const NONE_UNSERVED: ReadonlyMap<string, string> = new Map();

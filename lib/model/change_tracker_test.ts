@@ -275,10 +275,10 @@ Deno.test("what is left out of an object is reported as the object arrives", pur
   });
   tracker.updateService(undefined, testService({ externalIPs: ["x"] }));
   assertEquals(problems.length, 1);
-  tracker.updateEndpointSlice(testSlice({ endpoints: [testSliceEndpoint("y")] }), false);
+  tracker.updateEndpointSlice(testSlice({ addressType: "FQDN" }), false);
   tracker.checkout();
   assertEquals(problems, [
     'Service shop/web: spec.externalIPs has "x", which is not an IP address; it is skipped',
-    'EndpointSlice shop/web-1: endpoints[0].addresses[0] "y" is not an IP address; it is skipped',
+    'EndpointSlice shop/web-1: addressType "FQDN" is not supported; it is ignored',
   ]);
 });

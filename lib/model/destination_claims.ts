@@ -1,5 +1,5 @@
 /**
- * Who is served at a destination (an address with protocol and port, or a node port) that several ports of Services want.
+ * Which ServicePort is served at a destination (an address with protocol and port, or a node port) that several of them want.
  * The state has one answer, so all modes have the same, in whatever order events came and after every start.
  *
  * @module
@@ -10,7 +10,7 @@ import type { ServicePort } from "./state.ts";
 
 /** Something that a Service asks for and does not get. */
 export interface UnservedDestination {
-  /** Who asks for it and does not get it. */
+  /** The Service that asks for it and does not get it. */
   readonly service: NamespacedName;
   /** E.g. `external IP 10.96.0.1 port 443/TCP` or `node port 30080/TCP`. */
   readonly destination: string;
@@ -101,7 +101,7 @@ export class DestinationClaims {
         this.#clusterIps.add(destination, port);
       }
     }
-    // Who has its cluster IP decides who may claim anything else.
+    // Only a port that has its cluster IP may claim anything else.
     for (const name of touched.changed(changes.keys())) {
       for (const port of declared(name)) this.#claimOthers(port, touched);
     }
@@ -184,7 +184,7 @@ export class DestinationClaims {
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 
-/** Who had what when it was first touched. */
+/** The holder of each destination when it was first touched. */
 class Holders {
   readonly #before = new Map<string, ServicePort | undefined>();
   readonly #holder: (destination: string) => ServicePort | undefined;

@@ -4,7 +4,7 @@
  * @module
  */
 import { makeEndpoint } from "./endpoint.ts";
-import { type Ip, parseIp, specialUse } from "./ip.ts";
+import { parseIp, specialUse } from "./ip.ts";
 import { compareBytes, namespacedName, servicePortKey } from "./names.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "./objects.ts";
 import { tight } from "../text/kept.ts";
@@ -58,14 +58,6 @@ export class EndpointSliceCache {
    * @returns true if this very update changed something
    */
   update(slice: EndpointSlice, remove: boolean): boolean {
-    if (slice.namespace === "" || slice.name === "") {
-      this.#report(
-        sentence`EndpointSlice ${own(slice.namespace)}/${
-          own(slice.name)
-        }: has no name or no namespace; it is ignored`,
-      );
-      return false;
-    }
     const identity = namespacedName(slice.namespace, slice.name);
     const owner = remove ? null : this.#ownerOf(slice, identity);
     const formerOwner = this.#owners.get(identity);
@@ -95,7 +87,7 @@ export class EndpointSliceCache {
 
   /** How many endpoints a Service's slices list, each as often as it stands there; none of them is made. */
   listed(service: NamespacedName): ListedEndpoints {
-    const slices = this.#applied.get(service) ?? NO_SLICES;
+    const slices = countingSlices(this.#applied.get(service) ?? NO_SLICES);
     let atMost = 0;
     for (const { ports, endpoints } of slices) atMost += ports.length * endpoints.length;
     const byPort = (): ReadonlyMap<ServicePortKey, number> => {
@@ -117,7 +109,9 @@ export class EndpointSliceCache {
       wanted instanceof Set ? wanted.has(key) : wanted[0]?.key === key;
     const byPort = new Map<ServicePortKey, Endpoint[]>();
     const unreachable = new Map<string, string>();
-    const slices = declared.length === 0 ? NO_SLICES : this.#applied.get(service) ?? NO_SLICES;
+    const slices = declared.length === 0
+      ? NO_SLICES
+      : countingSlices(this.#applied.get(service) ?? NO_SLICES);
     const sorted = slices.length < 2
       ? slices
       : slices.toSorted((left, right) => compareBytes(left.name, right.name));
@@ -173,13 +167,14 @@ export class EndpointSliceCache {
     const reportProblem = problemReporter(`EndpointSlice ${slice.namespace}/${slice.name}`, this.#report);
     const ports = usablePorts(service, slice.ports, isWanted, reportProblem);
     if (ports.length === 0) return;
-    slice.endpoints.forEach((source, index) => {
-      const ip = this.#addressOf(source, index, reportProblem);
-      if (ip === null) return;
+    for (const source of slice.endpoints) {
+      const ip = parseIp(source.address);
+      // Not so of what was decoded.
+      if (ip?.family !== this.#family) continue;
       const use = specialUse(ip);
       if (use !== null) {
         unreachable.set(`${ip.text} of EndpointSlice ${slice.namespace}/${slice.name}`, `it is ${use}`);
-        return;
+        continue;
       }
       for (const { key, number } of ports) {
         const endpoint = makeEndpoint(source, ip.text, number, this.#nodeName);
@@ -187,33 +182,18 @@ export class EndpointSliceCache {
         if (endpoints === undefined) byPort.set(key, [endpoint]);
         else endpoints.push(endpoint);
       }
-    });
-  }
-
-  #addressOf(source: SliceEndpoint, index: number, reportProblem: ReportProblem): Ip | null {
-    const text = source.address;
-    if (text === "") {
-      reportProblem(sentence`endpoints[${index}] has no addresses; it is skipped`);
-      return null;
     }
-    const ip = parseIp(text);
-    if (ip === null) {
-      reportProblem(sentence`endpoints[${index}].addresses[0] ${text} is not an IP address; it is skipped`);
-      return null;
-    }
-    if (ip.family !== this.#family) {
-      reportProblem(
-        sentence`endpoints[${index}].addresses[0] ${text} is not an ${
-          own(this.#family)
-        } address; it is skipped`,
-      );
-      return null;
-    }
-    return ip;
   }
 }
 
 const NO_SLICES: readonly EndpointSlice[] = [];
+
+/** Of the slices of a Service those that count: v1 Endpoints (of manifests) do only where it has no EndpointSlices of their family. */
+export function countingSlices(slices: readonly EndpointSlice[]): readonly EndpointSlice[] {
+  if (slices.length < 2) return slices;
+  const others = slices.filter(({ name }) => !name.startsWith("endpoints/"));
+  return others.length === 0 ? slices : others;
+}
 
 /** The slices once their newest values, by name, are in force; null: gone. */
 function withChanges(

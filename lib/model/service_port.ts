@@ -57,7 +57,7 @@ export function servicePorts(
   if (service.clusterIP === "" || service.clusterIP === "None" || service.type === "ExternalName") return [];
   const name = namespacedName(service.namespace, service.name);
   const reportProblem = problemReporter(`Service ${name}`, report);
-  const clusterIP = clusterIPFor(service, family, reportProblem, invalid);
+  const clusterIP = clusterIPFor(service, family, invalid);
   if (clusterIP === null) return [];
 
   const externalPolicyLocal = service.externalTrafficPolicy === "Local" && isExternalType(service);
@@ -175,42 +175,19 @@ export function sameTexts(left: readonly string[], right: readonly string[]): bo
 }
 
 /** Null if there is none, or none that can be served: a loopback address would take what the node says to itself. */
-function clusterIPFor(
-  service: Service,
-  family: IpFamily,
-  reportProblem: ReportProblem,
-  invalid: ReportInvalid,
-): string | null {
-  const ip = writtenClusterIP(service, family, reportProblem);
+function clusterIPFor(service: Service, family: IpFamily, invalid: ReportInvalid): string | null {
+  const ip = writtenClusterIP(service, family);
   if (ip === null || !isLoopback(ip)) return ip?.text ?? null;
   invalid(`cluster IP ${ip.text}`, `it is ${specialUse(ip)}`);
   return null;
 }
 
-function writtenClusterIP(service: Service, family: IpFamily, reportProblem: ReportProblem): Ip | null {
-  if (service.ipFamilies.length === 0) {
-    // API servers older than 1.20 knew one address and no families.
-    const only = parseIp(service.clusterIP);
-    if (only === null) {
-      reportProblem(
-        sentence`spec.clusterIP ${service.clusterIP} is not an IP address; the Service is ignored`,
-      );
-    }
-    return only?.family === family ? only : null;
-  }
-  const index = service.ipFamilies.indexOf(family);
-  const text = index < 0 ? undefined : service.clusterIPs[index];
-  if (text === undefined) return null;
+function writtenClusterIP({ ipFamilies, clusterIP, clusterIPs }: Service, family: IpFamily): Ip | null {
+  const index = ipFamilies.indexOf(family);
+  // API servers older than 1.20 knew one address and no families.
+  const text = ipFamilies.length === 0 ? clusterIP : index < 0 ? "" : clusterIPs[index] ?? "";
   const ip = parseIp(text);
-  if (ip?.family !== family) {
-    reportProblem(
-      sentence`spec.clusterIPs[${index}] ${text} is not an ${own(family)} address; the Service has no ${
-        own(family)
-      } rules`,
-    );
-    return null;
-  }
-  return ip;
+  return ip?.family === family ? ip : null;
 }
 
 function isExternalType(service: Service): boolean {

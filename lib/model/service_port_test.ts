@@ -100,23 +100,15 @@ Deno.test(
 );
 
 Deno.test(
-  "a cluster IP that is no address, or of another family than it claims, is reported and left out",
+  "a cluster IP that is no address, or of another family than it claims, leaves the Service out",
   pure,
   () => {
-    const table: readonly [Partial<Service>, string][] = [
-      [{ clusterIP: "10.96", clusterIPs: [], ipFamilies: [] }, 'spec.clusterIP "10.96" is not an IP address'],
-      [{ clusterIP: "10.96.0.1", clusterIPs: ["ten"] }, 'spec.clusterIPs[0] "ten" is not an IPv4 address'],
-      [
-        { clusterIP: "10.96.0.1", clusterIPs: ["fd00::1"] },
-        'spec.clusterIPs[0] "fd00::1" is not an IPv4 address',
-      ],
+    const table: readonly Partial<Service>[] = [
+      { clusterIP: "10.96", clusterIPs: [], ipFamilies: [] },
+      { clusterIP: "10.96.0.1", clusterIPs: ["ten"] },
+      { clusterIP: "10.96.0.1", clusterIPs: ["fd00::1"] },
     ];
-    for (const [fields, expected] of table) {
-      const problems: string[] = [];
-      assertEquals(servicePorts(testService(fields), "IPv4", (problem) => problems.push(problem)), []);
-      assertEquals(problems.length, 1);
-      assertEquals(problems[0]?.startsWith(`Service shop/web: ${expected}`), true, problems[0] ?? "");
-    }
+    for (const fields of table) assertEquals(servicePorts(testService(fields), "IPv4"), []);
   },
 );
 

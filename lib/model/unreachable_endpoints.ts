@@ -28,6 +28,7 @@ export interface UnreachableEndpointsOptions {
   readonly maxReported?: number;
 }
 
+/** Of one change of one Service so many are named: it may have thousands of addresses, each with hundreds of ports. */
 const MAX_REPORTED = 10;
 const NONE: ReadonlyMap<string, string> = new Map();
 
@@ -57,20 +58,36 @@ export class UnreachableEndpoints {
     if (before === now) return;
     if (now.size > 0) this.#reported.set(service, now);
     else this.#reported.delete(service);
-    const { onFound, onGone, onCount, maxReported = MAX_REPORTED } = this.#options;
-    const found = [...now].filter(([endpoint]) => !before.has(endpoint));
-    for (const [endpoint, reason] of found.slice(0, maxReported)) onFound?.({ service, endpoint, reason });
-    if (found.length > maxReported) {
-      const reason = "for the same kinds of reasons";
-      onFound?.({ service, endpoint: `${found.length - maxReported} more endpoints`, reason });
-    }
-    const gone = [...before.keys()].filter((endpoint) => !now.has(endpoint));
-    for (const endpoint of gone.slice(0, maxReported)) onGone?.({ service, endpoint });
-    if (gone.length > maxReported) {
-      onGone?.({ service, endpoint: `${gone.length - maxReported} more endpoints` });
-    }
+    const { onFound, onGone, onCount, maxReported } = this.#options;
+    reportDifference(before, now, {
+      what: "endpoints",
+      maxReported,
+      onNew: (endpoint, reason) => onFound?.({ service, endpoint, reason }),
+      onGone: (endpoint) => onGone?.({ service, endpoint }),
+    });
     if (now.size === before.size) return;
     this.#count += now.size - before.size;
     onCount?.(this.#count);
   }
+}
+
+/** Names what is new and what is gone; of more than `maxReported` at once, how many more there are. */
+export function reportDifference(
+  before: ReadonlyMap<string, string>,
+  now: ReadonlyMap<string, string>,
+  { what, maxReported = MAX_REPORTED, onNew, onGone }: {
+    readonly what: string;
+    readonly maxReported: number | undefined;
+    readonly onNew: (name: string, reason: string) => void;
+    readonly onGone: (name: string) => void;
+  },
+): void {
+  const found = [...now].filter(([name]) => !before.has(name));
+  for (const [name, reason] of found.slice(0, maxReported)) onNew(name, reason);
+  if (found.length > maxReported) {
+    onNew(`${found.length - maxReported} more ${what}`, "for the same kinds of reasons");
+  }
+  const gone = [...before.keys()].filter((name) => !now.has(name));
+  for (const name of gone.slice(0, maxReported)) onGone(name);
+  if (gone.length > maxReported) onGone(`${gone.length - maxReported} more ${what}`);
 }

@@ -3,7 +3,7 @@ import fc from "../../tests/support/fast_check.ts";
 import { assertHolds } from "../../tests/support/source_recorder.ts";
 import type { ApiObject } from "../model/objects.ts";
 import { CombinedSource } from "./combined_source.ts";
-import { decodeEndpoints, decodeEndpointSlice, decodeService } from "./decode/decode.ts";
+import { decodeService } from "./decode/decode.ts";
 import { identityOf, type ResourceEventHandler, type Source, type SourceEvent } from "./source.ts";
 
 /** A source driven by its test. */
@@ -74,18 +74,6 @@ function service(port: number): ApiObject {
   });
 }
 
-function slice(name: string): ApiObject {
-  return decodeEndpointSlice({
-    metadata: { namespace: "shop", name, labels: { "kubernetes.io/service-name": "web" } },
-    addressType: "IPv4",
-  });
-}
-
-function endpoints(...ips: string[]): ApiObject[] {
-  const subsets = [{ addresses: ips.map((ip) => ({ ip })), ports: [{ port: 80 }] }];
-  return decodeEndpoints({ metadata: { namespace: "shop", name: "web" }, subsets });
-}
-
 function adds(...objects: ApiObject[]): SourceEvent[] {
   return objects.map((object) => ({ type: "add", object }));
 }
@@ -118,25 +106,6 @@ Deno.test("a kind is synced once it is in both", { permissions: "none" }, async 
   assertEquals(handler.batches, []);
   api.handler?.events([...adds(service(1)), { type: "synced", kind: "services" }]);
   assertEquals(handler.batches, [["add Service shop/web", "synced services"]]);
-  abort.abort();
-  await running;
-});
-
-Deno.test("slices of either source count before Endpoints of either, whose object wins as a whole", {
-  permissions: "none",
-}, async () => {
-  const { files, api, combined, handler, running, abort } = start();
-  const names = (): string => [...handler.objects.keys()].join();
-  api.handler?.events(adds(...endpoints("10.0.0.1", "fd00::1")));
-  assertEquals(names(), "EndpointSlice shop/endpoints/web/IPv4,EndpointSlice shop/endpoints/web/IPv6");
-  files.handler?.events(adds(...endpoints("10.0.0.2")));
-  assertEquals([...handler.objects.values()], endpoints("10.0.0.2"));
-  api.handler?.events(adds(slice("web-1")));
-  assertEquals(names(), "EndpointSlice shop/web-1");
-  assertHolds(combined, handler.objects);
-  api.handler?.events([{ type: "delete", old: slice("web-1") }]);
-  assertEquals([...handler.objects.values()], endpoints("10.0.0.2"));
-  assertHolds(combined, handler.objects);
   abort.abort();
   await running;
 });

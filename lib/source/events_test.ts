@@ -1,8 +1,7 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../tests/support/fast_check.ts";
 import { decodeNode } from "./decode/decode.ts";
-import { eventsBetween, nettingEvents, sameObject, type SourceEvent } from "./source.ts";
-import { toEnd } from "../text/steps.ts";
+import { eventsBetween, sameObject } from "./source.ts";
 
 function node(labels: Record<string, string>): ReturnType<typeof decodeNode> {
   return decodeNode({ metadata: { name: "node-a", labels } });
@@ -38,22 +37,4 @@ Deno.test("two states give the event between them, equal ones none", { permissio
   assertEquals(eventsBetween(one, other), [{ type: "update", old: one, object: other }]);
   assertEquals(eventsBetween(one, node({})), []);
   assertEquals(eventsBetween(one, undefined), [{ type: "delete", old: one }]);
-});
-
-function joined(events: readonly SourceEvent[]): readonly SourceEvent[] {
-  return toEnd(nettingEvents(events));
-}
-
-Deno.test("several events of one object become the one that says the same", { permissions: "none" }, () => {
-  const [one, two, three] = [node({}), node({ a: "2" }), node({ a: "3" })];
-  const add: SourceEvent = { type: "add", object: one };
-  const update: SourceEvent = { type: "update", old: one, object: two };
-  const remove: SourceEvent = { type: "delete", old: two };
-  assertEquals(joined([add, update]), [{ type: "add", object: two }]);
-  assertEquals(joined([add, update, remove]), []);
-  assertEquals(joined([update, remove]), [{ type: "delete", old: one }]);
-  assertEquals(joined([update, { type: "update", old: two, object: one }]), []);
-  assertEquals(joined([update, remove, { type: "add", object: three }]), [
-    { type: "update", old: one, object: three },
-  ]);
 });

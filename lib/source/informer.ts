@@ -4,7 +4,7 @@
  * @module
  */
 import type { ApiObject, EndpointSlice, NodeObject, Service, ServiceCidr } from "../model/objects.ts";
-import type { Rejection, ResourceKind, Source, SourceEvent } from "./source.ts";
+import { type Rejection, RESOURCE_OF, type ResourceKind, type Source, type SourceEvent } from "./source.ts";
 
 /** What is wanted of objects of one kind. Calls are synchronous and in order; what is left out is not called. */
 export interface ObjectHandlers<T extends ApiObject> {
@@ -39,7 +39,7 @@ export interface InformerHandlers {
 }
 
 /**
- * Tells handlers of all objects of a source, then of every change, until `signal` aborts.
+ * Calls handlers for all objects of a source, then for every change, until `signal` aborts.
  *
  * A handler that throws ends it: no handler is called any more, and the promise is rejected with what was thrown. A handler that
  * returns a promise is not waited for.
@@ -71,25 +71,18 @@ export async function inform(source: Source, handlers: InformerHandlers, signal:
   if (failure.signal.aborted) throw failure.signal.reason;
 }
 
-const HANDLERS_BY_RESOURCE = {
+const HANDLERS_OF = {
   services: "services",
   endpointslices: "endpointSlices",
   nodes: "nodes",
   servicecidrs: "serviceCidrs",
 } as const satisfies Record<ResourceKind, keyof InformerHandlers>;
 
-const HANDLERS_BY_KIND = {
-  Service: "services",
-  EndpointSlice: "endpointSlices",
-  Node: "nodes",
-  ServiceCIDR: "serviceCidrs",
-} as const satisfies Record<ApiObject["kind"], keyof InformerHandlers>;
-
 function hand(event: SourceEvent, handlers: InformerHandlers): void {
-  if (event.type === "synced") return handlers[HANDLERS_BY_RESOURCE[event.kind]]?.synced?.();
+  if (event.type === "synced") return handlers[HANDLERS_OF[event.kind]]?.synced?.();
   const { kind } = event.type === "delete" ? event.old : event.object;
   // The old and the new object of an event are of this kind, too.
-  const ofKind = handlers[HANDLERS_BY_KIND[kind]] as ObjectHandlers<ApiObject> | undefined;
+  const ofKind = handlers[HANDLERS_OF[RESOURCE_OF[kind]]] as ObjectHandlers<ApiObject> | undefined;
   if (event.type === "add") ofKind?.add?.(event.object);
   else if (event.type === "delete") ofKind?.delete?.(event.old);
   // An update from an object to itself is a resync: the object is still there.

@@ -8,6 +8,14 @@ import type { ApiObject } from "../model/objects.ts";
 /** A kind of objects, as the API's paths name it. */
 export type ResourceKind = "services" | "endpointslices" | "nodes" | "servicecidrs";
 
+/** The resource of each kind of objects. */
+export const RESOURCE_OF: Readonly<Record<ApiObject["kind"], ResourceKind>> = {
+  Node: "nodes",
+  Service: "services",
+  EndpointSlice: "endpointslices",
+  ServiceCIDR: "servicecidrs",
+};
+
 /** One change. `old` is what this source delivered before under the same identity. */
 export type SourceEvent =
   | { readonly type: "add"; readonly object: ApiObject }
@@ -77,9 +85,6 @@ export interface Source {
   refusals?(): Iterable<Rejection>;
 }
 
-/** Some milliseconds of work. */
-const EVENTS_PER_STEP = 5_000;
-
 /** True if both values of plain data are equal in every field and order. */
 export function sameObject(one: unknown, other: unknown): boolean {
   if (one === other) return true;
@@ -110,22 +115,4 @@ export function identityOf(object: ApiObject): string {
   return "namespace" in object
     ? `${object.kind} ${object.namespace}/${object.name}`
     : `${object.kind} ${object.name}`;
-}
-
-/** Joins several events of one object into the one that says the same, in steps. */
-export function* nettingEvents(events: readonly SourceEvent[]): Generator<void, SourceEvent[]> {
-  const net = new Map<string, { old: ApiObject | undefined; current: ApiObject | undefined }>();
-  for (const [index, event] of events.entries()) {
-    if (index % EVENTS_PER_STEP === 0) yield;
-    if (event.type === "synced") continue;
-    const old = event.type === "add" ? undefined : event.old;
-    const current = event.type === "delete" ? undefined : event.object;
-    const identity = identityOf((current ?? old) as ApiObject);
-    net.set(identity, { old: net.has(identity) ? net.get(identity)?.old : old, current });
-  }
-  const joined: SourceEvent[] = [];
-  for (const { old, current } of net.values()) {
-    if (joined.push(...eventsBetween(old, current)) % EVENTS_PER_STEP === 0) yield;
-  }
-  return joined;
 }

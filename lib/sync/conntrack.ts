@@ -78,7 +78,7 @@ export class StaleFlowReconciler {
   /** The look before took longer than syncs wait for it. */
   #isSlow = false;
   #failures = 0;
-  #toldProblem = "";
+  #loggedProblem = "";
   #retryTimer: ReturnType<typeof setTimeout> | undefined;
   #stopped = false;
 
@@ -129,7 +129,7 @@ export class StaleFlowReconciler {
     try {
       await this.#reconcile();
       this.#failures = 0;
-      this.#toldProblem = "";
+      this.#loggedProblem = "";
     } catch (error) {
       if (!this.#stopped) this.#failed(error);
     }
@@ -188,15 +188,15 @@ export class StaleFlowReconciler {
     this.#failures++;
     const isMissing = error instanceof ExecError && error.isMissing();
     const problem = error instanceof ExecError ? `${error.ending} ${error.stderr}` : String(error);
-    // Told once: it is tried again for as long as the proxy runs.
-    if (problem === this.#toldProblem) {
+    // Logged once: it is tried again for as long as the proxy runs.
+    if (problem === this.#loggedProblem) {
       log.info("Still cannot look for stale UDP flows", { family, err: error }, 2);
     } else if (isMissing) {
       log.error("Stale UDP flows stay: the program conntrack is missing", error, { family });
     } else {
       log.error("Cannot look for stale UDP flows, will try again", error, { family });
     }
-    this.#toldProblem = problem;
+    this.#loggedProblem = problem;
     // What is not installed does not come by itself; the next sync that needs it looks again.
     if (isMissing) return;
     this.#again(backoffMs(this.#failures, { initialMs: FIRST_RETRY_MS, maxMs: MAX_RETRY_MS, random }));

@@ -29,7 +29,7 @@ export interface HandledFamily {
   requestSync(): void;
 }
 
-/** Hears of every event that a family took, needed or not. */
+/** Gets every event that a family took, needed or not. */
 export interface ChangeObserver {
   /** A Service; `pendingServices` is how many now wait for a sync of the family. */
   service(family: IpFamily, pendingServices: number): void;
@@ -111,7 +111,7 @@ export class EventHandlers implements ResourceEventHandler {
     const wasInitialized = this.initialized;
     const changed = new Set<HandledFamily>();
     for (const event of batch) this.#take(event, changed);
-    this.#tellServiceCidrs(changed);
+    this.#reportServiceCidrs(changed);
     if (!wasInitialized) this.#requestAll();
     else for (const runner of changed) runner.requestSync();
   }
@@ -153,13 +153,20 @@ export class EventHandlers implements ResourceEventHandler {
     this.#dispatch(old, current, changed);
   }
 
+  /** Both objects of an event are of one kind. */
   #dispatch(old: ApiObject | undefined, current: ApiObject | undefined, changed: Set<HandledFamily>): void {
-    const kind = (current ?? old)?.kind;
-    if (kind === "Service") this.#takeService(asService(old), asService(current), changed);
-    else if (kind === "EndpointSlice") this.#takeSlice(asSlice(old), asSlice(current), changed);
-    else if (kind === "Node" && (current ?? old)?.name === this.#options.nodeName) {
-      this.#options.onNode(current?.kind === "Node" ? current : undefined);
-    } else if (kind === "ServiceCIDR") this.#takeServiceCidr(asServiceCidr(old), asServiceCidr(current));
+    type Both<T> = [old: T | undefined, current: T | undefined];
+    const object = current ?? old;
+    switch (object?.kind) {
+      case "Service":
+        return this.#takeService(...[old, current] as Both<Service>, changed);
+      case "EndpointSlice":
+        return this.#takeSlice(object, current === undefined, changed);
+      case "ServiceCIDR":
+        return this.#takeServiceCidr(...[old, current] as Both<ServiceCidr>);
+      case "Node":
+        if (object.name === this.#options.nodeName) this.#options.onNode(current as NodeObject | undefined);
+    }
   }
 
   #takeServiceCidr(old: ServiceCidr | undefined, current: ServiceCidr | undefined): void {
@@ -169,7 +176,7 @@ export class EventHandlers implements ResourceEventHandler {
     this.#serviceCidrsChanged = true;
   }
 
-  #tellServiceCidrs(changed: Set<HandledFamily>): void {
+  #reportServiceCidrs(changed: Set<HandledFamily>): void {
     const { runners, onServiceCidrs } = this.#options;
     if (!this.#serviceCidrsChanged) return;
     this.#serviceCidrsChanged = false;
@@ -185,30 +192,12 @@ export class EventHandlers implements ResourceEventHandler {
     }
   }
 
-  #takeSlice(
-    old: EndpointSlice | undefined,
-    current: EndpointSlice | undefined,
-    changed: Set<HandledFamily>,
-  ): void {
-    const slice = current ?? old;
-    if (slice === undefined) return;
-    // Both families hear of every slice: only so does a tracker notice one that changed its address type.
+  #takeSlice(slice: EndpointSlice, isGone: boolean, changed: Set<HandledFamily>): void {
+    // Both families get every slice: only so does a tracker notice one that changed its address type.
     for (const runner of this.#options.runners) {
-      const pending = runner.tracker.updateEndpointSlice(slice, current === undefined);
+      const pending = runner.tracker.updateEndpointSlice(slice, isGone);
       if (pending) changed.add(runner);
       if (slice.addressType === runner.family) this.#options.changes?.endpointSlice(runner.family, pending);
     }
   }
-}
-
-function asService(object: ApiObject | undefined): Service | undefined {
-  return object?.kind === "Service" ? object : undefined;
-}
-
-function asServiceCidr(object: ApiObject | undefined): ServiceCidr | undefined {
-  return object?.kind === "ServiceCIDR" ? object : undefined;
-}
-
-function asSlice(object: ApiObject | undefined): EndpointSlice | undefined {
-  return object?.kind === "EndpointSlice" ? object : undefined;
 }

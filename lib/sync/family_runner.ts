@@ -174,7 +174,7 @@ export interface SyncFailure {
   readonly durationMs: number;
 }
 
-/** Hears of every sync. */
+/** Gets every sync. */
 export interface SyncObserver {
   /** A sync has taken over what was pending. */
   begun?(sync: { readonly family: IpFamily }): void;
@@ -230,7 +230,7 @@ export class Reconciler {
    * Brings the kernel to the newest state.
    *
    * @returns false if that took no program, so that the next one need not wait
-   * @throws {SyncError} after telling the observer; the changes stay pending and the next sync is a full one
+   * @throws {SyncError} after a call of the observer; the changes stay pending and the next sync is a full one
    */
   async reconcile(): Promise<boolean> {
     const { tracker, proxier, observer, nowMs } = this.#options;
@@ -300,13 +300,13 @@ export interface RuleChecksOptions {
   readonly family: IpFamily;
   /** As `FamilyProxier.findDamage`. */
   readonly check: () => Promise<false | null | Damage>;
-  /** Asks for a sync that writes these again; it is to be told with `syncBegins` and `synced`. */
+  /** Asks for a sync that writes these again; `syncBegins` and `synced` report it. */
   readonly repair: (services: Changed) => void;
   readonly log: Logger;
   readonly observer?: DriftObserver | undefined;
 }
 
-/** Hears of what others did to the rules. */
+/** Gets what other programs did to the rules. */
 export interface DriftObserver {
   /** This is damaged, in the tools' names, and about to be written again. */
   found(family: IpFamily, damaged: readonly string[]): void;
@@ -406,7 +406,7 @@ export class RuleChecks {
       this.#undoneRepairs = 0;
     } catch (error) {
       const problem = String(error);
-      // Told once, not in every period.
+      // Logged once, not in every period.
       if (problem !== this.#lastProblem && !this.#hasEnded) {
         log.error("Cannot check whether the rules are still there", error, { family });
       }

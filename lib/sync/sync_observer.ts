@@ -1,5 +1,5 @@
 /**
- * Tells operators of every sync: what changed, how many rules, how long it took.
+ * Reports every sync to operators: what changed, how many rules, how long it took.
  *
  * @module
  */
@@ -102,7 +102,7 @@ export function observeChanges(metrics: ProxyMetrics): ChangeObserver {
   };
 }
 
-/** All of the observers as one, told in this order. */
+/** All of the observers as one, called in this order. */
 export function joinObservers(...observers: readonly SyncObserver[]): SyncObserver {
   return {
     begun: (sync) => observers.forEach((observer) => observer.begun?.(sync)),
@@ -120,7 +120,7 @@ function formatMs(ms: number): string {
 }
 
 /**
- * Tells of the first sync of each of the families.
+ * Reports the first sync of each of the families.
  *
  * @param onFirst called once for each of them; with `isLast` if all others have had theirs
  */

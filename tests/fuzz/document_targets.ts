@@ -10,7 +10,7 @@ import { unwritableSettings, writeConfigJson, writeConfigYaml } from "../../lib/
 import { ConfigError } from "../../lib/errors.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { DecodeError } from "../../lib/source/decode/decode_values.ts";
-import { JsonListReader } from "../../lib/source/decode/json_list_reader.ts";
+import { JsonListReader, parseItems } from "../../lib/source/decode/json_list_reader.ts";
 import { readManifest } from "../../lib/source/decode/manifest_text.ts";
 import {
   decodeSnapshotObject,
@@ -23,7 +23,7 @@ import { parseExecCredential } from "../../lib/source/kube/credentials.ts";
 import { formatOf } from "../../lib/source/kube/serializers.ts";
 import { AnswerError } from "../../lib/source/kube/list_watch_messages.ts";
 import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../../lib/source/kube/resources.ts";
-import { KubeStore } from "../../lib/source/kube/store.ts";
+import { KubeStore, Listing } from "../../lib/source/kube/store.ts";
 import { parseKubeconfig } from "../../lib/source/kube/kubeconfig.ts";
 import { BadRequest, RequestReader } from "../../lib/serve/http_request.ts";
 import { rawService, rawSlice } from "../support/decode_objects.ts";
@@ -255,15 +255,9 @@ function answers(
       const store = new KubeStore(resource, "here", () => {});
       const body = streamOf(inPieces(bytes, random));
       if (what === "list") {
-        const listed = new Map<string, ApiObject>();
-        const refused: Parameters<typeof store.replaceAll>[1][number][] = [];
-        await format.readPage(
-          { body },
-          resource,
-          READING,
-          (raws) => void refused.push(...store.decodeInto(listed, raws)),
-        );
-        store.replaceAll(listed, refused);
+        const listing = new Listing(store);
+        await format.readPage({ body }, resource, READING, (raws) => listing.take(raws));
+        listing.finish(resource.path);
       } else {
         for await (const batch of format.readEvents(body, resource, READING)) {
           for (const { type, object } of batch) {
@@ -289,11 +283,16 @@ const JSON_PIECES: FuzzTarget = {
   refusals: [DecodeError, SyntaxError],
   read(bytes, random) {
     const whole = jsonOf(textOf(bytes));
-    const reader = new JsonListReader(2 ** 21, 0);
+    const reader = new JsonListReader({ maxLength: 2 ** 21, wholeLength: 0 });
     const items: unknown[] = [];
     let around: unknown;
     try {
-      for (const piece of inPieces(bytes, random)) for (const item of reader.push(piece)) items.push(item);
+      const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+      for (const piece of inPieces(bytes, random)) {
+        for (const group of reader.push(decoder.decode(piece, { stream: true }))) {
+          items.push(...parseItems(group));
+        }
+      }
       around = reader.end();
     } catch (error) {
       const isRefusal = error instanceof SyntaxError ||

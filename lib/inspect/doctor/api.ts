@@ -193,7 +193,7 @@ async function bodyOf(
 ): Promise<string> {
   const reading = { signal, note: () => {} };
   if (answer.status >= 200 && answer.status < 300) return await readText(answer, reading);
-  const text = await readRefusal(answer, reading);
+  const text = new TextDecoder().decode(await readRefusal(answer, reading));
   // A proxy on the way that refuses may write anything.
   const reason = textField(text, "message", text.slice(0, 200));
   throw new Error(`${request}: status ${answer.status}${reason === "" ? "" : `: ${reason}`}`);

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { countingSlices } from "../../model/endpoint_slices.ts";
 import { namespacedName } from "../../model/names.ts";
 import type { ApiObject, EndpointSlice, IpFamily } from "../../model/objects.ts";
 import type { ServicePort } from "../../model/state.ts";
@@ -26,7 +27,7 @@ export function endpointLack(port: ServicePort, family: IpFamily, objects: reado
   const all = slicesOf(port, objects);
   const [, name = ""] = port.namespacedName.split("/");
   if (all.length === 0) return `no EndpointSlice has the label kubernetes.io/service-name=${name}`;
-  const slices = all.filter(({ addressType }) => addressType === family);
+  const slices = countingSlices(all.filter(({ addressType }) => addressType === family));
   if (slices.length === 0) {
     const types = [...new Set(all.map(({ addressType }) => addressType))].sort();
     return `its EndpointSlices are of ${types.join(" and ")} only`;

@@ -6,7 +6,6 @@
  */
 import type {
   DiscoveryV1EndpointPort,
-  KubernetesObject,
   V1Endpoint,
   V1EndpointConditions,
   V1EndpointHints,
@@ -151,7 +150,7 @@ function decodeSliceEndpoint(
   const conditions = objectAt(raw, "conditions");
   const hints = objectAt(raw, "hints");
   const { ready, serving, terminating } = conditions;
-  // The usual values are told apart before the checks that need a closure: there are 100,000 endpoints and more.
+  // The usual values are recognized before the checks that need a closure: there are 100,000 endpoints and more.
   const plain = (ready === undefined || typeof ready === "boolean") &&
     (serving === undefined || typeof serving === "boolean") &&
     (terminating === undefined || typeof terminating === "boolean");
@@ -349,24 +348,23 @@ export function decodeItem(item: RawItem, options: DecodeOptions = {}): ApiObjec
   });
 }
 
-/** `Service shop/web`, as far as the raw object tells; on one line whatever is in it. */
+/** `Service shop/web`, as far as the raw object says; on one line whatever is in it. */
 export function describeItem({ raw, kind }: Pick<RawItem, "raw" | "kind">): string {
-  const metadata = fieldOf<KubernetesObject>(raw, "metadata");
-  const [name, namespace] = [
-    fieldOf<V1ObjectMeta>(metadata, "name"),
-    fieldOf<V1ObjectMeta>(metadata, "namespace"),
-  ];
+  const { name, namespace } = rawNameOf(raw);
   const subject = typeof kind === "string" && kind !== "" ? word(kind) : "object";
   if (typeof name !== "string" || name === "") return `${subject} without a name`;
   return `${subject} ${word(typeof namespace === "string" ? `${namespace}/${name}` : name)}`;
 }
 
-function word(text: string): string {
-  return /^[!-~]{1,320}$/.test(text) ? text : quote(text);
+/** The name in what may be no object at all, and need be no text. */
+export function rawNameOf(raw: unknown): Pick<Raw<V1ObjectMeta>, "name" | "namespace"> {
+  const { metadata } = Object(raw) as RawKubernetesObject;
+  const { name, namespace } = Object(metadata) as Raw<V1ObjectMeta>;
+  return { name, namespace };
 }
 
-function fieldOf<T>(value: unknown, key: keyof T): unknown {
-  return typeof value === "object" && value !== null ? (value as Raw<T>)[key] : undefined;
+function word(text: string): string {
+  return /^[!-~]{1,320}$/.test(text) ? text : quote(text);
 }
 
 /**

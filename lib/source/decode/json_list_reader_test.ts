@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { pure } from "../../../tests/support/decode_objects.ts";
 import { DecodeError } from "./decode_values.ts";
-import { JsonListReader } from "./json_list_reader.ts";
+import { JsonListReader, parseItems } from "./json_list_reader.ts";
 
 const MAX_BYTES = 1024 * 1024;
 const encoder = new TextEncoder();
@@ -10,9 +10,10 @@ const encoder = new TextEncoder();
 function read(
   bytes: Uint8Array,
   ends: readonly number[] = [],
-  { maxBytes = MAX_BYTES, wholeBytes = 0 } = {},
+  { maxLength = MAX_BYTES, wholeLength = 0 } = {},
 ): { items: unknown[]; around: unknown } {
-  const reader = new JsonListReader(maxBytes, wholeBytes);
+  const reader = new JsonListReader({ maxLength, wholeLength });
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   const items: unknown[] = [];
   let from = 0;
   // The memory of a piece is used again for the next one.
@@ -20,10 +21,14 @@ function read(
   for (const end of [...ends.toSorted((a, b) => a - b), bytes.length]) {
     piece.fill(0x22);
     piece.set(bytes.subarray(from, end));
-    items.push(...reader.push(piece.subarray(0, end - from)));
+    items.push(...itemsOf(reader, decoder.decode(piece.subarray(0, end - from), { stream: true })));
     from = end;
   }
   return { items, around: reader.end() };
+}
+
+function itemsOf(reader: JsonListReader, piece: string): unknown[] {
+  return reader.push(piece).flatMap(parseItems);
 }
 
 function inPieces(bytes: Uint8Array, length: number): number[] {
@@ -83,34 +88,35 @@ pure("every border between two pieces is one like any other", () => {
 
 pure("a short list is read at its end, a longer one from there on where it is no more a short one", () => {
   const list = { ...AROUND, items: ITEMS };
-  const bytes = encoder.encode(JSON.stringify(list));
+  const text = JSON.stringify(list);
+  const bytes = encoder.encode(text);
   for (const length of [1, 7, 100, bytes.length]) {
-    for (const wholeBytes of [1, 10, 60, 300, bytes.length - 1]) {
-      const { items, around } = read(bytes, inPieces(bytes, length), { wholeBytes });
+    for (const wholeLength of [1, 10, 60, 300, text.length - 1]) {
+      const { items, around } = read(bytes, inPieces(bytes, length), { wholeLength });
       assertEquals({ ...around as typeof list, items }, list);
     }
-    const { items, around } = read(bytes, inPieces(bytes, length), { wholeBytes: bytes.length });
+    const { items, around } = read(bytes, inPieces(bytes, length), { wholeLength: text.length });
     assertEquals([items, around], [[], list]);
   }
-  assertThrows(() => read(bytes.subarray(1), [], { wholeBytes: bytes.length }), SyntaxError);
+  assertThrows(() => read(bytes.subarray(1), [], { wholeLength: text.length }), SyntaxError);
   const long = JSON.stringify({ items: Array(50_000).fill({ name: "x".repeat(90) }) });
-  const reader = new JsonListReader(MAX_BYTES);
+  const reader = new JsonListReader({ maxLength: MAX_BYTES });
   const counts = new Set<number>();
   for (let at = 0; at < long.length; at += 10_000) {
-    counts.add(reader.push(encoder.encode(long.slice(at, at + 10_000))).length);
+    counts.add(itemsOf(reader, long.slice(at, at + 10_000)).length);
   }
   // Nothing, then what came of it so far, then what each piece has.
   assert(counts.has(0) && [...counts].some((count) => count > 20_000) && counts.has(99), `${[...counts]}`);
 });
 
 pure("an object is given as soon as it is complete, and what was read is let go", () => {
-  const reader = new JsonListReader(100, 0);
+  const reader = new JsonListReader({ maxLength: 100, wholeLength: 0 });
   const item = { name: "x".repeat(60) };
-  assertEquals(reader.push(encoder.encode(`{"items":[`)), []);
+  assertEquals(reader.push(`{"items":[`), []);
   for (let count = 0; count < 1_000; count++) {
-    assertEquals(reader.push(encoder.encode(`${JSON.stringify(item)},`)), [item]);
+    assertEquals(itemsOf(reader, `${JSON.stringify(item)},`), [item]);
   }
-  assertEquals(reader.push(encoder.encode(`7]}`)), [7]);
+  assertEquals(itemsOf(reader, `7]}`), [7]);
   assertEquals(reader.end(), { items: [] });
 });
 

@@ -4,14 +4,21 @@
  * @module
  */
 import type { V1ObjectMeta } from "@kubernetes/client-node";
-import { toEnd } from "../../text/steps.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Raw, RawKubernetesObject, RawList } from "./api_json.ts";
-import { decodeItem, describeItem, exclusionOf, foreignKind, itemsOf, type RawItem } from "./decode.ts";
+import {
+  decodeItem,
+  describeItem,
+  exclusionOf,
+  foreignKind,
+  itemsOf,
+  type RawItem,
+  rawNameOf,
+} from "./decode.ts";
 import { DecodeError, isAbsent } from "./decode_values.ts";
 import { countLines } from "../../text/lines.ts";
 import { linePieces } from "../../text/line_pieces.ts";
-import { readingYamlValues } from "./manifest_yaml.ts";
+import { readYamlValues } from "./manifest_yaml.ts";
 
 /** One object of a file: read, or refused with a reason. */
 export interface ManifestItem {
@@ -50,19 +57,10 @@ export interface ManifestPart {
 }
 
 /**
- * The objects of what a document holds. `line` yields the 0-based line of a path such as `items[0].spec.ports[1].port`, or -1 if
- * that is not known.
+ * The objects of what a document holds, in steps of one object each. `line` yields the 0-based line of a path such as
+ * `items[0].spec.ports[1].port`, or -1 if that is not known.
  */
-export function decodeDocument(
-  raw: unknown,
-  document: number,
-  line: (path: string) => number,
-): ManifestItem[] {
-  return toEnd(decodingDocument(raw, document, line));
-}
-
-/** As {@linkcode decodeDocument}, in steps of one object each. */
-export function* decodingDocument(
+export function* decodeDocument(
   raw: unknown,
   document: number,
   line: (path: string) => number,
@@ -97,29 +95,22 @@ export function* decodingDocument(
 }
 
 /** `default` stands in for a namespace that is not written. */
-function keyOf({ raw, kind }: RawItem): string | null {
-  const { name, namespace = "default" } = metadataOf(raw);
+function writtenName({ raw, kind }: RawItem): Pick<Raw<V1ObjectMeta>, "name" | "namespace"> {
+  const { name, namespace } = rawNameOf(raw);
+  const isClusterScoped = kind === "Node" || kind === "ServiceCIDR";
+  return { name, namespace: isClusterScoped ? undefined : namespace ?? "default" };
+}
+
+function keyOf(item: RawItem): string | null {
+  const { kind } = item;
+  const { name, namespace } = writtenName(item);
   if (typeof kind !== "string" || kind === "" || typeof name !== "string" || name === "") return null;
-  if (isClusterScoped(kind)) return `${kind} ${name}`;
+  if (namespace === undefined) return `${kind} ${name}`;
   return typeof namespace === "string" ? `${kind} ${namespace}/${name}` : null;
 }
 
-function describeWritten({ raw, kind }: RawItem): string {
-  const { namespace = "default", name } = metadataOf(raw);
-  return describeItem({ kind, raw: { metadata: isClusterScoped(kind) ? { name } : { namespace, name } } });
-}
-
-function isClusterScoped(kind: unknown): boolean {
-  return kind === "Node" || kind === "ServiceCIDR";
-}
-
-function metadataOf(raw: unknown): Pick<Raw<V1ObjectMeta>, "name" | "namespace"> {
-  const metadata = (raw as RawKubernetesObject | null | undefined)?.metadata as
-    | Raw<V1ObjectMeta>
-    | null
-    | undefined;
-  const { name, namespace } = metadata ?? {};
-  return { name, ...(isAbsent(namespace) ? {} : { namespace }) };
+function describeWritten(item: RawItem): string {
+  return describeItem({ kind: item.kind, raw: { metadata: writtenName(item) } });
 }
 
 /** The steps of a path. */
@@ -152,7 +143,7 @@ export function* splitList(text: string): Generator<void, SplitList | null> {
   if (bodyStart === null) return null;
   const { items, end } = yield* cutItems(text, bodyStart);
   if (items.length === 0) return null;
-  const { values, problem } = yield* readingYamlValues(text.slice(0, bodyStart) + text.slice(end));
+  const { values, problem } = yield* readYamlValues(text.slice(0, bodyStart) + text.slice(end));
   const [value] = values;
   if (problem !== undefined || value === undefined || values.length > 1) return null;
   const { kind, apiVersion, items: none } = Object(value.raw) as RawList;
@@ -207,11 +198,11 @@ const LINE = /( *)(?:[ \t\r]*(?:\n|$)|(-(?=[ \t\r\n]|$)|[^])[^\n]*(?:\n|$))/y;
 const LINES_PER_STEP = 10_000;
 
 /**
- * Reads one item, as the first of its list, in steps; lines are counted from its own. A problem tells no more than that it cannot be read by
+ * Reads one item, as the first of its list, in steps; lines are counted from its own. A problem says no more than that it cannot be read by
  * itself: it may refer to an anchor of another item.
  */
 export function* readListItem({ text }: ListItemText, head: RawList): Generator<void, ManifestPart> {
-  const { values, problem } = yield* readingYamlValues(text);
+  const { values, problem } = yield* readYamlValues(text);
   const [value] = values;
   if (problem !== undefined) return { items: [], documents: 0, problem: { ...problem, document: 0 } };
   if (value === undefined || values.length > 1 || !Array.isArray(value.raw) || value.raw.length !== 1) {
@@ -221,7 +212,7 @@ export function* readListItem({ text }: ListItemText, head: RawList): Generator<
       problem: { line: 0, document: 0, message: "is not one item of a list" },
     };
   }
-  const items = decodeDocument({ ...head, items: value.raw }, 0, (path) => {
+  const items = yield* decodeDocument({ ...head, items: value.raw }, 0, (path) => {
     // The item's own text has the list alone, not the field that it is in.
     return value.document.lineOfPath(segmentsOf(path).slice(1));
   });
@@ -239,12 +230,12 @@ export function atIndex(items: readonly ManifestItem[], before: number): readonl
 
 /** Reads the objects of a part that may have several documents, in steps. */
 export function* readYaml(text: string): Generator<void, ManifestPart> {
-  const { values, problem } = yield* readingYamlValues(text);
+  const { values, problem } = yield* readYamlValues(text);
   const documents = values.length;
   if (problem !== undefined) return { items: [], documents, problem: { ...problem, document: documents } };
   const items: ManifestItem[] = [];
   for (const [index, { document, raw }] of values.entries()) {
-    const decoded = yield* decodingDocument(raw, index, (path) => document.lineOfPath(segmentsOf(path)));
+    const decoded = yield* decodeDocument(raw, index, (path) => document.lineOfPath(segmentsOf(path)));
     for (const item of decoded) items.push(item);
   }
   return { items, documents };

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "../../../tests/support/fast_check.ts";
 import { toEnd } from "../../text/steps.ts";
-import { JsonPlaces, outlineOf, readJsonList } from "./manifest_json.ts";
+import { JsonPlaces, readLongJson } from "./manifest_json.ts";
 import { decodeDocument, type ManifestItem, segmentsOf } from "./manifest_items.ts";
 import { readingOf, readManifest } from "./manifest_text.ts";
 
@@ -9,24 +9,23 @@ const NONE = { permissions: "none" } as const;
 
 Deno.test("values are counted, not what texts look like", NONE, () => {
   const text = `{"a": "[[[,,,{{{\\",,,", \n"b": [1, {}, ""],\n"c": {"d": 1}}`;
-  const line = (most?: number, of = text): number | undefined => toEnd(outlineOf(of, most)).tooManyLine;
+  const line = (most?: number, of = text): number | undefined => toEnd(readLongJson(of, most))?.problem?.line;
   assertEquals([line(9), line(8), line(4), line(2)], [undefined, 2, 1, 0]);
-  assertEquals(line(undefined, "[".repeat(5_000_001)), 0);
-  assertEquals(line(undefined, `["${"[".repeat(5_000_001)}"]`), undefined);
+  assertEquals(line(undefined, `[${"1,".repeat(5_000_001)}`), 0);
+  assertEquals(line(undefined, `["${",".repeat(5_000_001)}"]`), undefined);
 });
 
 /** The same text read by the runtime's parser. */
 function whole(text: string): readonly ManifestItem[] {
-  const items = decodeDocument(JSON.parse(text), 0, () => -1);
+  const items = toEnd(decodeDocument(JSON.parse(text), 0, () => -1));
   if (items.every(({ refusal }) => refusal === undefined)) return items;
   const places = new JsonPlaces(text);
-  return decodeDocument(JSON.parse(text), 0, (path) => places.lineOf(segmentsOf(path)));
+  return toEnd(decodeDocument(JSON.parse(text), 0, (path) => places.lineOf(segmentsOf(path))));
 }
 
 /** Null if the text cannot be read item by item. */
 function cut(text: string): readonly ManifestItem[] | null {
-  const { cuts } = toEnd(outlineOf(text));
-  return cuts === null ? null : toEnd(readJsonList(text, cuts));
+  return toEnd(readLongJson(text))?.items ?? null;
 }
 
 function service(name: string, port: unknown = 80): object {

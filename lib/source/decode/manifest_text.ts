@@ -8,10 +8,10 @@ import { parseIp } from "../../model/ip.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
 import { countLines } from "../../text/lines.ts";
 import { linePieces } from "../../text/line_pieces.ts";
-import { JsonPlaces, MAX_JSON_VALUES, outlineOf, readJsonList } from "./manifest_json.ts";
+import { JsonPlaces, readLongJson } from "./manifest_json.ts";
 import {
   atIndex,
-  decodingDocument,
+  decodeDocument,
   type ManifestItem,
   type ManifestPart,
   readListItem,
@@ -165,7 +165,7 @@ function* readList(
     const part = parts.get(key) ?? previous?.parts.get(key) ??
       (yield* readListItem(itemText, list.head));
     if (part.problem !== undefined) {
-      // Whether it is right in the whole cannot be told where that is too large.
+      // Whether it is right in the whole cannot be known where that is too large.
       if (text.length <= YAML_LIMITS.characters) return null;
       return broken(part.problem.line + itemText.line, part.problem.message);
     }
@@ -181,10 +181,8 @@ function* readList(
 /** Undefined if the text is not JSON and need not be. */
 function* readJson(text: string, required: boolean): Generator<void, ManifestPart | undefined> {
   if (text.length > SHORT_JSON_CHARACTERS) {
-    const { tooManyLine, cuts } = yield* outlineOf(text);
-    if (tooManyLine !== undefined) return broken(tooManyLine, `more than ${MAX_JSON_VALUES} values`);
-    const items = cuts === null ? null : yield* readJsonList(text, cuts);
-    if (items !== null) return { items, documents: 1 };
+    const long = yield* readLongJson(text);
+    if (long !== null) return long;
   }
   let raw: unknown;
   try {
@@ -199,11 +197,11 @@ function* readJson(text: string, required: boolean): Generator<void, ManifestPar
     );
   }
   yield;
-  const items = yield* decodingDocument(raw, 0, () => -1);
+  const items = yield* decodeDocument(raw, 0, () => -1);
   if (items.every((item) => item.refusal === undefined)) return { items, documents: 1 };
   // Only a refusal needs lines.
   const places = new JsonPlaces(text);
-  const placed = yield* decodingDocument(raw, 0, (path) => places.lineOf(segmentsOf(path)));
+  const placed = yield* decodeDocument(raw, 0, (path) => places.lineOf(segmentsOf(path)));
   return { items: placed, documents: 1 };
 }
 

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import { toEnd } from "../../text/steps.ts";
 import type { YamlDocument } from "../../config/yaml_document.ts";
 import { parsingOf, shortened } from "../../config/yaml_documents.ts";
 import { isAbsent } from "./decode_values.ts";
@@ -20,13 +19,8 @@ export interface YamlValues {
   readonly problem?: { readonly line: number; readonly message: string };
 }
 
-/** Reads all documents of a text, without looking at what they stand for. */
-export function readYamlValues(text: string): YamlValues {
-  return toEnd(readingYamlValues(text));
-}
-
-/** As {@linkcode readYamlValues}, in steps. */
-export function* readingYamlValues(text: string): Generator<void, YamlValues> {
+/** Reads all documents of a text, without looking at what they stand for; in steps. */
+export function* readYamlValues(text: string): Generator<void, YamlValues> {
   const { documents, fault, lines } = yield* parsingOf(text, { merge: true });
   const values: YamlValue[] = [];
   const broken = (line: number, message: string): YamlValues => ({

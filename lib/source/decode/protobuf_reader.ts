@@ -8,6 +8,7 @@
  */
 import { PbfReader } from "pbf";
 import type { FieldOf, ItemIn, ObjectIn } from "./api_json.ts";
+import { DecodeError } from "./decode_values.ts";
 
 declare const MODEL: unique symbol;
 
@@ -59,14 +60,6 @@ export function message<T>(numbered: Readonly<Record<number, Field<T>>>): Messag
   return { fields: Array.from(fields) };
 }
 
-/** Bytes that are no such message. */
-export class MalformedError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = "MalformedError";
-  }
-}
-
 /** The fields of a message that were read. */
 export type Fields = Record<string, unknown>;
 
@@ -78,16 +71,16 @@ const FIXED32 = 5;
 /**
  * Reads `bytes` into `into`, which holds what was read before a fault, too.
  *
- * @throws {MalformedError} if they are no such message
+ * @throws {DecodeError} if they are no such message
  */
 export function readMessage(bytes: Uint8Array, { fields }: Message<unknown>, into: Fields): void {
   try {
     readFields(new PbfReader(bytes), bytes.length, fields, into);
   } catch (error) {
-    if (error instanceof MalformedError) throw error;
+    if (error instanceof DecodeError) throw error;
     // The library throws what is exactly an Error for a number without an end. All else is a fault of ours.
     if (!(error instanceof Error) || error.constructor !== Error) throw error;
-    throw new MalformedError("a number without an end");
+    throw new DecodeError("", "a number without an end");
   }
 }
 
@@ -95,12 +88,12 @@ function readFields(reader: PbfReader, end: number, fields: Message<unknown>["fi
   while (reader.pos < end) {
     const tag = reader.readVarint();
     const number = tag >>> 3;
-    if (tag > 0xffffffff || number === 0) throw new MalformedError("a field without a number");
+    if (tag > 0xffffffff || number === 0) throw new DecodeError("", "a field without a number");
     const field = number < fields.length ? fields[number] : undefined;
     if (field === undefined) skip(reader, tag & 7, end);
     else readField(reader, tag & 7, end, field, into);
     // The library reads on past an end, as if there were zeros.
-    if (reader.pos > end) throw new MalformedError("cut off");
+    if (reader.pos > end) throw new DecodeError("", "cut off");
   }
 }
 
@@ -145,15 +138,15 @@ function readField(reader: PbfReader, type: number, end: number, field: AnyField
   readFields(reader, fieldEnd, message?.fields ?? [], object);
 }
 
-function wrongType(name: string, type: number): MalformedError {
-  return new MalformedError(`${name} of wire type ${type}`);
+function wrongType(name: string, type: number): DecodeError {
+  return new DecodeError("", `${name} of wire type ${type}`);
 }
 
 /** Where the bytes end whose length comes next. */
 function endOf(reader: PbfReader, limit: number, name: string): number {
   const length = reader.readVarint();
   const end = reader.pos + length;
-  if (end > limit) throw new MalformedError(`${name} cut off`);
+  if (end > limit) throw new DecodeError("", `${name} cut off`);
   return end;
 }
 
@@ -196,7 +189,7 @@ function readEntry(reader: PbfReader, end: number, map: Record<string, string>):
       else value = text;
     } else skip(reader, tag & 7, end);
   }
-  if (reader.pos > end) throw new MalformedError("an entry cut off");
+  if (reader.pos > end) throw new DecodeError("", "an entry cut off");
   map[key] = value;
 }
 
@@ -210,7 +203,7 @@ function readTime(reader: PbfReader, end: number): string | null {
     else skip(reader, tag & 7, end);
   }
   const time = new Date(seconds * 1000);
-  if (reader.pos > end || Number.isNaN(time.getTime())) throw new MalformedError("a time that is none");
+  if (reader.pos > end || Number.isNaN(time.getTime())) throw new DecodeError("", "a time that is none");
   return time.toISOString();
 }
 
@@ -218,5 +211,5 @@ function skip(reader: PbfReader, type: number, end: number): void {
   if (type === BYTES) reader.pos = endOf(reader, end, "a field");
   else if (type === VARINT || type === FIXED64 || type === FIXED32) reader.skip(type);
   // Groups, which can be nested without an end, are in no message of Kubernetes.
-  else throw new MalformedError(`a field of wire type ${type}`);
+  else throw new DecodeError("", `a field of wire type ${type}`);
 }

@@ -9,8 +9,9 @@
 import type { V1ListMeta, V1ObjectMeta } from "@kubernetes/client-node";
 import { GrowingBytes } from "../../text/growing_bytes.ts";
 import type { Raw, RawKubernetesObject, WatchedModels } from "./api_json.ts";
+import { DecodeError } from "./decode_values.ts";
 import { KIND_MESSAGES, STATUS } from "./protobuf_tables.ts";
-import { type Fields, MalformedError, type Message, message, readMessage } from "./protobuf_reader.ts";
+import { type Fields, type Message, message, readMessage } from "./protobuf_reader.ts";
 
 const MAGIC = new Uint8Array([0x6b, 0x38, 0x73, 0]);
 const FRAME_HEAD = 4;
@@ -70,7 +71,7 @@ export function readObject(kind: keyof WatchedModels, bytes: Uint8Array): unknow
     readMessage(bytes, KIND_MESSAGES[kind], object);
     return object;
   } catch (error) {
-    if (!(error instanceof MalformedError)) throw error;
+    if (!(error instanceof DecodeError)) throw error;
     return new MalformedObject(
       (object["metadata"] ?? {}) as Raw<V1ObjectMeta>,
       `no message: ${error.message}`,
@@ -78,7 +79,7 @@ export function readObject(kind: keyof WatchedModels, bytes: Uint8Array): unknow
   }
 }
 
-/** @throws {MalformedError} */
+/** @throws {DecodeError} */
 function wholeMessage<T>(bytes: Uint8Array, message: Message<T>): T {
   const into: Fields = {};
   readMessage(bytes, message, into);
@@ -92,7 +93,7 @@ export interface Envelope {
   readonly bytes: Uint8Array;
 }
 
-/** Opens an envelope that is there as a whole. @throws {MalformedError} if it is none */
+/** Opens an envelope that is there as a whole. @throws {DecodeError} if it is none */
 function openEnvelope(bytes: Uint8Array): Envelope {
   checkMagic(bytes);
   const { typeMeta = {}, raw, ...rest } = wholeMessage(bytes.subarray(MAGIC.length), UNKNOWN);
@@ -106,20 +107,20 @@ function openEnvelope(bytes: Uint8Array): Envelope {
 
 function checkMagic(bytes: Uint8Array): void {
   if (bytes.length < MAGIC.length || MAGIC.some((byte, index) => bytes[index] !== byte)) {
-    throw new MalformedError("not Kubernetes' protobuf");
+    throw new DecodeError("", "not Kubernetes' protobuf");
   }
 }
 
 function checkPlain({ contentEncoding = "", contentType = "" }: UnknownObject): void {
   if (contentEncoding !== "" || contentType !== "") {
-    throw new MalformedError(`packed or written in another way: ${contentEncoding} ${contentType}`);
+    throw new DecodeError("", `packed or written in another way: ${contentEncoding} ${contentType}`);
   }
 }
 
-/** What a refusal says. @throws {MalformedError} if it is no Status */
+/** What a refusal says. @throws {DecodeError} if it is no Status */
 export function readStatus(bytes: Uint8Array): RawKubernetesObject {
   const { kind, bytes: content } = openEnvelope(bytes);
-  if (kind !== "Status") throw new MalformedError("not a Status");
+  if (kind !== "Status") throw new DecodeError("", "not a Status");
   return wholeMessage(content, STATUS) as RawKubernetesObject;
 }
 
@@ -141,7 +142,7 @@ export class EventReader {
   /**
    * The frames that are complete with this piece.
    *
-   * @throws {MalformedError} if one is announced to be longer than `maxBytes`
+   * @throws {DecodeError} if one is announced to be longer than `maxBytes`
    */
   frames(piece: Uint8Array, maxBytes: number): Uint8Array[] {
     const isWhole = this.#rest.length === 0;
@@ -152,7 +153,7 @@ export class EventReader {
     let at = 0;
     while (bytes.length - at >= FRAME_HEAD) {
       const length = view.getUint32(at);
-      if (length > maxBytes) throw new MalformedError(`an event of ${length} bytes`);
+      if (length > maxBytes) throw new DecodeError("", `an event of ${length} bytes`);
       const end = at + FRAME_HEAD + length;
       if (end > bytes.length) break;
       frames.push(bytes.subarray(at + FRAME_HEAD, end));
@@ -162,7 +163,7 @@ export class EventReader {
     return frames;
   }
 
-  /** @throws {MalformedError} if the frame holds no event */
+  /** @throws {DecodeError} if the frame holds no event */
   read(frame: Uint8Array): RawEvent {
     const { type = "", object } = wholeMessage(frame, WATCH_EVENT);
     const { kind, apiVersion, bytes } = openEnvelope(object?.raw instanceof Uint8Array ? object.raw : EMPTY);
@@ -198,7 +199,7 @@ const LIST = message<ListMessage>({
 /**
  * A list of objects of one kind: what it says of itself, and its objects, each read when it is taken.
  *
- * @throws {MalformedError} if it is none, is cut off, or has an object of more than `maxBytes`
+ * @throws {DecodeError} if it is none, is cut off, or has an object of more than `maxBytes`
  */
 export function readList(
   bytes: Uint8Array,
@@ -208,7 +209,7 @@ export function readList(
   const { kind, apiVersion, bytes: content } = openEnvelope(bytes);
   const { metadata, items = [] } = wholeMessage(content, LIST);
   const tooLong = items.find(({ length }) => length > maxBytes);
-  if (tooLong !== undefined) throw new MalformedError(`an object of ${tooLong.length} bytes`);
+  if (tooLong !== undefined) throw new DecodeError("", `an object of ${tooLong.length} bytes`);
   const head = { kind, apiVersion, ...(metadata === undefined ? {} : { metadata }) };
   return { head, items: items.values().map((item) => readObject(itemKind, item)) };
 }

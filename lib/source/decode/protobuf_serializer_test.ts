@@ -12,7 +12,7 @@ import {
   varint,
 } from "../../../tests/support/kube_protobuf.ts";
 import { decodeService } from "./decode.ts";
-import { MalformedError } from "./protobuf_reader.ts";
+import { DecodeError } from "./decode_values.ts";
 import { EventReader, MalformedObject, readList, readStatus } from "./protobuf_serializer.ts";
 
 const MAX_BYTES = 1024 * 1024;
@@ -55,7 +55,7 @@ pure("a list is what was sent; cut off anywhere it is none, or says nothing of i
       const { head: { metadata } } = readList(bytes.subarray(0, length), "Service", MAX_BYTES);
       assertEquals(metadata, undefined);
     } catch (error) {
-      assertInstanceOf(error, MalformedError);
+      assertInstanceOf(error, DecodeError);
       cutOff++;
     }
   }
@@ -75,7 +75,7 @@ const NO_LISTS: readonly (readonly [bytes: Uint8Array, reason: string])[] = [
 
 for (const [bytes, reason] of NO_LISTS) {
   pure(`no list: ${reason} (${bytes.length} bytes)`, () => {
-    assertThrows(() => readList(bytes, "Service", MAX_BYTES), MalformedError, reason);
+    assertThrows(() => readList(bytes, "Service", MAX_BYTES), DecodeError, reason);
   });
 }
 
@@ -107,7 +107,7 @@ pure("events are what was sent, whatever the pieces; half an event is none", () 
 pure("a frame announced as 4 GiB is refused before a byte of it is kept", () => {
   assertThrows(
     () => new EventReader("Service").frames(new Uint8Array([255, 255, 255, 255]), MAX_BYTES),
-    MalformedError,
+    DecodeError,
     "an event of 4294967295 bytes",
   );
 });
@@ -115,7 +115,7 @@ pure("a frame announced as 4 GiB is refused before a byte of it is kept", () => 
 pure("a frame without an event, an object or an envelope is no event", () => {
   const reader = new EventReader("Service");
   for (const frame of [[], [0xff], field(1, [65]), [...field(1, [65]), ...field(2, field(1, [1, 2, 3]))]]) {
-    assertThrows(() => reader.read(new Uint8Array(frame)), MalformedError);
+    assertThrows(() => reader.read(new Uint8Array(frame)), DecodeError);
   }
 });
 
@@ -148,5 +148,5 @@ pure("a refusal says its message, reason, code and when to come again", () => {
     code: 429,
     details: { retryAfterSeconds: 7 },
   });
-  assertThrows(() => readStatus(envelope("v1", "Service", WEB_BYTES)), MalformedError, "not a Status");
+  assertThrows(() => readStatus(envelope("v1", "Service", WEB_BYTES)), DecodeError, "not a Status");
 });

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { inTurns, Mutex, yieldToOthers } from "../../kernel/clock.ts";
+import { inTurns, Mutex, within } from "../../kernel/clock.ts";
 import { toEnd } from "../../text/steps.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import { type Logger, silentLogger } from "../../observe/log.ts";
@@ -58,16 +58,25 @@ interface KnownFile {
   readonly emptySinceMs?: number;
 }
 
-/** A file that is read beside the others. */
-interface LongReading {
+/** A file that is being read. */
+interface Reading {
   readonly file: FoundFile;
-  /** Its file is gone, or the source ends. */
+  /** Its file is gone, or may not be read any more. */
   readonly end: AbortController;
   /** The file changed meanwhile: it is read again afterwards, so that one that changes all the time comes to its end, too. */
   isStale: boolean;
-  /** Resolves when it has come to its end. */
+  /** The others do not wait for it any longer. */
+  isLong: boolean;
+  /** Resolves when its content is in force, or refused. */
   done: Promise<void>;
 }
+
+/** How long work on a file may go on until everything else has its turn. */
+const TURN_MS = 5;
+/** How long everything waits for a file. */
+const SHORT_MS = 200;
+/** The log names a file that takes longer. */
+const LONG_MS = 5_000;
 
 const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
 
@@ -86,11 +95,10 @@ export class FileSource implements Source {
   readonly #options: FileSourceOptions;
   readonly #store: ManifestStore;
   readonly #known = new Map<string, KnownFile>();
-  readonly #turns: TurnReader;
   /** By the file's `order`. */
-  readonly #long = new Map<string, LongReading>();
-  /** What changes the store or the files that are known. */
-  readonly #oneAtATime = new Mutex();
+  readonly #readings = new Map<string, Reading>();
+  /** Held by what changes or checks out the store. */
+  readonly #lock = new Mutex();
   #gone: ReadonlySet<number> = new Set();
   #end: AbortSignal = new AbortController().signal;
 
@@ -98,7 +106,6 @@ export class FileSource implements Source {
     this.name = `files ${options.paths.join(", ")}`;
     this.#options = options;
     this.#store = new ManifestStore();
-    this.#turns = new TurnReader(options.log);
   }
 
   async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
@@ -111,7 +118,7 @@ export class FileSource implements Source {
     const folders = [...new Set(paths.filter(isWatched).map(folderOf))];
     await using watch = new FolderWatch({ folders, debounceMs, pollMs, log });
     await watch.refresh();
-    await this.#oneAtATime.run(() => this.#scan(paths, watch, new Set()));
+    await this.#scan(paths, watch, new Set());
     // What is there is known only when every file is.
     await this.#untilRead();
     if (signal.aborted) return;
@@ -119,15 +126,13 @@ export class FileSource implements Source {
     for (;;) {
       const changed = await watch.next(signal);
       if (changed === null) return await this.#untilRead();
-      await this.#oneAtATime.run(async () => {
-        try {
-          await watch.refresh();
-          await this.#scan(paths, watch, changed);
-        } catch (error) {
-          log.error("Cannot look at the manifests, trying again", error, { source: this.name });
-        }
-        await this.#deliver(handler, "Manifests changed", []);
-      });
+      try {
+        await watch.refresh();
+        await this.#scan(paths, watch, changed);
+      } catch (error) {
+        log.error("Cannot look at the manifests, trying again", error, { source: this.name });
+      }
+      await this.#deliver(handler, "Manifests changed", []);
     }
   }
 
@@ -140,7 +145,7 @@ export class FileSource implements Source {
   }
 
   async #untilRead(): Promise<void> {
-    await Promise.all([...this.#long.values()].map(({ done }) => done));
+    await Promise.all([...this.#readings.values()].map(({ done }) => done));
   }
 
   async #takeStdin(paths: readonly ManifestPath[], signal: AbortSignal): Promise<void> {
@@ -158,11 +163,11 @@ export class FileSource implements Source {
     const { files, bad, gone } = await listFiles(paths);
     this.#noteGone(paths, gone);
     const seen = new Set([...files, ...bad].map(({ order }) => order));
-    for (const entry of bad) this.#noteBad(entry);
+    for (const entry of bad) await this.#noteBad(entry);
     for (const file of files) {
-      const long = this.#long.get(file.order);
-      if (long !== undefined && !long.end.signal.aborted) {
-        long.isStale ||= long.file.signature !== file.signature || changed.has(file.baseName);
+      const reading = this.#readings.get(file.order);
+      if (reading !== undefined && !reading.end.signal.aborted) {
+        reading.isStale ||= reading.file.signature !== file.signature || changed.has(file.baseName);
         continue;
       }
       const known = this.#known.get(file.order);
@@ -172,20 +177,17 @@ export class FileSource implements Source {
     }
     const isGone = (order: string): boolean =>
       !seen.has(order) && !gone.some((index) => order.startsWith(orderPrefix(index)));
-    for (const [order, { end }] of this.#long) if (isGone(order)) end.abort();
+    for (const [order, { end }] of this.#readings) if (isGone(order)) end.abort();
     for (const [order, { file }] of this.#known) {
       if (!isGone(order)) continue;
       this.#known.delete(order);
-      this.#store.remove(file);
+      await this.#lock.run(() => Promise.resolve(this.#store.remove(file)));
     }
   }
 
-  /** Said once; what a file of this name held before stays in force. */
-  #noteBad({ problem, ...entry }: BadEntry): void {
-    const file: FoundFile = { ...entry, inode: "", signature: "" };
-    this.#long.get(file.order)?.end.abort();
-    this.#known.set(file.order, { file, text: undefined, manifest: this.#known.get(file.order)?.manifest });
-    this.#store.unreadable(file, problem);
+  async #noteBad({ problem, ...entry }: BadEntry): Promise<void> {
+    this.#readings.get(entry.order)?.end.abort();
+    await this.#refuse({ ...entry, inode: "", signature: "" }, undefined, problem);
   }
 
   #noteGone(paths: readonly ManifestPath[], gone: readonly number[]): void {
@@ -203,9 +205,7 @@ export class FileSource implements Source {
       text = await readStableText(file, this.#options.checkFile);
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return;
-      this.#known.set(file.order, { file, text: undefined, manifest: known?.manifest });
-      this.#store.unreadable(file, reasonOf(error));
-      return;
+      return await this.#refuse(file, undefined, reasonOf(error));
     }
     if (text === undefined) {
       watch.touch(file.baseName);
@@ -217,62 +217,56 @@ export class FileSource implements Source {
     }
     if (text.trim() === "" && this.#isBeingWritten(file, known, watch)) return;
     const end = new AbortController();
+    const reading: Reading = { file, end, isStale: false, isLong: false, done: Promise.resolve() };
+    this.#readings.set(file.order, reading);
     const signal = AbortSignal.any([this.#end, end.signal]);
-    try {
-      const steps = readingOf(text, { json: isJson(file), previous: known?.manifest });
-      const { short, whole } = await this.#turns.begin(file.path, steps, signal);
-      if (short !== undefined) return await this.#take(file, text, short);
-      const long: LongReading = { file, end, isStale: false, done: Promise.resolve() };
-      this.#long.set(file.order, long);
-      long.done = this.#takeLong(long, text, whole, watch);
-    } catch (error) {
-      this.#refuse(file, text, error);
-    }
+    reading.done = this.#take(file, text, known?.manifest, signal).finally(() => {
+      if (this.#readings.get(file.order) === reading) this.#readings.delete(file.order);
+      if (reading.isStale) watch.touch(file.baseName);
+      else if (reading.isLong) watch.wakeAfter(0);
+    });
+    reading.isLong = await within(reading.done.then(() => true), SHORT_MS) === null;
   }
 
-  /** Takes it when it comes; rejects never. */
-  async #takeLong(
-    long: LongReading,
+  /** Puts what a text says into force, unless `signal` aborts. */
+  async #take(
+    file: FoundFile,
     text: string,
-    whole: Promise<Manifest>,
-    watch: FolderWatch,
+    previous: Manifest | undefined,
+    signal: AbortSignal,
   ): Promise<void> {
-    const { file, end } = long;
     try {
-      const manifest = await whole;
-      await this.#oneAtATime.run(async () => {
-        if (!end.signal.aborted) await this.#take(file, text, manifest);
+      const steps = readingOf(text, { json: isJson(file), previous });
+      const manifest = await readInTurns(file.path, steps, this.#options.log, signal);
+      await this.#lock.run(async () => {
+        signal.throwIfAborted();
+        await inTurns(this.#setting(file, manifest), { turnMs: TURN_MS });
+        // A broken text may be very long, and is not needed again.
+        const isBroken = manifest.problem !== undefined;
+        this.#known.set(
+          file.order,
+          isBroken ? { file, text: undefined, manifest: previous } : { file, text, manifest },
+        );
       });
     } catch (error) {
-      await this.#oneAtATime.run(() => {
-        if (!end.signal.aborted && !this.#end.aborted) this.#refuse(file, text, error);
-        return Promise.resolve();
-      });
-    } finally {
-      if (this.#long.get(file.order) === long) this.#long.delete(file.order);
-      if (long.isStale) watch.touch(file.baseName);
-      else watch.wakeAfter(0);
+      // Whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on.
+      if (!signal.aborted) await this.#refuse(file, text, reasonOf(error));
     }
   }
 
-  async #take(file: FoundFile, text: string, manifest: Manifest): Promise<void> {
-    await inTurns(this.#setting(file, manifest), { turnMs: TURN_MS });
-    const lastGood = manifest.problem === undefined ? manifest : this.#known.get(file.order)?.manifest;
-    // A broken text may be very long, and is not needed again.
-    const kept = manifest.problem === undefined ? text : undefined;
-    this.#known.set(file.order, { file, text: kept, manifest: lastGood });
-  }
-
-  /** Because of whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on. */
-  #refuse(file: FoundFile, text: string, error: unknown): void {
-    this.#known.set(file.order, { file, text, manifest: this.#known.get(file.order)?.manifest });
-    this.#store.unreadable(file, reasonOf(error));
+  /** What a file of this name held before stays in force. */
+  async #refuse(file: FoundFile, text: string | undefined, reason: string): Promise<void> {
+    await this.#lock.run(() => {
+      this.#known.set(file.order, { file, text, manifest: this.#known.get(file.order)?.manifest });
+      this.#store.unreadable(file, reason);
+      return Promise.resolve();
+    });
   }
 
   *#setting(file: ManifestFile, manifest: Manifest): Generator<void, void> {
     const ownIps = new Set(this.#options.ownIps?.() ?? []);
     const allowed = ownIps.size === 0 ? manifest : yield* refusingOwnIps(manifest, ownIps);
-    yield* this.#store.setting(file, allowed);
+    yield* this.#store.set(file, allowed);
   }
 
   /** True as long as an empty file that had objects is given time to be filled. */
@@ -292,7 +286,7 @@ export class FileSource implements Source {
     message: string,
     synced: readonly SourceEvent[],
   ): Promise<void> {
-    const changes = await inTurns(this.#store.checkingOut(), { turnMs: TURN_MS });
+    const changes = await this.#lock.run(() => inTurns(this.#store.checkout(), { turnMs: TURN_MS }));
     if (this.#end.aborted) return;
     const { events, rejections, foreign } = changes;
     for (const { path, kind, count } of foreign) {
@@ -388,108 +382,49 @@ export async function readManifests(
   const classified = await classifyPaths(paths);
   const stdinIndex = classified.findIndex(({ path }) => path === STDIN_PATH);
   if (stdinIndex >= 0) {
-    store.set(stdinFile(stdinIndex), readManifest(await readStdin(options.stdin ?? Deno.stdin.readable)));
+    toEnd(
+      store.set(stdinFile(stdinIndex), readManifest(await readStdin(options.stdin ?? Deno.stdin.readable))),
+    );
   }
   const { files, bad } = await listFiles(classified);
   for (const { problem, ...entry } of bad) store.unreadable(entry, problem);
   for (const file of files) {
     try {
       const text = decodeText(await readBounded(file.path));
-      store.set(file, readManifest(text, { json: isJson(file) }));
+      toEnd(store.set(file, readManifest(text, { json: isJson(file) })));
     } catch (error) {
       store.unreadable(file, reasonOf(error));
     }
   }
-  const { events, rejections, foreign } = store.checkout();
+  const { events, rejections, foreign } = toEnd(store.checkout());
   const objects = events.flatMap((event) => event.type === "add" ? [event.object] : []);
   return { objects, problems: rejections, foreign, excluded: [...store.excluded()] };
 }
 
-/** How long work on a file may go on until everything else has its turn. */
-export const TURN_MS = 5;
-
-/** What may take how long. */
-export interface ReadingLimits {
-  /** So long everything waits for a text; one that takes longer is read beside the rest. */
-  readonly shortMs: number;
-  /** What takes longer is told, while it lasts and at its end. */
-  readonly longMs: number;
-}
-
-const LIMITS: ReadingLimits = { shortMs: 200, longMs: 5_000 };
-
-/** A text that is being read. */
-export interface Reading<T> {
-  /** What it gave, if that took no longer than others may wait. */
-  readonly short: T | undefined;
-  /** What it gives in the end. Rejects with what reading threw, and with the signal's reason. */
-  readonly whole: Promise<T>;
-}
-
-/** Reads texts in turns: however many there are, everything else waits for one turn of one text. */
-export class TurnReader {
-  readonly #log: Logger;
-  readonly #limits: ReadingLimits;
-  readonly #oneAtATime = new Mutex();
-
-  constructor(log: Logger, limits: ReadingLimits = LIMITS) {
-    this.#log = log;
-    this.#limits = limits;
-  }
-
-  /** Begins to read, and waits as long as others may be kept waiting. */
-  async begin<T>(path: string, steps: Iterator<void, T>, signal: AbortSignal): Promise<Reading<T>> {
-    const startMs = performance.now();
-    const first = await this.#goOn(steps, signal, startMs + this.#limits.shortMs);
-    if (first.done === true) return { short: first.value, whole: Promise.resolve(first.value) };
-    const whole = this.#finish(path, steps, signal, startMs);
-    // Its waiters are rejected.
-    whole.catch(() => null);
-    return { short: undefined, whole };
-  }
-
-  async #finish<T>(path: string, steps: Iterator<void, T>, signal: AbortSignal, startMs: number): Promise<T> {
-    const early = await this.#goOn(steps, signal, startMs + this.#limits.longMs);
-    if (early.done === true) return early.value;
-    this.#log.warn("A manifest file takes long to read; others go on, and what it held stays in force", {
-      file: path,
-      seconds: secondsSince(startMs),
-    });
-    const late = await this.#goOn(steps, signal, Infinity);
-    this.#log.warn("A manifest file took long to read", { file: path, seconds: secondsSince(startMs) });
-    return late.value as T;
-  }
-
-  /**
-   * Takes steps until so late.
-   *
-   * @throws the reason of `signal` once that aborts
-   */
-  async #goOn<T>(
-    steps: Iterator<void, T>,
-    signal: AbortSignal,
-    untilMs: number,
-  ): Promise<IteratorResult<void, T>> {
-    for (;;) {
-      const step = await this.#oneAtATime.run(() => oneTurn(steps));
-      if (step.done === true || performance.now() >= untilMs) return step;
-      signal.throwIfAborted();
-    }
-  }
-}
-
-/** Some steps, and then time for everything else. */
-async function oneTurn<T>(steps: Iterator<void, T>): Promise<IteratorResult<void, T>> {
+/**
+ * Reads a text in turns. One that takes longer than `longMs` is named in the log, then and at its end.
+ *
+ * @throws what reading throws, or the reason of `signal` once that aborts
+ */
+export async function readInTurns<T>(
+  file: string,
+  steps: Iterator<void, T>,
+  log: Logger,
+  signal: AbortSignal,
+  longMs: number = LONG_MS,
+): Promise<T> {
   const startMs = performance.now();
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step;
-    if (performance.now() - startMs < TURN_MS) continue;
-    await yieldToOthers();
-    return step;
+  const values = () => ({ file, seconds: Math.round((performance.now() - startMs) / 100) / 10 });
+  let isLong = false;
+  const timer = setTimeout(() => {
+    isLong = true;
+    log.warn("A manifest file takes long to read; others go on, and what it held stays in force", values());
+  }, longMs);
+  try {
+    const read = await inTurns(steps, { turnMs: TURN_MS, signal });
+    if (isLong) log.warn("A manifest file took long to read", values());
+    return read;
+  } finally {
+    clearTimeout(timer);
   }
-}
-
-function secondsSince(startMs: number): number {
-  return Math.round((performance.now() - startMs) / 100) / 10;
 }

@@ -1,5 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { FileSource, readManifests } from "./file_source.ts";
+import { countingSlices } from "../../model/endpoint_slices.ts";
+import type { EndpointSlice } from "../../model/objects.ts";
 import { RecordedLog, RecordingHandler, service, withSource } from "../../../tests/support/file_source.ts";
 
 Deno.test("the first read delivers everything and says so once per kind", async () => {
@@ -211,13 +213,24 @@ Deno.test("v1 Endpoints count until there is a slice for the Service", async () 
     "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: web-1\n  labels:\n" +
     "    kubernetes.io/service-name: web\naddressType: IPv4\nendpoints:\n  - addresses: [10.0.0.1]\n";
   await withSource({ "a.yaml": endpoints }, async ({ folder, handler, write }) => {
-    const has = (name: string) => () =>
-      [...handler.objects.keys()].join() === `EndpointSlice default/${name}`;
-    assert(has("endpoints/web/IPv4")());
+    const until = (...names: string[]) =>
+      handler.until(
+        names.join(),
+        () =>
+          [...handler.objects.keys()].join() === names.map((name) => `EndpointSlice default/${name}`).join(),
+      );
+    const counting = () =>
+      countingSlices([...handler.objects.values()] as EndpointSlice[]).map(({ name }) => name);
+    await until("endpoints/web/IPv4");
+    assertEquals(counting(), ["endpoints/web/IPv4"]);
     await write("b.yaml", slice);
-    await handler.until("the slice counts", has("web-1"));
+    await until("endpoints/web/IPv4", "web-1");
+    assertEquals(counting(), ["web-1"]);
     await Deno.remove(`${folder}/b.yaml`);
-    await handler.until("the Endpoints count", has("endpoints/web/IPv4"));
+    await until("endpoints/web/IPv4");
+    assertEquals(counting(), ["endpoints/web/IPv4"]);
+    await write("a.yaml", endpoints.replace("10.0.0.1", "fd00::1"));
+    await until("endpoints/web/IPv6");
   });
 });
 

@@ -277,7 +277,7 @@ async function read(
   if (!isFile) throw new TypeError("is not a file");
   const problem = checkFile(path, info);
   if (problem !== null) throw new TypeError(problem);
-  // One byte more than it should have tells that it has grown.
+  // One byte more than it should have shows that it has grown.
   let bytes = new Uint8Array(Math.min(size, maxBytes) + 1);
   let length = 0;
   while (!until.aborted) {

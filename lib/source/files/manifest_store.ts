@@ -3,10 +3,9 @@
  *
  * @module
  */
-import type { ApiObject, EndpointSlice } from "../../model/objects.ts";
+import type { ApiObject } from "../../model/objects.ts";
 import { toEnd } from "../../text/steps.ts";
-import { EndpointsMerger } from "../decode/v1_endpoints.ts";
-import { eventsBetween, nettingEvents, type Rejection, sameObject, type SourceEvent } from "../source.ts";
+import { eventsBetween, identityOf, type Rejection, sameObject, type SourceEvent } from "../source.ts";
 import type { ManifestItem } from "../decode/manifest_items.ts";
 import type { Manifest } from "../decode/manifest_text.ts";
 
@@ -34,7 +33,7 @@ export interface ManifestChanges {
   readonly events: readonly SourceEvent[];
   /** Only those not reported before. */
   readonly rejections: readonly Rejection[];
-  /** Only kinds not told before of the same file. */
+  /** Only kinds not reported before of the same file. */
   readonly foreign: readonly ForeignObjects[];
 }
 
@@ -58,7 +57,6 @@ const LAST_GOOD = "the last good version stays in force";
 
 /** Folds the contents of files into one set of objects. */
 export class ManifestStore {
-  readonly #merger = new EndpointsMerger();
   readonly #files = new Map<string, FileContent>();
   /** By key, the file that counts first. */
   readonly #candidates = new Map<string, Candidate[]>();
@@ -70,15 +68,10 @@ export class ManifestStore {
   #foreign: ForeignObjects[] = [];
 
   /**
-   * Takes a file's new content. If the text as a whole is broken, the former content stays; if an object is refused, its
-   * former version in this file does.
+   * Takes a file's new content, in steps; nothing else may be asked of the store until they are at their end. If the text as a whole is
+   * broken, the former content stays; if an object is refused, its former version in this file does.
    */
-  set(file: ManifestFile, manifest: Manifest): void {
-    toEnd(this.setting(file, manifest));
-  }
-
-  /** As {@linkcode ManifestStore.set}, in steps. Nothing else may be asked of the store until they are at their end. */
-  *setting(file: ManifestFile, manifest: Manifest): Generator<void, void> {
+  *set(file: ManifestFile, manifest: Manifest): Generator<void, void> {
     const former = this.#files.get(file.order);
     const rejections: Rejection[] = [];
     const byKey = manifest.problem === undefined
@@ -109,35 +102,24 @@ export class ManifestStore {
     toEnd(this.#replaceCandidates(file, former.byKey, new Map()));
   }
 
-  /** What the calls since the last checkout changed. */
-  checkout(): ManifestChanges {
-    return toEnd(this.checkingOut());
-  }
-
-  /** As {@linkcode ManifestStore.checkout}, in steps. Nothing else may be asked of the store until they are at their end. */
-  *checkingOut(): Generator<void, ManifestChanges> {
+  /** What the calls since the last checkout changed, in steps as those of {@linkcode ManifestStore.set}. */
+  *checkout(): Generator<void, ManifestChanges> {
     const events: SourceEvent[] = [];
-    const touched = [...this.#touched];
-    // What is there now goes first, so that nothing is uncovered that is about to be covered again.
-    for (const isThere of [true, false]) {
-      for (const [index, key] of touched.entries()) {
-        if (this.#candidates.has(key) === isThere) events.push(...this.#settle(key));
-        if (index % OBJECTS_PER_STEP === 0) yield;
-      }
+    for (const key of this.#touched) {
+      events.push(...this.#settle(key));
+      if (events.length % OBJECTS_PER_STEP === 0) yield;
     }
     const rejections = this.#rejections;
     const foreign = this.#foreign;
     this.#touched = new Set();
     this.#rejections = [];
     this.#foreign = [];
-    return { events: yield* nettingEvents(events), rejections, foreign };
+    return { events, rejections, foreign };
   }
 
   /** What was checked out and counts. */
   *objects(): Generator<ApiObject> {
-    for (const { objects } of this.#delivered.values()) {
-      for (const object of objects) if (!isSlice(object) || this.#merger.isUsed(object)) yield object;
-    }
+    for (const { objects } of this.#delivered.values()) yield* objects;
   }
 
   #noteForeign(
@@ -249,14 +231,15 @@ export class ManifestStore {
     const current = winner?.item.selected === true ? winner.item : undefined;
     if (current === undefined) this.#delivered.delete(key);
     else this.#delivered.set(key, current);
-    return this.#eventsOf(key, old?.objects ?? [], current?.objects ?? []);
-  }
-
-  #eventsOf(key: string, old: readonly ApiObject[], current: readonly ApiObject[]): SourceEvent[] {
-    const [kind, name = ""] = key.split(" ", 2);
-    if (kind === "Endpoints") return this.#merger.endpoints(name, current.filter(isSlice));
-    if (kind === "EndpointSlice") return this.#merger.slice(old.find(isSlice), current.find(isSlice));
-    return eventsBetween(old[0], current[0]);
+    const former = new Map(old?.objects.map((object) => [identityOf(object), object]));
+    const events: SourceEvent[] = [];
+    for (const object of current?.objects ?? []) {
+      const identity = identityOf(object);
+      events.push(...eventsBetween(former.get(identity), object));
+      former.delete(identity);
+    }
+    for (const gone of former.values()) events.push({ type: "delete", old: gone });
+    return events;
   }
 
   #reportConflict(key: string, loser: Candidate, winner: Candidate | undefined): void {
@@ -274,10 +257,6 @@ export class ManifestStore {
 
 function sameItem(one: ManifestItem | undefined, other: ManifestItem): boolean {
   return one !== undefined && one.selected === other.selected && sameObject(one.objects, other.objects);
-}
-
-function isSlice(object: ApiObject): object is EndpointSlice {
-  return object.kind === "EndpointSlice";
 }
 
 /** `web.yaml:12 (document 2)`. */

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { RecordedLog } from "../../../tests/support/file_source.ts";
-import { TurnReader } from "./file_source.ts";
+import { readInTurns } from "./file_source.ts";
 
 const NONE = { permissions: "none" } as const;
 const never = new AbortController().signal;
@@ -15,22 +15,14 @@ function* steps(count: number, gone: string[] = [], name = ""): Generator<void, 
   return `${name} read`;
 }
 
-Deno.test("a short text is waited for, and nothing is told", NONE, async () => {
+Deno.test("of a short text the log says nothing", NONE, async () => {
   const log = new RecordedLog();
-  const reader = new TurnReader(log, { shortMs: 60_000, longMs: 60_000 });
-  const { short, whole } = await reader.begin("a.yaml", steps(3), never);
-  assertEquals([short, await whole, log.lines], [" read", " read", []]);
+  assertEquals([await readInTurns("a.yaml", steps(3), log, never), log.lines], [" read", []]);
 });
 
-Deno.test("a long text is not waited for, and told with its name and how long it takes", NONE, async () => {
+Deno.test("the log names a long text, and how long it takes", NONE, async () => {
   const log = new RecordedLog();
-  const { short, whole } = await new TurnReader(log, { shortMs: 10, longMs: 120 }).begin(
-    "huge.yaml",
-    steps(300),
-    never,
-  );
-  assertEquals([short, log.lines], [undefined, []]);
-  assertEquals(await whole, " read");
+  assertEquals(await readInTurns("huge.yaml", steps(300), log, never, 120), " read");
   const seconds = log.lines.map((line) => {
     const [, took] =
       /^W A manifest file (?:takes|took) long to read.*"file":"huge.yaml","seconds":([\d.]+)\}$/
@@ -42,15 +34,14 @@ Deno.test("a long text is not waited for, and told with its name and how long it
 });
 
 Deno.test("several long texts take turns, and everything else goes on", NONE, async () => {
-  const reader = new TurnReader(new RecordedLog(), { shortMs: 0, longMs: Infinity });
   const gone: string[] = [];
   let ticks = 0;
   const beat = setInterval(() => ticks++, 1);
   try {
     const all = await Promise.all(
-      ["a", "b"].map((name) => reader.begin(name, steps(100, gone, name), never)),
+      ["a", "b"].map((name) => readInTurns(name, steps(100, gone, name), new RecordedLog(), never)),
     );
-    assertEquals(await Promise.all(all.map(({ whole }) => whole)), ["a read", "b read"]);
+    assertEquals(all, ["a read", "b read"]);
   } finally {
     clearInterval(beat);
   }
@@ -59,16 +50,15 @@ Deno.test("several long texts take turns, and everything else goes on", NONE, as
   assert(firstEnd > 120, `one was read before the other: ${gone.join("")}`);
 });
 
-Deno.test("one that nobody wants any more ends, and what is wrong with a text is thrown", NONE, async () => {
-  const reader = new TurnReader(new RecordedLog(), { shortMs: 0, longMs: Infinity });
+Deno.test("a reading ends when it is aborted, and what is wrong with a text is thrown", NONE, async () => {
+  const log = new RecordedLog();
   const end = new AbortController();
-  const { whole } = await reader.begin("a.yaml", steps(10_000), end.signal);
+  const reading = readInTurns("a.yaml", steps(10_000), log, end.signal);
   end.abort(new Error("gone"));
-  await assertRejects(() => whole, Error, "gone");
+  await assertRejects(() => reading, Error, "gone");
   const failing = function* (): Generator<void, string> {
     yield* steps(20);
     throw new Error("too deep");
   };
-  const { whole: failed } = await reader.begin("b.yaml", failing(), never);
-  await assertRejects(() => failed, Error, "too deep");
+  await assertRejects(() => readInTurns("b.yaml", failing(), log, never), Error, "too deep");
 });

@@ -30,14 +30,16 @@ export function credentialsWarning(
       ? null
       : sentence`${own(sent)} goes to ${
         own(server)
-      } without a look at its certificate (insecure-skip-tls-verify), so anybody on the way can take its place (${
+      } without a look at its certificate (insecure-skip-tls-verify), so a machine on the way can take its place (${
         own(whose)
       }); name its certificate-authority`;
   }
   if (sent !== "") {
     return sentence`${own(sent)} goes to ${
       own(server)
-    } over plain HTTP, where anybody on the way can read it (${own(whose)}); give the server as https://`;
+    } over plain HTTP, where every machine on the way can read it (${
+      own(whose)
+    }); give the server as https://`;
   }
   if (clientCertificate === null) return null;
   return sentence`a client certificate cannot be shown to ${
@@ -48,7 +50,7 @@ export function credentialsWarning(
 /** A file that a kubeconfig names. */
 export interface AccessFile {
   readonly path: string;
-  /** True: who can read it can do what kproxy may do. */
+  /** True: a user who can read it can do what kproxy may do. */
   readonly isSecret: boolean;
 }
 

@@ -105,20 +105,15 @@ export interface Environment {
   get(name: string): string | undefined;
 }
 
-/** What the environment's proxy means for one server. */
-export interface ProxyChoice {
-  /** URL of the proxy; `""` for none. */
-  readonly proxyUrl: string;
-  /** True if there is a proxy that must not be used for this server. */
-  readonly bypassProxy: boolean;
-}
-
 /**
  * The proxy to use for `server`. Addresses of the machine itself never go through one.
  *
  * @throws {TypeError} if the variable does not hold a proxy's URL
  */
-export function proxyFromEnvironment(server: string, env: Environment): ProxyChoice {
+export function proxyFromEnvironment(
+  server: string,
+  env: Environment,
+): Pick<ClusterAccess, "proxyUrl" | "bypassProxy"> {
   const url = new URL(server);
   const name = url.protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY";
   const value = (env.get(name) || env.get(name.toLowerCase()) || "").trim();
@@ -190,9 +185,9 @@ export interface ClusterOptions {
   readonly qps?: number;
   /** Requests that may come at once. @default {10} */
   readonly burst?: number;
-  /** What the server is told who asks. @default {"kproxy"} */
+  /** The name that kproxy gives itself in requests. @default {"kproxy"} */
   readonly userAgent?: string;
-  /** Is told of lost connections and of retries. @default {not reported} */
+  /** Gets lost connections and retries. @default {not reported} */
   readonly log?: Logger;
 }
 

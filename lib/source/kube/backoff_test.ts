@@ -3,7 +3,7 @@ import { pure } from "../../../tests/support/decode_objects.ts";
 import { RetryBackoff } from "./reflector.ts";
 
 function backoff(random = 0): RetryBackoff {
-  return new RetryBackoff({ initialMs: 800, maxMs: 30_000, random: () => random });
+  return new RetryBackoff({ backoffInitialMs: 800, backoffMaxMs: 30_000 }, () => random);
 }
 
 /** The waits of the steps, one after another. */

@@ -1,5 +1,5 @@
 /**
- * The state of the connection to an API server, shared by everything that lists and watches there: trouble is told once and
+ * The state of the connection to an API server, shared by everything that lists and watches there: trouble is logged once and
  * then rarely, and when one request succeeds again, all that wait to try again do so.
  *
  * @module
@@ -15,7 +15,7 @@ export interface KubeConnectionOptions {
   readonly server: string;
   readonly log: Logger;
   readonly clock: Clock;
-  /** Tells whether other credentials are there than those a request was last sent with; null if there can be no others. */
+  /** True if other credentials are there than those a request was last sent with; null if there can be no others. */
   readonly haveCredentialsChanged: ((signal: AbortSignal) => Promise<boolean>) | null;
 }
 
@@ -24,12 +24,12 @@ interface Trouble {
   readonly over: string;
   /** Those that failed and have given no sign of life since. */
   readonly paths: Set<string>;
-  toldMs: number;
+  loggedMs: number;
   failures: number;
 }
 
-/** Lasting trouble is told again after this time. */
-const TELL_AGAIN_MS = 300_000;
+/** Lasting trouble is logged as an error again after this time. */
+const LOG_AGAIN_MS = 300_000;
 /** How often requests that wait for other credentials look for them. */
 const LOOK_MS = 1_000;
 /** How often an open watch that speaks may end the waits of others: where only new requests fail, each of its events would. */
@@ -66,7 +66,7 @@ export class KubeConnection {
   /**
    * A request for `path` failed and will be tried again after `retryMs`.
    *
-   * @returns what kind of failure it is, without anything that only the log may tell
+   * @returns what kind of failure it is, without anything that only the log may have
    */
   failed(path: string, error: unknown, retryMs: number): string {
     const { server, log, clock } = this.#options;
@@ -77,17 +77,17 @@ export class KubeConnection {
     const nowMs = clock.nowMs();
     const known = this.#troubles.get(key);
     if (known === undefined) {
-      this.#troubles.set(key, { sinceMs: nowMs, toldMs: nowMs, failures: 1, over, paths: new Set([path]) });
+      this.#troubles.set(key, { sinceMs: nowMs, loggedMs: nowMs, failures: 1, over, paths: new Set([path]) });
       log.error(message, error, values);
       return brief;
     }
     known.failures++;
     known.paths.add(path);
-    if (nowMs - known.toldMs < TELL_AGAIN_MS) {
+    if (nowMs - known.loggedMs < LOG_AGAIN_MS) {
       log.info("Still no success at the API server", { ...values, err: error }, 2);
       return brief;
     }
-    known.toldMs = nowMs;
+    known.loggedMs = nowMs;
     log.error("Still no success at the API server", error, {
       ...values,
       failures: known.failures,

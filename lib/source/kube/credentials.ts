@@ -203,7 +203,7 @@ export class CredentialError extends Error {
   }
 }
 
-/** Who gives out the credentials cannot be asked, or does not answer as it should: later it may. */
+/** The issuer of the credentials cannot be asked, or does not answer as it should: later it may. */
 export class IssuerError extends CredentialError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -231,7 +231,7 @@ export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Pr
 /** What a plugin printed. */
 export interface PluginCredential {
   readonly token: string | null;
-  readonly clientCertificate: { readonly certificate: string; readonly key: string } | null;
+  readonly clientCertificate: CertificatePair | null;
   /** Milliseconds since the epoch; Infinity if it does not expire. */
   readonly expiresMs: number;
 }
@@ -290,7 +290,7 @@ class CredentialPluginRunner {
     const cluster = provideClusterInfo ? { cluster: info } : {};
     const request = { kind: "ExecCredential", apiVersion, spec: { interactive: false, ...cluster } };
     try {
-      const own = await ownProgramBehind(command);
+      const own = ownProgram(command);
       if (own !== null) {
         throw new Error(
           `is the program ${own}, which kproxy may start for its own work and never for credentials; use one of ` +
@@ -332,43 +332,30 @@ class CredentialPluginRunner {
  */
 export function parseExecCredential(stdout: string, apiVersion: string): PluginCredential {
   try {
-    return readExecCredential(stdout, apiVersion);
+    const raw = asObject<ExecCredential>(JSON.parse(stdout), "its output");
+    if (raw.kind !== "ExecCredential" || raw.apiVersion !== apiVersion) {
+      throw new Error(`must print an ExecCredential of ${apiVersion}`);
+    }
+    const status = objectAt(raw, "status");
+    const token = textAt(status, "token");
+    const certificate = textAt(status, "clientCertificateData");
+    const key = textAt(status, "clientKeyData");
+    if (token === "" && (certificate === "" || key === "")) {
+      throw new Error("must print a token, or clientCertificateData and clientKeyData");
+    }
+    const expires = textAt(status, "expirationTimestamp");
+    const expiresMs = expires === "" ? Infinity : Date.parse(expires);
+    if (Number.isNaN(expiresMs)) throw new Error("prints an expirationTimestamp that is no time");
+    return {
+      token: token === "" ? null : token,
+      clientCertificate: certificate === "" || key === "" ? null : { certificate, key },
+      expiresMs,
+    };
   } catch (error) {
-    if (!(error instanceof DecodeError)) throw error;
-    // Neither its words nor a cause: they quote the value, which may be the token.
-    throw new Error(`prints ${error.path} that cannot be read`);
-  }
-}
-
-function readExecCredential(stdout: string, apiVersion: string): PluginCredential {
-  const raw = asObject<ExecCredential>(parseJson(stdout), "its output");
-  if (raw.kind !== "ExecCredential" || raw.apiVersion !== apiVersion) {
-    throw new Error(`must print an ExecCredential of ${apiVersion}`);
-  }
-  const status = objectAt(raw, "status");
-  const token = textAt(status, "token");
-  const certificate = textAt(status, "clientCertificateData");
-  const key = textAt(status, "clientKeyData");
-  if (token === "" && (certificate === "" || key === "")) {
-    throw new Error("must print a token, or clientCertificateData and clientKeyData");
-  }
-  const expires = textAt(status, "expirationTimestamp");
-  const expiresMs = expires === "" ? Infinity : Date.parse(expires);
-  if (Number.isNaN(expiresMs)) throw new Error("prints an expirationTimestamp that is no time");
-  return {
-    token: token === "" ? null : token,
-    clientCertificate: certificate === "" || key === "" ? null : { certificate, key },
-    expiresMs,
-  };
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    // Without a cause: the error of the parser quotes the text, which may hold a token.
-    if (cause instanceof SyntaxError) throw new Error("prints something else than JSON");
-    throw cause;
+    // Neither their words nor a cause: they quote the text, which may be the token.
+    if (error instanceof SyntaxError) throw new Error("prints something else than JSON");
+    if (error instanceof DecodeError) throw new Error(`prints ${error.path} that cannot be read`);
+    throw error;
   }
 }
 
@@ -388,86 +375,11 @@ function clusterInfo(
   };
 }
 
-/** Where programs usually are: the variable PATH is not among those that kproxy may read. */
-const FOLDERS: readonly string[] = [
-  "/usr/local/sbin",
-  "/usr/local/bin",
-  "/usr/sbin",
-  "/usr/bin",
-  "/sbin",
-  "/bin",
-];
-
 /**
- * The own program that `command` is, by its name, through links, or as the same file; null if it is none as far as can be seen.
- * `folders` is where names without a slash are looked up.
+ * The name of the program of kproxy's own that `command` is; null if it is none. The runtime starts only the very paths that it was granted,
+ * not links to them, so the name is enough.
  */
-export async function ownProgramBehind(
-  command: string,
-  folders: readonly string[] = searchPath(),
-): Promise<string | null> {
-  const named = ownName(command);
-  if (named !== null) return named;
-  const places = command.includes("/") ? [command] : folders.map((folder) => `${folder}/${command}`);
-  const files = (await Promise.all(places.map(fileAt))).filter((file) => file !== null);
-  for (const file of files) {
-    const own = ownName(file.path) ?? await ownWithSameFile(file, folders);
-    if (own !== null) return own;
-  }
-  return null;
-}
-
-interface ProgramFile {
-  /** Without links. */
-  readonly path: string;
-  /** Device and number of the file: equal for all its names. */
-  readonly identity: string;
-}
-
-function ownName(path: string): string | null {
-  const name = path.slice(path.lastIndexOf("/") + 1);
+export function ownProgram(command: string): string | null {
+  const name = command.slice(command.lastIndexOf("/") + 1);
   return OWN_PROGRAMS.includes(name) ? name : null;
-}
-
-async function ownWithSameFile(
-  { identity }: ProgramFile,
-  folders: readonly string[],
-): Promise<string | null> {
-  for (const name of OWN_PROGRAMS) {
-    for (const folder of folders) {
-      if ((await fileAt(`${folder}/${name}`))?.identity === identity) return name;
-    }
-  }
-  return null;
-}
-
-/** The file at a path; null if there is none that can be looked at, which then cannot be started either. */
-async function fileAt(path: string): Promise<ProgramFile | null> {
-  try {
-    const { dev, ino } = await Deno.stat(path);
-    return { path: await Deno.realPath(path), identity: `${dev}:${ino}` };
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return null;
-    if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) return null;
-    if (error instanceof Deno.errors.FilesystemLoop) return null;
-    throw error;
-  }
-}
-
-function searchPath(): readonly string[] {
-  return [
-    ...new Set([
-      ...(readablePath()?.split(":") ?? []).filter((folder) => folder.startsWith("/")),
-      ...FOLDERS,
-    ]),
-  ];
-}
-
-function readablePath(): string | undefined {
-  try {
-    return Deno.env.get("PATH");
-  } catch (error) {
-    if (error instanceof Deno.errors.NotCapable) return undefined;
-    throw error;
-  }
 }

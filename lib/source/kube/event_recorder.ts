@@ -12,19 +12,14 @@ import {
   subjectText,
 } from "../../observe/events.ts";
 import type { Logger } from "../../observe/log.ts";
-import { type HttpAnswer, IdleLimit, readText } from "./response.ts";
-import { TokenBucket, type WriteRequest } from "./kube_client.ts";
+import { IdleLimit, readText } from "./response.ts";
+import { type KubeClient, TokenBucket, type WriteRequest } from "./kube_client.ts";
 import { statusMessage } from "./list_watch_messages.ts";
 import { escaped } from "../../text/quote.ts";
 import type { EventJson } from "../decode/api_json.ts";
 
 /** The part of an API client that Events need. */
-export interface EventClient {
-  /** The server's URL, for logs. */
-  readonly server: string;
-  /** Resolves when the headers of the answer are there. */
-  send(request: WriteRequest, signal: AbortSignal): Promise<HttpAnswer>;
-}
+export type EventClient = Pick<KubeClient, "server" | "send">;
 
 /** What {@linkcode KubeEvents} needs. */
 export interface KubeEventsOptions {
@@ -60,7 +55,7 @@ const RETRY_MS = 10_000;
 /** How long a server that refuses Events is left alone. */
 const REFUSED_MS = 600_000;
 const ANSWER_MS = 10_000;
-/** How long the end may take for what is not written yet: it may tell why it is the end. */
+/** How long the end may take for what is not written yet: it may say why it is the end. */
 const LAST_WORDS_MS = 1_000;
 const MAX_QUEUED = 100;
 const MAX_SERIES = 500;
@@ -70,7 +65,7 @@ const PER_SECOND = 0.2;
 
 /**
  * Records without waiting; `run` writes. Trouble never reaches the caller: a server without the API, or that does not let us
- * write, is told of once and left alone for a while.
+ * write, is logged once and left alone for a while.
  *
  * Source: client-go's event broadcaster; differs: Events that differ in their note only are Events of their own.
  */
@@ -85,11 +80,11 @@ export class KubeEvents implements EventRecorder {
   #refusedUntilMs = -Infinity;
   /** Of the last Event that began a series. */
   #newestMs = -Infinity;
-  #toldProblem = "";
+  #loggedProblem = "";
 
   constructor(options: KubeEventsOptions) {
     this.#options = options;
-    this.#bucket = new TokenBucket({ perSecond: PER_SECOND, burst: BURST, clock: options.clock });
+    this.#bucket = new TokenBucket(PER_SECOND, BURST, options.clock);
   }
 
   record(event: ProxyEvent): void {
@@ -229,8 +224,8 @@ export class KubeEvents implements EventRecorder {
   }
 
   #accepted(): void {
-    if (this.#toldProblem === "") return;
-    this.#toldProblem = "";
+    if (this.#loggedProblem === "") return;
+    this.#loggedProblem = "";
     this.#options.log.info("The API server takes Events again", { server: this.#options.client.server });
   }
 
@@ -240,8 +235,8 @@ export class KubeEvents implements EventRecorder {
     const isGeneral = status === 401 || status === 403 || status === 404 || status === 405;
     if (isGeneral) this.#refusedUntilMs = clock.nowMs() + REFUSED_MS;
     const problem = isGeneral ? `status ${status}` : message;
-    if (problem === this.#toldProblem) return;
-    this.#toldProblem = problem;
+    if (problem === this.#loggedProblem) return;
+    this.#loggedProblem = problem;
     log.warn("The API server does not take Events, the proxy goes on without", {
       server: client.server,
       problem: message,
@@ -277,7 +272,7 @@ function isTransient(status: number): boolean {
   return status === 408 || status === 429 || status >= 500;
 }
 
-/** Who reports. kube-proxy's name, so that what filters Events by it goes on working. */
+/** The reporter: kube-proxy's name, so that what filters Events by it goes on working. */
 const CONTROLLER = "kube-proxy";
 /** What the API server accepts. */
 const MAX_NOTE_BYTES = 1024;

@@ -1,50 +1,58 @@
 import { assertEquals } from "@std/assert";
 import { OWN_PROGRAMS } from "../../kernel/exec.ts";
-import { ownProgramBehind } from "./credentials.ts";
+import { withFolder } from "../../../tests/support/temp_files.ts";
+import { ownProgram } from "./credentials.ts";
 
-Deno.test("kproxy's own programs are known by name, path, link and file; others are none of them", async () => {
-  const folder = await Deno.makeTempDir();
-  try {
-    const [bin, other] = [`${folder}/bin`, `${folder}/other`];
-    await Deno.mkdir(bin);
-    await Deno.mkdir(other);
-    for (const name of ["ip", "xtables-nft-multi", "login"]) {
-      await Deno.writeTextFile(`${bin}/${name}`, `#!/bin/sh\n# ${name}\n`, { mode: 0o755 });
-    }
-    await Deno.symlink("xtables-nft-multi", `${bin}/iptables`);
-    await Deno.symlink(`${bin}/ip`, `${other}/token`);
-    await Deno.symlink("token", `${other}/token-again`);
-    await Deno.link(`${bin}/ip`, `${other}/hard`);
-    await Deno.symlink("loop", `${other}/loop`);
-    await Deno.symlink(`${bin}/login`, `${other}/fine`);
-    const cases: readonly (readonly [command: string, own: string | null])[] = [
-      ["ip", "ip"],
-      ["/sbin/ip", "ip"],
-      ["/nowhere/ip", "ip"],
-      ["./../bin/nft", "nft"],
-      ["iptables-legacy-restore", "iptables-legacy-restore"],
-      [`${other}/token`, "ip"],
-      [`${other}/token-again`, "ip"],
-      [`${other}/hard`, "ip"],
-      ["token", "ip"],
-      // One file with many names: whoever starts it chooses the name.
-      [`${bin}/xtables-nft-multi`, "iptables"],
-      ["xtables-nft-multi", "iptables"],
-      ["login", null],
-      [`${bin}/login`, null],
-      [`${other}/fine`, null],
-      [`${other}/loop`, null],
-      [`${other}/absent`, null],
-      [`${bin}/login/x`, null],
-      ["absent", null],
-      ["ip-login", null],
-      ["", null],
-    ];
-    for (const [command, own] of cases) {
-      assertEquals(await ownProgramBehind(command, [bin, other]), own, command);
-    }
-    for (const name of OWN_PROGRAMS) assertEquals(await ownProgramBehind(name), name);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+Deno.test("kproxy's own programs are known by name and path; others are none of them", {
+  permissions: "none",
+}, () => {
+  const cases: readonly (readonly [command: string, own: string | null])[] = [
+    ["ip", "ip"],
+    ["/sbin/ip", "ip"],
+    ["/nowhere/ip", "ip"],
+    ["./../bin/nft", "nft"],
+    ["iptables-legacy-restore", "iptables-legacy-restore"],
+    ["login", null],
+    ["/opt/login", null],
+    ["ip-login", null],
+    ["ip/login", null],
+    ["", null],
+  ];
+  for (const [command, own] of cases) assertEquals(ownProgram(command), own, command);
+  for (const name of OWN_PROGRAMS) assertEquals(ownProgram(name), name);
+});
+
+Deno.test("the runtime starts a program by the path that was granted, not by another one that leads to it", async () => {
+  await withFolder(async (folder) => {
+    const [granted, link, hardLink] = [`${folder}/granted`, `${folder}/link`, `${folder}/hard`];
+    await Deno.writeTextFile(granted, "#!/bin/sh\n", { mode: 0o755 });
+    await Deno.symlink(granted, link);
+    await Deno.link(granted, hardLink);
+    const script = `for (const path of Deno.args) {
+      try {
+        new Deno.Command(path).outputSync();
+        console.log("started");
+      } catch (error) {
+        console.log(error.name);
+      }
+    }`;
+    await Deno.writeTextFile(`${folder}/start.ts`, script);
+    const { stdout } = await new Deno.Command(Deno.execPath(), {
+      args: [
+        "run",
+        "-q",
+        "--no-prompt",
+        `--allow-run=${granted}`,
+        `${folder}/start.ts`,
+        granted,
+        link,
+        hardLink,
+      ],
+    }).output();
+    assertEquals(new TextDecoder().decode(stdout).trim().split("\n"), [
+      "started",
+      "NotCapable",
+      "NotCapable",
+    ]);
+  });
 });

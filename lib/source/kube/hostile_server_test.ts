@@ -1,5 +1,5 @@
 /** Answers that want to harm: slow, endless, huge, packed, cut, or leading elsewhere. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { startWork } from "../../../tests/support/spent.ts";
 import {
   listsOf,
@@ -11,17 +11,13 @@ import {
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService } from "../../../tests/support/raw_objects.ts";
 import { until } from "../../../tests/support/until.ts";
-import { readLines, readRefusal, readText } from "./response.ts";
+import { readRefusal, readText } from "./response.ts";
+import { JsonEventReader } from "./serializers.ts";
+import { DecodeError } from "../decode/decode_values.ts";
 import { AnswerError } from "./list_watch_messages.ts";
 
 const READING = { signal: new AbortController().signal, note: () => {} };
 const encoder = new TextEncoder();
-
-function body(pieces: Iterable<string>): ReadableStream<Uint8Array> {
-  return ReadableStream.from((function* () {
-    for (const piece of pieces) yield encoder.encode(piece);
-  })());
-}
 
 /** The same piece for ever; counts how many were taken. */
 function endless(piece: string): { readonly stream: ReadableStream<Uint8Array>; taken: number } {
@@ -42,8 +38,8 @@ Deno.test("lines and texts are what was sent, whatever the pieces", async () => 
     const pieces = function* () {
       for (let at = 0; at < bytes.length; at += length) yield bytes.slice(at, at + length);
     };
-    const lines: string[] = [];
-    for await (const batch of readLines(ReadableStream.from(pieces()), READING)) lines.push(...batch);
+    const events = new JsonEventReader();
+    const lines = [...pieces()].flatMap((piece) => events.frames(piece, 100));
     assertEquals(lines, ['{"a":"äöü"}', '{"b":2}']);
     assertEquals(await readText({ body: ReadableStream.from(pieces()) }, READING), text);
   }
@@ -56,34 +52,30 @@ Deno.test("an endless answer, an endless line and an endless refusal are given u
     AnswerError,
     "larger than 50000 bytes",
   );
-  const line = endless("x");
-  await assertRejects(
-    async () => {
-      for await (const _ of readLines(line.stream, READING, 3_000)) throw new Error("a line without an end");
+  let pieces = 0;
+  assertThrows(
+    () => {
+      for (const events = new JsonEventReader();; pieces++) events.frames(encoder.encode("x"), 3_000);
     },
-    AnswerError,
-    "longer than 3000 bytes",
+    DecodeError,
+    "a line of more than 3000 bytes",
   );
   const refusal = endless("no ".repeat(100));
   assertEquals((await readRefusal({ body: refusal.stream }, READING)).length, 64 * 1024);
-  assert(list.taken < 60 && line.taken < 3_010 && refusal.taken < 230);
+  assert(list.taken < 60 && pieces === 3_000 && refusal.taken < 230);
   // Short lines without an end are what a watch is.
   let lines = 0;
-  for await (const batch of readLines(body(Array(1000).fill("0123456789\n")), READING, 20)) {
-    lines += batch.length;
-  }
+  const events = new JsonEventReader();
+  for (let i = 0; i < 1000; i++) lines += events.frames(encoder.encode("0123456789\n"), 20).length;
   assertEquals(lines, 1000);
 });
 
-Deno.test("200,000 pieces of one byte take no more time than their number", async () => {
+Deno.test("200,000 pieces of one byte take no more time than their number", () => {
   const spentMs = startWork();
+  const events = new JsonEventReader();
   const bytes = new Uint8Array(1).fill(120);
-  const pieces = function* () {
-    for (let i = 0; i < 200_000; i++) yield bytes;
-    yield encoder.encode("\n");
-  };
-  const stream = ReadableStream.from(pieces());
-  for await (const batch of readLines(stream, READING)) assertEquals(batch[0]?.length, 200_000);
+  for (let i = 0; i < 200_000; i++) assertEquals(events.frames(bytes, 1_000_000), []);
+  assertEquals(events.frames(encoder.encode("\n"), 1_000_000)[0]?.length, 200_000);
   assert(spentMs() < 20_000);
 });
 

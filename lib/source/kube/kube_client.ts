@@ -8,7 +8,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { errorText } from "../../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
-import { type HttpAnswer, IdleLimit, retryAfterSeconds, unpacked } from "./response.ts";
+import { answerOf, type HttpAnswer, IdleLimit } from "./response.ts";
 import { CredentialReader, type Credentials, IssuerError, sameCertificates } from "./credentials.ts";
 import type { ClusterAccess, Impersonation } from "./kubeconfig.ts";
 
@@ -22,9 +22,9 @@ export interface KubeClientOptions {
   /** In which forms what is read is wanted. @default {"application/json"} */
   readonly accept?: string;
   readonly clock: Clock;
-  /** Told of every request when its answer begins, or that it got none. */
+  /** Called for every request when its answer begins, or when it got none. */
   readonly onRequest?: (request: ApiRequest) => void;
-  /** Told of every answer that was read to its end; a watch has none. */
+  /** Called for every answer that was read to its end; a watch has none. */
   readonly onAnswer?: (answer: ApiAnswer) => void;
   /** Starts credential plugins. @default {systemExec} */
   readonly exec?: Exec | undefined;
@@ -44,14 +44,10 @@ const JSON_TYPE = "application/json";
 const CREDENTIALS_MS = 90_000;
 
 /** What one request is made of; by itself a GET. */
-interface AnyRequest {
-  /** For its turn, in milliseconds. */
-  readonly waitedMs: number;
-  readonly method?: "GET" | WriteRequest["method"];
-  readonly path: string;
-  readonly contentType?: string;
-  readonly body?: string;
-}
+type AnyRequest =
+  & Pick<WriteRequest, "path">
+  & Partial<Pick<WriteRequest, "contentType" | "body">>
+  & { readonly method?: "GET" | WriteRequest["method"]; readonly waitedMs: number };
 
 /** Talks to one API server. */
 export class KubeClient {
@@ -68,7 +64,7 @@ export class KubeClient {
     this.#access = access;
     this.#clock = clock;
     this.#credentials = new CredentialReader(access, () => clock.nowMs(), exec);
-    this.#bucket = new TokenBucket({ perSecond: qps, burst, clock });
+    this.#bucket = new TokenBucket(qps, burst, clock);
   }
 
   /** The server's URL, for logs. */
@@ -218,39 +214,37 @@ function isAbortError(reason: unknown): boolean {
   return reason instanceof DOMException && reason.name === "AbortError";
 }
 
-/** Settings of a {@linkcode TokenBucket}. */
-export interface TokenBucketOptions {
-  /** Tokens added per second; 0 or less for no limit. */
-  readonly perSecond: number;
-  /** Tokens it holds at most, and at the start. */
-  readonly burst: number;
-  readonly clock: Clock;
-}
-
 /** A token bucket as client-go's: `clientConnection.qps` and `.burst`. */
 export class TokenBucket {
-  readonly #options: TokenBucketOptions;
+  readonly #perSecond: number;
+  readonly #burst: number;
+  readonly #clock: Clock;
   #tokens: number;
   #updatedMs: number;
 
-  constructor(options: TokenBucketOptions) {
-    this.#options = options;
-    this.#tokens = options.burst;
-    this.#updatedMs = options.clock.nowMs();
+  /**
+   * @param perSecond tokens added per second; 0 or less for no limit
+   * @param burst tokens it holds at most, and at the start
+   */
+  constructor(perSecond: number, burst: number, clock: Clock) {
+    this.#perSecond = perSecond;
+    this.#burst = this.#tokens = burst;
+    this.#clock = clock;
+    this.#updatedMs = clock.nowMs();
   }
 
   /** Resolves when a token was taken. @throws what `signal` was aborted with */
   async take(signal: AbortSignal): Promise<void> {
-    const { perSecond, burst, clock } = this.#options;
     signal.throwIfAborted();
-    if (perSecond <= 0) return;
-    const nowMs = clock.nowMs();
-    this.#tokens = Math.min(burst, this.#tokens + (nowMs - this.#updatedMs) / 1000 * perSecond);
+    if (this.#perSecond <= 0) return;
+    const nowMs = this.#clock.nowMs();
+    const addedTokens = (nowMs - this.#updatedMs) / 1000 * this.#perSecond;
+    this.#tokens = Math.min(this.#burst, this.#tokens + addedTokens);
     this.#updatedMs = nowMs;
     // Taken before waiting, so that later requests wait longer.
     this.#tokens -= 1;
     if (this.#tokens >= 0) return;
-    await clock.sleep(-this.#tokens / perSecond * 1000, signal);
+    await this.#clock.sleep(-this.#tokens / this.#perSecond * 1000, signal);
     signal.throwIfAborted();
   }
 }
@@ -317,13 +311,7 @@ class FetchTransport implements KubeTransport {
     } as const;
     const response = await fetch(this.#access.server + path, options);
     const body = response.body ?? new Blob().stream();
-    return {
-      status: response.status,
-      retryAfterSeconds: retryAfterSeconds(response.headers.get("retry-after")),
-      contentType: response.headers.get("content-type") ?? "",
-      date: response.headers.get("date") ?? "",
-      body: unpacked(body, response.headers.get("content-encoding") ?? ""),
-    };
+    return answerOf(response.status, (name) => response.headers.get(name), body);
   }
 
   check(credentials: Credentials): void {

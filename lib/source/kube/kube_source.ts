@@ -4,14 +4,12 @@
  * @module
  */
 import { type Clock, systemClock } from "../../kernel/clock.ts";
-import type { Exec } from "../../kernel/exec.ts";
 import type { ApiObject, NamespacedName } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
-import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
 import { KubeConnection } from "./connection_state.ts";
 import { acceptHeader, type ContentTypes, PROTOBUF } from "./serializers.ts";
-import { KubeClient } from "./kube_client.ts";
-import { Reflector, REFLECTOR_TIMES, type ReflectorOptions, type ReflectorTimes } from "./reflector.ts";
+import { KubeClient, type KubeClientOptions } from "./kube_client.ts";
+import { Reflector, REFLECTOR_TIMES, type ReflectorOptions } from "./reflector.ts";
 import {
   ENDPOINT_SLICES,
   nodeResource,
@@ -21,38 +19,28 @@ import {
   type WatchedResource,
 } from "./resources.ts";
 import type { KubeStore } from "./store.ts";
-import type { ClusterAccess } from "./kubeconfig.ts";
 import type { Rejection, ResourceEventHandler, Source, SourceEvent } from "../source.ts";
 
-/** Options of {@linkcode KubeSource}. */
-export interface KubeSourceOptions {
-  readonly access: ClusterAccess;
+/** Options of {@linkcode KubeSource}. First lists do not wait for the limit of requests. */
+export interface KubeSourceOptions
+  extends
+    Pick<KubeClientOptions, "access" | "qps" | "burst" | "onRequest" | "onAnswer" | "exec">,
+    Partial<Pick<ReflectorOptions, "times" | "clock" | "random">> {
   /** The only Node that is watched. */
   readonly nodeName: string;
   /** The only Service that is watched, with its endpoints. @default {all} */
   readonly service?: NamespacedName;
   readonly configSyncPeriodMs: number;
-  /** Requests per second; 0 or less for no limit. First lists do not wait. */
-  readonly qps: number;
-  readonly burst: number;
   /** In which forms objects are wanted; what the server answers in is read. @default {protobuf, else JSON} */
   readonly contentTypes?: ContentTypes;
   readonly log: Logger;
-  /** Told of every request when its answer begins, or that it got none. */
-  readonly onRequest?: (request: ApiRequest) => void;
-  /** Told of every answer that was read to its end; a watch has none. */
-  readonly onAnswer?: (answer: ApiAnswer) => void;
-  /** Starts credential plugins. @default {systemExec} */
-  readonly exec?: Exec | undefined;
   /** @default {"kproxy"} */
   readonly userAgent?: string;
-  /** @default {REFLECTOR_TIMES} */
-  readonly times?: ReflectorTimes;
-  /** @default {systemClock} */
-  readonly clock?: Clock;
-  /** @default {Math.random} */
-  readonly random?: () => number;
 }
+
+/** API objects that are delivered again in one batch. */
+const BATCH_SIZE = 200;
+const PAUSE_MS = 20;
 
 /**
  * Delivers what the API server has, and every change of it, over losses of the connection of any length.
@@ -103,7 +91,7 @@ export class KubeSource implements Source {
         reflect(this.#wanted(ENDPOINT_SLICES), "retry"),
         reflect(nodeResource(this.#options.nodeName), "empty"),
         handler.wantsServiceCidrs === true ? reflect(SERVICE_CIDRS, "optional") : Promise.resolve(),
-        resync(this.#stores, { periodMs: this.#options.configSyncPeriodMs, clock, handler }, signal),
+        this.#resync(handler, clock, signal),
       ]);
     } finally {
       client.close();
@@ -118,43 +106,28 @@ export class KubeSource implements Source {
     for (const store of this.#stores) yield* store.refusals();
   }
 
+  /** Every `configSyncPeriodMs` delivers each object as an update from itself to itself, as an informer of client-go does. */
+  async #resync(handler: ResourceEventHandler, clock: Clock, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      // Timers hold 31 bits.
+      await clock.sleep(Math.min(this.#options.configSyncPeriodMs, 2 ** 31 - 1), signal);
+      for (const store of this.#stores) {
+        const identities = store.identities();
+        for (let start = 0; start < identities.length && !signal.aborted; start += BATCH_SIZE) {
+          // Looked up only now: an object may have changed or gone since the batch before.
+          const events = identities.slice(start, start + BATCH_SIZE).flatMap((identity): SourceEvent[] => {
+            const object = store.objectAt(identity);
+            return object === undefined ? [] : [{ type: "update", old: object, object }];
+          });
+          if (events.length > 0) handler.events(events);
+          await clock.sleep(PAUSE_MS, signal);
+        }
+      }
+    }
+  }
+
   #wanted(resource: WatchedResource): WatchedResource {
     const { service } = this.#options;
     return service === undefined ? resource : resourceOfService(resource, service);
-  }
-}
-
-/** Settings of {@linkcode resync}. */
-export interface ResyncOptions {
-  readonly periodMs: number;
-  readonly clock: Clock;
-  readonly handler: ResourceEventHandler;
-}
-
-/** API objects in one batch. */
-const BATCH_SIZE = 200;
-const PAUSE_MS = 20;
-
-/** Every `periodMs`, until `signal` aborts, delivers each object of the stores as an update from itself to itself. */
-export async function resync(
-  stores: readonly KubeStore[],
-  { periodMs, clock, handler }: ResyncOptions,
-  signal: AbortSignal,
-): Promise<void> {
-  while (!signal.aborted) {
-    // Timers hold 31 bits.
-    await clock.sleep(Math.min(periodMs, 2 ** 31 - 1), signal);
-    for (const store of stores) {
-      const identities = store.identities();
-      for (let start = 0; start < identities.length && !signal.aborted; start += BATCH_SIZE) {
-        // Looked up only now: an object may have changed or gone since the batch before.
-        const events = identities.slice(start, start + BATCH_SIZE).flatMap((identity): SourceEvent[] => {
-          const object = store.objectAt(identity);
-          return object === undefined ? [] : [{ type: "update", old: object, object }];
-        });
-        if (events.length > 0) handler.events(events);
-        await clock.sleep(PAUSE_MS, signal);
-      }
-    }
   }
 }

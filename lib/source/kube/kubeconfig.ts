@@ -7,6 +7,7 @@
  * @module
  */
 import { firstLine } from "../../text/lines.ts";
+import { toEnd } from "../../text/steps.ts";
 import { ConfigError } from "../../errors.ts";
 import { readSettings } from "../../config/file/load.ts";
 import { readYamlValues } from "../decode/manifest_yaml.ts";
@@ -39,7 +40,7 @@ export interface CredentialPlugin {
   readonly installHint: string;
 }
 
-/** Who we are to the API server, beside a client certificate. */
+/** Whom the API server takes kproxy for, beside a client certificate. */
 export type Identity =
   | { readonly kind: "anonymous" }
   | { readonly kind: "token"; readonly token: string }
@@ -114,7 +115,7 @@ export function parseKubeconfig(text: string, path: string, master = ""): Cluste
 }
 
 function parseYaml(text: string, path: string): unknown {
-  const { values: [value], problem } = readYamlValues(text);
+  const { values: [value], problem } = toEnd(readYamlValues(text));
   if (problem === undefined) return value?.raw;
   const { line, message } = problem;
   throw new ConfigError([{ path: "", message: firstLine(message), line: line + 1 }], path);
@@ -233,7 +234,7 @@ function readPlugin(raw: RawObject, path: string, clusterConfig: unknown): Crede
   const command = requiredText(raw, "command");
   const interactiveMode = choiceAt(raw, "interactiveMode", INTERACTIVE_MODES, "IfAvailable");
   if (interactiveMode === "Always") {
-    throw new DecodeError("interactiveMode", "must not be Always: kproxy has no terminal to ask anybody at");
+    throw new DecodeError("interactiveMode", "must not be Always: kproxy has no terminal");
   }
   const env = decodeList(raw, "env", (entry) => [requiredText(entry, "name"), secretTextAt(entry, "value")]);
   return {
@@ -301,7 +302,7 @@ function decodeBase64(text: string, field: string): string {
   }
 }
 
-/** Who gives out tokens, and those that are there at first. */
+/** The issuer of tokens, and the tokens that are there at first. */
 export interface OidcProvider {
   /** Name of the user in the kubeconfig, for messages. */
   readonly user: string;

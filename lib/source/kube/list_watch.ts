@@ -3,13 +3,11 @@
  *
  * @module
  */
-import type { Clock } from "../../kernel/clock.ts";
-import { cancelUnread, type HttpAnswer, IdleLimit, readRefusalBytes } from "./response.ts";
+import { cancelUnread, type HttpAnswer, IdleLimit, readRefusal } from "./response.ts";
 import { type AnswerFormat, formatOf, formatOfRefusal, type WatchBatch } from "./serializers.ts";
 import type { KubeConnection } from "./connection_state.ts";
-import type { KubeClient } from "./kube_client.ts";
 import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./list_watch_messages.ts";
-import type { WatchedResource } from "./resources.ts";
+import type { ReflectorOptions } from "./reflector.ts";
 
 /** Limits of requests, in milliseconds. */
 export interface RequestTimes {
@@ -26,17 +24,10 @@ export interface RequestTimes {
   readonly streamMs: number;
 }
 
-/** What {@linkcode ListWatch} need. */
-export interface ListWatchOptions {
-  readonly resource: WatchedResource;
-  readonly client: Pick<KubeClient, "get" | "server">;
-  readonly times: RequestTimes;
-  readonly clock: Clock;
-  /** A number from 0 (inclusive) to 1 (exclusive). */
-  readonly random: () => number;
-  /** What is known of the server. @default {nothing} */
-  readonly connection?: Pick<KubeConnection, "streamsLists">;
-}
+/** What a {@linkcode ListWatch} needs; `connection` holds what is known of the server. */
+export type ListWatchOptions =
+  & Pick<ReflectorOptions, "resource" | "client" | "clock" | "random">
+  & { readonly times: RequestTimes; readonly connection?: Pick<KubeConnection, "streamsLists"> };
 
 /** A list or watch that is asked for. */
 export interface Asked {
@@ -157,7 +148,7 @@ export class ListWatch {
       signal,
     );
     const limits = {
-      // Another kind's list may tell meanwhile.
+      // Another kind's list may show it meanwhile.
       get idleMs(): number {
         return connection?.streamsLists === true ? times.answerMs : times.streamMs;
       },
@@ -208,7 +199,7 @@ export class ListWatch {
     const answer = await client.get(`${path}?${search}`, idle.signal, { paced });
     if (answer.status === 200) return answer;
     // Sizes of answers are those of lists, as client-go counts them.
-    const bytes = await readRefusalBytes("watch" in query ? { body: answer.body } : answer, idle);
+    const bytes = await readRefusal("watch" in query ? { body: answer.body } : answer, idle);
     const status = statusOf(formatOfRefusal(answer).readStatus(bytes));
     const retryAfterSeconds = answer.retryAfterSeconds ?? status.retryAfterSeconds;
     const message = status.message || new TextDecoder().decode(bytes);

@@ -12,7 +12,6 @@ import type {
 } from "@kubernetes/client-node";
 import type { Raw, RawKubernetesObject, WatchedModels } from "../decode/api_json.ts";
 import { DecodeError, isAbsent, objectAt, textAt } from "../decode/decode_values.ts";
-import { MalformedError } from "../decode/protobuf_reader.ts";
 import { quote } from "../../text/quote.ts";
 
 /** The server, or something on the way to it, answered, but not with what was asked for. */
@@ -114,7 +113,7 @@ function requireText(raw: RawKubernetesObject, key: "kind" | "apiVersion", wante
  * Checks an event of a watch.
  *
  * @throws {ExpiredError} if the server says that the version is gone
- * @throws {RefusalError} if it tells of another error
+ * @throws {RefusalError} if it holds another error
  * @throws {AnswerError} if it is no event of such an object
  */
 export function checkEvent(
@@ -177,7 +176,7 @@ export function refusal(
   { reason = "", retryAfterSeconds = 0 }: Partial<StatusParts> = {},
 ): RefusalError {
   const said = shortened(message);
-  // Old servers tell of a version that is gone with 500; one restored from a backup is behind the version we know.
+  // Old servers report a version that is gone with 500; one restored from a backup is behind the version we know.
   const isGone = status === 410 || reason === "Expired" || reason === "Gone" ||
     /too (old|large) resource version/i.test(said);
   if (isGone) return new ExpiredError(path, status, said);
@@ -209,8 +208,7 @@ export function checked<T>(what: string, read: () => T): T {
   try {
     return read();
   } catch (cause) {
-    const isUnreadable = cause instanceof SyntaxError || cause instanceof DecodeError ||
-      cause instanceof MalformedError;
+    const isUnreadable = cause instanceof SyntaxError || cause instanceof DecodeError;
     if (!isUnreadable) throw cause;
     throw new AnswerError(`${what}: ${cause.message}`, { cause });
   }

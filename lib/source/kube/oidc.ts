@@ -7,6 +7,7 @@
  */
 import type { CustomFetchOptions } from "openid-client";
 import { ConfigError } from "../../errors.ts";
+import { errorText } from "../../observe/log.ts";
 import { readText } from "./response.ts";
 import { abortable, CredentialError, IssuerError } from "./credentials.ts";
 import type { Identity, OidcProvider } from "./kubeconfig.ts";
@@ -93,7 +94,8 @@ export class OidcTokens {
 
   async #refresh(refreshToken: string): Promise<void> {
     const certificateAuthority = await this.#options.certificateAuthority();
-    const issued = await askIssuer({ ...this.#read, certificateAuthority }, refreshToken, this.#end.signal);
+    const provider = { ...this.#read, refreshToken };
+    const issued = await askIssuer(provider, certificateAuthority, this.#end.signal);
     this.#issuedMs = this.#options.nowMs();
     this.#tokens = { idToken: issued.idToken, refreshToken: issued.refreshToken ?? refreshToken };
   }
@@ -145,38 +147,22 @@ async function providerIn(path: string): Promise<OidcProvider | null> {
   return identity.kind === "oidc" ? identity.provider : null;
 }
 
-/** Who is asked, and as whom. */
-interface IssuerOptions {
-  readonly issuer: string;
-  readonly clientId: string;
-  /** `""` for none. */
-  readonly clientSecret: string;
-  /** PEM; null for those that the runtime knows. */
-  readonly certificateAuthority: string | null;
-}
-
-/** New tokens. */
-interface Answered {
-  readonly idToken: string;
-  /** Null: the one that was used stays good. */
-  readonly refreshToken: string | null;
-}
-
 const TIMEOUT_SECONDS = 30;
 /** An endless answer must not fill the memory. */
 const MAX_BYTES = 1024 * 1024;
 
 /**
- * Trades a refresh token for tokens.
+ * Trades a refresh token for tokens; a refresh token of null: the one that was used stays good.
  *
+ * @param certificateAuthority PEM; null for those that the runtime knows
  * @throws {IssuerError} if the issuer cannot be reached or verified, or answers something else; later it may
  * @throws {Error} if it refuses, or kproxy may not connect to it; shows no tokens
  */
 async function askIssuer(
-  { issuer, clientId, clientSecret, certificateAuthority }: IssuerOptions,
-  refreshToken: string,
+  { issuer, clientId, clientSecret, refreshToken }: OidcProvider,
+  certificateAuthority: string | null,
   signal: AbortSignal,
-): Promise<Answered> {
+): Promise<{ readonly idToken: string; readonly refreshToken: string | null }> {
   const oidc = await import("openid-client");
   const http = Deno.createHttpClient(
     certificateAuthority === null ? {} : { caCerts: [certificateAuthority] },
@@ -195,15 +181,15 @@ async function askIssuer(
       throw error;
     }
   };
-  /** As the issuer wants to be told the secret; where it does not say, as its standard does. */
+  /** As the issuer wants to get the secret; where it does not say, as its standard does. */
   const authentication: Parameters<typeof oidc.discovery>[3] = (server, client, body, headers) => {
     const methods = server.token_endpoint_auth_methods_supported ?? ["client_secret_basic"];
-    const tell = clientSecret === ""
+    const present = clientSecret === ""
       ? oidc.None()
       : methods.includes("client_secret_basic")
       ? oidc.ClientSecretBasic(clientSecret)
       : oidc.ClientSecretPost(clientSecret);
-    return tell(server, client, body, headers);
+    return present(server, client, body, headers);
   };
   try {
     const settings = { [oidc.customFetch]: ask, timeout: TIMEOUT_SECONDS };
@@ -243,14 +229,8 @@ function troubleAt(url: string, error: unknown): Error {
   }
   const reason = error instanceof DOMException && error.name === "TimeoutError"
     ? `no answer within ${TIMEOUT_SECONDS} s`
-    : messages(error);
+    : errorText(error);
   return new IssuerError(`cannot ask the issuer at ${protocol}//${host}: ${reason}`);
-}
-
-/** Messages of an error and its causes. */
-function messages(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  return error.cause instanceof Error ? `${error.message}: ${messages(error.cause)}` : error.message;
 }
 
 /** What the library says, without what it quotes of the answer, where tokens may stand. */

@@ -118,17 +118,13 @@ export class Reflector {
   /** True while the server refuses what is optional. */
   #isDoneWithout = false;
   readonly #backoff: RetryBackoff;
-  #toldExpired = false;
+  #hasLoggedExpired = false;
 
   constructor(options: ReflectorOptions) {
     const { resource, client, handler, times, random } = options;
     this.#options = options;
     this.#listWatch = new ListWatch(options);
-    this.#backoff = new RetryBackoff({
-      initialMs: times.backoffInitialMs,
-      maxMs: times.backoffMaxMs,
-      random,
-    });
+    this.#backoff = new RetryBackoff(times, random);
     const where = client.server + resource.path;
     this.#store = new KubeStore(resource, where, (rejection) => handler.rejected(rejection));
   }
@@ -204,7 +200,7 @@ export class Reflector {
     const askedMs = error instanceof RefusalError ? error.retryAfterSeconds * 1000 : 0;
     const waitMs = this.#backoff.waitMs(Math.min(askedMs, MAX_RETRY_AFTER_MS));
     if (error instanceof ExpiredError) {
-      this.#tellExpired(error, waitMs);
+      this.#logExpired(error, waitMs);
     } else {
       const reason = connection.failed(resource.path, error, waitMs);
       handler.failed?.(resource.kind, reason);
@@ -213,15 +209,15 @@ export class Reflector {
   }
 
   /** Each list in between is good, so to the connection this would be trouble that comes and goes. */
-  #tellExpired({ message }: ExpiredError, waitMs: number): void {
+  #logExpired({ message }: ExpiredError, waitMs: number): void {
     const { log, resource } = this.#options;
     const values = { resource: resource.path, retryMs: waitMs, reason: message };
-    if (this.#toldExpired) log.info("Versions of the API server still expire at once", values, 2);
+    if (this.#hasLoggedExpired) log.info("Versions of the API server still expire at once", values, 2);
     else {log.warn(
         "Versions of the API server expire at once, listing again with longer and longer waits",
         values,
       );}
-    this.#toldExpired = true;
+    this.#hasLoggedExpired = true;
   }
 
   /** True if a list that was asked for as a watch should be asked for in pages, at once. */
@@ -238,7 +234,7 @@ export class Reflector {
       return true;
     }
     if (error instanceof CutOffError || error instanceof AnswerError) this.#brokenStreams++;
-    // Who may not watch may still list.
+    // A user who may not watch may still list.
     const isForbidden = status === 403;
     if (isForbidden || this.#brokenStreams >= MAX_BROKEN_STREAMS) this.#streams = "not now";
     return isForbidden;
@@ -315,7 +311,7 @@ export class Reflector {
       this.#streamed = null;
       if (livedMs() >= times.calmMs) {
         this.#backoff.calm();
-        this.#toldExpired = false;
+        this.#hasLoggedExpired = false;
       }
     }
     if (this.#version === "") throw new AnswerError(`Watch of ${resource.path} ended before its list did`);
@@ -394,15 +390,6 @@ export class Reflector {
   }
 }
 
-/** What a {@linkcode RetryBackoff} needs. */
-export interface RetryBackoffOptions {
-  /** Wait after the first failure in a row, in milliseconds; doubled with each further one, and up to twice as long by chance. */
-  readonly initialMs: number;
-  readonly maxMs: number;
-  /** A number from 0 (inclusive) to 1 (exclusive). */
-  readonly random: () => number;
-}
-
 /** A watch that fails so often since the last list is tried from a new list: the way out of whatever a server has against a version. */
 const WATCHES_BEFORE_LIST = 4;
 
@@ -411,14 +398,17 @@ const WATCHES_BEFORE_LIST = 4;
  * list that an expired version costs is all there is. The longest row decides.
  */
 export class RetryBackoff {
-  readonly #options: RetryBackoffOptions;
+  readonly #times: Pick<ReflectorTimes, "backoffInitialMs" | "backoffMaxMs">;
+  readonly #random: () => number;
   #lists = 0;
   #watches = 0;
   #watchesSinceList = 0;
   #expiries = 0;
 
-  constructor(options: RetryBackoffOptions) {
-    this.#options = options;
+  /** @param random a number from 0 (inclusive) to 1 (exclusive) */
+  constructor(times: Pick<ReflectorTimes, "backoffInitialMs" | "backoffMaxMs">, random: () => number) {
+    this.#times = times;
+    this.#random = random;
   }
 
   /** A list came in whole. */
@@ -439,11 +429,9 @@ export class RetryBackoff {
 
   /** Nothing that was before counts any more. */
   reset(): void {
-    this.#lists =
-      this.#watches =
-      this.#watchesSinceList =
-      this.#expiries =
-        0;
+    this.listed();
+    this.watched();
+    this.calm();
   }
 
   failed(what: "list" | "watch"): void {
@@ -471,11 +459,11 @@ export class RetryBackoff {
     return this.#watchesSinceList >= WATCHES_BEFORE_LIST;
   }
 
-  /** The wait after what was told last, in milliseconds; `askedMs` is what the server wants, at least. */
+  /** The wait after what was noted last, in milliseconds; `askedMs` is what the server wants, at least. */
   waitMs(askedMs = 0): number {
-    const { initialMs, maxMs, random } = this.#options;
+    const { backoffInitialMs, backoffMaxMs } = this.#times;
     const failures = Math.max(this.#lists, this.#watches, this.#expiries - 1, 1);
-    const baseMs = Math.min(initialMs * 2 ** (failures - 1), maxMs);
-    return Math.max(askedMs, Math.round(baseMs * (1 + random())));
+    const baseMs = Math.min(backoffInitialMs * 2 ** (failures - 1), backoffMaxMs);
+    return Math.max(askedMs, Math.round(baseMs * (1 + this.#random())));
   }
 }

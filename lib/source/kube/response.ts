@@ -1,5 +1,5 @@
 /**
- * An HTTP answer and the ways to read its body: as one text, piece by piece, or line by line.
+ * An HTTP answer and the ways to read its body: as one text, or piece by piece.
  *
  * @module
  */
@@ -17,19 +17,33 @@ export interface HttpAnswer {
   /** The server's clock, as in the header; `""` or absent if there is none. */
   readonly date?: string;
   readonly body: ReadableStream<Uint8Array>;
-  /** Told how large the body was once all of it has been read. */
+  /** Gets the size of the body once all of it has been read. */
   readonly onRead?: (bytes: number) => void;
 }
 
 /** The part of an answer that is read to its end. */
 export type AnswerBody = Pick<HttpAnswer, "body" | "onRead">;
 
+/** The answer with these headers: `header` yields the value of one, null if it is not there. */
+export function answerOf(
+  status: number,
+  header: (name: string) => string | null,
+  body: ReadableStream<Uint8Array<ArrayBuffer>>,
+): HttpAnswer {
+  return {
+    status,
+    retryAfterSeconds: retryAfterSeconds(header("retry-after")),
+    contentType: header("content-type") ?? "",
+    date: header("date") ?? "",
+    body: unpacked(body, header("content-encoding") ?? ""),
+  };
+}
+
 /** Seconds in a `Retry-After` header; null if it is absent or a date, which no API server sends. */
 export function retryAfterSeconds(header: string | null): number | null {
   return header !== null && /^\d+$/.test(header) ? Number(header) : null;
 }
 
-const NEWLINE = 10;
 /** A page of 500 objects, or all of 100,000 where pages do not work, is less; an endless answer must not fill the memory. */
 const MAX_BYTES = 256 * 1024 * 1024;
 /** Far above what the store of an API server takes as one object. */
@@ -37,7 +51,7 @@ export const MAX_EVENT_BYTES: number = 16 * 1024 * 1024;
 /** Of a refusal: its message is all that is read. */
 const MAX_REFUSAL_BYTES = 64 * 1024;
 
-/** What reading a body heeds and tells. */
+/** What reading a body heeds, and reports to. */
 export interface Reading {
   /** Ends the connection when aborted. */
   readonly signal: AbortSignal;
@@ -56,18 +70,9 @@ export async function readText(
   reading: Reading,
   maxBytes: number = MAX_BYTES,
 ): Promise<string> {
-  return new TextDecoder().decode(await readBytes(answer, reading, maxBytes));
-}
-
-/** Likewise, as bytes. */
-export async function readBytes(
-  answer: AnswerBody,
-  reading: Reading,
-  maxBytes: number = MAX_BYTES,
-): Promise<Uint8Array> {
   const bytes = new GrowingBytes();
   for await (const piece of readPieces(answer, reading, maxBytes)) bytes.add(piece);
-  return bytes.view();
+  return new TextDecoder().decode(bytes.view());
 }
 
 /**
@@ -95,7 +100,7 @@ export async function* readPieces(
  *
  * @throws what `signal` was aborted with, or the error of the connection
  */
-export async function readRefusalBytes(
+export async function readRefusal(
   { body, onRead }: AnswerBody,
   reading: Reading,
 ): Promise<Uint8Array> {
@@ -106,48 +111,6 @@ export async function readRefusalBytes(
   }
   onRead?.(bytes.length);
   return bytes.view();
-}
-
-/**
- * Likewise, as text.
- *
- * @throws what `signal` was aborted with, or the error of the connection
- */
-export async function readRefusal(answer: AnswerBody, reading: Reading): Promise<string> {
-  return new TextDecoder().decode(await readRefusalBytes(answer, reading));
-}
-
-/**
- * Yields the complete lines of each piece that arrives, without blank ones: what was sent together stays together.
- * A line that the connection cut off is dropped, because half an object is not an event.
- *
- * @throws {AnswerError} if a line is longer than any object
- * @throws what `signal` was aborted with, or the error of the connection
- */
-export async function* readLines(
-  body: ReadableStream<Uint8Array>,
-  reading: Reading,
-  maxLineBytes: number = MAX_EVENT_BYTES,
-): AsyncGenerator<string[]> {
-  const decoder = new TextDecoder();
-  let rest = new GrowingBytes();
-  for await (const piece of piecesOf(body, reading)) {
-    const end = piece.lastIndexOf(NEWLINE);
-    if (end === -1) {
-      rest.add(piece);
-    } else {
-      const isWhole = rest.length === 0;
-      if (!isWhole) rest.add(piece.subarray(0, end));
-      const text = decoder.decode(isWhole ? piece.subarray(0, end) : rest.view());
-      rest = new GrowingBytes();
-      rest.add(piece.subarray(end + 1));
-      const lines = text.split("\n").filter((line) => line !== "");
-      if (lines.length > 0) yield lines;
-    }
-    if (rest.length > maxLineBytes) {
-      throw new AnswerError(`A line of the watch is longer than ${maxLineBytes} bytes`);
-    }
-  }
 }
 
 /**
@@ -303,7 +266,7 @@ function failing(message: string): TransformStream<Bytes, Bytes> {
 export interface IdleTimes {
   /** Without a sign for so long it is over. */
   readonly idleMs: number;
-  /** After so long it is over, whatever arrived: who sends a byte now and then must not keep us for ever. */
+  /** After so long it is over, whatever arrived: a server that sends a byte now and then must not keep us for ever. */
   readonly wholeMs: number;
 }
 
@@ -319,7 +282,7 @@ export class IdleLimit implements Disposable {
   #heardMs: number;
   #error: Error | undefined;
 
-  /** `from` names who is silent, for the error; a single time is the limit of silence, and there is no other one. */
+  /** `from` names what is silent, for the error; a single time is the limit of silence, and there is no other one. */
   constructor(times: number | IdleTimes, from: string, outer: AbortSignal, clock: Clock = systemClock) {
     this.#times = typeof times === "number" ? { idleMs: times, wholeMs: Infinity } : times;
     this.#from = from;

@@ -5,19 +5,17 @@
  */
 import type { KubernetesObject, V1Status } from "@kubernetes/client-node";
 import { yieldToOthers } from "../../kernel/clock.ts";
+import { GrowingBytes } from "../../text/growing_bytes.ts";
 import type { Raw } from "../decode/api_json.ts";
 import { asObject, DecodeError, listAt, textAt } from "../decode/decode_values.ts";
-import { JsonListReader } from "../decode/json_list_reader.ts";
-import { MalformedError } from "../decode/protobuf_reader.ts";
+import { JsonListReader, parseItems } from "../decode/json_list_reader.ts";
 import { EventReader, readList, readStatus } from "../decode/protobuf_serializer.ts";
 import {
   type AnswerBody,
   type HttpAnswer,
   MAX_EVENT_BYTES,
   piecesOf,
-  readBytes,
   type Reading,
-  readLines,
   readPieces,
 } from "./response.ts";
 import {
@@ -106,88 +104,149 @@ function knownFormat(contentType: string): AnswerFormat | undefined {
   return type === PROTOBUF_TYPE ? PROTOBUF_FORMAT : undefined;
 }
 
-const JSON_FORMAT: AnswerFormat = {
-  async readPage(answer, type, reading, take) {
-    const what = `GET ${type.path}: no list`;
-    const list = new JsonListReader(MAX_EVENT_BYTES);
-    for await (const piece of readPieces(answer, reading)) {
-      const raws = checked(what, () => list.push(piece));
-      if (raws.length > 0) take(raws);
-    }
-    const { items, page } = checked(what, () => {
-      const around = asObject<ListModel>(list.end(), "answer");
-      const page = checkPage(around, type);
-      // Null stands for no items: so servers write a list that was never made.
-      if (!("items" in around)) throw new DecodeError("items", "is required");
-      return { items: listAt(around, "items"), page };
-    });
-    take(items);
-    return page;
-  },
+/** Takes the pieces of a list. */
+interface ListReader {
+  /** The objects that are complete with this piece, as far as they are not left to the end, those together that stand together. */
+  push(piece: Uint8Array): Iterable<readonly unknown[]>;
+  /** What the list says of itself, and its other objects, each read when it is taken; undefined: it has no field for them. */
+  end(): { readonly head: Raw<ListModel>; readonly items: Iterable<unknown> | undefined };
+}
 
-  async *readEvents(body, type, reading) {
-    for await (const lines of readLines(body, reading)) yield jsonEvents(lines, type);
-  },
-
-  readStatus: (bytes) => jsonStatus(new TextDecoder().decode(bytes)),
-};
-
-function* jsonEvents(lines: readonly string[], type: ObjectType): Generator<WatchEvent> {
-  for (const line of lines) {
-    const event = checked(`GET ${type.path}: no watch event`, () => {
-      const event = asObject(JSON.parse(line), "line");
-      return { type: textAt(event, "type"), object: asObject<KubernetesObject>(event["object"], "object") };
-    });
-    yield checkEvent(event, type);
-  }
+/** Takes the pieces of a watch. */
+interface FrameReader<Frame> {
+  /** The frames that are complete with this piece. @throws {DecodeError} if one is longer than `maxBytes` */
+  frames(piece: Uint8Array, maxBytes: number): readonly Frame[];
+  /** @throws {DecodeError} if the frame holds no event */
+  read(frame: Frame): { readonly type: string; readonly object: unknown };
 }
 
 /** Some milliseconds of work: a page is as long. */
 const BATCH_SIZE = 500;
 
-const PROTOBUF_FORMAT: AnswerFormat = {
-  async readPage(answer, type, reading, take) {
-    const what = `GET ${type.path}: no list`;
-    const bytes = await readBytes(answer, reading);
-    const { head, items } = checked(what, () => readList(bytes, type.objectKind, MAX_EVENT_BYTES));
-    const page = checked(what, () => checkPage(head as Raw<ListModel>, type));
-    let raws: unknown[] = [];
-    for (const item of items) {
-      if (raws.push(item) < BATCH_SIZE) continue;
+function formatBy<Frame>(
+  newListReader: (type: ObjectType) => ListReader,
+  newFrameReader: (type: ObjectType) => FrameReader<Frame>,
+  readStatus: AnswerFormat["readStatus"],
+): AnswerFormat {
+  return {
+    async readPage(answer, type, reading, take) {
+      const what = `GET ${type.path}: no list`;
+      const list = newListReader(type);
+      for await (const piece of readPieces(answer, reading)) {
+        for (const raws of checked(what, () => list.push(piece))) take(raws);
+      }
+      const { items, page } = checked(what, () => {
+        const { head, items } = list.end();
+        const page = checkPage(head, type);
+        if (items === undefined) throw new DecodeError("items", "is required");
+        return { items, page };
+      });
+      let raws: unknown[] = [];
+      for (const item of items) {
+        if (raws.push(item) < BATCH_SIZE) continue;
+        take(raws);
+        raws = [];
+        await yieldToOthers();
+      }
       take(raws);
-      raws = [];
-      await yieldToOthers();
-    }
-    if (raws.length > 0) take(raws);
-    return page;
-  },
+      return page;
+    },
 
-  async *readEvents(body, type, reading) {
-    const what = `GET ${type.path}: no watch event`;
-    const events = new EventReader(type.objectKind);
-    for await (const piece of piecesOf(body, reading)) {
-      const frames = checked(what, () => events.frames(piece, MAX_EVENT_BYTES));
-      if (frames.length > 0) yield protobufEvents(frames, events, type);
-    }
-  },
+    async *readEvents(body, type, reading) {
+      const events = newFrameReader(type);
+      for await (const piece of piecesOf(body, reading)) {
+        const frames = checked(whatEvent(type), () => events.frames(piece, MAX_EVENT_BYTES));
+        if (frames.length > 0) yield eventsOf(frames, events, type);
+      }
+    },
 
-  readStatus(bytes) {
-    try {
-      return readStatus(bytes);
-    } catch (error) {
-      if (!(error instanceof MalformedError)) throw error;
-      return { message: error.message };
-    }
-  },
-};
+    readStatus,
+  };
+}
 
-function* protobufEvents(
-  frames: readonly Uint8Array[],
-  events: EventReader,
+function* eventsOf<Frame>(
+  frames: readonly Frame[],
+  events: FrameReader<Frame>,
   type: ObjectType,
 ): Generator<WatchEvent> {
   for (const frame of frames) {
-    const { type: eventType, object } = checked(`GET ${type.path}: no watch event`, () => events.read(frame));
-    yield checkEvent({ type: eventType, object: object as Raw<KubernetesObject> }, type);
+    const event = checked(whatEvent(type), () => events.read(frame));
+    yield checkEvent({ type: event.type, object: event.object as Raw<KubernetesObject> }, type);
   }
 }
+
+function whatEvent({ path }: ObjectType): string {
+  return `GET ${path}: no watch event`;
+}
+
+/** The runtime takes a mark of the byte order off each piece, not only off the first one (Deno 2.9.6). */
+function newTextDecoder(): TextDecoder {
+  return new TextDecoder("utf-8", { ignoreBOM: true });
+}
+
+function newJsonListReader(): ListReader {
+  const list = new JsonListReader({ maxLength: MAX_EVENT_BYTES });
+  const decoder = newTextDecoder();
+  return {
+    push: (piece) => list.push(decoder.decode(piece, { stream: true })).map(parseItems),
+    end() {
+      const head = asObject<ListModel>(list.end(), "answer");
+      // Null stands for no items: so servers write a list that was never made.
+      return { head, items: "items" in head ? listAt(head, "items") : undefined };
+    },
+  };
+}
+
+/** Events in JSON, a line for each. Blank lines are none. */
+export class JsonEventReader implements FrameReader<string> {
+  readonly #decoder = newTextDecoder();
+  #rest = "";
+
+  frames(piece: Uint8Array, maxBytes: number): readonly string[] {
+    const text = this.#decoder.decode(piece, { stream: true });
+    const end = text.lastIndexOf("\n");
+    const whole = end < 0 ? "" : this.#rest + text.slice(0, end);
+    this.#rest = end < 0 ? this.#rest + text : text.slice(end + 1);
+    if (this.#rest.length > maxBytes) throw new DecodeError("", `a line of more than ${maxBytes} bytes`);
+    return whole.split("\n").filter((line) => line !== "");
+  }
+
+  read(line: string): { readonly type: string; readonly object: unknown } {
+    const event = asObject(JSON.parse(line), "line");
+    return { type: textAt(event, "type"), object: asObject(event["object"], "object") };
+  }
+}
+
+function newProtobufListReader({ objectKind }: ObjectType): ListReader {
+  const bytes = new GrowingBytes();
+  return {
+    push(piece) {
+      bytes.add(piece);
+      return [];
+    },
+    end() {
+      const { head, items } = readList(bytes.view(), objectKind, MAX_EVENT_BYTES);
+      return { head: head as Raw<ListModel>, items };
+    },
+  };
+}
+
+function readProtobufStatus(bytes: Uint8Array): Raw<V1Status> {
+  try {
+    return readStatus(bytes);
+  } catch (error) {
+    if (!(error instanceof DecodeError)) throw error;
+    return { message: error.message };
+  }
+}
+
+const JSON_FORMAT = formatBy(
+  newJsonListReader,
+  () => new JsonEventReader(),
+  (bytes) => jsonStatus(new TextDecoder().decode(bytes)),
+);
+const PROTOBUF_FORMAT = formatBy(
+  newProtobufListReader,
+  ({ objectKind }) => new EventReader(objectKind),
+  readProtobufStatus,
+);

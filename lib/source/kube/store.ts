@@ -3,23 +3,17 @@
  *
  * @module
  */
-import type { V1ObjectMeta } from "@kubernetes/client-node";
 import type { ApiObject } from "../../model/objects.ts";
-import type { Raw, RawKubernetesObject } from "../decode/api_json.ts";
-import { describeItem } from "../decode/decode.ts";
+import { describeItem, rawNameOf } from "../decode/decode.ts";
 import { DecodeError } from "../decode/decode_values.ts";
 import { MalformedObject } from "../decode/protobuf_serializer.ts";
 import { type Rejection, sameObject, type SourceEvent } from "../source.ts";
 import type { WatchedResource } from "./resources.ts";
 import { UnreadableListError, type WatchEvent } from "./list_watch_messages.ts";
 
-/** By API identity, `namespace/name`. */
-export type DecodedObjects = Map<string, ApiObject>;
-
 /** An API object that cannot be read. */
-export interface RefusedObject {
-  /** As of {@linkcode DecodedObjects}. */
-  readonly identity: string;
+interface RefusedObject {
+  readonly kind: "refused";
   /** e.g. `Service shop/web`. */
   readonly object: string;
   readonly message: string;
@@ -31,9 +25,9 @@ export class KubeStore {
   /** Of the objects' origin, for rejections. */
   readonly #where: string;
   readonly #reject: (rejection: Rejection) => void;
-  /** By identity: each is reported once, not with each list and each event. */
+  /** By identity, as of all maps here `namespace/name`: each is reported once, not with each list and each event. */
   readonly #refused = new Map<string, Rejection>();
-  readonly #objects: DecodedObjects = new Map();
+  readonly #objects = new Map<string, ApiObject>();
 
   constructor(resource: WatchedResource, where: string, reject: (rejection: Rejection) => void) {
     this.#resource = resource;
@@ -61,38 +55,25 @@ export class KubeStore {
     return this.#refused.values();
   }
 
-  /**
-   * Decodes the API objects of a list into `listed`.
-   *
-   * @returns those that are malformed; their last good form is in `listed`, if there is one
-   */
-  decodeInto(listed: DecodedObjects, raws: readonly unknown[]): RefusedObject[] {
-    const refused: RefusedObject[] = [];
-    for (const raw of raws) {
-      const identity = identityOfRaw(raw);
-      try {
-        if (raw instanceof MalformedObject) throw new DecodeError("", raw.reason);
-        listed.set(identity, this.#resource.decode(raw));
-      } catch (error) {
-        if (!(error instanceof DecodeError)) throw error;
-        const object = describeItem({ raw, kind: this.#resource.objectKind });
-        refused.push({ identity, object, message: error.message });
-        const known = this.#objects.get(identity);
-        if (known !== undefined) listed.set(identity, known);
-      }
+  /** Reads an API object. */
+  decode(raw: unknown): ApiObject | RefusedObject {
+    try {
+      if (raw instanceof MalformedObject) throw new DecodeError("", raw.reason);
+      return this.#resource.decode(raw);
+    } catch (error) {
+      if (!(error instanceof DecodeError)) throw error;
+      const object = describeItem({ raw, kind: this.#resource.objectKind });
+      return { kind: "refused", object, message: error.message };
     }
-    return refused;
   }
 
-  /** Makes `listed` all there is that can be read, and `refused` all that cannot. */
-  replaceAll(listed: DecodedObjects, refused: readonly RefusedObject[]): SourceEvent[] {
+  /** Makes what was listed all there is. */
+  replaceAll(listed: ReadonlyMap<string, ApiObject | RefusedObject>): SourceEvent[] {
     const events: SourceEvent[] = [];
-    const stillRefused = new Set(refused.map(({ identity }) => identity));
     for (const identity of [...this.#refused.keys()]) {
-      if (!stillRefused.has(identity)) this.#refused.delete(identity);
+      if (!listed.has(identity)) this.#refused.delete(identity);
     }
-    this.#report(refused);
-    for (const [identity, object] of listed) this.#replace(identity, object, events);
+    for (const [identity, object] of listed) this.#take(identity, object, events);
     for (const identity of this.identities()) {
       if (!listed.has(identity)) this.#replace(identity, undefined, events);
     }
@@ -101,11 +82,7 @@ export class KubeStore {
 
   /** Takes an API object that was added or modified. */
   put(raw: unknown, events: SourceEvent[]): void {
-    const listed: DecodedObjects = new Map();
-    const refused = this.decodeInto(listed, [raw]);
-    if (refused.length === 0) this.#refused.delete(identityOfRaw(raw));
-    this.#report(refused);
-    for (const [identity, object] of listed) this.#replace(identity, object, events);
+    this.#take(identityOfRaw(raw), this.decode(raw), events);
   }
 
   /** Takes an API object that was deleted; only its name is looked at. */
@@ -115,13 +92,16 @@ export class KubeStore {
     this.#replace(identity, undefined, events);
   }
 
-  #report(refused: readonly RefusedObject[]): void {
-    for (const { identity, object, message } of refused) {
-      if (this.#refused.get(identity)?.message === message) continue;
-      const rejection = { where: this.#where, object, message };
-      this.#refused.set(identity, rejection);
-      this.#reject(rejection);
+  /** Of one that is refused the last good form stays. */
+  #take(identity: string, object: ApiObject | RefusedObject, events: SourceEvent[]): void {
+    if (object.kind !== "refused") {
+      this.#refused.delete(identity);
+      return this.#replace(identity, object, events);
     }
+    if (this.#refused.get(identity)?.message === object.message) return;
+    const rejection = { where: this.#where, object: object.object, message: object.message };
+    this.#refused.set(identity, rejection);
+    this.#reject(rejection);
   }
 
   #replace(identity: string, object: ApiObject | undefined, events: SourceEvent[]): void {
@@ -136,21 +116,16 @@ export class KubeStore {
   }
 }
 
-/** As of {@linkcode DecodedObjects}, of what may be no object at all, and names that are no texts. */
+/** `namespace/name` of what may be no object at all, and of names that are no texts. */
 function identityOfRaw(raw: unknown): string {
-  const metadata = (raw as RawKubernetesObject | null)?.metadata as Raw<V1ObjectMeta> | null | undefined;
-  const [namespace, name] = [metadata?.namespace, metadata?.name].map((part) =>
-    typeof part === "string" ? part : ""
-  );
-  return `${namespace}/${name}`;
+  const { namespace, name } = rawNameOf(raw);
+  return `${typeof namespace === "string" ? namespace : ""}/${typeof name === "string" ? name : ""}`;
 }
 
 /** What was listed so far, in pages or as the events that a watch begins with. */
 export class Listing {
   readonly #store: KubeStore;
-  readonly #listed: DecodedObjects = new Map();
-  /** By identity, in the order in which they came. */
-  readonly #refused = new Map<string, RefusedObject>();
+  readonly #listed = new Map<string, ApiObject | RefusedObject>();
 
   constructor(store: KubeStore) {
     this.#store = store;
@@ -158,16 +133,13 @@ export class Listing {
 
   /** Takes API objects. */
   take(raws: readonly unknown[]): void {
-    for (const each of this.#store.decodeInto(this.#listed, raws)) this.#refused.set(each.identity, each);
+    for (const raw of raws) this.#listed.set(identityOfRaw(raw), this.#store.decode(raw));
   }
 
   /** Takes an event; what is changed or deleted while the list is sent comes as such. */
   takeEvent({ type, object }: WatchEvent): void {
-    if (type === "BOOKMARK") return;
-    const identity = identityOfRaw(object);
-    this.#refused.delete(identity);
-    if (type === "DELETED") this.#listed.delete(identity);
-    else this.take([object]);
+    if (type === "DELETED") this.#listed.delete(identityOfRaw(object));
+    else if (type !== "BOOKMARK") this.take([object]);
   }
 
   /**
@@ -176,13 +148,14 @@ export class Listing {
    * @throws {UnreadableListError} if there were objects and none can be read: taken for a list, that would take everything away
    */
   finish(path: string): SourceEvent[] {
-    const [first] = this.#refused.values();
-    if (first !== undefined && this.#listed.size === 0) {
-      const count = this.#refused.size;
+    const [first] = this.#listed.values();
+    const isLost = ([identity, { kind }]: [string, ApiObject | RefusedObject]): boolean =>
+      kind === "refused" && this.#store.objectAt(identity) === undefined;
+    if (first?.kind === "refused" && this.#listed.entries().every(isLost)) {
       throw new UnreadableListError(
-        `GET ${path}: none of ${count} objects can be read: ${first.object}: ${first.message}`,
+        `GET ${path}: none of ${this.#listed.size} objects can be read: ${first.object}: ${first.message}`,
       );
     }
-    return this.#store.replaceAll(this.#listed, this.#refused.values().toArray());
+    return this.#store.replaceAll(this.#listed);
   }
 }

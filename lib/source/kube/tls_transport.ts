@@ -3,17 +3,17 @@
  *
  * @module
  */
+import { type EventEmitter, once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { createConnection, isIP, Socket } from "node:net";
 import { Readable } from "node:stream";
 import { connect, rootCertificates, type TLSSocket } from "node:tls";
-import { type HttpAnswer, retryAfterSeconds, unpacked } from "./response.ts";
+import { answerOf, type HttpAnswer } from "./response.ts";
 import type { Credentials } from "./credentials.ts";
 import { type KubeTransport, pemsOf, type TransportRequest } from "./kube_client.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 import { joinHostPort } from "../../model/ip.ts";
 import { base64Of } from "../../text/base64.ts";
-import type { EventEmitter } from "node:events";
 
 /** See the module. Each request has a connection of its own. */
 export class TlsTransport implements KubeTransport {
@@ -42,16 +42,9 @@ export class TlsTransport implements KubeTransport {
         signal,
         createConnection: () => secured,
       }, (incoming) => {
-        resolve({
-          status: incoming.statusCode ?? 0,
-          retryAfterSeconds: retryAfterSeconds(incoming.headers["retry-after"] ?? null),
-          contentType: incoming.headers["content-type"] ?? "",
-          date: incoming.headers.date ?? "",
-          body: unpacked(
-            Readable.toWeb(incoming) as ReadableStream<Uint8Array<ArrayBuffer>>,
-            incoming.headers["content-encoding"] ?? "",
-          ),
-        });
+        const body = Readable.toWeb(incoming) as ReadableStream<Uint8Array<ArrayBuffer>>;
+        const header = (name: string): string | null => [incoming.headers[name]].flat()[0] ?? null;
+        resolve(answerOf(incoming.statusCode ?? 0, header, body));
       });
       outgoing.on("error", (error) => {
         // A request that is given up while it connects would leave its connection open (Deno 2.9.6).
@@ -63,7 +56,7 @@ export class TlsTransport implements KubeTransport {
   }
 
   check(credentials: Credentials): void {
-    // Node's TLS would tell only when it connects.
+    // Node's TLS would find a fault only when it connects.
     Deno.createHttpClient(pemsOf(credentials)).close();
   }
 
@@ -108,18 +101,15 @@ export class TlsTransport implements KubeTransport {
   }
 }
 
-/** What a tunnel needs to know. */
-export interface TunnelOptions {
-  /** http, https or socks5, perhaps with user and password. */
-  readonly proxyUrl: string;
+/**
+ * What a tunnel needs to know. As in client-go, both what is said of authorities and of verifying counts for an https proxy, too; the
+ * authorities that the runtime knows count beside the cluster's.
+ */
+export type TunnelOptions =
+  & Pick<ClusterAccess, "proxyUrl" | "insecureSkipTlsVerify">
+  & Pick<Credentials, "certificateAuthority">
   /** Where it leads, an IPv6 address without brackets. */
-  readonly host: string;
-  readonly port: number;
-  /** The cluster's, PEM: as in client-go, it may have signed the certificate of an https proxy, beside those that the runtime knows. */
-  readonly certificateAuthority: string | null;
-  /** As in client-go, also for an https proxy. */
-  readonly insecureSkipTlsVerify: boolean;
-}
+  & { readonly host: string; readonly port: number };
 
 interface Proxy {
   readonly protocol: string;
@@ -183,12 +173,7 @@ async function throughConnect(proxy: Proxy, options: TunnelOptions, signal: Abor
   });
   outgoing.end();
   try {
-    const { statusCode, socket } = await whileOpening(
-      outgoing,
-      "connect",
-      signal,
-      ({ statusCode }: IncomingMessage, socket: Socket) => ({ statusCode, socket }),
-    );
+    const [{ statusCode }, socket] = await opened<[IncomingMessage, Socket]>(outgoing, "connect", signal);
     if (statusCode === 200) return socket;
     throw new Error(`answers CONNECT ${target} with status ${statusCode}`);
   } catch (error) {
@@ -198,7 +183,7 @@ async function throughConnect(proxy: Proxy, options: TunnelOptions, signal: Abor
 }
 
 /** A verified connection to an https proxy. */
-function openSecure(
+async function openSecure(
   { host, port }: Proxy,
   { certificateAuthority, insecureSkipTlsVerify }: TunnelOptions,
   signal: AbortSignal,
@@ -210,7 +195,8 @@ function openSecure(
     ...(isIP(host) === 0 ? { servername: host } : {}),
     ...(certificateAuthority === null ? {} : { ca: [...rootCertificates, certificateAuthority] }),
   });
-  return whileOpening(socket, "secureConnect", signal, () => socket);
+  await opened(socket, "secureConnect", signal);
+  return socket;
 }
 
 async function throughSocks(
@@ -246,43 +232,29 @@ async function throughSocks(
  * @throws {Error} if there is no answer
  * @throws what `signal` was aborted with
  */
-export function openSocket(host: string, port: number, signal: AbortSignal): Promise<Socket> {
+export async function openSocket(host: string, port: number, signal: AbortSignal): Promise<Socket> {
   const socket = createConnection({ host, port });
-  return whileOpening(socket, "connect", signal, () => socket);
+  await opened(socket, "connect", signal);
+  return socket;
 }
 
 /**
- * Resolves to `take(…)` of the `event` of something that is being opened. If that fails, or `signal` aborts before, what is
- * being opened is destroyed.
+ * What comes with the `event` of something that is being opened. If that fails, or `signal` aborts before, it is destroyed.
  *
  * @throws what it fails with, or `signal` was aborted with
  */
-function whileOpening<V extends unknown[], T>(
+async function opened<T extends unknown[]>(
   opening: EventEmitter & { destroy(): unknown },
   event: string,
   signal: AbortSignal,
-  take: (...values: V) => T,
 ): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const end = (): void => fail(signal.reason);
-    const leave = (): void => {
-      signal.removeEventListener("abort", end);
-      opening.off(event, succeed);
-    };
-    // Listens on after a failure: what is destroyed may complain once more, and an error without a listener ends the program.
-    const fail = (error: unknown): void => {
-      leave();
-      opening.destroy();
-      reject(error);
-    };
-    const succeed = (...values: V): void => {
-      leave();
-      opening.off("error", fail);
-      resolve(take(...values));
-    };
-    opening.on("error", fail);
-    opening.on(event, succeed);
-    signal.addEventListener("abort", end, { once: true });
-    if (signal.aborted) end();
-  });
+  try {
+    return await once(opening, event, { signal }) as T;
+  } catch (error) {
+    // What is destroyed may fail once more, and an error without a listener ends the program.
+    opening.on("error", () => {});
+    opening.destroy();
+    signal.throwIfAborted();
+    throw error;
+  }
 }

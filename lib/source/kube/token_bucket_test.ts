@@ -19,7 +19,7 @@ function fakeClock(): Clock & { nowAtMs: number; sleeps: number[] } {
 
 Deno.test("a burst passes at once, what follows waits its turn", { permissions: "none" }, async () => {
   const clock = fakeClock();
-  const bucket = new TokenBucket({ perSecond: 5, burst: 2, clock });
+  const bucket = new TokenBucket(5, 2, clock);
   const { signal } = new AbortController();
   for (let i = 0; i < 4; i++) await bucket.take(signal);
   assertEquals(clock.sleeps, [200, 400]);
@@ -31,13 +31,13 @@ Deno.test("a burst passes at once, what follows waits its turn", { permissions: 
 Deno.test("0 and less mean no limit", { permissions: "none" }, async () => {
   for (const perSecond of [0, -1]) {
     const clock = fakeClock();
-    const bucket = new TokenBucket({ perSecond, burst: 1, clock });
+    const bucket = new TokenBucket(perSecond, 1, clock);
     for (let i = 0; i < 5; i++) await bucket.take(new AbortController().signal);
     assertEquals(clock.sleeps, []);
   }
 });
 
 Deno.test("who is stopped takes nothing", { permissions: "none" }, async () => {
-  const bucket = new TokenBucket({ perSecond: 1, burst: 1, clock: fakeClock() });
+  const bucket = new TokenBucket(1, 1, fakeClock());
   await assertRejects(() => bucket.take(AbortSignal.abort(new RangeError("stop"))), RangeError);
 });

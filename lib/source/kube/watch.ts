@@ -19,7 +19,7 @@ export interface WatchOptions {
   readonly open: (signal: AbortSignal) => Promise<AsyncGenerator<WatchBatch>>;
   /** How long the watch may be silent this time, in milliseconds. */
   readonly silenceMs: () => number;
-  /** Told that a silent watch could not be renewed; resolves when that should be tried again, or `signal` aborts. */
+  /** Called when a silent watch could not be renewed; resolves when that should be tried again, or `signal` aborts. */
   readonly renewalFailed: (error: unknown, signal: AbortSignal) => Promise<void>;
   readonly clock: Clock;
 }
@@ -79,14 +79,9 @@ class WatchConnection {
     this.#opening = open(this.#end.signal);
   }
 
-  /** True once it has been refused, has ended or is broken. */
-  get isOver(): boolean {
-    return this.#state === "over";
-  }
-
-  /** True while there are events to take. */
-  get hasSpoken(): boolean {
-    return this.#state === "spoken";
+  /** `spoken` while there are events to take; `over` once it has been refused, has ended or is broken. */
+  get state(): "waiting" | "spoken" | "over" {
+    return this.#state;
   }
 
   /** @throws {Error} if the server does not accept it */
@@ -94,8 +89,8 @@ class WatchConnection {
     await this.#opening;
   }
 
-  /** Resolves once there are events to take, or it is over. */
-  async settled(): Promise<void> {
+  /** Resolves once there are events to take, or it is over: to its state. */
+  async settled(): Promise<"waiting" | "spoken" | "over"> {
     this.#next ??= this.#read();
     try {
       this.#state = await this.#next === null ? "over" : "spoken";
@@ -103,6 +98,7 @@ class WatchConnection {
       // Thrown to the reader of the events; a watch that was replaced before has none.
       this.#state = "over";
     }
+    return this.#state;
   }
 
   /** The next events; null at the end. */
@@ -156,7 +152,8 @@ async function renewed(
     const other = new WatchConnection(options.open, signal);
     const accepted = other.accepted().then(() => null, (error: unknown) => ({ error }));
     // One that is over by now does not speak: it has been replaced just in time, if the other one is accepted.
-    const outcome = await Promise.race([accepted, spoken(old)]);
+    const spoken = async () => await old.settled() === "spoken" ? "spoken" as const : await accepted;
+    const outcome = await Promise.race([accepted, spoken()]);
     if (outcome === null) {
       old.close();
       return other;
@@ -166,15 +163,10 @@ async function renewed(
     signal.throwIfAborted();
     // What the old one says is taken from it alone: the new one would bring it a second time.
     if (outcome === "spoken") return old;
-    if (outcome.error instanceof ExpiredError || old.isOver) throw outcome.error;
+    if (outcome.error instanceof ExpiredError || old.state === "over") throw outcome.error;
     await untilRetry(outcome.error, old, options, signal);
-    if (old.isOver || old.hasSpoken) return old;
+    if (old.state !== "waiting") return old;
   }
-}
-
-/** Resolves if and when the watch has something to take. */
-function spoken(watch: WatchConnection): Promise<"spoken"> {
-  return new Promise((resolve) => void watch.settled().then(() => watch.hasSpoken && resolve("spoken")));
 }
 
 async function untilRetry(

@@ -15,33 +15,10 @@ import {
   SnapshotReader,
 } from "./snapshot_format.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { othersMayWrite } from "../../kernel/file_owner.ts";
 import type { Logger } from "../../observe/log.ts";
 
 const READ_BYTES = 64 * 1024;
-
-/** What says whose a file is; a part of what the system tells. */
-export type FileOwnership = Pick<Deno.FileInfo, "isFile" | "isSymlink" | "uid" | "mode">;
-
-/** Write permission of the group and of all others. */
-const WRITABLE_BY_OTHERS = 0o022;
-
-/**
- * Why a file must not be served from by a process of user `uid`: a user who can write it decides where this node's traffic goes.
- *
- * @returns null if nothing is wrong; otherwise it continues "the file …"
- */
-export function ownershipProblem(file: FileOwnership, uid: number | null): string | null {
-  if (file.isSymlink) return "is a symbolic link";
-  if (!file.isFile) return "is not a regular file";
-  // Systems without users have no such danger.
-  if (uid === null || file.uid === null) return null;
-  if (file.uid !== uid && file.uid !== 0) return `belongs to user ${file.uid}, not to ${uid}`;
-  const mode = file.mode ?? 0;
-  if ((mode & WRITABLE_BY_OTHERS) === 0) return null;
-  return `may be written by others: its mode is ${
-    (mode & 0o7777).toString(8).padStart(4, "0")
-  }, wanted is 0600`;
-}
 
 /** Opens what is a file of ours, and still is once it is open. */
 async function openOwn(path: string): Promise<Deno.FsFile> {
@@ -58,7 +35,12 @@ async function openOwn(path: string): Promise<Deno.FsFile> {
 }
 
 function refuseProblem(file: Deno.FileInfo): void {
-  const problem = ownershipProblem(file, Deno.uid());
+  // A user who can write it decides where this node's traffic goes.
+  const problem = file.isSymlink
+    ? "is a symbolic link"
+    : file.isFile
+    ? othersMayWrite(file)
+    : "is not a regular file";
   if (problem !== null) throw new SnapshotError(problem);
 }
 
@@ -106,7 +88,7 @@ export interface SnapshotSaverOptions {
   readonly path: string;
   /** Writes what there is now. @returns the size in bytes */
   readonly save: () => Promise<number>;
-  /** Told of every failure. */
+  /** Called after every failure. */
   readonly onFailure: () => void;
   readonly log: Logger;
   readonly clock: Clock;
@@ -118,7 +100,7 @@ const INTERVAL_MS = 10_000;
 /** A node of a large, busy cluster must not wear out its disk: 16 MiB are written about once a minute. */
 const BYTES_PER_SECOND = 256 * 1024;
 
-/** See the module. A write that failed is tried again after the same time. */
+/** Writes what changed, not too often. A write that failed is tried again after the same time. */
 export class SnapshotSaver {
   readonly #options: SnapshotSaverOptions;
   #isDue = false;

@@ -20,7 +20,7 @@ import {
   decodeServiceCidr,
   describeItem,
 } from "../decode/decode.ts";
-import { asObject, DecodeError, notAmong, objectAt, textAt } from "../decode/decode_values.ts";
+import { asObject, DecodeError, notAmong } from "../decode/decode_values.ts";
 import type { Rejection } from "../source.ts";
 import { isRecord } from "../../text/record.ts";
 import { quote } from "../../text/quote.ts";
@@ -185,8 +185,6 @@ function headerOf(raw: unknown, wanted: SnapshotOwner | null): SnapshotHeader {
   return { savedAtMs, node: owner.node, server: owner.server };
 }
 
-/** Slices that stand for v1 Endpoints have names that no object may have; theirs is kept here. */
-const ENDPOINTS_ANNOTATION = "kproxy/endpoints-slice";
 const TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time";
 const KINDS = ["Service", "EndpointSlice", "Node", "ServiceCIDR"] as const;
 
@@ -217,23 +215,12 @@ export function encodeSnapshotObject(object: ApiObject): SnapshotObject {
  * @throws {DecodeError} naming the first field that cannot be read
  */
 export function decodeSnapshotObject(raw: unknown): ApiObject {
-  const object = asObject<V1EndpointSlice>(raw);
-  const { kind } = object;
+  const { kind } = asObject<V1EndpointSlice>(raw);
   if (kind === "Service") return decodeService(raw);
+  if (kind === "EndpointSlice") return decodeEndpointSlice(raw);
   if (kind === "Node") return decodeNode(raw);
   if (kind === "ServiceCIDR") return decodeServiceCidr(raw);
-  if (kind !== "EndpointSlice") throw notAmong("kind", KINDS, kind);
-  const slice = decodeEndpointSlice(raw);
-  const name = textAt(objectAt(objectAt(object, "metadata"), "annotations"), ENDPOINTS_ANNOTATION);
-  if (name === "") return slice;
-  const prefix = `endpoints/${slice.serviceName}/`;
-  const isOfEndpoints = slice.name === slice.serviceName && name.startsWith(prefix) &&
-    /^IPv[46](\/\d+)?$/.test(name.slice(prefix.length));
-  if (isOfEndpoints) return { ...slice, name };
-  throw new DecodeError(
-    `metadata.annotations["${ENDPOINTS_ANNOTATION}"]`,
-    `must begin with ${prefix}IPv4 or IPv6`,
-  );
+  throw notAmong("kind", KINDS, kind);
 }
 
 function encodeService(
@@ -267,15 +254,11 @@ function encodeSlice(
   { kind, namespace, name, addressType, serviceName, ports, endpoints, lastChangeTriggerTimeMs: timeMs }:
     EndpointSlice,
 ): JsonPart<V1EndpointSlice> {
-  const ofEndpoints = name.startsWith("endpoints/");
-  const annotations = {
-    ...(timeMs === null ? {} : { [TRIGGER_TIME_ANNOTATION]: isoTime(timeMs) }),
-    ...(ofEndpoints ? { [ENDPOINTS_ANNOTATION]: name } : {}),
-  };
+  const annotations = timeMs === null ? {} : { [TRIGGER_TIME_ANNOTATION]: isoTime(timeMs) };
   const labels = { "kubernetes.io/service-name": serviceName };
   return {
     kind,
-    metadata: { namespace, name: ofEndpoints ? serviceName : name, labels, annotations },
+    metadata: { namespace, name, labels, annotations },
     addressType,
     ports,
     endpoints: endpoints.map(encodeEndpoint),

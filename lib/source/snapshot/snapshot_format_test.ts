@@ -4,7 +4,7 @@ import { pure } from "../../../tests/support/decode_objects.ts";
 import { ARBITRARY_CLUSTER } from "../../../tests/support/arbitrary_objects.ts";
 import type { ApiObject, NodeObject } from "../../model/objects.ts";
 import { testService, testSlice, testSliceEndpoint } from "../../../tests/support/model_objects.ts";
-import { decodeEndpoints, decodeNode, decodeService } from "../decode/decode.ts";
+import { decodeNode, decodeService } from "../decode/decode.ts";
 import { type Snapshot, SnapshotError, snapshotPieces, SnapshotReader } from "./snapshot_format.ts";
 
 const OWNER = { node: "node-a", server: "https://10.0.0.1:6443" };
@@ -60,13 +60,6 @@ const OBJECTS: readonly ApiObject[] = [
   }),
   testSlice({ name: "web-n", addressType: "FQDN", endpoints: [testSliceEndpoint("a.example")] }),
   testSlice({ name: "web-p", ports: [{ name: null, port: null, protocol: "UDP" }] }),
-  ...decodeEndpoints({
-    metadata: { name: "old", namespace: "shop" },
-    subsets: [
-      { addresses: [{ ip: "10.1.0.1" }, { ip: "fd00::1" }], ports: [{ port: 80 }] },
-      { notReadyAddresses: [{ ip: "10.1.0.2", nodeName: "node-b" }], ports: [{ port: 81 }] },
-    ],
-  }),
   { kind: "ServiceCIDR", name: "kubernetes", cidrs: ["10.96.0.0/16", "fd00:10:96::/112"] },
 ];
 
@@ -191,11 +184,11 @@ pure("a snapshot of another node or another API server is refused", () => {
 
 pure("an object that cannot be read is refused by itself if the file is intact", () => {
   const odd = { ...testService({ name: "odd" }), type: "Cloud" as "ClusterIP" };
-  const slice = testSlice({ name: "endpoints/web/IPv5" });
+  const slice = testSlice({ name: "Web" });
   const { objects, rejections } = read(bytesOf([odd, testService(), slice]));
   assertEquals(objects, [testService()]);
   assertEquals(rejections.map(({ where, object }) => `${where} ${object}`), [
     "/s:2 Service shop/odd",
-    "/s:4 EndpointSlice shop/web",
+    "/s:4 EndpointSlice shop/Web",
   ]);
 });

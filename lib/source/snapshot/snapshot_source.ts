@@ -9,6 +9,7 @@ import type { Logger } from "../../observe/log.ts";
 import {
   identityOf,
   type Rejection,
+  RESOURCE_OF,
   type ResourceEventHandler,
   type ResourceKind,
   type RestoredState,
@@ -58,12 +59,6 @@ export interface SnapshotSourceOptions {
   readonly clock?: Clock;
 }
 
-const KINDS: Readonly<Record<ApiObject["kind"], ResourceKind>> = {
-  Node: "nodes",
-  Service: "services",
-  EndpointSlice: "endpointslices",
-  ServiceCIDR: "servicecidrs",
-};
 /** A snapshot that does not change is written again so many times in the time after which it is too old. */
 const WRITES_PER_AGE = 4;
 /** An origin that was silent for longer is not known to be there. */
@@ -77,7 +72,7 @@ const ESSENTIAL: readonly ResourceKind[] = ["services", "endpointslices"];
  * Delivers what `source` does. If its first lists of Services and endpoints are not in after some time, the snapshot's objects
  * are delivered instead, of the kinds that are missing. The first list of a kind then replaces them as a whole, in one batch.
  *
- * Of a file that cannot serve, the log tells why; the source then is what it would be without.
+ * The log says why a file cannot serve; the source then is what it would be without.
  */
 export class SnapshotSource implements Source {
   readonly name: string;
@@ -196,7 +191,7 @@ class RememberedState implements ResourceEventHandler {
   readonly #objects = new Map<string, ApiObject>();
   /** When the origin gave its last sign of life of a kind. */
   readonly #heardMs = new Map<ResourceKind, number>();
-  /** Kinds that the handler was told to be complete. */
+  /** Kinds that the handler knows to be complete. */
   readonly #synced = new Set<ResourceKind>();
   /** Kinds that the origin has listed. */
   readonly #listed = new Set<ResourceKind>();
@@ -242,7 +237,7 @@ class RememberedState implements ResourceEventHandler {
     const events: SourceEvent[] = [];
     for (const object of objects) {
       const identity = identityOf(object);
-      if (this.#listed.has(KINDS[object.kind]) || this.#objects.has(identity)) continue;
+      if (this.#listed.has(RESOURCE_OF[object.kind]) || this.#objects.has(identity)) continue;
       this.#objects.set(identity, object);
       this.#unconfirmed.set(identity, object);
       events.push({ type: "add", object });
@@ -258,14 +253,14 @@ class RememberedState implements ResourceEventHandler {
       this.#synced.add(kind);
       events.push({ type: "synced", kind });
     }
-    this.#tellRestored();
+    this.#reportRestored();
     this.#handler.events(events);
   }
 
-  /** Tells that the snapshot is too old for what is missing. */
+  /** Reports that the snapshot is too old for what is missing. */
   refuse(savedAtMs: number, expiresAtMs: number): void {
     this.#needed = { savedAtMs, expiresAtMs, isServed: false };
-    this.#tellRestored();
+    this.#reportRestored();
   }
 
   events(batch: readonly SourceEvent[]): void {
@@ -324,7 +319,7 @@ class RememberedState implements ResourceEventHandler {
     if (isList) {
       this.#listed.add(kind);
       for (const [identity, old] of this.#unconfirmed) {
-        if (KINDS[old.kind] !== kind) continue;
+        if (RESOURCE_OF[old.kind] !== kind) continue;
         this.#unconfirmed.delete(identity);
         this.#objects.delete(identity);
         events.push({ type: "delete", old });
@@ -336,11 +331,11 @@ class RememberedState implements ResourceEventHandler {
     }
     if (!isList) return false;
     if (ESSENTIAL.every((one) => this.#listed.has(one))) this.#allListed.abort();
-    if (this.#needed !== undefined && ESSENTIAL.includes(kind)) this.#tellRestored();
+    if (this.#needed !== undefined && ESSENTIAL.includes(kind)) this.#reportRestored();
     return true;
   }
 
-  #tellRestored(): void {
+  #reportRestored(): void {
     const needed = this.#needed;
     const kinds = ESSENTIAL.filter((kind) => !this.#listed.has(kind));
     if (needed !== undefined && kinds.length > 0) {
