@@ -73,7 +73,7 @@ const someStep: fc.Arbitrary<Step> = fc.oneof(
   fc.constantFrom("web", "api").chain((name) =>
     optional(someService(name)).map((service): Step => ({ kind: "service", service, name }))
   ),
-  fc.constantFrom("s1", "s2", "s3").chain((name) =>
+  fc.constantFrom("s1", "s2", "endpoints/web/IPv4", "endpoints/web/IPv4/1").chain((name) =>
     optional(someSlice(name)).map((slice): Step => ({ kind: "slice", slice, name }))
   ),
   fc.constant<Step>({ kind: "checkout" }),

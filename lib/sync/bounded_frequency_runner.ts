@@ -94,16 +94,18 @@ export class BoundedFrequencyRunner {
   }
 }
 
-/** What {@linkcode backoffMs} needs. */
-export interface BackoffOptions {
-  readonly initialMs: number;
-  readonly maxMs: number;
-  /** A number from 0 (inclusive) to 1 (exclusive). */
-  readonly random: () => number;
-}
-
-/** Doubles from `initialMs` to `maxMs` with the number of failures (1 or more), then adds up to 20 % of jitter. */
-export function backoffMs(failures: number, options: BackoffOptions): number {
-  const base = Math.min(options.initialMs * 2 ** (failures - 1), options.maxMs);
-  return base * (1 + 0.2 * options.random());
+/**
+ * Doubles from `initialMs` to `maxMs` with the number of failures (1 or more), then adds up to 20 % of jitter.
+ *
+ * @param random a number from 0 (inclusive) to 1 (exclusive)
+ */
+export function backoffMs(
+  failures: number,
+  { initialMs, maxMs, random }: {
+    readonly initialMs: number;
+    readonly maxMs: number;
+    readonly random: () => number;
+  },
+): number {
+  return Math.min(initialMs * 2 ** (failures - 1), maxMs) * (1 + 0.2 * random());
 }

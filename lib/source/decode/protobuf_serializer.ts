@@ -15,36 +15,29 @@ import { type Fields, type Message, message, readMessage } from "./protobuf_read
 
 const MAGIC = new Uint8Array([0x6b, 0x38, 0x73, 0]);
 const FRAME_HEAD = 4;
+const EMPTY = new Uint8Array(0);
 
 interface TypeMeta {
   readonly apiVersion?: string;
   readonly kind?: string;
 }
-interface UnknownObject {
-  readonly typeMeta?: TypeMeta;
-  readonly raw?: unknown;
-  readonly contentEncoding?: string;
-  readonly contentType?: string;
-}
-interface RawExtension {
-  readonly raw?: unknown;
-}
-interface WatchEventMessage {
-  readonly type?: string;
-  readonly object?: RawExtension;
-}
 /** The model has another name for `continue`, which is a word of its language. */
 type ListMeta = Omit<V1ListMeta, "_continue"> & { readonly continue?: string };
 
 const TYPE_META = message<TypeMeta>({ 1: ["apiVersion", "text"], 2: ["kind", "text"] });
-const UNKNOWN = message<UnknownObject>({
+const UNKNOWN = message<{
+  readonly typeMeta?: TypeMeta;
+  readonly raw?: unknown;
+  readonly contentEncoding?: string;
+  readonly contentType?: string;
+}>({
   1: ["typeMeta", "object", TYPE_META],
   2: ["raw", "bytes"],
   3: ["contentEncoding", "text"],
   4: ["contentType", "text"],
 });
-const RAW_EXTENSION = message<RawExtension>({ 1: ["raw", "bytes"] });
-const WATCH_EVENT = message<WatchEventMessage>({
+const RAW_EXTENSION = message<{ readonly raw?: unknown }>({ 1: ["raw", "bytes"] });
+const WATCH_EVENT = message<{ readonly type?: string; readonly object?: { readonly raw?: unknown } }>({
   1: ["type", "text"],
   2: ["object", "object", RAW_EXTENSION],
 });
@@ -86,35 +79,20 @@ function wholeMessage<T>(bytes: Uint8Array, message: Message<T>): T {
   return into as T;
 }
 
-/** An object in its envelope. */
-export interface Envelope {
-  readonly kind: string;
-  readonly apiVersion: string;
-  readonly bytes: Uint8Array;
-}
-
-/** Opens an envelope that is there as a whole. @throws {DecodeError} if it is none */
-function openEnvelope(bytes: Uint8Array): Envelope {
-  checkMagic(bytes);
-  const { typeMeta = {}, raw, ...rest } = wholeMessage(bytes.subarray(MAGIC.length), UNKNOWN);
-  checkPlain(rest);
-  return {
-    kind: typeMeta.kind ?? "",
-    apiVersion: typeMeta.apiVersion ?? "",
-    bytes: raw instanceof Uint8Array ? raw : new Uint8Array(0),
-  };
-}
-
-function checkMagic(bytes: Uint8Array): void {
+/** An object that is there as a whole in its envelope. @throws {DecodeError} if it is none */
+function openEnvelope(bytes: Uint8Array): Required<TypeMeta> & { readonly bytes: Uint8Array } {
   if (bytes.length < MAGIC.length || MAGIC.some((byte, index) => bytes[index] !== byte)) {
     throw new DecodeError("", "not Kubernetes' protobuf");
   }
-}
-
-function checkPlain({ contentEncoding = "", contentType = "" }: UnknownObject): void {
+  const { typeMeta, raw, contentEncoding = "", contentType = "" } = wholeMessage(
+    bytes.subarray(MAGIC.length),
+    UNKNOWN,
+  );
   if (contentEncoding !== "" || contentType !== "") {
     throw new DecodeError("", `packed or written in another way: ${contentEncoding} ${contentType}`);
   }
+  const { kind = "", apiVersion = "" } = typeMeta ?? {};
+  return { kind, apiVersion, bytes: raw instanceof Uint8Array ? raw : EMPTY };
 }
 
 /** What a refusal says. @throws {DecodeError} if it is no Status */
@@ -122,12 +100,6 @@ export function readStatus(bytes: Uint8Array): RawKubernetesObject {
   const { kind, bytes: content } = openEnvelope(bytes);
   if (kind !== "Status") throw new DecodeError("", "not a Status");
   return wholeMessage(content, STATUS) as RawKubernetesObject;
-}
-
-/** A watch event as its JSON would be. */
-export interface RawEvent {
-  readonly type: string;
-  readonly object: unknown;
 }
 
 /** Reads a watch of objects of one kind. */
@@ -163,8 +135,8 @@ export class EventReader {
     return frames;
   }
 
-  /** @throws {DecodeError} if the frame holds no event */
-  read(frame: Uint8Array): RawEvent {
+  /** The event as its JSON would be. @throws {DecodeError} if the frame holds none */
+  read(frame: Uint8Array): { readonly type: string; readonly object: unknown } {
     const { type = "", object } = wholeMessage(frame, WATCH_EVENT);
     const { kind, apiVersion, bytes } = openEnvelope(object?.raw instanceof Uint8Array ? object.raw : EMPTY);
     if (kind === this.#objectKind) return { type, object: readObject(this.#objectKind, bytes) };
@@ -172,8 +144,6 @@ export class EventReader {
     return { type, object: { ...status, kind, apiVersion } };
   }
 }
-
-const EMPTY = new Uint8Array(0);
 
 function growing(bytes: Uint8Array): GrowingBytes {
   const rest = new GrowingBytes();
@@ -186,12 +156,7 @@ export interface ListHead extends TypeMeta {
   readonly metadata?: ListMeta;
 }
 
-interface ListMessage {
-  readonly metadata?: ListMeta;
-  readonly items?: readonly Uint8Array[];
-}
-
-const LIST = message<ListMessage>({
+const LIST = message<{ readonly metadata?: ListMeta; readonly items?: readonly Uint8Array[] }>({
   1: ["metadata", "object", LIST_META],
   2: ["items", "eachBytes"],
 });

@@ -56,7 +56,11 @@ export class CredentialReader {
       ? new OidcTokens({
         provider: identity.provider,
         origin: access.origin,
-        certificateAuthority: () => this.#issuerAuthority(identity.provider.certificateAuthority),
+        certificateAuthority: async () => {
+          const { certificateAuthority: pem } = identity.provider;
+          if (pem === null) return null;
+          return await readPem(pem, "idp-certificate-authority", CERTIFICATE, this.#end.signal);
+        },
         nowMs,
       })
       : undefined;
@@ -93,24 +97,19 @@ export class CredentialReader {
   }
 
   async #read(signal: AbortSignal): Promise<Credentials> {
-    const { clientCertificate } = this.#access;
-    const certificateAuthority = await this.#readAuthority(signal);
-    const own = clientCertificate === null ? null : {
-      certificate: await readPem(clientCertificate.certificate, "client-certificate", CERTIFICATE, signal),
-      key: await readPem(clientCertificate.key, "client-key", PRIVATE_KEY, signal),
+    const { certificateAuthority: authority, clientCertificate: pair } = this.#access;
+    const certificateAuthority = authority === null
+      ? null
+      : await readPem(authority, "certificate-authority", CERTIFICATE, signal);
+    const own = pair === null ? null : {
+      certificate: await readPem(pair.certificate, "client-certificate", CERTIFICATE, signal),
+      key: await readPem(pair.key, "client-key", PRIVATE_KEY, signal),
     };
-    if (this.#plugin === undefined) {
-      return {
-        certificateAuthority,
-        clientCertificate: own,
-        authorization: await this.#authorization(signal),
-      };
-    }
-    const given = await this.#plugin.credential(this.#access, certificateAuthority, signal);
+    const given = await this.#plugin?.credential(this.#access, certificateAuthority, signal);
     return {
       certificateAuthority,
-      clientCertificate: given.clientCertificate ?? own,
-      authorization: given.token === null ? null : `Bearer ${given.token}`,
+      clientCertificate: given?.clientCertificate ?? own,
+      authorization: given === undefined ? await this.#authorization(signal) : bearer(given.token),
     };
   }
 
@@ -128,23 +127,11 @@ export class CredentialReader {
     this.#oidc?.invalidate();
   }
 
-  async #readAuthority(signal: AbortSignal): Promise<string | null> {
-    const { certificateAuthority } = this.#access;
-    if (certificateAuthority === null) return null;
-    return await readPem(certificateAuthority, "certificate-authority", CERTIFICATE, signal);
-  }
-
-  async #issuerAuthority(pem: Pem | null): Promise<string | null> {
-    return pem === null
-      ? null
-      : await readPem(pem, "idp-certificate-authority", CERTIFICATE, this.#end.signal);
-  }
-
   async #authorization(signal: AbortSignal): Promise<string | null> {
     const { identity } = this.#access;
-    if (identity.kind === "token") return `Bearer ${identity.token}`;
-    if (identity.kind === "tokenFile") return `Bearer ${await this.#readToken(identity.path, signal)}`;
-    if (this.#oidc !== undefined) return `Bearer ${await this.#oidc.token(signal)}`;
+    if (identity.kind === "token") return bearer(identity.token);
+    if (identity.kind === "tokenFile") return bearer(await this.#readToken(identity.path, signal));
+    if (this.#oidc !== undefined) return bearer(await this.#oidc.token(signal));
     if (identity.kind === "basic") return `Basic ${base64Of(`${identity.username}:${identity.password}`)}`;
     return null;
   }
@@ -160,6 +147,10 @@ export class CredentialReader {
     else if (this.#token === undefined) throw new CredentialError(`${path} holds no token`);
     return this.#token.text;
   }
+}
+
+function bearer(token: string | null): string | null {
+  return token === null ? null : `Bearer ${token}`;
 }
 
 /** Without this check an authority without certificates would mean all that the runtime knows. */

@@ -132,7 +132,7 @@ function readAccess(raw: RawObject, path: string, master: string): ClusterAccess
   const user = userName === "" ? {} : entryOf(raw, "users", "user", userName, `${contextField}.user`);
   return {
     ...inside(`clusters[${clusterName}].cluster`, () => readCluster(cluster, path, master)),
-    ...inside(`users[${userName}].user`, () => readUser({ name: userName, raw: user }, path, clusterConfig)),
+    ...inside(`users[${userName}].user`, () => readUser(userName, user, path, clusterConfig)),
     origin: path,
     names: { cluster: clusterName, user: userName },
   };
@@ -184,13 +184,7 @@ function pluginConfigOf(cluster: RawObject): unknown {
   return extensions.findLast(({ name }) => name === PLUGIN_EXTENSION)?.extension ?? null;
 }
 
-interface NamedUser {
-  readonly name: string;
-  readonly raw: RawObject;
-}
-
-function readUser(user: NamedUser, path: string, clusterConfig: unknown) {
-  const { raw } = user;
+function readUser(name: string, raw: RawObject, path: string, clusterConfig: unknown) {
   const certificate = pemAt(raw, "client-certificate", path);
   const key = pemAt(raw, "client-key", path, secretTextAt);
   if (certificate !== null && key === null) {
@@ -200,11 +194,11 @@ function readUser(user: NamedUser, path: string, clusterConfig: unknown) {
     throw new DecodeError("client-certificate", "is required beside client-key");
   }
   const clientCertificate = certificate === null || key === null ? null : { certificate, key };
-  const identity = readIdentity(user, path, clusterConfig);
+  const identity = readIdentity(name, raw, path, clusterConfig);
   return { clientCertificate, identity, impersonation: readImpersonation(raw) };
 }
 
-function readIdentity({ name, raw }: NamedUser, path: string, clusterConfig: unknown): Identity {
+function readIdentity(name: string, raw: RawObject, path: string, clusterConfig: unknown): Identity {
   const provider = isAbsent(raw["auth-provider"]) ? null : readAuthProvider(raw, name, path);
   if (provider !== null && !isAbsent(raw["exec"])) {
     throw new DecodeError("auth-provider", "cannot be combined with exec");

@@ -7,27 +7,15 @@ import { cancelUnread, type HttpAnswer, IdleLimit, readRefusal } from "./respons
 import { type AnswerFormat, formatOf, formatOfRefusal, type WatchBatch } from "./serializers.ts";
 import type { KubeConnection } from "./connection_state.ts";
 import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./list_watch_messages.ts";
-import type { ReflectorOptions } from "./reflector.ts";
-
-/** Limits of requests, in milliseconds. */
-export interface RequestTimes {
-  /** The server ends a watch after this time, up to twice as long by chance. */
-  readonly watchMs: number;
-  /** Limit for an answer to begin, and for each further piece of a list to arrive. */
-  readonly answerMs: number;
-  /** Limit for a page of a list to arrive as a whole. */
-  readonly pageMs: number;
-  /**
-   * Limit for each further piece of a list that a watch begins with: a server that knows nothing of such lists is silent. One that has
-   * sent such a list before has {@linkcode answerMs}.
-   */
-  readonly streamMs: number;
-}
+import type { ReflectorOptions, ReflectorTimes } from "./reflector.ts";
 
 /** What a {@linkcode ListWatch} needs; `connection` holds what is known of the server. */
 export type ListWatchOptions =
   & Pick<ReflectorOptions, "resource" | "client" | "clock" | "random">
-  & { readonly times: RequestTimes; readonly connection?: Pick<KubeConnection, "streamsLists"> };
+  & {
+    readonly times: Pick<ReflectorTimes, "watchMs" | "answerMs" | "pageMs" | "streamMs">;
+    readonly connection?: Pick<KubeConnection, "streamsLists">;
+  };
 
 /** A list or watch that is asked for. */
 export interface Asked {

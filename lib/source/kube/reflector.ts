@@ -18,45 +18,44 @@ import {
   UnreadableListError,
   type WatchEvent,
 } from "./list_watch_messages.ts";
-import { ListWatch, type RequestTimes, SilentStreamError, type StreamedList } from "./list_watch.ts";
+import { ListWatch, SilentStreamError, type StreamedList } from "./list_watch.ts";
 import type { WatchedResource } from "./resources.ts";
 import { CutOffError, watchedBatches } from "./watch.ts";
 import type { ResourceEventHandler, SourceEvent } from "../source.ts";
 
-/** Times of a {@linkcode Reflector}, in milliseconds. */
-export interface ReflectorTimes extends RequestTimes {
+/** The times of a node in service, in milliseconds; the backoff is client-go's. */
+export const REFLECTOR_TIMES = {
   /** Wait after the first failure in a row; doubled with each further one, and up to twice as long by chance. */
-  readonly backoffInitialMs: number;
-  readonly backoffMaxMs: number;
+  backoffInitialMs: 800,
+  backoffMaxMs: 30_000,
   /** Wait after a refusal of what is optional, up to twice as long by chance: one that stays must cost the server little. */
-  readonly optionalMs: number;
+  optionalMs: 300_000,
   /**
    * A watch without a byte for this long, or up to a quarter less by chance, is opened once more: its connection may be dead.
    * Many servers send a bookmark about every minute.
    */
-  readonly silenceMs: number;
-  /** A watch that ends sooner without an event counts as a failure. */
-  readonly shortWatchMs: number;
-  /** A watch that lived for so long and is then cut off was a good one: it is opened again before anything counts as a failure. */
-  readonly steadyMs: number;
-  /** A version that expires on a watch younger than this is one more in a row. */
-  readonly calmMs: number;
-}
-
-/** The times of a node in service; the backoff is client-go's. */
-export const REFLECTOR_TIMES: ReflectorTimes = {
-  backoffInitialMs: 800,
-  backoffMaxMs: 30_000,
-  optionalMs: 300_000,
   silenceMs: 90_000,
+  /** The server ends a watch after this time, up to twice as long by chance. */
   watchMs: 300_000,
+  /** Limit for an answer to begin, and for each further piece of a list to arrive. */
   answerMs: 60_000,
+  /** Limit for a page of a list to arrive as a whole. */
   pageMs: 600_000,
+  /**
+   * Limit for each further piece of a list that a watch begins with: a server that knows nothing of such lists is silent. One that has
+   * sent such a list before has `answerMs`.
+   */
   streamMs: 5_000,
+  /** A watch that ends sooner without an event counts as a failure. */
   shortWatchMs: 1_000,
+  /** A watch that lived for so long and is then cut off was a good one: it is opened again before anything counts as a failure. */
   steadyMs: 10_000,
+  /** A version that expires on a watch younger than this is one more in a row. */
   calmMs: 60_000,
 };
+
+/** Times as in {@linkcode REFLECTOR_TIMES}. */
+export type ReflectorTimes = Readonly<typeof REFLECTOR_TIMES>;
 
 /** What a {@linkcode Reflector} needs. */
 export interface ReflectorOptions {
