@@ -126,7 +126,7 @@ Deno.test("what could not be carried out is tried again, ever later, and told on
   const clock = recordingClock();
   const { exec, lines, cleanup, synced } = setUp(["IPv4"], clock);
   const run = exec.run.bind(exec);
-  let failing = 3;
+  let failing = 6;
   exec.run = (argv, options) =>
     failing-- > 0 ? Promise.reject(new ExecError(argv, -2, "Too many open files")) : run(argv, options);
   await synced("IPv4");
