@@ -88,11 +88,6 @@ export function yieldToOthers(): Promise<void> {
 /** How long a long task may run before it yields: probes ask for an answer within a second. */
 export const TURN_MS = 40;
 
-/** Yields if the work since then has taken long enough. */
-export async function turnSince(sinceMs: number): Promise<void> {
-  if (performance.now() - sinceMs >= TURN_MS) await yieldToOthers();
-}
-
 /** How work in turns is done. */
 export interface Turns {
   /** How long it goes on until everything else has its turn. @default {0} */
