@@ -30,7 +30,7 @@ export const systemClock: Clock = {
 };
 
 /**
- * A clock with fractions from one that has whole milliseconds only: the monotonic one tells them, but it stands still while the machine
+ * A clock with fractions from one that has whole milliseconds only: the monotonic one has them, but it stands still while the machine
  * sleeps, and it does not learn that the machine's clock was set. Where the two are further apart than that, the first one is right.
  *
  * @param epochMs whole milliseconds since the epoch
