@@ -71,7 +71,7 @@ Deno.test("source and Events are opened while the node is prepared, and begin no
   const proxy = await starting;
   assert(proxy !== null);
   assertEquals(node.nft.transactions, []);
-  assertEquals(node.started.filter((command) => command.startsWith("nft")).length, 4);
+  assertEquals(node.started.filter((command) => command.startsWith("nft")).length, 3);
   assertEquals(server.requests.length, 0);
   const handler = new SourceRecorder();
   const stop = new AbortController();
