@@ -34,7 +34,7 @@ export interface AcceptFailures {
     /** The system has no descriptor left. */
     exhausted(): void;
   };
-  /** Told of every failure; `isNews` at most once a minute. */
+  /** Called for every failure; `isNews` at most once a minute. */
   readonly onFailure: (error: unknown, isNews: boolean) => void;
 }
 

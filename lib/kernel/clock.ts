@@ -30,7 +30,7 @@ export const systemClock: Clock = {
 };
 
 /**
- * A clock with fractions from one that has whole milliseconds only: the monotonic one tells them, but it stands still while the machine
+ * A clock with fractions from one that has whole milliseconds only: the monotonic one has them, but it stands still while the machine
  * sleeps, and it does not learn that the machine's clock was set. Where the two are further apart than that, the first one is right.
  *
  * @param epochMs whole milliseconds since the epoch
@@ -87,11 +87,6 @@ export function yieldToOthers(): Promise<void> {
 
 /** How long a long task may run before it yields: probes ask for an answer within a second. */
 export const TURN_MS = 40;
-
-/** Yields if the work since then has taken long enough. */
-export async function turnSince(sinceMs: number): Promise<void> {
-  if (performance.now() - sinceMs >= TURN_MS) await yieldToOthers();
-}
 
 /** How work in turns is done. */
 export interface Turns {

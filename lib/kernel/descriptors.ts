@@ -26,7 +26,7 @@ export interface DescriptorAllowanceOptions {
 
 /**
  * Gives descriptors to sockets as long as enough are left for everything else. The limit of the process itself cannot be read:
- * the runtime does not tell it and keeps `/proc` closed.
+ * the runtime does not expose it and keeps `/proc` closed.
  */
 export class DescriptorAllowance {
   readonly #count: (atMost: number) => number;
@@ -82,7 +82,7 @@ export function countSpareDescriptors(atMost: number): number {
   try {
     while (files.length < atMost) files.push(Deno.openSync("/dev/null"));
   } catch (error) {
-    // Without a /dev/null there is no telling, and no reason to refuse a client.
+    // Without a /dev/null it is unknown, and no reason to refuse a client.
     if (!isOutOfDescriptors(error)) return atMost;
   } finally {
     for (const file of files) file.close();
@@ -102,7 +102,7 @@ export interface DescriptorWait {
 
 /**
  * Waits until enough files can be opened for something that would fail for good without, however long that takes: modules that are
- * loaded, of which the runtime panics from source if it cannot open their files, and programs that tell what a node can do.
+ * loaded, of which the runtime panics from source if it cannot open their files, and programs that show what a node can do.
  *
  * @throws the reason of `signal`, if that ended the wait
  */
@@ -118,7 +118,7 @@ export async function untilDescriptors(
 
 /**
  * From now on a stack is the error's message alone while no file can be opened, for all callers: the logger, which finds its caller
- * there, or the errors of `node:` modules. From source, the runtime reads a file to tell the place of a frame, and panics where it cannot
+ * there, or the errors of `node:` modules. From source, the runtime reads a file to find the place of a frame, and panics where it cannot
  * (Deno 2.9.6, when a first frame of that file is asked for).
  */
 export function guardStackTraces(canOpenFiles: () => boolean = () => countSpareDescriptors(1) > 0): void {

@@ -124,7 +124,7 @@ export function generousLimitMs(inputBytes: number, entries: number = 0): number
 /** For programs that look at, or change, a handful of things, however large the node. */
 export const QUICK_LIMIT_MS = 10_000;
 
-/** Tells once when a program has run for too long. */
+/** Logs once when a program has run for too long. */
 export class TimeLimit {
   readonly #options: Pick<ExecOptions, "timeoutMs" | "entries">;
   readonly #onExceeded: () => void;
@@ -166,7 +166,7 @@ export class TimeLimit {
   }
 }
 
-/** How long a program that was told to end may take for it, before it is killed. */
+/** How long a program may take to end after SIGTERM, before it is killed. */
 const KILL_GRACE_MS = 1_000;
 /** How long to wait for one that was killed: one that hangs in the kernel does not even end then. */
 const ABANDON_MS = 1_000;
@@ -223,7 +223,7 @@ class ProgramRun {
       if (this.#excess !== null) {
         throw new ExecError(this.#argv, KILLED_CODE, this.#excess);
       }
-      // One that ended well just before it was told to has done its work, unless some of what it said was not read.
+      // One that ended well just before it was to end has done its work, unless some of what it said was not read.
       if (result.code !== 0 || this.#isAbandoned) {
         signal?.throwIfAborted();
         const { exceededMs } = limit;
@@ -317,7 +317,7 @@ class ProgramRun {
     try {
       this.#child.kill(signal);
     } catch (error) {
-      // It has ended in the meantime, which its status tells.
+      // It has ended in the meantime, as its status shows.
       if (!(error instanceof TypeError || error instanceof Deno.errors.NotFound)) throw error;
     }
   }
@@ -420,7 +420,7 @@ export interface OutputReading {
   readonly maxBytes: number;
   /** Takes what is kept as it comes, instead of the text at the end; the bytes change after the call. */
   readonly onPiece?: ((bytes: Uint8Array) => void) | undefined;
-  /** Told how many bytes have come, each time that some do. */
+  /** Called with how many bytes have come, each time that some do. */
   readonly onBytes?: (bytes: number) => void;
 }
 

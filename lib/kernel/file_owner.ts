@@ -7,7 +7,7 @@
  *
  * @module
  */
-/** Of a file or directory, as the system tells it. */
+/** Of a file or directory, as the system has it. */
 export type OwnedFile = Pick<Deno.FileInfo, "uid" | "gid" | "mode">;
 
 const STICKY = 0o1000;

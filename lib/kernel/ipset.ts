@@ -96,7 +96,7 @@ export async function setSizes(exec: Exec): Promise<ReadonlyMap<string, number |
  * Carries out lines of `ipset restore` in one run of the program, up to the first that fails. A line may add
  * what is there already, and remove what is gone already.
  *
- * @throws {ExecError} if one fails; the text tells which
+ * @throws {ExecError} if one fails; the text names it
  */
 export async function restoreSets(exec: Exec, text: Input): Promise<void> {
   await runOk(exec, RESTORE, { stdin: text });

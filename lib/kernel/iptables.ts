@@ -270,7 +270,7 @@ export function isAtLeast(version: string, minimum: string): boolean {
 
 /** The arguments that make `iptables` and `iptables-restore` wait up to 5 s for the xtables lock. */
 export function waitArgs(version: string): readonly string[] {
-  // Older programs look for the lock once a second unless told to look every 100 ms.
+  // Older programs look for the lock once a second unless an option says every 100 ms.
   return isAtLeast(version, WAIT_INTERVAL_IGNORED_SINCE) ? ["-w", "5"] : ["-w", "5", "-W", "100000"];
 }
 

@@ -68,7 +68,7 @@ export async function findByName(
   return { chains: found, jumpsOnly };
 }
 
-/** Those that are there, and hold no rule that iptables has no words for: these cannot be told apart. */
+/** Those that are there, and hold no rule that iptables has no words for: these two cases look the same. */
 async function findChains(
   iptables: Iptables,
   table: Table,

@@ -137,14 +137,14 @@ export async function mayHideRules(exec: Exec, family: IpFamily, variant: Iptabl
     const saved = await runIfThere(exec, hintsQuestion(family, variant));
     return saved !== null && saved.code !== 0 && isPermissionProblem(saved.stderr);
   } catch (error) {
-    // A tool that hangs is told elsewhere.
+    // A tool that hangs is reported elsewhere.
     if (error instanceof ExecError) return false;
     throw error;
   }
 }
 
 /**
- * The command that tells what kubelet has left in a variant. Naming a table makes the legacy variant create it, with its hooks, on a node
+ * The command that shows what kubelet has left in a variant. Naming a table makes the legacy variant create it, with its hooks, on a node
  * that uses nft: there all tables that exist are asked for.
  */
 export function hintsQuestion(family: IpFamily, variant: IptablesVariant): readonly string[] {
@@ -326,7 +326,7 @@ export interface IptablesOfNode {
 }
 
 /**
- * Chooses the variant and finds its families, and tells the log of both.
+ * Chooses the variant and finds its families, and logs both.
  *
  * @throws {UnsupportedError} if the primary family is not among them
  * @throws {ExecError} if it is unknown whether a variant works

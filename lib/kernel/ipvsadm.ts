@@ -63,7 +63,7 @@ export class Ipvsadm {
       addVirtualServerLine({ ...name, scheduler, flags: [], timeoutSeconds: 0 });
     const remove = deleteVirtualServerLine(name);
     // The program does not say which line failed, and its status is that of the last one. Each first line of three fails in any case,
-    // so that what is said of each scheduler is told apart: one line if it is there, else three.
+    // so that the lines of each scheduler can be separated: one line if it is there, else three.
     const lines = schedulers.flatMap((scheduler) => [remove, add(scheduler), remove]);
     const { code, stderr } = await this.#restore(lines);
     const said = stderr.split("\n").filter((line) => line !== "");
@@ -247,7 +247,7 @@ export interface LineErrors {
   readonly end: number | null;
 }
 
-/** Lines once more, from the `first` on, so that what the program says tells which of them fail. */
+/** Lines once more, from the `first` on, so that what the program prints shows which of them fail. */
 export class MarkedLines {
   readonly #tried: readonly { readonly line: string; readonly index: number }[];
 

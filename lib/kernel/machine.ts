@@ -1,19 +1,19 @@
 /**
- * The machine as the runtime tells of it: kernel, processors, interfaces, and whether a port is in use.
+ * The machine as the runtime shows it: kernel, processors, interfaces, and whether a port is in use.
  *
  * @module
  */
 import type { DeviceAddress } from "../netfilter/ip_batch.ts";
 import type { IpFamily } from "../model/objects.ts";
 
-/** What `uname -r` prints, e.g. `6.1.0-28-amd64`; null where the runtime may not tell (`--allow-sys=osRelease`). */
+/** What `uname -r` prints, e.g. `6.1.0-28-amd64`; null where the runtime may not ask (`--allow-sys=osRelease`). */
 export function kernelRelease(): string | null {
   const { state } = Deno.permissions.querySync({ name: "sys", kind: "osRelease" });
   return state === "granted" ? Deno.osRelease() : null;
 }
 
 /**
- * The CPUs of the machine. Where the runtime may not tell (`--allow-sys=cpus`), those this process may use: fewer if it is pinned
+ * The CPUs of the machine. Where the runtime may not ask (`--allow-sys=cpus`), those this process may use: fewer if it is pinned
  * or has a CPU limit, which says nothing about how many connections the node must track.
  */
 export async function cpuCount(): Promise<number> {

@@ -262,7 +262,7 @@ export function isWithoutFamily({ stderr }: ExecError): boolean {
 /** 128 + SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV. */
 const CRASHED_CODES: readonly number[] = [132, 134, 135, 136, 139];
 
-/** Tells whose fault a failed run of nft is. */
+/** Whose fault a failed run of nft is. */
 export function nftFailureKind(error: ExecError): NftFailureKind {
   const { code, stderr } = error;
   // A crash is no answer, either, but it may well come from the text.

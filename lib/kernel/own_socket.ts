@@ -1,6 +1,6 @@
 /**
  * A Unix socket in a directory that no other user can write. The runtime does not say who is at the other end of a socket
- * (SO_PEERCRED), so the place of the socket is what tells: a client believes what is there only if no other user could have put it there.
+ * (SO_PEERCRED), so the place of the socket decides: a client believes what is there only if no other user could have put it there.
  *
  * @module
  */

@@ -37,7 +37,7 @@ const MAX_TIMEOUTS = 2;
 const PROBE_LIMIT_MS = 120_000;
 
 /**
- * Runs programs through another `Exec` until it is told to end: those under way are ended then, and no other is started. Their runs
+ * Runs programs through another `Exec` until it is ended: those under way are ended then, and no other is started. Their runs
  * reject with an `AbortError`, which is no failure of the program.
  */
 export class Runner implements Exec, Disposable {

@@ -49,7 +49,7 @@ export async function readSysctls(
   if (names.length === 0) return new Map();
   const argv = ["sysctl", ...names];
   const { code, stdout, stderr } = await exec.run(argv, QUICK);
-  // The program goes on after a setting that it cannot read, and only names tell which one is missing then.
+  // The program goes on after a setting that it cannot read, and only names show which one is missing then.
   const values = new Map(
     Array.from(stdout.matchAll(/^(\S+) = ?(.*)$/gm), ([, name = "", value = ""]) => [name, value.trim()]),
   );
@@ -71,7 +71,7 @@ export interface SysctlChange {
 
 /**
  * Writes settings unless they already have the values, so that a process without the right to write runs where an earlier one has
- * prepared the node. One program writes them all; those of which it does not tell how that went are written once more, each by its own.
+ * prepared the node. One program writes them all; those whose outcome it does not print are written once more, each by its own.
  * The outcomes are in the order of `changes`.
  */
 export async function changeSysctls(
@@ -215,7 +215,7 @@ export async function nodeSysctls(
 }
 
 /**
- * Makes sure that IPv6 is on: the kernel takes rules for a family that it was told not to speak. Where that is unknown, nothing
+ * Makes sure that IPv6 is on: the kernel takes rules for a family that is switched off. Where that is unknown, nothing
  * says that it is off.
  *
  * @throws {UnsupportedError} if it is not

@@ -141,7 +141,7 @@ function canonicalIptablesRule(rule: IptablesRule): IptablesRule {
 }
 
 /**
- * The canonical text of a rule text: equal for a rule as written and as saved, and never for two rules the kernel tells apart.
+ * The canonical text of a rule text: equal for a rule as written and as saved, and never for two rules that differ to the kernel.
  * (Options this reader does not know are compared as words, so two spellings of such a rule may still differ.)
  *
  * @throws {SyntaxError} if the text is no rule

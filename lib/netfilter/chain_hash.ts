@@ -1,5 +1,5 @@
 /**
- * Short names that stand for long ones: chains must tell Services apart whose names do not fit.
+ * Short names that stand for long ones: names of chains must differ for Services whose names do not fit.
  *
  * @module
  */

@@ -77,7 +77,7 @@ function kindOf({ linkinfo }: Readonly<Record<string, unknown>>): string {
   return typeof kind === "string" ? kind : "";
 }
 
-/** A device as `ip -json -details link` tells of it. */
+/** A device as `ip -json -details link` prints it. */
 export interface Link {
   readonly device: string;
   /** As in {@linkcode parseLinkKinds}. */

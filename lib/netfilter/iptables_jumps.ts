@@ -47,16 +47,6 @@ export function tableBlock(table: Table | "mangle", lines: readonly string[]): s
   return [`*${table}`, ...lines, "COMMIT", ""].join("\n");
 }
 
-/** Which jumps are put back, and how they are found. */
-export interface JumpOptions {
-  /** A jump as it stands among the rules that are there. Default: as it is written. */
-  readonly textOf?: (args: string) => string;
-  /** False for jumps that stay as they are, there or not. Default: true. */
-  readonly isWanted?: (jump: JumpRule) => boolean;
-  /** False: where it stands (counted from 0) says nothing of where others go. Default: true. */
-  readonly isInPlace?: (jump: JumpRule, at: number) => boolean;
-}
-
 /** What brings the jumps of one chain in order. */
 export interface JumpEdits {
   /** What follows the chain's name, each to be deleted once; before the insertions. */
@@ -72,28 +62,29 @@ export interface JumpEdits {
  *
  * @param there the rules of the chain, ours and others'
  * @param jumps ours of this chain; the last one stands first
+ * @param isInPlace false: where it stands (counted from 0) says nothing of where others go. Default: true
  */
 export function editJumps(
   there: readonly string[],
   jumps: readonly JumpRule[],
-  { textOf = (args) => args, isWanted = () => true, isInPlace = () => true }: JumpOptions = {},
+  isInPlace: (jump: JumpRule, at: number) => boolean = () => true,
 ): JumpEdits {
-  const ours = new Map(jumps.filter(isWanted).map(({ args }) => [textOf(args), args]));
+  const ours = new Set(jumps.map(({ args }) => args));
   const isSurplus = (text: string, at: number): boolean => ours.has(text) && there.lastIndexOf(text) > at;
   const rules = there.filter((text, at) => !isSurplus(text, at));
   const missing: { place: number; args: string }[] = [];
   let previous = -1;
   for (const jump of jumps.toReversed()) {
-    const at = rules.indexOf(textOf(jump.args));
-    if (at < 0 && isWanted(jump)) {
-      rules.splice(++previous, 0, textOf(jump.args));
+    const at = rules.indexOf(jump.args);
+    if (at < 0) {
+      rules.splice(++previous, 0, jump.args);
       missing.push({ place: previous + 1, args: jump.args });
-    } else if (at >= 0 && isInPlace(jump, at)) {
+    } else if (isInPlace(jump, at)) {
       previous = Math.max(previous, at);
     }
   }
   // By their text, which takes the first one: a number would be another rule's as soon as another program inserts one.
-  return { surplus: there.filter(isSurplus).map((text) => ours.get(text)!), missing };
+  return { surplus: there.filter(isSurplus), missing };
 }
 
 /** True if rules of `KUBE-SERVICES` go on to chains of iptables mode; IPVS mode has that chain, too. */

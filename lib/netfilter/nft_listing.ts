@@ -1,6 +1,6 @@
 /**
  * Reads what `nft list` prints, with or without handles and elements, into the objects of its tables, while it is printed. What cannot
- * be read is told with its place, and everything around it is read all the same.
+ * be read is reported with its place, and everything around it is read all the same.
  *
  * @module
  */
@@ -61,7 +61,7 @@ export interface NftListing {
 
 const TABLE = /^table (\S+ \S+) \{(?:.* progname (\S+))?/;
 const BLOCK = /^(chain|set|map) (\S+) \{/;
-/** Blocks that decide nothing about where a packet goes, or that rules name whose statements are told. */
+/** Blocks that decide nothing about where a packet goes, or that rules name. */
 const OTHER_BLOCK = /^(?:counter|quota|limit|flowtable|secmark|synproxy|ct \w+) .*\{(?: # handle \d+)?$/;
 const HANDLE = /^(.*) # handle (\d+)$/;
 const COMMENT = /^comment "(.*)"$/;

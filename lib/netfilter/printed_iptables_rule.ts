@@ -79,7 +79,7 @@ export function withoutQuoted(rule: string): { readonly words: string; readonly 
 /**
  * Each option with its values, and with the `!` before it.
  *
- * @param valueOf what stands for a value of an option, whose text up to there it is told
+ * @param valueOf what stands for a value of an option, whose text up to there it is given
  */
 export function optionsOf(
   words: string,

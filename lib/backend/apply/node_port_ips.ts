@@ -9,7 +9,8 @@ import { sameTexts } from "../../model/service_port.ts";
 /** See the module. */
 export class NodePortIps {
   readonly #interfaceIps: () => readonly string[];
-  #planned: readonly string[] | null = null;
+  #addresses: NodePortAddresses | undefined;
+  #planned: readonly string[] = [];
 
   /** @param interfaceIps addresses of all interfaces of the node, both families; asked unless every address serves node ports */
   constructor(interfaceIps: () => readonly string[]) {
@@ -18,17 +19,18 @@ export class NodePortIps {
 
   /** As the latest plan took them; empty before one, and where every address serves node ports. */
   get planned(): readonly string[] {
-    return this.#planned ?? [];
+    return this.#planned;
   }
 
   /** Those of now, for a plan. */
   take(addresses: NodePortAddresses): readonly string[] {
+    this.#addresses = addresses;
     return this.#planned = this.#read(addresses);
   }
 
   /** True if they are others than those of the latest plan. */
-  isOutdated(addresses: NodePortAddresses): boolean {
-    return this.#planned !== null && !sameTexts(this.#planned, this.#read(addresses));
+  get isOutdated(): boolean {
+    return this.#addresses !== undefined && !sameTexts(this.#planned, this.#read(this.#addresses));
   }
 
   #read(addresses: NodePortAddresses): readonly string[] {

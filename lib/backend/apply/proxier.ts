@@ -12,6 +12,7 @@ import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
 import type { Damage } from "../damage.ts";
 import { Quarantine, type RefusedService } from "../quarantine.ts";
+import { NodePortIps } from "./node_port_ips.ts";
 
 /** What a {@linkcode Proxier} needs. */
 export interface ProxierOptions<Settings> {
@@ -21,6 +22,8 @@ export interface ProxierOptions<Settings> {
   readonly logger: Logger;
   /** Milliseconds, monotonic. Default: since the process began. */
   readonly nowMs?: (() => number) | undefined;
+  /** Addresses of all interfaces of the node, both families, where the rules name those that serve node ports. Default: they name none. */
+  readonly interfaceIps?: () => readonly string[];
   /** Tables or kinds of which a report says how much was written. */
   readonly kinds: readonly string[];
   /** How often one full sync begins once more, because more is refused. Default 1: `findRefused` finds all. */
@@ -55,6 +58,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   readonly family: IpFamily;
   protected readonly quarantine: Quarantine;
   protected readonly mutex: Mutex;
+  protected readonly nodePortIps: NodePortIps;
   /** Milliseconds, monotonic. */
   protected readonly nowMs: () => number;
   /** Of the sync under way. */
@@ -77,6 +81,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     const { family, settings, kinds, nowMs = () => performance.now(), mutex = new Mutex() } = options;
     this.family = family;
     this.mutex = mutex;
+    this.nodePortIps = new NodePortIps(options.interfaceIps ?? (() => []));
     this.nowMs = nowMs;
     this.quarantine = new Quarantine(nowMs);
     this.progress = newProgress(kinds);
@@ -134,6 +139,11 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     this.known = reached;
     this.succeeded();
     return this.#report(reached);
+  }
+
+  /** True if the addresses that serve node ports are others than those of the last plan. */
+  isOutdated(): boolean {
+    return this.nodePortIps.isOutdated;
   }
 
   /**

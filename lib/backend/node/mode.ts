@@ -26,7 +26,7 @@ export interface ModeContext {
   readonly sysctls: NodeSysctls;
   /** Of work that goes on between syncs. Default: the machine's. */
   readonly clock?: Clock;
-  /** What the lives of the process share. Default: nothing. */
+  /** What the proxy servers of the process share. Default: nothing. */
   readonly afterlife?: Afterlife;
 }
 

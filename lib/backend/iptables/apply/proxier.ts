@@ -19,7 +19,6 @@ import {
   isWhatAllNeed,
   refusedServices,
 } from "../../apply/iptables_trial.ts";
-import { NodePortIps } from "../../apply/node_port_ips.ts";
 import { addWritten, Proxier } from "../../apply/proxier.ts";
 import { StaleChains } from "../../apply/stale_chains.ts";
 import type { ApplyReport, SyncRequest } from "../../backend.ts";
@@ -71,7 +70,6 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   readonly #options: IptablesProxierOptions;
   /** Of the full sync under way. */
   #full: { readonly plan: IptablesPlan; readonly held: HeldTables } | undefined;
-  readonly #nodePortIps: NodePortIps;
   #mangleCanary = false;
   /** As the last full sync found it. */
   #nfacct = false;
@@ -80,12 +78,20 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   readonly #staleChains: StaleChains;
 
   constructor(options: IptablesProxierOptions) {
-    const { iptables, settings, logger, largeChains, nowMs } = options;
+    const { iptables, settings, logger, largeChains, nowMs, interfaceIps } = options;
     const { family } = iptables;
-    super({ mode: "iptables", family, settings, logger, nowMs, kinds: ["filter", "nat"], checksAlone: true });
+    super({
+      mode: "iptables",
+      family,
+      settings,
+      logger,
+      nowMs,
+      interfaceIps,
+      kinds: ["filter", "nat"],
+      checksAlone: true,
+    });
     this.#iptables = iptables;
     this.#options = options;
-    this.#nodePortIps = new NodePortIps(options.interfaceIps);
     this.#staleChains = new StaleChains({
       nowMs: this.nowMs,
       waitMs: 0,
@@ -113,11 +119,6 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     // A sync waits for a drift check, one that takes long gives way.
     this.#driftCheck.giveWay();
     return super.sync(request);
-  }
-
-  /** True if the addresses that serve node ports are others than those of the last sync. */
-  isOutdated(): boolean {
-    return this.#nodePortIps.isOutdated(this.settings.nodePortAddresses);
   }
 
   protected override async checkDrift(store: IptablesStore): Promise<false | null | Damage> {
@@ -247,7 +248,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   }
 
   #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
-    this.#nodePortIps.take(this.settings.nodePortAddresses);
+    this.nodePortIps.take(this.settings.nodePortAddresses);
     return inTurns(planIptablesInSteps(state, changed, this.#planOptions()), { turnMs: TURN_MS });
   }
 
@@ -255,7 +256,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     return {
       ...this.settings,
       family: this.family,
-      nodePortIps: this.#nodePortIps.planned,
+      nodePortIps: this.nodePortIps.planned,
       randomFully: this.#iptables.hasRandomFully(),
       nfacct: this.#nfacct,
     };

@@ -201,7 +201,7 @@ function* jumpLines(
         surplus: first.filter(isThere).map(({ args }) => args),
         missing: first.map(({ args }) => ({ place: 1, args })),
       }
-      : editJumps(there, first, { isInPlace });
+      : editJumps(there, first, isInPlace);
     for (const args of surplus) yield { line: `-D ${chain} ${args}`, target: targets.get(args)! };
     for (const { place, args } of missing) {
       yield { line: `-I ${chain} ${place === 1 ? "" : `${place} `}${args}`, target: targets.get(args)! };

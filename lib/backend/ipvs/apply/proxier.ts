@@ -211,7 +211,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
     });
   }
 
-  isOutdated(): boolean {
+  override isOutdated(): boolean {
     // Without a successful sync another one is on its way.
     return this.isCommitted && !sameTexts(this.#hostIps(), this.#syncedIps);
   }

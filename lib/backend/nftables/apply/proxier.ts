@@ -14,7 +14,6 @@ import { NftTransaction } from "../../../netfilter/nft_objects.ts";
 import type { ListedTable } from "../../../netfilter/nft_listing.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { NodePortIps } from "../../apply/node_port_ips.ts";
 import { Proxier } from "../../apply/proxier.ts";
 import { StaleChains } from "../../apply/stale_chains.ts";
 import type { Damage } from "../../damage.ts";
@@ -60,15 +59,21 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   readonly #staleChains: StaleChains;
   readonly #driftCheck: DriftCheck;
   #serviceCidrs: readonly string[] = [];
-  readonly #nodePortIps: NodePortIps;
   /** The table that the full sync under way fills, and with what. */
   #filling: { readonly name: string; readonly plan: NftablesPlan } | undefined;
 
   constructor(options: NftablesProxierOptions) {
-    const { family, nft, settings, logger, nowMs } = options;
-    super({ mode: "nftables", family, settings, logger, nowMs, kinds: ["chains", "elements", "sets"] });
+    const { family, nft, settings, logger, nowMs, interfaceIps } = options;
+    super({
+      mode: "nftables",
+      family,
+      settings,
+      logger,
+      nowMs,
+      interfaceIps,
+      kinds: ["chains", "elements", "sets"],
+    });
     this.#options = options;
-    this.#nodePortIps = new NodePortIps(options.interfaceIps);
     this.#driftCheck = new DriftCheck({ nft, family, logger, nowMs });
     this.#staleChains = new StaleChains({
       nowMs,
@@ -90,11 +95,6 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     if (sameTexts(networks, this.#serviceCidrs)) return false;
     this.#serviceCidrs = networks;
     return true;
-  }
-
-  /** True if the addresses that serve node ports are others than those of the last sync. */
-  isOutdated(): boolean {
-    return this.#nodePortIps.isOutdated(this.settings.nodePortAddresses);
   }
 
   protected override async checkDrift(
@@ -336,7 +336,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
       ...settings,
       family: this.family,
       serviceCidrs: this.#serviceCidrs,
-      nodePortIps: this.#nodePortIps.take(settings.nodePortAddresses),
+      nodePortIps: this.nodePortIps.take(settings.nodePortAddresses),
     };
   }
 

@@ -34,52 +34,67 @@ async function removeTables({ exec, families, dryRun, of }: CleanupContext): Pro
   const nft = new Nft(exec);
   const removed: Leftover[] = [];
   const failed: LeftoverFailure[] = [];
-  /** @returns false if what failed keeps us from all tables */
-  const attempt = async (place: string, work: () => Promise<void>): Promise<boolean> => {
+  let isOver = false;
+  const attempt = async <T>(place: string, work: () => Promise<T>): Promise<T | null> => {
+    if (isOver) return null;
     try {
-      await work();
-      return true;
+      return await work();
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
       const isAbsent = error.isMissing() || isWithoutNftables(error);
       if (!isAbsent) failed.push({ place, error });
-      return !isAbsent && nftFailureKind(error) === "rejected";
+      // What keeps us from looking at one table keeps us from looking at all of them.
+      isOver = isAbsent || nftFailureKind(error) !== "rejected";
+      return null;
     }
-  };
-  const remove = async (family: NftFamily, name: string): Promise<void> => {
-    const problem = await ownerProblem(nft, family, name);
-    if (problem === null) return;
-    if (problem !== "") {
-      failed.push({ place: `nft ${family} ${name}`, error: new Error(problem) });
-      return;
-    }
-    if (!dryRun) await nft.deleteTable(family, name);
-    removed.push({ place: "nft", command: `delete table ${family} ${name}`, kind: "tables of nft" });
   };
   for (const family of families.map(nftFamily)) {
-    // Most nodes have none of them, and one dry run is enough to see it. What fails here fails for each of them, too.
-    if (await nft.hasNone(family, { tables: names }).catch(() => false)) continue;
-    for (const name of names) {
-      if (!await attempt(`nft ${family} ${name}`, () => remove(family, name))) {
-        return { removed, kept: [], failed };
-      }
+    const onOwned = (name: string, problem: string): void => {
+      failed.push({ place: `nft ${family} ${name}`, error: new Error(problem) });
+    };
+    const look = (): Promise<readonly string[]> => tablesHere(nft, { family, names, onOwned });
+    for (const name of await attempt(`nft ${family}`, look) ?? []) {
+      await attempt(`nft ${family} ${name}`, async () => {
+        if (!dryRun) await nft.deleteTable(family, name);
+        removed.push({ place: "nft", command: `delete table ${family} ${name}`, kind: "tables of nft" });
+      });
     }
   }
   return { removed, kept: [], failed };
 }
 
 /**
- * Asks by name: a list would read all tables of the node.
+ * Asks by name: a list would read all tables of the node. Most nodes have none of ours, and one look shows it.
  *
- * @returns why only another process may remove the table; `""` if this one may; null: it is not there
+ * @param onOwned called for tables that only another process may remove
  */
-async function ownerProblem(nft: Nft, family: NftFamily, name: string): Promise<string | null> {
-  try {
-    return await nft.hasNone(family, { tables: [name] }) ? null : "";
-  } catch (error) {
-    if (!(error instanceof ExecError) || nftFailureKind(error) !== "permission") throw error;
+async function tablesHere(
+  nft: Nft,
+  { family, names, onOwned }: {
+    readonly family: NftFamily;
+    readonly names: readonly string[];
+    readonly onOwned: (name: string, problem: string) => void;
+  },
+): Promise<readonly string[]> {
+  if (await hasNone(nft, family, names) === true) return [];
+  const here: string[] = [];
+  for (const name of names) {
+    const answer = await hasNone(nft, family, [name]);
+    if (answer === false) here.push(name);
+    if (!(answer instanceof ExecError)) continue;
     const problem = parseTable(await nft.listTable(family, name) ?? "").ownerProblem;
-    if (problem === null) throw error;
-    return problem;
+    if (problem === null) throw answer;
+    onOwned(name, problem);
+  }
+  return here;
+}
+
+/** @returns the error if nothing may be done with some of them: the process lacks rights, or another one has claimed them */
+async function hasNone(nft: Nft, family: NftFamily, names: readonly string[]): Promise<boolean | ExecError> {
+  try {
+    return await nft.hasNone(family, { tables: names });
+  } catch (error) {
+    if (error instanceof ExecError && nftFailureKind(error) === "permission") return error;
+    throw error;
   }
 }

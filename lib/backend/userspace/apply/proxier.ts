@@ -16,7 +16,6 @@ import { tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { refusedServices } from "../../apply/iptables_trial.ts";
-import { NodePortIps } from "../../apply/node_port_ips.ts";
 import { addWritten, Proxier } from "../../apply/proxier.ts";
 import type { ApplyReport, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
@@ -87,12 +86,11 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   readonly #own: OwnRules;
   readonly #driftCheck: DriftCheck;
   readonly #other: OtherKproxy;
-  readonly #nodePortIps: NodePortIps;
   /** What the full sync under way is to reach. */
   #wanted: IptablesStore | undefined;
 
   constructor(options: UserspaceProxierOptions) {
-    const { iptables, settings, logger, nowMs } = options;
+    const { iptables, settings, logger, nowMs, interfaceIps } = options;
     const { family } = iptables;
     super({
       mode: "userspace",
@@ -100,13 +98,13 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
       settings,
       logger,
       nowMs,
+      interfaceIps,
       kinds: ["filter", "nat"],
       checksAlone: true,
     });
     this.#options = options;
     this.#own = { chains: CHAINS, jumps: jumpsOf(settings.has) };
     this.#other = new OtherKproxy(family, logger);
-    this.#nodePortIps = new NodePortIps(options.interfaceIps);
     this.#driftCheck = new DriftCheck({ iptables, own: this.#own, logger, nowMs: this.nowMs });
   }
 
@@ -114,11 +112,6 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   override sync(request: SyncRequest): Promise<ApplyReport> {
     this.#driftCheck.giveWay();
     return super.sync(request);
-  }
-
-  /** True if the addresses that serve node ports are others than those of the last sync. */
-  isOutdated(): boolean {
-    return this.#nodePortIps.isOutdated(this.settings.nodePortAddresses);
   }
 
   protected override async checkDrift(store: IptablesStore): Promise<false | null | Damage> {
@@ -245,7 +238,7 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
 
   async #plan(state: ProxyState, changed: Changed): Promise<Map<NamespacedName, ServicePortals | null>> {
     const { nodePortAddresses, ...settings } = this.settings;
-    const nodePortIps = this.#nodePortIps.take(nodePortAddresses);
+    const nodePortIps = this.nodePortIps.take(nodePortAddresses);
     const steps = planUserspaceInSteps(state, changed, {
       ...settings,
       family: this.family,
