@@ -15,12 +15,7 @@ import { jumpRules } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { type HeldPortal, portalKey } from "../../sim/portals.ts";
-import {
-  builtinRules,
-  emptySnapshot,
-  kernelTables,
-  type RulesetSnapshot,
-} from "../../sim/ruleset_snapshot.ts";
+import { emptySnapshot, kernelTables, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { few } from "../../text/words.ts";
 import {
   chainDifference,
@@ -123,7 +118,7 @@ export function heldOfPlan(
   }
   // Each jump is put before those so far; what stands last comes first.
   const jumps = rules.base.jumps.toSorted((a, b) => Number(b.isLast ?? false) - Number(a.isLast ?? false));
-  const tables = kernelTables(renderPlan({ ...rules, all: true }), builtinRules(jumps));
+  const tables = kernelTables(renderPlan({ ...rules, all: true }), jumps);
   return { ...emptySnapshot(family), iptables: [{ variant: "", tables }], portals: held };
 }
 
