@@ -11,14 +11,14 @@ import type { RulesetSnapshot } from "../sim/ruleset_snapshot.ts";
 import { readBounded } from "../source/files/manifest_files.ts";
 import { type DesiredInput, desiredRules, type RulesMode, rulesModeOf } from "./desired/desired.ts";
 import { type HostNetwork, readHostNetwork, tcpBeLiberal, UNKNOWN_HOST } from "./live/host_network.ts";
-import { liveOfKernel } from "./live/kernel_rules.ts";
+import { type KernelQuestion, liveOfKernel } from "./live/kernel_rules.ts";
 import { type LiveNode, modeInForce } from "./live/live.ts";
 import { heldPortals, type KnownPortals } from "./live/portals.ts";
 import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
 import { knownNodeAddresses, podInterface } from "./node_addresses.ts";
 import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objects.ts";
 
-export interface LookOptions extends FindObjectsOptions {
+export interface LookOptions extends FindObjectsOptions, Omit<KernelQuestion, "signal"> {
   /** False: neither flags nor files name the mode; it is the one in force on the node. */
   readonly isModeNamed: boolean;
   /** False: nothing is wanted of the objects. */
@@ -27,10 +27,6 @@ export interface LookOptions extends FindObjectsOptions {
   readonly liveFrom: readonly string[];
   /** False: what is there is not looked at. */
   readonly wantsLive: boolean;
-  /** True: elements of nftables are left to `readElements`. @default {false} */
-  readonly areElementsLeft?: boolean;
-  /** False: packet counts of rules are not needed. @default {true} */
-  readonly isCounted?: boolean;
 }
 
 export interface Look {
