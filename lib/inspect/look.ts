@@ -11,14 +11,14 @@ import type { RulesetSnapshot } from "../sim/ruleset_snapshot.ts";
 import { readBounded } from "../source/files/manifest_files.ts";
 import { type DesiredInput, desiredRules, type RulesMode, rulesModeOf } from "./desired/desired.ts";
 import { type HostNetwork, readHostNetwork, tcpBeLiberal, UNKNOWN_HOST } from "./live/host_network.ts";
-import { liveOfKernel } from "./live/kernel_rules.ts";
+import { type KernelQuestion, liveOfKernel } from "./live/kernel_rules.ts";
 import { type LiveNode, modeInForce } from "./live/live.ts";
-import { heldPortals, type KnownPortals, portalPorts } from "./live/portals.ts";
+import { heldPortals, type KnownPortals } from "./live/portals.ts";
 import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
 import { knownNodeAddresses, podInterface } from "./node_addresses.ts";
 import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objects.ts";
 
-export interface LookOptions extends FindObjectsOptions {
+export interface LookOptions extends FindObjectsOptions, Omit<KernelQuestion, "signal"> {
   /** False: neither flags nor files name the mode; it is the one in force on the node. */
   readonly isModeNamed: boolean;
   /** False: nothing is wanted of the objects. */
@@ -27,10 +27,6 @@ export interface LookOptions extends FindObjectsOptions {
   readonly liveFrom: readonly string[];
   /** False: what is there is not looked at. */
   readonly wantsLive: boolean;
-  /** True: elements of nftables are left to `readElements`. @default {false} */
-  readonly areElementsLeft?: boolean;
-  /** False: packet counts of rules are not needed. @default {true} */
-  readonly isCounted?: boolean;
 }
 
 export interface Look {
@@ -96,11 +92,10 @@ async function withPortals(seen: Look, isSaved: boolean): Promise<Look> {
   const portals = isSaved ? "saved rules do not tell" : await askPortals(seen.config);
   const { live, desired } = seen;
   if (typeof portals !== "string") {
-    const ports = new Map(FAMILIES.map((family) => [family, portalPorts(portals, family)]));
     return {
       ...seen,
       portals,
-      desired: desired === null ? null : { ...desired, ports },
+      desired: desired === null ? null : { ...desired, portals },
       live: live === null ? null : new Map(
         [...live].map(([family, rules]) => [
           family,
@@ -110,12 +105,12 @@ async function withPortals(seen: Look, isSaved: boolean): Promise<Look> {
     };
   }
   if (desired === null || live === null) return { ...seen, portals };
-  const { portsOfRules, userspacePlan } = await import("./modes/userspace.ts");
-  const ports = FAMILIES.map((family) => {
+  const { portalsOfRules } = await import("./modes/userspace.ts");
+  const found = FAMILIES.flatMap((family) => {
     const tables = live.get(family)?.iptables.map((one) => one.tables) ?? [];
-    return [family, portsOfRules(userspacePlan({ ...desired, warn: () => {} }, family), tables)] as const;
+    return portalsOfRules({ ...desired, warn: () => {} }, family, tables);
   });
-  return { ...seen, portals, desired: { ...desired, ports: new Map(ports) } };
+  return { ...seen, portals, desired: { ...desired, portals: { portals: found, iptables: {} } } };
 }
 
 /** Twice what all rules of 44,000 Services are. */
@@ -145,7 +140,7 @@ export async function desiredOf(
   family: IpFamily,
 ): Promise<RulesetSnapshot | null> {
   if (desired === null) return null;
-  if (mode === "userspace" && desired.ports === undefined) {
+  if (mode === "userspace" && desired.portals === undefined) {
     const why = typeof portals === "string" ? portals : "no kproxy was asked";
     throw new UnsupportedError("kproxy", "a running kproxy, or the rules that are there", why, {
       message:

@@ -52,44 +52,26 @@ const BUILTIN_CHAINS: Readonly<Record<"filter" | "nat", readonly string[]>> = {
   nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
 };
 
-/** `TABLE CHAIN` → rules of a built-in chain, in kernel order. */
-export type BuiltinRules = ReadonlyMap<string, readonly string[]>;
-
-/** What the node's own firewall does with what no rule accepted. */
-export interface FilterPolicies {
-  readonly INPUT: "ACCEPT" | "DROP";
-  readonly FORWARD: "ACCEPT" | "DROP";
-}
-
-/** The defaults of a kernel. */
-const OPEN_POLICIES: FilterPolicies = { INPUT: "ACCEPT", FORWARD: "ACCEPT" };
-
-/** Each jump is inserted at the top, so the last one is met first. */
-export function builtinRules(
-  jumps: readonly { readonly table: string; readonly chain: string; readonly args: string }[],
-): BuiltinRules {
-  const builtin = new Map<string, string[]>();
-  for (const jump of jumps) {
-    const key = `${jump.table} ${jump.chain}`;
-    builtin.set(key, [jump.args, ...builtin.get(key) ?? []]);
-  }
-  return builtin;
-}
-
-/** @param restore text of own chains, of tables filter and nat */
+/**
+ * @param restore text of own chains, of tables filter and nat
+ * @param jumps from built-in chains; each is inserted at the top, so the last one is met first
+ * @param policies of table filter, of the node's own firewall. @default {the kernel's}
+ */
 export function kernelTables(
   restore: string,
-  builtin: BuiltinRules,
-  policies: FilterPolicies = OPEN_POLICIES,
+  jumps: readonly { readonly table: string; readonly chain: string; readonly args: string }[],
+  policies: Readonly<Partial<Record<"INPUT" | "FORWARD", "ACCEPT" | "DROP">>> = {},
 ): IptablesRuleset {
   const written = parseIptablesSave(restore);
+  const policyOf = new Map<string, string>(Object.entries(policies));
   return new Map((["filter", "nat"] as const).map((table) => {
     const chains = new Map<string, SavedChain>(written.get(table));
     for (const chain of BUILTIN_CHAINS[table]) {
-      const policy = table === "filter" && chain !== "OUTPUT"
-        ? policies[chain as keyof FilterPolicies]
-        : "ACCEPT";
-      chains.set(chain, { policy, packets: 0, bytes: 0, rules: builtin.get(`${table} ${chain}`) ?? [] });
+      const policy = table === "filter" ? policyOf.get(chain) ?? "ACCEPT" : "ACCEPT";
+      const rules = jumps.filter((jump) => jump.table === table && jump.chain === chain).map(({ args }) =>
+        args
+      );
+      chains.set(chain, { policy, packets: 0, bytes: 0, rules: rules.reverse() });
     }
     return [table, chains];
   }));

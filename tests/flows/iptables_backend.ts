@@ -6,12 +6,7 @@
 import { planIptables } from "../../lib/backend/iptables/plan/plan.ts";
 import { renderPlan } from "../../lib/backend/iptables/plan/render.ts";
 import type { IptablesOptions } from "../../lib/backend/iptables/plan/ruleset.ts";
-import {
-  type BuiltinRules,
-  builtinRules,
-  emptySnapshot,
-  kernelTables,
-} from "../../lib/sim/ruleset_snapshot.ts";
+import { emptySnapshot, kernelTables } from "../../lib/sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { IptablesRuleset, SavedChain } from "../../lib/netfilter/iptables_save.ts";
@@ -24,7 +19,7 @@ import { simulatedTable } from "./simulated_table.ts";
 export interface RulesText {
   /** Restore text of our own chains. */
   readonly restore: string;
-  readonly builtin: BuiltinRules;
+  readonly jumps: Parameters<typeof kernelTables>[1];
 }
 
 function iptablesOptions(family: IpFamily, options: FlowOptions): IptablesOptions {
@@ -40,12 +35,12 @@ function iptablesOptions(family: IpFamily, options: FlowOptions): IptablesOption
 /** Plans one family of a case. */
 export function rulesText(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): RulesText {
   const plan = planIptables(stateOf(family, objects, options), "all", iptablesOptions(family, options));
-  return { restore: renderPlan(plan), builtin: builtinRules(plan.base.jumps) };
+  return { restore: renderPlan(plan), jumps: plan.base.jumps };
 }
 
 /** The kernel's tables, with the chain that kubelet owns: it is made sure of by other means than the restore text. */
 function tablesWithKubelet(text: RulesText, options: FlowOptions): IptablesRuleset {
-  const tables = new Map(kernelTables(text.restore, text.builtin, options.policies));
+  const tables = new Map(kernelTables(text.restore, text.jumps, options.policies));
   const kubelet: SavedChain = { policy: "-", packets: 0, bytes: 0, rules: [] };
   return tables.set("filter", new Map([["KUBE-FIREWALL", kubelet], ...tables.get("filter") ?? []]));
 }

@@ -8,13 +8,7 @@ import { planIpvs } from "../../lib/backend/ipvs/plan/plan.ts";
 import { type PlanTexts, planTexts } from "../../lib/backend/ipvs/store/render.ts";
 import type { IpvsOptions } from "../../lib/backend/ipvs/plan/ruleset.ts";
 import { hostIps, nodePortIps } from "../../lib/backend/ipvs/plan/settings.ts";
-import {
-  type BuiltinRules,
-  builtinRules,
-  emptySnapshot,
-  kernelTables,
-  type RulesetSnapshot,
-} from "../../lib/sim/ruleset_snapshot.ts";
+import { emptySnapshot, kernelTables, type RulesetSnapshot } from "../../lib/sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { parseSets } from "../../lib/netfilter/ipset.ts";
@@ -26,7 +20,7 @@ import { simulatedTable } from "./simulated_table.ts";
 
 /** One family as texts: what a full sync leaves in an empty kernel. */
 export interface IpvsTexts extends PlanTexts {
-  readonly builtin: BuiltinRules;
+  readonly jumps: Parameters<typeof kernelTables>[1];
 }
 
 function ipvsOptions(family: IpFamily, options: FlowOptions): IpvsOptions {
@@ -53,7 +47,7 @@ function ipvsOptions(family: IpFamily, options: FlowOptions): IpvsOptions {
 /** Plans one family of a case. */
 function ipvsTexts(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): IpvsTexts {
   const plan = planIpvs(stateOf(family, objects, options), "all", ipvsOptions(family, options));
-  return { ...planTexts(plan), builtin: builtinRules(plan.base.jumps) };
+  return { ...planTexts(plan), jumps: plan.base.jumps };
 }
 
 function heldOf(family: IpFamily, texts: IpvsTexts, options: FlowOptions): RulesetSnapshot {
@@ -61,7 +55,7 @@ function heldOf(family: IpFamily, texts: IpvsTexts, options: FlowOptions): Rules
     .filter((address) => address !== undefined);
   return {
     ...emptySnapshot(family),
-    iptables: [{ variant: "", tables: kernelTables(texts.iptables, texts.builtin, options.policies) }],
+    iptables: [{ variant: "", tables: kernelTables(texts.iptables, texts.jumps, options.policies) }],
     sets: parseSets(texts.ipset),
     ipvs: { servers: parseIpvsTable(texts.ipvsadm), bound },
   };

@@ -26,7 +26,7 @@ import { type Flow, formatFlow, type Packet, parsePacket } from "../../lib/sim/f
 import type { RulesetSnapshot } from "../../lib/sim/ruleset_snapshot.ts";
 import { type AffinityMemory, rememberOutcome } from "../../lib/sim/packet_walk.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
-import { assignedPorts } from "../support/assigned_ports.ts";
+import { assignedPortals } from "../support/assigned_ports.ts";
 import { formatIpvsTable, renderIptablesSave } from "../support/saved_texts.ts";
 import { type FlowCase, flowOf, type FlowOptions, optionsOf } from "./flow_case.ts";
 import { FLOW_CASES } from "./flow_cases.ts";
@@ -92,7 +92,7 @@ function inputOf(mode: RulesMode, flowCase: FlowCase): DesiredInput {
     machine: { addresses: devices(options), tcpBeLiberal: options.tcpBeLiberal, nfacct: false },
     warn: () => {},
   };
-  return mode === "userspace" ? { ...input, ports: assignedPorts(input) } : input;
+  return mode === "userspace" ? { ...input, portals: assignedPortals(input) } : input;
 }
 
 function closed(tables: IptablesRuleset, { policies }: FlowOptions): IptablesRuleset {

@@ -4,16 +4,16 @@
  * @module
  */
 import { portalFacts } from "../../lib/backend/userspace/apply/portals.ts";
-import { type DesiredInput, type PortsByFamily, stateOf } from "../../lib/inspect/desired/desired.ts";
+import { type DesiredInput, stateOf } from "../../lib/inspect/desired/desired.ts";
 import { userspacePlan } from "../../lib/inspect/modes/userspace.ts";
-import { type KnownPortals, portalPorts } from "../../lib/inspect/live/portals.ts";
+import type { KnownPortals } from "../../lib/inspect/live/portals.ts";
 import type { PortalFacts } from "../../lib/model/portals.ts";
 
 const FIRST_PORT = 40_001;
 const ALL = { dnat: true, physdev: true, firewall: true };
 
 /** What kproxy would say of its ports. */
-export function assignedPortals(input: Omit<DesiredInput, "ports">): KnownPortals {
+export function assignedPortals(input: Omit<DesiredInput, "portals">): KnownPortals {
   let port = FIRST_PORT;
   const portals = [...input.states.keys()].flatMap((family): PortalFacts[] => {
     const address = family === "IPv4" ? "0.0.0.0" : "::";
@@ -23,10 +23,4 @@ export function assignedPortals(input: Omit<DesiredInput, "ports">): KnownPortal
       .map((portal) => portalFacts(portal, { family, address, port: port++ }));
   });
   return { where: "kproxy", portals, iptables: { IPv4: ALL, IPv6: ALL } };
-}
-
-/** The same as rules need them. */
-export function assignedPorts(input: Omit<DesiredInput, "ports">): PortsByFamily {
-  const known = assignedPortals(input);
-  return new Map([...input.states.keys()].map((family) => [family, portalPorts(known, family)]));
 }

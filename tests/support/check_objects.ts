@@ -12,7 +12,7 @@ import {
   UNKNOWN_MACHINE,
 } from "../../lib/inspect/desired/desired.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
-import { assignedPorts } from "./assigned_ports.ts";
+import { assignedPortals } from "./assigned_ports.ts";
 
 /** A Service `shop/<name>` of type NodePort. */
 export function service(
@@ -77,5 +77,5 @@ export function inputOf(
   const read = [...objects, NODE].flatMap((json) => decodeObject(json, "test").objects);
   const config = configForMode({ ...defaultConfig(), clusterCIDR: "10.244.0.0/16" }, mode);
   const input = { ...stateOfObjects(read, "node-a", () => {}), config, machine, warn: () => {} };
-  return mode === "userspace" ? { ...input, ports: assignedPorts(input) } : input;
+  return mode === "userspace" ? { ...input, portals: assignedPortals(input) } : input;
 }

@@ -15,7 +15,7 @@ export interface CheckInput {
   readonly mode: RulesMode;
   readonly desired: DesiredInput;
   readonly live: LiveNode;
-  /** True: the kernel was read; false: files, which may leave something out. */
+  /** True: the kernel was read, so that a table that is not there is empty. False: files, which may leave something out. */
   readonly isKernel: boolean;
   readonly nodeAddresses: readonly string[];
   readonly podInterface: string;
@@ -47,35 +47,26 @@ function isSilent({ family, iptables, nftables, ipvs }: LiveRules, live: LiveNod
 }
 
 async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules): Promise<FamilyCheck> {
-  const { mode, desired, isKernel, portals = null, quarantined } = input;
+  const { mode, desired, quarantined } = input;
   const state = stateOf(desired, family);
-  const list = new DifferenceList();
+  const list = new DifferenceList(family, state.services.size);
   list.problems.push(...live.problems);
-  const isRead = !isUnread(mode, live);
-  if (isRead) {
-    const sources = packetSources(family, { ...input, config: desired.config });
-    const tables = tablesInUse(live);
-    await (await INSPECTED_MODES[mode]()).compare({
-      desired,
-      family,
-      live,
-      tables,
-      isKernel,
-      portals,
-      sources,
-    }, list);
-    compareFront(live, state, sources, list);
-    list.leftovers.push(...otherModes(mode, live));
-    for (const [service, why] of quarantined ?? []) {
-      if (!list.services.has(service)) continue;
-      list.notes.push(`The kernel has refused the rules of ${service}: ${why}`);
-    }
-  } else {
+  list.isRead = !isUnread(mode, live);
+  if (!list.isRead) {
     // What is there is not known: the problems say why, and nothing is called missing.
     list.notes.push("The rules could not be read, so nothing is compared");
+    return list;
   }
-  const { base, services, leftovers, notes, problems } = list;
-  return { family, compared: state.services.size, isRead, base, services, leftovers, notes, problems };
+  const sources = packetSources(family, { ...input, config: desired.config });
+  const { compare } = await INSPECTED_MODES[mode]();
+  await compare({ ...input, family, live, tables: tablesInUse(live), sources }, list);
+  compareFront(live, state, sources, list);
+  list.leftovers.push(...otherModes(mode, live));
+  for (const [service, why] of quarantined ?? []) {
+    if (!list.services.has(service)) continue;
+    list.notes.push(`The kernel has refused the rules of ${service}: ${why}`);
+  }
+  return list;
 }
 
 /** True if a tool that the mode needs has failed, and no other text says what it should have said. */
@@ -162,26 +153,25 @@ export interface FamilyCheck {
   readonly problems: readonly LiveProblem[];
 }
 
-export interface Comparison {
-  readonly desired: DesiredInput;
+/** One family of a check. */
+export interface Comparison extends Omit<CheckInput, "live"> {
   readonly family: IpFamily;
   readonly live: LiveRules;
   /** Of iptables: the tables of the variant in use. */
   readonly tables: IptablesRuleset;
-  /** True: the kernel was read, so that a table that is not there is empty. False: it was not saved. */
-  readonly isKernel: boolean;
-  /** In mode userspace: the ports that kproxy listens on, or why they are unknown. */
-  readonly portals: KnownPortals | string | null;
   /** Where packets come from that stand for others. */
   readonly sources: PacketSources;
 }
 
-export class DifferenceList {
+export class DifferenceList implements FamilyCheck {
+  isRead = true;
   readonly base: Difference[] = [];
   readonly services = new Map<NamespacedName, Difference[]>();
   readonly leftovers: Difference[] = [];
   readonly notes: string[] = [];
   readonly problems: LiveProblem[] = [];
+
+  constructor(readonly family: IpFamily, readonly compared: number) {}
 
   /** @param service null: none in particular */
   add(service: NamespacedName | null, difference: Difference | null): void {

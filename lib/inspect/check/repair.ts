@@ -9,11 +9,11 @@ import { selectedPeriods } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { splitHostPort } from "../../model/ip.ts";
-import type { IpFamily } from "../../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import { addressHolder } from "../../serve/http_get.ts";
 import type { StatusDocument } from "../../serve/status/status_document.ts";
-import { type DesiredInput, portalName, type RulesMode } from "../desired/desired.ts";
+import { type DesiredInput, portalName, portsByName, type RulesMode } from "../desired/desired.ts";
 import { type AskOptions, NotRunningError, RunningKproxy } from "../running/running.ts";
 import { writeRules } from "../write_rules.ts";
 import type { FamilyCheck } from "./check.ts";
@@ -110,14 +110,14 @@ export function damagedFamilies(checks: readonly FamilyCheck[]): readonly IpFami
 }
 
 /** In mode userspace rules lead to the ports of the kproxy that runs: none is opened here. */
-function modesFor(mode: RulesMode, { ports }: DesiredInput): Modes {
+function modesFor(mode: RulesMode, { portals }: DesiredInput): Modes {
   if (mode !== "userspace") return MODES;
+  const known = new Map(FAMILIES.map((family) => [family, portsByName(portals, family)]));
   return new Map([["userspace", async (context) => {
     const { prepareBesideAnother } = await import("../../backend/userspace/node/preflight.ts");
     return await prepareBesideAnother(
       context,
-      (family, { text, protocol, policy }) =>
-        ports?.get(family)?.portOf.get(portalName(text, protocol, policy)),
+      (family, { text, protocol, policy }) => known.get(family)?.get(portalName(text, protocol, policy)),
     );
   }]]);
 }

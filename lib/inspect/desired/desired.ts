@@ -9,6 +9,7 @@ import { ChangeTracker } from "../../model/change_tracker.ts";
 import { eachUnserved, type UnservedDestination } from "../../model/destination_claims.ts";
 import { type LocalDetection, nodeZone, ownAddresses } from "../../model/node.ts";
 import { type ApiObject, FAMILIES, type IpFamily, type NodeObject } from "../../model/objects.ts";
+import type { NodePortals } from "../../model/portals.ts";
 import { serviceNetworks } from "../../model/service_cidrs.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
@@ -59,24 +60,21 @@ export interface DesiredInput extends DesiredState {
   readonly machine: MachineFacts;
   /** Receives what is doubtful, in a sentence. */
   readonly warn: (sentence: string) => void;
-  readonly ports?: PortsByFamily;
+  /** The ports that rules of mode userspace lead to, as far as they are known. */
+  readonly portals?: NodePortals;
 }
 
-/** The ports that a family's rules of mode userspace lead to, as far as they are known. */
-export interface PortalPorts {
-  /** `ns/name:port/PROTOCOL policy` → port, as {@linkcode portalName} says it. */
-  readonly portOf: ReadonlyMap<string, number>;
-  readonly has: { readonly dnat: boolean; readonly physdev: boolean; readonly firewall: boolean };
-}
-
-/** What an iptables has of which nothing more is known. */
-export const ALL_ABILITIES: PortalPorts["has"] = { dnat: true, physdev: true, firewall: true };
-
-export type PortsByFamily = ReadonlyMap<IpFamily, PortalPorts>;
-
-/** Tells a portal from all others of its family. */
+/** The name of a portal in its family, e.g. `shop/web:http/TCP cluster`. */
 export function portalName(servicePort: string, protocol: string, policy: string): string {
   return `${servicePort}/${protocol.toUpperCase()} ${policy.toLowerCase()}`;
+}
+
+/** {@linkcode portalName} → port, of one family. */
+export function portsByName(portals: NodePortals | undefined, family: IpFamily): ReadonlyMap<string, number> {
+  const own = portals?.portals.filter((portal) => portal.family === family) ?? [];
+  return new Map(
+    own.map(({ servicePort, protocol, policy, port }) => [portalName(servicePort, protocol, policy), port]),
+  );
 }
 
 /** What of a configuration decides which addresses of Services are served. */

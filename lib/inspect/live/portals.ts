@@ -11,13 +11,7 @@ import type { FlowOutcome, Packet } from "../../sim/flow.ts";
 import type { HostState } from "../../sim/packet_walk.ts";
 import { type HeldPortal, portalKey, type PortalSnapshot } from "../../sim/portals.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
-import {
-  ALL_ABILITIES,
-  type DesiredInput,
-  portalName,
-  type PortalPorts,
-  stateOf,
-} from "../desired/desired.ts";
+import { type DesiredInput, stateOf } from "../desired/desired.ts";
 import { findService } from "../service/service_match.ts";
 import { isOwnHit } from "../trace/compare.ts";
 import type { LiveRules } from "./live.ts";
@@ -43,20 +37,6 @@ export function heldPortals(known: KnownPortals, family: IpFamily): PortalSnapsh
     };
     return [portalKey(protocol, port), portal];
   }));
-}
-
-/** Those of one family as the rules need them. */
-export function portalPorts(known: KnownPortals, family: IpFamily): PortalPorts {
-  const ofFamily = known.portals.filter((portal) => portal.family === family);
-  return {
-    portOf: new Map(
-      ofFamily.map(({ servicePort, protocol, policy, port }) => [
-        portalName(servicePort, protocol, policy),
-        port,
-      ]),
-    ),
-    has: known.iptables[family] ?? ALL_ABILITIES,
-  };
 }
 
 /** Which process listens on some ports. */
@@ -147,16 +127,16 @@ export function unknownPorts(
   desired: DesiredInput | null,
   packet: Packet,
 ): readonly string[] {
-  if (typeof portals !== "string" || desired?.ports === undefined) return [];
+  if (typeof portals !== "string" || desired?.portals === undefined) return [];
   const family = packet.destination.includes(":") ? "IPv6" : "IPv4";
-  const known = desired.ports.get(family)?.portOf;
   const { destination: ip, port, protocol } = packet;
   const destination = { ip, port, protocol: protocol.toUpperCase() as Protocol, isNodeAddress: true };
   const { match } = findService(stateOf(desired, family), destination);
   if (match === null || match.kind === "health-check node port" || match.port.protocol === "SCTP") return [];
   const { text } = match.port;
-  if (POLICIES.some((policy) => known?.has(portalName(text, protocol, policy)) === true)) return [];
+  const isKnown = desired.portals.portals.some((one) =>
+    one.family === family && one.servicePort === text && one.protocol.toLowerCase() === protocol
+  );
+  if (isKnown) return [];
   return [`Which port kproxy has for ${text} is not known, as no rule leads to one: ${portals}`];
 }
-
-const POLICIES = ["cluster", "local"] as const;

@@ -15,12 +15,7 @@ import { groupByChain, ruleOf } from "../../netfilter/iptables_chains.ts";
 import { type Table, tableBlock } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset, SavedChain } from "../../netfilter/iptables_save.ts";
 import { holdsLines } from "../../netfilter/printed_iptables_rule.ts";
-import {
-  builtinRules,
-  emptySnapshot,
-  kernelTables,
-  type RulesetSnapshot,
-} from "../../sim/ruleset_snapshot.ts";
+import { emptySnapshot, kernelTables, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import {
   chainDifference,
   chainPlace,
@@ -66,7 +61,7 @@ export function render(input: DesiredInput, family: IpFamily): string {
 /** What an empty kernel holds after a full sync. */
 export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
   const plan = iptablesPlan(input, family);
-  const tables = new Map(kernelTables(renderPlan(plan), builtinRules(plan.base.jumps)));
+  const tables = new Map(kernelTables(renderPlan(plan), plan.base.jumps));
   // The kubelet's own chains are made sure of by other means than the restore text.
   for (const { table, target } of plan.base.jumps) {
     const chains = tables.get(table);

@@ -32,7 +32,7 @@ import {
   type SavedVirtualServer,
   virtualServerKey,
 } from "../../netfilter/ipvs.ts";
-import { builtinRules, kernelTables, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
+import { kernelTables, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { chainDifference, chainPlace, listDifference, ruleText } from "../check/chains.ts";
 import type { Comparison, DifferenceList } from "../check/check.ts";
 import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/desired.ts";
@@ -83,7 +83,7 @@ export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
   const bound = Array.from(texts.ip.matchAll(added), ([, address = ""]) => address);
   return {
     family,
-    iptables: [{ variant: "", tables: kernelTables(texts.iptables, builtinRules(plan.base.jumps)) }],
+    iptables: [{ variant: "", tables: kernelTables(texts.iptables, plan.base.jumps) }],
     nftables: [],
     sets: parseSets(texts.ipset),
     ipvs: { servers: parseIpvsTable(texts.ipvsadm), bound },

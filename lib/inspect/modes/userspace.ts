@@ -4,23 +4,20 @@
  * @module
  */
 import { renderPlan } from "../../backend/iptables/plan/render.ts";
+import { portalFacts } from "../../backend/userspace/apply/portals.ts";
 import { CHAINS } from "../../backend/userspace/plan/chains.ts";
 import { planUserspace } from "../../backend/userspace/plan/plan.ts";
 import { adoptedPorts, planRules } from "../../backend/userspace/plan/port_rules.ts";
-import type { Portal, PortalId, PortalRule, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
+import type { Portal, PortalId, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
 import { configuredUserspace } from "../../backend/userspace/plan/settings.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
+import type { PortalFacts } from "../../model/portals.ts";
 import { jumpRules } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { type HeldPortal, portalKey } from "../../sim/portals.ts";
-import {
-  builtinRules,
-  emptySnapshot,
-  kernelTables,
-  type RulesetSnapshot,
-} from "../../sim/ruleset_snapshot.ts";
+import { emptySnapshot, kernelTables, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { few } from "../../text/words.ts";
 import {
   chainDifference,
@@ -31,11 +28,10 @@ import {
 } from "../check/chains.ts";
 import type { Comparison, DifferenceList } from "../check/check.ts";
 import {
-  ALL_ABILITIES,
   type DesiredInput,
   hostAddresses,
   portalName,
-  type PortalPorts,
+  portsByName,
   stateOf,
   warned,
 } from "../desired/desired.ts";
@@ -43,7 +39,7 @@ import { judgePortals } from "../live/portals.ts";
 
 /** The plan of all Services of one family. */
 export function userspacePlan(input: DesiredInput, family: IpFamily): UserspacePlan {
-  const { config, node, machine, ports } = input;
+  const { config, node, machine } = input;
   const interfaceIps = machine.addresses?.map(({ address }) => address) ?? [];
   const options = warned(configuredUserspace(config, family, node, interfaceIps), input, family);
   const { nodePortAddresses, ...settings } = options;
@@ -53,8 +49,15 @@ export function userspacePlan(input: DesiredInput, family: IpFamily): UserspaceP
     nodePortIps: nodePortAddresses.matchAll
       ? null
       : matchingNodeIps(nodePortAddresses, hostAddresses(input, options.nodeIp)),
-    has: ports?.get(family)?.has ?? ALL_ABILITIES,
+    has: abilitiesOf(input, family),
   });
+}
+
+/** What an iptables has of which nothing more is known. */
+const ALL_ABILITIES = { dnat: true, physdev: true, firewall: true };
+
+function abilitiesOf({ portals }: DesiredInput, family: IpFamily): typeof ALL_ABILITIES {
+  return portals?.iptables[family] ?? ALL_ABILITIES;
 }
 
 /** All portals of a plan, by their ids. */
@@ -66,44 +69,37 @@ export function portalsOf(plan: UserspacePlan): ReadonlyMap<PortalId, Portal> {
 /** The port of each portal of a plan, where it is known. */
 export function portsOfPlan(
   plan: UserspacePlan,
-  { ports }: Pick<DesiredInput, "ports">,
+  { portals }: DesiredInput,
   family: IpFamily,
 ): ReadonlyMap<PortalId, number> {
-  const known = ports?.get(family)?.portOf;
+  const known = portsByName(portals, family);
   return new Map(
-    [...portalsOf(plan)].flatMap(([id, portal]): [PortalId, number][] => {
-      const port = known?.get(nameOf(portal));
+    [...portalsOf(plan)].flatMap(([id, { text, protocol, policy }]): [PortalId, number][] => {
+      const port = known.get(portalName(text, protocol, policy));
       return port === undefined ? [] : [[id, port]];
     }),
   );
 }
 
-function nameOf({ text, protocol, policy }: Portal): string {
-  return portalName(text, protocol, policy);
-}
-
-/** The ports that live rules lead to, where no running kproxy can be asked. */
-export function portsOfRules(plan: UserspacePlan, tables: readonly IptablesRuleset[]): PortalPorts {
-  const rules = rulesOfPlan(plan);
+/** The portals whose ports live rules lead to, where no running kproxy can be asked. */
+export function portalsOfRules(
+  input: DesiredInput,
+  family: IpFamily,
+  tables: readonly IptablesRuleset[],
+): readonly PortalFacts[] {
+  const plan = userspacePlan(input, family);
+  const rules = [...plan.values()].flatMap((service) => service?.rules ?? []);
   const portals = portalsOf(plan);
-  const portOf = new Map<string, number>();
-  for (const saved of tables) {
-    for (const [id, port] of adoptedPorts(rules, saved)) {
-      const portal = portals.get(id);
-      if (portal !== undefined) portOf.set(nameOf(portal), port);
-    }
-  }
-  return { portOf, has: ALL_ABILITIES };
-}
-
-function rulesOfPlan(plan: UserspacePlan): readonly PortalRule[] {
-  return [...plan.values()].flatMap((service) => service?.rules ?? []);
+  return tables.flatMap((saved) => [...adoptedPorts(rules, saved)]).flatMap(([id, port]) => {
+    const portal = portals.get(id);
+    return portal === undefined ? [] : [portalFacts(portal, { family, address: "", port })];
+  });
 }
 
 /** What an empty kernel, and kproxy beside it, hold after a full sync. */
 export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
   const plan = userspacePlan(input, family);
-  return heldOfPlan(plan, portsOfPlan(plan, input, family), family, input.ports?.get(family)?.has);
+  return heldOfPlan(plan, portsOfPlan(plan, input, family), family, abilitiesOf(input, family));
 }
 
 /** Likewise with these ports; what leads to a portal without one is left out. */
@@ -111,7 +107,7 @@ export function heldOfPlan(
   plan: UserspacePlan,
   ports: ReadonlyMap<PortalId, number>,
   family: IpFamily,
-  has: PortalPorts["has"] = ALL_ABILITIES,
+  has = ALL_ABILITIES,
 ): RulesetSnapshot {
   const rules = planRules(plan, (id) => ports.get(id), has);
   const held = new Map<string, HeldPortal>();
@@ -123,7 +119,7 @@ export function heldOfPlan(
   }
   // Each jump is put before those so far; what stands last comes first.
   const jumps = rules.base.jumps.toSorted((a, b) => Number(b.isLast ?? false) - Number(a.isLast ?? false));
-  const tables = kernelTables(renderPlan({ ...rules, all: true }), builtinRules(jumps));
+  const tables = kernelTables(renderPlan({ ...rules, all: true }), jumps);
   return { ...emptySnapshot(family), iptables: [{ variant: "", tables }], portals: held };
 }
 
@@ -139,7 +135,7 @@ export async function compare(
   const { base, services } = planRules(
     plan,
     (id) => ports.get(id),
-    desired.ports?.get(family)?.has ?? ALL_ABILITIES,
+    abilitiesOf(desired, family),
   );
   for (const table of TABLES) {
     for (const [chain, wanted] of jumpRules(base.jumps, table)) {

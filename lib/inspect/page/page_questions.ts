@@ -14,7 +14,6 @@ import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Held, Questions } from "../../serve/page/page_record.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { desiredRules, type DesiredState, RULES_MODES } from "../desired/desired.ts";
-import { portalPorts } from "../live/portals.ts";
 import { knownNodeAddresses } from "../node_addresses.ts";
 import { serviceDocument, type ServiceView, serviceView } from "../service/service_view.ts";
 import { destinationOfName, readDestination } from "../trace/packet.ts";
@@ -99,10 +98,8 @@ async function rulesOf(held: Held, part: ProxyState): Promise<RulesetSnapshot | 
   const machine = { addresses: deviceAddresses(held), tcpBeLiberal: null, nfacct: false };
   const { config, portals } = held;
   if (mode === "userspace" && portals === null) return null;
-  const known = portals === null ? null : { ...portals, where: "this kproxy" };
-  const ports = known === null ? {} : { ports: new Map([[part.family, portalPorts(known, part.family)]]) };
-  const input = { ...desiredState(held, part), config, machine, warn: () => {}, ...ports };
-  return await desiredRules(mode, input, part.family);
+  const input = { ...desiredState(held, part), config, machine, warn: () => {} };
+  return await desiredRules(mode, portals === null ? input : { ...input, portals }, part.family);
 }
 
 function desiredState({ nodeName, node, serviceCidrs, unserved }: Held, part: ProxyState): DesiredState {

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { assignedPortals, assignedPorts } from "../../../tests/support/assigned_ports.ts";
+import { assignedPortals } from "../../../tests/support/assigned_ports.ts";
 import { endpointsOf, shopObjects } from "../../../tests/support/page_objects.ts";
 import { PAGE_NODE } from "../../../tests/support/page_server.ts";
 import { testService, testSlice } from "../../../tests/support/model_objects.ts";
@@ -70,7 +70,7 @@ Deno.test("a packet goes through the rules of a few Services as it goes through 
         machine: { addresses: ADDRESSES, tcpBeLiberal: null, nfacct: false },
         warn: () => {},
       };
-      const ports = mode === "userspace" ? { ports: assignedPorts(input) } : {};
+      const ports = mode === "userspace" ? { portals: assignedPortals(input) } : {};
       const rules = await desiredRules(mode, { ...input, ...ports }, family);
       const around = {
         nodeAddresses: ["192.168.50.13"],
