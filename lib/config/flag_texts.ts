@@ -48,15 +48,15 @@ export function splitCsv(text: string): string[] {
 }
 
 export function parseGates(text: string): Record<string, boolean> {
-  const gates: Record<string, boolean> = {};
+  const gates: [name: string, isOn: boolean][] = [];
   for (const item of text.split(",").map((part) => part.trim()).filter((part) => part !== "")) {
     const [name = "", value, ...more] = item.split("=").map((part) => part.trim());
     if (name === "" || value === undefined || more.length > 0) {
       fail(`want NAME=true or NAME=false, found "${item}"`);
     }
-    gates[name] = boolOf(value ?? "") ?? fail(`want true or false for "${name}", found "${value}"`);
+    gates.push([name, boolOf(value ?? "") ?? fail(`want true or false for "${name}", found "${value}"`)]);
   }
-  return gates;
+  return Object.fromEntries(gates);
 }
 
 export function parseVmodule(text: string): { filePattern: string; verbosity: number }[] {

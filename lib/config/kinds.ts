@@ -16,6 +16,7 @@ import {
   parseInt32,
   parseVmodule,
   splitCsv,
+  ValueError,
 } from "./flag_texts.ts";
 import type { YamlReader } from "./yaml_reader.ts";
 
@@ -324,16 +325,13 @@ function decodeGates(reading: Reading): Record<string, boolean> | undefined {
 }
 
 function gatesOfText(text: string, report: Reading["report"]): Record<string, boolean> | undefined {
-  const gates: [string, boolean][] = [];
-  for (const item of text.split(",").map((part) => part.trim()).filter((part) => part !== "")) {
-    const [, name, value] = /^([^=]+)=(true|false)$/i.exec(item) ?? [];
-    if (name === undefined || value === undefined) {
-      report(`wanted a map of gate names to true or false, found ${JSON.stringify(item)} in a string`);
-      return undefined;
-    }
-    gates.push([name.trim(), value.toLowerCase() === "true"]);
+  try {
+    return parseGates(text);
+  } catch (error) {
+    if (!(error instanceof ValueError)) throw error;
+    report(`wanted a map of gate names to true or false; in a string: ${error.message}`);
+    return undefined;
   }
-  return Object.fromEntries(gates);
 }
 
 function decodeVmodule(reading: Reading): VmoduleItem[] | undefined {

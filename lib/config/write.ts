@@ -6,7 +6,6 @@
 import { formatDuration } from "./duration.ts";
 import { getField, treeOf } from "./fields.ts";
 import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
-import { yamlScalar } from "./yaml_scalar.ts";
 
 /** What JSON can hold. */
 export type Plain = string | number | boolean | null | Plain[] | { [name: string]: Plain };
@@ -28,35 +27,6 @@ export function configInApiOrder(config: KubeProxyConfiguration): Record<string,
 /** The same with its keys sorted, as kube-proxy writes a file. */
 export function configToObject(config: KubeProxyConfiguration): Record<string, Plain> {
   return sorted(configInApiOrder(config)) as Record<string, Plain>;
-}
-
-/** The configuration as YAML that {@linkcode parseConfig} and kube-proxy (but for `kproxy`) read back. */
-export function writeConfigYaml(config: KubeProxyConfiguration): string {
-  return yamlLines(configToObject(config)).map((line) => `${line}\n`).join("");
-}
-
-/** A map or a list that is not empty, in block style; the items of a list are not further in than its name. */
-function yamlLines(value: Plain): string[] {
-  if (Array.isArray(value)) {
-    return value.flatMap((item) => {
-      const [first = "", ...more] = isBlock(item) ? yamlLines(item) : [yamlInline(item)];
-      return [`- ${first}`, ...more.map((line) => `  ${line}`)];
-    });
-  }
-  return Object.entries(value as Record<string, Plain>).flatMap(([name, inner]) => {
-    const key = yamlScalar(name);
-    if (!isBlock(inner)) return [`${key}: ${yamlInline(inner)}`];
-    const indent = Array.isArray(inner) ? "" : "  ";
-    return [`${key}:`, ...yamlLines(inner).map((line) => indent + line)];
-  });
-}
-
-function isBlock(value: Plain): boolean {
-  return typeof value === "object" && value !== null && Object.keys(value).length > 0;
-}
-
-function yamlInline(value: Plain): string {
-  return typeof value === "string" ? yamlScalar(value) : JSON.stringify(value);
 }
 
 /** The configuration as indented JSON. */

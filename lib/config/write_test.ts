@@ -7,7 +7,8 @@ import { getField, withFields } from "./fields.ts";
 import type { Field } from "./fields.ts";
 import type { FieldValue } from "./setting.ts";
 import { findProblems } from "./validate.ts";
-import { configToObject, unwritableSettings, writeConfigJson, writeConfigYaml } from "./write.ts";
+import { configToObject, unwritableSettings, writeConfigJson } from "./write.ts";
+import { writeConfigYaml } from "./write_yaml.ts";
 
 /** npm's `yaml` asks for these. */
 const YAML_ENV = { permissions: { env: ["LOG_TOKENS", "LOG_STREAM"] } };

@@ -153,10 +153,10 @@ async function cpuProfileAnswer(request: Request, _peer: Peer, stopping: AbortSi
   // The runtime grants the inspector only together with everything else of that kind.
   const { state } = await Deno.permissions.query({ name: "sys" });
   if (state !== "granted") {
-    return notAvailable(
-      "CPU profile",
-      "the runtime opens its inspector only to programs with --allow-sys without a list; run kproxy from source with it",
-    );
+    const why = "the runtime opens its inspector only to programs with --allow-sys without a list";
+    return textAnswer(`CPU profile: not available: ${why}; run kproxy from source with it\n`, {
+      status: 501,
+    });
   }
   if (profiling) return textAnswer("Could not enable CPU profiling: already in use\n", { status: 500 });
   profiling = true;
@@ -202,8 +202,4 @@ function attachment(body: string | ReadableStream<Uint8Array>, file: string): Re
       "content-disposition": `attachment; filename="${file}"`,
     },
   });
-}
-
-function notAvailable(what: string, why: string): Response {
-  return textAnswer(`${what}: not available: ${why}\n`, { status: 501 });
 }

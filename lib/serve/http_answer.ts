@@ -126,27 +126,26 @@ function headerName(name: string): string {
   return name.replace(/(^|-)[a-z]/g, (letters) => letters.toUpperCase());
 }
 
-const NO_SNIFF = ["x-content-type-options", "nosniff"] as const;
+interface AnswerInit {
+  /** @default {200} */
+  readonly status?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+}
 
 /** Plain text, exactly as given. */
-export function textAnswer(
-  body: string,
-  { status = 200, headers = {} }: { status?: number; headers?: Readonly<Record<string, string>> } = {},
-): Response {
-  return new Response(body, {
-    status,
-    headers: { "content-type": "text/plain; charset=utf-8", [NO_SNIFF[0]]: NO_SNIFF[1], ...headers },
-  });
+export function textAnswer(body: string, init: AnswerInit = {}): Response {
+  return answerOf("text/plain; charset=utf-8", body, init);
 }
 
 /** JSON text, in which what a terminal would obey is escaped. */
-export function jsonAnswer(
-  body: string,
-  { status = 200, headers = {} }: { status?: number; headers?: Readonly<Record<string, string>> } = {},
-): Response {
-  return new Response(escapedJson(body), {
+export function jsonAnswer(body: string, init: AnswerInit = {}): Response {
+  return answerOf("application/json", escapedJson(body), init);
+}
+
+function answerOf(type: string, body: string, { status = 200, headers = {} }: AnswerInit): Response {
+  return new Response(body, {
     status,
-    headers: { "content-type": "application/json", [NO_SNIFF[0]]: NO_SNIFF[1], ...headers },
+    headers: { "content-type": type, "x-content-type-options": "nosniff", ...headers },
   });
 }
 

@@ -57,7 +57,7 @@ export class Pace {
         this.#restUntilMs = nowMs + Math.min(rest * (nowMs - startMs), LONGEST_REST_MS);
       }
     });
-    this.#last = result.catch(() => {});
+    this.#last = Promise.allSettled([result]);
     return await result;
   }
 }

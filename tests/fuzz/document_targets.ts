@@ -6,7 +6,8 @@
 import { createHash } from "node:crypto";
 import { assert, assertEquals } from "@std/assert";
 import { parseConfig } from "../../lib/config/parse.ts";
-import { unwritableSettings, writeConfigJson, writeConfigYaml } from "../../lib/config/write.ts";
+import { unwritableSettings, writeConfigJson } from "../../lib/config/write.ts";
+import { writeConfigYaml } from "../../lib/config/write_yaml.ts";
 import { ConfigError } from "../../lib/errors.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { DecodeError } from "../../lib/source/decode/decode_values.ts";

@@ -4,7 +4,8 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
-import { unwritableSettings, writeConfigJson, writeConfigYaml } from "../../config/write.ts";
+import { unwritableSettings, writeConfigJson } from "../../config/write.ts";
+import { writeConfigYaml } from "../../config/write_yaml.ts";
 import { writeFileAtomic } from "../../config/file/write_file.ts";
 import { UsageError } from "../../errors.ts";
 import { effectiveConfiguration } from "../flags/configuration.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
-import { writeConfigYaml } from "../../config/write.ts";
+import { writeConfigYaml } from "../../config/write_yaml.ts";
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { findOwnSocket } from "../../kernel/own_socket.ts";

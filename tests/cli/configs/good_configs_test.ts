@@ -10,7 +10,8 @@ import { FIELDS } from "../../../lib/config/fields.ts";
 import { parseConfig, type ParsedConfig } from "../../../lib/config/parse.ts";
 import { withFields } from "../../../lib/config/fields.ts";
 import type { FieldValue } from "../../../lib/config/setting.ts";
-import { writeConfigJson, writeConfigYaml } from "../../../lib/config/write.ts";
+import { writeConfigJson } from "../../../lib/config/write.ts";
+import { writeConfigYaml } from "../../../lib/config/write_yaml.ts";
 
 const FOLDER = new URL("./good/", import.meta.url);
 
