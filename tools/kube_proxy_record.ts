@@ -9,7 +9,7 @@ import { ROOT } from "./project_files.ts";
 import { buildCommit } from "./release/commit.ts";
 
 /** Parts of `try-kube-proxy`. */
-export const PARTS = ["rules", "packets", "flows", "layouts", "takeover", "cleanup"] as const;
+export const PARTS = ["rules", "packets", "flows", "recorded", "takeover", "cleanup"] as const;
 export type PartName = typeof PARTS[number];
 
 /** One part in one mode. */
@@ -34,7 +34,7 @@ const NAMES: Readonly<Record<PartName, string>> = {
   rules: "the rules of random worlds, line by line",
   packets: "packets of random worlds, through the rules of either",
   flows: "the cases of `tests/flows`, through kube-proxy",
-  layouts: "kube-proxy's layouts of the tests, beside its own",
+  recorded: "kube-proxy's recorded rules of the takeover tests, beside its own",
   takeover: "takeover under connect loops",
   cleanup: "`kproxy cleanup` and `kube-proxy --cleanup`",
 };

@@ -38,20 +38,23 @@ const UNHURRIED = filesOf(
   "read_only_cache render selftest serve_metrics serve_namespace socket status_page transcripts userspace_listen userspace_look",
 );
 const UNHURRIED_FOLDERS = /^tests\/(kernel|recorded)\//;
-/** Their priority, as `nice` tells it. */
+/** Their priority, as `nice` takes it. */
 const UNHURRIED_NICE = 5;
 /** Of those in kernels of their own, the longest, to begin with. */
 const UML_FIRST = filesOf("ipvs ipvs_switches ipvs_flows");
 /** These mostly wait, for periods or for a server, and measure no time either. */
-const WAITING = filesOf(
-  "affinity helm kube_events kube_formats kube_source_child kube_source node_facts serve_tls service_cidrs",
-  "cleanup_modes clock_jump demo hostile_texts least_privilege rollout",
-);
+const WAITING: readonly string[] = [
+  ...filesOf(
+    "affinity helm kube_events kube_formats kube_source_child kube_source node_facts serve_tls service_cidrs",
+    "cleanup_modes clock_jump demo hostile_texts least_privilege rollout",
+  ),
+  "tests/bench/bench_test.ts",
+];
 /** All files that a list names. */
 export const LISTED: readonly string[] = [...UNHURRIED, ...WAITING, ...UML_FIRST];
 /** In the text of those that need kapi; where Go's cache is empty its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
-/** Characters of what each failed test says that are told again at the end, where they are found even in a log that was cut. */
+/** Characters of what each failed test says that are printed again at the end, where they are found even in a log that was cut. */
 const TOLD_AGAIN = 3_000;
 /** Longest time of one `deno test`; something hangs if it takes more. */
 const TIMEOUT_MS = 55 * 60_000;
@@ -180,7 +183,7 @@ interface LaneOptions {
   /** More flags of `deno test`. */
   readonly flags: readonly string[];
   readonly environment: Readonly<Record<string, string>>;
-  /** Its priority, as `nice` tells it. @default {0} */
+  /** Its priority, as `nice` takes it. @default {0} */
   readonly nice?: number;
   /** Where what it says goes as it comes. @default {print} */
   readonly show?: (bytes: Uint8Array) => void;
@@ -286,7 +289,7 @@ const MOST_ALONE = 3;
 
 /**
  * Tries once more, one after another with nothing beside them, the few files that failed beside others: what these measure is judged by a
- * machine that has nothing else to do. What fails then has failed; what passes is told.
+ * machine that has nothing else to do. What fails then has failed; what passes is printed.
  */
 async function tryAlone(runs: readonly TestRun[], lane: LaneOptions): Promise<readonly TestRun[]> {
   const failed = runs.map(({ counts, output }) => counts.failed > 0 ? failedFiles(output) : []);
@@ -335,7 +338,7 @@ export function total(runs: readonly Counts[], explainedSkips: number, ci: boole
   };
 }
 
-/** A seed for cases that no run has tried, or the one that somebody wants again; `""`: this run tries none, as it is not CI's. */
+/** A seed for cases that no run has tried, or the one that the environment names; `""`: this run tries none, as it is not CI's. */
 function drawnSeed(): string {
   const wanted = Deno.env.get(DRAWN_SEED_VARIABLE);
   if (wanted !== undefined || Deno.env.get("CI") !== "true") return wanted ?? "";

@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { measure } from "./measure.ts";
-import { runtimeFlags } from "../../tools/permissions.ts";
-import { ROOT } from "../../tools/project_files.ts";
+import { kproxyArgv } from "../cli/kproxy.ts";
+import { testBundle } from "../support/bundle_folder.ts";
 import type { BenchMode } from "./mode.ts";
 import { IPTABLES_MODE } from "./mode_iptables.ts";
 import { NFTABLES_MODE } from "./mode_nftables.ts";
@@ -37,7 +37,9 @@ async function inFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
 
 async function recordSmall(mode: BenchMode, services: number): Promise<Recording> {
   const size = { services, endpoints: 4 };
-  return await inFolder((folder) => record({ size, mode }, plannedSteps(size, 3, 1), folder));
+  return await inFolder((folder) =>
+    record({ size, mode, program: testBundle() }, plannedSteps(size, 3, 1), folder)
+  );
 }
 
 /** A program in a folder that is started like a kube-proxy. */
@@ -47,9 +49,9 @@ async function peerScript(folder: string, script: string): Promise<Peer> {
 }
 
 /** kproxy itself as the peer: another program that reads a kube-proxy's configuration, and makes no socket on the machine. */
-const KPROXY_SCRIPT = `[ "$1" = --version ] || set -- "$@" --socket=; exec '${Deno.execPath()}' run -q ${
-  runtimeFlags().join(" ")
-} '${ROOT}/main.ts' "$@"`;
+const KPROXY_SCRIPT = `[ "$1" = --version ] || set -- "$@" --socket=; exec '${Deno.execPath()}' ${
+  kproxyArgv().join(" ")
+} "$@"`;
 
 /** The first program that writes IPv4's rules is at most this one of a start. */
 const MAX_WRITING_PROGRAM: Readonly<Record<string, number>> = { iptables: 18, nftables: 12 };
@@ -80,10 +82,10 @@ for (const mode of MODES) {
   });
 }
 
-const OPTIONS = { size: { services: 50, endpoints: 4 }, program: undefined, rounds: 1 } as const;
+const OPTIONS = { size: { services: 50, endpoints: 4 }, program: testBundle(), rounds: 1 } as const;
 
 e2eTest(
-  "kproxy, the bare tool and a peer are measured in turns, a peer that is too slow is told",
+  "kproxy, the bare tool and a peer are measured in turns, a peer that is too slow is reported",
   NEEDS,
   async () => {
     await inFolder(async (folder) => {

@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { testBundle } from "../support/bundle_folder.ts";
 import { assertWithin } from "../support/busyness.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { HOSTILE_OBJECTS } from "./hostile_objects.ts";
@@ -17,7 +18,9 @@ for (const mode of ["nftables", "iptables", "userspace"] as const satisfies read
         const folder = await Deno.makeTempDir({ prefix: "kproxy-hostile-" });
         try {
           const size = { services: 50, endpoints: 3 };
-          const figures = await measureHostile(objects, { mode, size, folder });
+          const program = testBundle();
+          const options = { mode, size, folder, ...program === undefined ? {} : { program } };
+          const figures = await measureHostile(objects, options);
           const { computingMs, residentMb, editMs, quarantined } = figures;
           assertEquals(quarantined, objects.service === null ? [] : ["default/hostile"]);
           assert(computingMs <= 200 && residentMb <= 300, JSON.stringify(figures));

@@ -14,7 +14,7 @@ interface ChargedMemory {
   readonly peakMb: number;
 }
 
-/** Where the kernel tells the figures of a group, and how. */
+/** Where the kernel shows the figures of a group, and how. */
 interface Figures {
   readonly now: string;
   readonly peak: string;

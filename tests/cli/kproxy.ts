@@ -7,7 +7,7 @@
 import { askingIn } from "../support/netns.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
-import { TEST_BUNDLE_VARIABLE } from "../support/bundle_folder.ts";
+import { testBundle } from "../support/bundle_folder.ts";
 
 /** What one run left behind. */
 export interface Run {
@@ -29,8 +29,8 @@ export interface RunOptions {
 
 /** The arguments of `deno` that start kproxy, without kproxy's own. */
 export function kproxyArgv(): string[] {
-  const folder = Deno.env.get(TEST_BUNDLE_VARIABLE);
-  return folder === undefined ? sourceArgv() : bundleArgv(`${folder}/kproxy.js`);
+  const bundle = testBundle();
+  return bundle === undefined ? sourceArgv() : bundleArgv(bundle);
 }
 
 /** Those that start it from its source, which may be in another folder. */
@@ -72,7 +72,7 @@ export const AUDITED = /^I\d{4} \S+ +\d+ audit\.ts:\d+\] "Audit" action="(?:repa
 
 /** What a command has said beside that it has changed the node. @throws {Error} if it has not said that */
 export function besideAudit({ err }: Run): string {
-  if (!AUDITED.test(err)) throw new Error(`Nobody is told who has changed the node: ${err}`);
+  if (!AUDITED.test(err)) throw new Error(`no audit line says which user changed the node: ${err}`);
   return err.replace(AUDITED, "");
 }
 

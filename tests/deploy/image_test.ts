@@ -8,9 +8,14 @@ import { assert, assertEquals } from "@std/assert";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { NODE_PACKAGES } from "../../tools/setup.ts";
-import { denoDir } from "../support/deno_dir.ts";
 import { basesIn, copiesIn, readInstructions } from "./dockerfile.ts";
 import { baseManifests, containersOf, podOf } from "./kustomization.ts";
+
+/** Where the runtime keeps what it has downloaded and translated. */
+async function denoDir(): Promise<string> {
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
+  return (JSON.parse(new TextDecoder().decode(stdout)) as { readonly denoDir: string }).denoDir;
+}
 
 async function textOf(path: string): Promise<string> {
   return await Deno.readTextFile(`${ROOT}/${path}`);

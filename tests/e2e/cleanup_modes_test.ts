@@ -56,8 +56,8 @@ async function addForeign(netns: Netns): Promise<void> {
 
 async function addLeftovers(netns: Netns): Promise<void> {
   for (const [tool, family] of TOOLS) {
-    await netns.run(["ipset", "restore"], { stdin: ipsetText(family) });
-    await netns.run([`${tool}-restore`, "--noflush"], { stdin: ipvsRules(family) });
+    await netns.run(["ipset", "restore"], { stdin: await ipsetText(family) });
+    await netns.run([`${tool}-restore`, "--noflush"], { stdin: await ipvsRules(family) });
     await netns.run([`${tool}-restore`, "--noflush"], { stdin: userspaceRules(family) });
   }
   await netns.run(["nft", "-f", "-"], { stdin: nftTables("kube-proxy") });
@@ -178,7 +178,7 @@ e2eTest("cleanup of one proxy leaves the other's things, as far as they are told
 
 e2eTest("a set that a rule of others uses stays and is named; the other sets go", NEEDS, async () => {
   await withNetns(async (netns) => {
-    await netns.run(["ipset", "restore"], { stdin: ipsetText("IPv4") });
+    await netns.run(["ipset", "restore"], { stdin: await ipsetText("IPv4") });
     const foreign = [
       "PREROUTING",
       "-m",

@@ -26,38 +26,7 @@ async function allUntil(senders: readonly UdpSender[], outcome: string): Promise
   await Promise.all(senders.map((sender) => sender.until(outcome)));
 }
 
-for (const family of FAMILIES) {
-  e2eTest(`flows of every frontend follow their endpoints: replaced, 1→0→1, ${family}`, NEEDS, async (t) => {
-    await using udp = await UdpLab.create(family);
-    const [a, b] = udp.addresses.pods;
-    await using proxy = await LabProxy.start(udp.lab.node.netns, udp.objects([a]));
-    const senders = UDP_FRONTENDS.map((name) => udp.sender(name));
-
-    await t.step("first", () => allUntil(senders, a));
-    await t.step("replaced by another", async () => {
-      proxy.set(udp.objects([b]));
-      await allUntil(senders, b);
-    });
-    await t.step("gone: told so at once, though it would still answer", async () => {
-      proxy.set(udp.objects([]));
-      await allUntil(senders, "refused");
-    });
-    await t.step("back as another", async () => {
-      proxy.set(udp.objects([a]));
-      await allUntil(senders, a);
-    });
-    await t.step("out of service beside another", async () => {
-      proxy.set(udp.objects([`${a} gone`, b]));
-      await allUntil(senders, b);
-    });
-    await t.step("a flow to a live endpoint does not move when another one comes", async () => {
-      proxy.set(udp.objects([a, b]));
-      await udp.untilServed(a);
-      for (const sender of senders) assertEquals(await sender.next(10), [b]);
-    });
-  });
-}
-
+// Flows that follow their endpoints, replaced, gone and back: conntrack_run_test.ts.
 e2eTest("without looking after flows they stay where they were, or nowhere", NEEDS, async () => {
   await using udp = await UdpLab.create("IPv4");
   const [a, b] = udp.addresses.pods;
@@ -108,7 +77,7 @@ e2eTest("a node port of another host is left alone", NEEDS, async () => {
   const known = udp.sender("node port");
   await known.until(a);
   const { netns } = udp.lab.node;
-  // A flow that nobody answers is forgotten after 30 s otherwise.
+  // A flow that is not answered is forgotten after 30 s otherwise.
   await netns.run(["sysctl", "-qw", "net.netfilter.nf_conntrack_udp_timeout=600"]);
   await udp.pod.probe({ protocol: "udp", source: udp.addresses.pod, sourcePort: 7000, to: elsewhere });
   const listed = () => netns.run(["conntrack", "-L", "-p", "udp", "--orig-dst", elsewhere.ip]);
@@ -152,7 +121,7 @@ for (const family of FAMILIES) {
     assert(leaving > 0, "no flow is at the endpoint that goes");
     const marks = senders.map((sender) => sender.story.length);
 
-    // One endpoint goes while nobody looks.
+    // One endpoint goes while no kproxy runs.
     await using proxy = await LabProxy.start(netns, udp.objects([a, b]));
     await Promise.all(
       senders.filter((_, i) => homes[i] === gone).map(async (sender) => {

@@ -1,6 +1,6 @@
 /**
- * `kproxy doctor` on real programs and a real kernel: faults that are planted in a namespace are named, and are no longer once the
- * mend that it names was carried out.
+ * `kproxy doctor` on real programs and a real kernel, beside other proxies and a running kproxy. Faults that are planted into a node are
+ * in `planted_faults_test.ts`.
  *
  * @module
  */
@@ -105,75 +105,6 @@ e2eTest(
     });
   },
 );
-
-/** A fault, what is said of it, and the mend as the report names it, without its comment. */
-interface Planted {
-  readonly mode: "iptables" | "nftables";
-  readonly plant: readonly string[];
-  readonly what: RegExp;
-  readonly mend: readonly string[];
-}
-
-const PLANTED: readonly Planted[] = [
-  {
-    mode: "nftables",
-    plant: ["sysctl", "-w", "net.ipv4.ip_forward=0"],
-    what: /^net\.ipv4\.ip_forward is 0: /,
-    mend: ["sysctl", "-w", "net.ipv4.ip_forward=1"],
-  },
-  {
-    mode: "nftables",
-    plant: ["sysctl", "-w", "net.ipv4.conf.d0.forwarding=0"],
-    what: /^IPv4 packets that come in by d0 are not forwarded$/,
-    mend: ["sysctl", "-w", "net.ipv4.conf.d0.forwarding=1"],
-  },
-  {
-    mode: "nftables",
-    plant: ["sysctl", "-w", "net.ipv4.conf.d0.rp_filter=1"],
-    what: /^strict on d0: /,
-    mend: ["sysctl", "-w", "net.ipv4.conf.d0.rp_filter=2"],
-  },
-  {
-    mode: "iptables",
-    plant: ["iptables", "-P", "FORWARD", "DROP"],
-    what: /^IPv4 chain FORWARD drops what no rule accepts: kproxy lets/,
-    mend: ["iptables", "-P", "FORWARD", "ACCEPT"],
-  },
-  {
-    mode: "iptables",
-    plant: ["iptables", "-A", "FORWARD", "-j", "DROP"],
-    what: /^a rule in IPv4 chain FORWARD drops everything that comes to it: -A FORWARD -j DROP$/,
-    mend: ["iptables", "-D", "FORWARD", "-j", "DROP"],
-  },
-  {
-    mode: "nftables",
-    plant: [
-      "nft",
-      "add table inet fw; add chain inet fw f { type filter hook forward priority 0 ; policy drop ; }",
-    ],
-    what: /^inet fw f \(forward, priority 0\) drops what its own rules do not accept/,
-    mend: ["nft", "chain inet fw f { policy accept ; }"],
-  },
-];
-
-e2eTest("faults of a node are named, and gone with the mend that is named", NEEDS, async () => {
-  await withNode(async (netns) => {
-    const before = new Map<string, readonly Finding[]>();
-    for (const mode of ["iptables", "nftables"]) before.set(mode, await complaints(netns, mode));
-    for (const { mode, plant, what, mend } of PLANTED) {
-      const isThere = (findings: readonly Finding[] | undefined): boolean =>
-        findings?.some((finding) => what.test(finding.what)) === true;
-      assertEquals(isThere(before.get(mode)), false, plant.join(" "));
-      await netns.run(plant);
-      const found = (await complaints(netns, mode)).find((finding) => what.test(finding.what));
-      assert(found !== undefined, plant.join(" "));
-      const words = mend[0] === "nft" ? `nft '${mend[1]}'` : mend.join(" ");
-      assert(found.mend.includes(words), found.mend);
-      await netns.run(mend);
-      assertEquals(isThere(await complaints(netns, mode)), false, mend.join(" "));
-    }
-  });
-});
 
 e2eTest("tables and rules of other proxies are named", NEEDS, async () => {
   await withNode(async (netns) => {

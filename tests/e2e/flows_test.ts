@@ -46,7 +46,7 @@ function isChosen({ mode, variant }: Surface, flowCase: FlowCase, index: number)
   return isReal(mode, flowCase) && (variant === "nft" || index % LEGACY_EVERY === 0);
 }
 
-/** Modes iptables and userspace are told by flags, nftables mode by a file: it has no flag for its mark, nor has a policy one. */
+/** Modes iptables and userspace are configured by flags, mode nftables by a file: its mark has no flag, nor has a policy. */
 function kproxyArgs(mode: Surface["mode"], options: StartOptions, configPath: string): string[] {
   if (mode === "nftables" || hasPolicy(options)) {
     return ["--hostname-override=node-a", `--config=${configPath}`];

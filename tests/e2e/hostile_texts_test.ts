@@ -26,7 +26,7 @@ const OBEYED = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
 const LONG = EVIL.repeat(40_000).slice(0, 240_000);
 const ANNOTATION = "kproxy.io/ipvs-scheduler";
 const EDITS = 10;
-/** Of one edit a line of so many bytes is told at most. */
+/** The log line of one edit has so many bytes at most. */
 const MOST_BYTES = 600;
 
 function annotated(edit: number): ApiJson {

@@ -7,13 +7,33 @@ import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube/kube_s
 import { apiAccess } from "../../lib/source/kube/api_access.ts";
 import { REFLECTOR_TIMES } from "../../lib/source/kube/reflector.ts";
 import type { ApiRequest } from "../../lib/observe/metrics.ts";
-import { HeldClock } from "../support/held_clock.ts";
+import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
 import { apiServers, KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
 import { e2eTest } from "../support/skip.ts";
 import { type RunningSource, runSource } from "../support/source_recorder.ts";
 import { until } from "../support/until.ts";
+
+/** The system's clock, but waits begin to pass only once it is released. */
+class HeldClock implements Clock {
+  #release: () => void = () => {};
+  readonly #released = new Promise<void>((resolve) => this.#release = resolve);
+
+  nowMs(): number {
+    return systemClock.nowMs();
+  }
+
+  async sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    const aborted = new Promise<void>((resolve) => signal?.addEventListener("abort", () => resolve()));
+    await Promise.race([this.#released, aborted]);
+    await systemClock.sleep(ms, signal);
+  }
+
+  release(): void {
+    this.#release();
+  }
+}
 
 const NO_ENV = { get: (): undefined => undefined };
 /** What kube-proxy has without a configuration. */

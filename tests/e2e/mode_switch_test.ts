@@ -5,10 +5,8 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { setNames } from "../../lib/backend/ipvs/plan/sets.ts";
-import { besideAudit, kproxy as runKproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
-import type { KproxyProcess } from "../support/kproxy_process.ts";
 import type { LabHost } from "../support/lab_host.ts";
 import {
   WEB_CLUSTER_IP,
@@ -49,7 +47,7 @@ async function addDns({ lab, manifests }: WebLab): Promise<LabHost> {
 
 for (
   const { mode, cleanupIpvs } of [
-    { mode: "iptables", cleanupIpvs: true },
+    // From ipvs to iptables: tests/lab/ipvs_in_uml.ts.
     { mode: "iptables", cleanupIpvs: false },
     { mode: "nftables", cleanupIpvs: true },
   ]
@@ -62,8 +60,8 @@ for (
       await using web = await WebLab.create();
       const { netns } = web.lab.node;
       for (const [tool, family] of [["iptables", "IPv4"], ["ip6tables", "IPv6"]] as const) {
-        await netns.run(["ipset", "restore"], { stdin: ipsetText(family) });
-        await netns.run([`${tool}-restore`, "--noflush"], { stdin: ipvsRules(family) });
+        await netns.run(["ipset", "restore"], { stdin: await ipsetText(family) });
+        await netns.run([`${tool}-restore`, "--noflush"], { stdin: await ipvsRules(family) });
         await netns.run([`${tool}-restore`, "--noflush"], { stdin: userspaceRules(family) });
       }
       await netns.run(["nft", "-f", "-"], { stdin: nftTables("kube-proxy", SERVED) });
@@ -117,106 +115,46 @@ for (
   );
 }
 
-/** Of a Service that is gone by the time kproxy starts. */
-const GONE = { ip: "10.96.99.99", port: WEB_PORT };
-const TABLES_OF_KPROXY = "table ip kproxy\ntable ip6 kproxy";
-const TABLES_OF_KUBE_PROXY = "table ip kube-proxy\ntable ip6 kube-proxy";
-const TABLES_OF_BOTH = `${TABLES_OF_KPROXY}\n${TABLES_OF_KUBE_PROXY}`.split("\n").sort().join("\n");
-
-/** A node on which kube-proxy's nftables mode and ours have tables. */
-class TwoProxies {
-  readonly #web: WebLab;
-
-  constructor(web: WebLab) {
-    this.#web = web;
-  }
-
-  async #run(argv: readonly string[], stdin = ""): Promise<string> {
-    return await this.#web.lab.node.netns.run(argv, { stdin });
-  }
-
-  /** Sorted, a line each. */
-  async tableNames(): Promise<string> {
-    return (await this.#run(["nft", "list", "tables"])).trim().split("\n").sort().join("\n");
-  }
-
-  /** Puts kube-proxy's tables in place. */
-  async startKubeProxy(services: readonly NftService[]): Promise<void> {
-    await this.#run(["nft", "-f", "-"], nftTables("kube-proxy", services));
-  }
-
-  async endKubeProxy(): Promise<void> {
-    for (const family of ["ip", "ip6"]) await this.#run(["nft", "delete", "table", family, "kube-proxy"]);
-  }
-
-  /** What becomes of a connection to {@linkcode GONE}. */
-  async gone(): Promise<string | undefined> {
-    const [result] = await this.#web.pod.probe({ protocol: "tcp", source: "10.244.0.5", to: GONE });
-    return result?.kind;
-  }
-
-  async readiness(): Promise<string> {
-    return await this.#run(["curl", "-s", "http://127.0.0.1:10256/readyz"]);
-  }
-}
-
-/** kube-proxy's tables come back while kproxy runs, and go. */
-async function assertNobodyFights(node: TwoProxies, kproxy: KproxyProcess): Promise<void> {
-  await node.startKubeProxy(SERVED);
-  // A look may fall between the two families.
-  await kproxy.until(
-    "word of both tables",
-    (lines) =>
-      lines.some(({ msg, tables }) =>
-        msg === "Another service proxy writes rules on this node" &&
-        String(tables) === "ip kube-proxy,ip6 kube-proxy"
-      ),
-  );
-  const told = await node.readiness();
-  assert(told.includes('"ready":false') && told.includes("tables ip kube-proxy, ip6 kube-proxy"), told);
-  assertEquals(await node.tableNames(), TABLES_OF_BOTH, "nobody fights");
-  await node.endKubeProxy();
-  await kproxy.untilMessage("The tables of the other service proxy are gone");
-  assert((await node.readiness()).includes('"ready":true'), await node.readiness());
-  assertEquals(kproxy.lines.filter(({ reason }) => reason === "OtherProxy").length, 1);
-}
-
-e2eTest("from kube-proxy's nftables mode to ours and back, and no connection fails", NEEDS, async () => {
-  await using web = await WebLab.create();
-  const node = new TwoProxies(web);
-  await node.startKubeProxy([
-    ...SERVED,
-    { vip: GONE.ip, port: GONE.port, protocol: "tcp", to: `${WEB_PODS[0]}:${WEB_TARGET_PORT}` },
-  ]);
-  assertEquals(await node.gone(), "answer");
-  const loops = [
-    await ConnectLoop.start(web.pod, CLUSTER),
-    await ConnectLoop.start(await addDns(web), DNS, "udp"),
-  ];
-  for (const loop of loops) await loop.answered(100);
-  {
+// Under connect loops, there and back: migration_test.ts.
+e2eTest(
+  "tables of kube-proxy that come back while kproxy runs are reported and left alone",
+  NEEDS,
+  async () => {
+    await using web = await WebLab.create();
+    const { netns } = web.lab.node;
+    const tables = async (): Promise<string[]> =>
+      (await netns.run(["nft", "list", "tables"])).trim().split("\n").sort();
+    const readiness = (): Promise<string> => netns.run(["curl", "-s", "http://127.0.0.1:10256/readyz"]);
+    const comes = (): Promise<string> => netns.run(["nft", "-f", "-"], { stdin: nftTables("kube-proxy") });
+    await comes();
     await using kproxy = await web.start(["--proxy-mode=nftables", "--iptables-sync-period=1s"]);
     await kproxy.until(
-      "the end of kube-proxy's tables",
+      "the end of what was left",
       (lines) => lines.filter(({ msg }) => msg === REMOVED_TABLES).length === 2,
     );
-    for (const loop of loops) await loop.answered(100);
-    assertEquals(await node.tableNames(), TABLES_OF_KPROXY);
-    assertEquals(await node.gone() === "answer", false, "a Service that is gone");
-    assert((await node.readiness()).includes('"ready":true'), await node.readiness());
-    await assertNobodyFights(node, kproxy);
-    await kproxy.stop();
-  }
-  // The way back: ours goes once the other one serves.
-  await node.startKubeProxy(SERVED);
-  for (const loop of loops) await loop.answered(50);
-  const cleaned = await runKproxy(["cleanup", "--of=kproxy", "--only=nftables"], {
-    netns: web.lab.node.netns.name,
-  });
-  assertEquals([cleaned.code, cleaned.out, besideAudit(cleaned)], [0, "Removed 2 tables of nft\n", ""]);
-  assertEquals(await node.tableNames(), TABLES_OF_KUBE_PROXY);
-  for (const loop of loops) {
-    await loop.answered(100);
-    await loop.stopUnbroken();
-  }
-});
+    assert((await readiness()).includes('"ready":true'), await readiness());
+    await comes();
+    // A check may fall between the two families.
+    await kproxy.until(
+      "word of both tables",
+      (lines) =>
+        lines.some(({ msg, tables }) =>
+          msg === "Another service proxy writes rules on this node" &&
+          String(tables) === "ip kube-proxy,ip6 kube-proxy"
+        ),
+    );
+    const answer = await readiness();
+    assert(
+      answer.includes('"ready":false') && answer.includes("tables ip kube-proxy, ip6 kube-proxy"),
+      answer,
+    );
+    assertEquals(
+      await tables(),
+      ["ip", "ip6"].flatMap((ip) => [`table ${ip} kproxy`, `table ${ip} kube-proxy`]),
+    );
+    for (const ip of ["ip", "ip6"]) await netns.run(["nft", "delete", "table", ip, "kube-proxy"]);
+    await kproxy.untilMessage("The tables of the other service proxy are gone");
+    assert((await readiness()).includes('"ready":true'), await readiness());
+    assertEquals(kproxy.lines.filter(({ reason }) => reason === "OtherProxy").length, 1);
+  },
+);

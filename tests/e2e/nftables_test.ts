@@ -75,13 +75,8 @@ e2eTest("the next process finds everything in place, and what others remove come
   const firsts = kproxy.lines.filter(({ msg }) => msg === FIRST_SYNC);
   assertEquals(firsts.map(({ rulesWritten }) => rulesWritten), [0, 0], kproxy.log);
   assertEquals(await NFTABLES.rules(netns), wanted);
+  // More of them: repair_test.ts.
   const damages = [
-    "flush map ip kproxy service-ips",
-    "flush set ip kproxy cluster-ips",
-    "flush chain ip kproxy services",
-    "flush chain ip kproxy nat-prerouting",
-    "delete table ip kproxy",
-    "flush map ip6 kproxy service-ips",
     "add chain ip kproxy theirs { type filter hook forward priority 0; policy drop; }",
     "flush ruleset",
   ];
@@ -97,7 +92,7 @@ e2eTest("the next process finds everything in place, and what others remove come
   const loop = await ConnectLoop.start(web.pod, CLUSTER);
   await loop.answered(50);
   await loop.stopUnbroken();
-  // The last repair is told of after it is done.
+  // The last repair is logged after it is done.
   await eventually(async () => {
     const from = kproxy.lines.length;
     await new Promise((resolve) => setTimeout(resolve, 2 * SYNC_PERIOD_MS));
@@ -188,7 +183,7 @@ async function ownTable(netns: Netns): Promise<AsyncDisposable> {
 }
 
 e2eTest(
-  "a table that another process owns is told of while Services are served beside it",
+  "a table that another process owns is reported while Services are served beside it",
   NEEDS,
   async () => {
     await using web = await WebLab.create();
@@ -225,7 +220,7 @@ e2eTest(
   },
 );
 
-e2eTest("a tenant takes no cluster IP, before and after a crash, and is told", NEEDS, async () => {
+e2eTest("a tenant takes no cluster IP, before and after a crash, and that is logged", NEEDS, async () => {
   await using web = await WebLab.create();
   const tenant = service("a/tenant", {
     createdAt: "2020-01-01T00:00:00Z",
@@ -258,7 +253,7 @@ e2eTest("a tenant takes no cluster IP, before and after a crash, and is told", N
   await loop.answered(50);
   assertEquals(told(kproxy), onEach);
   await loop.stopUnbroken();
-  // With the winner gone, the address is the tenant's, which has nobody behind it.
+  // With the winner gone, the address is the tenant's, which has no endpoint.
   await kproxy.change(() => web.manifests.replace("web.json", []), "a/tenant");
   await kproxy.untilMessage("Part of a Service is no longer refused");
   const [refused] = await web.pod.probe({ protocol: "tcp", source: "10.244.0.5", to: CLUSTER });

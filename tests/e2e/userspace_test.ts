@@ -21,7 +21,7 @@ function says({ msg, services }: LogLine, service: string): boolean {
   return msg === "Synced rules" && Array.isArray(services) && services.includes(service);
 }
 
-type Story = readonly [name: string, tell: (t: Deno.TestContext, web: WebLab) => Promise<void>];
+type Story = readonly [name: string, run: (t: Deno.TestContext, web: WebLab) => Promise<void>];
 
 const STORIES: readonly Story[] = [
   ["endpoints come and go while clients connect, and no connection fails", endpointsComeAndGo],
@@ -62,10 +62,10 @@ async function nextBeforeFormerEnds(_: Deno.TestContext, web: WebLab): Promise<v
   }
 }
 
-for (const [name, tell] of STORIES) {
+for (const [name, run] of STORIES) {
   e2eTest(`${name}, userspace`, WEB_NEEDS, async (t) => {
     await using web = await WebLab.create(USERSPACE);
-    await tell(t, web);
+    await run(t, web);
   });
 }
 

@@ -12,9 +12,8 @@ import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/p
 import { FullSync, renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
 import type { NftStore } from "../../lib/backend/nftables/store/store.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
-import type { Traffic } from "../../lib/model/service_traffic.ts";
 import type { NftTransaction } from "../../lib/netfilter/nft_objects.ts";
-import { parseCounters, parseTable } from "../../lib/netfilter/nft_listing.ts";
+import { parseTable } from "../../lib/netfilter/nft_listing.ts";
 import {
   testPort,
   testService,
@@ -232,35 +231,3 @@ for (const family of ["IPv4", "IPv6"] as const) {
     }
   });
 }
-
-/**
- * The node asks, so that requests leave through output and answers come in.
- */
-e2eTest("counters equal packets sent", [...NEEDS, program("bash")], () =>
-  withNetns(async (netns) => {
-    const port = testPort({ port: 53, protocol: "UDP" });
-    const plan = exampleNftablesPlan("IPv4", [
-      testService({ clusterIP: "10.96.0.1", ports: [port] }),
-      testSlice({
-        ports: [testSlicePort({ port: 5353, protocol: "UDP" })],
-        endpoints: [testSliceEndpoint("10.244.0.11")],
-      }),
-    ], { trafficCounters: true });
-    await netns.run(["ip", "link", "set", "lo", "up"]);
-    await netns.run(["ip", "address", "add", "10.244.0.11/32", "dev", "lo"]);
-    await netns.run(["ip", "route", "add", "default", "dev", "lo"]);
-    await load(netns, renderPlan(plan));
-    // Nobody listens: what is told about that is ICMP, and no packet of the flow.
-    await netns.run(["bash", "-c", "for i in 1 2 3 4 5 6 7; do echo x >/dev/udp/10.96.0.1/53; done"]);
-    const counted = async (set: string): Promise<ReadonlyMap<string, Traffic>> =>
-      parseCounters(await netns.run(["nft", "list", "set", "ip", "kproxy", set]));
-    const expected = new Map([["10.96.0.1 . udp . 53", { packets: 7, bytes: 7 * (20 + 8 + 2) }]]);
-    assertEquals(await counted("service-traffic-in"), expected);
-    assertEquals(
-      await counted("service-traffic-out"),
-      new Map([["10.96.0.1 . udp . 53", { packets: 0, bytes: 0 }]]),
-    );
-    // A sync leaves them alone.
-    await assertHolds(netns, plan);
-    assertEquals(await counted("service-traffic-in"), expected);
-  }));

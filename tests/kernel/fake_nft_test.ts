@@ -1,25 +1,15 @@
 /**
- * The fake nft against the real one: the same commands succeed and fail, and the same table is there after each.
+ * The fake nft against the real one: what one refuses the other refuses for the same reason (what the applier writes: `tests/e2e/fakes_replay_test.ts`).
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import type { ExecResult } from "../../lib/kernel/exec.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { parseTable } from "../../lib/netfilter/nft_listing.ts";
 import { testPort, testService, testSlice, testSliceEndpoint } from "../support/model_objects.ts";
 import { FakeNft } from "../support/fake_nft.ts";
-import {
-  A,
-  B,
-  endStateOf,
-  nftablesProxier,
-  nftablesRig,
-  service,
-  STICKY,
-  syncRequest,
-  TABLE,
-} from "../support/nftables_rig.ts";
+import { A, endStateOf, nftablesProxier, STICKY, syncRequest, TABLE } from "../support/nftables_rig.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
@@ -42,45 +32,6 @@ async function compareTables(netns: Netns, fake: FakeNft, what: string): Promise
   };
   assertEquals(content(fake.listed(TABLE)), content(real.stdout), what);
 }
-
-e2eTest("what the applier says to nft, the real one takes as the fake does", NEEDS, async () => {
-  const { fake, sync, proxier, clock } = nftablesRig(new FakeNft(), 20);
-  const open = service("s4", ["10.244.1.8"], {
-    type: "LoadBalancer",
-    loadBalancerIngress: [{ ip: "203.0.113.5", ipMode: "VIP" }],
-    loadBalancerSourceRanges: ["198.51.100.0/24"],
-    externalTrafficPolicy: "Local",
-    ports: [testPort({ nodePort: 30080 })],
-  });
-  const states = [
-    [...A, ...B],
-    [...A, ...B, ...STICKY, ...open],
-    [...service("s1", ["10.244.1.9"]), ...STICKY],
-    [...service("s1", []), ...open],
-    [],
-  ];
-  await sync([]);
-  for (const objects of states) {
-    await sync(objects, ["s1", "s2", "s3", "s4"]);
-    clock.nowMs += 5_000;
-    await proxier.findDamage();
-    await proxier.findDamage();
-  }
-  await sync([...A, ...STICKY]);
-  await fake.others("flush chain ip kproxy services\ndelete element ip kproxy cluster-ips { 10.96.1.1 }\n");
-  assert(await proxier.findDamage());
-  const replay = new FakeNft();
-  await withNetns(async (netns) => {
-    for (const [index, { argv, stdin }] of fake.runs.entries()) {
-      // What others did came between.
-      if (index === fake.runs.length - 1) continue;
-      if (!argv.includes("-f")) continue;
-      const [ours, real] = [await replay.run(argv, { stdin }), await netns.exec.run(argv, { stdin })];
-      assertEquals(outcome(ours), outcome(real), stdin);
-      await compareTables(netns, replay, stdin);
-    }
-  });
-});
 
 e2eTest("what the real nft refuses, the fake refuses for the same reason", NEEDS, async () => {
   const fake = new FakeNft();

@@ -22,13 +22,13 @@ export interface PacketDifference {
 }
 
 /** One node's answers. */
-export interface Observer {
+interface Observer {
   /** See {@linkcode LabFlowCase.observe}. */
   observe(packetText: string, requests: number, isPatient: boolean): Promise<string[]>;
 }
 
 /** What becomes of a packet on either node, if that is not the same; null if it is. */
-export async function packetDifference(
+async function packetDifference(
   { text, isSticky }: WorldPacket,
   theirs: Observer,
   ours: Observer,

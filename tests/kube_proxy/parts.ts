@@ -6,7 +6,7 @@
 import type { PartName } from "../../tools/kube_proxy_record.ts";
 import type { KubeProxyMode } from "../support/kube_proxy/kube_proxy.ts";
 import { comparePackets, type PacketDifference } from "./compare_packets.ts";
-import { compareLayouts, compareRules, type RuleComparison } from "./compare_rules.ts";
+import { compareRecorded, compareRules, type RuleComparison } from "./compare_rules.ts";
 import { compareFlows } from "./flows.ts";
 import { onceMoreIfExcused } from "../support/skip.ts";
 import { ProxyPair } from "./pair.ts";
@@ -35,7 +35,7 @@ const RULE_SERVICES = 40;
 const PACKET_WORLD = { services: 6, packets: 80 } as const;
 /** Lines of a problem that has many. */
 const SHOWN = 12;
-/** In the user-mode Linux, where every start of a program keeps all loops waiting: only lost packets tell a failure there. */
+/** In the user-mode Linux, where every start of a program keeps all loops waiting: only lost packets show a failure there. */
 const UML_PACE = { perSecond: 20, limitMs: 10_000 };
 const UML_PATIENCE = 6;
 
@@ -48,7 +48,7 @@ const PART_RUNS: Readonly<Record<PartName, (options: PartOptions) => Promise<Par
   rules,
   packets,
   flows,
-  layouts,
+  recorded,
   takeover,
   cleanup,
 };
@@ -123,11 +123,11 @@ async function flows({ program, mode }: PartOptions): Promise<PartOutcome | null
   };
 }
 
-async function layouts({ mode }: PartOptions): Promise<PartOutcome> {
-  const compared = await compareLayouts(mode);
+async function recorded({ program, mode }: PartOptions): Promise<PartOutcome> {
+  const compared = await compareRecorded(program, mode);
   return {
     words: `${compared.lines} lines compared`,
-    problems: ruleProblems("layout", compared, "the layouts"),
+    problems: ruleProblems("recorded", compared, "the record"),
     figures: { lines: compared.lines },
   };
 }

@@ -5,10 +5,10 @@
  *
  * | part | what it does |
  * | --- | --- |
- * | `rules` | both proxies serve the same random worlds: the rules are compared line by line (not in mode nftables, where layouts differ) |
+ * | `rules` | both proxies serve the same random worlds: the rules are compared line by line (not in mode nftables, where the tables differ) |
  * | `packets` | the same packets from the same places, through the rules of either |
  * | `flows` | the cases of `tests/flows` with real packets, through kube-proxy (modes iptables and nftables) |
- * | `layouts` | kube-proxy's rules beside the layouts that stand for it in tests |
+ * | `recorded` | kube-proxy's rules beside `tests/recorded/takeover.*`, which are recorded anew where the file is missing |
  * | `takeover` | from kube-proxy to kproxy and back under connect loops |
  * | `cleanup` | what `kproxy cleanup` leaves of kube-proxy, and `kube-proxy --cleanup` of kproxy |
  *

@@ -25,7 +25,7 @@ const [A, , C] = CLIENTS;
 const LATER = ["10.244.0.9", "10.244.0.10"] as const;
 
 /** Longer than all requests of a step take on a busy machine, and less than the time for which IPVS remembers a closed TCP connection. */
-const TIMEOUT_SECONDS = 15;
+const TIMEOUT_SECONDS = 10;
 /** The longest that a Service may ask for. */
 const DAY_SECONDS = 86_400;
 
@@ -134,7 +134,7 @@ async function spreadSteps(t: Deno.TestContext, { lab, pod, tcp }: Asked): Promi
 
 /** What the Service's timeout does. */
 async function timeSteps(t: Deno.TestContext, { lab, pod, tcp }: Asked): Promise<void> {
-  // From here on, nobody asks at the cluster IP's TCP port.
+  // From here on, no client asks at the cluster IP's TCP port.
   const restedSince = performance.now();
   await t.step("every connection starts the time afresh", async () => {
     const first = await ask(pod, [A, C], UDP);

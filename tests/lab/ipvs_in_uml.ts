@@ -21,7 +21,7 @@ const DEADLINE_SECONDS = 30;
 const DUAL = service("shop/dual", { clusterIP: "fd00:10:96::9", ports: ["http:80"] });
 const DUAL_PODS = slice("shop/dual.1", ["http:8080"], ["fd00:10:244::91@node-a"]);
 
-/** Servers that nobody may touch: of another range, by mark, on a port that is no node port, in a range left out. */
+/** Virtual servers of others: of another range, by mark, on a port that is no node port, in a range left out. */
 const FOREIGN = [
   "-A -t 172.16.0.1:80 -s wlc",
   "-a -t 172.16.0.1:80 -r 172.16.1.1:80 -g -w 5",
@@ -254,7 +254,7 @@ async function oddSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
   });
 
   await t.step(
-    "a Service may have a scheduler of its own, and one that the kernel lacks is told",
+    "a Service may have a scheduler of its own, and one that the kernel lacks is logged",
     async () => {
       const annotated = (scheduler: string) => [{
         ...service("shop/lc", { clusterIP: "10.96.0.8", ports: [":80"] }),
@@ -268,26 +268,29 @@ async function oddSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
     },
   );
 
-  await t.step("load-balancer IPs that nothing can have keep nobody from being served", async () => {
-    const odd = service("shop/odd", {
-      type: "LoadBalancer",
-      clusterIP: "10.96.0.9",
-      clusterIPs: ["10.96.0.9", "fd00:10:96::9:9"],
-      ipFamilies: ["IPv4", "IPv6"],
-      ingress: ["0.0.0.0", "127.0.0.1", "224.0.0.1", "::", "::1", "ff05::1", "203.0.113.9"].map((ip) => ({
-        ip,
-      })),
-      ports: [":89"],
-    });
-    const lines = await ipvsLab.kproxy.change(() => manifests.replace("odd.json", [odd]), "shop/odd", 2);
-    assertEquals(lines.filter(({ msg }) => msg.includes("failed")), []);
-    assertEquals((await ipvsLab.table()).filter((line) => line.includes(":89 ")), [
-      "-A -t 10.96.0.9:89 -s rr",
-      "-A -t 203.0.113.9:89 -s rr",
-      "-A -t [fd00:10:96::9:9]:89 -s rr",
-    ]);
-    assertStringIncludes(ipvsLab.kproxy.log, "load-balancer IP 0.0.0.0");
-  });
+  await t.step(
+    "load-balancer IPs that nothing can have keep no other Service from being served",
+    async () => {
+      const odd = service("shop/odd", {
+        type: "LoadBalancer",
+        clusterIP: "10.96.0.9",
+        clusterIPs: ["10.96.0.9", "fd00:10:96::9:9"],
+        ipFamilies: ["IPv4", "IPv6"],
+        ingress: ["0.0.0.0", "127.0.0.1", "224.0.0.1", "::", "::1", "ff05::1", "203.0.113.9"].map((ip) => ({
+          ip,
+        })),
+        ports: [":89"],
+      });
+      const lines = await ipvsLab.kproxy.change(() => manifests.replace("odd.json", [odd]), "shop/odd", 2);
+      assertEquals(lines.filter(({ msg }) => msg.includes("failed")), []);
+      assertEquals((await ipvsLab.table()).filter((line) => line.includes(":89 ")), [
+        "-A -t 10.96.0.9:89 -s rr",
+        "-A -t 203.0.113.9:89 -s rr",
+        "-A -t [fd00:10:96::9:9]:89 -s rr",
+      ]);
+      assertStringIncludes(ipvsLab.kproxy.log, "load-balancer IP 0.0.0.0");
+    },
+  );
 }
 
 /** A bridge that comes after us, a virtual address that another program moves from node to node. */

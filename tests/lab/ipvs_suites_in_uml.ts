@@ -13,7 +13,7 @@ import { onceMoreIfExcused } from "../support/skip.ts";
 import { CLUSTER, endpointsComeAndGo, servicesComeAndGo } from "../support/web_changes.ts";
 import { type Damage, REPAIR_ARGS, repairsDamages } from "../support/web_repairs.ts";
 
-type Story = readonly [name: string, tell: (t: Deno.TestContext, web: WebLab) => Promise<void>];
+type Story = readonly [name: string, run: (t: Deno.TestContext, web: WebLab) => Promise<void>];
 
 /** What others take away, some of it of each tool; all kinds of damage are in `lib/backend/ipvs/apply/proxier_test.ts`. */
 const DAMAGES: readonly (readonly [what: string, ...argv: string[]])[] = [
@@ -60,7 +60,7 @@ async function portIsUsedAgain(_: Deno.TestContext, web: WebLab): Promise<void> 
     }
     return lost;
   };
-  // A kernel that came to a stand for a second sends a SYN again that nobody lost; what IPVS drops it drops on every tour.
+  // A kernel that came to a stand for a second sends a SYN again that was not lost; what IPVS drops it drops on every tour.
   let lost = await tour();
   for (let tours = 2; tours > 0 && lost.includes(true); tours--) {
     await kproxy.change(() => web.manifests.replace("endpoints.json", [webSlice([WEB_PODS[1]])]), "shop/web");
@@ -93,11 +93,11 @@ const STORIES: readonly Story[] = [
 
 Deno.test("the suites of the other modes in IPVS mode", async (t) => {
   await using web = await WebLab.create(IPVS);
-  for (const [name, tell] of STORIES) {
+  for (const [name, run] of STORIES) {
     await t.step(name, (t) =>
       onceMoreIfExcused(name, async () => {
         await web.writeObjects();
-        await tell(t, web);
+        await run(t, web);
       }));
   }
 });

@@ -21,11 +21,16 @@ function recordedFile(name: string): Promise<string> {
 }
 
 /** Section → its lines without blank ones, as kube-proxy left them: `iptables`, `ip6tables`, in mode ipvs also `ipvs`, `ipset`, `addresses`. */
-export async function loadRecorded(
+export function loadRecorded(
   world: World,
   mode: RecordedMode,
 ): Promise<ReadonlyMap<string, readonly string[]>> {
-  const text = await recordedFile(`${world}.${mode}.kube-proxy-1.36.2.txt`);
+  return recordedSections(`${world}.${mode}.kube-proxy-1.36.2.txt`);
+}
+
+/** Section → its lines without blank ones. */
+export async function recordedSections(name: string): Promise<ReadonlyMap<string, readonly string[]>> {
+  const text = await recordedFile(name);
   const sections = text.split(/^## /m).slice(1).map((section): [string, readonly string[]] => {
     const [name = "", ...lines] = section.split("\n");
     return [name, lines.filter((line) => line !== "")];

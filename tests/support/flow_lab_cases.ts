@@ -85,7 +85,7 @@ export function startOptions(
   return options;
 }
 
-/** What a kernel must be told before kproxy starts, and what else on the node decides about packets. */
+/** Settings of the kernel before kproxy starts, and what else on the node decides about packets. */
 export async function prepareNode(
   lab: NodeLab,
   options: StartOptions,

@@ -33,7 +33,7 @@ export interface IpvsGoldenCase {
 }
 
 /** Where a file of the cases is. */
-export function ipvsGoldenUrl(path: string): URL {
+function ipvsGoldenUrl(path: string): URL {
   return new URL(path, FOLDER);
 }
 

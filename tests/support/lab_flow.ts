@@ -138,7 +138,7 @@ export class LabFlowCase {
   /**
    * What becomes of so many requests of one of the case's packets, each outcome once, sorted. Only of packets that begin a connection.
    *
-   * @param isPatient nobody is silent just because the machine is busy
+   * @param isPatient a busy machine is no reason for silence
    */
   async observe(packetText: string, requests: number, isPatient: boolean): Promise<string[]> {
     const packet = parsePacket(packetText);
@@ -218,7 +218,7 @@ export class LabFlowCase {
       const place = isNodeAddress(ip) ? "this node" : "untranslated";
       return [result.kind === "answer" ? `${place}, masquerade no` : endOf(result)];
     }
-    // Whoever would get the packet if nobody redirected it answers too: a refusal is then the rules' and not a closed port's.
+    // The host that would get the packet without a redirection answers, too: a refusal is then the rules' and not a closed port's.
     const own = await this.#owner(ip, false);
     await this.#serveUnlessTaken(own, { ip, port, protocol });
     const request = { protocol, source: packet.source, to: { ip, port }, timeoutMs };
@@ -244,7 +244,7 @@ export class LabFlowCase {
     }
   }
 
-  /** An acknowledgement of nothing. Whoever gets it answers with a reset. */
+  /** An acknowledgement of nothing. Its receiver answers with a reset. */
   async #sendInvalid(source: LabHost, packet: Packet, { outcomes }: Expectation): Promise<string> {
     await this.#owner(packet.destination, true);
     await this.#lab.node.netns.run(["sysctl", "-q", "-w", "net.netfilter.nf_conntrack_tcp_loose=0"]);
@@ -261,7 +261,7 @@ export class LabFlowCase {
   /** A frame with a loopback address, as no honest router would send it. */
   async #sendToLoopback(packet: Packet, { outcomes }: Expectation): Promise<string> {
     const { node, world } = this.#lab;
-    // What node ports on localhost need, whoever has set it.
+    // What node ports on localhost need.
     await node.netns.run(["sysctl", "-q", "-w", "net.ipv4.conf.all.route_localnet=1"]);
     const to = { ip: packet.destination, port: packet.port };
     await node.call("serve", { protocol: "tcp", ...to });

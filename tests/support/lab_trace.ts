@@ -12,7 +12,7 @@ import {
   readInterface,
   readLocalnet,
 } from "../../lib/inspect/live/host_network.ts";
-import type { Exec } from "../../lib/kernel/exec.ts";
+import type { Exec, ExecResult } from "../../lib/kernel/exec.ts";
 import type { LiveNode } from "../../lib/inspect/live/live.ts";
 import { heldPortals, type KnownPortals } from "../../lib/inspect/live/portals.ts";
 import { readElements } from "../../lib/inspect/live/unread_elements.ts";
@@ -23,11 +23,9 @@ import { PORTALS_PATH } from "../../lib/serve/status/status_document.ts";
 import { formatFlow, type Packet, parsePacket } from "../../lib/sim/flow.ts";
 import type { RulesetSnapshot } from "../../lib/sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
-import { isUserModeLinux } from "./user_mode_linux.ts";
 import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import { socketIn } from "./netns.ts";
 import type { NodeLab } from "./node_lab.ts";
-import { readTogether } from "./reads_together.ts";
 
 /** What the rules of a mode are in, and what they change. Anything else is read by itself. */
 const RULES: readonly string[] = [
@@ -50,6 +48,11 @@ const NODE: readonly string[] = [
 const ABSENT_IN_UML: readonly string[] = RULES.filter((line) => /\bnft\b/.test(line));
 
 const wordsOf = (lines: readonly string[]): string[][] => lines.map((line) => line.split(" "));
+
+/** After the output of each program that {@linkcode readTogether} starts. */
+const MARK = "@@ended";
+/** What each command printed that failed, when it was run by itself. */
+const failures = new Map<string, ExecResult>();
 
 /** In a user-mode Linux each program takes a tenth of a second: there is read once what all cases of a node have in common. */
 const commonReads = new WeakMap<NodeLab, Promise<Exec>>();
@@ -108,7 +111,7 @@ export async function mispredictions(
   return [...new Set(wrong)];
 }
 
-/** What the kproxy on the lab's node says of its ports. @param isClosed the node lets nothing in that it was not told to */
+/** What the kproxy on the lab's node says of its ports. @param isClosed the policy of INPUT is DROP */
 async function portalsIn({ node: { netns } }: NodeLab, isClosed: boolean): Promise<KnownPortals> {
   const open = (action: string): Promise<string> =>
     netns.run(["iptables", "-w", "5", action, "INPUT", "-i", "lo", "-j", "ACCEPT"]);
@@ -159,4 +162,46 @@ async function predict(
   const walk = (met: RulesetSnapshot): string =>
     formatFlow(new RulesetSimulator({ ...met, ...portalsOf(family) }).send(packet, hostState));
   return [all, walk(await readElements(unread.exec, held, rules, walk))];
+}
+
+/** True inside of a user-mode Linux. */
+function isUserModeLinux(): boolean {
+  return /^model name\s*: UML$/m.test(Deno.readTextFileSync("/proc/cpuinfo"));
+}
+
+function quoted(word: string): string {
+  return `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+/**
+ * Runs commands that only read by one shell, which starts them far faster than a large process does in a user-mode Linux, and answers
+ * with what they printed as often as they are run. Of one that fails each time the first failure is given; any other command is run by
+ * itself.
+ */
+async function readTogether(exec: Exec, commands: readonly (readonly string[])[]): Promise<Exec> {
+  const script = commands.map((argv) =>
+    `${argv.map(quoted).join(" ")} 2>/dev/null; printf '${MARK} %s\\n' $?`
+  );
+  const { stdout } = await exec.run(["sh", "-c", script.join("\n")]);
+  const texts = stdout.split(new RegExp(`^${MARK} (\\d+)\\n`, "m"));
+  const results = new Map<string, ExecResult | null>();
+  for (const [at, argv] of commands.entries()) {
+    const [text, code] = [texts[2 * at], texts[2 * at + 1]];
+    if (text === undefined || code === undefined) continue;
+    results.set(argv.join(" "), code === "0" ? { code: 0, stdout: text, stderr: "" } : null);
+  }
+  return {
+    run: async (argv, options) => {
+      const line = argv.join(" ");
+      const result = options?.stdin === undefined ? results.get(line) : undefined;
+      const known = result ?? (result === null ? failures.get(line) : undefined);
+      if (known === undefined) {
+        const own = await exec.run(argv, options);
+        if (result === null && own.code !== 0) failures.set(line, own);
+        return own;
+      }
+      options?.onStdout?.(new TextEncoder().encode(known.stdout));
+      return options?.onStdout === undefined ? known : { ...known, stdout: "" };
+    },
+  };
 }

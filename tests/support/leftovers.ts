@@ -1,67 +1,28 @@
 /**
- * What kube-proxy leaves on a node in modes other than iptables: the texts of the references' examples, reduced.
+ * What kube-proxy leaves on a node in modes other than iptables: recorded rules of mode ipvs, reduced ones of the others.
  *
  * @module
  */
-import { setNames } from "../../lib/backend/ipvs/plan/sets.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
+import { loadRecorded } from "../recorded/recorded.ts";
 
-/** All sets of IPVS mode as `ipset restore` reads them. */
-export function ipsetText(family: IpFamily): string {
-  const options = `family ${family === "IPv4" ? "inet" : "inet6"} hashsize 1024 maxelem 65536`;
-  return setNames(family).map((name) => {
-    if (name.endsWith("-IPS")) return `create ${name} hash:ip ${options}\n`;
-    if (/LOOP-BACK|SOURCE-IP/.test(name)) return `create ${name} hash:ip,port,ip ${options}\n`;
-    if (name.includes("SOURCE-CID")) return `create ${name} hash:ip,port,net ${options}\n`;
-    if (/(TCP|UDP|CHECK-NODE-PORT)$/.test(name)) return `create ${name} bitmap:port range 0-65535\n`;
-    return `create ${name} hash:ip,port ${options}\n`;
-  }).join("");
+/** The recorded world whose leftovers they are. */
+const IPVS_WORLD = "bridge-no-localhost";
+
+/** All sets of IPVS mode with their entries, as `ipset restore` reads them. */
+export async function ipsetText(family: IpFamily): Promise<string> {
+  const lines = (await loadRecorded(IPVS_WORLD, "ipvs")).get("ipset") ?? [];
+  const own = lines.filter((line) => line.includes(" KUBE-6-") === (family === "IPv6"));
+  // `create` stands behind `add`.
+  return own.toSorted((left, right) => Number(left.startsWith("add")) - Number(right.startsWith("add")))
+    .map((line) => `${line}\n`).join("");
 }
 
-/** Rules of IPVS mode, which use those sets. */
-export function ipvsRules(family: IpFamily): string {
-  const set = (name: string): string => family === "IPv4" ? `KUBE-${name}` : `KUBE-6-${name}`;
-  return `*nat
-:KUBE-SERVICES - [0:0]
-:KUBE-POSTROUTING - [0:0]
-:KUBE-NODE-PORT - [0:0]
-:KUBE-LOAD-BALANCER - [0:0]
-:KUBE-MARK-MASQ - [0:0]
--I OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
--I PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
--I POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
--A KUBE-POSTROUTING -m set --match-set ${set("LOOP-BACK")} dst,dst,src -j MASQUERADE
--A KUBE-SERVICES -m set --match-set ${set("LOAD-BALANCER")} dst,dst -j KUBE-LOAD-BALANCER
--A KUBE-NODE-PORT -p tcp -m set --match-set ${set("NODE-PORT-TCP")} dst -j KUBE-MARK-MASQ
--A KUBE-SERVICES -m set --match-set ${set("CLUSTER-IP")} dst,dst -j KUBE-MARK-MASQ
--A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODE-PORT
--A KUBE-LOAD-BALANCER -j KUBE-MARK-MASQ
--A KUBE-SERVICES -m set --match-set ${set("CLUSTER-IP")} dst,dst -j ACCEPT
--A KUBE-POSTROUTING -m mark ! --mark 0x00004000/0x00004000 -j RETURN
--A KUBE-POSTROUTING -j MARK --xor-mark 0x00004000
--A KUBE-POSTROUTING -j MASQUERADE
--A KUBE-MARK-MASQ -j MARK --or-mark 0x00004000
-COMMIT
-*filter
-:KUBE-FORWARD - [0:0]
-:KUBE-NODE-PORT - [0:0]
-:KUBE-PROXY-FIREWALL - [0:0]
-:KUBE-SOURCE-RANGES-FIREWALL - [0:0]
-:KUBE-IPVS-FILTER - [0:0]
-:KUBE-IPVS-OUT-FILTER - [0:0]
--I FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
--I INPUT -m comment --comment "kubernetes health check rules" -j KUBE-NODE-PORT
--I INPUT -m comment --comment "kube-proxy firewall rules" -j KUBE-PROXY-FIREWALL
--I FORWARD -m comment --comment "kube-proxy firewall rules" -j KUBE-PROXY-FIREWALL
--I INPUT -m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-FILTER
--I OUTPUT -m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-OUT-FILTER
--A KUBE-PROXY-FIREWALL -m set --match-set ${set("LOAD-BALANCER-FW")} dst,dst -j KUBE-SOURCE-RANGES-FIREWALL
--A KUBE-SOURCE-RANGES-FIREWALL -j DROP
--A KUBE-NODE-PORT -m set --match-set ${set("HEALTH-CHECK-NODE-PORT")} dst -j ACCEPT
--A KUBE-IPVS-FILTER -m set --match-set ${set("CLUSTER-IP")} dst,dst -j RETURN
--A KUBE-IPVS-FILTER -m conntrack --ctstate NEW -m set --match-set ${set("IPVS-IPS")} dst -j REJECT
-COMMIT
-`;
+/** Rules of IPVS mode, which use those sets, but for those that need IPVS in the kernel. */
+export async function ipvsRules(family: IpFamily): Promise<string> {
+  const lines = (await loadRecorded(IPVS_WORLD, "ipvs")).get(family === "IPv4" ? "iptables" : "ip6tables") ??
+    [];
+  return lines.filter((line) => !/^:(?!KUBE-)| -m ipvs /.test(line)).map((line) => `${line}\n`).join("");
 }
 
 /** Rules of userspace mode. */

@@ -1,17 +1,15 @@
 /**
- * A node that goes from kube-proxy to kproxy and back, as docs/migrate.md has it: kube-proxy's own layouts, the command after the way back,
- * Services that come and go while nobody serves, and what may be left in the end.
+ * A node that goes from kube-proxy to kproxy and back, as docs/migrate.md has it: kube-proxy's recorded rules, the command after the way
+ * back, Services that come and go while no proxy runs, and what may be left in the end.
  *
  * @module
  */
 import { assertEquals, assertNotEquals } from "@std/assert";
 import type { ProxyMode } from "../../lib/config/types.ts";
-import type { IpFamily } from "../../lib/model/objects.ts";
 import { kproxy as runKproxy } from "../cli/kproxy.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
-import { KubeProxy, type KubeProxyMode, type LaidOutPorts } from "./kube_proxy/kube_proxy.ts";
-import type { LaidOutNode, LaidOutPort } from "./kube_proxy/laid_out.ts";
-import { ProxyApi } from "./kube_proxy/proxy_api.ts";
+import { KubeProxy, type KubeProxyMode, type RecordedState } from "./kube_proxy/kube_proxy.ts";
+import { ProxyApi, withoutMarker } from "./kube_proxy/proxy_api.ts";
 import { kubeProxyProgram, RealKubeProxy } from "./kube_proxy/real_kube_proxy.ts";
 import { inComparableOrder, saveTables } from "./lab_rules.ts";
 import { type Netns, withNetns } from "./netns.ts";
@@ -29,7 +27,7 @@ const AFTERWARDS: Readonly<Record<string, readonly string[]>> = {
 };
 
 const TARGET_PORT = TRAFFIC_SERVICE.ports.tcp.target;
-/** Is deleted while nobody serves. It has all that makes a layout large. */
+/** Is deleted while no proxy runs. It has rules of every kind. */
 const GONE = {
   name: "shop/gone",
   clusterIp: "10.96.0.99",
@@ -38,7 +36,7 @@ const GONE = {
   affinitySeconds: 600,
   loadBalancer: { ip: "203.0.113.50", sourceRanges: ["198.51.100.0/24"] },
 } as const;
-/** Gets its endpoint while nobody serves. */
+/** Gets its endpoint while no proxy runs. */
 const LATE = {
   name: "shop/late",
   clusterIp: "10.96.0.98",
@@ -58,26 +56,25 @@ const STICKY = {
 
 /** Where pods are. */
 export const CLUSTER_CIDR = "10.244.0.0/16,fd00:10:244::/56";
-/** The node of the lab, as the layouts take it. */
-export const NODES: readonly LaidOutNode[] = (["IPv4", "IPv6"] as const).map((family, i) => ({
-  family,
-  clusterCidr: CLUSTER_CIDR.split(",")[i]!,
-  serviceCidr: ["10.96.0.0/16", "fd00:10:96::/112"][i]!,
-  nodeIp: NODE_ADDRESSES.eth0[i]!,
-  hostIps: Object.values(NODE_ADDRESSES).map((both) => both[i]!),
-}));
+const SERVICE_CIDRS = ["10.96.0.0/16", "fd00:10:96::/112"] as const;
 
 /** Of what another proxy left, which may take its time to go. A look starts many programs. */
 const GONE_PATIENCE = { everyMs: 250, limitMs: 300_000 };
 const ANSWER_LIMIT_MS = 10_000;
-/** Of those that nobody should answer. */
+/** Of requests that must not be answered. */
 const SILENCE_LIMIT_MS = 1_000;
+
+/** What kube-proxy's configuration says there. */
+export function takeoverFields(mode: KubeProxyMode): Readonly<Record<string, unknown>> {
+  const periods = { minSyncPeriod: "1ms" };
+  return { mode, clusterCIDR: CLUSTER_CIDR, iptables: periods, nftables: periods, ipvs: periods };
+}
 
 /** The other proxy of a node, and what the two of them are asked to do in turn. */
 export class Migration implements AsyncDisposable {
   readonly #lab: NodeLab;
   readonly #traffic: ServiceTraffic;
-  /** Its layouts, where there is no program. */
+  /** What it wrote for the same Services, where there is no program. */
   #kubeProxy: KubeProxy | undefined;
   /** The program itself, and what it asks. */
   #real: RealKubeProxy | undefined;
@@ -94,43 +91,22 @@ export class Migration implements AsyncDisposable {
 
   /** Services beside those of the traffic. */
   get services(): readonly ApiJson[] {
-    const { loadBalancer: { ip, sourceRanges } } = GONE;
-    const late = service(LATE.name, {
-      type: "NodePort",
-      clusterIP: LATE.clusterIp,
-      ports: [`http:${LATE.port}:${LATE.nodePort}`],
-    });
-    const sticky = service(STICKY.name, {
-      clusterIP: STICKY.clusterIp,
-      ports: [`http:${STICKY.port}`],
-      ...affinity(STICKY.affinitySeconds),
-    });
-    const gone = service(GONE.name, {
-      type: "LoadBalancer",
-      clusterIP: GONE.clusterIp,
-      ports: [`http:${GONE.port}`],
-      ingress: [{ ip }],
-      loadBalancerSourceRanges: [...sourceRanges],
-      ...affinity(GONE.affinitySeconds),
-    });
-    return this.#isBefore ? [late, sticky, gone] : [late, sticky];
+    return servicesIn(this.#state);
   }
 
   /** Their slices. */
   get slices(): readonly ApiJson[] {
-    return [STICKY, this.#isBefore ? GONE : LATE].map(({ name, pods }) =>
-      slice(`${name}.1`, [`http:${TARGET_PORT}`], pods.map((ip) => `${ip}@node-a`))
-    );
+    return slicesIn(this.#state);
   }
 
-  /** Has a proxy, whose end is near, know of the Service that will be gone, and of no endpoint of the other one. */
-  async changeBefore(tell: (service: string, families: number) => Promise<void>): Promise<void> {
+  /** Has a proxy, whose end is near, serve the Service that will be gone, and know no endpoint of the other one. */
+  async changeBefore(report: (service: string, families: number) => Promise<void>): Promise<void> {
     this.#isBefore = true;
-    await tell(GONE.name, 1);
+    await report(GONE.name, 1);
     this.#sticksTo = await this.#askSticky();
   }
 
-  /** kube-proxy ends, if it was there; then the Services change, and nobody hears of it. */
+  /** kube-proxy ends, if it was there; then the Services change while no proxy runs. */
   async changeBetween(): Promise<void> {
     await this.#real?.stop("SIGKILL");
     this.#isBefore = false;
@@ -142,14 +118,16 @@ export class Migration implements AsyncDisposable {
     const { netns } = this.#lab.node;
     const program = kubeProxyProgram();
     if (program === undefined) {
-      this.#kubeProxy = new KubeProxy(netns, NODES, mode);
-      await this.#kubeProxy.start(this.#ports());
+      this.#kubeProxy = new KubeProxy(netns, mode);
+      await this.#kubeProxy.start(this.#state);
     } else {
       this.#api ??= await ProxyApi.open([netns]);
-      this.#api.replace(this.#objects());
-      const periods = { minSyncPeriod: "1ms" };
-      const fields = { mode, clusterCIDR: CLUSTER_CIDR, iptables: periods, nftables: periods, ipvs: periods };
-      this.#real = await RealKubeProxy.start(program, { netns, api: this.#api, fields });
+      this.#api.replace(this.#objects);
+      this.#real = await RealKubeProxy.start(program, {
+        netns,
+        api: this.#api,
+        fields: takeoverFields(mode),
+      });
       await this.#api.inForce(netns, mode);
     }
     if (from === undefined) return;
@@ -161,9 +139,9 @@ export class Migration implements AsyncDisposable {
 
   /** Has kube-proxy, which is in this mode, follow a change. */
   async syncKubeProxy(mode: string): Promise<void> {
-    await this.#kubeProxy?.sync(this.#ports());
+    await this.#kubeProxy?.sync(this.#state);
     if (this.#real === undefined) return;
-    this.#api?.replace(this.#objects());
+    this.#api?.replace(this.#objects);
     await this.#api?.inForce(this.#lab.node.netns, mode);
   }
 
@@ -177,10 +155,9 @@ export class Migration implements AsyncDisposable {
     mode: KubeProxyMode,
     { by, from }: { readonly by: "kube-proxy" | "kproxy"; readonly from: ProxyMode | undefined },
   ): Promise<void> {
-    const ports = by === "kube-proxy" ? this.laidOut() : this.#ports();
     const clean = await withNetns(async (netns) => {
       // In mode nftables nothing of its own is in what is looked at.
-      if (mode !== "nftables") await new KubeProxy(netns, NODES, mode).start(ports);
+      if (mode !== "nftables") await new KubeProxy(netns, mode).start(this.#state);
       return await holdings(netns, mode, by);
     });
     const table = by === "kproxy" ? "kproxy" : "kube-proxy";
@@ -237,57 +214,55 @@ export class Migration implements AsyncDisposable {
     );
   }
 
-  /** All that kube-proxy itself is told. */
-  #objects(): readonly ApiJson[] {
-    const cidrs = rawServiceCidr("kubernetes", NODES.map(({ serviceCidr }) => serviceCidr));
-    return [
-      NODE_OBJECT,
-      cidrs as unknown as ApiJson,
-      ...this.#traffic.services,
-      ...this.services,
-      ...this.#traffic.slices,
-      ...this.slices,
-    ];
+  get #state(): RecordedState {
+    return this.#isBefore ? "before" : "after";
   }
 
-  /** What kube-proxy's layouts are made for, as it is told now. */
-  laidOut(): LaidOutPorts {
-    return this.#ports(this.#api?.marker);
+  /** All objects of the cluster, as kube-proxy gets them. */
+  get #objects(): readonly ApiJson[] {
+    return clusterObjects(this.#traffic, this.#state);
   }
+}
 
-  /** Likewise; `marker` is served, too. */
-  #ports(marker?: LaidOutPorts): LaidOutPorts {
-    const web = (family: IpFamily): LaidOutPort[] => {
-      const i = family === "IPv4" ? 0 : 1;
-      return (["tcp", "udp"] as const).map((protocol) => {
-        const { name, port, nodePort, target } = TRAFFIC_SERVICE.ports[protocol];
-        return {
-          name: `${TRAFFIC_SERVICE.name}:${name}`,
-          protocol,
-          clusterIp: TRAFFIC_SERVICE.clusterIps[i],
-          port,
-          nodePort,
-          endpoints: this.#traffic.pods[i]!.map((ip) => ({ ip, port: target })),
-        };
-      });
-    };
-    const laidOut = (
-      { name, pods, ...rest }: typeof GONE | typeof LATE | typeof STICKY,
-      isServed = true,
-    ): LaidOutPort => ({
-      ...rest,
-      name: `${name}:http`,
-      protocol: "tcp",
-      endpoints: isServed ? pods.map((ip) => ({ ip, port: TARGET_PORT })) : [],
-    });
-    const others = this.#isBefore
-      ? [laidOut(LATE, false), laidOut(STICKY), laidOut(GONE)]
-      : [laidOut(LATE), laidOut(STICKY)];
-    return {
-      IPv4: [...web("IPv4"), ...others, ...marker?.IPv4 ?? []],
-      IPv6: [...web("IPv6"), ...marker?.IPv6 ?? []],
-    };
-  }
+/** All objects of the cluster in this state, as kube-proxy gets them. */
+export function clusterObjects(traffic: ServiceTraffic, state: RecordedState): readonly ApiJson[] {
+  const cidrs = rawServiceCidr("kubernetes", [...SERVICE_CIDRS]) as unknown as ApiJson;
+  return [
+    NODE_OBJECT,
+    cidrs,
+    ...traffic.services,
+    ...servicesIn(state),
+    ...traffic.slices,
+    ...slicesIn(state),
+  ];
+}
+
+function servicesIn(state: RecordedState): readonly ApiJson[] {
+  const late = service(LATE.name, {
+    type: "NodePort",
+    clusterIP: LATE.clusterIp,
+    ports: [`http:${LATE.port}:${LATE.nodePort}`],
+  });
+  const sticky = service(STICKY.name, {
+    clusterIP: STICKY.clusterIp,
+    ports: [`http:${STICKY.port}`],
+    ...affinity(STICKY.affinitySeconds),
+  });
+  const gone = service(GONE.name, {
+    type: "LoadBalancer",
+    clusterIP: GONE.clusterIp,
+    ports: [`http:${GONE.port}`],
+    ingress: [{ ip: GONE.loadBalancer.ip }],
+    loadBalancerSourceRanges: [...GONE.loadBalancer.sourceRanges],
+    ...affinity(GONE.affinitySeconds),
+  });
+  return state === "before" ? [late, sticky, gone] : [late, sticky];
+}
+
+function slicesIn(state: RecordedState): readonly ApiJson[] {
+  return [STICKY, state === "before" ? GONE : LATE].map(({ name, pods }) =>
+    slice(`${name}.1`, [`http:${TARGET_PORT}`], pods.map((ip) => `${ip}@node-a`))
+  );
 }
 
 function affinity(timeoutSeconds: number) {
@@ -306,7 +281,7 @@ async function holdings(netns: Netns, mode: KubeProxyMode, by: "kube-proxy" | "k
   const held: string[] = [];
   for (const tool of ["iptables", "ip6tables"]) {
     for (const [table, lines] of await saveTables(netns, tool)) {
-      const saved = lines.filter((line) => /^(?::|-A).*KUBE-/.test(line));
+      const saved = withoutMarker(lines).filter((line) => /^(?::|-A).*KUBE-/.test(line));
       // In mode nftables each proxy leaves kubelet's chain as it finds it.
       const counted = mode === "nftables" ? saved.filter((line) => !line.includes("KUBE-FIREWALL")) : saved;
       const chains = counted.filter((line) => line.startsWith(":"));
@@ -326,15 +301,14 @@ async function holdings(netns: Netns, mode: KubeProxyMode, by: "kube-proxy" | "k
     }
   }
   if (mode === "ipvs") held.push(...await servers(netns));
-  held.push(
-    ...(await netns.run(["ipset", "save"])).split("\n").filter((line) => line.startsWith("add ")).sort(),
-  );
+  const entries = (await netns.run(["ipset", "save"])).split("\n");
+  held.push(...withoutMarker(entries).filter((line) => line.startsWith("add ")).sort());
   return held;
 }
 
 /** Virtual and real servers, but for those that leave with the last of their connections. */
 async function servers(netns: Netns): Promise<string[]> {
   const text = await netns.run(["ipvsadm", "-Sn"]);
-  return text.split("\n").map((line) => line.trim()).filter((line) => line !== "" && !line.endsWith(" -w 0"))
-    .sort();
+  const lines = text.split("\n").map((line) => line.trim());
+  return withoutMarker(lines).filter((line) => line !== "" && !line.endsWith(" -w 0")).sort();
 }

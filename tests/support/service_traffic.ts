@@ -16,13 +16,13 @@ const PORTS = {
   udp: { name: "dns", port: 53, nodePort: 30053, target: 5353 },
 } as const;
 const CLUSTER_IPS = ["10.96.0.1", "fd00:10:96::1"] as const;
-/** Of each family; one of them serves nothing. All of them answer whoever comes. */
+/** Of each family; one of them serves nothing. All of them answer every client. */
 const PODS = [
   ["10.244.0.11", "10.244.0.12", "10.244.0.13"],
   ["fd00:10:244::11", "fd00:10:244::12", "fd00:10:244::13"],
 ] as const;
 
-/** The Service, as other proxies than kproxy are told of it. */
+/** The Service. */
 export const TRAFFIC_SERVICE = { name: "shop/web", clusterIps: CLUSTER_IPS, ports: PORTS } as const;
 const SERVICE: ApiJson = service(TRAFFIC_SERVICE.name, {
   type: "NodePort",
@@ -34,6 +34,8 @@ const SERVICE: ApiJson = service(TRAFFIC_SERVICE.name, {
     `${PORTS.udp.name}:${PORTS.udp.port}:${PORTS.udp.nodePort}/UDP`,
   ],
 });
+/** The endpoint that served nothing when kube-proxy's rules for this Service were recorded. */
+const RECORDED_ABSENT = 2;
 /** Of a request over a connection that is held; enough for several packets to be sent again. */
 const KEPT_LIMIT_MS = 30_000;
 /** How often is looked for who still answers. */
@@ -66,7 +68,8 @@ export class ServiceTraffic {
   readonly #loops: ConnectLoop[] = [];
   /** Who holds a connection, to what, and the server at its other end. */
   readonly #kept: { readonly host: LabHost; readonly to: SocketAddress; server: string }[] = [];
-  #absent = 2;
+  /** One of two, in turn, so that one endpoint stays. */
+  #absent: 0 | 2 = RECORDED_ABSENT;
 
   constructor(lab: NodeLab, pace: LoopPace | undefined) {
     this.#lab = lab;
@@ -89,6 +92,11 @@ export class ServiceTraffic {
   /** Its endpoints' addresses, of each family. */
   get pods(): readonly (readonly string[])[] {
     return PODS.map((pods) => pods.filter((_, pod) => pod !== this.#absent));
+  }
+
+  /** True if its endpoints are those that kube-proxy's rules were recorded with. */
+  get isAsRecorded(): boolean {
+    return this.#absent === RECORDED_ABSENT;
   }
 
   /** Starts the pods' servers. */
@@ -158,14 +166,14 @@ export class ServiceTraffic {
   /**
    * Takes another pod out of the Service and waits until no connection is answered by it any more.
    *
-   * @param told makes the proxy know of it
+   * @param change gives the change to the proxy
    * @param asksItself the proxy forwards datagrams itself
    */
-  async change(told: () => Promise<void>, asksItself: boolean): Promise<void> {
-    this.#absent = (this.#absent + 1) % 3;
+  async change(change: () => Promise<void>, asksItself: boolean): Promise<void> {
+    this.#absent = this.#absent === 2 ? 0 : 2;
     // An endpoint that leaves takes the datagrams along that are on their way from it, whatever the mode; where answers take long
     // there would be some, unless kproxy itself has them in its hands. Connections end by themselves.
-    await this.resting(this.#pace !== undefined && !asksItself, told);
+    await this.resting(this.#pace !== undefined && !asksItself, change);
     // Those under way were sent before.
     for (const loop of this.#loops) await loop.resting(() => Promise.resolve());
     const gone = PODS.map((pods) => pods[this.#absent]);

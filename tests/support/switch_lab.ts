@@ -91,9 +91,14 @@ export class SwitchLab implements AsyncDisposable {
     if (this.#kproxy !== undefined) assertEquals(await this.#proxyMode(), step.to);
     await traffic.answered(20);
     await traffic.askKept("after the switch", timeline);
-    await traffic.change(() => this.#report("shop/web", 2), this.#mode === "userspace");
+    // kube-proxy's rules are those of one state of the endpoints.
+    if (this.#kproxy !== undefined) await this.#changeEndpoints();
     await traffic.askKept("after a change of the endpoints", timeline);
     await traffic.unbroken(timeline);
+  }
+
+  async #changeEndpoints(): Promise<void> {
+    await this.#traffic.change(() => this.#report("shop/web", 2), this.#mode === "userspace");
   }
 
   async #switch({ to, by }: Switch): Promise<void> {
@@ -121,8 +126,9 @@ export class SwitchLab implements AsyncDisposable {
     }
   }
 
-  /** As docs/migrate.md has it. While nobody serves, Services change. */
+  /** As docs/migrate.md has it. While no proxy runs, Services change. */
   async #takeOver({ to, by }: Takeover): Promise<void> {
+    if (!this.#traffic.isAsRecorded) await this.#changeEndpoints();
     const from = this.#mode;
     if (from === "ipvs" && to !== "ipvs") await this.#traffic.dropKept();
     const fromKproxy = this.#kproxy === undefined ? undefined : from;
@@ -221,7 +227,7 @@ export class SwitchLab implements AsyncDisposable {
     await this.#manifests.replace("services.json", [...this.#traffic.services, ...this.#migration.services]);
   }
 
-  /** Has the proxy know what there is, and waits until it serves this Service so in these many families. */
+  /** Gives the proxy all objects, and waits until it serves this Service in so many families. */
   async #report(service: string, families: number): Promise<void> {
     if (this.#kproxy === undefined) await this.#migration.syncKubeProxy(this.#mode ?? "");
     else await this.#kproxy.change(() => this.#write(), service, families);

@@ -3,14 +3,7 @@
  *
  * @module
  */
-import type {
-  PacketsRow,
-  PathSamples,
-  ProxiesRecord,
-  ProxiesRow,
-  ProxySamples,
-  RecordHead,
-} from "./records.ts";
+import type { ProxiesRecord, ProxiesRow, ProxySamples, RecordHead } from "./records.ts";
 
 /** Of which each test changes what it is about. */
 export const HEAD: RecordHead = {
@@ -57,20 +50,3 @@ export const ROW: ProxiesRow = {
 
 /** With one row. */
 export const RECORD: ProxiesRecord = { ...HEAD, rows: [ROW] };
-
-const PATH: PathSamples = {
-  connectUs: {
-    pod: [100, 101, 102, 103, 104],
-    first: [105, 106, 107, 108, 109],
-    middle: [115, 116, 117, 118, 119],
-    last: [125, 126, 127, 128, 129],
-  },
-  connectionsPerSecond: [9000, 9100, 9200, 9300, 9400],
-  megabytesPerSecond: [900, 910, 920, 930, 940],
-};
-
-/** Both proxies alike. */
-export const PACKET_ROWS: readonly PacketsRow[] = [
-  { mode: "nftables", proxy: "kproxy", path: PATH },
-  { mode: "nftables", proxy: "kube-proxy", path: PATH },
-];

@@ -13,7 +13,7 @@ import {
 } from "./records.ts";
 import { isClearlyMore, isMeasured, spread } from "./samples.ts";
 
-/** Begins the line that tells whether the code is newer than the record: no fault, but to be known. */
+/** Begins the line that says whether the code is newer than the record, which is no fault. */
 export const AGE_LINE = "Since then ";
 
 /** Where the record is, and whether the code is what was measured. */
@@ -197,7 +197,7 @@ function spreadOr(samples: readonly number[] | undefined): string {
 }
 
 /** Where every round of kproxy is worse than every one of kube-proxy's, `iptables, last, µs`. */
-export function slowerCells(rows: readonly PacketsRow[]): string[] {
+function slowerCells(rows: readonly PacketsRow[]): string[] {
   return rows.filter(({ proxy }) => proxy === "kproxy").flatMap(({ mode, path }) => {
     const peer = rows.find((row) => row.proxy === "kube-proxy" && row.mode === mode);
     if (peer === undefined) return [];

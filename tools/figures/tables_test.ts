@@ -1,51 +1,10 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { oldRecords, withoutAge } from "../docs.ts";
-import { HEAD, PACKET_ROWS, RECORD, ROW } from "./record_case.ts";
-import { parseRecord, type ProxiesRow, readRecords } from "./records.ts";
-import { costTables, packetsTable, readmeTables, slowerCells } from "./tables.ts";
+import { HEAD, RECORD, ROW } from "./record_case.ts";
+import { parseRecord, readRecords } from "./records.ts";
+import { readmeTables } from "./tables.ts";
 
 const NONE = { permissions: "none" } as const;
-
-Deno.test("kube-proxy comes first, then the floor with both of its ways, each with its spread", NONE, () => {
-  const table = readmeTables({ record: RECORD, code: "now" });
-  const [first = "", floor = ""] = table.split("\n").filter((line) => line.startsWith("| iptables"));
-  assertEquals(
-    first,
-    "| iptables | 1,000 × 10 | 1.10 (0.90–1.40) | 7.10 (7.00–7.30) | 13 (12–40) | 219 (217–1,200) | 84 | 84 |",
-  );
-  assertEquals(
-    floor,
-    "| iptables | 1,000 × 10 | 1.10 (0.90–1.40) | 0.32 (0.31–0.34) | 13 (12–40) | 10 (9.0–12) | 15 (14–16) |",
-  );
-  for (
-    const said of [
-      HEAD.command,
-      HEAD.date,
-      "5 rounds",
-      HEAD.machine,
-      "v1.36.2",
-      "load 0.5 before and 1.3 after",
-    ]
-  ) {
-    assertStringIncludes(table, said);
-  }
-  assertStringIncludes(costTables({ record: RECORD, code: "now" }), "| kube-proxy | 820 (800–840) |");
-});
-
-Deno.test(
-  "a kube-proxy that was not measured is told with the reason, and what nobody counted as missing",
-  NONE,
-  () => {
-    const row: ProxiesRow = { ...ROW, kubeProxy: "more than 60 s" };
-    const record = { ...RECORD, rows: [row] };
-    assertStringIncludes(
-      readmeTables({ record, code: "now" }),
-      "| more than 60 s | 13 (12–40) | – | 84 | – |",
-    );
-    assertStringIncludes(costTables({ record, code: "now" }), "| kube-proxy | more than 60 s |  |");
-    assertStringIncludes(costTables({ record, code: "now" }), "| 96 (95–98) | – | – |");
-  },
-);
 
 Deno.test(
   "a record that is older than the code is told, beside the table and by the check, and is no fault",
@@ -79,17 +38,6 @@ Deno.test("a record that no table shows is refused: each figure has one", async 
   } finally {
     await Deno.remove(root, { recursive: true });
   }
-});
-
-Deno.test("packets are told to be slower where every round is", NONE, () => {
-  assertEquals(slowerCells(PACKET_ROWS), []);
-  const [ours, theirs] = PACKET_ROWS;
-  const path = { ...ours!.path, connectUs: { ...ours!.path.connectUs, last: [130, 131, 132, 133, 134] } };
-  const slow = [{ ...ours!, path: { ...path, megabytesPerSecond: [800, 810, 820, 830, 899] } }, theirs!];
-  assertEquals(slowerCells(slow), ["mode nftables, last, µs", "mode nftables, node port, MB/s"]);
-  const record = { ...HEAD, services: 1000, endpoints: 10, rows: slow };
-  assertStringIncludes(packetsTable({ record, code: "now" }), "than rounds differ: mode nftables, last, µs;");
-  assertStringIncludes(packetsTable({ record, code: "now" }), "| nftables | kproxy | 102 (100–104) |");
 });
 
 Deno.test("a record that is not whole is refused with its file and place", NONE, () => {

@@ -1,6 +1,6 @@
 /**
- * Does to a node what kube-proxy does when it starts and when Services change, in the same order and by the same programs: takes away
- * what it takes for the leftovers of its other modes, then writes its own layout over whatever is there.
+ * Does to a node what kube-proxy does when it starts and when Services change: takes away what its other modes left, then writes what
+ * kube-proxy 1.36.2 wrote for the same Services (`tests/recorded/takeover.*.txt`) over whatever is there.
  *
  * @module
  */
@@ -8,108 +8,134 @@ import { COUNTERS } from "../../../lib/backend/iptables/plan/ruleset.ts";
 import { ExecError } from "../../../lib/errors.ts";
 import { NfacctCounters } from "../../../lib/kernel/nfacct.ts";
 import { FAMILIES, type IpFamily } from "../../../lib/model/objects.ts";
+import { recordedSections } from "../../recorded/recorded.ts";
 import type { Netns } from "../netns.ts";
-import {
-  type ChainLayout,
-  chainLine,
-  IPTABLES_CHAINS,
-  iptablesText,
-  SERVICE_CHAIN,
-} from "./iptables_layout.ts";
-import { IPVS_CHAINS, ipvsHoldings, ipvsText } from "./ipvs_layout.ts";
-import type { LaidOutNode, LaidOutPort } from "./laid_out.ts";
-import { nftablesText, nftWords } from "./nftables_layout.ts";
 
 /** A mode of kube-proxy. */
 export type KubeProxyMode = "iptables" | "ipvs" | "nftables";
 
-/** What it serves, by family. */
-export type LaidOutPorts = Readonly<Record<IpFamily, readonly LaidOutPort[]>>;
+/** Which Services it serves: those of a `Migration` before or after the Services change. */
+export type RecordedState = "before" | "after";
+
+/** What it holds: `iptables` and `ip6tables`, `nft`, `ipvs`, `ipset`, `addresses` → lines of the tool's listing. */
+export type Holdings = ReadonlyMap<string, readonly string[]>;
 
 const DEVICE = "kube-ipvs0";
 const TOOLS = { IPv4: "iptables", IPv6: "ip6tables" } as const;
-const TABLES = ["mangle", "nat", "filter"] as const;
-type Table = typeof TABLES[number];
+/** Chains of Services begin so. */
+const SERVICE_CHAIN = /^KUBE-(?:SVC|SVL|EXT|FW|SEP)-/;
 
-/** One kube-proxy on a node. What it wrote stays when nobody calls it any more, as after its end. */
+/** Where that is kept. */
+export function recordedPath(mode: KubeProxyMode): string {
+  return new URL(`../../recorded/${recordedName(mode)}`, import.meta.url).pathname;
+}
+
+function recordedName(mode: KubeProxyMode): string {
+  return `takeover.${mode}.kube-proxy-1.36.2.txt`;
+}
+
+/** What kube-proxy held. @throws {Error} if it was not recorded */
+export async function recordedHoldings(mode: KubeProxyMode, state: RecordedState): Promise<Holdings> {
+  const sections = await recordedSections(recordedName(mode));
+  return new Map(
+    [...sections].filter(([name]) => name.startsWith(`${state} `)).map(([name, lines]) =>
+      [name.slice(state.length + 1), lines] as const
+    ),
+  );
+}
+
+/** Table → its lines. */
+function tablesOf(lines: readonly string[]): Map<string, readonly string[]> {
+  const tables = lines.join("\n").split(/^\*/m).slice(1).map((text) => text.split("\n"));
+  return new Map(tables.map(([name = "", ...rest]) => [name, rest]));
+}
+
+function chainsIn(lines: readonly string[]): string[] {
+  return lines.flatMap((line) => /^:(KUBE-\S+) /.exec(line)?.[1] ?? []);
+}
+
+/** Rules that lead from the kernel's chains to kube-proxy's. */
+function jumpsIn(lines: readonly string[]): string[] {
+  return lines.filter((line) => /^-A (?!KUBE-)/.test(line));
+}
+
+/** One kube-proxy on a node. What it wrote stays when it is not called any more, as after its end. */
 export class KubeProxy {
-  readonly #netns: Netns;
-  readonly #nodes: readonly LaidOutNode[];
-  readonly mode: KubeProxyMode;
-  /** What it served last. */
-  #ports: LaidOutPorts | undefined;
   #nfacct: boolean | undefined;
 
-  constructor(netns: Netns, nodes: readonly LaidOutNode[], mode: KubeProxyMode) {
-    this.#netns = netns;
-    this.#nodes = nodes;
-    this.mode = mode;
-  }
+  constructor(readonly netns: Netns, readonly mode: KubeProxyMode) {}
 
   /** Starts it: what it does before its first sync, and that. */
-  async start(ports: LaidOutPorts): Promise<void> {
-    if (this.mode === "nftables") await this.#cleanUpIptables();
-    else await this.#cleanUpNftables();
-    if (this.mode === "iptables") await this.#sysctl("net.ipv4.conf.all.route_localnet=1");
-    if (this.mode === "ipvs") {
-      await this.#sysctl("net.ipv4.vs.conntrack=1", "net.ipv4.vs.expire_nodest_conn=1");
-      await this.#sysctl("net.ipv4.vs.expire_quiescent_template=1");
+  async start(state: RecordedState): Promise<void> {
+    if (this.mode === "nftables") await this.#cleanUpIptables(state);
+    else {
+      // A table that is not there is what it wants; a kernel without tables has none.
+      for (const ip of ["ip", "ip6"]) await this.netns.exec.run(["nft", "delete", "table", ip, "kube-proxy"]);
     }
-    await this.sync(ports);
+    const settings = {
+      iptables: ["net.ipv4.conf.all.route_localnet=1"],
+      nftables: [],
+      ipvs: ["conntrack", "expire_nodest_conn", "expire_quiescent_template"].map((name) =>
+        `net.ipv4.vs.${name}=1`
+      ),
+    }[this.mode];
+    if (settings.length > 0) await this.netns.run(["sysctl", "-q", "-w", ...settings]);
+    await this.sync(state);
   }
 
-  /** A full sync of the families in which something changed. */
-  async sync(ports: LaidOutPorts): Promise<void> {
-    for (const node of this.#nodes) {
-      if (JSON.stringify(ports[node.family]) === JSON.stringify(this.#ports?.[node.family])) continue;
-      if (this.mode === "iptables") await this.#syncIptables(node, ports[node.family]);
-      else if (this.mode === "ipvs") await this.#syncIpvs(node, ports[node.family]);
-      else await this.#syncNftables(node, ports[node.family]);
-      await this.#forgetFlows(node.family, ports[node.family]);
-    }
-    this.#ports = ports;
-  }
-
-  /** Of UDP, to endpoints that are gone. */
-  async #forgetFlows(family: IpFamily, ports: readonly LaidOutPort[]): Promise<void> {
-    const udp = (of: readonly LaidOutPort[]): string[] =>
-      of.filter(({ protocol }) => protocol === "udp").flatMap(({ endpoints }) =>
-        endpoints.map(({ ip }) => ip)
-      );
-    const kept = new Set(udp(ports));
-    for (const ip of udp(this.#ports?.[family] ?? []).filter((ip) => !kept.has(ip))) {
-      // It ends with 1 where there are none.
-      await this.#netns.exec.run([
-        "conntrack",
-        "-D",
-        "-f",
-        family.toLowerCase(),
-        "-p",
-        "udp",
-        "--reply-src",
-        ip,
+  /** A full sync of both families. */
+  async sync(state: RecordedState): Promise<void> {
+    const held = await recordedHoldings(this.mode, state);
+    if (this.mode === "nftables") {
+      const anew = ["ip", "ip6"].flatMap((ip) => [
+        `add table ${ip} kube-proxy`,
+        `delete table ${ip} kube-proxy`,
       ]);
+      await this.#given(["nft", "-f", "-"], [...anew, ...held.get("nft") ?? []]);
+      return;
+    }
+    if (this.mode === "iptables") this.#nfacct ??= await this.#hasCounters();
+    for (const family of FAMILIES) {
+      const rules = (): Promise<void> => this.#writeRules(family, held.get(TOOLS[family]) ?? []);
+      await (this.mode === "iptables" ? rules() : this.#syncIpvs(family, held, rules));
     }
   }
 
-  get #isFirst(): boolean {
-    return this.#ports === undefined;
+  /** Writes what `iptables-save` listed: own chains anew, jumps that are missing on top; chains of Services that are gone go. */
+  async #writeRules(family: IpFamily, recorded: readonly string[]): Promise<void> {
+    const saved = tablesOf((await this.netns.run([`${TOOLS[family]}-save`])).split("\n"));
+    const text = [...tablesOf(recorded)].flatMap(([table, lines]) => {
+      const known = saved.get(table) ?? [];
+      const own = chainsIn(lines);
+      // Mode ipvs leaves those of mode iptables to a cleanup.
+      const stale = this.mode !== "iptables"
+        ? []
+        : chainsIn(known).filter((chain) => SERVICE_CHAIN.test(chain) && !own.includes(chain));
+      const missing = jumpsIn(lines).filter((line) => !known.includes(line)).toReversed();
+      return [
+        `*${table}`,
+        ...[...own, ...stale].map((chain) => `:${chain} - [0:0]`),
+        ...missing.map((line) => line.replace(/^-A/, "-I")),
+        ...lines.filter((line) => line.startsWith("-A KUBE-")).flatMap((line) => this.#counted(line)),
+        ...stale.map((chain) => `-X ${chain}`),
+        "COMMIT",
+      ];
+    });
+    await this.#given([`${TOOLS[family]}-restore`, "--noflush"], text);
   }
 
-  async #syncIptables(node: LaidOutNode, ports: readonly LaidOutPort[]): Promise<void> {
-    const saved = await this.#ensureChains(node.family, IPTABLES_CHAINS);
-    this.#nfacct ??= await this.#hasCounters();
-    await this.#restore(node.family, iptablesText(node, ports, chainsIn(saved, "nat"), this.#nfacct));
+  /** A rule as kube-proxy writes it where the kernel may have no counters of nfacct. */
+  #counted(line: string): readonly string[] {
+    if (this.#nfacct === true || !line.includes(" -m nfacct ")) return [line];
+    return line.includes(COUNTERS.invalidDropped) ? [line.replace(/ -m nfacct --nfacct-name +\S+/, "")] : [];
   }
 
   /** Makes the counters that rules add to; false where the kernel or the program is missing. */
   async #hasCounters(): Promise<boolean> {
     try {
-      await new NfacctCounters(this.#netns.exec, Object.values(COUNTERS)).ensure();
+      await new NfacctCounters(this.netns.exec, Object.values(COUNTERS)).ensure();
       const rule = `-A INPUT -m nfacct --nfacct-name ${COUNTERS.invalidDropped}`;
-      await this.#netns.run(["iptables-restore", "--noflush", "--test"], {
-        stdin: lines(["*filter", rule, "COMMIT"]),
-      });
+      await this.#given(["iptables-restore", "--noflush", "--test"], ["*filter", rule, "COMMIT"]);
       return true;
     } catch (error) {
       if (error instanceof ExecError) return false;
@@ -117,95 +143,52 @@ export class KubeProxy {
     }
   }
 
-  async #syncNftables(node: LaidOutNode, ports: readonly LaidOutPort[]): Promise<void> {
-    const table = `${nftWords(node).ip} kube-proxy`;
-    const known = await this.#netns.exec.run(["nft", "--terse", "list", "table", ...table.split(" ")]);
-    const named = (kind: string): string[] =>
-      known.stdout.matchAll(new RegExp(`^\\t${kind} (\\S+) \\{$`, "gm")).map(([, name = ""]) => name)
-        .toArray();
-    const stale = { chains: named("chain"), sets: named("set") };
-    await this.#netns.run(["nft", "-f", "-"], { stdin: nftablesText(node, ports, stale, this.#isFirst) });
-  }
-
-  /** Each kind of thing in its turn: what the rules of the next one need is there before them. */
-  async #syncIpvs(node: LaidOutNode, ports: readonly LaidOutPort[]): Promise<void> {
-    const wanted = ipvsHoldings(node, ports);
-    await this.#ensureChains(node.family, IPVS_CHAINS);
-    if (this.#isFirst) {
-      // It may be there already.
-      await this.#netns.exec.run(["ip", "link", "add", DEVICE, "type", "dummy"]);
-      await this.#netns.run(["ipset", "restore", "-exist"], { stdin: lines(wanted.sets) });
-    }
-    const bound = await this.#boundAddresses(node.family);
-    const { added, removed } = await this.#serverChanges(wanted.servers, node.family);
+  /** Each kind of thing in its turn: what the rules need is there before them. */
+  async #syncIpvs(family: IpFamily, held: Holdings, rules: () => Promise<void>): Promise<void> {
+    const isSix = family === "IPv6";
+    const ofFamily = (section: string, mark: string): string[] =>
+      (held.get(section) ?? []).filter((line) => line.includes(mark) === isSix);
+    // It may be there already.
+    await this.netns.exec.run(["ip", "link", "add", DEVICE, "type", "dummy"]);
+    const sets = ofFamily("ipset", " KUBE-6-");
+    const entries = sets.filter((line) => line.startsWith("add "));
+    const creates = sets.filter((line) => line.startsWith("create "));
+    await this.#given(["ipset", "restore", "-exist"], creates);
+    const { added, removed } = await this.#serverChanges(ofFamily("ipvs", " ["), family);
     await this.#given(["ipvsadm", "-R"], added);
-    const missing = wanted.addresses.filter((address) => !bound.includes(address));
-    await this.#addresses("add", missing);
-    await this.#given(["ipset", "restore", "-exist"], await this.#entryChanges(wanted.entries, wanted.sets));
-    await this.#restore(node.family, ipvsText(node, ports));
-    await this.#addresses("del", bound.filter((address) => !wanted.addresses.includes(address)));
+    const bound = await this.#boundAddresses(family);
+    const addresses = ofFamily("addresses", "inet6 ").map((line) => line.split(" ")[1]!);
+    await this.#addresses("add", addresses.filter((address) => !bound.includes(address)));
+    await this.#given(["ipset", "restore", "-exist"], await this.#entryChanges(entries, creates));
+    await rules();
+    await this.#addresses("del", bound.filter((address) => !addresses.includes(address)));
     await this.#given(["ipvsadm", "-R"], removed);
   }
 
-  /** Makes what is missing of chains and jumps, each jump on top; resolves to what was there, by table. */
-  async #ensureChains(family: IpFamily, layout: ChainLayout): Promise<ReadonlyMap<Table, readonly string[]>> {
-    const saved = await this.#saved(family);
-    const text = TABLES.flatMap((table) => {
-      const known = saved.get(table) ?? [];
-      const chains = layout.chains[table].filter((chain) =>
-        !known.some((line) => line.startsWith(`:${chain} `))
-      );
-      const jumps = jumpsOf(layout, table).filter(({ from, rule }) => !known.includes(`-A ${from} ${rule}`));
-      const missing = [
-        ...chains.map(chainLine),
-        ...jumps.map(({ from, rule }) => `-I ${from} ${rule}`),
-      ];
-      return missing.length === 0 ? [] : [`*${table}`, ...missing, "COMMIT"];
-    });
-    if (text.length > 0) await this.#restore(family, lines(text));
-    return saved;
-  }
-
-  /** As it begins in mode nftables. The firewall chain is kubelet's, and stays. */
-  async #cleanUpIptables(): Promise<void> {
-    for (const family of FAMILIES) {
-      const saved = await this.#saved(family);
-      const text = TABLES.flatMap((table) => {
+  /** As it begins in mode nftables. The firewall chain is the kubelet's, and stays. */
+  async #cleanUpIptables(state: RecordedState): Promise<void> {
+    const recorded = await recordedHoldings("iptables", state);
+    for (const tool of Object.values(TOOLS)) {
+      const saved = tablesOf((await this.netns.run([`${tool}-save`])).split("\n"));
+      const text = [...tablesOf(recorded.get(tool) ?? [])].flatMap(([table, lines]) => {
         const known = saved.get(table) ?? [];
-        const chains = chainsIn(saved, table).filter((chain) =>
-          chain !== "KUBE-FIREWALL" &&
-          (SERVICE_CHAIN.test(chain) || IPTABLES_CHAINS.chains[table].includes(chain))
+        const own = chainsIn(lines);
+        const chains = chainsIn(known).filter((chain) =>
+          chain !== "KUBE-FIREWALL" && (SERVICE_CHAIN.test(chain) || own.includes(chain))
         );
-        const jumps = jumpsOf(IPTABLES_CHAINS, table).filter(({ from, rule }) =>
-          !rule.includes("KUBE-FIREWALL") && known.includes(`-A ${from} ${rule}`)
+        const jumps = jumpsIn(lines).filter((line) =>
+          !line.includes("KUBE-FIREWALL") && known.includes(line)
         );
         return [
           `*${table}`,
-          ...chains.map(chainLine),
-          ...jumps.map(({ from, rule }) => `-D ${from} ${rule}`),
+          ...chains.map((chain) => `:${chain} - [0:0]`),
+          ...jumps.map((line) => line.replace(/^-A/, "-D")),
           ...chains.map((chain) => `-X ${chain}`),
           "COMMIT",
         ];
       });
-      await this.#restore(family, lines(text));
+      await this.#given([`${tool}-restore`, "--noflush"], text);
     }
-  }
-
-  async #cleanUpNftables(): Promise<void> {
-    // A table that is not there is what it wants; a kernel without tables has none.
-    for (const ip of ["ip", "ip6"]) await this.#netns.exec.run(["nft", "delete", "table", ip, "kube-proxy"]);
-  }
-
-  async #saved(family: IpFamily): Promise<ReadonlyMap<Table, readonly string[]>> {
-    const text = await this.#netns.run([`${TOOLS[family]}-save`]);
-    return new Map(TABLES.map((table) => {
-      const [, rest = ""] = text.split(`*${table}\n`);
-      return [table, rest.split("\nCOMMIT")[0]!.split("\n")];
-    }));
-  }
-
-  async #restore(family: IpFamily, stdin: string): Promise<void> {
-    await this.#netns.run([`${TOOLS[family]}-restore`, "--noflush", "--counters"], { stdin });
   }
 
   /** What makes the virtual servers of one family those that are wanted, and what takes away the others. */
@@ -213,7 +196,7 @@ export class KubeProxy {
     wanted: readonly string[],
     family: IpFamily,
   ): Promise<{ added: string[]; removed: string[] }> {
-    const known = (await this.#netns.run(["ipvsadm", "-Sn"])).split("\n").map((line) => line.trim())
+    const known = (await this.netns.run(["ipvsadm", "-Sn"])).split("\n").map((line) => line.trim())
       .filter((line) => line !== "" && line.includes(" [") === (family === "IPv6"));
     const server = (line: string): string => line.split(" ").slice(1, 3).join(" ");
     const real = (line: string): string => line.replace(/ -w \d+$/, "");
@@ -232,12 +215,12 @@ export class KubeProxy {
     );
     const removed = known.filter((line) => line.startsWith("-A ") && !isWanted.has(server(line)))
       .map((line) => `-D ${server(line)}`);
-    return { added: [...added, ...leaving], removed };
+    return { added: [...added.toSorted(), ...leaving], removed };
   }
 
-  async #entryChanges(wanted: readonly string[], sets: readonly string[]): Promise<string[]> {
-    const own = new Set(sets.map((line) => line.split(" ")[1]));
-    const known = (await this.#netns.run(["ipset", "save"])).split("\n").filter((line) =>
+  async #entryChanges(wanted: readonly string[], creates: readonly string[]): Promise<string[]> {
+    const own = new Set(creates.map((line) => line.split(" ")[1]));
+    const known = (await this.netns.run(["ipset", "save"])).split("\n").filter((line) =>
       line.startsWith("add ") && own.has(line.split(" ")[1])
     );
     return [
@@ -247,47 +230,20 @@ export class KubeProxy {
   }
 
   async #boundAddresses(family: IpFamily): Promise<string[]> {
-    const text = await this.#netns.run([
-      "ip",
-      "-o",
-      family === "IPv4" ? "-4" : "-6",
-      "addr",
-      "show",
-      "dev",
-      DEVICE,
-    ]);
+    const flag = family === "IPv4" ? "-4" : "-6";
+    const text = await this.netns.run(["ip", "-o", flag, "addr", "show", "dev", DEVICE]);
     return text.matchAll(/ inet6? (\S+)/g).map(([, address = ""]) =>
       address.includes("/") ? address : `${address}/32`
     ).filter((address) => !address.startsWith("fe80:")).toArray();
   }
 
   async #addresses(verb: "add" | "del", addresses: readonly string[]): Promise<void> {
-    await this.#given(
-      ["ip", "-batch", "-"],
-      addresses.map((address) => `address ${verb} ${address} dev ${DEVICE}`),
-    );
+    const all = addresses.map((address) => `address ${verb} ${address} dev ${DEVICE}`);
+    await this.#given(["ip", "-batch", "-"], all);
   }
 
   /** Gives lines to a program, if there are any. */
   async #given(argv: readonly string[], all: readonly string[]): Promise<void> {
-    if (all.length > 0) await this.#netns.run(argv, { stdin: lines(all) });
+    if (all.length > 0) await this.netns.run(argv, { stdin: all.map((line) => `${line}\n`).join("") });
   }
-
-  async #sysctl(...settings: readonly string[]): Promise<void> {
-    await this.#netns.run(["sysctl", "-q", "-w", ...settings]);
-  }
-}
-
-function jumpsOf({ jumps }: ChainLayout, table: Table): ChainLayout["jumps"] {
-  return jumps.filter((jump) => jump.table === table);
-}
-
-function lines(all: readonly string[]): string {
-  return all.map((line) => `${line}\n`).join("");
-}
-
-function chainsIn(saved: ReadonlyMap<Table, readonly string[]>, table: Table): readonly string[] {
-  return (saved.get(table) ?? []).filter((line) => line.startsWith(":")).map((line) =>
-    line.slice(1, line.indexOf(" "))
-  );
 }

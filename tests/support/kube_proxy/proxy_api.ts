@@ -1,5 +1,5 @@
 /**
- * One API server for the proxies of several nodes, kube-proxy's and kproxy's alike: what they are told is the same by construction.
+ * One API server for the proxies of several nodes, kube-proxy's and kproxy's alike: they get the same objects by construction.
  *
  * @module
  */
@@ -11,13 +11,12 @@ import { ListWatchServer, type RawApiObject } from "../list_watch_server.ts";
 import type { Netns } from "../netns.ts";
 import { raw } from "../raw_objects.ts";
 import { until } from "../until.ts";
-import type { LaidOutPorts } from "./kube_proxy.ts";
-import type { LaidOutPort } from "./laid_out.ts";
 
 /** Markers have numbers of three digits, so that none begins with another one. */
 const [FIRST_MARKER, MARKERS] = [100, 150];
 const MARKER = "zz/marker";
 const MARKER_IPS = ["10.111.0.1", "fd00:10:111::1"] as const;
+const MARKER_ENDPOINTS = ["10.111.1.", "fd00:10:111:1::"] as const;
 /** A look starts a program. */
 const LOOK = { everyMs: 50, limitMs: 120_000 };
 /** Mode → what lists its rules, of each family. */
@@ -43,7 +42,7 @@ export class ProxyApi implements AsyncDisposable {
 
   /** Starts it, within reach of programs in these namespaces. */
   static async open(namespaces: readonly Netns[]): Promise<ProxyApi> {
-    // The process id tells the lab's guard whose it is.
+    // The lab's guard knows by the process id whose it is.
     const api = new ProxyApi(await Deno.makeTempDir({ prefix: `kproxy-manifests-${Deno.pid}-api-` }));
     try {
       const cluster = { server: api.#server.url };
@@ -79,26 +78,9 @@ export class ProxyApi implements AsyncDisposable {
     }
   }
 
-  /** That marker, as kube-proxy's layouts take it. */
-  get marker(): LaidOutPorts {
-    const number = FIRST_MARKER + this.#marker;
-    const port = (clusterIp: string, ip: string): LaidOutPort => ({
-      name: `${MARKER}:m${number}`,
-      protocol: "tcp",
-      clusterIp,
-      port: 1,
-      endpoints: [{ ip, port: 1 }],
-    });
-    return {
-      IPv4: [port(MARKER_IPS[0], `10.111.1.${number}`)],
-      IPv6: [port(MARKER_IPS[1], `fd00:10:111:1::${number}`)],
-    };
-  }
-
   /** Resolves when the proxy of this node has put all of that into force, in both families. */
   async inForce(netns: Netns, mode: string): Promise<void> {
-    const { IPv4, IPv6 } = this.marker;
-    const endpoints = [...IPv4, ...IPv6].map(({ endpoints }) => endpoints[0]!.ip);
+    const endpoints = MARKER_ENDPOINTS.map((prefix) => `${prefix}${FIRST_MARKER + this.#marker}`);
     for (const [family, command] of (LISTS[mode] ?? []).entries()) {
       const isThere = async (text: string, argv: string): Promise<boolean> =>
         (await netns.exec.run(argv.split(" "))).stdout.includes(text);
@@ -134,9 +116,19 @@ function markerObjects(number: number): RawApiObject[] {
       ipFamilies: ["IPv4", "IPv6"],
       ports: [`m${number}:1`],
     }),
-    slice(`${MARKER}.0`, [`m${number}:1`], [`10.111.1.${number}@node-a`]),
-    slice(`${MARKER}.1`, [`m${number}:1`], [`fd00:10:111:1::${number}@node-a`]),
+    ...MARKER_ENDPOINTS.map((prefix, i) =>
+      slice(`${MARKER}.${i}`, [`m${number}:1`], [`${prefix}${number}@node-a`])
+    ),
   ].map(withDefaults);
+}
+
+/** Lines of a listing without those of the marker: its chains, rules, servers, entries and addresses. */
+export function withoutMarker(lines: readonly string[]): string[] {
+  const isMarked = (line: string): boolean => /zz\/marker|\b10\.111\.|fd00:10:111:/.test(line);
+  const chains = new Set(
+    lines.filter(isMarked).flatMap((line) => /-A (KUBE-(?:SVC|SEP)-\S+)/.exec(line)?.[1] ?? []),
+  );
+  return lines.filter((line) => !isMarked(line) && !chains.has(/^:(\S+)/.exec(line)?.[1] ?? ""));
 }
 
 /** The object with what an API server fills in and kube-proxy relies upon. */
