@@ -103,6 +103,8 @@ Deno.test("a folder of many files has a README that names only files that are th
   const problems: string[] = [];
   for (const [folder, members] of byFolder) {
     if (members.length <= MOST_FILES_WITHOUT_WORDS) continue;
+    // A mode's folders are described in the mode's README.
+    if (/^lib\/backend\/[^/]+\/[^/]+$/.test(folder)) continue;
     const readme = `${folder}/README.md`;
     if (!files.includes(readme)) {
       problems.push(`${folder} has ${members.length} files and no README.md`);

@@ -82,13 +82,11 @@ Deno.test("every variable that may be read is read by the code, and every one th
     const passed = [...text.matchAll(/apiAccess\(\{[^}]*env: Deno\.env \}\)/g)].length;
     if (uses > passed) readers.push(path);
   }
-  // Doctor and the judgement of files look at a variable of the list, where they may. The third goes on where it is refused, as it is under the list; the last
-  // one only speaks of it.
+  // Doctor and the check of files read a variable of the list, if they may. The third goes on if it is refused, as it is under the list.
   assertEquals(readers.sort(), [
     "lib/inspect/doctor/doctor.ts",
     "lib/kernel/file_owner.ts",
     "lib/source/kube/api_access.ts",
-    "lib/source/kube/credentials.ts",
   ]);
 });
 
