@@ -30,7 +30,7 @@ const FACTS = 'import"./places.js";import"./build.js";';
 const THREADS: readonly string[] = ["lib/backend/userspace/forward/relay_worker.ts"];
 /** The file in which the program begins, as the bundler calls it. */
 const DOOR = "main.js";
-/** Whoever logs does so by one of these. */
+/** All code logs by one of these. */
 const LOG_CALL = /\.(info|warn|error|text)\(/g;
 
 /** The files of the bundle that are loaded by their names alone. */
@@ -50,7 +50,7 @@ export async function bundle(commit: string): Promise<Bundle> {
     for (const path of THREADS) {
       const name = path.split("/").at(-1) ?? "";
       await runBundler([`--output=${folder}/${name}.js`, `${ROOT}/${path}`]);
-      // Whoever starts the thread looks for it beside itself, by the name that it has in the source.
+      // The thread is looked for beside the file that starts it, by the name that it has in the source.
       files.set(name, await Deno.readTextFile(`${folder}/${name}.js`));
     }
     return files.set("build.js", embeddedBuild(commit));
@@ -165,7 +165,7 @@ function requireLines(text: string): string[] {
   return text.includes(ASKS_FOR_REQUIRE) ? [REQUIRE] : [];
 }
 
-/** Where somebody may log: a line, and the column of the name of what is called, both from 0 on. */
+/** Where code may log: a line, and the column of the name of what is called, both from 0 on. */
 interface LogCall {
   readonly line: number;
   readonly column: number;

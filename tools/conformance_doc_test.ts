@@ -20,7 +20,7 @@ const RECORD: ConformanceRecord = {
   steps: {},
 };
 
-Deno.test("a test that kproxy fails and kube-proxy passes in the same mode is told", () => {
+Deno.test("a test that kproxy fails and kube-proxy passes in the same mode is reported", () => {
   const passed = { outcome: "passed", seconds: 1 } as const;
   const control = { ...RECORD, proxy: "kube-proxy", tests: { "[sig-network] a": passed } };
   assertEquals(worseThanKubeProxy([RECORD, control]), ["nftables: [sig-network] a: x"]);

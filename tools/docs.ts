@@ -258,7 +258,7 @@ if (import.meta.main) {
   const { check } = parseArgs(Deno.args, { boolean: ["check"] });
   const outdated = await outdatedFiles(ROOT, !check);
   for (const [file, text] of outdated) {
-    // Whoever changes what users of the library see should read so before it is written down.
+    // A change of what users of the library see is shown before it is written down.
     if (file === API_FILE) changedLines(await contentOf(`${ROOT}/${file}`) ?? "", text).forEach(writeLine);
     if (!check) await Deno.writeTextFile(`${ROOT}/${file}`, text);
     writeLine(`${file}: ${check ? 'out of step with the code, run "deno task docs"' : "rewritten"}`);

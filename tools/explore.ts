@@ -15,7 +15,7 @@ import { testFailures } from "./test_failures.ts";
 const ROUNDS = 10;
 /** fast-check takes 32 bits. */
 const MAX_SEED = 0x7fffffff;
-/** In a test file, that it draws cases itself or has somebody draw them. */
+/** In a test file, that it draws cases itself or has them drawn. */
 const DRAWS = /\/(fast_check|fake_chaos)\.ts"/;
 /** These need a machine of their own, and draw few. */
 const ON_MACHINES = /^tests\/(e2e|lab|kernel|golden)\//;

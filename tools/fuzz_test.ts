@@ -11,7 +11,7 @@ async function fuzz(...args: readonly string[]): Promise<{ code: number; said: s
   return { code, said: new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr) };
 }
 
-Deno.test("a target is fuzzed as long as it is told, by the code that its inputs run", async () => {
+Deno.test("a target is fuzzed as long as asked, by the code that its inputs run", async () => {
   const { code, said } = await fuzz("iptables-list", "--minutes=0.05", "--seed=1");
   assertMatch(
     said,
@@ -20,7 +20,7 @@ Deno.test("a target is fuzzed as long as it is told, by the code that its inputs
   assertEquals(code, 0, said);
 });
 
-Deno.test("what is no target is told with those that are", async () => {
+Deno.test("what is no target is reported with those that are", async () => {
   const { code, said } = await fuzz("iptable-list");
   assertMatch(said, /^No target is called "iptable-list": configuration, kubeconfig, /);
   assertEquals(code, 2);

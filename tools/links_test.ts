@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { brokenLinks, linksOf } from "./links.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 
-Deno.test("a link that leads nowhere is told with its place", { permissions: "none" }, () => {
+Deno.test("a link that leads nowhere is reported with its place", { permissions: "none" }, () => {
   const texts = new Map([
     [
       "README.md",

@@ -131,7 +131,7 @@ const purity: Fence = (path, context) => {
   };
 };
 
-/** Packages that few kubeconfigs ask for, and the files that load them when one does: by `import()`, so that nobody else pays. */
+/** Packages that few kubeconfigs ask for, and the files that load them when one does: by `import()`, so that others do not pay. */
 const ON_DEMAND: readonly (readonly [specifier: RegExp, loader: string])[] = [
   [/^(npm:\/?)?@kubernetes\/client-node\b/, "nobody"],
   [/^(npm:\/?)?openid-client\b/, "lib/source/kube/oidc.ts"],

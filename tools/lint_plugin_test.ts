@@ -59,7 +59,7 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["tests/support/x.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
     ...[
       'import { V1Service } from "@kubernetes/client-node";',
-      // Whether this one goes depends on the settings of whoever compiles it.
+      // Whether this one goes depends on the settings of the compiling machine.
       'import { type V1Service } from "@kubernetes/client-node";',
       'import * as models from "@kubernetes/client-node";',
       'import "@kubernetes/client-node";',

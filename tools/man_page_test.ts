@@ -44,7 +44,7 @@ e2eTest("groff reads the manual page without a warning, and every command and fl
     assert([...lines].some((line) => line === tag || line.startsWith(`${tag} `)), tag);
     assertStringIncludes(text, doc);
   }
-  // A request that there is none of, and a character that nobody can print, are told.
+  // A request that there is none of, and an unprintable character, are reported.
   assert((await formatted(`${page}.NOSUCH x\n`)).warnings.includes("NOSUCH"));
   assert((await formatted(`${page}\\[nosuch]\n`)).warnings.includes("nosuch"));
 });

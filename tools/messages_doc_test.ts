@@ -25,7 +25,7 @@ Deno.test(
   },
 );
 
-Deno.test("somebody says what to do about every warning and error, and about nothing else", async () => {
+Deno.test("every warning and error has its action, and nothing else has", async () => {
   const said = new Set((await logCalls()).flatMap(keysOf));
   assert(said.size > 60);
   assertEquals([...said].filter((key) => LOG_ACTIONS[key] === undefined), [], "lines that nobody explains");

@@ -71,7 +71,7 @@ Deno.test("every variable that may be read is read by the code, and every one th
   await apiAccess({ kubeconfig: "", master: "https://10.0.0.1:6443", env });
   const granted = PERMISSIONS.find(({ flag }) => flag === "--allow-env")?.grants ?? [];
   assertEquals([...env.asked].sort(), granted.map(({ value }) => value).sort());
-  // Nobody else looks around.
+  // No other file reads the environment.
   const sources = (await projectFiles()).filter((path) =>
     /^(lib\/.*|start|main|mod)\.ts$/.test(path) && !path.endsWith("_test.ts")
   );

@@ -23,7 +23,7 @@ const CASES: readonly [message: string, text: string | undefined][] = [
   ["a.yaml: Failed caching npm package 'b'", undefined],
 ];
 
-Deno.test("a package that is missing is told in one line, with the reason and what helps", {
+Deno.test("a package that is missing is reported in one line, with the reason and what helps", {
   permissions: "none",
 }, () => {
   for (const [message, text] of CASES) {

@@ -146,7 +146,7 @@ Deno.test("every field that has a flag is set by it", PURE, () => {
   }
 });
 
-Deno.test("beside a file only few flags count, and the others are told", PURE, () => {
+Deno.test("beside a file only few flags count, and the others are reported", PURE, () => {
   const file = new Map<string, FieldValue>([
     ["mode", "nftables"],
     ["hostnameOverride", "of-file"],
@@ -230,7 +230,7 @@ Deno.test("a flag that is missing is named as one, a field that is missing in a 
   );
 });
 
-Deno.test("flags without effect are told", PURE, () => {
+Deno.test("flags without effect are reported", PURE, () => {
   assertEquals(warningsOf({ "proxy-mode": "ipvs", "iptables-sync-period": 1 }), [
     "--iptables-sync-period: has no effect in this proxy mode",
   ]);

@@ -76,7 +76,7 @@ Deno.test("a byte order mark, comments and a document start are no content", YAM
   assertEquals(parseConfig(`\uFEFF# comment\n---\n${HEAD}`), { config: defaultConfig(), warnings: [] });
 });
 
-Deno.test("only the first document counts, and the second is told", YAML_ENV, () => {
+Deno.test("only the first document counts, and the second is reported", YAML_ENV, () => {
   const text = `${HEAD}mode: ipvs\n---\nmode: nftables\nbogus: 1\n`;
   const { config, warnings } = parseConfig(text, { file: "f" });
   assertEquals(config.mode, "ipvs");
@@ -153,7 +153,7 @@ Deno.test("obsolete fields that can still mean something do", YAML_ENV, () => {
   }
 });
 
-Deno.test("what has no effect is told with its line", YAML_ENV, () => {
+Deno.test("what has no effect is reported with its line", YAML_ENV, () => {
   const text = "logging: {options: {json: {splitStream: true}}}\niptables: {snatNodeInternalIP: true}\n" +
     "featureGates:\n  TopologyAwareHints: false\n  Bogus: true\n";
   const { config, warnings } = parseConfig(HEAD + text, { file: "f" });

@@ -227,7 +227,7 @@ Deno.test(
   },
 );
 
-Deno.test("what a file cannot hold is told", YAML_ENV, () => {
+Deno.test("what a file cannot hold is reported", YAML_ENV, () => {
   assertEquals(unwritableSettings(defaultConfig()), []);
   const flagged = withFields(
     defaultConfig(),

@@ -104,7 +104,7 @@ Deno.test("one level more than may be is too much, wherever", { permissions }, (
   assertEquals(faultOf(`a: ${"[".repeat(depth)}${"]".repeat(depth)}`), fault);
 });
 
-Deno.test("a fault is told with its place", { permissions }, () => {
+Deno.test("a fault is reported with its place", { permissions }, () => {
   const text = `a: 1\nb: "[["\nc: ${"[".repeat(300)}`;
   const { fault, lines } = parseYamlDocuments(text);
   assertEquals(fault?.offset, text.indexOf("[", 12) + depth - 1);

@@ -114,7 +114,7 @@ Deno.test("a deletion names the destination where its endpoint still gets other 
     "-p udp -f ipv4 --orig-dst 10.96.0.11 --orig-port-dst 53 --reply-src 10.244.1.3 --reply-port-src 53 (1)",
   ]);
   const asked = new FakeConntrack();
-  // Gone from the Service, but somebody talks to it without one.
+  // Gone from the Service, but a client talks to it without one.
   asked.add("10.244.0.5:4000", "10.96.0.10:53", "10.244.9.9:53");
   asked.add("10.244.0.6:4000", "10.244.9.9:53");
   assertEquals(await plan(asked, rules(DNS)), [

@@ -221,7 +221,7 @@ Deno.test("a program that is there and cannot be started is not missing", async 
   assertEquals([error.isMissing(), error.isInconclusive()], [false, true]);
 });
 
-Deno.test("a status without a word is told without an empty place for it", () => {
+Deno.test("a status without a word is reported without an empty place for it", () => {
   assertEquals(new ExecError(["nft"], 1, "").message, 'Command "nft" failed with status 1');
   assertEquals(new ExecError(["nft"], 139, "").message, 'Command "nft" was killed by signal SIGSEGV');
 });

@@ -86,7 +86,7 @@ Deno.test("a lock held all the time does not make a family absent", { permission
   await assertRejects(() => ipt.absence(), ExecError, "xtables lock");
 });
 
-Deno.test("a lock file that cannot be opened is told at once", { permissions: "none" }, async () => {
+Deno.test("a lock file that cannot be opened is reported at once", { permissions: "none" }, async () => {
   const stderr = "Fatal: can't open lock file /run/xtables.lock: Read-only file system\n";
   const clock = new JumpingClock();
   const ipt = iptables({ run: () => Promise.resolve({ code: 4, stdout: "", stderr }) }, { clock });
@@ -104,7 +104,7 @@ Deno.test("a held lock is waited for with jittered, growing pauses", { permissio
   assertEquals(await ipt.list("nat", "KUBE-A"), "-N KUBE-A\n");
 });
 
-Deno.test("a lock that is never let go is told after the deadline", { permissions: "none" }, async () => {
+Deno.test("a lock that is never let go is reported after the deadline", { permissions: "none" }, async () => {
   const fake = new FakeIptables();
   const clock = new JumpingClock();
   const ipt = iptables(fake, { clock, lockDeadlineMs: 10_000 });

@@ -29,7 +29,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "a failure is told as what it is",
+  name: "a failure is reported as what it is",
   permissions: "none",
   fn: () => {
     const cases: readonly [stderr: string, code: number, kind: string][] = [

@@ -30,7 +30,7 @@ Deno.test("a program that is fed ends with it, too", async () => {
   await isAborted(run);
 });
 
-Deno.test("what has ended well is told as it is, what failed by itself before the end, too", async () => {
+Deno.test("what has ended well is reported as it is, what failed by itself before the end, too", async () => {
   using programs = new Runner(systemExec);
   assertEquals((await programs.run(["echo", "done"])).stdout, "done\n");
   assertEquals((await programs.run(["false"])).code, 1);

@@ -50,7 +50,7 @@ Deno.test("a setting is written only if it differs", { permissions: "none" }, as
 });
 
 Deno.test(
-  "a read-only setting is told from other refusals",
+  "a read-only setting is distinguished from other refusals",
   { permissions: "none" },
   async () => {
     for (

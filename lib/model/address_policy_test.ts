@@ -146,7 +146,7 @@ Deno.test("an address that the policy refuses is free for a Service that may hav
   assertEquals(services.get("shop/lb")?.[0]?.loadBalancerVIPs, ["203.0.113.7"]);
 });
 
-Deno.test("a Service with very many addresses is told of in a few lines", pure, () => {
+Deno.test("a Service with very many addresses is reported in a few lines", pure, () => {
   const { tracker, told } = guarded({ externalIPs: [] });
   const many = Array.from({ length: 2_000 }, (_, index) => `100.64.${index >> 8}.${index & 255}`);
   tracker.updateService(undefined, testService({ externalIPs: many }));

@@ -75,7 +75,7 @@ Deno.test(
   },
 );
 
-Deno.test("a Service that asks for very much that it does not get is told of in a few words", pure, () => {
+Deno.test("a Service that asks for very much that it does not get is reported in a few words", pure, () => {
   const rig = new Rig();
   const ips = Array.from({ length: 50 }, (_, k) => `192.0.2.${k}`);
   const ports = Array.from({ length: 50 }, (_, k) => testPort({ name: `p${k}`, port: 1000 + k }));
@@ -103,7 +103,7 @@ Deno.test("as many as are named at most are all named, without a count of others
   assertEquals(rig.news(), ips.map((one) => `shop/taker: external IP ${one} port 80/TCP resolved`));
 });
 
-Deno.test("the loser is told once, and takes over when the winner goes", pure, () => {
+Deno.test("the loser is reported once, and takes over when the winner goes", pure, () => {
   const rig = new Rig();
   const loser = web("a", { ...ip("192.0.2.1", "192.0.2.2"), ...at(20) });
   const winner = web("b", { ...ip("192.0.2.1"), ...at(10) });
@@ -195,7 +195,7 @@ Deno.test("of two ports of one Service with one node port one has it", pure, () 
   assertEquals(rig.news(), ["shop/a: node port 30080/TCP: another port of the Service has it"]);
 });
 
-Deno.test("addresses of special use are told once and left out, in either field and family", pure, () => {
+Deno.test("addresses of special use are reported once and left out, in either field and family", pure, () => {
   const table: readonly (readonly [string, string | null])[] = [
     ["0.0.0.0", "the unspecified address"],
     ["127.0.0.53", "a loopback address"],

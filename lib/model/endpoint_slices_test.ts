@@ -332,7 +332,7 @@ Deno.test("slices of one name in two namespaces are two slices", pure, () => {
   assertEquals([...checkout(cache).keys()], ["lab/web"]);
 });
 
-Deno.test("an equal slice takes the place of the former one, which nobody needs any more", pure, () => {
+Deno.test("an equal slice takes the place of the former one, which is not needed any more", pure, () => {
   const { cache } = newCache();
   const web = (name: string) => testSlice({ name, endpoints: [testSliceEndpoint("10.1.0.1")] });
   for (const isApplied of [false, true]) {
@@ -340,7 +340,7 @@ Deno.test("an equal slice takes the place of the former one, which nobody needs 
     cache.update(former, false);
     if (isApplied) checkout(cache);
     assertEquals(cache.update(web(`web-${isApplied}`), false), false);
-    // Whoever looks at it now fails.
+    // A read of it now fails.
     revoke();
     cache.update(
       testSlice({ name: `other-${isApplied}`, endpoints: [testSliceEndpoint("10.1.0.2")] }),
@@ -384,7 +384,7 @@ Deno.test(
   },
 );
 
-Deno.test("endpoints of a slice without a usable port are nobody's problem", pure, () => {
+Deno.test("endpoints of a slice without a usable port are no problem of a Service", pure, () => {
   const found: string[] = [];
   const problems: string[] = [];
   const cache = new EndpointSliceCache({

@@ -41,7 +41,7 @@ Deno.test("every scheduler can be asked for", pure, () => {
 });
 
 Deno.test(
-  "a Service's wishes hold for each of its ports, and a wrong one is told with its Service",
+  "a Service's wishes hold for each of its ports, and a wrong one is reported with its Service",
   pure,
   () => {
     const lc = testService({ annotations: { [SCHEDULER_ANNOTATION]: "lc" } });

@@ -79,7 +79,7 @@ Deno.test("each family takes the cluster IP at its own index", pure, () => {
 });
 
 Deno.test(
-  "a loopback cluster IP would take what the node says to itself: it is served for nobody",
+  "a loopback cluster IP would take what the node says to itself: it is not served",
   pure,
   () => {
     const table: readonly [IpFamily, string][] = [["IPv4", "127.0.0.1"], ["IPv4", "127.9.9.9"], [

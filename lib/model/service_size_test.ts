@@ -103,7 +103,7 @@ Deno.test("endpoints of ports that no Service declares are not made, those of th
 });
 
 Deno.test(
-  "a Service that comes to be too large is served by nobody until it is smaller, whatever came first",
+  "a Service that becomes too large is not served until it is smaller, whatever came first",
   pure,
   () => {
     for (const isSliceFirst of [true, false]) {

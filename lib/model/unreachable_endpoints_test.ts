@@ -63,7 +63,7 @@ const FOUND = "shop/web: 239.1.1.1 of EndpointSlice shop/web-1: it is a multicas
 const GONE = "shop/web: 239.1.1.1 of EndpointSlice shop/web-1 is gone";
 
 Deno.test(
-  "one that cannot answer is told of once, and when it is gone, and the others alone get traffic",
+  "one that cannot answer is reported once, and when it is gone, and the others alone get traffic",
   pure,
   () => {
     const { tracker, serve, slice, told } = scene();
@@ -84,7 +84,7 @@ Deno.test(
   },
 );
 
-Deno.test("only endpoints of Services that are served are told of, whichever comes first", pure, () => {
+Deno.test("only endpoints of Services that are served are reported, whichever comes first", pure, () => {
   const { serve, drop, slice, told } = scene();
   slice("web-1", ["239.1.1.1"]);
   assertEquals(told(), []);
@@ -97,7 +97,7 @@ Deno.test("only endpoints of Services that are served are told of, whichever com
   assertEquals(told(), []);
 });
 
-Deno.test("many at once are told of in few words, and all count", pure, () => {
+Deno.test("many at once are reported in few words, and all count", pure, () => {
   const { serve, slice, told } = scene();
   serve();
   slice("web-1", Array.from({ length: 100 }, (_, i) => `239.1.1.${i}`));

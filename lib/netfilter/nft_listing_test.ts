@@ -188,7 +188,7 @@ const HEADS: readonly [name: string, head: string, problem: string | null][] = [
   ["ours", '{ # handle 1\n\tcomment "kproxy layout 1"\n\n', null],
   ["claimed", "{ # handle 1 progname nft\n\tflags owner\n\n", `table ip kproxy belongs to ${OWNED}`],
   [
-    "claimed, with more flags and a comment, by nobody knows whom",
+    "claimed, with more flags and a comment, by an unknown Service",
     '{ # handle 1\n\tflags dormant,owner\n\tcomment "x"\n',
     `table ip kproxy belongs to ${OWNED.replace(" (nft)", "")}`,
   ],

@@ -33,7 +33,7 @@ const PAIRS: readonly (readonly [written: string, saved: string, family?: IpFami
   ],
   ["-p udp -m udp -i eth0 -s 10.0.0.1 -j A", "-s 10.0.0.1/32 -i eth0 -p udp -m udp -j A"],
   ['-m comment --comment "a $& -d 1.2.3.4" -j A', '-m comment --comment "a $& -d 1.2.3.4" -j A'],
-  // Nobody of ours writes these.
+  // kproxy writes none of these.
   ['-m comment --comment "a \\" b" -d 10.0.0.1 -j A', '-m comment --comment "a \\" b" -d 10.0.0.1 -j A'],
   ['-m comment --comment "a -d 10.0.0.1 -j A', '-m comment --comment "a -d 10.0.0.1 -j A'],
 ];

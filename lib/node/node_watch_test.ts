@@ -102,7 +102,7 @@ Deno.test("in mode NodeCIDR syncs begin once the Node has pod CIDRs", async () =
   assertEquals(await waiting, true);
 });
 
-Deno.test("a clusterCIDR without the primary family is told once, and the Node's first address decides which that is", () => {
+Deno.test("a clusterCIDR without the primary family is reported once, and the Node's first address decides which that is", () => {
   const node = (...addresses: string[]): NodeObject => ({
     ...NODE,
     addresses: addresses.map((address) => ({ type: "InternalIP", address })),

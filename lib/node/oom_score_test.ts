@@ -68,7 +68,7 @@ Deno.test("where nothing is ever synced, it is set all the same", { permissions:
   assertEquals([started, slept], [["choom -n -999 -p 7"], [10_000]]);
 });
 
-Deno.test("a refusal is told, and an end before is not", { permissions: "none" }, async () => {
+Deno.test("a refusal is reported, and an end before is not", { permissions: "none" }, async () => {
   const refused = setUp({ status: 1, ms: 1 });
   await refused.score.settled;
   assertEquals(refused.lines, ["OOM score stays as it is"]);

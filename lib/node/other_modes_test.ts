@@ -120,7 +120,7 @@ Deno.test("what is refused is a warning", { permissions: "none" }, async () => {
   assertEquals(lines, ["W Cannot remove what another mode left"]);
 });
 
-Deno.test("what could not be carried out is tried again, ever later, and told once", {
+Deno.test("what could not be carried out is tried again, ever later, and reported once", {
   permissions: "none",
 }, async () => {
   const clock = recordingClock();

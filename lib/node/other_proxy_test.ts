@@ -77,31 +77,35 @@ class Rig {
   }
 }
 
-Deno.test("a table that comes back is told once, and left alone for a while, ever longer", NONE, async () => {
-  const rig = new Rig();
-  await rig.nft.others(MAKE);
-  await rig.start();
-  assertEquals([rig.tables, rig.news()[1].length], [[], 2]);
-  await rig.pass(2 * MINUTE_MS);
-  assertEquals(rig.news(), [[], []]);
-  let removals = 0;
-  const warnings: string[] = [];
-  // A kube-proxy that runs makes its table again whenever it is gone.
-  for (let period = 0; period < 8 * 60 * MINUTE_MS / PERIOD_MS; period++) {
-    if (rig.tables.length === 0) await rig.nft.others(MAKE);
-    await rig.pass(PERIOD_MS);
-    if (rig.tables.length === 0) removals++;
-    warnings.push(...rig.news()[1].filter((line) => line.startsWith("W")));
-  }
-  // After 5, 10, 20 and 40 minutes, then every hour.
-  assertEquals(removals, 4 + 6);
-  assertEquals(warnings, [
-    'W "Another service proxy writes rules on this node" tables=["ip kube-proxy","ip6 kube-proxy"]',
-  ]);
-  await rig.end();
-});
+Deno.test(
+  "a table that comes back is reported once, and left alone for a while, ever longer",
+  NONE,
+  async () => {
+    const rig = new Rig();
+    await rig.nft.others(MAKE);
+    await rig.start();
+    assertEquals([rig.tables, rig.news()[1].length], [[], 2]);
+    await rig.pass(2 * MINUTE_MS);
+    assertEquals(rig.news(), [[], []]);
+    let removals = 0;
+    const warnings: string[] = [];
+    // A kube-proxy that runs makes its table again whenever it is gone.
+    for (let period = 0; period < 8 * 60 * MINUTE_MS / PERIOD_MS; period++) {
+      if (rig.tables.length === 0) await rig.nft.others(MAKE);
+      await rig.pass(PERIOD_MS);
+      if (rig.tables.length === 0) removals++;
+      warnings.push(...rig.news()[1].filter((line) => line.startsWith("W")));
+    }
+    // After 5, 10, 20 and 40 minutes, then every hour.
+    assertEquals(removals, 4 + 6);
+    assertEquals(warnings, [
+      'W "Another service proxy writes rules on this node" tables=["ip kube-proxy","ip6 kube-proxy"]',
+    ]);
+    await rig.end();
+  },
+);
 
-Deno.test("what a proxy left that has ended goes after a while, and its end is told", NONE, async () => {
+Deno.test("what a proxy left that has ended goes after a while, and its end is reported", NONE, async () => {
   const rig = new Rig();
   await rig.start();
   await rig.nft.others("add table ip kube-proxy\n");
@@ -120,7 +124,7 @@ Deno.test("what a proxy left that has ended goes after a while, and its end is t
   await rig.end();
 });
 
-Deno.test("who does not need to look does not; an nft that fails is told once", NONE, async () => {
+Deno.test("no check without a need; an nft that fails is reported once", NONE, async () => {
   const rig = new Rig();
   rig.isWanted = false;
   await rig.start();

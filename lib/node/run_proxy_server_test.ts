@@ -31,7 +31,7 @@ Deno.test("a part that does not end is left, and named", { permissions: "none" }
   assertEquals(lines, ['W Ending without waiting any longer {"unfinished":["syncs"],"limitMs":30}']);
 });
 
-Deno.test("a failure is told after the others have ended", { permissions: "none" }, async () => {
+Deno.test("a failure is reported after the others have ended", { permissions: "none" }, async () => {
   const { log } = recordingLog();
   let isServing = true;
   const servers = new Promise<void>((resolve) => setTimeout(resolve, 20)).then(() => {

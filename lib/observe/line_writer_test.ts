@@ -47,7 +47,7 @@ Deno.test("lines come in their order, those of one moment at once, however littl
   assertEquals([stream.text, writer.dropped], [lines.join("").repeat(2), 0]);
 });
 
-Deno.test("what a stream refuses is dropped and counted, and told when it takes lines again", async () => {
+Deno.test("what a stream refuses is dropped and counted, and reported when it takes lines again", async () => {
   const stream = new Stream();
   const writer = new LineWriter(stream);
   const told: number[] = [];

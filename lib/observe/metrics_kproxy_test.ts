@@ -27,7 +27,7 @@ async function series(featureGates: Record<string, boolean> = {}): Promise<Map<s
   }));
 }
 
-Deno.test("the build is told with kproxy's own version", async () => {
+Deno.test("the build is reported with kproxy's own version", async () => {
   const [name = ""] = [...(await series()).keys()].filter((key) => key.startsWith("kubernetes_build_info"));
   for (
     const label of ['major="0"', 'minor="1"', 'git_version="v0.1.0"', `compiler="deno ${Deno.version.deno}"`]
@@ -36,7 +36,7 @@ Deno.test("the build is told with kproxy's own version", async () => {
   }
 });
 
-Deno.test("gates are told by stage, as they are set", async () => {
+Deno.test("gates are reported by stage, as they are set", async () => {
   const gate = (name: string, stage: string): string =>
     `kubernetes_feature_enabled{name="${name}",stage="${stage}"}`;
   const usual = await series();
@@ -49,7 +49,7 @@ Deno.test("gates are told by stage, as they are set", async () => {
   assertEquals(set.get(gate("ComponentStatusz", "BETA")), "0");
 });
 
-Deno.test("the process is told as far as the runtime knows it", async () => {
+Deno.test("the process is reported as far as the runtime knows it", async () => {
   const all = await series();
   assertEquals([...all].filter(([name]) => name.startsWith("process_")), [
     ["process_cpu_seconds_total", "1.5"],
@@ -144,7 +144,7 @@ Deno.test("the snapshot's metrics tell which one is in use, the last one written
   });
 });
 
-Deno.test("traffic is told by Service, port and direction, from one reading; who is gone is not told", async () => {
+Deno.test("traffic is reported by Service, port and direction, from one reading; a Service that is gone is not reported", async () => {
   const web: ServiceTraffic = {
     family: "IPv4",
     namespacedName: "shop/web",

@@ -4,7 +4,7 @@ import { ChangeTracker } from "../model/change_tracker.ts";
 import { testSlice, testSliceEndpoint } from "../../tests/support/model_objects.ts";
 import { partlyUsableReport } from "./log.ts";
 
-Deno.test("a slice that no family can use is told once: not for each family, event and list", () => {
+Deno.test("a slice that no family can use is reported once: not for each family, event and list", () => {
   const { log, lines } = recordingLog();
   const report = partlyUsableReport(log);
   const trackers = (["IPv4", "IPv6"] as const).map((family) =>

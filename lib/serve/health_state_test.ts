@@ -124,7 +124,7 @@ Deno.test(
 );
 
 Deno.test(
-  "a family that the node cannot have is told with what counts on it, and makes nothing unready",
+  "a family that the node cannot have is reported with what counts on it, and makes nothing unready",
   PURE,
   () => {
     const health = new HealthState({
@@ -183,7 +183,7 @@ Deno.test("/healthz and /livez have kube-proxy's fields in its order", PURE, () 
   assertEquals(health.livez().body, `{${stuck},"healthy":false,${status(1500, false)}}`);
 });
 
-Deno.test("an ineligible node is told with the newest update and a healthy proxy", PURE, () => {
+Deno.test("an ineligible node is reported with the newest update and a healthy proxy", PURE, () => {
   const { health, clock, at } = synced();
   health.setNode(undefined);
   clock.ms = 2_000;

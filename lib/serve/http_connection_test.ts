@@ -121,7 +121,7 @@ Deno.test("a body of several pieces is sent in chunks, or to the end for who kno
   });
 });
 
-Deno.test("a connection that breaks is its client's affair; a body that breaks is told", async () => {
+Deno.test("a connection that breaks is its client's affair; a body that breaks is reported", async () => {
   const handler: Handler = (request) =>
     request.url.endsWith("/large") ? new Response(new Uint8Array(20_000_000)) : new Response(
       new ReadableStream({

@@ -59,7 +59,7 @@ Deno.test("a proxy is known by its mode or its health", async () => {
   assertEquals(await holderThat(ill), "another proxy answers there");
 });
 
-Deno.test("another server is told as one, by the name it gives itself", async () => {
+Deno.test("another server is reported as one, by the name it gives itself", async () => {
   assertEquals(await holderThat(pages({ "/healthz": "ok" })), "another HTTP server answers there");
   assertEquals(
     await holderThat(

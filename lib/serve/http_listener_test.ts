@@ -121,7 +121,7 @@ Deno.test("where the kernel keeps the families apart, a wildcard is two sockets 
   assertEquals(closed, [":: 0", "0.0.0.0 4711"]);
 });
 
-Deno.test("if the second socket fails for another reason, the first is closed and the reason told", () => {
+Deno.test("if the second socket fails for another reason, the first is closed and the reason reported", () => {
   const closed: string[] = [];
   const bind = (hostname: string): BoundSocket => {
     if (hostname === "0.0.0.0") throw new Error("no");

@@ -108,7 +108,7 @@ Deno.test("no client can make it keep more than a little", PURE, () => {
   ) assertEquals(refusal(text).slice(0, 3), String(status), text.slice(0, 60));
 });
 
-Deno.test("a client that waits for a word before its body is told once", PURE, () => {
+Deno.test("a client that waits for a word before its body is reported once", PURE, () => {
   const reader = new RequestReader();
   reader.push(
     encoder.encode("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"),

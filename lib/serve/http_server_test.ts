@@ -60,7 +60,7 @@ Deno.test("a blank address means no server", async () => {
   assertEquals([server.addresses, messages], [[], []]);
 });
 
-Deno.test("an address that is taken is tried again until it is free, and told once", async () => {
+Deno.test("an address that is taken is tried again until it is free, and reported once", async () => {
   const { log, messages } = recordingLog();
   const taken = takenPort();
   const { port } = taken.addr as Deno.NetAddr;

@@ -287,7 +287,7 @@ Deno.test("without the right to it a CPU profile is not available, and the answe
   assertMatch(text, /^CPU profile: not available: .*--allow-sys/);
 });
 
-Deno.test("what holds credentials or changes something is had over the socket only, and a client that asks elsewhere is told where", async () => {
+Deno.test("what holds credentials or changes something is had over the socket only, and a client that asks elsewhere learns where", async () => {
   const shown = pages({ enableProfiling: true });
   const ask = asker(shown);
   const curl = "curl (.*)--unix-socket /run/kproxy/kproxy\\.sock http://localhost";
@@ -349,7 +349,7 @@ Deno.test("a page of others in a browser reads nothing, a scraper on whatever ad
   ) assertEquals(await status(headers, peer), all(code), JSON.stringify(headers));
 });
 
-Deno.test("it listens where it is told", async () => {
+Deno.test("it listens at the given address", async () => {
   const server = new HttpServer({
     name: "metrics",
     most: 32,

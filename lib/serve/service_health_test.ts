@@ -240,7 +240,7 @@ Deno.test("if the addresses cannot be listed, all of them are used", async () =>
   });
 });
 
-Deno.test("a port that something else has is told once, tried again, and opens when it is free", async () => {
+Deno.test("a port that something else has is reported once, tried again, and opens when it is free", async () => {
   await withServers(async ({ ipv4, conflicts, counts }) => {
     const taken = listenSteadily();
     const { port } = taken.addr;
@@ -298,7 +298,7 @@ Deno.test("stopping closes everything and nothing opens afterwards", async () =>
   });
 });
 
-Deno.test("a port whose socket ends by itself is told, and opened again", async () => {
+Deno.test("a port whose socket ends by itself is reported, and opened again", async () => {
   const sockets: { readonly end: () => void }[] = [];
   const open: typeof listen = ({ port }) => {
     const ended = Promise.withResolvers<void>();
@@ -323,7 +323,7 @@ Deno.test("a port whose socket ends by itself is told, and opened again", async 
   }, { listen: open, retryMs: 10 });
 });
 
-Deno.test("a port that would leave too few descriptors for the tools is not opened, and told", async () => {
+Deno.test("a port that would leave too few descriptors for the tools is not opened, and reported", async () => {
   let spare = 97;
   const pool = new ConnectionPool({ allowance: new DescriptorAllowance({ count: () => spare-- }) });
   await withServers(async ({ ipv4, conflicts }) => {

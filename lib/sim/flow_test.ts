@@ -50,7 +50,7 @@ const FLOWS: readonly { outcomes: readonly Partial<FlowOutcome>[]; text: string 
 ];
 
 for (const { outcomes, text } of FLOWS) {
-  Deno.test(`a flow is told as "${text}"`, { permissions: "none" }, () => {
+  Deno.test(`a flow is reported as "${text}"`, { permissions: "none" }, () => {
     assertEquals(formatFlow({ outcomes: outcomes.map(outcome), problems: [] }), text);
   });
 }

@@ -218,7 +218,7 @@ for (const { name, nat = [], filter = [], policies = [], flows } of CASES) {
   });
 }
 
-Deno.test("the rules on the way are told with their place", { permissions: "none" }, () => {
+Deno.test("the rules on the way are reported with their place", { permissions: "none" }, () => {
   const ruleset = rules(
     [
       "-A PREROUTING -j S",
@@ -242,16 +242,20 @@ Deno.test("the rules on the way are told with their place", { permissions: "none
   ]);
 });
 
-Deno.test("the type of a refusal is told, the kernel's default by family", { permissions: "none" }, () => {
-  const ruleset = rules([], [
-    "-A FORWARD -p udp -j REJECT --reject-with icmp-host-prohibited",
-    "-A FORWARD -j REJECT",
-  ]);
-  const type = (packet: string) => send(ruleset, packet).outcomes[0]?.rejectWith;
-  assertEquals(type("10.0.0.1 → 10.0.0.2:80"), "icmp-port-unreachable");
-  assertEquals(type("fd00::1 → [fd00::2]:80"), "icmp6-port-unreachable");
-  assertEquals(type("10.0.0.1 → 10.0.0.2:80/udp"), "icmp-host-prohibited");
-});
+Deno.test(
+  "the type of a refusal is reported, the kernel's default by family",
+  { permissions: "none" },
+  () => {
+    const ruleset = rules([], [
+      "-A FORWARD -p udp -j REJECT --reject-with icmp-host-prohibited",
+      "-A FORWARD -j REJECT",
+    ]);
+    const type = (packet: string) => send(ruleset, packet).outcomes[0]?.rejectWith;
+    assertEquals(type("10.0.0.1 → 10.0.0.2:80"), "icmp-port-unreachable");
+    assertEquals(type("fd00::1 → [fd00::2]:80"), "icmp6-port-unreachable");
+    assertEquals(type("10.0.0.1 → 10.0.0.2:80/udp"), "icmp-host-prohibited");
+  },
+);
 
 const PROBLEMS: readonly { name: string; nat: readonly string[]; problem: RegExp }[] = [
   { name: "a missing chain", nat: ["-A PREROUTING -j GONE"], problem: /chain that does not exist: GONE/ },
@@ -284,15 +288,19 @@ const PROBLEMS: readonly { name: string; nat: readonly string[]; problem: RegExp
 ];
 
 for (const { name, nat, problem } of PROBLEMS) {
-  Deno.test(`${name} is told as a problem and does not decide the packet`, { permissions: "none" }, () => {
-    const flow = send(rules(nat), "10.0.0.1 → 10.9.0.1:80");
-    assertEquals(
-      [flow.problems.length, problem.test(flow.problems[0] ?? "")],
-      [1, true],
-      flow.problems.join(),
-    );
-    assertEquals(formatFlow(flow), "untranslated");
-  });
+  Deno.test(
+    `${name} is reported as a problem and does not decide the packet`,
+    { permissions: "none" },
+    () => {
+      const flow = send(rules(nat), "10.0.0.1 → 10.9.0.1:80");
+      assertEquals(
+        [flow.problems.length, problem.test(flow.problems[0] ?? "")],
+        [1, true],
+        flow.problems.join(),
+      );
+      assertEquals(formatFlow(flow), "untranslated");
+    },
+  );
 }
 
 Deno.test("an unknown match that other conditions rule out is no problem", { permissions: "none" }, () => {
@@ -341,7 +349,7 @@ Deno.test("packets that cannot be are refused", { permissions: "none" }, () => {
   assertThrows(() => send(ruleset, "fd00::1 → 10.0.0.1:80"), RangeError, "mixes IP families");
 });
 
-Deno.test("a rule that does not parse is told when a packet reaches it", { permissions: "none" }, () => {
+Deno.test("a rule that does not parse is reported when a packet reaches it", { permissions: "none" }, () => {
   assertEquals(send(rules(["-A PREROUTING junk"]), "10.0.0.1 → 10.0.0.2:80").problems, [
     'table nat chain PREROUTING rule 1: "junk" is not understood and taken as not matching',
   ]);

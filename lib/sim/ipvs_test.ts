@@ -125,7 +125,7 @@ Deno.test("each type of set compares its parts with the sides that the rule name
   }
 });
 
-Deno.test("a set that does not exist is told", pure, () => {
+Deno.test("a set that does not exist is reported", pure, () => {
   assertEquals(
     send(kernel("", "-A INPUT -m set --match-set S dst -j DROP\n"), "198.51.100.9@eth0 → 192.0.2.10:80"),
     "this node; A rule looks into set S, which does not exist",

@@ -294,7 +294,7 @@ for (const { name, lines, flows } of CASES) {
   });
 }
 
-Deno.test("the rules on the way are told with their place", { permissions: "none" }, () => {
+Deno.test("the rules on the way are reported with their place", { permissions: "none" }, () => {
   const simulated = simulator([
     "s: ip daddr 11.0.0.0/8 drop",
     "s: counter",
@@ -309,18 +309,22 @@ Deno.test("the rules on the way are told with their place", { permissions: "none
   ]);
 });
 
-Deno.test("the type of a refusal is told, the kernel's default by family", { permissions: "none" }, () => {
-  const nftables = tablesOfScript(`add table ip6 t
+Deno.test(
+  "the type of a refusal is reported, the kernel's default by family",
+  { permissions: "none" },
+  () => {
+    const nftables = tablesOfScript(`add table ip6 t
 add chain ip6 t f { type filter hook forward priority 0; }
 add rule ip6 t f reject`);
-  const six = new RulesetSimulator({ ...emptySnapshot("IPv6"), nftables });
-  const four = simulator(["forward: tcp dport 1 reject with tcp reset", "forward: reject"]);
-  const type = (of: RulesetSimulator, packet: string) =>
-    of.send(parsePacket(packet), HOST_STATE).outcomes[0]?.rejectWith;
-  assertEquals(type(four, "10.0.0.1 → 10.0.0.2:1"), "tcp-reset");
-  assertEquals(type(four, "10.0.0.1 → 10.0.0.2:2"), "icmp-port-unreachable");
-  assertEquals(type(six, "fd00::1 → [fd00::2]:80"), "icmp6-port-unreachable");
-});
+    const six = new RulesetSimulator({ ...emptySnapshot("IPv6"), nftables });
+    const four = simulator(["forward: tcp dport 1 reject with tcp reset", "forward: reject"]);
+    const type = (of: RulesetSimulator, packet: string) =>
+      of.send(parsePacket(packet), HOST_STATE).outcomes[0]?.rejectWith;
+    assertEquals(type(four, "10.0.0.1 → 10.0.0.2:1"), "tcp-reset");
+    assertEquals(type(four, "10.0.0.1 → 10.0.0.2:2"), "icmp-port-unreachable");
+    assertEquals(type(six, "fd00::1 → [fd00::2]:80"), "icmp6-port-unreachable");
+  },
+);
 
 Deno.test("an affinity set knows a source for its time, per source, and update starts it afresh", {
   permissions: "none",
@@ -368,7 +372,7 @@ const REFUSED: readonly [name: string, lines: readonly string[], why: string][] 
 ];
 
 for (const [name, lines, why] of REFUSED) {
-  Deno.test(`rules that the kernel would refuse are told: ${name}`, { permissions: "none" }, () => {
+  Deno.test(`rules that the kernel would refuse are reported: ${name}`, { permissions: "none" }, () => {
     const { problems, ...flow } = simulator(lines).send(parsePacket("10.0.0.1 → 10.9.0.1:80"), HOST_STATE);
     assertEquals([problems.length, problems[0]?.includes(why)], [1, true], problems.join());
     assertEquals(formatFlow({ ...flow, problems }), "untranslated");

@@ -167,7 +167,7 @@ Deno.test("what a handler throws ends the informer, and no handler is called aft
   assertEquals(told, ["nodes add node-a"]);
 });
 
-Deno.test("why a source cannot go on is told", { permissions: "none" }, async () => {
+Deno.test("why a source cannot go on is reported", { permissions: "none" }, async () => {
   const broken = { name: "test", run: () => Promise.reject(new TypeError("no such path")) };
   await assertRejects(
     () => inform(broken, { rejected: () => {} }, new AbortController().signal),

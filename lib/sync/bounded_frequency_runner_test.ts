@@ -97,7 +97,7 @@ Deno.test("a burst is delayed by the minimum interval and the runs before it, wh
   }
 });
 
-Deno.test("a run that had nothing to do delays nobody", async () => {
+Deno.test("a run that had nothing to do delays no other", async () => {
   using time = new FakeTime();
   const zero = time.now;
   const starts: number[] = [];

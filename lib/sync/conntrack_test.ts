@@ -174,7 +174,7 @@ Deno.test("the table is read only when UDP may have changed, and when everything
 
 const REFUSED = { code: 1, stderr: "Operation failed: Operation not permitted" };
 
-Deno.test("a failure is made up for, also for what was a frontend meanwhile, and told once", async () => {
+Deno.test("a failure is made up for, also for what was a frontend meanwhile, and reported once", async () => {
   using time = new FakeTime();
   const setup = new Setup();
   setup.service(DNS);
@@ -302,7 +302,7 @@ Deno.test("a program that hangs holds up one sync for two seconds, and no other 
   assertEquals(setup.requests, 1);
   assertEquals(setup.lines.length, 1);
   assert(setup.lines[0]?.includes("timed out after 30 s"), setup.lines[0]);
-  // It still hangs: now nobody waits.
+  // It still hangs: now no one waits for it.
   slowRead(setup).fail(new ExecError(["conntrack"], 137, "", { timedOutMs: 30_000 }));
   assert(await syncsWithin(time, setup, 0), "the next try");
 });

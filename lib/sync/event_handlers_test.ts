@@ -41,7 +41,7 @@ function cidrs(name: string, ...networks: string[]): ServiceCidr {
   return { kind: "ServiceCIDR", name, cidrs: networks };
 }
 
-Deno.test("ServiceCIDRs are told as one list, once for each batch that changes them", NONE, () => {
+Deno.test("ServiceCIDRs are reported as one list, once for each batch that changes them", NONE, () => {
   const { handlers, requests, told } = makeHandlers((networks) => networks.length > 1 ? ["IPv4"] : []);
   handlers.openGate();
   handlers.events(SYNCED);

@@ -11,7 +11,7 @@ function setUp(families: readonly IpFamily[]) {
   return { heard, observer: observeFirstSyncs(families, (...first) => heard.push(first)) };
 }
 
-Deno.test("each family is told of once, the last one as the last", NONE, () => {
+Deno.test("each family is reported once, the last one as the last", NONE, () => {
   const { heard, observer } = setUp(["IPv4", "IPv6"]);
   observer.synced(syncOutcome("IPv6"));
   observer.synced(syncOutcome("IPv6"));
@@ -22,7 +22,7 @@ Deno.test("each family is told of once, the last one as the last", NONE, () => {
   assertEquals(heard, [["IPv6", false], ["IPv4", true]]);
 });
 
-Deno.test("of a failure and of a family that is not asked for nothing is told", NONE, () => {
+Deno.test("of a failure and of a family that is not asked for nothing is reported", NONE, () => {
   const { heard, observer } = setUp(["IPv4"]);
   observer.failed({
     family: "IPv4",

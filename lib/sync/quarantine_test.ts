@@ -13,7 +13,7 @@ function outcome(family: IpFamily, quarantined: readonly QuarantinedService[]): 
   return syncOutcome(family, { quarantined });
 }
 
-Deno.test("each quarantined Service is told once, its release too, and the metric follows", async () => {
+Deno.test("each quarantined Service is reported once, its release too, and the metric follows", async () => {
   const metrics = new ProxyMetrics({ mode: "nftables" });
   const heard: string[] = [];
   const { log, lines } = recordingLog();

@@ -85,7 +85,7 @@ Deno.test("damage is repaired, looked at again at once, and repaired each time i
   assertEquals(looks(), 5);
 });
 
-Deno.test("a repair that does not help is told once and made ever more rarely, with everything", async () => {
+Deno.test("a repair that does not help is reported once and made ever more rarely, with everything", async () => {
   let damage: false | Damage = DAMAGE;
   const { repairs, told, period } = rig(() => damage);
   const periods: number[] = [];
@@ -164,7 +164,7 @@ Deno.test("a sync that began before the repair was asked for says nothing about 
   assertEquals([told, looks()], [[WRITTEN], 2]);
 });
 
-Deno.test("a check that fails is told once, and one that hangs is not started twice", async () => {
+Deno.test("a check that fails is reported once, and one that hangs is not started twice", async () => {
   let answer = (): false => {
     throw new Error("iptables is missing");
   };

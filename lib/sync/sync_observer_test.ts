@@ -165,7 +165,7 @@ Deno.test("a sync that fails is counted and is no success", async () => {
   assertEquals(await value('last_timestamp_seconds{ip_family="IPv4"}'), undefined);
 });
 
-Deno.test("joined observers are told in their order, those without a beginning too", async () => {
+Deno.test("joined observers are reported in their order, those without a beginning too", async () => {
   const told: string[] = [];
   const one = (name: string): SyncObserver => ({
     synced: () => told.push(`${name} synced`),

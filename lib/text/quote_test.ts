@@ -25,7 +25,7 @@ Deno.test("what a terminal or a reader of lines would obey is shown as JSON esca
 });
 
 Deno.test(
-  "a text is cut, and told how long it was, also if all of it is escaped",
+  "a text is cut, with its length, also if all of it is escaped",
   { permissions: "none" },
   () => {
     assertEquals(quote("x".repeat(60)), `"${"x".repeat(60)}"`);

@@ -47,7 +47,7 @@ export type HostileMode = "iptables" | "ipvs" | "nftables" | "userspace";
 /** What one object led to. */
 export interface HostileFigures {
   readonly livezMs: number;
-  /** Of one answer, how long kproxy itself was computing until then: what the longest took where nobody else wants the processors. */
+  /** Of one answer, how long kproxy itself was computing until then: what the longest took where no other process wants the processors. */
   readonly computingMs: number;
   readonly residentMb: number;
   /** Of an edit that comes while the object is worked on. */

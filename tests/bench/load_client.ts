@@ -88,7 +88,7 @@ function requests(to: SocketAddress, count: number): number[] {
  */
 const FIRST_CONNECT_MS = 500;
 
-/** @throws {Error} if nobody answers in time */
+/** @throws {Error} if there is no answer in time */
 async function reach(to: SocketAddress, limitMs: number): Promise<void> {
   for (const endMs = performance.now() + limitMs;;) {
     try {

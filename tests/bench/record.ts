@@ -41,7 +41,7 @@ async function version(argv: readonly string[]): Promise<string> {
 export async function beginRecord({ words, rounds, kubeProxy }: RecordStart): Promise<() => RecordHead> {
   const before = load();
   const head = {
-    // Where the kube-proxy was is nobody else's.
+    // Where the kube-proxy was is known to its owner only.
     command: words.map(quoteWord).join(" ").replace(/(--peer[= ])\S+/, "$1kube-proxy"),
     // Other records change nothing.
     commit: await buildCommit(ROOT, [`:!${RECORDS_FOLDER}`]),

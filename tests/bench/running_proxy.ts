@@ -55,7 +55,7 @@ export async function withRunningProxy<P extends ProxyProcess, T>(
     answered.catch(() => undefined);
     await using process = await start(netns, api.url);
     const { allMs } = await unlessEnded(process, answered, timeoutMs);
-    // From here on nobody asks.
+    // From here on there are no requests.
     await stack.disposeAsync();
     return await work({ netns, api, process, answeredMs: allMs - process.startedMs });
   });

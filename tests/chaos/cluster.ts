@@ -153,7 +153,7 @@ export class ChaosCluster {
     return { what: `away with ${remove.map(keyOf).join(", ") || `nothing of ${name}`}`, put: [], remove };
   }
 
-  /** A Service goes and another one of its very spec comes, as when somebody renames it in a manifest. */
+  /** A Service goes and another one of its very spec comes, as when it is renamed in a manifest. */
   #rename(random: Random, name: string): Change {
     const [from, to] = [this.#objects.get(`Service churn/${name}`), random.pick(NAMES)];
     if (from === undefined || to === name) return put(`Service ${name}`, [this.#churnService(random, name)]);

@@ -10,7 +10,7 @@ const JUMPS_UNSEEN: readonly FakeStep[] = [
   { kind: "service", name: 0, shape: 0, pods: 0 },
 ];
 
-/** A removal that came no further than the address, a new life, and then somebody empties the sets. */
+/** A removal that came no further than the address, a new life, and then another process empties the sets. */
 const REMOVAL_CUT: readonly FakeStep[] = [
   { kind: "service", name: 0, shape: 3, pods: 0 },
   { kind: "fault", fault: "reports failure", after: 0 },

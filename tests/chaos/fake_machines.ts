@@ -138,7 +138,7 @@ function ipvsProxier(exec: Exec): IpvsProxier {
   });
 }
 
-/** What somebody may do to a node in IPVS mode. */
+/** What may be done to a node in IPVS mode. */
 function ipvsDamages(kernel: FakeIpvs["kernel"]): FakeMachine["damages"] {
   const damage = (work: () => void) => (): Promise<void> => Promise.resolve(work());
   return [
@@ -174,7 +174,7 @@ export function fakeIpvsMachine(): FakeMachine {
     proxier: ipvsProxier,
     damages: ipvsDamages(kernel),
     pause: () => {},
-    // Virtual servers are kproxy's by their addresses and sets. One that stays although these went looks like somebody else's, and so it
+    // Virtual servers are kproxy's by their addresses and sets. One that stays although these went looks like another program's, and so it
     // does after a lie of the programs that show or delete them.
     isSpared: (fault, [program]) => (fault === "lies" || fault === "garbage") && program !== "iptables-save",
     endState: () => {

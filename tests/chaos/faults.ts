@@ -113,7 +113,7 @@ const DESCRIPTORS: Fault = {
         "SOFT",
       ]);
       await node.netns.exec.run([...prlimit, `--nofile=${most}:`]);
-      // Somebody asks meanwhile, and gets no answer.
+      // A client asks meanwhile, and gets no answer.
       const asked = node.netns.exec.run([
         "curl",
         "-s",

@@ -35,7 +35,7 @@ export interface ChaosMode {
 
 const IPTABLES_TOOLS = ["iptables", "ip6tables"].flatMap((tool) => // Changes are written by the last one, and it is the only one that runs all the time.
 [tool, `${tool}-save`, `${tool}-restore`, `${tool}-restore`]);
-/** Damages leave ends of connections behind, whose ports nobody should meet again. */
+/** Damages leave ends of connections behind, whose ports should not be used again. */
 const FAST: LoopPace = { perSecond: 60, limitMs: 200, freshPorts: true };
 const LIMITS = { pace: FAST, repairMs: 5_000, settleMs: 15_000 };
 

@@ -1,6 +1,6 @@
 /**
  * The node of a chaos run: kproxy on it with its API server and its tools, clients that connect without end, and a twin that is started
- * afresh whenever somebody wants to know what the rules should be.
+ * afresh whenever a test needs to know what the rules should be.
  *
  * @module
  */
@@ -64,7 +64,7 @@ export class ChaosNode implements AsyncDisposable {
   /** How often it was started, and how often a start ended because a program that it needs misbehaved. */
   starts = 0;
   failedStarts = 0;
-  /** Ends that nobody asked for. */
+  /** Ends without a request. */
   readonly unexpectedEnds: string[] = [];
 
   private constructor(
@@ -104,7 +104,7 @@ export class ChaosNode implements AsyncDisposable {
     return this.lab.node.netns;
   }
 
-  /** What kproxy's xtables lock is, and nobody else's. */
+  /** What kproxy's own xtables lock is. */
   get lockFile(): string {
     return `${this.folder}/lock`;
   }
@@ -115,7 +115,7 @@ export class ChaosNode implements AsyncDisposable {
     return this.#kproxy;
   }
 
-  /** Has kproxy for itself: nobody else ends or starts it meanwhile. */
+  /** Has kproxy for itself: no other test ends or starts it meanwhile. */
   withKproxy<T>(work: () => Promise<T>): Promise<T> {
     const result = this.#turn.then(work);
     this.#turn = result.catch(() => undefined);
@@ -167,7 +167,7 @@ export class ChaosNode implements AsyncDisposable {
     });
   }
 
-  /** Writes down an end that nobody asked for. */
+  /** Writes down an end without a request. */
   noteEnd(): void {
     const { status } = this.kproxy;
     if (status === undefined) return;

@@ -65,7 +65,7 @@ interface Destination {
 }
 
 const isSix = (ip: string): boolean => ip.includes(":");
-/** Packets to such addresses reach nobody alone. */
+/** Packets to such addresses reach more than one host. */
 const NO_POD = /^(?:22[4-9]|23\d|255)\.|^0\.|^127\.|^169\.254\./;
 
 /** Words for what became of a packet: endpoints with their shares and whether they see the node's address, `rejected`, `dropped`, `nobody`. */
@@ -108,7 +108,7 @@ function targetsOf(
         zones: (hints?.forZones ?? []).map(({ name }) => name),
       };
       const known = found.get(target.key);
-      // Which of them counts is nobody's promise.
+      // Which of them counts is not promised.
       if (known !== undefined && JSON.stringify(known) !== JSON.stringify(target)) return "told twice";
       found.set(target.key, target);
     }

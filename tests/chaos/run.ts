@@ -51,7 +51,7 @@ export interface ChaosReport {
   /** How often the rules were found to be those of a fresh start. */
   readonly comparisons: number;
   readonly connections: number;
-  /** For how much of the time somebody else had taken rules away. */
+  /** For how much of the time another process had taken rules away. */
   readonly damagedMs: number;
   /** The longest time without service that a damage may cost, unless something hinders its repair. Other faults may cost none. */
   readonly repairMs: number;

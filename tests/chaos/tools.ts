@@ -12,7 +12,7 @@ export const MISBEHAVIOURS = [
   "fails",
   /** Nothing, killed. */
   "dies",
-  /** Prints what nobody understands, with status 0. */
+  /** Prints garbage, with status 0. */
   "garbage",
   /** Nothing, until it is killed or the fault is over. */
   "hangs",
@@ -27,7 +27,7 @@ export type Misbehaviour = typeof MISBEHAVIOURS[number];
 
 const LEFT_CHILD_SECONDS = 4;
 
-/** What is planned for a program holds for all of its variants: nobody outside of kproxy knows which one it takes. */
+/** What is planned for a program holds for all of its variants: only kproxy knows which one it takes. */
 function planName(program: string): string {
   return program.replace(/-(?:nft|legacy)(?=-|$)/, "");
 }
@@ -99,7 +99,7 @@ export class ChaosTools {
     await Deno.writeTextFile(`${this.#plans}/${planName(program)}.${this.#planned++}`, `${how}\n`);
   }
 
-  /** Forgets what nobody suffered, ends what hangs, and says how many programs misbehaved. */
+  /** Forgets what hurt no client, ends what hangs, and says how many programs misbehaved. */
   async end(): Promise<number> {
     let suffered = 0;
     for await (const { name } of Deno.readDir(this.#plans)) {
@@ -112,7 +112,7 @@ export class ChaosTools {
     return suffered;
   }
 
-  /** Unless kproxy has done so, and the number belongs to somebody else. */
+  /** Unless kproxy has done so, and the number belongs to another process. */
   async #kill(pid: number): Promise<void> {
     try {
       const line = await Deno.readTextFile(`/proc/${pid}/cmdline`);

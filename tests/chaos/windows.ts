@@ -40,7 +40,7 @@ export class Windows {
   /** @param repairMs how long a damage may cost connections, unless something hinders its repair */
   constructor(readonly repairMs: number) {}
 
-  /** Rules of kproxy's were taken away by somebody else. */
+  /** Rules of kproxy's were taken away by another process. */
   damaged(span: Span): void {
     this.#damages.push(span);
   }
@@ -50,7 +50,7 @@ export class Windows {
     this.#hindrances.push(span);
   }
 
-  /** The machine stood still: nobody did anything, and what was under way took so much longer. */
+  /** The machine stood still, and what was under way took so much longer. */
   stoodStill(span: Span): void {
     this.#standstills.push(span);
     this.#hindrances.push(span);

@@ -236,7 +236,7 @@ Deno.test("through the task, relative paths are the caller's", async () => {
     spec: { clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1"], ipFamilies: ["IPv4"], ports: [{ port: 80 }] },
   } satisfies ObjectJson<"Service">;
   await inFolder({ "my objects.json": JSON.stringify(service) }, async (cwd) => {
-    // Tasks and npm set it only where nobody has; the tests may themselves run in a task.
+    // Tasks and npm set it only if it is not set; the tests may themselves run in a task.
     const { INIT_CWD: _, ...env } = Deno.env.toObject();
     const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
       args: [

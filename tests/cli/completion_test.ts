@@ -155,7 +155,7 @@ e2eTest("the script for zsh completes commands, flags, values and files", [progr
 
 const FLAGS: readonly Flag[] = ALL_FLAGS;
 
-/** What each command should be completed with: its flags that are not on their way out, as somebody types them. */
+/** What each command should be completed with: its flags that are not on their way out, as a user types them. */
 const WANTED: ReadonlyMap<string, readonly string[]> = new Map(
   COMMANDS.map((command) => [
     command,
@@ -209,7 +209,7 @@ e2eTest("fish offers every command and every flag of each, and nothing that is d
   });
 });
 
-Deno.test("zsh is told of every command and every flag of each, and of nothing that is deprecated", async () => {
+Deno.test("zsh completes every command and every flag of each, and nothing that is deprecated", async () => {
   const { out } = await kproxy(["completion", "zsh"]);
   const [, commands = ""] = /commands=\(\n([^]*?)\n {2}\)/.exec(out) ?? [];
   assertEquals([...commands.matchAll(/^ +'([a-z-]+):/gm)].map(([, name = ""]) => name), [...COMMANDS]);

@@ -76,7 +76,7 @@ async function doctorOnce(
   });
 }
 
-Deno.test("a node that is well has exit status 0, and every check is told", async () => {
+Deno.test("a node that is well has exit status 0, and every check is reported", async () => {
   const { code, out, err } = await doctor([]);
   assertEquals([code, err], [0, ""], out);
   assertStringIncludes(out, "ok  mode                 nftables works here\n");
@@ -175,7 +175,7 @@ Deno.test("-o json has a shape for programs, and --migrate-to the Services that 
   );
 });
 
-Deno.test("wrong use is told before anything is looked at", async () => {
+Deno.test("wrong use is reported before anything is looked at", async () => {
   const cases: readonly (readonly [args: readonly string[], err: RegExp])[] = [
     [["-o", "yaml"], /^Error: Invalid value "yaml" for -o: want text or json\n$/],
     [["--migrate-to="], /^Error: Name a mode: --migrate-to=iptables\|ipvs\|nftables\n$/],

@@ -229,7 +229,7 @@ Deno.test("packets outside the TCP window are rendered as dropped unless tcpBeLi
   }
 });
 
-Deno.test("refused objects are told and the others rendered; with none left the exit code is 2", async () => {
+Deno.test("refused objects are reported and the others rendered; with none left the exit code is 2", async () => {
   const broken = SERVICE.replace("port: 80", "port: 80000");
   await inFolder({
     "good.yaml": SERVICE,

@@ -16,7 +16,7 @@ Deno.test("selftest tells wrong use in one line", async () => {
   }
 });
 
-Deno.test("a job that somebody hands to the agent on a machine at work writes no rule there", async () => {
+Deno.test("a job that is handed to the agent on a machine at work writes no rule there", async () => {
   const job = JSON.stringify({ job: "apply", mode: "iptables", families: ["IPv4"], objects: [] });
   const { code, out, err } = await kproxy(["selftest", "agent"], { stdin: job });
   assertEquals([code, out], [1, ""]);
@@ -81,7 +81,7 @@ Deno.test("the agent's servers tell who asks, and its questions tell answers, re
   const answer = { kind: "answer", server: `127.0.0.1:${port}`, client: "127.0.0.1" };
   const all = [answer, answer, answer];
   assertEquals(attempts, { tcp: all, udp: all, silent: [{ kind: "silence" }] });
-  // Whoever does not read any more is gone, and the servers go, too.
+  // A reader that is gone ends the servers, too.
   await reader.cancel();
   assertEquals((await child.status).code, 0);
 });

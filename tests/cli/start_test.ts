@@ -188,7 +188,7 @@ endpoints: [{addresses: [${address}]}, {addresses: [10.244.1.2]}]
 
 for (const mode of ["iptables", "nftables"] as const) {
   e2eTest(
-    `an endpoint that cannot answer is left out in mode ${mode}, and told of`,
+    `an endpoint that cannot answer is left out in mode ${mode}, and reported`,
     [...NEEDS, program("nft"), program("curl")],
     async () => {
       await inFolder({ "web.yaml": SERVICE, "slice.yaml": SLICE("239.1.1.1") }, async (folder) => {

@@ -67,7 +67,7 @@ const ABSENT = JSON.stringify({
   })),
 });
 
-Deno.test("a Service that is none of the proxy's is told with the reason, by trace and by service get", async () => {
+Deno.test("a Service that is none of the proxy's is reported with the reason, by trace and by service get", async () => {
   await inFolder({ "objects.json": ABSENT }, async (folder) => {
     const flags = ["--hostname-override=node-a", `--manifests=${folder}/objects.json`, "--no-live"];
     for (
@@ -99,7 +99,7 @@ Deno.test("a Service that is none of the proxy's is told with the reason, by tra
   });
 });
 
-Deno.test("a rule that nobody can judge makes the answer unsure, with its place", async () => {
+Deno.test("a rule that cannot be judged makes the answer unsure, with its place", async () => {
   const { out: rules } = await kproxy(["render", ...NODE, "--family=ipv4", "--proxy-mode=iptables"]);
   const quota = rules.replace(
     /(-I FORWARD .* -j KUBE-PROXY-FIREWALL\n)/,

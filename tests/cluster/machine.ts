@@ -1,5 +1,5 @@
 /**
- * Programs of the cluster that outlive whoever started them, and commands beside them.
+ * Programs of the cluster that outlive the process that started them, and commands beside them.
  *
  * @module
  */

@@ -10,7 +10,7 @@ import { run } from "./machine.ts";
 import { CONTROL_PLANE } from "./plan.ts";
 import { type ConformanceRecord, readJunit } from "./record.ts";
 
-/** What is run: everything about Services and whoever carries them out, conformance or not. */
+/** What is run: everything about Services and their proxies, conformance or not. */
 export const FOCUS = String
   .raw`\[sig-network\].*(Services|Networking|Conntrack|KubeProxy|Traffic Distribution|Topology Hints|DualStack|Service CIDRs|ServiceCIDR|EndpointSlice|HostPort|Pod Lifecycle|Proxy)`;
 

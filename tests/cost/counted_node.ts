@@ -40,7 +40,7 @@ export interface Cost {
   readonly visits: number;
 }
 
-/** Counts what is started; the stand-in's own work is nobody's. */
+/** Counts what is started; the stand-in's own work does not count. */
 class CountedExec implements Exec {
   readonly #real: Exec;
   programs: string[] = [];
@@ -62,7 +62,7 @@ class CountedExec implements Exec {
   }
 }
 
-/** Ports of load balancers' health checks that nobody listens on. */
+/** Ports of load balancers' health checks without a listener. */
 function noListener(): Listener {
   return { finished: new Promise(() => {}), close: () => Promise.resolve() } as unknown as Listener;
 }

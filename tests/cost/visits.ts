@@ -1,5 +1,5 @@
 /**
- * Counts how many entries of maps, sets, arrays and records a piece of work looks at, whoever's they are: the runtime's own iterators
+ * Counts how many entries of maps, sets, arrays and records a piece of work looks at, of any owner: the runtime's own iterators
  * and list functions count while it goes on. Loops over an index do not.
  *
  * @module

@@ -13,7 +13,7 @@ import { ROOT } from "../../tools/project_files.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import { KUBE_PROXY } from "./kustomization.ts";
 
-/** Nobody listens there: who gets as far as this has understood the line. */
+/** No listener is there: a program that gets as far as this has understood the line. */
 const NOBODY = "--server=http://127.0.0.1:9";
 
 async function documented(): Promise<string[][]> {
@@ -45,7 +45,7 @@ async function kubectl(
   const { code, stdout, stderr } = await new Deno.Command("kubectl", {
     args: [...args],
     cwd: folder,
-    // No cluster of whoever runs the tests.
+    // No cluster of the user who runs the tests.
     env: { HOME: folder, KUBECONFIG: `${folder}/none` },
     stdin: "null",
   }).output();

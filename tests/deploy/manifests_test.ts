@@ -1,6 +1,6 @@
 /**
  * The manifests of `deploy/kubernetes`: that the API knows all that they say, that they fit kubeadm's kube-proxy, kproxy's own
- * command line and configuration, and that nobody's rights are more than the documentation says.
+ * command line and configuration, and that no account has more rights than the documentation says.
  *
  * @module
  */
@@ -29,9 +29,9 @@ const KUBECTL = [program("kubectl")];
 const FOLDER = `${ROOT}/deploy/kubernetes`;
 const PAGE = await Deno.readTextFile(`${ROOT}/docs/deploy.md`);
 const OVERLAYS = ["iptables", "ipvs", "nftables"] as const;
-/** Every way in which somebody may apply it. */
+/** Every way in which it may be applied. */
 const FOLDERS: readonly string[] = ["base", ...OVERLAYS.map((mode) => `overlays/${mode}`)];
-/** What kubeadm makes for kube-proxy: by removing kproxy nobody may remove it. */
+/** What kubeadm makes for kube-proxy: it must survive the removal of kproxy. */
 const OF_KUBEADM = [
   "ServiceAccount kube-system/kube-proxy",
   "ConfigMap kube-system/kube-proxy",

@@ -23,9 +23,9 @@ import { eventually } from "../support/until.ts";
 const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
 const NODE_PORT = { ip: "192.0.2.10", port: WEB_NODE_PORT };
 const SECOND_MS = 1_000;
-/** How long a client stays. Whoever was later than that, because the machine stood still, may have gone elsewhere: {@linkcode Clients} */
+/** How long a client stays. A client that was later than that, because the machine stood still, may have gone elsewhere: {@linkcode Clients} */
 const TIMEOUT_SECONDS = 5;
-/** Another such time, which nobody misses. */
+/** Another such time, which does not matter. */
 const LONG_SECONDS = 300;
 /** Clients of one test: that all of them choose the same of two endpoints again by chance happens once in a million times. */
 const CLIENTS = Array.from({ length: 20 }, (_, index) => `10.244.0.${100 + index}`);

@@ -34,7 +34,7 @@ const NEEDS = [...WEB_NEEDS, ...KAPI];
 
 const CASES = [
   "a cluster IP spreads evenly over its endpoints",
-  "a cluster IP without endpoints refuses everybody",
+  "a cluster IP without endpoints refuses all clients",
   "a node port answers on every address of the node and hides the client",
   "under external policy Local a node port keeps the client and to the node's endpoints",
   "an external IP leads to the endpoints, masqueraded",
@@ -118,7 +118,7 @@ e2eTest("an API server that stops stops no traffic, and nothing is lost when it 
   await kapi.resume();
   await kproxy.change(() => kapi.put(raw(webSlice([c]))), "shop/web");
   await loops[0]!.answered(100);
-  // Changed while nobody watched: the server forgets how it came to that.
+  // Changed without a watch: the server forgets how it came to that.
   await kapi.pause();
   await loops[0]!.answered(50);
   const from = kproxy.lines.length;

@@ -205,7 +205,7 @@ e2eTest("a set that a rule of others uses stays and is named; the other sets go"
 });
 
 e2eTest(
-  "a device of the name of IPVS mode that is none of it stays and is told; the rest is cleaned",
+  "a device of the name of IPVS mode that is none of it stays and is reported; the rest is cleaned",
   NEEDS,
   async () => {
     await withNetns(async (netns) => {

@@ -174,7 +174,7 @@ e2eTest(
     };
     const tables = async (): Promise<string> => (await netns.run(["nft", "list", "tables"])).trim();
     assert(!(await tables()).includes("kube-proxy"), "what kube-proxy left is gone");
-    // The way back: kube-proxy writes its tables, then somebody takes ours away.
+    // The way back: kube-proxy writes its tables, then another process removes ours.
     await netns.run(["nft", "-f", "-"], { stdin: ofKubeProxy });
     await runInImage(node, ["cleanup", "--of=kproxy"]);
     assert(!(await tables()).includes(" kproxy"), await tables());

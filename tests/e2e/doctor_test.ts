@@ -186,7 +186,7 @@ e2eTest("a program that is missing is named with the modes that need it", NEEDS,
 });
 
 e2eTest(
-  "whoever is not root is told that rules of iptables' legacy variant are not seen, and not that there are none",
+  "a user who is not root learns that rules of iptables' legacy variant are not seen, and not that there are none",
   [
     ...NEEDS,
     program("setpriv"),

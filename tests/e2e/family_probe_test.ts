@@ -71,7 +71,7 @@ e2eTest("a start whose ip6tables is always killed ends with status 1, and says s
 
 for (const mode of ["iptables", "nftables"] as const) {
   e2eTest(
-    `IPv6 that is off while the cluster counts on it is told, and served once it is on, mode ${mode}`,
+    `IPv6 that is off while the cluster counts on it is reported, and served once it is on, mode ${mode}`,
     NEEDS,
     async () => {
       await withManifests(async (netns, ours) => {

@@ -89,7 +89,7 @@ e2eTest(
 e2eTest("Helm takes every line that the documentation has for it", KAPI_BUILD, async () => {
   const commands = await documented();
   assert(commands.length >= 8, `${commands.length} lines`);
-  // Nobody listens there: who gets as far as this has understood the line.
+  // No listener is there: a program that gets as far as this has understood the line.
   const ask = (words: readonly string[]) => askHelm([...words, "--kube-apiserver=http://127.0.0.1:9"]);
   for (const words of commands) assertMatch((await ask(words)).stderr, /connection refused/, words.join(" "));
   assertMatch((await ask(["rollback", "kproxy", "--nowhere"])).stderr, /unknown flag/);

@@ -57,7 +57,7 @@ e2eTest(
         await using kproxy = spawn();
         await kproxy.untilMessage(OPENED);
         assert(!kproxy.log.includes("written by others"), kproxy.log);
-        // What others put among the manifests is nobody's; what is root's counts.
+        // What others put among the manifests is ignored; root's files count.
         await Deno.writeTextFile(`${manifests}/evil.json`, listText("evil", "10.96.0.11"));
         await Deno.chmod(`${manifests}/evil.json`, 0o666);
         await kproxy.untilMessage("Object refused");

@@ -125,7 +125,7 @@ for (const { name, ...options } of apiServers()) {
     },
   );
 
-  e2eTest(`${name} that forbids Events is told of once`, KAPI, async () => {
+  e2eTest(`${name} that forbids Events is reported once`, KAPI, async () => {
     await using kapi = await Kapi.start(name === "kapi" ? ["-forbid", "events"] : [], options);
     await kapi.admit("nobody-token");
     await using reporter = await Reporter.start(await insecureKubeconfig(kapi, "nobody-token"));

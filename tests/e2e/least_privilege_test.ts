@@ -1,6 +1,6 @@
 /**
  * `--init-only` with all rights, then `run` with CAP_NET_ADMIN and CAP_NET_RAW and nothing else: as root without its
- * other capabilities, and as a user who is nobody; and where kernel settings cannot be written at all.
+ * other capabilities, and as the user nobody; and where kernel settings cannot be written at all.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * A log that nobody takes: whoever reads it may go, stop reading, or have a full disk, and the node is served on.
+ * A log without a reader: the reader may go, stop reading, or have a full disk, and the node is served on.
  *
  * @module
  */

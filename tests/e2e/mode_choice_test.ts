@@ -257,7 +257,7 @@ e2eTest("each life's Events arrive at the API server", [...NEEDS, ...KAPI], asyn
 });
 
 e2eTest(
-  "servers that cannot listen are told as Events, and the proxy serves all the same",
+  "servers that cannot listen are reported as Events, and the proxy serves all the same",
   NEEDS,
   async () => {
     await withPrograms([...IPTABLES_TOOLS], (bin) =>

@@ -176,7 +176,7 @@ async function ownTable(netns: Netns): Promise<AsyncDisposable> {
       hasEnded = true;
       owner.kill("SIGKILL");
       await owner.status;
-      // Nobody reads it any more.
+      // It is not read any more.
       await writer.abort();
     },
   };

@@ -194,7 +194,7 @@ async function podCidrsChange(_t: Deno.TestContext, kapi: Kapi): Promise<void> {
     await kapi.patch(node(), { spec: { podCIDR: "10.244.7.0/24", podCIDRs: ["10.244.7.0/24"] } });
     await firstSynced(kproxy);
     assertMatch(await agent.natRules(), /! -s 10\.244\.7\.0\/24 /);
-    // An API server lets nobody change them but by a new Node.
+    // An API server lets clients change them only by a new Node.
     const from = kproxy.lines.length;
     await kapi.remove(node());
     await kapi.put(node(["192.0.2.10"], ["10.244.8.0/24"]));

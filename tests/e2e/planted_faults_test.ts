@@ -66,7 +66,7 @@ async function isNamed(
   const answer = await lab.kproxy(command, args, flags);
   assertMatch(answer.out + answer.err, says);
   assertEquals(answer.code, code, answer.out + answer.err);
-  // Nothing of it is ours to be mended: whoever tries changes nothing.
+  // Nothing of it is ours to be mended: a repair changes nothing.
   if (mend !== "repair" && lab.api === null) await lab.kproxy("check", ["--repair"], flags);
   if (packet !== undefined) {
     const predicted = await lab.predict(packet);

@@ -7,7 +7,7 @@ import { assertEquals } from "@std/assert";
 import { readInstructions } from "../deploy/dockerfile.ts";
 import { e2eTest, ROOT_NAMESPACES } from "../support/skip.ts";
 
-/** Binds a folder over itself, read-only, where nobody else sees it, and runs the rest there. */
+/** Binds a folder over itself, read-only, in a mount namespace of its own, and runs the rest there. */
 const READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"';
 
 /** A folder as the image's `/opt/kproxy`, with a program in the place of kproxy. */

@@ -171,7 +171,7 @@ for (const variant of ["nft", "legacy"]) {
       const warnings = kproxy.lines.filter(({ msg }) => msg.includes("cannot be deleted"));
       assertEquals(warnings.map(({ chains }) => [...chains as string[]].sort()), [chains.toSorted()]);
       await kproxy.stop();
-      // Once nobody uses them, the next life takes them away.
+      // Once they are unused, the next run removes them.
       await nat("-F", "OTHERS");
       await using _next = await web.start(REPAIR_ARGS);
       const last = (await saveTable(netns, tool, "nat")).join("\n");

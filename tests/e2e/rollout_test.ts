@@ -36,7 +36,7 @@ ${KUBE_PROXY}`;
 const LINUX = { "kubernetes.io/os": "linux" };
 const LABELLED = { ...LINUX, "kproxy/node": "true" };
 
-/** A cluster as kubeadm leaves it, and somebody with the project's folder, a kustomization beside it and both programs. */
+/** A cluster as kubeadm leaves it, and an operator with the project's folder, a kustomization beside it and both programs. */
 class Cluster {
   readonly folder: string;
   readonly #env: Readonly<Record<string, string>>;
@@ -81,7 +81,7 @@ class Cluster {
     await this.run(program, line);
   }
 
-  /** What Helm would tell whoever installs the chart with these values. */
+  /** What Helm prints when the chart is installed with these values. */
   async notes(values: Values): Promise<string> {
     const text = await withValues(values, (file) =>
       this.run("helm", [

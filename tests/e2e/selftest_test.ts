@@ -1,5 +1,5 @@
 /**
- * `kproxy selftest` with real packets: the modes pass on this machine, a tool that loses a rule is found out, and nothing is left whoever
+ * `kproxy selftest` with real packets: the modes pass on this machine, a tool that loses a rule is found out, and nothing is left, however
  * ends it.
  *
  * @module

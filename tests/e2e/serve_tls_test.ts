@@ -49,7 +49,7 @@ e2eTest(
           await pki.client("foreigner", { by: "foreign" }),
           await pki.client("expired", { in: "2020" }),
           await pki.client("early", { in: "2099" }),
-          // One that is good for a server alone, one of which nobody knows the issuer, one that a client has issued.
+          // One that is good for a server alone, one with an unknown issuer, one that a client has issued.
           await pki.server("other"),
           through,
           await pki.client("issued", { by: "good" }),
@@ -188,7 +188,7 @@ e2eTest(
 );
 
 e2eTest(
-  "files that cannot be used end the start, with their field; one that others may read is told",
+  "files that cannot be used end the start, with their field; one that others may read is reported",
   TLS_NEEDS,
   async () => {
     await using node = await TlsNode.create();

@@ -1,5 +1,5 @@
 /**
- * Clients that only keep connections open, on every port that kproxy listens on: the node is served on, and whoever asks is answered.
+ * Clients that only keep connections open, on every port that kproxy listens on: the node is still served, and each request is answered.
  *
  * @module
  */

@@ -96,7 +96,7 @@ async function rememberOn(node: SnapshotNode): Promise<void> {
   await using kproxy = await startOn(node);
   const ready = await get(netns, "http://127.0.0.1:10256/readyz");
   assertEquals([ready.status, ready.body.includes("snapshot")], [200, false]);
-  // Nobody tells it that the power will fail.
+  // It gets no signal that the power will fail.
   await kproxy.untilMessage("Snapshot written");
   const { in_use, size_bytes, timestamp_seconds } = await snapshotMetrics(netns);
   assertEquals([in_use, size_bytes], [0, (await Deno.stat(snapshot)).size]);
@@ -104,7 +104,7 @@ async function rememberOn(node: SnapshotNode): Promise<void> {
   await kproxy.stop("SIGKILL");
 }
 
-/** While the server is silent, the node says so to whoever asks, and serves. */
+/** While the server is silent, the node reports it on request, and serves. */
 async function assertServesSnapshot(netns: Netns): Promise<void> {
   const { status, body } = await get(netns, "http://127.0.0.1:10256/readyz");
   const { ready, reasons, snapshot: shown, watches } = JSON.parse(body);

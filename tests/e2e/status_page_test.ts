@@ -222,7 +222,7 @@ async function oneService(browser: Browser): Promise<void> {
     await page.getByText("This Service is gone").waitFor();
     await show("#/service/shop/none");
     await page.getByText("There is no such Service here").waitFor();
-    // Of a Service that nobody has.
+    // Of a Service that is not there.
   }, { expected: /404/ });
 }
 

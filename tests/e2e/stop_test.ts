@@ -196,7 +196,7 @@ e2eTest("a FIFO that came and went beside the manifests keeps no change, no relo
 });
 
 /**
- * The runtime opens it at once, which never ends if nobody opens its other end until it is gone. It must be there long enough for a
+ * The runtime opens it at once, which never ends if no process opens its other end until it is gone. It must be there long enough for a
  * thread of a busy machine to wake up, and be gone before kproxy looks and holds it.
  */
 async function comeAndGo(path: string, livesMs: number): Promise<void> {

@@ -110,7 +110,7 @@ async function assertEveryWayCounts(
   await untilPackets(netns, 24, 6);
 }
 
-/** What counts decides nothing, and keeps nobody from looking. */
+/** What counts decides nothing, and stops no check. */
 async function assertNothingElseChanged(netns: Netns): Promise<void> {
   const check = await runKproxy(["check"], { netns: netns.name });
   assertEquals([check.code, check.err], [0, ""], check.out);

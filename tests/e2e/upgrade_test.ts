@@ -33,7 +33,7 @@ for (const mode of RELEASE_MODES) {
         const snapshot = `${folder}/snapshot`;
         const text = await Deno.readTextFile(releaseFile("snapshot"));
         await Deno.writeTextFile(snapshot, text, { mode: 0o600 });
-        // Nobody listens there any more.
+        // The listener is gone.
         const [server] = /http:[^"]+/.exec(text)!;
         const args = [
           ...RELEASE_ARGS,

@@ -73,7 +73,7 @@ function told(lines: readonly LogLine[]): string[] {
 }
 
 e2eTest(
-  "nobody, without a right and without a rule, reaches the Services of manifests on addresses of the machine",
+  "an unprivileged user, without rules, reaches the Services of manifests on addresses of the machine",
   [ROOT_NAMESPACES, program("ip"), program("setpriv"), program("iptables")],
   () =>
     withMachine(async ({ netns, host, manifests }) => {

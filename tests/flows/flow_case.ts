@@ -33,7 +33,7 @@ export interface FlowOptions {
   readonly serviceCidrs: readonly string[];
   /** `net.netfilter.nf_conntrack_tcp_be_liberal`. */
   readonly tcpBeLiberal: boolean;
-  /** What the node's own firewall does with what nobody accepted. */
+  /** What the node's own firewall does with what no rule accepted. */
   readonly policies: { readonly INPUT: "ACCEPT" | "DROP"; readonly FORWARD: "ACCEPT" | "DROP" };
 }
 
@@ -112,7 +112,7 @@ export function flowOf(step: FlowStep, mode: string): { readonly packet: string;
 }
 
 /**
- * What every packet has in common that kproxy itself takes: endpoints see the node's address, no mark is needed, and nobody is refused:
+ * What every packet has in common that kproxy itself takes: endpoints see the node's address, no mark is needed, and no client is refused:
  * who finds no endpoint is let in and closed, or gets no answer over UDP.
  */
 function userspaceWords(packet: string, usual: string): string {

@@ -46,7 +46,7 @@ export async function writeKept(name: string, { finds, inputs }: Kept): Promise<
   await Deno.writeTextFile(pathOf(name), `{\n  "finds": ${list(finds)},\n  "inputs": ${list(inputs)}\n}\n`);
 }
 
-/** No byte of an input is a control character for whoever looks at the file. */
+/** No byte of an input shows as a control character in the file. */
 function ascii(value: unknown): string {
   return JSON.stringify(value).replace(/[\x7f-\xff]/g, (char) => `\\u00${char.charCodeAt(0).toString(16)}`);
 }

@@ -77,7 +77,7 @@ export function* inPieces(bytes: Uint8Array, random: Random, most = 16 * 1024): 
   }
 }
 
-/** A stream that follows from the bytes themselves, so that whoever has the input has all. */
+/** A stream that follows from the bytes themselves, so that the input alone is enough. */
 export function randomOf(bytes: Uint8Array): Random {
   let hash = bytes.length;
   for (let at = 0; at < Math.min(bytes.length, 256); at++) hash = Math.imul(hash ^ bytes[at]!, 0x01000193);

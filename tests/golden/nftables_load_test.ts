@@ -141,7 +141,7 @@ e2eTest(
     }),
 );
 
-/** The longest names that the API takes: labels of 63 characters; port names are at most 15, but nobody stops longer ones here. */
+/** The longest names that the API takes: labels of 63 characters; port names are at most 15, but longer ones are not stopped here. */
 function longNames(family: IpFamily): readonly ApiObject[] {
   const namespace = "n".repeat(63);
   const name = "s".repeat(63);

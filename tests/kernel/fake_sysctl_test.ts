@@ -32,7 +32,7 @@ e2eTest("the sysctl in memory says and does what the real one does", [
         ["-n", LOCALNET, FORWARD],
       ]
     ) assertEquals(fakeSysctl(values, args), await exec.run(["sysctl", ...args]), args.join(" "));
-    // What status a refused value leads to differs from setting to setting, and nobody goes by it.
+    // What status a refused value leads to differs from setting to setting, and nothing depends on it.
     const together = ["-w", `${PORTS}=2 1`, `${FORWARD}=1`];
     const refusals = { write: { [PORTS]: `sysctl: setting key "${PORTS}": Invalid argument` } };
     const { stdout, stderr } = await exec.run(["sysctl", ...together]);

@@ -1,6 +1,6 @@
 /**
- * Rules that somebody added with nft to the tables of iptables, and that iptables-nft has no words for: our jumps stand there once, however
- * often everything is written, what others take away comes back, and what nobody can tell is said.
+ * Rules that were added with nft to the tables of iptables, and that iptables-nft has no words for: our jumps stand there once, however
+ * often everything is written, what others take away comes back, and what is unknown is logged.
  */
 import { assertEquals, assertRejects } from "@std/assert";
 import { IptablesProxier } from "../../lib/backend/iptables/apply/proxier.ts";

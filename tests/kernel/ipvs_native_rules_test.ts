@@ -1,5 +1,5 @@
 /**
- * Rules that somebody added with nft to the tables of iptables, and that iptables-nft has no words for: in mode ipvs our jumps stand there
+ * Rules that were added with nft to the tables of iptables, and that iptables-nft has no words for: in mode ipvs our jumps stand there
  * once and in their order, and what others take away comes back. Sets and rules are real; IPVS and the device,
  * which this kernel may lack, are made up.
  */

@@ -1,5 +1,5 @@
 /**
- * The looks of mode nftables that list no element, with the real nft: they see what is damaged, and do no harm to whoever lists rules.
+ * The looks of mode nftables that list no element, with the real nft: they see what is damaged, and do no harm to other programs that list rules.
  *
  * @module
  */

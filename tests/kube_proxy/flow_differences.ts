@@ -12,8 +12,8 @@ const CLUSTER_IP =
 
 /** Flow cases whose words are not, or not always, what kube-proxy does. */
 export const FLOW_DIFFERENCES: Readonly<Record<string, string>> = {
-  "nobody takes another Service's cluster IP, not even an older one that is first by name": CLUSTER_IP,
-  "nobody takes the cluster IP of a Service without endpoints": CLUSTER_IP,
+  "no Service takes another one's cluster IP, not even an older one that is first by name": CLUSTER_IP,
+  "no Service takes the cluster IP of a Service without endpoints": CLUSTER_IP,
   "of Services without creation times the first by name has what several want": CHANCE,
   "the older of two Services has what both want, and one that has no creation time is younger than any":
     CHANCE,

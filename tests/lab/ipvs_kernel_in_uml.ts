@@ -160,7 +160,7 @@ Deno.test("a real server of another forwarding method is read, and translated on
   await ipvs.flush();
 });
 
-Deno.test("a batch is carried out in order, and told if a line of it fails", async () => {
+Deno.test("a batch is carried out in order, and reported if a line of it fails", async () => {
   const virtual = server("10.96.0.2", 80);
   const lines = [addVirtualServerLine(virtual), addRealServerLine(virtual, real("10.244.0.7", 80))];
   await ipvs.restore(lines);

@@ -164,7 +164,7 @@ Deno.test("lines that the kernel refuses are told apart, and all others are carr
   const unknown = server("10.96.0.5", 80, { scheduler: "nosuch" });
   const follow = [addVirtualServerLine(unknown), addRealServerLine(unknown, real("10.244.0.7", 80))];
   assertEquals((await ipvs.restoreOthers(follow)).refused.map(({ index }) => index), [0]);
-  // What is there already was somebody else's work.
+  // What is there already was made by another process.
   await assertRejects(() => ipvs.restoreOthers(lines.slice(0, 2)), ExecError, "already exists");
   await ipvs.flush();
 

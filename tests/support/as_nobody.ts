@@ -1,5 +1,5 @@
 /**
- * A way to start kproxy as a user who is nobody.
+ * A way to start kproxy as the user nobody.
  *
  * @module
  */
@@ -14,7 +14,7 @@ export function boundingSet(capabilities: readonly string[]): string {
   return `--bounding-set=${["-all", ...capabilities.map((name) => `+${name}`)].join(",")}`;
 }
 
-/** Runs `work` with a way to be nobody who has these capabilities: what only root may see is mounted where nobody may look, for that process only. */
+/** Runs `work` with a way to be the user nobody with these capabilities: what only root may see is mounted where that user may look, for that process only. */
 export async function asNobody(
   capabilities: readonly string[],
   work: (as: RunAs) => Promise<void>,

@@ -18,7 +18,7 @@ export function assignedPortals(input: Omit<DesiredInput, "portals">): KnownPort
   const portals = [...input.states.keys()].flatMap((family): PortalFacts[] => {
     const address = family === "IPv4" ? "0.0.0.0" : "::";
     const plan = userspacePlan(input, family);
-    // In the order of the objects, so that one more changes nobody's port.
+    // In the order of the objects, so that one more changes no other's port.
     return [...stateOf(input, family).services.keys()].flatMap((name) => plan.get(name)?.portals ?? [])
       .map((portal) => portalFacts(portal, { family, address, port: port++ }));
   });

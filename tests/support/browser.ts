@@ -1,5 +1,5 @@
 /**
- * A real Chromium without a window, which talks to nobody but the tests.
+ * A real Chromium without a window, which talks to the tests only.
  *
  * @module
  */

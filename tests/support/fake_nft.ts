@@ -24,7 +24,7 @@ interface FakeSet {
 
 interface FakeTable {
   comment: string;
-  /** Somebody else has claimed it. */
+  /** Another one has claimed it. */
   readonly isOwned: boolean;
   handles: number;
   readonly chains: Map<string, FakeChain>;
@@ -128,7 +128,7 @@ export class FakeNft implements Exec {
     return result;
   }
 
-  /** What somebody else does to the tables. */
+  /** What another process does to the tables. */
   async others(text: string): Promise<void> {
     const ended = this.#recorder?.begin(["nft", "-f", "-"], text);
     const result = await Promise.resolve(this.#transaction(text, { dry: false, byOthers: true }));

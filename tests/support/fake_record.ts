@@ -41,7 +41,7 @@ class Recorder {
   readonly #runs: RecordedRun[] = [];
   #end: ReturnType<State> | undefined;
   #isUnderWay = false;
-  /** What it held at first and after the last run, as text: whoever changes a fake by hand does what no program can. */
+  /** What it held at first and after the last run, as text: a fake that a test changes by hand does what no program can. */
   #known: string;
 
   constructor(fake: Recording["fake"], state: State) {
@@ -56,7 +56,7 @@ class Recorder {
     stdin: string,
   ): ((end: { code: number; stdout: string }) => void) | undefined {
     if (this.#end !== undefined) return undefined;
-    // Somebody else comes in the middle of it, as no test can have it of a kernel.
+    // Another process comes in the middle of it, as no test can have it of a kernel.
     if (this.#isUnderWay) this.#runs.pop();
     if (this.#isUnderWay || heldText(this.#state()) !== this.#known) {
       // The runs up to there are as good as before.

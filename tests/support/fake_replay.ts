@@ -63,7 +63,7 @@ export async function replayAll(
   return { said, runs, differences: differences.join("\n") };
 }
 
-/** The size of a set that rules add to, unless somebody says another one. */
+/** The size of a set that rules add to, unless another one is given. */
 const KERNELS_OWN = /^size 65535$/;
 
 /**
@@ -116,7 +116,7 @@ function printed([program = ""]: readonly string[], text: string): readonly stri
       const plain = lines.filter((line) => !line.startsWith("#")).map((line) =>
         line.replace(/ \[\d+:\d+\]/, "")
       );
-      // A table in which nobody has said anything is there for some programs and not for others.
+      // A table to which nothing was added is there for some programs and not for others.
       const isSaid = (table: string): boolean => /^-A |^:\S+ -/m.test(table);
       const tables = plain.join("\n").split(/^(?=\*)/m).filter(isSaid).sort();
       return tables.flatMap((table) =>

@@ -18,7 +18,7 @@ export const EXEC_FAULTS = [
   "reports failure",
   /** Nothing is done, and it says that all is well. */
   "lies",
-  /** Nothing is done, and it prints what nobody understands. */
+  /** Nothing is done, and it prints garbage. */
   "garbage",
   /** It is not even started. */
   "does not start",

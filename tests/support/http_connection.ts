@@ -139,7 +139,7 @@ async function readRequests(
       const body = text.slice(end + 4, next);
       text = text.slice(next);
       const taken = answer({ ...head, body }, connection);
-      // Whoever answers later, such as a tunnel, has the connection to himself.
+      // A handler that answers later, such as a tunnel, owns the connection.
       if (taken !== undefined) return await taken;
     }
   }

@@ -51,7 +51,7 @@ export class KernelModel {
   readonly servers = new Map<string, { options: string; real: Map<string, string> }>();
   readonly tables = new Map<string, Map<string, Chain>>();
   addresses: Set<string> | null = null;
-  /** Addresses to which a packet goes to everybody on a link of the node. */
+  /** Addresses whose packets go to all hosts on a link of the node. */
   readonly broadcasts = new Set<string>();
   /** What else this kernel refuses: the words of the tool, without its name. */
   refuse: (program: "ipset" | "ip" | "ipvsadm" | "iptables", line: string) => string | undefined = () =>

@@ -36,7 +36,7 @@ const [FIRST_PORT, PORTS] = [10_000, 50_000];
 const STALL_MS = 30;
 /**
  * Who had such a pause so shortly before or during a request is on a machine with too much to do, whose kernel has pauses too, which
- * nobody measures: then only lost packets decide, and not the time that an answer took.
+ * no clock measures: then only lost packets decide, and not the time that an answer took.
  */
 const BUSY_MS = 2_000;
 /** How often a thread with servers looks whether it runs. */
@@ -239,7 +239,7 @@ class ConnectLoop {
     // What took as long as a packet that was sent again takes needs a better excuse.
     const wasBusy = this.#stalls.anySince(startMs - BUSY_MS);
     const isBusy = wasBusy && (tookMs < LOST_MS || lostMs > tookMs / 2);
-    // Nobody sends a datagram again: one that is answered late was not lost.
+    // No client sends a datagram again: one that is answered late was not lost.
     const isLate = tookMs > limitMs && protocol !== "udp" && !isBusy &&
       !(tookMs < LOST_MS && await stalledServersMs(servedMs, SERVERS_TELL_MS) >= tookMs - limitMs);
     // Where the time is not enough to notice that a first packet was lost, the kernel still does. If all of the machine stood still for

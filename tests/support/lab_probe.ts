@@ -57,7 +57,7 @@ export type ProbeResult =
     /** Segments of a TCP connection that were lost after it was there: the request, that is. */
     readonly lostSegments: number;
   }
-  /** Somebody answered who is no server of a lab. */
+  /** An answer came from no server of a lab. */
   | { readonly kind: "stranger"; readonly text: string }
   | { readonly kind: "refused" }
   /** Nothing came back in time. */

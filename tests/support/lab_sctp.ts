@@ -95,7 +95,7 @@ export function hasSctpSockets(): boolean {
   }
 }
 
-/** Answers whoever asks for the port, on a socket for all SCTP packets to this address; false if nobody did in time. */
+/** Answers clients of the port, on a socket for all SCTP packets to this address; false if none came in time. */
 export async function answerByHand(
   socket: Socket,
   local: SocketAddress,

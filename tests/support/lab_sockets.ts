@@ -274,7 +274,7 @@ export class Socket implements Disposable {
     return { bytes: buffer.slice(0, count), from: decodeAddress(address) };
   }
 
-  /** Ends the waiting of whoever accepts or receives. SCTP knows no such thing for sockets that listen. */
+  /** Ends the waiting of calls that accept or receive. SCTP knows no such thing for sockets that listen. */
   wake(): void {
     // It fails for sockets without a peer, and wakes those who wait nevertheless.
     C.shutdown(this.#fd, SHUT_RDWR);
@@ -326,7 +326,7 @@ export class Socket implements Disposable {
     // A wait occupies another thread and costs several times as much, and mostly there is nothing to wait for.
     if (C.pollNow(request, 1n, 0) > 0) return true;
     if (typeof patience === "number") return await C.poll(request, 1n, Math.max(0, Math.ceil(patience))) > 0;
-    // While this process stood still, whoever would have answered mostly did, too: a look that ended late does not count, unless all do.
+    // While this process stood still, the servers mostly did, too: a look that ended late does not count, unless all do.
     let [stoodMs, lateLooks] = [0, 0];
     for (let leftMs = patience();;) {
       const lookMs = Math.min(LOOK_MS, Math.max(0, Math.ceil(leftMs)));

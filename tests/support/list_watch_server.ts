@@ -105,7 +105,7 @@ export class ListWatchServer implements AsyncDisposable {
   streamsLists = false;
   /** False: such a watch never says that its list is whole, as servers do that know nothing of it. */
   endsLists = true;
-  /** True: it answers in protobuf whoever wants that most. */
+  /** True: it answers in protobuf if a client prefers that. */
   hasProtobuf = false;
   /** True: field selectors other than metadata.name are answered with 400. */
   refuseFields = false;
@@ -121,7 +121,7 @@ export class ListWatchServer implements AsyncDisposable {
   #version = 100;
   #compacted = 0;
 
-  /** Listens on 127.0.0.1, on a port that nobody else is given when this one is closed, or on `port`. */
+  /** Listens on 127.0.0.1, on a port that no other process is given when this one is closed, or on `port`. */
   constructor(port?: number) {
     this.#listener = port === undefined ? listenSteadily() : Deno.listen({ hostname: "127.0.0.1", port });
     this.url = `http://127.0.0.1:${this.#listener.addr.port}`;

@@ -73,7 +73,7 @@ export class ManualClock implements Clock {
     }
   }
 
-  /** Lets the next wait that is no longer than `maxMs` pass, once somebody waits so; returns how long it was. */
+  /** Lets the next wait that is no longer than `maxMs` pass, once such a wait has begun; returns how long it was. */
   async passWait(maxMs: number): Promise<number> {
     const find = (): Sleeper | undefined => [...this.#sleepers].find(({ ms }) => ms <= maxMs);
     await this.#waitFor(() => find() !== undefined, `a wait of up to ${maxMs} ms`);

@@ -60,7 +60,7 @@ export function sharedElements({ rules }: Planned): string[] {
   return rules.sharedElements.map(({ container, key }) => `${container} ${key}`);
 }
 
-/** Rules of a chain that Services share, or undefined where nobody asked for it. */
+/** Rules of a chain that Services share, or undefined if it was not asked for. */
 export function chain({ shared }: Planned, name: string): readonly string[] | undefined {
   return shared.byName.get(name)?.rules;
 }

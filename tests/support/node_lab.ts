@@ -7,7 +7,7 @@
  * ```
  *
  * The world is the router that every address outside of the node lies behind. It sends all that its hosts say through the node,
- * and answers itself for every address that nobody has, so that a packet which the node merely passes on is seen to arrive.
+ * and answers itself for every address without an owner, so that a packet which the node merely passes on is seen to arrive.
  *
  * @module
  */

@@ -1,12 +1,12 @@
 /**
- * A node on which programs take as long as a test likes: for counting how many run side by side, and how often somebody waits.
+ * A node on which programs take as long as a test likes: for counting how many run side by side, and how often one waits.
  *
  * @module
  */
 import type { Exec, ExecOptions, ExecResult } from "../../lib/kernel/exec.ts";
 import type { DoctorNode } from "./doctor_node.ts";
 
-/** A machine whose programs all end when somebody says so. */
+/** A machine whose programs all end when the test says so. */
 export class PacedNode implements Exec {
   most = 0;
   #running: (() => void)[] = [];
@@ -31,7 +31,7 @@ export class PacedNode implements Exec {
   }
 }
 
-/** Until everybody who waits for an answer has come to the next question: nobody has for some turns, on a busy machine, too. */
+/** Until all who wait for an answer have come to the next question: none has for some turns, on a busy machine, too. */
 export async function settled(paced: PacedNode, isDone: () => boolean): Promise<void> {
   for (let before = -1, quiet = 0; quiet < 25 && !isDone();) {
     await new Promise((resolve) => setTimeout(resolve, 3));

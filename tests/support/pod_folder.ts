@@ -63,7 +63,7 @@ export async function withPodFolder<T>(
   }
 }
 
-/** What an overlay leaves to whoever uses it. */
+/** What an overlay leaves to its user. */
 const NO_CLUSTER_CIDR = 'clusterCIDR: ""';
 
 /** The configuration of an overlay, for the lab's network. */

@@ -1,5 +1,5 @@
 /**
- * What a container of a Pod has of its node and kubelet, whoever runs it: command, variables, mounts.
+ * What a container of a Pod has of its node and kubelet, with any engine: command, variables, mounts.
  *
  * @module
  */
@@ -50,7 +50,7 @@ export function startOf(
   const expand = (text: string): string =>
     own.reduce((rest, [name, value]) => rest.replaceAll(`$(${name})`, value), text);
   return {
-    // Every Pod is told of the API server's Service, which nobody serves before kproxy does.
+    // Every Pod gets the address of the API server's Service, which is not served before kproxy runs.
     env: [["KUBERNETES_SERVICE_HOST", "10.96.255.1"], ["KUBERNETES_SERVICE_PORT", "443"], ...own],
     command: [...command, ...args].map(expand),
   };

@@ -7,7 +7,7 @@
 /** True if the failure says that there is no such file or process, or no longer. */
 export function saysGone(error: unknown): boolean {
   if (error instanceof Deno.errors.NotFound) return true;
-  // ESRCH, which /proc says of a process that ends while somebody looks; the runtime has no class and no code for it.
+  // ESRCH, which /proc says of a process that ends while it is read; the runtime has no class and no code for it.
   return error instanceof Error && /\(os error 3\)/.test(error.message);
 }
 

@@ -75,7 +75,7 @@ export class SnapshotRig implements AsyncDisposable {
   }
 }
 
-/** Leaves a snapshot of two Services. @returns the server's address; nobody listens there any more */
+/** Leaves a snapshot of two Services. @returns the server's address; it has no listener any more */
 export async function rememberedAndGone(rig: SnapshotRig): Promise<string> {
   await using server = new ListWatchServer();
   putWeb(server);

@@ -21,7 +21,7 @@ export class SocksProxy implements AsyncDisposable {
   /** `socks5://127.0.0.1:port`. */
   readonly url: string;
   manners: SocksManners = "well";
-  /** `user:password` that it asks for; null lets everybody in. */
+  /** `user:password` that it asks for; null lets all clients in. */
   login: string | null = null;
   /** Targets asked for, as they were given: `name 10.0.0.1:6443`, `IPv4 …`, `IPv6 …`. */
   readonly seen: string[] = [];

@@ -1,6 +1,6 @@
 /**
- * Ports of a test's servers that are closed and opened again: below those that the kernel gives to clients and to whoever asks for any, so
- * that nobody gets one of them meanwhile by chance.
+ * Ports of a test's servers that are closed and opened again: below those that the kernel gives to clients and to programs that ask for any, so
+ * that no other process gets one of them meanwhile by chance.
  *
  * @module
  */

@@ -26,7 +26,7 @@ export class StubProgram implements AsyncDisposable {
     const pattern = args.split("*").map((part) => part === "" ? "" : `"${part}"`).join("*");
     const real = `exec ${findProgram(name)} "$@"`;
     for (let left = 1; left <= (times ?? 0); left++) await Deno.writeTextFile(`${folder}/left-${left}`, "");
-    // Whoever removes a file has the right to one misbehaviour, also of two that run at the same time.
+    // Each removal of a file grants one misbehaviour, also of two that run at the same time.
     const isSpent = times === undefined
       ? ""
       : `for file in ${folder}/left-*; do rm "$file" 2>/dev/null && break; done || ${real}`;

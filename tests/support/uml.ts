@@ -41,7 +41,7 @@ interface Boot {
   readonly needs: readonly Need[];
 }
 
-/** That it boots: where nobody may trace processes, say, it does not. Takes some seconds, once in a run. */
+/** That it boots: where tracing of processes is forbidden, say, it does not. Takes some seconds, once in a run. */
 function bootNeed({ script, variable, needs }: Boot): Need {
   const probe = (): string | undefined => {
     if (needs.some((wanted) => unmet(wanted) !== undefined)) return undefined;

@@ -22,7 +22,7 @@ export const REPAIR_LIMIT_MS = 4_000;
 /** The same in the user-mode Linux, where programs of a look and of a repair take seconds. */
 const SLOW_REPAIR_LIMIT_MS = 30_000;
 
-/** What somebody does, by its name. */
+/** What is done, by its name. */
 export type Damage = readonly [name: string, damage: () => Promise<unknown>];
 
 /** How often kproxy saw that something was gone. */

@@ -113,7 +113,7 @@ export async function spreadsEvenly(t: Deno.TestContext, web: WebLab): Promise<v
   }
   await manifests.replace("endpoints.json", [webSlice(WEB_PODS)]);
   await using kproxy = await web.start();
-  // A connection keeps its port for a minute: nobody has enough of them for two steps, and the last ones take long to find.
+  // A connection keeps its port for a minute: no client has enough of them for two steps, and the last ones take long to find.
   const other = await lab.host("10.244.0.6", "cni0");
   for (const { netns } of [pod, other]) {
     await netns.run(["sysctl", "-q", "-w", "net.ipv4.ip_local_port_range=1024 65535"]);

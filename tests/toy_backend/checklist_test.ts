@@ -47,7 +47,7 @@ function rulesFor(objects: readonly ApiObject[]): ToyRules {
   return rulesOf(committedAfter(planToy(exampleState("IPv4", objects), "all"), new Map()));
 }
 
-/** Flow cases that ask for nothing but cluster IPs, their endpoints, and sources that nobody hides. */
+/** Flow cases that ask for nothing but cluster IPs, their endpoints, and sources that are not masqueraded. */
 const SERVED: ReadonlySet<string> = new Set([
   "a cluster IP spreads evenly over its endpoints",
   "a cluster IP with one endpoint always takes it",

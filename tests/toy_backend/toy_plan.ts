@@ -9,7 +9,7 @@ import { joinHostPort } from "../../lib/model/ip.ts";
 import type { NamespacedName } from "../../lib/model/objects.ts";
 import type { Changed, ProxyState, ServicePort } from "../../lib/model/state.ts";
 
-/** `tcp/10.96.0.1:80` → `10.244.0.11:8080,10.244.0.12:8080`; `""`: nobody answers. */
+/** `tcp/10.96.0.1:80` → `10.244.0.11:8080,10.244.0.12:8080`; `""`: no answer. */
 export type ToyRules = ReadonlyMap<string, string>;
 
 /** What the changed Services (or all) want; null: the Service is gone. */

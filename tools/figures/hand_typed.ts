@@ -1,5 +1,5 @@
 /**
- * Measured figures that somebody typed: the documentation has them from records only.
+ * Measured figures that are typed by hand: the documentation has them from records only.
  *
  * @module
  */

@@ -7,7 +7,7 @@ import { readmeTables } from "./tables.ts";
 const NONE = { permissions: "none" } as const;
 
 Deno.test(
-  "a record that is older than the code is told, beside the table and by the check, and is no fault",
+  "a record that is older than the code is reported, beside the table and by the check, and is no fault",
   NONE,
   () => {
     const [now, later] = ["now", "later"].map((code) => readmeTables({ record: RECORD, code }));

@@ -49,7 +49,7 @@ async function failureOf(test: CollectedTest): Promise<string | null> {
   stray = undefined;
   try {
     await test.run(context as unknown as Deno.TestContext);
-    // A rejection that nobody catches is told in the turn after.
+    // An uncaught rejection is reported in the turn after.
     await new Promise((resolve) => setTimeout(resolve));
     if (stray !== undefined) throw stray;
     return null;
@@ -100,7 +100,7 @@ async function main([mark = "", first = "0", tries = "0", ...files]: readonly st
     let bytes: Uint8Array = new TextEncoder().encode(`\n${mark}${JSON.stringify(answer)}\n`);
     while (bytes.length > 0) bytes = bytes.subarray(stdout.writeSync(bytes));
   };
-  // deno-lint-ignore no-console -- what tests print is nobody's.
+  // deno-lint-ignore no-console -- tests print for humans.
   for (const name of ["log", "info", "warn", "error", "debug"] as const) console[name] = (): void => {};
   for (const kind of ["unhandledrejection", "error"] as const) {
     globalThis.addEventListener(kind, (event) => {

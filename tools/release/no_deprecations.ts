@@ -1,5 +1,5 @@
 /**
- * Keeps packages' own use of what Node deprecates (`punycode`, by a package for e-mail addresses) from being told to whoever builds
+ * Keeps packages' own use of what Node deprecates (`punycode`, by a package for e-mail addresses) from being shown to users who build
  * kproxy. To be imported before them.
  *
  * @module

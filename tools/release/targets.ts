@@ -13,7 +13,7 @@ export interface Target {
 }
 
 /**
- * All that `deno compile` knows. A node runs Linux; the others are for whoever prints, traces and writes configurations at a desk.
+ * All that `deno compile` knows. A node runs Linux; the others are for users who print, trace and write configurations at a desk.
  * The ends of names are the ones by which kube-proxy's own downloads are called.
  */
 export const TARGETS: readonly Target[] = [

@@ -93,7 +93,7 @@ Deno.test(
         const store = await table.sync(plan);
         assertEquals(table.normalized(), await wanted(after));
         assertEquals([store.change(plan).transaction.lines("t"), drift(store, table)], [[], []]);
-        // Shared chains that nobody uses are gone too.
+        // Unused shared chains are gone too.
         assertEquals(
           [...table.listed().chains.keys()].sort(),
           [...(await fresh(plan)).listed().chains.keys()].sort(),

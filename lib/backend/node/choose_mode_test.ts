@@ -201,6 +201,6 @@ Deno.test("what follows from the mode follows from the one that is taken", {
   }
 });
 
-Deno.test("reasons are told mode by mode", { permissions: "none" }, () => {
+Deno.test("reasons are reported mode by mode", { permissions: "none" }, () => {
   assertEquals(passedOverText([{ mode: "a", reason: "x" }, { mode: "b", reason: "y" }]), "a: x; b: y");
 });

@@ -168,7 +168,7 @@ COMMIT
   });
 }
 
-Deno.test("one table that fails is told, the others are cleaned", async () => {
+Deno.test("one table that fails is reported, the others are cleaned", async () => {
   const fake = new FakeIptables();
   const { target, proxy } = await setUp(fake, "IPv4", "nft");
   await proxy();
@@ -213,7 +213,7 @@ Deno.test("thousands of chains go in portions, callers first", async () => {
   assertEquals(fake.saved("IPv4"), before);
 });
 
-Deno.test("KUBE-FIREWALL goes with a proxy that made it, and stays where kubelet is or somebody wrote into it", async () => {
+Deno.test("KUBE-FIREWALL goes with a proxy that made it, and stays where kubelet is or another program wrote into it", async () => {
   const kubelet = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
   const foreignRule = "*filter\n:KUBE-FIREWALL - [0:0]\n-A KUBE-FIREWALL -s 192.0.2.9 -j DROP\nCOMMIT\n";
   const cases = [

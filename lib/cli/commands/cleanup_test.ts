@@ -83,7 +83,7 @@ Deno.test(
   },
 );
 
-Deno.test("what cannot be removed is told and ends with 1", { permissions: "none" }, async () => {
+Deno.test("what cannot be removed is reported and ends with 1", { permissions: "none" }, async () => {
   const exec = await nodeWithRules();
   exec.failRestores(10);
   const { code, out, err } = await collect((io) => cleanUp({ dryRun: false }, io, exec));

@@ -85,7 +85,7 @@ const SOME: StatusDocument = {
   listening: { metrics: ["127.0.0.1:10249"], healthz: ["[::]:10256"] },
 };
 
-Deno.test("all that is well is told in a few aligned lines", () => {
+Deno.test("all that is well is reported in a few aligned lines", () => {
   assertEquals(statusLines(SOME), [
     "kproxy 0.1.0 on node node-1: ready",
     "  Mode       nftables",
@@ -205,14 +205,14 @@ const TROUBLES: readonly string[] = [
   'Warnings and errors since the start: 9\n  1m ago  error  Sync failed (4 times) err="no"',
 ];
 
-Deno.test("whatever is wrong is told, and nothing of it can move a terminal", () => {
+Deno.test("whatever is wrong is reported, and nothing of it can move a terminal", () => {
   const text = statusLines(troubled()).join("\n");
   for (const words of TROUBLES) assertStringIncludes(text, words);
   assertEquals(text.includes("\x1b"), false);
   assertEquals(isWell({ ...SOME, healthy: false }), false);
 });
 
-Deno.test("times are told in their two largest units", () => {
+Deno.test("times are reported in their two largest units", () => {
   for (
     const [seconds, text] of [
       [0, "0s"],
@@ -284,7 +284,7 @@ Deno.test("where none answers the command says why, to people and to programs", 
   assertStringIncludes(message, "/run/nowhere/kproxy.sock");
 });
 
-Deno.test("wrong use is told as such", async () => {
+Deno.test("wrong use is reported as such", async () => {
   await assertRejects(() => told("-o", "yaml"), UsageError, "want text or json");
   await assertRejects(() => told("--interval=5s"), UsageError, "--interval needs --watch");
   await assertRejects(() => told("--watch", "--interval=1ms"), UsageError, "100ms is the least");

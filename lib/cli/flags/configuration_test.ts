@@ -114,7 +114,7 @@ Deno.test("problems of flags carry the flags' names, all of them at once", async
   ]);
 });
 
-Deno.test("ports of the host are told to have no effect where no mode takes them, and are read where one does", async () => {
+Deno.test("ports of the host are reported to have no effect where no mode takes them, and are read where one does", async () => {
   const words = ["--proxy-port-range=30000-31000", "--udp-timeout=1s"];
   const { config, warnings } = await effectiveConfiguration(parseArgs(words));
   assertEquals([config.portRange, config.udpIdleTimeout], ["30000-31000", 1_000]);

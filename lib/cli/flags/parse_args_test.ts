@@ -193,54 +193,58 @@ Deno.test("the first word names the command; flags alone belong to run", { permi
   }
 });
 
-Deno.test("wrong use is told in one line that says what was probably meant", { permissions: "none" }, () => {
-  const cases: [argv: string, message: string][] = [
-    ["runn", 'Unknown command "runn": did you mean "run"?'],
-    ["writeconfig", 'Unknown command "writeconfig": did you mean "write-config"?'],
-    [
-      "bogus",
-      'Unknown command "bogus": want run, write-config, cleanup, render, status, trace, explain, service, check, diff, doctor, selftest, sysdump, version, help, completion',
-    ],
-    ["--confg=x", 'Unknown flag "--confg": did you mean "--config"?'],
-    ["run --clustercidr=10.0.0.0/8", 'Unknown flag "--clustercidr": did you mean "--cluster-cidr"?'],
-    ["run --proxymode ipvs", 'Unknown flag "--proxymode": did you mean "--proxy-mode"?'],
-    [
-      "run --conntrack-max-per",
-      'Unknown flag "--conntrack-max-per": did you mean "--conntrack-max-per-core"?',
-    ],
-    ["run --nonsense", 'Unknown flag "--nonsense"'],
-    ["run -x", 'Unknown flag "-x"'],
-    ["run -config=a", 'Unknown flag "-config=a": did you mean "--config"?'],
-    ["version --confg=x", 'Unknown flag "--confg"'],
-    [
-      "run --logging-format=jsn",
-      'Invalid value "jsn" for --logging-format: want text or json: did you mean "json"?',
-    ],
-    ["run --oom_score_adj=low", 'Invalid value "low" for --oom-score-adj: want an integer'],
-    ["run -v=high", 'Invalid value "high" for -v: want an integer from 0 to 2147483647'],
-    ["run --udp-timeout=5", 'Invalid value "5" for --udp-timeout: want a duration like 30s or 1h30m'],
-    ["run --master", 'Flag "--master" needs a value: write --master=VALUE'],
-    ["run -v", 'Flag "-v" needs a value: write -v=VALUE'],
-    ["run x", '"kproxy run" does not take any arguments, got ["x"]'],
-    ["run x y", '"kproxy run" does not take any arguments, got ["x" "y"]'],
-    ["run -", '"kproxy run" does not take any arguments, got ["-"]'],
-    [
-      "--cleanup true",
-      '"kproxy run" does not take any arguments, got ["true"]: write a switch\'s value with "=", as --flag=true',
-    ],
-    ["write-config a b", '"kproxy write-config" takes one FILE at most, got ["a" "b"]'],
-    ["run --dry-run", 'Flag "--dry-run" does not belong to "kproxy run", but to: cleanup'],
-    [
-      "version --config=x",
-      'Flag "--config" does not belong to "kproxy version", but to: run, write-config, render, trace, explain, service, check, diff, doctor, cleanup, status, selftest, sysdump',
-    ],
-  ];
-  for (const [argv, message] of cases) {
-    const error = assertThrows(() => parseArgs(argv.split(" ")), UsageError);
-    assertEquals(error.message, message, argv);
-    assert(!error.message.includes("\n"));
-  }
-});
+Deno.test(
+  "wrong use is reported in one line that says what was probably meant",
+  { permissions: "none" },
+  () => {
+    const cases: [argv: string, message: string][] = [
+      ["runn", 'Unknown command "runn": did you mean "run"?'],
+      ["writeconfig", 'Unknown command "writeconfig": did you mean "write-config"?'],
+      [
+        "bogus",
+        'Unknown command "bogus": want run, write-config, cleanup, render, status, trace, explain, service, check, diff, doctor, selftest, sysdump, version, help, completion',
+      ],
+      ["--confg=x", 'Unknown flag "--confg": did you mean "--config"?'],
+      ["run --clustercidr=10.0.0.0/8", 'Unknown flag "--clustercidr": did you mean "--cluster-cidr"?'],
+      ["run --proxymode ipvs", 'Unknown flag "--proxymode": did you mean "--proxy-mode"?'],
+      [
+        "run --conntrack-max-per",
+        'Unknown flag "--conntrack-max-per": did you mean "--conntrack-max-per-core"?',
+      ],
+      ["run --nonsense", 'Unknown flag "--nonsense"'],
+      ["run -x", 'Unknown flag "-x"'],
+      ["run -config=a", 'Unknown flag "-config=a": did you mean "--config"?'],
+      ["version --confg=x", 'Unknown flag "--confg"'],
+      [
+        "run --logging-format=jsn",
+        'Invalid value "jsn" for --logging-format: want text or json: did you mean "json"?',
+      ],
+      ["run --oom_score_adj=low", 'Invalid value "low" for --oom-score-adj: want an integer'],
+      ["run -v=high", 'Invalid value "high" for -v: want an integer from 0 to 2147483647'],
+      ["run --udp-timeout=5", 'Invalid value "5" for --udp-timeout: want a duration like 30s or 1h30m'],
+      ["run --master", 'Flag "--master" needs a value: write --master=VALUE'],
+      ["run -v", 'Flag "-v" needs a value: write -v=VALUE'],
+      ["run x", '"kproxy run" does not take any arguments, got ["x"]'],
+      ["run x y", '"kproxy run" does not take any arguments, got ["x" "y"]'],
+      ["run -", '"kproxy run" does not take any arguments, got ["-"]'],
+      [
+        "--cleanup true",
+        '"kproxy run" does not take any arguments, got ["true"]: write a switch\'s value with "=", as --flag=true',
+      ],
+      ["write-config a b", '"kproxy write-config" takes one FILE at most, got ["a" "b"]'],
+      ["run --dry-run", 'Flag "--dry-run" does not belong to "kproxy run", but to: cleanup'],
+      [
+        "version --config=x",
+        'Flag "--config" does not belong to "kproxy version", but to: run, write-config, render, trace, explain, service, check, diff, doctor, cleanup, status, selftest, sysdump',
+      ],
+    ];
+    for (const [argv, message] of cases) {
+      const error = assertThrows(() => parseArgs(argv.split(" ")), UsageError);
+      assertEquals(error.message, message, argv);
+      assert(!error.message.includes("\n"));
+    }
+  },
+);
 
 /** Command lines found in deployments, after the program's name. */
 const IN_THE_WILD: readonly [where: string, argv: readonly string[], warned: readonly FlagName[]][] = [

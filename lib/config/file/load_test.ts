@@ -39,7 +39,7 @@ async function isOpen(path: string): Promise<boolean> {
   return false;
 }
 
-Deno.test("a pipe is read to its end; one that nobody writes to and a device without end are refused", async () => {
+Deno.test("a pipe is read to its end; one without a writer and a device without end are refused", async () => {
   const folder = await Deno.makeTempDir();
   try {
     const path = join(folder, "config.yaml");

@@ -22,7 +22,7 @@ Deno.test("what only one of two looks has found is left out, wherever it is", NO
   assertEquals(lastingChecks([found], [check()]), [check()]);
 });
 
-Deno.test("what both have found is told as it is by now", NONE, () => {
+Deno.test("what both have found is reported as it is by now", NONE, () => {
   const first = check({
     base: [difference("emptied")],
     services: new Map([["shop/web", [difference("emptied")]], ["shop/api", [difference("emptied")]]]),

@@ -71,7 +71,7 @@ Deno.test("another node's preview has other local endpoints, and says that its N
   assertStringIncludes(notes.join("\n"), "node-c");
 });
 
-Deno.test("the configuration decides, and its mistakes are told", {
+Deno.test("the configuration decides, and its mistakes are reported", {
   // The reader of YAML looks into the environment.
   permissions: { env: ["LOG_TOKENS", "LOG_STREAM"] },
 }, () => {

@@ -41,7 +41,7 @@ for (const [who, sent, isEnded, owner] of OWNERS) {
     assertEquals(told, owner);
     assert(tookMs < 4_500, `${tookMs} ms`);
   };
-  Deno.test(`${who} at the metrics' address is told, soon`, () => eventually(ask, { limitMs: 60_000 }));
+  Deno.test(`${who} at the metrics' address is reported, soon`, () => eventually(ask, { limitMs: 60_000 }));
 }
 
 Deno.test("where no process listens, nothing answers", async () => {

@@ -149,7 +149,7 @@ Deno.test("a Service of several ports and families says each thing once, and Ser
   );
 });
 
-Deno.test("what counts for every Service is told once, and nothing of it to the same mode", {
+Deno.test("what counts for every Service is reported once, and nothing of it to the same mode", {
   permissions: "none",
 }, () => {
   const topics = (from: RenderedMode, to: RenderedMode) =>

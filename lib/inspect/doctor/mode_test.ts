@@ -210,7 +210,7 @@ testFindings({
   others: OTHERS,
 });
 
-Deno.test("whether a cluster uses IPv6 is told by the Node, and by the configuration without one", {
+Deno.test("whether a cluster uses IPv6 is reported by the Node, and by the configuration without one", {
   permissions: "none",
 }, () => {
   const bare = { clusterCIDR: "", bindAddress: "0.0.0.0" };

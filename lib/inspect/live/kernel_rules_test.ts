@@ -86,7 +86,7 @@ Deno.test("before 1.8 there are no programs with a variant in their names", NONE
   assertEquals(live.get("IPv4")?.proxies.length, 1);
 });
 
-Deno.test("what may not be read is told, and the rest counts", NONE, async () => {
+Deno.test("what may not be read is reported, and the rest counts", NONE, async () => {
   const live = await liveOfKernel(machine({
     "iptables-nft-save -c": { code: 4, stderr: "Fatal: can't open lock file: Permission denied\n" },
     "iptables-legacy-save -c": SERVICES,
@@ -160,7 +160,7 @@ Deno.test("a machine's ways, interfaces and settings", NONE, async () => {
 });
 
 Deno.test(
-  "which interfaces take loopback addresses is told by the settings of all and of each",
+  "which interfaces take loopback addresses follows from the settings of all and of each",
   NONE,
   async () => {
     const around = await readHostNetwork(machine(AROUND));

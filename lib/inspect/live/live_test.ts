@@ -29,7 +29,7 @@ const HOOK = "-A PREROUTING -j KUBE-SERVICES";
 const NODE_PORTS = "-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j";
 
 Deno.test(
-  "IPVS mode is told from iptables mode, whose chains it shares, at every size and of both families",
+  "IPVS mode is distinguished from iptables mode, whose chains it shares, at every size and of both families",
   {
     permissions: "none",
   },

@@ -148,20 +148,24 @@ Deno.test(
   },
 );
 
-Deno.test("where dry runs say nothing, the maps are listed; where that fails, it is told", NONE, async () => {
-  const node = await nodeOf(30);
-  let failing = /-c /;
-  node.nft.fail = (argv) =>
-    failing.test(argv.join(" ")) ? { code: 1, stdout: "", stderr: "no\n" } : undefined;
-  assertEquals(await flowOf(node, desiredRules(), TO_SERVICE), FLOW);
-  failing = /-c |list map/;
-  const live = (await liveOfKernel(node, { areElementsLeft: true })).get("IPv4");
-  assert(live !== undefined);
-  const walk = (rules: RulesetSnapshot) =>
-    new RulesetSimulator(rules).send(parsePacket(TO_SERVICE), HOST_STATE);
-  const { problems } = await readElements(node, live, desiredRules(), walk);
-  assert(
-    problems.some(({ place }) => place === "nft list map ip kproxy service-ips"),
-    JSON.stringify(problems),
-  );
-});
+Deno.test(
+  "where dry runs say nothing, the maps are listed; where that fails, it is reported",
+  NONE,
+  async () => {
+    const node = await nodeOf(30);
+    let failing = /-c /;
+    node.nft.fail = (argv) =>
+      failing.test(argv.join(" ")) ? { code: 1, stdout: "", stderr: "no\n" } : undefined;
+    assertEquals(await flowOf(node, desiredRules(), TO_SERVICE), FLOW);
+    failing = /-c |list map/;
+    const live = (await liveOfKernel(node, { areElementsLeft: true })).get("IPv4");
+    assert(live !== undefined);
+    const walk = (rules: RulesetSnapshot) =>
+      new RulesetSimulator(rules).send(parsePacket(TO_SERVICE), HOST_STATE);
+    const { problems } = await readElements(node, live, desiredRules(), walk);
+    assert(
+      problems.some(({ place }) => place === "nft list map ip kproxy service-ips"),
+      JSON.stringify(problems),
+    );
+  },
+);

@@ -101,7 +101,7 @@ Deno.test("a packet goes through the rules of a few Services as it goes through 
   }
 });
 
-Deno.test("one Service is told with its endpoints, and in every mode with what is wanted for it", async () => {
+Deno.test("one Service is reported with its endpoints, and in every mode with what is wanted for it", async () => {
   for (const mode of RULES_MODES) {
     const held = heldOf(shopObjects(), mode);
     const { ports, wanted } = await QUESTIONS.service(held, "shop/checkout") as ServiceDocument;
@@ -119,7 +119,7 @@ Deno.test("one Service is told with its endpoints, and in every mode with what i
   }
 });
 
-Deno.test("what a Service asks for and does not get is told with it, and by the path of a packet", async () => {
+Deno.test("what a Service asks for and does not get is reported with it, and by the path of a packet", async () => {
   const reason = "it is not in kproxy.externalIPPolicy.externalIPs";
   const lost = (name: string): UnservedOfService => [name, new Map([["external IP 198.51.100.1", reason]])];
   const held = { ...heldOf(shopObjects(), "nftables"), unserved: [lost("shop/web"), lost("evil/all")] };

@@ -19,7 +19,7 @@ Deno.test("a running kproxy tells its objects, and those that it refuses as they
   }, { objects: [testService()], refusals });
 });
 
-Deno.test("who cannot be asked is told in words, and who answers instead is reported", async () => {
+Deno.test("a kproxy that cannot be asked is reported, and what answers instead", async () => {
   const reports: string[] = [];
   const ask = async (socket: string): Promise<string> => {
     const answer = await askRunning(

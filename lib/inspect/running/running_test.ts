@@ -120,7 +120,7 @@ const OTHERS: readonly [who: string, program: Program, reason: NotRunningReason,
   ],
 ];
 
-Deno.test("whatever is at the address is told by name", async () => {
+Deno.test("whatever is at the address is reported by name", async () => {
   for (const [who, program, reason, words] of OTHERS) {
     await withProgram(program, async (address) => {
       // Only of one that is silent the limit is what tells.
@@ -194,7 +194,7 @@ Deno.test("objects that are damaged or cut off on the way are no objects", async
   }
 });
 
-Deno.test("where nothing listens, or kproxy cannot be asked, that is what is told", async () => {
+Deno.test("where nothing listens, or kproxy cannot be asked, that is what is reported", async () => {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-socket-" });
   try {
     const path = `${folder}/kproxy.sock`;

@@ -154,24 +154,28 @@ Deno.test("each fault of a mode fails a check, with what was wanted and what was
   }
 });
 
-Deno.test("rules that do not what they should are told although the packets follow them", NONE, async () => {
-  const [[probe] = []] = await predictions("iptables");
-  assert(probe !== undefined);
-  const nothing: Predict = () => ({
-    outcomes: [{
-      probability: { numerator: 1n, denominator: 1n },
-      verdict: "accept",
-      rejectWith: "",
-      translatedTo: "",
-      toNode: false,
-      masquerade: false,
-      mark: 0,
-      remembered: [],
-      hits: [],
-    }],
-    problems: [],
-  });
-  const { ok, rules, reason } = judge(probe, [{ kind: "silence" }], nothing);
-  assertEquals([ok, rules], [false, "untranslated"]);
-  assertStringIncludes(reason, "got no answer; the rules say untranslated, what happened is no answer");
-});
+Deno.test(
+  "rules that do not what they should are reported although the packets follow them",
+  NONE,
+  async () => {
+    const [[probe] = []] = await predictions("iptables");
+    assert(probe !== undefined);
+    const nothing: Predict = () => ({
+      outcomes: [{
+        probability: { numerator: 1n, denominator: 1n },
+        verdict: "accept",
+        rejectWith: "",
+        translatedTo: "",
+        toNode: false,
+        masquerade: false,
+        mark: 0,
+        remembered: [],
+        hits: [],
+      }],
+      problems: [],
+    });
+    const { ok, rules, reason } = judge(probe, [{ kind: "silence" }], nothing);
+    assertEquals([ok, rules], [false, "untranslated"]);
+    assertStringIncludes(reason, "got no answer; the rules say untranslated, what happened is no answer");
+  },
+);

@@ -98,7 +98,7 @@ Deno.test("a mode that cannot run here is one failed check with its reason", asy
   assertNothingLeft(machine, "after a mode that cannot run");
 });
 
-Deno.test("whatever program fails, the namespaces go and the reason is told", async () => {
+Deno.test("whatever program fails, the namespaces go and the reason is reported", async () => {
   const machine = new SelftestMachine();
   await run(machine);
   const own = machine.runs.entries().filter(([, line]) => !line.includes("tables")).toArray();
@@ -153,7 +153,7 @@ Deno.test("a child that hangs ends with the time limit", async () => {
   assertNothingLeft(machine, "after a hang");
 });
 
-Deno.test("who may not make namespaces is told so in one line", async () => {
+Deno.test("without the right to make namespaces one line says so", async () => {
   const machine = new SelftestMachine();
   machine.before = (line) =>
     line.startsWith("- ip netns add")

@@ -62,14 +62,14 @@ const SLICES: readonly (readonly [slices: readonly EndpointSlice[], lack: string
   ],
 ];
 
-Deno.test("why a port has no endpoints is told by the EndpointSlices", NONE, () => {
+Deno.test("why a port has no endpoints follows from the EndpointSlices", NONE, () => {
   for (const [slices, lack] of SLICES) {
     const objects = [SERVICE, ...slices];
     assertEquals(endpointLack(portOf(objects), "IPv4", objects), lack);
   }
 });
 
-Deno.test("under policy Local, addresses without a node are told", NONE, () => {
+Deno.test("under policy Local, addresses without a node are reported", NONE, () => {
   const slice = testSlice({ endpoints: [...TWO, testSliceEndpoint("10.244.0.3", { nodeName: "node-a" })] });
   const port = portOf([SERVICE]);
   assertEquals(unplacedNotes(port, [SERVICE, slice]), []);

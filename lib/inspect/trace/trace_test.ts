@@ -12,7 +12,7 @@ import { inputOf, printed, save, SOUND, traced } from "../../../tests/support/tr
 
 const NONE = { permissions: "none" } as const;
 
-Deno.test("an endpoint of this node that is looked for where the world is, is told", NONE, async () => {
+Deno.test("an endpoint of this node that is looked for where the world is, is reported", NONE, async () => {
   const routed = async (pods: string): Promise<readonly string[]> => {
     const outInterface = (address: string): string => address.startsWith("10.244.") ? pods : "eth0";
     return (await traced({ texts: [save(SOUND)], around: { outInterface } })).notes;
@@ -118,12 +118,12 @@ Deno.test(
   },
 );
 
-Deno.test("a port that the Service has not is told with those that it has", NONE, async () => {
+Deno.test("a port that the Service has not is reported with those that it has", NONE, async () => {
   const { notes } = await traced({ texts: [save(SOUND)], packet: "10.244.0.5@cni0 → 10.96.10.1:81/tcp" });
   assertEquals(notes, ["10.96.10.1 is an address of Service shop/web, whose ports are 80/TCP"]);
 });
 
-Deno.test("where one rule chooses among all endpoints, no choice is told twice", NONE, async () => {
+Deno.test("where one rule chooses among all endpoints, no choice is reported twice", NONE, async () => {
   const text = renderPlan(nftablesPlan(inputOf(), "IPv4"));
   const trace = await traced({ texts: [{ name: "render", text }], mode: "nftables" });
   const lines = traceLines(trace);
@@ -140,7 +140,7 @@ Deno.test("the document of a trace has a version and no bigint", NONE, async () 
   assertEquals(document.live.outcomes[0].steps[0].hook, "prerouting");
 });
 
-Deno.test("hostile texts are told and cost nothing else", NONE, async () => {
+Deno.test("hostile texts are reported and cost nothing else", NONE, async () => {
   const texts: LiveText[] = [
     save(`${SOUND.replace("*nat", "*nat\n:\n-A\n-Z KUBE-SERVICES\n-A MISSING -j DROP\ngarbage")}`),
     {

@@ -69,7 +69,7 @@ Deno.test("the page and its files let a browser run and show nothing else", asyn
   });
 });
 
-Deno.test("a browser that has a file is told so, without the file", async () => {
+Deno.test("a browser that has a file gets 304, without the file", async () => {
   await servingPage(async ({ address, ask }) => {
     for (const path of ["/kproxy/", "/kproxy/page/preact.js"]) {
       const { head, body } = await ask(...get(path, address));
@@ -95,7 +95,7 @@ Deno.test("modules ask for nothing that is not among the files", () => {
   }
 });
 
-Deno.test("who polls is told what has changed, in a few bytes", async () => {
+Deno.test("a poll gets what has changed, in a few bytes", async () => {
   await servingPage(async (served) => {
     const all = await json(served, "services") as { full: boolean; cursor: string; rows: string[][] };
     assertEquals([all.full, all.rows.length], [true, 10]);

@@ -11,7 +11,7 @@ function record(): PageRecord {
 
 const partial = (...services: string[]) => ({ ...syncOutcome("IPv4"), full: false, services });
 
-Deno.test("who was told something is told what has changed since", PURE, () => {
+Deno.test("a client that asked before gets what has changed since", PURE, () => {
   const one = record();
   one.observer.synced(syncOutcome("IPv4"));
   const first = one.generation;
@@ -28,16 +28,20 @@ Deno.test("who was told something is told what has changed since", PURE, () => {
   assertEquals(one.changedSince(first), null);
 });
 
-Deno.test("who has not asked for long is told everything, and so is who missed thousands", PURE, () => {
-  const one = record();
-  for (let i = 0; i < 64; i++) one.observer.synced(partial(`a/${i}`));
-  assertEquals(one.changedSince(0)?.size, 64);
-  one.observer.synced(partial("a/x"));
-  assertEquals(one.changedSince(0), null);
-  assertEquals(one.changedSince(1)?.size, 64);
-  one.observer.synced(partial(...Array.from({ length: 501 }, (_, i) => `b/${i}`)));
-  assertEquals(one.changedSince(one.generation - 1), null);
-});
+Deno.test(
+  "a client that has not asked for long gets everything, and so does one that missed thousands",
+  PURE,
+  () => {
+    const one = record();
+    for (let i = 0; i < 64; i++) one.observer.synced(partial(`a/${i}`));
+    assertEquals(one.changedSince(0)?.size, 64);
+    one.observer.synced(partial("a/x"));
+    assertEquals(one.changedSince(0), null);
+    assertEquals(one.changedSince(1)?.size, 64);
+    one.observer.synced(partial(...Array.from({ length: 501 }, (_, i) => `b/${i}`)));
+    assertEquals(one.changedSince(one.generation - 1), null);
+  },
+);
 
 Deno.test("a Service that the kernel refuses, or takes again, has changed", PURE, () => {
   const one = record();

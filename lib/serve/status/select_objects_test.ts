@@ -48,7 +48,7 @@ const OBJECTS: readonly ApiObject[] = [
   testSlice({ namespace: "shop", name: "lost", serviceName: "gone" }),
 ];
 
-Deno.test("of the objects those are told that make up the Services that are meant", () => {
+Deno.test("of the objects those are reported that make up the Services that are meant", () => {
   const a = ["Service shop/a", "EndpointSlice shop/a-x", "Node n1"];
   const b = ["Node n1", "EndpointSlice shop/b-x", "Service shop/b"];
   const cases: [ObjectSelection, string[]][] = [

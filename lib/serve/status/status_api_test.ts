@@ -160,7 +160,7 @@ Deno.test("a client that reads objects slowly, or goes, keeps no other from read
   }, { objects });
 });
 
-Deno.test("100,000 endpoints are told without a long turn of the loop and without their memory a second time", async () => {
+Deno.test("100,000 endpoints are reported without a long turn of the loop and without their memory a second time", async () => {
   const { code, stdout } = await new Deno.Command(Deno.execPath(), {
     // As the program is run: its young garbage has little room.
     args: [

@@ -54,7 +54,7 @@ const LAST_SYNC: SyncStatus = {
   bytes: 300,
 };
 
-Deno.test("syncs are told with their kind, phases and some of the Services that changed", () => {
+Deno.test("syncs are reported with their kind, phases and some of the Services that changed", () => {
   const { record, synced, failed } = recorded(["IPv6", "IPv4"]);
   assertEquals(Object.keys(record.families), ["IPv4", "IPv6"]);
   assertEquals(record.families.IPv4?.lastSync, null);
@@ -150,7 +150,7 @@ Deno.test("a Service is in quarantine since its problem came, and a list that is
   assertEquals(record.quarantine, { count: 0, services: [] });
 });
 
-Deno.test("damage of rules is told, and what became of it", () => {
+Deno.test("damage of rules is reported, and what became of it", () => {
   const { record, later } = recorded(["IPv4", "IPv6"]);
   record.drift.found("IPv4", ["nat KUBE-SERVICES"]);
   later(1_000);

@@ -30,7 +30,7 @@ async function withFiles(
 
 const GOOD = { crt: LOCAL_PAIR.cert, key: LOCAL_PAIR.key };
 
-Deno.test("good files are read, and one that others may read is told", async () => {
+Deno.test("good files are read, and one that others may read is reported", async () => {
   await withFiles({ ...GOOD, ca: TEST_CA, token: "one\n\n two \n" }, async (config, folder) => {
     const material = await readServingFiles(config);
     assertEquals([material.ca, material.tokenHashes?.length, material.openFiles], [TEST_CA, 2, []]);

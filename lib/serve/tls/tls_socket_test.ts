@@ -119,7 +119,7 @@ Deno.test("no certificate, one of another authority, and one that another server
   }
 });
 
-Deno.test("who speaks plain HTTP is told what is wrong", async () => {
+Deno.test("a client that speaks plain HTTP learns what is wrong", async () => {
   await serving(TEST_CA, async (port, complaints) => {
     using client = await Deno.connect({ hostname: "127.0.0.1", port });
     await send(client, `GET / ${HOST}\r\n`);

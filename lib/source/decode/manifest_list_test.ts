@@ -123,19 +123,23 @@ Deno.test("an edit of a list costs the items it touches", { permissions }, () =>
   assertEquals(after.items.map(({ line }) => line), [3, 12, 21]);
 });
 
-Deno.test("a refused item is told with its place in the list, and with its new one once that has changed", {
-  permissions,
-}, () => {
-  const bad = { ...service("bad"), spec: { clusterIP: "x" } };
-  const before = readManifest(listOf([bad]));
-  assertEquals(before.items[0]?.refusal?.startsWith("items[0].spec.clusterIP"), true);
-  const after = readManifest(listOf([service("a"), bad]), { previous: before });
-  assertEquals(after.items[1]?.refusal, before.items[0]?.refusal?.replace("items[0]", "items[1]"));
-  assertEquals(after.items[1]?.line, 17);
-});
+Deno.test(
+  "a refused item is reported with its place in the list, and with its new one once that has changed",
+  {
+    permissions,
+  },
+  () => {
+    const bad = { ...service("bad"), spec: { clusterIP: "x" } };
+    const before = readManifest(listOf([bad]));
+    assertEquals(before.items[0]?.refusal?.startsWith("items[0].spec.clusterIP"), true);
+    const after = readManifest(listOf([service("a"), bad]), { previous: before });
+    assertEquals(after.items[1]?.refusal, before.items[0]?.refusal?.replace("items[0]", "items[1]"));
+    assertEquals(after.items[1]?.line, 17);
+  },
+);
 
 Deno.test(
-  "a list may be larger than an object; what is wrong in one is told with its line",
+  "a list may be larger than an object; what is wrong in one is reported with its line",
   { permissions },
   () => {
     const note = "x".repeat(YAML_LIMITS.characters / 8);

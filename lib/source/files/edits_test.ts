@@ -128,7 +128,7 @@ Deno.test("a folder that vanishes keeps its objects, says so, and is followed ag
   }, options);
 });
 
-Deno.test("polling alone finds what no event told", async () => {
+Deno.test("polling alone finds what no event reported", async () => {
   // The file's own folder is watched, not the one that its link leads to.
   const elsewhere = await Deno.makeTempDir({ prefix: "kproxy-elsewhere-" });
   try {

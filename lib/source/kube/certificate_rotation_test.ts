@@ -37,7 +37,7 @@ class Rig implements AsyncDisposable {
     return this.#fronts.at(-1)!;
   }
 
-  /** Whoever connects from now on meets this certificate, and must have one of the authority `ca`; who is in stays. */
+  /** Clients that connect from now on meet this certificate, and must have one of the authority `ca`; open connections stay. */
   async serveAs({ cert, key }: PairPaths, ca: string): Promise<void> {
     const [port, read] = [Number(new URL(this.server.url).port), Deno.readTextFile];
     const pair = { cert: await read(cert), key: await read(key) };
@@ -115,7 +115,7 @@ class Rig implements AsyncDisposable {
     await recorder.untilThere(`Service default/${name}`);
   }
 
-  /** All connections are cut, also those that nobody uses, and the watches opened anew. */
+  /** All connections are cut, also unused ones, and the watches opened anew. */
   async reopens(source: RunningSource): Promise<void> {
     const opened = (): number => this.server.requests.filter(({ watch }) => watch).length;
     const before = opened();

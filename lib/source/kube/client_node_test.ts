@@ -96,7 +96,7 @@ Deno.test("its informer ends with a list that fails, and with a watch that is re
   ]);
 });
 
-Deno.test("its exec plugins are not told of the cluster, and have no end", async () => {
+Deno.test("its exec plugins are not given the cluster, and have no end", async () => {
   const auth = new ExecAuth();
   const calls: unknown[][] = [];
   // Its way to start programs, by which its own tests replace it.
@@ -113,7 +113,7 @@ Deno.test("its exec plugins are not told of the cluster, and have no end", async
   assertEquals(calls, [["login", ["now"], {}]]);
 });
 
-Deno.test("its client of an issuer asks nobody: it gives a text where openid-client wants a URL", {
+Deno.test("its client of an issuer sends no request: it gives a text where openid-client wants a URL", {
   sanitizeOps: false,
   sanitizeResources: false,
 }, async () => {

@@ -248,7 +248,7 @@ Deno.test("reading credentials ends with its signal, whatever hangs", async () =
     const readings = [reader.read(one.signal), reader.read(other.signal)];
     one.abort(new Error("the one gave up"));
     await assertRejects(() => readings[0]!, Error, "the one gave up");
-    // The plugin goes on for the other one, until nobody needs it any more.
+    // The plugin goes on for the other one, until it is not needed any more.
     reader.close();
     await assertRejects(() => readings[1]!, Error, 'Credential plugin "login"');
     const path = `${folder}/pipe`;

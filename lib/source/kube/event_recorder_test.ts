@@ -208,7 +208,7 @@ Deno.test("an answer that was lost does not make a second Event", async () => {
   assertEquals(setup.story, ["POST default/events"]);
 });
 
-Deno.test("a server that refuses is told of once and left alone for ten minutes", async () => {
+Deno.test("a server that refuses is reported once and left alone for ten minutes", async () => {
   for (const status of [403, 404, 401]) {
     await using setup = new Setup();
     setup.run();

@@ -83,12 +83,12 @@ Deno.test("nothing is asked for packed unless the kubeconfig says so", async () 
   ]);
 });
 
-Deno.test("a server that packs what nobody asked for packed is understood, on both ways", async () => {
+Deno.test("a server that packs answers without being asked is understood, in both directions", async () => {
   assertEquals(await asked({}, { always: true }), ["identity", TEXT]);
   assertEquals(await asked({ insecureSkipTlsVerify: true }, { always: true, tls: true }), ["identity", TEXT]);
 });
 
-Deno.test("a body that becomes a hundred times as long is no answer, whoever asked for it packed and on either way", async () => {
+Deno.test("a body that becomes a hundred times as long is no answer, in either direction", async () => {
   const bomb = { always: true, text: "\0".repeat(20_000_000) };
   for (const asksForCompression of [false, true]) {
     for (const tls of [false, true]) {

@@ -95,7 +95,7 @@ Deno.test("a server that refuses or does not answer gives no sign of life", asyn
   assertEquals(source.handler.signs.filter((kind) => kind === "services").length, 1);
 });
 
-Deno.test("requests are told by method, host and status, and how long the answer took", async () => {
+Deno.test("requests are reported by method, host and status, and how long the answer took", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
   server.streamsLists = true;
@@ -114,7 +114,7 @@ Deno.test("requests are told by method, host and status, and how long the answer
   assertEquals([...new Set(source.requests.map(({ code }) => code))].sort(), ["200", "403"]);
 });
 
-Deno.test("answers are told with their size: lists and refusals, never a watch", async () => {
+Deno.test("answers are reported with their size: lists and refusals, never a watch", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
   server.forbidden.add("nodes");
@@ -133,7 +133,7 @@ Deno.test("answers are told with their size: lists and refusals, never a watch",
   assertEquals([told, wanted.size], [wanted, 3]);
 });
 
-Deno.test("a request without an answer is told as an error", async () => {
+Deno.test("a request without an answer is reported as an error", async () => {
   await using source = start(`http://127.0.0.1:${steadyPorts()}`);
   await until(() => source.requests.length >= 3, "three tries");
   assertEquals([...new Set(source.requests.map(({ code }) => code))], ["<error>"]);

@@ -161,7 +161,7 @@ Deno.test("events of other kinds of objects break the watch, and nothing of them
   assertEquals(source.recorder.objects.has("Service default/x"), false);
 });
 
-Deno.test("a malformed object is told once, not again with each event and each list, and anew when it changes", async () => {
+Deno.test("a malformed object is reported once, not again with each event and each list, and anew when it changes", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
   const bad = (port: unknown) => ({

@@ -113,7 +113,7 @@ for (const [way, proxyOn] of WAYS) {
           assert(listsOf(server, "services") > lists, "410 is answered by a new list");
           recorder.assertSound();
         }
-        // Nobody stays behind at the proxy.
+        // No process stays behind at the proxy.
         await until(() => proxy.open === 0, "all connections to the proxy are closed");
         assertEquals(new Set(front.clients), new Set(["node"]));
         assertEquals(new Set(front.names), new Set([name]));

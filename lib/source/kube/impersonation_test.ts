@@ -26,7 +26,7 @@ Deno.test("whom a request is made as, in headers", { permissions: "none" }, () =
   });
 });
 
-/** Nobody verifies them. */
+/** They are not verified. */
 const CERTIFICATE = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBgzCCASmgAwIBAgIUYGT//3AWbeaDd+R8ti3Kt9L3VBMwCgYIKoZIzj0EAwIw
@@ -86,7 +86,7 @@ class RawServer implements AsyncDisposable {
 /** The lines of impersonation that a request of such access has on the wire. */
 async function sent(scheme: "http" | "https", impersonation: Impersonation | null): Promise<string[]> {
   await using server = new RawServer(scheme);
-  // Over TLS that nobody verifies requests go another way than over plain TCP.
+  // Over unverified TLS requests go another way than over plain TCP.
   const access = { ...masterAccess(server.url), insecureSkipTlsVerify: true, impersonation };
   const client = new KubeClient({ access, qps: -1, burst: 1, userAgent: "test", clock: systemClock });
   using limit = new IdleLimit(30_000, server.url, new AbortController().signal, systemClock);

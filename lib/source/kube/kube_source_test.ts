@@ -177,7 +177,7 @@ Deno.test("ServiceCIDRs are asked for only by those who want them", async () => 
   assertEquals(listsOf(server, "servicecidrs"), 1);
 });
 
-Deno.test("a server without ServiceCIDRs, or that keeps them, holds nothing up and is told of once", async () => {
+Deno.test("a server without ServiceCIDRs, or that keeps them, holds nothing up and is reported once", async () => {
   for (const refuse of ["forbidden", "missing"] as const) {
     await using server = new ListWatchServer();
     putWeb(server);

@@ -50,7 +50,7 @@ async function withIssuer(work: (rig: Rig) => Promise<void>): Promise<void> {
   }
 }
 
-/** Lets so much time pass for whoever asks what time it is, until it is disposed of. */
+/** Lets so much time pass for readers of the clock, until it is disposed of. */
 function shiftClock(ms: number): Disposable {
   const { now } = Date;
   Date.now = () => now() + ms;
@@ -94,7 +94,7 @@ Deno.test(
 );
 
 Deno.test(
-  "without an id-token the first one is asked for; a secret is told to the issuer",
+  "without an id-token the first one is asked for; a secret is sent to the issuer",
   LOADS,
   async () => {
     await withIssuer(async (rig) => {
@@ -106,7 +106,7 @@ Deno.test(
 );
 
 Deno.test(
-  "tokens that somebody writes into the kubeconfig are used when those before no longer serve",
+  "tokens that are written into the kubeconfig are used when those before no longer serve",
   LOADS,
   async () => {
     await withIssuer(async (rig) => {
@@ -133,7 +133,7 @@ Deno.test(
 );
 
 Deno.test(
-  "trouble with the issuer is told with file and user, never with a token; later it is over",
+  "trouble with the issuer is reported with file and user, never with a token; later it is over",
   LOADS,
   async () => {
     await withIssuer(async (rig) => {

@@ -47,7 +47,7 @@ Deno.test("the informer tells of a cluster's objects, and of every change until 
   await informed;
 });
 
-Deno.test("a kubeconfig that is not there is told before anything is asked", async () => {
+Deno.test("a kubeconfig that is not there is reported before anything is asked", async () => {
   await assertRejects(
     () => openCluster({ nodeName: "n1", kubeconfig: "/nowhere/kubeconfig" }),
     ConfigError,

@@ -238,7 +238,7 @@ Deno.test("Retry-After is waited for", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
   server.plan(({ path }) => path.endsWith("/services"), { status: 429, retryAfter: 1 });
-  // From before the request: whoever looks for its answer may be late.
+  // From before the request: the reader of its answer may be late.
   const startMs = Date.now();
   await using source = startKubeSource(server);
   await source.recorder.untilSynced();
@@ -335,7 +335,7 @@ Deno.test("an event that can never be read costs a new list, not everything that
   }
 });
 
-Deno.test("a lost connection is told once, and once that it is back; waiting ends at once everywhere", async () => {
+Deno.test("a lost connection is reported once, and once that it is back; waiting ends at once everywhere", async () => {
   const server = new ListWatchServer();
   putWeb(server);
   const port = Number(new URL(server.url).port);

@@ -150,7 +150,7 @@ Deno.test("bytes that are no list or no event never take anything away", async (
   assertEquals(recorder.rejections, []);
 });
 
-Deno.test("a refusal in protobuf is told in its words, and its wait is kept", async () => {
+Deno.test("a refusal in protobuf is reported in its words, and its wait is kept", async () => {
   await using server = newServer();
   server.forbidden.add("nodes");
   const said = {

@@ -66,7 +66,7 @@ for (const [hasProtobuf, streamsLists] of SERVERS) {
       "delete Service default/s0",
     ]);
     assertEquals((recorder.objects.get("Service default/api") as Service).ports[0]?.port, 82);
-    // While nobody watches: one comes, one goes, one changes.
+    // Without a watch: one comes, one goes, one changes.
     server.closeConnections();
     from = recorder.batches.length;
     server.remove(rawService("s1"));

@@ -156,7 +156,7 @@ Deno.test("while a silent watch cannot be renewed, that is a failure, and the ol
   assertEquals(listsOf(server, "services"), 1);
 });
 
-Deno.test("renewals that nobody answers are given up after a minute, told once, and tried again", async () => {
+Deno.test("renewals without an answer are given up after a minute, logged once, and tried again", async () => {
   await using rig = await watched({ patience: 50 });
   const { server, clock, source } = rig;
   let isDead = true;
@@ -302,7 +302,7 @@ Deno.test("a new file ends the waits for a lost connection: one side may have kn
   });
 });
 
-Deno.test("one success ends everybody's wait: after an outage, after 401 and after 503, not after Retry-After", async () => {
+Deno.test("one success ends all waits: after an outage, after 401 and after 503, not after Retry-After", async () => {
   const cases: readonly (readonly [string, { status: number; retryAfter?: number }, boolean])[] = [
     ["401", { status: 401 }, true],
     ["503", { status: 503 }, true],

@@ -11,7 +11,7 @@ import {
 } from "../../../tests/support/snapshot_rig.ts";
 import { until } from "../../../tests/support/until.ts";
 
-Deno.test("a file that cannot serve is told and left; the server is waited for as without one", async (t) => {
+Deno.test("a file that cannot serve is reported and left; the server is waited for as without one", async (t) => {
   await using rig = await SnapshotRig.create();
   const url = await rememberedAndGone(rig);
   const good = await Deno.readTextFile(rig.path);
@@ -74,7 +74,7 @@ Deno.test("a snapshot of another user is not served", { ignore: Deno.uid() !== 0
   assertEquals(source.recorder.names(), []);
 });
 
-Deno.test("a snapshot that is too old is not served, which is told until the server has listed everything", async () => {
+Deno.test("a snapshot that is too old is not served, which is reported until the server has listed everything", async () => {
   await using rig = await SnapshotRig.create();
   const url = await rememberedAndGone(rig);
   // A clock that was set back, as one without a battery, makes no snapshot too old.

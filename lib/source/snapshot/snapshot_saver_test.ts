@@ -102,7 +102,7 @@ Deno.test("at the end nothing is written if nothing changed", () =>
     assertEquals(writes, [10]);
   }));
 
-Deno.test("a write that fails is told once, counted each time, and tried again until it works", () =>
+Deno.test("a write that fails is reported once, counted each time, and tried again until it works", () =>
   withSaver(async (bench) => {
     bench.problem = 'Cannot write "/s": No space left on device (os error 28)';
     bench.saver.changed();

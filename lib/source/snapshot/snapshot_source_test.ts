@@ -35,7 +35,7 @@ class HeldClock implements Clock {
     return promise;
   }
 
-  /** Resolves once somebody has begun to wait for so long. */
+  /** Resolves once such a wait has begun. */
   untilAsked(ms: number): Promise<void> {
     return until(() => this.#ends.has(ms), `a wait of ${ms} ms`);
   }

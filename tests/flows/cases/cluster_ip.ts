@@ -181,7 +181,7 @@ export const CLUSTER_IP_CASES: readonly FlowCase[] = [
     }],
   },
   {
-    name: "a cluster IP without endpoints refuses everybody",
+    name: "a cluster IP without endpoints refuses all clients",
     guards: ["iptables 2", "vector 14"],
     objects: [WEB],
     flows: [

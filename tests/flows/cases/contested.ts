@@ -62,7 +62,7 @@ export const CONTESTED_CASES: readonly FlowCase[] = [
     ],
   },
   {
-    name: "nobody takes another Service's cluster IP, not even an older one that is first by name",
+    name: "no Service takes another one's cluster IP, not even an older one that is first by name",
     guards: ["iptables 3"],
     objects: [GREEDY, GREEDY_PODS, KUBERNETES, KUBERNETES_PODS],
     flows: [
@@ -75,7 +75,7 @@ export const CONTESTED_CASES: readonly FlowCase[] = [
     ],
   },
   {
-    name: "nobody takes the cluster IP of a Service without endpoints",
+    name: "no Service takes the cluster IP of a Service without endpoints",
     guards: ["iptables 2"],
     objects: [GREEDY, GREEDY_PODS, KUBERNETES],
     flows: ["10.244.0.5@cni0 → 10.96.0.1:443 ⇒ rejected"],

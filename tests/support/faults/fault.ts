@@ -1,5 +1,5 @@
 /**
- * What a planted fault is: what somebody does to a node, which command tells it by its true cause, and what mends it.
+ * What a planted fault is: what is done to a node, which command tells it by its true cause, and what mends it.
  *
  * @module
  */
@@ -18,7 +18,7 @@ export interface PlantedFault {
   readonly plant: (lab: FaultLab) => Promise<unknown>;
   /** The command that names the cause, without the flags that every command of the lab has. */
   readonly ask: readonly [command: "check" | "trace" | "doctor", ...args: readonly string[]];
-  /** Flags that replace those of the lab, as somebody may have given them. */
+  /** Flags that replace those of the lab, as an operator may have given them. */
   readonly flags?: readonly string[] | ((lab: FaultLab) => readonly string[]);
   /** The cause by its name: Service, chain, rule, setting, endpoint, Node. */
   readonly says: RegExp;

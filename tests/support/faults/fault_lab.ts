@@ -230,7 +230,7 @@ export class FaultLab implements AsyncDisposable {
     return await new LabFlowCase(this.lab, flowCase, { mode: this.mode }).run(() => undefined);
   }
 
-  /** What `kproxy trace -o json` printed last: for whoever wonders about what it predicted. */
+  /** What `kproxy trace -o json` printed last: to look up what it predicted. */
   lastTrace = "";
 
   /** What `kproxy trace` says of the packet by the rules that are there. */

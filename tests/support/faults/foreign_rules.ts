@@ -204,7 +204,7 @@ export const FOREIGN_RULE_FAULTS: readonly PlantedFault[] = [
     says:
       /Wrong: Rules of several service proxies are in force: .*kube-proxy \(nftables: table ip kube-proxy\)/,
     packet: POD,
-    // Of chains with one priority the kernel asks the newest first; how old iptables' are nobody can ask.
+    // Of chains with one priority the kernel asks the newest first; the age of iptables' is unknown.
     really: "10.244.0.21:8080, masquerade no",
     mend: (lab) => lab.clean("--only=nftables", "--of=kube-proxy"),
   },

@@ -11,7 +11,7 @@ import type { Netns } from "../netns.ts";
 import { NetnsCli } from "../netns_cli.ts";
 import { CLUSTER } from "../web_changes.ts";
 
-/** What somebody does to virtual servers, sets and addresses; `check` names it, and `--repair` mends it. */
+/** What is done to virtual servers, sets and addresses; `check` names it, and `--repair` mends it. */
 interface IpvsFault {
   readonly argv: readonly string[];
   readonly says: RegExp;
@@ -80,7 +80,7 @@ export async function ipvsFaultsAreNamed(web: WebLab): Promise<void> {
   await trackingIsFull(netns, kproxy);
 }
 
-/** How many connections may be tracked is told by the kernel as a whole: of a machine that is shared nobody may change it. */
+/** How many connections may be tracked is told by the kernel as a whole: on a shared machine no test may change it. */
 async function trackingIsFull(
   netns: Netns,
   kproxy: (...args: readonly string[]) => Promise<Run>,

@@ -171,7 +171,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
     name: "the name of the node is wrong",
     modes: BOTH,
     plant: async (lab) => {
-      // As a proxy of that name writes them, which check would not for a Node that nobody knows.
+      // As a proxy of that name writes them, which check would not for an unknown Node.
       await lab.serve({
         node: { ...NODE_OBJECT, metadata: { name: "worker-9" } },
         web: webService({ externalTrafficPolicy: "Local" }),

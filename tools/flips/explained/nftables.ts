@@ -18,7 +18,7 @@ export const NFTABLES: Explanations = {
     ["performance", "where nothing has to move, every endpoint finds the slot that it has"],
   "lib/backend/nftables/plan/traffic.ts TrafficTotals.take: continue; → dropped (2)": [
     "equivalent",
-    "what nobody owns is summed up under no name, and goes with those that are gone",
+    "what no Service owns is summed up under no name, and goes with those that are gone",
   ],
   "lib/backend/nftables/store/full_sync.ts ListedRest.rest: this.#listed.chains.get(name) ?? [] → this.#listed.chains.get(name)":
     ["equivalent", "the names are those of the chains that were listed"],

@@ -53,7 +53,7 @@ const chainsOf = (fake: FakeIptables, variant: IptablesVariant): Map<string, str
 
 type Commands = (chain: (words: string) => string) => readonly (readonly string[])[];
 
-/** What somebody does, and whether that is damage. */
+/** What is done, and whether that is damage. */
 const DAMAGES: readonly (readonly [name: string, commands: Commands, isDamage: boolean])[] = [
   ["nothing", () => [], false],
   ["a foreign rule comes", () => [["-A", "FORWARD", "-t", "filter", "-j", "ACCEPT"]], false],

@@ -183,7 +183,7 @@ for (const variant of ["nft", "legacy"] as const) {
     assertEquals(linesOf(one), await freshRules(after, "IPv4", variant));
   });
 
-  Deno.test(`${variant}: a repair of a foreign rule that was not made is told, and not tried for ever`, async () => {
+  Deno.test(`${variant}: a repair of a foreign rule that was not made is reported, and not tried for ever`, async () => {
     const one = await rig(variant);
     const change = {};
     await one.sync(change, true);
@@ -197,7 +197,7 @@ for (const variant of ["nft", "legacy"] as const) {
     assertEquals(one.told.length, 1, one.told.join());
   });
 
-  Deno.test(`${variant}: where two rules are printed alike, one repair is made, and that is told once`, async () => {
+  Deno.test(`${variant}: where two rules are printed alike, one repair is made, and that is reported once`, async () => {
     const one = await rig(variant);
     one.printed = (text) => text.replace(/--seconds \d+/g, "--seconds 1");
     const [before, after] = [{ stickyMaxAgeSeconds: 60 }, { stickyMaxAgeSeconds: 3_600 }];
@@ -219,7 +219,7 @@ for (const variant of ["nft", "legacy"] as const) {
     assertEquals(one.told.length, 1);
   });
 
-  Deno.test(`${variant}: a program that goes on lying is told once; once it writes again, so is nobody`, async () => {
+  Deno.test(`${variant}: a program that goes on lying is reported once; once it writes again, it is silent`, async () => {
     const one = await rig(variant);
     const [before, after] = [{ clusterIP: "10.96.0.5" }, { clusterIP: "10.96.0.6" }];
     await one.sync(before, true);

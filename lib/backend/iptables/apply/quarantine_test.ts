@@ -1,4 +1,4 @@
-/** A Service that iptables or the kernel refuses keeps what it had, and nobody else notices. */
+/** A Service that iptables or the kernel refuses keeps what it had, and no other Service notices. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { SyncError } from "../../../errors.ts";
 import type { IptablesVariant } from "../../../kernel/iptables.ts";

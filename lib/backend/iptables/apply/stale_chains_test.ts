@@ -68,7 +68,7 @@ for (const variant of ["nft", "legacy"] as const) {
       assertEquals(told.length, 1);
       for (const chain of stuck) assertStringIncludes(told[0]!, chain);
 
-      // It costs nothing until the next try, which is told to nobody.
+      // It costs nothing until the next try, which is not logged.
       fake.runs.length = 0;
       assertEquals((await sync({ "s2": 2, "s5-np": 1 }, ["s2"])).failedDeletions, undefined);
       assertEquals(fake.runs.length, 1);
@@ -80,7 +80,7 @@ for (const variant of ["nft", "legacy"] as const) {
       assertEquals((await sync({ "s2": 1, "s5-np": 1 }, ["s2"])).failedDeletions, 2);
       assertEquals(told.length, 1);
 
-      // One of them is needed again; the other goes once nobody uses it, without any change.
+      // One of them is needed again; the other goes once it is unused, without any change.
       const again = { "s1": 1, "s2": 1, "s5-np": 1 };
       await sync(again, ["s1"]);
       await run("-F", "OTHER");

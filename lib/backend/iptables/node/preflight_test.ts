@@ -157,7 +157,7 @@ const UNUSABLE: readonly Unusable[] = [
 ];
 
 for (const { name, machine: options, message } of UNUSABLE) {
-  Deno.test(`a node without iptables is told so in one short line: ${name}`, {
+  Deno.test(`a node without iptables is reported in one short line: ${name}`, {
     permissions: "none",
   }, async () => {
     const error = await assertRejects(() => machine(options).prepare(), UnsupportedError);
@@ -195,7 +195,7 @@ Deno.test("no program is started twice to see the same", { permissions: "none" }
   assertEquals(started, [...new Set(started)]);
 });
 
-Deno.test("in mode NodeCIDR missing pod CIDRs are told only once the Node is known", {
+Deno.test("in mode NodeCIDR missing pod CIDRs are reported only once the Node is known", {
   permissions: "none",
 }, async () => {
   const { lines, prepare } = machine({ config: { ...defaultConfig(), detectLocalMode: "NodeCIDR" } });

@@ -125,13 +125,13 @@ const tableOf = (block: string): string => block.slice(1, block.indexOf("\n"));
 
 const chainLines = (block: string): number => block.match(/^:/gm)?.length ?? 0;
 
-/** A node where nobody is served, but on which somebody was: full syncs there have all of their blocks. */
+/** A node where no Service is served, but on which some were: full syncs there have all of their blocks. */
 const SERVED_ONCE = observe(synced(examplePlan("IPv4", [])));
 
 Deno.test("no block holds more chains than asked for, even of one Service", { permissions: PURE }, () => {
   const plan = examplePlan("IPv4", manyEndpoints(500));
   assertEquals(blocksOf(plan, SERVED_ONCE, 120).map(chainLines), [120, 120, 120, 120, 21, 1]);
-  // With nobody to be kept served, filter and what nat needs anyway come first, with as many Services as one block takes: here none.
+  // With no Service served yet, filter and what nat needs anyway come first, with as many Services as one block takes: here none.
   assertEquals(blocksOf(plan, NOTHING_HELD, 120).map(chainLines), [7, 5, 120, 120, 120, 120, 21, 2]);
   // A Service without chains has no block of its own.
   const stale = blocksOf(examplePlan("IPv4", [testService({ name: "other" })]), observe(synced(plan)), 120);
@@ -185,9 +185,9 @@ Deno.test(
     for (const chain of ["KUBE-SERVICES", "KUBE-NODEPORTS"]) {
       assertEquals(served(`*nat\n:${chain} - [0:0]\nCOMMIT\n`), [0, 0, 0, 0, 0, 6], chain);
     }
-    // Chains that nothing leads to keep nobody served.
+    // Chains that nothing leads to serve no client.
     assertEquals(served("*nat\n:KUBE-SEP-OLD - [0:0]\nCOMMIT\n"), [0, 2, 2, 2, 6, 6]);
-    // Nobody can tell.
+    // It is unknown.
     const unreadable = heldIn("# Table `nat' is incompatible, use 'nft' tool.\n");
     assertEquals(blocksOf(plan, unreadable, 4).map(tableOf), [
       ...["nat", "nat", "nat", "nat"],

@@ -55,7 +55,7 @@ Deno.test(
 );
 
 Deno.test(
-  "all schedulers of a sync that nobody named before are tried in one run, which counts",
+  "all schedulers that a sync names for the first time are tried in one run, which counts",
   NONE,
   async () => {
     const { fake, proxier } = rig();
@@ -117,7 +117,7 @@ Deno.test(
   },
 );
 
-/** What somebody may take away. */
+/** What may be taken away. */
 const DAMAGES: Readonly<Record<string, (kernel: FakeIpvs["kernel"]) => void>> = {
   "a jump": ({ tables }) => tables.get("nat")?.get("PREROUTING")?.rules.splice(0),
   "a chain's rules": ({ tables }) => tables.get("filter")?.get("KUBE-IPVS-FILTER")?.rules.splice(0),

@@ -34,7 +34,7 @@ Deno.test("a configured scheduler that the kernel lacks names its module", NONE,
   );
 });
 
-Deno.test("any other failure of a try is told", NONE, async () => {
+Deno.test("any other failure of a try is reported", NONE, async () => {
   for (
     const [code, stderr] of [
       [0, "Memory allocation problem\n"],

@@ -31,7 +31,7 @@ function writing(fake: FakeIpvs, ...steps: readonly Step[]) {
 const CREATE = "hash:ip family inet hashsize 1024 maxelem";
 
 Deno.test(
-  "a set that grows takes all entries but the refused one, which is told under its own name",
+  "a set that grows takes all entries but the refused one, which is reported under its own name",
   NONE,
   async () => {
     const fake = new FakeIpvs();

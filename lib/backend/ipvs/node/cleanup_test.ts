@@ -47,7 +47,7 @@ Deno.test("exactly our sets go, those of a moment among them", NONE, async () =>
   assertEquals(await clean(fake), { removed: [], kept: [], failed: [] });
 });
 
-Deno.test("a set that a rule uses stays and is told, the others go", NONE, async () => {
+Deno.test("a set that a rule uses stays and is reported, the others go", NONE, async () => {
   const fake = node();
   const rule = "-A INPUT -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT";
   fake.kernel.do({ program: "iptables", table: "filter", lines: [rule] });

@@ -150,7 +150,7 @@ Deno.test("a node that cannot run the mode is left without sets and device", NON
 });
 
 Deno.test(
-  "what a killed proxy left while it tried a scheduler keeps nobody from starting",
+  "what a killed proxy left while it tried a scheduler does not stop a start",
   NONE,
   async () => {
     const machine = new Machine();

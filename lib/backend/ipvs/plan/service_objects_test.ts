@@ -267,7 +267,7 @@ Deno.test("IPv6: names of sets, entries without brackets, servers with them", pu
 });
 
 Deno.test(
-  "schedulers: mh hashes the port too, a Service may choose, one the kernel lacks is told",
+  "schedulers: mh hashes the port too, a Service may choose, one the kernel lacks is reported",
   pure,
   () => {
     assertEquals(servers({ stickyMaxAgeSeconds: 600 }, [], { scheduler: "mh" }), [

@@ -66,7 +66,7 @@ Deno.test("a kernel without tables of iptables gets the same rules", pure, () =>
   );
 });
 
-Deno.test("of a chain whose places nobody knows, all jumps are made anew where one is missing", pure, () => {
+Deno.test("of a chain whose places are unknown, all jumps are made anew where one is missing", pure, () => {
   const plan = exampleIpvsPlan("IPv4", [WEB]);
   const kernel = synced(WEB);
   const edits = (): string[] => {
@@ -150,7 +150,7 @@ Deno.test("rules as iptables-save prints them are the same rules", pure, () => {
   assertEquals(sync(kernel, [WEB]).match(/^:.*/gm), [":KUBE-MARK-MASQ - [0:0]"]);
 });
 
-Deno.test("entries, servers and addresses that nobody wants go, missing ones come", pure, () => {
+Deno.test("unwanted entries, servers and addresses go, missing ones come", pure, () => {
   const kernel = synced(WEB);
   kernel.sets.get("KUBE-CLUSTER-IP")!.entries = new Set(["10.96.0.99,tcp:80"]);
   kernel.addresses = new Set(["10.96.0.99"]);

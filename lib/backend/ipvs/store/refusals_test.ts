@@ -86,7 +86,7 @@ class Rig {
 }
 
 Deno.test(
-  "each refused line is blamed on the Service that wants it, and what nobody wants on nobody",
+  "each refused line is blamed on the Service that wants it, and an unwanted one on none",
   pure,
   () => {
     const cases: readonly (readonly [RefusedLine, Record<string, string>])[] = [
@@ -94,7 +94,7 @@ Deno.test(
       [refusedReal("shop/cart", "10.96.0.2", "10.244.1.3"), {
         "shop/cart": "endpoint 10.244.1.3:8080: ipvsadm: no",
       }],
-      // Nobody has this endpoint there.
+      // No Service has this endpoint there.
       [refusedReal("shop/web", "10.96.0.1", "10.244.1.3"), {}],
       [refusedServer("shop/web", "10.96.0.1", deleteVirtualServerLine), {}],
       [

@@ -78,7 +78,7 @@ Deno.test("an entry that takes the place of another one in its set: no rule come
 });
 
 Deno.test(
-  "an entry comes to one set before it goes from another: its packets are always somebody's",
+  "an entry comes to one set before it goes from another: its packets always belong to one",
   pure,
   () => {
     const external = (externalTrafficPolicy: "Cluster" | "Local") =>

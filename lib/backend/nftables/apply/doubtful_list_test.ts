@@ -1,4 +1,4 @@
-/** A list of our table that somebody's dry run has made wrong is read again, and nothing is written because of it. */
+/** A list of our table that another program's dry run has made wrong is read again, and nothing is written because of it. */
 import { assertEquals } from "@std/assert";
 import type { Exec, ExecResult } from "../../../kernel/exec.ts";
 import { FakeNft } from "../../../../tests/support/fake_nft.ts";

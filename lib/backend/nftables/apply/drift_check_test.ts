@@ -266,7 +266,7 @@ Deno.test("a large table is listed once an hour, however fast that is", NONE, as
 });
 
 Deno.test(
-  "rules that nft prints otherwise than they are written are told and taken for its way",
+  "rules that nft prints otherwise than they are written are reported and taken for its way",
   NONE,
   async () => {
     const warnings: string[] = [];

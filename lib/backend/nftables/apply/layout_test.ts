@@ -130,7 +130,7 @@ Deno.test("clients stay with their endpoints, whatever step a crash comes after"
     const fake = await withOldTable();
     const sets = Object.entries((await freshState(objects)).affinitySets);
     assertEquals(sets.length, 3);
-    // Of the last one the timeout was changed while nobody looked.
+    // Of the last one the timeout was changed without an event.
     await fake.others(
       sets.map(([name, seconds], index) =>
         `add set ip kproxy ${name} { type ipv4_addr ; flags dynamic,timeout ; timeout ${
@@ -182,7 +182,7 @@ Deno.test("clients that cannot be carried over stop nothing", NONE, async () => 
 });
 
 Deno.test(
-  "a table that another process owns is told of, and Services are served beside it",
+  "a table that another process owns is reported, and Services are served beside it",
   NONE,
   async () => {
     const fake = new FakeNft();

@@ -181,7 +181,7 @@ Deno.test(
 );
 
 Deno.test(
-  "a set or map that nobody knows is deleted by a full sync, unless a rule holds it",
+  "an unknown set or map is deleted by a full sync, unless a rule holds it",
   NONE,
   async () => {
     const { fake, sync } = rig();

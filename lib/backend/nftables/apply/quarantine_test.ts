@@ -117,7 +117,7 @@ for (const release of RELEASES) {
   );
 }
 
-Deno.test("what a quarantined Service leads to stays, even if nobody else uses it", NONE, async () => {
+Deno.test("what a quarantined Service leads to stays, even if no other Service uses it", NONE, async () => {
   const { fake, sync } = rig();
   const three = service("s1", ["10.244.1.1", "10.244.1.2", "10.244.1.3"], { externalIPs: ["198.51.100.1"] });
   await sync([...three, ...B]);

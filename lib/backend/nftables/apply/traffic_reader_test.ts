@@ -76,7 +76,7 @@ Deno.test(
   },
 );
 
-Deno.test("a kernel that forgets that it is to count is told of, once", NONE, async () => {
+Deno.test("a kernel that forgets that it is to count is reported, once", NONE, async () => {
   const { kernel, warnings, packets } = rig();
   await packets();
   assertEquals(warnings, []);

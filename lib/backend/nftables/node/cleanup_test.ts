@@ -51,7 +51,7 @@ Deno.test("one proxy's tables go, and the other's stay", NONE, async () => {
   }
 });
 
-Deno.test("a table that stays does not keep the others; missing rights are told once", NONE, async () => {
+Deno.test("a table that stays does not keep the others; missing rights are reported once", NONE, async () => {
   const fake = await node();
   fake.fail = (_argv, stdin) =>
     stdin.startsWith("add") && stdin.includes("ip kproxy\n")

@@ -181,7 +181,7 @@ const FEATURES: readonly [name: string, line: RegExp, named: RegExp][] = [
 ];
 
 for (const [name, line, named] of FEATURES) {
-  Deno.test(`a kernel without what ${name} need is told so`, NONE, async () => {
+  Deno.test(`a kernel without what ${name} need is reported`, NONE, async () => {
     const refuse = (text: string) => line.test(text) ? "No such file or directory" : undefined;
     const error = await refusal({ refuse });
     assertMatch(error.message, /^the primary IP family IPv4 cannot be served: /);
@@ -252,7 +252,7 @@ Deno.test("IPv6 is left out where the kernel or the node does not have it", NONE
 });
 
 Deno.test(
-  "node ports that are wanted on loopback addresses are told not to be there",
+  "node ports that are wanted on loopback addresses are reported not to be there",
   NONE,
   async () => {
     const cases: readonly [addresses: string, told: string[]][] = [

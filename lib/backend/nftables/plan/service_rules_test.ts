@@ -111,7 +111,7 @@ Deno.test(
   },
 );
 
-Deno.test("without a detector pods are not told from the world", NONE, () => {
+Deno.test("without a detector pods are not distinguished from the world", NONE, () => {
   const port = testServicePort({ ...EXTERNAL, externalPolicyLocal: true });
   const planned = plan([port], [LOCAL, REMOTE], { detector: { kind: "none" } });
   assertEquals(chain(planned, "external-tcp-2-1")?.length, 3);

@@ -55,7 +55,7 @@ Deno.test("a port's traffic is that of all its addresses and its node port", NON
       "service-traffic-out 10.96.0.10 . tcp . 80": 4,
       "nodeport-traffic-out tcp . 30080": 200,
       "service-traffic-in 10.96.0.11 . udp . 53": 0,
-      // Nobody's, and another protocol's.
+      // One without an owner, and another protocol's.
       "service-traffic-in 10.96.0.99 . tcp . 80": 7,
       "service-traffic-in 10.96.0.10 . udp . 80": 7,
       "cluster-ips 10.96.0.10 . tcp . 80": 7,

@@ -241,7 +241,7 @@ Deno.test(
     const second = lb("a", B, "10.96.0.2", 2);
     const shared = (operations: NftTransaction): string[] =>
       edits(operations).filter((edit) => edit.includes("203.0.113.9"));
-    // Whoever comes first: the later one has no element there.
+    // The first one wins: the later one has no element there.
     assertEquals(shared(change(first, [...first, ...second], ["a"])), []);
     // The older one takes it over from the other, in one transaction.
     const taken = change(second, [...first, ...second], ["a", "b"]);

@@ -109,7 +109,7 @@ Deno.test("Services are open where they say, and follow their changes", async ()
   assertEquals(rig.quarantined(), []);
 });
 
-Deno.test("who comes second for a place is told whose it is, and has it once that is gone", async () => {
+Deno.test("the second for a place learns whose it is, and has it once that is gone", async () => {
   const rig = new Rig("127.0.0.1");
   rig.put("api", ports(8080, 9090));
   rig.put("web", { clusterIP: "10.96.0.11", ...ports(8080, 7070) });

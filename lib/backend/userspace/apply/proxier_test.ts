@@ -151,7 +151,7 @@ function ways(rig: Rig): Record<string, number> {
   ]));
 }
 
-/** The ports that nobody reaches but by rules. */
+/** The ports that clients reach by rules only. */
 function guarded(rig: Rig): readonly number[] {
   return [
     ...rig.iptables.saved("IPv4", "filter").matchAll(/^-A KUBE-PORTALS-FIREWALL .*--dport (\d+) -j REJECT/gm),
@@ -193,7 +193,7 @@ Deno.test("a change of rules starts a program for each table, one of endpoints n
   assertEquals([await answers(first!), await answers(second)], [false, true]);
 });
 
-Deno.test("the next life listens where the rules lead to already, whoever left them", async () => {
+Deno.test("the next life listens where the rules lead to already, of any origin", async () => {
   await using rig = new Rig();
   rig.put();
   rig.put({ name: "dns", clusterIP: "10.96.0.53", ports: [testPort({ protocol: "UDP", port: 53 })] });
@@ -401,7 +401,7 @@ Deno.test("a failed restore is a failure of the sync, and the next one writes ev
   assertEquals(Object.keys(ways(rig)).sort(), ["10.96.0.10:80", "10.96.0.11:80"]);
 });
 
-Deno.test("a portal leads nowhere before nobody reaches it but by rules, and is closed before that ends", async () => {
+Deno.test("a portal leads nowhere before it is reached by rules only, and is closed before that ends", async () => {
   await using rig = new Rig();
   const seen: string[] = [];
   const look = async (port: number): Promise<void> => {

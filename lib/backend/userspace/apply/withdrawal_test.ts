@@ -107,7 +107,7 @@ Deno.test("rules that lead to ports on which another process listens are that pr
   });
 });
 
-Deno.test("rules that lead to ports that nobody has go, whoever left them", async () => {
+Deno.test("rules that lead to ports without a listener go, of any origin", async () => {
   const node = new Node();
   let free = 0;
   await withPort((port) => Promise.resolve(void (free = port)));
@@ -117,7 +117,7 @@ Deno.test("rules that lead to ports that nobody has go, whoever left them", asyn
   assertEquals([...node.rules("nat"), ...node.rules("filter")], [OTHERS]);
 });
 
-Deno.test("where there are no rules none are made, and a failure is told and no reason not to end", async () => {
+Deno.test("where there are no rules none are made, and a failure is reported and no reason not to end", async () => {
   const node = new Node();
   await node.withdrawal.redirects(new Set(["IPv4 TCP 1"]));
   await node.withdrawal.rest();

@@ -5,7 +5,7 @@ import { RelayThread } from "./relay_thread.ts";
 const HOST = "127.0.0.1";
 const PLACE = { family: "IPv4", protocol: "TCP", ip: HOST, requested: null, range: null } as const;
 
-/** Says hello to whoever comes. */
+/** Says hello to each client. */
 function helloServer(): Disposable & { readonly endpoint: { ip: string; port: number } } {
   const listener = Deno.listen({ hostname: HOST, port: 0 });
   const done = (async () => {
@@ -73,7 +73,7 @@ Deno.test("a thread of its own forwards: what keeps this one busy keeps no clien
   }
 });
 
-Deno.test("what a thread cannot open is told, and drained means that no session is left", async () => {
+Deno.test("what a thread cannot open is reported, and drained means that no session is left", async () => {
   const thread = new RelayThread(() => {});
   try {
     const first = await thread.open(PLACE, 250);

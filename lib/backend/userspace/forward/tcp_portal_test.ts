@@ -43,7 +43,7 @@ async function open(context: RelayContext): Promise<OpenPortal & AsyncDisposable
   return Object.assign(portal, { [Symbol.asyncDispose]: () => portal.close() });
 }
 
-/** A port where nobody listens. */
+/** A port without a listener. */
 function deadEndpoint(): { ip: string; port: number } {
   using listener = Deno.listen({ hostname: HOST, port: 0 });
   return { ip: HOST, port: listener.addr.port };
@@ -261,7 +261,7 @@ Deno.test("clients that are silent hold next to no buffers, whatever they have s
   assertEquals(context.buffers.bytesInUse, 0);
 });
 
-Deno.test("a portal that is closed takes nobody, and serves who is there to the end", async () => {
+Deno.test("a portal that is closed takes no client, and serves those that are there to the end", async () => {
   const record = new RelayRecord();
   using server = serve(echoAtTheEnd);
   const portal = await open(relayContext(record));

@@ -54,7 +54,7 @@ function allRules(service: Partial<Service>, options: Partial<UserspaceOptions> 
     );
 }
 
-Deno.test("nobody reaches a portal by its port, where the node's iptables has what that takes", {
+Deno.test("no client reaches a portal by its port, where the node's iptables has what that takes", {
   permissions: PURE,
 }, () => {
   const firewall = (service: Partial<Service>, options: Partial<UserspaceOptions> = {}): string[] =>
@@ -163,16 +163,20 @@ Deno.test("policy Local leads to endpoints of this node, but not the node's own 
   assertEquals(rules(service, { detector: { kind: "none" } }).length, 6);
 });
 
-Deno.test("SCTP is not served, which is told; other ports of the Service are", { permissions: PURE }, () => {
-  const state = exampleState("IPv4", [
-    testService({ ports: [testPort({ name: "a", protocol: "SCTP" }), testPort({ name: "b", port: 81 })] }),
-  ]);
-  const plan = planUserspace(state, new Set(["shop/web", "shop/gone"]), OPTIONS);
-  assertEquals(plan.get("shop/web")?.unserved, ["shop/web:a: mode userspace cannot forward SCTP"]);
-  assertEquals(plan.get("shop/web")?.portals.map(({ text }) => text), ["shop/web:b"]);
-  assertEquals(plan.get("shop/gone"), null);
-  assertThrows(() => planUserspace(state, "all", { ...OPTIONS, family: "IPv6" }), RangeError);
-});
+Deno.test(
+  "SCTP is not served, which is reported; other ports of the Service are",
+  { permissions: PURE },
+  () => {
+    const state = exampleState("IPv4", [
+      testService({ ports: [testPort({ name: "a", protocol: "SCTP" }), testPort({ name: "b", port: 81 })] }),
+    ]);
+    const plan = planUserspace(state, new Set(["shop/web", "shop/gone"]), OPTIONS);
+    assertEquals(plan.get("shop/web")?.unserved, ["shop/web:a: mode userspace cannot forward SCTP"]);
+    assertEquals(plan.get("shop/web")?.portals.map(({ text }) => text), ["shop/web:b"]);
+    assertEquals(plan.get("shop/gone"), null);
+    assertThrows(() => planUserspace(state, "all", { ...OPTIONS, family: "IPv6" }), RangeError);
+  },
+);
 
 /** The rules of a plan, each portal with a port of its own. */
 function planned(
