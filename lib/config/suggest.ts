@@ -11,7 +11,7 @@ export function closestWord(word: string, candidates: readonly string[]): string
   // Two letters the wrong way round are one slip, though two edits.
   const swapped = candidates.find((candidate) => isSwap(word.toLowerCase(), candidate.toLowerCase()));
   if (swapped !== undefined) return swapped;
-  const mayDiffer = Math.max(word.length >= 4 ? 2 : 1, Math.floor(word.length / 4));
+  const mayDiffer = Math.max(word.length > 4 ? 2 : 1, Math.floor(word.length / 4));
   // Comparing takes the product of the lengths, and what was written may be megabytes long.
   const near = candidates.filter(({ length }) => Math.abs(length - word.length) <= mayDiffer);
   if (near.length === 0) return undefined;

@@ -96,7 +96,7 @@ Deno.test("render prints sets, rules, virtual servers and addresses of IPVS mode
   assertEquals(ipv4(out), ipv4(ipvsadm));
   assertStringIncludes(
     out,
-    '-I INPUT 1 -m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-FILTER\n',
+    '-I INPUT -m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-FILTER\n',
   );
   assertStringIncludes(out, "add KUBE-NODE-PORT-TCP 30910\n");
 });
