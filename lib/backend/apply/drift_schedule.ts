@@ -26,8 +26,8 @@ export interface EndedCheck {
 /** See the module. */
 export class DriftSchedule {
   #dueMs = Number.NEGATIVE_INFINITY;
-  /** The last check of everything has begun and not ended. */
-  #hasFailed = false;
+  /** When the last check of everything began, in milliseconds, until it has ended. */
+  #begunMs: number | null = null;
   /** A full sync succeeded since the last check began. */
   #syncedSinceCheck = false;
   /** A full sync succeeded between the last check and the one under way. */
@@ -47,23 +47,25 @@ export class DriftSchedule {
     // What a later check finds may have been changed since.
     this.#syncedBeforeCheck = this.#syncedSinceCheck;
     this.#syncedSinceCheck = false;
-    const isAll = nowMs >= this.#dueMs;
-    // Those that do not come to their end must not be all that the machine does from now on; a single one says little.
-    if (isAll && this.#hasFailed) this.#dueMs = nowMs + RARE_MS;
-    this.#hasFailed = isAll;
-    return isAll;
+    if (nowMs < this.#dueMs) return false;
+    // Lists that fail one after the other come ever more rarely: they must not be all that the machine does from now on.
+    if (this.#begunMs !== null) this.#dueMs = nowMs + Math.min(RARE_MS, 2 * (nowMs - this.#begunMs));
+    this.#begunMs = nowMs;
+    return true;
   }
 
   ended({ isAll, isLarge, isDamaged, startMs, endMs }: EndedCheck): void {
-    this.#hasFailed = false;
-    if (isAll) this.#dueMs = isLarge || endMs - startMs > SLOW_MS ? startMs + RARE_MS : endMs;
+    if (isAll) {
+      this.#begunMs = null;
+      this.#dueMs = isLarge || endMs - startMs > SLOW_MS ? startMs + RARE_MS : endMs;
+    }
     // After damage the next check, which shows whether the repair helped, is one of everything.
     if (isDamaged) this.#dueMs = endMs;
   }
 
   /** The check under way has given way to a change: the next one takes its place. */
   gaveWay(): void {
-    this.#hasFailed = false;
+    this.#begunMs = null;
   }
 
   /**
