@@ -131,7 +131,7 @@ async function inTurns(
   return { before: values[0], now: values[1] };
 }
 
-/** Programs of a start that are fed with rules, and with how many bytes. */
+/** Programs of a start that write rules, and how many bytes. */
 async function counted(
   mode: BenchMode,
   program: string,
@@ -139,8 +139,8 @@ async function counted(
 ): Promise<{ programs: number; bytes: number }> {
   const programs = await RecordedPrograms.create(`${folder}/recorded-${count++}`);
   return await served({ ...{ mode, size: SMALL, program, folder }, path: programs.path }, async () => {
-    // Those that write: who looks when depends on the moment.
-    const runs = (await programs.since(0)).filter(({ stdin }) => stdin !== "");
+    // Neither lists nor dry runs (`nft -c`): when which of them runs depends on the moment.
+    const runs = (await programs.since(0)).filter(({ argv, stdin }) => stdin !== "" && !argv.includes("-c"));
     return { programs: runs.length, bytes: runs.reduce((sum, { stdin }) => sum + stdin.length, 0) };
   });
 }
