@@ -42,6 +42,8 @@ async function withSquatter(netns: Netns, work: (squatter: Squatter) => Promise<
       const argv = [...prefix, ...run, `${root}/tests/support/squatter_program.ts`, JSON.stringify(order)];
       const child = new Deno.Command("ip", {
         args: ["netns", "exec", netns.name, ...argv],
+        // It is killed: what it leaves goes with its folder.
+        env: { TMPDIR: folder },
         stdin: "null",
         stdout: "piped",
         stderr: "inherit",
