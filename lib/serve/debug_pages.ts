@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { jsonAnswer, textAnswer } from "./http_answer.ts";
+import { answerOf, jsonAnswer, textAnswer } from "./http_answer.ts";
 import type { FieldValue } from "../config/setting.ts";
 import { withFields } from "../config/fields.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
@@ -195,11 +195,7 @@ async function heapSnapshotAnswer(): Promise<Response> {
 }
 
 function attachment(body: string | ReadableStream<Uint8Array>, file: string): Response {
-  return new Response(body, {
-    headers: {
-      "content-type": "application/octet-stream",
-      "x-content-type-options": "nosniff",
-      "content-disposition": `attachment; filename="${file}"`,
-    },
+  return answerOf("application/octet-stream", body, {
+    headers: { "content-disposition": `attachment; filename="${file}"` },
   });
 }

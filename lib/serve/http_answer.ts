@@ -142,7 +142,12 @@ export function jsonAnswer(body: string, init: AnswerInit = {}): Response {
   return answerOf("application/json", escapedJson(body), init);
 }
 
-function answerOf(type: string, body: string, { status = 200, headers = {} }: AnswerInit): Response {
+/** With its type, which no browser is to guess. */
+export function answerOf(
+  type: string,
+  body: string | ReadableStream<Uint8Array>,
+  { status = 200, headers = {} }: AnswerInit = {},
+): Response {
   return new Response(body, {
     status,
     headers: { "content-type": type, "x-content-type-options": "nosniff", ...headers },

@@ -259,7 +259,8 @@ const HEALTH_PAGES = ["healthz", "livez", "readyz"] as const;
 /** Answers by path, whatever the method. */
 export function healthHandler(health: HealthState, metrics: HealthMetrics): Handler {
   return (request) => {
-    const page = HEALTH_PAGES.find((name) => new URL(request.url).pathname === `/${name}`);
+    const { pathname } = new URL(request.url);
+    const page = HEALTH_PAGES.find((name) => pathname === `/${name}`);
     if (page === undefined) return notFoundAnswer();
     const { status, body } = health[page]();
     if (page !== "readyz") metrics[`${page}Total`].inc({ code: String(status) });

@@ -159,10 +159,11 @@ export class ChainWalk {
     for (const [index, { text, statements }] of (base.table.rulesOf(chain) ?? []).entries()) {
       if (live.length === 0) break;
       const own = { table: base.table.label, chain, index: index + 1, rule: text, hook: base.hook };
+      const position = { base, depth, own };
       const next: Walk[] = [];
       for (const walk of live) {
         if (!this.#budget.step()) return { ended, next: [...returned, ...live] };
-        for (const fate of this.#rule({ base, depth, own }, statements, walk)) {
+        for (const fate of this.#rule(position, statements, walk)) {
           if (fate.kind === "ended") ended.push(fate.walk);
           else (fate.kind === "returned" ? returned : next).push(fate.walk);
         }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { cidrContains, compareIps, hostCidrText, type Ip, parseCidr, parseIp } from "../model/ip.ts";
+import { cidrContains, compareIps, type Ip, parseIp } from "../model/ip.ts";
 import { markBits } from "../netfilter/canonical_iptables_rule.ts";
 import { ipPortEntry, type SavedSet, type SetType } from "../netfilter/ipset.ts";
 import type { IptablesRule, RuleMatch, RuleTarget } from "../netfilter/iptables_rule.ts";
@@ -14,7 +14,14 @@ import { type RulePlace, type Statement, unknownWords, type WalkedRule } from ".
 import type { PacketProtocol } from "./flow.ts";
 import { complement, multiply, probabilityFraction } from "./fraction.ts";
 import { IPVS_PROTOCOLS } from "./ipvs_schedule.ts";
-import { isNodeAddress, leavesThrough, type PacketContext, rememberedIn, type Walk } from "./packet_walk.ts";
+import {
+  isNodeAddress,
+  leavesThrough,
+  networkOf,
+  type PacketContext,
+  rememberedIn,
+  type Walk,
+} from "./packet_walk.ts";
 
 /** A chain of 10,000 rules is parsed once for all walks: what was read does not change any more. */
 const PARSED = new WeakMap<readonly string[], readonly WalkedRule[]>();
@@ -211,7 +218,7 @@ export class IptablesMatcher {
   #isInSet({ set: name, directions }: Match<"set">, walk: Walk): boolean {
     const set = this.#sets.get(name);
     if (set !== undefined && set.definition !== null) {
-      return setHolds(set.definition.type, set.entries, directions, walk);
+      return setHolds(set.definition.type, set.entries, directions, walk, this.#context);
     }
     const why = set === undefined ? "does not exist" : "cannot be read";
     this.#context.report(`A rule looks into set ${name}, which ${why}`);
@@ -225,12 +232,7 @@ export class IptablesMatcher {
   }
 
   #contains(address: string, ip: Ip): boolean {
-    const { cidrs } = this.#context;
-    let cidr = cidrs.get(address);
-    if (cidr === undefined) {
-      cidr = parseCidr(address.includes("/") ? address : hostCidrText(address));
-      cidrs.set(address, cidr);
-    }
+    const cidr = networkOf(this.#context, address);
     if (cidr !== null) return cidrContains(cidr, ip);
     this.#context.report(`Address "${address}" is not understood and taken as not matching`);
     return false;
@@ -274,8 +276,13 @@ function setHolds(
   entries: ReadonlySet<string>,
   directions: readonly string[],
   walk: Walk,
+  context: PacketContext,
 ): boolean {
   const side = (index: number): Ip => directions[index] === "src" ? walk.source : walk.destination;
+  const holds = (network: string, ip: Ip): boolean => {
+    const cidr = networkOf(context, network);
+    return cidr !== null && cidrContains(cidr, ip);
+  };
   if (type === "hash:ip") return entries.has(side(0).text);
   const protocol = IPVS_PROTOCOLS.get(walk.protocol);
   if (protocol === undefined) return false;
@@ -289,16 +296,11 @@ function setHolds(
       return entries.has(`${entry},${side(2).text}`);
     case "hash:ip,port,net":
       return [...entries].some((one) =>
-        one.startsWith(`${entry},`) && contains(one.slice(entry.length + 1), side(2))
+        one.startsWith(`${entry},`) && holds(one.slice(entry.length + 1), side(2))
       );
     default:
       return type satisfies never;
   }
-}
-
-function contains(network: string, ip: Ip): boolean {
-  const cidr = parseCidr(network.includes("/") ? network : `${network}/${ip.bytes.length * 8}`);
-  return cidr !== null && cidrContains(cidr, ip);
 }
 
 /** What the first packet of a connection has set, among the flags of TCP. */

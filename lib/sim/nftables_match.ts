@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { cidrContains, compareIps, type Ip, parseCidr, parseIp } from "../model/ip.ts";
+import { cidrContains, compareIps, type Ip, parseIp } from "../model/ip.ts";
 import { type Fraction, multiply } from "./fraction.ts";
 import {
   type NftElements,
@@ -16,7 +16,7 @@ import {
 } from "../netfilter/nft_rule.ts";
 import type { ListedContainer } from "../netfilter/nft_listing.ts";
 import { canonicalKey, type NftTable } from "../netfilter/nft_ruleset.ts";
-import { isNodeAddress, leavesThrough, type PacketContext, type Walk } from "./packet_walk.ts";
+import { isNodeAddress, leavesThrough, networkOf, type PacketContext, type Walk } from "./packet_walk.ts";
 
 /** What a history reads for a key. A random number makes as many of them as it has values. */
 interface Reading {
@@ -188,9 +188,7 @@ export class NftMatcher {
   }
 
   #contains(text: string, ip: Ip): boolean {
-    const { cidrs } = this.#context;
-    let cidr = cidrs.get(text);
-    if (cidr === undefined) cidrs.set(text, cidr = parseCidr(text));
+    const cidr = networkOf(this.#context, text);
     if (cidr === null || cidr.family !== ip.family) {
       throw new SyntaxError(`"${text}" is no network of ${ip.family}`);
     }

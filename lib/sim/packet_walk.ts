@@ -4,7 +4,15 @@
  *
  * @module
  */
-import { type Cidr, type Ip, isLoopback, joinHostPort, parseIp } from "../model/ip.ts";
+import {
+  type Cidr,
+  hostCidrText,
+  type Ip,
+  isLoopback,
+  joinHostPort,
+  parseCidr,
+  parseIp,
+} from "../model/ip.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { FlowOutcome, Packet, PacketProtocol, PacketState, RuleHit } from "./flow.ts";
 import { add, type Fraction, ONE } from "./fraction.ts";
@@ -46,6 +54,13 @@ export interface PacketContext {
   readonly cidrs: Map<string, Cidr | null>;
   /** Receives what cannot be evaluated. */
   readonly report: (problem: string) => void;
+}
+
+/** A network, or a single address as one; null: the text is neither. */
+export function networkOf({ cidrs }: PacketContext, text: string): Cidr | null {
+  let cidr = cidrs.get(text);
+  if (cidr === undefined) cidrs.set(text, cidr = parseCidr(text.includes("/") ? text : hostCidrText(text)));
+  return cidr;
 }
 
 /** One possible history of the packet, as far as it got. */

@@ -30,7 +30,7 @@ import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/de
 const TABLES: readonly Table[] = ["filter", "nat"];
 
 /** The plan of all Services of one family. */
-export function iptablesPlan(input: DesiredInput, family: IpFamily): IptablesPlan {
+function iptablesPlan(input: DesiredInput, family: IpFamily): IptablesPlan {
   const { config, node, machine } = input;
   const options = warned(configuredIptables(config, family, node), input, family);
   return planIptables(stateOf(input, family), "all", {

@@ -38,7 +38,7 @@ import type { Comparison, DifferenceList } from "../check/check.ts";
 import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/desired.ts";
 
 /** The settings and facts of the node that the plan of one family is made by. */
-export function ipvsOptions(input: DesiredInput, family: IpFamily): IpvsOptions {
+function ipvsOptions(input: DesiredInput, family: IpFamily): IpvsOptions {
   const { config, node } = input;
   const options = warned(configuredIpvs(config, family, node), input, family);
   const own = ownHostIps(input, family, options.nodeIp);
@@ -100,18 +100,20 @@ export function compare(
   const options = ipvsOptions(desired, family);
   const plan = ipvsPlan(desired, family, options);
   const objects = IpvsStore.of(plan).objects;
-  const wanted = { ...objects, servers: [...objects.servers] };
+  const servers = [...objects.servers];
   const { sets, ipvs } = live;
   const addresses = ipvs === null ? null : new Set(ipvs.bound);
   const virtualServers = ipvs?.servers.virtualServers ?? new Map<string, SavedVirtualServer>();
+  // Sets are compared below, entry by entry.
+  const wanted = { ...objects, sets: [], servers };
   const drift = findDrift(wanted, { addresses, virtualServers, sets, tables }, options);
   const owners = ownersOf(plan);
   compareRules(tables, objects.rules!, list);
-  for (const { kind, entries } of wanted.sets) {
+  for (const { kind, entries } of objects.sets) {
     const set = setName(kind, family);
     compareSet(set, entries, sets.get(set)?.entries, owners, list);
   }
-  const wantedServers = new Map(wanted.servers.map((server) => [server.key, server]));
+  const wantedServers = new Map(servers.map((server) => [server.key, server]));
   for (const key of new Set(drift.servers.map(({ server }) => virtualServerKey(server)))) {
     compareServer(key, wantedServers.get(key), virtualServers.get(key), owners.get(key) ?? null, list);
   }

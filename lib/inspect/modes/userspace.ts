@@ -67,7 +67,7 @@ export function portalsOf(plan: UserspacePlan): ReadonlyMap<PortalId, Portal> {
 }
 
 /** The port of each portal of a plan, where it is known. */
-export function portsOfPlan(
+function portsOfPlan(
   plan: UserspacePlan,
   { portals }: DesiredInput,
   family: IpFamily,

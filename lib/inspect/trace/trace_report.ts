@@ -159,9 +159,7 @@ function hitLines(
       hook = hit.hook;
       lines.push(`${indent}  ${hook}`);
     }
-    const place = PLACES[hit.table] === undefined
-      ? `${hit.table} ${hit.chain}`
-      : `${PLACES[hit.table]} ${hit.chain}`;
+    const place = `${PLACES[hit.table] ?? hit.table} ${hit.chain}`;
     const number = hit.index === 0 ? "" : String(hit.index);
     const words = ruleWords(hit, family);
     const foreign = isOwnHit(hit) ? "" : "  (not a service proxy's)";
@@ -173,8 +171,6 @@ function hitLines(
 }
 
 export type TraceDocument = ReturnType<typeof traceDocument>;
-
-export type EndpointDocument = ReturnType<typeof endpointDocument>;
 
 /** The value whose JSON is printed. Fields that do not apply are null. */
 export function traceDocument(trace: Trace) {

@@ -5,7 +5,7 @@
  */
 import { UsageError } from "../../errors.ts";
 import { interfaceAddresses } from "../../kernel/machine.ts";
-import { jsonAnswer } from "../http_answer.ts";
+import { answerOf, jsonAnswer } from "../http_answer.ts";
 import type { Handler } from "../http_listener.ts";
 import { BusyError, Pace, pacedBody } from "../pacing.ts";
 import type { ProxyFacts, ServerFacts } from "../status/status_api.ts";
@@ -68,9 +68,7 @@ class PageAnswers {
       : null;
     if (changed === null) {
       const pieces = rowPieces(serviceNames(facts.states), facts, { ...head, full: true });
-      return new Response(pacedBody(pieces, this.#rowsPace, stopping), {
-        headers: { "content-type": "application/json", "x-content-type-options": "nosniff" },
-      });
+      return answerOf("application/json", pacedBody(pieces, this.#rowsPace, stopping));
     }
     const looked = [...changed].map((name) => [name, serviceRow(name, facts)] as const);
     const document: ServicesDocument = {

@@ -106,7 +106,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     if (damage === false) {
       await this.mutex.run(async () => {
         // A sync may fill them again.
-        if (isUndisturbed()) await this.#deleteDueChains();
+        if (isUndisturbed()) this.failedDeletions += (await this.#staleChains.deleteDue()).failed;
       });
     }
     return damage;

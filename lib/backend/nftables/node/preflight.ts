@@ -229,11 +229,12 @@ async function checkFailure(nft: Nft, features: readonly Feature[]): Promise<Exe
   }
 }
 
-/** Those whose lines nft names; where it names none, nothing works. */
+/** Those whose lines nft names; where it names none of theirs, nothing works. */
 function refusedFeatures({ stderr }: ExecError, features: readonly Feature[]): readonly Feature[] {
   const owners = features.flatMap((feature) => feature.commands.map(() => feature));
   const named = new Set(nftErrors(stderr).map(({ line }) => owners[line - 1]));
-  return named.size === 0 ? features.slice(0, 1) : features.filter((feature) => named.has(feature));
+  const refused = features.filter((feature) => named.has(feature));
+  return refused.length === 0 ? features.slice(0, 1) : refused;
 }
 
 function missingFeature(

@@ -158,6 +158,16 @@ Deno.test("the program, its version and its rights", NONE, async () => {
           }
           : undefined,
     }, /IPv4 cannot be served: .*tables of family ip .*nf_tables \(CONFIG_NF_TABLES/],
+    ["an error that names none of the lines", {
+      fail: (argv) =>
+        argv.includes("-f")
+          ? {
+            code: 1,
+            stdout: "",
+            stderr: "internal:0:0-0: Error: Could not process rule: Operation not supported\n",
+          }
+          : undefined,
+    }, /IPv4 cannot be served: .*tables of family ip .*nf_tables \(CONFIG_NF_TABLES/],
   ];
   for (const [name, options, message] of cases) assertMatch((await refusal(options)).message, message, name);
   // A build that calls itself something else is tried.

@@ -5,7 +5,7 @@
  */
 import { counted, percent, percentOf } from "./format.js";
 import { html } from "./parts.js";
-import { endOf } from "./path_steps.js";
+import { endOf, unusedEndpoints } from "./path_steps.js";
 
 /** @typedef {import("../../../inspect/trace/trace_report.ts").TraceDocument} TraceDocument */
 /** @typedef {NonNullable<TraceDocument["desired"]>["outcomes"][number]} OutcomeDocument */
@@ -103,7 +103,7 @@ function endsOf({ service, desired }) {
     });
   }
   const policy = service?.policy ?? "cluster";
-  const out = endpoints.filter((endpoint) => endpoint[policy]?.used === false);
+  const out = service === null ? [] : unusedEndpoints(service);
   for (const { address, [policy]: use } of out.slice(0, MOST_LEFT_OUT)) {
     ends.push({ title: "Not used", main: address, sub: use?.reason ?? "", tone: "out" });
   }

@@ -67,9 +67,15 @@ function stepList(steps) {
   `;
 }
 
+/** @param {NonNullable<TraceDocument["service"]>} service the endpoints that its policy leaves out */
+export function unusedEndpoints({ endpoints, policy }) {
+  return endpoints.filter((endpoint) => endpoint[policy]?.used === false);
+}
+
 /** @param {NonNullable<TraceDocument["service"]>} service */
-export function leftOut({ endpoints, policy }) {
-  const out = endpoints.filter((endpoint) => endpoint[policy]?.used === false);
+export function leftOut(service) {
+  const out = unusedEndpoints(service);
+  const { policy } = service;
   const note = `by policy ${policy === "local" ? "Local" : "Cluster"}`;
   return out.length > 0 && section(
     { id: "left-out", title: "Endpoints left out", note },
