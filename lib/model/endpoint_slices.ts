@@ -87,7 +87,7 @@ export class EndpointSliceCache {
 
   /** How many endpoints a Service's slices list, each as often as it stands there; none of them is made. */
   listed(service: NamespacedName): ListedEndpoints {
-    const slices = countingSlices(this.#applied.get(service) ?? NO_SLICES);
+    const slices = this.#slicesOf(service);
     let atMost = 0;
     for (const { ports, endpoints } of slices) atMost += ports.length * endpoints.length;
     const byPort = (): ReadonlyMap<ServicePortKey, number> => {
@@ -102,6 +102,11 @@ export class EndpointSliceCache {
     return { atMost, byPort };
   }
 
+  /** Those of a Service that count, as of the last checkout. */
+  #slicesOf(service: NamespacedName): readonly EndpointSlice[] {
+    return countingSlices(this.#applied.get(service) ?? NO_SLICES);
+  }
+
   /** The endpoints of these ports, which are all of one Service, as of the last checkout. */
   endpointsOf(service: NamespacedName, declared: readonly ServicePort[]): EndpointsByPort {
     const wanted = declared.length === 1 ? declared : new Set(declared.map(({ key }) => key));
@@ -109,9 +114,7 @@ export class EndpointSliceCache {
       wanted instanceof Set ? wanted.has(key) : wanted[0]?.key === key;
     const byPort = new Map<ServicePortKey, Endpoint[]>();
     const unreachable = new Map<string, string>();
-    const slices = declared.length === 0
-      ? NO_SLICES
-      : countingSlices(this.#applied.get(service) ?? NO_SLICES);
+    const slices = declared.length === 0 ? NO_SLICES : this.#slicesOf(service);
     const sorted = slices.length < 2
       ? slices
       : slices.toSorted((left, right) => compareBytes(left.name, right.name));

@@ -12,10 +12,13 @@ import { counted, few } from "../../text/words.ts";
 /** Slices that stand for a v1 Endpoints object are named after it. */
 const OF_ENDPOINTS = /^endpoints\/([^/]+)\/.*$/;
 
+/** Those of its Service that count. */
 function slicesOf({ namespacedName: service }: ServicePort, objects: readonly ApiObject[]): EndpointSlice[] {
-  return objects.filter((object): object is EndpointSlice =>
+  const all = objects.filter((object): object is EndpointSlice =>
     object.kind === "EndpointSlice" && namespacedName(object.namespace, object.serviceName) === service
   );
+  const byFamily = Map.groupBy(all, ({ addressType }) => addressType);
+  return [...byFamily.values()].flatMap((slices) => countingSlices(slices));
 }
 
 /**
@@ -27,7 +30,7 @@ export function endpointLack(port: ServicePort, family: IpFamily, objects: reado
   const all = slicesOf(port, objects);
   const [, name = ""] = port.namespacedName.split("/");
   if (all.length === 0) return `no EndpointSlice has the label kubernetes.io/service-name=${name}`;
-  const slices = countingSlices(all.filter(({ addressType }) => addressType === family));
+  const slices = all.filter(({ addressType }) => addressType === family);
   if (slices.length === 0) {
     const types = [...new Set(all.map(({ addressType }) => addressType))].sort();
     return `its EndpointSlices are of ${types.join(" and ")} only`;

@@ -76,4 +76,7 @@ Deno.test("under policy Local, addresses without a node are reported", NONE, () 
   assertEquals(unplacedNotes({ ...port, externalPolicyLocal: true }, [SERVICE, slice]), [
     "No node is named for 10.244.0.1, 10.244.0.2 in shop/web's EndpointSlices: policy Local leaves out what is on no known node",
   ]);
+  const unused = testSlice({ name: "endpoints/web/IPv4", endpoints: [testSliceEndpoint("10.244.0.4")] });
+  const placed = testSlice({ endpoints: [testSliceEndpoint("10.244.0.3", { nodeName: "node-a" })] });
+  assertEquals(unplacedNotes({ ...port, externalPolicyLocal: true }, [SERVICE, placed, unused]), []);
 });

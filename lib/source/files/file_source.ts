@@ -178,11 +178,15 @@ export class FileSource implements Source {
     const isGone = (order: string): boolean =>
       !seen.has(order) && !gone.some((index) => order.startsWith(orderPrefix(index)));
     for (const [order, { end }] of this.#readings) if (isGone(order)) end.abort();
-    for (const [order, { file }] of this.#known) {
-      if (!isGone(order)) continue;
-      this.#known.delete(order);
-      await this.#lock.run(() => Promise.resolve(this.#store.remove(file)));
-    }
+    // Under the lock: what an ended reading was putting into force is known by then.
+    await this.#lock.run(() => {
+      for (const [order, { file }] of this.#known) {
+        if (!isGone(order)) continue;
+        this.#known.delete(order);
+        this.#store.remove(file);
+      }
+      return Promise.resolve();
+    });
   }
 
   async #noteBad({ problem, ...entry }: BadEntry): Promise<void> {

@@ -40,7 +40,7 @@ export function answerOf(
 }
 
 /** Seconds in a `Retry-After` header; null if it is absent or a date, which no API server sends. */
-export function retryAfterSeconds(header: string | null): number | null {
+function retryAfterSeconds(header: string | null): number | null {
   return header !== null && /^\d+$/.test(header) ? Number(header) : null;
 }
 

@@ -126,6 +126,8 @@ function identityOfRaw(raw: unknown): string {
 export class Listing {
   readonly #store: KubeStore;
   readonly #listed = new Map<string, ApiObject | RefusedObject>();
+  /** Malformed forms of objects that are listed in a good one, which stays: taken after the list. */
+  readonly #later = new Map<string, unknown>();
 
   constructor(store: KubeStore) {
     this.#store = store;
@@ -133,13 +135,24 @@ export class Listing {
 
   /** Takes API objects. */
   take(raws: readonly unknown[]): void {
-    for (const raw of raws) this.#listed.set(identityOfRaw(raw), this.#store.decode(raw));
+    for (const raw of raws) {
+      const identity = identityOfRaw(raw);
+      const object = this.#store.decode(raw);
+      const isGoodListed = (this.#listed.get(identity)?.kind ?? "refused") !== "refused";
+      if (object.kind === "refused" && isGoodListed) this.#later.set(identity, raw);
+      else {
+        this.#listed.set(identity, object);
+        this.#later.delete(identity);
+      }
+    }
   }
 
   /** Takes an event; what is changed or deleted while the list is sent comes as such. */
   takeEvent({ type, object }: WatchEvent): void {
-    if (type === "DELETED") this.#listed.delete(identityOfRaw(object));
-    else if (type !== "BOOKMARK") this.take([object]);
+    if (type === "DELETED") {
+      this.#listed.delete(identityOfRaw(object));
+      this.#later.delete(identityOfRaw(object));
+    } else if (type !== "BOOKMARK") this.take([object]);
   }
 
   /**
@@ -156,6 +169,8 @@ export class Listing {
         `GET ${path}: none of ${this.#listed.size} objects can be read: ${first.object}: ${first.message}`,
       );
     }
-    return this.#store.replaceAll(this.#listed);
+    const events = this.#store.replaceAll(this.#listed);
+    for (const raw of this.#later.values()) this.#store.put(raw, events);
+    return events;
   }
 }

@@ -16,6 +16,8 @@ import { rawService, rawServiceCidr } from "../../../tests/support/raw_objects.t
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
 import { until } from "../../../tests/support/until.ts";
 import type { Service } from "../../model/objects.ts";
+import { SERVICES } from "./resources.ts";
+import { KubeStore, Listing } from "./store.ts";
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";
 const WEB = ["EndpointSlice default/web-x", "Node n1", "Service default/web"];
@@ -241,4 +243,17 @@ Deno.test("a list as a watch is asked for as it is now, later never older than w
       ["1", "true", "NotOlderThan"],
     );
   }
+});
+
+Deno.test("an object that becomes malformed while it is listed keeps the good form of the list", {
+  permissions: "none",
+}, () => {
+  const rejected: string[] = [];
+  const store = new KubeStore(SERVICES, "server", ({ object }) => rejected.push(object));
+  const listing = new Listing(store);
+  const bad = (name: string) => ({ ...rawService(name), spec: { clusterIP: 7 } });
+  listing.take([rawService("web"), bad("web"), rawService("db"), bad("db"), rawService("db")]);
+  assertEquals(listing.finish("/services").map(({ type }) => type), ["add", "add"]);
+  assertEquals(store.identities().sort(), ["default/db", "default/web"]);
+  assertEquals(rejected, ["Service default/web"]);
 });
