@@ -190,7 +190,7 @@ interface LaneOptions {
 }
 
 /** How a run went, and all that it said. */
-export interface TestRun {
+interface TestRun {
   readonly counts: Counts;
   readonly output: string;
 }

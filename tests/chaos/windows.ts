@@ -5,7 +5,7 @@
  */
 
 /** What happened from when to when, in milliseconds of one clock. */
-export interface Span {
+interface Span {
   readonly what: string;
   readonly fromMs: number;
   readonly untilMs: number;

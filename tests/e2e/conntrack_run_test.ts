@@ -1,7 +1,6 @@
 /**
- * The same as `conntrack_test.ts` proves of the parts, of `kproxy run` as a whole: UDP clients that never stop sending from
- * one port follow the Service, and a kill and a new start move no live flow. IPVS mode goes through the
- * same in `tests/lab/conntrack_in_uml.ts`.
+ * UDP clients of `kproxy run` that never stop sending from one port follow the Service, and a kill and a new start move no live flow. IPVS
+ * mode goes through the same in `tests/lab/conntrack_in_uml.ts`.
  *
  * @module
  */

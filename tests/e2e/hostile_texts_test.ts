@@ -118,7 +118,7 @@ for (const format of ["text", "json"]) {
           assert(!OBEYED.test(line), JSON.stringify(line));
           assert(line.length < 2 * MOST_BYTES, `${line.length}: ${line}`);
         }
-        assert(bytes < (EDITS + 20) * MOST_BYTES, `${bytes} bytes`);
+        assert(bytes < (EDITS + 10) * MOST_BYTES, `${bytes} bytes`);
       }),
   );
 }

@@ -6,7 +6,7 @@
  */
 
 /** A line the tool would refuse. The table is then as it was before the block. */
-export class RestoreError extends Error {
+class RestoreError extends Error {
   constructor(line: string, reason: string) {
     super(`${line}: ${reason}`);
     this.name = "RestoreError";

@@ -14,7 +14,7 @@ import { NODE_OBJECT } from "./node_lab.ts";
 
 /**
  * Clients of every frontend follow the endpoints: one that is replaced, over a kill and a new start that move no live flow, to
- * none, and to another one.
+ * none, to another one, and from one that goes out of service.
  *
  * @throws {AssertionError} if one does not
  */
@@ -70,5 +70,12 @@ export async function followUdpEndpoints(
   await allReach("refused");
   await write([third]);
   await allReach(third);
+  await write([`${third} gone`, first]);
+  await allReach(first);
+  await write([first, second]);
+  await udp.untilServed(second, pace);
+  for (const sender of senders) {
+    assertEquals(await sender.next(10), [first], "another endpoint moves no live flow");
+  }
   assertEquals((await kproxy.stop()).code, 0);
 }

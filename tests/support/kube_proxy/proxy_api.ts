@@ -132,7 +132,7 @@ export function withoutMarker(lines: readonly string[]): string[] {
 }
 
 /** The object with what an API server fills in and kube-proxy relies upon. */
-export function withDefaults(object: ObjectJson): RawApiObject {
+function withDefaults(object: ObjectJson): RawApiObject {
   if (object.kind !== "Service") return raw(object);
   const { spec = {}, status, ...rest } = object as ObjectJson<"Service">;
   const clientIP = { timeoutSeconds: 10_800 };
