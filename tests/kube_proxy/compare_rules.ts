@@ -31,27 +31,6 @@ export interface RuleComparison {
   readonly onlyKproxy: readonly string[];
 }
 
-/** Everything that a proxy in mode iptables or ipvs wrote, a line each with where it stands; the order of rules is in it. */
-async function ruleLines(netns: Netns, mode: KubeProxyMode): Promise<string[]> {
-  const lines: string[] = [];
-  for (const tool of ["iptables", "ip6tables"]) {
-    const saved = (await netns.run([`${tool}-save`])).split("\n");
-    for (
-      const [table, rules] of Object.entries(comparableTables(saved, mode === "ipvs" ? "ipvs" : "iptables"))
-    ) {
-      lines.push(...rules.map((rule, at) => `${tool} ${table} ${place(rules, at)}${rule}`));
-    }
-  }
-  if (mode !== "ipvs") return lines;
-  for (const command of ["ipvsadm -Sn", "ipset save", "ip -o address show dev kube-ipvs0"]) {
-    const said = (await netns.run(command.split(" "))).split("\n").map((line) => line.replace(OWN_WORDS, ""))
-      .map((line) => command.startsWith("ip ") ? /inet6? \S+/.exec(line)?.[0] ?? "" : line.trim())
-      .filter((line) => line !== "" && !line.startsWith("inet6 fe80:"));
-    lines.push(...said.map((line) => `${command}: ${line}`));
-  }
-  return lines;
-}
-
 /** Its number inside its chain, so that another order is a difference. */
 function place(rules: readonly string[], at: number): string {
   const chain = /^-A (\S+)/.exec(rules[at]!)?.[1];
@@ -70,7 +49,9 @@ function compare(theirs: readonly string[], ours: readonly string[]): RuleCompar
 
 /** The rules of both proxies of a pair, which serve one world and have served no other. */
 export async function compareRules({ mode, theirs, ours }: ProxyPair): Promise<RuleComparison> {
-  return compare(await ruleLines(theirs.node.netns, mode), await ruleLines(ours.node.netns, mode));
+  const lines = async ({ node }: NodeLab): Promise<string[]> =>
+    comparableLines(await held(node.netns, mode), mode);
+  return compare(await lines(theirs), await lines(ours));
 }
 
 /** What kube-proxy wrote for the objects without the marker: section → lines, as they are recorded. */
@@ -141,9 +122,9 @@ function comparableLines(sections: ReadonlyMap<string, readonly string[]>, mode:
 
 /**
  * What kube-proxy writes on a fresh node for the Services of the takeover tests, beside what was recorded of it; records it where there is
- * no such file.
+ * no such file; null then.
  */
-export async function compareRecorded(program: string, mode: KubeProxyMode): Promise<RuleComparison> {
+export async function compareRecorded(program: string, mode: KubeProxyMode): Promise<RuleComparison | null> {
   const states = ["before", "after"] as const;
   const found = new Map<RecordedState, Map<string, readonly string[]>>();
   for (const state of states) {
@@ -161,6 +142,7 @@ export async function compareRecorded(program: string, mode: KubeProxyMode): Pro
       [...found.get(state)!].flatMap(([section, lines]) => [`## ${state} ${section}`, ...lines])
     );
     await Deno.writeTextFile(path, text.map((line) => `${line}\n`).join(""));
+    return null;
   }
   const all = await Promise.all(states.map(async (state) =>
     compare(

@@ -9,7 +9,8 @@ import type { ApiObject, IpFamily } from "../../model/objects.ts";
 import { addRealServerLine, addVirtualServerLine } from "../../netfilter/ipvs.ts";
 import { planIpvs } from "./plan/plan.ts";
 import type { IpvsOptions, IpvsPlan } from "./plan/ruleset.ts";
-import { diffObjects, type HeldObjects, type Ownership } from "./store/objects.ts";
+import { NOTHING_HELD } from "../iptables/store/full_sync.ts";
+import type { HeldObjects, Ownership } from "./store/objects.ts";
 import { planTexts, renderPlan } from "./store/render.ts";
 import { IpvsStore } from "./store/store.ts";
 import type { IpvsTransaction } from "./store/transaction.ts";
@@ -28,7 +29,7 @@ function planOf(objects: Cluster): IpvsPlan {
 }
 
 function syncOver(plan: IpvsPlan, held: HeldObjects, ownership: Ownership): IpvsTransaction {
-  return diffObjects(IpvsStore.of(plan).objects, held, ownership);
+  return IpvsStore.of(plan).fullSync({ ...NOTHING_HELD, ...held }, ownership);
 }
 
 /** What a first start writes. */

@@ -99,7 +99,7 @@ export function compare(
 ): void {
   const options = ipvsOptions(desired, family);
   const plan = ipvsPlan(desired, family, options);
-  const objects = IpvsStore.of(plan).objects;
+  const { objects, rulesPlan } = IpvsStore.of(plan);
   const servers = [...objects.servers];
   const { sets, ipvs } = live;
   const addresses = ipvs === null ? null : new Set(ipvs.bound);
@@ -108,7 +108,7 @@ export function compare(
   const wanted = { ...objects, sets: [], servers };
   const drift = findDrift(wanted, { addresses, virtualServers, sets, tables }, options);
   const owners = ownersOf(plan);
-  compareRules(tables, objects.rules!, list);
+  compareRules(tables, rulesPlan, list);
   for (const { kind, entries } of objects.sets) {
     const set = setName(kind, family);
     compareSet(set, entries, sets.get(set)?.entries, owners, list);

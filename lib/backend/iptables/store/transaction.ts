@@ -79,14 +79,7 @@ export class IptablesTransaction {
   *blocks(mostChains: number): Generator<string> {
     const { filter } = this.edits;
     const isFew = chainCount([...this.created, ...this.refilled]) + this.deleted.length <= mostChains;
-    const filterLines = [
-      ...[...filter.chains, ...filter.sharedChains].map(chainLine),
-      ...filter.rules,
-      ...filter.sharedRules,
-      ...filter.sharedTail,
-      ...filter.added,
-      ...filter.jumps,
-    ];
+    const filterLines = this.#filterLines();
     // Where nat stays as it is, one block is enough.
     const isFilterAlone = this.#isNatEmpty;
     const removed = isFilterAlone ? [] : filter.removed;
@@ -98,6 +91,23 @@ export class IptablesTransaction {
       yield* this.#natInPortions(mostChains, filterLines);
     }
     yield* block("filter", removed);
+  }
+
+  /** All lines of a table, for one block. */
+  lines(table: Table): readonly string[] {
+    return table === "nat" ? this.#wholeNat() : [...this.#filterLines(), ...this.edits.filter.removed];
+  }
+
+  #filterLines(): string[] {
+    const { filter } = this.edits;
+    return [
+      ...[...filter.chains, ...filter.sharedChains].map(chainLine),
+      ...filter.rules,
+      ...filter.sharedRules,
+      ...filter.sharedTail,
+      ...filter.added,
+      ...filter.jumps,
+    ];
   }
 
   get #isNatEmpty(): boolean {

@@ -23,7 +23,8 @@ import { readTables } from "../../iptables/apply/table_reading.ts";
 import { planIpvsInSteps } from "../plan/plan.ts";
 import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "../plan/settings.ts";
-import { diffObjects, type HeldObjects, type Ownership } from "../store/objects.ts";
+import type { HeldTables } from "../../iptables/store/full_sync.ts";
+import type { HeldObjects, Ownership } from "../store/objects.ts";
 import {
   blame,
   forgetDueParts,
@@ -119,18 +120,18 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
 
   protected override async writeAll(state: ProxyState): Promise<IpvsStore> {
     const held = await this.run("read", () => this.#read());
-    this.#unreadableTables.report(TABLES.filter((table) => held.unreadable?.has(table)));
+    this.#unreadableTables.report(TABLES.filter((table) => held.unreadable.has(table)));
     this.#options.terminations.found(held.virtualServers, this.family);
     const { plan, transaction, store } = await this.run("plan", async () => {
       const plan = this.#full ??= await this.#plan(state, "all");
       const store = IpvsStore.of(withoutRefused(plan, this.quarantine));
-      return { plan, store, transaction: diffObjects(store.objects, held, this.#ownership(this.#ips)) };
+      return { plan, store, transaction: store.fullSync(held, this.#ownership(this.#ips)) };
     });
     await this.#write(transaction, plan, store);
     return store;
   }
 
-  async #read(): Promise<HeldObjects> {
+  async #read(): Promise<HeldObjects & HeldTables> {
     const { exec, ipvs, iptables } = this.#options;
     this.progress.commands += READ_COMMANDS;
     const [own, rules] = await Promise.all([readOwn(exec, ipvs), readTables(iptables, OWN_RULES)]);

@@ -12,7 +12,8 @@ import { addEntryLine } from "../../../netfilter/ipset.ts";
 import { addAddressLine } from "../../../netfilter/ip_batch.ts";
 import { addRealServerLine, addVirtualServerLine } from "../../../netfilter/ipvs.ts";
 import type { Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
-import { diffObjects, realServerOf } from "../store/objects.ts";
+import { NOTHING_HELD } from "../../iptables/store/full_sync.ts";
+import { realServerOf } from "../store/objects.ts";
 import { IpvsStore } from "../store/store.ts";
 
 const NONE = { permissions: "none" } as const;
@@ -82,7 +83,9 @@ function expected(objects: readonly ApiObject[], refusing: Refusing) {
   );
   const reached: IpvsPlan = { ...plan, services };
   const fake = new FakeIpvs();
-  fake.kernel.apply(diffObjects(IpvsStore.of(reached).objects, new KernelModel().observe(), OPTIONS));
+  fake.kernel.apply(
+    IpvsStore.of(reached).fullSync({ ...NOTHING_HELD, ...new KernelModel().observe() }, OPTIONS),
+  );
   const lacking = [...plan.services].filter(([name, claims]) =>
     JSON.stringify(claims) !== JSON.stringify(services.get(name))
   );

@@ -204,7 +204,7 @@ function ownSetNames(family: IpFamily): readonly string[] {
 }
 
 function nothingWanted(family: IpFamily): WantedObjects {
-  return { family, sets: [], rules: null, servers: [], addresses: [] };
+  return { family, sets: [], servers: [], addresses: [] };
 }
 
 /** Waits for connections to these servers to end: a client that has begun one before another mode took over finishes it here. */

@@ -34,8 +34,7 @@ import {
   updateVirtualServerLine,
   type VirtualServer,
 } from "../../../netfilter/ipvs.ts";
-import type { IptablesPlan } from "../../iptables/plan/ruleset.ts";
-import { fullSync, type HeldTables, NOTHING_HELD } from "../../iptables/store/full_sync.ts";
+import type { HeldTables } from "../../iptables/store/full_sync.ts";
 import type { WantedServer } from "../plan/ruleset.ts";
 import { capacityFor, growingSetName, setDefinition, type SetKind, setName } from "../plan/sets.ts";
 import { IpvsTransaction } from "./transaction.ts";
@@ -53,15 +52,13 @@ export interface WantedSet {
 export interface WantedObjects {
   readonly family: IpFamily;
   readonly sets: readonly WantedSet[];
-  /** All rules of iptables; null: they are compared elsewhere. */
-  readonly rules: IptablesPlan | null;
   readonly servers: Iterable<WantedServer>;
   /** Of the device. */
   readonly addresses: Iterable<string>;
 }
 
 /** What is in the kernel. Only the own family counts; the rest may be there. */
-export interface HeldObjects extends Partial<Omit<HeldTables, "tables">>, Pick<HeldTables, "tables"> {
+export interface HeldObjects extends Pick<HeldTables, "tables"> {
   /** Of the device; null: it is missing. */
   readonly addresses: ReadonlySet<string> | null;
   /** By `virtualServerKey`. */
@@ -95,9 +92,6 @@ export function diffObjects(
     held.tables.get("nat")?.get("KUBE-SERVICES")?.rules ?? [],
   );
   diffSets(transaction, wanted, held);
-  if (wanted.rules !== null) {
-    transaction.rules = fullSync(wanted.rules, { ...NOTHING_HELD, ...held }, wanted).transaction;
-  }
   diffServers(transaction, wanted.servers, held, ownership);
   diffAddresses(transaction, wanted, held);
   return transaction;
@@ -105,7 +99,7 @@ export function diffObjects(
 
 /** What a full sync would write of sets, servers and addresses, without real servers on their way out, which are no damage. */
 export function findDrift(wanted: WantedObjects, held: HeldObjects, ownership: Ownership): IpvsTransaction {
-  const drift = diffObjects({ ...wanted, rules: null }, held, ownership);
+  const drift = diffObjects(wanted, held, ownership);
   drift.servers = drift.servers.filter((change) => change.kind !== "removeReal" || change.real.weight !== 0);
   return drift;
 }

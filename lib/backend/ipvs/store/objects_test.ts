@@ -12,7 +12,8 @@ import {
   testSlicePort,
 } from "../../../../tests/support/model_objects.ts";
 import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
-import { diffObjects, type HeldObjects, type Ownership } from "./objects.ts";
+import { type HeldTables, NOTHING_HELD } from "../../iptables/store/full_sync.ts";
+import type { HeldObjects, Ownership } from "./objects.ts";
 import { IpvsStore } from "./store.ts";
 import type { IpvsTransaction } from "./transaction.ts";
 
@@ -24,8 +25,12 @@ const PODS = testSlice({
   endpoints: [testSliceEndpoint("10.244.0.1", { nodeName: "node-a" }), testSliceEndpoint("10.244.1.1")],
 });
 
-function syncOver(plan: IpvsPlan, held: HeldObjects, ownership: Ownership): IpvsTransaction {
-  return diffObjects(IpvsStore.of(plan).objects, held, ownership);
+function syncOver(
+  plan: IpvsPlan,
+  held: HeldObjects & Partial<HeldTables>,
+  ownership: Ownership,
+): IpvsTransaction {
+  return IpvsStore.of(plan).fullSync({ ...NOTHING_HELD, ...held }, ownership);
 }
 
 function synced(...objects: readonly ApiObject[]): KernelModel {

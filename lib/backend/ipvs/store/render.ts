@@ -6,17 +6,13 @@
 import { tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import { planLines } from "../../iptables/plan/render.ts";
 import type { IpvsPlan } from "../plan/ruleset.ts";
-import { diffObjects, type HeldObjects, type WantedObjects } from "./objects.ts";
+import { NOTHING_HELD } from "../../iptables/store/full_sync.ts";
+import { diffObjects, type Ownership } from "./objects.ts";
 import { IpvsStore } from "./store.ts";
-import { type IpvsTransaction, stepText, TABLES } from "./transaction.ts";
+import { stepText, TABLES } from "./transaction.ts";
 
 /** A kernel without anything of ours. */
-const NOTHING: HeldObjects = {
-  addresses: null,
-  virtualServers: new Map(),
-  sets: new Map(),
-  tables: new Map(),
-};
+const NOTHING = { ...NOTHING_HELD, addresses: null, virtualServers: new Map(), sets: new Map() };
 
 /**
  * A plan of all Services as one text, in the order of loading; each part stands under the program that reads it. It
@@ -25,7 +21,7 @@ const NOTHING: HeldObjects = {
  * @throws {TypeError} if the plan is not one of all Services
  */
 export function renderPlan(plan: IpvsPlan): string {
-  return intoNothing(IpvsStore.of(plan).objects).text;
+  return IpvsStore.of(plan).fullSync(NOTHING, ownershipOf(plan)).text;
 }
 
 /** The four texts that make an empty kernel hold a plan, each loadable by its tool. */
@@ -46,15 +42,15 @@ export interface PlanTexts {
  * @throws {TypeError} if the plan is not one of all Services
  */
 export function planTexts(plan: IpvsPlan): PlanTexts {
-  const { objects } = IpvsStore.of(plan);
-  const texts = { ipset: "", iptables: "", ipvsadm: "", ip: "" };
-  for (const step of intoNothing(objects).steps) texts[step.program] = stepText(step);
-  return {
-    ...texts,
-    iptables: TABLES.map((table) => tableBlock(table, planLines(objects.rules!, table))).join(""),
-  };
+  const { objects, rulesPlan } = IpvsStore.of(plan);
+  const iptables = TABLES.map((table) => tableBlock(table, planLines(rulesPlan, table))).join("");
+  const texts = { ipset: "", iptables, ipvsadm: "", ip: "" };
+  for (const step of diffObjects(objects, NOTHING, ownershipOf(plan)).steps) {
+    texts[step.program] = stepText(step);
+  }
+  return texts;
 }
 
-function intoNothing(wanted: WantedObjects): IpvsTransaction {
-  return diffObjects(wanted, NOTHING, { family: wanted.family, excludeCIDRs: [], hostIps: [] });
+function ownershipOf({ base: { family } }: IpvsPlan): Ownership {
+  return { family, excludeCIDRs: [], hostIps: [] };
 }

@@ -15,14 +15,15 @@ import type {
   ServiceRules,
 } from "../../iptables/plan/ruleset.ts";
 import { sharedRules } from "../../iptables/store/dispatch.ts";
-import { fullSync, NOTHING_HELD } from "../../iptables/store/full_sync.ts";
-import { IptablesStore } from "../../iptables/store/store.ts";
+import { fullSync, type HeldTables, NOTHING_HELD } from "../../iptables/store/full_sync.ts";
+import type { IptablesStore } from "../../iptables/store/store.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import type { BaseRule, BaseRules, Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
 import { capacityFor, SET_KINDS, setDefinition, setName } from "../plan/sets.ts";
 import {
   diffObjects,
   type HeldObjects,
+  type Ownership,
   realServerOf,
   type WantedObjects,
   type WantedSet,
@@ -66,16 +67,17 @@ export class IpvsStore {
   readonly #servers = new Map<string, readonly ServerOwner[]>();
   readonly #sets: ReadonlyMap<string, StoredSet>;
   #realServers = 0;
-  #rules: IptablesStore;
+  readonly #rules: IptablesStore;
 
-  private constructor(base: BaseRules) {
+  private constructor({ base, services }: IpvsPlan) {
     this.#base = base;
     this.#sets = new Map(
       SET_KINDS.map((
         kind,
       ) => [setName(kind, base.family), { entries: new Map(), maxElements: capacityFor(0) }]),
     );
-    this.#rules = new IptablesStore(this.#baseRules);
+    this.#take(base, services);
+    this.#rules = fullSync(this.rulesPlan, NOTHING_HELD, base).store;
   }
 
   /**
@@ -85,10 +87,7 @@ export class IpvsStore {
    */
   static of(plan: IpvsPlan): IpvsStore {
     if (!plan.all) throw new TypeError("Only a plan of all Services says what the kernel holds");
-    const store = new IpvsStore(plan.base);
-    store.#take(plan.base, plan.services);
-    store.#rules = fullSync(store.#rulesPlan, NOTHING_HELD, plan.base).store;
-    return store;
+    return new IpvsStore(plan);
   }
 
   /** All virtual servers, in the order in which they came to be. */
@@ -118,17 +117,24 @@ export class IpvsStore {
     };
   }
 
-  /** All of it. */
+  /** All of it but the rules of iptables. */
   get objects(): WantedObjects {
     const sets = SET_KINDS.map((kind): WantedSet => {
       const { entries } = this.#set(setName(kind, this.#base.family));
       return { kind, entries: [...entries.keys()], all: entries };
     });
-    return { ...this.#objects([...this.servers()], sets), rules: this.#rulesPlan };
+    return this.#objects([...this.servers()], sets);
+  }
+
+  /** What a full sync over `held` writes. */
+  fullSync(held: HeldObjects & HeldTables, ownership: Ownership): IpvsTransaction {
+    const transaction = diffObjects(this.objects, held, ownership);
+    transaction.rules = fullSync(this.rulesPlan, held, this.#base).transaction;
+    return transaction;
   }
 
   /** All rules of iptables, those of each virtual server by its key. */
-  get #rulesPlan(): IptablesPlan {
+  get rulesPlan(): IptablesPlan {
     const services = new Map(this.servers().map((server) => [server.key, rulesOf(server)]));
     return { all: true, base: this.#baseRules, services };
   }
@@ -196,7 +202,7 @@ export class IpvsStore {
 
   #objects(servers: readonly WantedServer[], sets: readonly WantedSet[]): WantedObjects {
     const addresses = sets.find(({ kind }) => kind === "KUBE-IPVS-IPS")?.entries ?? [];
-    return { family: this.#base.family, sets, rules: null, servers, addresses };
+    return { family: this.#base.family, sets, servers, addresses };
   }
 
   /** The kernel that holds these. */

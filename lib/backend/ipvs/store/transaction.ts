@@ -131,11 +131,7 @@ export class IpvsTransaction {
   }
 
   get #ruleStep(): Step {
-    const blocks = [...this.rules.blocks(Infinity)].map((block) => block.split("\n"));
-    // Each begins with its table and ends with its commitment.
-    const linesOf = (table: Table): string[] =>
-      blocks.filter(([head]) => head === `*${table}`).flatMap((lines) => lines.slice(1, -2));
-    const tables = TABLES.map((table) => ({ table, lines: linesOf(table) }));
+    const tables = TABLES.map((table) => ({ table, lines: this.rules.lines(table) }));
     return { program: "iptables", tables: tables.filter(({ lines }) => lines.length > 0) };
   }
 
