@@ -64,7 +64,7 @@ export interface FamilyProxier {
   findDamage(): Promise<false | null | Damage>;
   /**
    * True if the node is not any more what the last sync took it for, so that the next one writes something even if no Service changed.
-   * Absent in modes whose rules follow the node by themselves.
+   * False in modes whose rules follow the node by themselves; absent counts as false.
    */
   isOutdated?(): boolean;
 }

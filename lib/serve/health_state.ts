@@ -6,6 +6,7 @@
 import { isNodeEligible } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { ResourceKind, RestoredState } from "../source/source.ts";
+import { isoTime } from "../text/words.ts";
 
 /** Time as the health server sees it. */
 export interface HealthClock {
@@ -380,8 +381,3 @@ function seconds(ms: number): number {
 
 /** How Go writes a time that was never set. */
 const ZERO_TIME = "0001-01-01T00:00:00Z";
-
-/** As kube-proxy's RFC 3339, but always in UTC and to the millisecond. */
-export function isoTime(epochMs: number): string {
-  return new Date(epochMs).toISOString();
-}

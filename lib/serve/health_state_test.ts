@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import type { NodeObject } from "../model/objects.ts";
 import { testNode } from "../../tests/support/model_objects.ts";
-import { HealthState, isoTime } from "./health_state.ts";
+import { isoTime } from "../text/words.ts";
+import { HealthState } from "./health_state.ts";
 
 const PURE = { permissions: "none" } as const;
 const NODE = testNode();

@@ -1,5 +1,5 @@
 /**
- * Words in a sentence.
+ * Words in a sentence, and times.
  *
  * @module
  */
@@ -19,4 +19,9 @@ export function few(names: readonly string[], most = 3): string {
   const rest = names.length - most;
   if (rest <= 1) return names.join(", ");
   return `${names.slice(0, most).join(", ")} and ${rest} others`;
+}
+
+/** A time as RFC 3339, in UTC and to the millisecond. */
+export function isoTime(epochMs: number): string {
+  return new Date(epochMs).toISOString();
 }

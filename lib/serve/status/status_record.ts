@@ -17,6 +17,7 @@ import type {
   SyncStatus,
 } from "./status_document.ts";
 import { errorText } from "../../observe/log.ts";
+import { isoTime } from "../../text/words.ts";
 
 const DRIFTS = 20;
 /** There may be thousands in quarantine. */
@@ -73,7 +74,7 @@ export class StatusRecord {
       count += quarantined.size;
       for (const [service, { problem, sinceMs }] of quarantined) {
         if (services.length >= SHOWN_QUARANTINED) break;
-        services.push({ family, service, problem, since: new Date(sinceMs).toISOString() });
+        services.push({ family, service, problem, since: isoTime(sinceMs) });
       }
     }
     return { count, services };
@@ -146,7 +147,7 @@ export class SyncRecord {
     this.#syncs[kind]++;
     const changed = full ? state.services.size : services.length;
     this.#last = {
-      time: new Date(timeMs).toISOString(),
+      time: isoTime(timeMs),
       kind,
       durationMs,
       phasesMs: report.phasesMs ?? {},
@@ -170,7 +171,7 @@ export class SyncRecord {
     const kind = full ? "full" : "partial";
     this.#syncs.failed++;
     this.#lastFailure = {
-      time: new Date(timeMs).toISOString(),
+      time: isoTime(timeMs),
       kind,
       durationMs,
       error: errorText(error),

@@ -13,6 +13,7 @@ import { readServingFiles, type ServingMaterial, tokenHash } from "./serving_fil
 import { tlsSocket } from "./tls_socket.ts";
 import { timingSafeEqual } from "node:crypto";
 import { textAnswer } from "../http_answer.ts";
+import { isoTime } from "../../text/words.ts";
 
 /** What {@linkcode TlsServing} needs. */
 export interface TlsServingOptions {
@@ -100,7 +101,7 @@ export class TlsServing {
       if (material.fingerprint === this.#material.fingerprint && this.#problem === "") return;
       this.#take(material);
       log.info("Certificate, key, client CA and tokens were read anew", {
-        expires: dateText(material.validToMs),
+        expires: isoTime(material.validToMs),
       });
     } catch (error) {
       if (!this.#stop.signal.aborted) this.#failed(errorText(error));
@@ -132,13 +133,9 @@ export class TlsServing {
     if ((nowMs >= validFromMs && nowMs < validToMs) || this.#toldOf === fingerprint) return;
     this.#toldOf = fingerprint;
     const { log, config } = this.#options;
-    const values = { file: config.tlsCertFile, from: dateText(validFromMs), expires: dateText(validToMs) };
+    const values = { file: config.tlsCertFile, from: isoTime(validFromMs), expires: isoTime(validToMs) };
     log.warn("The serving certificate does not count now: clients that check it will not connect", values);
   }
-}
-
-function dateText(ms: number): string {
-  return new Date(ms).toISOString();
 }
 
 /** What becomes of a request. */

@@ -26,6 +26,7 @@ import { isRecord } from "../../text/record.ts";
 import { quote } from "../../text/quote.ts";
 import type { V1Endpoint, V1EndpointSlice, V1Node, V1Service, V1ServiceCIDR } from "@kubernetes/client-node";
 import type { JsonPart } from "../decode/api_json.ts";
+import { isoTime } from "../../text/words.ts";
 
 /** What a snapshot says of itself. */
 export interface SnapshotHeader {
@@ -68,7 +69,7 @@ export function* snapshotPieces(
 ): Generator<Uint8Array<ArrayBuffer>> {
   const hash = createHash("sha256");
   const encoder = new TextEncoder();
-  const savedAt = new Date(savedAtMs).toISOString();
+  const savedAt = isoTime(savedAtMs);
   let text = `${JSON.stringify({ kproxySnapshot: FORM, savedAt, node, server })}\n`;
   for (const object of objects) {
     text += `${JSON.stringify(encodeSnapshotObject(object))}\n`;
@@ -291,8 +292,4 @@ function encodeNode(
     spec: { podCIDRs, taints: taintKeys.map((key) => ({ key })) },
     status: { addresses },
   };
-}
-
-function isoTime(epochMs: number): string {
-  return new Date(epochMs).toISOString();
 }

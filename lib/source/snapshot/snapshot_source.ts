@@ -18,6 +18,7 @@ import {
 } from "../source.ts";
 import { readSnapshot, SnapshotSaver, writeSnapshot } from "./snapshot_file.ts";
 import { type Snapshot, SnapshotError } from "./snapshot_format.ts";
+import { isoTime } from "../../text/words.ts";
 
 /** How long to wait for the origin, in milliseconds. */
 export interface SnapshotPatience {
@@ -147,7 +148,7 @@ export class SnapshotSource implements Source {
     if (expiresAtMs === null || epochMs() <= expiresAtMs) return state.restore(snapshot, expiresAtMs);
     log.warn("The API server has not answered yet, the snapshot is too old to be served", {
       file: path,
-      savedAt: new Date(savedAtMs).toISOString(),
+      savedAt: isoTime(savedAtMs),
       maxAgeSeconds: maxAgeMs / 1000,
     });
     state.refuse(savedAtMs, expiresAtMs);
@@ -244,7 +245,7 @@ class RememberedState implements ResourceEventHandler {
     }
     this.#needed = { savedAtMs, expiresAtMs, isServed: true };
     this.#log.warn("The API server has not answered yet, serving from the snapshot", {
-      savedAt: new Date(savedAtMs).toISOString(),
+      savedAt: isoTime(savedAtMs),
       objects: events.length,
     });
     for (const rejection of rejections) this.#handler.rejected(rejection);
