@@ -5,6 +5,7 @@
  * @module
  */
 import { answerOf, jsonAnswer, textAnswer } from "./http_answer.ts";
+import { INT32_MAX, INT32_MIN } from "../config/flag_texts.ts";
 import type { FieldValue } from "../config/setting.ts";
 import { withFields } from "../config/fields.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
@@ -109,11 +110,13 @@ export function verbosityHandler(verbosity: Verbosity): Handler {
   return async (request) => {
     if (request.method !== "PUT") return textAnswer("unsupported http method\n", { status: 406 });
     const text = await limitedText(request);
-    if (!/^[+-]?\d{1,10}$/.test(text)) {
-      return textAnswer(`failed set klog.logging.verbosity ${text}: it is no number\n`, { status: 400 });
+    const level = /^[+-]?\d+$/.test(text) ? Number(text) : NaN;
+    if (!(level >= INT32_MIN && level <= INT32_MAX)) {
+      const problem = `want an integer from ${INT32_MIN} to ${INT32_MAX}`;
+      return textAnswer(`failed set klog.logging.verbosity ${text}: ${problem}\n`, { status: 400 });
     }
     // Lines without a verbosity cannot be switched off.
-    verbosity.level = Math.max(0, Number(text));
+    verbosity.level = Math.max(0, level);
     return textAnswer(`successfully set klog.logging.verbosity to ${text}\n`);
   };
 }

@@ -216,8 +216,9 @@ Deno.test("PUT /debug/flags/v sets the verbosity, anything else is refused", asy
   };
   assertEquals(await put("4"), [200, "successfully set klog.logging.verbosity to 4\n"]);
   assertEquals(shown.verbosity.level, 4);
-  for (const body of ["abc", "", "4\n", "12345678901", "0x4"]) {
-    assertEquals(await put(body), [400, `failed set klog.logging.verbosity ${body}: it is no number\n`]);
+  const problem = "want an integer from -2147483648 to 2147483647";
+  for (const body of ["abc", "", "4\n", "2147483648", "12345678901", "0x4"]) {
+    assertEquals(await put(body), [400, `failed set klog.logging.verbosity ${body}: ${problem}\n`]);
   }
   assertEquals((await put("9".repeat(100_000)))[1].length < 3000, true);
   assertEquals(shown.verbosity.level, 4);
