@@ -11,13 +11,7 @@ import { inTurns } from "../../../kernel/clock.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../damage.ts";
-import {
-  type DriftScope,
-  findDrift,
-  type HeldTables,
-  NOTHING_VERIFIED,
-  type Verified,
-} from "../store/full_sync.ts";
+import { type DriftScope, findDrift, type HeldTables } from "../store/full_sync.ts";
 import { chainNames, type IptablesStore } from "../store/store.ts";
 import { type OwnRules, readOwnChains, readTables } from "./table_reading.ts";
 
@@ -55,7 +49,6 @@ export interface LookOutcome {
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
   readonly #schedule = new DriftSchedule();
-  #verified: Verified = NOTHING_VERIFIED;
   #listing: AbortController | null = null;
   #givenWay = 0;
 
@@ -81,7 +74,7 @@ export class DriftCheck {
    */
   async look(
     store: IptablesStore,
-    scope: Omit<DriftScope, "withServices" | "verified">,
+    { plan, ...scope }: DriftScope,
   ): Promise<LookOutcome | null> {
     const { nowMs } = this.#options;
     const startMs = nowMs();
@@ -92,10 +85,8 @@ export class DriftCheck {
     if (held === null) return null;
     // Where table mangle cannot be read its canary is not looked for.
     const canaries = scope.canaries.filter((table) => table !== "mangle" || !held.unreadable.has(table));
-    const { missing, differing, leftover, verified } = await inTurns(
-      findDrift(store, held, { ...scope, canaries, withServices: isAll, verified: this.#verified }),
-    );
-    this.#verified = verified;
+    const listed = { ...scope, canaries, ...isAll && plan !== undefined ? { plan } : {} };
+    const { missing, differing, leftover } = await inTurns(findDrift(store, held, listed));
     this.#report(this.#schedule.sift(differing, isAll));
     const damage = damageOf("all", [...missing, ...differing.keys()]);
     const isLarge = store.chainCount > this.#largeChains;
