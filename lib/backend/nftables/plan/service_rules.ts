@@ -9,15 +9,16 @@ import {
   hasExternalEndpoints,
   hasInternalEndpoints,
 } from "../../../model/endpoint.ts";
-import type { Ip } from "../../../model/ip.ts";
+import { cidrContains, type Ip, joinHostPort, parseCidr } from "../../../model/ip.ts";
 import { isExternallyAccessible } from "../../../model/service_port.ts";
 import type { Endpoint, NodeFacts, ServicePort, ServicePortKey } from "../../../model/state.ts";
-import { planAffinity } from "./affinity_rules.ts";
 import { MAX_ENDPOINTS } from "./base_rules.ts";
 import {
   CLUSTER_IPS_SET,
   elementComment,
   endpointMapName,
+  type EndpointNames,
+  endpointNames,
   FIREWALL_IPS_MAP,
   HAIRPIN_SET,
   NO_ENDPOINT_NODEPORTS_MAP,
@@ -34,10 +35,9 @@ import {
   type ServiceChains,
   serviceChains,
 } from "./chains.ts";
-import { hasFirewall, planFirewall } from "./firewall_rules.ts";
 import type { Chain, Container, Element } from "../../../netfilter/nft_objects.ts";
 import type { Destination, EndpointList, ServiceRules } from "./ruleset.ts";
-import type { RuleWords, SharedChains } from "./shared_chains.ts";
+import { clusterPolicyRules, localPolicyRules, type RuleWords, type SharedChains } from "./shared_chains.ts";
 
 /** What all Services of one plan share. */
 export interface ServiceRulesContext {
@@ -230,6 +230,104 @@ class PortDraft {
       endpoints: endpoints.map(({ ip, port }) => `${ip} . ${port}`),
     });
   }
+}
+
+/** True if only some sources may use the load-balancer IPs. Endpoints do not matter. */
+function hasFirewall(servicePort: ServicePort): boolean {
+  return servicePort.loadBalancerVIPs.length > 0 && servicePort.loadBalancerSourceRanges.length > 0;
+}
+
+/**
+ * Drops what comes from elsewhere than the source ranges.
+ *
+ * @param nodeIp the node's own address; null if it has none of this family
+ * @throws {RangeError} if a range is not a CIDR
+ */
+function planFirewall(
+  servicePort: ServicePort,
+  name: string,
+  nodeIp: Ip | null,
+  { ip }: RuleWords,
+): Chain {
+  const sources = new Set<string>();
+  let containsNode = false;
+  for (const range of servicePort.loadBalancerSourceRanges) {
+    const cidr = parseCidr(range);
+    if (cidr === null) {
+      throw new RangeError(
+        `Source range of Service port "${servicePort.text}" must be a CIDR: got "${range}"`,
+      );
+    }
+    // nft prints the network of a single address as the address.
+    sources.add(cidr.prefixLength === cidr.bytes.length * 8 ? range.slice(0, range.indexOf("/")) : range);
+    containsNode ||= nodeIp !== null && cidrContains(cidr, nodeIp);
+  }
+  // A packet from the node to the load-balancer IP comes back with that IP as its source.
+  if (containsNode) { for (const vip of servicePort.loadBalancerVIPs) sources.add(vip); }
+  // A rule for each, and no set: nft would join and sort the ranges, and then the text compares as another.
+  return { name, rules: [...[...sources].map((source) => `${ip} saddr ${source} return`), "drop"] };
+}
+
+/** What one ServicePort adds to the chains and sets of its Service. */
+interface AffinityRules {
+  /** Each goes only to earlier ones. */
+  readonly chains: readonly Chain[];
+  readonly sets: readonly Container[];
+}
+
+/**
+ * @param external true if anything but the cluster IP leads to the port
+ */
+function planAffinity(
+  servicePort: ServicePort,
+  endpoints: CategorizedEndpoints,
+  names: ServiceChains,
+  external: boolean,
+  words: RuleWords,
+): AffinityRules {
+  const { ip, addressType } = words;
+  const chains: Chain[] = [];
+  const sets: Container[] = [];
+  const namesOf = new Map<string, EndpointNames>();
+  for (const endpoint of endpoints.allReachable) {
+    const own = endpointNames(servicePort, endpoint);
+    namesOf.set(endpoint.key, own);
+    sets.push({
+      name: own.affinitySet,
+      kind: "set",
+      spec: `type ${addressType} ; flags dynamic,timeout ;`,
+      timeoutSeconds: servicePort.stickyMaxAgeSeconds,
+      comment: "",
+    });
+    chains.push({
+      name: own.chain,
+      rules: [
+        `update @${own.affinitySet} { ${ip} saddr }`,
+        `meta l4proto ${PROTOCOL_WORDS[servicePort.protocol]} dnat to ` +
+        joinHostPort(endpoint.ip, endpoint.port),
+      ],
+    });
+  }
+  const choice = (list: readonly Endpoint[]): string[] => {
+    const own = list.map(({ key }) => namesOf.get(key)!);
+    const verdicts = own.map(({ chain }, index) => `${index} : goto ${chain}`).join(", ");
+    return [
+      ...own.map(({ affinitySet, chain }) => `${ip} saddr @${affinitySet} goto ${chain}`),
+      `numgen random mod ${own.length} vmap { ${verdicts} }`,
+    ];
+  };
+  const { cluster, local } = endpoints;
+  if (cluster.length > 0) chains.push({ name: names.cluster, rules: choice(cluster) });
+  if (local.length > 0) chains.push({ name: names.local, rules: choice(local) });
+  if (external) {
+    chains.push({
+      name: names.external,
+      rules: servicePort.externalPolicyLocal
+        ? localPolicyRules(words, names.cluster, local.length > 0 ? names.local : null)
+        : clusterPolicyRules(words, names.cluster),
+    });
+  }
+  return { chains, sets };
 }
 
 /** The first of very many: a slot more than `numgen` counts would never be chosen. */

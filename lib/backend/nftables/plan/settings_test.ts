@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { applyDefaults } from "../../../config/defaults.ts";
 import type { FieldValue } from "../../../config/setting.ts";
 import { testNode } from "../../../../tests/support/model_objects.ts";
-import { configuredNftables, networksOfFamily } from "./settings.ts";
+import { configuredNftables, networksOfFamily } from "./plan.ts";
 
 const NODE = testNode({ addresses: [{ type: "InternalIP", address: "192.0.2.10" }] });
 
