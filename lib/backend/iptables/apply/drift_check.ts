@@ -4,9 +4,7 @@
  *
  * @module
  */
-import { ExecError } from "../../../errors.ts";
 import type { Iptables, IptablesVariant } from "../../../kernel/iptables.ts";
-import { isLockBusy } from "../../../kernel/tool_errors.ts";
 import { inTurns } from "../../../kernel/clock.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
@@ -76,9 +74,11 @@ export class DriftCheck {
     store: IptablesStore,
     { plan, ...scope }: DriftScope,
   ): Promise<LookOutcome | null> {
-    const { nowMs } = this.#options;
+    const { iptables, own, nowMs } = this.#options;
     const startMs = nowMs();
-    const part = this.#schedule.begin(startMs) ? "incomplete" : await this.#listPart(scope.canaries);
+    const part = this.#schedule.begin(startMs)
+      ? "incomplete"
+      : await readOwnChains(iptables, own, scope.canaries);
     if (part === null) return null;
     const isAll = part === "incomplete";
     const held = isAll ? await this.#listAll(store) : part;
@@ -116,17 +116,6 @@ export class DriftCheck {
       return null;
     } finally {
       this.#listing = null;
-    }
-  }
-
-  /** `incomplete` if one of the chains is not there, or cannot be listed; null if another program holds a lock. */
-  async #listPart(canaries: readonly string[]): Promise<HeldTables | "incomplete" | null> {
-    const { iptables, own } = this.#options;
-    try {
-      return await readOwnChains(iptables, own, canaries);
-    } catch (error) {
-      if (!(error instanceof ExecError) || error.isMissing()) throw error;
-      return isLockBusy(error) ? null : "incomplete";
     }
   }
 
