@@ -13,17 +13,17 @@ type Change = readonly [name: string, file: string, find: string, replace: strin
 const RULES: readonly Change[] = [
   // Base rules.
   ["reject chain", "plan/base_rules.ts", 'rules: ["reject"]', 'rules: ["drop"]'],
-  ["firewall check", "plan/base_rules.ts", "[`${toService} @${FIREWALL_IPS_MAP}`]", "[]"],
+  ["firewall check", "plan/base_rules.ts", "[`${toService} @${SETS.firewallIps}`]", "[]"],
   [
     "check of services without endpoints",
     "plan/base_rules.ts",
-    "[`${toService} @${NO_ENDPOINT_SERVICES_MAP}`]",
+    "[`${toService} @${SETS.noEndpointServices}`]",
     "[]",
   ],
   [
     "check of node ports without endpoints",
     "plan/base_rules.ts",
-    "[`${toNodePort} @${NO_ENDPOINT_NODEPORTS_MAP}`]",
+    "[`${toNodePort} @${SETS.noEndpointNodePorts}`]",
     "[]",
   ],
   [
@@ -33,21 +33,21 @@ const RULES: readonly Change[] = [
     "`${clusterIps} drop comment",
   ],
   ["unallocated cluster IPs", "plan/base_rules.ts", "...options.serviceCidrs.map(", "...[].map("],
-  ["dispatch of services", "plan/base_rules.ts", "`${toService} @${SERVICE_IPS_MAP}`, ", ""],
-  ["dispatch of node ports", "plan/base_rules.ts", ", `${toNodePort} @${SERVICE_NODEPORTS_MAP}`", ""],
+  ["dispatch of services", "plan/base_rules.ts", "`${toService} @${SETS.serviceIps}`, ", ""],
+  ["dispatch of node ports", "plan/base_rules.ts", ", `${toNodePort} @${SETS.serviceNodePorts}`", ""],
   ["the mark stays on", "plan/base_rules.ts", " meta mark set meta mark ^ ${mark}", ""],
   ["hairpins", "plan/base_rules.ts", "`ct status dnat ${ip} saddr", "`ct status snat ${ip} saddr"],
   ["node ports on loopback", "plan/base_rules.ts", " ${ip} daddr != ${loopback}", ""],
   [
     "firewall of what the node sends",
     "plan/base_rules.ts",
-    'baseChain("filter-output-pre-dnat", "type filter hook output priority -110", [FIREWALL_CHECK_CHAIN]),',
+    'baseChain("filter-output-pre-dnat", "type filter hook output priority -110", [CHAINS.firewallCheck]),',
     "",
   ],
   [
     "translation of what the node sends",
     "plan/base_rules.ts",
-    '"type nat hook output priority -100", [SERVICES_CHAIN]',
+    '"type nat hook output priority -100", [CHAINS.services]',
     '"type nat hook output priority -100", []',
   ],
   ["filter chains see every packet", "plan/base_rules.ts", '"" : "ct state new "', '"" : ""'],
@@ -83,7 +83,7 @@ const RULES: readonly Change[] = [
     'notLocal: `iifname != "${detector.prefix}"`',
   ],
   // Services.
-  ["cluster IPs", "plan/service_rules.ts", "this.#draft.share(CLUSTER_IPS_SET, clusterIP);", ""],
+  ["cluster IPs", "plan/service_rules.ts", "this.#draft.share(SETS.clusterIps, clusterIP);", ""],
   [
     "internal policy Local",
     "plan/service_rules.ts",
@@ -93,17 +93,17 @@ const RULES: readonly Change[] = [
   [
     "verdict of cluster IPs",
     "plan/service_rules.ts",
-    "this.#addVerdict(NO_ENDPOINT_SERVICES_MAP, claim);",
+    "this.#addVerdict(SETS.noEndpointServices, claim);",
     "",
   ],
   ["verdict of external addresses", "plan/service_rules.ts", "this.#addVerdict(noEndpointMap, claim);", ""],
   [
     "always refuse",
     "plan/service_rules.ts",
-    '"drop" : `goto ${REJECT_CHAIN}`',
-    "`goto ${REJECT_CHAIN}` : `goto ${REJECT_CHAIN}`",
+    '"drop" : `goto ${CHAINS.reject}`',
+    "`goto ${CHAINS.reject}` : `goto ${CHAINS.reject}`",
   ],
-  ["always drop", "plan/service_rules.ts", '"drop" : `goto ${REJECT_CHAIN}`', '"drop" : "drop"'],
+  ["always drop", "plan/service_rules.ts", '"drop" : `goto ${CHAINS.reject}`', '"drop" : "drop"'],
   ["other sources", "plan/service_rules.ts", ', "drop"] };', "] };"],
   [
     "endpoints remember clients",

@@ -11,14 +11,7 @@ import type { IpFamily } from "../../../model/objects.ts";
 import type { ServiceTraffic, Traffic } from "../../../model/service_traffic.ts";
 import type { ProxyState, ServicePort, ServicePortKey } from "../../../model/state.ts";
 import type { Logger } from "../../../observe/log.ts";
-import {
-  NODEPORT_TRAFFIC_IN_SET,
-  NODEPORT_TRAFFIC_OUT_SET,
-  PROTOCOL_WORDS,
-  SERVICE_TRAFFIC_IN_SET,
-  SERVICE_TRAFFIC_OUT_SET,
-  TABLE_NAME,
-} from "../plan/chains.ts";
+import { PROTOCOL_WORDS, SETS, TABLE_NAME } from "../plan/chains.ts";
 
 /** Reading takes at most this share of the time, however often it is asked for. */
 const MAX_SHARE = 0.05;
@@ -96,10 +89,10 @@ export class TrafficReader {
 
 /** The sets of counters, and which way the packets go that they count. */
 export const TRAFFIC_SETS: ReadonlyMap<string, "incoming" | "outgoing"> = new Map([
-  [SERVICE_TRAFFIC_IN_SET, "incoming"],
-  [SERVICE_TRAFFIC_OUT_SET, "outgoing"],
-  [NODEPORT_TRAFFIC_IN_SET, "incoming"],
-  [NODEPORT_TRAFFIC_OUT_SET, "outgoing"],
+  [SETS.serviceTrafficIn, "incoming"],
+  [SETS.serviceTrafficOut, "outgoing"],
+  [SETS.nodePortTrafficIn, "incoming"],
+  [SETS.nodePortTrafficOut, "outgoing"],
 ]);
 
 /** Name of a set → destination → what was counted. */
