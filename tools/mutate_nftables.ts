@@ -124,13 +124,13 @@ const MEMORY: readonly Change[] = [
   [
     "what others keep goes",
     "store/store.ts",
-    "held.elements.push(...taken.map(({ element }) => element));",
+    "for (const elements of taken.values()) held.elements.push(...elements);",
     "",
   ],
   [
     "what others keep is theirs no more",
     "store/store.ts",
-    "for (const { owner, element } of taken) this.#giveUp(owner, nameOf(element));",
+    "for (const [owner, elements] of taken) this.#giveUp(owner, elements);",
     "",
   ],
   ["shared elements stay while wanted", "store/store.ts", "&& countOf(nameOf(element)) > 0", "&& false"],
