@@ -10,10 +10,6 @@ export const NFTABLES: Explanations = {
     "equivalent",
     "a port without names is neither sticky nor has it source ranges",
   ],
-  "lib/backend/nftables/plan/features.ts neededFeatures: ++chains → --chains": [
-    "equivalent",
-    "chains that only a dry run sees have other names, no two of them the same",
-  ],
   "lib/backend/nftables/plan/slots.ts assignSlots: return wanted; → dropped": [
     "performance",
     "where nothing has to move, every endpoint finds the slot that it has",
