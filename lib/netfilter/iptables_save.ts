@@ -21,8 +21,6 @@ export interface SavedChain {
   readonly rules: readonly string[];
   /** True if its rules are these lines, each with `-A CHAIN `, as they were printed: far cheaper than `rules`, where it is offered. */
   readonly holdsText?: (lines: string) => boolean;
-  /** Those lines, where they stand together in the text; `""` without rules. */
-  readonly printed?: string | undefined;
 }
 
 /** Chain name → chain, in the order of the text. */
@@ -127,12 +125,6 @@ class TextChain implements ListedChain {
     const [range, ...more] = this.ranges;
     return range !== undefined && more.length === 0 && range.end - range.start === lines.length &&
       this.#text.startsWith(lines, range.start);
-  }
-
-  get printed(): string | undefined {
-    const [range, ...more] = this.ranges;
-    if (range === undefined) return "";
-    return more.length > 0 || range.isInserted ? undefined : this.#text.slice(range.start, range.end);
   }
 
   #ofLines<T>(read: (line: string) => T): readonly T[] {

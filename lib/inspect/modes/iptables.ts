@@ -4,10 +4,9 @@
  * @module
  */
 import { CANARY_CHAIN, DISPATCH_CHAINS, isServiceChain } from "../../backend/iptables/plan/chains.ts";
-import { planIptables } from "../../backend/iptables/plan/plan.ts";
+import { configuredIptables, planIptables } from "../../backend/iptables/plan/plan.ts";
 import { planLines, renderPlan } from "../../backend/iptables/plan/render.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
-import { configuredIptables } from "../../backend/iptables/plan/settings.ts";
 import { baseChains } from "../../backend/iptables/store/full_sync.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";

@@ -4,9 +4,8 @@
  * @module
  */
 import { isAffinitySet } from "../../backend/nftables/plan/chains.ts";
-import { planNftables } from "../../backend/nftables/plan/plan.ts";
+import { configuredNftables, networksOfFamily, planNftables } from "../../backend/nftables/plan/plan.ts";
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
-import { configuredNftables, networksOfFamily } from "../../backend/nftables/plan/settings.ts";
 import { FullSync, renderPlan, tableOf } from "../../backend/nftables/store/full_sync.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";

@@ -16,7 +16,7 @@ export const NFTABLES: Explanations = {
   ],
   "lib/backend/nftables/plan/slots.ts isInPlace: before[index] === undefined || before[index] === endpoint → before[index] === undefined && before[index] === endpoint":
     ["performance", "where nothing has to move, every endpoint finds the slot that it has"],
-  "lib/backend/nftables/plan/traffic.ts TrafficTotals.take: continue; → dropped (2)": [
+  "lib/backend/nftables/apply/traffic.ts TrafficTotals.take: continue; → dropped (2)": [
     "equivalent",
     "what no Service owns is summed up under no name, and goes with those that are gone",
   ],

@@ -4,20 +4,12 @@
  *
  * @module
  */
-import { ExecError } from "../../../errors.ts";
 import type { Iptables, IptablesVariant } from "../../../kernel/iptables.ts";
-import { isLockBusy } from "../../../kernel/tool_errors.ts";
 import { inTurns } from "../../../kernel/clock.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../damage.ts";
-import {
-  type DriftScope,
-  findDrift,
-  type HeldTables,
-  NOTHING_VERIFIED,
-  type Verified,
-} from "../store/full_sync.ts";
+import { type DriftScope, findDrift, type HeldTables } from "../store/full_sync.ts";
 import { chainNames, type IptablesStore } from "../store/store.ts";
 import { type OwnRules, readOwnChains, readTables } from "./table_reading.ts";
 
@@ -55,7 +47,6 @@ export interface LookOutcome {
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
   readonly #schedule = new DriftSchedule();
-  #verified: Verified = NOTHING_VERIFIED;
   #listing: AbortController | null = null;
   #givenWay = 0;
 
@@ -81,21 +72,21 @@ export class DriftCheck {
    */
   async look(
     store: IptablesStore,
-    scope: Omit<DriftScope, "withServices" | "verified">,
+    { plan, ...scope }: DriftScope,
   ): Promise<LookOutcome | null> {
-    const { nowMs } = this.#options;
+    const { iptables, own, nowMs } = this.#options;
     const startMs = nowMs();
-    const part = this.#schedule.begin(startMs) ? "incomplete" : await this.#listPart(scope.canaries);
+    const part = this.#schedule.begin(startMs)
+      ? "incomplete"
+      : await readOwnChains(iptables, own, scope.canaries);
     if (part === null) return null;
     const isAll = part === "incomplete";
     const held = isAll ? await this.#listAll(store) : part;
     if (held === null) return null;
     // Where table mangle cannot be read its canary is not looked for.
     const canaries = scope.canaries.filter((table) => table !== "mangle" || !held.unreadable.has(table));
-    const { missing, differing, leftover, verified } = await inTurns(
-      findDrift(store, held, { ...scope, canaries, withServices: isAll, verified: this.#verified }),
-    );
-    this.#verified = verified;
+    const listed = { ...scope, canaries, ...isAll && plan !== undefined ? { plan } : {} };
+    const { missing, differing, leftover } = await inTurns(findDrift(store, held, listed));
     this.#report(this.#schedule.sift(differing, isAll));
     const damage = damageOf("all", [...missing, ...differing.keys()]);
     const isLarge = store.chainCount > this.#largeChains;
@@ -125,17 +116,6 @@ export class DriftCheck {
       return null;
     } finally {
       this.#listing = null;
-    }
-  }
-
-  /** `incomplete` if one of the chains is not there, or cannot be listed; null if another program holds a lock. */
-  async #listPart(canaries: readonly string[]): Promise<HeldTables | "incomplete" | null> {
-    const { iptables, own } = this.#options;
-    try {
-      return await readOwnChains(iptables, own, canaries);
-    } catch (error) {
-      if (!(error instanceof ExecError) || error.isMissing()) throw error;
-      return isLockBusy(error) ? null : "incomplete";
     }
   }
 

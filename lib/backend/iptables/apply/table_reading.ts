@@ -4,8 +4,10 @@
  *
  * @module
  */
+import { ExecError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { findByName, listChains } from "../../../kernel/iptables_by_name.ts";
+import { isLockBusy } from "../../../kernel/tool_errors.ts";
 import { type JumpRule, jumpsByChain, type PerTable, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { parseIptablesListing, type SavedTable, unreadableTables } from "../../../netfilter/iptables_save.ts";
 import { CANARY_CHAIN } from "../plan/chains.ts";
@@ -59,13 +61,14 @@ export async function readTables(
  * The chains that packets cannot do without, in one start of a program.
  *
  * @param canaries tables in which the canary is looked for
- * @throws {ExecError} also if a chain is not there
+ * @returns `incomplete` if a chain is not there, or cannot be listed; null if another program holds a lock, which says nothing of our rules
+ * @throws {ExecError} if there is no such program
  */
 export async function readOwnChains(
   iptables: Iptables,
   { chains, jumps }: OwnRules,
-  canaries: readonly string[],
-): Promise<HeldTables> {
+  canaries: readonly string[] = [],
+): Promise<HeldTables | "incomplete" | null> {
   const mangle: (readonly [string, readonly string[]])[] = canaries.includes("mangle")
     ? [["mangle", [CANARY_CHAIN]]]
     : [];
@@ -73,5 +76,10 @@ export async function readOwnChains(
     table,
     [...chains[table], ...jumpsByChain(jumps, table).keys()],
   ]);
-  return { tables: await listChains(iptables, [...mangle, ...asked]), unreadable: new Set() };
+  try {
+    return { tables: await listChains(iptables, [...mangle, ...asked]), unreadable: new Set() };
+  } catch (error) {
+    if (!(error instanceof ExecError) || error.isMissing()) throw error;
+    return isLockBusy(error) ? null : "incomplete";
+  }
 }

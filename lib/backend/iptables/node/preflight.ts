@@ -18,9 +18,8 @@ import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
 import { BE_LIBERAL, ROUTE_LOCALNET } from "../../node/mode_sysctls.ts";
 import { FORWARD_CHAIN } from "../plan/chains.ts";
-import { invalidDropped, LastingCount } from "./packet_counts.ts";
 import { COUNTERS } from "../plan/ruleset.ts";
-import { configuredIptables } from "../plan/settings.ts";
+import { configuredIptables } from "../plan/plan.ts";
 
 /**
  * Probes the node and prepares it.
@@ -58,6 +57,28 @@ export async function prepareIptables(context: ModeContext): Promise<PreparedMod
     reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
     packetCounts: packetCounter(proxiers, [...families.values()], counters, log),
   };
+}
+
+/** `-A KUBE-FORWARD -m conntrack --ctstate INVALID -c PACKETS BYTES -j DROP`, as a listing with counters has it. */
+const INVALID_DROP_REGEXP = /^-A .*--ctstate INVALID .*-c (\d+) \d+ .*-j DROP$/m;
+
+/** Packets that the rule against invalid ones has dropped since it was written; null if there is no such rule. */
+export function invalidDropped(listing: string): number | null {
+  const packets = INVALID_DROP_REGEXP.exec(listing)?.[1];
+  return packets === undefined ? null : Number(packets);
+}
+
+/** A count that goes on where a rule's own begins anew, because the rule was written again. */
+export class LastingCount {
+  #seen = 0;
+  #before = 0;
+
+  /** @param now what the rule says */
+  take(now: number): number {
+    if (now < this.#seen) this.#before += this.#seen;
+    this.#seen = now;
+    return this.#before + now;
+  }
 }
 
 /** Reads the counters that rules add to; where they add to none, what the rule against invalid packets counts itself. */

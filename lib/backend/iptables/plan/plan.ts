@@ -1,10 +1,15 @@
 /**
- * The planner of iptables mode: from the state of one family to the rules that the changed Services want.
+ * The planner of iptables mode: from the state of one family to the rules that the changed Services want, and from the configuration and
+ * the Node to what decides them.
  *
  * @module
  */
+import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { parseIp } from "../../../model/ip.ts";
+import type { LocalDetection } from "../../../model/node.ts";
+import type { IpFamily, NodeObject } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
+import { familySettings } from "../../family_settings.ts";
 import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules, usesLocalhostNodePorts } from "./base_rules.ts";
 import type { IptablesOptions, IptablesPlan } from "./ruleset.ts";
@@ -50,4 +55,24 @@ export function* planIptablesInSteps(
     (ports, endpoints) => planService(ports, endpoints, context),
   );
   return { all: changed === "all", base: planBaseRules(options), services };
+}
+
+/** All of the options that neither the tool's version nor the node's interfaces and sysctls decide. */
+export type ConfiguredIptables = Omit<
+  IptablesOptions,
+  "nodePortIps" | "randomFully" | "dropInvalid" | "nfacct"
+>;
+
+/**
+ * The options of one family; `problem` says why local traffic may not be recognised.
+ *
+ * @param node null if it is not known
+ */
+export function configuredIptables(
+  config: KubeProxyConfiguration,
+  family: IpFamily,
+  node: NodeObject | null,
+): { readonly options: ConfiguredIptables; readonly problem: LocalDetection["problem"] } {
+  const { settings, problem } = familySettings(config, "iptables", family, node);
+  return { options: { ...settings, localhostNodePorts: config.iptables.localhostNodePorts }, problem };
 }

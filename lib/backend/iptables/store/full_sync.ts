@@ -32,7 +32,7 @@ import {
 } from "../plan/chains.ts";
 import type { BaseRules, IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
 import { staticBodies } from "./dispatch.ts";
-import { bodiesOf, chainNames, hashText, type HeldService, holdRules, IptablesStore } from "./store.ts";
+import { bodiesOf, chainNames, type HeldService, holdRules, IptablesStore } from "./store.ts";
 import { IptablesTransaction, isMasqueradeJump } from "./transaction.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
@@ -220,35 +220,15 @@ export interface Drift {
   readonly differing: Map<string, string>;
   /** Chains of table nat with names of Services' that no Service has; none where not all was listed. */
   readonly leftover: readonly string[];
-  readonly verified: Verified;
 }
-
-/** What was found as it was written, and what stands for how it was printed then: the next look need not compare it again. */
-export interface Verified {
-  readonly services: ReadonlyMap<
-    NamespacedName,
-    { readonly service: HeldService; readonly print: number }
-  >;
-  /** Of the chains that Services share, by {@linkcode chainKey}. */
-  readonly shared: ReadonlyMap<string, number>;
-  /** The store that these were of, and its {@linkcode IptablesStore.changes} then. */
-  readonly of: { readonly store: IptablesStore; readonly changes: number } | null;
-}
-
-/** Nothing yet. */
-export const NOTHING_VERIFIED: Verified = { services: new Map(), shared: new Map(), of: null };
 
 /** What a drift check is about. */
 export interface DriftScope {
   readonly family: IpFamily;
   /** Tables in which the canary must be. */
   readonly canaries: readonly string[];
-  /** True: chains of Services were listed, too. */
-  readonly withServices: boolean;
-  /** By the look before. */
-  readonly verified: Verified;
-  /** What these Services want now. */
-  readonly plan: (names: ReadonlySet<NamespacedName>) => Pick<IptablesPlan, "services">;
+  /** What these Services want now, where their chains were listed, too. */
+  readonly plan?: (names: ReadonlySet<NamespacedName>) => Pick<IptablesPlan, "services">;
 }
 
 /** Services that are compared before other work may go first. */
@@ -270,9 +250,13 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
     else differing.set(chainKey(table, chain), [...found.rules, ""].join("\n"));
     return false;
   };
-  const of = { store, changes: store.changes };
-  const shared = yield* verifyShared(store, held, scope, holds);
+  const shared = sharedChains(store);
   for (const table of TABLES) {
+    for (const chain of store.base.dispatch[table]) {
+      const body = shared.get(chainKey(table, chain))!;
+      holds(table, chain, (found) => holdsShared(found, body, scope.family));
+      yield;
+    }
     const bodies = staticBodies(store.base, table);
     const own = ownChains(store.base, table);
     for (const chain of own) {
@@ -284,14 +268,12 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
       if (!chainHolds(found, { rules, comparison: "among" })) missing.push(chainKey(table, chain));
     }
   }
-  if (!scope.withServices) {
-    return { missing, differing, leftover: [], verified: { ...scope.verified, shared, of } };
-  }
-  const services = yield* verifyServices(store, held, scope, holds);
+  if (scope.plan === undefined) return { missing, differing, leftover: [] };
+  yield* compareServices(store, scope.family, scope.plan, holds);
   const leftover = held.unreadable.has("nat")
     ? []
     : leftoverChains(store, held.tables.get("nat") ?? NO_CHAINS);
-  return { missing, differing, leftover, verified: { services, shared, of } };
+  return { missing, differing, leftover };
 }
 
 /** Chains that no Service has rules in, and no kubelet. */
@@ -302,74 +284,27 @@ function ownChains({ chains, dispatch }: BaseRules, table: Table): readonly stri
 /** True if the chain is there and right; else it is noted. */
 type ChainCheck = (table: Table, chain: string, isRight: (found: SavedChain) => boolean) => boolean;
 
-function* verifyShared(
+function* compareServices(
   store: IptablesStore,
-  held: HeldTables,
-  { family, verified }: DriftScope,
+  family: IpFamily,
+  plan: NonNullable<DriftScope["plan"]>,
   holds: ChainCheck,
-): Steps<Verified["shared"]> {
-  const isSame = verified.of?.store === store && verified.of.changes === store.changes;
-  let bodies: ReadonlyMap<string, SharedBody> | undefined;
-  const shared = new Map<string, number>();
-  for (const table of TABLES) {
-    for (const chain of store.base.dispatch[table]) {
-      const key = chainKey(table, chain);
-      const print = printOf([chain], table, held);
-      if (!isSame || verified.shared.get(key) !== print) {
-        const body = (bodies ??= sharedChains(store)).get(key)!;
-        if (!holds(table, chain, (found) => holdsShared(found, body, family))) continue;
-      }
-      // Only of a chain that was found right, now or before: what is remembered here is not compared again.
-      shared.set(key, print);
-      yield;
-    }
-  }
-  return shared;
-}
-
-function* verifyServices(
-  store: IptablesStore,
-  held: HeldTables,
-  { family, verified, plan }: DriftScope,
-  holds: ChainCheck,
-): Steps<Verified["services"]> {
-  const services = new Map<NamespacedName, { service: HeldService; print: number }>();
-  const others: NamespacedName[] = [];
-  for (const name of store.serviceNames) {
-    const service = store.service(name)!;
-    const known = verified.services.get(name);
-    const isKnown = known?.service === service && known.print === printOf(chainNames(service), "nat", held);
-    if (isKnown) services.set(name, known);
-    else others.push(name);
-  }
-  for (let at = 0; at < others.length; at += SERVICES_AT_ONCE) {
-    for (const [name, rules] of plan(new Set(others.slice(at, at + SERVICES_AT_ONCE))).services) {
+): Steps<void> {
+  const names = [...store.serviceNames];
+  for (let at = 0; at < names.length; at += SERVICES_AT_ONCE) {
+    for (const [name, rules] of plan(new Set(names.slice(at, at + SERVICES_AT_ONCE))).services) {
       const service = store.service(name)!;
       if (rules === null || !isHeld(service, rules)) {
         // What it has is not what it wants, or not yet; but none of its chains is empty.
         for (const chain of chainNames(service)) holds("nat", chain, ({ rules }) => rules.length > 0);
         continue;
       }
-      let isWhole = true;
       for (const [chain, lines] of groupByChain(rules.rules)) {
-        isWhole = holds("nat", chain, (found) => holdsLines(found, lines, family)) && isWhole;
+        holds("nat", chain, (found) => holdsLines(found, lines, family));
       }
-      if (isWhole) services.set(name, { service, print: printOf(chainNames(service), "nat", held) });
     }
     yield;
   }
-  return services;
-}
-
-/** Stands for what was printed of chains; NaN, which is equal to nothing: not all are there. */
-function printOf(chains: readonly string[], table: Table, { tables }: HeldTables): number {
-  const printed: string[] = [];
-  for (const chain of chains) {
-    const found = tables.get(table)?.get(chain);
-    if (found === undefined) return Number.NaN;
-    printed.push(found.printed ?? found.rules.join("\n"));
-  }
-  return hashText(printed.join("\n"));
 }
 
 /** The jumps, and the rules of the chains without rules of Services, canonical; e.g. `KUBE-FORWARD` → its rules. */

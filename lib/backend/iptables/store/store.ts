@@ -47,7 +47,6 @@ export class IptablesStore {
   readonly #services = new Map<NamespacedName, HeldService>();
   readonly #ruleCounts = { filter: 0, nat: 0 };
   #chainCount = 0;
-  #changes = 0;
 
   constructor(base: BaseRules) {
     this.#base = base;
@@ -69,11 +68,6 @@ export class IptablesStore {
     return this.#chainCount;
   }
 
-  /** How often it has changed. */
-  get changes(): number {
-    return this.#changes;
-  }
-
   get serviceNames(): Iterable<NamespacedName> {
     return this.#services.keys();
   }
@@ -85,7 +79,6 @@ export class IptablesStore {
   /** The Service has these now; undefined: it is gone. */
   set(name: NamespacedName, service: HeldService | undefined): void {
     const before = this.#services.get(name);
-    this.#changes++;
     for (const table of ["filter", "nat"] as const) {
       this.#ruleCounts[table] += (service?.ruleCounts[table] ?? 0) - (before?.ruleCounts[table] ?? 0);
     }
@@ -124,7 +117,6 @@ export class IptablesStore {
       commit: () => {
         for (const [name, service] of services) this.set(name, service);
         this.#base = plan.base;
-        this.#changes++;
       },
     };
   }
@@ -178,7 +170,7 @@ export function bodiesOf(service: ServiceRules, chains: readonly string[]): Chai
 }
 
 /** 53 bits that stand for a text: two lanes of multiply-and-xor, so that two texts meet with a probability of 2^-53. */
-export function hashText(text: string): number {
+function hashText(text: string): number {
   let high = 0x6d2b79f5, low = 0x1b873593;
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at);

@@ -13,8 +13,7 @@ import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { realServerKey, virtualServerKey } from "../../../netfilter/ipvs.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../damage.ts";
-import type { IptablesPlan } from "../../iptables/plan/ruleset.ts";
-import { findDrift as findRuleDrift, NOTHING_VERIFIED } from "../../iptables/store/full_sync.ts";
+import { findDrift as findRuleDrift } from "../../iptables/store/full_sync.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { setNames } from "../plan/sets.ts";
 import { findDrift, type Ownership } from "../store/objects.ts";
@@ -100,9 +99,7 @@ export class DriftCheck {
   async #ruleDrift({ rules }: IpvsStore, { family }: Ownership): Promise<readonly string[]> {
     const listed = await listRules(this.#options.iptables);
     if (listed === null) return [];
-    const plan = (): Pick<IptablesPlan, "services"> => ({ services: new Map() });
-    const scope = { family, canaries: [], withServices: false, verified: NOTHING_VERIFIED, plan };
-    const { missing, differing } = await inTurns(findRuleDrift(rules, listed, scope));
+    const { missing, differing } = await inTurns(findRuleDrift(rules, listed, { family, canaries: [] }));
     return [...missing, ...differing.keys()];
   }
 }

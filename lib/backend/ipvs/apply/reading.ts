@@ -3,12 +3,10 @@
  *
  * @module
  */
-import { ExecError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { readDevices } from "../../../kernel/ip_address.ts";
 import { saveSets } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { isLockBusy } from "../../../kernel/tool_errors.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { FAMILIES } from "../../../model/objects.ts";
 import { type OwnRules, readOwnChains, readTables } from "../../iptables/apply/table_reading.ts";
@@ -48,10 +46,6 @@ export const OWN_RULES: OwnRules = { chains: CHAINS, jumps: JUMP_RULES };
  * @throws {ExecError} as {@linkcode readTables}, which says where a chain is missing or cannot be read
  */
 export async function listRules(iptables: Iptables): Promise<HeldTables | null> {
-  try {
-    return await readOwnChains(iptables, OWN_RULES, []);
-  } catch (error) {
-    if (!(error instanceof ExecError) || error.isMissing()) throw error;
-    return isLockBusy(error) ? null : await readTables(iptables, OWN_RULES);
-  }
+  const listed = await readOwnChains(iptables, OWN_RULES);
+  return listed === "incomplete" ? await readTables(iptables, OWN_RULES) : listed;
 }

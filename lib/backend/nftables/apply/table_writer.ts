@@ -99,22 +99,13 @@ export class TableWriter {
   }
 
   /** Runs commands that need not be of this table. */
-  async run(
-    text: string,
-    written: readonly { readonly counts: WrittenCounts }[],
-    onRead?: () => void,
-  ): Promise<void> {
+  async run(text: string, written: readonly { readonly counts: WrittenCounts }[]): Promise<void> {
     if (text === "") return;
     const { nft, logger, progress, table } = this.#options;
     if (logger.enabled(9)) logger.info("Running nft", { table, text }, 9);
     progress.commands++;
     progress.bytes += text.length;
-    await nft.apply(
-      onRead === undefined ? text : function* () {
-        yield text;
-        onRead();
-      },
-    );
+    await nft.apply(text);
     for (const { counts } of written) addWritten(progress, counts);
   }
 
@@ -144,28 +135,24 @@ export class TableWriter {
     }
   }
 
-  /**
-   * While nft writes some Services, the next ones are made ready; {@linkcode PARALLEL_WRITES} of it run at a time, because no two groups
-   * have anything in common. None runs any more once this settles.
-   */
+  /** {@linkcode PARALLEL_WRITES} of nft run at a time: no two groups have anything in common. None runs any more once this settles. */
   async #writeServices(services: Iterator<PrintedService>): Promise<void> {
-    const writing: Promise<void>[] = [];
-    try {
-      for (;;) {
+    let hasFailed = false;
+    const writeGroups = async (): Promise<void> => {
+      while (!hasFailed) {
         const group = taken(services, this.#options.elementsPerTransaction);
-        if (group.length === 0) break;
-        if (writing.length === PARALLEL_WRITES) await writing.shift();
-        const { promise: isRead, resolve: onRead } = Promise.withResolvers<void>();
-        const written = this.run(joined(group), group, onRead);
-        writing.push(written);
-        // What comes next keeps this thread busy, so nft gets its text first. A failure is met where `writing` is awaited.
-        written.then(() => onRead(), () => onRead());
-        await isRead;
+        if (group.length === 0) return;
+        try {
+          await this.run(joined(group), group);
+        } catch (error) {
+          hasFailed = true;
+          throw error;
+        }
       }
-      await Promise.all(writing);
-    } finally {
-      await Promise.allSettled(writing);
-    }
+    };
+    const outcomes = await Promise.allSettled(Array.from({ length: PARALLEL_WRITES }, writeGroups));
+    const failure = outcomes.find(({ status }) => status === "rejected");
+    if (failure?.status === "rejected") throw failure.reason;
   }
 
   async #attempt(services: readonly PrintedService[]): Promise<Refusal<PrintedService> | null> {

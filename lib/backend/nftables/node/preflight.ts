@@ -18,10 +18,10 @@ import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
 import { NftablesProxier, type NftablesSettings } from "../apply/proxier.ts";
-import { TrafficReader } from "../apply/traffic_reader.ts";
+import { TrafficReader } from "../apply/traffic.ts";
 import { TABLE_NAME } from "../plan/chains.ts";
 import { type Feature, neededFeatures } from "../plan/features.ts";
-import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "../plan/settings.ts";
+import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "../plan/plan.ts";
 
 /** That of IPv4 is in the settings. */
 const IPV6_LOOPBACK: Ip = { family: "IPv6", text: "::1", bytes: [...Array(15).fill(0), 1] };

@@ -8,31 +8,13 @@ import type { IpFamily } from "../../../model/objects.ts";
 import { formatMark } from "../../family_settings.ts";
 import type { Chain, Container, Element } from "../../../netfilter/nft_objects.ts";
 import {
-  CLUSTER_IPS_CHECK_CHAIN,
-  CLUSTER_IPS_SET,
+  CHAINS,
   endpointMapName,
   FAMILY_WORDS,
-  FIREWALL_CHECK_CHAIN,
-  FIREWALL_IPS_MAP,
-  HAIRPIN_SET,
   LAYOUT_SET,
-  MASQUERADING_CHAIN,
-  NO_ENDPOINT_NODEPORTS_MAP,
-  NO_ENDPOINT_SERVICES_MAP,
-  NODEPORT_ENDPOINTS_CHECK_CHAIN,
-  NODEPORT_IPS_SET,
-  NODEPORT_TRAFFIC_IN_SET,
-  NODEPORT_TRAFFIC_OUT_SET,
   PROTOCOL_WORDS,
-  REJECT_CHAIN,
-  SERVICE_ENDPOINTS_CHECK_CHAIN,
-  SERVICE_IPS_MAP,
-  SERVICE_NODEPORTS_MAP,
-  SERVICE_TRAFFIC_IN_SET,
-  SERVICE_TRAFFIC_OUT_SET,
-  SERVICES_CHAIN,
+  SETS,
   TABLE_COMMENT,
-  TRAFFIC_CHAIN,
 } from "./chains.ts";
 import type { BaseRules, NftablesOptions } from "./ruleset.ts";
 import { type RuleWords, ruleWords } from "./shared_chains.ts";
@@ -57,28 +39,28 @@ function planContainers(
   });
   const containers = [
     container("set", LAYOUT_SET, `type ${addressType} ;`, "always empty: its name tells the layout"),
-    container("set", CLUSTER_IPS_SET, `type ${addressType} ;`, "cluster IPs, with or without endpoints"),
-    container("set", NODEPORT_IPS_SET, `type ${addressType} ;`, "addresses that serve node ports"),
+    container("set", SETS.clusterIps, `type ${addressType} ;`, "cluster IPs, with or without endpoints"),
+    container("set", SETS.nodePortIps, `type ${addressType} ;`, "addresses that serve node ports"),
     container(
       "set",
-      HAIRPIN_SET,
+      SETS.hairpins,
       `type ${addressType} . ${addressType} . inet_proto . inet_service ;`,
       "pods that reach themselves",
     ),
-    container("map", NO_ENDPOINT_SERVICES_MAP, service, "what becomes of packets that have nowhere to go"),
-    container("map", NO_ENDPOINT_NODEPORTS_MAP, nodePort, "the same, to node ports"),
-    container("map", FIREWALL_IPS_MAP, service, "destinations for some sources only"),
-    container("map", SERVICE_IPS_MAP, service, "cluster, external and load-balancer IPs"),
-    container("map", SERVICE_NODEPORTS_MAP, nodePort, "node ports"),
+    container("map", SETS.noEndpointServices, service, "what becomes of packets that have nowhere to go"),
+    container("map", SETS.noEndpointNodePorts, nodePort, "the same, to node ports"),
+    container("map", SETS.firewallIps, service, "destinations for some sources only"),
+    container("map", SETS.serviceIps, service, "cluster, external and load-balancer IPs"),
+    container("map", SETS.serviceNodePorts, nodePort, "node ports"),
   ];
   if (trafficCounters) {
     const countedService = `type ${addressType} . inet_proto . inet_service ; counter ;`;
     const countedNodePort = "type inet_proto . inet_service ; counter ;";
     containers.push(
-      container("set", SERVICE_TRAFFIC_IN_SET, countedService, "packets to endpoints"),
-      container("set", SERVICE_TRAFFIC_OUT_SET, countedService, "packets from endpoints"),
-      container("set", NODEPORT_TRAFFIC_IN_SET, countedNodePort, "packets to endpoints"),
-      container("set", NODEPORT_TRAFFIC_OUT_SET, countedNodePort, "packets from endpoints"),
+      container("set", SETS.serviceTrafficIn, countedService, "packets to endpoints"),
+      container("set", SETS.serviceTrafficOut, countedService, "packets from endpoints"),
+      container("set", SETS.nodePortTrafficIn, countedNodePort, "packets to endpoints"),
+      container("set", SETS.nodePortTrafficOut, countedNodePort, "packets from endpoints"),
     );
   }
   return [...containers, ...endpointMaps(family, container)];
@@ -119,7 +101,7 @@ function nodePortMatch({ family, nodePortAddresses }: NftablesOptions): string {
   const { ip, loopback } = FAMILY_WORDS[family];
   return nodePortAddresses.matchAll
     ? `fib daddr type local ${ip} daddr != ${loopback}`
-    : `${ip} daddr @${NODEPORT_IPS_SET}`;
+    : `${ip} daddr @${SETS.nodePortIps}`;
 }
 
 function planChains(options: NftablesOptions): readonly Chain[] {
@@ -128,7 +110,7 @@ function planChains(options: NftablesOptions): readonly Chain[] {
   const mark = formatMark(options.masqueradeMark);
   const toService = `${ip} daddr . ${SERVICE_KEY}`;
   const toNodePort = `${nodePortMatch(options)} ${SERVICE_KEY}`;
-  const clusterIps = `${ip} daddr @${CLUSTER_IPS_SET}`;
+  const clusterIps = `${ip} daddr @${SETS.clusterIps}`;
 
   const services: string[] = [];
   if (options.masqueradeAll) {
@@ -139,15 +121,15 @@ function planChains(options: NftablesOptions): readonly Chain[] {
         ` comment "masquerade clusterIP traffic from outside cluster"`,
     );
   }
-  services.push(`${toService} @${SERVICE_IPS_MAP}`, `${toNodePort} @${SERVICE_NODEPORTS_MAP}`);
+  services.push(`${toService} @${SETS.serviceIps}`, `${toNodePort} @${SETS.serviceNodePorts}`);
 
   return [
-    { name: REJECT_CHAIN, rules: ["reject"] },
-    { name: FIREWALL_CHECK_CHAIN, rules: [`${toService} @${FIREWALL_IPS_MAP}`] },
-    { name: SERVICE_ENDPOINTS_CHECK_CHAIN, rules: [`${toService} @${NO_ENDPOINT_SERVICES_MAP}`] },
-    { name: NODEPORT_ENDPOINTS_CHECK_CHAIN, rules: [`${toNodePort} @${NO_ENDPOINT_NODEPORTS_MAP}`] },
+    { name: CHAINS.reject, rules: ["reject"] },
+    { name: CHAINS.firewallCheck, rules: [`${toService} @${SETS.firewallIps}`] },
+    { name: CHAINS.serviceEndpointsCheck, rules: [`${toService} @${SETS.noEndpointServices}`] },
+    { name: CHAINS.nodePortEndpointsCheck, rules: [`${toNodePort} @${SETS.noEndpointNodePorts}`] },
     {
-      name: CLUSTER_IPS_CHECK_CHAIN,
+      name: CHAINS.clusterIpsCheck,
       rules: [
         `${clusterIps} reject comment "Reject traffic to invalid ports of ClusterIPs"`,
         // A rule for each: nft would join neighbouring networks of one set, and then the text compares as another.
@@ -156,17 +138,17 @@ function planChains(options: NftablesOptions): readonly Chain[] {
         ),
       ],
     },
-    { name: SERVICES_CHAIN, rules: services },
+    { name: CHAINS.services, rules: services },
     {
-      name: MASQUERADING_CHAIN,
+      name: CHAINS.masquerading,
       rules: [
         // Clears the mark, so that a packet which enters the stack again is not masqueraded twice.
         `meta mark & ${mark} != 0x00000000 meta mark set meta mark ^ ${mark} masquerade fully-random`,
-        `ct status dnat ${ip} saddr . ${ip} daddr . meta l4proto . th dport @${HAIRPIN_SET}` +
+        `ct status dnat ${ip} saddr . ${ip} daddr . meta l4proto . th dport @${SETS.hairpins}` +
         " masquerade fully-random",
       ],
     },
-    ...(options.trafficCounters === true ? [{ name: TRAFFIC_CHAIN, rules: trafficRules(words) }] : []),
+    ...(options.trafficCounters === true ? [{ name: CHAINS.traffic, rules: trafficRules(words) }] : []),
   ];
 }
 
@@ -176,8 +158,8 @@ function planChains(options: NftablesOptions): readonly Chain[] {
  */
 function trafficRules({ ip }: RuleWords): string[] {
   const ways = [
-    ["original", SERVICE_TRAFFIC_IN_SET, NODEPORT_TRAFFIC_IN_SET],
-    ["reply", SERVICE_TRAFFIC_OUT_SET, NODEPORT_TRAFFIC_OUT_SET],
+    ["original", SETS.serviceTrafficIn, SETS.nodePortTrafficIn],
+    ["reply", SETS.serviceTrafficOut, SETS.nodePortTrafficOut],
   ] as const;
   return Object.values(PROTOCOL_WORDS).flatMap((protocol) =>
     ways.flatMap(([direction, services, nodePorts]) => {
@@ -193,9 +175,9 @@ function trafficRules({ ip }: RuleWords): string[] {
 
 /** Where packets of flows are counted: once each, so that what the node sends to itself is not counted when it arrives. */
 const TRAFFIC_HOOKS: ReadonlyMap<string, string> = new Map([
-  ["filter-input", `iifname != "lo" ct status dnat jump ${TRAFFIC_CHAIN}`],
-  ["filter-forward", `ct status dnat jump ${TRAFFIC_CHAIN}`],
-  ["filter-output", `ct status dnat jump ${TRAFFIC_CHAIN}`],
+  ["filter-input", `iifname != "lo" ct status dnat jump ${CHAINS.traffic}`],
+  ["filter-forward", `ct status dnat jump ${CHAINS.traffic}`],
+  ["filter-output", `ct status dnat jump ${CHAINS.traffic}`],
 ]);
 
 function planBaseChains({ trafficCounters = false }: NftablesOptions): readonly Chain[] {
@@ -212,24 +194,24 @@ function planBaseChains({ trafficCounters = false }: NftablesOptions): readonly 
  */
 const BASE_CHAINS: readonly Chain[] = [
   baseChain("filter-prerouting-pre-dnat", "type filter hook prerouting priority dstnat - 10", [
-    FIREWALL_CHECK_CHAIN,
+    CHAINS.firewallCheck,
   ]),
-  baseChain("filter-output-pre-dnat", "type filter hook output priority -110", [FIREWALL_CHECK_CHAIN]),
+  baseChain("filter-output-pre-dnat", "type filter hook output priority -110", [CHAINS.firewallCheck]),
   baseChain("filter-input", "type filter hook input priority filter", [
-    NODEPORT_ENDPOINTS_CHECK_CHAIN,
-    SERVICE_ENDPOINTS_CHECK_CHAIN,
+    CHAINS.nodePortEndpointsCheck,
+    CHAINS.serviceEndpointsCheck,
   ]),
   baseChain("filter-forward", "type filter hook forward priority filter", [
-    SERVICE_ENDPOINTS_CHECK_CHAIN,
-    CLUSTER_IPS_CHECK_CHAIN,
+    CHAINS.serviceEndpointsCheck,
+    CHAINS.clusterIpsCheck,
   ]),
   baseChain("filter-output", "type filter hook output priority filter", [
-    SERVICE_ENDPOINTS_CHECK_CHAIN,
-    CLUSTER_IPS_CHECK_CHAIN,
+    CHAINS.serviceEndpointsCheck,
+    CHAINS.clusterIpsCheck,
   ]),
-  baseChain("nat-prerouting", "type nat hook prerouting priority dstnat", [SERVICES_CHAIN]),
-  baseChain("nat-output", "type nat hook output priority -100", [SERVICES_CHAIN]),
-  baseChain("nat-postrouting", "type nat hook postrouting priority srcnat", [MASQUERADING_CHAIN]),
+  baseChain("nat-prerouting", "type nat hook prerouting priority dstnat", [CHAINS.services]),
+  baseChain("nat-output", "type nat hook output priority -100", [CHAINS.services]),
+  baseChain("nat-postrouting", "type nat hook postrouting priority srcnat", [CHAINS.masquerading]),
 ];
 
 /** Chains of type nat see the first packet of a connection only; the others need a match for it. */
@@ -249,7 +231,7 @@ function planElements({ family, nodePortAddresses, nodePortIps }: NftablesOption
     if (ip === null || ip.family !== family) {
       throw new RangeError(`Node-port address must be an ${family} address: got "${text}"`);
     }
-    return isLoopback(ip) ? [] : [{ container: NODEPORT_IPS_SET, key: ip.text, value: "" }];
+    return isLoopback(ip) ? [] : [{ container: SETS.nodePortIps, key: ip.text, value: "" }];
   });
 }
 

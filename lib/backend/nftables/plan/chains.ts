@@ -42,29 +42,34 @@ export const PROTOCOL_WORDS: Readonly<Record<Protocol, ProtocolWord>> = {
   SCTP: "sctp",
 };
 
-export const SERVICE_IPS_MAP = "service-ips";
-export const SERVICE_NODEPORTS_MAP = "service-nodeports";
-export const NO_ENDPOINT_SERVICES_MAP = "no-endpoint-services";
-export const NO_ENDPOINT_NODEPORTS_MAP = "no-endpoint-nodeports";
-export const FIREWALL_IPS_MAP = "firewall-ips";
-export const CLUSTER_IPS_SET = "cluster-ips";
-export const NODEPORT_IPS_SET = "nodeport-ips";
-export const HAIRPIN_SET = "hairpin-connections";
-/** Destinations with a counter: packets to endpoints. */
-export const SERVICE_TRAFFIC_IN_SET = "service-traffic-in";
-/** Destinations with a counter: packets from endpoints. */
-export const SERVICE_TRAFFIC_OUT_SET = "service-traffic-out";
-export const NODEPORT_TRAFFIC_IN_SET = "nodeport-traffic-in";
-export const NODEPORT_TRAFFIC_OUT_SET = "nodeport-traffic-out";
+/** Sets and maps that are always there, but for those of endpoints, and counters where traffic is counted. */
+export const SETS = {
+  serviceIps: "service-ips",
+  serviceNodePorts: "service-nodeports",
+  noEndpointServices: "no-endpoint-services",
+  noEndpointNodePorts: "no-endpoint-nodeports",
+  firewallIps: "firewall-ips",
+  clusterIps: "cluster-ips",
+  nodePortIps: "nodeport-ips",
+  hairpins: "hairpin-connections",
+  /** Destinations with a counter: packets to endpoints, and from them. */
+  serviceTrafficIn: "service-traffic-in",
+  serviceTrafficOut: "service-traffic-out",
+  nodePortTrafficIn: "nodeport-traffic-in",
+  nodePortTrafficOut: "nodeport-traffic-out",
+} as const;
 
-export const SERVICES_CHAIN = "services";
-export const MASQUERADING_CHAIN = "masquerading";
-export const REJECT_CHAIN = "reject-chain";
-export const FIREWALL_CHECK_CHAIN = "firewall-check";
-export const SERVICE_ENDPOINTS_CHECK_CHAIN = "service-endpoints-check";
-export const NODEPORT_ENDPOINTS_CHECK_CHAIN = "nodeport-endpoints-check";
-export const CLUSTER_IPS_CHECK_CHAIN = "cluster-ips-check";
-export const TRAFFIC_CHAIN = "traffic";
+/** Chains that base chains lead to, or elements. */
+export const CHAINS = {
+  services: "services",
+  masquerading: "masquerading",
+  reject: "reject-chain",
+  firewallCheck: "firewall-check",
+  serviceEndpointsCheck: "service-endpoints-check",
+  nodePortEndpointsCheck: "nodeport-endpoints-check",
+  clusterIpsCheck: "cluster-ips-check",
+  traffic: "traffic",
+} as const;
 
 /** Which of the maps of endpoints, and which of the chains that choose from it. */
 export interface EndpointMap {
@@ -129,7 +134,7 @@ export function endpointNames(servicePort: ServicePort, endpoint: Endpoint): End
 
 /** True if several Services may want the same element of the set: it is there as long as one Service does. */
 export function isSharedSet(name: string): boolean {
-  return name === CLUSTER_IPS_SET || name === HAIRPIN_SET;
+  return name === SETS.clusterIps || name === SETS.hairpins;
 }
 
 /** True if the chain belongs to one Service, by its name. */

@@ -21,123 +21,95 @@ export interface Feature {
   readonly option?: "objectComments" | "trafficCounters";
 }
 
-/** Commands that add these to the table: sets, maps and chains as nft writes them, and rules, in a chain of their own. */
-type MakeCommands = (rules: readonly string[], ...objects: readonly string[]) => readonly string[];
+/** A feature with the rules that need it, in a chain of their own, and the sets, maps and chains that these use, as nft writes them. */
+type Row = readonly [
+  name: string,
+  kernel: string,
+  rules: readonly string[],
+  objects?: readonly string[],
+  option?: Feature["option"],
+];
+
+const NF_TABLES = "nf_tables (CONFIG_NF_TABLES)";
 
 /** All features that the rules of one family use, the most basic first. */
 export function neededFeatures(family: IpFamily): readonly Feature[] {
   const { ip, addressType } = FAMILY_WORDS[family];
   const v = family === "IPv4" ? 4 : 6;
   const table = `${ip} ${PROBE_TABLE}`;
-  let chains = 0;
-  const commands: MakeCommands = (rules, ...objects) => {
-    const chain = `rules-${++chains}`;
-    const added = rules.length === 0 ? [] : [`add chain ${table} ${chain}`];
-    return [
-      ...objects.map((text) => `add ${text.replace(" ", ` ${table} `)}`),
-      ...added,
-      ...rules.map((rule) => `add rule ${table} ${chain} ${rule}`),
-    ];
-  };
   return [
     {
       name: `tables of family ${ip}`,
       kernel: `nf_tables (CONFIG_NF_TABLES, CONFIG_NF_TABLES_IPV${v})`,
       commands: [`add table ${table}`],
     },
-    {
-      name: "chains that filter",
-      kernel: "nf_tables (CONFIG_NF_TABLES)",
-      commands: commands(
-        [],
-        "chain filter { type filter hook prerouting priority dstnat - 10; policy accept; }",
-      ),
-    },
-    {
-      name: "chains that translate addresses",
-      kernel: "nft_chain_nat (CONFIG_NFT_NAT)",
-      commands: commands([], "chain nat { type nat hook prerouting priority dstnat; policy accept; }"),
-    },
-    ...ruleFeatures(ip, addressType, v, commands),
+    ...rows(ip, addressType, v).map(([name, kernel, rules, objects = [], option], at): Feature => ({
+      name,
+      kernel,
+      commands: [
+        ...objects.map((text) => `add ${text.replace(" ", ` ${table} `)}`),
+        ...rules.length === 0 ? [] : [`add chain ${table} rules-${at}`],
+        ...rules.map((rule) => `add rule ${table} rules-${at} ${rule}`),
+      ],
+      ...option === undefined ? {} : { option },
+    })),
     {
       name: "comments of tables, sets and maps",
-      kernel: "nf_tables (CONFIG_NF_TABLES)",
+      kernel: NF_TABLES,
       commands: [
         `add table ${table} { comment "probe" ; }`,
-        ...commands([], `set commented { type ${addressType} ; comment "probe" ; }`),
+        `add set ${table} commented { type ${addressType} ; comment "probe" ; }`,
       ],
       option: "objectComments",
-    },
-    {
-      name: "counters of set elements",
-      kernel: "nf_tables (CONFIG_NF_TABLES)",
-      commands: commands(
-        [`ct status dnat meta l4proto tcp ct direction original ct original ${ip} daddr . meta l4proto . ct original proto-dst @counted return`],
-        `set counted { type ${addressType} . inet_proto . inet_service ; counter ; }`,
-      ),
-      option: "trafficCounters",
     },
   ];
 }
 
-function ruleFeatures(ip: string, addressType: string, v: 4 | 6, commands: MakeCommands): readonly Feature[] {
+function rows(ip: string, addressType: string, v: 4 | 6): readonly Row[] {
+  const conntrack = `ct status dnat ${ip} saddr . ${ip} daddr . meta l4proto . th dport @pairs accept`;
+  const counted =
+    `ct status dnat meta l4proto tcp ct direction original ct original ${ip} daddr . meta l4proto . ct original proto-dst @counted return`;
   return [
-    {
-      name: "maps from destination to verdict",
-      kernel: "nf_tables (CONFIG_NF_TABLES)",
-      commands: commands(
-        [`${ip} daddr . meta l4proto . th dport vmap @verdicts`],
+    ["chains that filter", NF_TABLES, [], [
+      "chain filter { type filter hook prerouting priority dstnat - 10; policy accept; }",
+    ]],
+    ["chains that translate addresses", "nft_chain_nat (CONFIG_NFT_NAT)", [], [
+      "chain nat { type nat hook prerouting priority dstnat; policy accept; }",
+    ]],
+    [
+      "maps from destination to verdict",
+      NF_TABLES,
+      [`${ip} daddr . meta l4proto . th dport vmap @verdicts`],
+      [
         `map verdicts { type ${addressType} . inet_proto . inet_service : verdict ; }`,
-      ),
-    },
-    {
-      name: "random numbers",
-      kernel: "nft_numgen (CONFIG_NFT_NUMGEN)",
-      commands: commands(["numgen random mod 3 vmap { 0 : accept, 1 : drop }"]),
-    },
-    {
-      name: "address translation by a map with random numbers in its keys",
-      kernel: "nft_nat (CONFIG_NFT_NAT)",
-      commands: commands(
-        [`dnat ${ip} to ${ip} daddr . tcp dport . numgen random mod 3 map @endpoints`],
-        `map endpoints { typeof ${ip} daddr . tcp dport . numgen random mod 65536 : ${ip} daddr . tcp dport ; }`,
-      ),
-    },
-    {
-      name: "masquerading with random ports",
-      kernel: "nft_masq (CONFIG_NFT_MASQ)",
-      commands: commands([
-        "meta mark & 0x00004000 != 0x00000000 meta mark set meta mark ^ 0x00004000 masquerade fully-random",
-      ]),
-    },
-    {
-      name: "connection tracking in rules",
-      kernel: "nft_ct (CONFIG_NFT_CT)",
-      commands: commands(
-        [
-          'ct state new accept comment "probe"',
-          `ct status dnat ${ip} saddr . ${ip} daddr . meta l4proto . th dport @pairs accept`,
-        ],
-        `set pairs { type ${addressType} . ${addressType} . inet_proto . inet_service ; }`,
-      ),
-    },
-    {
-      name: "lookup of local addresses",
-      kernel: `nft_fib_ipv${v} (CONFIG_NFT_FIB_IPV${v})`,
-      commands: commands(["fib saddr type local accept", "fib daddr type local accept"]),
-    },
-    {
-      name: "rejection",
-      kernel: `nft_reject_ipv${v} (CONFIG_NFT_REJECT_IPV${v})`,
-      commands: commands(["reject"]),
-    },
-    {
-      name: "sets that rules fill",
-      kernel: "nf_tables (CONFIG_NF_TABLES)",
-      commands: commands(
-        [`update @clients { ${ip} saddr }`, `${ip} saddr @clients accept`],
-        `set clients { type ${addressType} ; flags dynamic,timeout ; timeout 60s ; }`,
-      ),
-    },
+      ],
+    ],
+    ["random numbers", "nft_numgen (CONFIG_NFT_NUMGEN)", [
+      "numgen random mod 3 vmap { 0 : accept, 1 : drop }",
+    ]],
+    [
+      "address translation by a map with random numbers in its keys",
+      "nft_nat (CONFIG_NFT_NAT)",
+      [`dnat ${ip} to ${ip} daddr . tcp dport . numgen random mod 3 map @endpoints`],
+      [`map endpoints { typeof ${ip} daddr . tcp dport . numgen random mod 65536 : ${ip} daddr . tcp dport ; }`],
+    ],
+    ["masquerading with random ports", "nft_masq (CONFIG_NFT_MASQ)", [
+      "meta mark & 0x00004000 != 0x00000000 meta mark set meta mark ^ 0x00004000 masquerade fully-random",
+    ]],
+    ["connection tracking in rules", "nft_ct (CONFIG_NFT_CT)", [
+      'ct state new accept comment "probe"',
+      conntrack,
+    ], [`set pairs { type ${addressType} . ${addressType} . inet_proto . inet_service ; }`]],
+    ["lookup of local addresses", `nft_fib_ipv${v} (CONFIG_NFT_FIB_IPV${v})`, [
+      "fib saddr type local accept",
+      "fib daddr type local accept",
+    ]],
+    ["rejection", `nft_reject_ipv${v} (CONFIG_NFT_REJECT_IPV${v})`, ["reject"]],
+    ["sets that rules fill", NF_TABLES, [`update @clients { ${ip} saddr }`, `${ip} saddr @clients accept`], [
+      `set clients { type ${addressType} ; flags dynamic,timeout ; timeout 60s ; }`,
+    ]],
+    ["counters of set elements", NF_TABLES, [counted], [
+      `set counted { type ${addressType} . inet_proto . inet_service ; counter ; }`,
+    ], "trafficCounters"],
   ];
 }

@@ -1,12 +1,16 @@
 /**
- * The planner of nftables mode: from the state of one family to what the changed Services want.
+ * The planner of nftables mode: from the state of one family to what the changed Services want, and from the configuration and the Node to
+ * what decides the rules.
  *
  * @module
  */
-import { parseIp } from "../../../model/ip.ts";
+import type { KubeProxyConfiguration } from "../../../config/types.ts";
+import { parseCidr, parseIp } from "../../../model/ip.ts";
+import type { LocalDetection } from "../../../model/node.ts";
 import { compareBytes } from "../../../model/names.ts";
-import type { NamespacedName } from "../../../model/objects.ts";
+import type { IpFamily, NamespacedName, NodeObject } from "../../../model/objects.ts";
 import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
+import { familySettings } from "../../family_settings.ts";
 import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
 import type { NftablesOptions, NftablesPlan } from "./ruleset.ts";
@@ -75,4 +79,39 @@ function emissionOrder(state: ProxyState, unsorted: readonly NamespacedName[]): 
 
 function isNeededFirst(name: NamespacedName, ports: readonly ServicePort[]): boolean {
   return name === KUBERNETES || ports.some(({ port }) => port === DNS_PORT);
+}
+
+/** All of the options that neither the node's interfaces, nor its kernel, nor the cluster's ServiceCIDRs decide. */
+export type ConfiguredNftables = Omit<NftablesOptions, "nodePortIps" | "serviceCidrs" | "objectComments">;
+
+/** Also when the mode was chosen from `auto`, and so not yet known when defaults were filled in. */
+const DEFAULT_NODE_PORT_ADDRESSES: readonly string[] = ["primary"];
+
+/**
+ * The options of one family; `problem` says why local traffic may not be recognised.
+ *
+ * @param node null if it is not known
+ */
+export function configuredNftables(
+  config: KubeProxyConfiguration,
+  family: IpFamily,
+  node: NodeObject | null,
+): { readonly options: ConfiguredNftables; readonly problem: LocalDetection["problem"] } {
+  const addresses = config.nodePortAddresses ?? [];
+  const { settings, problem } = familySettings(
+    { ...config, nodePortAddresses: addresses.length > 0 ? addresses : [...DEFAULT_NODE_PORT_ADDRESSES] },
+    "nftables",
+    family,
+    node,
+  );
+  return { options: { ...settings, trafficCounters: config.kproxy.trafficCounters }, problem };
+}
+
+/** Those of one family, as nft prints them: a network of one address without its length. */
+export function networksOfFamily(networks: readonly string[], family: IpFamily): readonly string[] {
+  return networks.flatMap((text) => {
+    const cidr = parseCidr(text);
+    if (cidr === null || cidr.family !== family) return [];
+    return [cidr.prefixLength === cidr.bytes.length * 8 ? text.slice(0, text.indexOf("/")) : text];
+  });
 }

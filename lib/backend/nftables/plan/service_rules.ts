@@ -9,35 +9,25 @@ import {
   hasExternalEndpoints,
   hasInternalEndpoints,
 } from "../../../model/endpoint.ts";
-import type { Ip } from "../../../model/ip.ts";
+import { cidrContains, type Ip, joinHostPort, parseCidr } from "../../../model/ip.ts";
 import { isExternallyAccessible } from "../../../model/service_port.ts";
 import type { Endpoint, NodeFacts, ServicePort, ServicePortKey } from "../../../model/state.ts";
-import { planAffinity } from "./affinity_rules.ts";
 import { MAX_ENDPOINTS } from "./base_rules.ts";
 import {
-  CLUSTER_IPS_SET,
+  CHAINS,
   elementComment,
   endpointMapName,
-  FIREWALL_IPS_MAP,
-  HAIRPIN_SET,
-  NO_ENDPOINT_NODEPORTS_MAP,
-  NO_ENDPOINT_SERVICES_MAP,
-  NODEPORT_TRAFFIC_IN_SET,
-  NODEPORT_TRAFFIC_OUT_SET,
+  type EndpointNames,
+  endpointNames,
   PROTOCOL_WORDS,
   type ProtocolWord,
-  REJECT_CHAIN,
-  SERVICE_IPS_MAP,
-  SERVICE_NODEPORTS_MAP,
-  SERVICE_TRAFFIC_IN_SET,
-  SERVICE_TRAFFIC_OUT_SET,
   type ServiceChains,
   serviceChains,
+  SETS,
 } from "./chains.ts";
-import { hasFirewall, planFirewall } from "./firewall_rules.ts";
 import type { Chain, Container, Element } from "../../../netfilter/nft_objects.ts";
 import type { Destination, EndpointList, ServiceRules } from "./ruleset.ts";
-import type { RuleWords, SharedChains } from "./shared_chains.ts";
+import { clusterPolicyRules, localPolicyRules, type RuleWords, type SharedChains } from "./shared_chains.ts";
 
 /** What all Services of one plan share. */
 export interface ServiceRulesContext {
@@ -113,13 +103,13 @@ class PortDraft {
   plan(): void {
     const { clusterIP, externalIPs, loadBalancerVIPs, nodePort, protocol } = this.#servicePort;
     this.#addOwnChains();
-    this.#draft.share(CLUSTER_IPS_SET, clusterIP);
+    this.#draft.share(SETS.clusterIps, clusterIP);
     this.#addClusterIp(clusterIP);
     const external = new Set([...externalIPs, ...loadBalancerVIPs]);
     for (const ip of external) this.#addExternalIp(ip, loadBalancerVIPs.includes(ip));
     if (nodePort !== 0) this.#addNodePort(nodePort);
     for (const { isLocal, ip, port } of this.#endpoints.allReachable) {
-      if (isLocal) this.#draft.share(HAIRPIN_SET, `${ip} . ${ip} . ${PROTOCOL_WORDS[protocol]} . ${port}`);
+      if (isLocal) this.#draft.share(SETS.hairpins, `${ip} . ${ip} . ${PROTOCOL_WORDS[protocol]} . ${port}`);
     }
     this.#addList(this.#clusterDestinations, this.#endpoints.cluster);
     this.#addList(this.#localDestinations, this.#endpoints.local);
@@ -143,18 +133,18 @@ class PortDraft {
     const claim = this.#claimIp(ip);
     if (claim === null) return;
     if (!hasInternalEndpoints(this.#servicePort, this.#endpoints)) {
-      this.#addVerdict(NO_ENDPOINT_SERVICES_MAP, claim);
+      this.#addVerdict(SETS.noEndpointServices, claim);
       return;
     }
     const { internalPolicyLocal: local } = this.#servicePort;
     if (this.#sticky && this.#names !== null) {
-      this.#add(SERVICE_IPS_MAP, claim, `goto ${local ? this.#names.local : this.#names.cluster}`);
+      this.#add(SETS.serviceIps, claim, `goto ${local ? this.#names.local : this.#names.cluster}`);
       return;
     }
     const map = { protocol: this.#protocol, nodePort: false, local };
     const { cluster, local: localOnes } = this.#endpoints;
     const chain = this.#context.sharedChains.choice(map, (local ? localOnes : cluster).length);
-    this.#add(SERVICE_IPS_MAP, claim, `goto ${chain}`);
+    this.#add(SETS.serviceIps, claim, `goto ${chain}`);
     (local ? this.#localDestinations : this.#clusterDestinations).push({
       container: endpointMapName(map),
       prefix: `${ip} . ${this.#servicePort.port}`,
@@ -165,16 +155,16 @@ class PortDraft {
     const claim = this.#claimIp(ip);
     if (claim === null) return;
     if (isLoadBalancer && this.#names !== null && hasFirewall(this.#servicePort)) {
-      this.#add(FIREWALL_IPS_MAP, claim, `goto ${this.#names.firewall}`);
+      this.#add(SETS.firewallIps, claim, `goto ${this.#names.firewall}`);
     }
-    this.#addExternal(SERVICE_IPS_MAP, NO_ENDPOINT_SERVICES_MAP, claim, `${ip} . ${this.#servicePort.port}`);
+    this.#addExternal(SETS.serviceIps, SETS.noEndpointServices, claim, `${ip} . ${this.#servicePort.port}`);
   }
 
   #addNodePort(nodePort: number): void {
     const claim = `${this.#protocol} . ${nodePort}`;
     if (!this.#draft.claim(claim)) return;
-    this.#addCounters(claim, [NODEPORT_TRAFFIC_IN_SET, NODEPORT_TRAFFIC_OUT_SET]);
-    this.#addExternal(SERVICE_NODEPORTS_MAP, NO_ENDPOINT_NODEPORTS_MAP, claim, String(nodePort));
+    this.#addCounters(claim, [SETS.nodePortTrafficIn, SETS.nodePortTrafficOut]);
+    this.#addExternal(SETS.serviceNodePorts, SETS.noEndpointNodePorts, claim, String(nodePort));
   }
 
   /** Traffic from outside, to an address or a node port. */
@@ -189,7 +179,7 @@ class PortDraft {
       return;
     }
     const { sharedChains } = this.#context;
-    const map = { protocol: this.#protocol, nodePort: dispatchMap === SERVICE_NODEPORTS_MAP, local: false };
+    const map = { protocol: this.#protocol, nodePort: dispatchMap === SETS.serviceNodePorts, local: false };
     const chain = externalPolicyLocal
       ? sharedChains.localOnly(map, cluster.length, local.length)
       : sharedChains.masqueraded(map, cluster.length);
@@ -204,7 +194,7 @@ class PortDraft {
   #claimIp(ip: string): string | null {
     const claim = `${ip} . ${this.#protocol} . ${this.#servicePort.port}`;
     if (!this.#draft.claim(claim)) return null;
-    this.#addCounters(claim, [SERVICE_TRAFFIC_IN_SET, SERVICE_TRAFFIC_OUT_SET]);
+    this.#addCounters(claim, [SETS.serviceTrafficIn, SETS.serviceTrafficOut]);
     return claim;
   }
 
@@ -216,7 +206,7 @@ class PortDraft {
 
   /** Without any endpoint the client gets an answer at once; endpoints elsewhere mean that another node should answer. */
   #addVerdict(container: string, key: string): void {
-    this.#add(container, key, this.#endpoints.hasAny ? "drop" : `goto ${REJECT_CHAIN}`);
+    this.#add(container, key, this.#endpoints.hasAny ? "drop" : `goto ${CHAINS.reject}`);
   }
 
   #add(container: string, key: string, value: string): void {
@@ -230,6 +220,104 @@ class PortDraft {
       endpoints: endpoints.map(({ ip, port }) => `${ip} . ${port}`),
     });
   }
+}
+
+/** True if only some sources may use the load-balancer IPs. Endpoints do not matter. */
+function hasFirewall(servicePort: ServicePort): boolean {
+  return servicePort.loadBalancerVIPs.length > 0 && servicePort.loadBalancerSourceRanges.length > 0;
+}
+
+/**
+ * Drops what comes from elsewhere than the source ranges.
+ *
+ * @param nodeIp the node's own address; null if it has none of this family
+ * @throws {RangeError} if a range is not a CIDR
+ */
+function planFirewall(
+  servicePort: ServicePort,
+  name: string,
+  nodeIp: Ip | null,
+  { ip }: RuleWords,
+): Chain {
+  const sources = new Set<string>();
+  let containsNode = false;
+  for (const range of servicePort.loadBalancerSourceRanges) {
+    const cidr = parseCidr(range);
+    if (cidr === null) {
+      throw new RangeError(
+        `Source range of Service port "${servicePort.text}" must be a CIDR: got "${range}"`,
+      );
+    }
+    // nft prints the network of a single address as the address.
+    sources.add(cidr.prefixLength === cidr.bytes.length * 8 ? range.slice(0, range.indexOf("/")) : range);
+    containsNode ||= nodeIp !== null && cidrContains(cidr, nodeIp);
+  }
+  // A packet from the node to the load-balancer IP comes back with that IP as its source.
+  if (containsNode) { for (const vip of servicePort.loadBalancerVIPs) sources.add(vip); }
+  // A rule for each, and no set: nft would join and sort the ranges, and then the text compares as another.
+  return { name, rules: [...[...sources].map((source) => `${ip} saddr ${source} return`), "drop"] };
+}
+
+/** What one ServicePort adds to the chains and sets of its Service. */
+interface AffinityRules {
+  /** Each goes only to earlier ones. */
+  readonly chains: readonly Chain[];
+  readonly sets: readonly Container[];
+}
+
+/**
+ * @param external true if anything but the cluster IP leads to the port
+ */
+function planAffinity(
+  servicePort: ServicePort,
+  endpoints: CategorizedEndpoints,
+  names: ServiceChains,
+  external: boolean,
+  words: RuleWords,
+): AffinityRules {
+  const { ip, addressType } = words;
+  const chains: Chain[] = [];
+  const sets: Container[] = [];
+  const namesOf = new Map<string, EndpointNames>();
+  for (const endpoint of endpoints.allReachable) {
+    const own = endpointNames(servicePort, endpoint);
+    namesOf.set(endpoint.key, own);
+    sets.push({
+      name: own.affinitySet,
+      kind: "set",
+      spec: `type ${addressType} ; flags dynamic,timeout ;`,
+      timeoutSeconds: servicePort.stickyMaxAgeSeconds,
+      comment: "",
+    });
+    chains.push({
+      name: own.chain,
+      rules: [
+        `update @${own.affinitySet} { ${ip} saddr }`,
+        `meta l4proto ${PROTOCOL_WORDS[servicePort.protocol]} dnat to ` +
+        joinHostPort(endpoint.ip, endpoint.port),
+      ],
+    });
+  }
+  const choice = (list: readonly Endpoint[]): string[] => {
+    const own = list.map(({ key }) => namesOf.get(key)!);
+    const verdicts = own.map(({ chain }, index) => `${index} : goto ${chain}`).join(", ");
+    return [
+      ...own.map(({ affinitySet, chain }) => `${ip} saddr @${affinitySet} goto ${chain}`),
+      `numgen random mod ${own.length} vmap { ${verdicts} }`,
+    ];
+  };
+  const { cluster, local } = endpoints;
+  if (cluster.length > 0) chains.push({ name: names.cluster, rules: choice(cluster) });
+  if (local.length > 0) chains.push({ name: names.local, rules: choice(local) });
+  if (external) {
+    chains.push({
+      name: names.external,
+      rules: servicePort.externalPolicyLocal
+        ? localPolicyRules(words, names.cluster, local.length > 0 ? names.local : null)
+        : clusterPolicyRules(words, names.cluster),
+    });
+  }
+  return { chains, sets };
 }
 
 /** The first of very many: a slot more than `numgen` counts would never be chosen. */

@@ -35,12 +35,6 @@ export interface Change {
   readonly commit: () => void;
 }
 
-/** An element of a Service that keeps its former objects, because the kernel refuses what it wants. */
-interface KeptElement {
-  readonly owner: NamespacedName;
-  readonly element: Element;
-}
-
 interface OpenObjects extends NftObjects {
   readonly containers: Container[];
   readonly chains: Chain[];
@@ -61,8 +55,8 @@ export class NftStore {
   readonly #references = new Map<string, number>();
   /** Set or map → how many elements Services have in it, and one of those Services; null: it has none any more. */
   readonly #containers = new Map<string, { count: number; example: NamespacedName | null }>();
-  /** By name. Another Service may come to want them: the state gives a destination to one, whichever Service keeps it. */
-  readonly #kept = new Map<string, KeptElement>();
+  /** Services that keep former objects, because the kernel refuses what they want. Another one may come to want a destination of theirs. */
+  readonly #kept = new Set<NamespacedName>();
   readonly #counts = { chains: 0, sets: 0, sharedElements: 0 };
 
   /** A table that holds what a plan wants beside its Services. */
@@ -102,9 +96,7 @@ export class NftStore {
   set(name: NamespacedName, objects: NftObjects | null): void {
     const before = this.service(name);
     this.#count(name, before, -1);
-    for (const element of this.#kept.size === 0 ? [] : before.elements) {
-      if (this.#kept.get(nameOf(element))?.owner === name) this.#kept.delete(nameOf(element));
-    }
+    this.#kept.delete(name);
     if (objects === null) {
       this.#services.delete(name);
       return;
@@ -116,9 +108,7 @@ export class NftStore {
   /** As {@linkcode NftStore.set}, for a Service that has these although it wants others: what it wants was refused. */
   keep(name: NamespacedName, objects: NftObjects): void {
     this.set(name, objects);
-    for (const element of objects.elements) {
-      if (!isSharedSet(element.container)) this.#kept.set(nameOf(element), { owner: name, element });
-    }
+    this.#kept.add(name);
   }
 
   /** What leads to a plan of some Services: one transaction, so that a destination that changes hands is never without an owner. */
@@ -134,7 +124,7 @@ export class NftStore {
       append(wanted, after ?? NO_OBJECTS);
     }
     const taken = this.#takenFromKept(plan, wanted);
-    held.elements.push(...taken.map(({ element }) => element));
+    for (const elements of taken.values()) held.elements.push(...elements);
     const isOthers = this.#isWantedByOthers(held);
     const own = ({ elements }: NftObjects): Element[] =>
       once(elements.filter((element) => !isOthers(element)));
@@ -142,7 +132,7 @@ export class NftStore {
     return {
       transaction,
       commit: () => {
-        for (const { owner, element } of taken) this.#giveUp(owner, nameOf(element));
+        for (const [owner, elements] of taken) this.#giveUp(owner, elements);
         for (const [name, objects] of services) this.set(name, objects);
         for (const [name, chain] of plan.sharedChains) this.#sharedChains.set(name, chain);
         this.#base = plan.base;
@@ -170,17 +160,24 @@ export class NftStore {
     }
   }
 
-  #takenFromKept({ services }: NftablesPlan, { elements }: NftObjects): readonly KeptElement[] {
-    if (this.#kept.size === 0) return [];
-    return elements.flatMap((element) => {
-      const kept = this.#kept.get(nameOf(element));
-      return kept === undefined || services.has(kept.owner) ? [] : [kept];
-    });
+  /** Elements that other Services keep and one of these wants: the state gives a destination to one, whichever Service keeps it. */
+  #takenFromKept(
+    { services }: NftablesPlan,
+    { elements }: NftObjects,
+  ): ReadonlyMap<NamespacedName, readonly Element[]> {
+    const keepers = [...this.#kept].filter((name) => !services.has(name));
+    if (keepers.length === 0) return new Map();
+    const wanted = new Set(elements.filter(({ container }) => !isSharedSet(container)).map(nameOf));
+    return new Map(
+      keepers.map((name) => [name, this.service(name).elements.filter((one) => wanted.has(nameOf(one)))]),
+    );
   }
 
-  #giveUp(owner: NamespacedName, element: string): void {
+  #giveUp(owner: NamespacedName, elements: readonly Element[]): void {
+    if (elements.length === 0) return;
+    const given = new Set(elements.map(nameOf));
     const objects = this.service(owner);
-    this.keep(owner, { ...objects, elements: objects.elements.filter((one) => nameOf(one) !== element) });
+    this.keep(owner, { ...objects, elements: objects.elements.filter((one) => !given.has(nameOf(one))) });
   }
 
   /** True of elements of shared sets that stay whatever becomes of the Services whose objects are `held`. */
