@@ -7,7 +7,7 @@
 import type { Mutation } from "./mutate.ts";
 
 const BASE = "lib/backend/ipvs/plan/base_rules.ts";
-const SERVICES = "lib/backend/ipvs/plan/service_objects.ts";
+const SERVICES = "lib/backend/ipvs/plan/plan.ts";
 const STORE = "lib/backend/ipvs/store/store.ts";
 const OBJECTS = "lib/backend/ipvs/store/objects.ts";
 const JUMPS = "lib/netfilter/iptables_jumps.ts";

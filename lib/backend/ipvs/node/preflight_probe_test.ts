@@ -3,7 +3,7 @@ import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
 import { UnsupportedError } from "../../../errors.ts";
 import { type Exec, type ExecResult, wholeText } from "../../../kernel/exec.ts";
 import { Iptables } from "../../../kernel/iptables.ts";
-import { requireSetsAndMatches } from "./preflight_probe.ts";
+import { requireSetsAndMatches } from "./preflight.ts";
 
 const NONE = { permissions: "none" } as const;
 

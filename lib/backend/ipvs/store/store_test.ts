@@ -10,8 +10,7 @@ import {
   testSlicePort,
 } from "../../../../tests/support/model_objects.ts";
 import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
-import { planTexts, renderPlan } from "./render.ts";
-import { IpvsStore } from "./store.ts";
+import { IpvsStore, planTexts, renderPlan } from "./store.ts";
 
 const pure = { permissions: "none" } as const;
 
