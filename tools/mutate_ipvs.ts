@@ -256,7 +256,7 @@ const UNIT: readonly Mutation[] = [
   unit(
     SCHEDULERS,
     "a try of schedulers does not count",
-    "commands: unknown.size > 0 ? 1 : 0",
+    "commands: unknown.size",
     "commands: 0",
   ),
   unit(SCHEDULERS, "a scheduler is tried by every sync", ", ...this.#usable, ...this.#missing", ""),
