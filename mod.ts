@@ -155,8 +155,8 @@ export type {
 export type { Chain, Container, Element, NftObjects } from "./lib/netfilter/nft_objects.ts";
 
 export { planIpvs } from "./lib/backend/ipvs/plan/plan.ts";
-export { planTexts as ipvsPlanTexts, renderPlan as renderIpvsPlan } from "./lib/backend/ipvs/store/render.ts";
-export type { PlanTexts as IpvsPlanTexts } from "./lib/backend/ipvs/store/render.ts";
+export { planTexts as ipvsPlanTexts, renderPlan as renderIpvsPlan } from "./lib/backend/ipvs/store/store.ts";
+export type { PlanTexts as IpvsPlanTexts } from "./lib/backend/ipvs/store/store.ts";
 export type {
   BaseRule as IpvsBaseRule,
   BaseRules as IpvsBaseRules,

@@ -27,7 +27,7 @@ export const LAYERS: readonly Layer[] = [
   {
     row: 2,
     name: "words",
-    paths: ["lib/netfilter/", "lib/conntrack/", "lib/config/", "lib/source/"],
+    paths: ["lib/netfilter/", "lib/config/", "lib/source/"],
   },
   { row: 3, name: "planning", paths: ["lib/backend/", "lib/sim/"] },
   { row: 4, name: "machine", paths: ["lib/kernel/", "lib/observe/"] },

@@ -27,7 +27,7 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["lib/model/x.ts", 'Deno.readTextFileSync("x");', ["pure-rows"]],
     ["lib/model/x.ts", "export function f(file: Deno.FsFile): void {}", ["pure-rows"]],
     ["lib/netfilter/x.ts", 'fetch("http://x");', ["pure-rows"]],
-    ["lib/conntrack/x.ts", "setTimeout(f, 1);", ["pure-rows"]],
+    ["lib/netfilter/x.ts", "setTimeout(f, 1);", ["pure-rows"]],
     ["lib/config/x.ts", "const later = setInterval;", ["pure-rows"]],
     ["lib/source/decode/decode.ts", "const now = Date.now();", ["pure-rows"]],
     ["lib/source/decode/decode_values.ts", "const now = new Date();", ["pure-rows"]],

@@ -7,7 +7,7 @@
 import type { Mutation } from "./mutate.ts";
 
 const BASE = "lib/backend/ipvs/plan/base_rules.ts";
-const SERVICES = "lib/backend/ipvs/plan/service_objects.ts";
+const SERVICES = "lib/backend/ipvs/plan/plan.ts";
 const STORE = "lib/backend/ipvs/store/store.ts";
 const OBJECTS = "lib/backend/ipvs/store/objects.ts";
 const JUMPS = "lib/netfilter/iptables_jumps.ts";
@@ -256,7 +256,7 @@ const UNIT: readonly Mutation[] = [
   unit(
     SCHEDULERS,
     "a try of schedulers does not count",
-    "commands: unknown.size > 0 ? 1 : 0",
+    "commands: unknown.size",
     "commands: 0",
   ),
   unit(SCHEDULERS, "a scheduler is tried by every sync", ", ...this.#usable, ...this.#missing", ""),

@@ -79,7 +79,7 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
       "Promise.resolve([])",
     ],
   ],
-  "apply/shared_portals.ts": [
+  "forward/shared_portals.ts": [
     [
       "the next proxy server takes sockets over",
       "if (this.#left.delete(former)) return this.#open.get(former)!;",
@@ -98,6 +98,9 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
     ["ports without a right first", "isFree(other) - isFree(one)", "isFree(one) - isFree(other)"],
   ],
   "forward/tcp_portal.ts": [
+    ["a closed half is passed on", "await to.closeWrite();", "await close();"],
+    ["buffers are given back", "this.#giveBack(large);\n      this.#smallInUse--;", ""],
+    ["directions that wait hold little", "this.#largeInUse >= MOST_LARGE", "false"],
     [
       "a dead endpoint gives way",
       "const endpoint = this.#balancer.pick(client, tries > 0);",
@@ -108,11 +111,6 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
       "timer = setTimeout(() => tooLong.abort(), NOTICE_MS);",
       "tooLong.abort();",
     ],
-  ],
-  "forward/exchange.ts": [
-    ["a closed half is passed on", "await to.closeWrite();", "await close();"],
-    ["buffers are given back", "this.#giveBack(large);\n      this.#smallInUse--;", ""],
-    ["directions that wait hold little", "this.#largeInUse >= MOST_LARGE", "false"],
   ],
   "forward/udp_portal.ts": [
     [

@@ -50,40 +50,23 @@ export class Ipvsadm {
   }
 
   /**
-   * Which of these schedulers the kernel has, in one run of the program: adds a virtual server with each one and deletes it again.
+   * True if the kernel has the scheduler: adds a virtual server with it and deletes it again.
    *
    * @param name of a server that does not exist; one that is there is deleted
    * @throws {ExecError} if something else failed
    */
-  async trySchedulers(
-    name: VirtualServerName,
-    schedulers: readonly string[],
-  ): Promise<ReadonlySet<string>> {
-    const add = (scheduler: string) =>
-      addVirtualServerLine({ ...name, scheduler, flags: [], timeoutSeconds: 0 });
+  async hasScheduler(name: VirtualServerName, scheduler: string): Promise<boolean> {
+    const add = addVirtualServerLine({ ...name, scheduler, flags: [], timeoutSeconds: 0 });
     const remove = deleteVirtualServerLine(name);
-    // The program does not say which line failed, and its status is that of the last one. Each first line of three fails in any case,
-    // so that the lines of each scheduler can be separated: one line if it is there, else three.
-    const lines = schedulers.flatMap((scheduler) => [remove, add(scheduler), remove]);
-    const { code, stderr } = await this.#restore(lines);
-    const said = stderr.split("\n").filter((line) => line !== "");
-    const missing = said.filter((line) => NO_SCHEDULER_REGEXP.test(line));
-    const refused = said.filter((line) => NOT_FOUND_REGEXP.test(line));
-    // What a try left that was killed is deleted without a word.
-    let next = said.length - schedulers.length - 2 * missing.length === -1 ? -1 : 0;
-    const usable = new Set<string>();
-    for (const scheduler of schedulers) {
-      const isMissing = NO_SCHEDULER_REGEXP.test(said[next + 1] ?? "");
-      if (!isMissing) usable.add(scheduler);
-      next += isMissing ? 3 : 1;
-    }
-    const lastFailed = !usable.has(schedulers.at(-1) ?? "");
-    if (
-      next !== said.length || missing.length + refused.length !== said.length || (code !== 0) !== lastFailed
-    ) {
+    // The first line fails, unless a try was killed and left the server. The program's status is that of the last one.
+    const { code, stderr } = await this.#restore([remove, add, remove]);
+    const others = linesOf(stderr).filter((line) => !NOT_FOUND_REGEXP.test(line));
+    const isMissing = others.length === 1 && NO_SCHEDULER_REGEXP.test(others[0] ?? "") &&
+      NOT_FOUND_REGEXP.test(linesOf(stderr).at(-1) ?? "");
+    if (others.length > (isMissing ? 1 : 0) || isMissing !== (code !== 0)) {
       throw new ExecError(RESTORE, code, oneLine(stderr));
     }
-    return usable;
+    return !isMissing;
   }
 
   /** All virtual servers, those of others among them, with their real servers. */

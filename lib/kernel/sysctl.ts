@@ -6,7 +6,7 @@
  */
 import { ExecError, UnsupportedError } from "../errors.ts";
 import { isPermissionProblem } from "./tool_errors.ts";
-import { type Exec, type ExecOptions, type ExecResult, QUICK_LIMIT_MS, runOk } from "./exec.ts";
+import { type Exec, type ExecOptions, QUICK_LIMIT_MS, runOk } from "./exec.ts";
 import type { Logger } from "../observe/log.ts";
 
 /** How it went to make sure of a setting. `found` is the value before. */
@@ -71,7 +71,7 @@ export interface SysctlChange {
 
 /**
  * Writes settings unless they already have the values, so that a process without the right to write runs where an earlier one has
- * prepared the node. One program writes them all; those whose outcome it does not print are written once more, each by its own.
+ * prepared the node. One program writes them all; if it has something to say, each is written once more by its own.
  * The outcomes are in the order of `changes`.
  */
 export async function changeSysctls(
@@ -79,69 +79,29 @@ export async function changeSysctls(
   changes: readonly SysctlChange[],
 ): Promise<readonly SysctlOutcome[]> {
   const wanted = changes.filter(({ found, value }) => found !== null && found !== value);
-  const told = wanted.length > 1 ? await writeTogether(exec, wanted) : new Map<string, ExecError | null>();
+  const isDone = wanted.length > 1 && await write(exec, wanted) === null;
   const outcomes: SysctlOutcome[] = [];
   for (const change of changes) {
-    const { name, found, value } = change;
+    const { found, value } = change;
     if (found === null) outcomes.push({ kind: "missing" });
     else if (found === value) outcomes.push({ kind: "unchanged", found });
-    else {
-      const problem = told.get(name);
-      outcomes.push(outcomeOf(found, problem === undefined ? await writeAlone(exec, change) : problem));
-    }
+    else outcomes.push(outcomeOf(found, isDone ? null : await write(exec, [change])));
   }
   return outcomes;
 }
 
-/** The error of each setting, null for one that is written; without those whose outcome is unknown. */
-async function writeTogether(
-  exec: Exec,
-  changes: readonly SysctlChange[],
-): Promise<ReadonlyMap<string, ExecError | null>> {
-  const result = await write(exec, changes);
-  const told = new Map<string, ExecError | null>();
-  if (result instanceof ExecError) return told;
-  const { code, stdout, stderr } = result;
-  const isSilent = stderr.trim() === "";
-  if (code === 0 && isSilent) return new Map(changes.map(({ name }) => [name, null]));
-  const complaints = stderr.split("\n").map((line) => line.trim()).filter((line) => line !== "");
-  const isAbout = (line: string, { name }: SysctlChange): boolean => line.includes(`"${name}"`);
-  const isClear = !isSilent &&
-    complaints.every((line) => changes.some((change) => isAbout(line, change)));
-  for (const change of isClear ? changes : []) {
-    const own = complaints.filter((line) => isAbout(line, change));
-    // What is written is printed.
-    if (own.length > 0) told.set(change.name, new ExecError(writeArgv([change]), code, own.join("\n")));
-    else if (stdout.split("\n").some((line) => line.startsWith(`${change.name} = `))) {
-      told.set(change.name, null);
-    }
-  }
-  return told;
-}
-
-/** The program's complaint; null if the setting is written. */
-async function writeAlone(exec: Exec, change: SysctlChange): Promise<ExecError | null> {
-  const result = await write(exec, [change]);
-  if (result instanceof ExecError) return result;
-  const message = result.stderr.trim();
-  // Some versions of the program end with 0 even though the kernel refused.
-  return result.code === 0 && message === ""
-    ? null
-    : new ExecError(writeArgv([change]), result.code, message);
-}
-
-/** Writes settings in their order, by one program, which goes on after one that is refused. */
-async function write(exec: Exec, changes: readonly SysctlChange[]): Promise<ExecResult | ExecError> {
+/** Writes settings in their order, by one program, which goes on after one that is refused. @returns null if all are written */
+async function write(exec: Exec, changes: readonly SysctlChange[]): Promise<ExecError | null> {
+  const argv = ["sysctl", "-w", ...changes.map(({ name, value }) => `${name}=${value}`)];
   try {
-    return await exec.run(writeArgv(changes), QUICK);
+    const { code, stderr } = await exec.run(argv, QUICK);
+    const message = stderr.trim();
+    // Some versions of the program end with 0 even though the kernel refused.
+    return code === 0 && message === "" ? null : new ExecError(argv, code, message);
   } catch (error) {
     if (error instanceof ExecError) return error;
     throw error;
   }
-}
-
-function writeArgv(changes: readonly SysctlChange[]): readonly string[] {
-  return ["sysctl", "-w", ...changes.map(({ name, value }) => `${name}=${value}`)];
 }
 
 function outcomeOf(found: string, error: ExecError | null): SysctlOutcome {

@@ -139,11 +139,6 @@ export class OtherModesCleanup {
     await Promise.all([this.#work, this.#otherProxy?.work]);
   }
 
-  /** Resolves when what was begun to be removed is, or has ended. */
-  removed(): Promise<void> {
-    return this.#work;
-  }
-
   #familySynced(family: IpFamily, isLast: boolean): void {
     const { families } = this.#options;
     if (isLast) this.#allSynced.abort();
@@ -216,12 +211,14 @@ export class OtherModesCleanup {
   }
 
   async #lookForProxy(watch: OtherProxyWatch): Promise<void> {
-    const { clock = systemClock, periodMs, isWanted, programs: { signal } } = watch;
+    const { ownMode, clock = systemClock } = this.#options;
+    const { periodMs, programs: { signal } } = watch;
     while (!signal.aborted) {
       await clock.sleep(periodMs, signal);
       // The removals of the start come first.
       await this.#work;
-      if (signal.aborted || !isWanted(this.#hasRemovedTables)) continue;
+      // In other modes it has none as long as none were there.
+      if (signal.aborted || ownMode !== "nftables" && !this.#hasRemovedTables) continue;
       const found = await this.#tablesOf(watch);
       if (found === null) continue;
       this.#reportTables(watch, found.map((family) => `${nftFamily(family)} ${TABLE}`));
@@ -298,11 +295,8 @@ const MAX_REMOVAL_MS = 3_600_000;
 
 export interface OtherProxyOptions {
   readonly periodMs: number;
-  /** False as long as there is no reason to look. @param hasRemovedTables tables of nftables mode were there */
-  readonly isWanted: (hasRemovedTables: boolean) => boolean;
   /** Receives which tables came back, e.g. `ip kube-proxy`, whenever that changes; none: they are gone. */
   readonly onChange: (tables: readonly string[]) => void;
-  readonly clock?: Clock;
 }
 
 interface OtherProxyWatch extends OtherProxyOptions {

@@ -14,9 +14,13 @@ import {
   type KubeProxyConfiguration,
   type SyncPeriods,
 } from "../config/types.ts";
-import { conntrackNames, conntrackSettings } from "../conntrack/settings.ts";
+import {
+  applyConntrackSettings,
+  conntrackNames,
+  conntrackSettings,
+  type RefusedSetting,
+} from "../kernel/conntrack_settings.ts";
 import { modeSysctls } from "../backend/node/mode_sysctls.ts";
-import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
 import { ConfigError } from "../errors.ts";
 import { cpuCount } from "../kernel/machine.ts";
 import { untilDescriptors } from "../kernel/descriptors.ts";

@@ -157,12 +157,11 @@ function makeHandlers(proxy: ProxyServer, parts: HandlerParts): EventHandlers {
 }
 
 function watchOtherProxy(
-  { mode, node, periods, otherModes, events }: ProxyServer,
+  { node, periods, otherModes, events }: ProxyServer,
   servers: NodeServers,
 ): void {
   otherModes.watch({
     periodMs: periods.syncPeriod,
-    isWanted: (hasRemovedTables) => mode === "nftables" || hasRemovedTables,
     onChange: (tables) => {
       servers.health.setOtherTables(tables);
       if (tables.length > 0) events.recorder.record(otherProxyEvent(node, tables));

@@ -8,7 +8,7 @@ import type { SyncPeriods } from "../config/types.ts";
 import type { ChangeTracker } from "../model/change_tracker.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
-import { type StaleFlowOptions, StaleFlowReconciler } from "./conntrack.ts";
+import { type StaleFlowOptions, StaleFlowReconciler } from "./stale_flows.ts";
 import type { HandledFamily } from "./event_handlers.ts";
 import { backoffMs, BoundedFrequencyRunner } from "./bounded_frequency_runner.ts";
 import { SyncError } from "../errors.ts";

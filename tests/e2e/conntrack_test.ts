@@ -4,13 +4,12 @@
  * @module
  */
 import { assert, assertEquals, fail } from "@std/assert";
-import { groupFlows } from "../../lib/conntrack/stale_flows.ts";
+import { type FlowReconciliation, groupFlows, StaleFlowReconciler } from "../../lib/sync/stale_flows.ts";
 import { Conntrack } from "../../lib/kernel/conntrack.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
-import { type FlowReconciliation, StaleFlowReconciler } from "../../lib/sync/conntrack.ts";
 import { service, slice } from "../flows/objects.ts";
 import { assertWithin } from "../support/busyness.ts";
 import { LabProxy } from "../support/lab_proxy.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 import { planIpvs } from "../../lib/backend/ipvs/plan/plan.ts";
-import { type PlanTexts, planTexts } from "../../lib/backend/ipvs/store/render.ts";
+import { type PlanTexts, planTexts } from "../../lib/backend/ipvs/store/store.ts";
 import type { IpvsOptions } from "../../lib/backend/ipvs/plan/ruleset.ts";
 import { hostIps, nodePortIps } from "../../lib/backend/ipvs/plan/settings.ts";
 import { emptySnapshot, kernelTables, type RulesetSnapshot } from "../../lib/sim/ruleset_snapshot.ts";

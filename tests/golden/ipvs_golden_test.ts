@@ -1,6 +1,6 @@
 /** IPVS mode on the objects of the golden cases ends in what their files hold. */
 import { assertEquals } from "@std/assert";
-import { planTexts } from "../../lib/backend/ipvs/store/render.ts";
+import { planTexts } from "../../lib/backend/ipvs/store/store.ts";
 import type { IpvsPlan } from "../../lib/backend/ipvs/plan/ruleset.ts";
 import { GOLDEN_PERMISSIONS } from "../support/golden.ts";
 import {

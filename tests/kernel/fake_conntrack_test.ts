@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { groupFlows } from "../../lib/conntrack/stale_flows.ts";
+import { groupFlows } from "../../lib/sync/stale_flows.ts";
 import { Conntrack } from "../../lib/kernel/conntrack.ts";
 import type { Exec, ExecResult } from "../../lib/kernel/exec.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";

@@ -5,7 +5,7 @@
  */
 import { renderPlan } from "../../lib/backend/nftables/store/full_sync.ts";
 import { assert } from "@std/assert";
-import { planTexts } from "../../lib/backend/ipvs/store/render.ts";
+import { planTexts } from "../../lib/backend/ipvs/store/store.ts";
 import { checkNode, type Difference, type FamilyCheck } from "../../lib/inspect/check/check.ts";
 import type { DesiredInput, RulesMode } from "../../lib/inspect/desired/desired.ts";
 import { render as iptablesText } from "../../lib/inspect/modes/iptables.ts";

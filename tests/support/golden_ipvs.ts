@@ -9,7 +9,7 @@
  */
 import { OUT_FILTER_CHAIN } from "../../lib/backend/ipvs/plan/base_rules.ts";
 import { planIpvs } from "../../lib/backend/ipvs/plan/plan.ts";
-import { planTexts } from "../../lib/backend/ipvs/store/render.ts";
+import { planTexts } from "../../lib/backend/ipvs/store/store.ts";
 import type { IpvsOptions, IpvsPlan } from "../../lib/backend/ipvs/plan/ruleset.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";

@@ -12,7 +12,7 @@ import type { ApiObject } from "../../lib/model/objects.ts";
 import { createLogger } from "../../lib/observe/log.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
 import { eventsBetween, identityOf } from "../../lib/source/source.ts";
-import type { FlowReconciliation } from "../../lib/sync/conntrack.ts";
+import type { FlowReconciliation } from "../../lib/sync/stale_flows.ts";
 import { FamilyRunner } from "../../lib/sync/family_runner.ts";
 import { EventHandlers } from "../../lib/sync/event_handlers.ts";
 import type { ApiJson } from "../flows/objects.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { CopyBuffers } from "../../lib/backend/userspace/forward/exchange.ts";
+import { CopyBuffers } from "../../lib/backend/userspace/forward/tcp_portal.ts";
 import {
   type AllSessions,
   type RelayContext,

@@ -11,8 +11,7 @@ import { planIpvs } from "./plan/plan.ts";
 import type { IpvsOptions, IpvsPlan } from "./plan/ruleset.ts";
 import { NOTHING_HELD } from "../iptables/store/full_sync.ts";
 import type { HeldObjects, Ownership } from "./store/objects.ts";
-import { planTexts, renderPlan } from "./store/render.ts";
-import { IpvsStore } from "./store/store.ts";
+import { IpvsStore, planTexts, renderPlan } from "./store/store.ts";
 import type { IpvsTransaction } from "./store/transaction.ts";
 
 const pure = { permissions: "none" } as const;

@@ -9,16 +9,39 @@ import { ExecError, UnsupportedError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { Iptables, type IptablesTable } from "../../kernel/iptables.ts";
 import type { Nft } from "../../kernel/nft.ts";
-import { nftFamily } from "../../netfilter/nft_words.ts";
+import { type NftFamily, nftFamily } from "../../netfilter/nft_words.ts";
 import { probeIptables } from "../../kernel/iptables_variant.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
-import { parseIptablesSave, unreadableTables } from "../../netfilter/iptables_save.ts";
+import {
+  type IptablesRuleset,
+  parseIptablesSave,
+  type SavedChain,
+  type SavedTable,
+  unreadableTables,
+} from "../../netfilter/iptables_save.ts";
 import { chainLine, tableBlock } from "../../netfilter/iptables_jumps.ts";
-import type { KeptLeftover, Leftover, LeftoverFailure, LeftoverReport, ModeCleanup } from "./cleanup.ts";
+import type {
+  KeptLeftover,
+  Leftover,
+  LeftoverFailure,
+  LeftoverReport,
+  ModeCleanup,
+  OwnedChains,
+} from "./cleanup.ts";
 import { IPTABLES_CLEANUP } from "../iptables/node/cleanup.ts";
-import { isServiceChain, MARK_MASQ_CHAIN } from "../iptables/plan/chains.ts";
-import { NativeTable } from "./iptables_leftovers_native.ts";
-import { planCleanup, type TableCleanup, TABLES } from "./iptables_leftovers_plan.ts";
+import {
+  FORWARD_CHAIN,
+  isServiceChain,
+  KUBELET_FIREWALL_CHAIN,
+  MARK_MASQ_CHAIN,
+  POSTROUTING_CHAIN,
+  PROXY_FIREWALL_CHAIN,
+  serviceChainsInCallOrder,
+  SERVICES_CHAIN,
+} from "../iptables/plan/chains.ts";
+import type { CleanupMode } from "../../config/types.ts";
+import { splitWords } from "../../netfilter/words.ts";
+import { listedChains, type NftListedChain, type NftListedRule } from "../../netfilter/nft_listing.ts";
 
 /** How a cleanup goes about it. */
 export interface CleanupOptions {
@@ -230,4 +253,198 @@ function cleanupText(plan: TableCleanup, staged: boolean): string {
     blocks.push(tableBlock(table, [...portion.map(chainLine), ...portion.flatMap(deletion)]));
   }
   return blocks.join("");
+}
+
+/** Everything of one table that goes, and what stays for the sake of others. */
+interface TableCleanup {
+  readonly table: IptablesTable;
+  /** `-D` lines for the jumps from built-in chains. */
+  readonly jumps: readonly string[];
+  /** Callers before those they call. */
+  readonly chains: readonly string[];
+  /** Chain that stays → foreign chain that leads to it. */
+  readonly kept: ReadonlyMap<string, string>;
+  /** How all that goes where only nft can read it. */
+  readonly native?: NativeRemoval;
+}
+
+const TABLES: readonly IptablesTable[] = ["nat", "filter", "mangle"];
+
+/**
+ * Chains that iptables mode and IPVS mode both fill; they are of the mode that filled them last. KUBE-MARK-MASQ is one
+ * more, which comes after the chains of Services.
+ */
+const SHARED_CHAINS: OwnedChains = {
+  nat: [SERVICES_CHAIN, POSTROUTING_CHAIN],
+  filter: [FORWARD_CHAIN, PROXY_FIREWALL_CHAIN],
+  mangle: [],
+};
+/** Where KUBE-SERVICES of nat always leads to in IPVS mode, and never in iptables mode. */
+const IPVS_NODE_PORT_CHAIN = "KUBE-NODE-PORT";
+
+/** Chains by which kubelet marks the tables it writes to. */
+const KUBELET_CHAINS = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-MARK-DROP"];
+
+/** What the text of iptables-save holds of these modes, table by table. */
+export function planCleanup(saved: IptablesRuleset, modes: readonly ModeCleanup[]): TableCleanup[] {
+  const isWanted = (wanted: CleanupMode): boolean => modes.some(({ mode }) => mode === wanted);
+  const withIptables = isWanted("iptables");
+  const withShared = isWanted(sharedChainsMode(saved));
+  const firewall = withIptables && isFirewallOurs(saved) ? [KUBELET_FIREWALL_CHAIN] : [];
+  return TABLES.flatMap((table) => {
+    const chains = saved.get(table);
+    if (chains === undefined) return [];
+    const statics = [
+      ...(withShared ? SHARED_CHAINS[table] : []),
+      ...modes.flatMap((mode) => mode.chains?.[table] ?? []),
+      ...(table === "filter" ? firewall : []),
+    ];
+    const ofServices = withIptables && table === "nat" ? [...chains.keys()].filter(isServiceChain) : [];
+    const marks = withShared && table === "nat" ? [MARK_MASQ_CHAIN] : [];
+    const wanted = [...statics, ...serviceChainsInCallOrder(ofServices), ...marks];
+    return [planTable(table, chains, wanted, modes.flatMap(({ jumpComments = [] }) => jumpComments))];
+  });
+}
+
+/** Which mode filled the chains that two of them use. */
+function sharedChainsMode(saved: IptablesRuleset): CleanupMode {
+  const rules = saved.get("nat")?.get(SERVICES_CHAIN)?.rules ?? [];
+  return rules.some((rule) => targetOf(rule) === IPVS_NODE_PORT_CHAIN) ? "ipvs" : "iptables";
+}
+
+/**
+ * KUBE-FIREWALL is kubelet's, but a proxy makes it where it is missing. On a node without kubelet's own chains, holding
+ * nothing but what a proxy writes, it can only be left over.
+ */
+function isFirewallOurs(saved: IptablesRuleset): boolean {
+  const isKubeletThere = TABLES.some((table) => KUBELET_CHAINS.some((chain) => saved.get(table)?.has(chain)));
+  const rules = saved.get("filter")?.get(KUBELET_FIREWALL_CHAIN)?.rules;
+  return !isKubeletThere && rules !== undefined &&
+    rules.every((rule) => rule.includes('"block incoming localnet connections"'));
+}
+
+/** @param comments of jumps that go although the chain stays */
+function planTable(
+  table: IptablesTable,
+  saved: SavedTable,
+  wanted: readonly string[],
+  comments: readonly string[],
+): TableCleanup {
+  const chains = wanted.filter((chain) => saved.has(chain));
+  const own = new Set(chains);
+  const jumps: string[] = [];
+  const kept = new Map<string, string>();
+  for (const [name, { policy, rules }] of saved) {
+    if (own.has(name)) continue;
+    for (const rule of rules) {
+      const target = targetOf(rule);
+      if (target === null) continue;
+      const isOwn = own.has(target);
+      if (policy !== "-") {
+        // Only a service proxy leads from the kernel's own chains into these, whatever its release wrote as comment.
+        const isStale = SHARED_CHAINS[table].includes(target) &&
+          comments.some((comment) => rule.includes(`--comment "${comment}"`));
+        if (isOwn || isStale) jumps.push(`-D ${name} ${rule}`);
+      } else if (isOwn) kept.set(target, name);
+    }
+  }
+  return { table, jumps, chains, kept };
+}
+
+/** The chain or extension a saved rule leads to. */
+function targetOf(rule: string): string | null {
+  // Nearly all rules of others lead elsewhere, and splitting words is the costly part.
+  if (!rule.includes("KUBE-")) return null;
+  const words = splitWords(rule);
+  const at = words.findLastIndex((word) => word === "-j" || word === "-g");
+  return at < 0 ? null : words[at + 1] ?? null;
+}
+
+/** Commands of nft, to be taken in this order in one transaction. */
+interface NativeRemoval {
+  readonly jumps: readonly string[];
+  readonly flushes: readonly string[];
+  readonly deletions: readonly string[];
+}
+
+/** One table as nft sees it. */
+class NativeTable {
+  readonly #name: string;
+  readonly #chains: ReadonlyMap<string, NftListedChain>;
+
+  /**
+   * @param name with its family, as nft writes it
+   * @param text of `nft -a list table`
+   */
+  constructor(name: string, text: string) {
+    this.#name = name;
+    this.#chains = listedChains(text);
+  }
+
+  /**
+   * Null: the table is not there.
+   *
+   * @throws {ExecError} if it cannot be listed
+   */
+  static async read(
+    nft: Pick<Nft, "listTable">,
+    family: NftFamily,
+    table: string,
+  ): Promise<NativeTable | null> {
+    const text = await nft.listTable(family, table);
+    return text === null ? null : new NativeTable(`${family} ${table}`, text);
+  }
+
+  /**
+   * As iptables-save would print it as far as one asks where rules lead; the words of other rules are those of nft. A map in a chain of
+   * the kernel stands as a chain of another program, because it may lead to more than one chain.
+   */
+  saved(): SavedTable {
+    const saved = new Map<string, SavedChain>();
+    for (const [name, { isHooked, rules }] of this.#chains) {
+      const own = isHooked ? rules.filter((rule) => !isMap(rule)) : rules;
+      saved.set(name, savedChain(isHooked ? "ACCEPT" : "-", own));
+      for (const rule of rules) {
+        if (!own.includes(rule)) saved.set(`${name} (handle ${rule.handle})`, savedChain("-", [rule]));
+      }
+    }
+    return saved;
+  }
+
+  /**
+   * How these chains go, and with them the jumps of the kernel's chains to them.
+   *
+   * @param kept those of the chains that stay, because others lead to them
+   * @param untouched those of the kept ones that keep their rules
+   */
+  removal(chains: readonly string[], kept: ReadonlyMap<string, string>, untouched: string): NativeRemoval {
+    const own = new Set(chains);
+    return {
+      jumps: [...this.#chains].flatMap(([name, { isHooked, rules }]) =>
+        !isHooked
+          ? []
+          : rules.filter((rule) => !isMap(rule) && rule.targets.some((target) => own.has(target)))
+            .map(({ handle }) => `delete rule ${this.#name} ${name} handle ${handle}`)
+      ),
+      flushes: chains.filter((chain) => chain !== untouched || !kept.has(chain))
+        .map((chain) => `flush chain ${this.#name} ${chain}`),
+      deletions: chains.filter((chain) => !kept.has(chain))
+        .map((chain) => `delete chain ${this.#name} ${chain}`),
+    };
+  }
+}
+
+function isMap({ text, targets }: NftListedRule): boolean {
+  return targets.length > 1 || (targets.length === 1 && /\bvmap\b/.test(text));
+}
+
+function savedChain(policy: string, rules: readonly NftListedRule[]): SavedChain {
+  return {
+    policy,
+    packets: 0,
+    bytes: 0,
+    rules: rules.flatMap(({ text, targets }) =>
+      targets.length === 0 ? [text] : targets.map((target) => `-j ${target}`)
+    ),
+  };
 }

@@ -6,7 +6,7 @@
 import { neededIpvsSysctls } from "../../backend/ipvs/node/preflight_sysctls.ts";
 import { configForMode } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
-import { conntrackSettings } from "../../conntrack/settings.ts";
+import { conntrackSettings } from "../../kernel/conntrack_settings.ts";
 import { UsageError } from "../../errors.ts";
 import { cpuCount, kernelRelease } from "../../kernel/machine.ts";
 import type { Exec } from "../../kernel/exec.ts";

@@ -10,8 +10,7 @@ import {
 } from "../../backend/ipvs/node/preflight_sysctls.ts";
 import { BE_LIBERAL, CONN_REUSE_MODE, IP_FORWARD, ROUTE_LOCALNET } from "../../backend/node/mode_sysctls.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
-import { conntrackNames, type ConntrackSetting } from "../../conntrack/settings.ts";
-import { isAsWanted } from "../../kernel/conntrack_settings.ts";
+import { conntrackNames, type ConntrackSetting, isAsWanted } from "../../kernel/conntrack_settings.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { DISABLE_IPV6, readSysctls } from "../../kernel/sysctl.ts";
 import { BRIDGE_CALLS, CONNTRACK_COUNT, CONNTRACK_MAX, FORWARDING } from "../live/host_network.ts";

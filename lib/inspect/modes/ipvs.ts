@@ -15,8 +15,7 @@ import {
 import { setName } from "../../backend/ipvs/plan/sets.ts";
 import { configuredIpvs, hostIps, nodePortIps } from "../../backend/ipvs/plan/settings.ts";
 import { findDrift } from "../../backend/ipvs/store/objects.ts";
-import { planTexts, renderPlan } from "../../backend/ipvs/store/render.ts";
-import { IpvsStore } from "../../backend/ipvs/store/store.ts";
+import { IpvsStore, planTexts, renderPlan } from "../../backend/ipvs/store/store.ts";
 import { type IpvsTransaction, TABLES } from "../../backend/ipvs/store/transaction.ts";
 import { isLoopback, parseIp } from "../../model/ip.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";

@@ -6,10 +6,14 @@
 import { renderPlan } from "../../backend/iptables/plan/render.ts";
 import { portalFacts } from "../../backend/userspace/apply/portals.ts";
 import { CHAINS } from "../../backend/userspace/plan/chains.ts";
-import { planUserspace } from "../../backend/userspace/plan/plan.ts";
+import {
+  configuredUserspace,
+  planUserspace,
+  type Portal,
+  type PortalId,
+  type UserspacePlan,
+} from "../../backend/userspace/plan/plan.ts";
 import { adoptedPorts, planRules } from "../../backend/userspace/plan/port_rules.ts";
-import type { Portal, PortalId, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
-import { configuredUserspace } from "../../backend/userspace/plan/settings.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { PortalFacts } from "../../model/portals.ts";

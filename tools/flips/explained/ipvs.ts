@@ -6,7 +6,7 @@
 import type { Explanations } from "../explained.ts";
 
 export const IPVS: Explanations = {
-  'lib/backend/ipvs/plan/service_objects.ts ServiceDraft.#addServer: known.outFilter === "" && outFilter !== "" → known.outFilter === "" || outFilter !== ""':
+  'lib/backend/ipvs/plan/plan.ts ServiceDraft.#addServer: known.outFilter === "" && outFilter !== "" → known.outFilter === "" || outFilter !== ""':
     [
       "equivalent",
       "address and port make both the server's key and its rule, so two rules of one server are the same",

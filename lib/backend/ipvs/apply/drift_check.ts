@@ -4,7 +4,6 @@
  *
  * @module
  */
-import { inTurns } from "../../../kernel/clock.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { deviceAddresses } from "../../../kernel/ip_address.ts";
 import { saveSets, setSizes } from "../../../kernel/ipset.ts";
@@ -13,13 +12,14 @@ import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { realServerKey, virtualServerKey } from "../../../netfilter/ipvs.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../damage.ts";
-import { findDrift as findRuleDrift } from "../../iptables/store/full_sync.ts";
+import { DriftCheck as RuleDriftCheck } from "../../iptables/apply/drift_check.ts";
+import { OWN_RULES } from "../plan/base_rules.ts";
+import type { Logger } from "../../../observe/log.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { setNames } from "../plan/sets.ts";
 import { findDrift, type Ownership } from "../store/objects.ts";
 import type { IpvsStore } from "../store/store.ts";
 import type { IpvsTransaction } from "../store/transaction.ts";
-import { listRules } from "./reading.ts";
 
 /**
  * What is cheap to list, in entries of sets; a real server counts as two. So much takes about 1 % of a CPU at the default
@@ -35,6 +35,7 @@ export interface DriftCheckOptions {
   readonly iptables: Iptables;
   /** See {@linkcode CHEAP_TO_LIST}. */
   readonly cheapToList: number;
+  readonly logger: Logger;
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
 }
@@ -43,9 +44,18 @@ export interface DriftCheckOptions {
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
   readonly #schedule = new DriftSchedule();
+  /** Of the rules alone, which are few. */
+  readonly #rules: RuleDriftCheck;
 
   constructor(options: DriftCheckOptions) {
+    const { iptables, logger, nowMs } = options;
     this.#options = options;
+    this.#rules = new RuleDriftCheck({ iptables, own: OWN_RULES, logger, nowMs });
+  }
+
+  /** Everything was compared, and what differed was written. */
+  fullySynced(): void {
+    this.#rules.fullySynced();
   }
 
   /**
@@ -95,12 +105,10 @@ export class DriftCheck {
     return [...rules, ...driftNames(findDrift(part, held, ownership)), ...damagedSets];
   }
 
-  /** Chains that are not as they were written; none where the lock is held. */
+  /** Chains that are not as they were written; none where that is unknown. */
   async #ruleDrift({ rules }: IpvsStore, { family }: Ownership): Promise<readonly string[]> {
-    const listed = await listRules(this.#options.iptables);
-    if (listed === null) return [];
-    const { missing, differing } = await inTurns(findRuleDrift(rules, listed, { family, canaries: [] }));
-    return [...missing, ...differing.keys()];
+    const looked = await this.#rules.look(rules, { family, canaries: [] });
+    return looked === null || looked.damage === false ? [] : looked.damage.found;
   }
 }
 

@@ -10,7 +10,7 @@ import type { Iptables } from "../../../kernel/iptables.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { inTurns, type Mutex, TURN_MS } from "../../../kernel/clock.ts";
 import { UnreadableTables } from "../../../kernel/iptables_by_name.ts";
-import type { NamespacedName } from "../../../model/objects.ts";
+import { FAMILIES, type NamespacedName } from "../../../model/objects.ts";
 import { sameTexts } from "../../../model/service_port.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
@@ -21,7 +21,7 @@ import type { Damage } from "../../damage.ts";
 import type { RefusedService } from "../../quarantine.ts";
 import { readTables } from "../../iptables/apply/table_reading.ts";
 import { planIpvsInSteps } from "../plan/plan.ts";
-import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
+import { DEVICE, type IpvsOptions, type IpvsPlan } from "../plan/ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "../plan/settings.ts";
 import type { HeldTables } from "../../iptables/store/full_sync.ts";
 import type { HeldObjects, Ownership } from "../store/objects.ts";
@@ -36,7 +36,10 @@ import { IpvsStore } from "../store/store.ts";
 import { type IpvsTransaction, TABLES } from "../store/transaction.ts";
 import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
 import type { GracefulTermination } from "./graceful_termination.ts";
-import { OWN_RULES, READ_COMMANDS, readOwn } from "./reading.ts";
+import { readDevices } from "../../../kernel/ip_address.ts";
+import { saveSets } from "../../../kernel/ipset.ts";
+import { OWN_RULES } from "../plan/base_rules.ts";
+import { growingSetName, setNames } from "../plan/sets.ts";
 import type { SchedulerProbe } from "./schedulers.ts";
 import { IpvsWriter, WRITTEN_KINDS } from "./writer.ts";
 
@@ -93,7 +96,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
     });
     this.#options = options;
     this.#unreadableTables = new UnreadableTables({ family, log });
-    this.#driftCheck = new DriftCheck({ exec, ipvs, iptables, cheapToList, nowMs });
+    this.#driftCheck = new DriftCheck({ exec, ipvs, iptables, cheapToList, logger: log, nowMs });
   }
 
   protected override begin(): void {
@@ -128,14 +131,23 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
       return { plan, store, transaction: store.fullSync(held, this.#ownership(this.#ips)) };
     });
     await this.#write(transaction, plan, store);
+    this.#driftCheck.fullySynced();
     return store;
   }
 
+  /** Lists rules, and the device, the sets and the IPVS table of both families; a few more programs where iptables cannot read a table. */
   async #read(): Promise<HeldObjects & HeldTables> {
     const { exec, ipvs, iptables } = this.#options;
-    this.progress.commands += READ_COMMANDS;
-    const [own, rules] = await Promise.all([readOwn(exec, ipvs), readTables(iptables, OWN_RULES)]);
-    return { ...own, ...rules };
+    const own = new Set(FAMILIES.flatMap((family) => [...setNames(family), growingSetName(family)]));
+    this.progress.commands += 4;
+    const [{ virtualServers }, sets, { kinds, addresses }, rules] = await Promise.all([
+      ipvs.save(),
+      saveSets(exec, (name) => own.has(name)),
+      readDevices(exec),
+      readTables(iptables, OWN_RULES),
+    ]);
+    const onDevice = addresses.filter(({ device }) => device === DEVICE).map(({ address }) => address);
+    return { addresses: kinds.has(DEVICE) ? new Set(onDevice) : null, virtualServers, sets, ...rules };
   }
 
   protected override async writeChange(

@@ -1,11 +1,12 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
-import { service } from "../../../../tests/support/nftables_rig.ts";
+import { A, B, service } from "../../../../tests/support/nftables_rig.ts";
 import { ipvsRig, standing } from "../../../../tests/support/ipvs_rig.ts";
 import { stateOf } from "../../../../tests/support/fake_iptables_state.ts";
 import { ExecError, SyncError } from "../../../errors.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { ApplyReport } from "../../backend.ts";
+import { recordingLog } from "../../../../tests/support/recording_log.ts";
 
 const NONE = { permissions: "none" } as const;
 /** A rig that is told how many endpoints each Service has. */
@@ -55,7 +56,7 @@ Deno.test(
 );
 
 Deno.test(
-  "all schedulers that a sync names for the first time are tried in one run, which counts",
+  "each scheduler that a sync names for the first time is tried in a run of its own, which counts",
   NONE,
   async () => {
     const { fake, proxier } = rig();
@@ -71,7 +72,7 @@ Deno.test(
       return { ...state, services: new Map(services) };
     };
     const first = await proxier.sync({ state: wishing("lc", "twos", "wlc", "twos"), changed: "all" });
-    assertEquals([first.commands, fake.runs.filter((run) => run === "ipvsadm -R").length], [9, 2]);
+    assertEquals([first.commands, fake.runs.filter((run) => run === "ipvsadm -R").length], [11, 4]);
     assertEquals(
       [...fake.kernel.servers.values()].map(({ options }) => options),
       ["-s lc", "-s rr", "-s wlc", "-s rr"],
@@ -331,23 +332,6 @@ Deno.test("a set whose size an old ipset does not tell is no damage", NONE, asyn
   assertEquals(await proxier.findDamage(), { services: "all", found: ["KUBE-CLUSTER-IP"] });
 });
 
-Deno.test(
-  "rules that Services write are read each time, also where to list all is not cheap",
-  NONE,
-  async () => {
-    const guarded = service("s1", ["10.244.1.1"], {
-      type: "LoadBalancer",
-      loadBalancerIngress: [{ ip: "203.0.113.5", ipMode: "VIP" }],
-      loadBalancerSourceRanges: ["198.51.100.0/24"],
-    });
-    const { fake, proxier, sync } = ipvsRig(new FakeIpvs(), { cheapToList: 0 });
-    await sync(guarded);
-    assertEquals(await proxier.findDamage(), false);
-    fake.kernel.tables.get("filter")!.get("KUBE-IPVS-OUT-FILTER")!.rules.splice(0);
-    assertEquals(await proxier.findDamage(), { services: "all", found: ["filter KUBE-IPVS-OUT-FILTER"] });
-  },
-);
-
 Deno.test("a failed sync does not forget servers on an address that the node loses then", NONE, async () => {
   const { fake, own, sync } = rig();
   own.push("198.51.100.7");
@@ -381,3 +365,59 @@ Deno.test(
     }
   },
 );
+
+Deno.test("Services that come and go with the same wish are warned of each time", NONE, async () => {
+  const { log, lines } = recordingLog();
+  const { fake, syncState } = ipvsRig(undefined, { log });
+  fake.missingSchedulers.add("twos");
+  const wishing = (...names: readonly string[]): ProxyState => {
+    const state = stateOf("IPv4", Object.fromEntries(names.map((name) => [name, 1])));
+    const services = [...state.services].map(([name, ports]) =>
+      [name, ports.map((port) => ({ ...port, ipvs: { scheduler: "twos", graceful: true } }))] as const
+    );
+    return { ...state, services: new Map(services) };
+  };
+  const warnings = (): number =>
+    lines.filter((line) => line.includes("does not get what it asks for")).length;
+  const steps: readonly [names: readonly string[], changed: Changed, warnings: number][] = [
+    [["s1"], "all", 1],
+    [["s1"], "all", 1],
+    [["s1", "s2"], new Set(["shop/s2"]), 2],
+    [["s2"], new Set(["shop/s1"]), 2],
+    [["s1", "s2"], new Set(["shop/s1"]), 3],
+    [[], "all", 3],
+    [["s1"], "all", 4],
+  ];
+  for (const [names, changed, wanted] of steps) {
+    await syncState(wishing(...names), changed);
+    assertEquals(warnings(), wanted);
+  }
+});
+
+const CHANGES = [
+  ["an endpoint", service("s1", ["10.244.1.1", "10.244.1.9"])],
+  ["the cluster IP", service("s1", ["10.244.1.1", "10.244.1.2"], { clusterIP: "10.96.1.99" })],
+  ["the affinity", service("s1", ["10.244.1.1", "10.244.1.2"], { sessionAffinity: "ClientIP" })],
+] as const;
+
+for (const program of ["ipvsadm", "ipset"]) {
+  for (const [what, after] of CHANGES) {
+    if (program === "ipset" && what !== "the cluster IP") continue;
+    Deno.test(`${program}: a change of ${what} that was not written is seen by the next look`, async () => {
+      const rig = ipvsRig();
+      const { fake, proxier, sync } = rig;
+      await sync([...A, ...B]);
+      assertEquals(await proxier.findDamage(), false);
+      const run = fake.run.bind(fake);
+      fake.run = (argv, options) =>
+        argv[0] === program && options?.stdin !== undefined
+          ? Promise.resolve({ code: 0, stdout: "", stderr: "" })
+          : run(argv, options);
+      await sync([...after, ...B], ["s1"]);
+      fake.run = run;
+      assert(await proxier.findDamage(), "nothing is seen");
+      await sync([...after, ...B]);
+      assertEquals(await proxier.findDamage(), false);
+    });
+  }
+}

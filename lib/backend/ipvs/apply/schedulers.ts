@@ -37,13 +37,14 @@ export class SchedulerProbe {
    * @throws {ExecError} if IPVS does not work here
    */
   async require(): Promise<void> {
-    const found = await this.#ipvs.trySchedulers(PROBE_SERVER, [this.configured]);
-    if (!found.has(this.configured)) throw missingScheduler(this.configured);
+    if (!await this.#ipvs.hasScheduler(PROBE_SERVER, this.configured)) {
+      throw missingScheduler(this.configured);
+    }
   }
 
   /**
    * The configured one, and those of the ones that the changed Services name which the kernel has. Those that were not named before
-   * are tried, all in one run of the program.
+   * are tried.
    */
   async usable(state: ProxyState, changed: Changed): Promise<UsableSchedulers> {
     const unknown = new Set<string>();
@@ -51,10 +52,10 @@ export class SchedulerProbe {
       for (const { ipvs: { scheduler } } of state.services.get(name) ?? []) unknown.add(scheduler);
     }
     for (const known of ["", ...this.#usable, ...this.#missing]) unknown.delete(known);
-    if (unknown.size > 0) {
-      const found = await this.#ipvs.trySchedulers(PROBE_SERVER, [...unknown]);
-      for (const scheduler of unknown) (found.has(scheduler) ? this.#usable : this.#missing).add(scheduler);
+    for (const scheduler of unknown) {
+      const isThere = await this.#ipvs.hasScheduler(PROBE_SERVER, scheduler);
+      (isThere ? this.#usable : this.#missing).add(scheduler);
     }
-    return { schedulers: [...this.#usable], commands: unknown.size > 0 ? 1 : 0 };
+    return { schedulers: [...this.#usable], commands: unknown.size };
   }
 }

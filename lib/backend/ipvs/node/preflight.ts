@@ -1,5 +1,6 @@
 /**
- * Gets a node ready for IPVS mode: modules, tools, sysctls, the device; and makes the proxiers.
+ * Gets a node ready for IPVS mode: modules, tools, sysctls, the device; and makes the proxiers. Which sets and matches the kernel has is
+ * found out by trying.
  *
  * @module
  */
@@ -8,7 +9,7 @@ import { ExecError, UnsupportedError } from "../../../errors.ts";
 import { Mutex, systemClock } from "../../../kernel/clock.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { deleteDevice, ensureDummy } from "../../../kernel/ip_address.ts";
-import { probeIpset } from "../../../kernel/ipset.ts";
+import { destroySets, listSets, probeIpset, restoreSets } from "../../../kernel/ipset.ts";
 import { iptablesOfNode } from "../../../kernel/iptables_variant.ts";
 import { interfaceAddresses, kernelRelease } from "../../../kernel/machine.ts";
 import { ipvsAbsence, Ipvsadm } from "../../../kernel/ipvsadm.ts";
@@ -19,10 +20,14 @@ import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/nod
 import { IpvsProxier } from "../apply/proxier.ts";
 import { GracefulTermination } from "../apply/graceful_termination.ts";
 import { SchedulerProbe } from "../apply/schedulers.ts";
-import { requireSetsAndMatches } from "./preflight_probe.ts";
 import { setIpvsSysctls } from "./preflight_sysctls.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { configuredIpvs } from "../plan/settings.ts";
+import { firstLine } from "../../../text/lines.ts";
+import type { Iptables } from "../../../kernel/iptables.ts";
+import { createSetLine, DEFAULT_MAX_ELEMENTS, SET_TYPES, type SetType } from "../../../netfilter/ipset.ts";
+import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
+import { PROBE_CHAIN, probeSetName } from "../plan/sets.ts";
 
 /**
  * Probes the node and prepares it. Where that fails, nothing of ours is left.
@@ -128,4 +133,107 @@ async function setTimeouts(
   } catch (error) {
     log.error("Cannot set timeouts of IPVS", error, { tcpSeconds, tcpFinSeconds, udpSeconds });
   }
+}
+
+/** Type of set → module of the kernel. */
+const SET_MODULES: Readonly<Record<SetType, string>> = {
+  "hash:ip": "ip_set_hash_ip",
+  "hash:ip,port": "ip_set_hash_ipport",
+  "hash:ip,port,ip": "ip_set_hash_ipportip",
+  "hash:ip,port,net": "ip_set_hash_ipportnet",
+  "bitmap:port": "ip_set_bitmap_port",
+};
+
+/** Module of the kernel → a use of it. */
+function matches(set: string): ReadonlyMap<string, string> {
+  return new Map([
+    ["xt_set", `-m set --match-set ${set} dst,dst`],
+    ["xt_ipvs", "-m ipvs --vproto 6 --vport 1"],
+    ["xt_physdev", "-m physdev ! --physdev-is-in"],
+    ["xt_addrtype", "-m addrtype --dst-type LOCAL"],
+    ["xt_conntrack", "-m conntrack --ctstate NEW"],
+    ["xt_mark", "-m mark --mark 0x1/0x1"],
+    ["xt_comment", "-m comment --comment probe"],
+  ]);
+}
+
+/** Uses of what the kernel may lack, each with the module that has it. */
+type Uses = readonly (readonly [module: string, line: string])[];
+
+/**
+ * Makes sure of the sets and matches of some families; nothing is left behind.
+ *
+ * @throws {UnsupportedError} naming the modules that are missing
+ * @throws {ExecError} if a tool fails without an answer
+ */
+export async function requireSetsAndMatches(exec: Exec, families: readonly Iptables[]): Promise<void> {
+  const sets = families.flatMap(({ family }) =>
+    SET_TYPES.map((type) => {
+      return { name: probeSetName(type, family), type, family, maxElements: DEFAULT_MAX_ELEMENTS };
+    })
+  );
+  try {
+    await requireAll(
+      "Sets",
+      sets.map((set) => [SET_MODULES[set.type], createSetLine(set)]),
+      (lines) => restoreSets(exec, lines.map((line) => `${line}\n`).join("")),
+    );
+    for (const iptables of families) await requireMatches(iptables);
+  } finally {
+    await removeSets(exec, sets.map(({ name }) => name));
+  }
+}
+
+async function removeSets(exec: Exec, names: readonly string[]): Promise<void> {
+  try {
+    await destroySets(exec, names);
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    // Not all of them were made.
+    const left = (await listSets(exec)).filter((name) => names.includes(name));
+    if (left.length > 0) await destroySets(exec, left);
+  }
+}
+
+async function requireMatches(iptables: Iptables): Promise<void> {
+  const { family } = iptables;
+  const uses = [...matches(probeSetName("hash:ip,port", family))].map(([module, match]) =>
+    [module, `-A ${PROBE_CHAIN} ${match}`] as const
+  );
+  const removal = (["filter", "nat"] as const).map((table) =>
+    tableBlock(table, [chainLine(PROBE_CHAIN), `-X ${PROBE_CHAIN}`])
+  );
+  await requireAll(
+    `Rules of ${family}`,
+    uses,
+    (rules) => iptables.restore(tableBlock("filter", [chainLine(PROBE_CHAIN), ...rules]) + removal.join("")),
+  );
+}
+
+/** Uses all at once, and where that fails each alone, which shows what is missing. */
+async function requireAll(
+  feature: string,
+  uses: Uses,
+  use: (lines: readonly string[]) => Promise<unknown>,
+): Promise<void> {
+  const failure = async (lines: readonly string[]): Promise<ExecError | null> => {
+    try {
+      await use(lines);
+      return null;
+    } catch (error) {
+      if (error instanceof ExecError && !error.isInconclusive()) return error;
+      throw error;
+    }
+  };
+  const cause = await failure(uses.map(([, line]) => line));
+  if (cause === null) return;
+  const problems = new Map<string, string>();
+  for (const [module, line] of uses) {
+    const problem = await failure([line]);
+    if (problem !== null) problems.set(module, firstLine(problem.stderr));
+  }
+  // What fails only together is no missing module.
+  if (problems.size === 0) throw cause;
+  const needs = `the kernel ${problems.size === 1 ? "module" : "modules"} ${[...problems.keys()].join(", ")}`;
+  throw new UnsupportedError(feature, needs, [...problems.values()][0] ?? "", { cause });
 }

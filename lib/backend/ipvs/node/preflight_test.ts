@@ -6,7 +6,11 @@ import { recordingLog } from "../../../../tests/support/recording_log.ts";
 import { defaultConfig } from "../../../config/defaults.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
 import { type Exec, type ExecResult, wholeText } from "../../../kernel/exec.ts";
-import { prepareIpvs } from "./preflight.ts";
+import { prepareIpvs, requireSetsAndMatches } from "./preflight.ts";
+import { connReuse } from "./preflight_sysctls.ts";
+import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
+import { Iptables } from "../../../kernel/iptables.ts";
+import { probeSetName } from "../plan/sets.ts";
 
 const NONE = { permissions: "none" } as const;
 const OK: ExecResult = { code: 0, stdout: "", stderr: "" };
@@ -183,4 +187,94 @@ Deno.test("a program that is missing is named with its package", NONE, async () 
     machine.missing = missing;
     assertMatch((await assertRejects(() => machine.prepare(), UnsupportedError)).message, message);
   }
+});
+
+const permissions = "none";
+
+// conn_reuse_mode by kernel version.
+Deno.test("conn_reuse_mode is chosen by the version of the kernel", { permissions }, () => {
+  for (
+    const [release, choice] of [
+      ["3.10.0-1160.el7.x86_64", "too old"],
+      ["4.0.9", "too old"],
+      ["4.1.0", "off"],
+      ["4.19.0-26-amd64", "off"],
+      ["5.4.0-150-generic", "off"],
+      ["5.8.18", "off"],
+      ["5.9.0", "leave"],
+      ["5.10.0-28-cloud-amd64", "leave"],
+      ["6.1.176", "leave"],
+      ["10.0", "leave"],
+    ] as const
+  ) {
+    assertEquals(connReuse(`${release}\n`), choice, release);
+  }
+  assertEquals(connReuse("FreeBSD"), null);
+});
+
+/** `ipset` has done what stands before the line that it cannot do. */
+async function ranUpTo(
+  fake: FakeIpvs,
+  argv: readonly string[],
+  lines: readonly string[],
+): Promise<ExecResult> {
+  const isSets = argv[0] === "ipset";
+  if (isSets) await fake.run(argv, { stdin: lines.map((line) => `${line}\n`).join("") });
+  const place = isSets ? `ipset v7.17: Error in line ${lines.length + 1}: ` : "";
+  return { code: 2, stdout: "", stderr: `${place}no such thing\n` };
+}
+
+/** A kernel without those things of which one of the words tells. */
+function kernelWithout(words: readonly string[]): { readonly fake: FakeIpvs; readonly exec: Exec } {
+  const fake = new FakeIpvs();
+  return {
+    fake,
+    exec: {
+      run: (argv, options) => {
+        const text = wholeText(options?.stdin ?? "");
+        const lines = text.split("\n");
+        const missing = lines.findIndex((line) => words.some((word) => `${line} `.includes(word)));
+        if (missing < 0) return fake.run(argv, options);
+        return ranUpTo(fake, argv, lines.slice(0, missing));
+      },
+    },
+  };
+}
+
+function probe(exec: Exec): Promise<void> {
+  const programs = { command: "iptables", save: "iptables-save", restore: "iptables-restore" };
+  const iptables = new Iptables(exec, { family: "IPv4", variant: "nft", version: "1.8.9", programs });
+  return requireSetsAndMatches(exec, [iptables]);
+}
+
+Deno.test("where everything is there, nothing is left behind", NONE, async () => {
+  const { fake, exec } = kernelWithout([]);
+  const before = JSON.stringify(fake.kernel.snapshot());
+  await probe(exec);
+  assertEquals(JSON.stringify(fake.kernel.snapshot()), before);
+});
+
+for (
+  const [words, message] of [
+    [[" hash:ip,port,net "], "the kernel module ip_set_hash_ipportnet"],
+    [[" bitmap:port "], "the kernel module ip_set_bitmap_port"],
+    [[" hash:ip ", " hash:ip,port,ip "], "the kernel modules ip_set_hash_ip, ip_set_hash_ipportip"],
+    [["-m ipvs "], "the kernel module xt_ipvs"],
+    [["-m set "], "the kernel module xt_set"],
+    [["-m physdev ", "-m comment "], "the kernel modules xt_physdev, xt_comment"],
+  ] satisfies [string[], string][]
+) {
+  Deno.test(`missing: ${message}`, NONE, async () => {
+    const { fake, exec } = kernelWithout(words);
+    const error = await assertRejects(() => probe(exec), UnsupportedError);
+    assertEquals([error.needs, error.found.replace(/^ipset .*: /, "")], [message, "no such thing"]);
+    assertEquals(fake.kernel.sets.size, 0);
+  });
+}
+
+Deno.test("sets of a probe have names that a later kproxy finds and removes", NONE, () => {
+  assertEquals(
+    [probeSetName("hash:ip,port", "IPv4"), probeSetName("hash:ip,port", "IPv6")],
+    ["KPROXY-PROBE-4-1", "KPROXY-PROBE-6-1"],
+  );
 });

@@ -42,6 +42,9 @@ export const JUMP_RULES: readonly JumpRule[] = [
   jump("filter", "OUTPUT", OUT_FILTER_CHAIN, "kubernetes ipvs access filter"),
 ];
 
+/** What this mode has in iptables in every state of the cluster. */
+export const OWN_RULES = { chains: CHAINS, jumps: JUMP_RULES };
+
 /** Matches what does not come from a pod of this node or cluster; null if nothing distinguishes it. */
 function notLocal(detector: LocalDetector): string | null {
   switch (detector.kind) {

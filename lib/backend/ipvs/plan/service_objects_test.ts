@@ -6,7 +6,7 @@ import type { Endpoint, ServicePort } from "../../../model/state.ts";
 import { exampleIpvsOptions } from "../../../../tests/support/golden_ipvs.ts";
 import { addVirtualServerLine } from "../../../netfilter/ipvs.ts";
 import type { IpvsOptions } from "./ruleset.ts";
-import { objectsOfService, type ServiceContext } from "./service_objects.ts";
+import { objectsOfService, type ServiceContext } from "./plan.ts";
 
 const pure = { permissions: "none" } as const;
 

@@ -5,7 +5,7 @@
  */
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { cidrContains, isLoopback, parseCidr, parseIp } from "../../../model/ip.ts";
-import type { LocalDetection, NodePortAddresses } from "../../../model/node.ts";
+import { type LocalDetection, matchingNodeIps, type NodePortAddresses } from "../../../model/node.ts";
 import { compareBytes } from "../../../model/names.ts";
 import type { IpFamily, NodeObject } from "../../../model/objects.ts";
 import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
@@ -66,9 +66,5 @@ const LINK_LOCAL = parseCidr("fe80::/10");
  * pod network are among them if all addresses are asked for.
  */
 export function nodePortIps(addresses: NodePortAddresses, ownIps: readonly string[]): readonly string[] {
-  if (addresses.matchAll) return ownIps;
-  return ownIps.filter((text) => {
-    const ip = parseIp(text);
-    return ip !== null && addresses.cidrs.some((cidr) => cidrContains(cidr, ip));
-  });
+  return addresses.matchAll ? ownIps : matchingNodeIps(addresses, ownIps);
 }

@@ -67,9 +67,6 @@ export interface HeldObjects extends Pick<HeldTables, "tables"> {
   readonly sets: ReadonlyMap<string, SavedSet>;
 }
 
-/** Device, sets and IPVS table: what both families share. */
-export type HeldOwn = Pick<HeldObjects, "addresses" | "virtualServers" | "sets">;
-
 /** What distinguishes ours from what others have. */
 export interface Ownership {
   readonly family: IpFamily;

@@ -10,8 +10,7 @@ import {
   testSlicePort,
 } from "../../../../tests/support/model_objects.ts";
 import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
-import { planTexts, renderPlan } from "./render.ts";
-import { IpvsStore } from "./store.ts";
+import { IpvsStore, planTexts, renderPlan } from "./store.ts";
 
 const pure = { permissions: "none" } as const;
 
@@ -318,6 +317,27 @@ Deno.test(
   },
 );
 
+Deno.test(
+  "on an address of the node an external IP goes before a node port, which takes its place",
+  pure,
+  () => {
+    const external = testService({ externalIPs: ["192.0.2.10"], ports: [testPort({ port: 30080 })] });
+    const exposed = testService({
+      name: "a",
+      type: "NodePort",
+      clusterIP: "10.96.0.12",
+      clusterIPs: ["10.96.0.12"],
+      ports: [testPort({ nodePort: 30080 })],
+      sessionAffinity: "ClientIP",
+    });
+    const servers = change([], [external, exposed]).match(/^-A -t 192\.0\.2\.10:30080.*/gm);
+    assertEquals(servers, ["-A -t 192.0.2.10:30080 -s rr"]);
+    assertEquals(change([external, exposed], [exposed]).match(/.*192\.0\.2\.10:30080.*/g), [
+      "-E -t 192.0.2.10:30080 -s rr -p 10800",
+    ]);
+  },
+);
+
 Deno.test("a hairpin entry of a pod behind two Services stays while one of them has it", pure, () => {
   const slices = [
     pods("10.244.0.1"),
@@ -346,15 +366,6 @@ function many(count: number, first = 0): ApiObject[] {
       ...at === 0 ? {} : { clusterIPs: [`10.96.200.${at}`] },
     }));
 }
-
-Deno.test("an entry that goes makes room for another one only where it must", pure, () => {
-  const order = (count: number): string[] => {
-    const text = IpvsStore.of(plan(many(count))).change(plan(many(count, 1))).text;
-    return text.match(/^(?:add|del) KUBE-EXTERNAL-IP .*/gm)!.map((line) => line.slice(0, 3));
-  };
-  assertEquals(order(65_535), ["add", "del"]);
-  assertEquals(order(65_536), ["del", "add"]);
-});
 
 Deno.test("a set that gets too small is replaced by a larger one under the rules that use it", pure, () => {
   const committed = IpvsStore.of(plan(many(65_536)));

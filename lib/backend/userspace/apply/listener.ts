@@ -11,9 +11,9 @@ import type { Logger } from "../../../observe/log.ts";
 import { addWritten, Proxier } from "../../apply/proxier.ts";
 import { NoPortError } from "../forward/relay.ts";
 import { type Opening, planListening } from "../plan/listen.ts";
-import type { ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
+import type { ServicePortals, UserspacePlan } from "../plan/plan.ts";
 import { Portals } from "./portals.ts";
-import type { SharedPortal, SharedPortals } from "./shared_portals.ts";
+import type { SharedPortal, SharedPortals } from "../forward/shared_portals.ts";
 
 /** Ports from here on need no right. */
 const FIRST_FREE_PORT = 1024;

@@ -6,8 +6,8 @@
 import { joinHostPort } from "../../../model/ip.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { PortalFacts } from "../../../model/portals.ts";
-import type { Portal, PortalId, UserspacePlan } from "../plan/ruleset.ts";
-import type { SharedPortal } from "./shared_portals.ts";
+import type { Portal, PortalId, UserspacePlan } from "../plan/plan.ts";
+import type { SharedPortal } from "../forward/shared_portals.ts";
 
 /** What is shown of a portal that is open. */
 export function portalFacts(

@@ -39,8 +39,13 @@ import {
   savedGuards,
   type UdpDestination,
 } from "../plan/port_rules.ts";
-import { planUserspaceInSteps, type UserspaceOptions } from "../plan/plan.ts";
-import type { PortalId, ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
+import {
+  planUserspaceInSteps,
+  type PortalId,
+  type ServicePortals,
+  type UserspaceOptions,
+  type UserspacePlan,
+} from "../plan/plan.ts";
 import { OtherKproxy } from "./other_kproxy.ts";
 import type { Portals } from "./portals.ts";
 import type { StaleUdp } from "./stale_udp.ts";

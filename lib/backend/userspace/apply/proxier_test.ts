@@ -18,9 +18,9 @@ import type { Service } from "../../../model/objects.ts";
 import type { ApplyReport } from "../../backend.ts";
 import { UserspaceProxier, type UserspaceSettings } from "./proxier.ts";
 import { openPortal } from "../forward/open_portal.ts";
-import type { Portal } from "../plan/ruleset.ts";
+import type { Portal } from "../plan/plan.ts";
 import { Portals } from "./portals.ts";
-import { SharedPortals } from "./shared_portals.ts";
+import { SharedPortals } from "../forward/shared_portals.ts";
 import { StaleUdp } from "./stale_udp.ts";
 
 const SETTINGS: UserspaceSettings = {

@@ -8,7 +8,7 @@ import type { Iptables } from "../../../kernel/iptables.ts";
 import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import { type IptablesRuleset, parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
-import { planCleanup } from "../../node/iptables_leftovers_plan.ts";
+import { planCleanup } from "../../node/iptables_leftovers.ts";
 import { USERSPACE_CLEANUP } from "../node/cleanup.ts";
 import { movedUdp, portsLedTo, redirectsIn } from "../plan/port_rules.ts";
 import { isTaken } from "./other_kproxy.ts";

@@ -7,7 +7,7 @@ import { createSocket, type Socket } from "node:dgram";
 import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { PortRange } from "../../../config/port_range.ts";
-import type { PortalProtocol } from "../plan/ruleset.ts";
+import type { PortalProtocol } from "../plan/plan.ts";
 import { NoPortError, type OpenPortal, type RelayContext } from "./relay.ts";
 import { TcpPortal } from "./tcp_portal.ts";
 import { UdpPortal } from "./udp_portal.ts";

@@ -9,8 +9,8 @@ import {
   type ConnectionPoolOptions,
   type PooledConnection,
 } from "../../../kernel/connection_pool.ts";
-import type { PortalEndpoint, PortalProtocol } from "../plan/ruleset.ts";
-import type { CopyBuffers } from "./exchange.ts";
+import type { PortalEndpoint, PortalProtocol } from "../plan/plan.ts";
+import type { CopyBuffers } from "./tcp_portal.ts";
 
 /** What a portal is given of the process. */
 export interface RelayContext {

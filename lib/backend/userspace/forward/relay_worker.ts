@@ -4,10 +4,10 @@
  * @module
  */
 import { systemClock } from "../../../kernel/clock.ts";
-import { CopyBuffers } from "./exchange.ts";
+import { CopyBuffers } from "./tcp_portal.ts";
 import { openPortal } from "./open_portal.ts";
 import { NoPortError, type OpenPortal, type RelayContext, relaySessions } from "./relay.ts";
-import type { RelayNews, RelayOrder } from "./relay_thread.ts";
+import type { RelayNews, RelayOrder } from "./shared_portals.ts";
 
 /** How often the counts are sent, if there is news. */
 const COUNTS_MS = 250;
@@ -46,7 +46,7 @@ async function carryOut(order: RelayOrder): Promise<number> {
   switch (order.kind) {
     case "open": {
       const opened = await openPortal(order.place, { ...context, udpIdleMs: order.udpIdleMs });
-      portals.set(order.portal, opened);
+      portals.set(order.request, opened);
       return opened.port;
     }
     case "update":

@@ -6,7 +6,7 @@
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
 import { Balancer } from "../plan/balancer.ts";
-import type { PortalEndpoint } from "../plan/ruleset.ts";
+import type { PortalEndpoint } from "../plan/plan.ts";
 import { type OpenPortal, type RelayContext, Session, type Sessions } from "./relay.ts";
 
 /** Where packets come from and go to. */

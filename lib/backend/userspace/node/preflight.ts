@@ -16,12 +16,11 @@ import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/nod
 import { ListeningProxier } from "../apply/listener.ts";
 import { UserspaceProxier, type UserspaceSettings } from "../apply/proxier.ts";
 import { Portals } from "../apply/portals.ts";
-import { type SharedPortal, SharedPortals } from "../apply/shared_portals.ts";
+import { type SharedPortal, SharedPortals } from "../forward/shared_portals.ts";
 import { StaleUdp } from "../apply/stale_udp.ts";
 import { Withdrawal } from "../apply/withdrawal.ts";
 import { parseListenRange } from "../plan/listen.ts";
-import type { Portal } from "../plan/ruleset.ts";
-import { configuredUserspace } from "../plan/settings.ts";
+import { configuredUserspace, type Portal } from "../plan/plan.ts";
 import { addRelayMetrics } from "./metrics.ts";
 
 /**

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { PortalEndpoint } from "./ruleset.ts";
+import type { PortalEndpoint } from "./plan.ts";
 
 /** What a {@linkcode Balancer} needs. */
 export interface BalancerOptions {

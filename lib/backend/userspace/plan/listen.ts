@@ -7,8 +7,7 @@ import { categorizeEndpoints } from "../../../model/endpoint.ts";
 import { type Cidr, hostCidr, joinHostPort, parseCidr, parseIp } from "../../../model/ip.ts";
 import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
 import { atOnce, planServicesInSteps } from "../../plan_services.ts";
-import { portalOf, unservedText } from "./plan.ts";
-import type { Portal, ServicePortals, UserspacePlan } from "./ruleset.ts";
+import { type Portal, portalOf, type ServicePortals, unservedText, type UserspacePlan } from "./plan.ts";
 
 /** A portal that has an address and port of the Service's own, which are in its id. */
 export interface Opening extends Portal {

@@ -5,8 +5,8 @@
  */
 import { categorizeEndpoints } from "../../../model/endpoint.ts";
 import { isExternallyAccessible } from "../../../model/service_port.ts";
-import type { LocalDetector } from "../../../model/node.ts";
-import type { IpFamily } from "../../../model/objects.ts";
+import type { LocalDetection, LocalDetector, NodePortAddresses } from "../../../model/node.ts";
+import type { IpFamily, NamespacedName, NodeObject } from "../../../model/objects.ts";
 import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../../model/state.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { quoteWord } from "../../../netfilter/words.ts";
@@ -19,15 +19,61 @@ import {
   PORTALS_FIREWALL,
   PORTALS_HOST,
 } from "./chains.ts";
-import type {
-  Portal,
-  PortalId,
-  PortalPolicy,
-  PortalProtocol,
-  PortalRule,
-  ServicePortals,
-  UserspacePlan,
-} from "./ruleset.ts";
+import type { KubeProxyConfiguration } from "../../../config/types.ts";
+import { isLoopback, isUnspecified, parseIp } from "../../../model/ip.ts";
+import { familySettings } from "../../family_settings.ts";
+
+/** Names one portal among all of its family: the key of a ServicePort and which of its endpoints it leads to. */
+export type PortalId = string;
+
+/** The protocols that a process can forward. */
+export type PortalProtocol = "TCP" | "UDP";
+
+/** Which endpoints a portal leads to: those for traffic under policy Cluster, or those of this node. */
+export type PortalPolicy = "cluster" | "local";
+
+/** Where a portal may lead. */
+export interface PortalEndpoint {
+  readonly ip: string;
+  readonly port: number;
+}
+
+/** A port of kproxy's own that leads to some endpoints of one ServicePort. */
+export interface Portal {
+  readonly id: PortalId;
+  /** `ns/name:port`, for logs. */
+  readonly text: string;
+  readonly protocol: PortalProtocol;
+  /** Whose endpoints these are. */
+  readonly policy: PortalPolicy;
+  readonly endpoints: readonly PortalEndpoint[];
+  /** Seconds of ClientIP affinity; 0 without affinity. */
+  readonly stickyMaxAgeSeconds: number;
+}
+
+/** A rule about a portal, whose port is not known yet. */
+export interface PortalRule {
+  readonly table: Table;
+  readonly chain: string;
+  readonly portal: PortalId;
+  /** Without the leading `-A CHAIN `. */
+  readonly rule: (port: number) => string;
+}
+
+/** What one Service wants. */
+export interface ServicePortals<Wanted extends Portal = Portal> {
+  readonly portals: readonly Wanted[];
+  /** In the order in which they are written. */
+  readonly rules: readonly PortalRule[];
+  /** Ports that this mode cannot serve, and why. */
+  readonly unserved: readonly string[];
+}
+
+/** What the changed Services (or all) want; null: the Service is gone. */
+export type UserspacePlan<Wanted extends Portal = Portal> = ReadonlyMap<
+  NamespacedName,
+  ServicePortals<Wanted> | null
+>;
 
 /** Settings and facts of the node that decide the rules of one family. */
 export interface UserspaceOptions {
@@ -248,4 +294,41 @@ function fromPods(detector: LocalDetector): string | null {
     case "interfacePrefix":
       return `-i ${detector.prefix}+ `;
   }
+}
+
+/** All of the options that neither iptables nor the addresses that serve node ports decide. */
+export type ConfiguredUserspace =
+  & Omit<UserspaceOptions, "family" | "nodePortIps" | "has">
+  & { readonly nodePortAddresses: NodePortAddresses };
+
+/**
+ * The options of one family; `problem` says why local traffic may not be recognised.
+ *
+ * @param node null if it is not known
+ * @param interfaceIps addresses of all interfaces
+ */
+export function configuredUserspace(
+  config: KubeProxyConfiguration,
+  family: IpFamily,
+  node: NodeObject | null,
+  interfaceIps: readonly string[],
+): { readonly options: ConfiguredUserspace; readonly problem: LocalDetection["problem"] } {
+  const { settings, problem } = familySettings(config, "iptables", family, node);
+  const bind = parseIp(config.bindAddress);
+  const listenIp = bind === null || isUnspecified(bind) || bind.family !== family ? null : bind.text;
+  const { detector, nodePortAddresses } = settings;
+  const nodeIp = reachable(settings.nodeIp, family, interfaceIps);
+  return { options: { listenIp, nodeIp, detector, nodePortAddresses }, problem };
+}
+
+/**
+ * An address for the node's own packets. Answers of UDP come from the address that the kernel prefers towards the client, which is none
+ * of loopback's unless the client is there, too: where the Node has no address, that of an interface is taken.
+ */
+function reachable(nodeIp: string, family: IpFamily, interfaceIps: readonly string[]): string {
+  if (!isLoopback(parseIp(nodeIp)!)) return nodeIp;
+  const found = interfaceIps.map((text) => parseIp(text)).find((ip) =>
+    ip?.family === family && !isLoopback(ip) && !ip.text.startsWith("fe80:")
+  );
+  return found?.text ?? nodeIp;
 }

@@ -10,7 +10,7 @@ import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { DispatchRule, IptablesPlan, ServiceRules } from "../../iptables/plan/ruleset.ts";
 import { sharedRules } from "../../iptables/store/dispatch.ts";
 import { CHAINS, planBaseRules, PORTALS_FIREWALL } from "./chains.ts";
-import type { PortalId, PortalRule, UserspacePlan } from "./ruleset.ts";
+import type { PortalId, PortalRule, UserspacePlan } from "./plan.ts";
 
 /** Stands among the Services for what the firewall has beside theirs. */
 export const GUARDS_OF_OTHERS = "";

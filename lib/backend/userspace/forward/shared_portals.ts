@@ -7,15 +7,36 @@
 import { within } from "../../../kernel/clock.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { Shared } from "../../node/afterlife.ts";
-import type { Place } from "../forward/open_portal.ts";
-import { type AllRelayCounts, noRelayCounts, type OpenPortal } from "../forward/relay.ts";
-import { RelayThread } from "../forward/relay_thread.ts";
-import type { Withdrawal } from "./withdrawal.ts";
+import type { Withdrawal } from "../apply/withdrawal.ts";
+import type { PortalEndpoint } from "../plan/plan.ts";
+import type { Place } from "./open_portal.ts";
+import { type AllRelayCounts, NoPortError, noRelayCounts, type OpenPortal } from "./relay.ts";
 
-/** Called for what cannot be forwarded. */
-type RelayProblem = (problem: string, message: string) => void;
+/** An order to the thread. It answers those with a `request`, which comes back with the answer, once they are done. */
+export type RelayOrder =
+  /** Answered with the port; from then on `request` is the portal. */
+  | { readonly kind: "open"; readonly request: number; readonly place: Place; readonly udpIdleMs: number }
+  | { readonly kind: "close"; readonly request: number; readonly portal: number }
+  /** Answered once there is no session. */
+  | { readonly kind: "drain"; readonly request: number }
+  | {
+    readonly kind: "update";
+    readonly portal: number;
+    readonly endpoints: readonly PortalEndpoint[];
+    readonly stickySeconds: number;
+  };
 
-const NO_COUNTS = noRelayCounts();
+/** A message of the thread. */
+export type RelayNews =
+  | { readonly kind: "done"; readonly request: number; readonly port: number }
+  | {
+    readonly kind: "failed";
+    readonly request: number;
+    readonly message: string;
+    readonly isDenied: boolean;
+  }
+  | { readonly kind: "problem"; readonly problem: string; readonly message: string }
+  | { readonly kind: "counts"; readonly counts: AllRelayCounts };
 
 /**
  * How long portals of a former proxy server serve on where the next one has not taken them, once its rules are in force: by then what
@@ -38,8 +59,12 @@ export interface SharedPortal extends OpenPortal {
 /** One for the process. */
 export class SharedPortals implements Shared {
   readonly #begin: (place: Place) => Promise<OpenPortal>;
-  #thread: RelayThread | null = null;
-  #onProblem: RelayProblem = () => {};
+  #thread: Worker | null = null;
+  /** Requests that the thread has not answered. */
+  readonly #asked = new Map<number, PromiseWithResolvers<number>>();
+  #lastRequest = 0;
+  #counts = noRelayCounts();
+  #onProblem: (problem: string, message: string) => void = () => {};
   #udpIdleMs = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** All that are open, by family, protocol, port and address. */
@@ -50,12 +75,12 @@ export class SharedPortals implements Shared {
 
   /** @param begin opens a portal. Default: in the thread */
   constructor(begin?: (place: Place) => Promise<OpenPortal>) {
-    this.#begin = begin ?? ((place) => this.start().open(place, this.#udpIdleMs));
+    this.#begin = begin ?? ((place) => this.#openInThread(place));
   }
 
   /** What was forwarded, up to a moment ago. */
   get counts(): AllRelayCounts {
-    return this.#thread?.counts ?? NO_COUNTS;
+    return this.#counts;
   }
 
   /**
@@ -64,14 +89,22 @@ export class SharedPortals implements Shared {
    * @param udpIdleMs milliseconds after which a UDP session without packets ends
    * @param onProblem called from now on for what cannot be forwarded
    */
-  begun(udpIdleMs: number, onProblem: RelayProblem): void {
+  begun(udpIdleMs: number, onProblem: (problem: string, message: string) => void): void {
     this.#udpIdleMs = udpIdleMs;
     this.#onProblem = onProblem;
   }
 
   /** Starts the thread that will be needed, if there is none: it takes as long as the node takes to be looked at. */
-  start(): RelayThread {
-    return this.#thread ??= new RelayThread((problem, message) => this.#onProblem(problem, message));
+  start(): void {
+    if (this.#thread !== null) return;
+    const thread = new Worker(new URL("./relay_worker.ts", import.meta.url), { type: "module" });
+    thread.onmessage = ({ data }: MessageEvent<RelayNews>) => this.#hear(data);
+    thread.onerror = (event) => {
+      event.preventDefault();
+      this.#onProblem("The thread that forwards failed", event.message);
+      this.#rejectAll(event.message);
+    };
+    this.#thread = thread;
   }
 
   /**
@@ -136,10 +169,57 @@ export class SharedPortals implements Shared {
     const own = new Set([...this.#open.keys()].map((name) => name.slice(0, name.lastIndexOf(" "))));
     // Clients that come before the rules are gone are served, too, and no other program has the ports before nothing leads there.
     await step((withdrawal) => withdrawal.redirects(own));
-    await within(thread.drained().catch(() => null), DRAIN_MS, signal);
+    await within(
+      this.#ask({ kind: "drain", request: ++this.#lastRequest }).catch(() => null),
+      DRAIN_MS,
+      signal,
+    );
     await step((withdrawal) => withdrawal.flows());
-    thread.end();
+    thread.terminate();
     this.#thread = null;
+    this.#rejectAll("The thread that forwards was ended");
     await step((withdrawal) => withdrawal.rest());
+  }
+
+  /** @throws {NoPortError} if no port can be had */
+  async #openInThread(place: Place): Promise<OpenPortal> {
+    const portal = ++this.#lastRequest;
+    this.start();
+    const port = await this.#ask({ kind: "open", request: portal, place, udpIdleMs: this.#udpIdleMs });
+    let closing: Promise<unknown> | null = null;
+    return {
+      port,
+      update: (endpoints, stickySeconds) => this.#post({ kind: "update", portal, endpoints, stickySeconds }),
+      close: async () => {
+        await (closing ??= this.#ask({ kind: "close", request: ++this.#lastRequest, portal }));
+      },
+    };
+  }
+
+  #ask(order: RelayOrder & { readonly request: number }): Promise<number> {
+    const answer = Promise.withResolvers<number>();
+    this.#asked.set(order.request, answer);
+    this.#post(order);
+    return answer.promise;
+  }
+
+  #post(order: RelayOrder): void {
+    this.#thread?.postMessage(order);
+  }
+
+  #hear(news: RelayNews): void {
+    if (news.kind === "counts") this.#counts = news.counts;
+    else if (news.kind === "problem") this.#onProblem(news.problem, news.message);
+    else {
+      const asked = this.#asked.get(news.request);
+      this.#asked.delete(news.request);
+      if (news.kind === "failed") asked?.reject(new NoPortError(news.message, news.isDenied));
+      else asked?.resolve(news.port);
+    }
+  }
+
+  #rejectAll(message: string): void {
+    for (const { reject } of this.#asked.values()) reject(new Error(message));
+    this.#asked.clear();
   }
 }

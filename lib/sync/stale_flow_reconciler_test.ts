@@ -14,7 +14,7 @@ import {
   testSliceEndpoint,
   testSlicePort,
 } from "../../tests/support/model_objects.ts";
-import { type FlowReconciliation, StaleFlowReconciler } from "./conntrack.ts";
+import { type FlowReconciliation, StaleFlowReconciler } from "./stale_flows.ts";
 
 const [A, B] = ["10.244.1.3", "10.244.1.4"];
 const CLIENT = "10.0.0.5:4000";

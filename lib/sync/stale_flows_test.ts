@@ -1,5 +1,4 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "../../tests/support/fast_check.ts";
 import { FakeConntrack } from "../../tests/support/fake_conntrack.ts";
 import {
   type FlowGroup,
@@ -9,7 +8,20 @@ import {
   NO_UDP_TARGETS,
   planDeletions,
   type UdpTargets,
+  udpTargets,
 } from "./stale_flows.ts";
+import { ChangeTracker } from "../model/change_tracker.ts";
+import type { Service, SliceEndpoint } from "../model/objects.ts";
+import {
+  NODE_A,
+  testPort,
+  testService,
+  testSlice,
+  testSliceEndpoint,
+  testSlicePort,
+} from "../../tests/support/model_objects.ts";
+
+import fc from "../../tests/support/fast_check.ts";
 
 const NODE_IPS = new Set(["192.0.2.10", "127.0.0.1"]);
 
@@ -122,18 +134,6 @@ Deno.test("a deletion names the destination where its endpoint still gets other 
   ]);
 });
 
-Deno.test("deletions with most flows come first, and none means none", { permissions: "none" }, async () => {
-  const fake = new FakeConntrack();
-  fake.add("10.244.0.5:1", "10.96.0.10:53");
-  fake.add("10.244.0.5:2", "10.96.0.10:53", "10.244.9.9:53");
-  fake.add("10.244.0.5:3", "10.96.0.10:53", "10.244.9.9:53");
-  assertEquals(await plan(fake, rules(DNS)), [
-    "-p udp -f ipv4 --reply-src 10.244.9.9 --reply-port-src 53 (2)",
-    "-p udp -f ipv4 --orig-dst 10.96.0.10 --orig-port-dst 53 --reply-src 10.96.0.10 --reply-port-src 53 (1)",
-  ]);
-  assertEquals(planDeletions("IPv4", [], rules(DNS)), []);
-});
-
 const address = (ips: readonly string[], ports: readonly number[]): fc.Arbitrary<string> =>
   fc.tuple(fc.constantFrom(...ips), fc.constantFrom(...ports)).map(([ip, port]) => `${ip}:${port}`);
 const endpoint = address(["10.244.1.3", "10.244.1.4", "10.244.9.9"], [53, 5353]);
@@ -179,4 +179,195 @@ Deno.test("deletions remove every stale flow of a dump and no other", { permissi
     ),
     { numRuns: 300 },
   );
+});
+
+const UDP = testPort({ protocol: "UDP", port: 53 });
+
+function targetsOf(service: Partial<Service>, endpoints: readonly SliceEndpoint[]): Record<string, string[]> {
+  const tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });
+  tracker.updateService(undefined, testService({ ports: [UDP], ...service }));
+  const ports = [testSlicePort({ protocol: "UDP", port: 5353 }), testSlicePort({ port: 8080 })];
+  tracker.updateEndpointSlice(testSlice({ ports, endpoints }), false);
+  return plain(udpTargets(tracker.checkout().state));
+}
+
+function plain({ frontends, nodePorts }: UdpTargets): Record<string, string[]> {
+  return Object.fromEntries([...frontends, ...nodePorts].map(([key, keys]) => [key, [...keys]]));
+}
+
+const [A, B, C] = ["10.244.1.3", "10.244.1.4", "10.244.1.5"] as const;
+
+const ENDPOINTS: readonly [name: string, endpoints: readonly SliceEndpoint[], keys: string[]][] = [
+  ["ready ones", [testSliceEndpoint(A), testSliceEndpoint(B)], [`${A}:5353`, `${B}:5353`]],
+  [
+    "terminating ones that still serve, also beside ready ones",
+    [testSliceEndpoint(A), testSliceEndpoint(B, { ready: false, serving: true, terminating: true })],
+    [`${A}:5353`, `${B}:5353`],
+  ],
+  [
+    "ready ones that do not serve (publishNotReadyAddresses)",
+    [testSliceEndpoint(A), testSliceEndpoint(B, { ready: true, serving: false })],
+    [`${A}:5353`, `${B}:5353`],
+  ],
+  [
+    "not ones that are out of service beside others",
+    [
+      testSliceEndpoint(A),
+      testSliceEndpoint(B, { ready: false, serving: false }),
+      testSliceEndpoint(C, { ready: false, serving: false, terminating: true }),
+    ],
+    [`${A}:5353`],
+  ],
+  [
+    "without any in service, all that are listed",
+    [
+      testSliceEndpoint(A, { ready: false, serving: false }),
+      testSliceEndpoint(B, { ready: false, serving: false, terminating: true }),
+    ],
+    [`${A}:5353`, `${B}:5353`],
+  ],
+  ["none", [], []],
+];
+
+Deno.test("flows may lead to endpoints that are ready or serving", { permissions: "none" }, () => {
+  for (const [name, endpoints, keys] of ENDPOINTS) {
+    assertEquals(targetsOf({}, endpoints), { "10.96.0.10:53": keys }, name);
+  }
+});
+
+Deno.test("every address of a UDP port is a frontend, its node port a node port", {
+  permissions: "none",
+}, () => {
+  const service: Partial<Service> = {
+    type: "LoadBalancer",
+    ports: [{ ...UDP, nodePort: 30053 }, testPort({ nodePort: 30080 })],
+    externalIPs: ["192.0.2.7"],
+    loadBalancerIngress: [{ ip: "192.0.2.8", ipMode: "VIP" }, { ip: "192.0.2.9", ipMode: "Proxy" }],
+  };
+  const keys = [`${A}:5353`];
+  assertEquals(targetsOf(service, [testSliceEndpoint(A)]), {
+    "10.96.0.10:53": keys,
+    "192.0.2.7:53": keys,
+    "192.0.2.8:53": keys,
+    "30053": keys,
+  });
+});
+
+Deno.test("traffic policies do not narrow where live flows may lead", { permissions: "none" }, () => {
+  const service = { internalTrafficPolicy: "Local", externalTrafficPolicy: "Local" } as const;
+  assertEquals(targetsOf(service, [testSliceEndpoint(A, { nodeName: "elsewhere" })]), {
+    "10.96.0.10:53": [`${A}:5353`],
+  });
+});
+
+Deno.test("of Services that want one address only the endpoints of the one that has it count", {
+  permissions: "none",
+}, () => {
+  const tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });
+  for (const [name, ip] of [["web", A], ["other", B]] as const) {
+    const clusterIP = name === "web" ? "10.96.0.10" : "10.96.0.11";
+    tracker.updateService(
+      undefined,
+      testService({ name, clusterIP, ports: [UDP], externalIPs: ["192.0.2.7"] }),
+    );
+    const ports = [testSlicePort({ protocol: "UDP", port: 5353 })];
+    const endpoints = [testSliceEndpoint(ip)];
+    tracker.updateEndpointSlice(testSlice({ name: `${name}-1`, serviceName: name, ports, endpoints }), false);
+  }
+  assertEquals(plain(udpTargets(tracker.checkout().state)), {
+    "10.96.0.10:53": [`${A}:5353`],
+    "10.96.0.11:53": [`${B}:5353`],
+    "192.0.2.7:53": [`${B}:5353`],
+  });
+});
+
+/** `destination <- replySource xFlows [zone]` */
+function texts(groups: readonly FlowGroup[]): string[] {
+  return groups.map(({ destination, replySource, flows, zone }) =>
+    [`${destination} <- ${replySource} x${flows}`, ...zone].join(" ")
+  );
+}
+
+// Lines of conntrack 1.4.7 on kernel 6.18, as they came.
+const REPLIED =
+  "udp      17 299 src=10.0.0.5 dst=10.96.0.10 sport=40000 dport=53 src=10.244.1.3 dst=10.0.0.5 sport=53 dport=40000 mark=0 use=1";
+const LINES: readonly [name: string, line: string, group: string][] = [
+  ["answered", REPLIED, "10.96.0.10:53 <- 10.244.1.3:53 x1"],
+  [
+    "never answered, never translated",
+    "udp      17 299 src=10.0.0.5 dst=10.96.0.10 sport=40001 dport=53 [UNREPLIED] src=10.96.0.10 dst=10.0.0.5 sport=53 dport=40001 mark=0 use=1",
+    "10.96.0.10:53 <- 10.96.0.10:53 x1",
+  ],
+  [
+    "assured, with counters",
+    "udp      17 119 src=10.244.0.2 dst=10.96.0.10 sport=4000 dport=53 packets=3 bytes=93 src=10.244.0.3 dst=10.244.0.2 sport=5353 dport=4000 packets=3 bytes=90 [ASSURED] mark=0 use=1",
+    "10.96.0.10:53 <- 10.244.0.3:5353 x1",
+  ],
+  [
+    "in a zone",
+    "udp      17 299 src=10.0.0.5 dst=10.96.0.10 sport=2 dport=53 [UNREPLIED] src=10.96.0.10 dst=10.0.0.5 sport=53 dport=2 mark=0 zone=5 use=1",
+    "10.96.0.10:53 <- 10.96.0.10:53 x1 --zone 5",
+  ],
+  [
+    "in a zone of its original direction",
+    "udp      17 299 src=10.0.0.5 dst=10.96.0.10 sport=3 dport=53 zone-orig=7 [UNREPLIED] src=10.96.0.10 dst=10.0.0.5 sport=53 dport=3 mark=0 use=1",
+    "10.96.0.10:53 <- 10.96.0.10:53 x1 --orig-zone 7",
+  ],
+  [
+    "in a zone of its reply direction",
+    "udp      17 299 src=10.0.0.5 dst=10.96.0.10 sport=4 dport=53 [UNREPLIED] src=10.96.0.10 dst=10.0.0.5 sport=53 dport=4 zone-reply=8 mark=0 use=1",
+    "10.96.0.10:53 <- 10.96.0.10:53 x1 --reply-zone 8",
+  ],
+  [
+    "IPv6",
+    "udp      17 299 src=fd00::6 dst=fd00:96::10 sport=40001 dport=53 [UNREPLIED] src=fd00:244::3 dst=fd00::6 sport=5353 dport=40001 mark=0 use=1",
+    "[fd00:96::10]:53 <- [fd00:244::3]:5353 x1",
+  ],
+  [
+    "with the names of layer 3 and 4 (-o extended)",
+    "ipv4     2 udp      17 299 src=10.0.0.5 dst=10.96.0.10 sport=40000 dport=53 src=10.244.1.3 dst=10.0.0.5 sport=53 dport=40000 mark=0 use=1",
+    "",
+  ],
+  [
+    "of UDP-Lite",
+    "udplite  136 299 src=10.0.0.6 dst=10.96.0.10 sport=40001 dport=53 [UNREPLIED] src=10.96.0.10 dst=10.0.0.6 sport=53 dport=40001 mark=0 use=1",
+    "",
+  ],
+  [
+    "of TCP",
+    "tcp      6 431999 ESTABLISHED src=192.0.2.2 dst=192.0.2.1 sport=22 dport=53 src=192.0.2.1 dst=192.0.2.2 sport=53 dport=22 [ASSURED] mark=0 use=1",
+    "",
+  ],
+];
+
+Deno.test("a line of conntrack tells destination, reply source and zone", { permissions: "none" }, () => {
+  for (const [name, line, group] of LINES) {
+    assertEquals(texts(groupFlows(`${line}\n`)), group === "" ? [] : [group], name);
+  }
+});
+
+Deno.test("flows to the same destination, answered from the same address, are one group", {
+  permissions: "none",
+}, () => {
+  const others = [
+    REPLIED.replaceAll("40000", "40001"),
+    REPLIED.replaceAll("10.0.0.5", "10.0.0.6"),
+    REPLIED.replace("dport=53", "dport=54"),
+    REPLIED.replace("src=10.244.1.3", "src=10.244.1.4"),
+    REPLIED.replace("sport=53", "sport=5353"),
+    REPLIED.replace("mark=0", "mark=0 zone=1"),
+  ];
+  assertEquals(texts(groupFlows([REPLIED, ...others].join("\n"))), [
+    "10.96.0.10:53 <- 10.244.1.3:53 x3",
+    "10.96.0.10:54 <- 10.244.1.3:53 x1",
+    "10.96.0.10:53 <- 10.244.1.4:53 x1",
+    "10.96.0.10:53 <- 10.244.1.3:5353 x1",
+    "10.96.0.10:53 <- 10.244.1.3:53 x1 --zone 1",
+  ]);
+});
+
+Deno.test("a dump that was cut off yields its complete lines", { permissions: "none" }, () => {
+  const cut = REPLIED.slice(0, REPLIED.indexOf("dport=40000"));
+  assertEquals(texts(groupFlows(`${REPLIED}\n${cut}`)), ["10.96.0.10:53 <- 10.244.1.3:53 x1"]);
+  assertEquals(groupFlows(""), []);
 });

@@ -1,8 +1,10 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { FakeTime } from "@std/testing/time";
 import { until } from "../../../../tests/support/until.ts";
-import { RelayThread } from "./relay_thread.ts";
+import { SharedPortals } from "./shared_portals.ts";
 
 const HOST = "127.0.0.1";
+const { signal } = new AbortController();
 const PLACE = { family: "IPv4", protocol: "TCP", ip: HOST, requested: null, range: null } as const;
 
 /** Says hello to each client. */
@@ -43,15 +45,16 @@ function holdThreadUntil(path: string): boolean {
 
 Deno.test("a thread of its own forwards: what keeps this one busy keeps no client waiting", async () => {
   const problems: string[] = [];
-  const thread = new RelayThread((problem, message) => void problems.push(`${problem}: ${message}`));
+  const shared = new SharedPortals();
+  shared.begun(250, (problem, message) => void problems.push(`${problem}: ${message}`));
   using server = helloServer();
   const folder = await Deno.makeTempDir({ prefix: "kproxy-relay-" });
   try {
-    const portal = await thread.open(PLACE, 250);
+    const portal = await shared.open(PLACE);
     portal.update([server.endpoint], 0);
     assertEquals(await ask(portal.port), "hello");
-    await until(() => thread.counts.TCP.opened === 1 && thread.counts.TCP.open === 0);
-    assertEquals(thread.counts.TCP.bytes.out, 5);
+    await until(() => shared.counts.TCP.opened === 1 && shared.counts.TCP.open === 0);
+    assertEquals(shared.counts.TCP.bytes.out, 5);
     // A client in a process of its own, because this one does nothing meanwhile, nor does its server: it dials until it is connected.
     const client = new Deno.Command(Deno.execPath(), {
       args: [
@@ -62,30 +65,29 @@ Deno.test("a thread of its own forwards: what keeps this one busy keeps no clien
     }).spawn();
     assert(holdThreadUntil(`${folder}/done`), "clients waited for this thread");
     assert((await client.status).success);
-    await until(() => thread.counts.TCP.opened === 21);
+    await until(() => shared.counts.TCP.opened === 21);
     await portal.close();
     await portal.close();
     await assertRejects(() => ask(portal.port), Deno.errors.ConnectionRefused);
     assertEquals(problems, []);
   } finally {
-    thread.end();
+    await shared.end(signal);
     await Deno.remove(folder, { recursive: true });
   }
 });
 
-Deno.test("what a thread cannot open is reported, and drained means that no session is left", async () => {
-  const thread = new RelayThread(() => {});
+Deno.test("what a thread cannot open is reported, and it ends once no session is left", async () => {
+  const shared = new SharedPortals();
   try {
-    const first = await thread.open(PLACE, 250);
+    const first = await shared.open(PLACE);
     const range = { first: first.port, last: first.port };
-    await assertRejects(() => thread.open({ ...PLACE, range }, 250), Error, "can be had");
-    await thread.drained();
+    await assertRejects(() => shared.open({ ...PLACE, range }), Error, "can be had");
     const listener = Deno.listen({ hostname: HOST, port: 0 });
     first.update([{ ip: HOST, port: listener.addr.port }], 0);
     const client = await Deno.connect({ hostname: HOST, port: first.port });
     const server = await listener.accept();
     let isDrained = false;
-    const drained = thread.drained().then(() => isDrained = true);
+    const drained = shared.end(signal).then(() => isDrained = true);
     await client.write(new Uint8Array([1]));
     assertEquals(await server.read(new Uint8Array(1)), 1);
     assertEquals(isDrained, false);
@@ -94,6 +96,29 @@ Deno.test("what a thread cannot open is reported, and drained means that no sess
     await drained;
     listener.close();
   } finally {
-    thread.end();
+    await shared.end(signal);
   }
+});
+
+Deno.test("portals of a former life serve until the next one's rules are in force, and some seconds more", async () => {
+  using time = new FakeTime();
+  let closed = 0;
+  const portal = { port: 1, update: () => {}, close: () => Promise.resolve(void closed++) };
+  const shared = new SharedPortals(() => Promise.resolve(portal));
+  (await shared.open(PLACE))
+    .leave();
+  shared.left();
+  // An API server may be away for that long.
+  await time.tickAsync(3_600_000);
+  assertEquals(closed, 0);
+  shared.inForce();
+  await time.tickAsync(4_900);
+  // A life that ends as fast leaves the same rules.
+  shared.left();
+  await time.tickAsync(3_600_000);
+  assertEquals(closed, 0);
+  shared.inForce();
+  await time.tickAsync(5_000);
+  assertEquals(closed, 1);
+  await shared.end(signal);
 });
