@@ -288,7 +288,7 @@ const FAULTS: readonly Fault[] = [
     mode: "ipvs",
     tool: "iptables",
     plant: drop(/^-I PREROUTING .*KUBE-SERVICES\n/m),
-    finds: ["base | missing | iptables nat PREROUTING | jumps are missing"],
+    finds: ["base | missing | iptables nat PREROUTING | the jump is missing"],
     only: "base",
   },
   {

@@ -373,7 +373,7 @@ function printOf(chains: readonly string[], table: Table, { tables }: HeldTables
 }
 
 /** The jumps, and the rules of the chains without rules of Services, canonical; e.g. `KUBE-FORWARD` → its rules. */
-export function* baseChains(
+function* baseChains(
   { base }: Pick<IptablesPlan, "base">,
   table: Table,
 ): Generator<readonly [chain: string, rules: readonly string[]]> {
