@@ -111,8 +111,6 @@ export interface ApiQuestions {
   readonly ownIps: readonly string[];
   readonly exec: Exec;
   readonly signal: AbortSignal;
-  /** Ends a wait at the doctor's limit. */
-  readonly limited: <T>(read: () => Promise<T>) => Promise<T>;
 }
 
 /** All Nodes of a large cluster are some tens of megabytes, which is too much for a hint. */
@@ -120,18 +118,18 @@ const ALL_NODES = "/api/v1/nodes?limit=500";
 
 /** @throws {ConfigError} if no server is named, or the credentials cannot be had */
 export async function readApi(
-  { config, master, nodeName, ownIps, exec, signal, limited }: ApiQuestions,
+  { config, master, nodeName, ownIps, exec, signal }: ApiQuestions,
 ): Promise<ApiFacts> {
-  const client = await limited(() => openApiClient(config, { master, exec }));
+  const client = await openApiClient(config, { master, exec });
   const ask = async <T>(question: () => Promise<T>): Promise<PromiseSettledResult<T>> =>
-    (await Promise.allSettled([limited(question)]))[0];
+    (await Promise.allSettled([question()]))[0];
   const get = (path: string): Promise<Answer> => getAnswer(client, path, signal);
   const allNodes = async (): Promise<readonly NodeObject[]> => {
     const answer = await ask(async () => nodesIn((await get(ALL_NODES)).text));
     return answer.status === "fulfilled" ? answer.value : [];
   };
   try {
-    await limited(() => client.checkCredentials(signal));
+    await client.checkCredentials(signal);
     const isCidrMissing = config.detectLocalMode === "ClusterCIDR" && config.clusterCIDR.trim() === "";
     const ofName = `/api/v1/nodes?fieldSelector=${encodeURIComponent(`metadata.name=${nodeName}`)}`;
     const [version, node, others, rights] = await Promise.all([

@@ -20,7 +20,7 @@ function configOf(mode: ProxyMode): KubeProxyConfiguration {
   });
 }
 
-function look(node: Exec, mode: ProxyMode, limitMs = 60_000, slowMs?: number): Promise<DoctorReport> {
+function look(node: Exec, mode: ProxyMode, limitMs = 60_000): Promise<DoctorReport> {
   return examine({
     exec: node,
     config: configOf(mode),
@@ -29,7 +29,6 @@ function look(node: Exec, mode: ProxyMode, limitMs = 60_000, slowMs?: number): P
     migrateTo: null,
     isSourceNamed: true,
     limitMs,
-    ...(slowMs === undefined ? {} : { slowMs }),
     lockPath: "/nowhere/xtables.lock",
   });
 }
@@ -266,13 +265,13 @@ Deno.test("programs that hang keep no others from being asked", async () => {
   }, { limitMs: 60_000 });
 });
 
-// Programs that depend on each other's answers make 8 to 10 rounds; one after the other they would be 31 to 36.
-for (const [mode, mostRounds] of [["iptables", 10], ["nftables", 12], ["ipvs", 9]] as const) {
-  Deno.test(`a healthy node in mode ${mode} is looked at in few rounds of few programs`, async () => {
+// Programs that depend on each other's answers make 7 or 8 rounds; one after the other they would be 31 to 36.
+for (const mode of ["iptables", "nftables", "ipvs"] as const) {
+  Deno.test(`a healthy node in mode ${mode} is looked at in few rounds of programs`, async () => {
     const paced = new PacedNode(new DoctorNode());
     let isDone = false;
     // A round may take the machine as long as it likes.
-    const looking = look(paced, mode, 300_000, 300_000).finally(() => isDone = true);
+    const looking = look(paced, mode, 300_000).finally(() => isDone = true);
     let rounds = 0;
     while (!isDone) {
       await settled(paced, () => isDone);
@@ -281,8 +280,7 @@ for (const [mode, mostRounds] of [["iptables", 10], ["nftables", 12], ["ipvs", 9
       rounds++;
     }
     assertEquals((await looking).result, "ok");
-    assert(paced.most <= 6, `${paced.most} programs at once`);
-    assert(rounds <= mostRounds, `${rounds} rounds`);
+    assert(rounds <= 9, `${rounds} rounds`);
     assert(paced.node.runs.length > 25);
   });
 }

@@ -39,7 +39,6 @@ const works = {
   warnings: [],
 } as const;
 const noRights = { kind: "unusable", reason: "run needs root or CAP_NET_ADMIN", lacksRights: true } as const;
-const grant = (isGranted: boolean) => [{ flag: "--allow-net", isGranted, otherwise: "no API server" }];
 
 const MODES: readonly Case[] = [
   ["works", checkMode(works, "iptables"), ["ok iptables works here"]],
@@ -53,15 +52,19 @@ const MODES: readonly Case[] = [
   ["unusable", checkMode({ kind: "unusable", reason: "install nftables", lacksRights: false }, "nftables"), [
     "failure mode nftables cannot run here: install nftables",
   ]],
-  ["rights that are there", checkRights({ uid: 0, permissions: grant(true) }, works), [
+  ["rights that are there", checkRights({ uid: 0, missing: [] }, works), [
     "ok root may read",
     "ok the runtime grants",
   ]],
-  ["rights that are missing", checkRights({ uid: 65534, permissions: grant(false) }, noRights), [
-    "failure user 65534 has no CAP_NET_ADMIN",
-    "warning the runtime does not grant --allow-net: no API server",
-  ]],
-  ["rights that are not known", checkRights({ uid: null, permissions: [] }, undefined), [
+  [
+    "rights that are missing",
+    checkRights({ uid: 65534, missing: [["--allow-net", "no API server"]] }, noRights),
+    [
+      "failure user 65534 has no CAP_NET_ADMIN",
+      "warning the runtime does not grant --allow-net: no API server",
+    ],
+  ],
+  ["rights that are not known", checkRights({ uid: null, missing: [] }, undefined), [
     "ok the runtime grants all",
   ]],
 ];

@@ -1,6 +1,12 @@
 import { type FindingCase as Case, testFindings } from "../../../tests/support/finding_cases.ts";
-import { checkDeviceForwarding, checkMtu, checkReversePath } from "./devices.ts";
-import { checkConntrack, checkForwarding, checkModeSettings } from "./settings.ts";
+import {
+  checkConntrack,
+  checkDeviceForwarding,
+  checkForwarding,
+  checkModeSettings,
+  checkMtu,
+  checkReversePath,
+} from "./kernel_settings.ts";
 
 const settings = (values: Readonly<Record<string, string>>): ReadonlyMap<string, string> =>
   new Map(Object.entries(values));
