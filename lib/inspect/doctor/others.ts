@@ -31,7 +31,7 @@ import { few } from "../../text/words.ts";
 import { proxyOfTable } from "../live/live.ts";
 import { nftablesOfKernel } from "../live/kernel_rules.ts";
 import { readElements } from "../live/unread_elements.ts";
-import { podAddress, podInterface } from "../node_addresses.ts";
+import { podAddress, podInterface } from "../desired/desired.ts";
 import { foreignEnd, placeOf } from "../trace/compare.ts";
 import { type Doubt, failure, type Finding, ok, unknown, warnings } from "./report.ts";
 
