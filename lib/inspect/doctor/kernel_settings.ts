@@ -18,7 +18,13 @@ import { defaultRouteDevices, readLinks } from "../../kernel/ip_address.ts";
 import { DISABLE_IPV6, readSysctls } from "../../kernel/sysctl.ts";
 import type { Link } from "../../netfilter/ip_batch.ts";
 import { few } from "../../text/words.ts";
-import { BRIDGE_CALLS, CONNTRACK_COUNT, CONNTRACK_MAX, FORWARDING } from "../live/host_network.ts";
+import {
+  BRIDGE_CALLS,
+  CONNTRACK_COUNT,
+  CONNTRACK_MAX,
+  deviceSetting,
+  FORWARDING,
+} from "../live/host_network.ts";
 import { type Doubt, failure, type Finding, ok, warning, warnings } from "./report.ts";
 
 /** 1: the node forwards IPv6 packets. */
@@ -212,7 +218,7 @@ export async function readLinksAndRoutes(exec: Exec): Promise<Links> {
 function settingOfDevices(
   settings: ReadonlyMap<string, string>,
   family: "ipv4" | "ipv6",
-  setting: string,
+  setting: "forwarding" | "rp_filter",
 ): ReadonlyMap<string, string> {
   const [start, end] = [`net.${family}.conf.`, `.${setting}`];
   return new Map(
@@ -220,11 +226,6 @@ function settingOfDevices(
       // The program writes a dot of a device's name as a slash.
       .map(([name, value]) => [name.slice(start.length, -end.length).replaceAll("/", "."), value]),
   );
-}
-
-/** The name of a device's setting as `sysctl` takes it. */
-function deviceSetting(family: "ipv4" | "ipv6", device: string, setting: string): string {
-  return `net.${family}.conf.${device.replaceAll(".", "/")}.${setting}`;
 }
 
 /** Names that are no device, and the device by which nothing comes from elsewhere. */
@@ -256,7 +257,7 @@ export function checkDeviceForwarding(
       const more = off.length > 1 ? " and so for the others" : "";
       return [
         `${family === "ipv4" ? "IPv4" : "IPv6"} packets that come in by ${few(off)} are not forwarded`,
-        `sysctl -w ${deviceSetting(family, first, "forwarding")}=1${more}`,
+        `sysctl -w ${deviceSetting(first, "forwarding", family)}=1${more}`,
       ];
     }),
   );
@@ -279,9 +280,7 @@ export function checkReversePath(
     !NO_WAY.includes(device) && !podDevices.has(device) && Math.max(Number(all), Number(value)) === 1
   ).map(([device]) => device);
   const [first] = strict;
-  const name = strict.length > 1
-    ? "net.ipv4.conf.all.rp_filter"
-    : deviceSetting("ipv4", first ?? "", "rp_filter");
+  const name = strict.length > 1 ? "net.ipv4.conf.all.rp_filter" : deviceSetting(first ?? "", "rp_filter");
   return warnings(check, all === "2" ? "loose" : "strict on no device", [
     first !== undefined && [
       `strict on ${
