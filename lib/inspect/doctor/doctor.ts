@@ -139,7 +139,6 @@ type NodeFacts = ReturnType<typeof readNode>;
 
 function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
   const { config, migrateTo, apiUnasked } = options;
-  const ownIps = nodeIpsOrNull();
   // First, because it has the longest row of questions.
   const mode = handled(readMode(exec, config));
   const variant = handled(readVariant(exec, nodeIps(null, config.bindAddress).primaryFamily));
@@ -149,13 +148,13 @@ function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
     () => config.mode,
   );
   const isApiAsked = apiUnasked === undefined && usesApiServer(config, options.master);
-  const api = handled(isApiAsked ? readApi({ ...options, ownIps: ownIps ?? [], exec, signal }) : noReading());
+  const api = handled(isApiAsked ? readApi({ ...options, exec, signal }) : noReading());
   /** Null if it is not known. */
   const ownNode = known(api).then((found) => found?.node.status === "fulfilled" ? found.node.value : null);
   return {
     ...options,
     exec,
-    ownIps,
+    ownIps: nodeIpsOrNull(),
     mode,
     runs,
     variant,
@@ -343,14 +342,14 @@ const CHECKS: readonly Check[] = [
     if (found.node.status === "rejected") throw found.node.reason;
     const tried = await known(mode);
     const refused = tried?.kind === "works" ? tried.refused.map(({ family }) => family) : [];
-    const { namesakes } = found;
-    return checkNode(found.node.value, { nodeName, ownIps, bindAddress, refused, namesakes });
+    const { allNodes } = found;
+    return checkNode(found.node.value, { nodeName, ownIps, bindAddress, refused, allNodes });
   }],
   ["local traffic", async ({ api, config, ownNode, runs }) => {
     const found = await answered(api);
     if (found === null) return [];
-    const { podCIDRs } = found;
-    return checkLocalTraffic(config, { mode: await runs, node: await ownNode, podCIDRs });
+    const { allNodes } = found;
+    return checkLocalTraffic(config, { mode: await runs, node: await ownNode, allNodes });
   }],
   ["clock", async ({ api }) => {
     const found = await answered(api);

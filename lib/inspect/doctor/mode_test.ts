@@ -122,7 +122,7 @@ const machine = {
   ownIps: ["10.0.0.1"],
   bindAddress: "0.0.0.0",
   refused: [],
-  namesakes: [],
+  allNodes: [],
 } as const;
 const NODES: readonly Case[] = [
   ["its own", checkNode(testNode({ name: "a", addresses: [internal("10.0.0.1")] }), machine), [
@@ -152,7 +152,7 @@ const NODES: readonly Case[] = [
 
 const dualStack = testNode({ addresses: [internal("10.0.0.1"), internal("fd00::1")] });
 const localTraffic = (fields: Partial<KubeProxyConfiguration>, node: typeof dualStack | null = dualStack) =>
-  checkLocalTraffic({ ...defaultConfig(), ...fields }, { mode: "iptables", node, podCIDRs: [] });
+  checkLocalTraffic({ ...defaultConfig(), ...fields }, { mode: "iptables", node, allNodes: [] });
 const all = { iptables: { ...defaultConfig().iptables, masqueradeAll: true } };
 const LOCAL_TRAFFIC: readonly Case[] = [
   ["networks of both families", localTraffic({ clusterCIDR: "10.244.0.0/16,fd44::/16" }), [
