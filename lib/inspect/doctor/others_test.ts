@@ -39,9 +39,6 @@ const HOOKS: readonly Case[] = [
   ["one that translates after us", checkBaseChains(base("ip", "lb", "nat", "prerouting", -90)), [
     "ok no table",
   ]],
-  ["a forward hook that drops", checkBaseChains(base("inet", "fw", "filter", "forward", 10, "drop")), [
-    "warning inet fw c (forward, priority 10) drops",
-  ]],
   [
     "an input hook that drops is the host's own matter",
     checkBaseChains(base("inet", "fw", "filter", "input", 0, "drop")),
@@ -57,13 +54,6 @@ const HOOKS: readonly Case[] = [
     checkBaseChains(base("inet", "filter", "filter", "forward", 0, "drop")),
     [
       "warning inet filter c",
-    ],
-  ],
-  [
-    "a policy that drops, mode iptables",
-    checkForward([{ family: "IPv4", lines: ["-P FORWARD DROP -c 0 0"] }], "iptables"),
-    [
-      "warning IPv4 chain FORWARD drops what no rule accepts: kproxy lets",
     ],
   ],
   [
@@ -119,13 +109,6 @@ const PROXIES: readonly Case[] = [
     "warning something that is no proxy",
   ]],
   [
-    "kube-proxy's table",
-    checkOtherProxies({ ...none, baseChains: base("ip", "kube-proxy", "nat", "output", -100) }),
-    [
-      "warning kube-proxy (mode nftables) was or is here: table ip kube-proxy",
-    ],
-  ],
-  [
     "Cilium, by chain and device",
     checkOtherProxies({
       ...none,
@@ -170,13 +153,6 @@ const LEFTOVERS: readonly Case[] = [
   ["nothing", checkLeftovers({ found: [], modes: ["nftables"], failed: [] }, "iptables", []), [
     "ok no other mode",
   ]],
-  [
-    "something",
-    checkLeftovers({ found: ["2 tables of nft"], modes: ["nftables"], failed: [] }, "iptables", undefined),
-    [
-      "warning another mode left 2 tables of nft",
-    ],
-  ],
   [
     "the device of IPVS",
     checkLeftovers({ found: [], modes: ["nftables"], failed: [] }, "iptables", ["kube-ipvs0"]),
