@@ -1,8 +1,17 @@
 import { startWork } from "../../../tests/support/spent.ts";
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { type Part, type PartOutcome, programPart, readPart, textPart, withoutSecrets } from "./parts.ts";
-import { sysdump, tarEnd, tarPieces } from "./sysdump.ts";
+import {
+  type Part,
+  type PartOutcome,
+  programPart,
+  readPart,
+  sysdump,
+  tarEnd,
+  tarPieces,
+  textPart,
+  withoutSecrets,
+} from "./sysdump.ts";
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 
 const LIMITS = { timeMs: 1_000, bytes: 100, signal: new AbortController().signal };
