@@ -216,7 +216,7 @@ export {
 export type { HeldPortal, PortalSnapshot } from "./lib/sim/portals.ts";
 export { RulesetSimulator, type Simulator } from "./lib/sim/ruleset_simulator.ts";
 export type { Traffic } from "./lib/model/service_traffic.ts";
-export type { Fraction } from "./lib/sim/fraction.ts";
+export type { Fraction } from "./lib/sim/flow.ts";
 
 export {
   type NodePreview,

@@ -9,13 +9,18 @@ import { UnsupportedError, UsageError } from "../errors.ts";
 import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import type { RulesetSnapshot } from "../sim/ruleset_snapshot.ts";
 import { readBounded } from "../source/files/manifest_files.ts";
-import { type DesiredInput, desiredRules, type RulesMode, rulesModeOf } from "./desired/desired.ts";
+import {
+  type DesiredInput,
+  desiredRules,
+  knownNodeAddresses,
+  podInterface,
+  type RulesMode,
+  rulesModeOf,
+} from "./desired/desired.ts";
 import { type HostNetwork, readHostNetwork, tcpBeLiberal, UNKNOWN_HOST } from "./live/host_network.ts";
 import { type KernelQuestion, liveOfKernel } from "./live/kernel_rules.ts";
-import { type LiveNode, modeInForce } from "./live/live.ts";
+import { type LiveNode, liveOfTexts, type LiveText, modeInForce } from "./live/live.ts";
 import { heldPortals, type KnownPortals } from "./live/portals.ts";
-import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
-import { knownNodeAddresses, podInterface } from "./node_addresses.ts";
 import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objects.ts";
 
 export interface LookOptions extends FindObjectsOptions, Omit<KernelQuestion, "signal"> {

@@ -147,7 +147,7 @@ export async function mayHideRules(exec: Exec, family: IpFamily, variant: Iptabl
  * The command that shows what kubelet has left in a variant. Naming a table makes the legacy variant create it, with its hooks, on a node
  * that uses nft: there all tables that exist are asked for.
  */
-export function hintsQuestion(family: IpFamily, variant: IptablesVariant): readonly string[] {
+function hintsQuestion(family: IpFamily, variant: IptablesVariant): readonly string[] {
   const { save } = iptablesPrograms(family, variant);
   return variant === "nft" ? [save, "-t", "mangle"] : [save];
 }

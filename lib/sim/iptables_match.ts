@@ -11,8 +11,7 @@ import type { VirtualServer } from "../netfilter/ipvs.ts";
 import type { NftVerdict } from "../netfilter/nft_rule.ts";
 import { parseIptablesRule } from "../netfilter/parse_iptables_rule.ts";
 import { type RulePlace, type Statement, unknownWords, type WalkedRule } from "./chain_walk.ts";
-import type { PacketProtocol } from "./flow.ts";
-import { complement, multiply, probabilityFraction } from "./fraction.ts";
+import { complement, multiply, type PacketProtocol, probabilityFraction } from "./flow.ts";
 import { IPVS_PROTOCOLS } from "./ipvs_schedule.ts";
 import {
   isNodeAddress,

@@ -12,7 +12,7 @@ import {
   type SavedVirtualServer,
   virtualServerKey,
 } from "../netfilter/ipvs.ts";
-import { type Fraction, multiply } from "./fraction.ts";
+import { type Fraction, multiply } from "./flow.ts";
 import { type HostState, rememberedIn, type Walk } from "./packet_walk.ts";
 
 /** By name, and by number as `iptables-save` prints it. */

@@ -4,7 +4,7 @@
  * @module
  */
 import { cidrContains, compareIps, type Ip, parseIp } from "../model/ip.ts";
-import { type Fraction, multiply } from "./fraction.ts";
+import { type Fraction, multiply } from "./flow.ts";
 import {
   type NftElements,
   type NftExpression,

@@ -14,8 +14,16 @@ import {
   parseIp,
 } from "../model/ip.ts";
 import type { IpFamily } from "../model/objects.ts";
-import type { FlowOutcome, Packet, PacketProtocol, PacketState, RuleHit } from "./flow.ts";
-import { add, type Fraction, ONE } from "./fraction.ts";
+import {
+  add,
+  type FlowOutcome,
+  type Fraction,
+  ONE,
+  type Packet,
+  type PacketProtocol,
+  type PacketState,
+  type RuleHit,
+} from "./flow.ts";
 
 /** Affinity list → source address → second of its last new connection. */
 export type AffinityMemory = ReadonlyMap<string, ReadonlyMap<string, number>>;

@@ -5,8 +5,7 @@
  */
 import type { IpFamily } from "../model/objects.ts";
 import { isLoopback, joinHostPort, parseIp } from "../model/ip.ts";
-import type { Packet, RuleHit } from "./flow.ts";
-import { multiply } from "./fraction.ts";
+import { multiply, type Packet, type RuleHit } from "./flow.ts";
 import {
   type EndedWalk,
   type HostState,

@@ -8,8 +8,7 @@ import type { RuleMatch, RuleTarget } from "../netfilter/iptables_rule.ts";
 import type { NftExpression, NftOperand, NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
 import { parseIptablesRule } from "../netfilter/parse_iptables_rule.ts";
 import { readNftRule } from "../netfilter/parse_nft_rule.ts";
-import type { RuleHit } from "./flow.ts";
-import { formatFraction, probabilityFraction } from "./fraction.ts";
+import { formatFraction, probabilityFraction, type RuleHit } from "./flow.ts";
 import { PORTAL_TABLE } from "./portals.ts";
 
 /** E.g. `to 10.96.0.1, tcp, port 80: go through KUBE-SVC-X`; `""` for what is no rule. */

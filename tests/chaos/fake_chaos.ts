@@ -11,7 +11,7 @@ import { SyncError } from "../../lib/errors.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
-import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
+import { liveOfTexts, type LiveText } from "../../lib/inspect/live/live.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
 import { Reconciler } from "../../lib/sync/family_runner.ts";
 import { type ApiJson, service, type ServiceSpec, slice } from "../flows/objects.ts";

@@ -7,8 +7,7 @@
 import type { V1EndpointSlice, V1Service } from "@kubernetes/client-node";
 import { cidrContains, joinHostPort, parseCidr, parseIp } from "../../lib/model/ip.ts";
 import type { LiveNode } from "../../lib/inspect/live/live.ts";
-import type { Flow, Packet } from "../../lib/sim/flow.ts";
-import { formatFraction } from "../../lib/sim/fraction.ts";
+import { type Flow, formatFraction, type Packet } from "../../lib/sim/flow.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { ApiJson } from "../flows/objects.ts";
 

@@ -1,6 +1,6 @@
 /** Rules that keep what objects promise, and the same rules with one thing wrong, as a wrong planner would write them every time. */
 import { assertEquals, assertNotEquals } from "@std/assert";
-import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
+import { liveOfTexts, type LiveText } from "../../lib/inspect/live/live.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
 import { DEFAULT_OPTIONS } from "../flows/flow_case.ts";
 import { IPTABLES_BACKEND } from "../flows/iptables_backend.ts";

@@ -15,8 +15,7 @@ import {
   type RulesMode,
   stateOfObjects,
 } from "../../lib/inspect/desired/desired.ts";
-import type { LiveRules } from "../../lib/inspect/live/live.ts";
-import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
+import { liveOfTexts, type LiveRules, type LiveText } from "../../lib/inspect/live/live.ts";
 import { type Trace, tracePacket } from "../../lib/inspect/trace/trace.ts";
 import { type ApiObject, FAMILIES, type IpFamily, type NodeObject } from "../../lib/model/objects.ts";
 import type { DeviceAddress } from "../../lib/netfilter/ip_batch.ts";

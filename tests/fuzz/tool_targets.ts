@@ -7,7 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import { groupFlows, NO_UDP_TARGETS, planDeletions } from "../../lib/sync/stale_flows.ts";
 import { ExecError } from "../../lib/errors.ts";
 import { hostStateOf, readHostNetwork } from "../../lib/inspect/live/host_network.ts";
-import { liveOfTexts } from "../../lib/inspect/live/saved_texts.ts";
+import { liveOfTexts } from "../../lib/inspect/live/live.ts";
 import { MarkedLines } from "../../lib/kernel/ipvsadm.ts";
 import {
   describeRestoreFailure,

@@ -11,7 +11,7 @@ import type { DesiredInput, RulesMode } from "../../lib/inspect/desired/desired.
 import { render as iptablesText } from "../../lib/inspect/modes/iptables.ts";
 import { ipvsPlan } from "../../lib/inspect/modes/ipvs.ts";
 import { nftablesPlan } from "../../lib/inspect/modes/nftables.ts";
-import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
+import { liveOfTexts, type LiveText } from "../../lib/inspect/live/live.ts";
 import { rules as userspaceRules } from "../../lib/inspect/modes/userspace.ts";
 import { assignedPortals } from "./assigned_ports.ts";
 import { inputOf } from "./check_objects.ts";

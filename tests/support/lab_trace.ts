@@ -7,9 +7,7 @@ import { liveOfKernel } from "../../lib/inspect/live/kernel_rules.ts";
 import {
   type HostNetwork,
   hostStateOf,
-  interfaceSettings,
   readHostNetwork,
-  readInterface,
   readLocalnet,
 } from "../../lib/inspect/live/host_network.ts";
 import type { Exec, ExecResult } from "../../lib/kernel/exec.ts";
@@ -35,14 +33,15 @@ const RULES: readonly string[] = [
   "nft list ruleset",
   "ipvsadm -Sn",
   "ip -json -details address",
+  "ip -json netconf",
 ];
 /** What stays as it is from case to case. */
 const NODE: readonly string[] = [
   "ip -json route",
   "ip -json -6 route",
   "ip -json rule",
-  "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all.rp_filter net.netfilter.nf_conntrack_tcp_be_liberal " +
-  "net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
+  "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.bridge.bridge-nf-call-iptables net.bridge.bridge-nf-call-ip6tables " +
+  "net.netfilter.nf_conntrack_tcp_be_liberal net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
 ];
 /** The kernel of a user-mode Linux has no nftables. */
 const ABSENT_IN_UML: readonly string[] = RULES.filter((line) => /\bnft\b/.test(line));
@@ -76,16 +75,9 @@ export async function mispredictions(
   mode: string,
   gapOf: (step: FlowStep) => string | undefined,
 ): Promise<string[]> {
-  const packets = flowCase.flows.map((flow) =>
-    parsePacket(flowOf(typeof flow === "string" ? { flow } : flow, mode).packet)
-  );
-  const interfaces = new Set(packets.map(({ inInterface }) => inInterface).filter((name) => name !== ""));
   const isUml = isUserModeLinux();
   const looks = isUml ? RULES.filter((line) => !ABSENT_IN_UML.includes(line)) : [...RULES, ...NODE];
-  const exec = await readTogether(isUml ? await commonRead(lab) : lab.node.netns.exec, [
-    ...wordsOf(looks),
-    ...[...interfaces].map((name) => ["sysctl", ...interfaceSettings(name, name === "cni0")]),
-  ]);
+  const exec = await readTogether(isUml ? await commonRead(lab) : lab.node.netns.exec, wordsOf(looks));
   const [rules, around] = await Promise.all([liveOfKernel(exec), readHostNetwork(exec)]);
   const isClosed = flowCase.options?.policies?.INPUT === "DROP";
   const known = mode === "userspace" ? await portalsIn(lab, isClosed) : null;
@@ -139,10 +131,9 @@ async function predict(
   const addresses = around.addresses?.map(({ address }) => address) ?? [];
   // A process of the node may be lent an address for its packet.
   const own = packet.inInterface === "" ? [...addresses, packet.source] : addresses;
-  const nearer = await readInterface(exec, around, packet.inInterface);
   const isLocalnet = [packet.source, packet.destination].some((text) => text.startsWith("127."));
   const hostState = hostStateOf(
-    isLocalnet ? await readLocalnet(exec, nearer) : nearer,
+    isLocalnet ? await readLocalnet(exec, around) : around,
     own,
     packet.inInterface,
   );

@@ -1,5 +1,5 @@
 /**
- * A node on which programs take as long as a test likes: for counting how many run side by side, and how often one waits.
+ * A node on which programs take as long as a test likes: for counting how often one waits for others.
  *
  * @module
  */
@@ -8,16 +8,12 @@ import type { DoctorNode } from "./doctor_node.ts";
 
 /** A machine whose programs all end when the test says so. */
 export class PacedNode implements Exec {
-  most = 0;
   #running: (() => void)[] = [];
 
   constructor(readonly node: DoctorNode) {}
 
   async run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult> {
-    await new Promise<void>((resolve) => {
-      this.#running.push(resolve);
-      this.most = Math.max(this.most, this.#running.length);
-    });
+    await new Promise<void>((resolve) => void this.#running.push(resolve));
     return await this.node.run(argv, options);
   }
 

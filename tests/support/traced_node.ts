@@ -14,7 +14,7 @@ import {
   stateOfObjects,
   UNKNOWN_MACHINE,
 } from "../../lib/inspect/desired/desired.ts";
-import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
+import { liveOfTexts, type LiveText } from "../../lib/inspect/live/live.ts";
 import { type Trace, tracePacket } from "../../lib/inspect/trace/trace.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
 

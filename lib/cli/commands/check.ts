@@ -13,8 +13,7 @@ import {
   type RepairReport,
 } from "../../inspect/check/report.ts";
 import { STDIN_PATH } from "../../source/files/manifest_files.ts";
-import { nodeNameFinding } from "../../inspect/node_addresses.ts";
-import type { DesiredInput } from "../../inspect/desired/desired.ts";
+import { type DesiredInput, nodeNameFinding } from "../../inspect/desired/desired.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import { proxyOfTable } from "../../inspect/live/live.ts";
 import { type Look, look, type LookOptions } from "../../inspect/look.ts";

@@ -4,8 +4,7 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import { type PartOutcome, sysdumpParts } from "../../inspect/sysdump/parts.ts";
-import { sysdump } from "../../inspect/sysdump/sysdump.ts";
+import { type PartOutcome, sysdump, sysdumpParts } from "../../inspect/sysdump/sysdump.ts";
 import { wallClockMs } from "../../kernel/clock.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";

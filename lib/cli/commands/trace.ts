@@ -4,13 +4,7 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import {
-  type HostNetwork,
-  hostStateOf,
-  nodeFindings,
-  readInterface,
-  readLocalnet,
-} from "../../inspect/live/host_network.ts";
+import { hostStateOf, nodeFindings, readLocalnet } from "../../inspect/live/host_network.ts";
 import { desiredOf, type Look, look, type LookOptions } from "../../inspect/look.ts";
 import { unknownPorts, withPortalsJudged } from "../../inspect/live/portals.ts";
 import { readElements } from "../../inspect/live/unread_elements.ts";
@@ -24,10 +18,9 @@ import {
 } from "../../inspect/trace/packet.ts";
 import { type Trace, tracePacket } from "../../inspect/trace/trace.ts";
 import { traceDocument, traceLines } from "../../inspect/trace/trace_report.ts";
-import type { Exec } from "../../kernel/exec.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import type { ObjectSelection } from "../../serve/status/select_objects.ts";
-import type { Flow, Packet } from "../../sim/flow.ts";
+import type { Flow } from "../../sim/flow.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
@@ -101,7 +94,8 @@ async function traceOf(
   const { inInterface } = source;
   const isHere = options.wantsLive && options.liveFrom.length === 0;
   const packet = packetOf(source, to);
-  const nearer = isHere ? await withInterface(options.exec, around, packet) : around;
+  const isLocalnet = [packet.source, packet.destination].some((text) => text.startsWith("127."));
+  const nearer = isHere && isLocalnet ? await readLocalnet(options.exec, around) : around;
   const rules = await desiredOf(found, to.family);
   const hostState = hostStateOf(nearer, nodeAddresses, inInterface);
   const walk = (live: RulesetSnapshot): Flow => new RulesetSimulator(live).send(packet, hostState);
@@ -130,11 +124,4 @@ async function traceOf(
       ...nearer.problems.map(({ place, message }) => `${place}: ${message}`),
     ],
   });
-}
-
-/** With the settings that such a packet depends on. */
-async function withInterface(exec: Exec, around: HostNetwork, packet: Packet): Promise<HostNetwork> {
-  const nearer = packet.inInterface === "" ? around : await readInterface(exec, around, packet.inInterface);
-  const isLocalnet = [packet.source, packet.destination].some((text) => text.startsWith("127."));
-  return isLocalnet ? await readLocalnet(exec, nearer) : nearer;
 }

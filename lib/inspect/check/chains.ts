@@ -1,33 +1,94 @@
 /**
- * Compares chains of iptables and nft: which rules are missing, which are too many, whether they stand in another order; and of chains
- * that Services share, whose.
+ * Compares chains of iptables and nft: which rules are missing, which are too many, whether they stand in another order; of chains that
+ * Services share, whose; and the rules of iptables of any mode.
  *
  * @module
  */
-import type { NamespacedName } from "../../model/objects.ts";
+import { isServiceChain, KUBELETS_CHAINS } from "../../backend/iptables/plan/chains.ts";
+import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
+import { staticBodies } from "../../backend/iptables/store/dispatch.ts";
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
-import { ruleOf } from "../../netfilter/iptables_chains.ts";
+import { groupByChain, jumpRules, ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
+import type { IptablesRuleset, SavedTable } from "../../netfilter/iptables_save.ts";
+import { holdsLines } from "../../netfilter/printed_iptables_rule.ts";
 import type { Difference, DifferenceList } from "./check.ts";
 
+const TABLES: readonly Table[] = ["filter", "nat"];
+const NO_CHAINS: SavedTable = new Map();
+
+/** Reports to `list` where rules that are there differ from the plan of a mode. */
+export function compareIptables(
+  { base, services }: Pick<IptablesPlan, "base" | "services">,
+  tables: IptablesRuleset,
+  family: IpFamily,
+  list: DifferenceList,
+): void {
+  for (const table of TABLES) {
+    const held = tables.get(table) ?? NO_CHAINS;
+    const bodies = staticBodies(base, table);
+    for (const chain of base.chains[table].filter((one) => !base.dispatch[table].includes(one))) {
+      const pair = chainPair(table, chain, bodies.get(chain) ?? [], held);
+      // Old kubelets write to some of them, too.
+      list.add(null, chainDifference({ ...pair, isShared: KUBELETS_CHAINS.has(chain) }));
+    }
+    for (const [chain, jumps] of jumpRules(base.jumps, table)) {
+      const there = new Set(held.get(chain)?.rules.map(ruleText));
+      const wanted = jumps.filter((text) => !there.has(text));
+      if (wanted.length === 0) continue;
+      const cause = wanted.length === 1 ? "the jump is missing" : `${wanted.length} jumps are missing`;
+      list.add(null, { kind: "missing", place: chainPlace(table, chain), cause, wanted, found: [] });
+    }
+    for (const chain of base.dispatch[table]) {
+      const [head, tail] = [base.head[table], base.tail[table]];
+      compareSharedChain({ services, table, chain, head, tail, found: held.get(chain)?.rules }, list);
+    }
+  }
+  const nat = tables.get("nat") ?? NO_CHAINS;
+  const stale = new Set(base.hasServiceChains ? [...nat.keys()].filter(isServiceChain) : []);
+  for (const [service, rules] of services) {
+    const bodies = groupByChain(rules?.rules ?? []);
+    for (const chain of rules?.chains ?? []) {
+      stale.delete(chain);
+      const lines = bodies.get(chain) ?? [];
+      if (holdsLines(nat.get(chain), lines, family)) continue;
+      list.add(service, chainDifference(chainPair("nat", chain, lines, nat)));
+    }
+  }
+  for (const chain of stale) {
+    const found = nat.get(chain)?.rules ?? [];
+    const name = found.map(serviceOfRule).find((service) => service !== null);
+    const of = name === undefined ? "some Service" : `Service ${name}`;
+    const cause = `a chain of ${of}, which nothing wants any more`;
+    list.leave({ place: chainPlace("nat", chain), cause, wanted: [], found });
+  }
+}
+
 /** E.g. `iptables nat KUBE-SERVICES`. */
-export function chainPlace(table: string, chain: string): string {
+function chainPlace(table: string, chain: string): string {
   return `iptables ${table} ${chain}`;
 }
 
+/** @param lines `-A CHAIN …` */
+function chainPair(table: Table, chain: string, lines: readonly string[], held: SavedTable): ChainPair {
+  const wanted = lines.map((line) => ruleOf(line, chain));
+  return { place: chainPlace(table, chain), wanted, found: held.get(chain)?.rules, textOf: ruleText };
+}
+
 /** Equal for a rule of iptables as written and as saved; one that cannot be read stands for itself. */
-export function ruleText(rule: string): string {
+function ruleText(rule: string): string {
   return readableRuleText(rule) ?? rule;
 }
 
 const COMMENT = /--comment "?([^\s"/]+\/[^\s":]+)/;
 
 /** The Service that a comment names; null: none. */
-export function serviceOfRule(rule: string): NamespacedName | null {
+function serviceOfRule(rule: string): NamespacedName | null {
   return COMMENT.exec(rule)?.[1] ?? null;
 }
 
-export interface ChainPair {
+interface ChainPair {
   readonly place: string;
   /** As written. */
   readonly wanted: readonly string[];
@@ -35,7 +96,7 @@ export interface ChainPair {
   readonly found: readonly string[] | undefined;
   /** Equal for a rule as written and as read. @default {the text itself} */
   readonly textOf?: (rule: string) => string;
-  /** True: others may write there, too, so that nothing is too much. */
+  /** True: others may write there, too: what is theirs only shows where a rule is missing. */
   readonly isShared?: boolean;
 }
 
@@ -48,7 +109,7 @@ export function chainDifference(
   const [wantedTexts, foundTexts] = [wanted.map(textOf), found.map(textOf)];
   if (isSame(wantedTexts, foundTexts)) return null;
   const missing = without(wanted, wantedTexts, foundTexts);
-  const surplus = isShared ? [] : without(found, foundTexts, wantedTexts);
+  const surplus = isShared && missing.length === 0 ? [] : without(found, foundTexts, wantedTexts);
   if (missing.length + surplus.length === 0) {
     const ours = new Set(wantedTexts);
     if (isShared && isSubsequence(wantedTexts, foundTexts.filter((text) => ours.has(text)))) return null;
@@ -69,13 +130,6 @@ export function listDifference(
   if (missing.length === 0) return { kind: "surplus", cause: `${count(surplus, what)} too much`, ...lists };
   const pronoun = missing.length === 1 ? "it" : "they";
   return { kind: "changed", cause: `${count(missing, what)} not as ${pronoun} should be`, ...lists };
-}
-
-/** What differs in a chain of the kernel's own, in words for the jumps from it; what else stands there is others'. */
-export function jumpDifference(difference: Difference): Difference {
-  const { wanted } = difference;
-  const cause = wanted.length === 1 ? "the jump is missing" : `${wanted.length} jumps are missing`;
-  return { ...difference, cause, found: [] };
 }
 
 function count(list: readonly string[], what: string): string {
@@ -108,19 +162,14 @@ function without(
   });
 }
 
-export interface SharedChain {
+interface SharedChain {
   readonly table: Table;
   readonly chain: string;
   /** Rules of each Service, in all shared chains; null: the Service is gone. */
-  readonly services: ReadonlyMap<
-    NamespacedName,
-    {
-      readonly dispatch: readonly { readonly table: Table; readonly chain: string; readonly rule: string }[];
-    } | null
-  >;
-  /** Lines before those of Services, and behind them. @default {none} */
-  readonly head?: readonly string[];
-  readonly tail?: readonly string[];
+  readonly services: IptablesPlan["services"];
+  /** Lines before those of Services, and behind them. */
+  readonly head: readonly string[];
+  readonly tail: readonly string[];
   /** Undefined: it is not there. */
   readonly found: readonly string[] | undefined;
 }
@@ -133,7 +182,7 @@ interface Share {
 }
 
 /** Reports to `list` what differs. Services may stand in any order: each change puts theirs where there is room. */
-export function compareSharedChain(shared: SharedChain, list: DifferenceList): void {
+function compareSharedChain(shared: SharedChain, list: DifferenceList): void {
   const { services, table, chain, found = [] } = shared;
   const place = chainPlace(table, chain);
   const positions = Map.groupBy(found.keys(), (at) => ruleText(found[at] ?? ""));
@@ -184,7 +233,7 @@ export function compareSharedChain(shared: SharedChain, list: DifferenceList): v
 
 /** Rules that are there whatever the Services are; yields the place of the last one, behind which nothing is reached. */
 function compareStaticRules(
-  { table, chain, head = [], tail = [], found }: SharedChain,
+  { table, chain, head, tail, found }: SharedChain,
   positions: Map<string, number[]>,
   list: DifferenceList,
 ): number {

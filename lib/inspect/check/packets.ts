@@ -12,7 +12,7 @@ import type { Flow, FlowOutcome, Packet, RuleHit } from "../../sim/flow.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { proxyOfTable } from "../live/live.ts";
-import { podAddress } from "../node_addresses.ts";
+import { podAddress } from "../desired/desired.ts";
 import { addressesOf } from "../service/service_match.ts";
 import { differenceOf, isOwnHit, placeOf } from "../trace/compare.ts";
 import { ownAddressOf, packetProtocol, packetText, WORLD } from "../trace/packet.ts";

@@ -3,7 +3,7 @@ import { kubeProxyTable } from "../../../tests/support/kube_proxy_layout.ts";
 import { testService, testSlice, testSliceEndpoint } from "../../../tests/support/model_objects.ts";
 import { configForMode, defaultConfig } from "../../config/defaults.ts";
 import { type DesiredInput, stateOf, stateOfObjects, UNKNOWN_MACHINE } from "../desired/desired.ts";
-import { liveOfTexts } from "../live/saved_texts.ts";
+import { liveOfTexts } from "../live/live.ts";
 import { checkNode } from "./check.ts";
 
 const NONE = { permissions: "none" } as const;

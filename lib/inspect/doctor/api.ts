@@ -92,10 +92,8 @@ export interface ApiFacts {
   readonly rights: readonly (readonly [right: ApiRight, isAllowed: PromiseSettledResult<boolean>])[];
   /** Null if there is no Node of the name. */
   readonly node: PromiseSettledResult<NodeObject | null>;
-  /** The Nodes that have one of this machine's addresses, if there is none of the name. */
-  readonly namesakes: readonly string[];
-  /** The pod CIDRs of all Nodes, up to 500 of them; empty if `clusterCIDR` is set, or local traffic is not detected by it. */
-  readonly podCIDRs: readonly string[];
+  /** Up to 500, for hints; none where there is a Node of the name, and local traffic is detected without their pod CIDRs. */
+  readonly allNodes: readonly NodeObject[];
 }
 
 interface Answer {
@@ -108,11 +106,8 @@ export interface ApiQuestions {
   readonly config: KubeProxyConfiguration;
   readonly master: string;
   readonly nodeName: string;
-  readonly ownIps: readonly string[];
   readonly exec: Exec;
   readonly signal: AbortSignal;
-  /** Ends a wait at the doctor's limit. */
-  readonly limited: <T>(read: () => Promise<T>) => Promise<T>;
 }
 
 /** All Nodes of a large cluster are some tens of megabytes, which is too much for a hint. */
@@ -120,27 +115,22 @@ const ALL_NODES = "/api/v1/nodes?limit=500";
 
 /** @throws {ConfigError} if no server is named, or the credentials cannot be had */
 export async function readApi(
-  { config, master, nodeName, ownIps, exec, signal, limited }: ApiQuestions,
+  { config, master, nodeName, exec, signal }: ApiQuestions,
 ): Promise<ApiFacts> {
-  const client = await limited(() => openApiClient(config, { master, exec }));
+  const client = await openApiClient(config, { master, exec });
   const ask = async <T>(question: () => Promise<T>): Promise<PromiseSettledResult<T>> =>
-    (await Promise.allSettled([limited(question)]))[0];
+    (await Promise.allSettled([question()]))[0];
   const get = (path: string): Promise<Answer> => getAnswer(client, path, signal);
-  const allNodes = async (): Promise<readonly NodeObject[]> => {
-    const answer = await ask(async () => nodesIn((await get(ALL_NODES)).text));
-    return answer.status === "fulfilled" ? answer.value : [];
-  };
   try {
-    await limited(() => client.checkCredentials(signal));
+    await client.checkCredentials(signal);
     const isCidrMissing = config.detectLocalMode === "ClusterCIDR" && config.clusterCIDR.trim() === "";
     const ofName = `/api/v1/nodes?fieldSelector=${encodeURIComponent(`metadata.name=${nodeName}`)}`;
-    const [version, node, others, rights] = await Promise.all([
+    const [version, node, rights] = await Promise.all([
       ask(() => get("/version")),
       ask(async () => {
         const [first] = itemsOf((await get(ofName)).text);
         return first === undefined ? null : decodeNode(first);
       }),
-      isCidrMissing ? allNodes() : [],
       Promise.all(
         neededRights(config, nodeName).map(async (right) =>
           [right, await ask(() => reviewAccess(client, right, signal))] as const
@@ -148,12 +138,11 @@ export async function readApi(
       ),
     ]);
     const isUnknown = node.status === "fulfilled" && node.value === null;
-    const candidates = isUnknown ? await allNodes() : [];
-    const namesakes = candidates.filter(({ addresses }) =>
-      addresses.some(({ address }) => ownIps.includes(address))
-    ).map(({ name }) => name);
-    const podCIDRs = others.flatMap((one) => one.podCIDRs);
-    return { server: client.server, origin: client.origin, version, rights, node, namesakes, podCIDRs };
+    const all = isUnknown || isCidrMissing
+      ? await ask(async () => nodesIn((await get(ALL_NODES)).text))
+      : null;
+    const allNodes = all?.status === "fulfilled" ? all.value : [];
+    return { server: client.server, origin: client.origin, version, rights, node, allNodes };
   } finally {
     client.close();
   }

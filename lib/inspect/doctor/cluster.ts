@@ -24,15 +24,18 @@ export interface OwnMachine {
   readonly bindAddress: string;
   /** Families that the mode cannot serve here. */
   readonly refused: readonly IpFamily[];
-  /** Nodes with an address of this machine, if there is none of its name. */
-  readonly namesakes: readonly string[];
+  /** As far as they are known. */
+  readonly allNodes: readonly NodeObject[];
 }
 
 export function checkNode(node: NodeObject | null, machine: OwnMachine): readonly Finding[] {
   const check = "node";
-  const { nodeName, ownIps, refused, namesakes, bindAddress } = machine;
+  const { nodeName, ownIps, refused, allNodes, bindAddress } = machine;
   if (node === null) {
     const what = `the cluster has no Node ${nodeName}: topology, node ports and policy Local go wrong`;
+    const namesakes = allNodes.filter(({ addresses }) =>
+      addresses.some(({ address }) => ownIps?.includes(address))
+    ).map(({ name }) => name);
     const [first] = namesakes;
     return [
       first === undefined
@@ -88,14 +91,13 @@ export function ipv6Use(
  * What is not known for the cluster's own Pods' is masqueraded, or not.
  *
  * @param node the own one; null if it is not known
- * @param podCIDRs of all Nodes
  */
 export function checkLocalTraffic(
   config: KubeProxyConfiguration,
-  { mode, node, podCIDRs }: {
+  { mode, node, allNodes }: {
     readonly mode: ProxyMode;
     readonly node: NodeObject | null;
-    readonly podCIDRs: readonly string[];
+    readonly allNodes: readonly NodeObject[];
   },
 ): readonly Finding[] {
   const check = "local traffic";
@@ -112,7 +114,7 @@ export function checkLocalTraffic(
   const effect = asked.every(({ settings }) => settings.masqueradeAll)
     ? "all traffic to cluster IPs is masqueraded"
     : "what comes to cluster IPs from outside of the cluster is not masqueraded, so answers may miss their way";
-  const likely = [...likelyClusterCidrs(podCIDRs).values()].join(",");
+  const likely = [...likelyClusterCidrs(allNodes.flatMap(({ podCIDRs }) => podCIDRs)).values()].join(",");
   const value = likely === "" ? "the network of all Pods" : `likely ${likely}, by the Nodes' pod CIDRs`;
   const mend = config.detectLocalMode === "ClusterCIDR"
     ? `set clusterCIDR (--cluster-cidr): ${value}; kube-controller-manager's --cluster-cidr is the right one`

@@ -7,13 +7,13 @@ import { neededIpvsSysctls } from "../../backend/ipvs/node/preflight_sysctls.ts"
 import { configForMode } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { conntrackSettings } from "../../kernel/conntrack_settings.ts";
-import { UsageError } from "../../errors.ts";
-import { cpuCount, kernelRelease } from "../../kernel/machine.ts";
+import { ExecError, UsageError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { readDeviceSettings } from "../../kernel/ip_address.ts";
+import { readXtablesLock } from "../../kernel/iptables.ts";
+import { cpuCount, interfaceIps, kernelRelease } from "../../kernel/machine.ts";
 import { Nft } from "../../kernel/nft.ts";
 import { Runner } from "../../kernel/runner.ts";
-import { readXtablesLock } from "../../kernel/iptables.ts";
 import { parseIp } from "../../model/ip.ts";
 import { nodeIps } from "../../model/node.ts";
 import { usesApiServer } from "../../node/source.ts";
@@ -29,30 +29,40 @@ import {
   ipv6Use,
   type UnservedDestinations,
 } from "./cluster.ts";
-import { checkDeviceForwarding, checkMtu, checkReversePath, readLinksAndRoutes } from "./devices.ts";
-import { DoctorExec } from "./exec.ts";
 import {
-  checkBaseChains,
-  checkForeignEnds,
-  checkForward,
-  readForeignEnds,
-  readKernelChains,
-} from "./foreign_rules.ts";
+  checkConntrack,
+  checkDeviceForwarding,
+  checkForwarding,
+  checkModeSettings,
+  checkMtu,
+  checkReversePath,
+  readLinksAndRoutes,
+  readSettings,
+} from "./kernel_settings.ts";
 import { compareModes, type Migration } from "./migration.ts";
 import {
-  askVariantAhead,
-  checkLeftovers,
   checkLock,
   checkMode,
   checkRights,
   checkVariant,
-  readLeftovers,
   readMode,
   readRights,
   readVariant,
+  type VariantFact,
 } from "./mode.ts";
-import { checkOtherProxies, readMetricsOwner } from "./other_proxies.ts";
-import { checkPrograms, checkTroubles, readPrograms } from "./programs.ts";
+import {
+  checkBaseChains,
+  checkForeignEnds,
+  checkForward,
+  checkLeftovers,
+  checkOtherProxies,
+  type KernelChains,
+  readForeignEnds,
+  readKernelChains,
+  readLeftovers,
+  readMetricsOwner,
+} from "./others.ts";
+import { checkPrograms, checkTroubles, DoctorExec, readPrograms } from "./programs.ts";
 import {
   type DoctorReport,
   doctorReport,
@@ -62,7 +72,6 @@ import {
   unknown,
   warning,
 } from "./report.ts";
-import { checkConntrack, checkForwarding, checkModeSettings, readSettings } from "./settings.ts";
 
 export interface ExamineOptions {
   readonly exec: Exec;
@@ -85,40 +94,39 @@ export interface ExamineOptions {
   readonly apiUnasked?: string | undefined;
   /** Every reading has so long. @default {6000} */
   readonly limitMs?: number;
-  /** As in {@linkcode DoctorExec}. */
-  readonly slowMs?: number;
   readonly lockPath?: string;
 }
 
 /** Above what a large node needs for its slowest list, and such that the whole ends within 10 s. */
 const LIMIT_MS = 6_000;
+/** What has ended with the signal has been judged by then; the rest is unknown. */
+const GRACE_MS = 250;
 /** The API server has this share of the limit for the lists of a migration: its own error says more than that time is over. */
 const LISTS_SHARE = 0.9;
 
 /** Looks at the node; never rejects because of what it finds. @throws {UsageError} if nothing says where Services are for a migration */
 export async function examine(options: ExamineOptions): Promise<DoctorReport> {
-  const { nodeName, limitMs = LIMIT_MS } = options;
+  const { nodeName, config, limitMs = LIMIT_MS } = options;
   const end = new AbortController();
-  const programs = new DoctorExec(options.exec, end.signal, options.slowMs);
+  const programs = new DoctorExec(options.exec, end.signal);
   using exec = new Runner(programs, { caches: true });
-  const timer = setTimeout(() => {
+  const over = Promise.withResolvers<never>();
+  const limited = <T>(work: Promise<T>): Promise<T> => Promise.race([work, over.promise]);
+  let timer = setTimeout(() => {
     programs.noteHanging(limitMs);
     end.abort(new DOMException(`it took longer than ${limitMs / 1000} s`, "AbortError"));
+    timer = setTimeout(() => over.reject(end.signal.reason), GRACE_MS);
   }, limitMs);
   try {
     const node = readNode(options, exec, end.signal);
-    const found = await Promise.all(CHECKS.map((check) => run(check, node)));
+    const found = await Promise.all(CHECKS.map((check) => run(check, node, limited)));
     // Only now it is known which programs hang; beside the mode they say most.
     const findings = found.flatMap((some, index) =>
       CHECKS[index]?.[0] === "programs" ? [...checkTroubles(programs.troubles), ...some] : some
     );
-    const moved = await known(node.move);
-    return doctorReport({
-      node: nodeName,
-      mode: await node.runs,
-      findings,
-      migration: moved?.migration ?? null,
-    });
+    const moved = await known(limited(node.move));
+    const mode = await known(limited(node.runs)) ?? config.mode;
+    return doctorReport({ node: nodeName, mode, findings, migration: moved?.migration ?? null });
   } finally {
     clearTimeout(timer);
     if (end.signal.aborted) await programs.ended();
@@ -126,75 +134,53 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   }
 }
 
-/** What checks go by: what was asked for, and readings; one that fails rejects. */
+/** What checks go by: what was asked for, and what several of them need to be read; a reading that fails rejects. */
 type NodeFacts = ReturnType<typeof readNode>;
 
 function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
   const { config, migrateTo, apiUnasked } = options;
-  const limited = <T>(read: () => Promise<T>): Promise<T> => endedBy(signal, read);
-  const fact = <T>(read: () => Promise<T>): Promise<T> => handled(limited(read));
-  const { primaryFamily } = nodeIps(null, config.bindAddress);
-  const ownIps = interfaceIps();
   // First, because it has the longest row of questions.
-  const mode = fact(() => readMode(exec, config));
-  askVariantAhead(exec);
-  const variant = fact(() => readVariant(exec, primaryFamily));
-  const baseChains = fact(() => new Nft(exec).baseChains());
+  const mode = handled(readMode(exec, config));
+  const variant = handled(readVariant(exec, nodeIps(null, config.bindAddress).primaryFamily));
   /** The mode that runs here as far as it is known: the one that works, else the configured one. */
   const runs = mode.then(
     (found): ProxyMode => found.kind === "works" ? found.mode : config.mode,
     () => config.mode,
   );
   const isApiAsked = apiUnasked === undefined && usesApiServer(config, options.master);
-  // Its parts end by the limit, each by itself.
-  const api = isApiAsked
-    ? handled(readApi({ ...options, ownIps: ownIps ?? [], exec, signal, limited }))
-    : Promise.resolve(null);
+  const api = handled(isApiAsked ? readApi({ ...options, exec, signal }) : noReading());
   /** Null if it is not known. */
   const ownNode = known(api).then((found) => found?.node.status === "fulfilled" ? found.node.value : null);
   return {
     ...options,
-    ownIps,
+    exec,
+    ownIps: nodeIpsOrNull(),
     mode,
     runs,
-    otherMode: migrateTo === null ? null : fact(() => readMode(exec, configForMode(config, migrateTo))),
-    programs: handled(readPrograms(exec, limited)),
     variant,
-    lock: fact(() => readXtablesLock(options.lockPath)),
-    leftovers: fact(async () => await readLeftovers(exec, config, await runs)),
-    links: fact(() => readLinksAndRoutes(exec)),
-    baseChains,
-    kernelChains: fact(async () => {
-      const found = await variant.catch((error) => {
-        throw new Error(`the variant of iptables is not known: ${errorText(error)}`);
-      });
-      return found === null ? null : await readKernelChains(exec, found.chosen.variant);
-    }),
-    foreignEnds: fact(async () => await readForeignEnds(exec, config, await baseChains)),
-    metricsOwner: fact(() => readMetricsOwner(config.metricsBindAddress)),
-    settings: fact(() => readSettings(exec, config)),
-    deviceSettings: fact(() => readDeviceSettings(exec)),
+    links: handled(readLinksAndRoutes(exec)),
+    baseChains: handled(new Nft(exec).baseChains()),
+    kernelChains: handled(kernelChainsOf(exec, variant)),
     api,
     ownNode,
     /** Why the cluster is known to use IPv6; null if nothing says so. */
     usesIpv6: ownNode.then((found) => ipv6Use(found, config)),
-    move: migrateTo === null
-      ? Promise.resolve(null)
-      : fact(() => compareServices({ ...options, exec }, migrateTo, runs)),
+    move: handled(migrateTo === null ? noReading() : compareServices({ ...options, exec }, migrateTo, runs)),
   };
 }
 
-/** Reads one thing until the signal ends the wait: what does not end by itself is left to its fate. */
-async function endedBy<T>(signal: AbortSignal, read: () => Promise<T>): Promise<T> {
-  signal.throwIfAborted();
-  const over = Promise.withResolvers<never>();
-  const end = (): void => over.reject(signal.reason);
-  signal.addEventListener("abort", end, { once: true });
-  try {
-    return await Promise.race([read(), over.promise]);
-  } finally {
-    signal.removeEventListener("abort", end);
-  }
+function noReading(): Promise<null> {
+  return Promise.resolve(null);
+}
+
+async function kernelChainsOf(
+  exec: Exec,
+  variant: Promise<VariantFact | null>,
+): Promise<KernelChains | null> {
+  const found = await variant.catch((error) => {
+    throw new Error(`the variant of iptables is not known: ${errorText(error)}`);
+  });
+  return found === null ? null : await readKernelChains(exec, found.chosen.variant);
 }
 
 /** A reading whose failure is reported by the checks that need it, which may be none. */
@@ -207,12 +193,11 @@ function known<T>(reading: Promise<T>): Promise<T | undefined> {
   return reading.catch(() => undefined);
 }
 
-function interfaceIps(): readonly string[] | null {
+/** Canonical; null where the runtime may not ask. */
+function nodeIpsOrNull(): readonly string[] | null {
   const { state } = Deno.permissions.querySync({ name: "sys", kind: "networkInterfaces" });
   if (state !== "granted") return null;
-  return Deno.networkInterfaces().map(({ address }) =>
-    parseIp(address.split("%", 1)[0] ?? "")?.text ?? address
-  );
+  return interfaceIps().map((address) => parseIp(address.split("%", 1)[0] ?? "")?.text ?? address);
 }
 
 function isInPod(): boolean {
@@ -251,9 +236,13 @@ type Check = readonly [
   check: (node: NodeFacts) => Promise<readonly Finding[]> | readonly Finding[],
 ];
 
-async function run([name, check]: Check, node: NodeFacts): Promise<readonly Finding[]> {
+async function run(
+  [name, check]: Check,
+  node: NodeFacts,
+  limited: <T>(work: Promise<T>) => Promise<T>,
+): Promise<readonly Finding[]> {
   try {
-    return await check(node);
+    return await limited(Promise.resolve(check(node)));
   } catch (error) {
     // Wrong use is no fact about the node.
     if (error instanceof UsageError) throw error;
@@ -278,42 +267,47 @@ const CHECKS: readonly Check[] = [
   ["mode", async ({ mode, config }) => checkMode(await mode, config.mode)],
   [
     ({ migrateTo }) => `mode ${migrateTo}`,
-    async ({ otherMode, migrateTo }) =>
-      otherMode === null || migrateTo === null ? [] : checkMode(await otherMode, migrateTo),
+    async ({ exec, config, migrateTo }) =>
+      migrateTo === null ? [] : checkMode(await readMode(exec, configForMode(config, migrateTo)), migrateTo),
   ],
   [
     "programs",
-    async ({ programs, runs, migrateTo }) =>
-      checkPrograms(await programs, [await runs, ...migrateTo === null ? [] : [migrateTo]]),
+    async ({ exec, runs, migrateTo }) =>
+      checkPrograms(await readPrograms(exec), [await runs, ...migrateTo === null ? [] : [migrateTo]]),
   ],
   ["rights", async ({ mode }) => checkRights(readRights(), await known(mode))],
   ["iptables variant", async ({ variant, runs }) => checkVariant(await variant, await runs)],
-  ["xtables lock", async ({ lock, variant, runs }) => {
+  ["xtables lock", async ({ lockPath, variant, runs }) => {
+    const lock = await readXtablesLock(lockPath);
     // The nft variant needs none: the kernel takes whole transactions. Where the variant is not known, the lock may matter.
     const isUsed = await runs !== "nftables" && (await known(variant))?.chosen.variant !== "nft";
-    return checkLock(await lock, { inContainer: isInPod(), isUsed });
+    return checkLock(lock, { inContainer: isInPod(), isUsed });
   }],
-  ["leftovers", async ({ leftovers, runs, links }) => {
-    const devices = (await known(links))?.links.map(({ device }) => device);
-    return checkLeftovers(await leftovers, await runs, devices);
+  ["leftovers", async ({ exec, config, runs, links }) => {
+    const mode = await runs;
+    const leftovers = await readLeftovers(exec, config, mode);
+    return checkLeftovers(leftovers, mode, (await known(links))?.links.map(({ device }) => device));
   }],
   ["other proxies", otherProxies],
-  ["rules of others", async ({ baseChains, programs, runs }) => {
-    const nft = (await programs).get("nft");
-    // Without the program there may still be tables, but other modes need none to be looked at.
-    const isWithoutNft = nft?.status === "fulfilled" && nft.value.kind !== "found";
-    return isWithoutNft && await runs !== "nftables" ? [] : checkBaseChains(await baseChains);
+  ["rules of others", async ({ baseChains, runs }) => {
+    try {
+      return checkBaseChains(await baseChains);
+    } catch (error) {
+      // Without the program there may still be tables, but other modes need none to be looked at.
+      if (error instanceof ExecError && error.isMissing() && await runs !== "nftables") return [];
+      throw error;
+    }
   }],
   [
     "rules of others",
     // Where they cannot be walked through, `kproxy trace` says why; the check before has named such tables.
-    async ({ foreignEnds, kernelChains, runs }) => [
-      ...checkForeignEnds(await known(foreignEnds) ?? []),
+    async ({ exec, config, baseChains, kernelChains, runs }) => [
+      ...checkForeignEnds(await known(readForeignEnds(exec, config, await known(baseChains) ?? [])) ?? []),
       ...checkForward((await known(kernelChains))?.forward ?? [], await runs),
     ],
   ],
-  ["kernel settings", async ({ settings, config, runs, usesIpv6 }) => {
-    const [found, mode] = [await settings, await runs];
+  ["kernel settings", async ({ exec, config, runs, usesIpv6 }) => {
+    const [found, mode] = await Promise.all([readSettings(exec, config), runs]);
     return [
       ...checkForwarding(found, await usesIpv6),
       ...checkConntrack(found, conntrackSettings(config.conntrack, await cpuCount())),
@@ -325,8 +319,8 @@ const CHECKS: readonly Check[] = [
       }),
     ];
   }],
-  ["settings of devices", async ({ deviceSettings, usesIpv6, links }) => {
-    const found = await deviceSettings;
+  ["settings of devices", async ({ exec, usesIpv6, links }) => {
+    const found = await readDeviceSettings(exec);
     const pods = (await known(links))?.links.filter(({ kind }) => kind === "veth") ?? [];
     return [
       ...checkDeviceForwarding(found, await usesIpv6),
@@ -348,14 +342,14 @@ const CHECKS: readonly Check[] = [
     if (found.node.status === "rejected") throw found.node.reason;
     const tried = await known(mode);
     const refused = tried?.kind === "works" ? tried.refused.map(({ family }) => family) : [];
-    const { namesakes } = found;
-    return checkNode(found.node.value, { nodeName, ownIps, bindAddress, refused, namesakes });
+    const { allNodes } = found;
+    return checkNode(found.node.value, { nodeName, ownIps, bindAddress, refused, allNodes });
   }],
   ["local traffic", async ({ api, config, ownNode, runs }) => {
     const found = await answered(api);
     if (found === null) return [];
-    const { podCIDRs } = found;
-    return checkLocalTraffic(config, { mode: await runs, node: await ownNode, podCIDRs });
+    const { allNodes } = found;
+    return checkLocalTraffic(config, { mode: await runs, node: await ownNode, allNodes });
   }],
   ["clock", async ({ api }) => {
     const found = await answered(api);
@@ -384,7 +378,8 @@ async function answered(api: Promise<ApiFacts | null>): Promise<ApiFacts | null>
 }
 
 async function otherProxies(node: NodeFacts): Promise<readonly Finding[]> {
-  const { config, runs, metricsOwner, baseChains, kernelChains, links } = node;
+  const { config, runs, baseChains, kernelChains, links } = node;
+  const metricsOwner = handled(readMetricsOwner(config.metricsBindAddress));
   const findings = checkOtherProxies({
     metricsAddress: config.metricsBindAddress,
     mode: await runs,

@@ -20,7 +20,7 @@ function configOf(mode: ProxyMode): KubeProxyConfiguration {
   });
 }
 
-function look(node: Exec, mode: ProxyMode, limitMs = 60_000, slowMs?: number): Promise<DoctorReport> {
+function look(node: Exec, mode: ProxyMode, limitMs = 60_000): Promise<DoctorReport> {
   return examine({
     exec: node,
     config: configOf(mode),
@@ -29,7 +29,6 @@ function look(node: Exec, mode: ProxyMode, limitMs = 60_000, slowMs?: number): P
     migrateTo: null,
     isSourceNamed: true,
     limitMs,
-    ...(slowMs === undefined ? {} : { slowMs }),
     lockPath: "/nowhere/xtables.lock",
   });
 }
@@ -71,150 +70,130 @@ const FAULTS: readonly (readonly [
   mode: ProxyMode,
   start: string,
   fault: ProgramFault,
-  said: RegExp,
+  said: readonly RegExp[],
 ])[] = [
-  [
-    "no nft",
-    "nftables",
-    "nft",
-    "missing",
+  ["no nft", "nftables", "nft", "missing", [
     /^failure programs: nft is not on the PATH: mode nftables does not work$/,
-  ],
-  [
-    "no nft, in the words of the mode",
-    "nftables",
-    "nft",
-    "missing",
     /^failure mode: mode nftables cannot run here: install/,
-  ],
-  ["nft not granted", "nftables", "nft", "forbidden", /^failure programs: nft may not be started/],
+  ]],
+  ["nft not granted", "nftables", "nft", "forbidden", [/^failure programs: nft may not be started/]],
   [
     "an old nft",
     "nftables",
     "nft --version",
     { code: 0, stdout: "nftables v0.9.8 (E.D.S.)\n" },
-    /^failure programs: nft 0\.9\.8 is too old, kproxy needs 1\.0\.1/,
+    [/^failure programs: nft 0\.9\.8 is too old, kproxy needs 1\.0\.1/],
   ],
-  ["nft without rights", "nftables", "nft -c", "denied", /^failure rights: .* has no CAP_NET_ADMIN/],
+  ["nft without rights", "nftables", "nft -c", "denied", [/^failure rights: .* has no CAP_NET_ADMIN/]],
   [
     "nft that hangs",
     "nftables",
     "nft",
     "hangs",
-    /^failure programs: nft does not end: nft .* was still running after 1 s$/,
+    [/^failure programs: nft does not end: nft .* was still running after 1 s$/],
   ],
   [
     "nft that prints garbage for a version",
     "nftables",
     "nft --version",
     "garbage",
-    /^failure programs: nft prints what is none of its outputs: nft --version prints "/,
+    [/^failure programs: nft prints what is none of its outputs: nft --version prints "/],
   ],
   ["nft whose list cannot be had", "nftables", "nft -y", {
     stderr: "cache initialization failed: Too many\n",
-  }, /^warning rules of others: could not be looked at: .*cache initialization failed/],
+  }, [/^warning rules of others: could not be looked at: .*cache initialization failed/]],
   [
     "no nft, not needed",
     "iptables",
     "nft",
     "missing",
-    /^ok programs: nft is not on the PATH; only mode nftables needs it$/,
+    [/^ok programs: nft is not on the PATH; only mode nftables needs it$/],
   ],
   [
     "no ipvsadm",
     "ipvs",
     "ipvsadm",
     "missing",
-    /^failure programs: ipvsadm is not on the PATH: mode ipvs does not work$/,
+    [/^failure programs: ipvsadm is not on the PATH: mode ipvs does not work$/],
   ],
   ["no IPVS in the kernel", "ipvs", "ipvsadm", {
     code: 2,
     stderr: "Can't initialize ipvs: Protocol not available\n",
-  }, /^failure mode: mode ipvs cannot run here: .*kernel module ip_vs/],
+  }, [/^failure mode: mode ipvs cannot run here: .*kernel module ip_vs/]],
   [
     "no sets in the kernel",
     "ipvs",
     "ipset list",
     { stderr: "ipset v7.17: Cannot open session to kernel.\n" },
-    /^failure mode: .*kernel module ip_set/,
+    [/^failure mode: .*kernel module ip_set/],
   ],
-  [
-    "no sysctl",
-    "iptables",
-    "sysctl",
-    "missing",
+  ["no sysctl", "iptables", "sysctl", "missing", [
     /^warning programs: sysctl is not on the PATH: kernel settings are neither/,
-  ],
-  [
-    "no sysctl, settings unknown",
-    "iptables",
-    "sysctl",
-    "missing",
     /^warning kernel settings: could not be looked at/,
-  ],
+  ]],
   [
     "sysctl that hangs",
     "nftables",
     "sysctl",
     "hangs",
-    /^failure mode: could not be looked at: it took longer/,
+    [/^failure mode: could not be looked at: it took longer/],
   ],
   [
     "sysctl that prints garbage",
     "nftables",
     "sysctl net.ipv4.ip_forward",
     "garbage",
-    /^warning kernel settings: could not be looked at/,
+    [/^warning kernel settings: could not be looked at/],
   ],
   [
     "a variant's program that is killed",
     "iptables",
     "iptables-legacy-save",
     { code: 137 },
-    /^failure programs: iptables-legacy-save does not come to its end: .* was killed by signal SIGKILL$/,
+    [/^failure programs: iptables-legacy-save does not come to its end: .* was killed by signal SIGKILL$/],
   ],
   [
     "a list of chains that is none",
     "iptables",
     "nft -y list chains",
     "garbage",
-    /^failure programs: nft prints what is none of its outputs: nft -y list chains prints "/,
+    [/^failure programs: nft prints what is none of its outputs: nft -y list chains prints "/],
   ],
   [
     "a save that is none",
     "iptables",
     "iptables-nft-save",
     "garbage",
-    /^failure programs: iptables-nft-save prints what is none of its outputs: /,
+    [/^failure programs: iptables-nft-save prints what is none of its outputs: /],
   ],
   [
     "conntrack that is killed",
     "nftables",
     "conntrack",
     { code: 139, stderr: "Segmentation fault\n" },
-    /^failure programs: conntrack .* was killed by signal SIGSEGV: Segmentation fault$/,
+    [/^failure programs: conntrack .* was killed by signal SIGSEGV: Segmentation fault$/],
   ],
   [
     "an ip without netconf",
     "nftables",
     "ip -json netconf",
     { stderr: 'Object "netconf" is unknown, try "ip help".\n' },
-    /^warning settings of devices: could not be looked at: .*"netconf" is unknown/,
+    [/^warning settings of devices: could not be looked at: .*"netconf" is unknown/],
   ],
-  ["no ip", "nftables", "ip", "missing", /^warning packet sizes: could not be looked at/],
+  ["no ip", "nftables", "ip", "missing", [/^warning packet sizes: could not be looked at/]],
   [
     "ip that prints garbage",
     "nftables",
     "ip -json",
     "garbage",
-    /^failure programs: ip prints what is none of its outputs: ip -json .* prints "/,
+    [/^failure programs: ip prints what is none of its outputs: ip -json .* prints "/],
   ],
   [
     "no conntrack",
     "nftables",
     "conntrack",
     "missing",
-    /^warning programs: conntrack is not on the PATH: UDP flows stay/,
+    [/^warning programs: conntrack is not on the PATH: UDP flows stay/],
   ],
 ];
 
@@ -222,7 +201,9 @@ for (const [name, mode, start, fault, said] of FAULTS) {
   Deno.test(`${name}: the report says so, and looks at everything else`, async () => {
     const report = await look(new DoctorNode().fail(start, fault), mode, fault === "hangs" ? 1_000 : 60_000);
     const all = lines(report.findings, "ok", "warning", "failure");
-    assert(all.some((line) => said.test(line)), `${said} is none of\n${all.join("\n")}`);
+    for (const one of said) {
+      assert(all.some((line) => one.test(line)), `${one} is none of\n${all.join("\n")}`);
+    }
     for (const { level, what, mend } of report.findings) {
       assertEquals(mend === "", level === "ok", what);
       assert(!`${what}${mend}`.includes("\n"), what);
@@ -266,13 +247,13 @@ Deno.test("programs that hang keep no others from being asked", async () => {
   }, { limitMs: 60_000 });
 });
 
-// Programs that depend on each other's answers make 8 to 10 rounds; one after the other they would be 31 to 36.
-for (const [mode, mostRounds] of [["iptables", 10], ["nftables", 12], ["ipvs", 9]] as const) {
-  Deno.test(`a healthy node in mode ${mode} is looked at in few rounds of few programs`, async () => {
+// Programs that depend on each other's answers make 7 or 8 rounds; one after the other they would be 31 to 36.
+for (const mode of ["iptables", "nftables", "ipvs"] as const) {
+  Deno.test(`a healthy node in mode ${mode} is looked at in few rounds of programs`, async () => {
     const paced = new PacedNode(new DoctorNode());
     let isDone = false;
     // A round may take the machine as long as it likes.
-    const looking = look(paced, mode, 300_000, 300_000).finally(() => isDone = true);
+    const looking = look(paced, mode, 300_000).finally(() => isDone = true);
     let rounds = 0;
     while (!isDone) {
       await settled(paced, () => isDone);
@@ -281,8 +262,7 @@ for (const [mode, mostRounds] of [["iptables", 10], ["nftables", 12], ["ipvs", 9
       rounds++;
     }
     assertEquals((await looking).result, "ok");
-    assert(paced.most <= 6, `${paced.most} programs at once`);
-    assert(rounds <= mostRounds, `${rounds} rounds`);
+    assert(rounds <= 9, `${rounds} rounds`);
     assert(paced.node.runs.length > 25);
   });
 }

@@ -1,26 +1,18 @@
 /**
- * Checks of the mode: whether it would work here by the probes of a start, which write nothing here; the rights of this process; the
- * variant and the lock of iptables; and what other modes left.
+ * Checks of the mode: whether it would work here by the probes of a start, which write nothing here; the rights of this process; and the
+ * variant and the lock of iptables.
  *
  * @module
  */
 import { chooseMode, type Modes } from "../../backend/node/choose_mode.ts";
-import { countLeftovers } from "../../backend/node/cleanup.ts";
-import { removeLeftovers } from "../../backend/node/leftovers.ts";
 import type { ModeContext, PreparedMode, PrepareMode } from "../../backend/node/mode.ts";
 import { MODES } from "../../backend/node/registry.ts";
-import {
-  CLEANUP_MODES,
-  type CleanupMode,
-  type KubeProxyConfiguration,
-  type ProxyMode,
-} from "../../config/types.ts";
+import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { probeIpset } from "../../kernel/ipset.ts";
 import {
   chooseIptablesVariant,
-  hintsQuestion,
   holdsProxyRules,
   iptablesOfNode,
   mayHideRules,
@@ -39,8 +31,7 @@ import { type NodeSysctls, nodeSysctls } from "../../kernel/sysctl.ts";
 import { nodeIps } from "../../model/node.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { errorText, type Logger, type LogValues, silentLogger } from "../../observe/log.ts";
-import { few } from "../../text/words.ts";
-import { type Doubt, failure, type Finding, ok, unknown, warning, warnings } from "./report.ts";
+import { type Doubt, failure, type Finding, ok, warning, warnings } from "./report.ts";
 
 export type ModeFact =
   | {
@@ -152,28 +143,28 @@ export function checkMode(fact: ModeFact, wanted: string): readonly Finding[] {
   ];
 }
 
-/** The names of `--allow-sys=` → what does not work without. */
-const WANTED_SYS = {
-  hostname: "only --hostname-override names the node",
-  cpus: "the connection tracking table is sized by the CPUs of this process",
-  networkInterfaces: "the node's addresses are not known, and node ports do not follow them",
-  osRelease: "it is not known what this kernel needs of net.ipv4.vs.conn_reuse_mode",
-  uid: "missing rights show late",
-} as const;
-const WANTED_ALL = {
-  net: "API server, health checks and metrics may be out of reach",
-  read: "configuration, kubeconfig, certificates and manifests may not be readable",
-} as const;
+/** Permissions of the runtime, and what does not work without. */
+const PERMISSIONS: readonly (readonly [Deno.PermissionDescriptor, otherwise: string])[] = [
+  [{ name: "sys", kind: "hostname" }, "only --hostname-override names the node"],
+  [{ name: "sys", kind: "cpus" }, "the connection tracking table is sized by the CPUs of this process"],
+  [
+    { name: "sys", kind: "networkInterfaces" },
+    "the node's addresses are not known, and node ports do not follow them",
+  ],
+  [
+    { name: "sys", kind: "osRelease" },
+    "it is not known what this kernel needs of net.ipv4.vs.conn_reuse_mode",
+  ],
+  [{ name: "sys", kind: "uid" }, "missing rights show late"],
+  [{ name: "net" }, "API server, health checks and metrics may be out of reach"],
+  [{ name: "read" }, "configuration, kubeconfig, certificates and manifests may not be readable"],
+];
 
 export interface RightsFact {
   /** Null where the runtime may not say. */
   readonly uid: number | null;
-  /** Permissions of the runtime, e.g. `--allow-sys=hostname`, and what does not work without. */
-  readonly permissions: readonly {
-    readonly flag: string;
-    readonly isGranted: boolean;
-    readonly otherwise: string;
-  }[];
+  /** Flags of the runtime that it was not started with, e.g. `--allow-sys=hostname`, and what does not work without. */
+  readonly missing: readonly (readonly [flag: string, otherwise: string])[];
 }
 
 /** Nothing is asked of a user, and nothing is used. */
@@ -182,28 +173,19 @@ export function readRights(): RightsFact {
     const { state, partial } = Deno.permissions.querySync(permission);
     return state === "granted" || partial;
   };
-  const sys = Object.entries(WANTED_SYS) as [keyof typeof WANTED_SYS, string][];
-  const all = Object.entries(WANTED_ALL) as [keyof typeof WANTED_ALL, string][];
+  const missing = PERMISSIONS.filter(([permission]) => !isGranted(permission));
   return {
     uid: isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() : null,
-    permissions: [
-      ...sys.map(([kind, otherwise]) => ({
-        flag: `--allow-sys=${kind}`,
-        isGranted: isGranted({ name: "sys", kind }),
-        otherwise,
-      })),
-      ...all.map(([name, otherwise]) => ({
-        flag: `--allow-${name}`,
-        isGranted: isGranted({ name }),
-        otherwise,
-      })),
-    ],
+    missing: missing.map(([permission, otherwise]) => {
+      const kind = permission.name === "sys" ? `=${permission.kind}` : "";
+      return [`--allow-${permission.name}${kind}`, otherwise];
+    }),
   };
 }
 
 /** @param mode undefined if it is not known whether the mode works */
 export function checkRights(
-  { uid, permissions }: RightsFact,
+  { uid, missing }: RightsFact,
   mode: ModeFact | undefined,
 ): readonly Finding[] {
   const check = "rights";
@@ -218,9 +200,8 @@ export function checkRights(
   } else if (mode?.kind === "works") {
     findings.push(ok(check, `${user} may read and write rules`));
   }
-  const missing = permissions.filter(({ isGranted }) => !isGranted);
   findings.push(
-    ...missing.map(({ flag, otherwise }) =>
+    ...missing.map(([flag, otherwise]) =>
       warning(check, `the runtime does not grant ${flag}: ${otherwise}`, `start kproxy with ${flag}`)
     ),
   );
@@ -242,34 +223,26 @@ const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
 
 /** Null if iptables does not work here at all. */
 export async function readVariant(exec: Exec, primaryFamily: IpFamily): Promise<VariantFact | null> {
-  const chosen = await chooseIptablesVariant(exec, { primaryFamily }).catch((error) => {
-    if (error instanceof UnsupportedError) return null;
-    throw error;
-  });
-  if (chosen === null) return null;
-  const other: IptablesVariant = chosen.variant === "nft" ? "legacy" : "nft";
-  const [text, holds, hidden] = await Promise.all([
+  // What may be hidden shows in the lists that the choice goes by: asked for all at once, they are there when it needs them.
+  const [chosen, text, ...hidden] = await Promise.all([
+    chooseIptablesVariant(exec, { primaryFamily }).catch((error) => {
+      if (error instanceof UnsupportedError) return null;
+      throw error;
+    }),
     exec.run(["iptables", "--version"]).then(({ stdout }) => stdout, () => ""),
-    Promise.all(FAMILIES.map((family) => holdsProxyRules(exec, family, other))),
-    Promise.all(
-      VARIANTS.map(async (variant) =>
-        (await Promise.all(FAMILIES.map((family) => mayHideRules(exec, family, variant)))).includes(true)
-      ),
+    ...VARIANTS.map(async (variant) =>
+      (await Promise.all(FAMILIES.map((family) => mayHideRules(exec, family, variant)))).includes(true)
     ),
   ]);
+  if (chosen === null) return null;
+  const other: IptablesVariant = chosen.variant === "nft" ? "legacy" : "nft";
+  const holds = await Promise.all(FAMILIES.map((family) => holdsProxyRules(exec, family, other)));
   return {
     chosen,
     systemDefault: parseIptablesVersion(text),
     otherHolds: FAMILIES.filter((_family, index) => holds[index] === true),
     unseen: VARIANTS.filter((_variant, index) => hidden[index] === true),
   };
-}
-
-/** Asks what every node is asked for the variant, so that the answers are there when they are needed. */
-export function askVariantAhead(exec: Exec): void {
-  const questions = FAMILIES.flatMap((family) => VARIANTS.map((variant) => hintsQuestion(family, variant)));
-  // A failed question is asked again where its answer is needed.
-  for (const question of questions) exec.run(question).catch(() => undefined);
 }
 
 /** @param mode the one that runs here */
@@ -332,61 +305,4 @@ export function checkLock(
       ],
     ],
   );
-}
-
-export interface Leftovers {
-  /** In words, e.g. `3 tables of nft`; empty if there is nothing. */
-  readonly found: readonly string[];
-  readonly modes: readonly CleanupMode[];
-  readonly failed: readonly string[];
-}
-
-/** By the dry run of a cleanup. @param runs the mode that runs here */
-export async function readLeftovers(
-  exec: Exec,
-  { ipvs }: KubeProxyConfiguration,
-  runs: ProxyMode,
-): Promise<Leftovers> {
-  // Where iptables writes the rules that are in force, looking for chains of others would read all of them, which takes seconds on a
-  // large node; tables of nftables are looked for there.
-  const isLarge = runs === "iptables" || runs === "ipvs" || runs === "auto";
-  const modes = isLarge ? ["nftables"] as const : CLEANUP_MODES.filter((mode) => mode !== runs);
-  const report = await removeLeftovers(modes, {
-    exec,
-    families: FAMILIES,
-    dryRun: true,
-    flushIpvs: false,
-    excludeCidrs: ipvs.excludeCIDRs ?? [],
-  });
-  return {
-    found: countLeftovers(report).map(([kind, count]) => `${count} ${kind}`),
-    modes,
-    failed: report.failed.map(({ place, error }) => `${place}: ${errorText(error)}`),
-  };
-}
-
-/** Mode ipvs has the addresses of Services on it. */
-const IPVS_DEVICE = "kube-ipvs0";
-
-/** @param devices names of all devices; undefined if they are not known */
-export function checkLeftovers(
-  { found, modes, failed }: Leftovers,
-  runs: ProxyMode,
-  devices: readonly string[] | undefined,
-): readonly Finding[] {
-  const check = "leftovers";
-  const isDeviceLeft = devices?.includes(IPVS_DEVICE) === true && runs !== "ipvs" && !modes.includes("ipvs");
-  return [
-    ...failed.map((reason) => unknown(check, reason)),
-    ...warnings(check, failed.length > 0 ? null : "no other mode left anything that shows", [
-      found.length > 0 && [
-        `another mode left ${few(found)}; a start of kproxy removes it after its first sync`,
-        `start kproxy, or: kproxy cleanup ${modes.map((mode) => `--only=${mode}`).join(" ")}`,
-      ],
-      isDeviceLeft && [
-        `device ${IPVS_DEVICE} is there, which mode ipvs left: addresses on it are answered by this node`,
-        "start kproxy, or: kproxy cleanup --only=ipvs",
-      ],
-    ]),
-  ];
 }

@@ -1,8 +1,15 @@
+import { assert, assertEquals } from "@std/assert";
 import { type FindingCase as Case, testFindings } from "../../../tests/support/finding_cases.ts";
+import { eventually } from "../../../tests/support/until.ts";
 import { parseBaseChains } from "../../netfilter/nft_listing.ts";
-import { checkBaseChains, checkForward } from "./foreign_rules.ts";
-import { checkLeftovers } from "./mode.ts";
-import { checkOtherProxies } from "./other_proxies.ts";
+import {
+  checkBaseChains,
+  checkForward,
+  checkLeftovers,
+  checkOtherProxies,
+  type MetricsOwner,
+  readMetricsOwner,
+} from "./others.ts";
 
 const base = (
   family: string,
@@ -32,9 +39,6 @@ const HOOKS: readonly Case[] = [
   ["one that translates after us", checkBaseChains(base("ip", "lb", "nat", "prerouting", -90)), [
     "ok no table",
   ]],
-  ["a forward hook that drops", checkBaseChains(base("inet", "fw", "filter", "forward", 10, "drop")), [
-    "warning inet fw c (forward, priority 10) drops",
-  ]],
   [
     "an input hook that drops is the host's own matter",
     checkBaseChains(base("inet", "fw", "filter", "input", 0, "drop")),
@@ -50,13 +54,6 @@ const HOOKS: readonly Case[] = [
     checkBaseChains(base("inet", "filter", "filter", "forward", 0, "drop")),
     [
       "warning inet filter c",
-    ],
-  ],
-  [
-    "a policy that drops, mode iptables",
-    checkForward([{ family: "IPv4", lines: ["-P FORWARD DROP -c 0 0"] }], "iptables"),
-    [
-      "warning IPv4 chain FORWARD drops what no rule accepts: kproxy lets",
     ],
   ],
   [
@@ -112,13 +109,6 @@ const PROXIES: readonly Case[] = [
     "warning something that is no proxy",
   ]],
   [
-    "kube-proxy's table",
-    checkOtherProxies({ ...none, baseChains: base("ip", "kube-proxy", "nat", "output", -100) }),
-    [
-      "warning kube-proxy (mode nftables) was or is here: table ip kube-proxy",
-    ],
-  ],
-  [
     "Cilium, by chain and device",
     checkOtherProxies({
       ...none,
@@ -164,13 +154,6 @@ const LEFTOVERS: readonly Case[] = [
     "ok no other mode",
   ]],
   [
-    "something",
-    checkLeftovers({ found: ["2 tables of nft"], modes: ["nftables"], failed: [] }, "iptables", undefined),
-    [
-      "warning another mode left 2 tables of nft",
-    ],
-  ],
-  [
     "the device of IPVS",
     checkLeftovers({ found: [], modes: ["nftables"], failed: [] }, "iptables", ["kube-ipvs0"]),
     [
@@ -189,4 +172,55 @@ testFindings({
   hooks: HOOKS,
   "other proxies": PROXIES,
   leftovers: LEFTOVERS,
+});
+
+const METRICS = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n";
+
+/** Who answers there, what is sent, and whether the connection is ended then. */
+const OWNERS: readonly (readonly [who: string, sent: string, isEnded: boolean, owner: MetricsOwner])[] = [
+  ["kube-proxy", `${METRICS}# HELP go_gc_duration_seconds A summary\ngo_x 1\n`, true, "kube-proxy"],
+  ["kproxy", `${METRICS}# HELP kproxy_x X\nkproxy_x 1\n`, true, "kproxy"],
+  ["a web server", "HTTP/1.1 404 Not Found\r\n\r\n<html>", true, "another program"],
+  ["a server of another protocol", "SSH-2.0-OpenSSH_9.6\r\n\r\n", true, "another program"],
+  ["one that hangs up", "", true, "another program"],
+  ["one that says nothing", "", false, "another program"],
+  ["metrics without an end", METRICS + "go_x 1\n".repeat(30_000), false, "kube-proxy"],
+];
+
+for (const [who, sent, isEnded, owner] of OWNERS) {
+  // The limits are the question's own; where the machine stands still for as long, it is asked again.
+  const ask = async (): Promise<void> => {
+    using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    const serving = (async () => {
+      const connection = await listener.accept();
+      await connection.read(new Uint8Array(1_000));
+      const writer = connection.writable.getWriter();
+      // The reader may have gone, having seen enough.
+      const sending = Promise.allSettled([writer.write(new TextEncoder().encode(sent))]);
+      return { connection, sending };
+    })();
+    const startMs = performance.now();
+    const asking = readMetricsOwner(`127.0.0.1:${(listener.addr as Deno.NetAddr).port}`);
+    const { connection, sending } = await serving;
+    if (isEnded) {
+      await sending;
+      connection.close();
+    }
+    const told = await asking;
+    const tookMs = performance.now() - startMs;
+    await sending;
+    if (!isEnded) connection.close();
+    assertEquals(told, owner);
+    assert(tookMs < 4_500, `${tookMs} ms`);
+  };
+  Deno.test(`${who} at the metrics' address is reported, soon`, () => eventually(ask, { limitMs: 60_000 }));
+}
+
+Deno.test("where no process listens, nothing answers", async () => {
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { port } = listener.addr as Deno.NetAddr;
+  listener.close();
+  assertEquals(await readMetricsOwner(`127.0.0.1:${port}`), "nothing");
+  assertEquals(await readMetricsOwner(`0.0.0.0:${port}`), "nothing");
+  assertEquals(await readMetricsOwner(""), "nothing");
 });

@@ -1,15 +1,14 @@
 /**
- * Checks of the programs that kproxy starts: whether they are there, new enough, and come to their end.
+ * Checks of the programs that kproxy starts: whether they are there and new enough, come to their end, and print what they should.
  *
  * @module
  */
 import { MIN_NFT_VERSION } from "../../backend/nftables/node/preflight.ts";
 import type { ProxyMode } from "../../config/types.ts";
 import { ExecError } from "../../errors.ts";
-import type { Exec } from "../../kernel/exec.ts";
+import { type Exec, type ExecOptions, type ExecResult, OWN_PROGRAMS } from "../../kernel/exec.ts";
 import { OLDEST_MAJOR } from "../../kernel/ipset.ts";
 import { isAtLeast, MIN_IPTABLES_VERSION } from "../../kernel/iptables.ts";
-import type { ProgramTrouble } from "./exec.ts";
 import { failure, type Finding, ok, unknown, warning } from "./report.ts";
 
 const CHECK = "programs";
@@ -59,20 +58,13 @@ export type ProgramFact =
 /** Answers by name; a program that hangs costs only its own. */
 export type ProgramFacts = ReadonlyMap<string, PromiseSettledResult<ProgramFact>>;
 
-/** @param limited ends a wait at the doctor's limit */
-export async function readPrograms(
-  exec: Exec,
-  limited: <T>(read: () => Promise<T>) => Promise<T>,
-): Promise<ProgramFacts> {
-  const answers = await Promise.allSettled(
-    PROGRAMS.map(({ name, versionFlag = "--version" }) =>
-      limited(() => readVersion(exec, [name, versionFlag]))
-    ),
+export async function readPrograms(exec: Exec): Promise<ProgramFacts> {
+  return new Map(
+    await Promise.all(PROGRAMS.map(async ({ name, versionFlag = "--version" }) => {
+      const [answer] = await Promise.allSettled([readVersion(exec, [name, versionFlag])]);
+      return [name, answer] as const;
+    })),
   );
-  return new Map(PROGRAMS.flatMap(({ name }, index) => {
-    const answer = answers[index];
-    return answer === undefined ? [] : [[name, answer] as const];
-  }));
 }
 
 async function readVersion(exec: Exec, argv: readonly string[]): Promise<ProgramFact> {
@@ -122,6 +114,14 @@ function checkProgram(program: Program, found: ProgramFact, running: readonly Pr
   return ok(CHECK, version === null ? `${name} is there and tells no version` : `${name} ${version}`);
 }
 
+export interface ProgramTrouble {
+  readonly program: string;
+  /** `hangs`: it was still running at the end; `killed`: by a signal; `garbage`: it printed what is none of its outputs. */
+  readonly kind: "hangs" | "killed" | "garbage";
+  /** One sentence, without the program's name in front. */
+  readonly words: string;
+}
+
 /** One line for each program and kind of trouble: a start would meet them, too. */
 export function checkTroubles(troubles: readonly ProgramTrouble[]): readonly Finding[] {
   return troubles.map(({ program, kind, words }) => {
@@ -144,3 +144,109 @@ const TROUBLES: Readonly<Record<ProgramTrouble["kind"], readonly [what: string, 
     "see which program it is: command -v PROGRAM; then install the real one",
   ],
 };
+
+/** Programs that were asked to end have so long; after that they are killed. */
+const END_MS = 2_500;
+
+/** The status of a program that a signal ended is above this one, also where a script says so of its own. */
+const FIRST_SIGNAL_CODE = 128;
+const LAST_SIGNAL_CODE = 128 + 31;
+
+/** Runs programs until `signal` ends those under way, and remembers which misbehaved. */
+export class DoctorExec implements Exec {
+  readonly #exec: Exec;
+  readonly #signal: AbortSignal;
+  readonly #running = new Map<Promise<ExecResult>, readonly string[]>();
+  readonly #troubles = new Map<string, ProgramTrouble>();
+
+  constructor(exec: Exec, signal: AbortSignal) {
+    this.#exec = exec;
+    this.#signal = signal;
+  }
+
+  /** In the order in which they showed; of each program and kind the first. */
+  get troubles(): readonly ProgramTrouble[] {
+    return [...this.#troubles.values()];
+  }
+
+  /** Call when `signal` ends the rest: what runs now hangs. */
+  noteHanging(afterMs: number): void {
+    for (const argv of this.#running.values()) {
+      this.#note(argv, "hangs", `${shown(argv)} was still running after ${afterMs / 1000} s`);
+    }
+  }
+
+  /** Resolves when all have ended, or after a while. */
+  async ended(): Promise<void> {
+    const over = Promise.withResolvers<void>();
+    const timer = setTimeout(over.resolve, END_MS);
+    await Promise.race([Promise.allSettled(this.#running.keys()), over.promise]);
+    clearTimeout(timer);
+  }
+
+  async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
+    this.#signal.throwIfAborted();
+    const signal = AbortSignal.any([this.#signal, ...options.signal === undefined ? [] : [options.signal]]);
+    const run = this.#exec.run(argv, { ...options, signal });
+    this.#running.set(run, argv);
+    // One that does not end when it is asked to is not waited for.
+    const over = Promise.withResolvers<never>();
+    const end = (): void => over.reject(this.#signal.reason);
+    this.#signal.addEventListener("abort", end, { once: true });
+    try {
+      const result = await Promise.race([run.finally(() => this.#running.delete(run)), over.promise]);
+      this.#check(argv, result);
+      return result;
+    } catch (error) {
+      if (error instanceof ExecError) this.#check(argv, { ...error, stdout: "" });
+      throw error;
+    } finally {
+      this.#signal.removeEventListener("abort", end);
+    }
+  }
+
+  #check(argv: readonly string[], { code, stdout, stderr }: ExecResult): void {
+    const garbage = code === 0 ? garbageIn(argv, stdout) : null;
+    if (garbage !== null) this.#note(argv, "garbage", `${shown(argv)} prints ${garbage}`);
+    if (code <= FIRST_SIGNAL_CODE || code > LAST_SIGNAL_CODE) return;
+    const { ending } = new ExecError(argv, code, stderr);
+    const [first = ""] = stderr.trim().split("\n");
+    this.#note(argv, "killed", `${shown(argv)} ${ending}${first === "" ? "" : `: ${first}`}`);
+  }
+
+  #note(argv: readonly string[], kind: ProgramTrouble["kind"], words: string): void {
+    const [program = ""] = argv;
+    const key = `${kind} ${program}`;
+    if (!this.#troubles.has(key)) this.#troubles.set(key, { program, kind, words });
+  }
+}
+
+/** A command line; of programs that a kubeconfig names the name alone, because their arguments may be secrets. */
+function shown(argv: readonly string[]): string {
+  const [program = ""] = argv;
+  return OWN_PROGRAMS.includes(program) ? argv.join(" ") : program;
+}
+
+/** By the command line, the first that fits: how its output begins, blank lines and warnings left out. Other programs may print anything. */
+const BEGINNINGS: readonly (readonly [commandLine: RegExp, beginning: RegExp])[] = [
+  [/ (?:--version|-V)$/, /\d+(?:\.\d+)+/],
+  [/^ip6?tables\S*-save/, /^\*\w/],
+  [/^ip6?tables\S* .*-S /, /^-\w /],
+  [/^nft .*list chains/, /^table \S+ \S+ \{/],
+  [/^ip .*-json/, /^\[/],
+  [/^sysctl -n /, /^[\w.:/-]+(?:\s|$)/],
+  [/^sysctl /, /^[\w.:/@-]+ = ?/],
+  [/^ipvsadm -Ln/, /^IP Virtual Server /],
+];
+
+const SHOWN = 40;
+
+/** The beginning of what a program has printed that is none of its outputs; null if it is well, or there is none. */
+export function garbageIn(argv: readonly string[], stdout: string): string | null {
+  const line = argv.join(" ");
+  const beginning = BEGINNINGS.find(([commandLine]) => commandLine.test(line))?.[1];
+  // Without a line end behind it: some print a megabyte in one.
+  const first = /^(?!\s*$|#).{0,200}/m.exec(stdout)?.[0];
+  if (beginning === undefined || first === undefined || beginning.test(first)) return null;
+  return JSON.stringify(first.slice(0, SHOWN));
+}

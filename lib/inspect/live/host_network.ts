@@ -7,6 +7,7 @@ import { COUNTERS } from "../../backend/iptables/plan/ruleset.ts";
 import { BE_LIBERAL, IP_FORWARD } from "../../backend/node/mode_sysctls.ts";
 import { ExecError } from "../../errors.ts";
 import { type Exec, runOk } from "../../kernel/exec.ts";
+import { readDeviceSettings } from "../../kernel/ip_address.ts";
 import { readCounters } from "../../kernel/nfacct.ts";
 import { readSysctls } from "../../kernel/sysctl.ts";
 import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
@@ -64,14 +65,14 @@ export const BRIDGE_CALLS: Readonly<Record<IpFamily, string>> = {
   IPv4: "net.bridge.bridge-nf-call-iptables",
   IPv6: "net.bridge.bridge-nf-call-ip6tables",
 };
-const ALL_RP_FILTER = "net.ipv4.conf.all.rp_filter";
 /** Connections that are tracked now, and how many there may be. */
 export const CONNTRACK_COUNT = "net.netfilter.nf_conntrack_count";
 export const CONNTRACK_MAX = "net.netfilter.nf_conntrack_max";
 const SETTINGS = [
   FORWARDING.IPv4,
   FORWARDING.IPv6,
-  ALL_RP_FILTER,
+  BRIDGE_CALLS.IPv4,
+  BRIDGE_CALLS.IPv6,
   BE_LIBERAL,
   CONNTRACK_COUNT,
   CONNTRACK_MAX,
@@ -95,12 +96,13 @@ export async function readHostNetwork(exec: Exec): Promise<HostNetwork> {
       async () => parse(await runOk(exec, ["ip", "-json", ...args.split(" ")])),
       none,
     );
-  const [devices, four, six, isPlain, sysctls, nfacct] = await Promise.all([
+  const [devices, four, six, isPlain, settings, ofDevices, nfacct] = await Promise.all([
     ip("-details address", parseDevices, NO_DEVICES),
     ip<readonly Route[] | null>("route", (text) => parseRoutes(text, "IPv4"), null),
     ip<readonly Route[] | null>("-6 route", (text) => parseRoutes(text, "IPv6"), null),
     ip("rule", hasOnlyUsualTables, true),
     attempt("sysctl", () => readSysctls(exec, SETTINGS), new Map<string, string | null>()),
+    attempt("ip netconf", () => readDeviceSettings(exec), new Map<string, string>()),
     hasCounters(exec),
   ]);
   // Where other tables are asked, too, the route is not known from the main one.
@@ -108,7 +110,7 @@ export async function readHostNetwork(exec: Exec): Promise<HostNetwork> {
     problems.push({ place: "ip rule", message: "there is policy routing: the ways of packets are not told" });
   }
   const routes = !isPlain || (four === null && six === null) ? null : [...four ?? [], ...six ?? []];
-  return { ...devices, routes, sysctls, nfacct, problems };
+  return { ...devices, routes, sysctls: new Map([...settings, ...ofDevices]), nfacct, problems };
 }
 
 async function hasCounters(exec: Exec): Promise<boolean> {
@@ -122,56 +124,26 @@ async function hasCounters(exec: Exec): Promise<boolean> {
   }
 }
 
-/** Settings of one interface, which decide beside those of all. */
-export async function readInterface(exec: Exec, around: HostNetwork, name: string): Promise<HostNetwork> {
-  return await withSettings(exec, around, interfaceSettings(name, around.bridges.has(name)), [name]);
-}
-
-/** The names of what {@linkcode readInterface} reads. */
-export function interfaceSettings(name: string, isBridge: boolean): readonly string[] {
-  return [rpFilterOf(name), forwardingOf(name), ...(isBridge ? Object.values(BRIDGE_CALLS) : [])];
-}
-
-/** Which interfaces take packets from and to 127.0.0.0/8. */
+/** With which interfaces take packets from and to 127.0.0.0/8, which packets of other addresses do not depend on. */
 export async function readLocalnet(exec: Exec, around: HostNetwork): Promise<HostNetwork> {
-  const devices = [...around.interfaces].filter(isPlain);
-  return await withSettings(exec, around, ["all", ...devices].map(localnetOf), []);
-}
-
-function rpFilterOf(name: string): string {
-  return `net.ipv4.conf.${name}.rp_filter`;
-}
-
-function forwardingOf(name: string): string {
-  return `net.ipv4.conf.${name}.forwarding`;
-}
-
-function localnetOf(name: string): string {
-  return `net.ipv4.conf.${name}.route_localnet`;
-}
-
-/** A dot in a name would need another notation, which the answer does not repeat. */
-function isPlain(name: string): boolean {
-  return name !== "" && !name.includes(".");
-}
-
-async function withSettings(
-  exec: Exec,
-  around: HostNetwork,
-  names: readonly string[],
-  devices: readonly string[],
-): Promise<HostNetwork> {
-  if (!devices.every(isPlain)) return around;
+  const names = ["all", ...around.interfaces].map((name) => deviceSetting(name, "route_localnet"));
   try {
     const found = await readSysctls(exec, names);
     return { ...around, sysctls: new Map([...around.sysctls, ...found]) };
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
-    return {
-      ...around,
-      problems: [...around.problems, { place: `sysctl ${names.join(" ")}`, message: error.message }],
-    };
+    const problem = { place: `sysctl ${names.join(" ")}`, message: error.message };
+    return { ...around, problems: [...around.problems, problem] };
   }
+}
+
+/** As sysctl calls it, which takes a dot of a device's name as a slash. */
+export function deviceSetting(
+  device: string,
+  setting: "forwarding" | "route_localnet" | "rp_filter",
+  family: "ipv4" | "ipv6" = "ipv4",
+): string {
+  return `net.${family}.conf.${device.replaceAll(".", "/")}.${setting}`;
 }
 
 /** What is wrong with the machine for every new connection, one sentence each. */
@@ -194,8 +166,8 @@ export function hostStateOf(
 ): Required<HostState> {
   const { sysctls, down, routes } = around;
   const offOf = (name: string): string | null => sysctls.get(name) === "0" ? `${name} is 0` : null;
-  const ofInterface = sysctls.get(forwardingOf(inInterface)) ?? null;
-  const rpFilters = [ALL_RP_FILTER, rpFilterOf(inInterface)].map((name) => Number(sysctls.get(name)));
+  const ofInterface = sysctls.get(deviceSetting(inInterface, "forwarding")) ?? null;
+  const rpFilters = ["all", inInterface].map((name) => Number(sysctls.get(deviceSetting(name, "rp_filter"))));
   // The greater of both counts; 2 asks for any way back, which there nearly always is.
   const rpFilter = Math.max(...rpFilters.filter((value) => !Number.isNaN(value)), 0);
   return {
@@ -204,7 +176,9 @@ export function hostStateOf(
     nowSeconds: 0,
     notForwarding: {
       // The node's setting comes first: it sets those of all interfaces.
-      IPv4: ofInterface === "1" ? null : offOf(FORWARDING.IPv4) ?? offOf(forwardingOf(inInterface)),
+      IPv4: ofInterface === "1"
+        ? null
+        : offOf(FORWARDING.IPv4) ?? offOf(deviceSetting(inInterface, "forwarding")),
       IPv6: offOf(FORWARDING.IPv6),
     },
     downInterfaces: down,
@@ -224,10 +198,11 @@ function addressOf({ addresses }: HostNetwork, name: string, family: IpFamily): 
 }
 
 function localnetOn({ sysctls, interfaces }: HostNetwork): ReadonlySet<string> | null {
-  const all = sysctls.get(localnetOf("all")) ?? null;
+  const all = sysctls.get(deviceSetting("all", "route_localnet")) ?? null;
   if (all === null) return null;
   // Where it could not be read it is taken to be on: what is not known stops no packet.
-  const isOn = (name: string): boolean => all !== "0" || (sysctls.get(localnetOf(name)) ?? "1") !== "0";
+  const isOn = (name: string): boolean =>
+    all !== "0" || (sysctls.get(deviceSetting(name, "route_localnet")) ?? "1") !== "0";
   return new Set([...interfaces].filter(isOn));
 }
 

@@ -13,8 +13,7 @@ import { isPermissionProblem, LEGACY_LIST_REGEXP } from "../../kernel/tool_error
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
 import { IPTABLES_TABLES } from "../../netfilter/nft_listing.ts";
-import { type LiveNode, type LiveProblem, proxyOfTable } from "./live.ts";
-import { liveOfTexts, type LiveText } from "./saved_texts.ts";
+import { type LiveNode, liveOfTexts, type LiveProblem, type LiveText, proxyOfTable } from "./live.ts";
 import { withUnreadElements } from "./unread_elements.ts";
 
 export interface KernelQuestion {

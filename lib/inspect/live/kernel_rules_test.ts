@@ -4,14 +4,7 @@ import type { Exec } from "../../kernel/exec.ts";
 import { liveOfKernel } from "./kernel_rules.ts";
 import { modeInForce } from "./live.ts";
 
-import {
-  deviceTo,
-  hostStateOf,
-  nodeFindings,
-  readHostNetwork,
-  readInterface,
-  readLocalnet,
-} from "./host_network.ts";
+import { deviceTo, hostStateOf, nodeFindings, readHostNetwork, readLocalnet } from "./host_network.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -125,14 +118,21 @@ const ROUTES = JSON.stringify([
   { dst: "10.244.0.9", dev: "veth9", metric: 5 },
   { dst: "10.9.0.0/16", type: "unreachable" },
 ]);
-const SYSCTLS = "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all.rp_filter " +
-  "net.netfilter.nf_conntrack_tcp_be_liberal net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max";
+const SYSCTLS =
+  "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.bridge.bridge-nf-call-iptables " +
+  "net.bridge.bridge-nf-call-ip6tables net.netfilter.nf_conntrack_tcp_be_liberal net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max";
 const AROUND = {
   "ip -json -details address": LINKS,
   "ip -json route": ROUTES,
   "ip -json -6 route": "[]",
   "ip -json rule": JSON.stringify([{ table: "local" }, { table: "main" }]),
-  [SYSCTLS]: "net.ipv4.ip_forward = 1\nnet.ipv6.conf.all.forwarding = 0\nnet.ipv4.conf.all.rp_filter = 0\n" +
+  "ip -json netconf": JSON.stringify([
+    { family: "inet", interface: "all", forwarding: true, rp_filter: "off" },
+    { family: "inet", interface: "cni0.7", forwarding: false, rp_filter: "strict" },
+    { family: "inet", interface: "eth0", forwarding: true, rp_filter: "off" },
+  ]),
+  [SYSCTLS]: "net.ipv4.ip_forward = 1\nnet.ipv6.conf.all.forwarding = 0\n" +
+    "net.bridge.bridge-nf-call-iptables = 1\nnet.bridge.bridge-nf-call-ip6tables = 1\n" +
     "net.netfilter.nf_conntrack_tcp_be_liberal = 0\nnet.netfilter.nf_conntrack_count = 64\n" +
     "net.netfilter.nf_conntrack_max = 64\n",
 };
@@ -144,15 +144,10 @@ Deno.test("a machine's ways, interfaces and settings", NONE, async () => {
   const ways = ["10.244.0.5", "10.244.0.9", "198.51.100.1", "10.9.1.1", "fd00::1"];
   assertEquals(ways.map((to) => deviceTo(routes, to)), ["cni0", "veth9", "eth0", null, null]);
   assertEquals([...around.down], ["eth1"]);
-  const settings = "sysctl net.ipv4.conf.cni0.rp_filter net.ipv4.conf.cni0.forwarding";
-  const exec = machine({
-    [settings]: "net.ipv4.conf.cni0.rp_filter = 1\nnet.ipv4.conf.cni0.forwarding = 0\n",
-  });
-  const nearer = await readInterface(exec, around, "cni0");
-  const { notForwarding, strictInterfaces } = hostStateOf(nearer, [], "cni0");
+  const { notForwarding, strictInterfaces } = hostStateOf(around, [], "cni0.7");
   const IPv6 = "net.ipv6.conf.all.forwarding is 0";
-  assertEquals(notForwarding, { IPv4: "net.ipv4.conf.cni0.forwarding is 0", IPv6 });
-  assertEquals([...strictInterfaces], ["cni0"]);
+  assertEquals(notForwarding, { IPv4: "net.ipv4.conf.cni0/7.forwarding is 0", IPv6 });
+  assertEquals([...strictInterfaces], ["cni0.7"]);
   assertEquals(hostStateOf(around, [], "eth0").notForwarding, { IPv4: null, IPv6 });
   assertEquals(nodeFindings(around), [
     "Connection tracking is full, and drops new connections: 64, and net.netfilter.nf_conntrack_max is 64",

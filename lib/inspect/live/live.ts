@@ -1,12 +1,27 @@
 /**
- * What a kernel holds of one family, as it was read from the tools or from saved text: which service proxies' rules are in force, known by
- * what is there, and what could not be read.
+ * What a kernel holds of one family: which service proxies' rules are in force, known by what is there, and what could not be read. It is
+ * read from texts that the tools have printed: `iptables-save`, `ip6tables-save`, `nft list ruleset`, `ipvsadm -Sn`, `ipset save`, in any
+ * number and order. The tool is found by the text.
  *
  * @module
  */
-import type { IpFamily } from "../../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../../model/objects.ts";
+import { parseSets, type SavedSet } from "../../netfilter/ipset.ts";
 import { leadToServiceChains } from "../../netfilter/iptables_jumps.ts";
-import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
+import { type IptablesListing, parseIptablesListing } from "../../netfilter/iptables_save.ts";
+import { type IpvsTable, parseIpvsTable } from "../../netfilter/ipvs.ts";
+import {
+  IPTABLES_TABLES,
+  type ListedTable,
+  type ListingProblem,
+  type NftListing,
+  parseNftListing,
+  tablesOfIptables,
+} from "../../netfilter/nft_listing.ts";
+import { NftTable } from "../../netfilter/nft_ruleset.ts";
+import { parseNftScript } from "../../netfilter/nft_script.ts";
+import { nftFamily } from "../../netfilter/nft_words.ts";
+import type { IptablesSnapshot, IpvsSnapshot, RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import type { RulesMode } from "../desired/desired.ts";
 
 export interface LiveProblem {
@@ -103,3 +118,175 @@ export function foundProxies({ iptables, nftables }: RulesetSnapshot): readonly 
   }
   return found;
 }
+
+export type LiveTextKind = "iptables" | "nftables" | "ipvsadm" | "ipset";
+
+export interface LiveText {
+  /** The file, or the command line of the program. */
+  readonly name: string;
+  readonly text: string;
+  /** Of iptables. @default {found in the text} */
+  readonly family?: IpFamily;
+  /** Of iptables. @default {found in the text, or unknown} */
+  readonly variant?: IptablesSnapshot["variant"];
+  /** @default {found in the text} */
+  readonly kind?: LiveTextKind;
+}
+
+interface NftText extends LiveText {
+  readonly listing: NftListing;
+}
+
+/** What is not in the texts. */
+export interface LiveFacts {
+  readonly from: string;
+  /** Addresses on the proxy's device; null: those of the virtual servers. */
+  readonly bound: readonly string[] | null;
+  readonly problems: readonly LiveProblem[];
+}
+
+const KINDS: readonly (readonly [LiveTextKind, RegExp])[] = [
+  ["iptables", /^\*\w+$/m],
+  ["nftables", /^(?:table \w+ \S+ \{|add table )/m],
+  ["ipvsadm", /^-A (?:-[tuf]|--(?:tcp|udp|sctp|fwmark)-service) /m],
+  ["ipset", /^create \S+ (?:hash|bitmap|list):/m],
+];
+
+/** What kind of text it is; null: none of them. */
+function kindOfText(text: string): LiveTextKind | null {
+  return KINDS.find(([, sign]) => sign.test(text))?.[0] ?? null;
+}
+
+export function liveOfTexts(texts: readonly LiveText[], facts: LiveFacts): LiveNode {
+  const problems: LiveProblem[] = [...facts.problems];
+  const sorted = texts.flatMap((one) => {
+    const kind = one.kind ?? kindOfText(one.text);
+    if (kind !== null) return [{ ...one, kind }];
+    // A tool that has nothing to say says nothing, or only comments.
+    if (!one.text.split("\n").every((line) => line.trim() === "" || line.startsWith("#"))) {
+      problems.push({
+        place: one.name,
+        message: "it is none of iptables-save, nft list ruleset, ipvsadm -Sn, ipset save",
+      });
+    }
+    return [];
+  });
+  const sets = new Map(
+    sorted.filter(({ kind }) => kind === "ipset").flatMap((one) => [...setsOf(one, problems)]),
+  );
+  const nft = sorted.filter(({ kind }) => kind === "nftables").map((one): NftText => ({
+    ...one,
+    listing: /^add table /m.test(one.text) ? parseNftScript(one.text) : parseNftListing(one.text),
+  }));
+  const ipvs = ipvsOf(sorted.filter(({ kind }) => kind === "ipvsadm"), facts, problems);
+  return new Map(FAMILIES.map((family) => {
+    const found: LiveProblem[] = [...problems];
+    const iptables = sorted.filter((one) => one.kind === "iptables" && familyOf(one) === family)
+      .map((one) => iptablesOf(one, found));
+    const nftables = nft.flatMap((one) => nftablesOf(one, family, iptables, found));
+    const held: RulesetSnapshot = { family, iptables, nftables, sets, ipvs };
+    const live: LiveRules = { ...held, from: facts.from, proxies: foundProxies(held), problems: found };
+    return [family, live];
+  }));
+}
+
+function report(name: string, problems: LiveProblem[], found: IptablesListing["problems"]): void {
+  for (const { place, message } of found) problems.push({ place: `${name}: ${place}`, message });
+}
+
+function iptablesOf({ name, text, variant }: LiveText, problems: LiveProblem[]): IptablesSnapshot {
+  const listing = parseIptablesListing(text);
+  report(name, problems, listing.problems);
+  return { variant: variant ?? variantOf(text), tables: listing.tables };
+}
+
+/** `# Generated by iptables-save v1.8.9 (nf_tables) on …`; old programs, and texts made by hand, do not say. */
+function variantOf(text: string): IptablesSnapshot["variant"] {
+  const [, variant] = /^# Generated by \S+ v\S+ \((nf_tables|legacy)\)/m.exec(text) ?? [];
+  return variant === undefined ? "" : variant === "legacy" ? "legacy" : "nft";
+}
+
+/** By its first line, an address in it, or the name of the file. */
+function familyOf({ family, name, text }: LiveText): IpFamily {
+  if (family !== undefined) return family;
+  const [, program] = /^# Generated by (ip6?tables)/m.exec(text) ?? [];
+  if (program !== undefined) return program === "ip6tables" ? "IPv6" : "IPv4";
+  const [, address] = / (?:-s|-d|--to-destination) (\S+)/.exec(text) ?? [];
+  if (address !== undefined) return /:[0-9a-f]*:/.test(address) ? "IPv6" : "IPv4";
+  return /ip6|ipv6/i.test(name) ? "IPv6" : "IPv4";
+}
+
+/** Of the tables that were read, those that packets of the family meet. */
+function nftablesOf(
+  { name, text, listing }: NftText,
+  family: IpFamily,
+  iptables: readonly IptablesSnapshot[],
+  problems: LiveProblem[],
+): readonly ListedTable[] {
+  const managed = tablesOfIptables(text);
+  const word = nftFamily(family);
+  // What iptables keeps there is read from what iptables says; one that it could not read is known from nowhere else.
+  const isRead = (table: string): boolean =>
+    iptables.some(({ variant, tables }) => variant !== "legacy" && tables.has(table));
+  const isOfFamily = ({ place }: ListingProblem): boolean => {
+    const of = /^table (\w+) /.exec(place)?.[1];
+    return of === undefined || of === word || of === "inet";
+  };
+  report(name, problems, listing.problems.filter(isOfFamily));
+  return listing.tables.filter((table) => {
+    const [of = "", own = ""] = table.name.split(" ");
+    if (of === "netdev" || of === "bridge") {
+      const message = `what it does to packets of family ${of} is not read`;
+      problems.push({ place: `${name}: table ${table.name}`, message });
+    }
+    if (of !== word && of !== "inet") return false;
+    const isOfIptables = managed.has(table.name) || (of === word && IPTABLES_TABLES.has(own));
+    if (isOfIptables && isRead(own)) return false;
+    report(name, problems, [...new NftTable(table, family).problems()]);
+    return true;
+  });
+}
+
+function setsOf({ name, text }: LiveText, problems: LiveProblem[]): ReadonlyMap<string, SavedSet> {
+  return lineByLine(name, text, problems, (lines) => parseSets(lines), new Map<string, SavedSet>());
+}
+
+function ipvsOf(texts: readonly LiveText[], facts: LiveFacts, problems: LiveProblem[]): IpvsSnapshot | null {
+  if (texts.length === 0) return null;
+  const none: IpvsTable = { virtualServers: new Map(), otherLines: [] };
+  const tables = texts.map(({ name, text }) => lineByLine(name, text, problems, parseIpvsTable, none));
+  const servers: IpvsTable = {
+    virtualServers: new Map(tables.flatMap(({ virtualServers }) => [...virtualServers])),
+    otherLines: tables.flatMap(({ otherLines }) => otherLines),
+  };
+  const addresses = [...servers.virtualServers.values()].map(({ server }) => server.address);
+  return { servers, bound: facts.bound ?? [...new Set(addresses)] };
+}
+
+/** Lines that the reader refuses are among the problems, and left out. */
+function lineByLine<T>(
+  name: string,
+  text: string,
+  problems: LiveProblem[],
+  read: (text: string) => T,
+  none: T,
+): T {
+  let lines = text.split("\n");
+  for (let refused = 0; refused <= MAX_REFUSED; refused++) {
+    try {
+      return read(lines.join("\n"));
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      problems.push({ place: name, message: error.message });
+      const [, line] = /^"(.*?)" (?:is no line|names no)/.exec(error.message) ?? [];
+      const rest = lines.filter((one) => one !== line);
+      if (line === undefined || rest.length === lines.length) return none;
+      lines = rest;
+    }
+  }
+  problems.push({ place: name, message: "more lines like these; nothing of it is used" });
+  return none;
+}
+
+/** Each costs another reading of the rest. */
+const MAX_REFUSED = 20;

@@ -3,8 +3,8 @@
  *
  * @module
  */
-import { KUBELETS_CHAINS } from "../../backend/iptables/plan/chains.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
+import { sharedRules } from "../../backend/iptables/store/dispatch.ts";
 import { planIpvs } from "../../backend/ipvs/plan/plan.ts";
 import {
   DEVICE,
@@ -16,13 +16,10 @@ import { setName } from "../../backend/ipvs/plan/sets.ts";
 import { configuredIpvs, hostIps, nodePortIps } from "../../backend/ipvs/plan/settings.ts";
 import { findDrift } from "../../backend/ipvs/store/objects.ts";
 import { IpvsStore, planTexts, renderPlan } from "../../backend/ipvs/store/store.ts";
-import { type IpvsTransaction, TABLES } from "../../backend/ipvs/store/transaction.ts";
+import type { IpvsTransaction } from "../../backend/ipvs/store/transaction.ts";
 import { isLoopback, parseIp } from "../../model/ip.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
-import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
-import { groupByChain, jumpRules, ruleOf } from "../../netfilter/iptables_chains.ts";
 import { parseSets } from "../../netfilter/ipset.ts";
-import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import {
   parseIpvsTable,
   type RealServer,
@@ -32,7 +29,7 @@ import {
   virtualServerKey,
 } from "../../netfilter/ipvs.ts";
 import { kernelTables, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
-import { chainDifference, chainPlace, listDifference, ruleText } from "../check/chains.ts";
+import { compareIptables, listDifference } from "../check/chains.ts";
 import type { Comparison, DifferenceList } from "../check/check.ts";
 import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/desired.ts";
 
@@ -107,7 +104,7 @@ export function compare(
   const wanted = { ...objects, sets: [], servers };
   const drift = findDrift(wanted, { addresses, virtualServers, sets, tables }, options);
   const owners = ownersOf(plan);
-  compareRules(tables, rulesPlan, list);
+  compareIptables(byService(rulesPlan, owners), tables, family, list);
   for (const { kind, entries } of objects.sets) {
     const set = setName(kind, family);
     compareSet(set, entries, sets.get(set)?.entries, owners, list);
@@ -135,33 +132,20 @@ function ownersOf({ services }: IpvsPlan): Owners {
   return owners;
 }
 
-function compareRules(held: IptablesRuleset, { base, ...plan }: IptablesPlan, list: DifferenceList): void {
-  for (const table of TABLES) {
-    const bodies = groupByChain([
-      ...base.head[table],
-      ...[...plan.services.values()].flatMap((service) =>
-        service?.dispatch.filter((rule) => rule.table === table).map(({ chain, rule }) =>
-          `-A ${chain} ${rule}`
-        ) ?? []
-      ),
-      ...base.tail[table],
-    ]);
-    for (const chain of base.chains[table]) {
-      const wanted = (bodies.get(chain) ?? []).map((line) => canonicalRuleText(ruleOf(line, chain)));
-      const found = held.get(table)?.get(chain)?.rules;
-      const isInAnyOrder = base.dispatch[table].includes(chain);
-      const pair = { place: chainPlace(table, chain), wanted, found, textOf: ruleText };
-      const difference = chainDifference({ ...pair, isShared: KUBELETS_CHAINS.has(chain) });
-      if (!isInAnyOrder || difference?.kind !== "order") list.add(null, difference);
-    }
-    for (const [chain, jumps] of jumpRules(base.jumps, table)) {
-      const there = new Set(held.get(table)?.get(chain)?.rules.map(ruleText));
-      const missing = jumps.filter((text) => !there.has(text));
-      if (missing.length === 0) continue;
-      const place = chainPlace(table, chain);
-      list.add(null, { kind: "missing", place, cause: "jumps are missing", wanted: missing, found: [] });
-    }
-  }
+/** Rules of virtual servers → rules of the Services that have them. */
+function byService(
+  { base, services }: IptablesPlan,
+  owners: Owners,
+): Pick<IptablesPlan, "base" | "services"> {
+  const grouped = Map.groupBy(services, ([server]) => owners.get(server) ?? server);
+  return {
+    base,
+    services: new Map(
+      [...grouped].map((
+        [name, own],
+      ) => [name, sharedRules(own.flatMap(([, rules]) => rules?.dispatch ?? []))]),
+    ),
+  };
 }
 
 /** @param found undefined: there is no such set */

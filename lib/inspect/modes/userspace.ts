@@ -5,7 +5,6 @@
  */
 import { renderPlan } from "../../backend/iptables/plan/render.ts";
 import { portalFacts } from "../../backend/userspace/apply/portals.ts";
-import { CHAINS } from "../../backend/userspace/plan/chains.ts";
 import {
   configuredUserspace,
   planUserspace,
@@ -17,19 +16,11 @@ import { adoptedPorts, planRules } from "../../backend/userspace/plan/port_rules
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { PortalFacts } from "../../model/portals.ts";
-import { jumpRules } from "../../netfilter/iptables_chains.ts";
-import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { type HeldPortal, portalKey } from "../../sim/portals.ts";
 import { emptySnapshot, kernelTables, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { few } from "../../text/words.ts";
-import {
-  chainDifference,
-  chainPlace,
-  compareSharedChain,
-  jumpDifference,
-  ruleText,
-} from "../check/chains.ts";
+import { compareIptables } from "../check/chains.ts";
 import type { Comparison, DifferenceList } from "../check/check.ts";
 import {
   type DesiredInput,
@@ -127,8 +118,6 @@ export function heldOfPlan(
   return { ...emptySnapshot(family), iptables: [{ variant: "", tables }], portals: held };
 }
 
-const TABLES: readonly Table[] = ["filter", "nat"];
-
 /** Reports to `list` what differs, and what could not be found out. */
 export async function compare(
   { desired, family, tables, isKernel, portals }: Comparison,
@@ -136,25 +125,8 @@ export async function compare(
 ): Promise<void> {
   const plan = userspacePlan(desired, family);
   const ports = portsOfPlan(plan, desired, family);
-  const { base, services } = planRules(
-    plan,
-    (id) => ports.get(id),
-    abilitiesOf(desired, family),
-  );
-  for (const table of TABLES) {
-    for (const [chain, wanted] of jumpRules(base.jumps, table)) {
-      const found = tables.get(table)?.get(chain)?.rules ?? [];
-      const place = chainPlace(table, chain);
-      const lack = chainDifference({ place, wanted, found, textOf: ruleText, isShared: true });
-      if (lack !== null && lack.kind !== "order") list.add(null, jumpDifference(lack));
-    }
-  }
-  for (const table of TABLES) {
-    for (const chain of CHAINS[table]) {
-      const found = tables.get(table)?.get(chain)?.rules;
-      compareSharedChain({ services, table, chain, found }, list);
-    }
-  }
+  const rules = planRules(plan, (id) => ports.get(id), abilitiesOf(desired, family));
+  compareIptables(rules, tables, family, list);
   const known = portals ?? "no kproxy was asked";
   const whyUnknown = typeof known === "string" ? known : null;
   const keys = [...portalsOf(plan)].flatMap(([id, { protocol }]) => {

@@ -11,7 +11,7 @@ import type { ApiObject } from "../../model/objects.ts";
 import type { Held } from "../../serve/page/page_record.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { desiredRules, RULES_MODES, stateOfObjects } from "../desired/desired.ts";
-import { formatFraction } from "../../sim/fraction.ts";
+import { formatFraction } from "../../sim/flow.ts";
 import type { TraceDocument } from "../trace/trace_report.ts";
 import { QUESTIONS, type ServiceDocument } from "./page_questions.ts";
 

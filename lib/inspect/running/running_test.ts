@@ -1,8 +1,18 @@
-import { assert, assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
+import { testService } from "../../../tests/support/model_objects.ts";
 import { startWork } from "../../../tests/support/spent.ts";
+import { serving } from "../../../tests/support/status_server.ts";
 import { eventually } from "../../../tests/support/until.ts";
+import { defaultConfig } from "../../config/defaults.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { openOwnSocket } from "../../kernel/own_socket.ts";
-import { NotRunningError, type NotRunningReason, RunningKproxy } from "./running.ts";
+import {
+  askRunning,
+  NotRunningError,
+  type NotRunningReason,
+  RunningKproxy,
+  runningSettings,
+} from "./running.ts";
+import { assert, assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 
 /** What a program sends after each request that it reads; null: it hangs up. */
 type Program = (path: string, connection: Deno.UnixConn) => string | null | Promise<string | null>;
@@ -219,4 +229,67 @@ Deno.test("where nothing listens, or kproxy cannot be asked, that is what is rep
   }
   const error = assertThrows(() => new RunningKproxy(""), NotRunningError, "has no socket");
   assertEquals(error.reason, "no address");
+});
+
+function at(socket: string): KubeProxyConfiguration {
+  const config = defaultConfig();
+  return { ...config, kproxy: { ...config.kproxy, socket } };
+}
+
+Deno.test("a running kproxy tells its objects, and those that it refuses as they are now", async () => {
+  const refusals = [{ where: "/m/web.yaml:7 (document 1)", object: "Service shop/web", message: "spec: no" }];
+  await serving(async ({ socket }) => {
+    const answer = await askRunning(at(socket), {}, () => {});
+    if (typeof answer === "string") throw new Error(answer);
+    assertEquals([answer.mode, answer.objects.length, answer.rejected], ["nftables", 1, refusals]);
+  }, { objects: [testService()], refusals });
+});
+
+Deno.test("a kproxy that cannot be asked is reported, and what answers instead", async () => {
+  const reports: string[] = [];
+  const ask = async (socket: string): Promise<string> => {
+    const answer = await askRunning(
+      at(socket),
+      {},
+      (one) => reports.push(one),
+    );
+    return typeof answer === "string" ? answer : "answers";
+  };
+  assertStringIncludes(await ask("/run/nowhere/kproxy.sock"), "/run/nowhere/kproxy.sock is not there");
+  assertStringIncludes(await ask(""), "has no socket");
+  assertEquals(reports, []);
+  await serving(async ({ socket }) => {
+    assertStringIncludes(await ask(socket), socket);
+  }, { statusApi: false });
+  assertEquals(reports.length, 1);
+  assertStringIncludes(reports[0] ?? "", "objects are not taken from it");
+});
+
+Deno.test("a running kproxy tells its configuration, with the mode that is in use and its Node's name", async () => {
+  await serving(async ({ socket }) => {
+    const found = await runningSettings(at(socket));
+    assertEquals([
+      found?.where,
+      found?.isTrusted,
+      found?.master,
+      found?.config.mode,
+      found?.config.clusterCIDR,
+      found?.nodeName,
+    ], [
+      `kproxy on ${socket}`,
+      true,
+      "https://10.0.0.1:6443",
+      "nftables",
+      "10.244.0.0/16",
+      "node-7",
+    ]);
+  }, { mode: "nftables", config: { mode: "auto", clusterCIDR: "10.244.0.0/16" }, node: "node-7" });
+});
+
+Deno.test("where none runs, or none that tells, there are no settings", async () => {
+  assertEquals(await runningSettings(at("")), null);
+  assertEquals(await runningSettings(at("/run/nowhere/kproxy.sock")), null);
+  await serving(async ({ socket }) => {
+    assertEquals(await runningSettings(at(socket)), null);
+  }, { statusApi: false });
 });

@@ -1,11 +1,13 @@
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { FAMILIES, SelftestMachine } from "../../../tests/support/selftest_machine.ts";
+import { ROOT } from "../../../tools/project_files.ts";
 import { UnsupportedError } from "../../errors.ts";
+import { ownProgram } from "./agent.ts";
 import { apply } from "./apply.ts";
-import { leftNamespaces, namespaceNames } from "./network.ts";
 import { selftestObjects } from "./cases.ts";
+import { leftNamespaces, namespaceNames } from "./network.ts";
 import { isPassed, reportDocument, reportLines, type SelftestReport } from "./report.ts";
 import { selftest, SelftestError, type SelftestOptions } from "./selftest.ts";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 
 const NOW_MS = Date.UTC(2026, 10, 22);
 
@@ -211,4 +213,17 @@ Deno.test("rules of the test are written nowhere but on its own node", async () 
     await assertRejects(() => apply(job, machine, ownIps), UnsupportedError, "another machine");
   }
   assertEquals(machine.runs, []);
+});
+
+/** Whether a program that may only use the network starts at all, and what it says. */
+async function version(main: string): Promise<readonly [code: number, told: string]> {
+  const [program = "", ...args] = (await ownProgram(main))("network");
+  const { code, stdout, stderr } = await new Deno.Command(program, { args: [...args, "--version"] }).output();
+  return [code, new TextDecoder().decode(code === 0 ? stdout : stderr).slice(0, 7)];
+}
+
+Deno.test("a child with the network alone starts, by whichever of the doors its parent did", async () => {
+  for (const door of ["main.ts", "start.ts"]) {
+    assertEquals(await version(`file://${ROOT}/${door}`), [0, "kproxy "], door);
+  }
 });

@@ -1,10 +1,14 @@
 /**
- * Which Service a destination belongs to.
+ * Which ServicePort a destination is for; and what EndpointSlices say of a ServicePort that its endpoints do not: why there are none, and
+ * which of them name no node.
  *
  * @module
  */
-import type { Protocol } from "../../model/objects.ts";
+import { countingSlices } from "../../model/endpoint_slices.ts";
+import { namespacedName } from "../../model/names.ts";
+import type { ApiObject, EndpointSlice, IpFamily, Protocol } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
+import { counted, few } from "../../text/words.ts";
 
 /** Which of a Service's addresses a packet is sent to. */
 export type DestinationKind =
@@ -75,4 +79,76 @@ function addressKind(port: ServicePort, ip: string): DestinationKind | null {
   if (port.clusterIP === ip) return "cluster IP";
   if (port.loadBalancerVIPs.includes(ip)) return "load-balancer IP";
   return port.externalIPs.includes(ip) ? "external IP" : null;
+}
+
+/** Slices that stand for a v1 Endpoints object are named after it. */
+const OF_ENDPOINTS = /^endpoints\/([^/]+)\/.*$/;
+
+/** Those of its Service that count. */
+function slicesOf({ namespacedName: service }: ServicePort, objects: readonly ApiObject[]): EndpointSlice[] {
+  const all = objects.filter((object): object is EndpointSlice =>
+    object.kind === "EndpointSlice" && namespacedName(object.namespace, object.serviceName) === service
+  );
+  const byFamily = Map.groupBy(all, ({ addressType }) => addressType);
+  return [...byFamily.values()].flatMap((slices) => countingSlices(slices));
+}
+
+/**
+ * Why a ServicePort has no endpoints, as the end of a sentence, e.g. `EndpointSlice web-1 is empty`.
+ *
+ * @param objects those of its Service are among them, if there are any
+ */
+export function endpointLack(port: ServicePort, family: IpFamily, objects: readonly ApiObject[]): string {
+  const all = slicesOf(port, objects);
+  const [, name = ""] = port.namespacedName.split("/");
+  if (all.length === 0) return `no EndpointSlice has the label kubernetes.io/service-name=${name}`;
+  const slices = all.filter(({ addressType }) => addressType === family);
+  if (slices.length === 0) {
+    const types = [...new Set(all.map(({ addressType }) => addressType))].sort();
+    return `its EndpointSlices are of ${types.join(" and ")} only`;
+  }
+  const filled = slices.filter(({ endpoints }) => endpoints.length > 0);
+  if (filled.length === 0) return `${sliceNames(slices)} ${slices.length === 1 ? "is" : "are"} empty`;
+  const named = filled.filter(({ ports }) => ports.some((one) => (one.name ?? "") === port.portName));
+  const count = filled.reduce((sum, { endpoints }) => sum + endpoints.length, 0);
+  const wanted = port.portName === "" ? "without a name" : `named ${port.portName}`;
+  if (named.length === 0) {
+    return `${sliceNames(filled)} ${filled.length === 1 ? "has" : "have"} ${
+      counted(count, "endpoint")
+    } and ` +
+      `no port ${wanted} (ports: ${portNames(filled)})`;
+  }
+  const isOfProtocol = named.some(({ ports }) =>
+    ports.some(({ name, protocol }) => (name ?? "") === port.portName && protocol === port.protocol)
+  );
+  return isOfProtocol
+    ? `none of the ${counted(count, "endpoint")} of ${sliceNames(named)} has a usable address and port`
+    : `the port ${wanted} of ${sliceNames(named)} is not ${port.protocol}`;
+}
+
+function sliceNames(slices: readonly EndpointSlice[]): string {
+  const [first] = slices;
+  const endpoints = first === undefined ? undefined : OF_ENDPOINTS.exec(first.name)?.[1];
+  if (endpoints !== undefined) return `Endpoints ${endpoints}`;
+  return `EndpointSlice${slices.length === 1 ? "" : "s"} ${few(slices.map(({ name }) => name))}`;
+}
+
+function portNames(slices: readonly EndpointSlice[]): string {
+  const names = slices.flatMap(({ ports }) =>
+    ports.map(({ name, port }) => (name ?? "") === "" ? String(port ?? "without a number") : name ?? "")
+  );
+  return names.length === 0 ? "none" : few([...new Set(names)]);
+}
+
+/** Under policy Local an endpoint counts where it is, which its slice may not say. */
+export function unplacedNotes(port: ServicePort, objects: readonly ApiObject[]): readonly string[] {
+  if (!port.internalPolicyLocal && !port.externalPolicyLocal) return [];
+  const addresses = slicesOf(port, objects).flatMap(({ endpoints }) =>
+    endpoints.filter(({ nodeName }) => nodeName === "").map(({ address }) => address)
+  );
+  if (addresses.length === 0) return [];
+  return [
+    `No node is named for ${few([...new Set(addresses)])} in ${port.namespacedName}'s EndpointSlices: ` +
+    "policy Local leaves out what is on no known node",
+  ];
 }

@@ -17,8 +17,7 @@ import { alignColumns } from "../../text/columns.ts";
 import { counted } from "../../text/words.ts";
 import type { LiveProblem } from "../live/live.ts";
 import { countedTraffic, type HeldPart, heldParts, heldPortTexts, isHeld } from "./held_service.ts";
-import { portText } from "./service_match.ts";
-import { endpointLack, unplacedNotes } from "./slice_facts.ts";
+import { endpointLack, portText, unplacedNotes } from "./service_match.ts";
 import { endpointDocument, endpointLines } from "../trace/trace_report.ts";
 
 export interface ServiceView {

@@ -1,10 +1,285 @@
 /**
- * `kproxy sysdump`: what a bug report needs, as one archive.
+ * `kproxy sysdump`: what a bug report needs, as one archive: its parts, without what looks like a secret.
  *
  * @module
  */
-import { API_VERSION } from "../../serve/status/status_document.ts";
-import { type Part, type PartLimits, type PartOutcome, readPart } from "./parts.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { writeConfigYaml } from "../../config/write_yaml.ts";
+import { ExecError } from "../../errors.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { findOwnSocket } from "../../kernel/own_socket.ts";
+import { joinHostPort, localHost, splitHostPort } from "../../model/ip.ts";
+import { errorText } from "../../observe/log.ts";
+import { httpGet, type HttpPlace } from "../../serve/http_get.ts";
+import { API_VERSION, CONFIG_PATH, OBJECTS_PATH, STATUS_PATH } from "../../serve/status/status_document.ts";
+import { GrowingBytes } from "../../text/growing_bytes.ts";
+
+/** Takes a piece, as far as there is room; false: there was more than the limit. */
+export type Take = (piece: Uint8Array) => boolean;
+
+export interface Part {
+  /** Its name in the dump, e.g. `rules/nft-ruleset.txt`. */
+  readonly name: string;
+  /** Where it comes from, as the list of parts says it: `nft list ruleset`. */
+  readonly from: string;
+  /**
+   * Hands over its bytes; yields what is wrong with them, in a sentence; `""` if nothing is.
+   *
+   * @throws the reason why it cannot be read, or not to its end
+   */
+  readonly read: (take: Take, limits: PartLimits) => Promise<string>;
+  /** True: what looks like a secret is taken out once all is read. @default {false} */
+  readonly isCleaned?: boolean;
+}
+
+export interface PartLimits {
+  readonly timeMs: number;
+  readonly bytes: number;
+  readonly signal: AbortSignal;
+}
+
+export interface PartOutcome {
+  readonly name: string;
+  readonly from: string;
+  /** Null: it could not be read. */
+  readonly bytes: Uint8Array<ArrayBuffer> | null;
+  /** Why there is nothing, or not all; `""` if it is all there. */
+  readonly problem: string;
+  readonly tookMs: number;
+}
+
+/** Reads a part; what goes wrong is in the outcome. Rejects only once `signal` is aborted. */
+export async function readPart(
+  { name, from, read, isCleaned = false }: Part,
+  limits: PartLimits,
+  nowMs: () => number,
+): Promise<PartOutcome> {
+  const startMs = nowMs();
+  const kept = new GrowingBytes();
+  let [isCut, hasFailed, problem] = [false, false, ""];
+  try {
+    problem = await read((piece) => {
+      const room = limits.bytes - kept.length;
+      kept.add(piece.subarray(0, room));
+      isCut ||= piece.length > room;
+      return !isCut;
+    }, limits);
+  } catch (error) {
+    limits.signal.throwIfAborted();
+    hasFailed = true;
+    problem = withoutSecrets(errorText(error));
+  }
+  if (isCut) problem = `it is longer than ${limits.bytes} bytes, and cut there`;
+  const bytes = isCleaned ? cleaned(kept.view()) : kept.view();
+  const isNothing = hasFailed && kept.length === 0;
+  return { name, from, bytes: isNothing ? null : bytes, problem, tookMs: nowMs() - startMs };
+}
+
+function cleaned(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(withoutSecrets(new TextDecoder().decode(bytes)));
+}
+
+export function programPart(name: string, argv: readonly string[], exec: Exec): Part {
+  const read = async (take: Take, { timeMs, signal }: PartLimits): Promise<string> => {
+    const enough = new AbortController();
+    const onStdout = (bytes: Uint8Array): void => {
+      if (!take(bytes)) enough.abort();
+    };
+    const { code, stdout, stderr } = await exec.run(argv, {
+      timeoutMs: timeMs,
+      signal: AbortSignal.any([signal, enough.signal]),
+      onStdout,
+    });
+    // Programs in memory hand over all at once.
+    onStdout(new TextEncoder().encode(stdout));
+    if (code !== 0) throw new ExecError(argv, code, stderr);
+    return "";
+  };
+  return { name, from: argv.join(" "), read };
+}
+
+export type Page = HttpPlace & { readonly path: string };
+
+/** What a page says, with any status. */
+function pagePart(name: string, page: Page): Part {
+  const from = "socket" in page
+    ? `${page.socket} ${page.path}`
+    : `http://${joinHostPort(page.host, page.port)}${page.path}`;
+  const read = async (take: Take, { timeMs, bytes, signal }: PartLimits): Promise<string> => {
+    const question = {
+      ...page,
+      ...("socket" in page ? { socket: findOwnSocket(page.socket).path } : {}),
+      limitMs: Math.min(timeMs, PAGE_LIMIT_MS),
+      wholeMs: timeMs,
+      maxBytes: 2 * bytes + HEAD_BYTES,
+    };
+    return await httpGet(question, async ({ status, body }) => {
+      for await (const piece of body) {
+        signal.throwIfAborted();
+        if (!take(piece)) break;
+      }
+      return status === 200 ? "" : `it answers with status ${status}`;
+    });
+  };
+  return { name, from, read, isCleaned: true };
+}
+
+/** For an answer to begin, and for each further piece of it. */
+const PAGE_LIMIT_MS = 3_000;
+const HEAD_BYTES = 65_536;
+
+/** Text that is known here. */
+export function textPart(name: string, from: string, text: () => string | Promise<string>): Part {
+  const read = async (take: Take): Promise<string> => {
+    take(new TextEncoder().encode(withoutSecrets(await text())));
+    return "";
+  };
+  return { name, from, read };
+}
+
+export interface SysdumpInput {
+  readonly exec: Exec;
+  /** In force by the flags and the file. */
+  readonly config: KubeProxyConfiguration;
+  /** What this program is, line by line. */
+  readonly versions: readonly string[];
+}
+
+/** Settings that decide about packets. No pattern of them covers `stable_secret`. */
+const SETTINGS =
+  "^net\\.(netfilter\\.nf_(conntrack|flowtable|hooks)[a-z_0-9]*|nf_conntrack_max|ipv4\\.vs\\.[a-z_0-9]+|ipv4\\.ip_(forward|local_port_range|local_reserved_ports|nonlocal_bind)" +
+  "|ipv4\\.icmp_ratelimit|ipv[46]\\.conf\\..+\\.(forwarding|rp_filter|route_localnet|accept_local|arp_ignore|arp_announce|disable_ipv6|src_valid_mark)" +
+  "|bridge\\.bridge-nf-call-[a-z0-9]+|core\\.(devconf_inherit_init_net|bpf_jit_harden))$";
+
+const SAVES = [
+  "iptables-save",
+  "ip6tables-save",
+  "iptables-nft-save",
+  "ip6tables-nft-save",
+  "iptables-legacy-save",
+  "ip6tables-legacy-save",
+];
+
+const NETWORK: readonly (readonly [name: string, args: string])[] = [
+  ["addresses", "-details address"],
+  ["links", "-details -statistics link"],
+  ["routes-ipv4", "-4 route show table all"],
+  ["routes-ipv6", "-6 route show table all"],
+  ["rules-ipv4", "-4 rule"],
+  ["rules-ipv6", "-6 rule"],
+  ["neighbours", "neighbour"],
+];
+
+const TOOL_VERSIONS: readonly (readonly [name: string, argv: string])[] = [
+  ["iptables", "iptables --version"],
+  ["ip6tables", "ip6tables --version"],
+  ["iptables-nft", "iptables-nft --version"],
+  ["iptables-legacy", "iptables-legacy --version"],
+  ["nft", "nft --version"],
+  ["ipvsadm", "ipvsadm --version"],
+  ["ipset", "ipset version"],
+  ["ip", "ip -Version"],
+  ["conntrack", "conntrack --version"],
+  ["sysctl", "sysctl --version"],
+];
+
+/** All parts, in the order of the list. */
+export function sysdumpParts({ exec, config, versions }: SysdumpInput): readonly Part[] {
+  const program = (name: string, argv: string): Part => programPart(name, argv.split(" "), exec);
+  return [
+    textPart("versions/kproxy.txt", "kproxy itself", () => versions.map((line) => `${line}\n`).join("")),
+    textPart("configuration/effective.yaml", "flags and --config", () => writeConfigYaml(config)),
+    ...runningParts(config),
+    ...SAVES.map((save) => program(`rules/${save}.txt`, `${save} -c`)),
+    program("rules/nft-ruleset.txt", "nft list ruleset"),
+    program("rules/ipvsadm.txt", "ipvsadm -Sn"),
+    program("rules/ipset.txt", "ipset save"),
+    ...NETWORK.map(([name, args]) => program(`network/${name}.json`, `ip -json ${args}`)),
+    programPart("network/settings.txt", ["sysctl", "-a", "-r", SETTINGS], exec),
+    program("network/conntrack-count.txt", "conntrack -C"),
+    program("network/conntrack-statistics.txt", "conntrack -S"),
+    ...TOOL_VERSIONS.map(([name, argv]) => program(`versions/${name}.txt`, argv)),
+  ];
+}
+
+const SOCKET_PAGES: readonly (readonly [name: string, path: string])[] = [
+  ["status.json", STATUS_PATH],
+  ["configuration.json", CONFIG_PATH],
+  ["objects.json", OBJECTS_PATH],
+];
+const METRICS_PAGES: readonly (readonly [name: string, path: string])[] = [
+  ["metrics.txt", "/metrics"],
+  ["proxy-mode.txt", "/proxyMode"],
+  ["configz.json", "/configz"],
+  ["flagz.txt", "/flagz"],
+  ["statusz.txt", "/statusz"],
+];
+const HEALTH_PAGES: readonly (readonly [name: string, path: string])[] = [
+  ["healthz.json", "/healthz"],
+  ["livez.json", "/livez"],
+  ["readyz.json", "/readyz"],
+];
+
+/** What the kproxy, or the kube-proxy, that runs here reports. */
+function runningParts(
+  { metricsBindAddress, healthzBindAddress, kproxy: { socket } }: KubeProxyConfiguration,
+): readonly Part[] {
+  const socketPages = socket === ""
+    ? []
+    : SOCKET_PAGES.map(([name, path]) => pagePart(`running/${name}`, { socket, path }));
+  const pagesAt = (address: string, pages: readonly (readonly [string, string])[]): readonly Part[] => {
+    if (address === "") return [];
+    const [bound, port] = splitHostPort(address);
+    const host = localHost(bound);
+    return pages.map(([name, path]) => pagePart(`running/${name}`, { host, port, path }));
+  };
+  return [
+    ...socketPages,
+    ...pagesAt(metricsBindAddress, METRICS_PAGES),
+    ...pagesAt(healthzBindAddress, HEALTH_PAGES),
+  ];
+}
+
+const REMOVED = "[removed]";
+
+/** What a secret is called, at the end of its name. */
+const NAMES =
+  "(?:token|password|passwd|passphrase|secret|api[-_]?key|access[-_]?key(?:[-_]?id)?|private[-_]?key" +
+  "|client-key-data|client-certificate-data)";
+/** Between a name and what it stands for; quotes in a text that is itself in JSON have a backslash. */
+const STANDS_FOR = `\\\\?["']?\\s*[:=]\\s*`;
+
+/** Each with what stays in front. Where a text repeats the beginning of one, every length has a bound, or it would take for ever. */
+const SECRETS: readonly RegExp[] = [
+  // PEM, as it is, or with the line ends of JSON; PGP's ends otherwise.
+  /(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)[\s\S]*?(?=-----END|$)/g,
+  // A token of a service account, or of OpenID Connect.
+  /()\beyJ[\w-]{8,512}\.[\w-]{8,4096}\.[\w-]*/g,
+  // PEM in base64, as kubeconfigs have it: "-----BEGIN " begins so.
+  /()\bLS0tLS1CRUdJTi[\w+/=]*/g,
+  // The name of a key of AWS.
+  /()\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
+  // Headers, to their end.
+  /(\bauthorization["']?\s*[:=]\s*["']?(?:basic|bearer)?[ \t]*)[^\r\n"']+/gi,
+  /(\b(?:set-)?cookie["']?\s*[:=]\s*["']?)[^\r\n"']+/gi,
+  /(\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}/gi,
+  // In quotes, all that is between them; after a colon and a blank, the rest of the line; else a word.
+  new RegExp(`(${NAMES}${STANDS_FOR}")(?:\\\\.|[^"\\\\])+`, "gi"),
+  new RegExp(`(${NAMES}${STANDS_FOR}\\\\")[^"\\\\]+`, "gi"),
+  new RegExp(`(${NAMES}${STANDS_FOR}')[^']+`, "gi"),
+  new RegExp(`(${NAMES}:[ \\t]+)[^\\s"'][^\\r\\n"]*`, "gi"),
+  new RegExp(`(${NAMES}${STANDS_FOR}(?:\\\\["'])?)[^\\s"',;&}\\\\]+`, "gi"),
+  new RegExp(`(--[\\w-]{0,40}${NAMES}[ \\t]+)[^\\s"']+`, "gi"),
+  // User and password in an address, also with an @ in them.
+  /(\b[a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/"']{1,512}(?=@)/gi,
+];
+
+export function withoutSecrets(text: string): string {
+  return SECRETS.reduce(
+    (rest, secret) => rest.replace(secret, (_, before: string) => before + REMOVED),
+    text,
+  );
+}
 
 const BLOCK_BYTES = 512;
 const NAME_BYTES = 100;

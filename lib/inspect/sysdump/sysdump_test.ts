@@ -1,8 +1,18 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { startWork } from "../../../tests/support/spent.ts";
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { type Part, type PartOutcome, programPart, readPart, textPart } from "./parts.ts";
-import { sysdump } from "./sysdump.ts";
+import {
+  type Part,
+  type PartOutcome,
+  programPart,
+  readPart,
+  sysdump,
+  tarEnd,
+  tarPieces,
+  textPart,
+  withoutSecrets,
+} from "./sysdump.ts";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 
 const LIMITS = { timeMs: 1_000, bytes: 100, signal: new AbortController().signal };
 const encoder = new TextEncoder();
@@ -118,4 +128,126 @@ Deno.test("ending it ends the archive, and no further part is read", async () =>
   };
   await assertRejects(() => all([part, part], end.signal), Error, "ended");
   assertEquals(reads, 1);
+});
+
+const JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJl";
+const CASES: readonly (readonly [text: string, wanted: string])[] = [
+  [`Authorization: Bearer ${JWT}`, "Authorization: Bearer [removed]"],
+  [`x=${JWT}, y`, "x=[removed], y"],
+  ["authorization: abcdef", "authorization: [removed]"],
+  ['{"token":"s3cr3t-value","name":"web"}', '{"token":"[removed]","name":"web"}'],
+  ["password=hunter2&x=1", "password=[removed]&x=1"],
+  ["  client-key-data: LS0tLS1CRUdJTiBFQyBQUklWQVRF", "  client-key-data: [removed]"],
+  ["said LS0tLS1CRUdJTiBFQyBQUklWQVRF aloud", "said [removed] aloud"],
+  ["master=https://admin:hunter2@10.0.0.1:6443/x", "master=https://[removed]@10.0.0.1:6443/x"],
+  [
+    "-----BEGIN EC PRIVATE KEY-----\nMHcC\nAQEE\n-----END EC PRIVATE KEY-----\nrest",
+    "-----BEGIN EC PRIVATE KEY-----[removed]-----END EC PRIVATE KEY-----\nrest",
+  ],
+  [
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----",
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----[removed]-----END PGP PRIVATE KEY BLOCK-----",
+  ],
+  // With blanks, quotes and commas in them.
+  ['{"password":"correct horse, battery","x":1}', '{"password":"[removed]","x":1}'],
+  ['{"token":"a\\"b-secret","y":2}', '{"token":"[removed]","y":2}'],
+  ["token: 'a b c'\nnext: 1", "token: '[removed]'\nnext: 1"],
+  ["password: correct horse battery\nnext: x", "password: [removed]\nnext: x"],
+  ['{"msg":"password: a b","node":"n"}', '{"msg":"password: [removed]","node":"n"}'],
+  ['{"msg":"{\\"password\\":\\"a b\\"}"}', '{"msg":"{\\"password\\":\\"[removed]\\"}"}'],
+  // By other names, in flags, headers and addresses.
+  ["access_token=abc&refresh-token=d", "access_token=[removed]&refresh-token=[removed]"],
+  ["apiKey: s3cr3t", "apiKey: [removed]"],
+  ["aws_secret_access_key = wJalrXUtnFEMI", "aws_secret_access_key = [removed]"],
+  ["by AKIAIOSFODNN7EXAMPLE", "by [removed]"],
+  ["plugin --token s3cr3t --password hunter2 x", "plugin --token [removed] --password [removed] x"],
+  ["Authorization: Negotiate YIIabc def", "Authorization: [removed]"],
+  ['"Set-Cookie": "session=abc; Path=/"', '"Set-Cookie": "[removed]"'],
+  ["https://user:pa@ss@10.0.0.1/x", "https://[removed]@10.0.0.1/x"],
+  ["-----BEGIN PRIVATE KEY-----\\nMHcC", "-----BEGIN PRIVATE KEY-----[removed]"],
+];
+
+Deno.test("what looks like a secret goes, and what is around it stays", { permissions: "none" }, () => {
+  for (const [text, wanted] of CASES) assertEquals(withoutSecrets(text), wanted);
+});
+
+Deno.test("what a page usually says stays as it is", { permissions: "none" }, () => {
+  const texts = [
+    "token-file=/var/run/token\ntls-private-key-file: /etc/key.pem\n",
+    "kubeconfig=/var/lib/kube-proxy/kubeconfig.conf\nmaster=https://10.0.0.1:6443\n",
+    'kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family="IPv4",le="0.001"} 3\n',
+    '{"service":"shop/web:http","clusterIP":"10.96.0.1","reason":"basic auth is not a thing here"}',
+  ];
+  for (const text of texts) assertEquals(withoutSecrets(text), text);
+});
+
+Deno.test("a hostile text costs no time", { permissions: "none" }, () => {
+  const blank = `authorization=${"\n".repeat(200_000)}"`;
+  for (
+    const text of [
+      blank,
+      blank.replace("authorization", "cookie"),
+      blank.replace("authorization", "token"),
+      ...[
+        "-----BEGIN PRIVATE KEY-----",
+        "eyJaaaaaaaa.",
+        "-eyJaaaaaaaa",
+        "token=",
+        "a://b",
+        "x-",
+        "a.",
+        "bearer ",
+        "--",
+        "--token ",
+        "token: ",
+        'token:"\\',
+        "cookie: ",
+        "a://@",
+      ].map((part) => part.repeat(20_000)),
+    ]
+  ) {
+    const spentMs = startWork();
+    withoutSecrets(text);
+    const tookMs = spentMs();
+    assertEquals(tookMs < 2_000, true, `${text.slice(0, 40)}: ${tookMs} ms`);
+  }
+});
+
+const NONE = { permissions: "none" } as const;
+
+function text(bytes: Uint8Array, from: number, to: number): string {
+  return new TextDecoder().decode(bytes.subarray(from, to)).replace(/\0.*$/s, "");
+}
+
+Deno.test("a file is a header, its bytes, and zeros up to the next block", NONE, () => {
+  const bytes = new TextEncoder().encode("x".repeat(600));
+  const [header, content, rest, ...others] = tarPieces({
+    name: "dump/a.txt",
+    bytes,
+    modifiedMs: 1_700_000_000_999,
+  });
+  assertEquals([content, rest, others], [bytes, new Uint8Array(424), []]);
+  const fields = [[0, 100], [100, 108], [124, 136], [136, 148], [156, 157], [257, 263]] as const;
+  assertEquals(
+    fields.map(([from, to]) => text(header!, from, to)),
+    ["dump/a.txt", "0000600", "00000001130", (1_700_000_000).toString(8), "0", "ustar"],
+  );
+  // As unsigned bytes, its own eight being blanks.
+  const sum = header!.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 32 : byte), 0);
+  assertEquals(Number.parseInt(text(header!, 148, 154), 8), sum);
+  assertEquals(tarEnd(), new Uint8Array(1024));
+});
+
+Deno.test("a file that fills its blocks, or is empty, gets no zeros", NONE, () => {
+  for (const length of [0, 512, 1024]) {
+    const pieces = [...tarPieces({ name: "a", bytes: new Uint8Array(length), modifiedMs: 0 })];
+    assertEquals(pieces.map((piece) => piece.length), [512, length]);
+  }
+});
+
+Deno.test("a name that has no room is refused, not cut", NONE, () => {
+  for (const name of ["", "x".repeat(101), "ü".repeat(51)]) {
+    assertThrows(() => [...tarPieces({ name, bytes: new Uint8Array(), modifiedMs: 0 })], RangeError);
+  }
+  assertEquals([...tarPieces({ name: "ü".repeat(50), bytes: new Uint8Array(), modifiedMs: 0 })].length, 2);
 });

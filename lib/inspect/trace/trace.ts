@@ -14,12 +14,16 @@ import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { type HostState, isNodeAddress } from "../../sim/packet_walk.ts";
 import { few } from "../../text/words.ts";
-import { type DesiredState, stateOf } from "../desired/desired.ts";
+import {
+  type DesiredState,
+  knownNodeAddresses,
+  nodeNameFinding,
+  podInterface,
+  stateOf,
+} from "../desired/desired.ts";
 import { UNKNOWN_HOST } from "../live/host_network.ts";
 import type { FoundProxy, LiveProblem, LiveRules } from "../live/live.ts";
-import { knownNodeAddresses, nodeNameFinding, podInterface } from "../node_addresses.ts";
-import { endpointLack, unplacedNotes } from "../service/slice_facts.ts";
-import { type DestinationKind, findService } from "../service/service_match.ts";
+import { type DestinationKind, endpointLack, findService, unplacedNotes } from "../service/service_match.ts";
 import { differenceOf, foreignFindings, type TraceDifference } from "./compare.ts";
 import { packetOf, readSource, type TracedDestination, WORLD } from "./packet.ts";
 

@@ -6,8 +6,7 @@
 import type { EndpointUse, EndpointUses } from "../../model/endpoint_reasons.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
-import { type FlowOutcome, formatFlow, type RuleHit } from "../../sim/flow.ts";
-import { formatFraction, ONE } from "../../sim/fraction.ts";
+import { type FlowOutcome, formatFlow, formatFraction, ONE, type RuleHit } from "../../sim/flow.ts";
 import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
 import { alignColumns } from "../../text/columns.ts";

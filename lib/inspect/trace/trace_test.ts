@@ -4,7 +4,7 @@ import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KUBE_PROXY_TABLE } from "../../../tests/support/kube_proxy_table.ts";
 import { stateOfObjects } from "../desired/desired.ts";
 import { nftablesPlan } from "../modes/nftables.ts";
-import type { LiveText } from "../live/saved_texts.ts";
+import type { LiveText } from "../live/live.ts";
 import { readDestination } from "./packet.ts";
 import { traceDocument, traceLines } from "./trace_report.ts";
 import { decodeObject } from "../../source/decode/decode.ts";

@@ -308,7 +308,7 @@ function* compareServices(
 }
 
 /** The jumps, and the rules of the chains without rules of Services, canonical; e.g. `KUBE-FORWARD` → its rules. */
-export function* baseChains(
+function* baseChains(
   { base }: Pick<IptablesPlan, "base">,
   table: Table,
 ): Generator<readonly [chain: string, rules: readonly string[]]> {

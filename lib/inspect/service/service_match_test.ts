@@ -8,7 +8,7 @@ import {
 import type { ApiObject, EndpointSlice } from "../../model/objects.ts";
 import type { ServicePort } from "../../model/state.ts";
 import { stateOf, stateOfObjects } from "../desired/desired.ts";
-import { endpointLack, unplacedNotes } from "./slice_facts.ts";
+import { endpointLack, unplacedNotes } from "./service_match.ts";
 
 const NONE = { permissions: "none" } as const;
 const SERVICE = testService({ clusterIP: "10.96.0.1" });

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { garbageIn } from "./exec.ts";
+import { garbageIn } from "./programs.ts";
 
 /** What programs of Debian 12 print; none of it is garbage. */
 const GOOD: readonly (readonly [commandLine: string, stdout: string])[] = [
