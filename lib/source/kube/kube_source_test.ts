@@ -136,7 +136,7 @@ Deno.test("bookmarks keep a quiet watch alive", async () => {
   }
   assertEquals(server.requests.length, before);
   await clock.pass(silenceMs);
-  assert(server.requests.length > before, "without a word they are renewed");
+  assert(server.requests.length > before, "without a word they are opened again");
 });
 
 Deno.test("a Node that may not be read holds nothing up and is delivered when it may", async () => {

@@ -203,7 +203,7 @@ Deno.test("a watch that always ends at once is not opened again and again withou
   assert(times > 3 && times < 20, `${times} times in five minutes`);
 });
 
-Deno.test("a silent watch is renewed also after a garbage collection", async () => {
+Deno.test("a silent watch is opened again also after a garbage collection", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
   await using source = startKubeSource(server, { times: { ...QUICK_TIMES, silenceMs: 600 } });
