@@ -44,9 +44,8 @@ import {
 import { EventHandlers } from "../sync/event_handlers.ts";
 import { openApiClient } from "./api_client.ts";
 import { untilEnded } from "./run_proxy_server.ts";
-import { isRuleless, type ProxyServer } from "./proxy_server.ts";
+import type { ProxyServer } from "./proxy_server.ts";
 import { NodeWatch } from "./node_watch.ts";
-import { type LateOomScore, setOomScoreLate } from "./oom_score.ts";
 import { collectInQuiet } from "./quiet_garbage.ts";
 import { usesApiServer } from "./source.ts";
 import { StatusPageSource } from "./status_page.ts";
@@ -61,7 +60,6 @@ export interface WiredNode {
   readonly nodeWatch: NodeWatch;
   /** Takes the events of the source. */
   readonly handlers: EventHandlers;
-  readonly oomScore: LateOomScore;
 }
 
 /** Puts the parts together; what waits for something gives up when `until` aborts. */
@@ -80,17 +78,9 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
     unserved,
   });
   const families = prepared.proxiers.map(({ family }) => family);
-  const oomScore = setOomScoreLate({
-    adjustment: isRuleless(config) ? null : config.oomScoreAdj,
-    pid: Deno.pid,
-    families,
-    exec: proxy.exec,
-    log,
-  }, until);
   watchOtherProxy(proxy, servers);
   const afterSyncs = joinObservers(
     otherModes.observer,
-    oomScore.observer,
     collectInQuiet(families, until),
     observeFirstSyncs(families, (_, isLast) => isLast && !until.aborted && proxy.afterlife.inForce()),
     ...(page === null ? [] : [page.record.observer]),
@@ -101,7 +91,7 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
   }
   const nodeWatch = makeNodeWatch(proxy, runners, (unread) => servers.setNode(unread));
   const handlers = makeHandlers(proxy, { servers, page, runners, nodeWatch });
-  return { servers, runners, nodeWatch, handlers, oomScore };
+  return { servers, runners, nodeWatch, handlers };
 }
 
 function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log }: ProxyServer): void {
