@@ -39,7 +39,6 @@ const NO_ENV = { get: (): undefined => undefined };
 /** What kube-proxy has without a configuration. */
 const SOURCE_OPTIONS = {
   nodeName: "n1",
-  configSyncPeriodMs: 900_000,
   qps: 5,
   burst: 10,
 } as const;

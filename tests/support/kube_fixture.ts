@@ -36,7 +36,6 @@ export function quickKubeSource(
   return new KubeSource({
     access: masterAccess(server),
     nodeName: "n1",
-    configSyncPeriodMs: 900_000,
     qps: -1,
     burst: 10,
     log,

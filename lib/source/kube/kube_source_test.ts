@@ -208,27 +208,6 @@ Deno.test("a server without ServiceCIDRs, or that keeps them, holds nothing up a
   }
 });
 
-Deno.test("objects are delivered again each period, unchanged, without listing", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  for (let i = 0; i < 450; i++) server.put(rawService(`s${i}`));
-  await using source = startKubeSource(server, { configSyncPeriodMs: 300 });
-  const { recorder } = source;
-  await recorder.untilSynced();
-  const from = recorder.batches.length;
-  const known = new Map(recorder.objects);
-  await recorder.until(() => recorder.batches.slice(from).flat().length >= 453, "all objects again");
-  const events = recorder.batches.slice(from).flat().slice(0, 453);
-  for (const event of events) {
-    assertEquals(event.type, "update");
-    if (event.type === "update") assert(event.old === event.object, "the same object");
-  }
-  assertEquals(new Set(events.map((event) => event.type === "update" ? event.object : event)).size, 453);
-  assert(recorder.batches.slice(from).every((batch) => batch.length <= 200), "small batches");
-  assertEquals(recorder.objects, known);
-  assertEquals(listsOf(server, "services"), 1);
-});
-
 Deno.test("first lists do not wait for the limit of requests, what follows does", async () => {
   await using server = new ListWatchServer();
   for (let i = 0; i < 2600; i++) server.put(rawService(`s${i}`));

@@ -269,7 +269,7 @@ class RestoringHandler implements ResourceEventHandler {
       if (event.type === "synced") {
         changed = this.#takeSynced(event.kind, events) || changed;
       } else {
-        changed = event.type !== "update" || event.old !== event.object || changed;
+        changed = true;
         this.#takeChange(event, events);
       }
     }
