@@ -4,37 +4,14 @@ import {
   putWeb,
   QUICK_TIMES,
   startKubeSource,
+  watchedSource,
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer, type RawApiObject } from "../../../tests/support/list_watch_server.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
-import { rawNode, rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
+import { rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
-import type { Service } from "../../model/objects.ts";
 import { REFLECTOR_TIMES } from "./reflector.ts";
-
-Deno.test("the first lists, then added, changed and deleted objects", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  server.put(rawNode("other"));
-  await using source = startKubeSource(server);
-  const { recorder } = source;
-  await recorder.untilSynced();
-  assertEquals(recorder.names(), ["EndpointSlice default/web-x", "Node n1", "Service default/web"]);
-  await watching(server);
-  const from = recorder.batches.length;
-  server.put(rawService("api"));
-  server.put(rawService("api", { port: 81 }));
-  server.put(rawService("api", { port: 81, labels: { irrelevant: "yes" } }));
-  server.remove(rawService("web"));
-  await recorder.untilThere("Service default/web", false);
-  assertEquals(recorder.story(from), [
-    "add Service default/api",
-    "update Service default/api",
-    "delete Service default/web",
-  ]);
-  assertEquals((recorder.objects.get("Service default/api") as Service).ports[0]?.port, 81);
-});
 
 Deno.test("selectors are the server's business: lists and watches carry kube-proxy's", async () => {
   await using server = new ListWatchServer();
@@ -94,11 +71,8 @@ Deno.test("long lists come in pages and are delivered as one", async () => {
 });
 
 Deno.test("events of one write arrive in one batch and in order, a line in pieces arrives whole", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  await using source = startKubeSource(server);
-  await source.recorder.untilSynced();
-  await watching(server);
+  await using rig = await watchedSource();
+  const { server, source } = rig;
   const line = (type: string, object: RawApiObject) => `${JSON.stringify({ type, object })}\n`;
   const from = source.recorder.batches.length;
   server.send(

@@ -1,6 +1,12 @@
 /** Watches on which nothing arrives, and what else takes time, with a clock that the test holds. */
 import { assert, assertEquals, assertGreaterOrEqual, assertLess } from "@std/assert";
-import { listsOf, putWeb, startKubeSource, watching } from "../../../tests/support/kube_fixture.ts";
+import {
+  listsOf,
+  putWeb,
+  startKubeSource,
+  watchedSource,
+  watching,
+} from "../../../tests/support/kube_fixture.ts";
 import { type ApiRequest, type Fault, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
 import { rawService, rawServiceCidr, rawSlice } from "../../../tests/support/raw_objects.ts";
@@ -19,15 +25,8 @@ function start(server: ListWatchServer, clock: ManualClock, options: Partial<Kub
 
 /** A source that is synced and watches a server with one Service, on a clock that the test holds. */
 async function watched(clockOptions: { patience?: number } = {}, options: Partial<KubeSourceOptions> = {}) {
-  await using parts = new AsyncDisposableStack();
-  const server = parts.use(new ListWatchServer());
-  putWeb(server);
   const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs, ...clockOptions });
-  const source = parts.use(start(server, clock, options));
-  await source.recorder.untilSynced();
-  await watching(server);
-  const kept = parts.move();
-  return { server, clock, source, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return { ...await watchedSource({ times: REFLECTOR_TIMES, clock, qps: 5, ...options }), clock };
 }
 
 function watchesOf(server: ListWatchServer, plural: string): ApiRequest[] {
