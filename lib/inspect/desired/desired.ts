@@ -10,7 +10,7 @@ import { eachUnserved, type UnservedDestination } from "../../model/destination_
 import { type LocalDetection, nodeZone, ownAddresses } from "../../model/node.ts";
 import { type ApiObject, FAMILIES, type IpFamily, type NodeObject } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
-import { serviceNetworks } from "../../model/service_cidrs.ts";
+import { serviceNetworks } from "../../model/cluster_networks.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
