@@ -28,11 +28,11 @@ export interface Asked {
   readonly paced: boolean;
 }
 
-/** A list that was asked for as a watch does not go on. */
-export class SilentStreamError extends AnswerError {
+/** A watch, or the list that it begins with, does not go on. */
+export class SilentError extends AnswerError {
   constructor(cause: Error) {
-    super(`${cause.message} before the end of the list`, { cause });
-    this.name = "SilentStreamError";
+    super(cause.message, { cause });
+    this.name = "SilentError";
   }
 }
 
@@ -120,15 +120,15 @@ export class ListWatch {
   }
 
   /**
-   * Opens a watch of what comes after a version. It ends when the server ends it, and after a time without a byte: a server may have
-   * nothing to say, and a connection may die without a word.
+   * Opens a watch of what comes after a version. Its events end with a {@linkcode SilentError} after a time without a byte: a server may
+   * have nothing to say, and a connection may die without a word.
    *
    * @throws {AnswerError} if the server refuses it
    */
   async watch({ version, paced }: Asked, signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
     const { events, idle } = await this.#openWatch({ resourceVersion: version }, paced, signal);
     idle.changeTo(this.#silenceMs());
-    return untilSilent(events, idle, () => true);
+    return untilSilent(events, idle);
   }
 
   /**
@@ -152,12 +152,7 @@ export class ListWatch {
       },
       wholeMs: times.pageMs,
     });
-    let isListed = false;
-    const listed = (): void => {
-      isListed = true;
-      idle.changeTo(this.#silenceMs());
-    };
-    return { events: untilSilent(events, idle, () => isListed), listed };
+    return { events: untilSilent(events, idle), listed: () => idle.changeTo(this.#silenceMs()) };
   }
 
   #silenceMs(): number {
@@ -208,17 +203,14 @@ export class ListWatch {
   }
 }
 
-/** Ends with silence; before the list is whole, that is an error. */
 async function* untilSilent(
   events: AsyncGenerator<WatchBatch>,
   idle: IdleLimit,
-  isListed: () => boolean,
 ): AsyncGenerator<WatchBatch> {
   try {
     yield* events;
   } catch (error) {
-    if (idle.error !== undefined && isListed()) return;
-    if (idle.error !== undefined) throw new SilentStreamError(idle.error);
+    if (idle.error !== undefined) throw new SilentError(idle.error);
     throw error instanceof AnswerError ? error : new CutOffError(error);
   } finally {
     idle[Symbol.dispose]();

@@ -18,7 +18,7 @@ import {
   UnreadableListError,
   type WatchEvent,
 } from "./list_watch_messages.ts";
-import { CutOffError, ListWatch, SilentStreamError, type StreamedList } from "./list_watch.ts";
+import { CutOffError, ListWatch, SilentError, type StreamedList } from "./list_watch.ts";
 import type { WatchedResource } from "./resources.ts";
 import type { ResourceEventHandler, SourceEvent } from "../source.ts";
 
@@ -87,7 +87,7 @@ const MAX_BROKEN_STREAMS = 2;
 
 /** True if the error is about lists being asked for as watches, and so would come again. */
 function isAgainstStreams(error: unknown, status: number): boolean {
-  if (error instanceof SilentStreamError) return true;
+  if (error instanceof SilentError) return true;
   if (!(error instanceof RefusalError) || OTHER_REFUSALS.includes(status)) return false;
   if (NO_STREAMS.test(error.message)) return true;
   // What is wrong with the request may be its selector, and an older one takes care of that.
@@ -292,6 +292,7 @@ export class Reflector {
         this.#backoff.watched();
       }
     } catch (error) {
+      if (error instanceof SilentError && this.#version !== "") return this.#backoff.watched();
       if (this.#version === "" || !(error instanceof CutOffError) || livedMs() < times.steadyMs) throw error;
       await this.#cutOff(error, signal);
       return;
