@@ -324,11 +324,15 @@ export const SCHEMA = {
       check: check.notNegative,
     }),
   },
-  configSyncPeriod: duration(15 * MINUTE, "How often all known objects are processed again", {
-    ...node("config-sync-period"),
-    ...UNSET,
-    check: check.positive,
-  }),
+  configSyncPeriod: duration(
+    15 * MINUTE,
+    "No effect: how often kube-proxy processes unchanged objects again",
+    {
+      ...node("config-sync-period"),
+      ...UNSET,
+      check: check.positive,
+    },
+  ),
   // kube-proxy takes any text for a range, and any timeout, where another mode runs.
   udpIdleTimeout: duration(
     UDP_IDLE_TIMEOUT_MS,

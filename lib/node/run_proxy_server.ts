@@ -5,10 +5,12 @@
  * @module
  */
 import type { PreparedMode } from "../backend/node/mode.ts";
+import { ExecError } from "../errors.ts";
 import { wallClockMs, within } from "../kernel/clock.ts";
 import type { FamilyRunner, SyncObserver } from "../sync/family_runner.ts";
-import type { ProxyServer } from "./proxy_server.ts";
+import { isRuleless, type ProxyServer } from "./proxy_server.ts";
 import { type WiredNode, wireNode } from "./wiring.ts";
+import { type Exec, QUICK_LIMIT_MS, runOk } from "../kernel/exec.ts";
 import type { Runner } from "../kernel/runner.ts";
 import type { Logger } from "../observe/log.ts";
 
@@ -30,7 +32,13 @@ export async function runProxyServer(proxy: ProxyServer, { signal, onStarted }: 
   const until = AbortSignal.any([signal, end.signal]);
   const wired = wireNode(proxy, until);
   proxy.log.info("Watching", { source: proxy.source.name });
-  const running: Running = { events: proxy.events.run(until), source: Promise.resolve() };
+  const running: Running = {
+    events: proxy.events.run(until),
+    source: Promise.resolve(),
+    oomScore: isRuleless(proxy.config)
+      ? Promise.resolve()
+      : setOomScore(proxy.config.oomScoreAdj, proxy, until),
+  };
   try {
     await wired.servers.start(until);
     onStarted();
@@ -44,6 +52,7 @@ export async function runProxyServer(proxy: ProxyServer, { signal, onStarted }: 
 /** What ends by itself once `until` aborts. */
 interface Running {
   readonly events: Promise<void>;
+  readonly oomScore: Promise<void>;
   source: Promise<void>;
 }
 
@@ -66,7 +75,7 @@ async function run(
 }
 
 async function endNode(proxy: ProxyServer, wired: WiredNode, running: Running): Promise<void> {
-  const { runners, servers, oomScore } = wired;
+  const { runners, servers } = wired;
   const { otherModes, prepared, programs, log } = proxy;
   otherModes.end();
   const syncs = withinGrace(programs, endSyncs(runners, prepared));
@@ -74,11 +83,33 @@ async function endNode(proxy: ProxyServer, wired: WiredNode, running: Running): 
     "objects and snapshot": running.source,
     syncs,
     "leftovers of other modes": otherModes.settled(),
-    "OOM score": oomScore.settled,
+    "OOM score": running.oomScore,
     // Not before the last sync, which sets what they serve.
     servers: syncs.finally(() => servers.stop()),
     Events: running.events,
   }, log).finally(() => programs.end());
+}
+
+/**
+ * Sets the OOM score of the process, which the programs that it starts inherit; where that is not allowed, it stays as it is.
+ *
+ * @param adjustment from -1000 (the kernel never ends it) to 1000; null leaves it as it is
+ */
+export async function setOomScore(
+  adjustment: number | null,
+  { exec, log }: { readonly exec: Exec; readonly log: Logger },
+  signal: AbortSignal,
+): Promise<void> {
+  if (adjustment === null) return;
+  try {
+    const argv = ["choom", "-n", String(adjustment), "-p", String(Deno.pid)];
+    await runOk(exec, argv, { timeoutMs: QUICK_LIMIT_MS, signal });
+  } catch (error) {
+    if (signal.aborted) return;
+    if (!(error instanceof ExecError)) throw error;
+    // Needs a right that few grant; a node works without it, so that a refusal is a detail.
+    log.info("OOM score stays as it is", { wanted: adjustment, problem: error.message }, 2);
+  }
 }
 
 async function endSyncs(runners: readonly FamilyRunner[], mode: PreparedMode): Promise<void> {

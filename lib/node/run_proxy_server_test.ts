@@ -3,7 +3,29 @@ import { SyncError } from "../errors.ts";
 import { Runner } from "../kernel/runner.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
-import { endTogether, untilEnded, withinGrace } from "./run_proxy_server.ts";
+import { endTogether, setOomScore, untilEnded, withinGrace } from "./run_proxy_server.ts";
+
+Deno.test("the OOM score is set; a refusal is reported, one that comes of the end is not", {
+  permissions: "none",
+}, async () => {
+  const { log, lines } = recordingLog();
+  const started: string[] = [];
+  const set = (code: number, signal: AbortSignal) =>
+    setOomScore(-999, {
+      exec: {
+        run: (argv) => {
+          started.push(argv.join(" "));
+          return Promise.resolve({ code, stdout: "", stderr: "Permission denied" });
+        },
+      },
+      log,
+    }, signal);
+  await set(0, new AbortController().signal);
+  await set(1, AbortSignal.abort());
+  assertEquals([started[0], lines], [`choom -n -999 -p ${Deno.pid}`, []]);
+  await set(1, new AbortController().signal);
+  assertEquals([lines.length, lines[0]?.startsWith("I OOM score stays as it is")], [1, true]);
+});
 
 const NO_PROGRAMS: Exec = { run: () => Promise.reject(new Error("none is started here")) };
 

@@ -146,17 +146,11 @@ async function openApi(
 }
 
 /** Of `KubeSourceOptions` what the configuration decides. */
-export type KubeSettings = Pick<
-  KubeSourceOptions,
-  "configSyncPeriodMs" | "qps" | "burst" | "contentTypes" | "userAgent"
->;
+export type KubeSettings = Pick<KubeSourceOptions, "qps" | "burst" | "contentTypes" | "userAgent">;
 
 /** How an API server is asked for objects by this configuration. */
-export function kubeSettings(
-  { configSyncPeriod, clientConnection }: KubeProxyConfiguration,
-): KubeSettings {
+export function kubeSettings({ clientConnection }: KubeProxyConfiguration): KubeSettings {
   return {
-    configSyncPeriodMs: configSyncPeriod,
     qps: clientConnection.qps,
     burst: clientConnection.burst,
     contentTypes: clientConnection,

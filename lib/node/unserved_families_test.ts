@@ -3,11 +3,12 @@ import { recordingLog } from "../../tests/support/recording_log.ts";
 import type { RefusedFamily } from "../kernel/iptables_variant.ts";
 import type { NodeObject, Service } from "../model/objects.ts";
 import { testNode, testService } from "../../tests/support/model_objects.ts";
-import { UnservedFamilies } from "./wiring.ts";
+import { UnservedFamilies } from "./unserved_families.ts";
 
 const IPV6: RefusedFamily = { family: "IPv6", reason: "IPv6 is off", hasRules: false };
 const V4_SERVICE = testService({ clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1"] });
 const DUAL_SERVICE = testService({ clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1", "fd00:96::1"] });
+const HEADLESS = testService({ clusterIP: "None", clusterIPs: ["None"] });
 const V4_NODE = testNode({ addresses: [{ type: "InternalIP", address: "192.0.2.1" }] });
 const HOST_NODE = testNode({ addresses: [{ type: "Hostname", address: "node-a" }] });
 
@@ -18,7 +19,7 @@ const CASES: readonly [
   said: readonly (Service | NodeObject)[],
   use: string | null,
 ][] = [
-  ["nothing speaks of it", [IPV6], [V4_SERVICE, V4_NODE, HOST_NODE], null],
+  ["nothing speaks of it", [IPV6], [V4_SERVICE, HEADLESS, V4_NODE, HOST_NODE], null],
   ["nothing is refused", [], [DUAL_SERVICE], null],
   [
     "Services, the first of them",

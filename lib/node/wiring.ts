@@ -12,24 +12,22 @@ import { interfaceIps } from "../kernel/machine.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import type { UnservedOfService } from "../model/destination_claims.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses, ownAddresses } from "../model/node.ts";
-import type { IpFamily, NodeObject, Service } from "../model/objects.ts";
+import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { UnreachableEndpointsOptions } from "../model/unreachable_endpoints.ts";
 import {
   destinationRefusedEvent,
   endpointUnreachableEvent,
-  familyNotServedEvent,
   healthServerFailedEvent,
   metricsServerFailedEvent,
   modeFallbackEvent,
   otherProxyEvent,
-  type ProxyEvent,
   serviceHealthFailedEvent,
   serviceQuarantinedEvent,
   startingEvent,
   sysctlsRefusedEvent,
 } from "../observe/events.ts";
 import { addLogMetrics, addTrafficMetrics } from "../observe/metrics_kproxy.ts";
-import { type Logger, partlyUsableReport } from "../observe/log.ts";
+import { partlyUsableReport } from "../observe/log.ts";
 import { NodeServers } from "../serve/node_servers.ts";
 import type { PageFacts } from "../serve/page/page_record.ts";
 import { StatusRecord } from "../serve/status/status_record.ts";
@@ -44,15 +42,13 @@ import {
 import { EventHandlers } from "../sync/event_handlers.ts";
 import { openApiClient } from "./api_client.ts";
 import { untilEnded } from "./run_proxy_server.ts";
-import { isRuleless, type ProxyServer } from "./proxy_server.ts";
+import type { ProxyServer } from "./proxy_server.ts";
 import { NodeWatch } from "./node_watch.ts";
-import { type LateOomScore, setOomScoreLate } from "./oom_score.ts";
 import { collectInQuiet } from "./quiet_garbage.ts";
 import { usesApiServer } from "./source.ts";
 import { StatusPageSource } from "./status_page.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
-import type { RefusedFamily } from "../kernel/iptables_variant.ts";
-import { nodeUse, serviceUse } from "../model/unserved_family.ts";
+import { UnservedFamilies } from "./unserved_families.ts";
 
 /** The parts of a proxy server that begin nothing before they are started. */
 export interface WiredNode {
@@ -61,7 +57,6 @@ export interface WiredNode {
   readonly nodeWatch: NodeWatch;
   /** Takes the events of the source. */
   readonly handlers: EventHandlers;
-  readonly oomScore: LateOomScore;
 }
 
 /** Puts the parts together; what waits for something gives up when `until` aborts. */
@@ -80,17 +75,9 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
     unserved,
   });
   const families = prepared.proxiers.map(({ family }) => family);
-  const oomScore = setOomScoreLate({
-    adjustment: isRuleless(config) ? null : config.oomScoreAdj,
-    pid: Deno.pid,
-    families,
-    exec: proxy.exec,
-    log,
-  }, until);
   watchOtherProxy(proxy, servers);
   const afterSyncs = joinObservers(
     otherModes.observer,
-    oomScore.observer,
     collectInQuiet(families, until),
     observeFirstSyncs(families, (_, isLast) => isLast && !until.aborted && proxy.afterlife.inForce()),
     ...(page === null ? [] : [page.record.observer]),
@@ -101,7 +88,7 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
   }
   const nodeWatch = makeNodeWatch(proxy, runners, (unread) => servers.setNode(unread));
   const handlers = makeHandlers(proxy, { servers, page, runners, nodeWatch });
-  return { servers, runners, nodeWatch, handlers, oomScore };
+  return { servers, runners, nodeWatch, handlers };
 }
 
 function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log }: ProxyServer): void {
@@ -342,47 +329,4 @@ function unreachableOptions(
     onGone: (gone) => log.info("An endpoint that was left out is gone", { family, ...gone }),
     onCount,
   };
-}
-
-export interface UnservedFamiliesOptions {
-  readonly refused: readonly RefusedFamily[];
-  readonly nodeName: string;
-  readonly log: Logger;
-  readonly onEvent: (event: ProxyEvent) => void;
-  /** Receives each family that something in the cluster uses, and what. */
-  readonly onUse: (family: IpFamily, use: string) => void;
-}
-
-/** Finds out which families that cannot be served the cluster uses. */
-export class UnservedFamilies {
-  readonly #options: UnservedFamiliesOptions;
-  /** Those that nothing has counted on so far. */
-  readonly #unused: Map<IpFamily, RefusedFamily>;
-
-  constructor(options: UnservedFamiliesOptions) {
-    this.#options = options;
-    this.#unused = new Map(options.refused.map((refused) => [refused.family, refused]));
-    for (const { family, hasRules } of options.refused) {
-      if (hasRules) this.#report(family, "rules of an earlier start are there, and no proxy updates them");
-    }
-  }
-
-  takeNode(node: NodeObject): void {
-    for (const family of this.#unused.keys()) this.#report(family, nodeUse(node, family));
-  }
-
-  takeService(service: Service): void {
-    for (const family of this.#unused.keys()) this.#report(family, serviceUse(service, family));
-  }
-
-  #report(family: IpFamily, use: string | null): void {
-    const refused = this.#unused.get(family);
-    if (use === null || refused === undefined) return;
-    this.#unused.delete(family);
-    const { nodeName, log, onEvent, onUse } = this.#options;
-    const { reason } = refused;
-    log.warn("The cluster counts on an IP family that this node cannot serve", { family, use, reason });
-    onEvent(familyNotServedEvent(nodeName, { family, use, reason }));
-    onUse(family, use);
-  }
 }

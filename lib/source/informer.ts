@@ -85,6 +85,5 @@ function hand(event: SourceEvent, handlers: InformerHandlers): void {
   const ofKind = handlers[HANDLERS_OF[RESOURCE_OF[kind]]] as ObjectHandlers<ApiObject> | undefined;
   if (event.type === "add") ofKind?.add?.(event.object);
   else if (event.type === "delete") ofKind?.delete?.(event.old);
-  // An update from an object to itself is a resync: the object is still there.
-  else if (event.old !== event.object) ofKind?.update?.(event.old, event.object);
+  else ofKind?.update?.(event.old, event.object);
 }

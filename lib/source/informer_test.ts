@@ -86,12 +86,7 @@ Deno.test(
           ...(["services", "endpointslices", "nodes", "servicecidrs"] as const)
             .map((kind): SourceEvent => ({ type: "synced", kind })),
         ]);
-        // What comes again as it was is no change.
-        handler.events([{ type: "update", old: WEB, object: WEB }, {
-          type: "update",
-          old: WEB,
-          object: CHANGED,
-        }]);
+        handler.events([{ type: "update", old: WEB, object: CHANGED }]);
         handler.rejected({ where: "a.yaml:3", object: "Service shop/odd", message: "no port" });
         handler.failed?.("services", "refused");
         handler.heard?.("services");

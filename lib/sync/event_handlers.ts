@@ -12,7 +12,7 @@ import type {
   Service,
   ServiceCidr,
 } from "../model/objects.ts";
-import { serviceNetworks } from "../model/service_cidrs.ts";
+import { serviceNetworks } from "../model/cluster_networks.ts";
 import type {
   Rejection,
   ResourceEventHandler,

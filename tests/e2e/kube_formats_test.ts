@@ -64,7 +64,7 @@ async function asking(kapi: Kapi, contentType: string): Promise<Asking> {
   const client = new KubeClient({ access, qps: -1, burst: 1, userAgent: "test", accept, clock });
   const options = { client, clock, times: REFLECTOR_TIMES, random: () => 0 };
   return {
-    requests: (resource) => new ListWatch({ ...options, resource }),
+    requests: (resource) => new ListWatch({ ...options, resource, connection: { streamsLists: false } }),
     [Symbol.dispose]: () => client.close(),
   };
 }
@@ -108,7 +108,6 @@ async function sourceOf(kapi: Kapi, contentType: string, statuses: string[]): Pr
     new KubeSource({
       access,
       nodeName: "n1",
-      configSyncPeriodMs: 900_000,
       qps: -1,
       burst: 10,
       contentTypes: { contentType, acceptContentTypes: "" },

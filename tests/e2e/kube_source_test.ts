@@ -39,7 +39,6 @@ const NO_ENV = { get: (): undefined => undefined };
 /** What kube-proxy has without a configuration. */
 const SOURCE_OPTIONS = {
   nodeName: "n1",
-  configSyncPeriodMs: 900_000,
   qps: 5,
   burst: 10,
 } as const;
@@ -131,7 +130,7 @@ async function objectSteps(t: Deno.TestContext, kapi: Kapi): Promise<void> {
 /** Many watches after one another, and lists of many pages. */
 async function longSteps(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   await t.step(
-    "silent watches are renewed: no error, no list, and changes arrive at once all the time",
+    "silent watches are opened again: no error, no list, and changes arrive at once all the time",
     async () => {
       await kapi.clear();
       await putWeb(kapi);
@@ -144,7 +143,7 @@ async function longSteps(t: Deno.TestContext, kapi: Kapi): Promise<void> {
       const [lateMs, limitsMs]: [number[], number[]] = [[], []];
       const from = recorder.batches.length;
       for (let i = 0; i < 25; i++) {
-        // Of one kind, at any moment of a renewal; the others are silent.
+        // Of one kind, at any moment while another watch is opened; the others are silent.
         const name = `during-${i}`;
         const putMs = performance.now();
         await kapi.put(rawService(name));
@@ -155,11 +154,11 @@ async function longSteps(t: Deno.TestContext, kapi: Kapi): Promise<void> {
         limitsMs.push(700 + 20 * (startMs - putMs));
         await new Promise((resolve) => setTimeout(resolve, 40 * (i % 8)));
       }
-      // A machine may stand still at one of them or two; if they waited for a renewal, many would be late.
+      // A machine may stand still at one of them or two; if they waited long for another watch, many would be late.
       assert(lateMs.filter((ms, i) => ms > limitsMs[i]!).length <= 2, `${lateMs} of ${limitsMs}`);
       assertEquals(recorder.story(from).length, 25);
       assertEquals(source.lines.filter((line) => /^[EW]/.test(line)), []);
-      // Three lists and three watches, all the rest are renewals. Over kapi's etcd, lists are not to be had as watches.
+      // Three lists and three watches, all the rest are opened after silence. Over kapi's etcd, lists are not to be had as watches.
       const refused = kapi.isKapi ? ["422", "422", "422"] : [];
       assert(answers.length > 3 + 3 + refused.length + 20, String(answers.length));
       assertEquals(answers.filter((code) => code !== "200"), refused);

@@ -36,7 +36,6 @@ export function quickKubeSource(
   return new KubeSource({
     access: masterAccess(server),
     nodeName: "n1",
-    configSyncPeriodMs: 900_000,
     qps: -1,
     burst: 10,
     log,
@@ -52,6 +51,21 @@ export function startKubeSource(
   recorder?: SourceRecorder,
 ): RunningSource {
   return runSource((log) => quickKubeSource(server.url, log, options), recorder);
+}
+
+/** A source that is synced and watches a server with {@linkcode putWeb}'s objects. */
+export async function watchedSource(
+  options: Partial<KubeSourceOptions> = {},
+  server: ListWatchServer = new ListWatchServer(),
+) {
+  await using parts = new AsyncDisposableStack();
+  parts.use(server);
+  putWeb(server);
+  const source = parts.use(startKubeSource(server, options));
+  await source.recorder.untilSynced();
+  await watching(server);
+  const kept = parts.move();
+  return { server, source, recorder: source.recorder, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }
 
 /** A server with {@linkcode putWeb}'s objects that has these two abilities, or not. */

@@ -21,7 +21,6 @@ const log = createLogger({
 const source = new KubeSource({
   access: await apiAccess({ kubeconfig, master, env: Deno.env }),
   nodeName,
-  configSyncPeriodMs: 900_000,
   qps: 5,
   burst: 10,
   log,

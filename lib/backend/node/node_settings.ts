@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { likelyClusterCidrs } from "../../model/cluster_cidr.ts";
+import { likelyClusterCidrs } from "../../model/cluster_networks.ts";
 import type { LocalDetection } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";

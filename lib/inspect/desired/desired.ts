@@ -13,7 +13,7 @@ import { parseCidr, parseIp } from "../../model/ip.ts";
 import { type LocalDetection, nodeIps, nodeZone, ownAddresses } from "../../model/node.ts";
 import { type ApiObject, FAMILIES, type IpFamily, type NodeObject } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
-import { serviceNetworks } from "../../model/service_cidrs.ts";
+import { serviceNetworks } from "../../model/cluster_networks.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";

@@ -6,12 +6,12 @@
  */
 import { familySettings } from "../../backend/family_settings.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
-import { likelyClusterCidrs } from "../../model/cluster_cidr.ts";
+import { likelyClusterCidrs } from "../../model/cluster_networks.ts";
 import type { UnservedDestination } from "../../model/destination_claims.ts";
 import { parseIp } from "../../model/ip.ts";
 import { nodeIps } from "../../model/node.ts";
 import { FAMILIES, type IpFamily, type NodeObject } from "../../model/objects.ts";
-import { nodeUse } from "../../model/unserved_family.ts";
+import { nodeUse } from "../../node/unserved_families.ts";
 import { readManifests } from "../../source/files/file_source.ts";
 import { counted, few } from "../../text/words.ts";
 import { stateOfObjects } from "../desired/desired.ts";

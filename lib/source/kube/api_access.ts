@@ -205,7 +205,6 @@ export async function openCluster(options: ClusterOptions): Promise<Source> {
     access: await apiAccess({ kubeconfig, master: server, env: Deno.env }),
     nodeName: options.nodeName,
     // Objects are not wanted again where nothing has changed.
-    configSyncPeriodMs: Infinity,
     qps: options.qps ?? 5,
     burst: options.burst ?? 10,
     userAgent: options.userAgent ?? "kproxy",

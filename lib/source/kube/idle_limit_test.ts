@@ -28,12 +28,13 @@ Deno.test("silence ends at its limit, signs put it off, and a drip does not go o
   }
 });
 
-Deno.test("a limit that is lifted leaves its signal to the one it was given", async () => {
+Deno.test("other times count from when they are set, and the signal goes on following the one it was given", async () => {
   const clock = clockOf();
   const outer = new AbortController();
   using limit = new IdleLimit(1_000, "x", outer.signal, clock);
-  limit.lift();
-  await clock.pass(10_000);
+  await clock.pass(900);
+  limit.changeTo(10_000);
+  await clock.pass(9_900);
   assertEquals([limit.signal.aborted, limit.error], [false, undefined]);
   outer.abort(new Error("over"));
   assertEquals([limit.signal.aborted, (limit.signal.reason as Error).message], [true, "over"]);

@@ -1,8 +1,9 @@
 import { assertEquals } from "@std/assert";
+import { LOCAL_PAIR } from "../../../tests/support/test_certificates.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { IdleLimit, readText } from "./response.ts";
 import { masterAccess } from "./api_access.ts";
-import { impersonationHeaders, KubeClient } from "./kube_client.ts";
+import { KubeClient } from "./kube_client.ts";
 import type { Impersonation } from "./kubeconfig.ts";
 
 const EVERYTHING: Impersonation = {
@@ -10,42 +11,6 @@ const EVERYTHING: Impersonation = {
   uid: "u-1",
   groups: ["system:nodes", "a, b"],
   extra: { scopes: ["view", "list"], "example.org/Team 100%": ["nét"], none: [] },
-};
-
-Deno.test("whom a request is made as, in headers", { permissions: "none" }, () => {
-  assertEquals(impersonationHeaders(EVERYTHING), {
-    "impersonate-user": ["j\u00c3\u00bcrgen"],
-    "impersonate-uid": ["u-1"],
-    "impersonate-group": ["system:nodes", "a, b"],
-    "impersonate-extra-scopes": ["view", "list"],
-    "impersonate-extra-example.org%2FTeam%20100%25": ["n\u00c3\u00a9t"],
-  });
-  const { user } = EVERYTHING;
-  assertEquals(impersonationHeaders({ user, uid: "", groups: [], extra: {} }), {
-    "impersonate-user": ["j\u00c3\u00bcrgen"],
-  });
-});
-
-/** They are not verified. */
-const CERTIFICATE = {
-  cert: `-----BEGIN CERTIFICATE-----
-MIIBgzCCASmgAwIBAgIUYGT//3AWbeaDd+R8ti3Kt9L3VBMwCgYIKoZIzj0EAwIw
-FjEUMBIGA1UEAwwLa3Byb3h5LXRlc3QwIBcNMjYxMTIyMTYwMzA2WhgPMjEyNjEw
-MjkxNjAzMDZaMBYxFDASBgNVBAMMC2twcm94eS10ZXN0MFkwEwYHKoZIzj0CAQYI
-KoZIzj0DAQcDQgAEEKahLhGYgsYzjZ8AShJdKk6kLo8urLusX1BoNnMWe5HH3srZ
-q2wbUryPRap2G3Gtdl3lceuYHwlDKKoZWfq5oaNTMFEwHQYDVR0OBBYEFATcBb0R
-XUz6chSYfPoV36hCFQ9rMB8GA1UdIwQYMBaAFATcBb0RXUz6chSYfPoV36hCFQ9r
-MA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIgVccvRvDRukIJmTFr
-OJsX3hvzylPfPYBF5GdeJPNf5i4CIQCQqalEL/rxA52XQc4B/ZFKcvDLIk17Na/9
-3a7TFTz/cQ==
------END CERTIFICATE-----
-`,
-  key: `-----BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgxgDkgq05EksB2/AS
-2eZ2JBwmTc+NvvpWZFOaEo/PexChRANCAAQQpqEuEZiCxjONnwBKEl0qTqQujy6s
-u6xfUGg2cxZ7kcfeytmrbBtSvI9FqnYbca12XeVx65gfCUMoqhlZ+rmh
------END PRIVATE KEY-----
-`,
 };
 
 /** Takes one request and answers it; the request's lines, as they came. */
@@ -56,9 +21,7 @@ class RawServer implements AsyncDisposable {
 
   constructor(scheme: "http" | "https") {
     const address = { hostname: "127.0.0.1", port: 0 };
-    this.#listener = scheme === "http"
-      ? Deno.listen(address)
-      : Deno.listenTls({ ...address, ...CERTIFICATE });
+    this.#listener = scheme === "http" ? Deno.listen(address) : Deno.listenTls({ ...address, ...LOCAL_PAIR });
     this.url = `${scheme}://127.0.0.1:${(this.#listener.addr as Deno.NetAddr).port}`;
     this.lines = this.#take();
   }
@@ -112,6 +75,7 @@ for (const scheme of ["http", "https"] as const) {
   });
 }
 
-Deno.test("a request without anybody to be carries no such header", async () => {
+Deno.test("a request carries no header of impersonation that is not asked for", async () => {
   assertEquals(await sent("http", null), []);
+  assertEquals(await sent("http", { user: "x", uid: "", groups: [], extra: {} }), ["impersonate-user: x"]);
 });

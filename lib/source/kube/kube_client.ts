@@ -382,7 +382,7 @@ function proxyOf({ proxyUrl, bypassProxy, server }: ClusterAccess): { proxy?: De
  *
  * Source: client-go's transport (`Impersonate-User`, `-Uid`, `-Group`, `-Extra-<key>`).
  */
-export function impersonationHeaders(
+function impersonationHeaders(
   { user, uid, groups, extra }: Impersonation,
 ): Record<string, string[]> {
   const headers: Record<string, string[]> = { "impersonate-user": [user].map(headerBytes) };

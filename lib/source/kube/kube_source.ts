@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { systemClock } from "../../kernel/clock.ts";
 import type { ApiObject, NamespacedName } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import { KubeConnection } from "./connection_state.ts";
@@ -19,7 +19,7 @@ import {
   type WatchedResource,
 } from "./resources.ts";
 import type { KubeStore } from "./store.ts";
-import type { Rejection, ResourceEventHandler, Source, SourceEvent } from "../source.ts";
+import type { Rejection, ResourceEventHandler, Source } from "../source.ts";
 
 /** Options of {@linkcode KubeSource}. First lists do not wait for the limit of requests. */
 export interface KubeSourceOptions
@@ -30,7 +30,6 @@ export interface KubeSourceOptions
   readonly nodeName: string;
   /** The only Service that is watched, with its endpoints. @default {all} */
   readonly service?: NamespacedName;
-  readonly configSyncPeriodMs: number;
   /** In which forms objects are wanted; what the server answers in is read. @default {protobuf, else JSON} */
   readonly contentTypes?: ContentTypes;
   readonly log: Logger;
@@ -38,17 +37,12 @@ export interface KubeSourceOptions
   readonly userAgent?: string;
 }
 
-/** API objects that are delivered again in one batch. */
-const BATCH_SIZE = 200;
-const PAUSE_MS = 20;
-
 /**
  * Delivers what the API server has, and every change of it, over losses of the connection of any length.
  *
  * - Selects on the server, by kube-proxy's selectors.
  * - A Node that the server does not let us read counts as synced without an object; it is asked for again now and then.
  * - ServiceCIDRs, if the handler wants them, are had from servers that have them and let us read them.
- * - Delivers each object again, unchanged, once per `configSyncPeriodMs`.
  */
 export class KubeSource implements Source {
   readonly name: string;
@@ -91,7 +85,6 @@ export class KubeSource implements Source {
         reflect(this.#wanted(ENDPOINT_SLICES), "retry"),
         reflect(nodeResource(this.#options.nodeName), "empty"),
         handler.wantsServiceCidrs === true ? reflect(SERVICE_CIDRS, "optional") : Promise.resolve(),
-        this.#resync(handler, clock, signal),
       ]);
     } finally {
       client.close();
@@ -104,26 +97,6 @@ export class KubeSource implements Source {
 
   *refusals(): Generator<Rejection> {
     for (const store of this.#stores) yield* store.refusals();
-  }
-
-  /** Every `configSyncPeriodMs` delivers each object as an update from itself to itself, as an informer of client-go does. */
-  async #resync(handler: ResourceEventHandler, clock: Clock, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      // Timers hold 31 bits.
-      await clock.sleep(Math.min(this.#options.configSyncPeriodMs, 2 ** 31 - 1), signal);
-      for (const store of this.#stores) {
-        const identities = store.identities();
-        for (let start = 0; start < identities.length && !signal.aborted; start += BATCH_SIZE) {
-          // Looked up only now: an object may have changed or gone since the batch before.
-          const events = identities.slice(start, start + BATCH_SIZE).flatMap((identity): SourceEvent[] => {
-            const object = store.objectAt(identity);
-            return object === undefined ? [] : [{ type: "update", old: object, object }];
-          });
-          if (events.length > 0) handler.events(events);
-          await clock.sleep(PAUSE_MS, signal);
-        }
-      }
-    }
   }
 
   #wanted(resource: WatchedResource): WatchedResource {

@@ -4,37 +4,14 @@ import {
   putWeb,
   QUICK_TIMES,
   startKubeSource,
+  watchedSource,
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer, type RawApiObject } from "../../../tests/support/list_watch_server.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
-import { rawNode, rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
+import { rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
-import type { Service } from "../../model/objects.ts";
 import { REFLECTOR_TIMES } from "./reflector.ts";
-
-Deno.test("the first lists, then added, changed and deleted objects", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  server.put(rawNode("other"));
-  await using source = startKubeSource(server);
-  const { recorder } = source;
-  await recorder.untilSynced();
-  assertEquals(recorder.names(), ["EndpointSlice default/web-x", "Node n1", "Service default/web"]);
-  await watching(server);
-  const from = recorder.batches.length;
-  server.put(rawService("api"));
-  server.put(rawService("api", { port: 81 }));
-  server.put(rawService("api", { port: 81, labels: { irrelevant: "yes" } }));
-  server.remove(rawService("web"));
-  await recorder.untilThere("Service default/web", false);
-  assertEquals(recorder.story(from), [
-    "add Service default/api",
-    "update Service default/api",
-    "delete Service default/web",
-  ]);
-  assertEquals((recorder.objects.get("Service default/api") as Service).ports[0]?.port, 81);
-});
 
 Deno.test("selectors are the server's business: lists and watches carry kube-proxy's", async () => {
   await using server = new ListWatchServer();
@@ -94,11 +71,8 @@ Deno.test("long lists come in pages and are delivered as one", async () => {
 });
 
 Deno.test("events of one write arrive in one batch and in order, a line in pieces arrives whole", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  await using source = startKubeSource(server);
-  await source.recorder.untilSynced();
-  await watching(server);
+  await using rig = await watchedSource();
+  const { server, source } = rig;
   const line = (type: string, object: RawApiObject) => `${JSON.stringify({ type, object })}\n`;
   const from = source.recorder.batches.length;
   server.send(
@@ -136,7 +110,7 @@ Deno.test("bookmarks keep a quiet watch alive", async () => {
   }
   assertEquals(server.requests.length, before);
   await clock.pass(silenceMs);
-  assert(server.requests.length > before, "without a word they are renewed");
+  assert(server.requests.length > before, "without a word they are opened again");
 });
 
 Deno.test("a Node that may not be read holds nothing up and is delivered when it may", async () => {
@@ -206,27 +180,6 @@ Deno.test("a server without ServiceCIDRs, or that keeps them, holds nothing up a
     assertEquals(recorder.names("ServiceCIDR"), ["ServiceCIDR kubernetes"]);
     assertEquals(source.lines.filter((line) => line.startsWith("E")), []);
   }
-});
-
-Deno.test("objects are delivered again each period, unchanged, without listing", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  for (let i = 0; i < 450; i++) server.put(rawService(`s${i}`));
-  await using source = startKubeSource(server, { configSyncPeriodMs: 300 });
-  const { recorder } = source;
-  await recorder.untilSynced();
-  const from = recorder.batches.length;
-  const known = new Map(recorder.objects);
-  await recorder.until(() => recorder.batches.slice(from).flat().length >= 453, "all objects again");
-  const events = recorder.batches.slice(from).flat().slice(0, 453);
-  for (const event of events) {
-    assertEquals(event.type, "update");
-    if (event.type === "update") assert(event.old === event.object, "the same object");
-  }
-  assertEquals(new Set(events.map((event) => event.type === "update" ? event.object : event)).size, 453);
-  assert(recorder.batches.slice(from).every((batch) => batch.length <= 200), "small batches");
-  assertEquals(recorder.objects, known);
-  assertEquals(listsOf(server, "services"), 1);
 });
 
 Deno.test("first lists do not wait for the limit of requests, what follows does", async () => {

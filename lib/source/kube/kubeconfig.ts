@@ -10,7 +10,7 @@ import { firstLine } from "../../text/lines.ts";
 import { toEnd } from "../../text/steps.ts";
 import { ConfigError } from "../../errors.ts";
 import { readSettings } from "../../config/file/load.ts";
-import { readYamlValues } from "../decode/manifest_yaml.ts";
+import { readYamlValues } from "../decode/manifest_items.ts";
 import { serverUrl } from "./api_access.ts";
 import {
   asObject,

@@ -3,8 +3,8 @@
  *
  * @module
  */
-import { cancelUnread, type HttpAnswer, IdleLimit, readRefusal } from "./response.ts";
-import { type AnswerFormat, formatOf, formatOfRefusal, type WatchBatch } from "./serializers.ts";
+import { type HttpAnswer, IdleLimit, readRefusal } from "./response.ts";
+import { formatOf, formatOfRefusal, type WatchBatch } from "./serializers.ts";
 import type { KubeConnection } from "./connection_state.ts";
 import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./list_watch_messages.ts";
 import type { ReflectorOptions, ReflectorTimes } from "./reflector.ts";
@@ -13,8 +13,8 @@ import type { ReflectorOptions, ReflectorTimes } from "./reflector.ts";
 export type ListWatchOptions =
   & Pick<ReflectorOptions, "resource" | "client" | "clock" | "random">
   & {
-    readonly times: Pick<ReflectorTimes, "watchMs" | "answerMs" | "pageMs" | "streamMs">;
-    readonly connection?: Pick<KubeConnection, "streamsLists">;
+    readonly times: Pick<ReflectorTimes, "watchMs" | "answerMs" | "pageMs" | "streamMs" | "silenceMs">;
+    readonly connection: Pick<KubeConnection, "streamsLists">;
   };
 
 /** A list or watch that is asked for. */
@@ -28,18 +28,26 @@ export interface Asked {
   readonly paced: boolean;
 }
 
-/** A list that was asked for as a watch does not go on. */
-export class SilentStreamError extends AnswerError {
+/** A watch, or the list that it begins with, does not go on. */
+export class SilentError extends AnswerError {
   constructor(cause: Error) {
-    super(`${cause.message} before the end of the list`, { cause });
-    this.name = "SilentStreamError";
+    super(cause.message, { cause });
+    this.name = "SilentError";
+  }
+}
+
+/** A watch that the server had accepted broke off. */
+export class CutOffError extends Error {
+  constructor(cause: unknown) {
+    super("The watch was cut off", { cause });
+    this.name = "CutOffError";
   }
 }
 
 /** A watch that begins with a list. */
 export interface StreamedList {
   readonly events: AsyncGenerator<WatchBatch>;
-  /** From now on silence is allowed. */
+  /** From now on it is an ordinary watch. */
   readonly listed: () => void;
 }
 
@@ -112,13 +120,15 @@ export class ListWatch {
   }
 
   /**
-   * Opens a watch of what comes after a version.
+   * Opens a watch of what comes after a version. Its events end with a {@linkcode SilentError} after a time without a byte: a server may
+   * have nothing to say, and a connection may die without a word.
    *
    * @throws {AnswerError} if the server refuses it
    */
   async watch({ version, paced }: Asked, signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
-    const { format, answer, begin } = await this.#openWatch({ resourceVersion: version }, paced, signal);
-    return format.readEvents(answer.body, this.#options.resource, begin);
+    const { events, idle } = await this.#openWatch({ resourceVersion: version }, paced, signal);
+    idle.changeTo(this.#silenceMs());
+    return untilSilent(events, idle);
   }
 
   /**
@@ -129,34 +139,35 @@ export class ListWatch {
    * @throws {AnswerError} if the server refuses it
    */
   async watchList({ version, paced }: Asked, signal: AbortSignal): Promise<StreamedList> {
-    const { times, clock, client, resource, connection } = this.#options;
-    const { format, answer, begin } = await this.#openWatch(
+    const { times, connection } = this.#options;
+    const { events, idle } = await this.#openWatch(
       { resourceVersion: version, resourceVersionMatch: "NotOlderThan", sendInitialEvents: "true" },
       paced,
       signal,
     );
-    const limits = {
+    idle.changeTo({
       // Another kind's list may show it meanwhile.
       get idleMs(): number {
-        return connection?.streamsLists === true ? times.answerMs : times.streamMs;
+        return connection.streamsLists ? times.answerMs : times.streamMs;
       },
       wholeMs: times.pageMs,
-    };
-    const idle = new IdleLimit(limits, client.server, begin.signal, clock);
-    const events = untilSilent(format.readEvents(answer.body, resource, idle), idle);
-    const listed = (): void => idle.lift();
-    begin.signal.addEventListener("abort", listed, { once: true });
-    return { events, listed };
+    });
+    return { events: untilSilent(events, idle), listed: () => idle.changeTo(this.#silenceMs()) };
   }
 
-  /** The answer to a watch that the server has accepted; `begin` limited the time until then, and ends it with `signal`. */
+  #silenceMs(): number {
+    const { times, resource, random } = this.#options;
+    return Math.round(times.silenceMs * (resource.patience ?? 1) * (1 - random() / 4));
+  }
+
+  /** The events of a watch that the server has accepted; `idle`, which has limited the time until then, ends them. */
   async #openWatch(
     version: Readonly<Record<string, string>>,
     paced: boolean,
     signal: AbortSignal,
-  ): Promise<{ readonly format: AnswerFormat; readonly answer: HttpAnswer; readonly begin: IdleLimit }> {
+  ): Promise<{ readonly events: AsyncGenerator<WatchBatch>; readonly idle: IdleLimit }> {
     const { times, random, clock, client, resource } = this.#options;
-    const begin = new IdleLimit(times.answerMs, client.server, signal, clock);
+    const idle = new IdleLimit(times.answerMs, client.server, signal, clock);
     const query = {
       watch: "1",
       allowWatchBookmarks: "true",
@@ -164,14 +175,11 @@ export class ListWatch {
       ...version,
     };
     try {
-      const answer = await this.#get(query, begin, paced);
-      const format = formatOf(answer, resource.path);
-      begin.lift();
-      cancelUnread(answer.body, begin.signal);
-      return { format, answer, begin };
+      const answer = await this.#get(query, idle, paced);
+      return { events: formatOf(answer, resource.path).readEvents(answer.body, resource, idle), idle };
     } catch (error) {
-      begin[Symbol.dispose]();
-      throw begin.error ?? error;
+      idle[Symbol.dispose]();
+      throw idle.error ?? error;
     }
   }
 
@@ -202,6 +210,9 @@ async function* untilSilent(
   try {
     yield* events;
   } catch (error) {
-    throw idle.error === undefined ? error : new SilentStreamError(idle.error);
+    if (idle.error !== undefined) throw new SilentError(idle.error);
+    throw error instanceof AnswerError ? error : new CutOffError(error);
+  } finally {
+    idle[Symbol.dispose]();
   }
 }

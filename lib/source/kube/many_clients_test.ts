@@ -1,6 +1,12 @@
 /** What keeps many nodes from asking a server at one moment. */
 import { assertEquals } from "@std/assert";
-import { listsOf, putWeb, startKubeSource, watching } from "../../../tests/support/kube_fixture.ts";
+import {
+  listsOf,
+  putWeb,
+  startKubeSource,
+  watchedSource,
+  watching,
+} from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
 import { rawNode, rawService } from "../../../tests/support/raw_objects.ts";
@@ -9,17 +15,8 @@ import { REFLECTOR_TIMES } from "./reflector.ts";
 
 /** A source that watches a server, on a clock that the test holds, with this chance. */
 async function watched(random: number) {
-  await using parts = new AsyncDisposableStack();
-  const server = parts.use(new ListWatchServer());
-  putWeb(server);
   const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs });
-  const source = parts.use(
-    startKubeSource(server, { times: REFLECTOR_TIMES, clock, random: () => random }),
-  );
-  await source.recorder.untilSynced();
-  await watching(server);
-  const kept = parts.move();
-  return { server, clock, source, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return { ...await watchedSource({ times: REFLECTOR_TIMES, clock, random: () => random }), clock };
 }
 
 Deno.test("watches that a server ends before their time are opened again within 0.8 s, each node at its own moment", async () => {
@@ -44,7 +41,12 @@ Deno.test("watches that a server ends before their time are opened again within 
 Deno.test("a watch that ends when its time is over is opened again at once", async () => {
   await using rig = await watched(0.99);
   const { server, clock } = rig;
-  await clock.pass(REFLECTOR_TIMES.watchMs + 1_000);
+  const { watchMs, silenceMs } = REFLECTOR_TIMES;
+  // Not silent, so that none is opened again before.
+  for (let passedMs = 0; passedMs <= watchMs; passedMs += silenceMs / 2) {
+    server.bookmark();
+    await clock.pass(silenceMs / 2);
+  }
   server.endWatches("cleanly");
   await watching(server);
 });
@@ -72,11 +74,8 @@ Deno.test("a server that has sent a list as a watch before is not taken for one 
 
 Deno.test("a server that refuses watches for its own reasons, however often, is not asked for lists afterwards", async () => {
   for (const status of [401, 429, 503]) {
-    await using server = new ListWatchServer();
-    putWeb(server);
-    await using source = startKubeSource(server);
-    await source.recorder.untilSynced();
-    await watching(server);
+    await using rig = await watchedSource();
+    const { server, source } = rig;
     let refused = 0;
     for (let time = 0; time < 6; time++) {
       server.plan(({ path, watch }) => {

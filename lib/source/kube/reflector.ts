@@ -18,9 +18,8 @@ import {
   UnreadableListError,
   type WatchEvent,
 } from "./list_watch_messages.ts";
-import { ListWatch, SilentStreamError, type StreamedList } from "./list_watch.ts";
+import { CutOffError, ListWatch, SilentError, type StreamedList } from "./list_watch.ts";
 import type { WatchedResource } from "./resources.ts";
-import { CutOffError, watchedBatches } from "./watch.ts";
 import type { ResourceEventHandler, SourceEvent } from "../source.ts";
 
 /** The times of a node in service, in milliseconds; the backoff is client-go's. */
@@ -77,8 +76,6 @@ export interface ReflectorOptions {
 }
 
 const MAX_RETRY_AFTER_MS = 60_000;
-/** Timers hold 31 bits. */
-const NEVER_MS = 2 ** 31 - 1;
 /** Refusals that say nothing of lists as watches. */
 const OTHER_REFUSALS: readonly number[] = [401, 403, 404, 408, 410, 429];
 /** Refusals that say nothing of the version: a list would only be more for the server to do. */
@@ -90,7 +87,7 @@ const MAX_BROKEN_STREAMS = 2;
 
 /** True if the error is about lists being asked for as watches, and so would come again. */
 function isAgainstStreams(error: unknown, status: number): boolean {
-  if (error instanceof SilentStreamError) return true;
+  if (error instanceof SilentError) return true;
   if (!(error instanceof RefusalError) || OTHER_REFUSALS.includes(status)) return false;
   if (NO_STREAMS.test(error.message)) return true;
   // What is wrong with the request may be its selector, and an older one takes care of that.
@@ -286,16 +283,8 @@ export class Reflector {
     const livedMs = (): number => clock.nowMs() - startMs;
     let anything = false;
     try {
-      const batches = watchedBatches({
-        open: (ending) => this.#version === "" ? this.#openStream(ending) : this.#openWatch(ending),
-        silenceMs: () =>
-          this.#streamed === null
-            ? Math.round(times.silenceMs * (resource.patience ?? 1) * (1 - random() / 4))
-            : NEVER_MS,
-        renewalFailed: (error, ending) => this.#renewalFailed(error, ending),
-        clock,
-      }, signal);
-      for await (const batch of batches) {
+      const batches = this.#version === "" ? this.#openStream(signal) : this.#openWatch(signal);
+      for await (const batch of await batches) {
         connection.spoke(resource.path);
         handler.heard?.(resource.kind);
         this.#takeEvents(batch);
@@ -303,6 +292,7 @@ export class Reflector {
         this.#backoff.watched();
       }
     } catch (error) {
+      if (error instanceof SilentError && this.#version !== "") return this.#backoff.watched();
       if (this.#version === "" || !(error instanceof CutOffError) || livedMs() < times.steadyMs) throw error;
       await this.#cutOff(error, signal);
       return;
@@ -329,12 +319,6 @@ export class Reflector {
     const waitMs = this.#backoff.waitMs();
     log.info("A watch was cut off, opening another one", { resource: resource.path, waitMs, err: error }, 2);
     await clock.sleep(waitMs, signal);
-  }
-
-  async #renewalFailed(error: unknown, signal: AbortSignal): Promise<void> {
-    this.#backoff.failed("watch");
-    if (error instanceof AnswerError && this.#backoff.needsList) throw error;
-    await this.#backOff(error, signal);
   }
 
   /** A watch of what comes after the newest version. */

@@ -13,6 +13,7 @@ import {
   putWeb,
   QUICK_TIMES,
   startKubeSource,
+  watchedSource,
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import { type ApiRequest, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
@@ -53,11 +54,8 @@ function list(fields: Readonly<Record<string, unknown>>): string {
 
 Deno.test("a list that is empty takes everything away, also one that says so with null", async () => {
   for (const items of [[], null]) {
-    await using server = new ListWatchServer();
-    putWeb(server);
-    await using source = startKubeSource(server);
-    await source.recorder.untilSynced();
-    await watching(server);
+    await using rig = await watchedSource();
+    const { server, source } = rig;
     const metadata = { resourceVersion: "7" };
     const text = list({ items, metadata });
     server.plan(({ path, watch }) => path.endsWith("/services") && !watch, { status: 200, text });
@@ -92,11 +90,8 @@ Deno.test("an answer that is no list never counts as an empty one", async () => 
     JSON.stringify({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", code: 401 }),
     JSON.stringify({ kind: "Service", apiVersion: "v1", metadata: { name: "web", resourceVersion: "7" } }),
   ];
-  await using server = new ListWatchServer();
-  putWeb(server);
-  await using source = startKubeSource(server);
-  await source.recorder.untilSynced();
-  await watching(server);
+  await using rig = await watchedSource();
+  const { server, source } = rig;
   for (const text of answers) {
     server.plan(({ path, watch }) => path.endsWith("/services") && !watch, { status: 200, text });
   }
@@ -141,11 +136,8 @@ Deno.test("a watch that ends, cleanly or not, goes on where it was", async () =>
 });
 
 Deno.test("half a line at the end of a broken watch is no event, its other half comes with the next watch", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  await using source = startKubeSource(server);
-  await source.recorder.untilSynced();
-  await watching(server);
+  await using rig = await watchedSource();
+  const { server, source } = rig;
   server.send('{"type":"ADDED","object":{"kind":"Service","metadata":{"name":"half","names', "services");
   await new Promise((resolve) => setTimeout(resolve, 50));
   server.endWatches("broken");
@@ -203,12 +195,9 @@ Deno.test("a watch that always ends at once is not opened again and again withou
   assert(times > 3 && times < 20, `${times} times in five minutes`);
 });
 
-Deno.test("a silent watch is renewed also after a garbage collection", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  await using source = startKubeSource(server, { times: { ...QUICK_TIMES, silenceMs: 600 } });
-  await source.recorder.untilSynced();
-  await watching(server);
+Deno.test("a silent watch is opened again also after a garbage collection", async () => {
+  await using rig = await watchedSource({ times: { ...QUICK_TIMES, silenceMs: 600 } });
+  const { server, source } = rig;
   server.silenceWatches();
   collectGarbage();
   await new Promise((resolve) => setTimeout(resolve, 50));
@@ -276,23 +265,6 @@ Deno.test("malformed objects are refused by name and keep their last good form",
   await recorder.untilThere("EndpointSlice default/web-x", false);
 });
 
-Deno.test("a malformed object in a later list keeps its last good form", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  await using source = startKubeSource(server);
-  const { recorder } = source;
-  await recorder.untilSynced();
-  await watching(server);
-  server.silenceWatches();
-  server.put({ ...rawService("web"), spec: { clusterIP: 7 } });
-  server.compact();
-  server.closeConnections();
-  await recorder.until(() => recorder.rejections.length > 0, "the rejection");
-  await watching(server);
-  assertEquals(recorder.names("Service"), ["Service default/web"]);
-  assertEquals(recorder.story().filter((line) => line.startsWith("delete")), []);
-});
-
 Deno.test("lines that are no events break the watch, and the next one goes on", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
@@ -316,12 +288,9 @@ Deno.test("lines that are no events break the watch, and the next one goes on", 
 
 Deno.test("an event that can never be read costs a new list, not everything that comes after it", async () => {
   for (const text of ['{"type":"ADDED"}\n', '{"type":"MOVED","object":{}}\n']) {
-    await using server = new ListWatchServer();
-    putWeb(server);
     const times = { ...QUICK_TIMES, backoffInitialMs: 5, backoffMaxMs: 10_000 };
-    await using source = startKubeSource(server, { times });
-    await source.recorder.untilSynced();
-    await watching(server);
+    await using rig = await watchedSource({ times });
+    const { server, source } = rig;
     const isWatch = ({ path, watch }: ApiRequest): boolean => watch && path.endsWith("/services");
     const version = server.requests.find(isWatch)?.query.get("resourceVersion");
     for (let i = 0; i < 100; i++) {
@@ -383,17 +352,13 @@ Deno.test("stopping is immediate in every state and leaves nothing behind", asyn
 });
 
 Deno.test("a list that brings nothing new leaves what was delivered: later changes start from that", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  await using source = startKubeSource(server);
-  await source.recorder.untilSynced();
-  await watching(server);
+  await using rig = await watchedSource();
+  const { server, source, recorder } = rig;
   const gone = { type: "ERROR", object: { kind: "Status", code: 410, message: "too old resource version" } };
   server.send(`${JSON.stringify(gone)}\n`);
   await until(() => listsOf(server, "services") === 2, "a second list");
   const delivered = source.recorder.objects.get("Service default/web");
   server.put(rawService("web", { port: 81 }));
-  const { recorder } = source;
   await recorder.until(() => recorder.story().at(-1) === "update Service default/web", "the change");
   const update = recorder.batches.at(-1)?.at(-1);
   assertStrictEquals(update?.type === "update" ? update.old : undefined, delivered);

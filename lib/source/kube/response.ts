@@ -113,23 +113,6 @@ export async function readRefusal(
   return bytes.view();
 }
 
-/**
- * Cancels a body when aborted, if it is not read by then: what is aborted between the head of an answer and its first piece would
- * stay open.
- */
-export function cancelUnread(body: ReadableStream<Uint8Array>, signal: AbortSignal): void {
-  const leave = async (): Promise<void> => {
-    if (body.locked) return;
-    try {
-      await body.cancel();
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    }
-  };
-  if (signal.aborted) void leave();
-  else signal.addEventListener("abort", leave, { once: true });
-}
-
 /** Most events are smaller. */
 const FIRST_PIECE_BYTES = 4 * 1024;
 const MOST_PIECE_BYTES = 64 * 1024;
@@ -197,6 +180,7 @@ export async function* piecesOf(
     }
   };
   signal.addEventListener("abort", leave, { once: true });
+  if (signal.aborted) await leave();
   try {
     for (;;) {
       signal.throwIfAborted();
@@ -270,21 +254,25 @@ export interface IdleTimes {
   readonly wholeMs: number;
 }
 
+function timesOf(times: number | IdleTimes): IdleTimes {
+  return typeof times === "number" ? { idleMs: times, wholeMs: Infinity } : times;
+}
+
 /** Aborts its signal when nothing was noted for a time, or together with the signal it was given. */
 export class IdleLimit implements Disposable {
-  readonly #times: IdleTimes;
+  #times: IdleTimes;
   readonly #from: string;
   readonly #outer: AbortSignal;
   readonly #clock: Clock;
   readonly #controller = new AbortController();
-  readonly #counting = new AbortController();
+  #counting = new AbortController();
   readonly #follow = (): void => this.#controller.abort(this.#outer.reason);
   #heardMs: number;
   #error: Error | undefined;
 
   /** `from` names what is silent, for the error; a single time is the limit of silence, and there is no other one. */
   constructor(times: number | IdleTimes, from: string, outer: AbortSignal, clock: Clock = systemClock) {
-    this.#times = typeof times === "number" ? { idleMs: times, wholeMs: Infinity } : times;
+    this.#times = timesOf(times);
     this.#from = from;
     this.#outer = outer;
     this.#clock = clock;
@@ -308,9 +296,13 @@ export class IdleLimit implements Disposable {
     this.#heardMs = this.#clock.nowMs();
   };
 
-  /** From now on silence is allowed; the signal goes on following the one it was given. */
-  lift(): void {
+  /** From now on these times count, as if it had begun now. */
+  changeTo(times: number | IdleTimes): void {
     this.#counting.abort();
+    this.#counting = new AbortController();
+    this.#times = timesOf(times);
+    this.note();
+    void this.#expire();
   }
 
   [Symbol.dispose](): void {

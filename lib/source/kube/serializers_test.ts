@@ -15,6 +15,7 @@ import {
   ofServices,
   serverOf,
   startKubeSource,
+  watchedSource,
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import type { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
@@ -62,11 +63,8 @@ function broken(name: string): Uint8Array {
 }
 
 Deno.test("one object that is no message costs no other, in a list and in a watch, and keeps its last good form", async () => {
-  await using server = newServer();
-  await using source = startKubeSource(server);
-  const { recorder } = source;
-  await recorder.untilSynced();
-  await watching(server);
+  await using rig = await watchedSource({}, newServer());
+  const { server, recorder } = rig;
   const type = { apiVersion: "v1", kind: "Service" };
   const from = recorder.batches.length;
   server.send(

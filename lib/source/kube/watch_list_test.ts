@@ -9,6 +9,7 @@ import {
   QUICK_TIMES,
   serverOf,
   startKubeSource,
+  watchedSource,
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import type { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
@@ -87,11 +88,8 @@ for (const [hasProtobuf, streamsLists] of SERVERS) {
 
 Deno.test("a list as a watch that ends before its bookmark changes nothing, and is asked for again", async () => {
   for (const how of ["cleanly", "broken"] as const) {
-    await using server = newServer();
-    await using source = startKubeSource(server);
-    const { recorder } = source;
-    await recorder.untilSynced();
-    await watching(server);
+    await using rig = await watchedSource({}, newServer());
+    const { server, recorder } = rig;
     const from = recorder.batches.length;
     server.remove(rawService("web"));
     for (let i = 0; i < 50; i++) server.put(rawService(`s${i}`));
@@ -222,10 +220,8 @@ Deno.test("what changes or goes while a list is sent as a watch counts as it is 
 });
 
 Deno.test("a list as a watch is asked for as it is now, later never older than what is known", async () => {
-  await using server = newServer();
-  await using source = startKubeSource(server);
-  await source.recorder.untilSynced();
-  await watching(server);
+  await using rig = await watchedSource({}, newServer());
+  const { server, source } = rig;
   server.put(rawService("newest"));
   await source.recorder.untilThere("Service default/newest");
   const version = server.version;

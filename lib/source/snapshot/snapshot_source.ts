@@ -79,7 +79,7 @@ export class SnapshotSource implements Source {
   readonly name: string;
   readonly #options: SnapshotSourceOptions;
   /** Of the run. */
-  #state: RememberedState | null = null;
+  #state: RestoringHandler | null = null;
 
   constructor(options: SnapshotSourceOptions) {
     this.name = options.source.name;
@@ -93,11 +93,11 @@ export class SnapshotSource implements Source {
       path,
       log,
       clock,
-      save: () => this.#save([...state.objects()]),
+      save: () => this.#save([...this.objects()]),
       onFailure: () => observer.saveFailed(),
       ...(intervalMs === undefined ? {} : { intervalMs }),
     });
-    const state = new RememberedState(handler, { log, clock, onChange: () => saver.changed() });
+    const state = new RestoringHandler(handler, { log, clock, onChange: () => saver.changed() });
     this.#state = state;
     const end = new AbortController();
     const until = AbortSignal.any([signal, end.signal]);
@@ -118,8 +118,9 @@ export class SnapshotSource implements Source {
     if (failed?.status === "rejected") throw failed.reason;
   }
 
-  objects(): Iterable<ApiObject> {
-    return this.#state?.objects() ?? [];
+  *objects(): Generator<ApiObject> {
+    yield* this.#options.source.objects?.() ?? [];
+    yield* this.#state?.unconfirmed() ?? [];
   }
 
   refusals(): Iterable<Rejection> {
@@ -134,7 +135,7 @@ export class SnapshotSource implements Source {
     return bytes;
   }
 
-  async #restoreIfSilent(state: RememberedState, signal: AbortSignal): Promise<void> {
+  async #restoreIfSilent(state: RestoringHandler, signal: AbortSignal): Promise<void> {
     const { patience = SNAPSHOT_PATIENCE, clock = systemClock, hasAnswered } = this.#options;
     const listedOrOver = AbortSignal.any([signal, state.listed]);
     await clock.sleep(patience.silentMs, listedOrOver);
@@ -155,7 +156,7 @@ export class SnapshotSource implements Source {
   }
 
   /** The age of a file that does not change must say how long ago it was right, not when something last happened in the cluster. */
-  async #keepYoung(state: RememberedState, saver: SnapshotSaver, signal: AbortSignal): Promise<void> {
+  async #keepYoung(state: RestoringHandler, saver: SnapshotSaver, signal: AbortSignal): Promise<void> {
     const { maxAgeMs, clock = systemClock } = this.#options;
     while (maxAgeMs > 0 && !signal.aborted) {
       await clock.sleep(Math.min(maxAgeMs / WRITES_PER_AGE, MAX_SLEEP_MS), signal);
@@ -182,14 +183,12 @@ export class SnapshotSource implements Source {
   }
 }
 
-/** Stands between the origin and the handler, and knows what the handler believes. */
-class RememberedState implements ResourceEventHandler {
+/** Stands between the origin and the handler, and knows which of the snapshot's objects are in force. */
+class RestoringHandler implements ResourceEventHandler {
   readonly #handler: ResourceEventHandler;
   readonly #log: Logger;
   readonly #clock: Clock;
   readonly #onChange: () => void;
-  /** What is in force, by identity. */
-  readonly #objects = new Map<string, ApiObject>();
   /** When the origin gave its last sign of life of a kind. */
   readonly #heardMs = new Map<ResourceKind, number>();
   /** Kinds that the handler knows to be complete. */
@@ -229,18 +228,17 @@ class RememberedState implements ResourceEventHandler {
     return this.#handler.wantsServiceCidrs === true;
   }
 
-  objects(): Iterable<ApiObject> {
-    return this.#objects.values();
+  /** Objects of the snapshot that are in force. */
+  unconfirmed(): Iterable<ApiObject> {
+    return this.#unconfirmed.values();
   }
 
   /** Puts the snapshot's objects into force, of all kinds that the origin has not listed. */
   restore({ savedAtMs, objects, rejections }: Snapshot, expiresAtMs: number | null): void {
     const events: SourceEvent[] = [];
     for (const object of objects) {
-      const identity = identityOf(object);
-      if (this.#listed.has(RESOURCE_OF[object.kind]) || this.#objects.has(identity)) continue;
-      this.#objects.set(identity, object);
-      this.#unconfirmed.set(identity, object);
+      if (this.#listed.has(RESOURCE_OF[object.kind])) continue;
+      this.#unconfirmed.set(identityOf(object), object);
       events.push({ type: "add", object });
     }
     this.#needed = { savedAtMs, expiresAtMs, isServed: true };
@@ -271,7 +269,7 @@ class RememberedState implements ResourceEventHandler {
       if (event.type === "synced") {
         changed = this.#takeSynced(event.kind, events) || changed;
       } else {
-        changed = event.type !== "update" || event.old !== event.object || changed;
+        changed = true;
         this.#takeChange(event, events);
       }
     }
@@ -298,20 +296,16 @@ class RememberedState implements ResourceEventHandler {
   }
 
   #takeChange(event: Exclude<SourceEvent, { type: "synced" }>, events: SourceEvent[]): void {
-    const current = event.type === "delete" ? undefined : event.object;
-    const identity = identityOf(event.type === "delete" ? event.old : event.object);
-    const old = this.#objects.get(identity);
+    const object = event.type === "delete" ? event.old : event.object;
+    const identity = identityOf(object);
+    const old = this.#unconfirmed.get(identity);
     this.#unconfirmed.delete(identity);
-    if (current === undefined) {
-      this.#objects.delete(identity);
-      if (old !== undefined) events.push({ type: "delete", old });
-      return;
-    }
-    this.#objects.set(identity, current);
-    // An object that is as it was in the snapshot is delivered all the same, or two of each would be kept in memory.
-    events.push(
-      old === undefined ? { type: "add", object: current } : { type: "update", old, object: current },
-    );
+    // A Node that could not be read at first is listed without a word.
+    this.#listed.add(RESOURCE_OF[object.kind]);
+    if (old === undefined) events.push(event);
+    else if (event.type === "delete") events.push({ type: "delete", old });
+    // One that is as it was in the snapshot is delivered all the same, or two of each would be kept in memory.
+    else events.push({ type: "update", old, object });
   }
 
   /** @returns true if this was the first list of the kind */
@@ -322,7 +316,6 @@ class RememberedState implements ResourceEventHandler {
       for (const [identity, old] of this.#unconfirmed) {
         if (RESOURCE_OF[old.kind] !== kind) continue;
         this.#unconfirmed.delete(identity);
-        this.#objects.delete(identity);
         events.push({ type: "delete", old });
       }
     }

@@ -1,10 +1,18 @@
 /**
- * Which networks the Pods of a whole cluster are likely to be in, by those of its Nodes.
+ * The networks of a whole cluster: those of its Services, and those that its Pods are likely to be in, by those of its Nodes.
  *
  * @module
  */
 import { type Cidr, parseCidr, parseIp } from "./ip.ts";
-import { FAMILIES, type IpFamily } from "./objects.ts";
+import { compareBytes } from "./names.ts";
+import { FAMILIES, type IpFamily, type ServiceCidr } from "./objects.ts";
+
+/** The networks of all ServiceCIDRs, both families, each once, sorted: a network of several goes with the last of them. */
+export function serviceNetworks(serviceCidrs: Iterable<ServiceCidr>): readonly string[] {
+  const networks = new Set<string>();
+  for (const { cidrs } of serviceCidrs) for (const cidr of cidrs) networks.add(cidr);
+  return [...networks].sort(compareBytes);
+}
 
 /**
  * The likely value of `clusterCIDR`, one network for each family that there is, e.g. `10.244.0.0/16` of `10.244.3.0/24`: the smallest

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { likelyClusterCidrs } from "./cluster_cidr.ts";
+import { likelyClusterCidrs } from "./cluster_networks.ts";
 
 Deno.test("the likely clusterCIDR holds the networks of all Nodes, and room for more", {
   permissions: "none",

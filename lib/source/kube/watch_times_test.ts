@@ -1,6 +1,12 @@
 /** Watches on which nothing arrives, and what else takes time, with a clock that the test holds. */
 import { assert, assertEquals, assertGreaterOrEqual, assertLess } from "@std/assert";
-import { listsOf, putWeb, startKubeSource, watching } from "../../../tests/support/kube_fixture.ts";
+import {
+  listsOf,
+  putWeb,
+  startKubeSource,
+  watchedSource,
+  watching,
+} from "../../../tests/support/kube_fixture.ts";
 import { type ApiRequest, type Fault, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
 import { rawService, rawServiceCidr, rawSlice } from "../../../tests/support/raw_objects.ts";
@@ -19,15 +25,8 @@ function start(server: ListWatchServer, clock: ManualClock, options: Partial<Kub
 
 /** A source that is synced and watches a server with one Service, on a clock that the test holds. */
 async function watched(clockOptions: { patience?: number } = {}, options: Partial<KubeSourceOptions> = {}) {
-  await using parts = new AsyncDisposableStack();
-  const server = parts.use(new ListWatchServer());
-  putWeb(server);
   const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs, ...clockOptions });
-  const source = parts.use(start(server, clock, options));
-  await source.recorder.untilSynced();
-  await watching(server);
-  const kept = parts.move();
-  return { server, clock, source, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return { ...await watchedSource({ times: REFLECTOR_TIMES, clock, qps: 5, ...options }), clock };
 }
 
 function watchesOf(server: ListWatchServer, plural: string): ApiRequest[] {
@@ -53,7 +52,7 @@ function trouble({ lines }: RunningSource): string[] {
   return lines.filter((line) => /^[EW]/.test(line));
 }
 
-Deno.test("watches of a server with nothing to say are renewed: no error, no wait, not all at once", async () => {
+Deno.test("watches of a server with nothing to say are opened again: no error, no wait, not all at once", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
   const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs });
@@ -86,7 +85,7 @@ Deno.test("watches of a server with nothing to say are renewed: no error, no wai
   await source.recorder.untilThere("Service default/after");
 });
 
-Deno.test("a silent watch of ServiceCIDRs is renewed four times as rarely", async () => {
+Deno.test("a silent watch of ServiceCIDRs is opened again four times as rarely", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
   server.put(rawServiceCidr("kubernetes", ["10.96.0.0/16"]));
@@ -103,17 +102,15 @@ Deno.test("a silent watch of ServiceCIDRs is renewed four times as rarely", asyn
   assertEquals(trouble(source), []);
 });
 
-Deno.test("a change while a watch is being renewed arrives at once, and once", async () => {
+Deno.test("a change while a silent watch is opened again arrives with its answer, and once", async () => {
   await using rig = await watched({ patience: 250 });
   const { server, clock, source } = rig;
   for (let round = 0; round < 3; round++) {
     const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
     server.plan(({ path, watch }) => watch && path.endsWith("/services"), { after: answered });
     const before = watchesOf(server, "services").length;
-    await clock.passUntil(() => watchesOf(server, "services").length > before, "a renewal", 90_000);
-    // The new watch has no answer yet: the old one brings it.
+    await clock.passUntil(() => watchesOf(server, "services").length > before, "another watch", 90_000);
     server.put(rawService(`early-${round}`));
-    await source.recorder.untilThere(`Service default/early-${round}`);
     answer();
     server.put(rawService(`late-${round}`));
     await source.recorder.untilThere(`Service default/late-${round}`);
@@ -134,29 +131,7 @@ Deno.test("a dead connection is noticed, and what was missed arrives with the ne
   assertEquals(listsOf(server, "services"), 1);
 });
 
-Deno.test("while a silent watch cannot be renewed, that is a failure, and the old one is listened to", async () => {
-  await using rig = await watched({}, { random: () => 0 });
-  const { server, clock, source } = rig;
-  const isServiceWatch = ({ path, watch }: ApiRequest) => watch && path.endsWith("/services");
-  for (let i = 0; i < 3; i++) server.plan(isServiceWatch, { status: 429, retryAfter: 20 });
-  await clock.passUntil(() => trouble(source).length > 0, "a refusal", 90_000);
-  server.put(rawService("meanwhile"));
-  await source.recorder.untilThere("Service default/meanwhile");
-  const refused = watchesOf(server, "services").length;
-  await clock.pass(60_000);
-  assertEquals(watchesOf(server, "services").length, refused, "one that speaks needs no renewal");
-  await clock.passUntil(
-    () => watchesOf(server, "services").length === refused + 2,
-    "two more",
-    90_000 + 21_000,
-  );
-  await clock.passUntil(() => watchesOf(server, "services").length === refused + 3, "a good one", 21_000);
-  server.put(rawService("renewed"));
-  await source.recorder.untilThere("Service default/renewed");
-  assertEquals(listsOf(server, "services"), 1);
-});
-
-Deno.test("renewals without an answer are given up after a minute, logged once, and tried again", async () => {
+Deno.test("silent watches that cannot be opened again are given up after a minute, logged once, and tried again", async () => {
   await using rig = await watched({ patience: 50 });
   const { server, clock, source } = rig;
   let isDead = true;
