@@ -33,7 +33,7 @@ e2eTest(
           "--",
           folder,
         ],
-        "26 passed (59 steps) | 0 failed",
+        "26 passed (55 steps) | 0 failed",
         LIMIT_MS,
       );
     }),
