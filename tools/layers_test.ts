@@ -121,3 +121,14 @@ Deno.test("a folder of many files has a README that names only files that are th
   }
   assertEquals(problems, []);
 });
+
+Deno.test("files for browsers are checked with the links and options that all others are", async () => {
+  const read = async (path: string) => JSON.parse(await Deno.readTextFile(`${ROOT}/${path}`));
+  const [all, browser] = [await read("deno.json"), await read("tools/browser.json")];
+  assertEquals(browser.links, all.links.map((path: string) => `.${path}`));
+  const { lib: _lib, checkJs: _checkJs, ...options } = browser.compilerOptions;
+  assertEquals(
+    options,
+    Object.fromEntries(Object.keys(options).map((name) => [name, all.compilerOptions[name]])),
+  );
+});

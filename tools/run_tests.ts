@@ -12,6 +12,7 @@ import { buildCommit } from "./release/commit.ts";
 import { testFailures, withoutMiddle } from "./test_failures.ts";
 import { buildEtcd, buildHelm, buildKapi, KAPI } from "../tests/support/kapi.ts";
 import { TEST_BUNDLE_VARIABLE } from "../tests/support/bundle_folder.ts";
+import { RECORD_VARIABLE, RECORDED, RECORDED_VARIABLE } from "../tests/support/fake_record.ts";
 import { DRAWN_SEED_VARIABLE } from "../tests/support/fast_check.ts";
 import { type Skip, unmet } from "../tests/support/skip.ts";
 import { UML_NEEDS } from "../tests/support/uml.ts";
@@ -40,8 +41,8 @@ const UNHURRIED = filesOf(
 const UNHURRIED_FOLDERS = /^tests\/(kernel|recorded)\//;
 /** Their priority, as `nice` takes it. */
 const UNHURRIED_NICE = 5;
-/** Of those in kernels of their own, the longest, to begin with. */
-const UML_FIRST = filesOf("ipvs ipvs_switches ipvs_flows");
+/** Of those in kernels of their own, the longest, to begin with; `ipvs` takes what the shared ones have recorded. */
+const UML_FIRST = filesOf("ipvs_switches ipvs ipvs_flows");
 /** These mostly wait, for periods or for a server, and measure no time either. */
 const WAITING: readonly string[] = [
   ...filesOf(
@@ -266,7 +267,12 @@ async function runLanes(
     }
   };
   const first = boot(0);
-  runs.push(await runTests(shared, { ...lane, flags: ["--parallel", ...lane.flags] }));
+  const recorded = lane.environment[RECORDED_VARIABLE] ?? "";
+  const recording = { ...lane.environment, [RECORD_VARIABLE]: recorded };
+  runs.push(
+    await runTests(shared, { ...lane, environment: recording, flags: ["--parallel", ...lane.flags] }),
+  );
+  if (recorded !== "") await Deno.writeTextFile(`${recorded}/${RECORDED}`, "");
   const others = [beside(unhurried, { nice: UNHURRIED_NICE }), built.then(() => beside(waiting))];
   runs.push(await runTests(exclusive, lane));
   isExclusiveDone = true;
@@ -368,6 +374,7 @@ if (import.meta.main) {
   if (seed !== "") writeLine(`Every tenth case of a law is of a seed drawn for this run: ${seed}`);
   const skipFile = await Deno.makeTempFile({ prefix: "kproxy-skips-" });
   const bundleFolder = await Deno.makeTempDir({ prefix: "kproxy-test-bundle-" });
+  const recordFolder = await Deno.makeTempDir({ prefix: "kproxy-recorded-fakes-" });
   try {
     const withBundle = files.length >= WORTH_A_BUNDLE;
     if (withBundle) await buildTestBundle(bundleFolder);
@@ -379,6 +386,7 @@ if (import.meta.main) {
       KPROXY_SKIPS: skipFile,
       [DRAWN_SEED_VARIABLE]: seed,
       ...(withBundle ? { [TEST_BUNDLE_VARIABLE]: bundleFolder } : {}),
+      [RECORDED_VARIABLE]: Deno.args.length === 0 ? recordFolder : "",
     };
     const lane = { flags: byName, environment };
     const first = await runLanes(lanes, { lane, built });
@@ -392,5 +400,6 @@ if (import.meta.main) {
   } finally {
     await Deno.remove(skipFile);
     await Deno.remove(bundleFolder, { recursive: true });
+    await Deno.remove(recordFolder, { recursive: true });
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Chaos without a machine: random orders of events, failing programs, damages and restarts over the stateful fakes, thousands of times (more with `deno task explore`).
+ * Chaos without a machine: random orders of events, failing programs, damages and restarts over the stateful fakes, thousands of times (with `KPROXY_SEED=N` others).
  * Whatever happened, a good sync ends in what a fresh full sync makes, and in that packets fare as the objects say.
  *
  * @module

@@ -145,66 +145,57 @@ async function swap(folder: string, version: string, text: string): Promise<void
   else await Deno.remove(`${folder}/${old}`, { recursive: true });
 }
 
-const WAYS: readonly [
-  way: string,
-  write: (folder: string, version: string, text: string) => Promise<void>,
-][] = [
-  ["an edit in place", (folder, _version, text) => Deno.writeTextFile(`${folder}/config.yaml`, text)],
-  ["the swap of a ConfigMap's link", swap],
-];
+// An edit in place: `switches_test.ts`, and below.
+e2eTest(
+  "no connection fails while the configuration changes by the swap of a ConfigMap's link: good, bad, good",
+  NEEDS,
+  async () => {
+    await using lab = await Reloading.start((folder) => swap(folder, "v1", configText()));
+    const { web, kproxy, folder } = lab;
+    const loops = [
+      await ConnectLoop.start(web.pod, CLUSTER),
+      await ConnectLoop.start(web.client, NODE_PORT),
+    ];
+    await loops[0]!.answered(50);
+    assertEquals([await lab.masqueradesAll(), await lab.status(10256)], [false, 200]);
 
-for (const [way, write] of WAYS) {
-  e2eTest(
-    `no connection fails while the configuration changes by ${way}: good, bad, good`,
-    NEEDS,
-    async () => {
-      await using lab = await Reloading.start((folder) => write(folder, "v1", configText()));
-      const { web, kproxy, folder } = lab;
-      const loops = [
-        await ConnectLoop.start(web.pod, CLUSTER),
-        await ConnectLoop.start(web.client, NODE_PORT),
-      ];
-      await loops[0]!.answered(50);
-      assertEquals([await lab.masqueradesAll(), await lab.status(10256)], [false, 200]);
+    await lab.anew(() => swap(folder, "v2", configText({ healthz: 10300, masqueradeAll: true })));
+    assertEquals([await lab.masqueradesAll(), await lab.status(10256), await lab.status(10300)], [
+      true,
+      0,
+      200,
+    ]);
+    assertEquals(await lab.metric("kproxy_config_reload_failures_total"), 0);
+    await loops[0]!.answered(50);
 
-      await lab.anew(() => write(folder, "v2", configText({ healthz: 10300, masqueradeAll: true })));
-      assertEquals([await lab.masqueradesAll(), await lab.status(10256), await lab.status(10300)], [
-        true,
-        0,
-        200,
-      ]);
-      assertEquals(await lab.metric("kproxy_config_reload_failures_total"), 0);
-      await loops[0]!.answered(50);
+    const bad = configText({ masqueradeAll: false, more: "mode: bogus\nbogusField: 1" });
+    const said = await lab.refused(() => swap(folder, "v3", bad));
+    assertMatch(said, /config\.yaml:7: mode/);
+    assertMatch(said, /config\.yaml:8: bogusField/);
+    assertMatch(said, /ConfigRefused/);
+    assertEquals([await lab.masqueradesAll(), await lab.status(10300)], [true, 200]);
+    assertEquals(await lab.metric("kproxy_config_reload_failures_total"), 1);
+    assertEquals(await lab.metric("kproxy_config_last_reload_successful"), 0);
+    await loops[0]!.answered(50);
 
-      const bad = configText({ masqueradeAll: false, more: "mode: bogus\nbogusField: 1" });
-      const said = await lab.refused(() => write(folder, "v3", bad));
-      assertMatch(said, /config\.yaml:7: mode/);
-      assertMatch(said, /config\.yaml:8: bogusField/);
-      assertMatch(said, /ConfigRefused/);
-      assertEquals([await lab.masqueradesAll(), await lab.status(10300)], [true, 200]);
-      assertEquals(await lab.metric("kproxy_config_reload_failures_total"), 1);
-      assertEquals(await lab.metric("kproxy_config_last_reload_successful"), 0);
-      await loops[0]!.answered(50);
-
-      await lab.anew(() => write(folder, "v4", configText({ healthz: 10256, masqueradeAll: false })));
-      assertEquals([await lab.masqueradesAll(), await lab.status(10256), await lab.status(10300)], [
-        false,
-        200,
-        0,
-      ]);
-      assertEquals(await lab.metric("kproxy_config_reload_failures_total"), 1);
-      assertEquals(await lab.metric("kproxy_config_last_reload_successful"), 1);
-      // It is not only there, it works.
-      await kproxy.change(
-        () => web.manifests.replace("endpoints.json", [webSlice([WEB_PODS[2]])]),
-        "shop/web",
-      );
-      await loops[0]!.answered(50);
-      for (const loop of loops) await loop.stopUnbroken();
-      assertEquals((await kproxy.stop()).code, 0);
-    },
-  );
-}
+    await lab.anew(() => swap(folder, "v4", configText({ healthz: 10256, masqueradeAll: false })));
+    assertEquals([await lab.masqueradesAll(), await lab.status(10256), await lab.status(10300)], [
+      false,
+      200,
+      0,
+    ]);
+    assertEquals(await lab.metric("kproxy_config_reload_failures_total"), 1);
+    assertEquals(await lab.metric("kproxy_config_last_reload_successful"), 1);
+    // It is not only there, it works.
+    await kproxy.change(
+      () => web.manifests.replace("endpoints.json", [webSlice([WEB_PODS[2]])]),
+      "shop/web",
+    );
+    await loops[0]!.answered(50);
+    for (const loop of loops) await loop.stopUnbroken();
+    assertEquals((await kproxy.stop()).code, 0);
+  },
+);
 
 e2eTest("a configuration that cannot be served gives way to the former one", NEEDS, async () => {
   await using lab = await Reloading.start((folder) =>

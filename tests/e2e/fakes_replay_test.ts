@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { writeErrorLine } from "../../tools/output.ts";
-import { fakeTests, recordFakes, replayAll } from "../support/fake_replay.ts";
+import { recordFakes, replayAll } from "../support/fake_replay.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { withFolder } from "../support/temp_files.ts";
 
@@ -18,8 +18,7 @@ for (const mode of ["nftables", "iptables"] as const) {
     NEEDS,
     () =>
       withFolder(async (folder) => {
-        await recordFakes(await fakeTests(mode), folder);
-        const { said, runs, differences } = await replayAll(folder, MOST_RUNS);
+        const { said, runs, differences } = await replayAll(mode, await recordFakes(mode, folder), MOST_RUNS);
         assertEquals(differences, "");
         writeErrorLine(`${mode}: ${said}`);
         assert(runs >= LEAST_RUNS, `only ${runs} runs`);

@@ -221,6 +221,10 @@ if (LAB_MODES.includes(NFTABLES)) {
         ],
         ["a set is empty", "flush set ip kproxy cluster-ips"],
         ["a rule more in the chain that leads to all Services", "insert rule ip kproxy services return"],
+        [
+          "a base chain more, which drops",
+          "add chain ip kproxy theirs { type filter hook forward priority 0; policy drop; }",
+        ],
         ["a rule more in a hooked chain", "insert rule ip6 kproxy nat-prerouting return"],
         ["an element more in a map", "add element ip kproxy service-ips { 10.96.9.9 . tcp . 1 : drop }"],
         [

@@ -1,20 +1,18 @@
 /**
- * Ends and starts of kproxy while clients connect: the rules stay, the next process takes them over, and no connection fails. IPVS mode:
- * `tests/lab/ipvs_switches_in_uml.ts`.
+ * Ends and starts of kproxy while clients connect: the rules stay, the next process takes them over, and no connection fails. By SIGTERM and
+ * SIGKILL, in all modes: `switches_test.ts`, `tests/lab/ipvs_switches_in_uml.ts`.
  *
  * @module
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { KproxyProcess } from "../support/kproxy_process.ts";
-import { LAB_MODES } from "../support/lab_mode.ts";
+import { NFTABLES } from "../support/lab_mode.ts";
 import { WEB_NEEDS, WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
 import { pathExists } from "../support/path_exists.ts";
 import { e2eTest } from "../support/skip.ts";
 import { until } from "../support/until.ts";
 import { CLUSTER, NODE_PORT, servers } from "../support/web_changes.ts";
 
-/** How each mode is ended here; `switches_test.ts` ends both by SIGTERM and by SIGKILL. */
-const SIGNALS = { iptables: "SIGINT", nftables: "SIGTERM" } as const;
 /** How often something is tried that a machine may leave no time for. */
 const TRIES = 5;
 const [A, B, C] = WEB_PODS;
@@ -67,25 +65,19 @@ async function catchUp(web: WebLab): Promise<void> {
   assert((later[ofC] ?? 0) > 0);
 }
 
-for (const mode of LAB_MODES) {
-  const needs = [...WEB_NEEDS, ...mode.needs];
+e2eTest("no connection fails while kproxy is ended by SIGINT and started again", WEB_NEEDS, async () => {
+  await using web = await WebLab.create();
+  await endAndStart(web, "SIGINT");
+});
 
-  const signal = mode.name === "nftables" ? SIGNALS.nftables : SIGNALS.iptables;
-  const name = `no connection fails while kproxy is ended by ${signal} and started again, ${mode.name}`;
-  e2eTest(name, needs, async () => {
-    await using web = await WebLab.create(mode);
-    await endAndStart(web, signal);
-  });
-
-  e2eTest(
-    `what changed while kproxy was away is in force after its start, without a gap, ${mode.name}`,
-    needs,
-    async () => {
-      await using web = await WebLab.create(mode);
-      await catchUp(web);
-    },
-  );
-}
+e2eTest(
+  "what changed while kproxy was away is in force after its start, without a gap",
+  [...WEB_NEEDS, ...NFTABLES.needs],
+  async () => {
+    await using web = await WebLab.create(NFTABLES);
+    await catchUp(web);
+  },
+);
 
 e2eTest("a second signal ends kproxy at once, even in the middle of a sync", WEB_NEEDS, async () => {
   await using web = await WebLab.create();

@@ -233,6 +233,7 @@ async function outputsOf(transcripts: readonly Transcript[], node: TranscriptNod
 e2eTest("the transcripts in docs/transcripts.md are what the servers say", NEEDS, async () => {
   const text = await Deno.readTextFile(DOCUMENT);
   const transcripts = parseTranscripts(text);
+  assertEquals(transcripts.length, text.match(/^\$ /gm)?.length, "each command is in a block that is read");
   const commands = transcripts.map(({ command }) => command).join("\n");
   for (const path of PATHS) {
     assert(new RegExp(`${RegExp.escape(path)}(?=[\\s'?]|$)`, "m").test(commands), `No transcript of ${path}`);

@@ -11,7 +11,6 @@ import { RealKubeProxy } from "../support/kube_proxy/real_kube_proxy.ts";
 import { LabFlowCase } from "../support/lab_flow.ts";
 import type { Netns } from "../support/netns.ts";
 import { NodeLab } from "../support/node_lab.ts";
-import { FLOW_DIFFERENCES } from "./flow_differences.ts";
 
 /** What came of them. */
 export interface FlowComparison {
@@ -60,3 +59,23 @@ async function openApi(netns: Netns, port: number): Promise<void> {
     await netns.run(["iptables", "-w", "5", "-I", "INPUT", ...rule]);
   }
 }
+
+const CHANCE =
+  "kube-proxy writes rules for all Services that want the same address and port, and chance decides whose come first; " +
+  "kproxy gives it to the oldest";
+const CLUSTER_IP =
+  "kube-proxy lets an external IP take a cluster IP, by chance; with kproxy that stays its Service's";
+
+/** Flow cases whose words are not, or not always, what kube-proxy does. */
+export const FLOW_DIFFERENCES: Readonly<Record<string, string>> = {
+  "no Service takes another one's cluster IP, not even an older one that is first by name": CLUSTER_IP,
+  "no Service takes the cluster IP of a Service without endpoints": CLUSTER_IP,
+  "of Services without creation times the first by name has what several want": CHANCE,
+  "the older of two Services has what both want, and one that has no creation time is younger than any":
+    CHANCE,
+  "the next one takes over when the Service goes that had what several want": CHANCE,
+  "the next one takes over what a Service does not want any more": CHANCE,
+  "of two Services with one cluster IP the older is served, and the other not at all": CHANCE,
+  "load-balancer IPs of special use are not served":
+    "kube-proxy serves 169.254.169.254, which is where a cloud answers its machines; kproxy refuses it",
+};

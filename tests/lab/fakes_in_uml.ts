@@ -13,7 +13,7 @@ const MOST_RUNS = 160;
 const LEAST_RUNS = 100;
 
 Deno.test("the kernel does what the fake of mode ipvs does, in what its applier's tests say", async () => {
-  const { said, runs, differences } = await replayAll(Deno.args[0] ?? "", MOST_RUNS);
+  const { said, runs, differences } = await replayAll("ipvs", Deno.args[0] ?? "", MOST_RUNS);
   assertEquals(differences, "");
   writeErrorLine(`ipvs: ${said}`);
   assert(runs >= LEAST_RUNS, `only ${runs} runs`);

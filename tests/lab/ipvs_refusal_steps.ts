@@ -3,8 +3,9 @@
  *
  * @module
  */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { RETRY_MS } from "../../lib/backend/quarantine.ts";
+import { kproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
 import { EchoServer } from "../support/held_connection.ts";
 import type { LogLine } from "../support/kproxy_process.ts";
@@ -97,6 +98,9 @@ async function startSteps(t: Deno.TestContext, ipvsLab: IpvsLab, refusals: Refus
       "Service shop/bad",
     ]]);
     assertStringIncludes(String(told[0]?.["note"]), "endpoint 192.0.2.255:8080: ipvsadm: Invalid operation");
+    const trace = await kproxy(["trace", "10.244.0.5@cni0", "shop/bad"], { netns: ipvsLab.node.name });
+    assertMatch(trace.out, /Wrong: The kernel has refused the rules of shop\/bad: .*192\.0\.2\.255/);
+    assertEquals(trace.code, 1, trace.out);
   });
 
   await t.step("a Service without endpoints on the node counts, its ports together", async () => {

@@ -5,7 +5,7 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
-import { ipvsFaultsAreNamed, quarantineIsNamed } from "../support/faults/ipvs.ts";
+import { ipvsFaultsAreNamed } from "../support/faults/ipvs.ts";
 import { IPVS } from "../support/lab_mode.ts";
 import type { ProbeResult } from "../support/lab_probe.ts";
 import { WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
@@ -20,13 +20,10 @@ const DAMAGES: readonly (readonly [what: string, ...argv: string[]])[] = [
   ["the rules of a table", "iptables", "-t", "nat", "-F"],
   ["the rules of a table of IPv6", "ip6tables", "-F"],
   ["all virtual servers", "ipvsadm", "-C"],
-  ["a real server", "ipvsadm", "-d", "-t", "192.0.2.10:30080", "-r", "10.244.0.12:8080"],
   ["the device", "ip", "link", "del", "kube-ipvs0"],
-  ["an address", "ip", "address", "del", "10.96.0.1/32", "dev", "kube-ipvs0"],
   ["the entries of a set", "ipset", "flush", "KUBE-CLUSTER-IP"],
   ["peace by a rule more", "iptables", "-A", "KUBE-IPVS-OUT-FILTER", "-j", "DROP"],
   ["peace by another real server", "ipvsadm", "-a", "-t", "10.96.0.1:80", "-r", "10.244.0.99:8080", "-m"],
-  ["peace by another address", "ip", "address", "add", "10.96.0.99/32", "dev", "kube-ipvs0"],
 ];
 
 /** IPVS remembers a connection for minutes; a new one from the same port must neither wait for that nor follow it. */
@@ -78,7 +75,6 @@ const STORIES: readonly Story[] = [
   ["Services come, change and go", servicesComeAndGo],
   ["a client uses a port again", portIsUsedAgain],
   ["faults are named by their cause, and mended", (_, web) => ipvsFaultsAreNamed(web)],
-  ["what the kernel refuses is named", (_, web) => quarantineIsNamed(web)],
   ["what others remove comes back", async (t, web) => {
     await using kproxy = await web.start(REPAIR_ARGS);
     const { netns } = web.lab.node;

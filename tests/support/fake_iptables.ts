@@ -249,6 +249,38 @@ interface RestoreRun {
   readonly refused: string[];
 }
 
+/** The tables of one family without the programs around them, for laws that load thousands of texts. */
+export class RestoredTables {
+  readonly #kernel: Kernel = { family: "IPv4", variant: "legacy", tables: new Map() };
+
+  /** Chain → its rules, without `-A CHAIN `. */
+  chains(table: string): ReadonlyMap<string, readonly string[]> {
+    return openTable(this.#kernel, table).chains;
+  }
+
+  /**
+   * Applies the blocks of a restore text, each all or nothing.
+   *
+   * @throws {Refusal} at the first line that is refused; earlier blocks stay applied
+   */
+  restore(text: string): void {
+    const run: RestoreRun = {
+      kernel: this.#kernel,
+      flush: false,
+      only: undefined,
+      stdout: "",
+      draft: null,
+      skipping: false,
+      refused: [],
+    };
+    for (const line of text.split("\n")) {
+      const committed = restoreLine(run, line);
+      if (committed !== null) this.#kernel.tables.set(committed.name, committed);
+    }
+    if (run.draft !== null || !text.endsWith("\n")) throw new Refusal(1, "no COMMIT and newline at the end");
+  }
+}
+
 /** Handles one line; the table to commit if it ends a block. */
 function restoreLine(run: RestoreRun, line: string): FakeTable | null {
   if (line === "" || line.startsWith("#")) return null;

@@ -210,6 +210,11 @@ export class FakeTable {
     return [...heads, ...this.#ruleLines(names)].join("\n") + "\n";
   }
 
+  /** Chain → its rules, without `-A CHAIN `. */
+  get chains(): ReadonlyMap<string, readonly string[]> {
+    return new Map([...this.#chains].map(([name, { rules }]) => [name, rules.map(({ text }) => text)]));
+  }
+
   /** The table's part of iptables-save's text. */
   save(): string {
     const names = this.#names();

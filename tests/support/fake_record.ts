@@ -7,6 +7,9 @@
 
 /** The environment's variable that names the folder; each test file leaves a file there. */
 export const RECORD_VARIABLE = "KPROXY_RECORD_FAKES";
+/** The environment's variable that names the folder of a run of all tests, and the file there that says that all of them have run. */
+export const RECORDED_VARIABLE = "KPROXY_RECORDED_FAKES";
+export const RECORDED = "all";
 /** Laws make thousands; those of one file are much alike. */
 const MOST_OF_A_FILE = 25;
 

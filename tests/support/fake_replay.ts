@@ -7,33 +7,46 @@ import { assert } from "@std/assert";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import { nftSeconds } from "../../lib/netfilter/nft_listing.ts";
 import { ROOT } from "../../tools/project_files.ts";
-import { RECORD_VARIABLE, type Recording } from "./fake_record.ts";
+import { RECORD_VARIABLE, RECORDED, RECORDED_VARIABLE, type Recording } from "./fake_record.ts";
 import { withNamespaces } from "./netns.ts";
+import { pathExists } from "./path_exists.ts";
+
+/** The modes whose programs have fakes. */
+export type FakedMode = "nftables" | "iptables" | "ipvs";
 
 /** The tests of a mode's applier. */
-export async function fakeTests(mode: "nftables" | "iptables" | "ipvs"): Promise<readonly string[]> {
-  const folder = `lib/backend/${mode}/apply`;
-  const names = await Array.fromAsync(Deno.readDir(`${ROOT}/${folder}`), ({ name }) => name);
-  return names.filter((name) => name.endsWith("_test.ts")).map((name) => `${folder}/${name}`);
+function testsOf(mode: FakedMode): string {
+  return `lib/backend/${mode}/apply`;
 }
 
-/** Has the fakes of these test files write down what they do, below this folder. */
-export async function recordFakes(files: readonly string[], folder: string): Promise<void> {
+/**
+ * Has the fakes of a mode's tests write down what they do.
+ *
+ * @param folder for what they write
+ * @returns the folder that has it: another one if the test task had it written when it ran these tests
+ */
+export async function recordFakes(mode: FakedMode, folder: string): Promise<string> {
+  const earlier = Deno.env.get(RECORDED_VARIABLE) ?? "";
+  if (earlier !== "" && await pathExists(`${earlier}/${RECORDED}`)) return earlier;
   const { success, stdout } = await new Deno.Command(Deno.execPath(), {
-    args: ["test", "-A", "--no-check", "--quiet", ...files],
+    args: ["test", "-A", "--no-check", "--quiet", testsOf(mode)],
     cwd: ROOT,
     env: { [RECORD_VARIABLE]: folder, NO_COLOR: "1" },
     stdin: "null",
   }).output();
   assert(success, new TextDecoder().decode(stdout));
+  return folder;
 }
 
-/** What was written down, each sequence once. */
-async function readRecordings(folder: string): Promise<readonly Recording[]> {
+/** What a mode's tests have written down, each sequence once. */
+async function readRecordings(mode: FakedMode, folder: string): Promise<readonly Recording[]> {
   const found = new Map<string, Recording>();
   for await (const { name } of Deno.readDir(folder)) {
+    if (!name.endsWith(".json")) continue;
     const recordings: readonly Recording[] = JSON.parse(await Deno.readTextFile(`${folder}/${name}`));
-    for (const one of recordings) found.set(JSON.stringify(one.runs), one);
+    for (const one of recordings) {
+      if (one.file.includes(`/${testsOf(mode)}/`)) found.set(JSON.stringify(one.runs), one);
+    }
   }
   return [...found.values()];
 }
@@ -44,10 +57,11 @@ async function readRecordings(folder: string): Promise<readonly Recording[]> {
  * @returns how many sequences and runs that were, and what differs, in words
  */
 export async function replayAll(
+  mode: FakedMode,
   folder: string,
   mostRuns: number,
 ): Promise<{ readonly said: string; readonly runs: number; readonly differences: string }> {
-  const recordings = (await readRecordings(folder)).toSorted((left, right) =>
+  const recordings = (await readRecordings(mode, folder)).toSorted((left, right) =>
     left.runs.length - right.runs.length
   );
   let [sequences, runs] = [0, 0];

@@ -1,6 +1,6 @@
 /**
  * fast-check, with a seed: every run of the tests tries the laws on the same cases, so that what fails was broken by what was changed.
- * `deno task explore` tries them on others, and so does CI on a tenth as many.
+ * `KPROXY_SEED=N` tries them on others, and so does CI on a tenth as many.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import fastCheck from "fast-check";
 /** Of every run that is not told another one. */
 const DEFAULT_SEED = 1;
 /** The environment's variable that tells another one: a whole number. */
-export const SEED_VARIABLE = "KPROXY_SEED";
+const SEED_VARIABLE = "KPROXY_SEED";
 /** The environment's variable with a seed for cases beside those; `""` or absent: there are none. `tools/run_tests.ts` draws it in CI. */
 export const DRAWN_SEED_VARIABLE = "KPROXY_DRAWN_SEED";
 /** Of how many cases of the usual seed there is one of the drawn one. */

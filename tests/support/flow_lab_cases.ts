@@ -59,12 +59,12 @@ export function isReal(mode: string, flowCase: FlowCase): boolean {
 
 /**
  * True if this mode also compares what `kproxy trace` says of the live rules. Reading them takes as long as all packets of a case, so
- * each case has one of the modes that run it, and mode ipvs a third of its cases; `tests/flows/trace_test.ts` traces every case in every
+ * each case has one of the modes that run it, and mode ipvs a sixth of its cases; `tests/flows/trace_test.ts` traces every case in every
  * mode through the same rules as text.
  */
 export function isTraced(mode: string, flowCase: FlowCase): boolean {
   const at = Math.max(0, FLOW_CASES.indexOf(flowCase));
-  if (mode === "ipvs") return at % 3 === 0;
+  if (mode === "ipvs") return at % 6 === 0;
   const modes = TRACED_MODES.filter((one) =>
     isReal(one, flowCase) && MODE_GAPS[one][flowCase.name] === undefined
   );

@@ -17,15 +17,18 @@ export async function saveTable(netns: Netns, tool: string, table: string): Prom
   return withoutCounters(await netns.run([`${tool}-save`, "-t", table]));
 }
 
+/** Table and its lines. */
+type TableLines = readonly [table: string, lines: readonly string[]];
+
 /** All tables that there are, sorted by name, each as {@linkcode saveTable} yields it. */
-export async function saveTables(
-  netns: Netns,
-  tool: string,
-): Promise<readonly (readonly [table: string, lines: readonly string[]])[]> {
-  const tables = (await netns.run([`${tool}-save`])).split(/^(?=\*)/m).map(withoutCounters);
-  return tables.filter(([first]) => first?.startsWith("*")).sort().map((
-    lines,
-  ) => [lines[0]!.slice(1), lines]);
+export async function saveTables(netns: Netns, tool: string): Promise<readonly TableLines[]> {
+  return tablesIn(await netns.run([`${tool}-save`]));
+}
+
+/** Likewise, of what was saved. */
+export function tablesIn(saved: string): readonly TableLines[] {
+  const tables = saved.split(/^(?=\*)/m).map(withoutCounters).filter(([first]) => first?.startsWith("*"));
+  return tables.sort().map((lines) => [lines[0]!.slice(1), lines]);
 }
 
 function withoutCounters(text: string): string[] {

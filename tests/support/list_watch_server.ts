@@ -4,7 +4,6 @@
  *
  * @module
  */
-import { selector, type Selects } from "./api_selector.ts";
 import {
   answerBytes,
   type ApiWire,
@@ -386,4 +385,35 @@ function eventBytes({ old, current, version }: Change, { matches, wire }: Watche
   // As servers do: what is not selected any more is told as it was.
   const base = is ? current : old;
   return wire.event(type, { ...base, metadata: { ...base?.metadata, resourceVersion: String(version) } });
+}
+
+/** True for what is selected. */
+export type Selects = (object: RawApiObject | undefined) => boolean;
+
+/** Understands `!label`, `label=x`, `metadata.name=x` and `spec.clusterIP!=x`, and several of them. */
+export function selector(labels: string, fields: string): Selects {
+  const terms = (text: string): string[] => text.split(",").filter((term) => term !== "");
+  const ofLabels = terms(labels).map((term) => {
+    const [, not, label = "", value] = /^(!?)([\w./-]+)(?:=(.*))?$/.exec(term) ?? [];
+    if (not === undefined || (not === "!") !== (value === undefined)) {
+      throw new TypeError(`Label selector "${term}" is not understood`);
+    }
+    return { label, value };
+  });
+  const ofFields = terms(fields).map((term) => {
+    const [, field = "", operator, value] = /^([\w.]+)(!?=)(.*)$/.exec(term) ?? [];
+    return { field, operator, value };
+  });
+  return (object) => {
+    if (object === undefined) return false;
+    const { labels: own = {} } = object.metadata;
+    if (!ofLabels.every(({ label, value }) => own[label] === value)) return false;
+    return ofFields.every(({ field, operator, value }) => {
+      const found = field.split(".").reduce<unknown>(
+        (place, key) => (place as Record<string, unknown> | undefined)?.[key],
+        object,
+      );
+      return ((found ?? "") === value) === (operator === "=");
+    });
+  };
 }

@@ -3,7 +3,15 @@
  *
  * @module
  */
-import { jumpTarget, type RestoreInterpreter } from "./restore_interpreter.ts";
+import type { RestoredTables } from "./fake_iptables.ts";
+
+const VERDICTS = /^(?:ACCEPT|DROP|REJECT|RETURN|MARK|MASQUERADE|DNAT|REDIRECT)$/;
+
+/** The chain that a rule jumps to; null if it jumps to none of the users'. */
+function jumpTarget(rule: string): string | null {
+  const target = / -j (\S+)/.exec(` ${rule}`)?.[1] ?? null;
+  return target === null || VERDICTS.test(target) ? null : target;
+}
 
 /** What happens to a packet for one address (or node port) that a Service once had. */
 export interface Fate {
@@ -34,11 +42,11 @@ function endpointsBehind(
   }
 }
 
-const isReached = (tables: RestoreInterpreter, table: string, source: string, target: string): boolean =>
+const isReached = (tables: RestoredTables, table: string, source: string, target: string): boolean =>
   (tables.chains(table).get(source) ?? []).some((rule) => jumpTarget(rule) === target);
 
 /** The fate of every address that the tables know. */
-export function fates(tables: RestoreInterpreter): Map<string, Fate> {
+export function fates(tables: RestoredTables): Map<string, Fate> {
   const nat = tables.chains("nat");
   const filter = tables.chains("filter");
   const result = new Map<string, { endpoints: Set<string>; hasVerdict: boolean }>();
@@ -72,7 +80,7 @@ export function fates(tables: RestoreInterpreter): Map<string, Fate> {
 }
 
 /** True if what nat translates is masqueraded where the rules ask for it. */
-export function isMasqueradeReady(tables: RestoreInterpreter): boolean {
+export function isMasqueradeReady(tables: RestoredTables): boolean {
   const nat = tables.chains("nat");
   const translates = isReached(tables, "nat", "PREROUTING", "KUBE-SERVICES") &&
     (nat.get("KUBE-SERVICES") ?? []).some((rule) => dispatchMatch(rule) !== null);

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertNotEquals } from "@std/assert";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
@@ -13,7 +13,7 @@ import { UDP_FRONTENDS, UdpLab } from "./lab_udp.ts";
 import { NODE_OBJECT } from "./node_lab.ts";
 
 /**
- * Clients of every frontend follow the endpoints: one that is replaced, over a kill and a new start that move no live flow, to
+ * Clients of every frontend, there before it is, follow the endpoints: one that is replaced, over a kill and a new start that move no live flow, to
  * none, to another one, and from one that goes out of service.
  *
  * @throws {AssertionError} if one does not
@@ -28,7 +28,9 @@ export async function followUdpEndpoints(
   await using manifests = await LabManifests.create();
   const write = (endpoints: readonly string[]) => manifests.replace("dns.json", udp.objects(endpoints));
   await manifests.replace("node.json", [NODE_OBJECT]);
-  await write([first]);
+  // What the Service is at first: of its addresses it has only the cluster IP.
+  const bare = { type: "ClusterIP", ports: ["dns:53/UDP"], externalIPs: [], ingress: [] } as const;
+  await manifests.replace("dns.json", udp.objects([first], bare));
   const start = () =>
     KproxyProcess.start({
       netns: udp.lab.node.netns,
@@ -45,9 +47,13 @@ export async function followUdpEndpoints(
     });
   const senders = UDP_FRONTENDS.map((name) => udp.sender(name, pace));
   const allReach = (outcome: string) => Promise.all(senders.map((sender) => sender.until(outcome)));
+  // They are there before the Service is, and before its addresses are.
+  await Promise.all(senders.map(async (sender) => assertNotEquals(await sender.next(1), [first])));
 
   {
     await using kproxy = await start();
+    await senders[0]!.until(first);
+    await write([first]);
     await allReach(first);
     await write([second]);
     await allReach(second);

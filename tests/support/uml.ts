@@ -27,7 +27,7 @@ const COMPILER = need("a user-mode Linux", "gcc, because this processor has AMX"
   return !hasAmx || findProgram("gcc") !== undefined ? undefined : "no gcc on the PATH";
 });
 /** Runs its one argument, a command of the shell, in the project's folder in one. */
-export const UML_SCRIPT = `${ROOT}/tests/lab/uml.sh`;
+const UML_SCRIPT = `${ROOT}/tests/lab/uml.sh`;
 /** A few seconds where nothing else runs. */
 const BOOT_LIMIT_SECONDS = 300;
 

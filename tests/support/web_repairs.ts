@@ -18,7 +18,7 @@ export const REPAIR_ARGS = [
   `--ipvs-sync-period=${SYNC_PERIOD_MS}ms`,
 ];
 /** It must have seen the damage and repaired it: three times the period and what a look and a repair take on a quiet machine. */
-export const REPAIR_LIMIT_MS = 4_000;
+const REPAIR_LIMIT_MS = 4_000;
 /** The same in the user-mode Linux, where programs of a look and of a repair take seconds. */
 const SLOW_REPAIR_LIMIT_MS = 30_000;
 

@@ -6,7 +6,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { Run } from "../../cli/kproxy.ts";
 import { runOk, systemExec } from "../../../lib/kernel/exec.ts";
-import { WEB_ARGS, WEB_PODS, type WebLab, webSlice } from "../lab_web.ts";
+import { WEB_ARGS, type WebLab } from "../lab_web.ts";
 import type { Netns } from "../netns.ts";
 import { NetnsCli } from "../netns_cli.ts";
 import { CLUSTER } from "../web_changes.ts";
@@ -105,16 +105,4 @@ async function trackingIsFull(
   } finally {
     await runOk(systemExec, ["sysctl", "-q", "-w", `${setting}=${former}`]);
   }
-}
-
-/** What the kernel refuses of a Service is told by the kproxy that runs. */
-export async function quarantineIsNamed(web: WebLab): Promise<void> {
-  await using running = await web.start();
-  using cli = await NetnsCli.start(web.lab.node.netns);
-  // The broadcast address of a link: of the modes only this one's kernel looks.
-  const refused = webSlice([...WEB_PODS.slice(0, 2), "192.0.2.255"]);
-  await running.change(() => web.manifests.replace("endpoints.json", [refused]), "shop/web");
-  const { code, out } = await cli.run(["trace", "10.244.0.5@cni0", "shop/web"]);
-  assertMatch(out, /Wrong: The kernel has refused the rules of shop\/web: .*192\.0\.2\.255/);
-  assertEquals(code, 1, out);
 }

@@ -9,6 +9,7 @@ import { ExecError } from "../../../lib/errors.ts";
 import { NfacctCounters } from "../../../lib/kernel/nfacct.ts";
 import { FAMILIES, type IpFamily } from "../../../lib/model/objects.ts";
 import { recordedSections } from "../../recorded/recorded.ts";
+import { saveTables, tablesIn } from "../lab_rules.ts";
 import type { Netns } from "../netns.ts";
 
 /** A mode of kube-proxy. */
@@ -42,12 +43,6 @@ export async function recordedHoldings(mode: KubeProxyMode, state: RecordedState
       [name.slice(state.length + 1), lines] as const
     ),
   );
-}
-
-/** Table → its lines. */
-function tablesOf(lines: readonly string[]): Map<string, readonly string[]> {
-  const tables = lines.join("\n").split(/^\*/m).slice(1).map((text) => text.split("\n"));
-  return new Map(tables.map(([name = "", ...rest]) => [name, rest]));
 }
 
 function chainsIn(lines: readonly string[]): string[] {
@@ -103,8 +98,8 @@ export class KubeProxy {
 
   /** Writes what `iptables-save` listed: own chains anew, jumps that are missing on top; chains of Services that are gone go. */
   async #writeRules(family: IpFamily, recorded: readonly string[]): Promise<void> {
-    const saved = tablesOf((await this.netns.run([`${TOOLS[family]}-save`])).split("\n"));
-    const text = [...tablesOf(recorded)].flatMap(([table, lines]) => {
+    const saved = new Map(await saveTables(this.netns, TOOLS[family]));
+    const text = tablesIn(recorded.join("\n")).flatMap(([table, lines]) => {
       const known = saved.get(table) ?? [];
       const own = chainsIn(lines);
       // Mode ipvs leaves those of mode iptables to a cleanup.
@@ -169,8 +164,8 @@ export class KubeProxy {
   async #cleanUpIptables(state: RecordedState): Promise<void> {
     const recorded = await recordedHoldings("iptables", state);
     for (const tool of Object.values(TOOLS)) {
-      const saved = tablesOf((await this.netns.run([`${tool}-save`])).split("\n"));
-      const text = [...tablesOf(recorded.get(tool) ?? [])].flatMap(([table, lines]) => {
+      const saved = new Map(await saveTables(this.netns, tool));
+      const text = tablesIn((recorded.get(tool) ?? []).join("\n")).flatMap(([table, lines]) => {
         const known = saved.get(table) ?? [];
         const own = chainsIn(lines);
         const chains = chainsIn(known).filter((chain) =>

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "../../../../tests/support/fast_check.ts";
 import { ARBITRARY_CLUSTER } from "../../../../tests/support/arbitrary_objects.ts";
 import { exampleOptions, examplePlan, exampleState } from "../../../../tests/support/golden.ts";
-import { RestoreInterpreter } from "../../../../tests/support/restore_interpreter.ts";
+import { RestoredTables } from "../../../../tests/support/fake_iptables.ts";
 import { fates, isMasqueradeReady } from "../../../../tests/support/rule_reachability.ts";
 import {
   testPort,
@@ -24,7 +24,7 @@ const FOREIGN = "*nat\n:CNI-HOSTPORT - [0:0]\n:KUBE-PROXY-CANARY - [0:0]\n-A CNI
   "-A PREROUTING -j CNI-HOSTPORT\nCOMMIT\n*filter\n-A INPUT -j ACCEPT\nCOMMIT\n";
 
 /** As iptables-save would print it, as far as it is read. */
-function saved(tables: RestoreInterpreter): string {
+function saved(tables: RestoredTables): string {
   let text = "";
   for (const table of ["filter", "nat"]) {
     const chains = tables.chains(table);
@@ -40,20 +40,20 @@ function heldIn(text: string): HeldTables {
   return { tables: parseIptablesListing(text).tables, unreadable: unreadableTables(text) };
 }
 
-const observe = (tables: RestoreInterpreter): HeldTables => heldIn(saved(tables));
+const observe = (tables: RestoredTables): HeldTables => heldIn(saved(tables));
 
 /** What a full sync writes, block by block. */
 function blocksOf(plan: IptablesPlan, held: HeldTables, mostChains: number): readonly string[] {
   return [...fullSync(plan, held, { family: "IPv4" }).transaction.blocks(mostChains)];
 }
 
-function synced(plan: IptablesPlan, start = ""): RestoreInterpreter {
-  const tables = new RestoreInterpreter();
+function synced(plan: IptablesPlan, start = ""): RestoredTables {
+  const tables = new RestoredTables();
   tables.restore(start + blocksOf(plan, NOTHING_HELD, WHOLE).join(""));
   return tables;
 }
 
-const stateOf = (tables: RestoreInterpreter): unknown =>
+const stateOf = (tables: RestoredTables): unknown =>
   ["filter", "nat"].map((table) => [...tables.chains(table)].toSorted(([a], [b]) => a < b ? -1 : 1));
 
 for (const [name, mostChains] of [["many blocks", TINY], ["one block per table", WHOLE]] as const) {
@@ -94,7 +94,7 @@ Deno.test(
   },
   () => {
     fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
-      const tables = new RestoreInterpreter();
+      const tables = new RestoredTables();
       const plan = examplePlan("IPv4", objects);
       for (const block of blocksOf(plan, NOTHING_HELD, TINY)) {
         tables.restore(block);
@@ -161,7 +161,7 @@ Deno.test("Services share a block as long as their chains fit into it", { permis
 });
 
 /** What a table of nat would translate to. */
-const endpointsOf = (tables: RestoreInterpreter): number =>
+const endpointsOf = (tables: RestoredTables): number =>
   [...fates(tables).values()].reduce((sum, { endpoints }) => sum + endpoints.size, 0);
 
 Deno.test(
@@ -174,7 +174,7 @@ Deno.test(
     ]).flat();
     const plan = examplePlan("IPv4", services);
     const served = (start: string): number[] => {
-      const tables = new RestoreInterpreter();
+      const tables = new RestoredTables();
       tables.restore(start);
       return blocksOf(plan, observe(tables), 4).map((block) => {
         tables.restore(block);
@@ -240,8 +240,8 @@ Deno.test("few chains need no blocks, and the legacy variant never has any", { p
 function filterAfter(
   rules: Record<string, readonly string[]>,
   family: "IPv4" | "IPv6" = "IPv4",
-): RestoreInterpreter {
-  const tables = new RestoreInterpreter();
+): RestoredTables {
+  const tables = new RestoredTables();
   const targets = ["SERVICES", "EXTERNAL-SERVICES", "NODEPORTS", "FORWARD", "PROXY-FIREWALL", "FIREWALL"];
   const lines = Object.entries(rules).flatMap(([chain, list]) => list.map((rule) => `-A ${chain} ${rule}`));
   const used = targets.filter((target) => lines.some((line) => line.endsWith(`-j KUBE-${target}`)));
@@ -252,7 +252,7 @@ function filterAfter(
   return tables;
 }
 
-const targetsOf = (tables: RestoreInterpreter, table: string, chain: string): string[] =>
+const targetsOf = (tables: RestoredTables, table: string, chain: string): string[] =>
   tables.chains(table).get(chain)!.map((rule) => /-j (\S+)$/.exec(rule)![1]!);
 
 Deno.test(
@@ -321,7 +321,7 @@ Deno.test(
     const start = `*nat\n${leftovers.map((chain) => `:${chain} - [0:0]\n`).join("")}${rules.join("\n")}\n` +
       ":KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -j KUBE-FW-OLD\nCOMMIT\n";
     for (const mostChains of [WHOLE, TINY, 1]) {
-      const tables = new RestoreInterpreter();
+      const tables = new RestoredTables();
       tables.restore(FOREIGN + start);
       for (const block of blocksOf(examplePlan("IPv4", []), observe(tables), mostChains)) {
         tables.restore(block);

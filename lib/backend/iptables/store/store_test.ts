@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import fc from "../../../../tests/support/fast_check.ts";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../../../tests/support/arbitrary_objects.ts";
 import { exampleOptions, exampleTracker } from "../../../../tests/support/golden.ts";
-import { RestoreInterpreter } from "../../../../tests/support/restore_interpreter.ts";
+import { RestoredTables } from "../../../../tests/support/fake_iptables.ts";
 import { type Fate, fates } from "../../../../tests/support/rule_reachability.ts";
 import type { ChangeTracker } from "../../../model/change_tracker.ts";
 import type { ApiObject, Service } from "../../../model/objects.ts";
@@ -33,7 +33,7 @@ const DISPATCH_CHAINS: readonly (readonly [Table, string])[] = [
 ];
 
 /** Chains with their rules; the order of chains, and of rules in dispatch chains before the tail, is free. */
-function stateOf(tables: RestoreInterpreter, tailLength: number): Record<string, readonly string[]> {
+function stateOf(tables: RestoredTables, tailLength: number): Record<string, readonly string[]> {
   const state: Record<string, readonly string[]> = {};
   for (const table of ["filter", "nat"] as const) {
     for (const chain of [...tables.chains(table).keys()].sort()) {
@@ -49,8 +49,8 @@ function stateOf(tables: RestoreInterpreter, tailLength: number): Record<string,
   return state;
 }
 
-function loaded(plan: IptablesPlan): RestoreInterpreter {
-  const tables = new RestoreInterpreter();
+function loaded(plan: IptablesPlan): RestoredTables {
+  const tables = new RestoredTables();
   tables.restore(
     renderPlan(plan) + "*filter\n-A FORWARD -j KUBE-SERVICES\n-A INPUT -j KUBE-EXTERNAL-SERVICES\nCOMMIT\n" +
       "*nat\n-A PREROUTING -j KUBE-SERVICES\nCOMMIT\n",
@@ -66,7 +66,7 @@ function storeOf(plan: IptablesPlan): IptablesStore {
   return fullSync(plan, NOTHING_HELD, { family: "IPv4" }).store;
 }
 
-function assertHolds(tables: RestoreInterpreter, store: IptablesStore, wanted: IptablesPlan): void {
+function assertHolds(tables: RestoredTables, store: IptablesStore, wanted: IptablesPlan): void {
   assertEquals(
     stateOf(tables, wanted.base.tail.nat.length),
     stateOf(loaded(wanted), wanted.base.tail.nat.length),

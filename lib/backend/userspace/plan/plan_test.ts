@@ -10,7 +10,7 @@ import {
 } from "../../../../tests/support/model_objects.ts";
 import type { Service } from "../../../model/objects.ts";
 import { parseIptablesSave } from "../../../netfilter/iptables_save.ts";
-import { RestoreInterpreter } from "../../../../tests/support/restore_interpreter.ts";
+import { RestoredTables } from "../../../../tests/support/fake_iptables.ts";
 import { renderPlan } from "../../iptables/plan/render.ts";
 import type { IptablesPlan } from "../../iptables/plan/ruleset.ts";
 import { fullSync } from "../../iptables/store/full_sync.ts";
@@ -191,7 +191,7 @@ function planned(
 }
 
 /** Chain → its rules; those of a Service keep their order in nat, and Services stand in any. */
-function rulesIn(tables: RestoreInterpreter): Record<string, readonly string[]> {
+function rulesIn(tables: RestoredTables): Record<string, readonly string[]> {
   return Object.fromEntries((["filter", "nat"] as const).flatMap((table) =>
     CHAINS[table].flatMap((chain) => {
       const rules = tables.chains(table).get(chain) ?? [];
@@ -204,8 +204,8 @@ function rulesIn(tables: RestoreInterpreter): Record<string, readonly string[]> 
   ));
 }
 
-function loaded(plan: IptablesPlan): RestoreInterpreter {
-  const tables = new RestoreInterpreter();
+function loaded(plan: IptablesPlan): RestoredTables {
+  const tables = new RestoredTables();
   tables.restore(renderPlan(plan));
   return tables;
 }
