@@ -23,7 +23,7 @@ export interface Foreign {
 const TABLES = ["nat", "filter"];
 /**
  * Chains of table nat in which others' rules stay: older kubelets have theirs in two of them, and to the canary no packet comes
- * (lib/backend/iptables/README.md, "A look").
+ * (lib/backend/iptables/README.md, "The drift check").
  */
 const NOT_KPROXYS_ALONE = /^:KUBE-(MARK-MASQ|POSTROUTING|PROXY-CANARY) /;
 
