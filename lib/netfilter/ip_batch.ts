@@ -49,7 +49,7 @@ export function parseDeviceAddresses(text: string): readonly DeviceAddress[] {
       const { local, prefixlen: prefixLength, scope } = entry;
       const ip = typeof local === "string" ? parseIp(local) : null;
       // An address on one end of a tunnel may have no text that is an address.
-      if (ip === null || typeof prefixLength !== "number") continue;
+      if (ip === null || typeof prefixLength !== "number" || !Number.isInteger(prefixLength)) continue;
       if (!(prefixLength >= 0 && prefixLength <= 8 * ip.bytes.length)) continue;
       addresses.push({
         device: link.ifname,

@@ -294,6 +294,7 @@ const JSON_PIECES: FuzzTarget = {
           items.push(...parseItems(group));
         }
       }
+      reader.push(decoder.decode());
       around = reader.end();
     } catch (error) {
       const isRefusal = error instanceof SyntaxError ||

@@ -59,6 +59,8 @@ export class JsonListReader {
   #whole: string | null = "";
   /** What stands around the items. */
   #around = "";
+  /** Its end, as long as a name may be: to look at the end of a text that grows costs as much as all of it. */
+  #aroundEnd = "";
   /** An opening bracket, and what of the items has not been read. */
   #items = "[";
   /** Whether the items have begun, and are still going on. */
@@ -116,7 +118,7 @@ export class JsonListReader {
         if (++values > maxValues) this.#tooMany(at);
         if (++depth > MAX_DEPTH) throw new DecodeError("", `more than ${MAX_DEPTH} values in one another`);
         if (depth !== 2 || code === OBJECT || isInside) continue;
-        this.#around += piece.slice(from, at);
+        this.#addAround(piece.slice(from, at));
         from = at;
         isInside = this.#beginItems();
         if (isInside) from++;
@@ -132,10 +134,17 @@ export class JsonListReader {
       from = comma + 1;
     }
     const rest = piece.slice(from);
-    const { length } = isInside ? this.#items += rest : this.#around += rest;
+    if (isInside) this.#items += rest;
+    else this.#addAround(rest);
+    const { length } = isInside ? this.#items : this.#around;
     if (length > maxLength) throw new DecodeError("", `more than ${maxLength} bytes without a whole object`);
     [this.#depth, this.#isText, this.#skipped, this.#values] = [depth, isText, at - end, values];
     return found;
+  }
+
+  #addAround(text: string): void {
+    this.#around += text;
+    this.#aroundEnd = (this.#aroundEnd + text).slice(-NAME_LENGTH);
   }
 
   #tooMany(at: number): never {
@@ -163,11 +172,11 @@ export class JsonListReader {
 
   /** True if the list that begins after what has been taken is that of the items. */
   #beginItems(): boolean {
-    if (!ITEMS_NAME.test(this.#around.slice(-NAME_LENGTH))) return false;
+    if (!ITEMS_NAME.test(this.#aroundEnd)) return false;
     if (this.#place !== "before") throw new DecodeError("items", "are there twice");
     this.#place = "inside";
     this.headLength = this.#around.length;
-    this.#around += "[";
+    this.#addAround("[");
     return true;
   }
 

@@ -190,6 +190,8 @@ function newJsonListReader(): ListReader {
   return {
     push: (piece) => list.push(decoder.decode(piece, { stream: true })).map(parseItems),
     end() {
+      // What a text that is cut off inside of a character ends with.
+      list.push(decoder.decode());
       const head = asObject<ListModel>(list.end(), "answer");
       // Null stands for no items: so servers write a list that was never made.
       return { head, items: "items" in head ? listAt(head, "items") : undefined };

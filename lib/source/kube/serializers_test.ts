@@ -1,5 +1,5 @@
 /** Answers in protobuf and JSON, good and hostile ones, at the source. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import {
   envelope,
   field,
@@ -20,7 +20,9 @@ import {
 } from "../../../tests/support/kube_fixture.ts";
 import type { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService, rawSlice } from "../../../tests/support/raw_objects.ts";
-import { acceptHeader } from "./serializers.ts";
+import { AnswerError } from "./list_watch_messages.ts";
+import { SERVICES } from "./resources.ts";
+import { acceptHeader, formatOf } from "./serializers.ts";
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";
 /** A server that has both. */
@@ -187,4 +189,17 @@ Deno.test("a list of many megabytes in JSON is what it is in small pages, and no
   await whole.recorder.untilSynced();
   assertEquals(whole.recorder.objects, paged.recorder.objects);
   assertStringIncludes(whole.lines.join(""), "no list");
+});
+
+Deno.test("a list in JSON that ends inside of a character is no list", async () => {
+  const text = `{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`;
+  const read = (ending: readonly number[]) =>
+    formatOf({ contentType: "application/json" }, SERVICES.path).readPage(
+      { body: new Blob([text, Uint8Array.from(ending)]).stream() },
+      SERVICES,
+      { signal: new AbortController().signal, note: () => {} },
+      () => {},
+    );
+  await read([]);
+  await assertRejects(() => read([0xe0]), AnswerError, "no list");
 });
