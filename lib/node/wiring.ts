@@ -51,7 +51,7 @@ import { collectInQuiet } from "./quiet_garbage.ts";
 import { usesApiServer } from "./source.ts";
 import { StatusPageSource } from "./status_page.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
-import type { RefusedFamily } from "../kernel/iptables_variant.ts";
+import type { RefusedFamily } from "../kernel/ip_families.ts";
 import { nodeUse, serviceUse } from "../model/unserved_family.ts";
 
 /** The parts of a proxy server that begin nothing before they are started. */

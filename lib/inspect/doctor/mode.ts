@@ -17,6 +17,7 @@ import {
 } from "../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
+import { NEEDS_RIGHTS, type RefusedFamily } from "../../kernel/ip_families.ts";
 import { probeIpset } from "../../kernel/ipset.ts";
 import {
   chooseIptablesVariant,
@@ -24,8 +25,6 @@ import {
   holdsProxyRules,
   iptablesOfNode,
   mayHideRules,
-  NEEDS_RIGHTS,
-  type RefusedFamily,
   type VariantChoice,
 } from "../../kernel/iptables_variant.ts";
 import {
