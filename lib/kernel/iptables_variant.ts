@@ -265,11 +265,8 @@ async function runIfThere(exec: Exec, argv: readonly string[]): Promise<ExecResu
   }
 }
 
-/** The iptables of a node: what works, and what does not. */
-export type IptablesOfNode = ServedFamilies<Iptables>;
-
 /**
- * Chooses the variant and finds its families, and logs both.
+ * The iptables of a node, what works and what does not. Chooses the variant and finds its families, and logs both.
  *
  * @throws {UnsupportedError} if the primary family is not among them
  * @throws {ExecError} if it is unknown whether a variant works
@@ -277,7 +274,7 @@ export type IptablesOfNode = ServedFamilies<Iptables>;
 export async function iptablesOfNode(
   exec: Exec,
   { primaryFamily, sysctls, log }: Pick<FamilyProbe<Iptables>, "primaryFamily" | "sysctls" | "log">,
-): Promise<IptablesOfNode> {
+): Promise<ServedFamilies<Iptables>> {
   const probing = new Runner(exec, { caches: true });
   const { variant, reason } = await chooseIptablesVariant(probing, { primaryFamily });
   log.info("Using iptables", { variant, reason });
