@@ -3,7 +3,8 @@ import { FakeIptables } from "../../tests/support/fake_iptables.ts";
 import { ExecError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Exec, ExecResult } from "./exec.ts";
-import { type RefusedFamily, usableFamilies } from "./iptables_variant.ts";
+import { silentLogger } from "../observe/log.ts";
+import { iptablesOfNode } from "./iptables_variant.ts";
 import { describeRestoreFailure, isLockBusy, isRuleRefusal } from "./tool_errors.ts";
 import { UNKNOWN_SYSCTLS } from "./sysctl.ts";
 
@@ -66,14 +67,9 @@ async function families(answer: Answer): Promise<[readonly IpFamily[], readonly 
       return answer instanceof ExecError ? Promise.reject(answer) : Promise.resolve(answer);
     },
   };
-  const refused: RefusedFamily[] = [];
-  const found = await usableFamilies(exec, {
-    variant: "nft",
-    primaryFamily: "IPv4",
-    sysctls: UNKNOWN_SYSCTLS,
-    onRefused: (family) => refused.push(family),
-  });
-  return [[...found.keys()], refused.map(({ family }) => family)];
+  const options = { primaryFamily: "IPv4", sysctls: UNKNOWN_SYSCTLS, log: silentLogger } as const;
+  const { families, refused } = await iptablesOfNode(exec, options);
+  return [[...families.keys()], refused.map(({ family }) => family)];
 }
 
 for (const answer of ABSENT) {

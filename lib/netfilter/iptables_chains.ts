@@ -60,23 +60,12 @@ export function listingText(
   return lines.join("\n") + "\n";
 }
 
-/** How the rules of a chain must be as they are wanted; `among`: others' may be there, too. */
-export type Comparison = "same" | "sameInAnyOrder" | "among";
-
 /**
- * True if the rules that were found are as they must be. One that cannot be read is none of ours.
+ * True if all of these rules are among those that were found, in any order. One that cannot be read is none of ours.
  *
  * @param found as iptables prints them
  * @param rules canonical
  */
-export function chainHolds(
-  found: readonly string[],
-  { rules, comparison }: { readonly rules: readonly string[]; readonly comparison: Comparison },
-): boolean {
-  const there = found.map((rule) => readableRuleText(rule) ?? "");
-  if (comparison === "among") return new Set(rules).isSubsetOf(new Set(there));
-  if (there.length !== rules.length) return false;
-  const ordered = (texts: readonly string[]): readonly string[] =>
-    comparison === "same" ? texts : texts.toSorted();
-  return ordered(there).join("\n") === ordered(rules).join("\n");
+export function holdsAmongOthers(found: readonly string[], rules: readonly string[]): boolean {
+  return new Set(rules).isSubsetOf(new Set(found.map(readableRuleText)));
 }

@@ -7,7 +7,7 @@ import { within } from "../kernel/clock.ts";
 import { clusterCidrProblem } from "../config/families.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UnsupportedError } from "../errors.ts";
-import type { RefusedFamily } from "../kernel/iptables_variant.ts";
+import type { RefusedFamily } from "../kernel/ip_families.ts";
 import { parseCidr } from "../model/ip.ts";
 import { nodeIps, nodeZone, ownAddresses, unreadNode } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";

@@ -3,7 +3,7 @@ import { FakeTime } from "@std/testing/time";
 import { defaultConfig } from "../config/defaults.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { DetectLocalMode } from "../config/types.ts";
-import type { RefusedFamily } from "../kernel/iptables_variant.ts";
+import type { RefusedFamily } from "../kernel/ip_families.ts";
 import type { NodeObject } from "../model/objects.ts";
 import { nodeIps, nodePortAddresses } from "../model/node.ts";
 import { type LogValues, silentLogger } from "../observe/log.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { RefusedFamily } from "../kernel/iptables_variant.ts";
+import type { RefusedFamily } from "../kernel/ip_families.ts";
 import { parseCidr, parseIp } from "../model/ip.ts";
 import type { IpFamily, NodeObject, Service } from "../model/objects.ts";
 import { familyNotServedEvent, type ProxyEvent } from "../observe/events.ts";

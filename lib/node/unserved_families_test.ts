@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { recordingLog } from "../../tests/support/recording_log.ts";
-import type { RefusedFamily } from "../kernel/iptables_variant.ts";
+import type { RefusedFamily } from "../kernel/ip_families.ts";
 import type { NodeObject, Service } from "../model/objects.ts";
 import { testNode, testService } from "../../tests/support/model_objects.ts";
 import { UnservedFamilies } from "./unserved_families.ts";

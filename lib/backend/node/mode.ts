@@ -6,7 +6,7 @@
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import type { RefusedFamily } from "../../kernel/iptables_variant.ts";
+import type { RefusedFamily } from "../../kernel/ip_families.ts";
 import type { NodeSysctls } from "../../kernel/sysctl.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";

@@ -10,14 +10,13 @@ import { MODES } from "../../backend/node/registry.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
+import { NEEDS_RIGHTS, type RefusedFamily } from "../../kernel/ip_families.ts";
 import { probeIpset } from "../../kernel/ipset.ts";
 import {
   chooseIptablesVariant,
   holdsProxyRules,
   iptablesOfNode,
   mayHideRules,
-  NEEDS_RIGHTS,
-  type RefusedFamily,
   type VariantChoice,
 } from "../../kernel/iptables_variant.ts";
 import {

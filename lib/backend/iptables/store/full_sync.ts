@@ -6,8 +6,8 @@
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import {
   bodyRules,
-  chainHolds,
   groupByChain,
+  holdsAmongOthers,
   jumpRules,
   ruleOf,
 } from "../../../netfilter/iptables_chains.ts";
@@ -265,7 +265,7 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
     for (const [chain, rules] of baseChains(store, table)) {
       if (own.includes(chain)) continue;
       const found = held.tables.get(table)?.get(chain)?.rules ?? [];
-      if (!chainHolds(found, { rules, comparison: "among" })) missing.push(chainKey(table, chain));
+      if (!holdsAmongOthers(found, rules)) missing.push(chainKey(table, chain));
     }
   }
   if (scope.plan === undefined) return { missing, differing, leftover: [] };

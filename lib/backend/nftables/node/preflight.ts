@@ -6,14 +6,13 @@
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
 import { interfaceIps } from "../../../kernel/machine.ts";
-import { NEEDS_RIGHTS } from "../../../kernel/iptables_variant.ts";
+import { NEEDS_RIGHTS, servedFamilies } from "../../../kernel/ip_families.ts";
 import { isAtLeast } from "../../../kernel/iptables.ts";
 import { describeNftFailure, Nft, nftErrors, nftFailureKind, saysWhy } from "../../../kernel/nft.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
-import { requireIpv6 } from "../../../kernel/sysctl.ts";
 import { cidrContains, type Ip } from "../../../model/ip.ts";
 import { nodeIps } from "../../../model/node.ts";
-import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
+import type { IpFamily } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
@@ -39,38 +38,16 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
   const nft = new Nft(exec);
   const version = await requireNft(nft);
   log.info("Using nftables", { version });
-  const families = new Map<IpFamily, NodeNft>();
-  const refused = new Map<IpFamily, UnsupportedError>();
-  const probe = async (family: IpFamily): Promise<NodeNft> => {
-    if (family === "IPv6") requireIpv6(sysctls);
-    return await probeFamily(nft, configuredNftables(config, family, null).options, version);
-  };
-  const probes = await Promise.allSettled(FAMILIES.map(probe));
-  for (const [index, family] of FAMILIES.entries()) {
-    const outcome = probes[index];
-    if (outcome?.status === "fulfilled") families.set(family, outcome.value);
-    else if (outcome?.reason instanceof UnsupportedError) {
-      refused.set(family, outcome.reason);
-      log.info("IP family cannot be served", { family, reason: outcome.reason.message });
-    } else throw outcome?.reason;
-  }
-  warnOfRefusedCounters(config, families, log);
-  const { primaryFamily } = nodeIps(null, config.bindAddress);
-  const cause = refused.get(primaryFamily);
-  if (cause !== undefined) throw primaryFamilyError(primaryFamily, cause);
-  logFamilies(families.keys(), log);
-  const refusals = [...refused].map(async ([family, { message }]) => ({
-    family,
-    reason: message,
-    hasRules: await holdsRules(nft, family),
-  }));
-  return makeProxiers({
-    nft,
-    config,
+  const { families, refused } = await servedFamilies({
+    primaryFamily: nodeIps(null, config.bindAddress).primaryFamily,
+    sysctls,
     log,
-    families,
-    refused: await Promise.all(refusals),
+    probe: (family) => probeFamily(nft, configuredNftables(config, family, null).options, version),
+    hasRules: (family) => holdsRules(nft, family),
   });
+  warnOfRefusedCounters(config, families, log);
+  logFamilies(families.keys(), log);
+  return makeProxiers({ nft, config, log, families, refused });
 }
 
 /** True if our table is there; false, too, where that is unknown. */
@@ -264,11 +241,4 @@ function withoutRights(family: IpFamily, failure: ExecError, version: string | n
     foundText(failure, version),
     { message: NEEDS_RIGHTS, cause: failure },
   );
-}
-
-function primaryFamilyError(family: IpFamily, cause: UnsupportedError): UnsupportedError {
-  const message = cause.message === NEEDS_RIGHTS
-    ? NEEDS_RIGHTS
-    : `the primary IP family ${family} cannot be served: ${cause.message}`;
-  return new UnsupportedError(`Primary IP family ${family}`, cause.needs, cause.found, { message, cause });
 }

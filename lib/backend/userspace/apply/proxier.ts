@@ -11,7 +11,7 @@ import { inTurns, TURN_MS } from "../../../kernel/clock.ts";
 import type { NodePortAddresses } from "../../../model/node.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
-import { chainHolds, jumpRules } from "../../../netfilter/iptables_chains.ts";
+import { holdsAmongOthers, jumpRules } from "../../../netfilter/iptables_chains.ts";
 import { tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
@@ -278,7 +278,7 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   #guardedPorts(saved: IptablesRuleset): ReadonlySet<LedTo> {
     const filter = saved.get("filter");
     const isReached = [...jumpRules(this.#own.jumps, "filter")].every(([chain, rules]) =>
-      chainHolds(filter?.get(chain)?.rules ?? [], { rules, comparison: "among" })
+      holdsAmongOthers(filter?.get(chain)?.rules ?? [], rules)
     );
     return new Set(isReached ? savedGuards(saved).map(([led]) => led) : []);
   }
