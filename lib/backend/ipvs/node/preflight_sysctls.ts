@@ -13,7 +13,7 @@ import {
   EXPIRE_QUIESCENT_TEMPLATE,
   IP_FORWARD,
   VS_CONNTRACK,
-} from "../../node/mode.ts";
+} from "../../node/mode_sysctls.ts";
 
 /** A setting and why it is needed. */
 export interface NeededSysctl {
