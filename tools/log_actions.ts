@@ -60,7 +60,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     action: "fix what the error names, or leave ipvs.tcpTimeout and the like at 0",
     command: DOCTOR,
   },
-  "Nobody can tell a sysctl": { action: "install procps, or set it on the node", command: DOCTOR },
+  "A kernel setting cannot be read": { action: "install procps, or set it on the node", command: DOCTOR },
   "Connections from a port used before may go to an endpoint that is gone": {
     action: "use Linux 5.9 or newer, or set net.ipv4.vs.conn_reuse_mode as the line says",
     command: DOCTOR,

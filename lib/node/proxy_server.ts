@@ -3,7 +3,8 @@
  *
  * @module
  */
-import type { Afterlife } from "../backend/node/afterlife.ts";
+import type { ProcessWide } from "../backend/node/process_wide.ts";
+import { modeSysctls } from "../backend/node/mode_sysctls.ts";
 import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../backend/node/choose_mode.ts";
 import { loadMode, MODES } from "../backend/node/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
@@ -20,7 +21,6 @@ import {
   conntrackSettings,
   type RefusedSetting,
 } from "../kernel/conntrack_settings.ts";
-import { modeSysctls } from "../backend/node/mode_sysctls.ts";
 import { ConfigError } from "../errors.ts";
 import { cpuCount } from "../kernel/machine.ts";
 import { untilDescriptors } from "../kernel/descriptors.ts";
@@ -62,7 +62,7 @@ export interface ProcessResources {
   /** The last warnings and errors of the log. */
   readonly problems: RecentProblems;
   /** What modes keep beyond a proxy server. */
-  readonly afterlife: Afterlife;
+  readonly processWide: ProcessWide;
 }
 
 /** A configuration, understood: nothing of the node was touched. */
@@ -199,7 +199,7 @@ function newProxyServer(
  * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
  */
 export async function prepareNode(
-  { config, log, programs, afterlife }: PlannedProxyServer,
+  { config, log, programs, processWide }: PlannedProxyServer,
   opening: Promise<Channels> | null,
 ): Promise<PreparedNode> {
   // What the node can do is decided here for as long as the proxy server runs.
@@ -221,7 +221,7 @@ export async function prepareNode(
     config,
     log,
     sysctls,
-    afterlife,
+    processWide,
   });
   exec.settle();
   if (!isRuleless(chosen.config)) {

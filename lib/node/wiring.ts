@@ -79,7 +79,7 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
   const afterSyncs = joinObservers(
     otherModes.observer,
     collectInQuiet(families, until),
-    observeFirstSyncs(families, (_, isLast) => isLast && !until.aborted && proxy.afterlife.inForce()),
+    observeFirstSyncs(families, (_, isLast) => isLast && !until.aborted && proxy.processWide.inForce()),
     ...(page === null ? [] : [page.record.observer]),
   );
   const report = partlyUsableReport(log);

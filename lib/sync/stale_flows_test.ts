@@ -75,7 +75,7 @@ const CASES: readonly [
   ["former node port, to its former endpoint", "192.0.2.10:30054", "10.244.1.3:53", true],
   ["former node port of another host", "198.51.100.7:30054", "10.244.1.3:53", false],
   ["straight to an endpoint", "10.244.1.3:53", "10.244.1.3:53", false],
-  ["straight to an address nobody has", "10.244.9.9:53", "10.244.9.9:53", false],
+  ["straight to an unknown address", "10.244.9.9:53", "10.244.9.9:53", false],
   ["in another zone, never translated", "10.96.0.10:53", "10.96.0.10:53", false, "5"],
   ["in another zone, to an endpoint that is gone", "10.96.0.10:53", "10.244.9.9:53", true, "5"],
 ];

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { Afterlife } from "../../lib/backend/node/afterlife.ts";
+import { ProcessWide } from "../../lib/backend/node/process_wide.ts";
 import { defaultConfig } from "../../lib/config/defaults.ts";
 import { withFields } from "../../lib/config/fields.ts";
 import { planProxyServer, prepareNode } from "../../lib/node/proxy_server.ts";
@@ -26,7 +26,7 @@ async function start(node: IpvsStartNode): Promise<Started> {
       verbosity: { level: 0 },
       problems: new RecentProblems(() => 0),
       reloads: null,
-      afterlife: new Afterlife(),
+      processWide: new ProcessWide(),
     },
   );
   const { prepared } = await prepareNode(planned, null);

@@ -78,7 +78,7 @@ Deno.test("a full sync over any other state leads to what a fresh one makes", pu
   }));
 });
 
-/** Ends what a life writes after so many of its lines, from the first one again where there are fewer. */
+/** Ends what a process writes after so many of its lines, from the first one again where there are fewer. */
 function doSome(kernel: KernelModel, operations: IpvsTransaction, stop: number): void {
   const work = workOf(operations);
   for (const one of work.slice(0, stop % (work.length + 1))) kernel.do(one);
@@ -98,12 +98,12 @@ Deno.test("killed after any line, the next full sync leaves nothing behind", pur
   );
 });
 
-Deno.test("nor if each life is killed on its way to other Services than the one before", pure, () => {
-  const life = fc.record({ objects: ARBITRARY_CLUSTER, stop: fc.nat() });
+Deno.test("nor if each process is killed on its way to other Services than the one before", pure, () => {
+  const process = fc.record({ objects: ARBITRARY_CLUSTER, stop: fc.nat() });
   fc.assert(
-    fc.property(ARBITRARY_CLUSTER, fc.array(life, { minLength: 1, maxLength: 4 }), (first, lives) => {
+    fc.property(ARBITRARY_CLUSTER, fc.array(process, { minLength: 1, maxLength: 4 }), (first, processes) => {
       const kernel = KernelModel.after(fresh(planOf(first)));
-      for (const { objects, stop } of lives) {
+      for (const { objects, stop } of processes) {
         doSome(kernel, syncOver(planOf(objects), kernel.observe(), OPTIONS), stop);
       }
       const last = planOf([]);

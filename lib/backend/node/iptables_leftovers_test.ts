@@ -146,7 +146,7 @@ for (const [former, now] of [["iptables", "ipvs"], ["ipvs", "iptables"]] as cons
     const fake = new FakeIptables();
     const target = new Iptables(fake, { ...await probeIptables(fake, "IPv4", "nft"), lockDeadlineMs: 0 });
     const jumpOf = (mode: keyof typeof SHARED): string => `${SHARED[mode].jump} -j KUBE-PROXY-FIREWALL`;
-    const foreign = '-A INPUT -m comment --comment "somebody else" -j KUBE-PROXY-FIREWALL';
+    const foreign = '-A INPUT -m comment --comment "another program" -j KUBE-PROXY-FIREWALL';
     await target.restore(`*nat
 :KUBE-SERVICES - [0:0]
 :KUBE-NODEPORTS - [0:0]

@@ -15,7 +15,7 @@ import type { Logger } from "../../observe/log.ts";
 import type { PacketCounts } from "../../observe/metrics.ts";
 import type { Registry } from "../../observe/prom_client.ts";
 import type { FamilyProxier } from "../backend.ts";
-import type { Afterlife } from "./afterlife.ts";
+import type { ProcessWide } from "./process_wide.ts";
 
 /** What preparing a mode may use. */
 export interface ModeContext {
@@ -27,7 +27,7 @@ export interface ModeContext {
   /** Of work that goes on between syncs. Default: the machine's. */
   readonly clock?: Clock;
   /** What the proxy servers of the process share. Default: nothing. */
-  readonly afterlife?: Afterlife;
+  readonly processWide?: ProcessWide;
 }
 
 /** A mode on a node that can run it. */

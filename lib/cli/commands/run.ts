@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { Afterlife } from "../../backend/node/afterlife.ts";
+import { ProcessWide } from "../../backend/node/process_wide.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { wallClockMs } from "../../kernel/clock.ts";
 import { Runner } from "../../kernel/runner.ts";
@@ -65,10 +65,10 @@ export async function runCommand(
     verbosity: { level: effective.config.logging.verbosity },
     problems: new RecentProblems(wallClockMs),
     reloads: isFollowed ? new ReloadRecord(wallClockMs()) : null,
-    afterlife: new Afterlife(exec),
+    processWide: new ProcessWide(exec),
   };
   const run = runProxyServers(effective, flags, { resources, signals }).finally(() =>
-    resources.afterlife.end(new AbortController().signal)
+    resources.processWide.end(new AbortController().signal)
   );
   // A second signal waits for nothing.
   return await Promise.race([run, signals.again.then(() => 0)]);
@@ -89,7 +89,7 @@ async function runProxyServers(
   };
   signals.handle({
     onStop: (signal) => {
-      const { takesRulesAway } = resources.afterlife;
+      const { takesRulesAway } = resources.processWide;
       log.info(takesRulesAway ? "Stopping, rules go with this process" : "Stopping, rules stay in place", {
         signal,
       });

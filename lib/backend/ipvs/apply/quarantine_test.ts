@@ -221,7 +221,7 @@ Deno.test("hundreds of refused entries cost only themselves, in one sync", NONE,
 });
 
 /** What goes wrong with a whole sync, whatever Services there are. */
-const NOBODYS_FAULT: readonly [name: string, break_: (fake: FakeIpvs) => void][] = [
+const OTHER_FAULTS: readonly [name: string, break_: (fake: FakeIpvs) => void][] = [
   ["others add the same virtual server meanwhile", (fake) => {
     fake.afterRun = (argv) => {
       if (argv[1] === "restore") {
@@ -247,10 +247,10 @@ const NOBODYS_FAULT: readonly [name: string, break_: (fake: FakeIpvs) => void][]
   ["ipvsadm is killed", (fake) => {
     fake.fail = (argv) => argv[1] === "-R" ? { code: 137, stdout: "", stderr: "" } : undefined;
   }],
-  ["ipvsadm prints what nobody understands", (fake) => {
+  ["ipvsadm prints what has no meaning", (fake) => {
     fake.fail = (argv) => argv[1] === "-R" ? { code: 0, stdout: "", stderr: "Segfault?\n" } : undefined;
   }],
-  ["ipset prints what nobody understands", (fake) => {
+  ["ipset prints what has no meaning", (fake) => {
     fake.fail = (argv) =>
       argv[1] === "restore" ? { code: 1, stdout: "", stderr: "Error in line 9999999: what\n" } : undefined;
   }],
@@ -266,7 +266,7 @@ Deno.test("no Service is quarantined for what is not its fault", NONE, async (t)
     ...GOOD,
   ];
   const wanted = objects("10.244.1.1", "192.0.2.127");
-  for (const [name, break_] of NOBODYS_FAULT) {
+  for (const [name, break_] of OTHER_FAULTS) {
     await t.step(name, async () => {
       const { fake, sync } = ipvsRig();
       break_(fake);

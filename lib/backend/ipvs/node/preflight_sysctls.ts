@@ -63,7 +63,12 @@ export async function setIpvsSysctls(config: KubeProxyConfiguration, tools: Sysc
   for (const [index, { name, value, why }] of needed.entries()) {
     const outcome = outcomes?.[index] ?? null;
     if (outcome === null) {
-      log.warn("Nobody can tell a sysctl", { name, wanted: value, otherwise: why, advice: "install procps" });
+      log.warn("A kernel setting cannot be read", {
+        name,
+        wanted: value,
+        otherwise: why,
+        advice: "install procps",
+      });
     } else if (outcome.kind === "changed") {
       log.info("Set sysctl", { name, value, before: outcome.found });
     } else if (outcome.kind !== "unchanged") {

@@ -34,10 +34,10 @@ class Rig {
   lines: () => readonly string[] = () => [];
 
   constructor(private readonly range: string) {
-    this.proxier = this.life();
+    this.proxier = this.nextProxier();
   }
 
-  life(): ListeningProxier {
+  nextProxier(): ListeningProxier {
     const { log, lines } = recordingLog();
     this.lines = () => lines;
     return this.proxier = new ListeningProxier({
@@ -128,7 +128,7 @@ Deno.test("the second for a place learns whose it is, and has it once that is go
   assertEquals(rig.quarantined(), []);
 });
 
-Deno.test("without the right to a port another one stands in for it, and gives way to nobody but who has that port", async () => {
+Deno.test("without the right to a port another one stands in for it, and gives way only to the Service that has that port", async () => {
   const rig = new Rig("127.0.0.1");
   rig.put("a", ports(80));
   rig.put("b", { clusterIP: "10.96.0.11", ...ports(443) });
@@ -161,17 +161,17 @@ Deno.test("a port that another program has costs that port only, and is tried ag
   assertEquals(rig.quarantined(), []);
 });
 
-Deno.test("the next life takes what is open over", async () => {
+Deno.test("the next proxy server takes what is open over", async () => {
   const rig = new Rig("127.0.0.1");
   rig.put("web", ports(8080, 80));
   await rig.sync("all");
   rig.proxier.leave();
-  rig.life();
+  rig.nextProxier();
   assertEquals(await rig.sync("all"), ["127.0.0.1:8080"], "both wanted the same place");
   rig.put("web", ports(8081, 80));
   assertEquals(await rig.sync(), ["127.0.0.1:8080", "127.0.0.1:8081"]);
   rig.proxier.leave();
-  rig.life();
+  rig.nextProxier();
   assertEquals([await rig.sync("all"), rig.opened], [["127.0.0.1:8080", "127.0.0.1:8081"], 3]);
   await rig.shared.closeLeft();
   assertEquals([...rig.open.keys()].length, 2);

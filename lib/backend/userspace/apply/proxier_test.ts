@@ -50,11 +50,11 @@ class Rig implements AsyncDisposable {
   beside!: (portOf: (portal: Portal) => number | undefined) => UserspaceProxier;
 
   constructor(private readonly range: { first: number; last: number } | null = null) {
-    [this.portals, this.proxier] = this.life();
+    [this.portals, this.proxier] = this.nextProxier();
   }
 
   /** A proxier that knows nothing of a former one. */
-  life(): [Portals, UserspaceProxier] {
+  nextProxier(): [Portals, UserspaceProxier] {
     const { log } = recordingLog();
     const exec: Exec = {
       run: async (argv, options) => {
@@ -193,7 +193,7 @@ Deno.test("a change of rules starts a program for each table, one of endpoints n
   assertEquals([await answers(first!), await answers(second)], [false, true]);
 });
 
-Deno.test("the next life listens where the rules lead to already, of any origin", async () => {
+Deno.test("the next proxy server listens where the rules lead to already, of any origin", async () => {
   await using rig = new Rig();
   rig.put();
   rig.put({ name: "dns", clusterIP: "10.96.0.53", ports: [testPort({ protocol: "UDP", port: 53 })] });
@@ -202,14 +202,14 @@ Deno.test("the next life listens where the rules lead to already, of any origin"
   // In the same process its sockets are handed over.
   const former = rig.portals;
   former.leave();
-  rig.life();
+  rig.nextProxier();
   await rig.sync("all");
   assertEquals(ways(rig), before);
   assert(await answers(before["10.96.0.10:80"]!));
   // After an end they are opened again.
   await rig[Symbol.asyncDispose]();
   assertEquals(await answers(before["10.96.0.10:80"]!), false);
-  rig.life();
+  rig.nextProxier();
   await rig.sync("all");
   assertEquals(ways(rig), before);
   assert(await answers(before["10.96.0.10:80"]!));
@@ -222,7 +222,7 @@ Deno.test("a port that another program has is no reason to fail: the rules lead 
   const before = ways(rig)["10.96.0.10:80"]!;
   await rig[Symbol.asyncDispose]();
   using taken = Deno.listen({ hostname: "127.0.0.1", port: before });
-  rig.life();
+  rig.nextProxier();
   await rig.sync("all");
   const now = ways(rig)["10.96.0.10:80"]!;
   assert(now !== taken.addr.port);
@@ -238,11 +238,11 @@ Deno.test("rules that lead to the ports of a kproxy that was started meanwhile a
     [Symbol.asyncDispose]: async () => void await formerPortals.closeUnused(new Map(), true),
   };
   const formerPortals = rig.portals;
-  const [nextPortals, next] = rig.life();
+  const [nextPortals, next] = rig.nextProxier();
   await rig.sync("all");
   const led = rig.rules();
   assert(own.every((rule) => !led.includes(rule)), "the next one has ports of its own");
-  assertEquals(guarded(rig).length, 2, "nobody reaches those of either but by rules");
+  assertEquals(guarded(rig).length, 2, "those of either are reached by rules only");
 
   assertEquals(await former.findDamage(), false);
   rig.put({ name: "more", clusterIP: "10.96.0.11" });
@@ -268,10 +268,10 @@ Deno.test("rules that lead to the ports of a kproxy that was started meanwhile a
   );
 
   await nextPortals.closeUnused(new Map(), true);
-  assert(await former.findDamage() !== false, "nobody listens there any more");
+  assert(await former.findDamage() !== false, "no process listens there any more");
   await former.sync({ state, changed: "all" });
   for (const port of Object.values(ways(rig))) assert(await answers(port));
-  assertEquals(guarded(rig), Object.values(ways(rig)).sort(), "what nobody listens on is forgotten");
+  assertEquals(guarded(rig), Object.values(ways(rig)).sort(), "a port without a listener is forgotten");
 });
 
 Deno.test("beside a kproxy that runs, rules lead to the ports that it has", async () => {
@@ -376,10 +376,10 @@ Deno.test("tracked UDP flows begin anew where rules lead elsewhere, and only the
   rig.put({}, "127.0.0.9");
   rig.put({ name: "dns", clusterIP: "10.96.0.53", ports: [testPort({ protocol: "UDP", port: 54 })] });
   assertEquals((await rig.sync()).at(-1), `${deletion("10.96.0.53", 54)}\n${deletion("10.96.0.53", 53)}`);
-  // Flows whose answers are on their way stay where they are: rules of a former life that lead on, and those of a repair.
+  // Flows whose answers are on their way stay where they are: rules of a former proxy server that lead on, and those of a repair.
   const former = rig.portals;
   former.leave();
-  rig.life();
+  rig.nextProxier();
   assertEquals(await rig.sync("all"), ["iptables-save"]);
   rig.put({ name: "ntp", clusterIP: "10.96.0.123", ports: [testPort({ protocol: "UDP", port: 123 })] });
   assertEquals((await rig.sync("all")).at(-1), deletion("10.96.0.123", 123));

@@ -100,7 +100,7 @@ Deno.test("what a thread cannot open is reported, and it ends once no session is
   }
 });
 
-Deno.test("portals of a former life serve until the next one's rules are in force, and some seconds more", async () => {
+Deno.test("portals of a former proxy server serve until the next one's rules are in force, and some seconds more", async () => {
   using time = new FakeTime();
   let closed = 0;
   const portal = { port: 1, update: () => {}, close: () => Promise.resolve(void closed++) };
@@ -113,7 +113,7 @@ Deno.test("portals of a former life serve until the next one's rules are in forc
   assertEquals(closed, 0);
   shared.inForce();
   await time.tickAsync(4_900);
-  // A life that ends as fast leaves the same rules.
+  // A proxy server that ends as fast leaves the same rules.
   shared.left();
   await time.tickAsync(3_600_000);
   assertEquals(closed, 0);

@@ -105,7 +105,7 @@ Deno.test("without an endpoint, or with none that answers, a client is closed, a
   await until(() => record.open.TCP === 0);
 });
 
-Deno.test("who comes when all sessions or descriptors are taken is refused, the others go on", async () => {
+Deno.test("a client that comes when all sessions or descriptors are taken is refused, the others go on", async () => {
   using server = serve(async (socket) => {
     const buffer = new Uint8Array(10);
     const count = await socket.read(buffer);

@@ -147,7 +147,7 @@ Deno.test("clients that find no endpoint, or no room, are counted, and cost the 
   await using client = await Peer.bound();
   await using late = await Peer.bound();
   await using portal = await open({ ...relayContext(record), udpIdleMs: 60_000 });
-  client.send("nobody", portal.port);
+  client.send("early", portal.port);
   await until(() => record.refusals.length === 1);
   portal.update([server.endpoint], 0);
   client.send("a", portal.port);

@@ -10,8 +10,8 @@ import { iptablesOfNode } from "../../../kernel/iptables_variant.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { takesRule } from "../../apply/iptables_trial.ts";
-import { Afterlife } from "../../node/afterlife.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
+import { ProcessWide } from "../../node/process_wide.ts";
 import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
 import { ListeningProxier } from "../apply/listener.ts";
 import { UserspaceProxier, type UserspaceSettings } from "../apply/proxier.ts";
@@ -29,11 +29,11 @@ import { addRelayMetrics } from "./metrics.ts";
  * @throws {UnsupportedError} if iptables does not work for the primary family
  */
 export async function prepareUserspace(context: ModeContext): Promise<PreparedMode> {
-  const { config, log, afterlife } = context;
-  // A process that only asks whether the mode would run has no afterlife, and needs no thread.
-  const shared = (afterlife ?? new Afterlife()).share(SharedPortals);
+  const { config, log, processWide } = context;
+  // A process that only asks whether the mode would run has nothing process-wide, and needs no thread.
+  const shared = (processWide ?? new ProcessWide()).share(SharedPortals);
   shared.begun(config.udpIdleTimeout, (problem, message) => log.error(problem, new Error(message)));
-  if (afterlife !== undefined) shared.start();
+  if (processWide !== undefined) shared.start();
   const range = parsePortRange(config.portRange);
   const prepared = config.kproxy.userspaceListen.length > 0
     ? prepareListening(context, shared)
@@ -41,8 +41,8 @@ export async function prepareUserspace(context: ModeContext): Promise<PreparedMo
       const ip = listenIp ?? EVERYWHERE[family];
       return shared.open({ family, protocol, ip, requested, range, isOfOneFamily: true });
     });
-  for (const iptables of afterlife?.exec === undefined ? [] : prepared.families) {
-    shared.ledBy(iptables.family, new Withdrawal(iptables, afterlife!.exec!, log));
+  for (const iptables of processWide?.exec === undefined ? [] : prepared.families) {
+    shared.ledBy(iptables.family, new Withdrawal(iptables, processWide!.exec!, log));
   }
   return {
     ...prepared,

@@ -52,7 +52,7 @@ Deno.test("an endpoint that does not answer, or is gone, is taken from its clien
   assertEquals([it.has(B), it.has(A)], [false, true]);
   assertEquals(it.pick("x"), A);
   it.update([A, C], 0);
-  assertEquals([it.pick("x"), it.pick("x")], [C, A], "without affinity nobody is remembered");
+  assertEquals([it.pick("x"), it.pick("x")], [C, A], "without affinity no client is remembered");
 });
 
 Deno.test("of too many clients those are forgotten that were not seen for longest", () => {

@@ -17,7 +17,7 @@ export interface Shared {
 }
 
 /** One of each kind, made when it is first asked for. */
-export class Afterlife {
+export class ProcessWide {
   readonly #kept = new Map<unknown, Shared>();
 
   /** @param exec starts programs at the end of the process, when those of its proxy servers have ended; without it none are started then */
