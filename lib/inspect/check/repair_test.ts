@@ -148,17 +148,10 @@ const IPTABLES_FAULTS:
   readonly (readonly [name: string, args: (nat: string) => readonly string[], finds: string])[] = [
     ["a rule removed", () => ["-D", "KUBE-SERVICES", "1"], "missing iptables nat KUBE-SERVICES"],
     [
-      "a Service's chain flushed",
-      (nat) => ["-F", chainOf(nat, /-A (KUBE-SVC-\S+) .*shop\/web/)],
-      "missing iptables nat KUBE-SVC-",
-    ],
-    [
       "a rule more in an endpoint's chain",
       (nat) => ["-I", chainOf(nat, /-A (KUBE-SEP-\S+) .*shop\/web/), "-j", "RETURN"],
       "surplus iptables nat KUBE-SEP-",
     ],
-    ["the chain of all Services flushed", () => ["-F", "KUBE-SERVICES"], "the chain is empty"],
-    ["masquerading flushed", () => ["-F", "KUBE-POSTROUTING"], "missing iptables nat KUBE-POSTROUTING"],
     [
       "a jump removed",
       (nat) => {
@@ -215,8 +208,6 @@ const NFT_FAULTS: readonly (readonly [name: string, text: string, finds: string]
     "delete element ip kproxy service-ips { 10.96.0.1 . tcp . 80 }",
     "missing nftables ip kproxy service-ips",
   ],
-  ["a chain flushed", "flush chain ip kproxy services", "services: the chain is empty"],
-  ["a rule more", "add rule ip kproxy services accept", "surplus nftables ip kproxy services"],
   [
     "an element of no Service",
     "add element ip kproxy cluster-ips { 10.96.7.7 }",
@@ -255,7 +246,6 @@ const IPVS_FAULTS:
       "-d -t 10.96.0.1:80 -r 10.244.0.12:8080\n",
       "missing IPVS 10.96.0.1:80/TCP",
     ],
-    ["a virtual server removed", ["ipvsadm", "-R"], "-D -t 10.96.0.2:80\n", "the virtual server is missing"],
     [
       "an entry removed",
       ["ipset", "restore"],

@@ -6,12 +6,16 @@
 import { isAffinitySet } from "../../backend/nftables/plan/chains.ts";
 import { configuredNftables, networksOfFamily, planNftables } from "../../backend/nftables/plan/plan.ts";
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
+<<<<<<< HEAD
 import { FullSync, renderPlan } from "../../backend/nftables/store/full_sync.ts";
+=======
+import { configuredNftables, networksOfFamily } from "../../backend/nftables/plan/settings.ts";
+import { FullSync, renderPlan, tableOf } from "../../backend/nftables/store/full_sync.ts";
+>>>>>>> h/insp7
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
-import { type ListedTable, NO_TABLE } from "../../netfilter/nft_listing.ts";
+import { type ListedTable, NO_TABLE, OpenContainer, OpenTable } from "../../netfilter/nft_listing.ts";
 import { type Element, elementText, type NftTransaction } from "../../netfilter/nft_objects.ts";
-import { tablesOfScript } from "../../netfilter/nft_script.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
 import { emptySnapshot, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { chainDifference } from "../check/chains.ts";
@@ -42,7 +46,23 @@ export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
 }
 
 function rulesOf(plan: NftablesPlan): RulesetSnapshot {
-  return { ...emptySnapshot(plan.family), nftables: tablesOfScript(renderPlan(plan)) };
+  const sync = new FullSync(plan, NO_TABLE);
+  const table = new OpenTable(tableOf(plan.family));
+  for (const transaction of [sync.base, ...sync.services().map((one) => one.transaction)]) {
+    for (const { name, kind, spec, timeoutSeconds } of transaction.containers) {
+      const container = new OpenContainer(kind);
+      for (const part of spec.split(";")) container.define(part.trim());
+      container.timeoutSeconds = timeoutSeconds;
+      table.containers.set(name, container);
+    }
+    for (const { name, hook, rules } of [...transaction.chains, ...transaction.baseChains]) {
+      table.chains.set(name, { name, ...(hook === undefined ? {} : { hook }), rules: [...rules] });
+    }
+    for (const { container, key, value } of transaction.addedElements) {
+      table.containers.get(container)?.elements.set(key, value);
+    }
+  }
+  return { ...emptySnapshot(plan.family), nftables: [table] };
 }
 
 /** Reports to `list` what differs. */
