@@ -6,12 +6,7 @@
 import { isAffinitySet } from "../../backend/nftables/plan/chains.ts";
 import { configuredNftables, networksOfFamily, planNftables } from "../../backend/nftables/plan/plan.ts";
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
-<<<<<<< HEAD
-import { FullSync, renderPlan } from "../../backend/nftables/store/full_sync.ts";
-=======
-import { configuredNftables, networksOfFamily } from "../../backend/nftables/plan/settings.ts";
 import { FullSync, renderPlan, tableOf } from "../../backend/nftables/store/full_sync.ts";
->>>>>>> h/insp7
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import { type ListedTable, NO_TABLE, OpenContainer, OpenTable } from "../../netfilter/nft_listing.ts";
