@@ -140,21 +140,17 @@ export class KubeConnection {
    */
   async wait(path: string, ms: number, error: unknown, signal: AbortSignal): Promise<void> {
     const { isCommon, isOfCredentials } = this.#fault(path, error);
-    const causes = isCommon ? [signal, this.#recovery.signal] : [signal];
     const over = new AbortController();
-    const end = (): void => over.abort();
-    for (const cause of causes) cause.addEventListener("abort", end, { once: true });
-    if (signal.aborted) end();
+    const ending = AbortSignal.any([signal, over.signal, ...isCommon ? [this.#recovery.signal] : []]);
     const { clock, haveCredentialsChanged } = this.#options;
-    const waits = [clock.sleep(ms, over.signal)];
+    const waits = [clock.sleep(ms, ending)];
     if (isOfCredentials && haveCredentialsChanged !== null) {
-      waits.push(this.#untilChanged(haveCredentialsChanged, over.signal));
+      waits.push(this.#untilChanged(haveCredentialsChanged, ending));
     }
     try {
       await Promise.race(waits);
     } finally {
-      end();
-      for (const cause of causes) cause.removeEventListener("abort", end);
+      over.abort();
       await Promise.all(waits);
     }
   }
