@@ -8,9 +8,8 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { readDevices } from "../../lib/kernel/ip_address.ts";
 import { besideAudit, kproxy as runKproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
-import { EchoServer } from "../support/held_connection.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
-import { ipvsTimeouts } from "../support/ipvs_timeouts.ts";
+import { ipvsTimeouts } from "./ipvs_table.ts";
 import { NODE_OBJECT } from "../support/node_lab.ts";
 import { until } from "../support/until.ts";
 import { IpvsLab, PATIENCE, WEB, webPods } from "./ipvs_lab.ts";
@@ -146,20 +145,17 @@ async function changeSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void>
 
 /** What becomes of connections to endpoints that leave. */
 async function leavingSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
-  const { lab } = ipvsLab;
   await t.step(
     "a long connection to an endpoint that leaves goes on, also through a kill and a start",
     async () => {
-      const client = await lab.host("10.244.0.5", "cni0");
-      const server = await lab.host("10.244.0.14", "cni0");
-      await using _echo = new EchoServer(server.netns, { ip: "10.244.0.14", port: 8080 });
+      await using _server = await ipvsLab.serving("10.244.0.14");
       await ipvsLab.change("pods.json", [webPods("10.244.0.14")], "shop/web");
       await until(
         async () => Object.keys(await ipvsLab.weights()).length === 1,
         "one real server is left",
         PATIENCE,
       );
-      await using connection = await ipvsLab.connected(client.netns);
+      await using connection = await ipvsLab.connected();
       await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
       assertEquals(await ipvsLab.weights(), { "10.244.0.14:8080": 0, "10.244.0.12:8080": 1 });
       await ipvsLab.kproxy.stop("SIGKILL");
@@ -173,16 +169,14 @@ async function leavingSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void
   );
 
   await t.step("one that comes back keeps its connections, and at the deadline they are cut", async () => {
-    const client = await lab.host("10.244.0.5", "cni0");
-    const server = await lab.host("10.244.0.11", "cni0");
-    await using _echo = new EchoServer(server.netns, { ip: "10.244.0.11", port: 8080 });
+    await using _server = await ipvsLab.serving("10.244.0.11");
     await ipvsLab.change("pods.json", [webPods("10.244.0.11")], "shop/web");
     await until(
       async () => (await ipvsLab.weights())["10.244.0.12:8080"] !== 1,
       "others get no new connections",
       PATIENCE,
     );
-    await using connection = await ipvsLab.connected(client.netns);
+    await using connection = await ipvsLab.connected();
     await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
     assertEquals((await ipvsLab.weights())["10.244.0.11:8080"], 0);
     await ipvsLab.change("pods.json", [webPods("10.244.0.11", "10.244.0.12")], "shop/web");
@@ -199,33 +193,27 @@ async function leavingSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void
 
 /** When an endpoint that leaves is given up before its deadline. */
 async function givenUpSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
-  const { lab } = ipvsLab;
   await t.step("one whose connections have ended is deleted", async () => {
-    const client = await lab.host("10.244.0.5", "cni0");
-    const server = await lab.host("10.244.0.15", "cni0");
-    await using echo = new EchoServer(server.netns, { ip: "10.244.0.15", port: 8080 });
+    await using _server = await ipvsLab.serving("10.244.0.15");
     await ipvsLab.start();
     await ipvsLab.change("pods.json", [webPods("10.244.0.15")], "shop/web");
-    await using connection = await ipvsLab.connected(client.netns);
+    await using connection = await ipvsLab.connected();
     await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
     assertEquals((await ipvsLab.weights())["10.244.0.15:8080"], 0);
     // A connection that ends by a reset is forgotten after ten seconds.
-    await echo.reset();
-    await connection.lost();
+    await connection.close(true);
     await until(async () => !("10.244.0.15:8080" in await ipvsLab.weights()), "it is deleted", PATIENCE);
     assertEquals(await ipvsLab.weights(), { "10.244.0.12:8080": 1 });
   });
 
   await t.step("connections to an endpoint that leaves are cut where the Service asks for it", async () => {
-    const client = await lab.host("10.244.0.5", "cni0");
-    const server = await lab.host("10.244.0.15", "cni0");
-    await using _echo = new EchoServer(server.netns, { ip: "10.244.0.15", port: 8080 });
+    await using _server = await ipvsLab.serving("10.244.0.15");
     const annotations = { "kproxy.io/ipvs-graceful-termination": "false" };
     const hasty = { ...WEB, metadata: { namespace: "shop", name: "web", annotations } };
     await ipvsLab.change("web.json", [hasty], "shop/web");
     await ipvsLab.change("pods.json", [webPods("10.244.0.15")], "shop/web");
     assertEquals(await ipvsLab.weights(), { "10.244.0.15:8080": 1 });
-    await using connection = await ipvsLab.connected(client.netns);
+    await using connection = await ipvsLab.connected();
     await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
     assertEquals(await ipvsLab.weights(), { "10.244.0.12:8080": 1 });
     await connection.lost();

@@ -24,7 +24,7 @@ import {
   setSizes,
 } from "../../lib/kernel/ipset.ts";
 import { ipvsAbsence, Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
-import { ipvsTimeouts } from "../support/ipvs_timeouts.ts";
+import { DEVICE, ipvs, ipvsTimeouts, real, server } from "./ipvs_table.ts";
 import { addAddressLine, deleteAddressLine } from "../../lib/netfilter/ip_batch.ts";
 import {
   addEntryLine,
@@ -45,7 +45,6 @@ import {
 } from "../../lib/netfilter/ipvs.ts";
 import type { Protocol } from "../../lib/model/objects.ts";
 import { formatIpvsTable } from "../support/saved_texts.ts";
-import { DEVICE, ipvs, real, server } from "./ipvs_table.ts";
 
 async function saved(): Promise<string> {
   return formatIpvsTable(await ipvs.save());

@@ -3,19 +3,23 @@
  *
  * @module
  */
+import { assert } from "@std/assert";
 import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
 import { readDevices } from "../../lib/kernel/ip_address.ts";
 import { realServerKey } from "../../lib/netfilter/ipvs.ts";
 import { service, slice } from "../flows/objects.ts";
-import { HeldConnection } from "../support/held_connection.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { IPVS } from "../support/lab_mode.ts";
+import type { LabHost } from "../support/lab_host.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
+import type { SocketAddress } from "../support/lab_sockets.ts";
 import { NodeLab } from "../support/node_lab.ts";
 import type { Patience } from "../support/until.ts";
 
 /** How long tests wait there, where everything is slow. */
 export const PATIENCE = { everyMs: 100, limitMs: 300_000 } satisfies Patience;
+/** What is not answered by then never will be. */
+const LOST_MS = 10_000;
 
 export const WEB = service("shop/web", {
   type: "LoadBalancer",
@@ -27,6 +31,42 @@ export const WEB = service("shop/web", {
 /** Its endpoints, on the node. */
 export function webPods(...pods: readonly string[]) {
   return slice("shop/web.1", ["http:8080"], pods.map((pod) => `${pod}@node-a`));
+}
+
+/** The one long connection of a host. */
+export class HeldConnection implements AsyncDisposable {
+  readonly #host: LabHost;
+  readonly #to: SocketAddress;
+
+  constructor(host: LabHost, ip: string) {
+    this.#host = host;
+    this.#to = { ip, port: 80 };
+  }
+
+  async #isAnswered(timeoutMs: number): Promise<boolean> {
+    return (await this.#host.call("askKept", { to: this.#to, timeoutMs })).kind === "answer";
+  }
+
+  /** Asks so often. @throws {AssertionError} if that is not answered */
+  async answered(count: number): Promise<void> {
+    for (let at = 0; at < count; at++) {
+      assert(await this.#isAnswered(PATIENCE.limitMs), "a held connection is answered");
+    }
+  }
+
+  /** Asks until nothing answers any more. */
+  async lost(): Promise<void> {
+    while (await this.#isAnswered(LOST_MS)) await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+
+  /** Ends it properly, or by a reset. */
+  async close(isReset = false): Promise<void> {
+    await this.#host.call("dropKept", isReset);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
 }
 
 /** The node; {@linkcode IpvsLab.start} starts kproxy. */
@@ -109,20 +149,18 @@ export class IpvsLab implements AsyncDisposable {
     return await IPVS.rules(this.node);
   }
 
-  /** A connection from there to a Service, that for the web if none is named, answered. */
-  async connected(netns: NodeLab["node"]["netns"], ip = "10.96.0.1"): Promise<HeldConnection> {
-    const deadline = performance.now() + PATIENCE.limitMs;
-    for (;;) {
-      const connection = new HeldConnection(netns, { ip, port: 80 });
-      try {
-        await connection.answered(3);
-        return connection;
-      } catch (error) {
-        // The server is a process that starts beside.
-        await connection[Symbol.asyncDispose]();
-        if (performance.now() > deadline) throw error;
-      }
-    }
+  /** A connection from a pod to a Service, that for the web if none is named, answered. */
+  async connected(ip = "10.96.0.1"): Promise<HeldConnection> {
+    const connection = new HeldConnection(await this.lab.host("10.244.0.5", "cni0"), ip);
+    await connection.answered(3);
+    return connection;
+  }
+
+  /** An endpoint's server, until it is disposed of. */
+  async serving(ip: string): Promise<AsyncDisposable> {
+    const host = await this.lab.host(ip, "cni0");
+    await host.call("serve", { protocol: "tcp", ip, port: 8080 });
+    return { [Symbol.asyncDispose]: async () => await host.call("unserve", 8080) };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -7,7 +7,6 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { RETRY_MS } from "../../lib/backend/quarantine.ts";
 import { kproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
-import { EchoServer } from "../support/held_connection.ts";
 import type { LogLine } from "../support/kproxy_process.ts";
 import { until } from "../support/until.ts";
 import { type IpvsLab, PATIENCE, WEB, webPods } from "./ipvs_lab.ts";
@@ -77,7 +76,7 @@ export async function refusalSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promi
 
 /** The first sync of a node that has endpoints which its kernel refuses. */
 async function startSteps(t: Deno.TestContext, ipvsLab: IpvsLab, refusals: Refusals): Promise<void> {
-  const { lab, manifests } = ipvsLab;
+  const { manifests } = ipvsLab;
   await t.step("on a fresh node endpoints that the kernel refuses cost nobody else anything", async () => {
     await manifests.replace("web.json", [WEB]);
     await manifests.replace("pods.json", [webPods("10.244.0.11")]);
@@ -86,11 +85,9 @@ async function startSteps(t: Deno.TestContext, ipvsLab: IpvsLab, refusals: Refus
     refusals.assertNoFailure();
     assertEquals(await refusals.servers(), [real("10.244.0.11")]);
     assert((await ipvsLab.addresses()).includes(BAD));
-    const client = await lab.host("10.244.0.5", "cni0");
-    const server = await lab.host("10.244.0.11", "cni0");
-    await using _echo = new EchoServer(server.netns, { ip: "10.244.0.11", port: 8080 });
+    await using _server = await ipvsLab.serving("10.244.0.11");
     for (const ip of ["10.96.0.1", BAD]) {
-      await using connection = await ipvsLab.connected(client.netns, ip);
+      await using connection = await ipvsLab.connected(ip);
       await connection.close();
     }
     const told = refusals.events();

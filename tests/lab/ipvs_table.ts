@@ -1,10 +1,10 @@
 /**
- * The kernel's IPVS table, and servers for it, in tests inside of the user-mode Linux.
+ * The kernel's IPVS table with its timeouts, and servers for it, in tests inside of the user-mode Linux.
  *
  * @module
  */
-import { systemExec } from "../../lib/kernel/exec.ts";
-import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
+import { type Exec, runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { Ipvsadm, type IpvsTimeouts } from "../../lib/kernel/ipvsadm.ts";
 import type { RealServer, VirtualServer } from "../../lib/netfilter/ipvs.ts";
 
 export const DEVICE = "kube-ipvs0";
@@ -18,4 +18,12 @@ export function server(address: string, port: number, rest: Partial<VirtualServe
 /** A real server behind one. */
 export function real(address: string, port: number, weight = 1): RealServer {
   return { address, port, weight };
+}
+
+/** @throws {SyntaxError} if the program prints something else */
+export async function ipvsTimeouts(exec: Exec = systemExec): Promise<IpvsTimeouts> {
+  const text = await runOk(exec, ["ipvsadm", "-L", "--timeout"]);
+  const [, tcp, tcpFin, udp] = /: (\d+) (\d+) (\d+)/.exec(text) ?? [];
+  if (udp === undefined) throw new SyntaxError(`ipvsadm printed "${text.trim()}" instead of timeouts`);
+  return { tcpSeconds: Number(tcp), tcpFinSeconds: Number(tcpFin), udpSeconds: Number(udp) };
 }

@@ -4,7 +4,7 @@
  * @module
  */
 import { KproxyProcess } from "../support/kproxy_process.ts";
-import { inComparableOrder } from "../support/lab_rules.ts";
+import { inComparableOrder, tablesIn } from "../support/lab_rules.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import type { Netns } from "../support/netns.ts";
 
@@ -43,12 +43,9 @@ export function comparableTables(
   lines: readonly string[],
   mode: RecordedMode,
 ): Record<string, readonly string[]> {
-  const tables = lines.join("\n").split(/^(?=\*)/m).filter((text) => text.startsWith("*"));
-  return Object.fromEntries(tables.map((text): [string, readonly string[]] => {
-    const [name = "", ...rest] = text.split("\n");
-    const kept = rest.filter((line) => /^[:-]/.test(line)).map((line) => line.replace(/ \[\d+:\d+\]$/, ""));
-    return [name, inComparableOrder(kept, mode)];
-  }));
+  return Object.fromEntries(
+    tablesIn(lines.join("\n")).map(([name, [, ...rest]]) => [name, inComparableOrder(rest, mode)]),
+  );
 }
 
 /** Runs `work` while kproxy serves the world on `netns`, whose `eth0` has {@linkcode NODE_ADDRESSES}. */

@@ -377,7 +377,7 @@ const methods: AgentMethods = {
   unserve: (port) => servers.end(port),
   probe,
   askKept: (request) => kept.ask(request),
-  dropKept: () => kept[Symbol.dispose](),
+  dropKept: (isReset = false) => kept.drop(isReset),
   startLoop: (request) => {
     loop = new ConnectLoop(request);
     Atomics.add(shared, LOOPS, 1);

@@ -85,7 +85,7 @@ export async function ask(
 }
 
 /** One TCP connection for several requests, made for the first. */
-export class KeptConnection implements Disposable {
+export class KeptConnection {
   #socket: Socket | undefined;
 
   async ask({ to, timeoutMs }: KeptRequest): Promise<ProbeResult> {
@@ -107,9 +107,10 @@ export class KeptConnection implements Disposable {
     }
   }
 
-  /** Closes it; the next request makes another one. */
-  [Symbol.dispose](): void {
-    this.#socket?.[Symbol.dispose]();
+  /** Closes it, or ends it by a reset; the next request makes another one. */
+  drop(isReset: boolean): void {
+    if (isReset) this.#socket?.reset();
+    else this.#socket?.[Symbol.dispose]();
     this.#socket = undefined;
   }
 }

@@ -125,7 +125,7 @@ export interface AgentMethods {
   probe: (request: ProbeRequest) => Promise<ProbeResult[]>;
   askKept: (request: KeptRequest) => Promise<ProbeResult>;
   /** Closes that connection, so that the next request makes another one. */
-  dropKept: () => void;
+  dropKept: (isReset?: boolean) => void;
   startLoop: (request: LoopRequest) => void;
   stopLoop: () => Promise<LoopReport>;
   /** Starts no more requests until `resumeLoop`; resolves when those under way have ended. */
