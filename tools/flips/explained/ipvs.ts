@@ -13,8 +13,4 @@ export const IPVS: Explanations = {
     ],
   'lib/backend/ipvs/plan/settings.ts hostIps: family === "IPv6" && LINK_LOCAL !== null → family === "IPv6" || LINK_LOCAL !== null':
     ["equivalent", "no IPv4 address is in a network of IPv6"],
-  "lib/backend/ipvs/plan/settings.ts nodePortIps: return ownIps; → dropped": [
-    "performance",
-    "where all addresses match, the networks are all addresses",
-  ],
 };
