@@ -14,7 +14,7 @@ import { chainNames, type IptablesStore } from "../store/store.ts";
 import { type OwnRules, readOwnChains, readTables } from "./table_reading.ts";
 
 /**
- * With more chains of Services to list all takes more than 0.7 % of the default sync period. The legacy variant reads a whole table
+ * With more chains of Services to list and compare all takes more than 1 % of a processor at the default sync period. The legacy variant reads a whole table
  * whatever it is asked for, so there a look at less is hardly cheaper.
  */
 const LARGE_CHAINS: Readonly<Record<IptablesVariant, number>> = { nft: 4_000, legacy: 40_000 };
