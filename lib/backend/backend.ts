@@ -1,11 +1,10 @@
 /**
- * The two contracts a proxy mode fulfils: a pure planner and an applier that touches the node.
+ * The two contracts a proxy mode fulfils: a pure planner and an applier that touches the node; and what the applier finds damaged.
  *
  * @module
  */
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
-import type { Damage } from "./damage.ts";
 
 /**
  * A Service that is too large to be served, or of which the tools refuse something. Modes that know the refused part (an endpoint) leave out that
@@ -67,4 +66,22 @@ export interface FamilyProxier {
    * False in modes whose rules follow the node by themselves; absent counts as false.
    */
   isOutdated?(): boolean;
+}
+
+/** What is damaged, and how it is repaired. */
+export interface Damage {
+  /** Whose sync repairs it, together with what the mode remembers to write again; `"all"`: everything is to be written. */
+  readonly services: Changed;
+  /** What is gone or changed, in the tool's names, e.g. `nat KUBE-SERVICES`; a few of many. */
+  readonly found: readonly string[];
+}
+
+/** How many damaged things a log line names. */
+const NAMED = 5;
+
+/** Of everything that is damaged; false if nothing is. */
+export function damageOf(services: Changed, found: readonly string[]): false | Damage {
+  if (found.length === 0) return false;
+  const rest = found.length - NAMED;
+  return { services, found: rest <= 0 ? found : [...found.slice(0, NAMED), `and ${rest} more`] };
 }

@@ -1,5 +1,5 @@
 /**
- * Where a command writes. The real one is {@linkcode systemIo}; tests collect.
+ * Where a command writes, and the signals that end it. The real writer is {@linkcode systemIo}; tests collect.
  *
  * @module
  */
@@ -136,4 +136,27 @@ function printableLines(text: string): string {
 /** A document for programs, in which what a terminal would obey is escaped: programs read the same, and people look at it, too. */
 export function printableJson(document: unknown, indent = 2): string {
   return escapedJson(JSON.stringify(document, null, indent));
+}
+
+/** What is aborted by the first of these signals, until it is disposed of. */
+export class EndedBySignals implements Disposable {
+  readonly #end = new AbortController();
+  readonly #names: readonly Deno.Signal[];
+  readonly #stop: () => void;
+
+  /** @param reason of the abortion. @default {an AbortError} */
+  constructor(names: readonly Deno.Signal[] = ["SIGINT", "SIGTERM", "SIGHUP"], reason?: Error) {
+    // Of these Windows has only the first.
+    this.#names = Deno.build.os === "windows" ? names.filter((name) => name === "SIGINT") : names;
+    this.#stop = () => this.#end.abort(reason);
+    for (const name of this.#names) Deno.addSignalListener(name, this.#stop);
+  }
+
+  get signal(): AbortSignal {
+    return this.#end.signal;
+  }
+
+  [Symbol.dispose](): void {
+    for (const name of this.#names) Deno.removeSignalListener(name, this.#stop);
+  }
 }

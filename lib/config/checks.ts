@@ -5,7 +5,7 @@
  */
 import { hostCidr, parseCidr, parseIp } from "../model/ip.ts";
 import type { VmoduleItem } from "./kinds.ts";
-import { parsePortRange } from "./port_range.ts";
+import { parsePortRange } from "./value_texts.ts";
 
 /** One thing that is wrong. */
 export interface Fault {

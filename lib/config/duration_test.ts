@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../tests/support/fast_check.ts";
-import { formatDuration, parseDuration } from "./duration.ts";
+import { formatDuration, parseDuration } from "./value_texts.ts";
 
 const PURE = { permissions: "none" } as const;
 

@@ -6,7 +6,7 @@
  */
 import { parseIp } from "../model/ip.ts";
 import { hostPort } from "./checks.ts";
-import { formatDuration, parseDuration } from "./duration.ts";
+import { formatDuration, parseDuration } from "./value_texts.ts";
 import {
   boolOf,
   fail,
@@ -17,7 +17,7 @@ import {
   parseVmodule,
   splitCsv,
   ValueError,
-} from "./flag_texts.ts";
+} from "./value_texts.ts";
 import type { YamlReader } from "./yaml_reader.ts";
 
 export interface VmoduleItem {

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import type { FlagValue } from "./flags_overlay.ts";
-import { ValueError } from "./flag_texts.ts";
+import { ValueError } from "./value_texts.ts";
 import { type Kind, type KindName, KINDS } from "./kinds.ts";
 
 /** What the text of a flag is read as, or what is wanted instead. */

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { parsePortRange } from "./port_range.ts";
+import { parsePortRange } from "./value_texts.ts";
 
 Deno.test("a range is one port, two ends, or a beginning and how many more", () => {
   const ranges = ["", " ", "0", "0-0", "300", "30000-32767", "30000+1000", "65000+1000", "0-10"].map(

@@ -5,7 +5,7 @@
  */
 import type { Problem } from "../errors.ts";
 import type { Check, Fault } from "./checks.ts";
-import { formatDuration } from "./duration.ts";
+import { formatDuration } from "./value_texts.ts";
 import { type AskedGate, checkFeatureGates, isGateEnabled } from "./feature_gates.ts";
 import { type Field, fieldOf, FIELDS, getField } from "./fields.ts";
 import { isZeroQuantity, KINDS } from "./kinds.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { formatDuration } from "./duration.ts";
+import { formatDuration } from "./value_texts.ts";
 import { getField, treeOf } from "./fields.ts";
 import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
 

@@ -7,7 +7,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { ConfigError, UsageError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { ApiObject, NamespacedName } from "../model/objects.ts";
-import { nodeName } from "../node/node_name.ts";
+import { nodeName } from "../kernel/machine.ts";
 import { kubeSettings } from "../node/source.ts";
 import { silentLogger } from "../observe/log.ts";
 import type { ObjectSelection } from "../serve/status/select_objects.ts";

@@ -1,10 +1,12 @@
 /**
- * The machine as the runtime shows it: kernel, processors, interfaces, and whether a port is in use.
+ * The machine as the runtime shows it: kernel, processors, interfaces, whether a port is in use, and the name of its Node.
  *
  * @module
  */
 import type { DeviceAddress } from "../netfilter/ip_batch.ts";
 import type { IpFamily } from "../model/objects.ts";
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import { ConfigError } from "../errors.ts";
 
 /** What `uname -r` prints, e.g. `6.1.0-28-amd64`; null where the runtime may not ask (`--allow-sys=osRelease`). */
 export function kernelRelease(): string | null {
@@ -83,4 +85,23 @@ async function udpRefusal(family: IpFamily, port: number): Promise<string> {
   const refusal = await promise;
   await new Promise<void>((closed) => socket.close(() => closed()));
   return refusal;
+}
+
+/**
+ * `hostnameOverride`, or the host name, trimmed and in lower case as Node names are.
+ *
+ * @throws {ConfigError} if both are blank
+ */
+export function nodeName(
+  config: KubeProxyConfiguration,
+  hostname: () => string = Deno.hostname,
+): string {
+  const name = (config.hostnameOverride.trim() || hostname().trim()).toLowerCase();
+  if (name === "") {
+    throw new ConfigError([{
+      path: "hostnameOverride",
+      message: "must name the node, the host has no name",
+    }]);
+  }
+  return name;
 }

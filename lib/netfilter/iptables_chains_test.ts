@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { bodyRules, groupByChain, holdsAmongOthers, jumpRules, listingText } from "./iptables_chains.ts";
+import { bodyRules, groupByChain, holdsAmongOthers, jumpRules, listingText } from "./iptables_jumps.ts";
 import { canonicalRuleText } from "./canonical_iptables_rule.ts";
 
 const pure = (name: string, fn: () => void) => Deno.test(name, { permissions: "none" }, fn);

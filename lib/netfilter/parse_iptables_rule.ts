@@ -4,7 +4,7 @@
  * @module
  */
 import type { IptablesRule, MarkOperation, RuleMatch, RuleTarget } from "./iptables_rule.ts";
-import { splitWords } from "./words.ts";
+import { splitWords } from "./iptables_rule.ts";
 
 /** One `[!] --option value…` of a module or target. */
 interface Option {

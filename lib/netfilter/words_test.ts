@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { quoteWord, splitWords } from "./words.ts";
+import { quoteWord, splitWords } from "./iptables_rule.ts";
 
 const CASES: readonly { name: string; line: string; words: string[] }[] = [
   { name: "blanks and tabs separate", line: " -A  X\t-j Y ", words: ["-A", "X", "-j", "Y"] },

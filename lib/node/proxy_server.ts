@@ -32,10 +32,10 @@ import { type Logger, openLogger, type Verbosity } from "../observe/log.ts";
 import { type ApiAnswer, type ApiRequest, ProxyMetrics } from "../observe/metrics.ts";
 import type { LogStreams } from "../observe/line_writer.ts";
 import { type ReloadRecord, SnapshotMetrics } from "../observe/metrics_kproxy.ts";
-import type { RecentProblems } from "../observe/recent_problems.ts";
+import type { RecentProblems } from "../observe/log.ts";
 import type { Source } from "../source/source.ts";
 import { type OpenedEvents, openEvents } from "./api_client.ts";
-import { nodeName } from "./node_name.ts";
+import { nodeName } from "../kernel/machine.ts";
 import { OtherModesCleanup, preloadRemoval } from "./other_modes.ts";
 import { openSource } from "./source.ts";
 

@@ -12,7 +12,7 @@ import { ConfigError, ExecError, UnsupportedError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { DISABLE_IPV6 } from "../kernel/sysctl.ts";
 import type { LogStream } from "../observe/line_writer.ts";
-import { RecentProblems } from "../observe/recent_problems.ts";
+import { RecentProblems } from "../observe/log.ts";
 import { type PlannedProxyServer, planProxyServer, startProxyServer } from "./proxy_server.ts";
 
 /** A node whose programs wait until a test lets them go on. */

@@ -6,7 +6,7 @@
 import type { FamilyProxier } from "../backend/backend.ts";
 import { configForMode } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
-import { wallClockMs } from "../kernel/clock.ts";
+import { systemClock, wallClockMs } from "../kernel/clock.ts";
 import { Conntrack } from "../kernel/conntrack.ts";
 import { interfaceIps } from "../kernel/machine.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
@@ -29,7 +29,7 @@ import {
 import { addLogMetrics, addTrafficMetrics } from "../observe/metrics_kproxy.ts";
 import { partlyUsableReport } from "../observe/log.ts";
 import { NodeServers } from "../serve/node_servers.ts";
-import type { PageFacts } from "../serve/page/page_record.ts";
+import { type PageFacts, PageRecord, type Questions } from "../serve/page/page_record.ts";
 import { StatusRecord } from "../serve/status/status_record.ts";
 import { FamilyRunner, type SyncObserver } from "../sync/family_runner.ts";
 import {
@@ -46,7 +46,6 @@ import type { ProxyServer } from "./proxy_server.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { collectInQuiet } from "./quiet_garbage.ts";
 import { usesApiServer } from "./source.ts";
-import { StatusPageSource } from "./status_page.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
 import { UnservedFamilies } from "./unserved_families.ts";
 
@@ -329,4 +328,50 @@ function unreachableOptions(
     onGone: (gone) => log.info("An endpoint that was left out is gone", { family, ...gone }),
     onCount,
   };
+}
+
+/** Collects while a proxy server goes on; made only if the page is wanted. */
+export class StatusPageSource {
+  readonly record: PageRecord;
+  #serviceCidrs: readonly string[] = [];
+
+  constructor(nowMs: () => number) {
+    this.record = new PageRecord(nowMs);
+  }
+
+  /** @param node the own Node as it was last known */
+  facts(node: () => NodeObject | null): PageFacts {
+    return {
+      record: this.record,
+      node,
+      serviceCidrs: () => this.#serviceCidrs,
+      questions: loadQuestions,
+    };
+  }
+
+  /** Notes the networks that are passed on to `next`. */
+  watchServiceCidrs(
+    next: (networks: readonly string[]) => readonly IpFamily[],
+  ): (networks: readonly string[]) => readonly IpFamily[] {
+    return (networks) => {
+      this.#serviceCidrs = networks;
+      return next(networks);
+    };
+  }
+}
+
+/** In steps, with room for everything else between them: all at once would hold the event loop. */
+async function loadQuestions(): Promise<Questions> {
+  const steps = [
+    () => import("../sim/ruleset_snapshot.ts"),
+    () => import("../sim/ruleset_simulator.ts"),
+    () => import("../inspect/desired/desired.ts"),
+    () => import("../inspect/trace/packet.ts"),
+    () => import("../inspect/trace/trace_report.ts"),
+  ];
+  for (const load of steps) {
+    await load();
+    await systemClock.sleep(0);
+  }
+  return (await import("../inspect/page/page_questions.ts")).QUESTIONS;
 }

@@ -5,7 +5,7 @@
  * @module
  */
 import { answerOf, jsonAnswer, textAnswer } from "./http_answer.ts";
-import { INT32_MAX, INT32_MIN } from "../config/flag_texts.ts";
+import { INT32_MAX, INT32_MIN } from "../config/value_texts.ts";
 import type { FieldValue } from "../config/setting.ts";
 import { withFields } from "../config/fields.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 import { joinHostPort, localHost } from "../model/ip.ts";
-import { GrowingBytes } from "../text/growing_bytes.ts";
+import { GrowingBytes } from "../text/bytes.ts";
 
 /** Where to ask: at an IP address, or on a Unix socket. */
 export type HttpPlace =

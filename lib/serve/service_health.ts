@@ -5,7 +5,6 @@
  */
 import { compareBytes } from "../model/names.ts";
 import { FAMILIES, type IpFamily, type NamespacedName, type NodeObject } from "../model/objects.ts";
-import { healthCheckServices, readyLocalEndpointCounts } from "../model/service_health.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
 import { errorText, type Logger } from "../observe/log.ts";
 import type { ConnectionPool } from "../kernel/connection_pool.ts";
@@ -334,4 +333,36 @@ export function nodePortListenAddresses(
   const addresses = nodePortAddresses(family, config.nodePortAddresses, nodeIps(node, config.bindAddress));
   if (addresses.matchAll) return "all";
   return matchingNodeIps(addresses, interfaceIps).filter((ip) => !/^fe[89ab][0-9a-f]:/.test(ip));
+}
+
+/** Services that have a health check node port, with the port number. */
+export function healthCheckServices(state: ProxyState): Map<NamespacedName, number> {
+  const result = new Map<NamespacedName, number>();
+  for (const [name, ports] of state.services) {
+    for (const port of ports) {
+      if (port.healthCheckNodePort !== 0) result.set(name, port.healthCheckNodePort);
+    }
+  }
+  return result;
+}
+
+/**
+ * Counts each Service's endpoints on this node that are ready, by IP: one that serves several ports counts once. Services
+ * without any are absent.
+ *
+ * @param services the Services to count; all that have endpoints if left out
+ */
+export function readyLocalEndpointCounts(
+  state: ProxyState,
+  services: Iterable<NamespacedName> = state.endpoints.keys(),
+): Map<NamespacedName, number> {
+  const result = new Map<NamespacedName, number>();
+  for (const name of services) {
+    const ips = new Set<string>();
+    for (const endpoints of state.endpoints.get(name)?.values() ?? []) {
+      for (const endpoint of endpoints) if (endpoint.isLocal && endpoint.ready) ips.add(endpoint.ip);
+    }
+    if (ips.size > 0) result.set(name, ips.size);
+  }
+  return result;
 }

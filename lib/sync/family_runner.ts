@@ -14,7 +14,7 @@ import { backoffMs, BoundedFrequencyRunner } from "./bounded_frequency_runner.ts
 import { SyncError } from "../errors.ts";
 import { TURN_MS, yieldToOthers } from "../kernel/clock.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
-import type { Damage } from "../backend/damage.ts";
+import type { Damage } from "../backend/backend.ts";
 
 /** What a {@linkcode FamilyRunner} needs. */
 export interface FamilyRunnerOptions {

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import type { Damage } from "../backend/damage.ts";
+import type { Damage } from "../backend/backend.ts";
 import type { Changed } from "../model/state.ts";
 import type { Logger } from "../observe/log.ts";
 import { RuleChecks } from "./family_runner.ts";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../tests/support/fast_check.ts";
-import { LineCutter } from "./line_cutter.ts";
+import { LineCutter } from "./lines.ts";
 
 const decoder = new TextDecoder();
 const encoder = new TextEncoder();

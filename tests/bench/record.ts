@@ -5,7 +5,7 @@
  */
 import denoConfig from "../../deno.json" with { type: "json" };
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
-import { quoteWord } from "../../lib/netfilter/words.ts";
+import { quoteWord } from "../../lib/netfilter/iptables_rule.ts";
 import { codeDigest, type RecordHead, RECORDS_FOLDER } from "../../tools/figures/records.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { buildCommit } from "../../tools/release/commit.ts";

@@ -4,7 +4,7 @@ import { defaultConfig } from "../../lib/config/defaults.ts";
 import { withFields } from "../../lib/config/fields.ts";
 import { planProxyServer, prepareNode } from "../../lib/node/proxy_server.ts";
 import type { LogStream } from "../../lib/observe/line_writer.ts";
-import { RecentProblems } from "../../lib/observe/recent_problems.ts";
+import { RecentProblems } from "../../lib/observe/log.ts";
 import { stateOf } from "../support/fake_iptables_state.ts";
 import { IpvsStartNode } from "./ipvs_start_node.ts";
 

@@ -8,7 +8,7 @@ import { assertEquals, assertMatch } from "@std/assert";
 import type { IptablesPlan } from "../../lib/backend/iptables/plan/ruleset.ts";
 import { fullSync } from "../../lib/backend/iptables/store/full_sync.ts";
 import type { IptablesStore } from "../../lib/backend/iptables/store/store.ts";
-import { groupByChain, ruleOf } from "../../lib/netfilter/iptables_chains.ts";
+import { groupByChain, ruleOf } from "../../lib/netfilter/iptables_jumps.ts";
 import { parseIptablesListing } from "../../lib/netfilter/iptables_save.ts";
 import { printedRule } from "../../lib/netfilter/printed_iptables_rule.ts";
 import type { IpFamily, Service } from "../../lib/model/objects.ts";

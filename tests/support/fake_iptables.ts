@@ -10,7 +10,7 @@ import { ExecError } from "../../lib/errors.ts";
 import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
 import type { IptablesVariant } from "../../lib/kernel/iptables.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
-import { splitWords } from "../../lib/netfilter/words.ts";
+import { splitWords } from "../../lib/netfilter/iptables_rule.ts";
 import { startRecording } from "./fake_record.ts";
 import { BUILTIN_CHAINS, FakeTable, Refusal } from "./fake_iptables_tables.ts";
 

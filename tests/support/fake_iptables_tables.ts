@@ -6,7 +6,7 @@
  */
 import type { IptablesVariant } from "../../lib/kernel/iptables.ts";
 import { parseCidr, parseIp } from "../../lib/model/ip.ts";
-import { quoteWord } from "../../lib/netfilter/words.ts";
+import { quoteWord } from "../../lib/netfilter/iptables_rule.ts";
 import { canonicalRule } from "./canonical_rule.ts";
 
 /** A command the real program would refuse. */

@@ -11,7 +11,7 @@ import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { UnservedOfService } from "../../lib/model/destination_claims.ts";
 import type { Rejection } from "../../lib/source/source.ts";
 import type { ApiObject, IpFamily, NodeObject } from "../../lib/model/objects.ts";
-import { StatusPageSource } from "../../lib/node/status_page.ts";
+import { StatusPageSource } from "../../lib/node/wiring.ts";
 import { joinObservers } from "../../lib/sync/sync_observer.ts";
 import { type Served, serving } from "./status_server.ts";
 import { syncOutcome } from "./sync_outcome.ts";

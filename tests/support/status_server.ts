@@ -9,7 +9,7 @@ import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import type { NodePortals } from "../../lib/model/portals.ts";
 import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
-import { RecentProblems } from "../../lib/observe/recent_problems.ts";
+import { RecentProblems } from "../../lib/observe/log.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";
 import type { PageFacts } from "../../lib/serve/page/page_record.ts";
 import type { ProxyFacts } from "../../lib/serve/status/status_api.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 import { addWritten, Proxier } from "../../lib/backend/apply/proxier.ts";
-import { type Damage, damageOf } from "../../lib/backend/damage.ts";
+import { type Damage, damageOf } from "../../lib/backend/backend.ts";
 import type { CleanupContext, LeftoverReport, ModeCleanup } from "../../lib/backend/node/cleanup.ts";
 import type { ModeContext, PreparedMode } from "../../lib/backend/node/mode.ts";
 import { ExecError, UnsupportedError } from "../../lib/errors.ts";

@@ -10,7 +10,7 @@ import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
-import type { Damage } from "../damage.ts";
+import type { Damage } from "../backend.ts";
 import { Quarantine, type RefusedService } from "../quarantine.ts";
 import { matchingNodeIps, type NodePortAddresses } from "../../model/node.ts";
 import { sameTexts } from "../../model/service_port.ts";

@@ -6,7 +6,7 @@
  * @module
  */
 import { ExecError } from "../../errors.ts";
-import { isolateRefused, type Refusal } from "../isolate.ts";
+import { isolateRefused, type Refusal } from "../quarantine.ts";
 
 /** What {@linkcode StaleChains} needs. */
 export interface StaleChainsOptions {

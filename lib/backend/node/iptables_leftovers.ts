@@ -40,7 +40,7 @@ import {
   SERVICES_CHAIN,
 } from "../iptables/plan/chains.ts";
 import type { CleanupMode } from "../../config/types.ts";
-import { splitWords } from "../../netfilter/words.ts";
+import { splitWords } from "../../netfilter/iptables_rule.ts";
 import { listedChains, type NftListedChain, type NftListedRule } from "../../netfilter/nft_listing.ts";
 
 /** How a cleanup goes about it. */

@@ -12,7 +12,7 @@ import { reportLines } from "../../inspect/doctor/report.ts";
 import { runningSettings } from "../../inspect/running/running.ts";
 import { parseBaseChains } from "../../netfilter/nft_listing.ts";
 import { systemExec } from "../../kernel/exec.ts";
-import { nodeName } from "../../node/node_name.ts";
+import { nodeName } from "../../kernel/machine.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { namesMode, namesSource } from "./look_options.ts";

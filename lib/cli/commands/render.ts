@@ -8,7 +8,7 @@ import { UsageError } from "../../errors.ts";
 import { type RenderedMode, renderedModeOf } from "../../inspect/desired/desired.ts";
 import { previewOf } from "../../inspect/desired/preview.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
-import { nodeName } from "../../node/node_name.ts";
+import { nodeName } from "../../kernel/machine.ts";
 import { readManifests } from "../../source/files/file_source.ts";
 import { counted } from "../../text/words.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";

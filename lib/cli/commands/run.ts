@@ -11,7 +11,7 @@ import { systemExec } from "../../kernel/exec.ts";
 import { guardStackTraces } from "../../kernel/descriptors.ts";
 import { AUDIT } from "../../observe/log.ts";
 import { ReloadRecord } from "../../observe/metrics_kproxy.ts";
-import { RecentProblems } from "../../observe/recent_problems.ts";
+import { RecentProblems } from "../../observe/log.ts";
 import { ConfigReload, ConfigWatch, takeVerbosity, untilIpv6IsOn } from "../../node/config_reload.ts";
 import { configurationOf, type EffectiveConfiguration } from "../flags/configuration.ts";
 import { runDoubts } from "../flags/input_doubts.ts";

@@ -14,7 +14,7 @@ import { nodeSysctls } from "../../kernel/sysctl.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { silentLogger } from "../../observe/log.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
-import { EndedBySignals } from "../ended_by_signals.ts";
+import { EndedBySignals } from "../io.ts";
 import type { Io } from "../io.ts";
 import { Activity } from "../terminal/drawing.ts";
 import { escaped } from "../../text/quote.ts";

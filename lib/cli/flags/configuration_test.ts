@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { defaultConfig } from "../../config/defaults.ts";
 import { ConfigError } from "../../errors.ts";
 import { effectiveConfiguration } from "./configuration.ts";
-import { nodeName } from "../../node/node_name.ts";
+import { nodeName } from "../../kernel/machine.ts";
 import { parseArgs } from "./parse_args.ts";
 import { withYamlFile } from "../../../tests/support/temp_files.ts";
 

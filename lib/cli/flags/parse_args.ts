@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { ValueError } from "../../config/flag_texts.ts";
+import { ValueError } from "../../config/value_texts.ts";
 import type { FlagValue } from "../../config/flags_overlay.ts";
 import { isSwitch, type Kind, KINDS, showValue } from "../../config/kinds.ts";
 import { type CommandName, COMMANDS } from "../../config/setting.ts";

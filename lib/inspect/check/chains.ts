@@ -9,7 +9,7 @@ import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
 import { staticBodies } from "../../backend/iptables/store/dispatch.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
-import { groupByChain, jumpRules, ruleOf } from "../../netfilter/iptables_chains.ts";
+import { groupByChain, jumpRules, ruleOf } from "../../netfilter/iptables_jumps.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset, SavedTable } from "../../netfilter/iptables_save.ts";
 import { holdsLines } from "../../netfilter/printed_iptables_rule.ts";

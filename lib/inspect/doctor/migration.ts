@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { formatDuration } from "../../config/duration.ts";
+import { formatDuration } from "../../config/value_texts.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { compareBytes } from "../../model/names.ts";
 import { nodePortAddresses } from "../../model/node.ts";

@@ -12,7 +12,7 @@ import { joinHostPort, localHost, splitHostPort } from "../../model/ip.ts";
 import { errorText } from "../../observe/log.ts";
 import { httpGet, type HttpPlace } from "../../serve/http_get.ts";
 import { API_VERSION, CONFIG_PATH, OBJECTS_PATH, STATUS_PATH } from "../../serve/status/status_document.ts";
-import { GrowingBytes } from "../../text/growing_bytes.ts";
+import { GrowingBytes } from "../../text/bytes.ts";
 
 /** Takes a piece, as far as there is room; false: there was more than the limit. */
 export type Take = (piece: Uint8Array) => boolean;

@@ -8,7 +8,7 @@ import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { eachUnserved, type UnservedOfService } from "../../model/destination_claims.ts";
 import type { ApiObject, IpFamily } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
-import type { RecentProblems } from "../../observe/recent_problems.ts";
+import type { RecentProblems } from "../../observe/log.ts";
 import type { Rejection } from "../../source/source.ts";
 import { jsonAnswer } from "../http_answer.ts";
 import { isoTime } from "../../text/words.ts";

@@ -17,7 +17,7 @@ import {
 } from "./decode.ts";
 import { DecodeError, isAbsent } from "./decode_values.ts";
 import { countLines } from "../../text/lines.ts";
-import { linePieces } from "../../text/line_pieces.ts";
+import { linePieces } from "../../text/lines.ts";
 import type { YamlDocument } from "../../config/yaml_document.ts";
 import { parsingOf, shortened } from "../../config/yaml_documents.ts";
 

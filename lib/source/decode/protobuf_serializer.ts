@@ -7,7 +7,7 @@
  * @module
  */
 import type { V1ListMeta, V1ObjectMeta } from "@kubernetes/client-node";
-import { GrowingBytes } from "../../text/growing_bytes.ts";
+import { GrowingBytes } from "../../text/bytes.ts";
 import type { Raw, RawKubernetesObject, WatchedModels } from "./api_json.ts";
 import { DecodeError } from "./decode_values.ts";
 import { KIND_MESSAGES, STATUS } from "./protobuf_tables.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 import { type Exec, OWN_PROGRAMS, systemExec } from "../../kernel/exec.ts";
-import { base64Of } from "../../text/base64.ts";
+import { base64Of } from "../../text/bytes.ts";
 import { OidcTokens } from "./oidc.ts";
 import type { ClusterAccess, CredentialPlugin, Pem } from "./kubeconfig.ts";
 import type { KubernetesObject } from "@kubernetes/client-node";

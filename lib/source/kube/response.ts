@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { GrowingBytes } from "../../text/growing_bytes.ts";
+import { GrowingBytes } from "../../text/bytes.ts";
 import { AnswerError } from "./list_watch_messages.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 

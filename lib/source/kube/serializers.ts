@@ -5,7 +5,7 @@
  */
 import type { KubernetesObject, V1Status } from "@kubernetes/client-node";
 import { yieldToOthers } from "../../kernel/clock.ts";
-import { GrowingBytes } from "../../text/growing_bytes.ts";
+import { GrowingBytes } from "../../text/bytes.ts";
 import type { Raw } from "../decode/api_json.ts";
 import { asObject, DecodeError, listAt, textAt } from "../decode/decode_values.ts";
 import { JsonListReader, parseItems } from "../decode/json_list_reader.ts";

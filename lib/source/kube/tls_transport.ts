@@ -13,7 +13,7 @@ import type { Credentials } from "./credentials.ts";
 import { type KubeTransport, pemsOf, type TransportRequest } from "./kube_client.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 import { joinHostPort } from "../../model/ip.ts";
-import { base64Of } from "../../text/base64.ts";
+import { base64Of } from "../../text/bytes.ts";
 
 /** See the module. Each request has a connection of its own. */
 export class TlsTransport implements KubeTransport {

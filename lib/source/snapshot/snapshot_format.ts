@@ -12,7 +12,7 @@
  */
 import { createHash } from "node:crypto";
 import type { ApiObject, EndpointSlice, NodeObject, Service, SliceEndpoint } from "../../model/objects.ts";
-import { LineCutter } from "../../text/line_cutter.ts";
+import { LineCutter } from "../../text/lines.ts";
 import {
   decodeEndpointSlice,
   decodeNode,

@@ -8,7 +8,7 @@ import type { Iptables, IptablesVariant } from "../../../kernel/iptables.ts";
 import { inTurns } from "../../../kernel/clock.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
-import { type Damage, damageOf } from "../../damage.ts";
+import { type Damage, damageOf } from "../../backend.ts";
 import { type DriftScope, findDrift, type HeldTables } from "../store/full_sync.ts";
 import { chainNames, type IptablesStore } from "../store/store.ts";
 import { type OwnRules, readOwnChains, readTables } from "./table_reading.ts";

@@ -8,7 +8,7 @@ import { ExecError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { failedLine, failedLines } from "../../../kernel/tool_errors.ts";
 import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
-import type { Refusal } from "../../isolate.ts";
+import type { Refusal } from "../../quarantine.ts";
 import type { IptablesTransaction } from "../store/transaction.ts";
 
 /** What was written. */

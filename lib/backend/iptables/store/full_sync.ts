@@ -10,7 +10,7 @@ import {
   holdsAmongOthers,
   jumpRules,
   ruleOf,
-} from "../../../netfilter/iptables_chains.ts";
+} from "../../../netfilter/iptables_jumps.ts";
 import {
   editJumps,
   type JumpRule,

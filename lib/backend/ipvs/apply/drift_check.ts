@@ -11,7 +11,7 @@ import type { Iptables } from "../../../kernel/iptables.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { realServerKey, virtualServerKey } from "../../../netfilter/ipvs.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
-import { type Damage, damageOf } from "../../damage.ts";
+import { type Damage, damageOf } from "../../backend.ts";
 import { DriftCheck as RuleDriftCheck } from "../../iptables/apply/drift_check.ts";
 import { OWN_RULES } from "../plan/base_rules.ts";
 import type { Logger } from "../../../observe/log.ts";

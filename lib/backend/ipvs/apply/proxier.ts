@@ -17,7 +17,7 @@ import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
 import { virtualServerKey } from "../../../netfilter/ipvs.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { Proxier } from "../../apply/proxier.ts";
-import type { Damage } from "../../damage.ts";
+import type { Damage } from "../../backend.ts";
 import type { RefusedService } from "../../quarantine.ts";
 import { readTables } from "../../iptables/apply/table_reading.ts";
 import { planIpvsInSteps } from "../plan/plan.ts";

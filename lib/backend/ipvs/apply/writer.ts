@@ -12,7 +12,7 @@ import type { Iptables } from "../../../kernel/iptables.ts";
 import { failedLine, isRuleRefusal } from "../../../kernel/tool_errors.ts";
 import { addEntryLine } from "../../../netfilter/ipset.ts";
 import { addWritten, type Progress } from "../../apply/proxier.ts";
-import { isolateRefused, type Refusal } from "../../isolate.ts";
+import { isolateRefused, type Refusal } from "../../quarantine.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { isEndpoint, type RefusedLine, RefusedLinesError } from "../store/refusals.ts";
 import { type Step, stepText, type TableChange } from "../store/transaction.ts";

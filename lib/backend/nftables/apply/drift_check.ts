@@ -12,7 +12,7 @@ import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
-import { type Damage, damageOf } from "../../damage.ts";
+import { type Damage, damageOf } from "../../backend.ts";
 import { TABLE_NAME } from "../plan/chains.ts";
 import { findDrift, ListedRest, tableOf } from "../store/full_sync.ts";
 import type { NftStore } from "../store/store.ts";

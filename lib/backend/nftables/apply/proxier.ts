@@ -16,7 +16,7 @@ import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { Proxier } from "../../apply/proxier.ts";
 import { StaleChains } from "../../apply/stale_chains.ts";
-import type { Damage } from "../../damage.ts";
+import type { Damage } from "../../backend.ts";
 import type { RefusedService } from "../../quarantine.ts";
 import { LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 import { planNftablesInSteps } from "../plan/plan.ts";

@@ -6,7 +6,7 @@
 import { createSocket, type Socket } from "node:dgram";
 import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
 import type { IpFamily } from "../../../model/objects.ts";
-import type { PortRange } from "../../../config/port_range.ts";
+import type { PortRange } from "../../../config/value_texts.ts";
 import type { PortalProtocol } from "../plan/plan.ts";
 import { NoPortError, type OpenPortal, type RelayContext } from "./relay.ts";
 import { TcpPortal } from "./tcp_portal.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { parsePortRange } from "../../../config/port_range.ts";
+import { parsePortRange } from "../../../config/value_texts.ts";
 import { EVERYWHERE, interfaceIps } from "../../../kernel/machine.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { iptablesOfNode } from "../../../kernel/iptables_variant.ts";

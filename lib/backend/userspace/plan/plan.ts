@@ -9,7 +9,7 @@ import type { LocalDetection, LocalDetector, NodePortAddresses } from "../../../
 import type { IpFamily, NamespacedName, NodeObject } from "../../../model/objects.ts";
 import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../../model/state.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
-import { quoteWord } from "../../../netfilter/words.ts";
+import { quoteWord } from "../../../netfilter/iptables_rule.ts";
 import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import {
   NODE_PORTS_CONTAINER,

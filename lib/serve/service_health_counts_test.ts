@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { ChangeTracker } from "./change_tracker.ts";
-import { healthCheckServices, readyLocalEndpointCounts } from "./service_health.ts";
+import { healthCheckServices, readyLocalEndpointCounts } from "../serve/service_health.ts";
 import type { ProxyState } from "./state.ts";
 import {
   NODE_A,

@@ -1,5 +1,5 @@
 /**
- * Bytes put together as they come.
+ * Bytes put together as they come, and from base64.
  *
  * @module
  */
@@ -33,4 +33,9 @@ export class GrowingBytes {
   clear(): void {
     this.#length = 0;
   }
+}
+
+/** The UTF-8 of the text: `btoa` takes no more than Latin-1. */
+export function base64Of(text: string): string {
+  return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 }

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { isolateRefused, type Refusal } from "./isolate.ts";
+import { isolateRefused, type Refusal } from "./quarantine.ts";
 
 /** A tool that takes a group only if none of its members is bad, and names at most `names` of them. */
 function tool(bad: ReadonlySet<number>, names: number) {
