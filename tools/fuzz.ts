@@ -1,5 +1,5 @@
 /**
- * Fuzzes parsers for as long as it is told, each in processes of its own.
+ * Fuzzes parsers for some minutes, each in processes of its own.
  *
  * deno task fuzz [TARGET]... [--minutes N] [--seed N] [--keep]
  *

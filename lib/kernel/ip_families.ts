@@ -53,6 +53,7 @@ export async function servedFamilies<Found>(
     if (family === "IPv6") requireIpv6(sysctls);
     return await probe(family);
   }));
+  let primaryError: UnsupportedError | null = null;
   for (const [at, family] of FAMILIES.entries()) {
     const outcome = probes[at]!;
     if (outcome.status === "fulfilled") families.set(family, outcome.value);
@@ -60,10 +61,11 @@ export async function servedFamilies<Found>(
       const error: unknown = outcome.reason;
       if (!(error instanceof UnsupportedError)) throw error;
       log.info("IP family cannot be served", { family, reason: error.message });
-      if (family === primaryFamily) throw primaryFamilyError(family, error);
+      if (family === primaryFamily) primaryError = error;
       refused.push({ family, reason: error.message, hasRules: await hasRules(family) });
     }
   }
+  if (primaryError !== null) throw primaryFamilyError(primaryFamily, primaryError);
   return { families, refused };
 }
 

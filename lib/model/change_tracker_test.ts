@@ -86,7 +86,7 @@ Deno.test("a Service that becomes ignored is deleted; ignored from the start it 
   assertEquals([names, keys], [["shop/web"], []]);
 });
 
-Deno.test("a resync with equal objects is no change", pure, () => {
+Deno.test("an update to an equal object is no change", pure, () => {
   const tracker = newTracker();
   const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
   tracker.updateService(undefined, A);

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { ChangeTracker } from "./change_tracker.ts";
-import { healthCheckServices, readyLocalEndpointCounts } from "../serve/service_health.ts";
-import type { ProxyState } from "./state.ts";
+import { ChangeTracker } from "../model/change_tracker.ts";
+import { healthCheckServices, readyLocalEndpointCounts } from "./service_health.ts";
+import type { ProxyState } from "../model/state.ts";
 import {
   NODE_A,
   testPort,

@@ -45,15 +45,12 @@ async function start(node: IpvsStartNode): Promise<Started> {
 
 const NFT_LOOK = "iptables-nft-save -t mangle";
 
-/** Whether the programs of a variant are there and work, in both families. */
+/** Whether the programs of a variant are there and work, in both families side by side. */
 function families(variant: "nft" | "legacy"): readonly string[] {
   // The programs without a variant in their name are of nft here.
   const suffix = variant === "nft" ? "" : "-legacy";
-  return ["iptables", "ip6tables"].flatMap((tool) => [
-    `${tool} --version`,
-    ...suffix === "" ? [] : [`${tool}${suffix} --version`],
-    `${tool}${suffix} -w 5`,
-  ]);
+  const steps = [" --version", ...suffix === "" ? [] : [`${suffix} --version`], `${suffix} -w 5`];
+  return steps.flatMap((step) => ["iptables", "ip6tables"].map((tool) => `${tool}${step}`));
 }
 
 /** Sets and matches are tried, and the sets go again. */

@@ -1,6 +1,5 @@
 /**
- * Parsers of what other parties write, given what was found before and a hundred inputs that are new with each seed.
- * `deno task fuzz` goes on for as long as it is told.
+ * Parsers of foreign input: what was found before, and inputs that are new with each seed. `deno task fuzz` tries more.
  */
 import { assert } from "@std/assert";
 import { Random } from "../chaos/random.ts";

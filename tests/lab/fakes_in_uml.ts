@@ -10,7 +10,7 @@ import { replayAll } from "../support/fake_replay.ts";
 
 /** Each start of a program takes a tenth of a second there. */
 const MOST_RUNS = 160;
-const LEAST_RUNS = 100;
+const LEAST_RUNS = 80;
 
 Deno.test("the kernel does what the fake of mode ipvs does, in what its applier's tests say", async () => {
   const { said, runs, differences } = await replayAll("ipvs", Deno.args[0] ?? "", MOST_RUNS);

@@ -56,7 +56,11 @@ export class SnapshotRig implements AsyncDisposable {
         patience: LONG,
         ...options,
       });
-      return { name: source.name, run: (handler, signal) => source.run(this.#noting(handler), signal) };
+      return {
+        name: source.name,
+        run: (handler, signal) => source.run(this.#noting(handler), signal),
+        objects: () => source.objects(),
+      };
     });
   }
 

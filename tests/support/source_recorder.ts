@@ -136,6 +136,8 @@ export interface RunningSource extends AsyncDisposable {
   readonly recorder: SourceRecorder;
   /** Log lines so far, of every verbosity. */
   readonly lines: readonly string[];
+  /** What it holds now. */
+  objects(): Iterator<ApiObject>;
   /** What it refuses now: `Service shop/web`. */
   refused(): readonly string[];
 }
@@ -161,6 +163,7 @@ export function runSource(
   return {
     recorder,
     lines,
+    objects: () => (source.objects?.() ?? [])[Symbol.iterator](),
     refused: () => [...source.refusals?.() ?? []].map(({ object }) => object),
     async [Symbol.asyncDispose]() {
       stop.abort();

@@ -73,7 +73,7 @@ export class DriftSchedule {
    * words for a rule, or that it writes nothing and reports success: they are written again once, not for ever. A chain that is printed
    * as it was written is not known any more.
    *
-   * @param differing chain → its rules as they are printed
+   * @param differing chain → its rules as they are printed, `""` for none
    * @returns the chains that are known from now on
    */
   sift(differing: Map<string, string>, isAll: boolean): readonly string[] {
@@ -82,9 +82,10 @@ export class DriftSchedule {
       else if (isAll && !differing.has(name)) this.#tolerated.delete(name);
     }
     if (!isAll) return [];
-    // Another process that changed the chain in between would have had to do so right after the full sync.
+    // Another process that changed the chain in between would have had to do so right after the full sync. No tool prints rules as
+    // none: a chain that is empty time after time is flushed time after time.
     const learned = [...differing].filter(([name, text]) =>
-      this.#syncedBeforeCheck && this.#printedLastTime.get(name) === text
+      this.#syncedBeforeCheck && text !== "" && this.#printedLastTime.get(name) === text
     );
     for (const [name, text] of learned) {
       this.#tolerated.set(name, text);

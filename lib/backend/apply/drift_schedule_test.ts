@@ -55,3 +55,11 @@ Deno.test("the same damage twice is damage twice, if the check after the repair 
   known.fullySynced();
   assertEquals([look(known, null), look(known, "")], [[], [""]]);
 });
+
+Deno.test("a chain that is flushed time after time is damage each time", NONE, () => {
+  const schedule = new DriftSchedule();
+  for (let times = 0; times < 4; times++) {
+    assertEquals(look(schedule, ""), [""]);
+    schedule.fullySynced();
+  }
+});

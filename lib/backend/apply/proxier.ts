@@ -15,7 +15,7 @@ import { Quarantine, type RefusedService } from "../quarantine.ts";
 import { matchingNodeIps, type NodePortAddresses } from "../../model/node.ts";
 import { sameTexts } from "../../model/service_port.ts";
 
-/** See the module. */
+/** The addresses that serve node ports, which come and go. */
 export class NodePortIps {
   readonly #interfaceIps: () => readonly string[];
   #addresses: NodePortAddresses | undefined;

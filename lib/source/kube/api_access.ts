@@ -204,7 +204,6 @@ export async function openCluster(options: ClusterOptions): Promise<Source> {
   return new KubeSource({
     access: await apiAccess({ kubeconfig, master: server, env: Deno.env }),
     nodeName: options.nodeName,
-    // Objects are not wanted again where nothing has changed.
     qps: options.qps ?? 5,
     burst: options.burst ?? 10,
     userAgent: options.userAgent ?? "kproxy",

@@ -292,6 +292,7 @@ export class Reflector {
         this.#backoff.watched();
       }
     } catch (error) {
+      if (signal.aborted) throw error;
       if (error instanceof SilentError && this.#version !== "") return this.#backoff.watched();
       if (this.#version === "" || !(error instanceof CutOffError) || livedMs() < times.steadyMs) throw error;
       await this.#cutOff(error, signal);

@@ -363,3 +363,9 @@ Deno.test("a list that brings nothing new leaves what was delivered: later chang
   const update = recorder.batches.at(-1)?.at(-1);
   assertStrictEquals(update?.type === "update" ? update.old : undefined, delivered);
 });
+
+Deno.test("the end of a source is no watch that was cut off", async () => {
+  const rig = await watchedSource();
+  await rig[Symbol.asyncDispose]();
+  assertEquals(rig.source.lines.filter((line) => line.includes("cut off")), []);
+});

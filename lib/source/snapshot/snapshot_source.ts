@@ -119,8 +119,9 @@ export class SnapshotSource implements Source {
   }
 
   *objects(): Generator<ApiObject> {
-    yield* this.#options.source.objects?.() ?? [];
+    // In this order: what the source confirms while these are read moves from the one to the other.
     yield* this.#state?.unconfirmed() ?? [];
+    yield* this.#options.source.objects?.() ?? [];
   }
 
   refusals(): Iterable<Rejection> {

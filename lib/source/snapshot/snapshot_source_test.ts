@@ -7,7 +7,8 @@ import { ManualClock } from "../../../tests/support/manual_clock.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { createLogger } from "../../observe/log.ts";
 import { SnapshotSource } from "./snapshot_source.ts";
-import type { Source } from "../source.ts";
+import { identityOf, type Source } from "../source.ts";
+import type { ApiObject } from "../../model/objects.ts";
 import {
   ALL,
   LONG,
@@ -99,6 +100,22 @@ Deno.test("the lists of the server replace the snapshot, kind by kind, each in o
   // The recorder also checks that the old object of each event is the one delivered before.
   server.put(rawService("web", { port: 81 }));
   await recorder.until(() => recorder.story().at(-1) === "update Service default/web", "the change after it");
+});
+
+Deno.test("objects that are read while the server comes back are all there", async () => {
+  await using rig = await SnapshotRig.create();
+  const url = await rememberedAndGone(rig);
+  await using source = rig.start(url, { patience: PATIENCE });
+  await source.recorder.untilSynced();
+  const reading = source.objects();
+  const read: ApiObject[] = [reading.next().value];
+  await using server = new ListWatchServer(Number(new URL(url).port));
+  server.put(rawNode("n1"));
+  putWeb(server);
+  await source.recorder.untilThere("Service default/api", false);
+  for (let next = reading.next(); next.done !== true; next = reading.next()) read.push(next.value);
+  const names = new Set(read.map(identityOf));
+  for (const name of source.recorder.names()) assert(names.has(name), name);
 });
 
 Deno.test("a server that answers in time is all there is: the snapshot is not used", async () => {

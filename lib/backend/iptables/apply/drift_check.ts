@@ -14,11 +14,11 @@ import { chainNames, type IptablesStore } from "../store/store.ts";
 import { type OwnRules, readOwnChains, readTables } from "./table_reading.ts";
 
 /**
- * With more chains of Services to list and compare all takes more than 1 % of a processor at the default sync period. The legacy variant reads a whole table
- * whatever it is asked for, so there a look at less is hardly cheaper.
+ * With more chains of Services to list and compare all takes more than 1 % of a processor at the default sync period. The legacy
+ * variant reads a whole table whatever it is asked for, so there a look at less is hardly cheaper.
  */
 const LARGE_CHAINS: Readonly<Record<IptablesVariant, number>> = { nft: 4_000, legacy: 40_000 };
-/** So many lists of everything in a row give way to changes, then one is taken to its end. */
+/** So many looks in a row give way to changes, then one is taken to its end. */
 const GIVEN_WAY = 3;
 /** How many chains a log line names. */
 const NAMED = 5;
@@ -47,16 +47,16 @@ export interface LookOutcome {
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
   readonly #schedule = new DriftSchedule();
-  #listing: AbortController | null = null;
+  #looking: AbortController | null = null;
   #givenWay = 0;
 
   constructor(options: DriftCheckOptions) {
     this.#options = options;
   }
 
-  /** A change waits: a list of everything, which takes a second at 1,000 Services on a busy node, is ended and comes again next time. */
+  /** A change waits: a look at everything, which takes a second at 1,000 Services on a busy node, is ended and comes again next time. */
   giveWay(): void {
-    if (this.#givenWay < GIVEN_WAY) this.#listing?.abort();
+    if (this.#givenWay < GIVEN_WAY) this.#looking?.abort();
   }
 
   /** Everything was compared, and what differed was written. */
@@ -86,7 +86,10 @@ export class DriftCheck {
     // Where table mangle cannot be read its canary is not looked for.
     const canaries = scope.canaries.filter((table) => table !== "mangle" || !held.unreadable.has(table));
     const listed = { ...scope, canaries, ...isAll && plan !== undefined ? { plan } : {} };
-    const { missing, differing, leftover } = await inTurns(findDrift(store, held, listed));
+    const drift = await this.#unlessChanged((signal) => inTurns(findDrift(store, held, listed), { signal }));
+    if (drift === null) return null;
+    this.#givenWay = 0;
+    const { missing, differing, leftover } = drift;
     this.#report(this.#schedule.sift(differing, isAll));
     const damage = damageOf("all", [...missing, ...differing.keys()]);
     const isLarge = store.chainCount > this.#largeChains;
@@ -102,20 +105,23 @@ export class DriftCheck {
   /** Null: it gave way. */
   async #listAll(store: IptablesStore): Promise<HeldTables | null> {
     const { iptables, own } = this.#options;
-    const { signal } = this.#listing = new AbortController();
+    const serviceChains = (): string[] =>
+      [...store.serviceNames].flatMap((name) => chainNames(store.service(name)!));
+    return await this.#unlessChanged((signal) => readTables(iptables, own, { signal, serviceChains }));
+  }
+
+  /** Null: it gave way. */
+  async #unlessChanged<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T | null> {
+    const { signal } = this.#looking = new AbortController();
     try {
-      const serviceChains = (): string[] =>
-        [...store.serviceNames].flatMap((name) => chainNames(store.service(name)!));
-      const held = await readTables(iptables, own, { signal, serviceChains });
-      this.#givenWay = 0;
-      return held;
+      return await work(signal);
     } catch (error) {
       if (error !== signal.reason) throw error;
       this.#givenWay++;
       this.#schedule.gaveWay();
       return null;
     } finally {
-      this.#listing = null;
+      this.#looking = null;
     }
   }
 

@@ -50,7 +50,8 @@ export class DriftCheck {
   constructor(options: DriftCheckOptions) {
     const { iptables, logger, nowMs } = options;
     this.#options = options;
-    this.#rules = new RuleDriftCheck({ iptables, own: OWN_RULES, logger, nowMs });
+    // There are no chains of Services that only a list of all would show.
+    this.#rules = new RuleDriftCheck({ iptables, own: OWN_RULES, logger, nowMs, largeChains: -1 });
   }
 
   /** Everything was compared, and what differed was written. */
