@@ -110,7 +110,7 @@ const RESTRICTIONS: readonly Grant[] = [
     value: "--ignore-env",
     reason: "Every other variable reads as unset, so that libraries that look around learn nothing",
   },
-  { value: "--no-prompt", reason: "What is not granted is refused; nobody is asked" },
+  { value: "--no-prompt", reason: "What is not granted is refused; there is no prompt" },
 ];
 
 /** What kproxy asks of the engine, wherever it is started. */

@@ -6,7 +6,7 @@
  */
 import { ExecError } from "../../lib/errors.ts";
 import { liveOfKernel } from "../../lib/inspect/live/kernel_rules.ts";
-import { apply } from "../../lib/inspect/selftest/agent.ts";
+import { apply } from "../../lib/inspect/selftest/apply.ts";
 import type { Job, Question } from "../../lib/inspect/selftest/agent.ts";
 import type { Attempt } from "../../lib/inspect/selftest/report.ts";
 import { ADDRESSES, nodeAddresses, packetOfProbe, probesOf } from "../../lib/inspect/selftest/cases.ts";

@@ -3,6 +3,7 @@ import { ROOT } from "../../tools/project_files.ts";
 import { countRun, type Counts } from "../../tools/run_tests.ts";
 import { whyNotInstallable } from "../../tools/setup.ts";
 import { need, program, unmet } from "./skip.ts";
+import { UML_NEEDS } from "./uml.ts";
 
 /** How the tests of a suite ended. */
 interface SuiteOutcome {
@@ -86,6 +87,10 @@ Deno.test("whatever program is missing, CI could have had it where anything can 
   for (const name of ["kubectl", "nfacct", "setpriv", "systemd-analyze", "prometheus", "no-such-program"]) {
     assertEquals(program(name).avoidable(), whyNotInstallable() === undefined, name);
   }
+});
+
+Deno.test("without the user-mode Linux CI fails, whatever it lacks: nothing else tries IPVS", () => {
+  assertEquals(UML_NEEDS.filter(({ avoidable }) => !avoidable()), []);
 });
 
 Deno.test("a program is found on the PATH or missed by its name", () => {

@@ -4,22 +4,14 @@
  *
  * @module
  */
-import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
-import { UnsupportedError, UsageError } from "../../errors.ts";
-import { type Exec, OWN_PROGRAMS, systemExec } from "../../kernel/exec.ts";
+import type { ProxyMode } from "../../config/types.ts";
+import { UsageError } from "../../errors.ts";
+import { OWN_PROGRAMS } from "../../kernel/exec.ts";
 import { joinHostPort, parseIp } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { ObjectJson } from "../../source/decode/api_json.ts";
 import { createSocket } from "node:dgram";
 import type { Attempt } from "./report.ts";
-import { MODES } from "../../backend/node/registry.ts";
-import { defaultConfig } from "../../config/defaults.ts";
-import { interfaceIps } from "../../kernel/machine.ts";
-import { silentLogger } from "../../observe/log.ts";
-import { decodeObject } from "../../source/decode/decode.ts";
-import { stateOfObjects } from "../desired/desired.ts";
-import { writeRules } from "../write_rules.ts";
-import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject } from "./cases.ts";
 
 /** What a child may do: nothing but use the network, or what `kproxy run` may, without files but those of a bundle. */
 export type ChildRights = "network" | "node";
@@ -145,7 +137,7 @@ export async function runAgent(
     return 0;
   }
   // Only the child that writes rules loads what that needs.
-  const answer = job.job === "ask" ? await ask(job) : await (await import("./agent.ts")).apply(job);
+  const answer = job.job === "ask" ? await ask(job) : await (await import("./apply.ts")).apply(job);
   await print(`${JSON.stringify(answer)}\n`);
   return 0;
 }
@@ -273,56 +265,4 @@ function failureOf(error: unknown): Attempt {
   const code = (error as { code?: unknown }).code;
   if (error instanceof Deno.errors.ConnectionRefused || code === "ECONNREFUSED") return { kind: "refused" };
   return { kind: "error", message: error instanceof Error ? error.message : String(error) };
-}
-
-/**
- * Writes the rules.
- *
- * @throws {UnsupportedError} anywhere but on the node of a test
- */
-export async function apply(
-  job: ApplyJob,
-  exec: Exec = systemExec,
-  ownIps: readonly string[] = interfaceIps(),
-): Promise<ApplyAnswer> {
-  requireTestNode(job, ownIps);
-  const { families } = job;
-  const config = configOf(job);
-  const raw = [nodeObject(families), ...job.objects];
-  const objects = raw.flatMap((one) => decodeObject(one, "selftest").objects);
-  const failures: { family: IpFamily | null; message: string }[] = [];
-  const desired = stateOfObjects(objects, NODE_NAME, (message) => failures.push({ family: null, message }));
-  try {
-    // What goes wrong is in the answer.
-    const options = { exec, config, modes: MODES, desired, families, log: silentLogger };
-    const { mode, families: served, refused, ...written } = await writeRules(options);
-    for (const { family, service, problem } of written.quarantined) {
-      failures.push({ family, message: `the tools refuse a part of Service ${service}: ${problem}` });
-    }
-    for (const { family, error } of written.failures) failures.push({ family, message: error.message });
-    const unserved = refused.filter(({ family }) => families.includes(family))
-      .map(({ family, reason }) => ({ family, reason }));
-    return { mode, served, failures, refused: unserved };
-  } catch (error) {
-    if (!(error instanceof Error)) throw error;
-    return { mode: null, served: [], failures: [{ family: null, message: error.message }], refused: [] };
-  }
-}
-
-/** Started by hand, this must not write rules of a test on a machine at work. */
-function requireTestNode({ families }: ApplyJob, ownIps: readonly string[]): void {
-  const known = new Set([...nodeAddresses(families), "127.0.0.1", "::1"]);
-  const others = ownIps.filter((ip) => !known.has(ip) && !ip.startsWith("fe80:"));
-  const missing = nodeAddresses(families).filter((ip) => !ownIps.includes(ip));
-  if (others.length === 0 && missing.length === 0) return;
-  throw new UnsupportedError("Rules of the test", "the node of a kproxy selftest", "another machine");
-}
-
-function configOf({ mode, families }: ApplyJob): KubeProxyConfiguration {
-  return {
-    ...defaultConfig(),
-    mode,
-    hostnameOverride: NODE_NAME,
-    clusterCIDR: families.map((family) => ADDRESSES[family].podCidr).join(","),
-  };
 }

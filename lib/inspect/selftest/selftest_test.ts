@@ -2,7 +2,7 @@ import { FAMILIES, SelftestMachine } from "../../../tests/support/selftest_machi
 import { ROOT } from "../../../tools/project_files.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { ownProgram } from "./agent.ts";
-import { apply } from "./agent.ts";
+import { apply } from "./apply.ts";
 import { selftestObjects } from "./cases.ts";
 import { leftNamespaces, namespaceNames } from "./network.ts";
 import { isPassed, reportDocument, reportLines, type SelftestReport } from "./report.ts";
