@@ -6,12 +6,13 @@
  */
 import { parseIp } from "../model/ip.ts";
 import { hostPort } from "./checks.ts";
-import { formatDuration, parseDuration } from "./value_texts.ts";
 import {
   boolOf,
   fail,
+  formatDuration,
   INT32_MAX,
   INT32_MIN,
+  parseDuration,
   parseGates,
   parseInt32,
   parseVmodule,

@@ -5,8 +5,7 @@
  * @module
  */
 import { ExecError } from "../errors.ts";
-import { listingText } from "../netfilter/iptables_jumps.ts";
-import type { JumpRule } from "../netfilter/iptables_jumps.ts";
+import { type JumpRule, listingText } from "../netfilter/iptables_jumps.ts";
 import { type NamedChain, parseListedChains, type SavedChain } from "../netfilter/iptables_save.ts";
 import type { Iptables } from "./iptables.ts";
 import { isLockBusy } from "./tool_errors.ts";

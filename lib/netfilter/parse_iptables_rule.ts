@@ -3,8 +3,13 @@
  *
  * @module
  */
-import type { IptablesRule, MarkOperation, RuleMatch, RuleTarget } from "./iptables_rule.ts";
-import { splitWords } from "./iptables_rule.ts";
+import {
+  type IptablesRule,
+  type MarkOperation,
+  type RuleMatch,
+  type RuleTarget,
+  splitWords,
+} from "./iptables_rule.ts";
 
 /** One `[!] --option value…` of a module or target. */
 interface Option {

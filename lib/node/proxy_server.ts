@@ -22,20 +22,18 @@ import {
   type RefusedSetting,
 } from "../kernel/conntrack_settings.ts";
 import { ConfigError } from "../errors.ts";
-import { cpuCount } from "../kernel/machine.ts";
+import { cpuCount, nodeName } from "../kernel/machine.ts";
 import { untilDescriptors } from "../kernel/descriptors.ts";
 import { Runner } from "../kernel/runner.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { nodeSysctls, UNKNOWN_SYSCTLS } from "../kernel/sysctl.ts";
 import type { IpFamily } from "../model/objects.ts";
-import { type Logger, openLogger, type Verbosity } from "../observe/log.ts";
+import { type Logger, openLogger, type RecentProblems, type Verbosity } from "../observe/log.ts";
 import { type ApiAnswer, type ApiRequest, ProxyMetrics } from "../observe/metrics.ts";
 import type { LogStreams } from "../observe/line_writer.ts";
 import { type ReloadRecord, SnapshotMetrics } from "../observe/metrics_kproxy.ts";
-import type { RecentProblems } from "../observe/log.ts";
 import type { Source } from "../source/source.ts";
 import { type OpenedEvents, openEvents } from "./api_client.ts";
-import { nodeName } from "../kernel/machine.ts";
 import { OtherModesCleanup, preloadRemoval } from "./other_modes.ts";
 import { openSource } from "./source.ts";
 

@@ -1,6 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { createLogger } from "./log.ts";
-import { RecentProblems } from "./log.ts";
+import { createLogger, RecentProblems } from "./log.ts";
 
 /** A logger whose warnings and errors are remembered; each line is a second later. */
 function remembering() {

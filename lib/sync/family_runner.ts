@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { ApplyReport, FamilyProxier } from "../backend/backend.ts";
+import type { ApplyReport, Damage, FamilyProxier } from "../backend/backend.ts";
 import type { SyncPeriods } from "../config/types.ts";
 import type { ChangeTracker } from "../model/change_tracker.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
@@ -14,7 +14,6 @@ import { backoffMs, BoundedFrequencyRunner } from "./bounded_frequency_runner.ts
 import { SyncError } from "../errors.ts";
 import { TURN_MS, yieldToOthers } from "../kernel/clock.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
-import type { Damage } from "../backend/backend.ts";
 
 /** What a {@linkcode FamilyRunner} needs. */
 export interface FamilyRunnerOptions {

@@ -10,8 +10,7 @@ import { failedLines, isRuleRefusal } from "../../kernel/tool_errors.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { chainLine, type Table, tableBlock } from "../../netfilter/iptables_jumps.ts";
 import { firstLine } from "../../text/lines.ts";
-import { isolateRefused, type Refusal } from "../quarantine.ts";
-import type { RefusedService } from "../quarantine.ts";
+import { isolateRefused, type Refusal, type RefusedService } from "../quarantine.ts";
 
 /** Rules for chains that packets go through are tried in it, where none comes. */
 const TRIAL_CHAIN = "KUBE-PROXY-TRIAL";

@@ -4,8 +4,7 @@ import { ExecError, SyncError } from "../../errors.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import { silentLogger } from "../../observe/log.ts";
-import type { ApplyReport } from "../backend.ts";
-import type { Damage } from "../backend.ts";
+import type { ApplyReport, Damage } from "../backend.ts";
 import type { RefusedService } from "../quarantine.ts";
 import { Proxier } from "./proxier.ts";
 

@@ -17,8 +17,7 @@ import {
 import { API_VERSION, type StatusDocument } from "../../serve/status/status_document.ts";
 import { UsageError } from "../../errors.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
-import { EndedBySignals } from "../io.ts";
-import { type Io, printableJson, type Terminal } from "../io.ts";
+import { EndedBySignals, type Io, printableJson, type Terminal } from "../io.ts";
 import { cut, escaped } from "../../text/quote.ts";
 import { RedrawnScreen } from "../terminal/drawing.ts";
 import { isWell, statusLines } from "./status_text.ts";

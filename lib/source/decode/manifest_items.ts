@@ -16,8 +16,7 @@ import {
   rawNameOf,
 } from "./decode.ts";
 import { DecodeError, isAbsent } from "./decode_values.ts";
-import { countLines } from "../../text/lines.ts";
-import { linePieces } from "../../text/lines.ts";
+import { countLines, linePieces } from "../../text/lines.ts";
 import type { YamlDocument } from "../../config/yaml_document.ts";
 import { parsingOf, shortened } from "../../config/yaml_documents.ts";
 

@@ -6,8 +6,7 @@
 import { toEnd } from "../../text/steps.ts";
 import { parseIp } from "../../model/ip.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
-import { countLines } from "../../text/lines.ts";
-import { linePieces } from "../../text/lines.ts";
+import { countLines, linePieces } from "../../text/lines.ts";
 import { JsonPlaces, readLongJson } from "./manifest_json.ts";
 import {
   atIndex,

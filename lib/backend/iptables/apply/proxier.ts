@@ -21,8 +21,7 @@ import {
 } from "../../apply/iptables_trial.ts";
 import { addWritten, Proxier } from "../../apply/proxier.ts";
 import { StaleChains } from "../../apply/stale_chains.ts";
-import type { ApplyReport, SyncRequest } from "../../backend.ts";
-import type { Damage } from "../../backend.ts";
+import type { ApplyReport, Damage, SyncRequest } from "../../backend.ts";
 import type { RefusedService } from "../../quarantine.ts";
 import { JUMP_RULES, OWN_CHAINS } from "../plan/base_rules.ts";
 import { CANARY_CHAIN, isServiceChain } from "../plan/chains.ts";

@@ -3,8 +3,7 @@
  *
  * @module
  */
-import { groupByChain } from "../../../netfilter/iptables_jumps.ts";
-import type { Table } from "../../../netfilter/iptables_jumps.ts";
+import { groupByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { SERVICES_CHAIN } from "../plan/chains.ts";
 import type { BaseRules, DispatchRule, ServiceRules } from "../plan/ruleset.ts";
 import type { IptablesTransaction } from "./transaction.ts";

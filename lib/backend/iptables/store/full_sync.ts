@@ -6,16 +6,14 @@
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import {
   bodyRules,
+  editJumps,
   groupByChain,
   holdsAmongOthers,
-  jumpRules,
-  ruleOf,
-} from "../../../netfilter/iptables_jumps.ts";
-import {
-  editJumps,
   type JumpRule,
+  jumpRules,
   jumpsByChain,
   type PerTable,
+  ruleOf,
   type Table,
 } from "../../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset, SavedChain, SavedTable } from "../../../netfilter/iptables_save.ts";

@@ -5,8 +5,7 @@
  * @module
  */
 import type { NamespacedName } from "../../../model/objects.ts";
-import { chainOf, groupByChain } from "../../../netfilter/iptables_jumps.ts";
-import type { PerTable } from "../../../netfilter/iptables_jumps.ts";
+import { chainOf, groupByChain, type PerTable } from "../../../netfilter/iptables_jumps.ts";
 import { serviceChainsInCallOrder } from "../plan/chains.ts";
 import type { BaseRules, DispatchRule, IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
 import { changeDispatch, staticBodies } from "./dispatch.ts";

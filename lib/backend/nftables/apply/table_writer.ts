@@ -10,8 +10,7 @@ import type { NftTransaction, WrittenCounts } from "../../../netfilter/nft_objec
 import type { Logger } from "../../../observe/log.ts";
 import { cut } from "../../../text/quote.ts";
 import { addWritten, type Progress } from "../../apply/proxier.ts";
-import { isolateRefused, type Refusal, type Refused } from "../../quarantine.ts";
-import type { RefusedService } from "../../quarantine.ts";
+import { isolateRefused, type Refusal, type Refused, type RefusedService } from "../../quarantine.ts";
 import { type ServiceTransaction, tableLine } from "../store/full_sync.ts";
 
 /** What a {@linkcode TableWriter} needs. */
