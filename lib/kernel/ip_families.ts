@@ -47,13 +47,12 @@ export interface ServedFamilies<Found> {
 export async function servedFamilies<Found>(
   { primaryFamily, sysctls, log, probe, hasRules }: FamilyProbe<Found>,
 ): Promise<ServedFamilies<Found>> {
-  const families = new Map<IpFamily, Found>();
-  const refused: RefusedFamily[] = [];
   const probes = await Promise.allSettled(FAMILIES.map(async (family) => {
     if (family === "IPv6") requireIpv6(sysctls);
     return await probe(family);
   }));
-  let primaryError: UnsupportedError | null = null;
+  const families = new Map<IpFamily, Found>();
+  const refusals = new Map<IpFamily, UnsupportedError>();
   for (const [at, family] of FAMILIES.entries()) {
     const outcome = probes[at]!;
     if (outcome.status === "fulfilled") families.set(family, outcome.value);
@@ -61,12 +60,17 @@ export async function servedFamilies<Found>(
       const error: unknown = outcome.reason;
       if (!(error instanceof UnsupportedError)) throw error;
       log.info("IP family cannot be served", { family, reason: error.message });
-      if (family === primaryFamily) primaryError = error;
-      refused.push({ family, reason: error.message, hasRules: await hasRules(family) });
+      refusals.set(family, error);
     }
   }
-  if (primaryError !== null) throw primaryFamilyError(primaryFamily, primaryError);
-  return { families, refused };
+  const cause = refusals.get(primaryFamily);
+  if (cause !== undefined) throw primaryFamilyError(primaryFamily, cause);
+  const refused = [...refusals].map(async ([family, { message }]): Promise<RefusedFamily> => ({
+    family,
+    reason: message,
+    hasRules: await hasRules(family),
+  }));
+  return { families, refused: await Promise.all(refused) };
 }
 
 function primaryFamilyError(family: IpFamily, cause: UnsupportedError): UnsupportedError {

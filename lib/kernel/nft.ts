@@ -9,7 +9,7 @@
 import { ExecError } from "../errors.ts";
 import { type BaseChain, parseBaseChains } from "../netfilter/nft_listing.ts";
 import type { NftFamily } from "../netfilter/nft_words.ts";
-import { type Exec, type ExecOptions, type Input, type OutputReader, runInto, runOk } from "./exec.ts";
+import { type Exec, type ExecOptions, type OutputReader, runInto, runOk } from "./exec.ts";
 import { firstLine } from "../text/lines.ts";
 import { isPermissionProblem } from "./tool_errors.ts";
 
@@ -53,7 +53,7 @@ export class Nft {
    *
    * @throws {ExecError} if nft or the kernel refuses it; see {@linkcode nftErrors} for the lines
    */
-  async apply(text: Input): Promise<void> {
+  async apply(text: string): Promise<void> {
     await runOk(this.#exec, APPLY, { stdin: text });
   }
 
@@ -62,7 +62,7 @@ export class Nft {
    *
    * @throws {ExecError} if it would fail
    */
-  async check(text: Input): Promise<void> {
+  async check(text: string): Promise<void> {
     await runOk(this.#exec, CHECK, { stdin: text });
   }
 

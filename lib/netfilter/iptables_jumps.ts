@@ -1,5 +1,6 @@
 /**
- * The tables and chains of iptables that carry our rules, and our jumps in the kernel's own chains: which are missing, and where they go.
+ * The tables and chains of iptables that carry our rules, and our jumps in the kernel's own chains: which are missing, and where they go;
+ * chains as lines: sorted out of a table's text, asked for in a listing, held against what must be in them.
  *
  * @module
  */

@@ -35,9 +35,7 @@ export async function runProxyServer(proxy: ProxyServer, { signal, onStarted }: 
   const running: Running = {
     events: proxy.events.run(until),
     source: Promise.resolve(),
-    oomScore: isRuleless(proxy.config)
-      ? Promise.resolve()
-      : setOomScore(proxy.config.oomScoreAdj, proxy, until),
+    oomScore: setOomScore(isRuleless(proxy.config) ? null : proxy.config.oomScoreAdj, proxy, until),
   };
   try {
     await wired.servers.start(until);

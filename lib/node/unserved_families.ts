@@ -18,7 +18,7 @@ export function nodeUse(node: NodeObject, family: IpFamily): string | null {
 }
 
 /** What of a Service is of the family, in words; null if nothing is. */
-export function serviceUse(service: Service, family: IpFamily): string | null {
+function serviceUse(service: Service, family: IpFamily): string | null {
   const ip = service.clusterIPs.find((text) => parseIp(text)?.family === family);
   return ip === undefined ? null : `Service ${service.namespace}/${service.name} has the cluster IP ${ip}`;
 }

@@ -50,7 +50,7 @@ export function isStale(flow: FlowGroup, { targets, former, isNodeAddress }: Flo
 }
 
 /** One deletion, as the options of `conntrack -D`, and how many flows of the dump it removes. */
-export interface FlowDeletion {
+interface FlowDeletion {
   readonly options: readonly string[];
   readonly flows: number;
 }
@@ -99,7 +99,7 @@ export function planDeletions(
 }
 
 /** The tracking zones of a flow, as `conntrack` options; empty for the default zone. */
-export type ZoneOptions = readonly string[];
+type ZoneOptions = readonly string[];
 
 /**
  * All flows of a dump that were sent to the same address and are answered from the same address, in one zone: nothing else
@@ -207,7 +207,7 @@ export function isEmpty({ frontends, nodePorts }: UdpTargets): boolean {
 }
 
 /** Every frontend of either, with what either says of it. */
-export function unionOfTargets(one: UdpTargets, other: UdpTargets): UdpTargets {
+function unionOfTargets(one: UdpTargets, other: UdpTargets): UdpTargets {
   const frontends = new Map<string, Set<string>>();
   const nodePorts = new Map<number, Set<string>>();
   for (const targets of [one, other]) {

@@ -14,7 +14,7 @@ import type { LabHost } from "../support/lab_host.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import type { SocketAddress } from "../support/lab_sockets.ts";
 import { NodeLab } from "../support/node_lab.ts";
-import type { Patience } from "../support/until.ts";
+import { type Patience, until } from "../support/until.ts";
 
 /** How long tests wait there, where everything is slow. */
 export const PATIENCE = { everyMs: 100, limitMs: 300_000 } satisfies Patience;
@@ -56,7 +56,7 @@ export class HeldConnection implements AsyncDisposable {
 
   /** Asks until nothing answers any more. */
   async lost(): Promise<void> {
-    while (await this.#isAnswered(LOST_MS)) await new Promise((resolve) => setTimeout(resolve, 100));
+    await until(async () => !await this.#isAnswered(LOST_MS), "the held connection is lost", PATIENCE);
   }
 
   /** Ends it properly, or by a reset. */

@@ -15,7 +15,6 @@ import { ruleWords, SharedChains } from "../../lib/backend/nftables/plan/shared_
 export const LOCAL = testEndpoint("10.244.0.11", { isLocal: true });
 export const REMOTE = testEndpoint("10.244.1.12");
 export const OTHER = testEndpoint("10.244.2.13");
-export const NOT_READY = testEndpoint("10.244.1.14", { ready: false, serving: false });
 
 interface Planned {
   readonly rules: ServiceRules;

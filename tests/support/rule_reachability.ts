@@ -42,8 +42,11 @@ function endpointsBehind(
   }
 }
 
-const isReached = (tables: RestoredTables, table: string, source: string, target: string): boolean =>
-  (tables.chains(table).get(source) ?? []).some((rule) => jumpTarget(rule) === target);
+const isReached = (
+  chains: ReadonlyMap<string, readonly string[]>,
+  source: string,
+  target: string,
+): boolean => (chains.get(source) ?? []).some((rule) => jumpTarget(rule) === target);
 
 /** The fate of every address that the tables know. */
 export function fates(tables: RestoredTables): Map<string, Fate> {
@@ -55,7 +58,7 @@ export function fates(tables: RestoredTables): Map<string, Fate> {
     if (known === undefined) result.set(match, known = { endpoints: new Set(), hasVerdict: false });
     return known;
   };
-  if (isReached(tables, "nat", "PREROUTING", "KUBE-SERVICES")) {
+  if (isReached(nat, "PREROUTING", "KUBE-SERVICES")) {
     const services = nat.get("KUBE-SERVICES") ?? [];
     const nodePorts = services.some((rule) => jumpTarget(rule) === "KUBE-NODEPORTS")
       ? nat.get("KUBE-NODEPORTS") ?? []
@@ -70,7 +73,7 @@ export function fates(tables: RestoredTables): Map<string, Fate> {
   for (
     const [source, chain] of [["FORWARD", "KUBE-SERVICES"], ["INPUT", "KUBE-EXTERNAL-SERVICES"]] as const
   ) {
-    if (!isReached(tables, "filter", source, chain)) continue;
+    if (!isReached(filter, source, chain)) continue;
     for (const rule of filter.get(chain) ?? []) {
       const match = dispatchMatch(rule);
       if (match !== null) fate(match).hasVerdict = true;
@@ -82,8 +85,8 @@ export function fates(tables: RestoredTables): Map<string, Fate> {
 /** True if what nat translates is masqueraded where the rules ask for it. */
 export function isMasqueradeReady(tables: RestoredTables): boolean {
   const nat = tables.chains("nat");
-  const translates = isReached(tables, "nat", "PREROUTING", "KUBE-SERVICES") &&
+  const translates = isReached(nat, "PREROUTING", "KUBE-SERVICES") &&
     (nat.get("KUBE-SERVICES") ?? []).some((rule) => dispatchMatch(rule) !== null);
-  return !translates || (isReached(tables, "nat", "POSTROUTING", "KUBE-POSTROUTING") &&
+  return !translates || (isReached(nat, "POSTROUTING", "KUBE-POSTROUTING") &&
     (nat.get("KUBE-POSTROUTING") ?? []).length > 0 && (nat.get("KUBE-MARK-MASQ") ?? []).length > 0);
 }

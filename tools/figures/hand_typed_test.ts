@@ -85,7 +85,7 @@ function prose(markdown: string): string {
 }
 
 /** Each such figure with some words around it. */
-export function handTypedFigures(markdown: string): string[] {
+function handTypedFigures(markdown: string): string[] {
   const text = prose(markdown);
   return MEASURED.flatMap((pattern) =>
     Array.from(

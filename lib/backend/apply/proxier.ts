@@ -15,7 +15,7 @@ import { matchingNodeIps, type NodePortAddresses } from "../../model/node.ts";
 import { sameTexts } from "../../model/service_port.ts";
 
 /** The addresses that serve node ports, which come and go. */
-export class NodePortIps {
+class NodePortIps {
   readonly #interfaceIps: () => readonly string[];
   #addresses: NodePortAddresses | undefined;
   #planned: readonly string[] = [];

@@ -118,30 +118,31 @@ export async function readApi(
   { config, master, nodeName, exec, signal }: ApiQuestions,
 ): Promise<ApiFacts> {
   const client = await openApiClient(config, { master, exec });
-  const ask = async <T>(question: () => Promise<T>): Promise<PromiseSettledResult<T>> =>
-    (await Promise.allSettled([question()]))[0];
+  const ask = async <T>(answer: Promise<T>): Promise<PromiseSettledResult<T>> =>
+    (await Promise.allSettled([answer]))[0];
   const get = (path: string): Promise<Answer> => getAnswer(client, path, signal);
   try {
     await client.checkCredentials(signal);
     const isCidrMissing = config.detectLocalMode === "ClusterCIDR" && config.clusterCIDR.trim() === "";
     const ofName = `/api/v1/nodes?fieldSelector=${encodeURIComponent(`metadata.name=${nodeName}`)}`;
     const [version, node, rights] = await Promise.all([
-      ask(() => get("/version")),
-      ask(async () => {
-        const [first] = itemsOf((await get(ofName)).text);
-        return first === undefined ? null : decodeNode(first);
-      }),
+      ask(get("/version")),
+      ask(
+        get(ofName).then(({ text }) => {
+          const [first] = itemsOf(text);
+          return first === undefined ? null : decodeNode(first);
+        }),
+      ),
       Promise.all(
         neededRights(config, nodeName).map(async (right) =>
-          [right, await ask(() => reviewAccess(client, right, signal))] as const
+          [right, await ask(reviewAccess(client, right, signal))] as const
         ),
       ),
     ]);
     const isUnknown = node.status === "fulfilled" && node.value === null;
-    const all = isUnknown || isCidrMissing
-      ? await ask(async () => nodesIn((await get(ALL_NODES)).text))
-      : null;
-    const allNodes = all?.status === "fulfilled" ? all.value : [];
+    const allNodes = isUnknown || isCidrMissing
+      ? await get(ALL_NODES).then(({ text }) => nodesIn(text)).catch(() => [])
+      : [];
     return { server: client.server, origin: client.origin, version, rights, node, allNodes };
   } finally {
     client.close();

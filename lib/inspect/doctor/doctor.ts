@@ -148,7 +148,7 @@ function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
     () => config.mode,
   );
   const isApiAsked = apiUnasked === undefined && usesApiServer(config, options.master);
-  const api = handled(isApiAsked ? readApi({ ...options, exec, signal }) : noReading());
+  const api = handled(isApiAsked ? readApi({ ...options, exec, signal }) : Promise.resolve(null));
   /** Null if it is not known. */
   const ownNode = known(api).then((found) => found?.node.status === "fulfilled" ? found.node.value : null);
   return {
@@ -165,12 +165,10 @@ function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
     ownNode,
     /** Why the cluster is known to use IPv6; null if nothing says so. */
     usesIpv6: ownNode.then((found) => ipv6Use(found, config)),
-    move: handled(migrateTo === null ? noReading() : compareServices({ ...options, exec }, migrateTo, runs)),
+    move: handled(
+      migrateTo === null ? Promise.resolve(null) : compareServices({ ...options, exec }, migrateTo, runs),
+    ),
   };
-}
-
-function noReading(): Promise<null> {
-  return Promise.resolve(null);
 }
 
 async function kernelChainsOf(

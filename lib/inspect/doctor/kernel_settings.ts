@@ -279,7 +279,7 @@ export function checkReversePath(
     !NO_WAY.includes(device) && !podDevices.has(device) && Math.max(Number(all), Number(value)) === 1
   ).map(([device]) => device);
   const [first] = strict;
-  const name = strict.length > 1 ? "net.ipv4.conf.all.rp_filter" : deviceSetting(first ?? "", "rp_filter");
+  const name = deviceSetting(strict.length > 1 ? "all" : first ?? "", "rp_filter");
   return warnings(check, all === "2" ? "loose" : "strict on no device", [
     first !== undefined && [
       `strict on ${

@@ -9,6 +9,7 @@ import { ExecError } from "../../errors.ts";
 import { type Exec, type ExecOptions, type ExecResult, OWN_PROGRAMS } from "../../kernel/exec.ts";
 import { OLDEST_MAJOR } from "../../kernel/ipset.ts";
 import { isAtLeast, MIN_IPTABLES_VERSION } from "../../kernel/iptables.ts";
+import { abortable } from "../../source/kube/credentials.ts";
 import { failure, type Finding, ok, unknown, warning } from "./report.ts";
 
 const CHECK = "programs";
@@ -59,12 +60,10 @@ export type ProgramFact =
 export type ProgramFacts = ReadonlyMap<string, PromiseSettledResult<ProgramFact>>;
 
 export async function readPrograms(exec: Exec): Promise<ProgramFacts> {
-  return new Map(
-    await Promise.all(PROGRAMS.map(async ({ name, versionFlag = "--version" }) => {
-      const [answer] = await Promise.allSettled([readVersion(exec, [name, versionFlag])]);
-      return [name, answer] as const;
-    })),
+  const answers = await Promise.allSettled(
+    PROGRAMS.map(({ name, versionFlag = "--version" }) => readVersion(exec, [name, versionFlag])),
   );
+  return new Map(PROGRAMS.map(({ name }, index) => [name, answers[index]!]));
 }
 
 async function readVersion(exec: Exec, argv: readonly string[]): Promise<ProgramFact> {
@@ -221,19 +220,14 @@ export class DoctorExec implements Exec {
     const signal = AbortSignal.any([this.#signal, ...options.signal === undefined ? [] : [options.signal]]);
     const run = this.#exec.run(argv, { ...options, signal });
     this.#running.set(run, argv);
-    // One that does not end when it is asked to is not waited for.
-    const over = Promise.withResolvers<never>();
-    const end = (): void => over.reject(this.#signal.reason);
-    this.#signal.addEventListener("abort", end, { once: true });
     try {
-      const result = await Promise.race([run.finally(() => this.#running.delete(run)), over.promise]);
+      // One that does not end when it is asked to is not waited for.
+      const result = await abortable(run.finally(() => this.#running.delete(run)), this.#signal);
       this.#check(argv, result);
       return result;
     } catch (error) {
       if (error instanceof ExecError) this.#check(argv, { ...error, stdout: "" });
       throw error;
-    } finally {
-      this.#signal.removeEventListener("abort", end);
     }
   }
 

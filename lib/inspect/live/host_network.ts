@@ -166,7 +166,7 @@ export function hostStateOf(
 ): Required<HostState> {
   const { sysctls, down, routes } = around;
   const offOf = (name: string): string | null => sysctls.get(name) === "0" ? `${name} is 0` : null;
-  const ofInterface = sysctls.get(deviceSetting(inInterface, "forwarding")) ?? null;
+  const forwarding = deviceSetting(inInterface, "forwarding");
   const rpFilters = ["all", inInterface].map((name) => Number(sysctls.get(deviceSetting(name, "rp_filter"))));
   // The greater of both counts; 2 asks for any way back, which there nearly always is.
   const rpFilter = Math.max(...rpFilters.filter((value) => !Number.isNaN(value)), 0);
@@ -176,9 +176,7 @@ export function hostStateOf(
     nowSeconds: 0,
     notForwarding: {
       // The node's setting comes first: it sets those of all interfaces.
-      IPv4: ofInterface === "1"
-        ? null
-        : offOf(FORWARDING.IPv4) ?? offOf(deviceSetting(inInterface, "forwarding")),
+      IPv4: sysctls.get(forwarding) === "1" ? null : offOf(FORWARDING.IPv4) ?? offOf(forwarding),
       IPv6: offOf(FORWARDING.IPv6),
     },
     downInterfaces: down,

@@ -96,20 +96,18 @@ export function compare(
   const options = ipvsOptions(desired, family);
   const plan = ipvsPlan(desired, family, options);
   const { objects, rulesPlan } = IpvsStore.of(plan);
-  const servers = [...objects.servers];
   const { sets, ipvs } = live;
   const addresses = ipvs === null ? null : new Set(ipvs.bound);
   const virtualServers = ipvs?.servers.virtualServers ?? new Map<string, SavedVirtualServer>();
   // Sets are compared below, entry by entry.
-  const wanted = { ...objects, sets: [], servers };
-  const drift = findDrift(wanted, { addresses, virtualServers, sets, tables }, options);
+  const drift = findDrift({ ...objects, sets: [] }, { addresses, virtualServers, sets, tables }, options);
   const owners = ownersOf(plan);
   compareIptables(byService(rulesPlan, owners), tables, family, list);
   for (const { kind, entries } of objects.sets) {
     const set = setName(kind, family);
     compareSet(set, entries, sets.get(set)?.entries, owners, list);
   }
-  const wantedServers = new Map(servers.map((server) => [server.key, server]));
+  const wantedServers = new Map(Array.from(objects.servers, (server) => [server.key, server]));
   for (const key of new Set(drift.servers.map(({ server }) => virtualServerKey(server)))) {
     compareServer(key, wantedServers.get(key), virtualServers.get(key), owners.get(key) ?? null, list);
   }

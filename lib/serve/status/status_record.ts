@@ -102,7 +102,7 @@ export class StatusRecord {
     this.#found++;
     keepLast(this.#drifts, {
       family,
-      time: new Date(this.#nowMs()).toISOString(),
+      time: isoTime(this.#nowMs()),
       damaged: [...damaged],
       outcome: "pending",
     }, DRIFTS);

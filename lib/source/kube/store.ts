@@ -150,8 +150,9 @@ export class Listing {
   /** Takes an event; what is changed or deleted while the list is sent comes as such. */
   takeEvent({ type, object }: WatchEvent): void {
     if (type === "DELETED") {
-      this.#listed.delete(identityOfRaw(object));
-      this.#later.delete(identityOfRaw(object));
+      const identity = identityOfRaw(object);
+      this.#listed.delete(identity);
+      this.#later.delete(identity);
     } else if (type !== "BOOKMARK") this.take([object]);
   }
 

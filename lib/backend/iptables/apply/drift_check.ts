@@ -85,7 +85,7 @@ export class DriftCheck {
     if (held === null) return null;
     // Where table mangle cannot be read its canary is not looked for.
     const canaries = scope.canaries.filter((table) => table !== "mangle" || !held.unreadable.has(table));
-    const listed = { ...scope, canaries, ...isAll && plan !== undefined ? { plan } : {} };
+    const listed = { ...scope, canaries, plan: isAll ? plan : undefined };
     const drift = await this.#unlessChanged((signal) => inTurns(findDrift(store, held, listed), { signal }));
     if (drift === null) return null;
     this.#givenWay = 0;

@@ -67,7 +67,7 @@ export async function readTables(
 export async function readOwnChains(
   iptables: Iptables,
   { chains, jumps }: OwnRules,
-  canaries: readonly string[] = [],
+  canaries: readonly string[],
 ): Promise<HeldTables | "incomplete" | null> {
   const mangle: (readonly [string, readonly string[]])[] = canaries.includes("mangle")
     ? [["mangle", [CANARY_CHAIN]]]

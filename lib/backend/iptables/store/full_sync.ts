@@ -226,7 +226,7 @@ export interface DriftScope {
   /** Tables in which the canary must be. */
   readonly canaries: readonly string[];
   /** What these Services want now, where their chains were listed, too. */
-  readonly plan?: (names: ReadonlySet<NamespacedName>) => Pick<IptablesPlan, "services">;
+  readonly plan?: ((names: ReadonlySet<NamespacedName>) => Pick<IptablesPlan, "services">) | undefined;
 }
 
 /** Services that are compared before other work may go first. */
@@ -241,24 +241,22 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
   const missing = scope.canaries.filter((table) => held.tables.get(table)?.has(CANARY_CHAIN) !== true)
     .map((table) => chainKey(table, CANARY_CHAIN));
   const differing = new Map<string, string>();
-  const holds: ChainCheck = (table, chain, isRight) => {
+  const check: ChainCheck = (table, chain, isRight) => {
     const found = held.tables.get(table)?.get(chain);
-    if (found !== undefined && isRight(found)) return true;
     if (found === undefined) missing.push(chainKey(table, chain));
-    else differing.set(chainKey(table, chain), [...found.rules, ""].join("\n"));
-    return false;
+    else if (!isRight(found)) differing.set(chainKey(table, chain), [...found.rules, ""].join("\n"));
   };
   const shared = sharedChains(store);
   for (const table of TABLES) {
     for (const chain of store.base.dispatch[table]) {
       const body = shared.get(chainKey(table, chain))!;
-      holds(table, chain, (found) => holdsShared(found, body, scope.family));
+      check(table, chain, (found) => holdsShared(found, body, scope.family));
       yield;
     }
     const bodies = staticBodies(store.base, table);
     const own = ownChains(store.base, table);
     for (const chain of own) {
-      holds(table, chain, (found) => holdsLines(found, bodies.get(chain) ?? [], scope.family));
+      check(table, chain, (found) => holdsLines(found, bodies.get(chain) ?? [], scope.family));
     }
     for (const [chain, rules] of baseChains(store, table)) {
       if (own.includes(chain)) continue;
@@ -267,7 +265,7 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
     }
   }
   if (scope.plan === undefined) return { missing, differing, leftover: [] };
-  yield* compareServices(store, scope.family, scope.plan, holds);
+  yield* compareServices(store, scope.family, scope.plan, check);
   const leftover = held.unreadable.has("nat")
     ? []
     : leftoverChains(store, held.tables.get("nat") ?? NO_CHAINS);
@@ -279,14 +277,14 @@ function ownChains({ chains, dispatch }: BaseRules, table: Table): readonly stri
   return chains[table].filter((chain) => !dispatch[table].includes(chain) && !KUBELETS_CHAINS.has(chain));
 }
 
-/** True if the chain is there and right; else it is noted. */
-type ChainCheck = (table: Table, chain: string, isRight: (found: SavedChain) => boolean) => boolean;
+/** Notes the chain unless it is there and right. */
+type ChainCheck = (table: Table, chain: string, isRight: (found: SavedChain) => boolean) => void;
 
 function* compareServices(
   store: IptablesStore,
   family: IpFamily,
   plan: NonNullable<DriftScope["plan"]>,
-  holds: ChainCheck,
+  check: ChainCheck,
 ): Steps<void> {
   const names = [...store.serviceNames];
   for (let at = 0; at < names.length; at += SERVICES_AT_ONCE) {
@@ -294,11 +292,11 @@ function* compareServices(
       const service = store.service(name)!;
       if (rules === null || !isHeld(service, rules)) {
         // What it has is not what it wants, or not yet; but none of its chains is empty.
-        for (const chain of chainNames(service)) holds("nat", chain, ({ rules }) => rules.length > 0);
+        for (const chain of chainNames(service)) check("nat", chain, ({ rules }) => rules.length > 0);
         continue;
       }
       for (const [chain, lines] of groupByChain(rules.rules)) {
-        holds("nat", chain, (found) => holdsLines(found, lines, family));
+        check("nat", chain, (found) => holdsLines(found, lines, family));
       }
     }
     yield;

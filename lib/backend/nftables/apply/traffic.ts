@@ -88,7 +88,7 @@ export class TrafficReader {
 }
 
 /** The sets of counters, and which way the packets go that they count. */
-export const TRAFFIC_SETS: ReadonlyMap<string, "incoming" | "outgoing"> = new Map([
+const TRAFFIC_SETS: ReadonlyMap<string, "incoming" | "outgoing"> = new Map([
   [SETS.serviceTrafficIn, "incoming"],
   [SETS.serviceTrafficOut, "outgoing"],
   [SETS.nodePortTrafficIn, "incoming"],

@@ -10,7 +10,7 @@ import type { PortalEndpoint } from "../plan/plan.ts";
 import { type OpenPortal, type RelayContext, Session } from "./relay.ts";
 
 /** What an exchange needs of a connection. */
-export type Pipe = Pick<Deno.Conn, "read" | "write" | "closeWrite" | "close">;
+type Pipe = Pick<Deno.Conn, "read" | "write" | "closeWrite" | "close">;
 
 /** What each direction waits with, a packet of Ethernet: most of the connections of a node are silent most of the time. */
 const SMALL_BYTES = 1_536;
