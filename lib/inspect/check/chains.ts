@@ -14,7 +14,7 @@ import type { IptablesRuleset, SavedTable } from "../../netfilter/iptables_save.
 import { holdsLines } from "../../netfilter/printed_iptables_rule.ts";
 import type { Difference, DifferenceList } from "./check.ts";
 
-const TABLES: readonly Table[] = ["filter", "nat"];
+export const TABLES: readonly Table[] = ["filter", "nat"];
 const NO_CHAINS: SavedTable = new Map();
 
 /** Reports to `list` where rules that are there differ from the plan of a mode. */
@@ -65,7 +65,7 @@ export function compareIptables(
 }
 
 /** E.g. `iptables nat KUBE-SERVICES`. */
-function chainPlace(table: string, chain: string): string {
+export function chainPlace(table: string, chain: string): string {
   return `iptables ${table} ${chain}`;
 }
 

@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { DEVICE } from "../../backend/ipvs/plan/ruleset.ts";
 import { NEXT_TABLE_NAME } from "../../backend/nftables/plan/chains.ts";
 import { countLeftovers } from "../../backend/node/cleanup.ts";
 import { removeLeftovers } from "../../backend/node/leftovers.ts";
@@ -393,9 +394,6 @@ export async function readLeftovers(
   };
 }
 
-/** Mode ipvs has the addresses of Services on it. */
-const IPVS_DEVICE = "kube-ipvs0";
-
 /** @param devices names of all devices; undefined if they are not known */
 export function checkLeftovers(
   { found, modes, failed }: Leftovers,
@@ -403,7 +401,7 @@ export function checkLeftovers(
   devices: readonly string[] | undefined,
 ): readonly Finding[] {
   const check = "leftovers";
-  const isDeviceLeft = devices?.includes(IPVS_DEVICE) === true && runs !== "ipvs" && !modes.includes("ipvs");
+  const isDeviceLeft = devices?.includes(DEVICE) === true && runs !== "ipvs" && !modes.includes("ipvs");
   return [
     ...failed.map((reason) => unknown(check, reason)),
     ...warnings(check, failed.length > 0 ? null : "no other mode left anything that shows", [
@@ -412,7 +410,7 @@ export function checkLeftovers(
         `start kproxy, or: kproxy cleanup ${modes.map((mode) => `--only=${mode}`).join(" ")}`,
       ],
       isDeviceLeft && [
-        `device ${IPVS_DEVICE} is there, which mode ipvs left: addresses on it are answered by this node`,
+        `device ${DEVICE} is there, which mode ipvs left: addresses on it are answered by this node`,
         "start kproxy, or: kproxy cleanup --only=ipvs",
       ],
     ]),

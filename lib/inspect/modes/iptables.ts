@@ -9,14 +9,12 @@ import { planLines, renderPlan } from "../../backend/iptables/plan/render.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import { type Table, tableBlock } from "../../netfilter/iptables_jumps.ts";
+import { tableBlock } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset, SavedChain } from "../../netfilter/iptables_save.ts";
 import { emptySnapshot, kernelTables, type RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
-import { compareIptables } from "../check/chains.ts";
+import { chainPlace, compareIptables, TABLES } from "../check/chains.ts";
 import type { Comparison, DifferenceList } from "../check/check.ts";
 import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/desired.ts";
-
-const TABLES: readonly Table[] = ["filter", "nat"];
 
 /** The plan of all Services of one family. */
 function iptablesPlan(input: DesiredInput, family: IpFamily): IptablesPlan {
@@ -77,7 +75,7 @@ export function compare(
     if (tables.get(table)?.has(CANARY_CHAIN) === true) continue;
     list.add(null, {
       kind: "missing",
-      place: `iptables ${table} ${CANARY_CHAIN}`,
+      place: chainPlace(table, CANARY_CHAIN),
       cause: "the canary is gone: another program flushed the table",
       wanted: [`:${CANARY_CHAIN}`],
       found: [],
