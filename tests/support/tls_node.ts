@@ -130,10 +130,12 @@ export class TlsNode implements AsyncDisposable {
 
   async #targets(jobs: readonly string[]): Promise<ReadonlyMap<string, Scraped>> {
     const url = `http://${PROMETHEUS}/api/v1/targets`;
-    const { stdout } = await this.netns.exec.run(["curl", "-s", "--max-time", "5", "--noproxy", "*", url]);
-    const targets: readonly { labels: { job: string }; health: string; lastError: string }[] = stdout === ""
-      ? []
-      : JSON.parse(stdout).data.activeTargets;
+    // It refuses until it listens, and answers 503 until it has started.
+    const curl = ["curl", "-s", "--fail", "--max-time", "5", "--noproxy", "*", url];
+    const { code, stdout } = await this.netns.exec.run(curl);
+    const targets: readonly { labels: { job: string }; health: string; lastError: string }[] = code === 0
+      ? JSON.parse(stdout).data.activeTargets
+      : [];
     const known = targets.filter(({ health }) => health !== "unknown");
     if (known.length < jobs.length) throw new AssertionError(`not all were scraped: ${stdout}`);
     return new Map(

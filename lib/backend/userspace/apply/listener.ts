@@ -98,11 +98,14 @@ export class ListeningProxier extends Proxier<null, true> {
     const waiting = closed.length === 0 ? [] : quarantine.services.map(({ service }) => service);
     const late = new Set(waiting.filter((name) => !plan.has(name)));
     for (const [name, service] of this.#plan(state, late)) plan.set(name, service);
-    const opened = (opening: Opening, port: number, isNew: boolean): void => {
-      this.#portals.lead(opening);
-      if (!isNew) return;
-      for (const place of [placeOf(opening), placeOf(opening, port)]) this.#holders.set(place, opening.text);
-      this.#report("Service port is open", opening, port);
+    const opened = async (opening: Opening, port: number, isNew: boolean): Promise<void> => {
+      if (isNew) {
+        for (const place of [placeOf(opening), placeOf(opening, port)]) {
+          this.#holders.set(place, opening.text);
+        }
+      }
+      await this.#portals.lead(opening);
+      if (isNew) this.#report("Service port is open", opening, port);
     };
     // Those that need no right come first: none of them gives way to one that stands in for another.
     const isFree = ({ port }: Opening): number => Number(port >= FIRST_FREE_PORT);

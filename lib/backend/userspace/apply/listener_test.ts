@@ -84,7 +84,11 @@ class Rig {
     this.opened++;
     return Promise.resolve({
       port,
-      update: (endpoints) => void this.open.set(place, endpoints),
+      // Another thread takes them over in its own time.
+      update: async (endpoints) => {
+        await new Promise((resolve) => setTimeout(resolve, 5));
+        this.open.set(place, endpoints);
+      },
       close: () => Promise.resolve(void this.open.delete(place)),
     });
   }
@@ -104,6 +108,10 @@ Deno.test("Services are open where they say, and follow their changes", async ()
   assertStringIncludes(told, "127.96.0.10:8080");
   rig.put("db", { clusterIP: "10.96.0.12", ...ports(5432) });
   assertEquals(await rig.sync(), ["127.96.0.10:8080", "127.96.0.12:5432"]);
+  rig.put("web", { ports: [testPort({ port: 8080 })] });
+  await rig.sync();
+  const leadsTo = rig.open.get("127.96.0.10:8080")?.map(({ ip }) => ip);
+  assertEquals(leadsTo, ["10.244.0.1"], "synced, but not in use");
   rig.remove("web");
   assertEquals(await rig.sync(), ["127.96.0.12:5432"]);
   assertEquals(rig.quarantined(), []);

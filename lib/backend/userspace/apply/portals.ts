@@ -67,14 +67,14 @@ export class Portals<Wanted extends Portal = Portal> {
   /**
    * Opens all portals of a plan that are not open; those lead nowhere yet.
    *
-   * @param opened called for each, with its port
+   * @param opened called for each, with its port; what it does is done when this resolves
    * @param order of two portals: below zero if the first one is opened first
    * @param requestedOf the port that rules lead to already
    * @returns why Services lack some
    */
   async openAll(
     plan: UserspacePlan<Wanted>,
-    opened: (wanted: Wanted, port: number, isNew: boolean) => void,
+    opened: (wanted: Wanted, port: number, isNew: boolean) => Promise<void>,
     { requestedOf = () => null, order = () => 0 }: {
       readonly requestedOf?: (wanted: Wanted) => number | null;
       readonly order?: (one: Wanted, other: Wanted) => number;
@@ -82,26 +82,31 @@ export class Portals<Wanted extends Portal = Portal> {
   ): Promise<ReadonlyMap<NamespacedName, string>> {
     const problems = new Map<NamespacedName, string>();
     const all: (readonly [NamespacedName, Wanted])[] = [];
+    const led: Promise<void>[] = [];
     for (const [name, service] of plan) {
       for (const problem of service?.unserved ?? []) problems.set(name, problem);
       for (const wanted of service?.portals ?? []) all.push([name, wanted]);
     }
     for (const [service, wanted] of all.toSorted(([, one], [, other]) => order(one, other))) {
       const present = this.#kept.get(wanted.id)?.portal;
+      const lacks = (error: unknown): void => {
+        problems.set(service, `${wanted.text}: ${error instanceof Error ? error.message : String(error)}`);
+      };
       try {
         const portal = present ?? await this.#open(wanted, requestedOf(wanted));
         this.#kept.set(wanted.id, { service, wanted, portal });
-        opened(wanted, portal.port, present === undefined);
+        led.push(opened(wanted, portal.port, present === undefined).catch(lacks));
       } catch (error) {
-        problems.set(service, `${wanted.text}: ${error instanceof Error ? error.message : String(error)}`);
+        lacks(error);
       }
     }
+    await Promise.all(led);
     return problems;
   }
 
   /** Lets one that is open lead where it is to lead, once clients come to it by rules only. */
-  lead({ id, endpoints, stickyMaxAgeSeconds }: Portal): void {
-    this.#kept.get(id)?.portal.update(endpoints, stickyMaxAgeSeconds);
+  async lead({ id, endpoints, stickyMaxAgeSeconds }: Portal): Promise<void> {
+    await this.#kept.get(id)?.portal.update(endpoints, stickyMaxAgeSeconds);
   }
 
   /** Closes what these Services (`isAll`: and all others) do not want any more. @returns what was open, with its port */

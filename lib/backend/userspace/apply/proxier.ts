@@ -232,7 +232,8 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
     const closed = transaction.edits.filter.removed.splice(0);
     const blocks = [...transaction.blocks(Infinity)];
     await restore(blocks.find((block) => block.startsWith("*filter")));
-    for (const service of plan.values()) for (const portal of service?.portals ?? []) portals.lead(portal);
+    const led = [...plan.values()].flatMap((service) => service?.portals ?? []);
+    await Promise.all(led.map((portal) => portals.lead(portal)));
     await restore(blocks.find((block) => block.startsWith("*nat")));
     await staleUdp.remove(moved);
     await portals.closeUnused(plan, isAll);
@@ -268,8 +269,8 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   ): Promise<ReadonlyMap<NamespacedName, string>> {
     const { portals } = this.#options;
     const { firewall } = this.settings.has;
-    return await portals.openAll(plan, (portal, port) => {
-      if (!firewall || guarded.has(`${portal.protocol} ${port}`)) portals.lead(portal);
+    return await portals.openAll(plan, async (portal, port) => {
+      if (!firewall || guarded.has(`${portal.protocol} ${port}`)) await portals.lead(portal);
     }, { requestedOf: ({ id }) => adopted.get(id) ?? null });
   }
 

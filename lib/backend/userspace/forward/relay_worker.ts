@@ -65,14 +65,12 @@ async function carryOut(order: RelayOrder): Promise<number> {
 }
 
 scope.onmessage = async ({ data }) => {
-  const request = "request" in data ? data.request : null;
+  const { request } = data;
   try {
-    const port = await carryOut(data);
-    if (request !== null) scope.postMessage({ kind: "done", request, port });
+    scope.postMessage({ kind: "done", request, port: await carryOut(data) });
   } catch (error) {
     const isDenied = error instanceof NoPortError && error.isDenied;
-    if (request === null) onProblem("Cannot forward as told", error);
-    else scope.postMessage({ kind: "failed", request, message: messageOf(error), isDenied });
+    scope.postMessage({ kind: "failed", request, message: messageOf(error), isDenied });
   }
 };
 

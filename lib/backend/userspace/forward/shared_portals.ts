@@ -12,7 +12,7 @@ import type { PortalEndpoint } from "../plan/plan.ts";
 import type { Place } from "./open_portal.ts";
 import { type AllRelayCounts, NoPortError, noRelayCounts, type OpenPortal } from "./relay.ts";
 
-/** An order to the thread. It answers those with a `request`, which comes back with the answer, once they are done. */
+/** An order to the thread, which answers with the `request` once it is done. */
 export type RelayOrder =
   /** Answered with the port; from then on `request` is the portal. */
   | { readonly kind: "open"; readonly request: number; readonly place: Place; readonly udpIdleMs: number }
@@ -21,6 +21,7 @@ export type RelayOrder =
   | { readonly kind: "drain"; readonly request: number }
   | {
     readonly kind: "update";
+    readonly request: number;
     readonly portal: number;
     readonly endpoints: readonly PortalEndpoint[];
     readonly stickySeconds: number;
@@ -189,22 +190,20 @@ export class SharedPortals implements Shared {
     let closing: Promise<unknown> | null = null;
     return {
       port,
-      update: (endpoints, stickySeconds) => this.#post({ kind: "update", portal, endpoints, stickySeconds }),
+      update: async (endpoints, stickySeconds) => {
+        await this.#ask({ kind: "update", request: ++this.#lastRequest, portal, endpoints, stickySeconds });
+      },
       close: async () => {
         await (closing ??= this.#ask({ kind: "close", request: ++this.#lastRequest, portal }));
       },
     };
   }
 
-  #ask(order: RelayOrder & { readonly request: number }): Promise<number> {
+  #ask(order: RelayOrder): Promise<number> {
     const answer = Promise.withResolvers<number>();
     this.#asked.set(order.request, answer);
-    this.#post(order);
-    return answer.promise;
-  }
-
-  #post(order: RelayOrder): void {
     this.#thread?.postMessage(order);
+    return answer.promise;
   }
 
   #hear(news: RelayNews): void {

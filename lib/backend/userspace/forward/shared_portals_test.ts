@@ -51,7 +51,7 @@ Deno.test("a thread of its own forwards: what keeps this one busy keeps no clien
   const folder = await Deno.makeTempDir({ prefix: "kproxy-relay-" });
   try {
     const portal = await shared.open(PLACE);
-    portal.update([server.endpoint], 0);
+    await portal.update([server.endpoint], 0);
     assertEquals(await ask(portal.port), "hello");
     await until(() => shared.counts.TCP.opened === 1 && shared.counts.TCP.open === 0);
     assertEquals(shared.counts.TCP.bytes.out, 5);
@@ -83,7 +83,7 @@ Deno.test("what a thread cannot open is reported, and it ends once no session is
     const range = { first: first.port, last: first.port };
     await assertRejects(() => shared.open({ ...PLACE, range }), Error, "can be had");
     const listener = Deno.listen({ hostname: HOST, port: 0 });
-    first.update([{ ip: HOST, port: listener.addr.port }], 0);
+    await first.update([{ ip: HOST, port: listener.addr.port }], 0);
     const client = await Deno.connect({ hostname: HOST, port: first.port });
     const server = await listener.accept();
     let isDrained = false;
