@@ -278,14 +278,13 @@ export class Reflector {
 
   /** Watches until the server ends the stream, or what is between us cuts it off; lists in doing so, if that must be first. */
   async #watch(signal: AbortSignal): Promise<void> {
-    const { times, random, clock, resource, connection, handler } = this.#options;
+    const { times, random, clock, resource, handler } = this.#options;
     const startMs = clock.nowMs();
     const livedMs = (): number => clock.nowMs() - startMs;
     let anything = false;
     try {
       const batches = this.#version === "" ? this.#openStream(signal) : this.#openWatch(signal);
       for await (const batch of await batches) {
-        connection.spoke(resource.path);
         handler.heard?.(resource.kind);
         this.#takeEvents(batch);
         anything = true;
