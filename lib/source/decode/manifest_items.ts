@@ -154,7 +154,7 @@ export function* readYamlValues(text: string): Generator<void, YamlValues> {
 }
 
 /** The steps of a path. */
-export function segmentsOf(path: string): string[] {
+function segmentsOf(path: string): string[] {
   return [...path.matchAll(/\["([^"]*)"\]|\[(\d+)\]|([^.[\]]+)/g)].map((match) =>
     match[1] ?? match[2] ?? match[3] ?? ""
   );

@@ -67,8 +67,8 @@ export class ManifestStore {
   #foreign: ForeignObjects[] = [];
 
   /**
-   * Takes a file's new content, in steps; nothing else may be asked of the store until they are at their end. If the text as a whole is
-   * broken, the former content stays; if an object is refused, its former version in this file does.
+   * Takes a file's new content, in steps, of which the last one does it. If the text as a whole is broken, the former content stays; if an
+   * object is refused, its former version in this file does.
    */
   *set(file: ManifestFile, { items, problem }: Manifest): Generator<void, void> {
     const former = this.#files.get(file.order);
@@ -98,11 +98,14 @@ export class ManifestStore {
     if (this.#files.delete(file.order)) this.#hasChanged = true;
   }
 
-  /** What the calls since the last checkout changed, in steps as those of {@linkcode ManifestStore.set}. */
+  /** What the calls since the last checkout changed, in steps; files may be set meanwhile. */
   *checkout(): Generator<void, ManifestChanges> {
-    const events = this.#hasChanged ? yield* this.#settle() : [];
+    const isDue = this.#hasChanged;
+    // What is set while this goes on is for the next time.
+    this.#hasChanged = false;
+    const events = isDue ? yield* this.#settle() : [];
     const [rejections, foreign] = [this.#rejections, this.#foreign];
-    [this.#hasChanged, this.#rejections, this.#foreign] = [false, [], []];
+    [this.#rejections, this.#foreign] = [[], []];
     return { events, rejections, foreign };
   }
 
