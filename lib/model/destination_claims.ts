@@ -60,8 +60,8 @@ export function compareClaimants(left: ServicePort, right: ServicePort): number 
  * all, and claims nothing else.
  */
 export class DestinationClaims {
-  readonly #clusterIps = new Claims(compareClaimants);
-  readonly #others = new Claims(compareClaimants);
+  readonly #clusterIps = new Claims();
+  readonly #others = new Claims();
   /** Services that lose something. */
   readonly #conflicting = new Map<NamespacedName, ServedPorts>();
   readonly #served: ReadonlyMap<NamespacedName, readonly ServicePort[]>;
@@ -243,69 +243,53 @@ function belongsTo(holder: ServicePort | undefined, { namespacedName }: ServiceP
   return `it belongs to ${holder.namespacedName}`;
 }
 
-/** Destination → the Services that claim it, the first in rank first; nearly always one, which then stands by itself. */
-export class Claims<Claimant extends string | object> {
-  readonly #compare: (left: Claimant, right: Claimant) => number;
-  readonly #claimants = new Map<string, Claimant | Claimant[]>();
+/** Destination → the ports that claim it, the first in rank first; nearly always one, which then stands by itself. */
+class Claims {
+  readonly #claimants = new Map<string, ServicePort | ServicePort[]>();
 
-  /** @param compare negative if the left one comes first, 0 if it is the same claimant */
-  constructor(compare: (left: Claimant, right: Claimant) => number) {
-    this.#compare = compare;
-  }
-
-  get isEmpty(): boolean {
-    return this.#claimants.size === 0;
-  }
-
-  first(destination: string): Claimant | undefined {
+  first(destination: string): ServicePort | undefined {
     const claimants = this.#claimants.get(destination);
     return Array.isArray(claimants) ? claimants[0] : claimants;
   }
 
-  /** In the order of their rank. */
-  of(destination: string): readonly Claimant[] {
-    const claimants = this.#claimants.get(destination);
-    return claimants === undefined ? [] : Array.isArray(claimants) ? claimants : [claimants];
-  }
-
   /** Takes the place of the same claimant, if that is there. */
-  add(destination: string, claimant: Claimant): void {
+  add(destination: string, claimant: ServicePort): void {
     const known = this.#claimants.get(destination);
     if (known === undefined) {
       this.#claimants.set(destination, claimant);
       return;
     }
     const claimants = Array.isArray(known) ? known : [known];
-    const at = this.#placeOf(claimant, claimants);
-    claimants.splice(at, this.#isAt(claimants, at, claimant) ? 1 : 0, claimant);
+    const at = placeOf(claimant, claimants);
+    claimants.splice(at, isAt(claimants, at, claimant) ? 1 : 0, claimant);
     this.#claimants.set(destination, claimants.length === 1 ? claimant : claimants);
   }
 
-  delete(destination: string, claimant: Claimant): void {
+  delete(destination: string, claimant: ServicePort): void {
     const known = this.#claimants.get(destination);
     if (known === undefined) return;
     const claimants = Array.isArray(known) ? known : [known];
-    const at = this.#placeOf(claimant, claimants);
-    if (!this.#isAt(claimants, at, claimant)) return;
+    const at = placeOf(claimant, claimants);
+    if (!isAt(claimants, at, claimant)) return;
     // In place: thousands may be withdrawn one by one.
     claimants.splice(at, 1);
     if (claimants.length === 0) this.#claimants.delete(destination);
     else if (claimants.length === 1) this.#claimants.set(destination, claimants[0]!);
   }
+}
 
-  #isAt(claimants: readonly Claimant[], at: number, claimant: Claimant): boolean {
-    return at < claimants.length && this.#compare(claimants[at]!, claimant) === 0;
-  }
+function isAt(claimants: readonly ServicePort[], at: number, claimant: ServicePort): boolean {
+  return at < claimants.length && compareClaimants(claimants[at]!, claimant) === 0;
+}
 
-  /** Where it is, or would be: a thousand may want one destination. */
-  #placeOf(claimant: Claimant, claimants: readonly Claimant[]): number {
-    let from = 0;
-    let to = claimants.length;
-    while (from < to) {
-      const middle = (from + to) >> 1;
-      if (this.#compare(claimants[middle]!, claimant) < 0) from = middle + 1;
-      else to = middle;
-    }
-    return from;
+/** Where it is, or would be: a thousand may want one destination. */
+function placeOf(claimant: ServicePort, claimants: readonly ServicePort[]): number {
+  let from = 0;
+  let to = claimants.length;
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (compareClaimants(claimants[middle]!, claimant) < 0) from = middle + 1;
+    else to = middle;
   }
+  return from;
 }

@@ -46,264 +46,134 @@ const nodePortLocal = testServicePort({ nodePort: 30080, externalPolicyLocal: tr
 const lbInternalLocal = testServicePort({ loadBalancerVIPs: ["203.0.113.1"], internalPolicyLocal: true });
 const unreachableLocal = testServicePort({ externalPolicyLocal: true });
 
-interface Case {
-  readonly name: string;
-  readonly port: ServicePort;
-  readonly endpoints: readonly Endpoint[];
-  readonly cluster: string;
-  readonly local: string;
-  readonly allReachable: string;
-  readonly hasAny: boolean;
-  readonly hasInternal?: boolean;
-  readonly hasExternal?: boolean;
-}
-
-const VECTORS: readonly Case[] = [
-  {
-    name: "1: both ready endpoints",
-    port: clusterIP,
-    endpoints: [at("a", "here", "R"), at("b", "away", "R")],
-    cluster: "a,b",
-    local: "",
-    allReachable: "a,b",
-    hasAny: true,
-  },
-  {
-    name: "2: a draining one if nothing is ready",
-    port: clusterIP,
-    endpoints: [at("a", "here", "ST"), at("b", "away", "no")],
-    cluster: "a",
-    local: "",
-    allReachable: "a",
-    hasAny: true,
-  },
-  {
-    name: "3: the one for this zone",
-    port: clusterIP,
-    endpoints: [at("a", "away", "R", ["z1"]), at("b", "away", "R", ["z2"])],
-    cluster: "a",
-    local: "",
-    allReachable: "a",
-    hasAny: true,
-  },
-  {
-    name: "4: all, because one has no hint",
-    port: clusterIP,
-    endpoints: [at("a", "away", "R", ["z1"]), at("b", "away", "R")],
-    cluster: "a,b",
-    local: "",
-    allReachable: "a,b",
-    hasAny: true,
-  },
-  {
-    name: "5: all, because no hint is for this zone",
-    port: clusterIP,
-    endpoints: [at("a", "away", "R", ["z2"]), at("b", "away", "R", ["z3"])],
-    cluster: "a,b",
-    local: "",
-    allReachable: "a,b",
-    hasAny: true,
-  },
-  {
-    name: "6: hints of endpoints that are not ready do not count",
-    port: clusterIP,
-    endpoints: [at("a", "away", "R", ["z2"]), at("b", "away", "no", ["z1"]), at("c", "away", "ST", ["z1"])],
-    cluster: "a",
-    local: "",
-    allReachable: "a",
-    hasAny: true,
-  },
-  {
-    name: "7: the one for this node",
-    port: clusterIP,
-    endpoints: [at("a", "here", "R", ["z1"], ["node-a"]), at("b", "away", "R", ["z1"], ["node-b"])],
-    cluster: "a",
-    local: "",
-    allReachable: "a",
-    hasAny: true,
-  },
-  {
-    name: "8: node hints for other nodes fall to the zone",
-    port: clusterIP,
-    endpoints: [at("a", "away", "R", ["z1"], ["node-c"]), at("b", "away", "R", ["z2"], ["node-b"])],
-    cluster: "a",
-    local: "",
-    allReachable: "a",
-    hasAny: true,
-  },
-  {
-    name: "9: external policy Local keeps the draining local one",
-    port: nodePortLocal,
-    endpoints: [at("a", "here", "ST"), at("b", "away", "R")],
-    cluster: "b",
-    local: "a",
-    allReachable: "a,b",
-    hasAny: true,
-    hasInternal: true,
-    hasExternal: true,
-  },
-  {
-    name: "10: external policy Local without a local one drops external traffic only",
-    port: nodePortLocal,
-    endpoints: [at("b", "away", "R")],
-    cluster: "b",
-    local: "",
-    allReachable: "b",
-    hasAny: true,
-    hasInternal: true,
-    hasExternal: false,
-  },
-  {
-    name: "11: internal policy Local without a local one drops",
-    port: internalLocal,
-    endpoints: [at("b", "away", "R")],
-    cluster: "",
-    local: "",
-    allReachable: "",
-    hasAny: true,
-    hasInternal: false,
-  },
-  {
-    name: "12: internal Local, external Cluster",
-    port: lbInternalLocal,
-    endpoints: [at("b", "away", "R")],
-    cluster: "b",
-    local: "",
-    allReachable: "b",
-    hasAny: true,
-    hasInternal: false,
-    hasExternal: true,
-  },
-  {
-    name: "13: external Local means nothing without an external address of the family",
-    port: unreachableLocal,
-    endpoints: [at("a", "here", "R"), at("b", "away", "R")],
-    cluster: "a,b",
-    local: "",
-    allReachable: "a,b",
-    hasAny: true,
-    hasInternal: true,
-  },
-  {
-    name: "14: nothing at all",
-    port: nodePortLocal,
-    endpoints: [],
-    cluster: "",
-    local: "",
-    allReachable: "",
-    hasAny: false,
-    hasInternal: false,
-    hasExternal: false,
-  },
-  {
-    name: "17: hints do not matter to policy Local",
-    port: internalLocal,
-    endpoints: [at("a", "here", "R", ["z2"], ["node-b"]), at("b", "away", "R", ["z2"])],
-    cluster: "",
-    local: "a",
-    allReachable: "a",
-    hasAny: true,
-    hasInternal: true,
-  },
-  {
-    name: "18: the local one is reachable though hints leave it out of the cluster set",
-    port: nodePortLocal,
-    endpoints: [at("a", "here", "R", ["z2"]), at("b", "away", "R", ["z1"])],
-    cluster: "b",
-    local: "a",
-    allReachable: "a,b",
-    hasAny: true,
-    hasExternal: true,
-  },
+/** What traffic under either policy gets, by name; whether any endpoint could take some, and internal and external traffic does. */
+type Expected = readonly [
+  cluster: string,
+  local: string,
+  hasAny: boolean,
+  hasInternal?: boolean | undefined,
+  hasExternal?: boolean,
 ];
 
-const SITUATIONS: readonly Case[] = [
-  {
-    name: "only endpoints that neither are ready nor serve",
-    port: nodePortLocal,
-    endpoints: [at("a", "here", "no"), at("b", "away", "no")],
-    cluster: "",
-    local: "",
-    allReachable: "",
-    hasAny: false,
-    hasInternal: false,
-    hasExternal: false,
-  },
-  {
-    name: "local ready beats local draining",
-    port: nodePortLocal,
-    endpoints: [at("a", "here", "R"), at("b", "here", "ST"), at("c", "away", "R")],
-    cluster: "a,c",
-    local: "a",
-    allReachable: "a,c",
-    hasAny: true,
-  },
-  {
-    name: "everything is draining",
-    port: nodePortLocal,
-    endpoints: [at("a", "away", "ST"), at("b", "here", "ST")],
-    cluster: "a,b",
-    local: "b",
-    allReachable: "a,b",
-    hasAny: true,
-  },
-  {
-    name: "internal Local with only a remote draining one",
-    port: internalLocal,
-    endpoints: [at("a", "away", "ST")],
-    cluster: "",
-    local: "",
-    allReachable: "",
-    hasAny: true,
-    hasInternal: false,
-  },
-  {
-    name: "internal Local, local draining",
-    port: internalLocal,
-    endpoints: [at("a", "here", "ST"), at("b", "away", "R")],
-    cluster: "",
-    local: "a",
-    allReachable: "a",
-    hasAny: true,
-    hasInternal: true,
-  },
-  {
-    name: "draining endpoints are taken from all zones",
-    port: clusterIP,
-    endpoints: [at("a", "away", "ST", ["z1"]), at("b", "away", "ST", ["z2"])],
-    cluster: "a,b",
-    local: "",
-    allReachable: "a,b",
-    hasAny: true,
-  },
-  {
-    name: "a pod that is ready though terminating (publishNotReadyAddresses) counts as ready",
-    port: clusterIP,
-    endpoints: [testEndpoint("a", { key: "a", terminating: true }), at("b", "away", "ST")],
-    cluster: "a",
-    local: "",
-    allReachable: "a",
-    hasAny: true,
-  },
+const CASES: readonly (readonly [title: string, ServicePort, readonly Endpoint[], Expected])[] = [
+  ["vector 1: both ready endpoints", clusterIP, [at("a", "here", "R"), at("b", "away", "R")], [
+    "a,b",
+    "",
+    true,
+  ]],
+  [
+    "vector 2: a draining one if nothing is ready",
+    clusterIP,
+    [at("a", "here", "ST"), at("b", "away", "no")],
+    ["a", "", true],
+  ],
+  [
+    "vector 3: the one for this zone",
+    clusterIP,
+    [at("a", "away", "R", ["z1"]), at("b", "away", "R", ["z2"])],
+    ["a", "", true],
+  ],
+  [
+    "vector 4: all, because one has no hint",
+    clusterIP,
+    [at("a", "away", "R", ["z1"]), at("b", "away", "R")],
+    ["a,b", "", true],
+  ],
+  ["vector 5: all, because no hint is for this zone", clusterIP, [
+    at("a", "away", "R", ["z2"]),
+    at("b", "away", "R", ["z3"]),
+  ], ["a,b", "", true]],
+  ["vector 6: hints of endpoints that are not ready do not count", clusterIP, [
+    at("a", "away", "R", ["z2"]),
+    at("b", "away", "no", ["z1"]),
+    at("c", "away", "ST", ["z1"]),
+  ], ["a", "", true]],
+  ["vector 7: the one for this node", clusterIP, [
+    at("a", "here", "R", ["z1"], ["node-a"]),
+    at("b", "away", "R", ["z1"], ["node-b"]),
+  ], ["a", "", true]],
+  ["vector 8: node hints for other nodes fall to the zone", clusterIP, [
+    at("a", "away", "R", ["z1"], ["node-c"]),
+    at("b", "away", "R", ["z2"], ["node-b"]),
+  ], ["a", "", true]],
+  ["vector 9: external policy Local keeps the draining local one", nodePortLocal, [
+    at("a", "here", "ST"),
+    at("b", "away", "R"),
+  ], ["b", "a", true, true, true]],
+  ["vector 10: external policy Local without a local one drops external traffic only", nodePortLocal, [
+    at("b", "away", "R"),
+  ], ["b", "", true, true, false]],
+  ["vector 11: internal policy Local without a local one drops", internalLocal, [at("b", "away", "R")], [
+    "",
+    "",
+    true,
+    false,
+  ]],
+  ["vector 12: internal Local, external Cluster", lbInternalLocal, [at("b", "away", "R")], [
+    "b",
+    "",
+    true,
+    false,
+    true,
+  ]],
+  ["vector 13: external Local means nothing without an external address of the family", unreachableLocal, [
+    at("a", "here", "R"),
+    at("b", "away", "R"),
+  ], ["a,b", "", true, true]],
+  ["vector 14: nothing at all", nodePortLocal, [], ["", "", false, false, false]],
+  ["vector 17: hints do not matter to policy Local", internalLocal, [
+    at("a", "here", "R", ["z2"], ["node-b"]),
+    at("b", "away", "R", ["z2"]),
+  ], ["", "a", true, true]],
+  ["vector 18: the local one is reachable though hints leave it out of the cluster set", nodePortLocal, [
+    at("a", "here", "R", ["z2"]),
+    at("b", "away", "R", ["z1"]),
+  ], ["b", "a", true, undefined, true]],
+  ["endpoints in use: only endpoints that neither are ready nor serve", nodePortLocal, [
+    at("a", "here", "no"),
+    at("b", "away", "no"),
+  ], ["", "", false, false, false]],
+  ["endpoints in use: local ready beats local draining", nodePortLocal, [
+    at("a", "here", "R"),
+    at("b", "here", "ST"),
+    at("c", "away", "R"),
+  ], ["a,c", "a", true]],
+  [
+    "endpoints in use: everything is draining",
+    nodePortLocal,
+    [at("a", "away", "ST"), at("b", "here", "ST")],
+    ["a,b", "b", true],
+  ],
+  [
+    "endpoints in use: internal Local with only a remote draining one",
+    internalLocal,
+    [at("a", "away", "ST")],
+    ["", "", true, false],
+  ],
+  ["endpoints in use: internal Local, local draining", internalLocal, [
+    at("a", "here", "ST"),
+    at("b", "away", "R"),
+  ], ["", "a", true, true]],
+  ["endpoints in use: draining endpoints are taken from all zones", clusterIP, [
+    at("a", "away", "ST", ["z1"]),
+    at("b", "away", "ST", ["z2"]),
+  ], ["a,b", "", true]],
+  [
+    "endpoints in use: a pod that is ready though terminating (publishNotReadyAddresses) counts as ready",
+    clusterIP,
+    [testEndpoint("a", { key: "a", terminating: true }), at("b", "away", "ST")],
+    ["a", "", true],
+  ],
 ];
 
 const keys = (endpoints: readonly Endpoint[]): string => endpoints.map((endpoint) => endpoint.key).join(",");
 
-const TITLED = [
-  ...VECTORS.map((one) => ({ ...one, title: `vector ${one.name}` })),
-  ...SITUATIONS.map((one) => ({ ...one, title: `endpoints in use: ${one.name}` })),
-];
-for (const { title, port, endpoints, cluster, local, allReachable, hasAny, ...derived } of TITLED) {
+for (const [title, port, endpoints, [cluster, local, hasAny, hasInternal, hasExternal]] of CASES) {
   Deno.test(title, pure, () => {
     const got = categorizeEndpoints(endpoints, port, NODE_A);
-    assertEquals([keys(got.cluster), keys(got.local), keys(got.allReachable), got.hasAny], [
-      cluster,
-      local,
-      allReachable,
-      hasAny,
-    ]);
-    if (derived.hasInternal !== undefined) assertEquals(hasInternalEndpoints(port, got), derived.hasInternal);
-    if (derived.hasExternal !== undefined) assertEquals(hasExternalEndpoints(port, got), derived.hasExternal);
+    assertEquals([keys(got.cluster), keys(got.local), got.hasAny], [cluster, local, hasAny]);
+    if (hasInternal !== undefined) assertEquals(hasInternalEndpoints(port, got), hasInternal);
+    if (hasExternal !== undefined) assertEquals(hasExternalEndpoints(port, got), hasExternal);
   });
 }
 

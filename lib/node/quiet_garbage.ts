@@ -5,7 +5,6 @@
  */
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import type { IpFamily } from "../model/objects.ts";
-import { observeFirstSyncs } from "../sync/sync_observer.ts";
 import type { SyncObserver } from "../sync/family_runner.ts";
 
 /** By then the first syncs have let go of what they worked with. */
@@ -33,77 +32,38 @@ export function collectInQuiet(
   clock: Clock = systemClock,
   collect: () => void = collectGarbage,
 ): SyncObserver {
-  const quiet = new QuietTimes(signal, clock, collect);
-  const first = observeFirstSyncs(families, (_family, isLast) => isLast && quiet.started());
+  const unsynced = new Set(families);
+  /** With a sync that has not come to a good end. */
+  const busy = new Set<IpFamily>();
+  let quiet = new AbortController();
+  let hasStarted = false;
+  let restUntilMs = 0;
+  const collectAfter = async (ms: number, until: AbortSignal): Promise<void> => {
+    await clock.sleep(ms, until);
+    if (until.aborted) return;
+    hasStarted = true;
+    const startMs = clock.nowMs();
+    collect();
+    const endMs = clock.nowMs();
+    restUntilMs = endMs + Math.min(Math.max(MIN_REST_MS, REST_PER_PAUSE * (endMs - startMs)), MAX_REST_MS);
+  };
   return {
-    begun: ({ family }) => quiet.begun(family),
-    synced: (outcome) => {
-      first.synced(outcome);
-      quiet.synced(outcome.family);
+    begun: ({ family }) => {
+      busy.add(family);
+      quiet.abort();
+    },
+    synced: ({ family }) => {
+      busy.delete(family);
+      if (unsynced.delete(family) && unsynced.size === 0) void collectAfter(AFTER_START_MS, signal);
+      quiet.abort();
+      if (!hasStarted || busy.size > 0) return;
+      quiet = new AbortController();
+      const quietMs = Math.max(QUIET_MS, restUntilMs - clock.nowMs());
+      void collectAfter(quietMs, AbortSignal.any([signal, quiet.signal]));
     },
     // What is still unwritten comes with the next sync.
     failed: () => {},
   };
-}
-
-class QuietTimes {
-  readonly #signal: AbortSignal;
-  readonly #clock: Clock;
-  readonly #collectGarbage: () => void;
-  /** With a sync that has not come to a good end. */
-  readonly #busy = new Set<IpFamily>();
-  #hasStarted = false;
-  /** True if there was a sync since the last collection. */
-  #hasGarbage = false;
-  #isWaiting = false;
-  #quietFromMs = 0;
-  #restUntilMs = 0;
-
-  constructor(signal: AbortSignal, clock: Clock, collect: () => void) {
-    this.#signal = signal;
-    this.#clock = clock;
-    this.#collectGarbage = collect;
-  }
-
-  started(): void {
-    void this.#clock.sleep(AFTER_START_MS, this.#signal).then(() => {
-      if (this.#signal.aborted) return;
-      this.#hasStarted = true;
-      this.#collect();
-    });
-  }
-
-  begun(family: IpFamily): void {
-    this.#busy.add(family);
-  }
-
-  synced(family: IpFamily): void {
-    this.#busy.delete(family);
-    this.#quietFromMs = this.#clock.nowMs();
-    this.#hasGarbage = true;
-    if (this.#hasStarted && !this.#isWaiting) void this.#wait();
-  }
-
-  /** Collects when no change waits, and again as long as there were changes meanwhile. */
-  async #wait(): Promise<void> {
-    this.#isWaiting = true;
-    while (this.#hasGarbage && this.#busy.size === 0 && !this.#signal.aborted) {
-      const dueMs = Math.max(this.#quietFromMs + QUIET_MS, this.#restUntilMs);
-      const leftMs = dueMs - this.#clock.nowMs();
-      if (leftMs > 0) await this.#clock.sleep(leftMs, this.#signal);
-      else this.#collect();
-    }
-    this.#isWaiting = false;
-  }
-
-  #collect(): void {
-    this.#hasGarbage = false;
-    const startMs = this.#clock.nowMs();
-    this.#collectGarbage();
-    const endMs = this.#clock.nowMs();
-    const restMs = Math.min(Math.max(MIN_REST_MS, REST_PER_PAUSE * (endMs - startMs)), MAX_REST_MS);
-    this.#restUntilMs = endMs + restMs;
-  }
 }
 
 interface EngineGlobals {
@@ -112,6 +72,6 @@ interface EngineGlobals {
 }
 
 /** Gives back all memory of this thread that nothing needs; without the flag that allows it, nothing happens. */
-export function collectGarbage(): void {
+function collectGarbage(): void {
   (globalThis as EngineGlobals).gc?.({ type: "major", execution: "sync", flavor: "last-resort" });
 }

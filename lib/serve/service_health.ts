@@ -349,12 +349,10 @@ export function healthCheckServices(state: ProxyState): Map<NamespacedName, numb
 /**
  * Counts each Service's endpoints on this node that are ready, by IP: one that serves several ports counts once. Services
  * without any are absent.
- *
- * @param services the Services to count; all that have endpoints if left out
  */
 export function readyLocalEndpointCounts(
   state: ProxyState,
-  services: Iterable<NamespacedName> = state.endpoints.keys(),
+  services: Iterable<NamespacedName>,
 ): Map<NamespacedName, number> {
   const result = new Map<NamespacedName, number>();
   for (const name of services) {

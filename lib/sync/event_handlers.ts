@@ -170,7 +170,6 @@ export class EventHandlers implements ResourceEventHandler {
   }
 
   #takeServiceCidr(old: ServiceCidr | undefined, current: ServiceCidr | undefined): void {
-    if (old === current) return;
     if (current !== undefined) this.#serviceCidrs.set(current.name, current);
     else if (old !== undefined) this.#serviceCidrs.delete(old.name);
     this.#serviceCidrsChanged = true;

@@ -21,8 +21,8 @@ export interface FlowRules {
   readonly targets: UdpTargets;
   /** What earlier states translated. */
   readonly former: UdpTargets;
-  /** True for the addresses that node ports are served on. */
-  readonly isNodeAddress: (ip: string) => boolean;
+  /** The addresses that node ports are served on. */
+  readonly nodePortIps: ReadonlySet<string>;
 }
 
 /**
@@ -37,11 +37,11 @@ export interface FlowRules {
  * Source: kube-proxy 1.36 conntrack reconciler; differs: node ports count on the node's own addresses only, so that flows to
  * the same port of other hosts are left alone; flows of frontends that are gone are found; zones.
  */
-export function isStale(flow: FlowGroup, { targets, former, isNodeAddress }: FlowRules): boolean {
+export function isStale(flow: FlowGroup, { targets, former, nodePortIps }: FlowRules): boolean {
   const isTranslated = flow.destination !== flow.replySource;
   const find = ({ frontends, nodePorts }: UdpTargets): ReadonlySet<string> | undefined =>
     frontends.get(flow.destination) ??
-      (isNodeAddress(flow.destinationIp) ? nodePorts.get(flow.destinationPort) : undefined);
+      (nodePortIps.has(flow.destinationIp) ? nodePorts.get(flow.destinationPort) : undefined);
   const wanted = find(targets);
   if (wanted !== undefined) {
     return !wanted.has(flow.replySource) && (isTranslated || flow.zone.length === 0);
@@ -365,13 +365,11 @@ export class StaleFlowReconciler {
     await this.#betweenSyncs();
     if (this.#stopped) return;
     // Those of now: what syncs have added since the table was read is not stale, either.
-    const nodePortIps = new Set(this.#options.nodePortIps());
-    const rules: FlowRules = {
+    const deletions = planDeletions(family, groupFlows(text), {
       targets: this.#targets,
       former: this.#former,
-      isNodeAddress: (ip) => nodePortIps.has(ip),
-    };
-    const deletions = planDeletions(family, groupFlows(text), rules);
+      nodePortIps: new Set(this.#options.nodePortIps()),
+    });
     const now = withinBudget(deletions, dumpMs);
     const deleted = await conntrack.delete(now.map(({ options }) => options));
     const durationMs = nowMs() - startMs;

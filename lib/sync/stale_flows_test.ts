@@ -36,7 +36,7 @@ function targets(
 }
 
 function rules(now: UdpTargets, former = NO_UDP_TARGETS): FlowRules {
-  return { targets: now, former, isNodeAddress: (ip) => NODE_IPS.has(ip) };
+  return { targets: now, former, nodePortIps: NODE_IPS };
 }
 
 async function groupsOf(fake: FakeConntrack, family = "ipv4"): Promise<readonly FlowGroup[]> {

@@ -252,7 +252,7 @@ const CONNTRACK: FuzzTarget = {
         const { options } of planDeletions(family, groups, {
           targets,
           former,
-          isNodeAddress: () => true,
+          nodePortIps: new Set(groups.map(({ destinationIp }) => destinationIp)),
         })
       ) {
         const odd = options.find((option, at) => {

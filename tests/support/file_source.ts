@@ -3,20 +3,10 @@
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
-import type { ApiObject } from "../../lib/model/objects.ts";
 import type { Logger, LogValues } from "../../lib/observe/log.ts";
-import {
-  identityOf,
-  type Rejection,
-  type ResourceEventHandler,
-  type SourceEvent,
-} from "../../lib/source/source.ts";
-import { assertHolds } from "./source_recorder.ts";
+import type { Rejection } from "../../lib/source/source.ts";
+import { assertHolds, SourceRecorder } from "./source_recorder.ts";
 import { FileSource, type FileSourceOptions } from "../../lib/source/files/file_source.ts";
-
-/** How long anything may take that a test waits for. */
-const DEADLINE_MS = 300_000;
 
 /** Keeps log lines. */
 export class RecordedLog implements Logger {
@@ -35,66 +25,21 @@ export class RecordedLog implements Logger {
   }
 }
 
-/** Replays events, checks that they fit together, and lets a test wait for a state. */
-export class RecordingHandler implements ResourceEventHandler {
-  readonly objects = new Map<string, ApiObject>();
-  readonly synced: string[] = [];
-  readonly rejections: Rejection[] = [];
-  batches = 0;
-  #changed: PromiseWithResolvers<void> = Promise.withResolvers();
-
-  events(batch: readonly SourceEvent[]): void {
-    assert(batch.length > 0, "an empty batch");
-    this.batches++;
-    for (const event of batch) {
-      if (event.type === "synced") {
-        this.synced.push(event.kind);
-        continue;
-      }
-      const old = event.type === "add" ? undefined : event.old;
-      const object = event.type === "delete" ? undefined : event.object;
-      const identity = identityOf((object ?? old) as ApiObject);
-      assertEquals(this.objects.get(identity), old, `${event.type} of ${identity} does not fit`);
-      if (object === undefined) this.objects.delete(identity);
-      else this.objects.set(identity, object);
-    }
-    this.#wake();
-  }
-
-  rejected(rejection: Rejection): void {
-    this.rejections.push(rejection);
-    this.#wake();
-  }
-
-  #wake(): void {
-    this.#changed.resolve();
-    this.#changed = Promise.withResolvers();
-  }
-
-  async until(what: string, condition: () => boolean): Promise<void> {
-    const late = Promise.withResolvers<"late">();
-    const timer = setTimeout(() => late.resolve("late"), DEADLINE_MS);
-    try {
-      while (!condition()) {
-        if (await Promise.race([this.#changed.promise, late.promise]) === "late") {
-          throw new Error(`Waited in vain until ${what}; have ${this.ports().join(" ")}`);
-        }
-      }
-    } finally {
-      clearTimeout(timer);
-    }
-  }
+/** Checks that events fit together, and lets a test wait for Services. */
+export class RecordingHandler extends SourceRecorder {
+  /** Another form of a file has other objects, be they equal. */
+  protected override readonly keepsObjects = false;
 
   /** Waits until the Services are exactly these, written `name:port`. */
   async untilPorts(...wanted: string[]): Promise<void> {
     const text = wanted.sort().join(" ");
-    await this.until(`there is ${text}`, () => this.ports().join(" ") === text);
+    await this.until(() => this.ports().join(" ") === text, `there is ${text}`);
   }
 
   async untilRejected(text: string): Promise<Rejection> {
     const find = (): Rejection | undefined =>
       this.rejections.find(({ where, object, message }) => `${where}: ${object}: ${message}`.includes(text));
-    await this.until(`rejected: ${text}`, () => find() !== undefined);
+    await this.until(() => find() !== undefined, `rejected: ${text}`);
     return find() as Rejection;
   }
 
@@ -142,7 +87,7 @@ export async function withSource(
     });
     const running = source.run(handler, abort.signal);
     try {
-      await Promise.race([handler.until("synced", () => handler.synced.length === 3), running]);
+      await Promise.race([handler.untilSynced(), running]);
       await test({
         folder,
         handler,
@@ -150,6 +95,7 @@ export async function withSource(
         write,
         refused: () => [...source.refusals()].map(({ object }) => object),
       });
+      handler.assertSound();
       assertHolds(source, handler.objects);
     } finally {
       abort.abort();

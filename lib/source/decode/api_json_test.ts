@@ -4,30 +4,16 @@
  * @module
  */
 import { assertEquals, assertThrows } from "@std/assert";
-import type {
-  V1EndpointHints,
-  V1Endpoints,
-  V1EndpointSlice,
-  V1EndpointSubset,
-  V1Node,
-  V1NodeSpec,
-  V1Service,
-  V1ServiceCIDR,
-  V1ServiceCIDRSpec,
-  V1ServicePort,
-  V1ServiceSpec,
-} from "@kubernetes/client-node";
+import type { V1Node, V1Service, V1ServiceCIDR, V1ServicePort, V1ServiceSpec } from "@kubernetes/client-node";
 import { pure } from "../../../tests/support/decode_objects.ts";
 import type { EventBody, EventRepetition } from "../kube/event_recorder.ts";
 import type { EventSubject } from "../../observe/events.ts";
 import type { EventJson, JsonPart, ObjectJson, Raw, RawKubernetesObject } from "./api_json.ts";
 import {
   asObject,
-  booleanAt,
   DecodeError,
   decodeList,
   integerAt,
-  listAt,
   nameOf,
   objectAt,
   portAt,
@@ -83,37 +69,6 @@ pure("metadata has the names of its model in every kind; a time is a text", () =
   // @ts-expect-error no such field
   assertEquals(metadata.deletedAt, undefined);
   assertEquals(textAt(objectAt(metadata, "labels"), "any name is a label's"), "");
-});
-
-pure("so have the fields of EndpointSlices, Endpoints, Nodes and ServiceCIDRs", () => {
-  const slice = asObject<V1EndpointSlice>({ endpoints: [{ addresses: ["10.0.0.1"] }] });
-  decodeList(slice, "endpoints", (endpoint) => {
-    assertEquals(textsAt(endpoint, "addresses"), ["10.0.0.1"]);
-    // @ts-expect-error no such field
-    assertEquals(textAt(endpoint, "nodename"), "");
-    // @ts-expect-error no such field
-    assertEquals(booleanAt(objectAt(endpoint, "conditions"), "redy", true), true);
-    const hints: Raw<V1EndpointHints> = objectAt(endpoint, "hints");
-    // @ts-expect-error no such field
-    assertEquals(decodeList(hints, "forZone", () => 0), []);
-  });
-  decodeList(asObject<V1Endpoints>({ subsets: [{}] }), "subsets", (subset: Raw<V1EndpointSubset>) => {
-    // @ts-expect-error no such field
-    assertEquals(listAt(subset, "unreadyAddresses"), []);
-  });
-  const spec: Raw<V1NodeSpec> = objectAt(asObject<V1Node>({}), "spec");
-  // @ts-expect-error no such field
-  assertEquals(textsAt(spec, "podCidrs"), []);
-  const cidrs: Raw<V1ServiceCIDRSpec> = objectAt(asObject<V1ServiceCIDR>({}), "spec");
-  // @ts-expect-error no such field
-  assertEquals(textsAt(cidrs, "cidr"), []);
-});
-
-pure("a reader for one kind does not take another one's object", () => {
-  const readPort = (port: Raw<V1ServicePort>): number => portAt(port, "port");
-  const service = asObject<V1Service>({ port: 80 });
-  // @ts-expect-error a Service is no port
-  assertEquals(readPort(service), 80);
 });
 
 pure("objects are written with the names of their models", () => {

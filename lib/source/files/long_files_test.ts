@@ -15,7 +15,7 @@ Deno.test("while a long text is read everything else goes on", async () => {
     }, 5);
     try {
       await write("b.yaml", items.join(""));
-      await handler.until("all are there", () => handler.objects.size === 3_001);
+      await handler.until(() => handler.objects.size === 3_001, "all are there");
     } finally {
       clearInterval(beat);
     }
@@ -33,15 +33,15 @@ Deno.test("while a long JSON list is read and taken over everything else goes on
   const list = JSON.stringify({ apiVersion: "v1", kind: "List", items });
   await withSource({ "a.yaml": service("web", 80) }, async ({ handler, write }) => {
     await write("list.json", list);
-    const { batches } = handler;
+    const batches = handler.batches.length;
     let ticks = 0;
     const beat = setInterval(() => ticks++, 1);
     try {
-      await handler.until("all are there", () => handler.objects.size === 20_001);
+      await handler.until(() => handler.objects.size === 20_001, "all are there");
     } finally {
       clearInterval(beat);
     }
-    assertEquals(handler.batches, batches + 1, "what comes together is programmed together");
+    assertEquals(handler.batches.length, batches + 1, "what comes together is programmed together");
     // Read as a whole it was some ten turns.
     assert(ticks > 40, `everything else had ${ticks} turns`);
   });
@@ -55,10 +55,10 @@ Deno.test("while a huge file is read, changes of others arrive, and it counts in
     await new Promise((resolve) => setTimeout(resolve, 300));
     for (let port = 81; port < 84; port++) {
       await write("a.yaml", service("web", port));
-      await handler.until(`port ${port}`, () => handler.ports().includes(`web:${port}`));
+      await handler.until(() => handler.ports().includes(`web:${port}`), `port ${port}`);
       assertEquals(handler.objects.size, 1, "the huge file is still being read");
     }
-    await handler.until("all are there", () => handler.objects.size === 8_001);
+    await handler.until(() => handler.objects.size === 8_001, "all are there");
     // One that goes while it is read, or changes, leaves nothing behind.
     await write("huge.yaml", `${huge}# changed\n${service("x", 1)}`);
     await new Promise((resolve) => setTimeout(resolve, 300));

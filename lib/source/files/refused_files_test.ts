@@ -64,7 +64,7 @@ for (const [name, make, problem] of BAD_ENTRIES) {
           ? '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}'
           : service("api", 82),
       );
-      await handler.until("the entry has become a file", () => handler.objects.size === 2);
+      await handler.until(() => handler.objects.size === 2, "the entry has become a file");
     }, { pollMs: 200 });
   });
 }
@@ -142,11 +142,11 @@ Deno.test("a text that would cost the parser minutes and gigabytes is refused at
     for (const [, , reason] of HOSTILE) {
       const [place = "", message = ""] = reason.split(": ");
       await handler.until(
-        reason,
         () =>
           handler.rejections.some((found) =>
             found.where.endsWith(`/${place}`) && found.message.startsWith(`cannot be parsed: ${message}`)
           ),
+        reason,
       );
     }
     await write("z.yaml", service("web", 81));

@@ -6,7 +6,8 @@
  */
 import type { Clock } from "../../kernel/clock.ts";
 import type { Logger } from "../../observe/log.ts";
-import { AnswerError, ExpiredError, RefusalError } from "./list_watch_messages.ts";
+import { AnswerError } from "./response.ts";
+import { ExpiredError, RefusalError } from "./serializers.ts";
 import { CredentialError } from "./credentials.ts";
 
 /** What a {@linkcode KubeConnection} needs. */
@@ -22,8 +23,6 @@ export interface KubeConnectionOptions {
 interface Trouble {
   readonly sinceMs: number;
   readonly over: string;
-  /** Those that failed and have given no sign of life since. */
-  readonly paths: Set<string>;
   loggedMs: number;
   failures: number;
 }
@@ -32,8 +31,6 @@ interface Trouble {
 const LOG_AGAIN_MS = 300_000;
 /** How often requests that wait for other credentials look for them. */
 const LOOK_MS = 1_000;
-/** How often an open watch that speaks may end the waits of others: where only new requests fail, each of its events would. */
-const SPOKEN_WAKE_MS = 30_000;
 
 /** What kind of trouble an error is. */
 interface Fault {
@@ -57,7 +54,6 @@ export class KubeConnection {
   readonly #troubles = new Map<string, Trouble>();
   #recovery = new AbortController();
   #hasAnswered = false;
-  #spokenWakeMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: KubeConnectionOptions) {
     this.#options = options;
@@ -77,12 +73,11 @@ export class KubeConnection {
     const nowMs = clock.nowMs();
     const known = this.#troubles.get(key);
     if (known === undefined) {
-      this.#troubles.set(key, { sinceMs: nowMs, loggedMs: nowMs, failures: 1, over, paths: new Set([path]) });
+      this.#troubles.set(key, { sinceMs: nowMs, loggedMs: nowMs, failures: 1, over });
       log.error(message, error, values);
       return brief;
     }
     known.failures++;
-    known.paths.add(path);
     if (nowMs - known.loggedMs < LOG_AGAIN_MS) {
       log.info("Still no success at the API server", { ...values, err: error }, 2);
       return brief;
@@ -101,21 +96,6 @@ export class KubeConnection {
     this.#hasAnswered = true;
     const ended = [CONNECTION, CREDENTIALS, path].filter((key) => this.#end(key, path));
     if (ended.length > 0) this.#wake();
-  }
-
-  /** A watch of `path` that was open before brought something, which says little of new requests. */
-  spoke(path: string): void {
-    this.#hasAnswered = true;
-    if (this.#troubles.size === 0) return;
-    let hasEnded = false;
-    for (const key of [CONNECTION, CREDENTIALS, path]) {
-      const paths = this.#troubles.get(key)?.paths;
-      if (paths?.delete(path) === true && paths.size === 0) hasEnded = this.#end(key, path) || hasEnded;
-    }
-    const nowMs = this.#options.clock.nowMs();
-    const isDue = this.#troubles.has(CONNECTION) && nowMs - this.#spokenWakeMs >= SPOKEN_WAKE_MS;
-    if (isDue) this.#spokenWakeMs = nowMs;
-    if (hasEnded || isDue) this.#wake();
   }
 
   /** @returns false if there was no such trouble */

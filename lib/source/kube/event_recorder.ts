@@ -12,9 +12,10 @@ import {
   subjectText,
 } from "../../observe/events.ts";
 import type { Logger } from "../../observe/log.ts";
+import { abortable } from "./credentials.ts";
 import { IdleLimit, readText } from "./response.ts";
 import { type KubeClient, TokenBucket, type WriteRequest } from "./kube_client.ts";
-import { statusMessage } from "./list_watch_messages.ts";
+import { statusMessage } from "./serializers.ts";
 import { escaped } from "../../text/quote.ts";
 import type { EventJson } from "../decode/api_json.ts";
 
@@ -43,7 +44,6 @@ interface Series {
   lastMs: number;
   /** When it was last written; undefined: it is not on the server yet. */
   writtenMs: number | undefined;
-  queued: boolean;
 }
 
 /** The same Event again within this time is one more of a series (client-go's time). */
@@ -73,10 +73,11 @@ export class KubeEvents implements EventRecorder {
   readonly #options: KubeEventsOptions;
   readonly #bucket: TokenBucket;
   readonly #series = new Map<string, Series>();
-  #queue: Series[] = [];
+  /** The first one is written first. */
+  readonly #queue = new Set<Series>();
   /** Taken from the queue, not written yet. */
   #writing: Series | undefined;
-  #wake: () => void = () => {};
+  #recorded: PromiseWithResolvers<void> = Promise.withResolvers();
   #refusedUntilMs = -Infinity;
   /** Of the last Event that began a series. */
   #newestMs = -Infinity;
@@ -98,7 +99,7 @@ export class KubeEvents implements EventRecorder {
       // Its time is in its name, and two of one object may come in the same moment.
       this.#newestMs = Math.max(now, this.#newestMs + 0.001);
       const body = eventBody(event, hostname, this.#newestMs);
-      const series = { event, body, count: 1, lastMs: now, writtenMs: undefined, queued: false };
+      const series = { event, body, count: 1, lastMs: now, writtenMs: undefined };
       this.#series.set(key, series);
       this.#enqueue(series);
       return;
@@ -117,17 +118,18 @@ export class KubeEvents implements EventRecorder {
    */
   async run(signal: AbortSignal): Promise<void> {
     try {
-      while (!signal.aborted) {
-        const series = this.#queue.shift();
-        this.#writing = series;
-        if (series === undefined) {
-          await this.#recorded(signal);
-          continue;
+      for (;;) {
+        await abortable(this.#recorded.promise, signal);
+        this.#recorded = Promise.withResolvers();
+        while (this.#queue.size > 0) {
+          await this.#bucket.take(signal);
+          [this.#writing] = this.#queue;
+          if (this.#writing === undefined) continue;
+          // One more of the series that comes while it is written is written after it.
+          this.#queue.delete(this.#writing);
+          await this.#write(this.#writing, signal);
+          this.#writing = undefined;
         }
-        await this.#bucket.take(signal);
-        series.queued = false;
-        await this.#write(series, signal);
-        this.#writing = undefined;
       }
     } catch (error) {
       if (!signal.aborted) this.#options.log.error("Cannot write Events any more", error);
@@ -136,17 +138,11 @@ export class KubeEvents implements EventRecorder {
   }
 
   async #lastWords(): Promise<void> {
-    const { clock } = this.#options;
-    const end = new AbortController();
+    const { clock, client } = this.#options;
     const left = [...this.#writing === undefined ? [] : [this.#writing], ...this.#queue].slice(0, BURST);
     if (left.length === 0 || clock.nowMs() < this.#refusedUntilMs) return;
-    const limit = clock.sleep(LAST_WORDS_MS, end.signal).then(() => end.abort());
-    for (const series of left) {
-      if (end.signal.aborted) break;
-      await this.#tryToWrite(series, end.signal);
-    }
-    end.abort();
-    await limit;
+    using limit = new IdleLimit(LAST_WORDS_MS, client.server, new AbortController().signal, clock);
+    for (const series of left) if (!limit.signal.aborted) await this.#tryToWrite(series, limit.signal);
   }
 
   #forgetOld(nowMs: number): void {
@@ -157,25 +153,10 @@ export class KubeEvents implements EventRecorder {
   }
 
   #enqueue(series: Series): void {
-    if (series.queued) return;
-    series.queued = true;
-    this.#queue.push(series);
-    if (this.#queue.length > MAX_QUEUED) {
-      const dropped = this.#queue.shift();
-      if (dropped !== undefined) dropped.queued = false;
-    }
-    this.#wake();
-  }
-
-  #recorded(signal: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      const end = (): void => {
-        signal.removeEventListener("abort", end);
-        resolve();
-      };
-      this.#wake = end;
-      signal.addEventListener("abort", end, { once: true });
-    });
+    this.#queue.add(series);
+    const [oldest] = this.#queue;
+    if (this.#queue.size > MAX_QUEUED && oldest !== undefined) this.#queue.delete(oldest);
+    this.#recorded.resolve();
   }
 
   async #write(series: Series, signal: AbortSignal): Promise<void> {

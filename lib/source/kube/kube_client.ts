@@ -44,10 +44,7 @@ const JSON_TYPE = "application/json";
 const CREDENTIALS_MS = 90_000;
 
 /** What one request is made of; by itself a GET. */
-type AnyRequest =
-  & Pick<WriteRequest, "path">
-  & Partial<Pick<WriteRequest, "contentType" | "body">>
-  & { readonly method?: "GET" | WriteRequest["method"]; readonly waitedMs: number };
+type AnyRequest = Pick<WriteRequest, "path"> & Partial<WriteRequest>;
 
 /** Talks to one API server. */
 export class KubeClient {
@@ -87,7 +84,8 @@ export class KubeClient {
     using limit = new IdleLimit(CREDENTIALS_MS, "the credentials' files", signal, this.#clock);
     try {
       const credentials = await this.#credentials.read(limit.signal);
-      (await this.#openTransport()).check(credentials);
+      this.#transport ??= transportTo(this.#access);
+      (await this.#transport).check(credentials);
     } catch (cause) {
       signal.throwIfAborted();
       if (cause instanceof IssuerError) return;
@@ -103,8 +101,7 @@ export class KubeClient {
    * @throws {Error} if the server cannot be reached or a credential cannot be read
    */
   async get(path: string, signal: AbortSignal, { paced = true } = {}): Promise<HttpAnswer> {
-    const waitedMs = paced ? await this.#takeTurn(signal) : 0;
-    return await this.#sendWithCredentials({ path, waitedMs }, signal);
+    return await this.#request({ path }, signal, paced);
   }
 
   /**
@@ -113,8 +110,7 @@ export class KubeClient {
    * @throws {Error} if the server cannot be reached or a credential cannot be read
    */
   async send(request: WriteRequest, signal: AbortSignal): Promise<HttpAnswer> {
-    const waitedMs = await this.#takeTurn(signal);
-    return await this.#sendWithCredentials({ ...request, waitedMs }, signal);
+    return await this.#request(request, signal, true);
   }
 
   /** False if no file holds credentials. */
@@ -133,29 +129,29 @@ export class KubeClient {
     void this.#transport?.then((transport) => transport.close());
   }
 
-  /** Waits until the limit of requests allows one; resolves to how long that was, in milliseconds. */
-  async #takeTurn(signal: AbortSignal): Promise<number> {
+  async #request(request: AnyRequest, signal: AbortSignal, paced: boolean): Promise<HttpAnswer> {
     const startMs = this.#clock.nowMs();
-    await this.#bucket.take(signal);
-    return this.#clock.nowMs() - startMs;
-  }
-
-  async #sendWithCredentials(request: AnyRequest, signal: AbortSignal): Promise<HttpAnswer> {
-    const answer = await this.#send(request, signal);
+    if (paced) await this.#bucket.take(signal);
+    const waitedMs = paced ? this.#clock.nowMs() - startMs : 0;
+    const answer = await this.#send(request, waitedMs, signal);
     if (answer.status !== 401) return answer;
     await answer.body.cancel();
     this.#credentials.invalidate();
-    return await this.#send(request, signal);
+    return await this.#send(request, waitedMs, signal);
   }
 
-  async #send(request: AnyRequest, signal: AbortSignal): Promise<HttpAnswer> {
+  async #send(request: AnyRequest, waitedMs: number, signal: AbortSignal): Promise<HttpAnswer> {
     const credentials = await this.#credentials.read(signal);
-    const startMs = this.#clock.nowMs();
-    const { method = "GET", waitedMs, body = "" } = request;
+    const { method = "GET", path, body } = request;
     const { host } = new URL(this.server);
+    const startMs = this.#clock.nowMs();
     let code = "<error>";
     try {
-      const answer = await this.#sendWith(credentials, request, signal);
+      const headers = this.#headers(request, credentials);
+      const content = body === undefined ? {} : { body };
+      this.#transport ??= transportTo(this.#access);
+      const transport = await this.#transport;
+      const answer = await transport.send({ credentials, method, path, headers, ...content }, signal);
       code = String(answer.status);
       return {
         ...answer,
@@ -170,29 +166,19 @@ export class KubeClient {
     }
   }
 
-  async #sendWith(
-    credentials: Credentials,
-    { path, method = "GET", contentType, body }: AnyRequest,
-    signal: AbortSignal,
-  ): Promise<HttpAnswer> {
+  #headers({ method, contentType }: AnyRequest, { authorization }: Credentials): RequestHeaders {
     const { impersonation, asksForCompression } = this.#access;
     const { accept = JSON_TYPE, userAgent } = this.#options;
-    const headers: Record<string, string | string[]> = {
-      accept: method === "GET" ? accept : JSON_TYPE,
+    const isRead = method === undefined;
+    return {
+      accept: isRead ? accept : JSON_TYPE,
       // Said in any case: fetch would ask for gzip by itself.
-      "accept-encoding": asksForCompression && method === "GET" ? "gzip" : "identity",
+      "accept-encoding": asksForCompression && isRead ? "gzip" : "identity",
       "user-agent": userAgent,
       ...(impersonation === null ? {} : impersonationHeaders(impersonation)),
+      ...(authorization === null ? {} : { authorization }),
+      ...(contentType === undefined ? {} : { "content-type": contentType }),
     };
-    if (credentials.authorization !== null) headers["authorization"] = credentials.authorization;
-    if (contentType !== undefined) headers["content-type"] = contentType;
-    const content = body === undefined ? {} : { body };
-    const transport = await this.#openTransport();
-    return await transport.send({ credentials, method, path, headers, ...content }, signal);
-  }
-
-  #openTransport(): Promise<KubeTransport> {
-    return this.#transport ??= transportTo(this.#access);
   }
 }
 
@@ -249,14 +235,16 @@ export class TokenBucket {
   }
 }
 
+/** Those with several values have a line for each. */
+type RequestHeaders = Readonly<Record<string, string | string[]>>;
+
 /** One request. */
 export interface TransportRequest {
   readonly credentials: Credentials;
   readonly method: string;
   /** With query. */
   readonly path: string;
-  /** Those with several values have a line for each. */
-  readonly headers: Readonly<Record<string, string | string[]>>;
+  readonly headers: RequestHeaders;
   readonly body?: string;
 }
 
@@ -303,7 +291,7 @@ class FetchTransport implements KubeTransport {
     // A redirect would carry our credentials to a server that is not configured.
     const options = {
       method,
-      headers: [...linesOf(headers), ...packedAsSent(headers)],
+      headers: linesOf(headers),
       signal,
       client: this.#poolFor(credentials),
       redirect: "manual",
@@ -353,19 +341,14 @@ export function pemsOf(
   };
 }
 
-/**
- * Keeps fetch from unpacking, so that what is unpacked can be bounded: to a part of a body it does nothing (Deno 2.9.6). Servers
- * pass over a range in units that they do not know (RFC 9110, 14.2).
- */
-function packedAsSent(headers: TransportRequest["headers"]): [string, string][] {
-  return headers["accept-encoding"] === "identity" ? [] : [["range", "items=0-"]];
-}
-
 /** A line for each value. */
-function linesOf(headers: TransportRequest["headers"]): [string, string][] {
-  return Object.entries(headers).flatMap(([name, values]) =>
+function linesOf(headers: RequestHeaders): [string, string][] {
+  const lines = Object.entries(headers).flatMap(([name, values]) =>
     [values].flat().map((value): [string, string] => [name, value])
   );
+  // Keeps fetch from unpacking, so that what is unpacked can be bounded: to a part of a body it does nothing (Deno 2.9.6). Servers pass
+  // over a range in units that they do not know (RFC 9110, 14.2).
+  return headers["accept-encoding"] === "identity" ? lines : [...lines, ["range", "items=0-"]];
 }
 
 /** A proxy for fetch. Connecting straight to the server is a "tcp" proxy to it, which works without TLS only. */

@@ -9,7 +9,7 @@ import { DecodeError } from "../decode/decode_values.ts";
 import { MalformedObject } from "../decode/protobuf_serializer.ts";
 import { type Rejection, sameObject, type SourceEvent } from "../source.ts";
 import type { WatchedResource } from "./resources.ts";
-import { UnreadableListError, type WatchEvent } from "./list_watch_messages.ts";
+import { UnreadableListError, type WatchEvent } from "./serializers.ts";
 
 /** An API object that cannot be read. */
 interface RefusedObject {
@@ -133,17 +133,15 @@ export class Listing {
     this.#store = store;
   }
 
-  /** Takes API objects. */
-  take(raws: readonly unknown[]): void {
-    for (const raw of raws) {
-      const identity = identityOfRaw(raw);
-      const object = this.#store.decode(raw);
-      const isGoodListed = (this.#listed.get(identity)?.kind ?? "refused") !== "refused";
-      if (object.kind === "refused" && isGoodListed) this.#later.set(identity, raw);
-      else {
-        this.#listed.set(identity, object);
-        this.#later.delete(identity);
-      }
+  /** Takes an API object. */
+  take(raw: unknown): void {
+    const identity = identityOfRaw(raw);
+    const object = this.#store.decode(raw);
+    const isGoodListed = (this.#listed.get(identity)?.kind ?? "refused") !== "refused";
+    if (object.kind === "refused" && isGoodListed) this.#later.set(identity, raw);
+    else {
+      this.#listed.set(identity, object);
+      this.#later.delete(identity);
     }
   }
 
@@ -153,7 +151,7 @@ export class Listing {
       const identity = identityOfRaw(object);
       this.#listed.delete(identity);
       this.#later.delete(identity);
-    } else if (type !== "BOOKMARK") this.take([object]);
+    } else if (type !== "BOOKMARK") this.take(object);
   }
 
   /**
