@@ -4,11 +4,19 @@
  * @module
  */
 import type { IpFamily } from "../model/objects.ts";
-import type { RuleMatch, RuleTarget } from "../netfilter/iptables_rule.ts";
+import {
+  matchWords,
+  optionWords,
+  parseIptablesRule,
+  parseMark,
+  PROTOCOL_MODULES,
+  type RuleMatch,
+  type RuleTarget,
+} from "../netfilter/iptables_rule.ts";
 import type { NftExpression, NftOperand, NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
-import { parseIptablesRule } from "../netfilter/parse_iptables_rule.ts";
 import { readNftRule } from "../netfilter/parse_nft_rule.ts";
 import { formatFraction, probabilityFraction, type RuleHit } from "./flow.ts";
+import { isKnownMatch, recentOf } from "./iptables_match.ts";
 import { PORTAL_TABLE } from "./portals.ts";
 
 /** E.g. `to 10.96.0.1, tcp, port 80: go through KUBE-SVC-X`; `""` for what is no rule. */
@@ -41,8 +49,8 @@ function iptablesWords(text: string): Words {
   try {
     const { matches, target } = parseIptablesRule(text);
     return {
-      conditions: matches.map((match) => wordsOf<RuleMatch>(MATCHES, match)),
-      actions: [target === null ? "" : wordsOf<RuleTarget>(TARGETS, target)],
+      conditions: matches.map(matchInWords),
+      actions: [target === null ? "" : targetInWords(target)],
     };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
@@ -58,30 +66,75 @@ function hex(value: number): string {
   return `0x${value.toString(16)}`;
 }
 
-const MATCHES: WordsOf<RuleMatch> = {
-  comment: () => "",
-  module: () => "",
-  nfacct: () => "",
-  protocol: (match) => `${not(match)}${match.protocol}`,
-  source: (match) => `${not(match)}from ${match.address}`,
-  destination: (match) => `${not(match)}to ${match.address}`,
-  inInterface: (match) => `${not(match)}in through ${match.name}`,
-  outInterface: (match) => `${not(match)}out through ${match.name}`,
-  sourcePort: (match) => `${not(match)}from port ${match.ports}`,
-  destinationPort: (match) => `${not(match)}port ${match.ports}`,
-  conntrack: (match) => `${not(match)}state ${match.states.join(" or ")}`,
-  mark: (match) => `${not(match)}marked ${hex(match.value)}`,
-  addrtype: (match) => `${not(match)}${side(match)} an address of type ${match.type.toLowerCase()}`,
-  statistic: (match) => `by chance ${formatFraction(probabilityFraction(match.probability))}`,
-  recent: (match) =>
-    match.action === "set"
-      ? `remembered in ${match.list}`
-      : `${not(match)}seen in ${match.list} within ${match.seconds} s`,
-  physdevIsIn: (match) => `${not(match)}through a port of a bridge`,
-  set: (match) => `${not(match)}in set ${match.set}`,
-  ipvs: ({ address, port }) => `through virtual server ${address}:${port}`,
-  opaque: ({ words }) => words.join(" "),
-};
+/** By module and option: its values in words. `""`: nothing that a reader needs. */
+const OPTIONS = new Map<string, (value: string) => string>([
+  ["comment --comment", () => ""],
+  ["nfacct --nfacct-name", () => ""],
+  ["-p", (protocol) => protocol],
+  ["-s", (address) => `from ${address}`],
+  ["-d", (address) => `to ${address}`],
+  ["-i", (name) => `in through ${name}`],
+  ["-o", (name) => `out through ${name}`],
+  ["--sport", (ports) => `from port ${ports}`],
+  ["--dport", (ports) => `port ${ports}`],
+  ["conntrack --ctstate", (states) => `state ${states.replaceAll(",", " or ")}`],
+  ["mark --mark", (mark) => `marked ${hex(parseMark(mark)?.value ?? 0)}`],
+  ["addrtype --src-type", (type) => `from an address of type ${type.toLowerCase()}`],
+  ["addrtype --dst-type", (type) => `to an address of type ${type.toLowerCase()}`],
+  ["physdev --physdev-is-in", () => "through a port of a bridge"],
+  ["set --match-set", (set) => `in set ${set}`],
+]);
+
+function matchInWords(match: RuleMatch): string {
+  const { module, options } = match;
+  if (PROTOCOL_MODULES.has(module)) return "";
+  const valueOf = (wanted: string): string => options.find(({ name }) => name === wanted)?.values[0] ?? "";
+  const isKnown = isKnownMatch(match);
+  if (module === "statistic" && isKnown) {
+    return `by chance ${formatFraction(probabilityFraction(valueOf("--probability")))}`;
+  }
+  if (module === "recent" && isKnown) {
+    const { action, not, list, seconds } = recentOf(match);
+    return action === "set"
+      ? `remembered in ${list}`
+      : `${not ? "not " : ""}seen in ${list} within ${seconds} s`;
+  }
+  if (module === "ipvs" && isKnown) {
+    return `through virtual server ${valueOf("--vaddr")}:${valueOf("--vport")}`;
+  }
+  const words = options.map(({ not, name, values: [value = ""] }) => {
+    const text = OPTIONS.get(`${module} ${name}`.trim())?.(value);
+    return text === undefined || text === "" ? text : `${not ? "not " : ""}${text}`;
+  });
+  return words.length === 0 || words.includes(undefined) ? matchWords(match).join(" ") : words.join(", ");
+}
+
+function targetInWords(target: RuleTarget): string {
+  const { name, goto, options } = target;
+  const [{ name: option = "", values: [value = ""] = [] } = {}] = options;
+  const text = `${name} ${optionWords(options).join(" ")}`.trimEnd();
+  switch (name) {
+    case "ACCEPT":
+    case "DROP":
+    case "MASQUERADE":
+      return name.toLowerCase();
+    case "RETURN":
+      return "go back";
+    case "REJECT":
+      return refuse({ with: value === "" ? null : value });
+    case "DNAT":
+      return `send to ${value}`;
+    case "REDIRECT":
+      return `send to the node itself${value === "" ? "" : `, port ${value}`}`;
+    case "MARK": {
+      const mark = parseMark(value);
+      const operation = option === "--set-xmark" ? "setXmark" : option.slice(2).replace(/-mark$/, "");
+      return mark === null ? text : `mark ${hex(mark.value)} (${operation})`;
+    }
+    default:
+      return options.length > 0 ? text : `go ${goto ? "to" : "through"} ${name}`;
+  }
+}
 
 function side(of: { readonly side: "source" | "destination" }): string {
   return of.side === "source" ? "from" : "to";
@@ -90,17 +143,6 @@ function side(of: { readonly side: "source" | "destination" }): string {
 function refuse(of: { readonly with: string | null }): string {
   return `refuse${of.with === null ? "" : ` with ${of.with}`}`;
 }
-
-const TARGETS: WordsOf<RuleTarget> = {
-  chain: ({ goto, chain }) => `go ${goto ? "to" : "through"} ${chain}`,
-  verdict: ({ verdict }) => verdict === "RETURN" ? "go back" : verdict.toLowerCase(),
-  reject: refuse,
-  dnat: ({ to }) => `send to ${to}`,
-  redirect: ({ port }) => `send to the node itself${port === 0 ? "" : `, port ${port}`}`,
-  masquerade: () => "masquerade",
-  setMark: ({ value, operation }) => `mark ${hex(value)} (${operation})`,
-  opaque: ({ name, words }) => `${name} ${words.join(" ")}`.trimEnd(),
-};
 
 const NFT_CONDITIONS: ReadonlySet<NftStatement["kind"]> = new Set<NftStatement["kind"]>([
   "match",

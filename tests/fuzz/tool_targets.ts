@@ -26,7 +26,7 @@ import {
   parseIptablesSave,
   parseListedChains,
 } from "../../lib/netfilter/iptables_save.ts";
-import { renderIptablesRule } from "../../lib/netfilter/iptables_rule.ts";
+import { parseIptablesRule, renderIptablesRule } from "../../lib/netfilter/iptables_rule.ts";
 import {
   addRealServerLine,
   addVirtualServerLine,
@@ -43,7 +43,6 @@ import {
 } from "../../lib/netfilter/nft_listing.ts";
 import { NftTable } from "../../lib/netfilter/nft_ruleset.ts";
 import { parseNftScript } from "../../lib/netfilter/nft_script.ts";
-import { parseIptablesRule } from "../../lib/netfilter/parse_iptables_rule.ts";
 import { type FuzzTarget, inPieces, textOf } from "./target.ts";
 
 /** Rules of texts of a megabyte are read for their first ones only: each is one by itself. */

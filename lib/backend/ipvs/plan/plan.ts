@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { cidrContains, type Ip, parseCidr, parseIp } from "../../../model/ip.ts";
+import { type Ip, parseIp } from "../../../model/ip.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type {
   Changed,
@@ -13,7 +13,7 @@ import type {
   ServicePort,
   ServicePortKey,
 } from "../../../model/state.ts";
-import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
+import { atOnce, letsNodeIn, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
 import type { Entry, IpvsOptions, IpvsPlan, ServiceObjects, WantedServer } from "./ruleset.ts";
 import { categorizeEndpoints } from "../../../model/endpoint.ts";
@@ -160,19 +160,6 @@ class ServiceDraft {
   }
 }
 
-/** True if one of the source ranges lets the node itself in. */
-function containsNode(servicePort: ServicePort, nodeIp: Ip | null): boolean {
-  return servicePort.loadBalancerSourceRanges.some((range) => {
-    const cidr = parseCidr(range);
-    if (cidr === null) {
-      throw new RangeError(
-        `Source range of Service port "${servicePort.text}" must be a CIDR: got "${range}"`,
-      );
-    }
-    return nodeIp !== null && cidrContains(cidr, nodeIp);
-  });
-}
-
 /** The rule that keeps the node itself from a load-balancer IP whose ranges leave it out. */
 function outFilterRule(ip: string, { protocol, port }: ServicePort): string {
   return `-s ${ip} -m ipvs --vaddr ${ip} --vproto ${protocol.toLowerCase()} --vport ${port} -j DROP`;
@@ -183,7 +170,7 @@ function* loadBalancerIps(
   nodeIp: Ip | null,
 ): Generator<Pick<WantedAddress, "address" | "entries" | "outFilter">> {
   const { loadBalancerVIPs, loadBalancerSourceRanges, protocol, port, externalPolicyLocal } = servicePort;
-  const nodeMayPass = containsNode(servicePort, nodeIp);
+  const nodeMayPass = letsNodeIn(servicePort, nodeIp);
   const guarded = loadBalancerSourceRanges.length > 0;
   for (const ip of loadBalancerVIPs) {
     const entry = ipPortEntry(ip, protocol, port);
