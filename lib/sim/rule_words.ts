@@ -13,7 +13,7 @@ import {
   type RuleMatch,
   type RuleTarget,
 } from "../netfilter/iptables_rule.ts";
-import type { NftExpression, NftOperand, NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
+import type { NftExpression, NftFact, NftOperand, NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
 import { readNftRule } from "../netfilter/parse_nft_rule.ts";
 import { formatFraction, probabilityFraction, type RuleHit } from "./flow.ts";
 import { isKnownMatch, recentOf } from "./iptables_match.ts";
@@ -136,22 +136,11 @@ function targetInWords(target: RuleTarget): string {
   }
 }
 
-function side(of: { readonly side: "source" | "destination" }): string {
-  return of.side === "source" ? "from" : "to";
-}
-
 function refuse(of: { readonly with: string | null }): string {
   return `refuse${of.with === null ? "" : ` with ${of.with}`}`;
 }
 
-const NFT_CONDITIONS: ReadonlySet<NftStatement["kind"]> = new Set<NftStatement["kind"]>([
-  "match",
-  "state",
-  "status",
-  "direction",
-  "addressType",
-  "mark",
-]);
+const NFT_CONDITIONS: ReadonlySet<NftStatement["kind"]> = new Set<NftStatement["kind"]>(["match", "mark"]);
 
 function nftWords(statements: readonly NftStatement[]): Words {
   const [conditions, actions] = [true, false].map((isCondition) =>
@@ -161,15 +150,22 @@ function nftWords(statements: readonly NftStatement[]): Words {
   return { conditions: conditions ?? [], actions: actions ?? [] };
 }
 
+const FACTS: Readonly<Record<NftFact, (values: string) => string>> = {
+  state: (values) => `state ${values.toUpperCase().replaceAll(" OR ", " or ")}`,
+  status: (values) => `${values === "dnat" ? "destination" : "source"} translated`,
+  direction: (values) => values === "original" ? "from who began" : "an answer",
+  sourceType: () => "from an address of the node",
+  destinationType: () => "to an address of the node",
+};
+
 const STATEMENTS: WordsOf<NftStatement> = {
-  match: (one) =>
-    `${keyWords(one.key)} ${not(one)}${one.operand.kind === "named" ? "in" : "is"} ${
-      operandWords(one.operand)
-    }`,
-  state: (one) => `${not(one)}state ${one.states.join(" or ")}`,
-  status: (one) => `${not(one)}${one.status === "dnat" ? "destination" : "source"} translated`,
-  direction: (one) => `${not(one)}${one.direction === "original" ? "from who began" : "an answer"}`,
-  addressType: (one) => `${not(one)}${side(one)} an address of the node`,
+  match: (one) => {
+    const { key: [first], operand } = one;
+    const values = operandWords(operand);
+    const fact = first !== undefined && first.kind in FACTS ? FACTS[first.kind as NftFact](values) : null;
+    if (fact !== null) return `${not(one)}${fact}`;
+    return `${keyWords(one.key)} ${not(one)}${operand.kind === "named" ? "in" : "is"} ${values}`;
+  },
   // `mark and 0x4000 != 0` is how a rule asks for a bit.
   mark: (one) =>
     one.not && one.value === 0 ? `marked ${hex(one.mask)}` : `${not(one)}marked ${hex(one.value)}`,
@@ -215,4 +211,9 @@ const EXPRESSIONS: WordsOf<NftExpression> = {
   inInterface: () => "incoming interface",
   outInterface: () => "outgoing interface",
   random: ({ modulus }) => `a random number below ${modulus}`,
+  state: ({ kind }) => kind,
+  status: ({ kind }) => kind,
+  direction: ({ kind }) => kind,
+  sourceType: () => "type of the source",
+  destinationType: () => "type of the destination",
 };
