@@ -277,50 +277,26 @@ export function unreadableTables(saveText: string): ReadonlySet<string> {
 /** One chain of what `iptables -S CHAIN` prints, of one chain after the other. */
 export interface NamedChain {
   readonly name: string;
-  readonly chain: ListedChain;
+  readonly chain: SavedChain;
 }
 
-// `-P INPUT ACCEPT`, `-N KUBE-SERVICES`; with `-v` also `-P INPUT ACCEPT -c 12 3456`.
-const HEAD = /^-(?:P (\S+) (\S+)|N (\S+))(?: -c (\d+) (\d+))?\s*$/;
-const COUNTED = / -c (\d+) (\d+)(?= |$)/;
+/** `-P INPUT ACCEPT`, `-N KUBE-SERVICES`. */
+const HEAD = /^-(?:P (\S+) (\S+)|N (\S+))\s*$/;
 
-/** Reads what `-S CHAIN` prints, in the order of the text; with `-v` the counters of each rule stand before its target. */
+/** Reads what `-S CHAIN` prints, in the order of the text. */
 export function parseListedChains(text: string): readonly NamedChain[] {
   const chains: NamedChain[] = [];
   let rules: string[] = [];
-  let counters: (Traffic | null)[] = [];
   let prefix = "";
   for (const line of text.split("\n")) {
-    const [, builtin, policy = "-", user, packets = "0", bytes = "0"] = line.startsWith("-A ")
-      ? []
-      : HEAD.exec(line) ?? [];
+    const [, builtin, policy = "-", user] = HEAD.exec(line) ?? [];
     const name = builtin ?? user;
     if (name !== undefined) {
-      [rules, counters, prefix] = [[], [], `-A ${name}`];
-      chains.push({
-        name,
-        chain: { policy, packets: Number(packets), bytes: Number(bytes), rules, counters },
-      });
+      [rules, prefix] = [[], `-A ${name}`];
+      chains.push({ name, chain: { policy, packets: 0, bytes: 0, rules } });
     } else if (prefix !== "" && (line === prefix || line.startsWith(`${prefix} `))) {
-      const [counted, ofPackets, ofBytes] = countersIn(line);
-      const rule = line.slice(prefix.length + 1);
-      rules.push(counted === undefined ? rule : withoutCounters(rule));
-      counters.push(
-        counted === undefined ? null : { packets: Number(ofPackets), bytes: Number(ofBytes) },
-      );
+      rules.push(line.slice(prefix.length + 1));
     }
   }
   return chains;
-}
-
-/** A comment may hold the same words. */
-function countersIn(line: string): readonly (string | undefined)[] {
-  if (!line.includes(" -c ")) return [];
-  return COUNTED.exec(line.includes('"') ? line.replaceAll(/"(?:[^"\\]|\\.)*"/g, '""') : line) ?? [];
-}
-
-function withoutCounters(rule: string): string {
-  const parts = rule.split(/("(?:[^"\\]|\\.)*")/);
-  const at = parts.findIndex((part, index) => index % 2 === 0 && COUNTED.test(` ${part}`));
-  return parts.map((part, index) => index === at ? ` ${part}`.replace(COUNTED, "").slice(1) : part).join("");
 }

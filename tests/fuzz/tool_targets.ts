@@ -20,7 +20,7 @@ import { describeNftFailure, nftErrors, saysWhy } from "../../lib/kernel/nft.ts"
 import { FAMILIES } from "../../lib/model/objects.ts";
 import { canonicalRuleText, readableRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
 import * as ip from "../../lib/netfilter/ip_batch.ts";
-import { formatSets, parseSets, parseSetSizes } from "../../lib/netfilter/ipset.ts";
+import { parseSets, parseSetSizes } from "../../lib/netfilter/ipset.ts";
 import {
   parseIptablesListing,
   parseIptablesSave,
@@ -33,6 +33,7 @@ import {
   parseIpvsLoads,
   parseIpvsTable,
 } from "../../lib/netfilter/ipvs.ts";
+import { formatSets } from "../support/saved_texts.ts";
 import {
   NftTableReader,
   parseBaseChains,
@@ -96,9 +97,7 @@ const IPTABLES_LIST: FuzzTarget = {
   refusals: [],
   read(bytes) {
     const text = textOf(bytes);
-    for (const { chain: { rules, counters } } of parseListedChains(text)) {
-      assertEquals(counters.length, rules.length);
-    }
+    parseListedChains(text);
     parseIptablesVersion(text);
   },
 };
