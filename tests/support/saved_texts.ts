@@ -13,7 +13,7 @@ export function renderIptablesSave(ruleset: IptablesRuleset): string {
   for (const [tableName, table] of ruleset) {
     lines.push(`*${tableName}`);
     for (const [name, chain] of table) {
-      lines.push(`:${name} ${chain.policy} [${chain.packets}:${chain.bytes}]`);
+      lines.push(`:${name} ${chain.policy} [0:0]`);
     }
     for (const [name, chain] of table) {
       for (const rule of chain.rules) lines.push(rule === "" ? `-A ${name}` : `-A ${name} ${rule}`);
