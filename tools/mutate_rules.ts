@@ -8,6 +8,7 @@ import type { Mutation } from "./mutate.ts";
 
 const SERVICE = "lib/backend/iptables/plan/service_rules.ts";
 const BASE = "lib/backend/iptables/plan/base_rules.ts";
+const SHARED = "lib/backend/plan_services.ts";
 const PLAN = "lib/backend/iptables/plan/plan.ts";
 
 function inFile(file: string, name: string, find: string, replace: string): Mutation {
@@ -29,15 +30,15 @@ const NUMBERED: readonly (readonly [name: string, find: string, replace: string]
   ["8", "if (facts.hasEndpoints) { // 8", "if (false) {"],
   ["9", "if (!facts.hasExternal) { // 9", "if (false) {"],
   ["10", "if (servicePort.healthCheckNodePort !== 0) { // 10", "if (false) { // 10"],
-  ["12", 'context.masqueradeAll ? "" : localFragments', "localFragments"],
-  ["12′", "localFragments(context.detector)?.notLocal", "undefined"],
+  ["12", 'context.masqueradeAll ? "" : ` ! ${pods}`', "` ! ${pods}`"],
+  ["12′", "!facts.hasInternal || pods === null &&", "!facts.hasInternal || true &&"],
   ["13", 'rules.push(`${start("masquerade traffic")} -j ${MARK_MASQ_CHAIN}`);', ""],
-  ["14", "if (pods !== undefined) rules.push", "if (false) rules.push"],
+  ["14", "if (pods !== null) rules.push", "if (false) rules.push"],
   ["15", 'rules.push(`${start("masquerade LOCAL traffic")} ${own} -j ${MARK_MASQ_CHAIN}`);', ""],
   ["16", 'rules.push(`${start("route LOCAL traffic")} ${own} -j ${cluster}`);', ""],
   ["17", "if (facts.hasExternal) rules.push", "if (false) rules.push"],
   ["18", "rules.push(accept(range)); // 18", ""],
-  ["19", "containsNode ||= context", "containsNode ||= false && context"],
+  ["19", "if (letsNodeIn(facts.servicePort, context.nodeIp)) {", "if (false) {"],
   ["20", "rules.push(\n    `-A ${firewall}", "[].push(\n    `-A ${firewall}"],
   ["21", "addPolicyChain(facts.chains.cluster, facts.cluster, facts, context, endpointChains, rules);", ""],
   ["22", "addPolicyChain(facts.chains.local, facts.local, facts, context, endpointChains, rules);", ""],
@@ -68,26 +69,7 @@ const DECISIONS: readonly (readonly [name: string, find: string, replace: string
     "const port = `${protocolMatch} --dport ${servicePort.healthCheckNodePort}`;",
   ],
   ["the last endpoint is left to chance", "const choice = left > 1 ?", "const choice = left > 0 ?"],
-  [
-    "an interface prefix is a whole name",
-    "notLocal: `! -i ${detector.prefix}+`",
-    "notLocal: `! -i ${detector.prefix}`",
-  ],
-  [
-    "the local fragment of an interface prefix",
-    "{ local: `-i ${detector.prefix}+`",
-    "{ local: `-i ${detector.prefix}`",
-  ],
-  [
-    "the fragment of a CIDR is turned around",
-    "notLocal: `! -s ${detector.cidr}`",
-    "notLocal: `-s ${detector.cidr}`",
-  ],
-  [
-    "the fragment of an interface is turned around",
-    "notLocal: `! -i ${detector.name}`",
-    "notLocal: `-i ${detector.name}`",
-  ],
+  ["pods are let in as others are kept out", "` ! ${pods}`", "` ${pods}`"],
 ];
 
 const STATIC: readonly (readonly [name: string, find: string, replace: string])[] = [
@@ -129,6 +111,12 @@ export const RULE_MUTATIONS: readonly Mutation[] = [
   ...NUMBERED.map(([name, find, replace]) => inFile(SERVICE, `rule ${name}`, find, replace)),
   ...DECISIONS.map(([name, find, replace]) => inFile(SERVICE, name, find, replace)),
   ...STATIC.map(([name, find, replace]) => inFile(BASE, name, find, replace)),
+  inFile(
+    SHARED,
+    "an interface prefix is a whole name",
+    "`-i ${detector.prefix}+`",
+    "`-i ${detector.prefix}`",
+  ),
   inFile(
     PLAN,
     "the node's own address is not known",

@@ -3,6 +3,8 @@
  *
  * @module
  */
+import { cidrContains, type Ip, parseCidr } from "../model/ip.ts";
+import type { LocalDetector } from "../model/node.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../model/state.ts";
 
@@ -40,6 +42,35 @@ export function* planServicesInSteps<Rules>(
     yield;
   }
   return services;
+}
+
+/** What matches packets of pods of this node or cluster, as iptables writes it; null if nothing distinguishes them. */
+export function podMatch(detector: LocalDetector): string | null {
+  switch (detector.kind) {
+    case "none":
+      return null;
+    case "cidr":
+      return `-s ${detector.cidr}`;
+    case "interface":
+      return `-i ${detector.name}`;
+    case "interfacePrefix":
+      return `-i ${detector.prefix}+`;
+  }
+}
+
+/**
+ * True if one of the source ranges of a Service lets the node itself in.
+ *
+ * @param nodeIp the node's own address; null if it has none of this family
+ * @throws {RangeError} if a range is not a CIDR
+ */
+export function letsNodeIn({ text, loadBalancerSourceRanges }: ServicePort, nodeIp: Ip | null): boolean {
+  const ranges = loadBalancerSourceRanges.map((range) => {
+    const cidr = parseCidr(range);
+    if (cidr !== null) return cidr;
+    throw new RangeError(`Source range of Service port "${text}" must be a CIDR: got "${range}"`);
+  });
+  return nodeIp !== null && ranges.some((cidr) => cidrContains(cidr, nodeIp));
 }
 
 /** Work in steps. */

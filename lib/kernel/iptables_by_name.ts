@@ -62,7 +62,7 @@ export async function findByName(
     for (const { args } of wanted) {
       if (await ask(iptables, table, `-C ${chain} ${args}`) !== null) rules.push(args);
     }
-    found.set(chain, { policy: "-", packets: 0, bytes: 0, rules });
+    found.set(chain, { policy: "-", rules });
   }
   return { chains: found, jumpsOnly };
 }

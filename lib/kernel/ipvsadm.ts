@@ -50,19 +50,19 @@ export class Ipvsadm {
   }
 
   /**
-   * True if the kernel has the scheduler: adds a virtual server with it and deletes it again.
+   * True if the kernel has the scheduler: adds a virtual server with it, where kube-proxy tries it too, and deletes it again.
    *
-   * @param name of a server that does not exist; one that is there is deleted
    * @throws {ExecError} if something else failed
    */
-  async hasScheduler(name: VirtualServerName, scheduler: string): Promise<boolean> {
-    const add = addVirtualServerLine({ ...name, scheduler, flags: [], timeoutSeconds: 0 });
-    const remove = deleteVirtualServerLine(name);
+  async hasScheduler(scheduler: string): Promise<boolean> {
+    const add = addVirtualServerLine({ ...NO_SERVER, scheduler, flags: [], timeoutSeconds: 0 });
+    const remove = deleteVirtualServerLine(NO_SERVER);
     // The first line fails, unless a try was killed and left the server. The program's status is that of the last one.
     const { code, stderr } = await this.#restore([remove, add, remove]);
-    const others = linesOf(stderr).filter((line) => !NOT_FOUND_REGEXP.test(line));
-    const isMissing = others.length === 1 && NO_SCHEDULER_REGEXP.test(others[0] ?? "") &&
-      NOT_FOUND_REGEXP.test(linesOf(stderr).at(-1) ?? "");
+    const said = linesOf(stderr);
+    const others = said.filter((line) => !NOT_FOUND_REGEXP.test(line));
+    const isMissing = others.length === 1 && NO_SCHEDULER_REGEXP.test(others[0]!) &&
+      NOT_FOUND_REGEXP.test(said.at(-1)!);
     if (others.length > (isMissing ? 1 : 0) || isMissing !== (code !== 0)) {
       throw new ExecError(RESTORE, code, oneLine(stderr));
     }

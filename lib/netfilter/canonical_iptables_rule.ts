@@ -4,8 +4,17 @@
  * @module
  */
 import { hostCidrText, parseCidr, parseIp } from "../model/ip.ts";
-import { type IptablesRule, renderIptablesRule, type RuleMatch, type RuleTarget } from "./iptables_rule.ts";
-import { parseIptablesRule } from "./parse_iptables_rule.ts";
+import {
+  type IptablesRule,
+  onlyValue,
+  parseIptablesRule,
+  parseMark,
+  PROTOCOL_MODULES,
+  renderIptablesRule,
+  type RuleMatch,
+  type RuleOption,
+  type RuleTarget,
+} from "./iptables_rule.ts";
 
 const TRANSPORT_PROTOCOLS: ReadonlySet<string> = new Set(["tcp", "udp", "sctp"]);
 const PROTOCOL_NAMES: ReadonlyMap<string, string> = new Map([
@@ -18,28 +27,18 @@ const PROTOCOL_NAMES: ReadonlyMap<string, string> = new Map([
 ]);
 const DEFAULT_REJECTS: ReadonlySet<string> = new Set(["icmp-port-unreachable", "icmp6-port-unreachable"]);
 
-/** Where each condition stands; those with the same number keep their order, because they have side effects or are unknown. */
-const RANKS: Readonly<Record<RuleMatch["kind"], number>> = {
-  comment: 0,
-  module: 1,
-  protocol: 2,
-  source: 3,
-  destination: 4,
-  inInterface: 5,
-  outInterface: 6,
-  sourcePort: 7,
-  destinationPort: 8,
-  addrtype: 9,
-  mark: 10,
-  conntrack: 11,
-  statistic: 12,
-  recent: 12,
-  nfacct: 12,
-  set: 12,
-  physdevIsIn: 12,
-  ipvs: 12,
-  opaque: 12,
-};
+/** Where conditions stand, by module or option; all others come last in their order, because they have side effects or are unknown. */
+const ORDER: readonly string[] = [
+  ...["comment", ...PROTOCOL_MODULES, "-p", "-s", "-d", "-i", "-o", "--sport", "--dport"],
+  ...["addrtype", "mark", "conntrack"],
+];
+/** Modules whose options may be written in any order. */
+const UNORDERED: ReadonlySet<string> = new Set(["statistic", "recent", "ipvs"]);
+
+function rankOf({ module, options: [option] }: RuleMatch): number {
+  const rank = ORDER.indexOf(module === "" ? option?.name ?? "" : module);
+  return rank < 0 ? ORDER.length : rank;
+}
 
 function canonicalAddress(text: string): string {
   const cidr = parseCidr(text.includes("/") ? text : hostCidrText(text));
@@ -48,64 +47,24 @@ function canonicalAddress(text: string): string {
   return wholeAddress ? cidr.text.slice(0, cidr.text.lastIndexOf("/")) : cidr.text;
 }
 
+function canonicalProtocol(text: string): string {
+  return PROTOCOL_NAMES.get(text.toLowerCase()) ?? text.toLowerCase();
+}
+
+function hex(value: number): string {
+  return `0x${(value >>> 0).toString(16).padStart(8, "0")}`;
+}
+
+/** The kernel compares `mark & mask` with the value as it is. */
+function canonicalMark(text: string): string {
+  const mark = parseMark(text);
+  return mark === null ? text : `${hex(mark.value)}/${hex(mark.mask)}`;
+}
+
 /** The probability the kernel keeps: 31 bits, printed by `iptables-save` with eleven decimals. */
 function keptProbability(text: string): string {
   const steps = 2 ** 31;
   return (Math.round(Number(text) * steps) / steps).toFixed(11);
-}
-
-function canonicalMatch(match: RuleMatch): readonly RuleMatch[] {
-  switch (match.kind) {
-    case "module":
-      // Loading a protocol's options matches nothing; `protocol` brings it back where it belongs.
-      return TRANSPORT_PROTOCOLS.has(match.name) ? [] : [match];
-    case "protocol": {
-      const protocol = PROTOCOL_NAMES.get(match.protocol.toLowerCase()) ?? match.protocol.toLowerCase();
-      if (protocol === "all" || protocol === "0") return match.not ? [match] : [];
-      const named: RuleMatch = { ...match, protocol };
-      if (match.not || !TRANSPORT_PROTOCOLS.has(protocol)) return [named];
-      return [{ kind: "module", name: protocol }, named];
-    }
-    case "source":
-    case "destination": {
-      const address = canonicalAddress(match.address);
-      return address.endsWith("/0") && !match.not ? [] : [{ ...match, address }];
-    }
-    case "conntrack":
-      return [{ ...match, states: [...match.states].sort() }];
-    case "mark":
-      // The kernel compares `mark & mask` with the value as it is.
-      return [{ ...match, value: match.value >>> 0, mask: match.mask >>> 0 }];
-    case "ipvs":
-      return [{
-        ...match,
-        address: canonicalAddress(match.address),
-        protocol: PROTOCOL_NAMES.get(match.protocol) ?? match.protocol.toLowerCase(),
-      }];
-    case "statistic":
-      return [{ ...match, probability: keptProbability(match.probability) }];
-    default:
-      return [match];
-  }
-}
-
-/** What the kernel keeps of a MARK target: `mark = (mark & ~mask) ^ value`. */
-export function markBits(target: RuleTarget & { kind: "setMark" }): { value: number; mask: number } {
-  const { value, mask } = target;
-  switch (target.operation) {
-    case "or":
-      return { value, mask: value };
-    case "xor":
-      return { value, mask: 0 };
-    case "and":
-      return { value: 0, mask: ~value >>> 0 };
-    case "set":
-      return { value, mask: (value | mask) >>> 0 };
-    case "setXmark":
-      return { value, mask };
-    default:
-      return target.operation satisfies never;
-  }
 }
 
 /** `[address]:port` of IPv6 with the address as the kernel prints it; everything else as it is. */
@@ -115,28 +74,88 @@ function canonicalDestination(to: string): string {
   return ip === null ? to : `[${ip.text}]${rest}`;
 }
 
-function canonicalTarget(target: RuleTarget | null): RuleTarget | null {
-  if (target?.kind === "reject" && target.with !== null && DEFAULT_REJECTS.has(target.with)) {
-    return { kind: "reject", with: null };
+/** What is made of the first value of an option, by module and option. */
+const VALUES: ReadonlyMap<string, (value: string) => string> = new Map([
+  [" -s", canonicalAddress],
+  [" -d", canonicalAddress],
+  [" -p", canonicalProtocol],
+  ["conntrack --ctstate", (states: string) => states.split(",").sort().join(",")],
+  ["mark --mark", canonicalMark],
+  ["statistic --probability", keptProbability],
+  ["ipvs --vaddr", canonicalAddress],
+  ["ipvs --vproto", canonicalProtocol],
+  ["DNAT --to-destination", canonicalDestination],
+]);
+/** What `iptables-save` adds by itself; anything else in its place changes the meaning. */
+const ADDED =
+  /^(recent --rsource|recent --mask (255\.255\.255\.255|(ffff:){7}ffff)|recent --name DEFAULT| -[sd] \S+\/0| -p (all|0))$/;
+
+function canonicalOptions(module: string, options: readonly RuleOption[]): readonly RuleOption[] {
+  const canonical = options.map((option): RuleOption => {
+    const [first, ...others] = option.values;
+    const make = VALUES.get(`${module} ${option.name}`);
+    return make === undefined || first === undefined
+      ? option
+      : { ...option, values: [make(first), ...others] };
+  }).filter(({ not, name, values }) => not || !ADDED.test([module, name, ...values].join(" ")));
+  return UNORDERED.has(module) ? canonical.sort((a, b) => a.name < b.name ? -1 : 1) : canonical;
+}
+
+function canonicalMatch({ module, options: written }: RuleMatch): readonly RuleMatch[] {
+  // Loading a protocol's options matches nothing; `-p` brings it back where it belongs.
+  if (TRANSPORT_PROTOCOLS.has(module)) return [];
+  const options = canonicalOptions(module, written);
+  if (module === "addrtype") return options.map((option) => ({ module, options: [option] }));
+  if (module !== "") return [{ module, options }];
+  const protocol = onlyValue(options.filter(({ not }) => !not), "-p") ?? "";
+  const loaded = TRANSPORT_PROTOCOLS.has(protocol) ? [{ module: protocol, options: [] }] : [];
+  return options.length === 0 ? [] : [...loaded, { module, options }];
+}
+
+/** What the kernel keeps of a MARK target: `mark = (mark & ~mask) ^ value`; null if it is none that can be read. */
+export function markBits(
+  { name, options }: RuleTarget,
+): { readonly value: number; readonly mask: number } | null {
+  const option = options[0]?.name ?? "";
+  const mark = name === "MARK" ? parseMark(onlyValue(options, option) ?? "") : null;
+  if (mark === null) return null;
+  const { value, mask } = mark;
+  switch (option) {
+    case "--or-mark":
+      return { value, mask: value };
+    case "--xor-mark":
+      return { value, mask: 0 };
+    case "--and-mark":
+      return { value: 0, mask: ~value >>> 0 };
+    case "--set-mark":
+      return { value, mask: (value | mask) >>> 0 };
+    case "--set-xmark":
+      return mark;
+    default:
+      return null;
   }
-  if (target?.kind === "dnat") return { ...target, to: canonicalDestination(target.to) };
-  if (target?.kind !== "setMark") return target;
-  const { value, mask } = markBits(target);
-  const all = 0xffffffff;
-  if (value !== 0 && value === mask) return { kind: "setMark", operation: "or", value, mask: all };
-  if (mask === 0) return { kind: "setMark", operation: "xor", value, mask: all };
-  return { kind: "setMark", operation: "setXmark", value, mask };
+}
+
+function canonicalTarget(target: RuleTarget | null): RuleTarget | null {
+  if (target === null) return null;
+  const { name, options } = target;
+  if (name === "REJECT" && DEFAULT_REJECTS.has(onlyValue(options, "--reject-with") ?? "")) {
+    return { ...target, options: [] };
+  }
+  const bits = markBits(target);
+  if (bits === null) return { ...target, options: canonicalOptions(name, options) };
+  const values = [`${hex(bits.value)}/${hex(bits.mask)}`];
+  return { ...target, options: [{ not: false, name: "--set-xmark", values }] };
 }
 
 /**
  * Yields the rule in one fixed shape: conditions in one order, addresses without a prefix length that says nothing, marks as
  * 32-bit numbers, probabilities as the kernel rounds them, defaults left out.
  */
-function canonicalIptablesRule(rule: IptablesRule): IptablesRule {
-  const matches = rule.matches.flatMap(canonicalMatch);
+function canonicalIptablesRule({ matches, target }: IptablesRule): IptablesRule {
   return {
-    matches: matches.toSorted((a, b) => RANKS[a.kind] - RANKS[b.kind]),
-    target: canonicalTarget(rule.target),
+    matches: matches.flatMap(canonicalMatch).sort((a, b) => rankOf(a) - rankOf(b)),
+    target: canonicalTarget(target),
   };
 }
 

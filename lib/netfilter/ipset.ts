@@ -107,18 +107,6 @@ export function swapSetsLine(set: string, other: string): string {
   return `swap ${set} ${other}`;
 }
 
-/** The text that makes sets and their entries, as `ipset restore` reads it. */
-export function formatSets(
-  sets: Iterable<{ readonly definition: SetDefinition; readonly entries: Iterable<SetEntry> }>,
-): string {
-  const lines: string[] = [];
-  for (const { definition, entries } of sets) {
-    lines.push(createSetLine(definition));
-    for (const entry of entries) lines.push(addEntryLine(definition.name, entry));
-  }
-  return lines.map((line) => `${line}\n`).join("");
-}
-
 /**
  * Reads the text of `ipset save`; by name. Sets that are not wanted are left out.
  *

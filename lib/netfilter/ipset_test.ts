@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
+import { formatSets } from "../../tests/support/saved_texts.ts";
 import {
   createSetLine,
-  formatSets,
   ipPortEntry,
   ipPortIpEntry,
   ipPortNetEntry,

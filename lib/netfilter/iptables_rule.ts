@@ -1,77 +1,35 @@
 /**
- * One iptables rule as data: what it matches, in the order written, and where it sends the packet.
+ * One iptables rule as data: the options that it matches by, in the order written, and where it sends the packet. Reads what the planners
+ * write and what `iptables-save` prints.
  *
  * @module
  */
 
-interface Negatable {
-  /** True if `!` stands before the option. */
+/** One option, e.g. `! --dport 80`. */
+export interface RuleOption {
+  /** True if `!` stands before it. */
   readonly not: boolean;
+  /** Its short form if it has one: `-s`, `--dport`. */
+  readonly name: string;
+  readonly values: readonly string[];
 }
 
-/** One condition of a rule. Everything kproxy or a simulator need not understand is kept as `opaque` words. */
-export type RuleMatch =
-  | { readonly kind: "comment"; readonly text: string }
-  /** `-m tcp`: loads a protocol's options, matches nothing by itself. */
-  | { readonly kind: "module"; readonly name: string }
-  | (Negatable & { readonly kind: "protocol"; readonly protocol: string })
-  | (Negatable & { readonly kind: "source" | "destination"; readonly address: string })
-  /** A trailing `+` stands for any ending. */
-  | (Negatable & { readonly kind: "inInterface" | "outInterface"; readonly name: string })
-  /** One port, or `first:last`. */
-  | (Negatable & { readonly kind: "sourcePort" | "destinationPort"; readonly ports: string })
-  | (Negatable & { readonly kind: "conntrack"; readonly states: readonly string[] })
-  | (Negatable & { readonly kind: "mark"; readonly value: number; readonly mask: number })
-  | (Negatable & {
-    readonly kind: "addrtype";
-    readonly side: "source" | "destination";
-    readonly type: string;
-  })
-  /** `--mode random`; decimal text, as written. */
-  | (Negatable & { readonly kind: "statistic"; readonly probability: string })
-  | (Negatable & {
-    readonly kind: "recent";
-    readonly action: "set" | "rcheck" | "update" | "remove";
-    readonly list: string;
-    /** 0 if not given. */
-    readonly seconds: number;
-    readonly reap: boolean;
-  })
-  | { readonly kind: "nfacct"; readonly name: string }
-  /** Looks the packet's `src` or `dst` address or port up in a set of ipset, one word for each part of an entry. */
-  | (Negatable & { readonly kind: "set"; readonly set: string; readonly directions: readonly string[] })
-  /** `--physdev-is-in`: came in through a port of a bridge. */
-  | (Negatable & { readonly kind: "physdevIsIn" })
-  /** Goes through this virtual server of IPVS. */
-  | {
-    readonly kind: "ipvs";
-    readonly address: string;
-    /** Name or number. */
-    readonly protocol: string;
-    readonly port: string;
-  }
-  | { readonly kind: "opaque"; readonly words: readonly string[] };
-
-export type MarkOperation = "or" | "xor" | "and" | "set" | "setXmark";
+/** A condition: an option of the rule itself, or what a module (`-m`) is asked. */
+export interface RuleMatch {
+  /** E.g. `conntrack`; `""`: none. */
+  readonly module: string;
+  /** All of them must hold. */
+  readonly options: readonly RuleOption[];
+}
 
 /** Where a rule sends the packet. */
-export type RuleTarget =
-  /** A user chain, or an extension without options that is not one of those below. */
-  | { readonly kind: "chain"; readonly chain: string; readonly goto: boolean }
-  | { readonly kind: "verdict"; readonly verdict: "ACCEPT" | "DROP" | "RETURN" }
-  /** null: the kernel's default (port unreachable). */
-  | { readonly kind: "reject"; readonly with: string | null }
-  | { readonly kind: "dnat"; readonly to: string; readonly options: readonly string[] }
-  /** To the node itself; port 0: the packet's own. */
-  | { readonly kind: "redirect"; readonly port: number }
-  | { readonly kind: "masquerade"; readonly randomFully: boolean }
-  | {
-    readonly kind: "setMark";
-    readonly operation: MarkOperation;
-    readonly value: number;
-    readonly mask: number;
-  }
-  | { readonly kind: "opaque"; readonly name: string; readonly words: readonly string[] };
+export interface RuleTarget {
+  /** `-g` instead of `-j`. */
+  readonly goto: boolean;
+  /** A verdict, an extension or a chain. */
+  readonly name: string;
+  readonly options: readonly RuleOption[];
+}
 
 /** A rule without its place (table, chain, position). */
 export interface IptablesRule {
@@ -80,119 +38,153 @@ export interface IptablesRule {
   readonly target: RuleTarget | null;
 }
 
-const ALL_BITS = 0xffffffff;
+const SHORT_NAMES: ReadonlyMap<string, string> = new Map([
+  ["--source", "-s"],
+  ["--src", "-s"],
+  ["--destination", "-d"],
+  ["--dst", "-d"],
+  ["--in-interface", "-i"],
+  ["--out-interface", "-o"],
+  ["--protocol", "-p"],
+  ["--match", "-m"],
+  ["--jump", "-j"],
+  ["--goto", "-g"],
+  ["--source-port", "--sport"],
+  ["--destination-port", "--dport"],
+]);
+const PORTS: ReadonlySet<string> = new Set(["--sport", "--dport"]);
+/** What stands behind these is never read as an option: a comment may begin with a dash. */
+const OF_ONE_VALUE: ReadonlySet<string> = new Set([
+  ...["-s", "-d", "-i", "-o", "-p", "-m", "-j", "-g", "--comment", "--log-prefix"],
+  ...PORTS,
+]);
+/** `-m tcp` loads options that stand by themselves, and matches nothing. */
+export const PROTOCOL_MODULES: ReadonlySet<string> = new Set(["tcp", "udp", "sctp", "udplite", "dccp"]);
 
-const MARK_FLAGS: Readonly<Record<MarkOperation, string>> = {
-  or: "--or-mark",
-  xor: "--xor-mark",
-  and: "--and-mark",
-  set: "--set-mark",
-  setXmark: "--set-xmark",
-};
+/** The words of one rule and how far they were read. */
+class WordReader {
+  readonly #words: readonly string[];
+  readonly #text: string;
+  #next = 0;
 
-function hex(value: number): string {
-  return `0x${(value >>> 0).toString(16).padStart(8, "0")}`;
-}
-
-function markText(value: number, mask: number): string {
-  return mask === ALL_BITS ? hex(value) : `${hex(value)}/${hex(mask)}`;
-}
-
-/** The words of one condition, not yet quoted. */
-function matchWords(match: RuleMatch): readonly string[] {
-  const negation = "not" in match && match.not ? ["!"] : [];
-  switch (match.kind) {
-    case "comment":
-      return ["-m", "comment", "--comment", match.text];
-    case "module":
-      return ["-m", match.name];
-    case "protocol":
-      return [...negation, "-p", match.protocol];
-    case "source":
-      return [...negation, "-s", match.address];
-    case "destination":
-      return [...negation, "-d", match.address];
-    case "inInterface":
-      return [...negation, "-i", match.name];
-    case "outInterface":
-      return [...negation, "-o", match.name];
-    case "sourcePort":
-      return [...negation, "--sport", match.ports];
-    case "destinationPort":
-      return [...negation, "--dport", match.ports];
-    case "conntrack":
-      return ["-m", "conntrack", ...negation, "--ctstate", match.states.join(",")];
-    case "mark":
-      return ["-m", "mark", ...negation, "--mark", markText(match.value, match.mask)];
-    case "addrtype":
-      return [
-        "-m",
-        "addrtype",
-        ...negation,
-        match.side === "source" ? "--src-type" : "--dst-type",
-        match.type,
-      ];
-    case "statistic":
-      return ["-m", "statistic", "--mode", "random", ...negation, "--probability", match.probability];
-    case "recent":
-      return [
-        ...["-m", "recent", "--name", match.list, ...negation, `--${match.action}`],
-        ...(match.seconds === 0 ? [] : ["--seconds", String(match.seconds)]),
-        ...(match.reap ? ["--reap"] : []),
-      ];
-    case "nfacct":
-      return ["-m", "nfacct", "--nfacct-name", match.name];
-    case "set":
-      return ["-m", "set", ...negation, "--match-set", match.set, match.directions.join(",")];
-    case "physdevIsIn":
-      return ["-m", "physdev", ...negation, "--physdev-is-in"];
-    case "ipvs":
-      return [
-        ...["-m", "ipvs", "--vaddr", match.address, "--vproto", match.protocol, "--vport", match.port],
-      ];
-    case "opaque":
-      return match.words;
-    default:
-      return match satisfies never;
+  constructor(text: string) {
+    this.#text = text;
+    this.#words = splitWords(text);
   }
-}
 
-function targetWords(target: RuleTarget): readonly string[] {
-  switch (target.kind) {
-    case "chain":
-      return [target.goto ? "-g" : "-j", target.chain];
-    case "verdict":
-      return ["-j", target.verdict];
-    case "reject":
-      return ["-j", "REJECT", ...(target.with === null ? [] : ["--reject-with", target.with])];
-    case "dnat":
-      return ["-j", "DNAT", "--to-destination", target.to, ...target.options];
-    case "redirect":
-      return ["-j", "REDIRECT", ...(target.port === 0 ? [] : ["--to-ports", String(target.port)])];
-    case "masquerade":
-      return ["-j", "MASQUERADE", ...(target.randomFully ? ["--random-fully"] : [])];
-    case "setMark": {
-      const plain = target.operation === "or" || target.operation === "xor" || target.operation === "and";
-      const value = plain ? hex(target.value) : markText(target.value, target.mask);
-      return ["-j", "MARK", MARK_FLAGS[target.operation], value];
+  get isAtEnd(): boolean {
+    return this.#next === this.#words.length;
+  }
+
+  takeOption(): RuleOption {
+    const not = this.#words[this.#next] === "!";
+    if (not) this.#next++;
+    const word = this.#take("where an option is needed");
+    const name = shortName(word);
+    if (!name.startsWith("-") || name === "-") this.fail(`"${word}" belongs to no option`);
+    const values: string[] = [];
+    if (OF_ONE_VALUE.has(name)) values.push(this.#take(`where ${name} needs a value`));
+    else while (this.#isAtValue) values.push(this.#take(""));
+    return { not, name, values };
+  }
+
+  /** The options that follow directly: everything up to one that belongs to the rule itself. */
+  takeOptions(): readonly RuleOption[] {
+    const options: RuleOption[] = [];
+    for (;;) {
+      const name = shortName(this.#words[this.#next + Number(this.#words[this.#next] === "!")] ?? "");
+      if (!name.startsWith("--") || PORTS.has(name)) return options;
+      options.push(this.takeOption());
     }
-    case "opaque":
-      return ["-j", target.name, ...target.words];
-    default:
-      return target satisfies never;
   }
+
+  fail(problem: string): never {
+    throw new SyntaxError(`Rule "${this.#text}": ${problem}`);
+  }
+
+  get #isAtValue(): boolean {
+    const word = this.#words[this.#next];
+    return word !== undefined && word !== "!" && !word.startsWith("-");
+  }
+
+  #take(place: string): string {
+    const word = this.#words[this.#next++];
+    if (word === undefined) throw new SyntaxError(`Rule "${this.#text}" ends ${place}`);
+    return word;
+  }
+}
+
+function shortName(word: string): string {
+  return SHORT_NAMES.get(word) ?? word;
+}
+
+/**
+ * Reads the words of a rule that stand after `-A CHAIN`. What modules and targets mean by their options is not looked at.
+ *
+ * @throws {SyntaxError} if a word belongs nowhere or a value is missing
+ */
+export function parseIptablesRule(text: string): IptablesRule {
+  const reader = new WordReader(text);
+  const matches: RuleMatch[] = [];
+  let target: RuleTarget | null = null;
+  while (!reader.isAtEnd) {
+    const option = reader.takeOption();
+    const [first = ""] = option.values;
+    const isMatch = option.name === "-m";
+    if (!isMatch && option.name !== "-j" && option.name !== "-g") {
+      matches.push({ module: "", options: [option] });
+      continue;
+    }
+    if (option.not) reader.fail(`"!" cannot stand before "${option.name}"`);
+    if (isMatch) {
+      matches.push({ module: first, options: PROTOCOL_MODULES.has(first) ? [] : reader.takeOptions() });
+    } else {
+      if (target !== null) reader.fail("it has two targets");
+      target = { goto: option.name === "-g", name: first, options: reader.takeOptions() };
+    }
+  }
+  return { matches, target };
+}
+
+/** The words of options, not quoted. */
+export function optionWords(options: readonly RuleOption[]): readonly string[] {
+  return options.flatMap(({ not, name, values }) => [...not ? ["!"] : [], name, ...values]);
+}
+
+/** The words of a condition, not quoted. */
+export function matchWords({ module, options }: RuleMatch): readonly string[] {
+  return [...module === "" ? [] : ["-m", module], ...optionWords(options)];
 }
 
 /**
  * Prints the rule without its chain, in the form the planners write: `renderIptablesRule(parseIptablesRule(text))` is
  * `text` for every rule kproxy makes.
  */
-export function renderIptablesRule(rule: IptablesRule): string {
-  const words = [
-    ...rule.matches.flatMap(matchWords),
-    ...(rule.target === null ? [] : targetWords(rule.target)),
-  ];
+export function renderIptablesRule({ matches, target }: IptablesRule): string {
+  const words = matches.flatMap(matchWords);
+  if (target !== null) words.push(target.goto ? "-g" : "-j", target.name, ...optionWords(target.options));
   return words.map(quoteWord).join(" ");
+}
+
+/** The value of the only option, if it has that name and one value. */
+export function onlyValue(options: readonly RuleOption[], name: string): string | null {
+  const [option, ...others] = options;
+  const isOnly = option?.name === name && option.values.length === 1 && others.length === 0;
+  return isOnly ? option.values[0]! : null;
+}
+
+const ALL_BITS = 0xffffffff;
+
+/** A value with a mask as rules have it, e.g. `0x4000/0x4000`, in any of C's notations, each within 32 bits; null if it is none. */
+export function parseMark(text: string): { readonly value: number; readonly mask: number } | null {
+  const [value = null, mask = ALL_BITS, ...rest] = text.split("/").map(parseNumber);
+  return value === null || mask === null || rest.length > 0 ? null : { value, mask };
+}
+
+function parseNumber(text: string): number | null {
+  if (!/^(0x[0-9a-fA-F]+|[0-9]+)$/.test(text)) return null;
+  const value = /^0[0-7]+$/.test(text) ? Number.parseInt(text, 8) : Number(text);
+  return value <= ALL_BITS ? value : null;
 }
 
 /**

@@ -1,7 +1,6 @@
 import { assertEquals, assertNotEquals, assertThrows } from "@std/assert";
 import { canonicalRuleText } from "./canonical_iptables_rule.ts";
-import { renderIptablesRule } from "./iptables_rule.ts";
-import { parseIptablesRule } from "./parse_iptables_rule.ts";
+import { parseIptablesRule, renderIptablesRule } from "./iptables_rule.ts";
 import { printedRule } from "./printed_iptables_rule.ts";
 
 const NONE = { permissions: "none" } as const;

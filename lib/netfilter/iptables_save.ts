@@ -13,10 +13,6 @@ import type { ListingProblem } from "./nft_listing.ts";
 export interface SavedChain {
   /** `ACCEPT` or `DROP` of a built-in chain; `-` for a user chain. */
   readonly policy: string;
-  /** Packets that its policy has decided about. */
-  readonly packets: number;
-  /** Their bytes. */
-  readonly bytes: number;
   /** In order, each without `-A CHAIN `. */
   readonly rules: readonly string[];
   /** True if its rules are these lines, each with `-A CHAIN `, as they were printed: far cheaper than `rules`, where it is offered. */
@@ -29,7 +25,7 @@ export type SavedTable = ReadonlyMap<string, SavedChain>;
 /** Table name → table, in the order of the text. */
 export type IptablesRuleset = ReadonlyMap<string, SavedTable>;
 
-/** A chain as it was listed, with its counters. */
+/** A chain as it was listed, with the counters of its rules. */
 export interface ListedChain extends SavedChain {
   /** Of each rule; null where nothing was counted (`iptables-save` without `-c`). */
   readonly counters: readonly (Traffic | null)[];
@@ -49,8 +45,8 @@ const BUILTIN_CHAINS: ReadonlySet<string> = new Set([
   "OUTPUT",
   "POSTROUTING",
 ]);
-/** The line of a chain: name, policy, and packets and bytes where they are counted. */
-const CHAIN_LINE_REGEXP = /^:(\S+)\s+(\S+)(?:\s+\[(\d+):(\d+)\])?\s*$/;
+/** The line of a chain: name, policy, and what that has counted. */
+const CHAIN_LINE_REGEXP = /^:(\S+)\s+(\S+)(?:\s+\[\d+:\d+\])?\s*$/;
 
 /**
  * Reads one or more tables. Counters of rules are dropped.
@@ -65,9 +61,7 @@ export function parseIptablesSave(text: string): IptablesRuleset {
     tables.entries().map(([table, chains]) => [
       table,
       new Map(
-        chains.entries().map(([name, { policy, packets, bytes, rules }]) =>
-          [name, { policy, packets, bytes, rules }] as const
-        ),
+        chains.entries().map(([name, { policy, rules }]) => [name, { policy, rules }] as const),
       ),
     ]),
   );
@@ -99,18 +93,14 @@ interface Range {
 
 class TextChain implements ListedChain {
   readonly policy: string;
-  readonly packets: number;
-  readonly bytes: number;
   readonly ranges: Range[] = [];
   readonly #text: string;
   #rules: readonly string[] | null = null;
   #counters: readonly (Traffic | null)[] | null = null;
 
-  constructor(text: string, policy: string, packets: number, bytes: number) {
+  constructor(text: string, policy: string) {
     this.#text = text;
     this.policy = policy;
-    this.packets = packets;
-    this.bytes = bytes;
   }
 
   get rules(): readonly string[] {
@@ -219,12 +209,12 @@ class Reader {
   }
 
   #chain(line: string, number: number): void {
-    const [, name, policy, packets, bytes] = CHAIN_LINE_REGEXP.exec(line) ?? [];
+    const [, name, policy] = CHAIN_LINE_REGEXP.exec(line) ?? [];
     if (name === undefined || policy === undefined) return this.#unread(line, number);
     if (this.#isStrict && this.#table?.has(name) === true) {
       this.#problem(this.#place, `line ${number}: chain "${name}" is declared twice`);
     }
-    this.#table?.set(name, new TextChain(this.#text, policy, Number(packets ?? 0), Number(bytes ?? 0)));
+    this.#table?.set(name, new TextChain(this.#text, policy));
   }
 
   #rule(start: number, end: number, number: number): void {
@@ -249,7 +239,7 @@ class Reader {
       if (!isBuiltin) {
         this.#problem(this.#place, `line ${number}: chain "${name}" is not declared`);
       }
-      chain = new TextChain(text, isBuiltin ? "ACCEPT" : "-", 0, 0);
+      chain = new TextChain(text, isBuiltin ? "ACCEPT" : "-");
       this.#table?.set(name, chain);
     }
     this.#chainName = name;
@@ -277,50 +267,26 @@ export function unreadableTables(saveText: string): ReadonlySet<string> {
 /** One chain of what `iptables -S CHAIN` prints, of one chain after the other. */
 export interface NamedChain {
   readonly name: string;
-  readonly chain: ListedChain;
+  readonly chain: SavedChain;
 }
 
-// `-P INPUT ACCEPT`, `-N KUBE-SERVICES`; with `-v` also `-P INPUT ACCEPT -c 12 3456`.
-const HEAD = /^-(?:P (\S+) (\S+)|N (\S+))(?: -c (\d+) (\d+))?\s*$/;
-const COUNTED = / -c (\d+) (\d+)(?= |$)/;
+/** `-P INPUT ACCEPT`, `-N KUBE-SERVICES`. */
+const HEAD = /^-(?:P (\S+) (\S+)|N (\S+))\s*$/;
 
-/** Reads what `-S CHAIN` prints, in the order of the text; with `-v` the counters of each rule stand before its target. */
+/** Reads what `-S CHAIN` prints, in the order of the text. */
 export function parseListedChains(text: string): readonly NamedChain[] {
   const chains: NamedChain[] = [];
   let rules: string[] = [];
-  let counters: (Traffic | null)[] = [];
   let prefix = "";
   for (const line of text.split("\n")) {
-    const [, builtin, policy = "-", user, packets = "0", bytes = "0"] = line.startsWith("-A ")
-      ? []
-      : HEAD.exec(line) ?? [];
+    const [, builtin, policy = "-", user] = HEAD.exec(line) ?? [];
     const name = builtin ?? user;
     if (name !== undefined) {
-      [rules, counters, prefix] = [[], [], `-A ${name}`];
-      chains.push({
-        name,
-        chain: { policy, packets: Number(packets), bytes: Number(bytes), rules, counters },
-      });
+      [rules, prefix] = [[], `-A ${name}`];
+      chains.push({ name, chain: { policy, rules } });
     } else if (prefix !== "" && (line === prefix || line.startsWith(`${prefix} `))) {
-      const [counted, ofPackets, ofBytes] = countersIn(line);
-      const rule = line.slice(prefix.length + 1);
-      rules.push(counted === undefined ? rule : withoutCounters(rule));
-      counters.push(
-        counted === undefined ? null : { packets: Number(ofPackets), bytes: Number(ofBytes) },
-      );
+      rules.push(line.slice(prefix.length + 1));
     }
   }
   return chains;
-}
-
-/** A comment may hold the same words. */
-function countersIn(line: string): readonly (string | undefined)[] {
-  if (!line.includes(" -c ")) return [];
-  return COUNTED.exec(line.includes('"') ? line.replaceAll(/"(?:[^"\\]|\\.)*"/g, '""') : line) ?? [];
-}
-
-function withoutCounters(rule: string): string {
-  const parts = rule.split(/("(?:[^"\\]|\\.)*")/);
-  const at = parts.findIndex((part, index) => index % 2 === 0 && COUNTED.test(` ${part}`));
-  return parts.map((part, index) => index === at ? ` ${part}`.replace(COUNTED, "").slice(1) : part).join("");
 }

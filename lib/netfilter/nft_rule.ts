@@ -6,7 +6,14 @@
 import type { IpFamily } from "../model/objects.ts";
 
 /** The types that keys and values of sets and maps have here. */
-export type NftType = "ipv4_addr" | "ipv6_addr" | "inet_proto" | "inet_service" | "integer" | "ifname";
+export type NftType =
+  | "ipv4_addr"
+  | "ipv6_addr"
+  | "inet_proto"
+  | "inet_service"
+  | "integer"
+  | "ifname"
+  | "word";
 
 /** Something that is read from the packet, or chosen. */
 export type NftExpression =
@@ -17,8 +24,16 @@ export type NftExpression =
   | { readonly kind: "inInterface" | "outInterface" }
   /** What the connection was first sent to, before any translation: `ct original ip daddr`, `ct original proto-dst`. */
   | { readonly kind: "originalDestination" | "originalPort" }
+  /** What is one of some words. */
+  | { readonly kind: NftFact }
   /** `numgen random mod N`. */
   | { readonly kind: "random"; readonly modulus: number };
+
+/**
+ * What connection tracking and routing know of a packet: `ct state`, `ct status`; `ct direction` (`original`: from who began the
+ * connection); `fib saddr type`, `fib daddr type`.
+ */
+export type NftFact = "state" | "status" | "direction" | "sourceType" | "destinationType";
 
 /** One or several expressions, joined by dots. */
 export type NftKey = readonly NftExpression[];
@@ -39,13 +54,6 @@ export type NftVerdict =
 /** One step of a rule; they are taken from left to right. */
 export type NftStatement =
   | { readonly kind: "match"; readonly not: boolean; readonly key: NftKey; readonly operand: NftOperand }
-  | { readonly kind: "state"; readonly not: boolean; readonly states: readonly string[] }
-  /** `ct status dnat` or `snat`. */
-  | { readonly kind: "status"; readonly not: boolean; readonly status: "dnat" | "snat" }
-  /** `ct direction original`: from who began the connection; `reply`: back. */
-  | { readonly kind: "direction"; readonly not: boolean; readonly direction: "original" | "reply" }
-  /** `fib saddr type local` and the like. */
-  | { readonly kind: "addressType"; readonly not: boolean; readonly side: "source" | "destination" }
   /** Holds if `(mark & mask) == value`. */
   | { readonly kind: "mark"; readonly not: boolean; readonly mask: number; readonly value: number }
   /** The mark becomes `(mark & keep) ^ flip`. */
@@ -67,24 +75,26 @@ export type NftStatement =
   /** The rest of a rule of another program, from its first unknown word on. */
   | { readonly kind: "unread"; readonly text: string };
 
+/** `address`: one of the packet's family. */
+const TYPES: Readonly<Record<NftExpression["kind"], NftType | "address">> = {
+  source: "address",
+  destination: "address",
+  originalDestination: "address",
+  protocol: "inet_proto",
+  destinationPort: "inet_service",
+  originalPort: "inet_service",
+  inInterface: "ifname",
+  outInterface: "ifname",
+  state: "word",
+  status: "word",
+  direction: "word",
+  sourceType: "word",
+  destinationType: "word",
+  random: "integer",
+};
+
 /** The type of what an expression yields. */
-export function typeOfExpression(expression: NftExpression, family: IpFamily): NftType {
-  switch (expression.kind) {
-    case "source":
-    case "destination":
-    case "originalDestination":
-      return family === "IPv4" ? "ipv4_addr" : "ipv6_addr";
-    case "protocol":
-      return "inet_proto";
-    case "destinationPort":
-    case "originalPort":
-      return "inet_service";
-    case "inInterface":
-    case "outInterface":
-      return "ifname";
-    case "random":
-      return "integer";
-    default:
-      return expression satisfies never;
-  }
+export function typeOfExpression({ kind }: NftExpression, family: IpFamily): NftType {
+  const type = TYPES[kind];
+  return type !== "address" ? type : family === "IPv4" ? "ipv4_addr" : "ipv6_addr";
 }

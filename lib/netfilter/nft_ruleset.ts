@@ -213,6 +213,7 @@ function canonicalPart(part: string, type: NftType | undefined): string {
       if (/^(?:tcp|udp|sctp|icmp|ipv6-icmp)$/.test(part)) return part;
       break;
     case "ifname":
+    case "word":
       return part;
   }
   throw new SyntaxError(`"${part}" is no ${type}`);

@@ -5,11 +5,10 @@
  */
 import type { IpFamily } from "../model/objects.ts";
 import { parseIp } from "../model/ip.ts";
-import type { NftExpression, NftKey, NftOperand, NftStatement, NftVerdict } from "./nft_rule.ts";
+import type { NftExpression, NftFact, NftKey, NftOperand, NftStatement, NftVerdict } from "./nft_rule.ts";
 import { NftWords, unquoted } from "./nft_words.ts";
 
 const VERDICTS: ReadonlySet<string> = new Set(["accept", "drop", "return", "continue", "jump", "goto"]);
-const STATES: ReadonlySet<string> = new Set(["new", "established", "related", "invalid", "untracked"]);
 const ALL_BITS = 0xffffffff;
 
 /** A condition that no packet meets. */
@@ -115,11 +114,6 @@ function takeStatement(words: NftWords, family: IpFamily): NftStatement {
   const word = words.peek();
   if (VERDICTS.has(word)) return { kind: "verdict", verdict: takeVerdict(words) };
   switch (word) {
-    case "ct":
-      if (words.peek(1) !== "original") return takeConntrack(words);
-      break;
-    case "fib":
-      return takeAddressType(words);
     case "dnat":
       return takeDnat(words, family);
     case "masquerade":
@@ -142,13 +136,27 @@ function takeStatement(words: NftWords, family: IpFamily): NftStatement {
       if (words.peek(1) === "mark") return takeMark(words);
   }
   const key = takeKey(words, family);
+  const statement = takeLookup(words, key);
+  const fact = FACTS.find(([kind]) => kind === key[0]?.kind);
+  if (fact !== undefined && !isOf(fact[2], statement.operand)) {
+    throw words.refusal(`has an unknown ${fact[0]}`, -1);
+  }
+  return statement;
+}
+
+/** True if all elements are of these. */
+function isOf(known: readonly string[], operand: NftOperand): boolean {
+  return operand.kind === "named" || operand.elements.keys().every((key) => known.includes(key));
+}
+
+function takeLookup(
+  words: NftWords,
+  key: NftKey,
+): NftStatement & { readonly kind: "match" | "verdictMap" } {
   if (words.takeIf("vmap")) return { kind: "verdictMap", key, operand: takeNamedOrInline(words) };
   const not = takeNot(words);
   const named = words.peek().startsWith("@") || words.peek() === "{";
-  const operand: NftOperand = named
-    ? takeNamedOrInline(words)
-    : { kind: "inline", elements: new Map([[takeLiteral(words), ""]]) };
-  return { kind: "match", not, key, operand };
+  return { kind: "match", not, key, operand: named ? takeNamedOrInline(words) : takeLiterals(words) };
 }
 
 function takeNot(words: NftWords): boolean {
@@ -157,10 +165,15 @@ function takeNot(words: NftWords): boolean {
   return false;
 }
 
-function takeLiteral(words: NftWords): string {
-  const parts = [unquoted(words.take())];
-  while (words.takeIf(".")) parts.push(unquoted(words.take()));
-  return parts.join(" . ");
+/** One key, or several words with commas between them. */
+function takeLiterals(words: NftWords): NftOperand {
+  const elements = new Map<string, string>();
+  do {
+    const parts = [unquoted(words.take())];
+    while (words.takeIf(".")) parts.push(unquoted(words.take()));
+    elements.set(parts.join(" . "), "");
+  } while (words.takeIf(","));
+  return { kind: "inline", elements };
 }
 
 function takeNamedOrInline(words: NftWords): NftOperand {
@@ -185,6 +198,15 @@ const INTERFACES = [
   ["oifname", "outInterface"],
 ] as const;
 
+/** How they are asked for, and the words that they may be. */
+const FACTS: readonly (readonly [NftFact, name: readonly string[], known: readonly string[]])[] = [
+  ["state", ["ct", "state"], ["new", "established", "related", "invalid", "untracked"]],
+  ["status", ["ct", "status"], ["dnat", "snat"]],
+  ["direction", ["ct", "direction"], ["original", "reply"]],
+  ["sourceType", ["fib", "saddr", "type"], ["local"]],
+  ["destinationType", ["fib", "daddr", "type"], ["local"]],
+];
+
 function takeExpression(words: NftWords, family: IpFamily): NftExpression {
   const ip = family === "IPv4" ? "ip" : "ip6";
   if (words.takeIf(ip, "saddr")) return { kind: "source" };
@@ -199,50 +221,13 @@ function takeExpression(words: NftWords, family: IpFamily): NftExpression {
   for (const only of ["tcp", "udp", "sctp"] as const) {
     if (words.takeIf(only, "dport")) return { kind: "destinationPort", only };
   }
+  for (const [kind, name] of FACTS) if (words.takeIf(...name)) return { kind };
   if (words.takeIf("numgen", "random", "mod")) {
     const modulus = words.takeNumber();
     if (modulus === 0) throw words.refusal("chooses among none", -1);
     return { kind: "random", modulus };
   }
   throw words.refusal("is not understood");
-}
-
-function takeConntrack(words: NftWords): NftStatement {
-  words.expect("ct");
-  const kind = words.take();
-  const not = takeNot(words);
-  if (kind === "status") {
-    const status = words.take();
-    if (status !== "dnat" && status !== "snat") throw words.refusal("has an unknown status", -1);
-    return { kind: "status", not, status };
-  }
-  if (kind === "direction") {
-    const direction = words.take();
-    if (direction !== "original" && direction !== "reply") {
-      throw words.refusal("has an unknown direction", -1);
-    }
-    return { kind: "direction", not, direction };
-  }
-  if (kind !== "state") throw words.refusal("asks conntrack for something unknown", -1);
-  const braces = words.takeIf("{");
-  const states: string[] = [];
-  do {
-    const state = words.take();
-    if (!STATES.has(state)) throw words.refusal("has an unknown state", -1);
-    states.push(state.toUpperCase());
-  } while (words.takeIf(","));
-  if (braces) words.expect("}");
-  return { kind: "state", not, states };
-}
-
-function takeAddressType(words: NftWords): NftStatement {
-  words.expect("fib");
-  const side = words.take();
-  if (side !== "saddr" && side !== "daddr") throw words.refusal("asks the routes for something unknown", -1);
-  words.expect("type");
-  const not = takeNot(words);
-  words.expect("local");
-  return { kind: "addressType", not, side: side === "saddr" ? "source" : "destination" };
 }
 
 /** What `OPERATOR NUMBER` does to a mark. */

@@ -4,6 +4,7 @@ import { parseNftVerdict, readNftRule } from "./parse_nft_rule.ts";
 
 const SOURCE = { kind: "source" } as const;
 const DESTINATION = { kind: "destination" } as const;
+const STATE = { kind: "state" } as const;
 const PROTOCOL = { kind: "protocol" } as const;
 const PORT = { kind: "destinationPort", only: null } as const;
 const named = (name: string) => ({ kind: "named", name }) as const;
@@ -16,7 +17,7 @@ const CASES: readonly { text: string; statements: readonly NftStatement[] }[] = 
       "meta l4proto tcp ct direction reply ct original ip daddr . meta l4proto . ct original proto-dst @out return",
     statements: [
       { kind: "match", not: false, key: [PROTOCOL], operand: inline(["tcp", ""]) },
-      { kind: "direction", not: false, direction: "reply" },
+      { kind: "match", not: false, key: [{ kind: "direction" }], operand: inline(["reply", ""]) },
       {
         kind: "match",
         not: false,
@@ -29,14 +30,14 @@ const CASES: readonly { text: string; statements: readonly NftStatement[] }[] = 
   {
     text: "ct state new jump firewall-check",
     statements: [
-      { kind: "state", not: false, states: ["NEW"] },
+      { kind: "match", not: false, key: [STATE], operand: inline(["new", ""]) },
       { kind: "verdict", verdict: { kind: "jump", chain: "firewall-check" } },
     ],
   },
   {
     text: "ct state != { established, related } drop",
     statements: [
-      { kind: "state", not: true, states: ["ESTABLISHED", "RELATED"] },
+      { kind: "match", not: true, key: [STATE], operand: inline(["established", ""], ["related", ""]) },
       { kind: "verdict", verdict: { kind: "drop" } },
     ],
   },
@@ -109,7 +110,7 @@ const CASES: readonly { text: string; statements: readonly NftStatement[] }[] = 
   {
     text: "fib saddr type local meta l4proto tcp return",
     statements: [
-      { kind: "addressType", not: false, side: "source" },
+      { kind: "match", not: false, key: [{ kind: "sourceType" }], operand: inline(["local", ""]) },
       { kind: "match", not: false, key: [PROTOCOL], operand: inline(["tcp", ""]) },
       { kind: "verdict", verdict: { kind: "return" } },
     ],
@@ -147,7 +148,7 @@ const CASES: readonly { text: string; statements: readonly NftStatement[] }[] = 
   {
     text: "ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections masquerade",
     statements: [
-      { kind: "status", not: false, status: "dnat" },
+      { kind: "match", not: false, key: [{ kind: "status" }], operand: inline(["dnat", ""]) },
       {
         kind: "match",
         not: false,

@@ -206,12 +206,10 @@ export class ChainWalk {
       }
       case "match":
         return matched(this.#lookUp(base, statement, walk), statement.not);
-      case "state":
-      case "status":
-      case "direction":
-      case "addressType":
-      case "mark":
-        return this.#matcher(base).holds(statement, walk) ? walk : null;
+      case "mark": {
+        const { mask, value, not } = statement;
+        return (((walk.mark & mask) >>> 0) === value) !== not ? walk : null;
+      }
       case "notrack":
         // Behind connection tracking it comes too late.
         return base.priority < CONNTRACK_PRIORITY ? hit(position, { ...walk, state: "UNTRACKED" }) : walk;

@@ -6,10 +6,18 @@
 import { cidrContains, compareIps, type Ip, parseIp } from "../model/ip.ts";
 import { markBits } from "../netfilter/canonical_iptables_rule.ts";
 import { ipPortEntry, type SavedSet, type SetType } from "../netfilter/ipset.ts";
-import type { IptablesRule, RuleMatch, RuleTarget } from "../netfilter/iptables_rule.ts";
+import {
+  type IptablesRule,
+  matchWords,
+  onlyValue,
+  optionWords,
+  parseIptablesRule,
+  parseMark,
+  PROTOCOL_MODULES,
+  type RuleMatch,
+  type RuleTarget,
+} from "../netfilter/iptables_rule.ts";
 import type { VirtualServer } from "../netfilter/ipvs.ts";
-import type { NftVerdict } from "../netfilter/nft_rule.ts";
-import { parseIptablesRule } from "../netfilter/parse_iptables_rule.ts";
 import { type RulePlace, type Statement, unknownWords, type WalkedRule } from "./chain_walk.ts";
 import { complement, multiply, type PacketProtocol, probabilityFraction } from "./flow.ts";
 import { IPVS_PROTOCOLS } from "./ipvs_schedule.ts";
@@ -39,7 +47,7 @@ function ruleOf(text: string): IptablesRule {
     return parseIptablesRule(text);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    return { matches: [{ kind: "opaque", words: [text] }], target: null };
+    return { matches: [{ module: "", options: [{ not: false, name: text, values: [] }] }], target: null };
   }
 }
 
@@ -59,45 +67,53 @@ const PASSING_TARGETS: ReadonlySet<string> = new Set([
   "CONNMARK",
   "SECMARK",
 ]);
+const VERDICTS: ReadonlyMap<string, "accept" | "drop" | "return"> = new Map([
+  ["ACCEPT", "accept"],
+  ["DROP", "drop"],
+  ["RETURN", "return"],
+]);
 const ACCEPT: Statement = { kind: "verdict", verdict: { kind: "accept" } };
 
+/** What a rule does; a target of which not all options are known does nothing, which is reported. */
 function targetStatements(target: RuleTarget): readonly Statement[] {
-  switch (target.kind) {
-    case "verdict": {
-      const kind = target.verdict.toLowerCase();
-      return [{ kind: "verdict", verdict: { kind } as NftVerdict }];
-    }
-    case "reject":
-      return [{ kind: "reject", with: target.with }];
-    case "setMark": {
-      const { value, mask } = markBits(target);
-      return [{ kind: "setMark", keep: ~mask >>> 0, flip: value }];
-    }
-    case "masquerade":
-      return [{ kind: "masquerade" }];
-    case "dnat": {
-      const [, bracketed, plain, port] =
-        /^(?:\[([^\]]+)\]|([^:]+|[0-9a-fA-F:]+))(?::(\d+))?$/.exec(target.to) ?? [];
-      const ip = parseIp(bracketed ?? plain ?? "");
-      return ip === null
-        ? [{ kind: "unknown", problem: `Destination "${target.to}" is not understood` }, ACCEPT]
-        : [{ kind: "dnat", ip: ip.text, port: port === undefined ? null : Number(port) }];
-    }
-    case "redirect":
-      return [{ kind: "redirect", port: target.port }];
-    case "chain":
-      if (PASSING_TARGETS.has(target.chain)) return [{ kind: "hit" }];
-      if (target.chain === "NOTRACK") return [{ kind: "notrack" }];
-      return [{ kind: "verdict", verdict: { kind: target.goto ? "goto" : "jump", chain: target.chain } }];
-    case "opaque": {
-      const { name, words } = target;
-      if (name === "NOTRACK" || (name === "CT" && words.includes("--notrack"))) return [{ kind: "notrack" }];
-      if (PASSING_TARGETS.has(name)) return [{ kind: "hit" }];
-      return [{ kind: "unknown", problem: `Target "${[name, ...words].join(" ")}" is not understood` }];
-    }
-    default:
-      return target satisfies never;
+  const { name, goto, options } = target;
+  const words = optionWords(options);
+  const verdict = VERDICTS.get(name);
+  if (verdict !== undefined) return [{ kind: "verdict", verdict: { kind: verdict } }];
+  if (PASSING_TARGETS.has(name)) return [{ kind: "hit" }];
+  if (name === "NOTRACK" || (name === "CT" && words.includes("--notrack"))) return [{ kind: "notrack" }];
+  const bits = markBits(target);
+  if (bits !== null) return [{ kind: "setMark", keep: ~bits.mask >>> 0, flip: bits.value }];
+  if (name === "REJECT") {
+    const type = onlyValue(options, "--reject-with");
+    if (type !== null || options.length === 0) return [{ kind: "reject", with: type }];
   }
+  if (name === "MASQUERADE" && ["", "--random-fully"].includes(words.join(" "))) {
+    return [{ kind: "masquerade" }];
+  }
+  if (name === "DNAT") {
+    const to = onlyValue(options.slice(0, 1), "--to-destination");
+    if (to !== null) return translation(to);
+  }
+  if (name === "REDIRECT") {
+    // To one of several ports, and to one by chance, is not known.
+    const port = options.length === 0 ? "0" : onlyValue(options, "--to-ports") ?? "";
+    if (/^(0|[1-9]\d{0,4})$/.test(port)) return [{ kind: "redirect", port: Number(port) }];
+  }
+  return options.length > 0 || HAS_OPTIONS.has(name)
+    ? [{ kind: "unknown", problem: `Target "${[name, ...words].join(" ")}" is not understood` }]
+    : [{ kind: "verdict", verdict: { kind: goto ? "goto" : "jump", chain: name } }];
+}
+
+/** No names of chains. */
+const HAS_OPTIONS: ReadonlySet<string> = new Set(["MARK", "DNAT"]);
+
+function translation(to: string): readonly Statement[] {
+  const [, bracketed, plain, port] = /^(?:\[([^\]]+)\]|([^:]+|[0-9a-fA-F:]+))(?::(\d+))?$/.exec(to) ?? [];
+  const ip = parseIp(bracketed ?? plain ?? "");
+  return ip === null
+    ? [{ kind: "unknown", problem: `Destination "${to}" is not understood` }, ACCEPT]
+    : [{ kind: "dnat", ip: ip.text, port: port === undefined ? null : Number(port) }];
 }
 
 const PROTOCOL_NAMES: ReadonlyMap<string, PacketProtocol> = new Map([
@@ -114,12 +130,76 @@ const PROTOCOL_NAMES: ReadonlyMap<string, PacketProtocol> = new Map([
   ["58", "icmp"],
 ]);
 
-type Match<Kind> = RuleMatch & { readonly kind: Kind };
-
 /** How a history splits at a condition; null: no part of it. */
 export interface MatchResult {
   readonly passing: Walk | null;
   readonly missed: Walk | null;
+}
+
+/** What a packet's conditions are judged by. */
+interface Judged {
+  readonly walk: Walk;
+  readonly context: PacketContext;
+  readonly sets: ReadonlyMap<string, SavedSet>;
+  /** The virtual server that the packet goes through; null: none. */
+  readonly through: VirtualServer | null;
+}
+
+/** True if the packet has what an option asks for; undefined if that is unknown. */
+type Holds = (value: string, judged: Judged, second: string) => boolean | undefined;
+
+/** By module and option. Those of `recent` and `statistic`, which belong together, stand beside it. */
+const OPTIONS: ReadonlyMap<string, Holds> = new Map<string, Holds>([
+  ["comment --comment", () => true],
+  ["nfacct --nfacct-name", () => true],
+  ["-p", (name, { walk }) => name === "all" || PROTOCOL_NAMES.get(name.toLowerCase()) === walk.protocol],
+  ["-s", (address, { walk, context }) => contains(address, walk.source, context)],
+  ["-d", (address, { walk, context }) => contains(address, walk.destination, context)],
+  ["-i", (name, { walk }) => interfaceMatches(name, walk.inInterface)],
+  ["-o", (name, { walk, context: { hostState } }) => {
+    const through = leavesThrough(walk, hostState);
+    return through === undefined ? undefined : interfaceMatches(name, through);
+  }],
+  ["--dport", (ports, { walk }) => walk.protocol !== "icmp" && portMatches(ports, walk.port)],
+  [
+    "multiport --dports",
+    (list, { walk }) =>
+      walk.protocol !== "icmp" && list.split(",").some((ports) => portMatches(ports, walk.port)),
+  ],
+  ["conntrack --ctstate", (states, { walk }) => states.split(",").some((state) => stateHolds(state, walk))],
+  // What the conntrack match was called before.
+  ["state --state", (states, { walk }) => states.split(",").includes(walk.state)],
+  ["mark --mark", (text, { walk }) => {
+    const mark = parseMark(text);
+    return mark === null ? undefined : ((walk.mark & mark.mask) >>> 0) === mark.value;
+  }],
+  ["addrtype --src-type", (type, { walk, context }) => hasType(type, walk.source, context)],
+  ["addrtype --dst-type", (type, { walk, context }) => hasType(type, walk.destination, context)],
+  // A packet belongs to the bridge it came through, not to a port of it, unless br_netfilter hands it up early.
+  [
+    "physdev --physdev-is-in",
+    (_, { walk, context: { hostState } }) =>
+      hostState.isBridged?.(walk.inInterface, walk.source.family) ?? false,
+  ],
+  ["set --match-set", isInSet],
+  ["ipvs --vaddr", (address, { through }) => through !== null && parseIp(address)?.text === through.address],
+  ["ipvs --vproto", (protocol, { through }) => IPVS_PROTOCOLS.get(protocol) === through?.protocol],
+  ["ipvs --vport", (port, { through }) => port === String(through?.port)],
+  ["iprange --src-range", (range, { walk }) => ipIn(range, walk.source.text)],
+  ["iprange --dst-range", (range, { walk }) => ipIn(range, walk.destination.text)],
+  ["--syn", (_, { walk }) => flagsHold("SYN,RST,ACK,FIN", "SYN", walk)],
+  ["--tcp-flags", (mask, { walk }, set) => flagsHold(mask, set, walk)],
+]);
+const RECENT_OPTIONS = /^--(name|set|rcheck|update|remove|seconds|reap|mask|rsource)$/;
+
+/** True if the simulator knows all that a condition says. */
+export function isKnownMatch({ module, options }: RuleMatch): boolean {
+  if (PROTOCOL_MODULES.has(module) && options.length === 0) return true;
+  const names = options.map(({ name }) => name);
+  if (module === "recent") return names.every((name) => RECENT_OPTIONS.test(name));
+  if (module === "statistic") return names.toSorted().join() === "--mode,--probability";
+  if (module === "ipvs") return names.toSorted().join() === "--vaddr,--vport,--vproto";
+  return names.length > 0 && names.every((name) => OPTIONS.has(`${module} ${name}`.trim()));
 }
 
 /** Evaluates conditions of one packet's path. */
@@ -136,120 +216,80 @@ export class IptablesMatcher {
 
   /** Evaluates one condition. What a later one refuses may already have been remembered, as the kernel has it. */
   match(match: RuleMatch, walk: Walk, place: RulePlace): MatchResult {
-    if (match.kind === "statistic") {
-      const written = probabilityFraction(match.probability);
-      const probability = match.not ? complement(written) : written;
-      const missing = multiply(walk.probability, complement(probability));
-      const hitting = multiply(walk.probability, probability);
-      return {
-        passing: hitting.numerator === 0n ? null : { ...walk, probability: hitting },
-        missed: missing.numerator === 0n ? null : { ...walk, probability: missing },
-      };
+    const isKnown = isKnownMatch(match);
+    if (isKnown && match.module === "statistic") return byChance(match, walk);
+    if (isKnown && match.module === "recent") return recently(match, walk, this.#context);
+    const holds = isKnown ? this.#holds(match, walk) : undefined;
+    if (holds === undefined) this.#context.report(unknownWords(matchWords(match).join(" "), place));
+    return holds === true ? { passing: walk, missed: null } : { passing: null, missed: walk };
+  }
+
+  #holds({ module, options }: RuleMatch, walk: Walk): boolean | undefined {
+    const judged = { walk, context: this.#context, sets: this.#sets, through: this.through };
+    let holds = true;
+    for (const { not, name, values: [first = "", second = ""] } of options) {
+      const found = OPTIONS.get(`${module} ${name}`.trim())?.(first, judged, second);
+      if (found === undefined) return undefined;
+      holds &&= found !== not;
     }
-    const matched = this.#test(match, walk, place);
-    const next = match.kind === "recent" && this.#remembers(match, matched)
-      ? rememberedIn(match.list, walk)
-      : walk;
-    return matched ? { passing: next, missed: null } : { passing: null, missed: next };
+    return holds;
   }
+}
 
-  #remembers(match: Match<"recent">, matched: boolean): boolean {
-    return match.action === "set" || (match.action === "update" && matched !== match.not);
-  }
+function byChance({ options }: RuleMatch, walk: Walk): MatchResult {
+  const { values: [text = ""], not } = options.find(({ name }) => name === "--probability")!;
+  const written = probabilityFraction(text);
+  const probability = not ? complement(written) : written;
+  const missing = multiply(walk.probability, complement(probability));
+  const hitting = multiply(walk.probability, probability);
+  return {
+    passing: hitting.numerator === 0n ? null : { ...walk, probability: hitting },
+    missed: missing.numerator === 0n ? null : { ...walk, probability: missing },
+  };
+}
 
-  #test(match: Exclude<RuleMatch, { kind: "statistic" }>, walk: Walk, place: RulePlace): boolean {
-    if (match.kind === "opaque") {
-      const holds = wordsHold(match.words, walk);
-      if (holds === undefined) this.#context.report(unknownWords(match.words.join(" "), place));
-      return holds ?? false;
-    }
-    const holds = this.#holds(match, walk);
-    return "not" in match ? holds !== match.not : holds;
-  }
+/** What a condition of `recent` asks for. */
+export function recentOf(
+  { options }: RuleMatch,
+): { readonly action: string; readonly not: boolean; readonly list: string; readonly seconds: number } {
+  const valueOf = (wanted: string): string | undefined =>
+    options.find(({ name }) => name === wanted)?.values[0];
+  const { name = "--rcheck", not = false } =
+    options.find(({ name }) => /^--(set|rcheck|update|remove)$/.test(name)) ?? {};
+  return {
+    action: name.slice(2),
+    not,
+    list: valueOf("--name") ?? "DEFAULT",
+    seconds: Number(valueOf("--seconds") ?? 0),
+  };
+}
 
-  #holds(match: Exclude<RuleMatch, { kind: "statistic" | "opaque" }>, walk: Walk): boolean {
-    switch (match.kind) {
-      case "comment":
-      case "module":
-      case "nfacct":
-        return true;
-      case "protocol":
-        return match.protocol === "all" || PROTOCOL_NAMES.get(match.protocol.toLowerCase()) === walk.protocol;
-      case "source":
-        return this.#contains(match.address, walk.source);
-      case "destination":
-        return this.#contains(match.address, walk.destination);
-      case "inInterface":
-        return interfaceMatches(match.name, walk.inInterface);
-      case "destinationPort":
-        return walk.protocol !== "icmp" && portMatches(match.ports, walk.port);
-      case "conntrack":
-        return match.states.some((state) => stateHolds(state, walk));
-      case "mark":
-        return ((walk.mark & match.mask) >>> 0) === match.value;
-      case "addrtype":
-        return this.#hasType(match.type, match.side === "source" ? walk.source : walk.destination);
-      case "recent":
-        return this.#recent(match, walk);
-      case "physdevIsIn":
-        // A packet belongs to the bridge it came through, not to a port of it, unless br_netfilter hands it up early.
-        return this.#context.hostState.isBridged?.(walk.inInterface, walk.source.family) ?? false;
-      case "set":
-        return this.#isInSet(match, walk);
-      case "ipvs":
-        return this.#goesThrough(match);
-      case "outInterface": {
-        const name = leavesThrough(walk, this.#context.hostState);
-        return name === undefined ? this.#unseen(match.kind, match.not) : interfaceMatches(match.name, name);
-      }
-      case "sourcePort":
-        return this.#unseen(match.kind, match.not);
-      default:
-        return match satisfies never;
-    }
-  }
+function recently(match: RuleMatch, walk: Walk, { hostState }: PacketContext): MatchResult {
+  const { action, not, list, seconds } = recentOf(match);
+  const seen = hostState.affinity.get(list)?.get(walk.source.text);
+  const isFresh = seen !== undefined && (seconds === 0 || hostState.nowSeconds - seen <= seconds);
+  const found = action === "set" || walk.remembered.includes(list) || isFresh;
+  const next = action === "set" || action === "update" && found ? rememberedIn(list, walk) : walk;
+  return found !== not ? { passing: next, missed: null } : { passing: null, missed: next };
+}
 
-  #unseen(kind: string, not: boolean): boolean {
-    this.#context.report(`A rule that looks at the ${kind} is not understood and taken as not matching`);
-    return not;
-  }
+function contains(address: string, ip: Ip, context: PacketContext): boolean | undefined {
+  const cidr = networkOf(context, address);
+  return cidr === null ? undefined : cidrContains(cidr, ip);
+}
 
-  #isInSet({ set: name, directions }: Match<"set">, walk: Walk): boolean {
-    const set = this.#sets.get(name);
-    if (set !== undefined && set.definition !== null) {
-      return setHolds(set.definition.type, set.entries, directions, walk, this.#context);
-    }
-    const why = set === undefined ? "does not exist" : "cannot be read";
-    this.#context.report(`A rule looks into set ${name}, which ${why}`);
-    return false;
-  }
+function hasType(type: string, ip: Ip, { hostState }: PacketContext): boolean | undefined {
+  return type === "LOCAL" ? isNodeAddress(ip, hostState) : undefined;
+}
 
-  #goesThrough({ address, protocol, port }: Match<"ipvs">): boolean {
-    const server = this.through;
-    return server !== null && parseIp(address)?.text === server.address &&
-      IPVS_PROTOCOLS.get(protocol) === server.protocol && String(server.port) === port;
+function isInSet(name: string, { walk, context, sets }: Judged, directions: string): boolean {
+  const set = sets.get(name);
+  if (set !== undefined && set.definition !== null) {
+    return setHolds(set.definition.type, set.entries, directions.split(","), walk, context);
   }
-
-  #contains(address: string, ip: Ip): boolean {
-    const cidr = networkOf(this.#context, address);
-    if (cidr !== null) return cidrContains(cidr, ip);
-    this.#context.report(`Address "${address}" is not understood and taken as not matching`);
-    return false;
-  }
-
-  #hasType(type: string, ip: Ip): boolean {
-    if (type === "LOCAL") return isNodeAddress(ip, this.#context.hostState);
-    this.#context.report(`Address type ${type} is not understood and taken as not matching`);
-    return false;
-  }
-
-  #recent(match: Match<"recent">, walk: Walk): boolean {
-    if (match.action === "set") return true;
-    if (walk.remembered.includes(match.list)) return true;
-    const seen = this.#context.hostState.affinity.get(match.list)?.get(walk.source.text);
-    if (seen === undefined) return false;
-    return match.seconds === 0 || this.#context.hostState.nowSeconds - seen <= match.seconds;
-  }
+  const why = set === undefined ? "does not exist" : "cannot be read";
+  context.report(`A rule looks into set ${name}, which ${why}`);
+  return false;
 }
 
 /** A process on the node has no incoming interface: nothing matches it, so every negation does. */
@@ -305,64 +345,6 @@ function setHolds(
 /** What the first packet of a connection has set, among the flags of TCP. */
 const FIRST_FLAGS: ReadonlySet<string> = new Set(["SYN"]);
 const ALL_FLAGS: readonly string[] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG"];
-
-/** One option, e.g. `! --dports 80,443`. */
-interface Option {
-  readonly not: boolean;
-  readonly name: string;
-  readonly values: readonly string[];
-}
-
-/**
- * Whether a packet meets a condition, e.g. `-m multiport --dports 80,8000:8099`.
- *
- * @returns undefined if that is unknown: the words are not known, or look at what the packet does not say
- */
-export function wordsHold(words: readonly string[], walk: Walk): boolean | undefined {
-  const module = words[0] === "-m" ? words[1] : undefined;
-  const options = optionsOf(module === undefined ? words : words.slice(2));
-  let holds = true;
-  for (const { not, name, values } of options) {
-    const found = optionHolds(`${module ?? ""} ${name}`.trim(), values, walk);
-    if (found === undefined) return undefined;
-    holds &&= found !== not;
-  }
-  return options.length === 0 ? undefined : holds;
-}
-
-function optionsOf(words: readonly string[]): readonly Option[] {
-  const options: { not: boolean; name: string; values: string[] }[] = [];
-  let not = false;
-  for (const word of words) {
-    if (word === "!") not = true;
-    else if (word.startsWith("--")) {
-      options.push({ not, name: word, values: [] });
-      not = false;
-    } else options.at(-1)?.values.push(word);
-  }
-  return options;
-}
-
-function optionHolds(name: string, values: readonly string[], walk: Walk): boolean | undefined {
-  const [first = "", second = ""] = values;
-  switch (name) {
-    case "multiport --dports":
-      return walk.protocol !== "icmp" && first.split(",").some((ports) => portMatches(ports, walk.port));
-    // What the conntrack match was called before.
-    case "state --state":
-      return first.split(",").includes(walk.state);
-    case "iprange --src-range":
-      return ipIn(first, walk.source.text);
-    case "iprange --dst-range":
-      return ipIn(first, walk.destination.text);
-    case "--syn":
-      return flagsHold("SYN,RST,ACK,FIN", "SYN", walk);
-    case "--tcp-flags":
-      return flagsHold(first, second, walk);
-    default:
-      return undefined;
-  }
-}
 
 function ipIn(range: string, address: string): boolean | undefined {
   const [first = "", last = first] = range.split("-");

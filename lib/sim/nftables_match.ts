@@ -1,5 +1,5 @@
 /**
- * What a virtual packet finds in sets and maps, and whether it meets the conditions of an nftables rule.
+ * What a virtual packet finds in the sets and maps of nftables rules, those that stand in the rules among them.
  *
  * @module
  */
@@ -10,7 +10,6 @@ import {
   type NftExpression,
   type NftKey,
   type NftOperand,
-  type NftStatement,
   type NftType,
   typeOfExpression,
 } from "../netfilter/nft_rule.ts";
@@ -30,12 +29,7 @@ export interface Lookup {
   readonly value: string | null;
 }
 
-/** Statements that only let a packet through or not. */
-export type Condition = NftStatement & {
-  readonly kind: "state" | "status" | "direction" | "addressType" | "mark";
-};
-
-/** Evaluates keys and conditions of the rules of one table. */
+/** Looks keys of the rules of one table up. */
 export class NftMatcher {
   readonly #table: NftTable;
   readonly #context: PacketContext;
@@ -43,25 +37,6 @@ export class NftMatcher {
   constructor(table: NftTable, context: PacketContext) {
     this.#table = table;
     this.#context = context;
-  }
-
-  /** True if the packet meets the condition. */
-  holds(condition: Condition, walk: Walk): boolean {
-    switch (condition.kind) {
-      case "state":
-        return condition.states.includes(walk.state) !== condition.not;
-      case "status":
-        return (condition.status === "dnat" ? walk.translated : walk.masquerade) !== condition.not;
-      case "direction":
-        // Who walks begins a connection or goes on with it; answers go their own way.
-        return (condition.direction === "original") !== condition.not;
-      case "addressType":
-        return isNodeAddress(walk[condition.side], this.#context.hostState) !== condition.not;
-      case "mark":
-        return (((walk.mark & condition.mask) >>> 0) === condition.value) !== condition.not;
-      default:
-        return condition satisfies never;
-    }
   }
 
   /**
@@ -111,6 +86,18 @@ export class NftMatcher {
         return walk.original.destination.text;
       case "originalPort":
         return String(walk.original.port);
+      case "state":
+        return walk.state.toLowerCase();
+      case "status":
+        return [walk.translated ? "dnat" : "", walk.masquerade ? "snat" : ""].join();
+      case "direction":
+        // Who walks begins a connection or goes on with it; answers go their own way.
+        return "original";
+      case "sourceType":
+      case "destinationType": {
+        const ip = expression.kind === "sourceType" ? walk.source : walk.destination;
+        return isNodeAddress(ip, this.#context.hostState) ? "local" : "";
+      }
       case "inInterface":
         return walk.inInterface;
       case "outInterface": {
@@ -178,6 +165,7 @@ export class NftMatcher {
 
   #partMatches(pattern: string, part: string, expression: NftExpression | undefined): boolean {
     if (expression === undefined) return false;
+    if (expression.kind === "status") return part.split(",").includes(pattern);
     const type = typeOfExpression(expression, this.#table.family);
     const isAddress = type === "ipv4_addr" || type === "ipv6_addr";
     const isRange = isAddress ? pattern.includes("-") : type === "inet_service" && /^\d+-\d+$/.test(pattern);

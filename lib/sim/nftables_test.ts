@@ -67,6 +67,19 @@ const CASES: readonly Case[] = [
     },
   },
   {
+    name: "what connection tracking knows decides by a map, or is one of several words",
+    lines: [
+      "forward: ct state vmap { established : accept, invalid : drop }",
+      "forward: ct state new,untracked reject",
+    ],
+    flows: {
+      "10.0.0.1 → 10.0.0.2:80": "rejected",
+      "10.0.0.1 → 10.0.0.2:80 RELATED": "untranslated",
+      "10.0.0.1 → 10.0.0.2:80 ESTABLISHED": "untranslated",
+      "10.0.0.1 → 10.0.0.2:80 INVALID": "dropped",
+    },
+  },
+  {
     name: "ranges that stand in a rule",
     lines: [
       "prerouting: tcp dport 30000-32767 drop",

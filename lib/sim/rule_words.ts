@@ -4,11 +4,19 @@
  * @module
  */
 import type { IpFamily } from "../model/objects.ts";
-import type { RuleMatch, RuleTarget } from "../netfilter/iptables_rule.ts";
-import type { NftExpression, NftOperand, NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
-import { parseIptablesRule } from "../netfilter/parse_iptables_rule.ts";
+import {
+  matchWords,
+  optionWords,
+  parseIptablesRule,
+  parseMark,
+  PROTOCOL_MODULES,
+  type RuleMatch,
+  type RuleTarget,
+} from "../netfilter/iptables_rule.ts";
+import type { NftExpression, NftFact, NftOperand, NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
 import { readNftRule } from "../netfilter/parse_nft_rule.ts";
 import { formatFraction, probabilityFraction, type RuleHit } from "./flow.ts";
+import { isKnownMatch, recentOf } from "./iptables_match.ts";
 import { PORTAL_TABLE } from "./portals.ts";
 
 /** E.g. `to 10.96.0.1, tcp, port 80: go through KUBE-SVC-X`; `""` for what is no rule. */
@@ -41,8 +49,8 @@ function iptablesWords(text: string): Words {
   try {
     const { matches, target } = parseIptablesRule(text);
     return {
-      conditions: matches.map((match) => wordsOf<RuleMatch>(MATCHES, match)),
-      actions: [target === null ? "" : wordsOf<RuleTarget>(TARGETS, target)],
+      conditions: matches.map(matchInWords),
+      actions: [target === null ? "" : targetInWords(target)],
     };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
@@ -58,58 +66,81 @@ function hex(value: number): string {
   return `0x${value.toString(16)}`;
 }
 
-const MATCHES: WordsOf<RuleMatch> = {
-  comment: () => "",
-  module: () => "",
-  nfacct: () => "",
-  protocol: (match) => `${not(match)}${match.protocol}`,
-  source: (match) => `${not(match)}from ${match.address}`,
-  destination: (match) => `${not(match)}to ${match.address}`,
-  inInterface: (match) => `${not(match)}in through ${match.name}`,
-  outInterface: (match) => `${not(match)}out through ${match.name}`,
-  sourcePort: (match) => `${not(match)}from port ${match.ports}`,
-  destinationPort: (match) => `${not(match)}port ${match.ports}`,
-  conntrack: (match) => `${not(match)}state ${match.states.join(" or ")}`,
-  mark: (match) => `${not(match)}marked ${hex(match.value)}`,
-  addrtype: (match) => `${not(match)}${side(match)} an address of type ${match.type.toLowerCase()}`,
-  statistic: (match) => `by chance ${formatFraction(probabilityFraction(match.probability))}`,
-  recent: (match) =>
-    match.action === "set"
-      ? `remembered in ${match.list}`
-      : `${not(match)}seen in ${match.list} within ${match.seconds} s`,
-  physdevIsIn: (match) => `${not(match)}through a port of a bridge`,
-  set: (match) => `${not(match)}in set ${match.set}`,
-  ipvs: ({ address, port }) => `through virtual server ${address}:${port}`,
-  opaque: ({ words }) => words.join(" "),
-};
+/** By module and option: its values in words. `""`: nothing that a reader needs. */
+const OPTIONS = new Map<string, (value: string) => string>([
+  ["comment --comment", () => ""],
+  ["nfacct --nfacct-name", () => ""],
+  ["-p", (protocol) => protocol],
+  ["-s", (address) => `from ${address}`],
+  ["-d", (address) => `to ${address}`],
+  ["-i", (name) => `in through ${name}`],
+  ["-o", (name) => `out through ${name}`],
+  ["--sport", (ports) => `from port ${ports}`],
+  ["--dport", (ports) => `port ${ports}`],
+  ["conntrack --ctstate", (states) => `state ${states.replaceAll(",", " or ")}`],
+  ["mark --mark", (mark) => `marked ${hex(parseMark(mark)?.value ?? 0)}`],
+  ["addrtype --src-type", (type) => `from an address of type ${type.toLowerCase()}`],
+  ["addrtype --dst-type", (type) => `to an address of type ${type.toLowerCase()}`],
+  ["physdev --physdev-is-in", () => "through a port of a bridge"],
+  ["set --match-set", (set) => `in set ${set}`],
+]);
 
-function side(of: { readonly side: "source" | "destination" }): string {
-  return of.side === "source" ? "from" : "to";
+function matchInWords(match: RuleMatch): string {
+  const { module, options } = match;
+  if (PROTOCOL_MODULES.has(module)) return "";
+  const valueOf = (wanted: string): string => options.find(({ name }) => name === wanted)?.values[0] ?? "";
+  const isKnown = isKnownMatch(match);
+  if (module === "statistic" && isKnown) {
+    return `by chance ${formatFraction(probabilityFraction(valueOf("--probability")))}`;
+  }
+  if (module === "recent" && isKnown) {
+    const { action, not, list, seconds } = recentOf(match);
+    return action === "set"
+      ? `remembered in ${list}`
+      : `${not ? "not " : ""}seen in ${list} within ${seconds} s`;
+  }
+  if (module === "ipvs" && isKnown) {
+    return `through virtual server ${valueOf("--vaddr")}:${valueOf("--vport")}`;
+  }
+  const words = options.map(({ not, name, values: [value = ""] }) => {
+    const text = OPTIONS.get(`${module} ${name}`.trim())?.(value);
+    return text === undefined || text === "" ? text : `${not ? "not " : ""}${text}`;
+  });
+  return words.length === 0 || words.includes(undefined) ? matchWords(match).join(" ") : words.join(", ");
+}
+
+function targetInWords(target: RuleTarget): string {
+  const { name, goto, options } = target;
+  const [{ name: option = "", values: [value = ""] = [] } = {}] = options;
+  const text = `${name} ${optionWords(options).join(" ")}`.trimEnd();
+  switch (name) {
+    case "ACCEPT":
+    case "DROP":
+    case "MASQUERADE":
+      return name.toLowerCase();
+    case "RETURN":
+      return "go back";
+    case "REJECT":
+      return refuse({ with: value === "" ? null : value });
+    case "DNAT":
+      return `send to ${value}`;
+    case "REDIRECT":
+      return `send to the node itself${value === "" ? "" : `, port ${value}`}`;
+    case "MARK": {
+      const mark = parseMark(value);
+      const operation = option === "--set-xmark" ? "setXmark" : option.slice(2).replace(/-mark$/, "");
+      return mark === null ? text : `mark ${hex(mark.value)} (${operation})`;
+    }
+    default:
+      return options.length > 0 ? text : `go ${goto ? "to" : "through"} ${name}`;
+  }
 }
 
 function refuse(of: { readonly with: string | null }): string {
   return `refuse${of.with === null ? "" : ` with ${of.with}`}`;
 }
 
-const TARGETS: WordsOf<RuleTarget> = {
-  chain: ({ goto, chain }) => `go ${goto ? "to" : "through"} ${chain}`,
-  verdict: ({ verdict }) => verdict === "RETURN" ? "go back" : verdict.toLowerCase(),
-  reject: refuse,
-  dnat: ({ to }) => `send to ${to}`,
-  redirect: ({ port }) => `send to the node itself${port === 0 ? "" : `, port ${port}`}`,
-  masquerade: () => "masquerade",
-  setMark: ({ value, operation }) => `mark ${hex(value)} (${operation})`,
-  opaque: ({ name, words }) => `${name} ${words.join(" ")}`.trimEnd(),
-};
-
-const NFT_CONDITIONS: ReadonlySet<NftStatement["kind"]> = new Set<NftStatement["kind"]>([
-  "match",
-  "state",
-  "status",
-  "direction",
-  "addressType",
-  "mark",
-]);
+const NFT_CONDITIONS: ReadonlySet<NftStatement["kind"]> = new Set<NftStatement["kind"]>(["match", "mark"]);
 
 function nftWords(statements: readonly NftStatement[]): Words {
   const [conditions, actions] = [true, false].map((isCondition) =>
@@ -119,15 +150,22 @@ function nftWords(statements: readonly NftStatement[]): Words {
   return { conditions: conditions ?? [], actions: actions ?? [] };
 }
 
+const FACTS: Readonly<Record<NftFact, (values: string) => string>> = {
+  state: (values) => `state ${values.toUpperCase().replaceAll(" OR ", " or ")}`,
+  status: (values) => `${values === "dnat" ? "destination" : "source"} translated`,
+  direction: (values) => values === "original" ? "from who began" : "an answer",
+  sourceType: () => "from an address of the node",
+  destinationType: () => "to an address of the node",
+};
+
 const STATEMENTS: WordsOf<NftStatement> = {
-  match: (one) =>
-    `${keyWords(one.key)} ${not(one)}${one.operand.kind === "named" ? "in" : "is"} ${
-      operandWords(one.operand)
-    }`,
-  state: (one) => `${not(one)}state ${one.states.join(" or ")}`,
-  status: (one) => `${not(one)}${one.status === "dnat" ? "destination" : "source"} translated`,
-  direction: (one) => `${not(one)}${one.direction === "original" ? "from who began" : "an answer"}`,
-  addressType: (one) => `${not(one)}${side(one)} an address of the node`,
+  match: (one) => {
+    const { key: [first], operand } = one;
+    const values = operandWords(operand);
+    const fact = first !== undefined && first.kind in FACTS ? FACTS[first.kind as NftFact](values) : null;
+    if (fact !== null) return `${not(one)}${fact}`;
+    return `${keyWords(one.key)} ${not(one)}${operand.kind === "named" ? "in" : "is"} ${values}`;
+  },
   // `mark and 0x4000 != 0` is how a rule asks for a bit.
   mark: (one) =>
     one.not && one.value === 0 ? `marked ${hex(one.mask)}` : `${not(one)}marked ${hex(one.value)}`,
@@ -173,4 +211,9 @@ const EXPRESSIONS: WordsOf<NftExpression> = {
   inInterface: () => "incoming interface",
   outInterface: () => "outgoing interface",
   random: ({ modulus }) => `a random number below ${modulus}`,
+  state: ({ kind }) => kind,
+  status: ({ kind }) => kind,
+  direction: ({ kind }) => kind,
+  sourceType: () => "type of the source",
+  destinationType: () => "type of the destination",
 };

@@ -71,7 +71,7 @@ export function kernelTables(
       const rules = jumps.filter((jump) => jump.table === table && jump.chain === chain).map(({ args }) =>
         args
       );
-      chains.set(chain, { policy, packets: 0, bytes: 0, rules: rules.reverse() });
+      chains.set(chain, { policy, rules: rules.reverse() });
     }
     return [table, chains];
   }));

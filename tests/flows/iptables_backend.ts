@@ -41,7 +41,7 @@ export function rulesText(family: IpFamily, objects: readonly ApiJson[], options
 /** The kernel's tables, with the chain that kubelet owns: it is made sure of by other means than the restore text. */
 function tablesWithKubelet(text: RulesText, options: FlowOptions): IptablesRuleset {
   const tables = new Map(kernelTables(text.restore, text.jumps, options.policies));
-  const kubelet: SavedChain = { policy: "-", packets: 0, bytes: 0, rules: [] };
+  const kubelet: SavedChain = { policy: "-", rules: [] };
   return tables.set("filter", new Map([["KUBE-FIREWALL", kubelet], ...tables.get("filter") ?? []]));
 }
 

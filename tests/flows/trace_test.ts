@@ -98,7 +98,7 @@ function closed(tables: IptablesRuleset, { policies }: FlowOptions): IptablesRul
   const filter = new Map(tables.get("filter"));
   for (const chain of ["INPUT", "FORWARD"] as const) {
     const known = filter.get(chain);
-    filter.set(chain, { packets: 0, bytes: 0, rules: [], ...known, policy: policies[chain] });
+    filter.set(chain, { rules: [], ...known, policy: policies[chain] });
   }
   return new Map([...tables, ["filter", filter]]);
 }

@@ -20,19 +20,20 @@ import { describeNftFailure, nftErrors, saysWhy } from "../../lib/kernel/nft.ts"
 import { FAMILIES } from "../../lib/model/objects.ts";
 import { canonicalRuleText, readableRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
 import * as ip from "../../lib/netfilter/ip_batch.ts";
-import { formatSets, parseSets, parseSetSizes } from "../../lib/netfilter/ipset.ts";
+import { parseSets, parseSetSizes } from "../../lib/netfilter/ipset.ts";
 import {
   parseIptablesListing,
   parseIptablesSave,
   parseListedChains,
 } from "../../lib/netfilter/iptables_save.ts";
-import { renderIptablesRule } from "../../lib/netfilter/iptables_rule.ts";
+import { parseIptablesRule, renderIptablesRule } from "../../lib/netfilter/iptables_rule.ts";
 import {
   addRealServerLine,
   addVirtualServerLine,
   parseIpvsLoads,
   parseIpvsTable,
 } from "../../lib/netfilter/ipvs.ts";
+import { formatSets } from "../support/saved_texts.ts";
 import {
   NftTableReader,
   parseBaseChains,
@@ -43,7 +44,6 @@ import {
 } from "../../lib/netfilter/nft_listing.ts";
 import { NftTable } from "../../lib/netfilter/nft_ruleset.ts";
 import { parseNftScript } from "../../lib/netfilter/nft_script.ts";
-import { parseIptablesRule } from "../../lib/netfilter/parse_iptables_rule.ts";
 import { type FuzzTarget, inPieces, textOf } from "./target.ts";
 
 /** Rules of texts of a megabyte are read for their first ones only: each is one by itself. */
@@ -97,9 +97,7 @@ const IPTABLES_LIST: FuzzTarget = {
   refusals: [],
   read(bytes) {
     const text = textOf(bytes);
-    for (const { chain: { rules, counters } } of parseListedChains(text)) {
-      assertEquals(counters.length, rules.length);
-    }
+    parseListedChains(text);
     parseIptablesVersion(text);
   },
 };

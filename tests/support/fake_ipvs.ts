@@ -7,10 +7,9 @@
 import { Iptables } from "../../lib/kernel/iptables.ts";
 import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
-import { formatSets } from "../../lib/netfilter/ipset.ts";
 import { startRecording } from "./fake_record.ts";
 import { KernelModel } from "./ipvs_kernel.ts";
-import { formatIpvsTable, renderIptablesSave } from "./saved_texts.ts";
+import { formatIpvsTable, formatSets, renderIptablesSave } from "./saved_texts.ts";
 
 const DEVICE = "kube-ipvs0";
 

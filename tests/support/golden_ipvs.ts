@@ -93,7 +93,7 @@ export function savedTables(plan: IpvsPlan): IptablesRuleset {
     // Each jump is inserted at the top, so the last one is met first.
     for (const jump of plan.base.jumps.filter((one) => one.table === table)) {
       const rules = [jump.args, ...chains.get(jump.chain)?.rules ?? []];
-      chains.set(jump.chain, { policy: "ACCEPT", packets: 0, bytes: 0, rules });
+      chains.set(jump.chain, { policy: "ACCEPT", rules });
     }
     return [table, chains];
   }));

@@ -260,7 +260,7 @@ export class KernelModel {
       [...this.tables].map(([table, chains]) => [
         table,
         new Map(
-          [...chains].map(([name, { policy, rules }]) => [name, { policy, rules, packets: 0, bytes: 0 }]),
+          [...chains].map(([name, { policy, rules }]) => [name, { policy, rules }]),
         ),
       ]),
     );

@@ -1,8 +1,9 @@
 /**
- * What the fakes print of what they hold: the texts of `iptables-save` and `ipvsadm -Sn`.
+ * What the fakes print of what they hold: the texts of `iptables-save`, `ipvsadm -Sn` and `ipset save`.
  *
  * @module
  */
+import { addEntryLine, createSetLine, type SetDefinition, type SetEntry } from "../../lib/netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
 import { addRealServerLine, addVirtualServerLine, type IpvsTable } from "../../lib/netfilter/ipvs.ts";
 
@@ -12,7 +13,7 @@ export function renderIptablesSave(ruleset: IptablesRuleset): string {
   for (const [tableName, table] of ruleset) {
     lines.push(`*${tableName}`);
     for (const [name, chain] of table) {
-      lines.push(`:${name} ${chain.policy} [${chain.packets}:${chain.bytes}]`);
+      lines.push(`:${name} ${chain.policy} [0:0]`);
     }
     for (const [name, chain] of table) {
       for (const rule of chain.rules) lines.push(rule === "" ? `-A ${name}` : `-A ${name} ${rule}`);
@@ -29,4 +30,16 @@ export function formatIpvsTable({ virtualServers, otherLines }: IpvsTable): stri
     ...[...realServers.values()].map((real) => addRealServerLine(server, real)),
   ]);
   return [...lines, ...otherLines].map((line) => `${line}\n`).join("");
+}
+
+/** The text that makes sets and their entries, as `ipset restore` reads it. */
+export function formatSets(
+  sets: Iterable<{ readonly definition: SetDefinition; readonly entries: Iterable<SetEntry> }>,
+): string {
+  const lines: string[] = [];
+  for (const { definition, entries } of sets) {
+    lines.push(createSetLine(definition));
+    for (const entry of entries) lines.push(addEntryLine(definition.name, entry));
+  }
+  return lines.map((line) => `${line}\n`).join("");
 }

@@ -441,8 +441,6 @@ function isMap({ text, targets }: NftListedRule): boolean {
 function savedChain(policy: string, rules: readonly NftListedRule[]): SavedChain {
   return {
     policy,
-    packets: 0,
-    bytes: 0,
     rules: rules.flatMap(({ text, targets }) =>
       targets.length === 0 ? [text] : targets.map((target) => `-j ${target}`)
     ),

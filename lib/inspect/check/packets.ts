@@ -129,7 +129,7 @@ function frontOf(live: RulesetSnapshot): RulesetSnapshot | null {
           const own = chain.rules.findIndex((rule) => /-j KUBE-/.test(rule));
           const rules = own < 0 ? chain.rules : chain.rules.slice(0, own);
           isAny ||= rules.length > 0;
-          return [[name, { policy: chain.policy, packets: 0, bytes: 0, rules }] as const];
+          return [[name, { policy: chain.policy, rules }] as const];
         })),
       ] as const
     )),

@@ -59,7 +59,7 @@ export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
   return { ...emptySnapshot(family), iptables: [{ variant: "", tables }] };
 }
 
-const EMPTY_CHAIN: SavedChain = { policy: "-", packets: 0, bytes: 0, rules: [] };
+const EMPTY_CHAIN: SavedChain = { policy: "-", rules: [] };
 
 /** Reports to `list` what differs. */
 export function compare(

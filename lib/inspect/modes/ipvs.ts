@@ -100,7 +100,7 @@ export function compare(
   const addresses = ipvs === null ? null : new Set(ipvs.bound);
   const virtualServers = ipvs?.servers.virtualServers ?? new Map<string, SavedVirtualServer>();
   // Sets are compared below, entry by entry.
-  const drift = findDrift({ ...objects, sets: [] }, { addresses, virtualServers, sets, tables }, options);
+  const drift = findDrift({ ...objects, sets: [] }, { addresses, virtualServers, sets }, options);
   const owners = ownersOf(plan);
   compareIptables(byService(rulesPlan, owners), tables, family, list);
   for (const { kind, entries } of objects.sets) {

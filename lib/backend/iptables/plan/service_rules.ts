@@ -5,11 +5,12 @@
  * @module
  */
 import { categorizeEndpoints, hasExternalEndpoints, hasInternalEndpoints } from "../../../model/endpoint.ts";
-import { cidrContains, type Ip, parseCidr } from "../../../model/ip.ts";
+import type { Ip } from "../../../model/ip.ts";
 import type { LocalDetector } from "../../../model/node.ts";
 import { isExternallyAccessible } from "../../../model/service_port.ts";
 import type { Endpoint, NodeFacts, ServicePort, ServicePortKey } from "../../../model/state.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
+import { letsNodeIn, podMatch } from "../../plan_services.ts";
 import {
   endpointChain,
   EXTERNAL_SERVICES_CHAIN,
@@ -33,20 +34,6 @@ export interface ServiceRulesContext {
   readonly large: boolean;
   /** True if connections to node ports on 127.0.0.1 are counted, by a rule of their own for each node port. */
   readonly countsLocalhostNodePorts: boolean;
-}
-
-/** Match fragments for "comes from a pod of this node or cluster" and its opposite; null if nothing distinguishes it. */
-function localFragments(detector: LocalDetector): { local: string; notLocal: string } | null {
-  switch (detector.kind) {
-    case "none":
-      return null;
-    case "cidr":
-      return { local: `-s ${detector.cidr}`, notLocal: `! -s ${detector.cidr}` };
-    case "interface":
-      return { local: `-i ${detector.name}`, notLocal: `! -i ${detector.name}` };
-    case "interfacePrefix":
-      return { local: `-i ${detector.prefix}+`, notLocal: `! -i ${detector.prefix}+` };
-  }
 }
 
 /** 1/count with ten decimals, as kube-proxy prints it. */
@@ -164,12 +151,12 @@ function addDispatch(facts: PortFacts, context: ServiceRulesContext, dispatch: D
 
 /** Rule 12: clients from outside of the pod network that use the cluster IP get the node's address. */
 function addInternalMasquerade(facts: PortFacts, context: ServiceRulesContext, rules: string[]): void {
-  const fragment = context.masqueradeAll ? "" : localFragments(context.detector)?.notLocal;
-  if (!facts.hasInternal || fragment === undefined) return;
+  const pods = podMatch(context.detector);
+  if (!facts.hasInternal || pods === null && !context.masqueradeAll) return;
   const { text, clusterIP, port } = facts.servicePort;
   rules.push(
     `-A ${facts.internalChain} -m comment --comment "${text} cluster IP" ${facts.protocolMatch}` +
-      ` -d ${clusterIP} --dport ${port}${fragment === "" ? "" : " " + fragment} -j ${MARK_MASQ_CHAIN}`,
+      ` -d ${clusterIP} --dport ${port}${context.masqueradeAll ? "" : ` ! ${pods}`} -j ${MARK_MASQ_CHAIN}`,
   );
 }
 
@@ -182,9 +169,9 @@ function addExternalChain(facts: PortFacts, context: ServiceRulesContext, rules:
   if (!externalPolicyLocal) { // 13
     rules.push(`${start("masquerade traffic")} -j ${MARK_MASQ_CHAIN}`);
   } else {
-    const pods = localFragments(context.detector)?.local;
+    const pods = podMatch(context.detector);
     // Pods and the node itself get any endpoint: the policy is about traffic from outside.
-    if (pods !== undefined) rules.push(`${start("pod traffic")} ${pods} -j ${cluster}`); // 14
+    if (pods !== null) rules.push(`${start("pod traffic")} ${pods} -j ${cluster}`); // 14
     const own = "-m addrtype --src-type LOCAL";
     rules.push(`${start("masquerade LOCAL traffic")} ${own} -j ${MARK_MASQ_CHAIN}`); // 15
     rules.push(`${start("route LOCAL traffic")} ${own} -j ${cluster}`); // 16
@@ -198,18 +185,11 @@ function addFirewallChain(facts: PortFacts, context: ServiceRulesContext, rules:
   const { firewall, external } = facts.chains;
   const accept = (source: string): string =>
     `-A ${firewall} -m comment --comment "${text} loadbalancer IP" -s ${source} -j ${external}`;
-  let containsNode = false;
-  for (const range of loadBalancerSourceRanges) {
-    rules.push(accept(range)); // 18
-    const cidr = parseCidr(range);
-    if (cidr === null) {
-      throw new RangeError(`Source range of Service port "${text}" must be a CIDR: got "${range}"`);
-    }
-    containsNode ||= context.nodeIp !== null && cidrContains(cidr, context.nodeIp);
-  }
+  for (const range of loadBalancerSourceRanges) rules.push(accept(range)); // 18
   // A packet from the node to the load-balancer IP comes back with that IP as its source.
-  if (containsNode) { for (const ip of loadBalancerVIPs) rules.push(accept(ip)); // 19
-   }
+  if (letsNodeIn(facts.servicePort, context.nodeIp)) {
+    for (const ip of loadBalancerVIPs) rules.push(accept(ip)); // 19
+  }
   rules.push(
     `-A ${firewall} -m comment --comment "other traffic to ${text} will be dropped by KUBE-PROXY-FIREWALL"`, // 20
   );

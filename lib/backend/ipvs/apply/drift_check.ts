@@ -82,7 +82,7 @@ export class DriftCheck {
     const addresses = await deviceAddresses(exec, DEVICE);
     const sets = await saveSets(exec, (name) => own.has(name));
     const virtualServers = store.counts.virtualServers === 0 ? new Map() : (await ipvs.save()).virtualServers;
-    const held = { addresses, sets, virtualServers, tables: new Map() };
+    const held = { addresses, sets, virtualServers };
     return [...rules, ...driftNames(findDrift(store.objects, held, ownership))];
   }
 
@@ -102,7 +102,7 @@ export class DriftCheck {
       ]],
     );
     const part = { ...store.objects, sets: [], servers: server === undefined ? [] : [server] };
-    const held = { addresses, sets: new Map(), virtualServers, tables: new Map() };
+    const held = { addresses, sets: new Map(), virtualServers };
     return [...rules, ...driftNames(findDrift(part, held, ownership)), ...damagedSets];
   }
 

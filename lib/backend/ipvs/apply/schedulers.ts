@@ -5,10 +5,6 @@
  */
 import { type Ipvsadm, missingScheduler } from "../../../kernel/ipvsadm.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
-import type { VirtualServerName } from "../../../netfilter/ipvs.ts";
-
-/** Of a network for documentation, where no server is. kube-proxy tries with the same one. */
-const PROBE_SERVER: VirtualServerName = { address: "198.51.100.0", protocol: "TCP", port: 20_000 };
 
 /** What a sync may use. */
 export interface UsableSchedulers {
@@ -37,7 +33,7 @@ export class SchedulerProbe {
    * @throws {ExecError} if IPVS does not work here
    */
   async require(): Promise<void> {
-    if (!await this.#ipvs.hasScheduler(PROBE_SERVER, this.configured)) {
+    if (!await this.#ipvs.hasScheduler(this.configured)) {
       throw missingScheduler(this.configured);
     }
   }
@@ -53,7 +49,7 @@ export class SchedulerProbe {
     }
     for (const known of ["", ...this.#usable, ...this.#missing]) unknown.delete(known);
     for (const scheduler of unknown) {
-      const isThere = await this.#ipvs.hasScheduler(PROBE_SERVER, scheduler);
+      const isThere = await this.#ipvs.hasScheduler(scheduler);
       (isThere ? this.#usable : this.#missing).add(scheduler);
     }
     return { schedulers: [...this.#usable], commands: unknown.size };

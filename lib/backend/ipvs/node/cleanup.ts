@@ -128,7 +128,6 @@ class Cleanup {
       virtualServers,
       // Without the program or the kernel's part of it there are none.
       sets: await saveSets(exec, (name) => names.has(name)).catch(orElse(new Map(), () => true)),
-      tables: new Map(),
     };
     const excludeCIDRs = excludeCidrs.flatMap((text) => parseCidr(text) ?? []);
     const ours = families.flatMap((family) => {

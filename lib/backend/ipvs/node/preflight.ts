@@ -16,6 +16,7 @@ import { ipvsAbsence, Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
+import { isolateRefused } from "../../quarantine.ts";
 import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
 import { IpvsProxier } from "../apply/proxier.ts";
 import { GracefulTermination } from "../apply/graceful_termination.ts";
@@ -210,30 +211,29 @@ async function requireMatches(iptables: Iptables): Promise<void> {
   );
 }
 
-/** Uses all at once, and where that fails each alone, which shows what is missing. */
+/** Uses all at once, and where that fails as many as possible, which shows what is missing. */
 async function requireAll(
   feature: string,
   uses: Uses,
   use: (lines: readonly string[]) => Promise<unknown>,
 ): Promise<void> {
-  const failure = async (lines: readonly string[]): Promise<ExecError | null> => {
+  const causes: ExecError[] = [];
+  const refused = await isolateRefused(uses, async (some) => {
     try {
-      await use(lines);
+      await use(some.map(([, line]) => line));
       return null;
     } catch (error) {
-      if (error instanceof ExecError && !error.isInconclusive()) return error;
-      throw error;
+      if (!(error instanceof ExecError) || error.isInconclusive()) throw error;
+      causes.push(error);
+      return { problem: firstLine(error.stderr), named: [] };
     }
-  };
-  const cause = await failure(uses.map(([, line]) => line));
-  if (cause === null) return;
-  const problems = new Map<string, string>();
-  for (const [module, line] of uses) {
-    const problem = await failure([line]);
-    if (problem !== null) problems.set(module, firstLine(problem.stderr));
-  }
+  });
+  const [cause] = causes;
+  if (cause === undefined) return;
+  const [first] = refused;
   // What fails only together is no missing module.
-  if (problems.size === 0) throw cause;
-  const needs = `the kernel ${problems.size === 1 ? "module" : "modules"} ${[...problems.keys()].join(", ")}`;
-  throw new UnsupportedError(feature, needs, [...problems.values()][0] ?? "", { cause });
+  if (first === undefined) throw cause;
+  const modules = new Set(refused.map(({ item: [module] }) => module));
+  const needs = `the kernel ${modules.size === 1 ? "module" : "modules"} ${[...modules].join(", ")}`;
+  throw new UnsupportedError(feature, needs, first.problem, { cause });
 }

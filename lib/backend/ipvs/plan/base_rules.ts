@@ -4,9 +4,9 @@
  *
  * @module
  */
-import type { LocalDetector } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { jump, type JumpRule, type PerTable } from "../../../netfilter/iptables_jumps.ts";
+import { podMatch } from "../../plan_services.ts";
 import { formatMark } from "../../family_settings.ts";
 import type { BaseRule, BaseRules, IpvsOptions } from "./ruleset.ts";
 import { FIREWALL_JUMP_COMMENT, setComment, type SetKind, setName } from "./sets.ts";
@@ -44,20 +44,6 @@ export const JUMP_RULES: readonly JumpRule[] = [
 
 /** What this mode has in iptables in every state of the cluster. */
 export const OWN_RULES = { chains: CHAINS, jumps: JUMP_RULES };
-
-/** Matches what does not come from a pod of this node or cluster; null if nothing distinguishes it. */
-function notLocal(detector: LocalDetector): string | null {
-  switch (detector.kind) {
-    case "none":
-      return null;
-    case "cidr":
-      return `! -s ${detector.cidr}`;
-    case "interface":
-      return `! -i ${detector.name}`;
-    case "interfacePrefix":
-      return `! -i ${detector.prefix}+`;
-  }
-}
 
 /** Makes rules of one family, the names of its sets put in. */
 class RuleWriter {
@@ -106,10 +92,10 @@ function nodePorts(rules: RuleWriter): BaseRule[] {
 }
 
 function clusterIps(rules: RuleWriter, { masqueradeAll, detector }: IpvsOptions): BaseRule {
-  const fragment = notLocal(detector);
+  const fragment = podMatch(detector);
   // Without a way to recognise pods only the node itself is known: a virtual address as source is its own.
   const directions = masqueradeAll || fragment !== null ? "dst,dst" : "src,dst";
-  const pods = masqueradeAll || fragment === null ? "" : `${fragment} `;
+  const pods = masqueradeAll || fragment === null ? "" : `! ${fragment} `;
   return rules.whileFilled(SERVICES, "KUBE-CLUSTER-IP", directions, `${pods}-j ${MARK_MASQ}`);
 }
 

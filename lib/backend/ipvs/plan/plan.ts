@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { cidrContains, type Ip, parseCidr, parseIp } from "../../../model/ip.ts";
+import { type Ip, parseIp } from "../../../model/ip.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type {
   Changed,
@@ -13,7 +13,7 @@ import type {
   ServicePort,
   ServicePortKey,
 } from "../../../model/state.ts";
-import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
+import { atOnce, letsNodeIn, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
 import type { Entry, IpvsOptions, IpvsPlan, ServiceObjects, WantedServer } from "./ruleset.ts";
 import { categorizeEndpoints } from "../../../model/endpoint.ts";
@@ -38,17 +38,7 @@ export interface ServiceContext {
   readonly report: (problem: string) => void;
 }
 
-/** What one address of a Service wants. */
-interface WantedAddress {
-  readonly address: string;
-  readonly port: number;
-  readonly realServers: readonly string[];
-  readonly entries: readonly (readonly [SetKind, SetEntry])[];
-  /** True unless another device has it. */
-  readonly bind: boolean;
-  readonly outFilter?: string;
-  readonly isNodePort?: boolean;
-}
+type Entries = readonly (readonly [SetKind, SetEntry])[];
 
 /** Collects the objects of one Service. */
 class ServiceDraft {
@@ -65,14 +55,8 @@ class ServiceDraft {
   }
 
   addPort(servicePort: ServicePort, endpoints: readonly Endpoint[]): void {
-    const { options: { nodePortIps, schedulers, scheduler }, node, report } = this.#context;
-    const { ipvs: { scheduler: asked }, text, nodePort, healthCheckNodePort } = servicePort;
-    const isMissing = asked !== "" && schedulers.length > 0 && !schedulers.includes(asked);
-    if (isMissing) {
-      report(
-        `Service port ${text} asks for IPVS scheduler ${asked}, which this kernel does not have; ${scheduler} is used`,
-      );
-    }
+    const { options: { nodePortIps }, node, hostIps } = this.#context;
+    const { clusterIP, externalIPs, protocol, port, nodePort, externalPolicyLocal } = servicePort;
     const { cluster, local } = categorizeEndpoints(endpoints, servicePort, node);
     // One table answers pods and the world alike: without a local endpoint pods of this node still get one elsewhere.
     const reachable = (localOnly: boolean): readonly string[] =>
@@ -81,18 +65,44 @@ class ServiceDraft {
     const external = reachable(servicePort.externalPolicyLocal);
     // A pod that reaches itself has its address as source and destination, so only where pods of this node are.
     for (const { ip, port, isLocal } of endpoints) {
-      if (isLocal) this.#addEntry("KUBE-LOOP-BACK", ipPortIpEntry(ip, servicePort.protocol, port, ip));
+      if (isLocal) this.#addEntry("KUBE-LOOP-BACK", ipPortIpEntry(ip, protocol, port, ip));
     }
-    for (const wanted of this.#addresses(servicePort, internal, external)) {
-      this.#addServer(servicePort, asked === "" || isMissing ? scheduler : asked, wanted);
+    const scheduler = this.#scheduler(servicePort);
+    const add = (
+      address: string,
+      entries: Entries,
+      server: Partial<Omit<WantedServer, "entries">> & { readonly port?: number } = {},
+    ): void =>
+      this.#addServer(servicePort, scheduler, entries, {
+        ...{ address, port, realServers: external, bind: !hostIps.has(address), outFilter: "" },
+        ...{ isNodePort: false, ...server },
+      });
+    const entryOf = (ip: string): SetEntry => ipPortEntry(ip, protocol, port);
+    add(clusterIP, [["KUBE-CLUSTER-IP", entryOf(clusterIP)]], { realServers: internal, bind: true });
+    const kind = externalPolicyLocal ? "KUBE-EXTERNAL-IP-LOCAL" : "KUBE-EXTERNAL-IP";
+    for (const ip of externalIPs) add(ip, [[kind, entryOf(ip)]]);
+    for (const { ip, entries, outFilter } of loadBalancerIps(servicePort, this.#context.nodeIp)) {
+      add(ip, entries, { outFilter });
     }
-    if (nodePort !== 0 && nodePortIps.length === 0) return;
-    if (nodePort !== 0 && servicePort.protocol !== "SCTP") {
-      this.#addNodePort(servicePort, servicePort.protocol);
+    for (const ip of nodePort === 0 ? [] : nodePortIps) {
+      const entry = ipPortEntry(ip, protocol, nodePort);
+      const entries: [SetKind, SetEntry][] = protocol === "SCTP" ? [["KUBE-NODE-PORT-SCTP-HASH", entry]] : [];
+      if (protocol === "SCTP" && externalPolicyLocal) entries.push(["KUBE-NODE-PORT-LOCAL-SCTP-HASH", entry]);
+      add(ip, entries, { port: nodePort, bind: false, isNodePort: true });
     }
-    if (healthCheckNodePort !== 0) {
-      this.#addEntry("KUBE-HEALTH-CHECK-NODE-PORT", portEntry(healthCheckNodePort));
+    this.#addNodePort(servicePort);
+  }
+
+  /** The one that its Service asks for, if the kernel has it. */
+  #scheduler({ ipvs: { scheduler: asked }, text }: ServicePort): string {
+    const { options: { schedulers, scheduler }, report } = this.#context;
+    const isMissing = asked !== "" && schedulers.length > 0 && !schedulers.includes(asked);
+    if (isMissing) {
+      report(
+        `Service port ${text} asks for IPVS scheduler ${asked}, which this kernel does not have; ${scheduler} is used`,
+      );
     }
+    return asked === "" || isMissing ? scheduler : asked;
   }
 
   #addEntry(kind: SetKind, entry: SetEntry): void {
@@ -107,7 +117,10 @@ class ServiceDraft {
   #addServer(
     { protocol, stickyMaxAgeSeconds, ipvs: { graceful } }: ServicePort,
     scheduler: string,
-    { address, port, entries, outFilter = "", isNodePort = false, ...rest }: WantedAddress,
+    entries: Entries,
+    { address, port, outFilter, ...rest }:
+      & { readonly address: string; readonly port: number }
+      & Pick<WantedServer, "realServers" | "bind" | "outFilter" | "isNodePort">,
   ): void {
     const key = virtualServerKey({ address, protocol, port });
     const texts = entries.map(([kind, entry]) => this.#entry(kind, entry));
@@ -116,61 +129,24 @@ class ServiceDraft {
       // Without it one client address would always get the same real server, whatever its port.
       const flags = scheduler === "mh" ? ["mh-port"] : [];
       const server = { address, protocol, port, scheduler, flags, timeoutSeconds: stickyMaxAgeSeconds };
-      this.#servers.set(key, { key, server, graceful, outFilter, isNodePort, entries: texts, ...rest });
+      this.#servers.set(key, { key, server, graceful, outFilter, entries: texts, ...rest });
       return;
     }
     for (const text of texts) if (!known.entries.includes(text)) known.entries.push(text);
     if (known.outFilter === "" && outFilter !== "") this.#servers.set(key, { ...known, outFilter });
   }
 
-  *#addresses(
-    servicePort: ServicePort,
-    internal: readonly string[],
-    external: readonly string[],
-  ): Generator<WantedAddress> {
-    const { options: { nodePortIps }, hostIps } = this.#context;
-    const { clusterIP, externalIPs, protocol, port, nodePort, externalPolicyLocal } = servicePort;
-    const entryOf = (ip: string): SetEntry => ipPortEntry(ip, protocol, port);
-    yield {
-      address: clusterIP,
-      port,
-      realServers: internal,
-      bind: true,
-      entries: [["KUBE-CLUSTER-IP", entryOf(clusterIP)]],
-    };
-    const kind = externalPolicyLocal ? "KUBE-EXTERNAL-IP-LOCAL" : "KUBE-EXTERNAL-IP";
-    for (const ip of externalIPs) {
-      const entries = [[kind, entryOf(ip)]] as const;
-      yield { address: ip, port, realServers: external, bind: !hostIps.has(ip), entries };
+  #addNodePort({ nodePort, protocol, healthCheckNodePort, externalPolicyLocal }: ServicePort): void {
+    const { nodePortIps } = this.#context.options;
+    if (nodePort !== 0 && nodePortIps.length === 0) return;
+    if (nodePort !== 0 && protocol !== "SCTP") {
+      this.#addEntry(`KUBE-NODE-PORT-${protocol}`, portEntry(nodePort));
+      if (externalPolicyLocal) this.#addEntry(`KUBE-NODE-PORT-LOCAL-${protocol}`, portEntry(nodePort));
     }
-    for (const one of loadBalancerIps(servicePort, this.#context.nodeIp)) {
-      yield { ...one, port, realServers: external, bind: !hostIps.has(one.address) };
-    }
-    for (const ip of nodePort === 0 ? [] : nodePortIps) {
-      const entry = ipPortEntry(ip, protocol, nodePort);
-      const entries: [SetKind, SetEntry][] = protocol === "SCTP" ? [["KUBE-NODE-PORT-SCTP-HASH", entry]] : [];
-      if (protocol === "SCTP" && externalPolicyLocal) entries.push(["KUBE-NODE-PORT-LOCAL-SCTP-HASH", entry]);
-      yield { address: ip, port: nodePort, realServers: external, bind: false, entries, isNodePort: true };
+    if (healthCheckNodePort !== 0) {
+      this.#addEntry("KUBE-HEALTH-CHECK-NODE-PORT", portEntry(healthCheckNodePort));
     }
   }
-
-  #addNodePort({ nodePort, externalPolicyLocal }: ServicePort, protocol: "TCP" | "UDP"): void {
-    this.#addEntry(`KUBE-NODE-PORT-${protocol}`, portEntry(nodePort));
-    if (externalPolicyLocal) this.#addEntry(`KUBE-NODE-PORT-LOCAL-${protocol}`, portEntry(nodePort));
-  }
-}
-
-/** True if one of the source ranges lets the node itself in. */
-function containsNode(servicePort: ServicePort, nodeIp: Ip | null): boolean {
-  return servicePort.loadBalancerSourceRanges.some((range) => {
-    const cidr = parseCidr(range);
-    if (cidr === null) {
-      throw new RangeError(
-        `Source range of Service port "${servicePort.text}" must be a CIDR: got "${range}"`,
-      );
-    }
-    return nodeIp !== null && cidrContains(cidr, nodeIp);
-  });
 }
 
 /** The rule that keeps the node itself from a load-balancer IP whose ranges leave it out. */
@@ -181,9 +157,9 @@ function outFilterRule(ip: string, { protocol, port }: ServicePort): string {
 function* loadBalancerIps(
   servicePort: ServicePort,
   nodeIp: Ip | null,
-): Generator<Pick<WantedAddress, "address" | "entries" | "outFilter">> {
+): Generator<{ readonly ip: string; readonly entries: Entries; readonly outFilter: string }> {
   const { loadBalancerVIPs, loadBalancerSourceRanges, protocol, port, externalPolicyLocal } = servicePort;
-  const nodeMayPass = containsNode(servicePort, nodeIp);
+  const nodeMayPass = letsNodeIn(servicePort, nodeIp);
   const guarded = loadBalancerSourceRanges.length > 0;
   for (const ip of loadBalancerVIPs) {
     const entry = ipPortEntry(ip, protocol, port);
@@ -197,7 +173,7 @@ function* loadBalancerIps(
     // What the node sends to one of its own addresses has that address as its source.
     if (nodeMayPass) entries.push(["KUBE-LOAD-BALANCER-SOURCE-IP", ipPortIpEntry(ip, protocol, port, ip)]);
     const outFilter = guarded && !nodeMayPass ? outFilterRule(ip, servicePort) : "";
-    yield { address: ip, entries, outFilter };
+    yield { ip, entries, outFilter };
   }
 }
 

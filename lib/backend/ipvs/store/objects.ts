@@ -21,7 +21,6 @@ import {
   type SetEntry,
   swapSetsLine,
 } from "../../../netfilter/ipset.ts";
-import { leadToServiceChains } from "../../../netfilter/iptables_jumps.ts";
 import {
   addRealServerLine,
   addVirtualServerLine,
@@ -34,7 +33,6 @@ import {
   updateVirtualServerLine,
   type VirtualServer,
 } from "../../../netfilter/ipvs.ts";
-import type { HeldTables } from "../../iptables/store/full_sync.ts";
 import type { WantedServer } from "../plan/ruleset.ts";
 import { capacityFor, growingSetName, setDefinition, type SetKind, setName } from "../plan/sets.ts";
 import { IpvsTransaction } from "./transaction.ts";
@@ -58,7 +56,7 @@ export interface WantedObjects {
 }
 
 /** What is in the kernel. Only the own family counts; the rest may be there. */
-export interface HeldObjects extends Pick<HeldTables, "tables"> {
+export interface HeldObjects {
   /** Of the device; null: it is missing. */
   readonly addresses: ReadonlySet<string> | null;
   /** By `virtualServerKey`. */
@@ -85,9 +83,6 @@ export function diffObjects(
   ownership: Ownership,
 ): IpvsTransaction {
   const transaction = new IpvsTransaction();
-  transaction.replacesIptablesMode = leadToServiceChains(
-    held.tables.get("nat")?.get("KUBE-SERVICES")?.rules ?? [],
-  );
   diffSets(transaction, wanted, held);
   diffServers(transaction, wanted.servers, held, ownership);
   diffAddresses(transaction, wanted, held);

@@ -8,7 +8,7 @@
  */
 import { compareBytes } from "../../../model/names.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
-import { type PerTable, tableBlock } from "../../../netfilter/iptables_jumps.ts";
+import { leadToServiceChains, type PerTable, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type {
   BaseRules as IptablesBaseRules,
   IptablesPlan,
@@ -131,6 +131,8 @@ export class IpvsStore {
   fullSync(held: HeldObjects & HeldTables, ownership: Ownership): IpvsTransaction {
     const transaction = diffObjects(this.objects, held, ownership);
     transaction.rules = fullSync(this.rulesPlan, held, this.#base).transaction;
+    const services = held.tables.get("nat")?.get("KUBE-SERVICES")?.rules ?? [];
+    transaction.replacesIptablesMode = leadToServiceChains(services);
     return transaction;
   }
 
@@ -218,7 +220,6 @@ export class IpvsStore {
         const definition = setDefinition(kind, family, this.#set(name).maxElements);
         return [name, { name, definition, entries: new Set(entries) }];
       })),
-      tables: new Map(),
     };
   }
 

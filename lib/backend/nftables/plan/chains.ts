@@ -132,6 +132,11 @@ export function endpointNames(servicePort: ServicePort, endpoint: Endpoint): End
   return { chain: `endpoint-${base}`, affinitySet: `affinity-${base}` };
 }
 
+/** A network as nft prints it: that of a single address as the address. */
+export function printedNetwork(cidr: string): string {
+  return cidr.replace(cidr.includes(":") ? /\/128$/ : /\/32$/, "");
+}
+
 /** True if several Services may want the same element of the set: it is there as long as one Service does. */
 export function isSharedSet(name: string): boolean {
   return name === SETS.clusterIps || name === SETS.hairpins;

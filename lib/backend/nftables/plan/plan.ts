@@ -13,6 +13,7 @@ import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
 import { familySettings } from "../../family_settings.ts";
 import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
+import { printedNetwork } from "./chains.ts";
 import type { NftablesOptions, NftablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
 import { ruleWords, SharedChains } from "./shared_chains.ts";
@@ -107,11 +108,7 @@ export function configuredNftables(
   return { options: { ...settings, trafficCounters: config.kproxy.trafficCounters }, problem };
 }
 
-/** Those of one family, as nft prints them: a network of one address without its length. */
+/** Those of one family, as nft prints them. */
 export function networksOfFamily(networks: readonly string[], family: IpFamily): readonly string[] {
-  return networks.flatMap((text) => {
-    const cidr = parseCidr(text);
-    if (cidr === null || cidr.family !== family) return [];
-    return [cidr.prefixLength === cidr.bytes.length * 8 ? text.slice(0, text.indexOf("/")) : text];
-  });
+  return networks.filter((text) => parseCidr(text)?.family === family).map(printedNetwork);
 }

@@ -9,9 +9,10 @@ import {
   hasExternalEndpoints,
   hasInternalEndpoints,
 } from "../../../model/endpoint.ts";
-import { cidrContains, type Ip, joinHostPort, parseCidr } from "../../../model/ip.ts";
+import { type Ip, joinHostPort } from "../../../model/ip.ts";
 import { isExternallyAccessible } from "../../../model/service_port.ts";
 import type { Endpoint, NodeFacts, ServicePort, ServicePortKey } from "../../../model/state.ts";
+import { letsNodeIn } from "../../plan_services.ts";
 import { MAX_ENDPOINTS } from "./base_rules.ts";
 import {
   CHAINS,
@@ -19,6 +20,7 @@ import {
   endpointMapName,
   type EndpointNames,
   endpointNames,
+  printedNetwork,
   PROTOCOL_WORDS,
   type ProtocolWord,
   type ServiceChains,
@@ -239,21 +241,9 @@ function planFirewall(
   nodeIp: Ip | null,
   { ip }: RuleWords,
 ): Chain {
-  const sources = new Set<string>();
-  let containsNode = false;
-  for (const range of servicePort.loadBalancerSourceRanges) {
-    const cidr = parseCidr(range);
-    if (cidr === null) {
-      throw new RangeError(
-        `Source range of Service port "${servicePort.text}" must be a CIDR: got "${range}"`,
-      );
-    }
-    // nft prints the network of a single address as the address.
-    sources.add(cidr.prefixLength === cidr.bytes.length * 8 ? range.slice(0, range.indexOf("/")) : range);
-    containsNode ||= nodeIp !== null && cidrContains(cidr, nodeIp);
-  }
   // A packet from the node to the load-balancer IP comes back with that IP as its source.
-  if (containsNode) { for (const vip of servicePort.loadBalancerVIPs) sources.add(vip); }
+  const own = letsNodeIn(servicePort, nodeIp) ? servicePort.loadBalancerVIPs : [];
+  const sources = new Set([...servicePort.loadBalancerSourceRanges.map(printedNetwork), ...own]);
   // A rule for each, and no set: nft would join and sort the ranges, and then the text compares as another.
   return { name, rules: [...[...sources].map((source) => `${ip} saddr ${source} return`), "drop"] };
 }

@@ -10,7 +10,7 @@ import type { IpFamily, NamespacedName, NodeObject } from "../../../model/object
 import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../../model/state.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { quoteWord } from "../../../netfilter/iptables_rule.ts";
-import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
+import { atOnce, planServicesInSteps, podMatch, type Steps } from "../../plan_services.ts";
 import {
   NODE_PORTS_CONTAINER,
   NODE_PORTS_HOST,
@@ -250,11 +250,11 @@ class PortRules {
 
   /** Packets of others; where policy Local applies, those of pods of this node come first. */
   #addContainer(chain: string, match: string, dport?: number): void {
-    const own = this.#reach === "local" ? fromPods(this.#options.detector) : null;
+    const own = this.#reach === "local" ? podMatch(this.#options.detector) : null;
     const hasSource = match.startsWith("-s ");
     const port = dport === undefined ? {} : { dport };
     if (own !== null && !hasSource) {
-      this.#redirect({ chain, match: own + match, reach: "cluster", ...port });
+      this.#redirect({ chain, match: `${own} ${match}`, reach: "cluster", ...port });
     }
     this.#redirect({ chain, match, reach: this.#reach, ...port });
   }
@@ -280,19 +280,6 @@ class PortRules {
 
   #to(ip: string): string {
     return `-d ${ip}/${this.#options.family === "IPv4" ? 32 : 128} `;
-  }
-}
-
-function fromPods(detector: LocalDetector): string | null {
-  switch (detector.kind) {
-    case "none":
-      return null;
-    case "cidr":
-      return `-s ${detector.cidr} `;
-    case "interface":
-      return `-i ${detector.name} `;
-    case "interfacePrefix":
-      return `-i ${detector.prefix}+ `;
   }
 }
 
