@@ -85,11 +85,17 @@ const POINT = object({
   ok: FLAG,
   /** How many Services it looked at. */
   changed: NUMBER,
+  /** Some of them; none of a full one. As what follows, absent in older releases. */
+  services: optional(list(SERVICE)),
+  /** Rules, elements or servers written, per table or kind. */
+  written: optional(COUNTS),
+  /** Why it failed. */
+  error: optional(TEXT),
   /** From the oldest change of endpoints that it brought to its end; null if their time is unknown. */
   latencyMs: orNull(NUMBER),
 });
 
-/** A sync in a plot. */
+/** A sync as one of many: for plots, and for the list of changes. */
 export type SyncPoint = Shaped<typeof POINT>;
 
 const FAMILY_STATUS = object({
@@ -105,7 +111,7 @@ const FAMILY_STATUS = object({
   lastFullSync: orNull(SYNC),
   lastFailure: orNull(FAILURE),
   latency: LATENCY,
-  /** The last syncs, oldest first: for plots. */
+  /** The last syncs, oldest first. */
   recent: list(POINT),
 });
 
