@@ -83,12 +83,12 @@ export function eventRows(text: string): EventRow[] {
   return source.statements.flatMap((statement) => {
     if (!ts.isFunctionDeclaration(statement) || statement.name?.text.endsWith("Event") !== true) return [];
     const body = statement.body?.getText() ?? "";
-    const reason = /reason: "(\w+)"|startWarning\(\s*\w+,\s*"(\w+)"/.exec(body);
+    const [, about = "", reason = ""] = /\babout(Node|Service)\(\s*\w+,\s*"(\w+)"/.exec(body) ?? [];
     const [comment] = ts.getJSDocCommentsAndTags(statement).filter(ts.isJSDoc);
     return [{
-      reason: reason?.[1] ?? reason?.[2] ?? "",
+      reason,
       type: /type: "Normal"/.test(body) ? "Normal" : "Warning",
-      about: /serviceSubject/.test(body) ? "Service" : "Node",
+      about,
       when: ts.getTextOfJSDocComment(comment?.comment) ?? "",
     }];
   });

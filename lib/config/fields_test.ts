@@ -4,9 +4,8 @@
 import { assert, assertEquals, assertNotEquals, assertThrows } from "@std/assert";
 import { ConfigError } from "../errors.ts";
 import { defaultConfig } from "./defaults.ts";
-import { fieldOf, FIELDS } from "./fields.ts";
+import { changedFields, fieldOf, FIELDS, getField, withFields } from "./fields.ts";
 import { parseConfig } from "./parse.ts";
-import { changedFields, getField, withFields } from "./fields.ts";
 import type { KindName } from "./kinds.ts";
 import type { FieldValue } from "./setting.ts";
 import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";

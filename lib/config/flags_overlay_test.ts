@@ -1,9 +1,8 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ConfigError } from "../errors.ts";
 import { applyDefaults, defaultConfig } from "./defaults.ts";
-import { FIELDS } from "./fields.ts";
+import { FIELDS, getField } from "./fields.ts";
 import { applyFlagValues, type FlagValue } from "./flags_overlay.ts";
-import { getField } from "./fields.ts";
 import type { FieldValue } from "./setting.ts";
 
 const PURE = { permissions: "none" } as const;

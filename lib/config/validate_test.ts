@@ -1,7 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { defaultConfig } from "./defaults.ts";
-import { fieldOf } from "./fields.ts";
-import { withFields } from "./fields.ts";
+import { fieldOf, withFields } from "./fields.ts";
 import type { FieldValue } from "./setting.ts";
 import { findProblems } from "./validate.ts";
 

@@ -1,10 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "../../tests/support/fast_check.ts";
 import { applyDefaults, defaultConfig } from "./defaults.ts";
-import { FIELDS } from "./fields.ts";
+import { type Field, FIELDS, getField, withFields } from "./fields.ts";
 import { parseConfig } from "./parse.ts";
-import { getField, withFields } from "./fields.ts";
-import type { Field } from "./fields.ts";
 import type { FieldValue } from "./setting.ts";
 import { findProblems } from "./validate.ts";
 import { configToObject, unwritableSettings, writeConfigJson } from "./write.ts";

@@ -3,32 +3,36 @@
  *
  * @module
  */
+import { FLAG, list, NUMBER, object, record, type Shaped, type ShapedFields, text } from "../text/shape.ts";
 import type { IpFamily } from "./objects.ts";
 
-/** A portal. */
-export interface PortalFacts {
-  readonly family: IpFamily;
+const PORTAL = object({
+  family: text<IpFamily>(),
   /** `ns/name:port`, or `ns/name` for an unnamed port. */
-  readonly servicePort: string;
-  readonly protocol: "TCP" | "UDP";
+  servicePort: text(),
+  protocol: text<"TCP" | "UDP">(),
   /** Whose endpoints it leads to. */
-  readonly policy: "Cluster" | "Local";
+  policy: text<"Cluster" | "Local">(),
   /** What it listens on; `0.0.0.0` and `::` stand for all addresses. */
-  readonly address: string;
-  readonly port: number;
+  address: text(),
+  port: NUMBER,
   /** `IP:port` of each. */
-  readonly endpoints: readonly string[];
+  endpoints: list(text()),
   /** For how long a client keeps its endpoint; 0: endpoints take turns. */
-  readonly affinitySeconds: number;
-}
+  affinitySeconds: NUMBER,
+});
+
+/** A portal. */
+export type PortalFacts = Shaped<typeof PORTAL>;
+
+const IPTABLES_FACTS = object({ dnat: FLAG, physdev: FLAG, firewall: FLAG });
+
+/** Of {@linkcode NodePortals}. */
+export const NODE_PORTALS = {
+  portals: list(PORTAL),
+  /** Of the families that rules lead to. */
+  iptables: record<Shaped<typeof IPTABLES_FACTS>, IpFamily>(IPTABLES_FACTS),
+};
 
 /** All of them, and what the node's iptables has that their rules go by. */
-export interface NodePortals {
-  readonly portals: readonly PortalFacts[];
-  /** Of the families that rules lead to. */
-  readonly iptables: Readonly<
-    Partial<
-      Record<IpFamily, { readonly dnat: boolean; readonly physdev: boolean; readonly firewall: boolean }>
-    >
-  >;
-}
+export type NodePortals = ShapedFields<typeof NODE_PORTALS>;

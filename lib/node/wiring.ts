@@ -64,7 +64,7 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
   recordStart(proxy);
   addMetrics(proxy);
   const record = new StatusRecord(prepared.proxiers.map(({ family }) => family), wallClockMs);
-  const page = config.kproxy.statusPage ? new StatusPageSource(wallClockMs) : null;
+  const page = config.kproxy.statusPage ? new StatusPageSource() : null;
   const runners: FamilyRunner[] = [];
   const unserved = (): readonly UnservedOfService[] =>
     runners.flatMap(({ tracker }) => [...tracker.unserved()]);
@@ -332,12 +332,8 @@ function unreachableOptions(
 
 /** Collects while a proxy server goes on; made only if the page is wanted. */
 export class StatusPageSource {
-  readonly record: PageRecord;
+  readonly record = new PageRecord();
   #serviceCidrs: readonly string[] = [];
-
-  constructor(nowMs: () => number) {
-    this.record = new PageRecord(nowMs);
-  }
 
   /** @param node the own Node as it was last known */
   facts(node: () => NodeObject | null): PageFacts {

@@ -5,6 +5,7 @@
  */
 import type { EventJson } from "../source/decode/api_json.ts";
 import type { Logger } from "./log.ts";
+import type { UnservedDestination } from "../model/destination_claims.ts";
 import { splitNamespacedName } from "../model/names.ts";
 import type { NamespacedName } from "../model/objects.ts";
 
@@ -63,27 +64,28 @@ export function subjectText(subject: EventSubject): string {
 
 const START = "StartKubeProxy";
 
-function nodeSubject(name: string): EventSubject {
-  return { kind: "Node", name };
+function aboutNode(node: string, reason: string, action: string, note: string): ProxyEvent {
+  return { type: "Warning", reason, action, note, regarding: { kind: "Node", name: node } };
 }
 
-function serviceSubject(service: NamespacedName): EventSubject {
-  return { kind: "Service", ...splitNamespacedName(service) };
+function aboutService(service: NamespacedName, reason: string, action: string, note: string): ProxyEvent {
+  const regarding = { kind: "Service", ...splitNamespacedName(service) } as const;
+  return { type: "Warning", reason, action, note, regarding };
 }
 
 /** The proxy server starts, also after a changed configuration. */
 export function startingEvent(node: string): ProxyEvent {
-  return { type: "Normal", reason: "Starting", action: START, note: "", regarding: nodeSubject(node) };
+  return { ...aboutNode(node, "Starting", START, ""), type: "Normal" };
 }
 
 /** The health server cannot listen, and retries. Names the proxy at its address, if one answers. */
 export function healthServerFailedEvent(node: string, problem: string): ProxyEvent {
-  return startWarning(node, "FailedToStartProxierHealthcheck", problem);
+  return aboutNode(node, "FailedToStartProxierHealthcheck", START, problem);
 }
 
 /** The metrics server cannot listen, and retries. Names the proxy at its address, if one answers. */
 export function metricsServerFailedEvent(node: string, problem: string): ProxyEvent {
-  return startWarning(node, "FailedToStartMetricServer", problem);
+  return aboutNode(node, "FailedToStartMetricServer", START, problem);
 }
 
 /** A health check node port cannot be opened. */
@@ -95,13 +97,8 @@ export function serviceHealthFailedEvent(
     readonly message: string;
   },
 ): ProxyEvent {
-  return {
-    type: "Warning",
-    reason: "FailedToStartServiceHealthcheck",
-    action: "Listen",
-    note: `node ${node} failed to start healthcheck "${service}" on port ${port}: ${message}`,
-    regarding: serviceSubject(service),
-  };
+  const note = `node ${node} failed to start healthcheck "${service}" on port ${port}: ${message}`;
+  return aboutService(service, "FailedToStartServiceHealthcheck", "Listen", note);
 }
 
 /** Kernel settings of connection tracking have other values than configured, and cannot be written. */
@@ -116,14 +113,9 @@ export function sysctlsRefusedEvent(
 ): ProxyEvent {
   const settings = refused.map(({ name, wanted, found, problem }) =>
     `${name} is ${found ?? "unknown"} instead of ${wanted} (${problem.replace(/^sysctl: /, "").trim()})`
-  );
-  return startWarning(
-    node,
-    "readOnlySysFS",
-    `/proc/sys or /sys is read-only: cannot modify conntrack limits, problems may arise later: ${
-      settings.join("; ")
-    }`,
-  );
+  ).join("; ");
+  const readOnly = "/proc/sys or /sys is read-only: cannot modify conntrack limits, problems may arise later";
+  return aboutNode(node, "readOnlySysFS", START, `${readOnly}: ${settings}`);
 }
 
 /** The configured mode cannot run here, and another mode runs. */
@@ -131,7 +123,8 @@ export function modeFallbackEvent(
   node: string,
   { wanted, used, why }: { readonly wanted: string; readonly used: string; readonly why: string },
 ): ProxyEvent {
-  return startWarning(node, "ProxyModeFallback", `cannot run mode ${wanted}, running mode ${used}: ${why}`);
+  const note = `cannot run mode ${wanted}, running mode ${used}: ${why}`;
+  return aboutNode(node, "ProxyModeFallback", START, note);
 }
 
 /** The cluster uses an IP family that the node cannot serve. */
@@ -139,18 +132,14 @@ export function familyNotServedEvent(
   node: string,
   { family, use, reason }: { readonly family: string; readonly use: string; readonly reason: string },
 ): ProxyEvent {
-  return startWarning(node, "IPFamilyNotServed", `cannot serve ${family}, although ${use}: ${reason}`);
+  const note = `cannot serve ${family}, although ${use}: ${reason}`;
+  return aboutNode(node, "IPFamilyNotServed", START, note);
 }
 
 /** A changed configuration is wrong; the previous one stays in force. */
 export function configRefusedEvent(node: string, problem: string): ProxyEvent {
-  return {
-    type: "Warning",
-    reason: "ConfigRefused",
-    action: "ReloadConfig",
-    note: `the changed configuration is refused, the former one stays in force: ${problem}`,
-    regarding: nodeSubject(node),
-  };
+  const note = `the changed configuration is refused, the former one stays in force: ${problem}`;
+  return aboutNode(node, "ConfigRefused", "ReloadConfig", note);
 }
 
 /** A Service is too large, or the kernel refuses rules, endpoints or addresses of it; everything else is in force. */
@@ -158,31 +147,17 @@ export function serviceQuarantinedEvent(
   node: string,
   { service, problem }: { readonly service: NamespacedName; readonly problem: string },
 ): ProxyEvent {
-  return {
-    type: "Warning",
-    reason: "ServiceQuarantined",
-    action: "Sync",
-    note: `node ${node} does not serve all of ${service}, because a part of it is refused: ${problem}`,
-    regarding: serviceSubject(service),
-  };
+  const note = `node ${node} does not serve all of ${service}, because a part of it is refused: ${problem}`;
+  return aboutService(service, "ServiceQuarantined", "Sync", note);
 }
 
 /** A Service asks for an address or node port of another Service, or one that no Service may have. */
 export function destinationRefusedEvent(
   node: string,
-  { service, destination, reason }: {
-    readonly service: NamespacedName;
-    readonly destination: string;
-    readonly reason: string;
-  },
+  { service, destination, reason }: UnservedDestination,
 ): ProxyEvent {
-  return {
-    type: "Warning",
-    reason: "DestinationRefused",
-    action: "Sync",
-    note: `node ${node} does not serve ${destination} of ${service}: ${reason}`,
-    regarding: serviceSubject(service),
-  };
+  const note = `node ${node} does not serve ${destination} of ${service}: ${reason}`;
+  return aboutService(service, "DestinationRefused", "Sync", note);
 }
 
 /** An endpoint of a Service has an address that no pod has, and gets no traffic. */
@@ -194,26 +169,12 @@ export function endpointUnreachableEvent(
     readonly reason: string;
   },
 ): ProxyEvent {
-  return {
-    type: "Warning",
-    reason: "EndpointUnreachable",
-    action: "Sync",
-    note: `node ${node} leads no traffic of ${service} to ${endpoint}: ${reason}`,
-    regarding: serviceSubject(service),
-  };
+  const note = `node ${node} leads no traffic of ${service} to ${endpoint}: ${reason}`;
+  return aboutService(service, "EndpointUnreachable", "Sync", note);
 }
 
 /** Another service proxy runs on the node: kube-proxy's tables of mode nftables came back. */
 export function otherProxyEvent(node: string, tables: readonly string[]): ProxyEvent {
-  return {
-    type: "Warning",
-    reason: "OtherProxy",
-    action: "Sync",
-    note: `another service proxy writes rules on this node: tables ${tables.join(", ")} came back`,
-    regarding: nodeSubject(node),
-  };
-}
-
-function startWarning(node: string, reason: string, note: string): ProxyEvent {
-  return { type: "Warning", reason, action: START, note, regarding: nodeSubject(node) };
+  const note = `another service proxy writes rules on this node: tables ${tables.join(", ")} came back`;
+  return aboutNode(node, "OtherProxy", "Sync", note);
 }

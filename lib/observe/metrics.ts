@@ -3,7 +3,15 @@
  *
  * @module
  */
-import { Counter, Gauge, Histogram, Registry } from "./prom_client.ts";
+import {
+  type Counter,
+  type Gauge,
+  Histogram,
+  newCounter,
+  newGauge,
+  readTogether,
+  Registry,
+} from "./prom_client.ts";
 import type { ProxyMode } from "../config/types.ts";
 import type { IpFamily } from "../model/objects.ts";
 
@@ -313,54 +321,27 @@ export class ProxyMetrics {
   /** Adds the packet counts of iptables mode. `readOnce` is asked at every scrape and must not reject. */
   followPacketCounts(readOnce: () => Promise<Partial<PacketCounts>>): void {
     if (this.#mode !== "iptables") return;
-    // Both metrics are collected at the same time: one reading serves them.
-    let reading: Promise<Partial<PacketCounts>> | undefined;
-    const read = (): Promise<Partial<PacketCounts>> =>
-      reading ??= readOnce().finally(() => {
-        reading = undefined;
-      });
-    const add = (name: string, help: string, count: keyof PacketCounts): void => {
-      new Counter({
-        name,
-        help: `[ALPHA] ${help}`,
-        registers: [this.registry],
-        async collect(): Promise<void> {
-          const value = (await read())[count];
-          this.reset();
-          // Resetting a metric without labels sets it to 0, which would claim a count.
-          if (value === undefined) this.remove();
-          else this.inc(value);
-        },
-      });
-    };
-    add(
+    const read = readTogether(readOnce);
+    newCounter(
+      this.registry,
       "kubeproxy_iptables_ct_state_invalid_dropped_packets_total",
       "Packets dropped because connection tracking found them invalid",
-      "invalidDropped",
+      { read: async () => (await read()).invalidDropped },
     );
-    add(
+    newCounter(
+      this.registry,
       "kubeproxy_iptables_localhost_nodeports_accepted_packets_total",
       "Packets sent to a node port on a loopback address",
-      "localhostNodePorts",
+      { read: async () => (await read()).localhostNodePorts },
     );
   }
 
-  #counter(name: string, help: string, labelNames: readonly string[] = []): Counter {
-    return new Counter({
-      name,
-      help: `[ALPHA] ${help}`,
-      labelNames: [...labelNames],
-      registers: [this.registry],
-    });
+  #counter(name: string, help: string, labels: readonly string[] = []): Counter {
+    return newCounter(this.registry, name, help, { labels });
   }
 
-  #gauge(name: string, help: string, labelNames: readonly string[] = []): Gauge {
-    return new Gauge({
-      name,
-      help: `[ALPHA] ${help}`,
-      labelNames: [...labelNames],
-      registers: [this.registry],
-    });
+  #gauge(name: string, help: string, labels: readonly string[] = []): Gauge {
+    return newGauge(this.registry, name, help, { labels });
   }
 
   #histogram(

@@ -5,7 +5,15 @@
  * @module
  */
 import { ALWAYS_ON, GATE_DEFAULTS, isGateEnabled, LOCKED_ON } from "../config/feature_gates.ts";
-import { Counter, Gauge, Registry, type WritesOwnText } from "./prom_client.ts";
+import {
+  Counter,
+  type Gauge,
+  newCounter,
+  newGauge,
+  readTogether,
+  Registry,
+  type WritesOwnText,
+} from "./prom_client.ts";
 import type { ServiceTraffic, Traffic } from "../model/service_traffic.ts";
 
 /** What {@linkcode addProgramMetrics} shows. */
@@ -56,21 +64,15 @@ function addBuildInfo(registry: Registry, version: string): void {
     compiler: `deno ${Deno.version.deno}`,
     platform: `${Deno.build.os}/${Deno.build.arch}`,
   };
-  new Gauge({
-    name: "kubernetes_build_info",
-    help: "[BETA] 1, labelled with the version of kproxy and what runs it",
-    labelNames: Object.keys(labels),
-    registers: [registry],
-  }).set(labels, 1);
+  const help = "1, labelled with the version of kproxy and what runs it";
+  newGauge(registry, "kubernetes_build_info", help, { labels: Object.keys(labels), stability: "BETA" })
+    .set(labels, 1);
 }
 
 function addFeatureGates(registry: Registry, gates: Readonly<Record<string, boolean>>): void {
-  const gauge = new Gauge({
-    name: "kubernetes_feature_enabled",
-    help: "[BETA] Whether a feature gate is on, by name and stage",
-    labelNames: ["name", "stage"],
-    registers: [registry],
-  });
+  const help = "Whether a feature gate is on, by name and stage";
+  const labels = ["name", "stage"];
+  const gauge = newGauge(registry, "kubernetes_feature_enabled", help, { labels, stability: "BETA" });
   for (const name of [...LOCKED_ON, ...ALWAYS_ON]) gauge.set({ name, stage: "" }, 1);
   for (const name of Object.keys(GATE_DEFAULTS) as (keyof typeof GATE_DEFAULTS)[]) {
     gauge.set({ name, stage: GATE_DEFAULTS[name].stage.toUpperCase() }, Number(isGateEnabled(gates, name)));
@@ -78,64 +80,45 @@ function addFeatureGates(registry: Registry, gates: Readonly<Record<string, bool
 }
 
 function addProcess(registry: Registry, { startMs, usage = systemUsage }: ProgramFacts): void {
-  new Counter({
-    name: "process_cpu_seconds_total",
-    help: "CPU time the process has used, in seconds",
-    registers: [registry],
-    async collect(): Promise<void> {
-      const { cpuSeconds } = await usage();
-      this.reset();
-      this.inc(cpuSeconds);
-    },
+  newCounter(registry, "process_cpu_seconds_total", "CPU time the process has used, in seconds", {
+    stability: null,
+    read: async () => (await usage()).cpuSeconds,
   });
-  new Gauge({
-    name: "process_resident_memory_bytes",
-    help: "Memory of the process that is in RAM, in bytes",
-    registers: [registry],
-    async collect(): Promise<void> {
-      this.set((await usage()).residentBytes);
-    },
+  newGauge(registry, "process_resident_memory_bytes", "Memory of the process that is in RAM, in bytes", {
+    stability: null,
+    read: async () => (await usage()).residentBytes,
   });
   addStartTime(registry, startMs);
 }
 
 /** Adds `process_start_time_seconds`. */
 function addStartTime(registry: Registry, startMs: number): void {
-  new Gauge({
-    name: "process_start_time_seconds",
-    help: "When the process began, in seconds since the epoch",
-    registers: [registry],
-  }).set(startMs / 1000);
+  const help = "When the process began, in seconds since the epoch";
+  newGauge(registry, "process_start_time_seconds", help, { stability: null }).set(startMs / 1000);
 }
 
 /** Adds `kproxy_log_lines_dropped_total`; `dropped` is asked at every scrape. */
 export function addLogMetrics(registry: Registry, dropped: () => number): void {
-  new Counter({
-    name: "kproxy_log_lines_dropped_total",
-    help: "[ALPHA] Log lines dropped because the stream was closed, full, or not read",
-    registers: [registry],
-    collect(): void {
-      this.reset();
-      this.inc(dropped());
-    },
-  });
+  const help = "Log lines dropped because the stream was closed, full, or not read";
+  newCounter(registry, "kproxy_log_lines_dropped_total", help, { read: dropped });
 }
 
 /** Counts the answers of the metrics server's own `/healthz`, which is its check `ping`. */
 export class SliMetrics {
   readonly registry = new Registry();
-  readonly #healthcheck = new Gauge({
-    name: "kubernetes_healthcheck",
-    help: "[STABLE] 1 if the check last succeeded",
-    labelNames: ["name", "type"],
-    registers: [this.registry],
+  readonly #healthcheck = newGauge(this.registry, "kubernetes_healthcheck", "1 if the check last succeeded", {
+    labels: ["name", "type"],
+    stability: "STABLE",
   });
-  readonly #healthchecks = new Counter({
-    name: "kubernetes_healthchecks_total",
-    help: "[STABLE] Results of the check",
-    labelNames: ["name", "status", "type"],
-    registers: [this.registry],
-  });
+  readonly #healthchecks = newCounter(
+    this.registry,
+    "kubernetes_healthchecks_total",
+    "Results of the check",
+    {
+      labels: ["name", "status", "type"],
+      stability: "STABLE",
+    },
+  );
 
   /** @param startMs when the process began, in milliseconds since the epoch */
   constructor(startMs: number) {
@@ -185,59 +168,45 @@ export class ReloadRecord {
 
   /** Adds `kproxy_config_*`. */
   addTo(registry: Registry): void {
-    const failures = (): number => this.#failures;
-    const isInForce = (): number => this.#isRefused ? 0 : 1;
-    const seconds = (): number => this.#lastSuccessMs / 1000;
-    new Counter({
-      name: "kproxy_config_reload_failures_total",
-      help: "[ALPHA] Refused changes of the configuration file",
-      registers: [registry],
-      collect(): void {
-        this.reset();
-        this.inc(failures());
-      },
-    });
-    new Gauge({
-      name: "kproxy_config_last_reload_successful",
-      help: "[ALPHA] 1 if the current configuration file is in force, 0 if it was refused",
-      registers: [registry],
-      collect(): void {
-        this.set(isInForce());
-      },
-    });
-    new Gauge({
-      name: "kproxy_config_last_reload_success_timestamp_seconds",
-      help: "[ALPHA] Time of the last successful reload, in seconds since the epoch",
-      registers: [registry],
-      collect(): void {
-        this.set(seconds());
-      },
-    });
+    newCounter(
+      registry,
+      "kproxy_config_reload_failures_total",
+      "Refused changes of the configuration file",
+      { read: () => this.#failures },
+    );
+    newGauge(
+      registry,
+      "kproxy_config_last_reload_successful",
+      "1 if the current configuration file is in force, 0 if it was refused",
+      { read: () => this.#isRefused ? 0 : 1 },
+    );
+    newGauge(
+      registry,
+      "kproxy_config_last_reload_success_timestamp_seconds",
+      "Time of the last successful reload, in seconds since the epoch",
+      { read: () => this.#lastSuccessMs / 1000 },
+    );
   }
 }
 
 /** The metrics `kproxy_snapshot_*`. Without a file that was written or read their time is 0. */
 export class SnapshotMetrics {
-  readonly #inUse = new Gauge({
-    name: "kproxy_snapshot_in_use",
-    help: "[ALPHA] 1 while kproxy serves objects of the snapshot because the API server has not answered",
-    registers: [],
-  });
-  readonly #timestamp = new Gauge({
-    name: "kproxy_snapshot_timestamp_seconds",
-    help: "[ALPHA] Time of the snapshot in use, or of the last one written, in seconds since the epoch",
-    registers: [],
-  });
-  readonly #bytes = new Gauge({
-    name: "kproxy_snapshot_size_bytes",
-    help: "[ALPHA] Size of the last snapshot written",
-    registers: [],
-  });
-  readonly #failures = new Counter({
-    name: "kproxy_snapshot_write_failures_total",
-    help: "[ALPHA] Failed writes of the snapshot",
-    registers: [],
-  });
+  readonly #inUse = newGauge(
+    null,
+    "kproxy_snapshot_in_use",
+    "1 while kproxy serves objects of the snapshot because the API server has not answered",
+  );
+  readonly #timestamp = newGauge(
+    null,
+    "kproxy_snapshot_timestamp_seconds",
+    "Time of the snapshot in use, or of the last one written, in seconds since the epoch",
+  );
+  readonly #bytes = newGauge(null, "kproxy_snapshot_size_bytes", "Size of the last snapshot written");
+  readonly #failures = newCounter(
+    null,
+    "kproxy_snapshot_write_failures_total",
+    "Failed writes of the snapshot",
+  );
 
   /** Adds them to the metrics of a proxy server, which starts after its source was opened. */
   addTo(registry: Registry): void {
@@ -270,15 +239,9 @@ export function addTrafficMetrics(
   registry: Registry,
   read: () => Promise<readonly ServiceTraffic[]>,
 ): void {
-  // Both metrics are asked for at the same time: one reading serves them.
-  let reading: Promise<readonly ServiceTraffic[]> | undefined;
-  const readOnce = (): Promise<readonly ServiceTraffic[]> =>
-    reading ??= read().finally(() => {
-      reading = undefined;
-    });
-  const add = (name: string, help: string, count: keyof Traffic): void => {
+  const readOnce = readTogether(read);
+  const add = (name: string, help: string, count: keyof Traffic): void =>
     registry.registerMetric(new TrafficCounter({ name, help, count, read: readOnce }));
-  };
   add(
     "kproxy_service_packets_total",
     "Packets between clients and endpoints of a Service port on this node",
@@ -332,26 +295,24 @@ export class ServerMetrics {
   readonly #failures: Counter;
 
   constructor(registry: Registry) {
-    const registers = [registry];
-    this.#connections = new Gauge({
-      name: "kproxy_server_connections",
-      help: "[ALPHA] Open connections of clients, by server",
-      labelNames: ["server"],
-      registers,
-    });
-    this.#closed = new Counter({
-      name: "kproxy_server_connections_closed_total",
-      help:
-        "[ALPHA] Connections that kproxy closed, by server and reason: evicted (for another client), refused, timeout",
-      labelNames: ["server", "reason"],
-      registers,
-    });
-    this.#failures = new Counter({
-      name: "kproxy_server_failures_total",
-      help: "[ALPHA] Failures of a server to listen or to accept a connection",
-      labelNames: ["server"],
-      registers,
-    });
+    this.#connections = newGauge(
+      registry,
+      "kproxy_server_connections",
+      "Open connections of clients, by server",
+      { labels: ["server"] },
+    );
+    this.#closed = newCounter(
+      registry,
+      "kproxy_server_connections_closed_total",
+      "Connections that kproxy closed, by server and reason: evicted (for another client), refused, timeout",
+      { labels: ["server", "reason"] },
+    );
+    this.#failures = newCounter(
+      registry,
+      "kproxy_server_failures_total",
+      "Failures of a server to listen or to accept a connection",
+      { labels: ["server"] },
+    );
   }
 
   /** So many connections of the server's are open now. */
@@ -381,31 +342,28 @@ export class ServingMetrics {
   readonly #refusals: Counter;
 
   constructor(registry: Registry) {
-    const registers = [registry];
-    this.#expiry = new Gauge({
-      name: "kproxy_serving_certificate_expiration_timestamp_seconds",
-      help: "[ALPHA] Expiration of the certificate in use, in seconds since the epoch",
-      registers,
-    });
-    this.#inForce = new Gauge({
-      name: "kproxy_serving_last_reload_successful",
-      help:
-        "[ALPHA] 1 if the current files of certificate, key, client CA and tokens are in use, 0 if they cannot be used",
-      registers,
-    });
-    this.#failures = new Counter({
-      name: "kproxy_serving_reload_failures_total",
-      help: "[ALPHA] Failed reloads of certificate, key, client CA or tokens",
-      registers,
-    });
-    this.#refusals = new Counter({
-      name: "kproxy_serving_refusals_total",
-      help:
-        "[ALPHA] Refused connections and requests, by reason: handshake (no TLS, or no valid certificate), " +
+    this.#expiry = newGauge(
+      registry,
+      "kproxy_serving_certificate_expiration_timestamp_seconds",
+      "Expiration of the certificate in use, in seconds since the epoch",
+    );
+    this.#inForce = newGauge(
+      registry,
+      "kproxy_serving_last_reload_successful",
+      "1 if the current files of certificate, key, client CA and tokens are in use, 0 if they cannot be used",
+    );
+    this.#failures = newCounter(
+      registry,
+      "kproxy_serving_reload_failures_total",
+      "Failed reloads of certificate, key, client CA or tokens",
+    );
+    this.#refusals = newCounter(
+      registry,
+      "kproxy_serving_refusals_total",
+      "Refused connections and requests, by reason: handshake (no TLS, or no valid certificate), " +
         "unauthenticated, forbidden, undecided (the API server could not be asked)",
-      labelNames: ["reason"],
-      registers,
-    });
+      { labels: ["reason"] },
+    );
   }
 
   /** What the files hold is in use. */

@@ -20,6 +20,73 @@ export type Gauge = prom.Gauge;
 export type Histogram = prom.Histogram;
 export type Registry = prom.Registry;
 
+/** What there is to a metric besides its name and its help. */
+export interface MetricOptions {
+  readonly labels?: readonly string[];
+  /** Asked at every scrape; undefined: nothing is known, and the metric is left out. */
+  readonly read?: () => number | undefined | Promise<number | undefined>;
+  /** How far its name can be relied on; null: the help does not say. @default {"ALPHA"} */
+  readonly stability?: "ALPHA" | "BETA" | "STABLE" | null;
+}
+
+function shared(name: string, help: string, { labels = [], stability = "ALPHA" }: MetricOptions) {
+  return { name, help: stability === null ? help : `[${stability}] ${help}`, labelNames: [...labels] };
+}
+
+/** @param registry null: it is registered later */
+export function newCounter(
+  registry: Registry | null,
+  name: string,
+  help: string,
+  options: MetricOptions = {},
+): Counter {
+  const { read } = options;
+  const made: Counter = new Counter({
+    ...shared(name, help, options),
+    registers: registry === null ? [] : [registry],
+    ...read !== undefined && {
+      async collect() {
+        const value = await read();
+        made.reset();
+        // Resetting a metric without labels sets it to 0, which would claim a count.
+        if (value === undefined) made.remove();
+        else made.inc(value);
+      },
+    },
+  });
+  return made;
+}
+
+/** @param registry null: it is registered later */
+export function newGauge(
+  registry: Registry | null,
+  name: string,
+  help: string,
+  options: MetricOptions = {},
+): Gauge {
+  const { read } = options;
+  const made: Gauge = new Gauge({
+    ...shared(name, help, options),
+    registers: registry === null ? [] : [registry],
+    ...read !== undefined && {
+      async collect() {
+        const value = await read();
+        if (value !== undefined) made.set(value);
+      },
+    },
+  });
+  return made;
+}
+
+/** One reading for all that ask while it is under way: metrics of a registry are collected at the same time. */
+export function readTogether<Value>(read: () => Promise<Value>): () => Promise<Value> {
+  let reading: Promise<Value> | undefined;
+  return () =>
+    reading ??= read().finally(() => {
+      reading = undefined;
+    });
+}
+
 /** What the text is, in the words of a `Content-Type`; for Prometheus 3, names need no unescaping. */
 export const METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 

@@ -7,6 +7,12 @@ import { isNodeEligible } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { ResourceKind, RestoredState } from "../source/source.ts";
 import { isoTime } from "../text/words.ts";
+import type {
+  FamilyReadiness,
+  Readiness,
+  SnapshotReadiness,
+  WatchReadiness,
+} from "./status/status_document.ts";
 
 /** Time as the health server sees it. */
 export interface HealthClock {
@@ -38,54 +44,6 @@ export interface HealthAnswer {
   readonly status: 200 | 503;
   /** Compact JSON. */
   readonly body: string;
-}
-
-/** What `/readyz` answers. Ages and waits are in seconds, times as in RFC 3339. */
-export interface Readiness {
-  readonly ready: boolean;
-  /** Reasons why it is not ready. */
-  readonly reasons: readonly string[];
-  readonly currentTime: string;
-  /** By family. */
-  readonly families: Readonly<Record<string, FamilyReadiness>>;
-  /** Families that the node cannot have. */
-  readonly unserved?:
-    | Readonly<Record<string, { readonly reason: string; readonly use?: string }>>
-    | undefined;
-  /** By kind; empty if the source has no connection that could be silent. */
-  readonly watches: Readonly<Record<string, WatchReadiness>>;
-  /** There if a snapshot stands in for what was not listed yet. */
-  readonly snapshot?: SnapshotReadiness | undefined;
-}
-
-/** One family in {@linkcode Readiness}. */
-export interface FamilyReadiness {
-  readonly firstSyncDone: boolean;
-  /** How long a sync has been waiting; 0 if none is. */
-  readonly waitingSeconds: number;
-  readonly lastApply?: {
-    readonly succeeded: boolean;
-    readonly time: string;
-    readonly ageSeconds: number;
-    readonly error?: string;
-  };
-}
-
-/** One kind of objects in {@linkcode Readiness}. */
-export interface WatchReadiness {
-  readonly ageSeconds?: number;
-  readonly lastHeard?: string;
-  /** Why its origin cannot be asked now. */
-  readonly problem?: string | undefined;
-}
-
-/** The snapshot in {@linkcode Readiness}. */
-export interface SnapshotReadiness {
-  readonly time: string;
-  readonly ageSeconds: number;
-  readonly kinds: readonly ResourceKind[];
-  readonly served: boolean;
-  readonly expired: boolean;
 }
 
 /**

@@ -5,8 +5,8 @@
  */
 import { assertEquals } from "@std/assert";
 import { doctorReport } from "../../lib/inspect/doctor/report.ts";
-import { STATUS_SHAPE } from "../../lib/inspect/running/document_shape.ts";
 import { reportDocument } from "../../lib/inspect/selftest/report.ts";
+import { STATUS_FIELDS } from "../../lib/serve/status/status_document.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { service, slice } from "../flows/objects.ts";
 import { inFolder, kproxy } from "./kproxy.ts";
@@ -65,7 +65,7 @@ Deno.test("documents for programs have the kinds and fields that are listed", as
       notes: [],
       tookMs: 0,
     }) as object,
-    { apiVersion: "kproxy/v1", kind: "Status", ...(STATUS_SHAPE as object) },
+    { apiVersion: "kproxy/v1", kind: "Status", ...STATUS_FIELDS },
     // tests/cli/sysdump_test.ts reads it from an archive.
     { apiVersion: "kproxy/v1", kind: "SysdumpParts", parts: [] },
   ] as readonly { readonly apiVersion: string; readonly kind: string }[];

@@ -121,7 +121,7 @@ export class CountedNode implements AsyncDisposable {
         observeQuarantine({ log, metrics, onQuarantined: ({ problem: text }) => problem(text) }),
         observeHealth(health, this.#serviceHealth),
         new StatusRecord([family], () => 0).observer,
-        new PageRecord(() => 0).observer,
+        new PageRecord().observer,
       ),
       nowMs: () => 0,
     });

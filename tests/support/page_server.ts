@@ -72,7 +72,7 @@ export async function servingPage(
 ): Promise<void> {
   let behindMs = sinceMs;
   const nowMs = (): number => Date.now() - behindMs;
-  const source = new StatusPageSource(nowMs);
+  const source = new StatusPageSource();
   const lanes = new Lanes();
   await serving(async (served) => {
     const observer = joinObservers(served.servers.observer, served.record.observer, source.record.observer);

@@ -137,24 +137,59 @@ Deno.test("every flag is read as typed, and nothing else with it", { permissions
   assertEquals(CASES.map(([name]) => name), FLAGS.map((flag) => flag.name));
 });
 
-Deno.test("a value may follow in the same word or the next, and names may have underscores", {
-  permissions: "none",
-}, () => {
-  const same: readonly (readonly string[])[] = [
-    ["run", "--v=2"],
-    ["run", "--v", "2"],
-    ["run", "-v=2"],
-    ["run", "-v", "2"],
-    ["run", "-v2"],
-    ["-v", "2"],
-    ["--v=1", "-v=2"],
-  ];
-  for (const argv of same) assertEquals(parseArgs(argv).get("v"), 2, argv.join(" "));
-  assertEquals(parseArgs(["--cluster_cidr=10.0.0.0/8"]).get("cluster-cidr"), "10.0.0.0/8");
-  assertEquals(parseArgs(["--config", "--strange-name"]).get("config"), "--strange-name");
-  assertEquals(parseArgs(["--master=a=b"]).get("master"), "a=b");
-  const cluster = parseArgs(["run", "-hv4"]);
-  assertEquals([cluster.get("help"), cluster.get("v")], [true, 4]);
+/** Words → the flags of `run` that are given, or what is wrong; by pflag's rules, of which `parseArgs` of `@std/cli` breaks most. */
+const RULES: readonly (readonly [
+  rule: string,
+  words: readonly string[],
+  given: Partial<Record<FlagName, unknown>> | string,
+])[] = [
+  ["a value follows in the same word or the next", ["--v=2"], { v: 2 }],
+  ["a value follows in the same word or the next", ["--v", "2"], { v: 2 }],
+  ["a value follows in the same word or the next", ["-v", "2"], { v: 2 }],
+  ["a letter's value begins right behind it, or after =", ["-v2"], { v: 2 }],
+  ["a letter's value begins right behind it, or after =", ["--v=1", "-v=2"], { v: 2 }],
+  ["letters stand together, the last with its value", ["-hv4"], { help: true, v: 4 }],
+  ["a value may have =", ["--master=a=b"], { master: "a=b" }],
+  ["a name may have underscores", ["--cluster_cidr=10.0.0.0/8"], { "cluster-cidr": "10.0.0.0/8" }],
+  ["the next word is the value, whatever it begins with", ["--oom-score-adj", "-998"], {
+    "oom-score-adj": -998,
+  }],
+  ["the next word is the value, whatever it begins with", ["--config", "--odd"], { config: "--odd" }],
+  ["the next word is the value, even --", ["--hostname-override", "--", "-v2"], {
+    "hostname-override": "--",
+    v: 2,
+  }],
+  ["the next word is the value, even a blank one", ["--resource-container", "", "-v2"], {
+    "resource-container": "",
+    v: 2,
+  }],
+  ["a switch takes Go's words, behind = only", ["--cleanup=F"], { cleanup: false }],
+  [
+    "a switch takes Go's words, behind = only",
+    ["--cleanup=maybe"],
+    'Invalid value "maybe" for --cleanup: want true or false',
+  ],
+  ["a switch that is off is one that was given", ["--profiling=false"], { profiling: false }],
+  [
+    "the first mistake is the one that is reported",
+    ["--v=high", "--nonsense", "--v=2"],
+    'Invalid value "high" for --v: want an integer from 0 to 2147483647',
+  ],
+];
+
+Deno.test("words are read by pflag's rules", { permissions: "none" }, () => {
+  for (const [rule, words, given] of RULES) {
+    for (const command of [["run"], []]) {
+      let found: unknown;
+      try {
+        found = Object.fromEntries(parseArgs([...command, ...words]).values);
+      } catch (error) {
+        if (!(error instanceof UsageError)) throw error;
+        found = error.message;
+      }
+      assertEquals(found, given, `${rule}: ${words.join(" ")}`);
+    }
+  }
 });
 
 Deno.test("the last value wins, lists add up, a deprecated flag warns once", { permissions: "none" }, () => {

@@ -252,15 +252,18 @@ export function podAddress(
   return parseIp(text)?.text ?? null;
 }
 
+/** The Nodes that have one of these addresses. */
+export function nodesAt(nodes: readonly NodeObject[], addresses: readonly string[]): readonly NodeObject[] {
+  return nodes.filter((node) => node.addresses.some(({ address }) => addresses.includes(address)));
+}
+
 /** By the name of the node it is decided which endpoints are its own, and by its Node's labels which hints are for it. */
 export function nodeNameFinding(
   { nodeName, node, otherNodes }: Pick<DesiredState, "nodeName" | "node" | "otherNodes">,
   nodeAddresses: readonly string[],
 ): readonly string[] {
   if (node !== null || otherNodes.length === 0) return [];
-  const mine = otherNodes.find(({ addresses }) =>
-    addresses.some(({ address }) => nodeAddresses.includes(address))
-  );
+  const [mine] = nodesAt(otherNodes, nodeAddresses);
   const lack = `There is no Node ${nodeName}, by whose name policies and hints are decided here`;
   return [
     mine === undefined

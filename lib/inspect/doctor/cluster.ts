@@ -14,7 +14,7 @@ import { FAMILIES, type IpFamily, type NodeObject } from "../../model/objects.ts
 import { nodeUse } from "../../node/unserved_families.ts";
 import { readManifests } from "../../source/files/file_source.ts";
 import { counted, few } from "../../text/words.ts";
-import { stateOfObjects } from "../desired/desired.ts";
+import { nodesAt, stateOfObjects } from "../desired/desired.ts";
 import { failure, type Finding, ok, rejectedText, warning, warnings } from "./report.ts";
 
 export interface OwnMachine {
@@ -33,9 +33,7 @@ export function checkNode(node: NodeObject | null, machine: OwnMachine): readonl
   const { nodeName, ownIps, refused, allNodes, bindAddress } = machine;
   if (node === null) {
     const what = `the cluster has no Node ${nodeName}: topology, node ports and policy Local go wrong`;
-    const namesakes = allNodes.filter(({ addresses }) =>
-      addresses.some(({ address }) => ownIps?.includes(address))
-    ).map(({ name }) => name);
+    const namesakes = nodesAt(allNodes, ownIps ?? []).map(({ name }) => name);
     const [first] = namesakes;
     return [
       first === undefined

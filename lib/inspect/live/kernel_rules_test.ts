@@ -3,7 +3,6 @@ import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { liveOfKernel } from "./kernel_rules.ts";
 import { modeInForce } from "./live.ts";
-
 import { deviceTo, hostStateOf, nodeFindings, readHostNetwork, readLocalnet } from "./host_network.ts";
 
 const NONE = { permissions: "none" } as const;

@@ -21,11 +21,14 @@ import { type ObjectSelection, selectionQuery } from "../../serve/status/select_
 import {
   API_VERSION,
   AUDIT_PATH,
+  CONFIG,
   CONFIG_PATH,
   type ConfigDocument,
   OBJECTS_PATH,
+  PORTALS,
   PORTALS_PATH,
   type PortalsDocument,
+  STATUS,
   STATUS_PATH,
   type StatusDocument,
 } from "../../serve/status/status_document.ts";
@@ -33,7 +36,7 @@ import { SnapshotError, SnapshotReader } from "../../source/snapshot/snapshot_fo
 import { identityOf, type Rejection } from "../../source/source.ts";
 import type { KnownPortals } from "../live/portals.ts";
 import type { ListedObjects } from "../objects.ts";
-import { CONFIG_SHAPE, PORTALS_SHAPE, type Shape, shapeProblem, STATUS_SHAPE } from "./document_shape.ts";
+import type { Shape } from "../../text/shape.ts";
 
 /** Why nothing can be asked. */
 export type NotRunningReason =
@@ -123,17 +126,17 @@ export class RunningKproxy {
 
   /** How it fares. @throws {NotRunningError} */
   async status(): Promise<StatusDocument> {
-    return await this.#document(STATUS_PATH, "Status", STATUS_SHAPE) as StatusDocument;
+    return await this.#document(STATUS_PATH, "Status", STATUS);
   }
 
   /** What it listens on for Services. @throws {NotRunningError} */
   async portals(): Promise<PortalsDocument> {
-    return await this.#document(PORTALS_PATH, "Portals", PORTALS_SHAPE) as PortalsDocument;
+    return await this.#document(PORTALS_PATH, "Portals", PORTALS);
   }
 
   /** What it is configured to. @throws {NotRunningError} */
   async config(): Promise<RunningConfiguration> {
-    const document = await this.#document(CONFIG_PATH, "Config", CONFIG_SHAPE) as ConfigDocument;
+    const document = await this.#document(CONFIG_PATH, "Config", CONFIG);
     return { ...document, config: this.#configurationOf(document) };
   }
 
@@ -181,13 +184,13 @@ export class RunningKproxy {
     });
   }
 
-  #document(path: string, kind: string, shape: Shape): Promise<unknown> {
+  #document<Document>(path: string, kind: string, shape: Shape<Document>): Promise<Document> {
     return this.#ask(path, MAX_DOCUMENT_BYTES, async (reply) => {
       if (reply.status !== 200) throw this.#problemOf(reply);
       const document = this.#jsonOf(await textOf(reply)) as { apiVersion?: unknown; kind?: unknown } | null;
       if (document?.kind === kind && document.apiVersion === API_VERSION) {
-        const problem = shapeProblem(document, shape);
-        if (problem === null) return document;
+        const problem = shape.problem(document, "");
+        if (problem === null) return document as Document;
         throw this.#otherVersion(`its ${kind} document has another shape at ${problem}`);
       }
       if (document?.kind === kind && String(document.apiVersion).startsWith("kproxy/")) {

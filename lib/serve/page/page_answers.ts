@@ -1,5 +1,5 @@
 /**
- * What the status page gets beside the status: the list of Services, one Service, the path of a packet, the last changes.
+ * What the status page gets beside the status: the list of Services, one Service, the path of a packet.
  *
  * @module
  */
@@ -10,14 +10,7 @@ import type { Handler } from "../http_listener.ts";
 import { BusyError, Pace, pacedBody } from "../pacing.ts";
 import type { ProxyFacts, ServerFacts } from "../status/status_api.ts";
 import { API_VERSION } from "../status/status_document.ts";
-import {
-  CHANGES_PATH,
-  type ChangesDocument,
-  SERVICE_PATH,
-  SERVICES_PATH,
-  type ServicesDocument,
-  TRACE_PATH,
-} from "./page_document.ts";
+import { SERVICE_PATH, SERVICES_PATH, type ServicesDocument, TRACE_PATH } from "./page_document.ts";
 import type { Held, PageFacts, Questions } from "./page_record.ts";
 import { rowPieces, serviceNames, serviceRow } from "./service_rows.ts";
 
@@ -37,7 +30,6 @@ export function pageAnswers(
     [SERVICES_PATH, (request, _peer, stopping) => answers.services(request, stopping)],
     [SERVICE_PATH, (request, _peer, stopping) => answers.service(request, stopping)],
     [TRACE_PATH, (request, _peer, stopping) => answers.trace(request, stopping)],
-    [CHANGES_PATH, () => answers.changes()],
   ]);
 }
 
@@ -108,12 +100,6 @@ class PageAnswers {
       const { trace } = await this.#questions();
       return jsonAnswer(`${JSON.stringify(await trace(this.#held(), from, to))}\n`);
     });
-  }
-
-  changes(): Response {
-    const { changes } = this.#page.record;
-    const document: ChangesDocument = { apiVersion: API_VERSION, kind: "Changes", changes };
-    return jsonAnswer(`${JSON.stringify(document)}\n`);
   }
 
   get #cursor(): string {

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import type { NamespacedName } from "../../model/objects.ts";
 import type { API_VERSION } from "../status/status_document.ts";
 
 /** The page, and the folder of the files it is made of. */
@@ -15,7 +15,6 @@ export const FILES_PATH = "/kproxy/page/";
 export const SERVICES_PATH = "/kproxy/v1/services";
 export const SERVICE_PATH = "/kproxy/v1/service";
 export const TRACE_PATH = "/kproxy/v1/trace";
-export const CHANGES_PATH = "/kproxy/v1/changes";
 
 /** By which addresses a Service is reached, the farthest of them. */
 export type ServiceKind = "cluster IP" | "external IP" | "node port" | "load balancer";
@@ -46,29 +45,4 @@ export interface ServicesDocument {
   /** In no order. */
   readonly rows: readonly ServiceRow[];
   readonly gone: readonly NamespacedName[];
-}
-
-/** What {@linkcode CHANGES_PATH} answers: the last of them, oldest first. */
-export interface ChangesDocument {
-  readonly apiVersion: typeof API_VERSION;
-  readonly kind: "Changes";
-  readonly changes: readonly RuleChange[];
-}
-
-/** A sync that wrote something, or failed. */
-export interface RuleChange {
-  readonly id: number;
-  /** Milliseconds since the epoch, at its end. */
-  readonly timeMs: number;
-  readonly family: IpFamily;
-  readonly kind: "full" | "partial";
-  readonly durationMs: number;
-  /** How many Services it looked at. */
-  readonly changed: number;
-  /** Some of them; none of a full one. */
-  readonly services: readonly NamespacedName[];
-  /** Rules, elements or servers written, per table or kind. */
-  readonly written: Readonly<Record<string, number>>;
-  /** `""`: it succeeded. */
-  readonly error: string;
 }

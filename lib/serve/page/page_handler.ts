@@ -7,14 +7,7 @@ import { notFoundAnswer } from "../http_answer.ts";
 import type { Handler } from "../http_listener.ts";
 import { localOnly } from "../status/local_only.ts";
 import type { ProxyFacts, ServerFacts } from "../status/status_api.ts";
-import {
-  CHANGES_PATH,
-  FILES_PATH,
-  PAGE_PATH,
-  SERVICE_PATH,
-  SERVICES_PATH,
-  TRACE_PATH,
-} from "./page_document.ts";
+import { FILES_PATH, PAGE_PATH, SERVICE_PATH, SERVICES_PATH, TRACE_PATH } from "./page_document.ts";
 import type { PageFacts } from "./page_record.ts";
 import type { PageFile } from "./page_files.ts";
 
@@ -42,7 +35,7 @@ const HEADERS: Readonly<Record<string, string>> = {
   "cache-control": "no-cache",
 };
 
-const ANSWERS: readonly string[] = [SERVICES_PATH, SERVICE_PATH, TRACE_PATH, CHANGES_PATH];
+const ANSWERS: readonly string[] = [SERVICES_PATH, SERVICE_PATH, TRACE_PATH];
 
 /** The page and all that it asks for, by path; the files and what makes the answers are loaded at the first request. */
 export function statusPage(

@@ -10,7 +10,7 @@ const get = (path: string, host: string, ...more: string[]): string[] => [
   ...more,
 ];
 
-const DATA = ["services", "service?name=shop/web", "trace?from=world&to=10.96.31.7:80", "changes"];
+const DATA = ["services", "service?name=shop/web", "trace?from=world&to=10.96.31.7:80"];
 const PATHS = ["/kproxy/", "/kproxy", "/kproxy/page/app.js", ...DATA.map((path) => `/kproxy/v1/${path}`)];
 
 /** What a page that is served answers to a question for JSON. */

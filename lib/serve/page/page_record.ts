@@ -1,6 +1,6 @@
 /**
- * What the status page needs to know of syncs: the states that rules were made of, which Services were changed when, and the last
- * changes.
+ * What the status page needs to know of syncs besides the status: the states that rules were made of, and which Services were changed
+ * when.
  *
  * @module
  */
@@ -11,13 +11,9 @@ import type { NodePortals } from "../../model/portals.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { QuarantinedService } from "../../backend/backend.ts";
-import { errorText } from "../../observe/log.ts";
-import type { SyncFailure, SyncObserver, SyncOutcome } from "../../sync/family_runner.ts";
+import type { SyncObserver, SyncOutcome } from "../../sync/family_runner.ts";
 import { keepLast } from "../status/status_record.ts";
-import type { RuleChange } from "./page_document.ts";
 
-const CHANGES = 100;
-const NAMED_SERVICES = 10;
 /** A client that missed so many syncs gets everything. */
 const REMEMBERED_SYNCS = 64;
 /** A sync of more Services counts as one of all. */
@@ -32,24 +28,12 @@ interface Update {
 /** Hears of every sync, and keeps what does not grow. */
 export class PageRecord {
   /** Observes every sync. */
-  readonly observer: SyncObserver;
-  readonly #nowMs: () => number;
+  readonly observer: SyncObserver = { synced: (outcome) => this.#takeSync(outcome), failed: () => {} };
   readonly #states = new Map<IpFamily, ProxyState>();
   readonly #quarantined = new Map<IpFamily, readonly QuarantinedService[]>();
   readonly #updates: Update[] = [];
-  readonly #changes: RuleChange[] = [];
   #generation = 0;
   #oldestKnown = 0;
-  #lastId = 0;
-
-  /** @param nowMs milliseconds since the epoch */
-  constructor(nowMs: () => number) {
-    this.#nowMs = nowMs;
-    this.observer = {
-      synced: (outcome) => this.#takeSync(outcome),
-      failed: (failure) => this.#takeFailure(failure),
-    };
-  }
 
   /**
    * By family, of those that were synced once. They belong to the sync loops, which change them in place: they are looked at for a
@@ -82,43 +66,10 @@ export class PageRecord {
     return names;
   }
 
-  /** The last changes, oldest first. */
-  get changes(): readonly RuleChange[] {
-    return this.#changes;
-  }
-
-  #takeSync({ family, full, durationMs, services, state, report }: SyncOutcome): void {
+  #takeSync({ family, full, services, state, report }: SyncOutcome): void {
     this.#states.set(family, state);
-    const requarantined = this.#takeQuarantine(family, report.quarantined);
-    const names = [...services, ...requarantined];
-    if (full || names.length > 0) {
-      this.#remember(full || names.length > REMEMBERED_SERVICES ? null : names);
-      this.#add({
-        family,
-        kind: full ? "full" : "partial",
-        durationMs,
-        changed: full ? state.services.size : services.length,
-        services: services.slice(0, NAMED_SERVICES),
-        written: report.written,
-        error: "",
-      });
-    }
-  }
-
-  #takeFailure({ family, full, durationMs, error }: SyncFailure): void {
-    this.#add({
-      family,
-      kind: full ? "full" : "partial",
-      durationMs,
-      changed: 0,
-      services: [],
-      written: {},
-      error: errorText(error),
-    });
-  }
-
-  #add(change: Omit<RuleChange, "id" | "timeMs">): void {
-    keepLast(this.#changes, { id: ++this.#lastId, timeMs: Math.round(this.#nowMs()), ...change }, CHANGES);
+    const names = [...services, ...this.#takeQuarantine(family, report.quarantined)];
+    if (full || names.length > 0) this.#remember(full || names.length > REMEMBERED_SERVICES ? null : names);
   }
 
   #remember(services: readonly NamespacedName[] | null): void {

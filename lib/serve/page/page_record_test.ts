@@ -1,18 +1,13 @@
 import { assertEquals } from "@std/assert";
 import { syncOutcome } from "../../../tests/support/sync_outcome.ts";
-import { SyncError } from "../../errors.ts";
 import { PageRecord } from "./page_record.ts";
 
 const PURE = { permissions: "none" } as const;
 
-function record(): PageRecord {
-  return new PageRecord(() => 1_000);
-}
-
 const partial = (...services: string[]) => ({ ...syncOutcome("IPv4"), full: false, services });
 
 Deno.test("a client that asked before gets what has changed since", PURE, () => {
-  const one = record();
+  const one = new PageRecord();
   one.observer.synced(syncOutcome("IPv4"));
   const first = one.generation;
   assertEquals(one.changedSince(first), new Set());
@@ -32,7 +27,7 @@ Deno.test(
   "a client that has not asked for long gets everything, and so does one that missed thousands",
   PURE,
   () => {
-    const one = record();
+    const one = new PageRecord();
     for (let i = 0; i < 64; i++) one.observer.synced(partial(`a/${i}`));
     assertEquals(one.changedSince(0)?.size, 64);
     one.observer.synced(partial("a/x"));
@@ -44,7 +39,7 @@ Deno.test(
 );
 
 Deno.test("a Service that the kernel refuses, or takes again, has changed", PURE, () => {
-  const one = record();
+  const one = new PageRecord();
   const quarantined = [{ service: "a/x", problem: "no" }];
   const outcome = { ...partial(), report: { ...syncOutcome("IPv4").report, quarantined } };
   one.observer.synced(outcome);
@@ -56,29 +51,3 @@ Deno.test("a Service that the kernel refuses, or takes again, has changed", PURE
   one.observer.synced({ ...outcome, report: { ...outcome.report, quarantined: [] } });
   assertEquals(one.changedSince(generation), new Set(["a/x"]));
 });
-
-Deno.test(
-  "changes are kept with what was written, failures with why, and no more than a hundred",
-  PURE,
-  () => {
-    const one = record();
-    one.observer.synced(partial("a/x"));
-    one.observer.failed({
-      family: "IPv6",
-      full: true,
-      durationMs: 3,
-      error: new SyncError("nftables", "apply", "busy"),
-    });
-    const [change, failure] = one.changes;
-    assertEquals([change?.id, change?.services, change?.error, change?.timeMs], [1, ["a/x"], "", 1_000]);
-    assertEquals([failure?.family, failure?.kind, failure?.error], ["IPv6", "full", "nftables apply: busy"]);
-    assertEquals(one.changes.length, 2);
-    for (let i = 0; i < 200; i++) {
-      one.observer.synced(
-        partial(...Array.from({ length: 50 }, (_, k) => `a/${k}`)),
-      );
-    }
-    const kept = one.changes;
-    assertEquals([kept.length, kept.at(-1)?.id, kept.at(-1)?.services.length], [100, 202, 10]);
-  },
-);

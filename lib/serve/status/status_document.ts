@@ -1,5 +1,5 @@
 /**
- * The shapes of the status documents. Fields may be added; what is there keeps its name and
+ * The status documents, as they are made and as other commands check them. Fields may be added; what is there keeps its name and
  * meaning as long as the version of the path and of `apiVersion` stays.
  *
  * Times are RFC 3339, or milliseconds since the epoch where a name ends in `Ms` and says so; durations are in milliseconds
@@ -7,11 +7,21 @@
  *
  * @module
  */
-import type { UnservedDestination } from "../../model/destination_claims.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
-import type { NodePortals } from "../../model/portals.ts";
-import type { Rejection } from "../../source/source.ts";
-import type { Readiness } from "../health_state.ts";
+import { NODE_PORTALS } from "../../model/portals.ts";
+import type { ResourceKind } from "../../source/source.ts";
+import {
+  ANYTHING,
+  FLAG,
+  list,
+  NUMBER,
+  object,
+  optional,
+  orNull,
+  record,
+  type Shaped,
+  text,
+} from "../../text/shape.ts";
 
 /** The version of every document of kproxy's own. */
 export const API_VERSION = "kproxy/v1";
@@ -24,210 +34,282 @@ export const PORTALS_PATH = "/kproxy/v1/portals";
 /** Takes what a command has done to the node, for the log. */
 export const AUDIT_PATH = "/kproxy/v1/audit";
 
-/** What {@linkcode STATUS_PATH} answers. */
-export interface StatusDocument {
-  readonly apiVersion: typeof API_VERSION;
-  readonly kind: "Status";
-  readonly time: string;
-  readonly program: ProgramStatus;
-  readonly node: {
-    readonly name: string;
-    /** False if its Node says that load balancers shall send nothing new. */
-    readonly eligible: boolean;
-  };
-  readonly mode: {
-    /** The one in use. */
-    readonly used: string;
-    /** As configured; `""` for the default. */
-    readonly configured: string;
-    /** Why the configured one is not in use; null if it is. */
-    readonly fallback: string | null;
-  };
-  /** Whether the rules are those that the cluster wants now: what `/readyz` answers. */
-  readonly readiness: Readiness;
-  /** Whether a sync has been waiting for too long: what `/livez` answers. */
-  readonly healthy: boolean;
-  readonly families: Readonly<Partial<Record<IpFamily, FamilyStatus>>>;
-  readonly source: {
-    /** `files /etc/kproxy/manifests`, `https://10.0.0.1:6443`, or both. */
-    readonly name: string;
-    /** Objects that are refused as they are now; at most 100. */
-    readonly refused: { readonly count: number; readonly objects: readonly Rejection[] };
-  };
-  readonly quarantine: QuarantineStatus;
-  /** What Services ask for and do not get: addresses of other Services, or that no Service may have; absent in older releases. */
-  readonly unserved?: {
-    readonly count: number;
-    /** The first of them. */
-    readonly destinations: readonly UnservedDestination[];
-  };
-  readonly drift: DriftStatus;
-  /** Tables that another service proxy keeps making. */
-  readonly otherProxyTables: readonly string[];
-  /** Kernel settings that are not as wanted. */
-  readonly refusedSettings: readonly { readonly name: string; readonly reason: string }[];
-  /** State of the configuration file; null if it is not followed. */
-  readonly configReload: {
-    readonly failures: number;
-    /** False if the file as it is now was refused. */
-    readonly inForce: boolean;
-    readonly lastSuccess: string;
-  } | null;
-  readonly problems: {
-    /** Warnings and errors since the process began. */
-    readonly total: number;
-    /** The last of them, oldest first. */
-    readonly recent: readonly ProblemStatus[];
-  };
-  /** What the servers listen on, e.g. `127.0.0.1:10249`; empty ones do not listen. */
-  readonly listening: { readonly healthz: readonly string[]; readonly metrics: readonly string[] };
-}
+const TEXT = text();
+const TEXTS = list(TEXT);
+const FAMILY = text<IpFamily>();
+const SERVICE = text<NamespacedName>();
+const SYNC_KIND = text<"full" | "partial">();
+/** By table or kind. */
+const COUNTS = record(NUMBER);
 
-/** The process. */
-export interface ProgramStatus {
-  readonly name: "kproxy";
-  readonly version: string;
-  /** The Kubernetes release whose behaviour is followed. */
-  readonly emulationVersion: string;
-  readonly denoVersion: string;
-  readonly pid: number;
-  readonly started: string;
-  readonly uptimeSeconds: number;
-  /** When the configuration in force began to be served; later than the start after a changed configuration. */
-  readonly servingSince: string;
-  /** In bytes. */
-  readonly memory: {
-    readonly resident: number;
-    readonly heapUsed: number;
-    readonly heapTotal: number;
-    readonly external: number;
-  };
-}
-
-/** One IP family. */
-export interface FamilyStatus {
-  /** As of the last sync. */
-  readonly services: number;
-  /** Endpoints of all Service ports, ready or not, as of the last sync. */
-  readonly endpoints: number;
-  /** Rules, elements or servers in force, per table or kind. */
-  readonly rules: Readonly<Record<string, number>>;
-  readonly syncs: { readonly full: number; readonly partial: number; readonly failed: number };
-  /** Null before the first one. */
-  readonly lastSync: SyncStatus | null;
-  readonly lastFullSync: SyncStatus | null;
-  readonly lastFailure: FailureStatus | null;
-  readonly latency: LatencyStatus;
-  /** The last syncs, oldest first: for plots. */
-  readonly recent: readonly SyncPoint[];
-}
+const SYNC = object({
+  /** When it ended. */
+  time: TEXT,
+  kind: SYNC_KIND,
+  durationMs: NUMBER,
+  /** Milliseconds spent per phase (`read`, `plan`, `apply`), in order. */
+  phasesMs: COUNTS,
+  /** How many Services it looked at. */
+  changed: NUMBER,
+  /** Some of them; none of a full one. */
+  services: list(SERVICE),
+  /** Rules, elements or servers written, per table or kind. */
+  written: COUNTS,
+  commands: NUMBER,
+  bytes: NUMBER,
+});
 
 /** A sync that succeeded. */
-export interface SyncStatus {
-  /** When it ended. */
-  readonly time: string;
-  readonly kind: "full" | "partial";
-  readonly durationMs: number;
-  /** Milliseconds spent per phase (`read`, `plan`, `apply`), in order. */
-  readonly phasesMs: Readonly<Record<string, number>>;
-  /** How many Services it looked at. */
-  readonly changed: number;
-  /** Some of them; none of a full one. */
-  readonly services: readonly NamespacedName[];
-  /** Rules, elements or servers written, per table or kind. */
-  readonly written: Readonly<Record<string, number>>;
-  readonly commands: number;
-  readonly bytes: number;
-}
+export type SyncStatus = Shaped<typeof SYNC>;
+
+const FAILURE = object({ time: TEXT, kind: SYNC_KIND, durationMs: NUMBER, error: TEXT });
 
 /** A sync that failed. */
-export interface FailureStatus {
-  readonly time: string;
-  readonly kind: "full" | "partial";
-  readonly durationMs: number;
-  readonly error: string;
-}
+export type FailureStatus = Shaped<typeof FAILURE>;
+
+const LATENCY = object({
+  count: NUMBER,
+  p50Ms: orNull(NUMBER),
+  p99Ms: orNull(NUMBER),
+  maxMs: orNull(NUMBER),
+});
 
 /** From a change of endpoints in the cluster to its rules, over the last changes; null where there were none. */
-export interface LatencyStatus {
-  readonly count: number;
-  readonly p50Ms: number | null;
-  readonly p99Ms: number | null;
-  readonly maxMs: number | null;
-}
+export type LatencyStatus = Shaped<typeof LATENCY>;
 
-/** A sync in a plot. */
-export interface SyncPoint {
+const POINT = object({
   /** When it ended, in milliseconds since the epoch. */
-  readonly timeMs: number;
-  readonly durationMs: number;
-  readonly kind: "full" | "partial";
-  readonly ok: boolean;
+  timeMs: NUMBER,
+  durationMs: NUMBER,
+  kind: SYNC_KIND,
+  ok: FLAG,
   /** How many Services it looked at. */
-  readonly changed: number;
+  changed: NUMBER,
+  /** Some of them; none of a full one. As what follows, absent in older releases. */
+  services: optional(list(SERVICE)),
+  /** Rules, elements or servers written, per table or kind. */
+  written: optional(COUNTS),
+  /** Why it failed. */
+  error: optional(TEXT),
   /** From the oldest change of endpoints that it brought to its end; null if their time is unknown. */
-  readonly latencyMs: number | null;
-}
+  latencyMs: orNull(NUMBER),
+});
+
+/** A sync as one of many: for plots, and for the list of changes. */
+export type SyncPoint = Shaped<typeof POINT>;
+
+const FAMILY_STATUS = object({
+  /** As of the last sync. */
+  services: NUMBER,
+  /** Endpoints of all Service ports, ready or not, as of the last sync. */
+  endpoints: NUMBER,
+  /** Rules, elements or servers in force, per table or kind. */
+  rules: COUNTS,
+  syncs: object({ full: NUMBER, partial: NUMBER, failed: NUMBER }),
+  /** Null before the first one. */
+  lastSync: orNull(SYNC),
+  lastFullSync: orNull(SYNC),
+  lastFailure: orNull(FAILURE),
+  latency: LATENCY,
+  /** The last syncs, oldest first. */
+  recent: list(POINT),
+});
+
+/** One IP family. */
+export type FamilyStatus = Shaped<typeof FAMILY_STATUS>;
+
+const FAMILY_READINESS = object({
+  firstSyncDone: FLAG,
+  /** How long a sync has been waiting; 0 if none is. */
+  waitingSeconds: NUMBER,
+  lastApply: optional(
+    object({ succeeded: FLAG, time: TEXT, ageSeconds: NUMBER, error: optional(TEXT) }),
+  ),
+});
+
+/** One family in {@linkcode Readiness}. */
+export type FamilyReadiness = Shaped<typeof FAMILY_READINESS>;
+
+const WATCH_READINESS = object({
+  ageSeconds: optional(NUMBER),
+  lastHeard: optional(TEXT),
+  /** Why its origin cannot be asked now. */
+  problem: optional(TEXT),
+});
+
+/** One kind of objects in {@linkcode Readiness}. */
+export type WatchReadiness = Shaped<typeof WATCH_READINESS>;
+
+const SNAPSHOT_READINESS = object({
+  time: TEXT,
+  ageSeconds: NUMBER,
+  kinds: list(text<ResourceKind>()),
+  served: FLAG,
+  expired: FLAG,
+});
+
+/** The snapshot in {@linkcode Readiness}. */
+export type SnapshotReadiness = Shaped<typeof SNAPSHOT_READINESS>;
+
+const READINESS = object({
+  ready: FLAG,
+  /** Reasons why it is not ready. */
+  reasons: TEXTS,
+  currentTime: TEXT,
+  /** By family. */
+  families: record(FAMILY_READINESS),
+  /** Families that the node cannot have. */
+  unserved: optional(record(object({ reason: TEXT, use: optional(TEXT) }))),
+  /** By kind; empty if the source has no connection that could be silent. */
+  watches: record(WATCH_READINESS),
+  /** There if a snapshot stands in for what was not listed yet. */
+  snapshot: optional(SNAPSHOT_READINESS),
+});
+
+/** What `/readyz` answers. Ages and waits are in seconds, times as in RFC 3339. */
+export type Readiness = Shaped<typeof READINESS>;
+
+const QUARANTINE = object({
+  count: NUMBER,
+  /** The first of them. */
+  services: list(object({ family: FAMILY, service: SERVICE, problem: TEXT, since: TEXT })),
+});
 
 /** Services that the kernel does not take. */
-export interface QuarantineStatus {
-  readonly count: number;
-  /** The first of them. */
-  readonly services: readonly {
-    readonly family: IpFamily;
-    readonly service: NamespacedName;
-    readonly problem: string;
-    readonly since: string;
-  }[];
-}
+export type QuarantineStatus = Shaped<typeof QUARANTINE>;
+
+const DRIFT = object({
+  /** How often damage was found. */
+  found: NUMBER,
+  /** How often writing it again helped. */
+  repaired: NUMBER,
+  /** The last ones, oldest first. */
+  recent: list(object({
+    family: FAMILY,
+    time: TEXT,
+    /** In the tools' names; a few of many. */
+    damaged: TEXTS,
+    /** `pending`: being written again; `lasting`: damaged all the same. */
+    outcome: text<"pending" | "repaired" | "lasting">(),
+  })),
+});
 
 /** What others did to the rules. */
-export interface DriftStatus {
-  /** How often damage was found. */
-  readonly found: number;
-  /** How often writing it again helped. */
-  readonly repaired: number;
-  /** The last ones, oldest first. */
-  readonly recent: readonly {
-    readonly family: IpFamily;
-    readonly time: string;
-    /** In the tools' names; a few of many. */
-    readonly damaged: readonly string[];
-    /** `pending`: being written again; `lasting`: damaged all the same. */
-    readonly outcome: "pending" | "repaired" | "lasting";
-  }[];
-}
+export type DriftStatus = Shaped<typeof DRIFT>;
 
-/** A warning or an error of the log. */
-export interface ProblemStatus {
-  readonly severity: "warning" | "error";
-  readonly message: string;
-  /** `err="…" family="IPv4"`. */
-  readonly values: string;
-  /** When it was logged first and last in a row, and how often. */
-  readonly first: string;
-  readonly last: string;
-  readonly count: number;
-}
+/** Of {@linkcode StatusDocument}, without its kind. */
+export const STATUS_FIELDS = {
+  time: TEXT,
+  /** The process. */
+  program: object({
+    name: text<"kproxy">(),
+    version: TEXT,
+    /** The Kubernetes release whose behaviour is followed. */
+    emulationVersion: TEXT,
+    denoVersion: TEXT,
+    pid: NUMBER,
+    started: TEXT,
+    uptimeSeconds: NUMBER,
+    /** When the configuration in force began to be served; later than the start after a changed configuration. */
+    servingSince: TEXT,
+    /** In bytes. */
+    memory: object({ resident: NUMBER, heapUsed: NUMBER, heapTotal: NUMBER, external: NUMBER }),
+  }),
+  node: object({
+    name: TEXT,
+    /** False if its Node says that load balancers shall send nothing new. */
+    eligible: FLAG,
+  }),
+  mode: object({
+    /** The one in use. */
+    used: TEXT,
+    /** As configured; `""` for the default. */
+    configured: TEXT,
+    /** Why the configured one is not in use; null if it is. */
+    fallback: orNull(TEXT),
+  }),
+  /** Whether the rules are those that the cluster wants now: what `/readyz` answers. */
+  readiness: READINESS,
+  /** Whether a sync has been waiting for too long: what `/livez` answers. */
+  healthy: FLAG,
+  families: record<FamilyStatus, IpFamily>(FAMILY_STATUS),
+  source: object({
+    /** `files /etc/kproxy/manifests`, `https://10.0.0.1:6443`, or both. */
+    name: TEXT,
+    /** Objects that are refused as they are now; at most 100. */
+    refused: object({ count: NUMBER, objects: list(object({ where: TEXT, object: TEXT, message: TEXT })) }),
+  }),
+  quarantine: QUARANTINE,
+  /** What Services ask for and do not get: addresses of other Services, or that no Service may have; absent in older releases. */
+  unserved: optional(object({
+    count: NUMBER,
+    /** The first of them. */
+    destinations: list(object({ service: SERVICE, destination: TEXT, reason: TEXT })),
+  })),
+  drift: DRIFT,
+  /** Tables that another service proxy keeps making. */
+  otherProxyTables: TEXTS,
+  /** Kernel settings that are not as wanted. */
+  refusedSettings: list(object({ name: TEXT, reason: TEXT })),
+  /** State of the configuration file; null if it is not followed. */
+  configReload: orNull(object({
+    failures: NUMBER,
+    /** False if the file as it is now was refused. */
+    inForce: FLAG,
+    lastSuccess: TEXT,
+  })),
+  problems: object({
+    /** Warnings and errors since the process began. */
+    total: NUMBER,
+    /** The last of them, oldest first. */
+    recent: list(object({
+      severity: text<"warning" | "error">(),
+      message: TEXT,
+      /** `err="…" family="IPv4"`. */
+      values: TEXT,
+      /** When it was logged first and last in a row, and how often. */
+      first: TEXT,
+      last: TEXT,
+      count: NUMBER,
+    })),
+  }),
+  /** What the servers listen on, e.g. `127.0.0.1:10249`; empty ones do not listen. */
+  listening: object({ healthz: TEXTS, metrics: TEXTS }),
+};
 
-/** What `/kproxy/v1/config` answers. */
-export interface ConfigDocument {
-  readonly apiVersion: typeof API_VERSION;
-  readonly kind: "Config";
-  readonly node: string;
+/** How it fares. */
+export const STATUS = object({ ...kindOf("Status"), ...STATUS_FIELDS });
+
+/** What {@linkcode STATUS_PATH} answers. */
+export type StatusDocument = Shaped<typeof STATUS>;
+
+/** What it is configured to. */
+export const CONFIG = object({
+  ...kindOf("Config"),
+  node: TEXT,
   /** The mode in use. */
-  readonly mode: string;
-  readonly families: readonly IpFamily[];
+  mode: TEXT,
+  families: list(FAMILY),
   /** `--master` without credentials; `""` if it was not given. */
-  readonly master: string;
-  /** The configuration in force, as a file would hold it; what is not there has its default. */
-  readonly config: Readonly<Record<string, unknown>>;
-}
+  master: TEXT,
+  /** The configuration in force, as a file would hold it, and checked as one; what is not there has its default. */
+  config: record(ANYTHING),
+});
 
-/** What {@linkcode PORTALS_PATH} answers: the ports that kproxy listens on for Services; none but in mode userspace. */
-export interface PortalsDocument extends NodePortals {
-  readonly apiVersion: typeof API_VERSION;
-  readonly kind: "Portals";
+/** What {@linkcode CONFIG_PATH} answers. */
+export type ConfigDocument = Shaped<typeof CONFIG>;
+
+/** The ports that kproxy listens on for Services; none but in mode userspace. */
+export const PORTALS = object({
+  ...kindOf("Portals"),
   /** The mode in use. */
-  readonly mode: string;
+  mode: TEXT,
+  ...NODE_PORTALS,
+});
+
+/** What {@linkcode PORTALS_PATH} answers. */
+export type PortalsDocument = Shaped<typeof PORTALS>;
+
+function kindOf<Kind extends string>(_kind: Kind) {
+  return { apiVersion: text<typeof API_VERSION>(), kind: text<Kind>() };
 }

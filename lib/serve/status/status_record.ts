@@ -17,6 +17,7 @@ import type {
   SyncStatus,
 } from "./status_document.ts";
 import { errorText } from "../../observe/log.ts";
+import { cut } from "../../text/quote.ts";
 import { isoTime } from "../../text/words.ts";
 
 const DRIFTS = 20;
@@ -124,6 +125,8 @@ const LATENCIES = 512;
 /** Of one sync so many count: the first one after a long gap may bring thousands. */
 const LATENCIES_PER_SYNC = 64;
 const NAMED_SERVICES = 10;
+/** Of each failure among the last syncs; the last failure has all of its own. */
+const MAX_ERROR_LENGTH = 2_000;
 
 /** Takes every sync of one family, and keeps some numbers of it. */
 export class SyncRecord {
@@ -145,43 +148,38 @@ export class SyncRecord {
     this.#endpoints = state.endpointCount;
     this.#rules = report.total;
     this.#syncs[kind]++;
-    const changed = full ? state.services.size : services.length;
-    this.#last = {
-      time: isoTime(timeMs),
+    const common = {
       kind,
       durationMs,
-      phasesMs: report.phasesMs ?? {},
-      changed,
+      changed: full ? state.services.size : services.length,
       services: services.slice(0, NAMED_SERVICES),
       written: report.written,
+    } as const;
+    this.#last = {
+      time: isoTime(timeMs),
+      ...common,
+      phasesMs: report.phasesMs ?? {},
       commands: report.commands,
       bytes: report.bytes,
     };
     if (full) this.#lastFull = this.#last;
     const latencyMs = this.#takeLatencies(triggerTimesMs, timeMs);
-    keepLast(
-      this.#points,
-      { timeMs: Math.round(timeMs), durationMs, kind, ok: true, changed, latencyMs },
-      POINTS,
-    );
+    keepLast(this.#points, { timeMs: Math.round(timeMs), ...common, ok: true, latencyMs }, POINTS);
   }
 
   /** @param timeMs as of {@linkcode synced} */
   failed({ full, durationMs, error }: SyncFailure, timeMs: number): void {
     const kind = full ? "full" : "partial";
     this.#syncs.failed++;
-    this.#lastFailure = {
-      time: isoTime(timeMs),
-      kind,
-      durationMs,
-      error: errorText(error),
-    };
+    const why = errorText(error);
+    this.#lastFailure = { time: isoTime(timeMs), kind, durationMs, error: why };
     keepLast(this.#points, {
       timeMs: Math.round(timeMs),
       durationMs,
       kind,
       ok: false,
       changed: 0,
+      error: cut(why, MAX_ERROR_LENGTH),
       latencyMs: null,
     }, POINTS);
   }

@@ -100,6 +100,9 @@ Deno.test("syncs are reported with their kind, phases and some of the Services t
     status.recent.map(({ timeMs, kind, ok, changed }) => [timeMs - START_MS, kind, ok, changed]),
     [[1_000, "full", true, 2], [2_000, "partial", true, 12], [3_000, "partial", false, 0]],
   );
+  const [, partial, failure] = status.recent;
+  assertEquals([partial?.services, partial?.written], [services(10), { nat: 4 }]);
+  assertStringIncludes(failure?.error ?? "", "the tool said no");
   assertEquals(record.families.IPv6?.syncs, { full: 0, partial: 0, failed: 0 });
 });
 

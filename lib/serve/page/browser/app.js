@@ -6,7 +6,7 @@
 import { render } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { usePolled } from "./api.js";
-import { Changes } from "./changes.js";
+import { changes } from "./changes.js";
 import { clock } from "./format.js";
 import { overview } from "./overview.js";
 import { badge, html, loading, problem } from "./parts.js";
@@ -82,7 +82,7 @@ function shownView({ view, name, query }, status) {
     case "path":
       return html`<${PacketPath} query=${query} />`;
     case "changes":
-      return status === null ? loading("changes") : html`<${Changes} status=${status} />`;
+      return status === null ? loading("changes") : changes(status);
     case "overview":
       return status === null ? loading("its status") : overview(status);
   }

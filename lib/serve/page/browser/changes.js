@@ -3,54 +3,65 @@
  *
  * @module
  */
-import { usePolled } from "./api.js";
 import { count, counted, duration, listed } from "./format.js";
-import { badge, empty, html, loading, section, serviceLink, since, table } from "./parts.js";
+import { badge, empty, html, section, serviceLink, since, table } from "./parts.js";
 
 /** @typedef {import("../../status/status_document.ts").StatusDocument} StatusDocument */
-/** @typedef {import("../page_document.ts").ChangesDocument} ChangesDocument */
-/** @typedef {import("../page_document.ts").RuleChange} RuleChange */
+/** @typedef {import("../../status/status_document.ts").SyncPoint} SyncPoint */
+/** @typedef {SyncPoint & { readonly family: string }} Change */
 
-const PERIOD_MS = 2_000;
+const SHOWN = 100;
 
-/** @param {{ status: StatusDocument }} props */
-export function Changes({ status }) {
-  /** @type {import("./api.js").Polled<ChangesDocument>} */
-  const { data } = usePolled("changes", PERIOD_MS);
+/** @param {StatusDocument} status */
+export function changes(status) {
+  const newest = newestChanges(status);
   return html`
     <div class="stack">
       <div class="heading"><h1>Changes</h1></div>
       ${problems(status)}
       ${section(
         { id: "syncs", title: "Changes of rules", note: "newest first" },
-        data === null
-          ? loading("changes")
-          : data.changes.length === 0
-          ? empty("No change yet")
-          : changeTable(data.changes.toReversed()),
+        newest.length === 0 ? empty("No change yet") : changeTable(newest),
       )}
     </div>
   `;
 }
 
-/** @param {readonly RuleChange[]} newest first */
+/**
+ * Syncs that looked at Services, or failed.
+ *
+ * @param {StatusDocument} status
+ * @returns {readonly Change[]} newest first
+ */
+function newestChanges({ families }) {
+  const all = Object.entries(families).flatMap(([family, { recent }]) =>
+    recent.map((point) => ({ ...point, family }))
+  );
+  return all.filter(({ ok, kind, changed }) => !ok || kind === "full" || changed > 0)
+    .sort((one, other) => other.timeMs - one.timeMs).slice(0, SHOWN);
+}
+
+/** @param {readonly Change[]} newest first */
 function changeTable(newest) {
-  const rows = newest.map(({ timeMs, family, kind, error, written, durationMs, changed, services }) => [
+  const rows = newest.map((
+    { timeMs, family, kind, ok, error = "", written = {}, durationMs, changed, services = [] },
+  ) => [
     since(timeMs),
     family,
-    error === ""
+    ok
       ? `${kind} sync`
       : html`<span>${badge("bad", `${kind} sync failed`)}<br /><small class="wrap">${error}</small></span>`,
-    error !== ""
-      ? ""
-      : kind === "full"
-      ? `all ${count(changed)}`
-      : names(services, changed - services.length),
+    !ok ? "" : kind === "full" ? `all ${count(changed)}` : names(services, changed - services.length),
     listed(Object.fromEntries(Object.entries(written).filter(([, amount]) => amount > 0))),
     duration(durationMs),
   ]);
   const head = ["When", "Family", "What", "Services", "Written", "Took"];
-  return table("Changes of rules", head, rows, newest.map(({ id }) => String(id)));
+  return table(
+    "Changes of rules",
+    head,
+    rows,
+    newest.map(({ timeMs, family, durationMs }) => `${timeMs} ${family} ${durationMs}`),
+  );
 }
 
 /**
