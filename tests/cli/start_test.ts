@@ -4,7 +4,6 @@
  * @module
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { ROOT } from "../../tools/project_files.ts";
 import { metricOf } from "../support/http_get.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
@@ -62,7 +61,7 @@ e2eTest("without iptables run names what to install; without sysctl it warns and
 
       for (const tool of TOOLS) await Deno.symlink(pathOf(tool), `${bin}/${tool}`);
       // The programs of the system are out of its sight, so `path`, which adds to them, would not do.
-      const as = { prefix: env, deno: Deno.execPath(), root: ROOT };
+      const as = { prefix: env, deno: Deno.execPath() };
       await using some = await KproxyProcess.start({ netns, args: [`--manifests=${folder}/web.yaml`], as });
       const { code, signal } = await some.stop("SIGTERM");
       assertEquals([code, signal], [0, null], some.log);

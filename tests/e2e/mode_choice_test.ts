@@ -5,7 +5,6 @@
  * @module
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { ROOT } from "../../tools/project_files.ts";
 import { findProgram } from "../../tools/setup.ts";
 import { kproxyArgv } from "../cli/kproxy.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
@@ -38,7 +37,7 @@ async function withPrograms(tools: readonly string[], work: (bin: string) => Pro
 
 /** Runs kproxy with these programs only. */
 function withPath(bin: string) {
-  return { prefix: [findProgram("env") ?? "env", `PATH=${bin}`], deno: Deno.execPath(), root: ROOT };
+  return { prefix: [findProgram("env") ?? "env", `PATH=${bin}`], deno: Deno.execPath() };
 }
 
 async function page(netns: Netns, path: string): Promise<string> {

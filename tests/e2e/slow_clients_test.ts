@@ -4,7 +4,6 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import { ROOT } from "../../tools/project_files.ts";
 import { type ApiJson, service } from "../flows/objects.ts";
 import { type Got, httpGet } from "../support/http_get.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
@@ -70,7 +69,6 @@ for (const descriptors of [1024, 160]) {
         as: {
           prefix: ["prlimit", `--nofile=${descriptors}:${descriptors}`],
           deno: Deno.execPath(),
-          root: ROOT,
         },
       });
       // No endpoint of its own: 503 is its answer.

@@ -290,7 +290,6 @@ e2eTest("a client that takes all sessions it can get leaves some to others, user
   const as = {
     prefix: ["prlimit", "--nofile=400:400"],
     deno: Deno.execPath(),
-    root: new URL("../..", import.meta.url).pathname.replace(/\/$/, ""),
   };
   await using kproxy = await KproxyProcess.start({ ...web.options(), as });
   const script = await Deno.makeTempFile({ suffix: ".ts" });

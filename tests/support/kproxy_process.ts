@@ -35,9 +35,10 @@ export interface KproxyOptions {
 export interface RunAs {
   /** What stands before the program. */
   readonly prefix: readonly string[];
-  /** Where the runtime and the project are for them. */
+  /** Where the runtime is for them. */
   readonly deno: string;
-  readonly root: string;
+  /** Likewise the project, if it is not where it is for others. */
+  readonly root?: string;
 }
 
 /** How long anything may take that a test waits for. */
@@ -69,7 +70,7 @@ export class KproxyProcess implements AsyncDisposable {
   /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
   static spawn({ netns, args, path, command, as, bundle, verbosity = 2 }: KproxyOptions): KproxyProcess {
     const { prefix, deno } = as ?? { prefix: [], deno: Deno.execPath() };
-    const kproxy = as !== undefined
+    const kproxy = as?.root !== undefined
       ? sourceArgv(as.root)
       : bundle === undefined
       ? kproxyArgv()
