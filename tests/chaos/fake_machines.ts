@@ -158,7 +158,7 @@ function ipvsDamages(kernel: FakeIpvs["kernel"]): FakeMachine["damages"] {
         if (kernel.addresses?.has(address) !== true) kernel.servers.delete(key);
       }
     }),
-    damage(() => kernel.tables.get("nat")?.get("KUBE-SERVICES")?.rules.splice(0)),
+    damage(() => kernel.edit("nat", "KUBE-SERVICES", (rules) => rules.splice(0))),
     damage(() => {
       kernel.addresses?.clear();
     }),

@@ -157,7 +157,6 @@ export class ChaosNode implements AsyncDisposable {
         // A disk and a lock file of its own, which are gone when it is.
         prefix: ["sh", "-c", `${this.#privateMounts()} exec "$@"`, "sh"],
         deno: Deno.execPath(),
-        root: new URL("../..", import.meta.url).pathname.replace(/\/$/, ""),
       },
       args: [
         ...this.#commonArgs(),

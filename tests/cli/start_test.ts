@@ -4,7 +4,7 @@
  * @module
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { ROOT } from "../../tools/project_files.ts";
+import { metricOf } from "../support/http_get.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import { pathExists } from "../support/path_exists.ts";
@@ -61,7 +61,7 @@ e2eTest("without iptables run names what to install; without sysctl it warns and
 
       for (const tool of TOOLS) await Deno.symlink(pathOf(tool), `${bin}/${tool}`);
       // The programs of the system are out of its sight, so `path`, which adds to them, would not do.
-      const as = { prefix: env, deno: Deno.execPath(), root: ROOT };
+      const as = { prefix: env, deno: Deno.execPath() };
       await using some = await KproxyProcess.start({ netns, args: [`--manifests=${folder}/web.yaml`], as });
       const { code, signal } = await some.stop("SIGTERM");
       assertEquals([code, signal], [0, null], some.log);
@@ -193,11 +193,7 @@ for (const mode of ["iptables", "nftables"] as const) {
     async () => {
       await inFolder({ "web.yaml": SERVICE, "slice.yaml": SLICE("239.1.1.1") }, async (folder) => {
         await withNetns(async (netns) => {
-          const metric = async (): Promise<string | undefined> => {
-            const url = "http://127.0.0.1:10249/metrics";
-            const { stdout } = await netns.exec.run(["curl", "-s", "--noproxy", "*", url]);
-            return /^kproxy_unreachable_endpoints\{ip_family="IPv4"\} (\d+)$/m.exec(stdout)?.[1];
-          };
+          const metric = () => metricOf(netns, 'kproxy_unreachable_endpoints{ip_family="IPv4"}');
           await using kproxy = await KproxyProcess.start({
             netns,
             args: [`--manifests=${folder}`, "--hostname-override=node-a", `--proxy-mode=${mode}`],
@@ -212,7 +208,7 @@ for (const mode of ["iptables", "nftables"] as const) {
             "Service shop/web",
             `node node-a leads no traffic of shop/web to ${of}: it is a multicast address`,
           ]]);
-          assertEquals(await metric(), "1");
+          assertEquals(await metric(), 1);
           const rules = await netns.run(
             mode === "iptables" ? ["iptables-save"] : ["nft", "list", "table", "ip", "kproxy"],
           );
@@ -221,7 +217,7 @@ for (const mode of ["iptables", "nftables"] as const) {
 
           await Deno.writeTextFile(`${folder}/slice.yaml`, SLICE("10.244.1.1"));
           await kproxy.untilMessage("An endpoint that was left out is gone");
-          assertEquals(await metric(), "0");
+          assertEquals(await metric(), 0);
           assertEquals((await kproxy.stop()).code, 0, kproxy.log);
         });
       });

@@ -10,6 +10,7 @@ import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { service } from "../flows/objects.ts";
+import { httpGet } from "../support/http_get.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { NFTABLES } from "../support/lab_mode.ts";
 import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
@@ -17,6 +18,7 @@ import { e2eTest, program } from "../support/skip.ts";
 import { eventually } from "../support/until.ts";
 import { CLUSTER } from "../support/web_changes.ts";
 
+const HEALTHZ = "http://127.0.0.1:10256/healthz";
 const HOUR_MS = 3_600_000;
 /** The library looks at its file once a second, and two clocks are compared. */
 const TOLERANCE_MS = 60_000;
@@ -74,17 +76,13 @@ e2eTest(
               kproxy.kill("SIGCONT");
             }
             await eventually(async () => {
-              const answer = await netns.run(["curl", "-s", "http://127.0.0.1:10256/healthz"]);
-              assert(
-                isSet(Date.parse((JSON.parse(answer) as { currentTime: string }).currentTime)),
-                answer,
-              );
+              const { body } = await httpGet(netns, HEALTHZ);
+              assert(isSet(Date.parse((JSON.parse(body) as { currentTime: string }).currentTime)), body);
             }, { everyMs: 200 });
             if (!isSuspended) await edit();
           }, name);
           assert(isSet(Number(lines.at(-1)?.["ts"])), JSON.stringify(lines.at(-1)));
-          const status = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}"];
-          assertEquals(await netns.run([...status, "http://127.0.0.1:10256/healthz"]), "200");
+          assertEquals((await httpGet(netns, HEALTHZ)).status, 200);
         });
       }
       await loop.stopUnbroken();

@@ -5,6 +5,7 @@
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { ConnectLoop } from "../support/connect_loop.ts";
+import { httpGet, metricOf } from "../support/http_get.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import {
   WEB_CLUSTER_IP,
@@ -20,9 +21,7 @@ import { e2eTest, program } from "../support/skip.ts";
 const NEEDS = [...WEB_NEEDS, program("curl")];
 const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
 const NODE_PORT = { ip: "192.0.2.10", port: WEB_NODE_PORT };
-const REFUSED = "Changed configuration refused, the former one stays in force";
 const ANEW = "Configuration changed, starting anew with it";
-const FIRST_SYNC = "First sync done, Services are served";
 
 interface Wanted {
   readonly healthz?: number;
@@ -73,46 +72,18 @@ class Reloading implements AsyncDisposable {
     }
   }
 
-  /** Makes an edit that begins a new life, and waits until that serves. */
-  async anew(edit: () => Promise<void>): Promise<void> {
-    const from = this.kproxy.lines.length;
-    await edit();
-    await this.kproxy.until("its next life", (lines) => {
-      const begin = lines.findIndex(({ msg }) => msg === ANEW);
-      return begin >= 0 && lines.slice(begin).filter(({ msg }) => msg === FIRST_SYNC).length >= 2;
-    }, from);
-  }
-
   /** Makes an edit that is refused; the log lines since. */
   async refused(edit: () => Promise<void>): Promise<string> {
-    const from = this.kproxy.lines.length;
-    await edit();
-    // The Event is the last that is told of it.
-    await this.kproxy.until(
-      "the refusal",
-      (lines) =>
-        lines.some(({ msg }) => msg === REFUSED) && lines.some(({ reason }) => reason === "ConfigRefused"),
-      from,
-    );
-    return this.kproxy.lines.slice(from).map((line) => JSON.stringify(line)).join("\n");
+    return (await this.kproxy.refused(edit)).map((line) => JSON.stringify(line)).join("\n");
   }
 
   /** HTTP status on the node; 0 if nothing answers. */
   async status(port: number): Promise<number> {
-    const { stdout } = await this.#curl(
-      `http://127.0.0.1:${port}/healthz`,
-      "-o",
-      "/dev/null",
-      "-w",
-      "%{http_code}",
-    );
-    return Number(stdout);
+    return (await httpGet(this.web.lab.node.netns, `http://127.0.0.1:${port}/healthz`)).status;
   }
 
-  async metric(name: string): Promise<number> {
-    const { stdout } = await this.#curl("http://127.0.0.1:10249/metrics");
-    const line = stdout.split("\n").find((candidate) => candidate.startsWith(`${name} `));
-    return Number(line?.slice(name.length) ?? Number.NaN);
+  metric(name: string): Promise<number | undefined> {
+    return metricOf(this.web.lab.node.netns, name);
   }
 
   async masqueradesAll(): Promise<boolean> {
@@ -125,12 +96,6 @@ class Reloading implements AsyncDisposable {
     await this.kproxy[Symbol.asyncDispose]();
     await this.web[Symbol.asyncDispose]();
     await Deno.remove(this.folder, { recursive: true });
-  }
-
-  async #curl(url: string, ...options: string[]): Promise<{ stdout: string }> {
-    return await this.web.lab.node.netns.exec.run([
-      ...["curl", "-s", "--max-time", "30", "--noproxy", "*", ...options, url],
-    ]);
   }
 }
 
@@ -159,7 +124,7 @@ e2eTest(
     await loops[0]!.answered(50);
     assertEquals([await lab.masqueradesAll(), await lab.status(10256)], [false, 200]);
 
-    await lab.anew(() => swap(folder, "v2", configText({ healthz: 10300, masqueradeAll: true })));
+    await lab.kproxy.anew(() => swap(folder, "v2", configText({ healthz: 10300, masqueradeAll: true })));
     assertEquals([await lab.masqueradesAll(), await lab.status(10256), await lab.status(10300)], [
       true,
       0,
@@ -178,7 +143,7 @@ e2eTest(
     assertEquals(await lab.metric("kproxy_config_last_reload_successful"), 0);
     await loops[0]!.answered(50);
 
-    await lab.anew(() => swap(folder, "v4", configText({ healthz: 10256, masqueradeAll: false })));
+    await lab.kproxy.anew(() => swap(folder, "v4", configText({ healthz: 10256, masqueradeAll: false })));
     assertEquals([await lab.masqueradesAll(), await lab.status(10256), await lab.status(10300)], [
       false,
       200,
@@ -209,11 +174,7 @@ e2eTest("a configuration that cannot be served gives way to the former one", NEE
   // Port 10249 is taken by the metrics: with bindAddressHardFail that is found out too late.
   const from = lab.kproxy.lines.length;
   assertMatch(await lab.refused(() => write({ healthz: 10249, masqueradeAll: true })), /Cannot listen on/);
-  await lab.kproxy.until(
-    "the former configuration",
-    (lines) => lines.filter(({ msg }) => msg === FIRST_SYNC).length >= 2,
-    from,
-  );
+  await lab.kproxy.untilServing(2, from);
   assertEquals([await lab.status(10256), await lab.masqueradesAll()], [200, false]);
   assertEquals(await lab.metric("kproxy_config_reload_failures_total"), 2);
   await loop.stopUnbroken();

@@ -82,15 +82,20 @@ e2eTest("the demo fails when connections fail, and when the cleanup leaves somet
   const list = new Deno.Command("ip", { args: ["netns", "list"] }).outputSync().stdout;
   const [node = ""] = new TextDecoder().decode(list).match(new RegExp(`kp${demo.pid}-\\S+-0(?= |$)`, "m")) ??
     [];
-  const onNode = (...argv: string[]): void => {
-    const { code, stderr } = new Deno.Command("ip", { args: ["netns", "exec", node, ...argv] }).outputSync();
+  const onNode = (...argv: string[]): string => {
+    const args = ["netns", "exec", node, ...argv];
+    const { code, stdout, stderr } = new Deno.Command("ip", { args }).outputSync();
     assertEquals(code, 0, new TextDecoder().decode(stderr));
+    return new TextDecoder().decode(stdout);
   };
   // A chain in the place of one that kproxy would forget.
   onNode("iptables", "-t", "nat", "-N", "KUBE-FORGOTTEN");
   const lossy = "FORWARD -p tcp --syn -m statistic --mode nth --every 20 --packet 0 -j DROP".split(" ");
   onNode("iptables", "-t", "mangle", "-I", ...lossy);
-  await new Promise((resolve) => setTimeout(resolve, 500));
+  await until(
+    () => /^\[[1-9]\d*:\d+\] -A FORWARD /m.test(onNode("iptables-save", "-c", "-t", "mangle")),
+    "a lost SYN",
+  );
   onNode("iptables", "-t", "mangle", "-D", ...lossy);
   assertEquals(await demo.status, 1, demo.out);
   assertMatch(demo.out, /^ {2}\S+ +\d+ made, [1-9]\d* failed, /m);

@@ -22,8 +22,6 @@ const EVIL = [
   }),
   slice("evil/external.1", [`dns:${WEB_TARGET_PORT}`, `ssh:${WEB_TARGET_PORT}`], [`${WEB_PODS[0]}@node-a`]),
 ];
-const ANEW = "Configuration changed, starting anew with it";
-const FIRST_SYNC = "First sync done, Services are served";
 const NOT_IN = "it is not in kproxy.externalIPPolicy.externalIPs";
 const OWN = "it is the node's own address, and kproxy.externalIPPolicy.nodeAddresses is not true";
 
@@ -50,14 +48,7 @@ e2eTest(
       netns,
       args: [`--config=${config}`, "--hostname-override=node-a", `--manifests=${web.manifests.folder}`],
     });
-    const anew = async (policy: string): Promise<void> => {
-      const from = kproxy.lines.length;
-      await Deno.writeTextFile(config, configText(policy));
-      await kproxy.until("its next life", (lines) => {
-        const begin = lines.findIndex(({ msg }) => msg === ANEW);
-        return begin >= 0 && lines.slice(begin).filter(({ msg }) => msg === FIRST_SYNC).length >= 2;
-      }, from);
-    };
+    const anew = (policy: string) => kproxy.anew(() => Deno.writeTextFile(config, configText(policy)));
     const victims = async (): Promise<readonly boolean[]> => {
       const answers = [await web.answering(TAKEN, 1_000), await web.answering(NODE_SSH, 1_000)];
       return answers.map((who) => who.includes(WEB_PODS[0]));

@@ -6,6 +6,7 @@
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { service } from "../flows/objects.ts";
+import { httpGet } from "../support/http_get.ts";
 import { KproxyProcess, type LogLine } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { WEB_NEEDS } from "../support/lab_web.ts";
@@ -88,9 +89,7 @@ for (const mode of ["iptables", "nftables"] as const) {
         const use = "rules of an earlier start are there, and no proxy updates them";
         const reason = "IPv6 is not supported here: needs net.ipv6.conf.all.disable_ipv6 = 0, found 1";
         assertEquals(events[0]?.["note"], `cannot serve IPv6, although ${use}: ${reason}`);
-        const ready = JSON.parse(
-          await netns.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10256/readyz"]),
-        );
+        const ready = JSON.parse((await httpGet(netns, "http://127.0.0.1:10256/readyz")).body);
         assertEquals([ready.ready, ready.unserved], [true, { IPv6: { reason, use } }]);
         assert(!kproxy.lines.some(({ msg }) => msg === AGAIN), kproxy.log);
 

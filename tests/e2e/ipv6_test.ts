@@ -6,6 +6,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
+import { httpGet } from "../support/http_get.ts";
 import type { KproxyProcess } from "../support/kproxy_process.ts";
 import { IPTABLES, type LabMode, NFTABLES } from "../support/lab_mode.ts";
 import { WEB_NEEDS, WEB_PODS, WEB_TARGET_PORT, WebLab } from "../support/lab_web.ts";
@@ -77,8 +78,7 @@ const POLICY_HEALTH = `http://[${NODE6}]:${HEALTH_PORT}/`;
 
 /** The status of a server on the node; 0 if nothing answers. */
 async function status({ lab }: WebLab, url: string): Promise<number> {
-  const curl = ["curl", "-sg", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}", "-m", "30", url];
-  return Number((await lab.node.netns.exec.run(curl)).stdout);
+  return (await httpGet(lab.node.netns, url)).status;
 }
 
 /** Who answers at an address: a server's address, or what else became of it. */

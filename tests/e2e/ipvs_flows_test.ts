@@ -8,8 +8,7 @@
 import { assertEquals } from "@std/assert";
 import { flowOf } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
-import { isReal } from "../support/flow_lab_cases.ts";
-import { IPVS_LAB_CASE_GAPS, IPVS_LAB_CASES, ipvsLabGap, SCTP_LAB_CASES } from "../support/ipvs_lab_cases.ts";
+import { gapOf, labCases, SCTP_LAB_CASES } from "../support/flow_lab_cases.ts";
 import { e2eTest } from "../support/skip.ts";
 import { testInUml, UML_NEEDS } from "../support/uml.ts";
 
@@ -21,20 +20,10 @@ e2eTest(
   UML_NEEDS,
   () =>
     testInUml(
-      ["tests/lab/sctp_flows_in_uml.ts", "tests/lab/ipvs_flows_in_uml.ts"],
-      `2 passed (${IPVS_LAB_CASES.length + SCTP_LAB_CASES.length} steps) | 0 failed`,
+      ["tests/lab/flows_in_uml.ts"],
+      `2 passed (${labCases("ipvs").length + SCTP_LAB_CASES.length} steps) | 0 failed`,
       LIMIT_MS,
     ),
-);
-
-Deno.test(
-  "every case that a mode decides runs with real packets in IPVS mode, or is named as a gap",
-  { permissions: "none" },
-  () => {
-    const names = [...IPVS_LAB_CASES.map(({ name }) => name), ...Object.keys(IPVS_LAB_CASE_GAPS)];
-    const wanted = FLOW_CASES.filter((one) => isReal("ipvs", one)).map(({ name }) => name);
-    assertEquals(names.sort(), wanted.sort());
-  },
 );
 
 /** Packets that fare otherwise in IPVS mode, and that no real one is sent for; `ipvsLabGap` and the gaps of cases say why. */
@@ -59,10 +48,11 @@ Deno.test(
   "what fares otherwise in IPVS mode is a real packet, but for a few",
   { permissions: "none" },
   () => {
-    const unsent = FLOW_CASES.flatMap(({ name, flows }) =>
-      flows.filter((step) => typeof step !== "string")
+    const sent = labCases("ipvs");
+    const unsent = FLOW_CASES.flatMap((one) =>
+      one.flows.filter((step) => typeof step !== "string")
         .filter((step) => step.instead?.ipvs !== undefined)
-        .filter((step) => IPVS_LAB_CASE_GAPS[name] !== undefined || ipvsLabGap(step) !== undefined)
+        .filter((step) => !sent.includes(one) || gapOf("ipvs", step) !== undefined)
         .map((step) => flowOf(step, "ipvs").packet)
     );
     assertEquals(unsent.sort(), UNSENT.toSorted());

@@ -5,7 +5,6 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import { ROOT } from "../../tools/project_files.ts";
 import { kproxy as runToEnd } from "../cli/kproxy.ts";
 import { asNobody, boundingSet, NOBODY } from "../support/as_nobody.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
@@ -21,7 +20,6 @@ const CAPABILITIES = "0000000000003000";
 const AS_ROOT: RunAs = {
   prefix: ["setpriv", boundingSet(CAN), "--inh-caps=-all"],
   deno: Deno.execPath(),
-  root: ROOT,
 };
 
 const CASES: readonly [
@@ -73,7 +71,6 @@ const READ_ONLY_SYSCTLS: RunAs = {
     'mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec "$0" "$@"',
   ],
   deno: Deno.execPath(),
-  root: ROOT,
 };
 
 e2eTest(

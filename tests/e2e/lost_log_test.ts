@@ -4,7 +4,6 @@
  * @module
  */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { ROOT } from "../../tools/project_files.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { WEB_NEEDS, WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
@@ -53,7 +52,7 @@ e2eTest(
         const prefix = ["env", `FIFO=${fifo}`, "sh", "-c", shell, "sh"];
         await using kproxy = KproxyProcess.spawn({
           ...web.options(),
-          as: { prefix, deno: Deno.execPath(), root: ROOT },
+          as: { prefix, deno: Deno.execPath() },
         });
         const reader = readerGoes ? await Deno.open(fifo) : null;
         await until(async () => (await web.answering(CLUSTER, 10_000)).join(" ") === `${A} ${B}`, "serving");

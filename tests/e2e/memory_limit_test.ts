@@ -43,7 +43,6 @@ for (const mode of [IPTABLES, NFTABLES]) {
         // A namespace has a /sys of its own, without groups.
         prefix: [...cgroup.starter, "ip", "netns", "exec", web.lab.node.netns.name],
         deno: Deno.execPath(),
-        root: new URL("../..", import.meta.url).pathname.replace(/\/$/, ""),
       };
       const options = { netns: null, args: web.options().args, as };
       {

@@ -5,10 +5,10 @@
  * @module
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { ROOT } from "../../tools/project_files.ts";
 import { findProgram } from "../../tools/setup.ts";
 import { kproxyArgv } from "../cli/kproxy.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
+import { httpGet } from "../support/http_get.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
 import { KproxyProcess, type LogLine } from "../support/kproxy_process.ts";
 import { LabGateway } from "../support/lab_gateway.ts";
@@ -23,9 +23,6 @@ const IPTABLES_TOOLS = [
   ...["sysctl", "conntrack"],
 ];
 const NEEDS = [...WEB_NEEDS, program("curl"), ...IPTABLES_TOOLS.map(program)];
-const FIRST_SYNC = "First sync done, Services are served";
-const ANEW = "Configuration changed, starting anew with it";
-const REFUSED = "Changed configuration refused, the former one stays in force";
 
 /** A folder with these programs of the machine and no others. */
 async function withPrograms(tools: readonly string[], work: (bin: string) => Promise<void>): Promise<void> {
@@ -40,12 +37,11 @@ async function withPrograms(tools: readonly string[], work: (bin: string) => Pro
 
 /** Runs kproxy with these programs only. */
 function withPath(bin: string) {
-  return { prefix: [findProgram("env") ?? "env", `PATH=${bin}`], deno: Deno.execPath(), root: ROOT };
+  return { prefix: [findProgram("env") ?? "env", `PATH=${bin}`], deno: Deno.execPath() };
 }
 
 async function page(netns: Netns, path: string): Promise<string> {
-  const argv = ["curl", "-s", "--max-time", "30", "--noproxy", "*", `http://127.0.0.1:10249${path}`];
-  return (await netns.exec.run(argv)).stdout;
+  return (await httpGet(netns, `http://127.0.0.1:10249${path}`)).body;
 }
 
 function eventsOf(lines: readonly LogLine[], reason: string): readonly LogLine[] {
@@ -173,21 +169,17 @@ class Reloading {
 
   /** Writes a mode that is refused; the problem that was told. */
   async refused(wanted: Wanted): Promise<string> {
-    const from = this.kproxy.lines.length;
-    await Deno.writeTextFile(this.file, configText(wanted, this.more));
-    await this.kproxy.untilMessage(REFUSED, from);
-    return JSON.stringify(this.kproxy.lines.slice(from).find(({ err }) => err !== undefined));
+    const lines = await this.kproxy.refused(() => this.#write(wanted));
+    return JSON.stringify(lines.find(({ err }) => err !== undefined));
   }
 
   /** Writes what begins a new life, and waits until that serves. */
-  async anew(wanted: Wanted): Promise<readonly LogLine[]> {
-    const from = this.kproxy.lines.length;
-    await Deno.writeTextFile(this.file, configText(wanted, this.more));
-    await this.kproxy.until("its next life", (lines) => {
-      const begin = lines.findIndex(({ msg }) => msg === ANEW);
-      return begin >= 0 && lines.slice(begin).filter(({ msg }) => msg === FIRST_SYNC).length >= 2;
-    }, from);
-    return this.kproxy.lines.slice(from);
+  anew(wanted: Wanted): Promise<readonly LogLine[]> {
+    return this.kproxy.anew(() => this.#write(wanted));
+  }
+
+  #write(wanted: Wanted): Promise<void> {
+    return Deno.writeTextFile(this.file, configText(wanted, this.more));
   }
 }
 

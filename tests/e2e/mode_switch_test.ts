@@ -7,6 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import { setNames } from "../../lib/backend/ipvs/plan/sets.ts";
 import { service, slice } from "../flows/objects.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
+import { httpGet } from "../support/http_get.ts";
 import type { LabHost } from "../support/lab_host.ts";
 import {
   WEB_CLUSTER_IP,
@@ -124,7 +125,7 @@ e2eTest(
     const { netns } = web.lab.node;
     const tables = async (): Promise<string[]> =>
       (await netns.run(["nft", "list", "tables"])).trim().split("\n").sort();
-    const readiness = (): Promise<string> => netns.run(["curl", "-s", "http://127.0.0.1:10256/readyz"]);
+    const readiness = async () => (await httpGet(netns, "http://127.0.0.1:10256/readyz")).body;
     const comes = (): Promise<string> => netns.run(["nft", "-f", "-"], { stdin: nftTables("kube-proxy") });
     await comes();
     await using kproxy = await web.start(["--proxy-mode=nftables", "--iptables-sync-period=1s"]);

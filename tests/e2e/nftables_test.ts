@@ -7,6 +7,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
+import { httpGet, metricOf } from "../support/http_get.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { NFTABLES, nftTableNames } from "../support/lab_mode.ts";
 import {
@@ -70,17 +71,14 @@ e2eTest(
     const script = `if [ -e $D/bad ]; then
   sed -i '/^add .*${BAD}/s/goto [a-z0-9-]*/goto nowhere/' $D/input.$$
 fi`;
-    const metric = async (): Promise<string> => {
-      const text = await netns.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10249/metrics"]);
-      return /^kproxy_quarantined_services\{ip_family="IPv4"\} (.*)$/m.exec(text)?.[1] ?? "absent";
-    };
+    const metric = () => metricOf(netns, 'kproxy_quarantined_services{ip_family="IPv4"}');
     await withNft(script, async (bin) => {
       await Deno.writeTextFile(`${bin}/bad`, "");
       await web.manifests.replace("bad.json", bad([WEB_PODS[0]]));
       await using kproxy = await KproxyProcess.start({ ...web.options(ARGS), path: bin });
       const loop = await ConnectLoop.start(web.pod, CLUSTER);
       await loop.answered(50);
-      assertEquals(await metric(), "1");
+      assertEquals(await metric(), 1);
       const events = kproxy.lines.filter((line) => line["reason"] === "ServiceQuarantined");
       assertEquals(events.map(({ regarding }) => regarding), ["Service shop/bad"]);
       assertMatch(
@@ -93,7 +91,7 @@ fi`;
       await Deno.remove(`${bin}/bad`);
       await kproxy.change(() => web.manifests.replace("bad.json", bad([WEB_PODS[1]])), "shop/bad");
       await kproxy.untilMessage("Service is no longer quarantined");
-      assertEquals(await metric(), "0");
+      assertEquals(await metric(), 0);
       const released = await ConnectLoop.start(web.client, { ip: "192.0.2.10", port: 30080 });
       await released.answered(20);
       await released.stopUnbroken();
@@ -107,7 +105,7 @@ fi`;
       const list = await netns.run(["nft", "list", "map", "ip", "kproxy", "endpoints-tcp"]);
       assert(list.includes(`${BAD} . 80 . 0 : ${WEB_PODS[1]} . ${WEB_TARGET_PORT}`), list);
       assert(!list.includes(`${BAD} . 80 . 1`), list);
-      assertEquals(await metric(), "1");
+      assertEquals(await metric(), 1);
       await loop.stopUnbroken();
     });
   },
@@ -143,8 +141,7 @@ e2eTest(
   async () => {
     await using web = await WebLab.create();
     const { netns } = web.lab.node;
-    const readyz = async (): Promise<string> =>
-      (await netns.exec.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10256/readyz"])).stdout;
+    const readyz = async () => (await httpGet(netns, "http://127.0.0.1:10256/readyz")).body;
     const problem = "IPv4: table ip kproxy belongs to another process (nft) (flags owner)";
     await using owner = await ownTable(netns);
     await using kproxy = await KproxyProcess.start(web.options(ARGS), 1);

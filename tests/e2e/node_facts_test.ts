@@ -8,6 +8,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
+import { httpGet } from "../support/http_get.ts";
 import { KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabGateway } from "../support/lab_gateway.ts";
@@ -61,21 +62,8 @@ class Agent {
   /** Statuses of `/healthz`, `/livez`, `/readyz` and the health check node port; 0 if nothing answers. */
   async statuses(): Promise<number[]> {
     const urls = [...["healthz", "livez", "readyz"].map((path) => `10256/${path}`), `${HEALTH_PORT}/`];
-    return await Promise.all(urls.map(async (url) => {
-      const curl = [
-        "curl",
-        "-s",
-        "-o",
-        "/dev/null",
-        "-w",
-        "%{http_code}",
-        "--max-time",
-        "30",
-        "--noproxy",
-        "*",
-      ];
-      return Number((await this.netns.exec.run([...curl, `http://127.0.0.1:${url}`])).stdout);
-    }));
+    const answers = urls.map((url) => httpGet(this.netns, `http://127.0.0.1:${url}`));
+    return (await Promise.all(answers)).map(({ status }) => status);
   }
 
   async until(wanted: readonly number[]): Promise<void> {

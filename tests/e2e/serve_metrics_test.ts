@@ -13,6 +13,7 @@ import { ConnectionPool } from "../../lib/kernel/connection_pool.ts";
 import { HttpServer } from "../../lib/serve/http_server.ts";
 import { metricsHandlers } from "../../lib/serve/metrics_server.ts";
 import { busyMetrics } from "../support/busy_metrics.ts";
+import { metricsOf } from "../support/http_get.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { WEB_NEEDS, WEB_NODE_PORT, WebLab } from "../support/lab_web.ts";
 import type { Netns } from "../support/netns.ts";
@@ -95,8 +96,7 @@ e2eTest("promtool would have noticed: broken text and bad names fail", [program(
 
 /** The metrics that rules of mode iptables count, as curl gets them. */
 async function countedPackets(netns: Netns): Promise<string[]> {
-  const curl = ["curl", "-s", "--max-time", "30", "--noproxy", "*", "http://127.0.0.1:10249/metrics"];
-  return (await netns.run(curl)).split("\n").filter((line) =>
+  return (await metricsOf(netns)).split("\n").filter((line) =>
     /^kubeproxy_iptables_(?:ct_state|localhost)/.test(line)
   );
 }

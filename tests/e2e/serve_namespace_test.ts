@@ -6,6 +6,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { permissionFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
+import { httpGet } from "../support/http_get.ts";
 import { link, type Netns, socketIn, withNamespaces } from "../support/netns.ts";
 import type { ServeOrder } from "../support/serve_program.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
@@ -61,31 +62,8 @@ async function whileServing(node: Netns, order: ServeOrder, work: () => Promise<
   }
 }
 
-/** Status and body; status 0 if nothing answers. */
-async function get(
-  from: Netns,
-  url: string,
-  ...options: string[]
-): Promise<{ status: number; body: string }> {
-  const argv = [
-    "curl",
-    "-sg",
-    "--max-time",
-    "120",
-    "--noproxy",
-    "*",
-    "-w",
-    "\n%{http_code}",
-    ...options,
-    url,
-  ];
-  const { stdout } = await from.exec.run(argv);
-  const end = stdout.lastIndexOf("\n");
-  return { status: Number(stdout.slice(end + 1)), body: stdout.slice(0, end) };
-}
-
 async function statuses(from: Netns, urls: readonly string[]): Promise<number[]> {
-  return (await Promise.all(urls.map((url) => get(from, url)))).map(({ status }) => status);
+  return (await Promise.all(urls.map((url) => httpGet(from, url)))).map(({ status }) => status);
 }
 
 e2eTest(
@@ -104,7 +82,7 @@ e2eTest(
             await statuses(node, ["http://127.0.0.1:10249/metrics", "http://[::1]:10249/metrics"]),
             [200, 0],
           );
-          assertEquals((await get(node, "http://127.0.0.1:10249/proxyMode")).body, "iptables");
+          assertEquals((await httpGet(node, "http://127.0.0.1:10249/proxyMode")).body, "iptables");
         },
       );
       assertEquals(code, 0);
@@ -156,7 +134,7 @@ e2eTest("health check node ports answer each family with its own endpoints", NEE
       const answers: unknown[] = [];
       for (const { port } of services) {
         for (const host of Object.values(NODE)) {
-          const { status, body } = await get(client, `http://${host}:${port}/`, "-X", "PUT");
+          const { status, body } = await httpGet(client, `http://${host}:${port}/`, "-X", "PUT");
           answers.push([port, status, JSON.parse(body).localEndpoints]);
         }
       }
@@ -168,7 +146,7 @@ e2eTest("health check node ports answer each family with its own endpoints", NEE
         [30102, 503, 0],
         [30102, 200, 3],
       ]);
-      const raw = await get(client, `http://${NODE.IPv4}:30100/`, "-i");
+      const raw = await httpGet(client, `http://${NODE.IPv4}:30100/`, "-i");
       const head = raw.body.split("\r\n\r\n")[0]?.toLowerCase().split("\r\n") ?? [];
       for (
         const line of [

@@ -4,8 +4,8 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import { ROOT } from "../../tools/project_files.ts";
 import { type ApiJson, service } from "../flows/objects.ts";
+import { type Got, httpGet } from "../support/http_get.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { WEB_NEEDS, WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
 import type { SocketAddress } from "../support/lab_sockets.ts";
@@ -35,19 +35,11 @@ const [LIMIT_MS, LIMIT_TIMES] = [10_000, 30];
 /** How long a client on a busy machine may have to ask again; each try has 30 s. */
 const PATIENCE_MS = 180_000;
 
-/** What curl gets on the node's address: status and body; status 0 if nothing answers. */
-async function ask(web: WebLab, at: string): Promise<{ status: number; body: string }> {
-  const curl = ["curl", "-sg", "--max-time", "30", "--noproxy", "*", "-w", "\n%{http_code}"];
-  const { stdout } = await web.client.netns.exec.run([...curl, `http://${NODE}:${at}`]);
-  const end = stdout.lastIndexOf("\n");
-  return { status: Number(stdout.slice(end + 1)), body: stdout.slice(0, end) };
-}
-
-/** As {@linkcode ask}, again until there is an answer. */
-async function askPatiently(web: WebLab, at: string): ReturnType<typeof ask> {
+/** What curl gets on the node's address, again until there is an answer. */
+async function askPatiently(web: WebLab, at: string): Promise<Got> {
   const deadline = performance.now() + PATIENCE_MS;
   for (;;) {
-    const answer = await ask(web, at);
+    const answer = await httpGet(web.client.netns, `http://${NODE}:${at}`, "--max-time", "30");
     if (answer.status !== 0 || performance.now() > deadline) return answer;
   }
 }
@@ -77,7 +69,6 @@ for (const descriptors of [1024, 160]) {
         as: {
           prefix: ["prlimit", `--nofile=${descriptors}:${descriptors}`],
           deno: Deno.execPath(),
-          root: ROOT,
         },
       });
       // No endpoint of its own: 503 is its answer.

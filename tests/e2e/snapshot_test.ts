@@ -7,6 +7,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { assertWithin } from "../support/busyness.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
+import { httpGet, metricsOf } from "../support/http_get.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabGateway } from "../support/lab_gateway.ts";
@@ -55,17 +56,11 @@ async function loseRules(node: Netns): Promise<void> {
   assertEquals((await saveAll(node)).includes("KUBE-"), false);
 }
 
-async function get(node: Netns, url: string): Promise<{ status: number; body: string }> {
-  const answer = await node.run(["curl", "-s", "-w", "\n%{http_code}", url]);
-  const end = answer.lastIndexOf("\n");
-  return { status: Number(answer.slice(end + 1)), body: answer.slice(0, end) };
-}
-
 /** The values of `kproxy_snapshot_*`, by the rest of the name. */
 async function snapshotMetrics(node: Netns): Promise<Record<string, number>> {
-  const { body } = await get(node, "http://127.0.0.1:10249/metrics");
+  const text = await metricsOf(node);
   return Object.fromEntries(
-    [...body.matchAll(/^kproxy_snapshot_(\w+) (\S+)$/gm)].map(([, name, value]) => [name, Number(value)]),
+    [...text.matchAll(/^kproxy_snapshot_(\w+) (\S+)$/gm)].map(([, name, value]) => [name, Number(value)]),
   );
 }
 
@@ -94,7 +89,7 @@ function startOn({ web, kapi, snapshot }: SnapshotNode): Promise<KproxyProcess> 
 async function rememberOn(node: SnapshotNode): Promise<void> {
   const { web: { lab: { node: { netns } } }, snapshot } = node;
   await using kproxy = await startOn(node);
-  const ready = await get(netns, "http://127.0.0.1:10256/readyz");
+  const ready = await httpGet(netns, "http://127.0.0.1:10256/readyz");
   assertEquals([ready.status, ready.body.includes("snapshot")], [200, false]);
   // It gets no signal that the power will fail.
   await kproxy.untilMessage("Snapshot written");
@@ -106,7 +101,7 @@ async function rememberOn(node: SnapshotNode): Promise<void> {
 
 /** While the server is silent, the node reports it on request, and serves. */
 async function assertServesSnapshot(netns: Netns): Promise<void> {
-  const { status, body } = await get(netns, "http://127.0.0.1:10256/readyz");
+  const { status, body } = await httpGet(netns, "http://127.0.0.1:10256/readyz");
   const { ready, reasons, snapshot: shown, watches } = JSON.parse(body);
   assertEquals([status, ready], [503, false]);
   // A silent server is a problem of a watch as soon as the first question to it has waited too long.
@@ -115,7 +110,7 @@ async function assertServesSnapshot(netns: Netns): Promise<void> {
   }
   assertEquals(reasons, [`services, endpointslices: serving from the snapshot of ${shown.time}`]);
   assert(shown.ageSeconds >= 0 && shown.ageSeconds < 600, body);
-  assertEquals((await get(netns, "http://127.0.0.1:10256/healthz")).status, 200);
+  assertEquals((await httpGet(netns, "http://127.0.0.1:10256/healthz")).status, 200);
   assertEquals((await snapshotMetrics(netns))["in_use"], 1);
 }
 
@@ -183,7 +178,7 @@ e2eTest(
           [A, B].map((ip) => `${ip}:${WEB_TARGET_PORT}`),
         );
       }
-      assertEquals((await get(netns, "http://127.0.0.1:10256/readyz")).status, 200);
+      assertEquals((await httpGet(netns, "http://127.0.0.1:10256/readyz")).status, 200);
       assertEquals((await snapshotMetrics(netns))["in_use"], 0);
 
       // It goes on to follow the server, and leaves what it knows at the end.
@@ -213,10 +208,7 @@ e2eTest("a snapshot that cannot be written or read stops nothing", NEEDS, async 
     assertMatch(kproxy.log, /the file is no snapshot of kproxy/);
     await Deno.remove(folder, { recursive: true });
     await kapi.resume();
-    await kproxy.until(
-      "the first syncs",
-      (lines) => lines.filter(({ msg }) => msg === "First sync done, Services are served").length === 2,
-    );
+    await kproxy.untilServing();
     assertEquals(await serverOf(web, WEB_CLUSTER_IP), [`${A}:${WEB_TARGET_PORT}`]);
     assertEquals((await kproxy.stop("SIGTERM")).code, 0);
     assertMatch(kproxy.log, /Cannot write the snapshot, going on without.*No such file or directory/);

@@ -7,6 +7,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { kproxy as runKproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
+import { metricsOf } from "../support/http_get.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import type { LabHost } from "../support/lab_host.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
@@ -44,7 +45,7 @@ const SERIES =
 
 /** `packets IPv4 dns:53 in` → value, of every series there is. */
 async function traffic(netns: Netns): Promise<Record<string, number>> {
-  const text = await netns.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10249/metrics"]);
+  const text = await metricsOf(netns);
   assertEquals([...text.matchAll(SERIES)].length, text.match(/^kproxy_service_/gm)?.length ?? 0, text);
   return Object.fromEntries(
     [...text.matchAll(SERIES)].map(([, unit, family, name, port, portName, protocol, way, value]) => [

@@ -5,8 +5,8 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
+import { kproxyArgv } from "../cli/kproxy.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
@@ -101,8 +101,7 @@ class TranscriptNode implements AsyncDisposable {
     const script = `#!/bin/sh\nif [ -e ${bin}/broken ]; then case "$*" in *--version*) ;; *) ` +
       `echo "Could not fetch rule set generation id: Permission denied (you must be root)" >&2; exit 4;; esac; fi\nexec ${real} "$@"\n`;
     await Deno.writeTextFile(`${bin}/iptables-restore`, script, { mode: 0o755 });
-    const flags = ["run", "-q", "--config", `${ROOT}/deno.json`, ...runtimeFlags(), `${ROOT}/start.ts`];
-    const quoted = [Deno.execPath(), ...flags].map((word) => `'${word}'`).join(" ");
+    const quoted = [Deno.execPath(), ...kproxyArgv()].map((word) => `'${word}'`).join(" ");
     const asks = `case "$1" in check|trace|service|doctor|status|sysdump) command=$1; shift; ` +
       `set -- "$command" --socket=${socketIn(netns.name)} "$@";; esac\n`;
     await Deno.writeTextFile(`${bin}/kproxy`, `#!/bin/sh\n${asks}exec ${quoted} "$@"\n`, { mode: 0o755 });

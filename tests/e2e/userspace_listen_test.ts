@@ -6,6 +6,7 @@
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { asNobody } from "../support/as_nobody.ts";
+import { metricOf } from "../support/http_get.ts";
 import { KproxyProcess, type LogLine, type RunAs } from "../support/kproxy_process.ts";
 import { LabHost } from "../support/lab_host.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
@@ -170,11 +171,7 @@ e2eTest(
         const as: RunAs = { ...nobody, prefix: [...nobody.prefix, "/usr/bin/prlimit", "--nofile=300:300"] };
         const args = ["--userspace-listen=127.0.0.0/8", `--manifests=${manifests.folder}`];
         await using kproxy = await KproxyProcess.start({ netns, as, args }, 1);
-        const metric = async (name: string): Promise<number> => {
-          const text = await netns.run(["curl", "-s", "-m", "30", "http://127.0.0.1:10249/metrics"]);
-          const line = text.split("\n").find((line) => line.startsWith(`kproxy_userspace_${name} `));
-          return Number(line?.split(" ")[1]);
-        };
+        const metric = async (name: string) => await metricOf(netns, `kproxy_userspace_${name}`) ?? NaN;
         const api = { ip: "127.96.0.11", port: 8080 };
         const askKept = (): Promise<ProbeResult> => host.call("askKept", { to: api, timeoutMs: 30_000 });
         assertEquals((await askKept()).kind, "answer");

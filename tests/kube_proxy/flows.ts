@@ -4,8 +4,15 @@
  * @module
  */
 import { optionsOf } from "../flows/flow_case.ts";
-import { gapOf, groupsOf, prepareNode, startOptions } from "../support/flow_lab_cases.ts";
-import { configuration, hasPolicy, nodeInZone } from "../support/flow_objects.ts";
+import {
+  configuration,
+  groupsOf,
+  hasPolicy,
+  nodeInZone,
+  prepareNode,
+  setPolicies,
+} from "../support/flow_lab.ts";
+import { gapOf, labCases } from "../support/flow_lab_cases.ts";
 import { ProxyApi } from "../support/kube_proxy/proxy_api.ts";
 import { RealKubeProxy } from "../support/kube_proxy/real_kube_proxy.ts";
 import { LabFlowCase } from "../support/lab_flow.ts";
@@ -28,16 +35,20 @@ export async function compareFlows(program: string, mode: "iptables" | "nftables
   await using api = await ProxyApi.open([netns]);
   let cases = 0;
   const [declared, differences]: [string[], string[]] = [[], []];
-  for (const group of groupsOf(mode)) {
-    const options = startOptions(optionsOf(group[0]!));
+  const surface = { mode, variant: "nft" } as const;
+  // What the model decides in most modes, too.
+  const all = new Set([...labCases(mode), ...labCases("nftables")]);
+  for (const group of groupsOf(mode, [...all])) {
+    const options = optionsOf(group[0]!);
     if (hasPolicy(options)) continue;
-    await prepareNode(lab, options, { mode, variant: "nft" });
+    await prepareNode(lab, options, surface);
     await openApi(netns, api.port);
     const { kproxy: _, apiVersion: _1, kind: _2, ...fields } = configuration(mode, options);
     const node = nodeInZone(options.zone);
     api.replace([node]);
     await using kubeProxy = await RealKubeProxy.start(program, { netns, api, fields });
     for (const flowCase of group) {
+      await setPolicies(lab, optionsOf(flowCase).policies, surface);
       api.replace([node, ...flowCase.objects]);
       await api.inForce(netns, mode).catch((cause) => {
         throw new Error(`${flowCase.name}: kube-proxy said:\n${kubeProxy.log}`, { cause });

@@ -16,8 +16,8 @@ import type { SocketAddress } from "../support/lab_sockets.ts";
 import { NodeLab } from "../support/node_lab.ts";
 import { type Patience, until } from "../support/until.ts";
 
-/** How long tests wait there, where everything is slow. */
-export const PATIENCE = { everyMs: 100, limitMs: 300_000 } satisfies Patience;
+/** How long tests wait there, where everything is slow, each look too: it would take the processor from what is waited for. */
+export const PATIENCE = { everyMs: 400, limitMs: 300_000 } satisfies Patience;
 /** What is not answered by then never will be. */
 const LOST_MS = 10_000;
 

@@ -7,6 +7,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { RETRY_MS } from "../../lib/backend/quarantine.ts";
 import { kproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
+import { metricOf } from "../support/http_get.ts";
 import type { LogLine } from "../support/kproxy_process.ts";
 import { until } from "../support/until.ts";
 import { type IpvsLab, PATIENCE, WEB, webPods } from "./ipvs_lab.ts";
@@ -47,10 +48,7 @@ class Refusals {
 
   /** The value of a series; `absent` without one. */
   async metric(series: string): Promise<string> {
-    const curl = ["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10249/metrics"];
-    const text = await this.#lab.node.run(curl);
-    return text.split("\n").find((line) => line.startsWith(`${series} `))?.slice(series.length + 1) ??
-      "absent";
+    return `${await metricOf(this.#lab.node, series) ?? "absent"}`;
   }
 
   /** How many Services of IPv4 are quarantined. */

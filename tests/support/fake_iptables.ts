@@ -11,6 +11,7 @@ import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../l
 import type { IptablesVariant } from "../../lib/kernel/iptables.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { splitWords } from "../../lib/netfilter/iptables_rule.ts";
+import type { SavedTable } from "../../lib/netfilter/iptables_save.ts";
 import { startRecording } from "./fake_record.ts";
 import { BUILTIN_CHAINS, FakeTable, Refusal } from "./fake_iptables_tables.ts";
 
@@ -253,17 +254,22 @@ interface RestoreRun {
 export class RestoredTables {
   readonly #kernel: Kernel = { family: "IPv4", variant: "legacy", tables: new Map() };
 
-  /** Chain → its rules, without `-A CHAIN `. */
-  chains(table: string): ReadonlyMap<string, readonly string[]> {
+  /** As iptables-save would be read. */
+  saved(table: string): SavedTable {
     return openTable(this.#kernel, table).chains;
   }
 
+  /** Chain → its rules, without `-A CHAIN `. */
+  chains(table: string): ReadonlyMap<string, readonly string[]> {
+    return new Map([...this.saved(table)].map(([name, { rules }]) => [name, rules]));
+  }
+
   /**
-   * Applies the blocks of a restore text, each all or nothing.
+   * Applies the blocks of a restore text, each all or nothing; what it prints.
    *
    * @throws {Refusal} at the first line that is refused; earlier blocks stay applied
    */
-  restore(text: string): void {
+  restore(text: string): string {
     const run: RestoreRun = {
       kernel: this.#kernel,
       flush: false,
@@ -278,6 +284,7 @@ export class RestoredTables {
       if (committed !== null) this.#kernel.tables.set(committed.name, committed);
     }
     if (run.draft !== null || !text.endsWith("\n")) throw new Refusal(1, "no COMMIT and newline at the end");
+    return run.stdout;
   }
 }
 

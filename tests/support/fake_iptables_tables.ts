@@ -6,6 +6,7 @@
  */
 import type { IptablesVariant } from "../../lib/kernel/iptables.ts";
 import { parseCidr, parseIp } from "../../lib/model/ip.ts";
+import type { SavedTable } from "../../lib/netfilter/iptables_save.ts";
 import { quoteWord } from "../../lib/netfilter/iptables_rule.ts";
 import { canonicalRule } from "./canonical_rule.ts";
 
@@ -210,9 +211,14 @@ export class FakeTable {
     return [...heads, ...this.#ruleLines(names)].join("\n") + "\n";
   }
 
-  /** Chain → its rules, without `-A CHAIN `. */
-  get chains(): ReadonlyMap<string, readonly string[]> {
-    return new Map([...this.#chains].map(([name, { rules }]) => [name, rules.map(({ text }) => text)]));
+  /** As iptables-save would be read. */
+  get chains(): SavedTable {
+    return new Map(
+      [...this.#chains].map(([name, { policy, rules }]) => [
+        name,
+        { policy: policy ?? "-", rules: rules.map(({ text }) => text), packets: 0, bytes: 0 },
+      ]),
+    );
   }
 
   /** The table's part of iptables-save's text. */

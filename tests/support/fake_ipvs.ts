@@ -209,33 +209,19 @@ export class FakeIpvs implements Exec {
     return JSON.stringify(addresses === null ? [] : [link]);
   }
 
-  /** A block is all or nothing; one that lists changes nothing. */
+  /** A block is all or nothing. */
   #restore(text: string): string {
     let listed = "";
     for (const block of text.split(/^COMMIT\n/m).filter((one) => one !== "")) {
       const [head = "", ...lines] = block.trimEnd().split("\n");
-      const table = head.slice(1);
-      const changes = lines.filter((line) => !line.startsWith("-S "));
-      const refusal = changes.map((line) => this.kernel.refuse("iptables", line)).find((said) =>
-        said !== undefined
-      );
-      // This one's own program, which knows only the line of COMMIT.
-      if (refusal !== undefined) {
-        throw new Error(
-          `iptables-restore: line ${
-            text.slice(0, text.indexOf(block) + block.length).split("\n").length
-          } failed`,
-        );
+      // This one's own program knows only the line of COMMIT.
+      if (
+        lines.some((line) => !line.startsWith("-S ") && this.kernel.refuse("iptables", line) !== undefined)
+      ) {
+        const at = text.slice(0, text.indexOf(block) + block.length).split("\n").length;
+        throw new Error(`iptables-restore: line ${at} failed`);
       }
-      this.kernel.do({ program: "iptables", table, lines: changes });
-      const chains = this.kernel.observe().tables.get(table);
-      for (const line of lines.filter((one) => one.startsWith("-S "))) {
-        const name = line.slice(3);
-        const chain = chains?.get(name);
-        if (chain === undefined) throw new Error(`iptables: No chain/target/match by that name: ${name}`);
-        listed += /^[A-Z]+$/.test(name) ? `-P ${name} ACCEPT\n` : `-N ${name}\n`;
-        for (const rule of chain.rules) listed += `-A ${name} ${rule}\n`;
-      }
+      listed += this.kernel.restore(head.slice(1), lines);
     }
     return listed;
   }

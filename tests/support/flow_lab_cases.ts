@@ -1,24 +1,25 @@
 /**
- * The flow cases as a lab runs them with real packets: which of them, in which groups, and what the node is before its proxy starts.
+ * The flow cases as a lab runs them with real packets: which of them run in which mode, and which packets cannot be sent.
  *
  * @module
  */
 import { parsePacket } from "../../lib/sim/flow.ts";
-import { type FlowCase, flowOf, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
+import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import { FLOW_CASES, MODEL_CASES } from "../flows/flow_cases.ts";
 import { SCTP_CASES } from "../flows/sctp_cases.ts";
 import { isLoopbackFromOutside } from "./lab_flow.ts";
-import type { NodeLab } from "./node_lab.ts";
 
-/** A mode, and the programs that it works with here. */
-export interface Surface {
-  readonly mode: "iptables" | "nftables" | "userspace";
-  /** Which iptables the node's own firewall is written with, and the mode's rules if it writes such. */
-  readonly variant: "nft" | "legacy";
-}
+/** Modes that run on any kernel, and the one that runs in a user-mode Linux. */
+export type FlowMode = "iptables" | "nftables" | "userspace" | "ipvs";
 
-/** Cases that are not run here, and where they are. */
-export const CASE_GAPS: Readonly<Record<string, string>> = {
+/** Each of these is one more start of kproxy in a user-mode Linux; their packets are sent in the other modes. */
+const RECORDED = "its configuration is a recorded world of this mode: tests/lab/recorded_in_uml.ts";
+const NODE_PORTS =
+  "which addresses node ports have is the model's choice; the cases with a primary address, a loopback range and IPv6 are run";
+const POLICY = "the model decides it before any mode";
+
+/** Cases that no mode runs here, and where they are. */
+const CASE_GAPS: Readonly<Record<string, string>> = {
   "more than 1000 endpoints are still chosen evenly": "would need 1001 pods",
   "external IPs are sorted out by family, and blanks and leading zeros are forgiven":
     "manifests are held to what an API server would accept",
@@ -26,13 +27,82 @@ export const CASE_GAPS: Readonly<Record<string, string>> = {
   "a slice port without a name is skipped": "in manifests it has the name that an API server would give it",
 };
 /** Those of one mode. */
-export const MODE_GAPS: Readonly<Record<Surface["mode"], Readonly<Record<string, string>>>> = {
+const MODE_GAPS: Readonly<Record<FlowMode, Readonly<Record<string, string>>>> = {
   iptables: {},
   nftables: {
     "a cluster IP that no Service has": "needs ServiceCIDRs: tests/e2e/service_cidrs_test.ts",
   },
   userspace: {},
+  ipvs: {
+    "masqueradeAll needs no way to tell pods": RECORDED,
+    "the masquerade bit is the one configured": RECORDED,
+    "the masquerade bit is the one configured, behind an open firewall": RECORDED,
+    "a bridge tells pods by their interface, not by their address": RECORDED,
+    "nodePortAddresses limits node ports to the node's addresses in it": RECORDED,
+    "nodePortAddresses of the other family only means every address": NODE_PORTS,
+    "a zero CIDR in nodePortAddresses overrides the others": NODE_PORTS,
+    "IPv6 node ports on every address of the node leave localhost out": NODE_PORTS,
+    "a cluster CIDR with host bits is taken as its network": POLICY,
+    "external IPs outside of the policy's networks are not taken, nor is the node's own address": POLICY,
+    "load-balancer IPs outside of the policy's networks are not taken, nor is the node's own address": POLICY,
+    "the node's own address is served where the policy allows it, as k3s' load balancer needs": POLICY,
+  },
 };
+
+/** Names of all cases that are left out in some mode. */
+export const GAPS: readonly string[] = [CASE_GAPS, ...Object.values(MODE_GAPS)].flatMap((gaps) =>
+  Object.keys(gaps)
+);
+
+/**
+ * Which endpoint comes first is the kernel's choice and hours are long: tests/e2e/affinity_test.ts, and for mode ipvs
+ * tests/lab/ipvs_affinity_in_uml.ts.
+ */
+function isAffinityCase({ objects, flows }: FlowCase): boolean {
+  return JSON.stringify(objects).includes("ClientIP") &&
+    flows.some((flow) =>
+      typeof flow !== "string" && (flow.takes !== undefined || flow.atSeconds !== undefined)
+    );
+}
+
+/** True for what is tried with real packets in this mode, too: what the model decides is, where packets fare otherwise there. */
+function isReal(mode: FlowMode, flowCase: FlowCase): boolean {
+  if (mode === "nftables" || !MODEL_CASES.includes(flowCase)) return true;
+  return flowCase.flows.some((step) =>
+    typeof step !== "string" &&
+    (step.instead as Readonly<Record<string, string>> | undefined)?.[mode] !== undefined
+  );
+}
+
+function isRun(mode: FlowMode, flowCase: FlowCase): boolean {
+  return isReal(mode, flowCase) && CASE_GAPS[flowCase.name] === undefined &&
+    MODE_GAPS[mode][flowCase.name] === undefined && !isAffinityCase(flowCase);
+}
+
+/** All cases that a mode runs. */
+export function labCases(mode: FlowMode): readonly FlowCase[] {
+  return [...FLOW_CASES, ...(mode === "ipvs" ? [] : SCTP_CASES)].filter((one) => isRun(mode, one));
+}
+
+/** Those of SCTP, which run in mode iptables in a user-mode Linux, whose kernel has sockets for it. */
+export const SCTP_LAB_CASES: readonly FlowCase[] = [
+  ...FLOW_CASES.filter(({ name }) => name.startsWith("SCTP: ")),
+  ...SCTP_CASES,
+];
+
+const TRACED_MODES = ["iptables", "nftables", "userspace"] as const;
+
+/**
+ * True if this mode also compares what `kproxy trace` says of the live rules. Reading them takes as long as all packets of a case, so
+ * each case has one of the modes that run it, and mode ipvs a sixth of its cases; `tests/flows/trace_test.ts` traces every case in every
+ * mode through the same rules as text.
+ */
+export function isTraced(mode: FlowMode, flowCase: FlowCase): boolean {
+  const at = Math.max(0, FLOW_CASES.indexOf(flowCase));
+  if (mode === "ipvs") return at % 6 === 0;
+  const modes = TRACED_MODES.filter((one) => isRun(one, flowCase));
+  return modes[at % modes.length] === mode;
+}
 
 /** Packets that no program of this lab can send, or whose result it cannot see; undefined for all others. */
 export function gapOf(mode: string, step: FlowStep): string | undefined {
@@ -41,88 +111,16 @@ export function gapOf(mode: string, step: FlowStep): string | undefined {
   if (packet.state === "ESTABLISHED" || packet.state === "RELATED") {
     return "part of a connection: every other flow has such packets";
   }
-  if (isLoopbackFromOutside(packet) && packet.protocol !== "tcp") return "frames are made for TCP only";
-  if (wanted.includes(`${packet.source}:`) && wanted.endsWith("masquerade no")) {
-    return "no host answers a packet that comes back to it from itself";
+  if (isLoopbackFromOutside(packet)) {
+    if (mode === "ipvs") return "IPVS mode leaves localhost to the kernel, which refuses such packets";
+    if (packet.protocol !== "tcp") return "frames are made for TCP only";
   }
-  return undefined;
-}
-
-/** True for what is tried with real packets in this mode, too: what the model decides is, where packets fare otherwise there. */
-export function isReal(mode: string, flowCase: FlowCase): boolean {
-  if (mode === "nftables" || !MODEL_CASES.includes(flowCase)) return true;
-  return flowCase.flows.some((step) =>
-    typeof step !== "string" &&
-    (step.instead as Readonly<Record<string, string>> | undefined)?.[mode] !== undefined
-  );
-}
-
-/**
- * True if this mode also compares what `kproxy trace` says of the live rules. Reading them takes as long as all packets of a case, so
- * each case has one of the modes that run it, and mode ipvs a sixth of its cases; `tests/flows/trace_test.ts` traces every case in every
- * mode through the same rules as text.
- */
-export function isTraced(mode: string, flowCase: FlowCase): boolean {
-  const at = Math.max(0, FLOW_CASES.indexOf(flowCase));
-  if (mode === "ipvs") return at % 6 === 0;
-  const modes = TRACED_MODES.filter((one) =>
-    isReal(one, flowCase) && MODE_GAPS[one][flowCase.name] === undefined
-  );
-  return modes[at % modes.length] === mode;
-}
-
-const TRACED_MODES = ["iptables", "nftables", "userspace"] as const;
-
-/** Which endpoint comes first is the kernel's choice and hours are long: tests/e2e/affinity_test.ts. */
-function isAffinityCase(flowCase: FlowCase): boolean {
-  return flowCase.flows.some((flow) =>
-    typeof flow !== "string" && (flow.takes !== undefined || flow.atSeconds !== undefined)
-  );
-}
-
-/** What only a start of kproxy can change. */
-export type StartOptions = Omit<FlowOptions, "interfaceIps" | "nodeIps" | "nodeName" | "serviceCidrs">;
-
-/** See {@linkcode StartOptions}. */
-export function startOptions(
-  { interfaceIps: _, nodeIps: _1, nodeName: _2, serviceCidrs: _3, ...options }: FlowOptions,
-): StartOptions {
-  return options;
-}
-
-/** Settings of the kernel before kproxy starts, and what else on the node decides about packets. */
-export async function prepareNode(
-  lab: NodeLab,
-  options: StartOptions,
-  { mode, variant }: Surface,
-): Promise<void> {
-  const { netns } = lab.node;
-  if (mode !== "nftables") {
-    // Rules stay when kproxy ends, and not all of them are its own to remove.
-    for (const tool of ["iptables", "ip6tables"]) {
-      const empty = ["filter", "nat", "mangle"].map((table) => `*${table}\nCOMMIT\n`).join("");
-      await netns.run([`${tool}-${variant}-restore`, "-w", "5"], { stdin: empty });
-    }
-    // The variant is the one in which another agent has left its hint.
-    await netns.run([`iptables-${variant}`, "-w", "5", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
-  }
-  const setting = `net.netfilter.nf_conntrack_tcp_be_liberal=${options.tcpBeLiberal ? 1 : 0}`;
-  await netns.run(["sysctl", "-q", "-w", setting, "net.ipv4.conf.all.route_localnet=0"]);
-  for (const tool of ["iptables", "ip6tables"]) {
-    for (const chain of ["INPUT", "FORWARD"] as const) {
-      await netns.run([`${tool}-${variant}`, "-w", "5", "-P", chain, options.policies[chain]]);
-    }
-  }
-}
-
-/** Cases that one proxy can serve, one after the other; without those that are not chosen. */
-export function groupsOf(
-  mode: Surface["mode"],
-  isChosen: (flowCase: FlowCase, index: number) => boolean = () => true,
-): readonly FlowCase[][] {
-  const gaps = { ...CASE_GAPS, ...MODE_GAPS[mode] };
-  const cases = [...FLOW_CASES, ...SCTP_CASES].filter((one) =>
-    gaps[one.name] === undefined && !isAffinityCase(one)
-  ).filter(isChosen);
-  return [...Map.groupBy(cases, (one) => JSON.stringify(startOptions(optionsOf(one)))).values()];
+  if (!wanted.includes(`${packet.source}:`)) return undefined;
+  const isLeft = mode === "ipvs"
+    ? wanted.includes("masquerade no") && !wanted.includes("masquerade yes")
+    : wanted.endsWith("masquerade no");
+  if (isLeft) return "no host answers a packet that comes back to it from itself";
+  return mode === "ipvs" && packet.inInterface === ""
+    ? "masquerading leaves it the address and port it has"
+    : undefined;
 }

@@ -9,18 +9,13 @@ import type { IpvsTransaction, Step } from "../../lib/backend/ipvs/store/transac
 import { parseSets, type SavedSet, type SetDefinition } from "../../lib/netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
 import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
-import { canonicalRule } from "./canonical_rule.ts";
+import { RestoredTables } from "./fake_iptables.ts";
 import { formatIpvsTable } from "./saved_texts.ts";
 
 /** One line for one program, or for iptables-restore one table's block, which is all or nothing. */
 type Work =
   | { readonly program: "ipset" | "ip" | "ipvsadm"; readonly line: string }
   | { readonly program: "iptables"; readonly table: string; readonly lines: readonly string[] };
-
-interface Chain {
-  policy: string;
-  rules: string[];
-}
 
 /** What can be killed in between: the lines of the steps, in order. */
 export function workOf(transactions: IpvsTransaction): Work[] {
@@ -40,16 +35,14 @@ export function workOf(transactions: IpvsTransaction): Work[] {
 const NO_UNICAST_REGEXP =
   /^(?:0\.0\.0\.0|255\.255\.255\.255|(?:22[4-9]|23\d)\..*|::|fe[89ab].:.*|ff..:.*|::ffff:.*)$/;
 
-const BUILTIN: Readonly<Record<string, readonly string[]>> = {
-  filter: ["INPUT", "FORWARD", "OUTPUT"],
-  nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
-};
+/** Those that the mode writes. */
+const TABLES = ["filter", "nat"] as const;
 
 /** One family's kernel. A real server that is to leave is gone at once. */
 export class KernelModel {
   readonly sets = new Map<string, { definition: SetDefinition; entries: Set<string> }>();
   readonly servers = new Map<string, { options: string; real: Map<string, string> }>();
-  readonly tables = new Map<string, Map<string, Chain>>();
+  readonly #tables = new RestoredTables();
   addresses: Set<string> | null = null;
   /** Addresses whose packets go to all hosts on a link of the node. */
   readonly broadcasts = new Set<string>();
@@ -64,10 +57,8 @@ export class KernelModel {
     return this.refuse === this.#refusesNothing && this.broadcasts.size === 0;
   }
 
-  constructor() {
-    for (const [table, chains] of Object.entries(BUILTIN)) {
-      this.tables.set(table, new Map(chains.map((name) => [name, { policy: "ACCEPT", rules: [] }])));
-    }
+  get tables(): IptablesRuleset {
+    return new Map(TABLES.map((table) => [table, this.#tables.saved(table)]));
   }
 
   static after(...transactions: readonly IpvsTransaction[]): KernelModel {
@@ -94,7 +85,7 @@ export class KernelModel {
       case "ipvsadm":
         return this.#ipvsadm(work.line);
       case "iptables":
-        return this.#restore(work.table, work.lines);
+        return void this.restore(work.table, work.lines);
     }
   }
 
@@ -200,39 +191,28 @@ export class KernelModel {
     }
   }
 
-  #restore(table: string, lines: readonly string[]): void {
-    const chains = this.tables.get(table);
-    if (chains === undefined) throw new Error(`iptables: no table ${table}`);
+  /**
+   * A block of iptables-restore; what it prints.
+   *
+   * @throws {Error} if a line is refused; then nothing of it is done
+   */
+  restore(table: string, lines: readonly string[]): string {
     for (const line of lines) {
-      const declared = /^:(\S+) - \[0:0\]$/.exec(line)?.[1];
-      if (declared !== undefined) {
-        chains.set(declared, { policy: "-", rules: [] });
-        continue;
-      }
-      const removed = /^-X (\S+)$/.exec(line)?.[1];
-      if (removed !== undefined) {
-        if (chains.get(removed)?.policy !== "-") throw new Error(`iptables: "${line}": no such chain`);
-        chains.delete(removed);
-        continue;
-      }
-      const [, command, name = "", place, rule = ""] = /^-([AID]) (\S+)(?: (\d+))? (.*)$/.exec(line) ?? [];
-      const chain = chains.get(name);
-      if (chain === undefined) throw new Error(`iptables: "${line}": no such chain`);
-      if (command === "A") chain.rules.push(rule);
-      else if (command === "I") {
-        const at = Number(place ?? 1) - 1;
-        if (at > chain.rules.length) throw new Error(`iptables: "${line}": index is too big`);
-        chain.rules.splice(at, 0, rule);
-      } else {
-        const at = chain.rules.map(canonicalRule).indexOf(canonicalRule(rule));
-        if (at < 0) throw new Error(`iptables: "${line}": no such rule`);
-        chain.rules.splice(at, 1);
-      }
-      const target = /-j (KUBE-\S+)/.exec(rule)?.[1];
-      if (target !== undefined && !chains.has(target)) throw new Error(`iptables: "${line}": no such target`);
-      const set = /--match-set (\S+)/.exec(rule)?.[1];
-      if (set !== undefined && !this.sets.has(set)) throw new Error(`iptables: "${line}": no such set`);
+      const set = /^-[AI] .*--match-set (\S+)/.exec(line)?.[1];
+      if (set !== undefined && !this.sets.has(set)) throw new Error(`Set ${set} doesn't exist.`);
     }
+    return this.#tables.restore([`*${table}`, ...lines, "COMMIT", ""].join("\n"));
+  }
+
+  /** Changes the rules of a chain as another program would; not if there is no such chain. */
+  edit(table: string, chain: string, change: (rules: string[]) => unknown): void {
+    const found = this.#tables.chains(table).get(chain);
+    if (found === undefined) return;
+    const rules = [...found];
+    change(rules);
+    this.#tables.restore(
+      [`*${table}`, `-F ${chain}`, ...rules.map((rule) => `-A ${chain} ${rule}`), "COMMIT", ""].join("\n"),
+    );
   }
 
   #ipvsText(): string {
@@ -244,23 +224,12 @@ export class KernelModel {
 
   #snapshotTables(): Record<string, Record<string, readonly string[]>> {
     return Object.fromEntries(
-      [...this.tables].map(([table, chains]) => [
+      TABLES.map((table) => [
         table,
         Object.fromEntries(
-          [...chains].sort(([left], [right]) => left < right ? -1 : 1)
+          [...this.#tables.chains(table)].sort(([left], [right]) => left < right ? -1 : 1)
             // In this one every rule drops something else.
-            .map(([name, { rules }]) => [name, name === "KUBE-IPVS-OUT-FILTER" ? [...rules].sort() : rules]),
-        ),
-      ]),
-    );
-  }
-
-  #rulesets(): IptablesRuleset {
-    return new Map(
-      [...this.tables].map(([table, chains]) => [
-        table,
-        new Map(
-          [...chains].map(([name, { policy, rules }]) => [name, { policy, rules }]),
+            .map(([name, rules]) => [name, name === "KUBE-IPVS-OUT-FILTER" ? [...rules].sort() : rules]),
         ),
       ]),
     );
@@ -273,7 +242,7 @@ export class KernelModel {
       addresses: this.addresses === null ? null : new Set(this.addresses),
       virtualServers: parseIpvsTable(this.#ipvsText()).virtualServers,
       sets,
-      tables: this.#rulesets(),
+      tables: this.tables,
     };
   }
 

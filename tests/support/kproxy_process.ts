@@ -35,21 +35,27 @@ export interface KproxyOptions {
 export interface RunAs {
   /** What stands before the program. */
   readonly prefix: readonly string[];
-  /** Where the runtime and the project are for them. */
+  /** Where the runtime is for them. */
   readonly deno: string;
-  readonly root: string;
+  /** Likewise the project, if it is not where it is for others. */
+  readonly root?: string;
 }
 
 /** How long anything may take that a test waits for. */
 const WAIT_LIMIT_MS = 300_000;
-const FIRST_SYNC = "First sync done, Services are served";
+const [FIRST_SYNC, ANEW] = [
+  "First sync done, Services are served",
+  "Configuration changed, starting anew with it",
+];
+const REFUSED = "Changed configuration refused, the former one stays in force";
 
 /** A running kproxy; disposing of it kills it. */
 export class KproxyProcess implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   readonly #lines: LogLine[] = [];
   readonly #reading: Promise<void>;
-  #onLine: () => void = () => {};
+  /** One for each wait under way. */
+  readonly #waiting = new Set<() => void>();
   #ended: Deno.CommandStatus | undefined;
 
   private constructor(child: Deno.ChildProcess) {
@@ -64,7 +70,7 @@ export class KproxyProcess implements AsyncDisposable {
   /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
   static spawn({ netns, args, path, command, as, bundle, verbosity = 2 }: KproxyOptions): KproxyProcess {
     const { prefix, deno } = as ?? { prefix: [], deno: Deno.execPath() };
-    const kproxy = as !== undefined
+    const kproxy = as?.root !== undefined
       ? sourceArgv(as.root)
       : bundle === undefined
       ? kproxyArgv()
@@ -96,10 +102,7 @@ export class KproxyProcess implements AsyncDisposable {
   static async start(options: KproxyOptions, families = 2): Promise<KproxyProcess> {
     const kproxy = KproxyProcess.spawn(options);
     try {
-      await kproxy.until(
-        "the first syncs",
-        (lines) => lines.filter(({ msg }) => msg === FIRST_SYNC).length >= families,
-      );
+      await kproxy.untilServing(families);
       return kproxy;
     } catch (error) {
       await kproxy[Symbol.asyncDispose]();
@@ -150,6 +153,34 @@ export class KproxyProcess implements AsyncDisposable {
     }
   }
 
+  /** Waits until so many families have had their first sync. */
+  async untilServing(families = 2, from = 0): Promise<void> {
+    const isSo = (lines: readonly LogLine[]): boolean =>
+      lines.filter(({ msg }) => msg === FIRST_SYNC).length >= families;
+    await this.until("the first syncs", isSo, from);
+  }
+
+  /** Makes an edit of the configuration with which kproxy starts anew, and waits until that serves; the log lines since. */
+  async anew(edit: () => Promise<void>): Promise<readonly LogLine[]> {
+    const from = this.#lines.length;
+    await edit();
+    await this.untilMessage(ANEW, from);
+    const begin = this.#lines.findIndex(({ msg }, at) => at >= from && msg === ANEW);
+    await this.untilServing(2, begin);
+    return this.#lines.slice(from);
+  }
+
+  /** Makes an edit of the configuration that is refused; the log lines since. */
+  async refused(edit: () => Promise<void>): Promise<readonly LogLine[]> {
+    const from = this.#lines.length;
+    await edit();
+    // The Event is the last that is told of it.
+    const isSo = (lines: readonly LogLine[]): boolean =>
+      lines.some(({ msg }) => msg === REFUSED) && lines.some(({ reason }) => reason === "ConfigRefused");
+    await this.until("the refusal", isSo, from);
+    return this.#lines.slice(from);
+  }
+
   /** Waits for a line with this message. */
   async untilMessage(message: string, from = 0): Promise<void> {
     await this.until(`"${message}"`, (lines) => lines.some(({ msg }) => msg === message), from);
@@ -196,12 +227,18 @@ export class KproxyProcess implements AsyncDisposable {
 
   #nextLine(timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, timeoutMs);
-      this.#onLine = () => {
+      const done = (): void => {
         clearTimeout(timer);
+        this.#waiting.delete(done);
         resolve();
       };
+      const timer = setTimeout(done, timeoutMs);
+      this.#waiting.add(done);
     });
+  }
+
+  #onLine(): void {
+    for (const done of [...this.#waiting]) done();
   }
 
   async #read(): Promise<void> {

@@ -8,6 +8,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import type { LoopPace } from "./connect_loop.ts";
 import type { KubeProxyMode } from "./kube_proxy/kube_proxy.ts";
+import { httpGet } from "./http_get.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
 import { LabManifests } from "./lab_manifests.ts";
 import { CLUSTER_CIDR, Migration } from "./migration.ts";
@@ -37,8 +38,6 @@ export type Takeover =
 
 export type Step = Switch | Takeover;
 
-const FIRST_SYNC = "First sync done, Services are served";
-const ANEW = "Configuration changed, starting anew with it";
 const LIVE = "Configuration changed, in force now";
 
 /** The node, its clients and its proxy. */
@@ -88,7 +87,10 @@ export class SwitchLab implements AsyncDisposable {
       const forgetsFlows = this.#mode !== step.to && [this.#mode, step.to].includes("userspace");
       await traffic.resting(forgetsFlows, () => this.#switch(step));
     }
-    if (this.#kproxy !== undefined) assertEquals(await this.#proxyMode(), step.to);
+    if (this.#kproxy !== undefined) {
+      const { body } = await httpGet(this.#lab.node.netns, "http://127.0.0.1:10249/proxyMode");
+      assertEquals(body, step.to);
+    }
     await traffic.answered(20);
     await traffic.askKept("after the switch", timeline);
     // kube-proxy's rules are those of one state of the endpoints.
@@ -114,11 +116,7 @@ export class SwitchLab implements AsyncDisposable {
       await this.#start();
     } else if (by === "reload") {
       this.#masqueradeAll = !this.#masqueradeAll;
-      await this.#configure(to);
-      await this.#process.until("its next life", (lines) => {
-        const begin = lines.findIndex(({ msg }) => msg === ANEW);
-        return begin >= 0 && lines.slice(begin).filter(({ msg }) => msg === FIRST_SYNC).length === 2;
-      }, from);
+      await this.#process.anew(() => this.#configure(to));
     } else {
       this.#verbosity = 5 - this.#verbosity;
       await this.#configure(to);
@@ -215,11 +213,6 @@ export class SwitchLab implements AsyncDisposable {
       logging: { verbosity: this.#verbosity },
     };
     await Deno.writeTextFile(`${this.#folder}/config.yaml`, JSON.stringify(config));
-  }
-
-  async #proxyMode(): Promise<string> {
-    const curl = ["curl", "-s", "--max-time", "30", "--noproxy", "*", "http://127.0.0.1:10249/proxyMode"];
-    return await this.#lab.node.netns.run(curl);
   }
 
   async #write(): Promise<void> {

@@ -68,7 +68,7 @@ sysctl -q -w net.ipv4.conf.all.log_martians=0`;
 const RULES = "iptables-nft-save; ip6tables-nft-save; iptables-legacy-save; nft list ruleset";
 const NETWORK = `
 ip -d -o link; ip -o address; ip route show table all; ip -6 route show table all; ip rule
-sysctl -a -r '^net\\.ipv[46]\\.(ip_forward|conf\\..*\\.(forwarding|rp_filter|disable_ipv6|log_martians))'`;
+cd /proc/sys/net; for name in forwarding rp_filter disable_ipv6 log_martians; do grep -s . ipv4/ip_forward ipv[46]/conf/*/$name; done`;
 
 /** The lab; disposing of it removes it. */
 export class FaultLab implements AsyncDisposable {

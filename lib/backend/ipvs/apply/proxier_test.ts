@@ -120,8 +120,8 @@ Deno.test(
 
 /** What may be taken away. */
 const DAMAGES: Readonly<Record<string, (kernel: FakeIpvs["kernel"]) => void>> = {
-  "a jump": ({ tables }) => tables.get("nat")?.get("PREROUTING")?.rules.splice(0),
-  "a chain's rules": ({ tables }) => tables.get("filter")?.get("KUBE-IPVS-FILTER")?.rules.splice(0),
+  "a jump": (kernel) => kernel.edit("nat", "PREROUTING", (rules) => rules.splice(0)),
+  "a chain's rules": (kernel) => kernel.edit("filter", "KUBE-IPVS-FILTER", (rules) => rules.splice(0)),
   "all entries of a set": ({ sets }) => sets.get("KUBE-CLUSTER-IP")?.entries.clear(),
   "one entry": ({ sets }) => sets.get("KUBE-IPVS-IPS")?.entries.delete("10.96.0.1"),
   "all virtual servers": ({ servers }) => servers.clear(),
@@ -145,11 +145,11 @@ const DAMAGES: Readonly<Record<string, (kernel: FakeIpvs["kernel"]) => void>> = 
     entries?.add("10.96.0.1,tcp:81");
   },
   "an entry more": ({ sets }) => sets.get("KUBE-CLUSTER-IP")?.entries.add("10.96.9.9,tcp:1"),
-  "one rule": ({ tables }) => tables.get("nat")?.get("KUBE-SERVICES")?.rules.splice(1, 1),
-  "a rule more": ({ tables }) => tables.get("nat")?.get("KUBE-SERVICES")?.rules.unshift("-j RETURN"),
-  "a rule that took the place of another": ({ tables }) =>
-    tables.get("filter")?.get("KUBE-IPVS-FILTER")?.rules.splice(0, 1, "-j RETURN"),
-  "the order of rules": ({ tables }) => tables.get("nat")?.get("KUBE-SERVICES")?.rules.reverse(),
+  "one rule": (kernel) => kernel.edit("nat", "KUBE-SERVICES", (rules) => rules.splice(1, 1)),
+  "a rule more": (kernel) => kernel.edit("nat", "KUBE-SERVICES", (rules) => rules.unshift("-j RETURN")),
+  "a rule that took the place of another": (kernel) =>
+    kernel.edit("filter", "KUBE-IPVS-FILTER", (rules) => rules.splice(0, 1, "-j RETURN")),
+  "the order of rules": (kernel) => kernel.edit("nat", "KUBE-SERVICES", (rules) => rules.reverse()),
   "another real server": ({ servers }) => servers.get("-t 10.96.0.1:80")?.real.set("10.9.9.9:80", "-m -w 1"),
   "the way to a real server": ({ servers }) => {
     const real = servers.get("-t 10.96.0.1:80")?.real;
@@ -196,12 +196,14 @@ Deno.test(
     fake.kernel.do({ program: "ipvsadm", line: "-A -u 192.0.2.10:53 -s rr" });
     fake.kernel.sets.set("OTHERS", fake.kernel.sets.get("KUBE-CLUSTER-IP")!);
     fake.kernel.addresses?.add("fe80::1").add("fd00::1");
-    const { tables } = fake.kernel;
-    tables.get("filter")?.get("INPUT")?.rules.unshift("-p tcp -m tcp --dport 22 -j ACCEPT");
-    tables.get("nat")?.set("CNI-MASQ", { policy: "-", rules: ["-j MASQUERADE"] });
-    // As older kubelets do it.
-    tables.get("nat")?.get("KUBE-POSTROUTING")?.rules.push("-j MASQUERADE");
-    tables.get("nat")?.get("KUBE-MARK-MASQ")?.rules.push("-j MARK --or-mark 0x4000");
+    fake.kernel.restore("filter", ["-I INPUT -p tcp -m tcp --dport 22 -j ACCEPT"]);
+    fake.kernel.restore("nat", [
+      ":CNI-MASQ - [0:0]",
+      "-A CNI-MASQ -j MASQUERADE",
+      // As older kubelets do it.
+      "-A KUBE-POSTROUTING -j MASQUERADE",
+      "-A KUBE-MARK-MASQ -j MARK --or-mark 0x4000",
+    ]);
     assertEquals(await proxier.findDamage(), false);
     await sync({ s1: 1 }, new Set(["s1"]));
     assertEquals(await proxier.findDamage(), false);
@@ -224,6 +226,8 @@ Deno.test("the check names what is damaged, and sees the rules that Services wri
   });
   await sync(guarded);
   assertEquals(await proxier.findDamage(), false);
+  const write = (rules: readonly string[]): void =>
+    fake.kernel.edit("filter", "KUBE-IPVS-OUT-FILTER", (old) => old.splice(0, old.length, ...rules));
   const rules = fake.kernel.tables.get("filter")!.get("KUBE-IPVS-OUT-FILTER")!.rules;
   assertEquals(rules.length, 2);
   const asWritten = [...rules];
@@ -234,12 +238,12 @@ Deno.test("the check names what is damaged, and sees the rules that Services wri
     [asWritten[0]!, asWritten[1]!.replace("DROP", "ACCEPT")],
   ];
   for (const other of others) {
-    rules.splice(0, rules.length, ...other);
+    write(other);
     assertEquals(await proxier.findDamage(), { services: "all", found: ["filter KUBE-IPVS-OUT-FILTER"] });
   }
-  rules.splice(0, rules.length, ...asWritten.toReversed());
+  write(asWritten.toReversed());
   assertEquals(await proxier.findDamage(), false);
-  fake.kernel.tables.get("nat")?.get("OUTPUT")?.rules.splice(0);
+  fake.kernel.edit("nat", "OUTPUT", (old) => old.splice(0));
   fake.kernel.sets.get("KUBE-LOAD-BALANCER")?.entries.clear();
   fake.kernel.servers.delete("-t 203.0.113.5:80");
   for (const ip of ["203.0.113.5", "203.0.113.6"]) fake.kernel.addresses?.delete(ip);

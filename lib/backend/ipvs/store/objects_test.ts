@@ -54,7 +54,7 @@ Deno.test("of a chain whose places are unknown, all jumps are made anew where on
     );
   };
   assertEquals(edits(), []);
-  kernel.tables.get("filter")!.get("INPUT")!.rules.splice(1, 1);
+  kernel.edit("filter", "INPUT", (rules) => rules.splice(1, 1));
   const targets = ["KUBE-NODE-PORT", "KUBE-PROXY-FIREWALL", "KUBE-IPVS-FILTER"];
   assertEquals(
     edits().sort(),
@@ -183,12 +183,11 @@ Deno.test("a server on an address that the node no longer has is ours if this pr
 
 Deno.test("where iptables mode serves, its rules are replaced last", pure, () => {
   const kernel = new KernelModel();
-  const nat = kernel.tables.get("nat")!;
-  nat.set("KUBE-SVC-X", { policy: "-", rules: [] });
-  nat.set("KUBE-SERVICES", {
-    policy: "-",
-    rules: ["-d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-X"],
-  });
+  kernel.restore("nat", [
+    ":KUBE-SVC-X - [0:0]",
+    ":KUBE-SERVICES - [0:0]",
+    "-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-X",
+  ]);
   const { steps } = syncOver(exampleIpvsPlan("IPv4", [WEB]), kernel.observe(), OPTIONS);
   assertEquals(steps.map(({ program }) => program), ["ipset", "ipvsadm", "ip", "iptables"]);
 });

@@ -1,0 +1,196 @@
+/**
+ * Runs flow cases with real packets: `kproxy run` on manifest files in a lab of namespaces, each case an edit of the files of the one
+ * before it, so that all of them test changes as well. What the packets do is what `kproxy trace` predicts of the live rules.
+ *
+ * @module
+ */
+import { assertEquals } from "@std/assert";
+import { type FlowCase, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
+import { service } from "../flows/objects.ts";
+import { type FlowMode, gapOf, isTraced } from "./flow_lab_cases.ts";
+import { KproxyProcess } from "./kproxy_process.ts";
+import { LabFlowCase } from "./lab_flow.ts";
+import { LabManifests } from "./lab_manifests.ts";
+import { mispredictions } from "./lab_trace.ts";
+import { NODE_OBJECT, NodeLab } from "./node_lab.ts";
+
+/** A mode, and the programs that it works with here. */
+export interface Surface {
+  readonly mode: FlowMode;
+  /** Which iptables the node's own firewall is written with, and the mode's rules if it writes such. */
+  readonly variant: "nft" | "legacy";
+  /** By how much all waits are longer, on a kernel that is slow. @default {1} */
+  readonly patience?: number;
+  /** False: `kproxy trace` is not asked. @default {true} */
+  readonly isTraced?: boolean;
+}
+
+/** The Node in a zone; `""`: in none. */
+export function nodeInZone(zone: string): Record<string, unknown> {
+  const labels = zone === "" ? {} : { "topology.kubernetes.io/zone": zone };
+  return { ...NODE_OBJECT, metadata: { ...NODE_OBJECT.metadata, labels } };
+}
+
+/**
+ * A Service whose sync shows that everything that was written with it is in force, in both families.
+ *
+ * @param index 0 to 255
+ */
+function marker(index: number): Record<string, unknown> {
+  return service(`kp/marker-${index}`, {
+    clusterIP: `10.111.0.${index}`,
+    clusterIPs: [`10.111.0.${index}`, `fd00:10:111::${index.toString(16)}`],
+    ipFamilies: ["IPv4", "IPv6"],
+    ports: [":1"],
+  });
+}
+
+/** A flag of kproxy; none if the value is empty. */
+function flag(name: string, value: string | number | boolean): string[] {
+  return value === "" ? [] : [`--${name}=${value}`];
+}
+
+/** The flags for the options that are the same in all modes but nftables. */
+function commonFlags(options: FlowOptions): string[] {
+  return [
+    "--hostname-override=node-a",
+    ...flag("detect-local-mode", options.detectLocalMode),
+    ...flag("cluster-cidr", options.clusterCIDR),
+    ...flag("pod-bridge-interface", options.bridgeInterface),
+    ...flag("pod-interface-name-prefix", options.interfaceNamePrefix),
+    ...flag("masquerade-all", options.masqueradeAll),
+    ...flag("iptables-masquerade-bit", options.masqueradeBit),
+    ...flag("nodeport-addresses", (options.nodePortAddresses ?? []).join(",")),
+  ];
+}
+
+/** True if no flag says it. */
+export function hasPolicy({ externalIPPolicy }: Pick<FlowOptions, "externalIPPolicy">): boolean {
+  return Object.values(externalIPPolicy).some((value) => value !== null);
+}
+
+/** All of that as a configuration file would hold it, for any mode. */
+export function configuration(mode: string, options: FlowOptions): Record<string, unknown> {
+  const { masqueradeAll, masqueradeBit, localhostNodePorts } = options;
+  // None at all would be read as not said, which is a second.
+  const common = { masqueradeAll, masqueradeBit, minSyncPeriod: "1ms" };
+  return {
+    apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+    kind: "KubeProxyConfiguration",
+    mode,
+    detectLocalMode: options.detectLocalMode,
+    clusterCIDR: options.clusterCIDR,
+    detectLocal: {
+      bridgeInterface: options.bridgeInterface,
+      interfaceNamePrefix: options.interfaceNamePrefix,
+    },
+    iptables: { ...common, localhostNodePorts },
+    nftables: common,
+    kproxy: { externalIPPolicy: options.externalIPPolicy },
+    ...(options.nodePortAddresses === null ? {} : { nodePortAddresses: options.nodePortAddresses }),
+  };
+}
+
+/** Modes iptables, ipvs and userspace are configured by flags, mode nftables by a file: its mark has no flag, nor has a policy. */
+function kproxyArgs(mode: FlowMode, options: FlowOptions, configPath: string): string[] {
+  if (mode === "nftables" || hasPolicy(options)) {
+    return ["--hostname-override=node-a", `--config=${configPath}`];
+  }
+  return [
+    `--proxy-mode=${mode}`,
+    ...commonFlags(options),
+    `--${mode === "ipvs" ? "ipvs" : "iptables"}-min-sync-period=0s`,
+    ...(mode === "ipvs" ? [] : flag("iptables-localhost-nodeports", options.localhostNodePorts)),
+  ];
+}
+
+/** Cases that one proxy can serve, one after the other: what only a start changes is the same. */
+export function groupsOf(mode: FlowMode, cases: readonly FlowCase[]): readonly (readonly FlowCase[])[] {
+  return [...Map.groupBy(cases, (one) => startKey(mode, optionsOf(one))).values()];
+}
+
+function startKey(mode: FlowMode, options: FlowOptions): string {
+  const config = mode === "nftables" || hasPolicy(options) ? configuration(mode, options) : {};
+  return JSON.stringify([kproxyArgs(mode, options, ""), config, options.zone, options.tcpBeLiberal]);
+}
+
+/** The kernel as it is before kproxy starts: without rules, with the settings of the case. */
+export async function prepareNode(
+  { node: { netns } }: NodeLab,
+  options: FlowOptions,
+  surface: Surface,
+): Promise<void> {
+  const { mode, variant } = surface;
+  const setting = `net.netfilter.nf_conntrack_tcp_be_liberal=${options.tcpBeLiberal ? 1 : 0}`;
+  await netns.run(["sysctl", "-q", "-w", setting, "net.ipv4.conf.all.route_localnet=0"]);
+  if (mode === "nftables" || mode === "ipvs") return;
+  // Rules stay when kproxy ends, and not all of them are its own to remove.
+  for (const tool of ["iptables", "ip6tables"]) {
+    const empty = ["filter", "nat", "mangle"].map((table) => `*${table}\nCOMMIT\n`).join("");
+    await netns.run([`${tool}-${variant}-restore`, "-w", "5"], { stdin: empty });
+  }
+  // The variant is the one in which another agent has left its hint.
+  await netns.run([`iptables-${variant}`, "-w", "5", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
+}
+
+/** What the node's own firewall does with what no rule accepted. */
+export async function setPolicies(
+  { node: { netns } }: NodeLab,
+  policies: FlowOptions["policies"],
+  { variant }: Surface,
+): Promise<void> {
+  const chains = Object.entries(policies).map(([chain, policy]) => `:${chain} ${policy} [0:0]\n`);
+  const stdin = `*filter\n${chains.join("")}COMMIT\n`;
+  for (const tool of ["iptables", "ip6tables"]) {
+    await netns.run([`${tool}-${variant}-restore`, "-w", "5", "--noflush"], { stdin });
+  }
+}
+
+/** Runs each case as a step of `t`; one kproxy serves those that no start of it tells apart, one after the other. */
+export async function runFlowCases(
+  t: Deno.TestContext,
+  cases: readonly FlowCase[],
+  surface: Surface,
+): Promise<void> {
+  const { mode } = surface;
+  await using lab = await NodeLab.create();
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-config-" });
+  await using _folder = { [Symbol.asyncDispose]: () => Deno.remove(folder, { recursive: true }) };
+  const configPath = `${folder}/config.json`;
+  let index = 0;
+  for (const group of groupsOf(mode, cases)) {
+    const options = optionsOf(group[0]!);
+    await prepareNode(lab, options, surface);
+    await Deno.writeTextFile(configPath, JSON.stringify(configuration(mode, options)));
+    await using manifests = await LabManifests.create();
+    const args = [...kproxyArgs(mode, options, configPath), `--manifests=${manifests.folder}`];
+    let policies = "";
+    let kproxy: KproxyProcess | undefined;
+    await using _kproxy = { [Symbol.asyncDispose]: async () => await kproxy?.[Symbol.asyncDispose]() };
+    for (const flowCase of group) {
+      await t.step(flowCase.name, async () => {
+        const wanted = optionsOf(flowCase).policies;
+        if (JSON.stringify(wanted) !== policies) await setPolicies(lab, wanted, surface);
+        policies = JSON.stringify(wanted);
+        const number = index++ % 250;
+        const objects = [nodeInZone(options.zone), marker(number), ...flowCase.objects];
+        const edit = () => manifests.replace("case.json", objects);
+        if (kproxy === undefined) {
+          await edit();
+          kproxy = await KproxyProcess.start({ netns: lab.node.netns, args });
+        } else {
+          await kproxy.change(edit, `kp/marker-${number}`, 2);
+        }
+        await assertFares(lab, flowCase, surface);
+      });
+    }
+  }
+}
+
+async function assertFares(lab: NodeLab, flowCase: FlowCase, surface: Surface): Promise<void> {
+  const { mode, patience = 1 } = surface;
+  const stepGap = (step: FlowStep): string | undefined => gapOf(mode, step);
+  assertEquals(await new LabFlowCase(lab, flowCase, { mode, patience }).run(stepGap), []);
+  if (surface.isTraced === false || !isTraced(mode, flowCase)) return;
+  assertEquals(await mispredictions(lab, flowCase, mode, stepGap), [], "kproxy trace on the live rules");
+}
