@@ -34,15 +34,10 @@ export type ServiceRow = readonly [
   problem: string,
 ];
 
-/** What {@linkcode SERVICES_PATH} answers: all Services, or with `?since=CURSOR` those that were changed. */
+/** What {@linkcode SERVICES_PATH} answers. */
 export interface ServicesDocument {
   readonly apiVersion: typeof API_VERSION;
   readonly kind: "ServiceRows";
-  /** What to ask for next time. */
-  readonly cursor: string;
-  /** False: `rows` and `gone` change the previous answer. */
-  readonly full: boolean;
   /** In no order. */
   readonly rows: readonly ServiceRow[];
-  readonly gone: readonly NamespacedName[];
 }

@@ -1,6 +1,5 @@
 /**
- * What the status page needs to know of syncs besides the status: the states that rules were made of, and which Services were changed
- * when.
+ * What the status page needs to know of syncs besides the status: the states that rules were made of, and whether Services have changed.
  *
  * @module
  */
@@ -12,18 +11,6 @@ import type { ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { QuarantinedService } from "../../backend/backend.ts";
 import type { SyncObserver, SyncOutcome } from "../../sync/family_runner.ts";
-import { keepLast } from "../status/status_record.ts";
-
-/** A client that missed so many syncs gets everything. */
-const REMEMBERED_SYNCS = 64;
-/** A sync of more Services counts as one of all. */
-const REMEMBERED_SERVICES = 500;
-
-interface Update {
-  readonly generation: number;
-  /** Null: all. */
-  readonly services: readonly NamespacedName[] | null;
-}
 
 /** Hears of every sync, and keeps what does not grow. */
 export class PageRecord {
@@ -31,9 +18,7 @@ export class PageRecord {
   readonly observer: SyncObserver = { synced: (outcome) => this.#takeSync(outcome), failed: () => {} };
   readonly #states = new Map<IpFamily, ProxyState>();
   readonly #quarantined = new Map<IpFamily, readonly QuarantinedService[]>();
-  readonly #updates: Update[] = [];
   #generation = 0;
-  #oldestKnown = 0;
 
   /**
    * By family, of those that were synced once. They belong to the sync loops, which change them in place: they are looked at for a
@@ -54,39 +39,19 @@ export class PageRecord {
     return new Map(all.map(({ service, problem }) => [service, problem]));
   }
 
-  /** Which Services may look different since that generation; null: all. */
-  changedSince(generation: number): ReadonlySet<NamespacedName> | null {
-    if (!(generation >= this.#oldestKnown && generation <= this.#generation)) return null;
-    const names = new Set<NamespacedName>();
-    for (const update of this.#updates) {
-      if (update.generation <= generation) continue;
-      if (update.services === null) return null;
-      for (const name of update.services) names.add(name);
-    }
-    return names;
-  }
-
   #takeSync({ family, full, services, state, report }: SyncOutcome): void {
     this.#states.set(family, state);
-    const names = [...services, ...this.#takeQuarantine(family, report.quarantined)];
-    if (full || names.length > 0) this.#remember(full || names.length > REMEMBERED_SERVICES ? null : names);
+    const isRequarantined = this.#takeQuarantine(family, report.quarantined);
+    if (full || services.length > 0 || isRequarantined) this.#generation++;
   }
 
-  #remember(services: readonly NamespacedName[] | null): void {
-    keepLast(this.#updates, { generation: ++this.#generation, services }, REMEMBERED_SYNCS);
-    this.#oldestKnown = Math.max(0, this.#generation - REMEMBERED_SYNCS);
-  }
-
-  /** @returns the Services that went in or came out */
-  #takeQuarantine(
-    family: IpFamily,
-    list: readonly QuarantinedService[] | undefined,
-  ): readonly NamespacedName[] {
+  /** True if Services went in or came out. */
+  #takeQuarantine(family: IpFamily, list: readonly QuarantinedService[] | undefined): boolean {
     const before = this.#quarantined.get(family) ?? [];
     // The same list says nothing new.
-    if (list === undefined || list === before || (list.length === 0 && before.length === 0)) return [];
+    if (list === undefined || list === before || (list.length === 0 && before.length === 0)) return false;
     this.#quarantined.set(family, list);
-    return [...before, ...list].map(({ service }) => service);
+    return true;
   }
 }
 
