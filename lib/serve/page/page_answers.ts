@@ -11,7 +11,7 @@ import { BusyError, Pace, pacedBody } from "../pacing.ts";
 import type { ProxyFacts, ServerFacts } from "../status/status_api.ts";
 import { API_VERSION } from "../status/status_document.ts";
 import { SERVICE_PATH, SERVICES_PATH, TRACE_PATH } from "./page_document.ts";
-import type { Held, PageFacts, Questions } from "./page_record.ts";
+import type { Held, PageFacts, Questions } from "./page_document.ts";
 import { rowPieces, serviceNames } from "./service_rows.ts";
 
 /** No name, address or port is longer. */
@@ -51,7 +51,7 @@ class PageAnswers {
   }
 
   services(request: Request, stopping: AbortSignal): Response {
-    const { record } = this.#page;
+    const { record } = this.#proxy;
     const facts = { states: [...record.states.values()], quarantined: record.quarantined };
     const tag = `"${this.#version}"`;
     if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);
@@ -94,7 +94,7 @@ class PageAnswers {
 
   /** Of what the page shows; another one whenever Services may look different. */
   get #version(): string {
-    return `${this.#id}:${this.#page.record.generation}`;
+    return `${this.#id}:${this.#proxy.record.generation}`;
   }
 
   #questions(): Promise<Questions> {
@@ -102,7 +102,8 @@ class PageAnswers {
   }
 
   #held(): Held {
-    const { record, node, serviceCidrs } = this.#page;
+    const { record } = this.#proxy;
+    const { node, serviceCidrs } = this.#page;
     const { mode, config } = this.#server;
     return {
       states: record.states,
