@@ -336,7 +336,7 @@ export function nodePortListenAddresses(
 }
 
 /** Services that have a health check node port, with the port number. */
-export function healthCheckServices(state: ProxyState): Map<NamespacedName, number> {
+function healthCheckServices(state: ProxyState): Map<NamespacedName, number> {
   const result = new Map<NamespacedName, number>();
   for (const [name, ports] of state.services) {
     for (const port of ports) {
@@ -346,15 +346,10 @@ export function healthCheckServices(state: ProxyState): Map<NamespacedName, numb
   return result;
 }
 
-/**
- * Counts each Service's endpoints on this node that are ready, by IP: one that serves several ports counts once. Services
- * without any are absent.
- *
- * @param services the Services to count; all that have endpoints if left out
- */
-export function readyLocalEndpointCounts(
+/** Endpoints on this node that are ready, by IP: one that serves several ports counts once. Services without any are absent. */
+function readyLocalEndpointCounts(
   state: ProxyState,
-  services: Iterable<NamespacedName> = state.endpoints.keys(),
+  services: Iterable<NamespacedName>,
 ): Map<NamespacedName, number> {
   const result = new Map<NamespacedName, number>();
   for (const name of services) {
