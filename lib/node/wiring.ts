@@ -29,7 +29,7 @@ import {
 import { addLogMetrics, addTrafficMetrics } from "../observe/metrics_kproxy.ts";
 import { partlyUsableReport } from "../observe/log.ts";
 import { NodeServers } from "../serve/node_servers.ts";
-import { type PageFacts, PageRecord, type Questions } from "../serve/page/page_record.ts";
+import type { PageFacts, Questions } from "../serve/page/page_document.ts";
 import { StatusRecord } from "../serve/status/status_record.ts";
 import { FamilyRunner, type SyncObserver } from "../sync/family_runner.ts";
 import {
@@ -79,7 +79,6 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
     otherModes.observer,
     collectInQuiet(families, until),
     observeFirstSyncs(families, (_, isLast) => isLast && !until.aborted && proxy.processWide.inForce()),
-    ...(page === null ? [] : [page.record.observer]),
   );
   const report = partlyUsableReport(log);
   for (const proxier of prepared.proxiers) {
@@ -332,13 +331,11 @@ function unreachableOptions(
 
 /** Collects while a proxy server goes on; made only if the page is wanted. */
 export class StatusPageSource {
-  readonly record = new PageRecord();
   #serviceCidrs: readonly string[] = [];
 
   /** @param node the own Node as it was last known */
   facts(node: () => NodeObject | null): PageFacts {
     return {
-      record: this.record,
       node,
       serviceCidrs: () => this.#serviceCidrs,
       questions: loadQuestions,

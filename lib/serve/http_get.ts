@@ -229,25 +229,16 @@ export interface HeldAddress {
 export async function addressHolder(
   { host, port, signal, limitMs = LIMIT_MS }: HeldAddress,
 ): Promise<string> {
-  const limit = new AbortController();
-  const end = (): void => limit.abort();
-  const timer = setTimeout(end, limitMs);
-  signal.addEventListener("abort", end, { once: true });
-  if (signal.aborted) end();
-  const ask = (path: string): Promise<Answer | null> => askFor(path, localHost(host), port, limit.signal);
-  try {
-    const mode = await ask("/proxyMode");
-    if (mode === null) return "";
-    const name = MODE_REGEXP.exec(mode.body)?.[1];
-    if (mode.status === 200 && name !== undefined) return `another proxy answers there: mode ${name}`;
-    const health = await ask("/healthz");
-    if (isProxyHealth(health?.body ?? "")) return "another proxy answers there";
-    const server = mode.server || health?.server || "";
-    return `another HTTP server answers there${server === "" ? "" : `: ${server}`}`;
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener("abort", end);
-  }
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(limitMs)]);
+  const ask = (path: string): Promise<Answer | null> => askFor(path, localHost(host), port, limit);
+  const mode = await ask("/proxyMode");
+  if (mode === null) return "";
+  const name = MODE_REGEXP.exec(mode.body)?.[1];
+  if (mode.status === 200 && name !== undefined) return `another proxy answers there: mode ${name}`;
+  const health = await ask("/healthz");
+  if (isProxyHealth(health?.body ?? "")) return "another proxy answers there";
+  const server = mode.server || health?.server || "";
+  return `another HTTP server answers there${server === "" ? "" : `: ${server}`}`;
 }
 
 interface Answer {
@@ -259,17 +250,9 @@ interface Answer {
 
 /** Null: no answer that is HTTP. */
 async function askFor(path: string, host: string, port: number, signal: AbortSignal): Promise<Answer | null> {
-  const question = {
-    host,
-    port,
-    path,
-    limitMs: QUESTION_MS,
-    wholeMs: QUESTION_MS,
-    maxBytes: Infinity,
-    signal,
-  };
+  const limits = { limitMs: QUESTION_MS, wholeMs: QUESTION_MS, maxBytes: Infinity, signal };
   try {
-    return await httpGet(question, async (reply) => {
+    return await httpGet({ host, port, path, ...limits }, async (reply) => {
       const server = SERVER_REGEXP.exec(reply.head)?.[1] ?? "";
       return {
         status: reply.status,

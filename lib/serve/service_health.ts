@@ -336,7 +336,7 @@ export function nodePortListenAddresses(
 }
 
 /** Services that have a health check node port, with the port number. */
-export function healthCheckServices(state: ProxyState): Map<NamespacedName, number> {
+function healthCheckServices(state: ProxyState): Map<NamespacedName, number> {
   const result = new Map<NamespacedName, number>();
   for (const [name, ports] of state.services) {
     for (const port of ports) {
@@ -346,11 +346,8 @@ export function healthCheckServices(state: ProxyState): Map<NamespacedName, numb
   return result;
 }
 
-/**
- * Counts each Service's endpoints on this node that are ready, by IP: one that serves several ports counts once. Services
- * without any are absent.
- */
-export function readyLocalEndpointCounts(
+/** Endpoints on this node that are ready, by IP: one that serves several ports counts once. Services without any are absent. */
+function readyLocalEndpointCounts(
   state: ProxyState,
   services: Iterable<NamespacedName>,
 ): Map<NamespacedName, number> {

@@ -1,7 +1,14 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import type { IpFamily, NamespacedName, NodeObject } from "../model/objects.ts";
-import { NODE_A, testService, testSlice, testSliceEndpoint } from "../../tests/support/model_objects.ts";
+import {
+  NODE_A,
+  testPort,
+  testService,
+  testSlice,
+  testSliceEndpoint,
+  testSlicePort,
+} from "../../tests/support/model_objects.ts";
 import { listenSteadily, steadyPorts } from "../../tests/support/steady_ports.ts";
 import { silentLogger } from "../observe/log.ts";
 import { DescriptorAllowance } from "../kernel/descriptors.ts";
@@ -148,6 +155,24 @@ Deno.test("endpoints that only serve on while terminating do not count", async (
     const port = freePort();
     await ipv4.service("web", port).endpoints("web", 2, { ready: false, terminating: true }).sync(true);
     assertEquals(await ask(port), [503, 0]);
+  });
+});
+
+Deno.test("an endpoint counts once, however many ports it serves; without policy Local there is no port", async () => {
+  await withServers(async ({ ipv4 }) => {
+    const [port, other] = [freePort(), freePort()];
+    const ports = [testPort({ name: "http" }), testPort({ name: "https", port: 443 })];
+    const local = { type: "LoadBalancer", externalTrafficPolicy: "Local" } as const;
+    const web = testService({ ...local, name: "web", ports, healthCheckNodePort: port });
+    const inner = testService({ name: "inner", clusterIPs: ["10.96.0.99"], healthCheckNodePort: other });
+    for (const service of [web, inner]) ipv4.tracker.updateService(undefined, service);
+    const slice = testSlice({
+      ports: ports.map(({ name }) => testSlicePort({ name })),
+      endpoints: ["10.0.0.1", "10.0.0.2"].map((ip) => testSliceEndpoint(ip, { nodeName: NODE_A.name })),
+    });
+    ipv4.tracker.updateEndpointSlice(slice, false);
+    await ipv4.sync(true);
+    assertEquals([await ask(port), await ask(other)], [[200, 2], undefined]);
   });
 });
 

@@ -12,7 +12,6 @@ import { ConnectionPool } from "../../lib/kernel/connection_pool.ts";
 import { observeHealth } from "../../lib/serve/node_servers.ts";
 import { HealthState } from "../../lib/serve/health_state.ts";
 import type { Listener } from "../../lib/serve/http_listener.ts";
-import { PageRecord } from "../../lib/serve/page/page_record.ts";
 import { ServiceHealthServers } from "../../lib/serve/service_health.ts";
 import { StatusRecord } from "../../lib/serve/status/status_record.ts";
 import { ENDPOINT_SLICES, SERVICES } from "../../lib/source/kube/resources.ts";
@@ -121,7 +120,6 @@ export class CountedNode implements AsyncDisposable {
         observeQuarantine({ log, metrics, onQuarantined: ({ problem: text }) => problem(text) }),
         observeHealth(health, this.#serviceHealth),
         new StatusRecord([family], () => 0).observer,
-        new PageRecord().observer,
       ),
       nowMs: () => 0,
     });

@@ -75,7 +75,7 @@ export async function servingPage(
   const source = new StatusPageSource();
   const lanes = new Lanes();
   await serving(async (served) => {
-    const observer = joinObservers(served.servers.observer, served.record.observer, source.record.observer);
+    const observer = joinObservers(served.servers.observer, served.record.observer);
     const tell = (sync: PageSync): void => {
       for (const outcome of lanes.outcomes(sync, nowMs())) observer.synced(outcome);
     };

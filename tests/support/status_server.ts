@@ -10,7 +10,7 @@ import type { NodePortals } from "../../lib/model/portals.ts";
 import { type Logger, RecentProblems, silentLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";
-import type { PageFacts } from "../../lib/serve/page/page_record.ts";
+import type { PageFacts } from "../../lib/serve/page/page_document.ts";
 import type { ProxyFacts } from "../../lib/serve/status/status_api.ts";
 import { StatusRecord } from "../../lib/serve/status/status_record.ts";
 import type { Rejection } from "../../lib/source/source.ts";

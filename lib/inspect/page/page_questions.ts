@@ -11,7 +11,7 @@ import { eachUnserved } from "../../model/destination_claims.ts";
 import { FAMILIES, type NamespacedName } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
-import type { Held, Questions } from "../../serve/page/page_record.ts";
+import type { Held, Questions } from "../../serve/page/page_document.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { desiredRules, type DesiredState, knownNodeAddresses, RULES_MODES } from "../desired/desired.ts";
 import { serviceDocument, type ServiceView, serviceView } from "../service/service_view.ts";

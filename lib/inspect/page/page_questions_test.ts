@@ -8,7 +8,7 @@ import type { ProxyMode } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
 import type { UnservedOfService } from "../../model/destination_claims.ts";
 import type { ApiObject } from "../../model/objects.ts";
-import type { Held } from "../../serve/page/page_record.ts";
+import type { Held } from "../../serve/page/page_document.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { desiredRules, RULES_MODES, stateOfObjects } from "../desired/desired.ts";
 import { formatFraction } from "../../sim/flow.ts";

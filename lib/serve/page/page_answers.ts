@@ -10,9 +10,9 @@ import type { Handler } from "../http_listener.ts";
 import { BusyError, Pace, pacedBody } from "../pacing.ts";
 import type { ProxyFacts, ServerFacts } from "../status/status_api.ts";
 import { API_VERSION } from "../status/status_document.ts";
-import { SERVICE_PATH, SERVICES_PATH, type ServicesDocument, TRACE_PATH } from "./page_document.ts";
-import type { Held, PageFacts, Questions } from "./page_record.ts";
-import { rowPieces, serviceNames, serviceRow } from "./service_rows.ts";
+import { SERVICE_PATH, SERVICES_PATH, TRACE_PATH } from "./page_document.ts";
+import type { Held, PageFacts, Questions } from "./page_document.ts";
+import { rowPieces, serviceNames } from "./service_rows.ts";
 
 /** No name, address or port is longer. */
 const LONGEST_WORD = 600;
@@ -51,25 +51,15 @@ class PageAnswers {
   }
 
   services(request: Request, stopping: AbortSignal): Response {
-    const { record } = this.#page;
+    const { record } = this.#proxy;
     const facts = { states: [...record.states.values()], quarantined: record.quarantined };
-    const since = queryOf(request).get("since") ?? "";
-    const head = { apiVersion: API_VERSION, kind: "ServiceRows", cursor: this.#cursor } as const;
-    const changed = since.startsWith(`${this.#id}:`)
-      ? record.changedSince(Number(since.slice(this.#id.length + 1)))
-      : null;
-    if (changed === null) {
-      const pieces = rowPieces(serviceNames(facts.states), facts, { ...head, full: true });
-      return answerOf("application/json", pacedBody(pieces, this.#rowsPace, stopping));
-    }
-    const looked = [...changed].map((name) => [name, serviceRow(name, facts)] as const);
-    const document: ServicesDocument = {
-      ...head,
-      full: false,
-      rows: looked.flatMap(([, row]) => row === null ? [] : [row]),
-      gone: looked.flatMap(([name, row]) => row === null ? [name] : []),
-    };
-    return jsonAnswer(`${JSON.stringify(document)}\n`);
+    const tag = `"${this.#version}"`;
+    if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);
+    const head = { apiVersion: API_VERSION, kind: "ServiceRows" } as const;
+    const pieces = rowPieces(serviceNames(facts.states), facts, head);
+    return answerOf("application/json", pacedBody(pieces, this.#rowsPace, stopping), {
+      headers: cached(tag),
+    });
   }
 
   async service(request: Request, stopping: AbortSignal): Promise<Response> {
@@ -77,14 +67,14 @@ class PageAnswers {
     if (name.length > LONGEST_WORD) return problemAnswer(400, "the name is too long");
     // What is not served may change without a sync.
     const unserved = this.#proxy.unserved().reduce((sum, [, { size }]) => sum + size, 0);
-    const tag = `"${this.#cursor}:${unserved}"`;
+    const tag = `"${this.#version}:${unserved}"`;
     if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);
     return await this.#inTurn(stopping, async () => {
       const { service } = await this.#questions();
       const document = await service(this.#held(), name);
       if (document === null) return problemAnswer(404, `there is no Service ${name} with a cluster IP`);
       return jsonAnswer(`${JSON.stringify(document)}\n`, {
-        headers: { etag: tag, "cache-control": "no-cache" },
+        headers: cached(tag),
       });
     });
   }
@@ -102,8 +92,9 @@ class PageAnswers {
     });
   }
 
-  get #cursor(): string {
-    return `${this.#id}:${this.#page.record.generation}`;
+  /** Of what the page shows; another one whenever Services may look different. */
+  get #version(): string {
+    return `${this.#id}:${this.#proxy.record.generation}`;
   }
 
   #questions(): Promise<Questions> {
@@ -111,7 +102,8 @@ class PageAnswers {
   }
 
   #held(): Held {
-    const { record, node, serviceCidrs } = this.#page;
+    const { record } = this.#proxy;
+    const { node, serviceCidrs } = this.#page;
     const { mode, config } = this.#server;
     return {
       states: record.states,
@@ -142,8 +134,13 @@ function queryOf(request: Request): URLSearchParams {
   return new URL(request.url).searchParams;
 }
 
+/** A browser asks each time whether it still has the answer. */
+function cached(tag: string): Readonly<Record<string, string>> {
+  return { etag: tag, "cache-control": "no-cache" };
+}
+
 function unchangedAnswer(tag: string): Response {
-  return new Response(null, { status: 304, headers: { etag: tag, "cache-control": "no-cache" } });
+  return new Response(null, { status: 304, headers: cached(tag) });
 }
 
 function problemAnswer(status: number, error: string): Response {

@@ -8,7 +8,7 @@ import type { Handler } from "../http_listener.ts";
 import { localOnly } from "../status/local_only.ts";
 import type { ProxyFacts, ServerFacts } from "../status/status_api.ts";
 import { FILES_PATH, PAGE_PATH, SERVICE_PATH, SERVICES_PATH, TRACE_PATH } from "./page_document.ts";
-import type { PageFacts } from "./page_record.ts";
+import type { PageFacts } from "./page_document.ts";
 import type { PageFile } from "./page_files.ts";
 
 /** Nothing but what this server has; whatever a name or a message says, it is no script. */

@@ -102,7 +102,7 @@ export function* rowPieces(
   head: Readonly<Record<string, unknown>>,
 ): Generator<Uint8Array<ArrayBuffer>> {
   const encoder = new TextEncoder();
-  let text = `${JSON.stringify(head).slice(0, -1)},"gone":[],"rows":[`;
+  let text = `${JSON.stringify(head).slice(0, -1)},"rows":[`;
   let separator = "";
   for (const name of names) {
     const row = serviceRow(name, facts);

@@ -88,17 +88,12 @@ Deno.test("thousands of rows are one document, made in small pieces", PURE, () =
   const states = statesOf(clusterObjects(3_000));
   const facts = { states, quarantined: new Map() };
   const names = [...serviceNames(states), "gone/meanwhile"];
-  const pieces = [...rowPieces(names, facts, { cursor: "1:2", full: true })];
+  const pieces = [...rowPieces(names, facts, { kind: "ServiceRows" })];
   for (const piece of pieces) assertLess(piece.length, 17 * 1024);
   const { rows, ...head } = JSON.parse(
     new TextDecoder().decode(new Uint8Array(pieces.flatMap((one) => [...one]))),
   );
-  assertEquals([head, rows.length], [{ cursor: "1:2", full: true, gone: [] }, 3_000]);
-  const [empty] = rowPieces([], { states: [], quarantined: new Map() }, { cursor: "1:0", full: true });
-  assertEquals(JSON.parse(new TextDecoder().decode(empty)), {
-    cursor: "1:0",
-    full: true,
-    gone: [],
-    rows: [],
-  });
+  assertEquals([head, rows.length], [{ kind: "ServiceRows" }, 3_000]);
+  const [empty] = rowPieces([], { states: [], quarantined: new Map() }, { kind: "ServiceRows" });
+  assertEquals(JSON.parse(new TextDecoder().decode(empty)), { kind: "ServiceRows", rows: [] });
 });

@@ -14,7 +14,7 @@ import { jsonAnswer } from "../http_answer.ts";
 import { isoTime } from "../../text/words.ts";
 import type { HealthState } from "../health_state.ts";
 import type { Handler } from "../http_listener.ts";
-import type { PageFacts } from "../page/page_record.ts";
+import type { PageFacts } from "../page/page_document.ts";
 import { statusPage } from "../page/page_handler.ts";
 import { localOnly } from "./local_only.ts";
 import { Pace, pacedBody } from "../pacing.ts";

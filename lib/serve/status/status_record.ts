@@ -6,6 +6,7 @@
  */
 import type { QuarantinedService } from "../../backend/backend.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import type { ProxyState } from "../../model/state.ts";
 import type { DriftObserver, SyncFailure, SyncObserver, SyncOutcome } from "../../sync/family_runner.ts";
 import type {
   DriftStatus,
@@ -39,9 +40,11 @@ export class StatusRecord {
   readonly drift: DriftObserver;
   readonly #nowMs: () => number;
   readonly #families: ReadonlyMap<IpFamily, SyncRecord>;
+  readonly #states = new Map<IpFamily, ProxyState>();
   readonly #quarantined = new Map<IpFamily, ReadonlyMap<NamespacedName, Quarantined>>();
   readonly #lists = new Map<IpFamily, readonly QuarantinedService[]>();
   readonly #drifts: Drift[] = [];
+  #generation = 0;
   #found = 0;
   #repaired = 0;
 
@@ -52,9 +55,11 @@ export class StatusRecord {
     this.observer = {
       synced: (outcome) => {
         const timeMs = nowMs();
-        this.#families.get(outcome.family)?.synced(outcome, timeMs);
-        const { quarantined } = outcome.report;
-        if (quarantined !== undefined) this.#takeQuarantine(outcome.family, quarantined, timeMs);
+        const { family, full, services, state, report } = outcome;
+        this.#families.get(family)?.synced(outcome, timeMs);
+        this.#states.set(family, state);
+        const isRequarantined = this.#takeQuarantine(family, report.quarantined, timeMs);
+        if (full || services.length > 0 || isRequarantined) this.#generation++;
       },
       failed: (failure) => this.#families.get(failure.family)?.failed(failure, nowMs()),
     };
@@ -66,6 +71,25 @@ export class StatusRecord {
 
   get families(): Readonly<Partial<Record<IpFamily, FamilyStatus>>> {
     return Object.fromEntries([...this.#families].map(([family, record]) => [family, record.status]));
+  }
+
+  /**
+   * By family, of those that were synced once. They belong to the sync loops, which change them in place: they are looked at for a
+   * turn of the event loop and not kept.
+   */
+  get states(): ReadonlyMap<IpFamily, ProxyState> {
+    return this.#states;
+  }
+
+  /** Grows whenever Services may look different. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  /** Services whose rules the kernel has refused, and why. */
+  get quarantined(): ReadonlyMap<NamespacedName, string> {
+    const all = [...this.#quarantined.values()].flatMap((services) => [...services]);
+    return new Map(all.map(([service, { problem }]) => [service, problem]));
   }
 
   get quarantine(): QuarantineStatus {
@@ -85,9 +109,14 @@ export class StatusRecord {
     return { found: this.#found, repaired: this.#repaired, recent: [...this.#drifts] };
   }
 
-  #takeQuarantine(family: IpFamily, list: readonly QuarantinedService[], timeMs: number): void {
+  /** True if Services went in or came out. */
+  #takeQuarantine(
+    family: IpFamily,
+    list: readonly QuarantinedService[] | undefined,
+    timeMs: number,
+  ): boolean {
     // The same list says nothing new.
-    if (this.#lists.get(family) === list) return;
+    if (list === undefined || this.#lists.get(family) === list) return false;
     this.#lists.set(family, list);
     const before = this.#quarantined.get(family);
     this.#quarantined.set(
@@ -97,6 +126,7 @@ export class StatusRecord {
         return [service, known?.problem === problem ? known : { problem, sinceMs: timeMs }];
       })),
     );
+    return list.length > 0 || (before?.size ?? 0) > 0;
   }
 
   #takeDrift(family: IpFamily, damaged: readonly string[]): void {

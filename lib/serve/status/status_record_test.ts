@@ -1,5 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { syncOutcome } from "../../../tests/support/sync_outcome.ts";
+import type { QuarantinedService } from "../../backend/backend.ts";
 import { SyncError } from "../../errors.ts";
 import type { SyncFailure, SyncOutcome } from "../../sync/family_runner.ts";
 import { keepLast, StatusRecord } from "./status_record.ts";
@@ -151,6 +152,30 @@ Deno.test("a Service is in quarantine since its problem came, and a list that is
   assertEquals([record.quarantine.count, record.quarantine.services.length], [250, 100]);
   synced({ report: report([]) });
   assertEquals(record.quarantine, { count: 0, services: [] });
+});
+
+Deno.test("Services may look different after a sync that looked at some, or whose refusals are others", () => {
+  const { record, synced } = recorded();
+  const isNews = (change: Partial<SyncOutcome>): boolean => {
+    const { generation } = record;
+    synced(change);
+    return record.generation !== generation;
+  };
+  const refusing = (quarantined: readonly QuarantinedService[]) => ({
+    full: false,
+    services: [],
+    report: { ...REPORT, quarantined },
+  });
+  const one = [{ service: "a/x", problem: "no" }];
+  assertEquals(isNews({}), true);
+  assertEquals(isNews({ full: false, services: ["a/x"] }), true);
+  assertEquals(isNews({ full: false, services: [] }), false);
+  assertEquals(isNews(refusing(one)), true);
+  assertEquals([...record.quarantined], [["a/x", "no"]]);
+  assertEquals(isNews(refusing(one)), false);
+  assertEquals(isNews(refusing([])), true);
+  assertEquals(isNews(refusing([])), false);
+  assertEquals([...record.states.keys()], ["IPv4"]);
 });
 
 Deno.test("damage of rules is reported, and what became of it", () => {

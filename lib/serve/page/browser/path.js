@@ -6,7 +6,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "./api.js";
 import { counted } from "./format.js";
-import { badge, empty, html, lines, loading, problem, section, serviceLink, useIsNarrow } from "./parts.js";
+import { badge, empty, html, lines, loading, problem, section, serviceLink } from "./parts.js";
 import { pathDrawing } from "./path_drawing.js";
 import { endOf, leftOut, outcomeList } from "./path_steps.js";
 import { hrefOf } from "./route.js";
@@ -23,7 +23,6 @@ export function PacketPath({ query }) {
   const [from, to] = [query.get("from") ?? "", query.get("to") ?? ""];
   const [turn, setTurn] = useState(0);
   const answer = useTrace(from, to, turn);
-  const isNarrow = useIsNarrow();
   return html`
     <div class="stack">
       <div class="heading">
@@ -39,7 +38,7 @@ export function PacketPath({ query }) {
           "Where does a packet go?",
           html`<p>Name a source and a destination above. Every Service has a link that fills them in.</p>`,
         )
-        : answered(answer, isNarrow)}
+        : answered(answer)}
     </div>
   `;
 }
@@ -129,11 +128,8 @@ function traceForm(from, to, again) {
   `;
 }
 
-/**
- * @param {Answer} answer
- * @param {boolean} isNarrow
- */
-function answered({ trace, problem: words, isAsking }, isNarrow) {
+/** @param {Answer} answer */
+function answered({ trace, problem: words, isAsking }) {
   if (words !== "") return problem(words);
   if (trace === null) return loading("the path of the packet");
   const { service, desired, findings, notes } = trace;
@@ -141,7 +137,7 @@ function answered({ trace, problem: words, isAsking }, isNarrow) {
     <div class="stack ${isAsking ? "stale" : ""}" aria-busy=${isAsking}>
       ${summary(trace)}
       ${findings.map((finding) => problem(finding))}
-      ${section({ id: "drawing", title: "Drawn", class: "drawing" }, pathDrawing(trace, isNarrow))}
+      ${section({ id: "drawing", title: "Drawn" }, pathDrawing(trace))}
       ${desired !== null && section(
         { id: "steps", title: "Step by step", note: "rules that the packet matches, in order" },
         outcomeList(desired.outcomes),

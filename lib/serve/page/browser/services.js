@@ -14,7 +14,6 @@ import { hrefOf, serviceHref } from "./route.js";
 /** @typedef {import("../page_document.ts").ServicesDocument} ServicesDocument */
 /** @typedef {{ q: string, namespace: string, kind: string, problem: string, sort: string }} Filter */
 /** @typedef {(changed: Partial<Filter>) => void} Change */
-/** @typedef {{ readonly cursor: string, readonly rows: readonly ServiceRow[] }} Known rows by name */
 
 const PERIOD_MS = 3_000;
 const ROW_HEIGHT = 44;
@@ -28,28 +27,17 @@ const NO_FILTER = { q: "", namespace: "", kind: "", problem: "", sort: "" };
 /** @type {readonly ServiceRow[]} */
 const NO_ROWS = [];
 
-/** @type {Known | null} kept while the page is open, and brought up to date by what has changed */
+/** @type {readonly ServiceRow[] | null} kept while the page is open: another view may have been shown meanwhile */
 let known = null;
 
 /**
  * @param {AbortSignal} signal
- * @returns {Promise<Known>}
+ * @returns {Promise<readonly ServiceRow[]>} by name
  */
 async function loadRows(signal) {
   /** @type {ServicesDocument} */
-  const { cursor, full, rows, gone } = await ask(
-    `services?since=${encodeURIComponent(known?.cursor ?? "")}`,
-    signal,
-  );
-  if (!full && known !== null && rows.length === 0 && gone.length === 0) {
-    return known = known.cursor === cursor ? known : { ...known, cursor };
-  }
-  /** @type {Map<string, ServiceRow>} */
-  const byName = new Map();
-  for (const row of full || known === null ? NO_ROWS : known.rows) byName.set(row[0], row);
-  for (const row of rows) byName.set(row[0], row);
-  for (const name of gone) byName.delete(name);
-  return known = { cursor, rows: [...byName.values()].sort(([one], [other]) => one < other ? -1 : 1) };
+  const { rows } = await ask("services", signal);
+  return known = [...rows].sort(([one], [other]) => one < other ? -1 : 1);
 }
 
 /** @param {{ query: URLSearchParams }} props */
@@ -66,7 +54,7 @@ export function Services({ query }) {
     // No step in the history.
     history.replaceState(null, "", hrefOf("services", next));
   };
-  const rows = data?.rows ?? NO_ROWS;
+  const rows = data ?? NO_ROWS;
   const deferred = useDeferred(filter);
   const shown = useMemo(() => sorted(rows.filter(matcherOf(deferred)), deferred.sort), [rows, deferred]);
   const namespaces = useMemo(() => [...new Set(rows.map(namespaceOf))].sort(), [rows]);
