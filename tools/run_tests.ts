@@ -301,7 +301,7 @@ async function tryAlone(runs: readonly TestRun[], lane: LaneOptions): Promise<re
   const failed = runs.map(({ counts, output }) => counts.failed > 0 ? failedFiles(output) : []);
   const files = failed.flat();
   const isExplained = runs.every(({ counts }, at) => counts.failed === 0 || failed[at]!.length > 0);
-  if (files.length > MOST_ALONE || !isExplained || !files.every((file) => EXCLUSIVE.test(file))) return runs;
+  if (files.length > MOST_ALONE || !isExplained) return runs;
   const tried: TestRun[] = [];
   for (const [at, run] of runs.entries()) {
     const again: TestRun[] = [];

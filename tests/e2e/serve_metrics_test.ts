@@ -111,7 +111,7 @@ e2eTest(
     await using web = await WebLab.create();
     const { netns } = web.lab.node;
     await netns.run(["sysctl", "-q", "-w", "net.netfilter.nf_conntrack_tcp_loose=0"]);
-    await using kproxy = await web.start(["--iptables-sync-period=1s"]);
+    await using _kproxy = await web.start(["--iptables-sync-period=1s"]);
     // The server does not speak HTTP: what counts is that the connection was made.
     const connect = async (): Promise<void> => {
       const curl = ["curl", "-s", "-w", "%{time_connect}", "--max-time", "30", "--noproxy", "*"];

@@ -19,8 +19,12 @@ fi
 exec {turn}<&-
 dir=$(mktemp -d /tmp/kproxy-uml.XXXXXX)
 pid=
+# A test run that is killed takes its kernels with it.
+(while kill -0 "$PPID" 2> /dev/null; do sleep 1; done; kill "$$") > /dev/null 2>&1 < /dev/null &
+parent=$!
 # The child of timeout leads a group of its own, that of all of the kernel's processes.
 finish() {
+  kill "$parent" 2> /dev/null || true
   if [ -n "$pid" ]; then
     kernel=$(pgrep -P "$pid" || true)
     kill -KILL "$pid" ${kernel:+"-$kernel"} 2>/dev/null || true

@@ -81,13 +81,12 @@ class Rig implements AsyncDisposable {
     }
   }
 
-  /** What the kubeconfig's files hold from now on, each replaced as a whole. */
+  /** What the kubeconfig's files hold from now on, each replaced as a whole; certificate and key are one file, as the kubelet's. */
   async hold(client: PairPaths, authorities: readonly string[]): Promise<void> {
     const texts = authorities.map((name) => Deno.readTextFile(this.pki.path(`${name}.crt`)));
     const files = {
       ca: (await Promise.all(texts)).join(""),
-      cert: await Deno.readTextFile(client.cert),
-      key: await Deno.readTextFile(client.key),
+      client: await Deno.readTextFile(client.cert) + await Deno.readTextFile(client.key),
     };
     for (const [name, text] of Object.entries(files)) {
       await Deno.writeTextFile(`${this.folder}/${name}.tmp`, text);
@@ -103,7 +102,7 @@ class Rig implements AsyncDisposable {
     const access = {
       ...masterAccess(`https://localhost:${(this.#door.address() as AddressInfo).port}`),
       certificateAuthority: file("ca"),
-      clientCertificate: { certificate: file("cert"), key: file("key") },
+      clientCertificate: { certificate: file("client"), key: file("client") },
     };
     return startKubeSource(this.server, { access, times: QUICK_TIMES });
   }
