@@ -370,7 +370,7 @@ function clusterInfo(
  * The name of the program of kproxy's own that `command` is; null if it is none. The runtime starts only the very paths that it was granted,
  * not links to them, so the name is enough.
  */
-export function ownProgram(command: string): string | null {
+function ownProgram(command: string): string | null {
   const name = command.slice(command.lastIndexOf("/") + 1);
   return OWN_PROGRAMS.includes(name) ? name : null;
 }
