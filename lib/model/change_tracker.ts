@@ -113,7 +113,6 @@ export class ChangeTracker {
       family: options.family,
       nodeName: options.node.name,
       report: this.#report,
-      onUnreachable: (name, endpoints) => this.#unreachable.declare(name, endpoints),
     });
   }
 
@@ -196,10 +195,11 @@ export class ChangeTracker {
     this.#pendingServices.clear();
     const join = (name: NamespacedName, served: readonly ServicePort[]): void => {
       const before = this.#state.endpoints.get(name) ?? NO_ENDPOINTS;
-      const endpoints = this.#slices.endpointsOf(name, served);
+      const unreachable = new Map<string, string>();
+      const endpoints = this.#slices.endpointsOf(name, served, unreachable);
       const isSame = sameEndpointsByPort(before, endpoints);
       this.#set(name, served, isSame ? before : endpoints);
-      this.#unreachable.report(name, served.length > 0);
+      this.#unreachable.report(name, unreachable);
       if (isSame || !slicesChanged.has(name)) return;
       updatedServices.add(name);
       if (hasUdpPort(before) || hasUdpPort(endpoints)) udpEndpointsChanged = true;

@@ -21,8 +21,6 @@ export interface EndpointSliceCacheOptions {
   readonly family: IpFamily;
   readonly nodeName: string;
   readonly report?: Report;
-  /** Gets the endpoints of a Service that are left out because no pod can have their address: endpoint → reason. */
-  readonly onUnreachable?: (service: NamespacedName, endpoints: ReadonlyMap<string, string>) => void;
 }
 
 /**
@@ -36,7 +34,6 @@ export class EndpointSliceCache {
   readonly #family: IpFamily;
   readonly #nodeName: string;
   readonly #report: Report;
-  readonly #onUnreachable: NonNullable<EndpointSliceCacheOptions["onUnreachable"]>;
   /** Service → its slices as of the last checkout, each name once. Most have one: a map by name would take more than its slice. */
   readonly #applied = new Map<NamespacedName, readonly EndpointSlice[]>();
   /** Service → slice name → its newest value since the last checkout; null: gone. */
@@ -48,7 +45,6 @@ export class EndpointSliceCache {
     this.#family = options.family;
     this.#nodeName = options.nodeName;
     this.#report = options.report ?? (() => {});
-    this.#onUnreachable = options.onUnreachable ?? (() => {});
   }
 
   /**
@@ -107,19 +103,25 @@ export class EndpointSliceCache {
     return countingSlices(this.#applied.get(service) ?? NO_SLICES);
   }
 
-  /** The endpoints of these ports, which are all of one Service, as of the last checkout. */
-  endpointsOf(service: NamespacedName, declared: readonly ServicePort[]): EndpointsByPort {
+  /**
+   * The endpoints of these ports, which are all of one Service, as of the last checkout.
+   *
+   * @param unreachable is given those that are left out because no pod can have their address: endpoint → reason
+   */
+  endpointsOf(
+    service: NamespacedName,
+    declared: readonly ServicePort[],
+    unreachable: Map<string, string> = new Map(),
+  ): EndpointsByPort {
     const wanted = declared.length === 1 ? declared : new Set(declared.map(({ key }) => key));
     const isWanted = (key: ServicePortKey): boolean =>
       wanted instanceof Set ? wanted.has(key) : wanted[0]?.key === key;
     const byPort = new Map<ServicePortKey, Endpoint[]>();
-    const unreachable = new Map<string, string>();
     const slices = declared.length === 0 ? NO_SLICES : this.#slicesOf(service);
     const sorted = slices.length < 2
       ? slices
       : slices.toSorted((left, right) => compareBytes(left.name, right.name));
     for (const slice of sorted) this.#collect(service, slice, { isWanted, byPort, unreachable });
-    this.#onUnreachable(service, unreachable);
     const result: Map<ServicePortKey, readonly Endpoint[]> = byPort;
     for (const [key, endpoints] of byPort) result.set(key, sortedWithoutDuplicates(endpoints));
     return result;

@@ -385,19 +385,15 @@ Deno.test(
 );
 
 Deno.test("endpoints of a slice without a usable port are no problem of a Service", pure, () => {
-  const found: string[] = [];
-  const problems: string[] = [];
-  const cache = new EndpointSliceCache({
-    family: "IPv4",
-    nodeName: "node-a",
-    report: (problem) => problems.push(problem),
-    onUnreachable: (_service, unreachable) => found.push(...unreachable.keys()),
-  });
+  const { cache, problems } = newCache();
   cache.update(
     testSlice({ ports: [], endpoints: [testSliceEndpoint("127.0.0.1"), testSliceEndpoint("x")] }),
     false,
   );
-  assertEquals([checkout(cache).size, found, problems], [1, [], []]);
+  const unreachable = new Map<string, string>();
+  assertEquals([checkout(cache).size, problems], [1, []]);
+  cache.endpointsOf("shop/web", [testServicePort()], unreachable);
+  assertEquals(unreachable.size, 0);
 });
 
 Deno.test("problems need no listener", pure, () => {

@@ -32,12 +32,10 @@ export interface UnreachableEndpointsOptions {
 const MAX_REPORTED = 10;
 const NONE: ReadonlyMap<string, string> = new Map();
 
-/** Those of one IP family, by Service. */
+/** Those of one IP family, by Service: of Services that are served, as traffic to others goes nowhere anyway. */
 export class UnreachableEndpoints {
   readonly #options: UnreachableEndpointsOptions;
-  /** Service → endpoint → reason, whether or not the proxy serves it; nearly always none. */
-  readonly #declared = new Map<NamespacedName, ReadonlyMap<string, string>>();
-  /** What of it was reported: of Services that are served. */
+  /** Service → endpoint → reason; nearly always none. */
   readonly #reported = new Map<NamespacedName, ReadonlyMap<string, string>>();
   #count = 0;
 
@@ -45,17 +43,10 @@ export class UnreachableEndpoints {
     this.#options = options;
   }
 
-  /** What the slices of a Service hold of them from now on. */
-  declare(service: NamespacedName, endpoints: ReadonlyMap<string, string>): void {
-    if (endpoints.size > 0) this.#declared.set(service, endpoints);
-    else this.#declared.delete(service);
-  }
-
-  /** To be called when the slices of a Service changed, or whether it is served: traffic to others goes nowhere anyway. */
-  report(service: NamespacedName, isServed: boolean): void {
+  /** What a Service has of them from now on. */
+  report(service: NamespacedName, now: ReadonlyMap<string, string>): void {
     const before = this.#reported.get(service) ?? NONE;
-    const now = isServed ? this.#declared.get(service) ?? NONE : NONE;
-    if (before === now) return;
+    if (before.size + now.size === 0) return;
     if (now.size > 0) this.#reported.set(service, now);
     else this.#reported.delete(service);
     const { onFound, onGone, onCount, maxReported } = this.#options;

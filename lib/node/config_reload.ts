@@ -13,7 +13,7 @@ import { errorText, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ReloadRecord } from "../observe/metrics_kproxy.ts";
 import type { ProxyServer } from "./proxy_server.ts";
 import type { OtherModesCleanup } from "./other_modes.ts";
-import { FolderWatch } from "../source/files/folder_watch.ts";
+import { FolderWatch, parentOf } from "../source/files/folder_watch.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { DISABLE_IPV6, readSysctl } from "../kernel/sysctl.ts";
@@ -140,7 +140,7 @@ export class ConfigWatch implements AsyncDisposable {
     const { file, log, debounceMs = 300, pollMs = 5_000 } = options;
     this.#options = options;
     this.#bytes = file.bytes;
-    this.#watch = new FolderWatch({ folders: [folderOf(file.path)], debounceMs, pollMs, log });
+    this.#watch = new FolderWatch({ folders: [parentOf(file.path)], debounceMs, pollMs, log });
   }
 
   /**
@@ -205,11 +205,6 @@ export class ConfigWatch implements AsyncDisposable {
       return null;
     }
   }
-}
-
-function folderOf(path: string): string {
-  const slash = path.lastIndexOf("/");
-  return slash < 0 ? "." : path.slice(0, slash) || "/";
 }
 
 function sameBytes(a: Uint8Array, b: Uint8Array): boolean {

@@ -10,6 +10,7 @@ import {
   type Rejection,
   type ResourceEventHandler,
   type ResourceKind,
+  runTogether,
   type Source,
   type SourceEvent,
 } from "./source.ts";
@@ -38,18 +39,10 @@ export class CombinedSource implements Source {
 
   async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
     // If one gives up, so must the other: half of the objects would look like the rest having been deleted.
-    const failure = new AbortController();
-    const either = AbortSignal.any([signal, failure.signal]);
-    const runs = this.#sources.map(async (source, side) => {
-      try {
-        await source.run(this.#handlerOf(side as Side, handler), either);
-      } catch (error) {
-        failure.abort();
-        throw error;
-      }
-    });
-    const failed = (await Promise.allSettled(runs)).find((result) => result.status === "rejected");
-    if (failed !== undefined) throw failed.reason;
+    const parts = this.#sources.map((source, side) => (until: AbortSignal) =>
+      source.run(this.#handlerOf(side as Side, handler), until)
+    );
+    await runTogether(parts, signal);
   }
 
   *objects(): Generator<ApiObject> {

@@ -1,10 +1,10 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "../../tests/support/fast_check.ts";
-import { assertHolds } from "../../tests/support/source_recorder.ts";
+import { assertHolds, SourceRecorder } from "../../tests/support/source_recorder.ts";
 import type { ApiObject } from "../model/objects.ts";
 import { CombinedSource } from "./combined_source.ts";
 import { decodeService } from "./decode/decode.ts";
-import { identityOf, type ResourceEventHandler, type Source, type SourceEvent } from "./source.ts";
+import type { ResourceEventHandler, Source, SourceEvent } from "./source.ts";
 
 /** A source driven by its test. */
 class ScriptedSource implements Source {
@@ -26,34 +26,11 @@ class ScriptedSource implements Source {
   }
 }
 
-class Replay implements ResourceEventHandler {
-  readonly objects = new Map<string, ApiObject>();
-  readonly batches: string[][] = [];
-  readonly rejections: string[] = [];
-
-  events(batch: readonly SourceEvent[]): void {
-    this.batches.push(batch.map((event) => {
-      if (event.type === "synced") return `synced ${event.kind}`;
-      const old = event.type === "add" ? undefined : event.old;
-      const object = event.type === "delete" ? undefined : event.object;
-      const identity = identityOf((object ?? old) as ApiObject);
-      assertEquals(this.objects.get(identity), old, `${event.type} of ${identity} does not fit`);
-      if (object === undefined) this.objects.delete(identity);
-      else this.objects.set(identity, object);
-      return `${event.type} ${identity}`;
-    }));
-  }
-
-  rejected({ message }: { message: string }): void {
-    this.rejections.push(message);
-  }
-}
-
 interface Setup {
   readonly files: ScriptedSource;
   readonly api: ScriptedSource;
   readonly combined: CombinedSource;
-  readonly handler: Replay;
+  readonly handler: SourceRecorder;
   readonly reports: string[];
   readonly running: Promise<void>;
   readonly abort: AbortController;
@@ -61,7 +38,7 @@ interface Setup {
 
 function start(): Setup {
   const [files, api] = [new ScriptedSource("files /m"), new ScriptedSource("https://api")];
-  const [handler, reports, abort] = [new Replay(), [] as string[], new AbortController()];
+  const [handler, reports, abort] = [new SourceRecorder(false), [] as string[], new AbortController()];
   const combined = new CombinedSource(files, api, (message) => reports.push(message));
   assertEquals(combined.name, "files /m before https://api");
   return { files, api, combined, handler, reports, running: combined.run(handler, abort.signal), abort };
@@ -89,7 +66,7 @@ Deno.test("the first source wins per object, says so once, and gives way when it
   files.handler?.events([{ type: "update", old: service(2), object: service(4) }]);
   files.handler?.events([{ type: "delete", old: service(4) }]);
   assertEquals(handler.objects.get("Service shop/web"), service(3));
-  assertEquals(handler.batches.map((batch) => batch.join()), [
+  assertEquals(handler.story(), [
     "add Service shop/web",
     "update Service shop/web",
     "update Service shop/web",
@@ -105,7 +82,7 @@ Deno.test("a kind is synced once it is in both", { permissions: "none" }, async 
   files.handler?.events([{ type: "synced", kind: "services" }]);
   assertEquals(handler.batches, []);
   api.handler?.events([...adds(service(1)), { type: "synced", kind: "services" }]);
-  assertEquals(handler.batches, [["add Service shop/web", "synced services"]]);
+  assertEquals([handler.batches.length, handler.story()], [1, ["add Service shop/web", "synced services"]]);
   abort.abort();
   await running;
 });
@@ -114,7 +91,7 @@ Deno.test("rejections of both pass", { permissions: "none" }, async () => {
   const { files, api, handler, running, abort } = start();
   files.handler?.rejected({ where: "a", object: "b", message: "one" });
   api.handler?.rejected({ where: "a", object: "b", message: "two" });
-  assertEquals(handler.rejections, ["one", "two"]);
+  assertEquals(handler.rejections.map(({ message }) => message), ["one", "two"]);
   abort.abort();
   await running;
 });

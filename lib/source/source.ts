@@ -85,6 +85,29 @@ export interface Source {
   refusals?(): Iterable<Rejection>;
 }
 
+/**
+ * Runs the parts of a source side by side until `signal` aborts. If one of them gives up, so do the others.
+ *
+ * @throws what the first of the parts that failed threw
+ */
+export async function runTogether(
+  parts: readonly ((until: AbortSignal) => Promise<void>)[],
+  signal: AbortSignal,
+): Promise<void> {
+  const failure = new AbortController();
+  const until = AbortSignal.any([signal, failure.signal]);
+  const runs = parts.map(async (part) => {
+    try {
+      await part(until);
+    } catch (error) {
+      failure.abort();
+      throw error;
+    }
+  });
+  const failed = (await Promise.allSettled(runs)).find(({ status }) => status === "rejected");
+  if (failed?.status === "rejected") throw failed.reason;
+}
+
 /** True if both values of plain data are equal in every field and order. */
 export function sameObject(one: unknown, other: unknown): boolean {
   if (one === other) return true;

@@ -27,8 +27,10 @@ export class RecordedLog implements Logger {
 
 /** Checks that events fit together, and lets a test wait for Services. */
 export class RecordingHandler extends SourceRecorder {
-  /** Another form of a file has other objects, be they equal. */
-  protected override readonly keepsObjects = false;
+  constructor() {
+    // Another form of a file has other objects, be they equal.
+    super(false);
+  }
 
   /** Waits until the Services are exactly these, written `name:port`. */
   async untilPorts(...wanted: string[]): Promise<void> {

@@ -25,10 +25,14 @@ export class SourceRecorder implements ResourceEventHandler {
   readonly synced: ResourceKind[] = [];
   /** By {@linkcode identityOf}. */
   readonly objects = new Map<string, ApiObject>();
-  /** True: an object that did not change is the very one that was delivered. */
-  protected readonly keepsObjects: boolean = true;
   #wake: (() => void)[] = [];
   #problem: unknown;
+  readonly #keepsObjects: boolean;
+
+  /** @param keepsObjects true: an object that did not change is the very one that was delivered; false: an equal one */
+  constructor(keepsObjects = true) {
+    this.#keepsObjects = keepsObjects;
+  }
 
   events(batch: readonly SourceEvent[]): void {
     this.batches.push(batch);
@@ -118,7 +122,7 @@ export class SourceRecorder implements ResourceEventHandler {
     }
     const name = identityOf(event.type === "delete" ? event.old : event.object);
     const old = event.type === "add" ? undefined : event.old;
-    if (this.keepsObjects) assertStrictEquals(old, this.objects.get(name), name);
+    if (this.#keepsObjects) assertStrictEquals(old, this.objects.get(name), name);
     else assertEquals(old, this.objects.get(name), name);
     if (event.type === "delete") this.objects.delete(name);
     else this.objects.set(name, event.object);

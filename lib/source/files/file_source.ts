@@ -21,7 +21,7 @@ import {
   readStdin,
   STDIN_PATH,
 } from "./manifest_files.ts";
-import { FolderWatch } from "./folder_watch.ts";
+import { FolderWatch, parentOf } from "./folder_watch.ts";
 import { type ForeignObjects, type ManifestFile, ManifestStore } from "./manifest_store.ts";
 import { type Manifest, readingOf, readManifest, refusingOwnIps } from "../decode/manifest_text.ts";
 import type { Rejection, ResourceEventHandler, ResourceKind, Source, SourceEvent } from "../source.ts";
@@ -311,8 +311,7 @@ function isWatched({ kind }: ManifestPath): boolean {
 
 function folderOf({ path, kind }: ManifestPath): string {
   if (kind === "folder") return path;
-  const slash = path.lastIndexOf("/");
-  return slash < 0 ? "." : path.slice(0, slash) || "/";
+  return parentOf(path);
 }
 
 function isJson({ path }: ManifestFile): boolean {

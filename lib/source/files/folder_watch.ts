@@ -166,6 +166,12 @@ export class FolderWatch implements AsyncDisposable {
   }
 }
 
+/** The folder that a file is in. */
+export function parentOf(path: string): string {
+  const slash = path.lastIndexOf("/");
+  return slash < 0 ? "." : path.slice(0, slash) || "/";
+}
+
 /** Resolves when they have ended, or will not. */
 async function endOf(watched: readonly WatchedFolder[]): Promise<void> {
   await within(Promise.all(watched.map(({ ended }) => ended)), END_LIMIT_MS);

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { GrowingBytes } from "../../text/bytes.ts";
 import type { ManifestFile } from "./manifest_store.ts";
 
 /** The path that stands for standard input. */
@@ -214,13 +215,12 @@ export async function readStdin(stdin: ReadableStream<Uint8Array>, signal?: Abor
   const cancel = (): void => void reader.cancel();
   signal?.addEventListener("abort", cancel);
   try {
-    const chunks: Uint8Array[] = [];
+    const bytes = new GrowingBytes();
     for (;;) {
       const { done, value } = await reader.read();
-      if (done) break;
-      chunks.push(value);
+      if (done) return decodeText(bytes.view());
+      bytes.add(value);
     }
-    return decodeText(new Uint8Array(await new Blob(chunks as BlobPart[]).arrayBuffer()));
   } finally {
     signal?.removeEventListener("abort", cancel);
     reader.releaseLock();
@@ -229,6 +229,7 @@ export async function readStdin(stdin: ReadableStream<Uint8Array>, signal?: Abor
 
 /** A file of manifests may be so long: twice the objects of 44,000 Services. */
 const MAX_MANIFEST_BYTES = 128 * 2 ** 20;
+const PIECE_BYTES = 2 ** 18;
 /** A read may take no longer, as that of a file that became a FIFO, or lies on a server that is gone. */
 const TIME_LIMIT_MS = 10_000;
 
@@ -273,23 +274,17 @@ async function read(
   using file = await Deno.open(path);
   // What the path leads to may have been replaced since it was read last.
   const info = await file.stat();
-  const { isFile, size } = info;
-  if (!isFile) throw new TypeError("is not a file");
+  if (!info.isFile) throw new TypeError("is not a file");
   const problem = checkFile(path, info);
   if (problem !== null) throw new TypeError(problem);
-  // One byte more than it should have shows that it has grown.
-  let bytes = new Uint8Array(Math.min(size, maxBytes) + 1);
-  let length = 0;
+  const bytes = new GrowingBytes();
+  const piece = new Uint8Array(PIECE_BYTES);
   while (!until.aborted) {
-    const count = await file.read(bytes.subarray(length));
+    const count = await file.read(piece);
     if (count === null) break;
-    length += count;
-    if (length > maxBytes) throw new TypeError(`is larger than ${maxBytes / 2 ** 20} MiB`);
-    if (length === bytes.length) {
-      const more = new Uint8Array(Math.min(2 * length, maxBytes + 1));
-      more.set(bytes);
-      bytes = more;
-    }
+    bytes.add(piece.subarray(0, count));
+    // It may have grown since it was looked at.
+    if (bytes.length > maxBytes) throw new TypeError(`is larger than ${maxBytes / 2 ** 20} MiB`);
   }
-  return bytes.subarray(0, length);
+  return bytes.view();
 }

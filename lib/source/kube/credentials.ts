@@ -28,6 +28,26 @@ export interface Credentials {
   readonly authorization: string | null;
 }
 
+/** What a plugin or an issuer gives; one of both is there. */
+export interface IssuedCredential {
+  readonly token: string | null;
+  readonly clientCertificate: CertificatePair | null;
+}
+
+/** A plugin, or an issuer of tokens. */
+export interface CredentialIssuer {
+  /**
+   * The credential to use now. Not called again before it has ended.
+   *
+   * @throws {CredentialError} if there is none to be had; shows no secret
+   */
+  credential(certificateAuthority: string | null): Promise<IssuedCredential>;
+  /** The server did not accept it. */
+  invalidate(): void;
+  /** Ends what is under way. */
+  close(): void;
+}
+
 /** kubeadm's promise for token files: a new token is used within a minute. */
 const TOKEN_FILE_MAX_AGE_MS = 60_000;
 const CERTIFICATE = /^-----BEGIN CERTIFICATE-----/m;
@@ -37,8 +57,8 @@ const PRIVATE_KEY = /^-----BEGIN ([A-Z]+ )?PRIVATE KEY-----/m;
 export class CredentialReader {
   readonly #access: ClusterAccess;
   readonly #nowMs: () => number;
-  readonly #plugin: CredentialPluginRunner | undefined;
-  readonly #oidc: OidcTokens | undefined;
+  readonly #issuer: CredentialIssuer | null;
+  #asking: Promise<IssuedCredential> | undefined;
   readonly #end = new AbortController();
   #token: { readonly text: string; readonly readMs: number } | undefined;
   /** What the last request was sent with. */
@@ -48,22 +68,19 @@ export class CredentialReader {
   constructor(access: ClusterAccess, nowMs: () => number, exec: Exec = systemExec) {
     this.#access = access;
     this.#nowMs = nowMs;
-    const { identity } = access;
-    this.#plugin = identity.kind === "plugin"
-      ? new CredentialPluginRunner(identity.plugin, access.origin, exec)
-      : undefined;
-    this.#oidc = identity.kind === "oidc"
-      ? new OidcTokens({
-        provider: identity.provider,
-        origin: access.origin,
-        certificateAuthority: async () => {
-          const { certificateAuthority: pem } = identity.provider;
-          if (pem === null) return null;
-          return await readPem(pem, "idp-certificate-authority", CERTIFICATE, this.#end.signal);
-        },
-        nowMs,
-      })
-      : undefined;
+    this.#issuer = this.#issuerOf(access, exec);
+  }
+
+  #issuerOf({ identity, origin }: ClusterAccess, exec: Exec): CredentialIssuer | null {
+    if (identity.kind === "plugin") return new CredentialPluginRunner(identity.plugin, this.#access, exec);
+    if (identity.kind !== "oidc") return null;
+    const { provider } = identity;
+    const certificateAuthority = async (): Promise<string | null> => {
+      const { certificateAuthority: pem } = provider;
+      if (pem === null) return null;
+      return await readPem(pem, "idp-certificate-authority", CERTIFICATE, this.#end.signal);
+    };
+    return new OidcTokens({ provider, origin, certificateAuthority, nowMs: this.#nowMs });
   }
 
   /**
@@ -105,33 +122,42 @@ export class CredentialReader {
       certificate: await readPem(pair.certificate, "client-certificate", CERTIFICATE, signal),
       key: await readPem(pair.key, "client-key", PRIVATE_KEY, signal),
     };
-    const given = await this.#plugin?.credential(this.#access, certificateAuthority, signal);
+    const given = this.#issuer === null
+      ? null
+      : await this.#issued(this.#issuer, certificateAuthority, signal);
     return {
       certificateAuthority,
       clientCertificate: given?.clientCertificate ?? own,
-      authorization: given === undefined ? await this.#authorization(signal) : bearer(given.token),
+      authorization: given === null ? await this.#authorization(signal) : bearer(given.token),
     };
   }
 
   /** Ends a plugin that runs, and what is asked of an issuer. */
   close(): void {
-    this.#plugin?.close();
-    this.#oidc?.close();
+    this.#issuer?.close();
     this.#end.abort();
   }
 
   /** Reads everything again at the next call, because the server did not accept it. */
   invalidate(): void {
     if (this.#token !== undefined) this.#token = { ...this.#token, readMs: -Infinity };
-    this.#plugin?.invalidate();
-    this.#oidc?.invalidate();
+    this.#issuer?.invalidate();
+  }
+
+  /** Requests at once share one question, which may cost a server of its own; it goes on for the others when one gives up. */
+  async #issued(
+    issuer: CredentialIssuer,
+    certificateAuthority: string | null,
+    signal: AbortSignal,
+  ): Promise<IssuedCredential> {
+    this.#asking ??= issuer.credential(certificateAuthority).finally(() => this.#asking = undefined);
+    return await abortable(this.#asking, signal);
   }
 
   async #authorization(signal: AbortSignal): Promise<string | null> {
     const { identity } = this.#access;
     if (identity.kind === "token") return bearer(identity.token);
     if (identity.kind === "tokenFile") return bearer(await this.#readToken(identity.path, signal));
-    if (this.#oidc !== undefined) return bearer(await this.#oidc.token(signal));
     if (identity.kind === "basic") return `Basic ${base64Of(`${identity.username}:${identity.password}`)}`;
     return null;
   }
@@ -220,9 +246,7 @@ export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Pr
 }
 
 /** What a plugin printed. */
-export interface PluginCredential {
-  readonly token: string | null;
-  readonly clientCertificate: CertificatePair | null;
+export interface PluginCredential extends IssuedCredential {
   /** Milliseconds since the epoch; Infinity if it does not expire. */
   readonly expiresMs: number;
 }
@@ -233,51 +257,36 @@ type ExecCredential = KubernetesObject & Credential;
 const TIMEOUT_MS = 60_000;
 
 /** Runs one plugin when its credential is needed and the one before has expired. */
-class CredentialPluginRunner {
+class CredentialPluginRunner implements CredentialIssuer {
   readonly #plugin: CredentialPlugin;
-  readonly #origin: string;
+  readonly #access: ClusterAccess;
   readonly #exec: Exec;
   #credential: PluginCredential | undefined;
-  #running: Promise<PluginCredential> | undefined;
   readonly #end = new AbortController();
 
-  /** `origin` is the kubeconfig, for messages. */
-  constructor(plugin: CredentialPlugin, origin: string, exec: Exec) {
+  constructor(plugin: CredentialPlugin, access: ClusterAccess, exec: Exec) {
     this.#plugin = plugin;
-    this.#origin = origin;
+    this.#access = access;
     this.#exec = exec;
   }
 
-  /**
-   * The credential to use now.
-   *
-   * @throws {CredentialError} if the plugin may not be started, fails or prints something else; never shows what it printed
-   * @throws what `signal` was aborted with; the plugin goes on for its other callers
-   */
-  async credential(
-    access: ClusterAccess,
-    certificateAuthority: string | null,
-    signal: AbortSignal,
-  ): Promise<PluginCredential> {
-    if (this.#credential !== undefined && this.#credential.expiresMs > Date.now()) return this.#credential;
-    // Several requests at once share one run: a plugin may ask a server of its own.
-    this.#running ??= this.#run(access, certificateAuthority).finally(() => this.#running = undefined);
-    return await abortable(this.#running, signal);
+  async credential(certificateAuthority: string | null): Promise<PluginCredential> {
+    const isGood = this.#credential !== undefined && this.#credential.expiresMs > Date.now();
+    if (!isGood) this.#credential = await this.#run(certificateAuthority);
+    return this.#credential!;
   }
 
-  /** Ends a run. */
   close(): void {
     this.#end.abort();
   }
 
-  /** Runs the plugin again at the next call. */
   invalidate(): void {
     this.#credential = undefined;
   }
 
-  async #run(access: ClusterAccess, certificateAuthority: string | null): Promise<PluginCredential> {
+  async #run(certificateAuthority: string | null): Promise<PluginCredential> {
     const { command, args, env, apiVersion, provideClusterInfo, clusterConfig } = this.#plugin;
-    const info = clusterInfo(access, certificateAuthority, clusterConfig);
+    const info = clusterInfo(this.#access, certificateAuthority, clusterConfig);
     const cluster = provideClusterInfo ? { cluster: info } : {};
     const request = { kind: "ExecCredential", apiVersion, spec: { interactive: false, ...cluster } };
     try {
@@ -294,11 +303,14 @@ class CredentialPluginRunner {
         signal: this.#end.signal,
       });
       if (code !== 0) throw new Error(`ended with status ${code}: ${firstLine(stderr.trim())}`);
-      return this.#credential = parseExecCredential(stdout, apiVersion);
+      return parseExecCredential(stdout, apiVersion);
     } catch (cause) {
-      throw new CredentialError(`Credential plugin "${command}" of ${this.#origin}: ${this.#reason(cause)}`, {
-        cause,
-      });
+      throw new CredentialError(
+        `Credential plugin "${command}" of ${this.#access.origin}: ${this.#reason(cause)}`,
+        {
+          cause,
+        },
+      );
     }
   }
 
@@ -370,7 +382,7 @@ function clusterInfo(
  * The name of the program of kproxy's own that `command` is; null if it is none. The runtime starts only the very paths that it was granted,
  * not links to them, so the name is enough.
  */
-export function ownProgram(command: string): string | null {
+function ownProgram(command: string): string | null {
   const name = command.slice(command.lastIndexOf("/") + 1);
   return OWN_PROGRAMS.includes(name) ? name : null;
 }

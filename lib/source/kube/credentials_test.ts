@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { ExecError } from "../../errors.ts";
-import type { Exec, ExecOptions, ExecResult } from "../../kernel/exec.ts";
+import { type Exec, type ExecOptions, type ExecResult, OWN_PROGRAMS } from "../../kernel/exec.ts";
 import { masterAccess } from "./api_access.ts";
 import { CredentialReader, parseExecCredential } from "./credentials.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
@@ -214,18 +214,57 @@ Deno.test("what goes wrong with a credential plugin", async () => {
   }
 });
 
-Deno.test("what kproxy starts for its own work is never started for credentials", async () => {
+Deno.test("what kproxy starts for its own work is never started for credentials, by whatever path", async () => {
+  const own = [...OWN_PROGRAMS, "/sbin/ip", "/nowhere/ip", "./../bin/nft"];
+  for (const command of own) {
+    const exec = new PluginExec([]);
+    const error = await assertRejects(
+      () => pluginReader(exec, { command, args: ["netns", "exec", "x", "sh"] }).read(NO_SIGNAL),
+      Error,
+      `Credential plugin "${command}" of /etc/kubeconfig: is the program `,
+    );
+    assert(error.message.includes("docs/permissions.md"), error.message);
+    assertEquals(exec.runs, []);
+  }
+  for (const command of ["/opt/login", "ip-login", "ip/login"]) {
+    const exec = new PluginExec([printed({ token: "t" })]);
+    await pluginReader(exec, { command }).read(NO_SIGNAL);
+    assertEquals(exec.runs.length, 1, command);
+  }
+});
+
+Deno.test("the runtime starts a program by the path that was granted, not by another one that leads to it", async () => {
   await withFolder(async (folder) => {
-    for (const command of ["ip", "/sbin/ip", "nft", `${folder}/ip`, `${folder}/iptables-restore`]) {
-      const exec = new PluginExec([]);
-      const error = await assertRejects(
-        () => pluginReader(exec, { command, args: ["netns", "exec", "x", "sh"] }).read(NO_SIGNAL),
-        Error,
-        `Credential plugin "${command}" of /etc/kubeconfig: is the program `,
-      );
-      assert(error.message.includes("docs/permissions.md"), error.message);
-      assertEquals(exec.runs, []);
-    }
+    const [granted, link, hardLink] = [`${folder}/granted`, `${folder}/link`, `${folder}/hard`];
+    await Deno.writeTextFile(granted, "#!/bin/sh\n", { mode: 0o755 });
+    await Deno.symlink(granted, link);
+    await Deno.link(granted, hardLink);
+    const script = `for (const path of Deno.args) {
+      try {
+        new Deno.Command(path).outputSync();
+        console.log("started");
+      } catch (error) {
+        console.log(error.name);
+      }
+    }`;
+    await Deno.writeTextFile(`${folder}/start.ts`, script);
+    const { stdout } = await new Deno.Command(Deno.execPath(), {
+      args: [
+        "run",
+        "-q",
+        "--no-prompt",
+        `--allow-run=${granted}`,
+        `${folder}/start.ts`,
+        granted,
+        link,
+        hardLink,
+      ],
+    }).output();
+    assertEquals(new TextDecoder().decode(stdout).trim().split("\n"), [
+      "started",
+      "NotCapable",
+      "NotCapable",
+    ]);
   });
 });
 

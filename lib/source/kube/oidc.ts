@@ -9,7 +9,7 @@ import type { CustomFetchOptions } from "openid-client";
 import { ConfigError } from "../../errors.ts";
 import { errorText } from "../../observe/log.ts";
 import { readText } from "./response.ts";
-import { abortable, CredentialError, IssuerError } from "./credentials.ts";
+import { CredentialError, type CredentialIssuer, type IssuedCredential, IssuerError } from "./credentials.ts";
 import type { Identity, OidcProvider } from "./kubeconfig.ts";
 
 /** What {@linkcode OidcTokens} needs. */
@@ -27,7 +27,7 @@ export interface OidcTokensOptions {
 const MIN_REFRESH_MS = 30_000;
 
 /** The tokens of one user. They are kept in memory; the kubeconfig stays as it is, and is read again when they no longer serve. */
-export class OidcTokens {
+export class OidcTokens implements CredentialIssuer {
   readonly #options: OidcTokensOptions;
   /** What the kubeconfig said last. */
   #read: OidcProvider;
@@ -35,7 +35,6 @@ export class OidcTokens {
   #tokens: Tokens;
   #isRefused = false;
   #issuedMs = -Infinity;
-  #running: Promise<string> | undefined;
   readonly #end = new AbortController();
 
   constructor(options: OidcTokensOptions) {
@@ -43,32 +42,11 @@ export class OidcTokens {
     this.#read = this.#tokens = options.provider;
   }
 
-  /**
-   * The token to use now. Several requests at once share one question to the issuer.
-   *
-   * @throws {IssuerError} if the issuer cannot be reached, or answers something else than tokens or a refusal
-   * @throws {CredentialError} if there is no token to be had
-   * @throws what `signal` was aborted with
-   */
-  async token(signal: AbortSignal): Promise<string> {
-    this.#running ??= this.#token().finally(() => this.#running = undefined);
-    return await abortable(this.#running, signal);
-  }
-
-  /** The server did not accept the token. */
-  invalidate(): void {
-    if (this.#options.nowMs() - this.#issuedMs >= MIN_REFRESH_MS) this.#isRefused = true;
-  }
-
-  /** Ends what is asked of the issuer. */
-  close(): void {
-    this.#end.abort(new Error("not wanted any more"));
-  }
-
-  async #token(): Promise<string> {
+  /** @throws {IssuerError} if the issuer cannot be reached, or answers something else than tokens or a refusal */
+  async credential(): Promise<IssuedCredential> {
     const { user } = this.#read;
     try {
-      return await this.#valid();
+      return { token: await this.#valid(), clientCertificate: null };
     } catch (cause) {
       const { origin } = this.#options;
       const reason = cause instanceof Error ? cause.message : String(cause);
@@ -77,6 +55,14 @@ export class OidcTokens {
       if (cause instanceof IssuerError) throw new IssuerError(message);
       throw new CredentialError(message);
     }
+  }
+
+  invalidate(): void {
+    if (this.#options.nowMs() - this.#issuedMs >= MIN_REFRESH_MS) this.#isRefused = true;
+  }
+
+  close(): void {
+    this.#end.abort(new Error("not wanted any more"));
   }
 
   async #valid(): Promise<string> {

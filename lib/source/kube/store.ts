@@ -19,6 +19,12 @@ interface RefusedObject {
   readonly message: string;
 }
 
+/** What a list says of one identity: its last good form, and how a later one is malformed. */
+interface Listed {
+  readonly object?: ApiObject;
+  readonly refused?: RefusedObject;
+}
+
 /** The objects of one resource. A malformed one is reported, and its last good form stays in force. */
 export class KubeStore {
   readonly #resource: WatchedResource;
@@ -68,12 +74,15 @@ export class KubeStore {
   }
 
   /** Makes what was listed all there is. */
-  replaceAll(listed: ReadonlyMap<string, ApiObject | RefusedObject>): SourceEvent[] {
+  replaceAll(listed: ReadonlyMap<string, Listed>): SourceEvent[] {
     const events: SourceEvent[] = [];
     for (const identity of [...this.#refused.keys()]) {
       if (!listed.has(identity)) this.#refused.delete(identity);
     }
-    for (const [identity, object] of listed) this.#take(identity, object, events);
+    for (const [identity, { object, refused }] of listed) {
+      if (object !== undefined) this.#take(identity, object, events);
+      if (refused !== undefined) this.#take(identity, refused, events);
+    }
     for (const identity of this.identities()) {
       if (!listed.has(identity)) this.#replace(identity, undefined, events);
     }
@@ -125,9 +134,7 @@ function identityOfRaw(raw: unknown): string {
 /** What was listed so far, in pages or as the events that a watch begins with. */
 export class Listing {
   readonly #store: KubeStore;
-  readonly #listed = new Map<string, ApiObject | RefusedObject>();
-  /** Malformed forms of objects that are listed in a good one, which stays: taken after the list. */
-  readonly #later = new Map<string, unknown>();
+  readonly #listed = new Map<string, Listed>();
 
   constructor(store: KubeStore) {
     this.#store = store;
@@ -137,21 +144,16 @@ export class Listing {
   take(raw: unknown): void {
     const identity = identityOfRaw(raw);
     const object = this.#store.decode(raw);
-    const isGoodListed = (this.#listed.get(identity)?.kind ?? "refused") !== "refused";
-    if (object.kind === "refused" && isGoodListed) this.#later.set(identity, raw);
-    else {
-      this.#listed.set(identity, object);
-      this.#later.delete(identity);
-    }
+    const listed = object.kind === "refused"
+      ? { ...this.#listed.get(identity), refused: object }
+      : { object };
+    this.#listed.set(identity, listed);
   }
 
   /** Takes an event; what is changed or deleted while the list is sent comes as such. */
   takeEvent({ type, object }: WatchEvent): void {
-    if (type === "DELETED") {
-      const identity = identityOfRaw(object);
-      this.#listed.delete(identity);
-      this.#later.delete(identity);
-    } else if (type !== "BOOKMARK") this.take(object);
+    if (type === "DELETED") this.#listed.delete(identityOfRaw(object));
+    else if (type !== "BOOKMARK") this.take(object);
   }
 
   /**
@@ -161,15 +163,14 @@ export class Listing {
    */
   finish(path: string): SourceEvent[] {
     const [first] = this.#listed.values();
-    const isLost = ([identity, { kind }]: [string, ApiObject | RefusedObject]): boolean =>
-      kind === "refused" && this.#store.objectAt(identity) === undefined;
-    if (first?.kind === "refused" && this.#listed.entries().every(isLost)) {
+    const isLost = ([identity, { object }]: [string, Listed]): boolean =>
+      object === undefined && this.#store.objectAt(identity) === undefined;
+    if (first?.refused !== undefined && this.#listed.entries().every(isLost)) {
+      const { object, message } = first.refused;
       throw new UnreadableListError(
-        `GET ${path}: none of ${this.#listed.size} objects can be read: ${first.object}: ${first.message}`,
+        `GET ${path}: none of ${this.#listed.size} objects can be read: ${object}: ${message}`,
       );
     }
-    const events = this.#store.replaceAll(this.#listed);
-    for (const raw of this.#later.values()) this.#store.put(raw, events);
-    return events;
+    return this.#store.replaceAll(this.#listed);
   }
 }

@@ -121,16 +121,6 @@ Deno.test("a change while a silent watch is opened again arrives with its answer
   assertEquals(added.length, 6, added.join());
 });
 
-Deno.test("a dead connection is noticed, and what was missed arrives with the next watch", async () => {
-  await using rig = await watched();
-  const { server, clock, source } = rig;
-  server.silenceWatches();
-  server.put(rawService("missed"));
-  await clock.passUntil(() => source.recorder.objects.has("Service default/missed"), "it", 90_000);
-  assertEquals(trouble(source), []);
-  assertEquals(listsOf(server, "services"), 1);
-});
-
 Deno.test("silent watches that cannot be opened again are given up after a minute, logged once, and tried again", async () => {
   await using rig = await watched({ patience: 50 });
   const { server, clock, source } = rig;

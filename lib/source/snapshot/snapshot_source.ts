@@ -13,6 +13,7 @@ import {
   type ResourceEventHandler,
   type ResourceKind,
   type RestoredState,
+  runTogether,
   type Source,
   type SourceEvent,
 } from "../source.ts";
@@ -100,22 +101,13 @@ export class SnapshotSource implements Source {
     const state = new RestoringHandler(handler, { log, clock, onChange: () => saver.changed() });
     this.#state = state;
     const end = new AbortController();
-    const until = AbortSignal.any([signal, end.signal]);
-    const parts = [
-      source.run(state, until).finally(() => end.abort()),
-      this.#restoreIfSilent(state, until),
-      this.#keepYoung(state, saver, until),
-      saver.run(until),
-    ];
-    // All end together: the last write is waited for, and no part goes on after another one has failed.
-    const endings = parts.map((part) =>
-      part.catch((error: unknown) => {
-        end.abort();
-        throw error;
-      })
-    );
-    const failed = (await Promise.allSettled(endings)).find(({ status }) => status === "rejected");
-    if (failed?.status === "rejected") throw failed.reason;
+    // The last write is waited for.
+    await runTogether([
+      (until) => source.run(state, until).finally(() => end.abort()),
+      (until) => this.#restoreIfSilent(state, until),
+      (until) => this.#keepYoung(state, saver, until),
+      (until) => saver.run(until),
+    ], AbortSignal.any([signal, end.signal]));
   }
 
   *objects(): Generator<ApiObject> {

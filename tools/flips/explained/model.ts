@@ -75,8 +75,6 @@ export const MODEL: Explanations = {
     "performance",
     "without both annotations the same wishes are made anew",
   ],
-  "lib/model/unreachable_endpoints.ts UnreachableEndpoints.declare: endpoints.size > 0 → endpoints.size >= 0":
-    ["performance", "an empty list is kept, which means the same as none"],
   "lib/model/unreachable_endpoints.ts UnreachableEndpoints.report: now.size > 0 → now.size >= 0": [
     "performance",
     "an empty list is kept, which means the same as none",
