@@ -217,8 +217,13 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   /** How much of each kind the kernel holds. */
   protected abstract total(store: Store): Readonly<Record<string, number>>;
 
-  /** What an error says of rules that are refused; null: it is another error. */
-  protected refusal(_error: unknown): string | null {
+  /** What an error of a sync says of rules that are refused; null: it is another error. */
+  protected refusal(error: unknown): string | null {
+    return error instanceof SyncError && error.phase === "apply" ? this.describeRefusal(error.cause) : null;
+  }
+
+  /** What an error of writing says of rules that are refused; null: it is another error. */
+  protected describeRefusal(_error: unknown): string | null {
     return null;
   }
 

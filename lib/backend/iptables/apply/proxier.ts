@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { ExecError, SyncError } from "../../../errors.ts";
+import { ExecError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/tool_errors.ts";
 import { inTurns, TURN_MS } from "../../../kernel/clock.ts";
@@ -148,8 +148,8 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     return { ...store.ruleCounts };
   }
 
-  protected override refusal(error: unknown): string | null {
-    return refusedBy(error) === null ? null : describeRefusal(refusedBy(error)!);
+  protected override describeRefusal(error: unknown): string | null {
+    return isRuleRefusal(error) ? describeRefusal(error) : null;
   }
 
   protected override async writeAll(
@@ -310,12 +310,6 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
       return false;
     }
   }
-}
-
-/** What iptables said of rules that it refuses; null: it is another error. */
-function refusedBy(error: unknown): ExecError | null {
-  const isOfWrite = error instanceof SyncError && error.phase === "apply";
-  return isOfWrite && isRuleRefusal(error.cause) ? error.cause : null;
 }
 
 function candidate(name: NamespacedName, { chains, rules, dispatch: shared }: ServiceRules): Candidate {

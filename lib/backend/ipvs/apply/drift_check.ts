@@ -9,7 +9,7 @@ import { deviceAddresses } from "../../../kernel/ip_address.ts";
 import { saveSets, setSizes } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
-import { realServerKey, virtualServerKey } from "../../../netfilter/ipvs.ts";
+import { realServerKey, type SavedVirtualServer, virtualServerKey } from "../../../netfilter/ipvs.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../backend.ts";
 import { DriftCheck as RuleDriftCheck } from "../../iptables/apply/drift_check.ts";
@@ -70,46 +70,42 @@ export class DriftCheck {
     const isLarge = 2 * realServers + entries > cheapToList;
     const startMs = nowMs();
     const isAll = this.#schedule.begin(startMs) || !isLarge;
-    const found = await (isAll ? this.#all(store, ownership) : this.#part(store, ownership));
+    const found = await this.#find(store, ownership, isAll);
     this.#schedule.ended({ isAll, isLarge, isDamaged: found.length > 0, startMs, endMs: nowMs() });
     return damageOf("all", found);
   }
 
-  async #all(store: IpvsStore, ownership: Ownership): Promise<readonly string[]> {
+  /** The rules, of which those are not damaged of which nothing is known, the addresses, and sets and servers as far as is asked for. */
+  async #find(store: IpvsStore, ownership: Ownership, isAll: boolean): Promise<readonly string[]> {
     const { exec, ipvs } = this.#options;
-    const own = new Set(setNames(ownership.family));
-    const rules = await this.#ruleDrift(store, ownership);
+    const { family } = ownership;
+    const looked = await this.#rules.look(store.rules, { family, canaries: [] });
+    const rules = looked === null || looked.damage === false ? [] : looked.damage.found;
     const addresses = await deviceAddresses(exec, DEVICE);
-    const sets = await saveSets(exec, (name) => own.has(name));
-    const virtualServers = store.counts.virtualServers === 0 ? new Map() : (await ipvs.save()).virtualServers;
-    const held = { addresses, sets, virtualServers };
-    return [...rules, ...driftNames(findDrift(store.objects, held, ownership))];
-  }
-
-  /** The rules, how many entries the sets have, the addresses, and one virtual server: after a flush it is gone. */
-  async #part(store: IpvsStore, ownership: Ownership): Promise<readonly string[]> {
-    const { exec, ipvs } = this.#options;
-    const rules = await this.#ruleDrift(store, ownership);
-    const addresses = await deviceAddresses(exec, DEVICE);
+    if (isAll) {
+      const own = new Set(setNames(family));
+      const sets = await saveSets(exec, (name) => own.has(name));
+      const { virtualServers } = store.counts.virtualServers === 0
+        ? { virtualServers: new Map() }
+        : await ipvs.save();
+      return [
+        ...rules,
+        ...driftNames(findDrift(store.objects, { addresses, sets, virtualServers }, ownership)),
+      ];
+    }
+    // How many entries the sets have, and one virtual server: after a flush it is gone.
     const damagedSets = setsOfOtherSize(await setSizes(exec), store, ownership);
-    const [server] = store.servers();
-    const reals = server === undefined ? null : await ipvs.listRealServers(server.server);
-    // The listing of one server says nothing of how it was made.
-    const virtualServers = new Map(
-      server === undefined || reals === null ? [] : [[
-        server.key,
-        { server: server.server, realServers: new Map(reals.map((real) => [realServerKey(real), real])) },
-      ]],
-    );
-    const part = { ...store.objects, sets: [], servers: server === undefined ? [] : [server] };
-    const held = { addresses, sets: new Map(), virtualServers };
-    return [...rules, ...driftNames(findDrift(part, held, ownership)), ...damagedSets];
-  }
-
-  /** Chains that are not as they were written; none where that is unknown. */
-  async #ruleDrift({ rules }: IpvsStore, { family }: Ownership): Promise<readonly string[]> {
-    const looked = await this.#rules.look(rules, { family, canaries: [] });
-    return looked === null || looked.damage === false ? [] : looked.damage.found;
+    const servers = [...store.servers().take(1)];
+    const virtualServers = new Map<string, SavedVirtualServer>();
+    for (const { key, server } of servers) {
+      const reals = await ipvs.listRealServers(server);
+      // The listing of one server says nothing of how it was made.
+      const realServers = new Map(reals?.map((real) => [realServerKey(real), real]));
+      if (reals !== null) virtualServers.set(key, { server, realServers });
+    }
+    const part = { ...store.objects, sets: [], servers };
+    const drift = findDrift(part, { addresses, sets: new Map(), virtualServers }, ownership);
+    return [...rules, ...driftNames(drift), ...damagedSets];
   }
 }
 

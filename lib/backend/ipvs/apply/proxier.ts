@@ -113,12 +113,12 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
     return { ...store.counts };
   }
 
-  protected override refusal(error: unknown): string | null {
-    return isRefusal(error) ? error.cause.message : null;
+  protected override describeRefusal(error: unknown): string | null {
+    return error instanceof RefusedLinesError ? error.message : null;
   }
 
   protected override findRefused(error: unknown): Promise<readonly RefusedService[]> {
-    return this.run("apply", () => blame(isRefusal(error) ? error.cause.lines : [], this.#full!));
+    return this.run("apply", () => blame(refusedLines(error), this.#full!));
   }
 
   protected override async writeAll(state: ProxyState): Promise<IpvsStore> {
@@ -234,6 +234,6 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
   }
 }
 
-function isRefusal(error: unknown): error is SyncError & { readonly cause: RefusedLinesError } {
-  return error instanceof SyncError && error.cause instanceof RefusedLinesError;
+function refusedLines(error: unknown): RefusedLinesError["lines"] {
+  return error instanceof SyncError && error.cause instanceof RefusedLinesError ? error.cause.lines : [];
 }

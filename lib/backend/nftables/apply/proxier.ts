@@ -121,9 +121,8 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     return error instanceof ExecError ? describeNftFailure(error) : null;
   }
 
-  protected override refusal(error: unknown): string | null {
-    const isOfWrite = error instanceof SyncError && error.phase === "apply";
-    return isOfWrite && isRejected(error.cause) ? describeNftFailure(error.cause) : null;
+  protected override describeRefusal(error: unknown): string | null {
+    return isRejected(error) ? describeNftFailure(error) : null;
   }
 
   protected override async writeAll(

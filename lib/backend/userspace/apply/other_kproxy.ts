@@ -39,27 +39,20 @@ export class OtherKproxy {
     saved: IptablesRuleset,
     read: () => Promise<IptablesRuleset>,
   ): Promise<boolean> {
-    let { others, taken } = await this.#taken(rules, saved);
-    if (taken > 0 && taken < others) ({ others, taken } = await this.#taken(rules, await read()));
-    const leads = others > 0 && taken === others;
+    const listens = (tables: IptablesRuleset): Promise<readonly (boolean | null)[]> =>
+      Promise.all(Array.from(otherPorts(rules, tables), (led) => isTaken(this.#family, led)));
+    const isAll = (ports: readonly (boolean | null)[]): boolean => ports.every((one) => one === true);
+    let ports = await listens(saved);
+    if (ports.includes(true) && !isAll(ports)) ports = await listens(await read());
+    const leads = ports.length > 0 && isAll(ports);
     if (leads && !this.#isReported) {
       this.#logger.info("Another kproxy leads Services to its own ports, its rules are left alone", {
         family: this.#family,
-        ports: others,
+        ports: ports.length,
       });
     }
     this.#isReported = leads;
     return leads;
-  }
-
-  /** How many ports rules lead to in the place of ours, and on how many of them a process listens. */
-  async #taken(
-    rules: readonly DispatchRule[],
-    saved: IptablesRuleset,
-  ): Promise<{ readonly others: number; readonly taken: number }> {
-    const others = otherPorts(rules, saved);
-    const taken = await Promise.all(Array.from(others, (led) => isTaken(this.#family, led)));
-    return { others: others.size, taken: taken.filter((one) => one === true).length };
   }
 
   /** Those of the guards that none of our rules stands for, and that keep direct packets from ports that are not free. */

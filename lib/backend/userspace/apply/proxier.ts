@@ -4,7 +4,6 @@
  *
  * @module
  */
-import { SyncError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/tool_errors.ts";
 import { inTurns, TURN_MS } from "../../../kernel/clock.ts";
@@ -130,9 +129,8 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
     return { ...store.ruleCounts };
   }
 
-  protected override refusal(error: unknown): string | null {
-    const isOfWrite = error instanceof SyncError && error.phase === "apply";
-    return isOfWrite && isRuleRefusal(error.cause) ? error.cause.message : null;
+  protected override describeRefusal(error: unknown): string | null {
+    return isRuleRefusal(error) ? error.message : null;
   }
 
   protected override async writeAll(

@@ -88,7 +88,7 @@ class Rig implements AsyncDisposable {
         iptables,
         settings: SETTINGS,
         portals,
-        staleUdp: new StaleUdp({ exec, family: "IPv4", log }),
+        staleUdp: new StaleUdp(exec, "IPv4", log),
         interfaceIps: () => [],
         logger: log,
       });

@@ -10,28 +10,23 @@ import type { IpFamily } from "../../../model/objects.ts";
 import { errorText, type Logger } from "../../../observe/log.ts";
 import type { UdpDestination } from "../plan/port_rules.ts";
 
-/** What {@linkcode StaleUdp} needs. */
-export interface StaleUdpOptions {
-  readonly exec: Exec;
-  readonly family: IpFamily;
-  readonly log: Logger;
-}
-
 /** Lets tracked flows begin anew, by the rules that are in force. */
 export class StaleUdp {
   readonly #conntrack: Conntrack;
-  readonly #options: StaleUdpOptions;
+  readonly #family: IpFamily;
+  readonly #log: Logger;
   #reportedProblem = "";
 
-  constructor(options: StaleUdpOptions) {
-    this.#options = options;
-    this.#conntrack = new Conntrack(options.exec);
+  constructor(exec: Exec, family: IpFamily, log: Logger) {
+    this.#conntrack = new Conntrack(exec);
+    this.#family = family;
+    this.#log = log;
   }
 
   /** Never rejects: flows that stay end by themselves once they are idle. */
   async remove(destinations: readonly UdpDestination[]): Promise<void> {
     if (destinations.length === 0) return;
-    const { family, log } = this.#options;
+    const [family, log] = [this.#family, this.#log];
     const of = family === "IPv4" ? "ipv4" : "ipv6";
     try {
       const deleted = await this.#conntrack.delete(destinations.map(({ ip, port }) => [

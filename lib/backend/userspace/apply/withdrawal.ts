@@ -25,7 +25,7 @@ export class Withdrawal {
   /** @param exec starts programs when those of the last run have ended */
   constructor(iptables: Iptables, exec: Exec, log: Logger) {
     this.#iptables = iptables.with(exec);
-    this.#staleUdp = new StaleUdp({ exec, family: iptables.family, log });
+    this.#staleUdp = new StaleUdp(exec, iptables.family, log);
     this.#log = log;
   }
 

@@ -46,7 +46,7 @@ async function carryOut(order: RelayOrder): Promise<number> {
   switch (order.kind) {
     case "open": {
       const opened = await openPortal(order.place, { ...context, udpIdleMs: order.udpIdleMs });
-      portals.set(order.request, opened);
+      portals.set(order.portal, opened);
       return opened.port;
     }
     case "update":

@@ -12,20 +12,22 @@ import type { PortalEndpoint } from "../plan/plan.ts";
 import type { Place } from "./open_portal.ts";
 import { type AllRelayCounts, NoPortError, noRelayCounts, type OpenPortal } from "./relay.ts";
 
-/** An order to the thread, which answers with the `request` once it is done. */
-export type RelayOrder =
-  /** Answered with the port; from then on `request` is the portal. */
-  | { readonly kind: "open"; readonly request: number; readonly place: Place; readonly udpIdleMs: number }
-  | { readonly kind: "close"; readonly request: number; readonly portal: number }
-  /** Answered once there is no session. */
-  | { readonly kind: "drain"; readonly request: number }
+/** What the thread is to do. */
+type RelayTask =
+  /** Done with the port. */
+  | { readonly kind: "open"; readonly portal: number; readonly place: Place; readonly udpIdleMs: number }
+  | { readonly kind: "close"; readonly portal: number }
+  /** Done once there is no session. */
+  | { readonly kind: "drain" }
   | {
     readonly kind: "update";
-    readonly request: number;
     readonly portal: number;
     readonly endpoints: readonly PortalEndpoint[];
     readonly stickySeconds: number;
   };
+
+/** An order to the thread, which answers with the `request` once it is done. */
+export type RelayOrder = { readonly request: number } & RelayTask;
 
 /** A message of the thread. */
 export type RelayNews =
@@ -64,6 +66,7 @@ export class SharedPortals implements Shared {
   /** Requests that the thread has not answered. */
   readonly #asked = new Map<number, PromiseWithResolvers<number>>();
   #lastRequest = 0;
+  #lastPortal = 0;
   #counts = noRelayCounts();
   #onProblem: (problem: string, message: string) => void = () => {};
   #udpIdleMs = 0;
@@ -170,11 +173,7 @@ export class SharedPortals implements Shared {
     const own = new Set([...this.#open.keys()].map((name) => name.slice(0, name.lastIndexOf(" "))));
     // Clients that come before the rules are gone are served, too, and no other program has the ports before nothing leads there.
     await step((withdrawal) => withdrawal.redirects(own));
-    await within(
-      this.#ask({ kind: "drain", request: ++this.#lastRequest }).catch(() => null),
-      DRAIN_MS,
-      signal,
-    );
+    await within(this.#ask({ kind: "drain" }).catch(() => null), DRAIN_MS, signal);
     await step((withdrawal) => withdrawal.flows());
     thread.terminate();
     this.#thread = null;
@@ -184,23 +183,24 @@ export class SharedPortals implements Shared {
 
   /** @throws {NoPortError} if no port can be had */
   async #openInThread(place: Place): Promise<OpenPortal> {
-    const portal = ++this.#lastRequest;
+    const portal = ++this.#lastPortal;
     this.start();
-    const port = await this.#ask({ kind: "open", request: portal, place, udpIdleMs: this.#udpIdleMs });
+    const port = await this.#ask({ kind: "open", portal, place, udpIdleMs: this.#udpIdleMs });
     let closing: Promise<unknown> | null = null;
     return {
       port,
       update: async (endpoints, stickySeconds) => {
-        await this.#ask({ kind: "update", request: ++this.#lastRequest, portal, endpoints, stickySeconds });
+        await this.#ask({ kind: "update", portal, endpoints, stickySeconds });
       },
       close: async () => {
-        await (closing ??= this.#ask({ kind: "close", request: ++this.#lastRequest, portal }));
+        await (closing ??= this.#ask({ kind: "close", portal }));
       },
     };
   }
 
-  #ask(order: RelayOrder): Promise<number> {
+  #ask(task: RelayTask): Promise<number> {
     const answer = Promise.withResolvers<number>();
+    const order: RelayOrder = { request: ++this.#lastRequest, ...task };
     this.#asked.set(order.request, answer);
     this.#thread?.postMessage(order);
     return answer.promise;

@@ -115,7 +115,7 @@ async function prepareRules(context: ModeContext, open: Open): Promise<Prepared>
     const settings = settingsOf(family, null);
     const ofFamily = new Portals((portal, requested) => open(family, settings.listenIp, portal, requested));
     portals.set(family, ofFamily);
-    const staleUdp = new StaleUdp({ exec, family, log });
+    const staleUdp = new StaleUdp(exec, family, log);
     return new UserspaceProxier({
       iptables,
       settings,
