@@ -27,15 +27,16 @@ export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** The arguments of `deno` that start kproxy, without kproxy's own. */
-export function kproxyArgv(): string[] {
+/**
+ * The arguments of `deno` that start kproxy, without kproxy's own.
+ *
+ * @param root where its source is, if it is that
+ */
+export function kproxyArgv(root: string = ROOT): string[] {
   const bundle = testBundle();
-  return bundle === undefined ? sourceArgv() : bundleArgv(bundle);
-}
-
-/** Those that start it from its source, which may be in another folder. */
-export function sourceArgv(root: string = ROOT): string[] {
-  return ["run", "-q", "--config", `${root}/deno.json`, ...runtimeFlags(), `${root}/start.ts`];
+  return bundle === undefined
+    ? ["run", "-q", "--config", `${root}/deno.json`, ...runtimeFlags(), `${root}/start.ts`]
+    : bundleArgv(bundle);
 }
 
 /** Those that start it from a bundle. */

@@ -8,7 +8,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import type { Finding } from "../../lib/inspect/doctor/report.ts";
 import type { DoctorReport } from "../../lib/inspect/doctor/report.ts";
 import { findProgram } from "../../tools/setup.ts";
-import { inTime, kproxy, kproxyArgv, sourceArgv } from "../cli/kproxy.ts";
+import { inTime, kproxy, kproxyArgv } from "../cli/kproxy.ts";
 import { asNobody } from "../support/as_nobody.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
@@ -196,7 +196,7 @@ e2eTest(
       await netns.run(["iptables-legacy", "-t", "nat", "-N", "KUBE-SERVICES"]);
       await asNobody(["net_admin", "net_raw"], async ({ prefix, deno, root }) => {
         const run = async (...args: readonly string[]): Promise<string> => {
-          const start = [deno, ...sourceArgv(root)];
+          const start = [deno, ...kproxyArgv(root)];
           const { stdout } = await new Deno.Command("ip", {
             args: ["netns", "exec", netns.name, ...prefix, ...start, ...args],
             stdin: "null",

@@ -120,33 +120,38 @@ for (const message of ["Starting", "Watching", READY]) {
   });
 }
 
-e2eTest("SIGHUP has the configuration file read again, and ends who has none", WEB_NEEDS, async () => {
-  await withBareNode([], async (kproxy) => {
-    await kproxy.untilMessage(READY);
-    const { code } = await kproxy.stop("SIGHUP");
-    assertEquals(code, 0, kproxy.log);
-    const last = kproxy.lines.find(({ msg }) => msg === "Stopping, rules stay in place");
-    assertEquals(last?.["signal"], "SIGHUP", kproxy.log);
-  });
-  const file = await Deno.makeTempFile({ prefix: "kproxy-config-", suffix: ".yaml" });
-  try {
-    const text =
-      "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nlogging: {verbosity: 2}\n";
-    await Deno.writeTextFile(file, text);
-    await withBareNode([`--config=${file}`], async (kproxy) => {
-      await kproxy.untilMessage(READY);
-      kproxy.kill("SIGHUP");
-      await kproxy.untilMessage("Reading the configuration file again");
-      await kproxy.untilMessage("Configuration file has not changed");
-      await Deno.writeTextFile(file, text.replace("2", "3"));
-      kproxy.kill("SIGHUP");
-      await kproxy.untilMessage("Configuration changed, in force now");
-      assertEquals((await kproxy.stop()).code, 0, kproxy.log);
-    });
-  } finally {
-    await Deno.remove(file);
-  }
-});
+e2eTest(
+  "SIGHUP has the configuration file read again, and ends who has none, as SIGINT does",
+  WEB_NEEDS,
+  async () => {
+    for (const signal of ["SIGHUP", "SIGINT"] as const) {
+      await withBareNode([], async (kproxy) => {
+        await kproxy.untilServing();
+        assertEquals((await kproxy.stop(signal)).code, 0, kproxy.log);
+        const last = kproxy.lines.find(({ msg }) => msg === "Stopping, rules stay in place");
+        assertEquals(last?.["signal"], signal, kproxy.log);
+      });
+    }
+    const file = await Deno.makeTempFile({ prefix: "kproxy-config-", suffix: ".yaml" });
+    try {
+      const text =
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nlogging: {verbosity: 2}\n";
+      await Deno.writeTextFile(file, text);
+      await withBareNode([`--config=${file}`], async (kproxy) => {
+        await kproxy.untilMessage(READY);
+        kproxy.kill("SIGHUP");
+        await kproxy.untilMessage("Reading the configuration file again");
+        await kproxy.untilMessage("Configuration file has not changed");
+        await Deno.writeTextFile(file, text.replace("2", "3"));
+        kproxy.kill("SIGHUP");
+        await kproxy.untilMessage("Configuration changed, in force now");
+        assertEquals((await kproxy.stop()).code, 0, kproxy.log);
+      });
+    } finally {
+      await Deno.remove(file);
+    }
+  },
+);
 
 const UNANSWERED = "Watches of folders do not answer any more, polling instead";
 
@@ -164,12 +169,7 @@ e2eTest("a FIFO that came and went beside the manifests keeps no change, no relo
   try {
     await configure(false);
     await withBareNode([`--config=${file}`], async (kproxy, manifests) => {
-      const untilServing = (lives: number): Promise<void> =>
-        kproxy.until(
-          `the first syncs of life ${lives}`,
-          (lines) => lines.filter(({ msg }) => msg === READY).length >= 2 * lives,
-        );
-      await untilServing(1);
+      await kproxy.untilServing();
       const isUnanswered = () => kproxy.lines.some(({ msg }) => msg === UNANSWERED);
       // How long is right depends on the machine, from moment to moment.
       for (let tries = 0; tries < 32 && !isUnanswered(); tries++) {
@@ -178,8 +178,7 @@ e2eTest("a FIFO that came and went beside the manifests keeps no change, no relo
       }
       assert(isUnanswered(), kproxy.log);
       await kproxy.change(() => manifests.replace("web.json", [WEB_SERVICE]), "shop/web");
-      await configure(true);
-      await untilServing(2);
+      await kproxy.anew(() => configure(true));
       await kproxy.change(
         () => manifests.replace("endpoints.json", [webSlice(["10.244.0.2"])]),
         "shop/web",

@@ -32,17 +32,22 @@ export function nodeInZone(zone: string): Record<string, unknown> {
 }
 
 /**
- * A Service whose sync shows that everything that was written with it is in force, in both families.
+ * A Service whose sync shows that everything that was written with it is in force, in IPv4 or in both families.
  *
  * @param index 0 to 255
  */
-function marker(index: number): Record<string, unknown> {
-  return service(`kp/marker-${index}`, {
-    clusterIP: `10.111.0.${index}`,
-    clusterIPs: [`10.111.0.${index}`, `fd00:10:111::${index.toString(16)}`],
+function marker(index: number, isDual: boolean): Record<string, unknown> {
+  const clusterIP = `10.111.0.${index}`;
+  const dual = {
+    clusterIPs: [clusterIP, `fd00:10:111::${index.toString(16)}`],
     ipFamilies: ["IPv4", "IPv6"],
-    ports: [":1"],
-  });
+  } as const;
+  return service(`kp/marker-${index}`, { clusterIP, ports: [":1"], ...isDual ? dual : {} });
+}
+
+/** True if a case has anything of IPv6; without it that family has nothing to sync. */
+function hasIpv6({ objects }: FlowCase): boolean {
+  return /::|IPv6/.test(JSON.stringify(objects));
 }
 
 /** A flag of kproxy; none if the value is empty. */
@@ -164,7 +169,7 @@ export async function runFlowCases(
     await Deno.writeTextFile(configPath, JSON.stringify(configuration(mode, options)));
     await using manifests = await LabManifests.create();
     const args = [...kproxyArgs(mode, options, configPath), `--manifests=${manifests.folder}`];
-    let policies = "";
+    let [policies, wasDual] = ["", false];
     let kproxy: KproxyProcess | undefined;
     await using _kproxy = { [Symbol.asyncDispose]: async () => await kproxy?.[Symbol.asyncDispose]() };
     for (const flowCase of group) {
@@ -173,13 +178,16 @@ export async function runFlowCases(
         if (JSON.stringify(wanted) !== policies) await setPolicies(lab, wanted, surface);
         policies = JSON.stringify(wanted);
         const number = index++ % 250;
-        const objects = [nodeInZone(options.zone), marker(number), ...flowCase.objects];
+        const isDual = hasIpv6(flowCase);
+        const families = isDual || wasDual ? 2 : 1;
+        wasDual = isDual;
+        const objects = [nodeInZone(options.zone), marker(number, families === 2), ...flowCase.objects];
         const edit = () => manifests.replace("case.json", objects);
         if (kproxy === undefined) {
           await edit();
           kproxy = await KproxyProcess.start({ netns: lab.node.netns, args });
         } else {
-          await kproxy.change(edit, `kp/marker-${number}`, 2);
+          await kproxy.change(edit, `kp/marker-${number}`, families);
         }
         await assertFares(lab, flowCase, surface);
       });

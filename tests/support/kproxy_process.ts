@@ -4,7 +4,7 @@
  * @module
  */
 import { signalChild } from "../../tools/end_programs.ts";
-import { bundleArgv, kproxyArgv, sourceArgv } from "../cli/kproxy.ts";
+import { bundleArgv, kproxyArgv } from "../cli/kproxy.ts";
 import { type Netns, socketIn } from "./netns.ts";
 
 /** One log line of `--logging-format=json`; a line in another form has only `msg`. */
@@ -70,11 +70,7 @@ export class KproxyProcess implements AsyncDisposable {
   /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
   static spawn({ netns, args, path, command, as, bundle, verbosity = 2 }: KproxyOptions): KproxyProcess {
     const { prefix, deno } = as ?? { prefix: [], deno: Deno.execPath() };
-    const kproxy = as?.root !== undefined
-      ? sourceArgv(as.root)
-      : bundle === undefined
-      ? kproxyArgv()
-      : bundleArgv(bundle.main);
+    const kproxy = bundle === undefined ? kproxyArgv(as?.root) : bundleArgv(bundle.main);
     const run = [
       "run",
       "--logging-format=json",
