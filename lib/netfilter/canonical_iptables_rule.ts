@@ -28,16 +28,17 @@ const PROTOCOL_NAMES: ReadonlyMap<string, string> = new Map([
 const DEFAULT_REJECTS: ReadonlySet<string> = new Set(["icmp-port-unreachable", "icmp6-port-unreachable"]);
 
 /** Where conditions stand, by module or option; all others come last in their order, because they have side effects or are unknown. */
-const ORDER: readonly string[] = [
-  ...["comment", ...PROTOCOL_MODULES, "-p", "-s", "-d", "-i", "-o", "--sport", "--dport"],
-  ...["addrtype", "mark", "conntrack"],
-];
+const RANKS: ReadonlyMap<string, number> = new Map(
+  [
+    ...["comment", ...PROTOCOL_MODULES, "-p", "-s", "-d", "-i", "-o", "--sport", "--dport"],
+    ...["addrtype", "mark", "conntrack"],
+  ].map((name, rank) => [name, rank]),
+);
 /** Modules whose options may be written in any order. */
 const UNORDERED: ReadonlySet<string> = new Set(["statistic", "recent", "ipvs"]);
 
 function rankOf({ module, options: [option] }: RuleMatch): number {
-  const rank = ORDER.indexOf(module === "" ? option?.name ?? "" : module);
-  return rank < 0 ? ORDER.length : rank;
+  return RANKS.get(module === "" ? option?.name ?? "" : module) ?? RANKS.size;
 }
 
 function canonicalAddress(text: string): string {
@@ -74,30 +75,38 @@ function canonicalDestination(to: string): string {
   return ip === null ? to : `[${ip.text}]${rest}`;
 }
 
-/** What is made of the first value of an option, by module and option. */
+/** What is made of the first value of an option. */
 const VALUES: ReadonlyMap<string, (value: string) => string> = new Map([
-  [" -s", canonicalAddress],
-  [" -d", canonicalAddress],
-  [" -p", canonicalProtocol],
-  ["conntrack --ctstate", (states: string) => states.split(",").sort().join(",")],
-  ["mark --mark", canonicalMark],
-  ["statistic --probability", keptProbability],
-  ["ipvs --vaddr", canonicalAddress],
-  ["ipvs --vproto", canonicalProtocol],
-  ["DNAT --to-destination", canonicalDestination],
+  ["-s", canonicalAddress],
+  ["-d", canonicalAddress],
+  ["-p", canonicalProtocol],
+  ["--ctstate", (states: string) => states.split(",").sort().join(",")],
+  ["--mark", canonicalMark],
+  ["--probability", keptProbability],
+  ["--vaddr", canonicalAddress],
+  ["--vproto", canonicalProtocol],
+  ["--to-destination", canonicalDestination],
 ]);
-/** What `iptables-save` adds by itself; anything else in its place changes the meaning. */
-const ADDED =
-  /^(recent --rsource|recent --mask (255\.255\.255\.255|(ffff:){7}ffff)|recent --name DEFAULT| -[sd] \S+\/0| -p (all|0))$/;
+/** What `iptables-save` adds by itself, or what asks for nothing; anything else in its place changes the meaning. */
+const ADDED: ReadonlyMap<string, RegExp> = new Map([
+  ["-s", /\/0$/],
+  ["-d", /\/0$/],
+  ["-p", /^(all|0)$/],
+  ["--rsource", /^$/],
+  ["--mask", /^(255\.255\.255\.255|(ffff:){7}ffff)$/],
+  ["--name", /^DEFAULT$/],
+]);
 
 function canonicalOptions(module: string, options: readonly RuleOption[]): readonly RuleOption[] {
-  const canonical = options.map((option): RuleOption => {
-    const [first, ...others] = option.values;
-    const make = VALUES.get(`${module} ${option.name}`);
-    return make === undefined || first === undefined
-      ? option
-      : { ...option, values: [make(first), ...others] };
-  }).filter(({ not, name, values }) => not || !ADDED.test([module, name, ...values].join(" ")));
+  const canonical: RuleOption[] = [];
+  for (const option of options) {
+    const { not, name } = option;
+    const [first = "", ...others] = option.values;
+    const make = option.values.length === 0 ? undefined : VALUES.get(name);
+    const value = make === undefined ? first : make(first);
+    const isAdded = (module === "" || module === "recent") && !not && ADDED.get(name)?.test(value) === true;
+    if (!isAdded) canonical.push(make === undefined ? option : { not, name, values: [value, ...others] });
+  }
   return UNORDERED.has(module) ? canonical.sort((a, b) => a.name < b.name ? -1 : 1) : canonical;
 }
 

@@ -4,12 +4,11 @@
  * @module
  */
 import { parseIp } from "../model/ip.ts";
-import type { RuleMatch } from "../netfilter/iptables_rule.ts";
 import type { NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
 import type { NftBase, NftTable } from "../netfilter/nft_ruleset.ts";
 import { parseNftVerdict } from "../netfilter/parse_nft_rule.ts";
 import type { RuleHit } from "./flow.ts";
-import type { IptablesMatcher } from "./iptables_match.ts";
+import type { IptablesMatcher, KnownCondition } from "./iptables_match.ts";
 import { type Lookup, NftMatcher } from "./nftables_match.ts";
 import {
   acceptedWalk,
@@ -26,7 +25,7 @@ import {
 /** One step of a rule, of iptables or nft; they are taken from left to right. */
 export type Statement =
   | NftStatement
-  | { readonly kind: "iptables"; readonly match: RuleMatch }
+  | KnownCondition
   /** To a port of the node itself; 0: the packet's own. */
   | { readonly kind: "redirect"; readonly port: number }
   /** Only looks at the packet, such as a log. */
@@ -198,8 +197,10 @@ export class ChainWalk {
   #statement(position: Position, statement: Statement, walk: Walk): Step {
     const { base, own } = position;
     switch (statement.kind) {
-      case "iptables": {
-        const { passing, missed } = this.iptables.match(statement.match, walk, own);
+      case "option":
+      case "chance":
+      case "recent": {
+        const { passing, missed } = this.iptables.match(statement, walk, own);
         if (missed === null) return passing;
         if (passing === null) return missed === walk ? null : [{ kind: "next", walk: missed }];
         return [{ kind: "next", walk: missed }, { kind: "passing", walk: passing }];

@@ -15,6 +15,7 @@ import {
   parseMark,
   PROTOCOL_MODULES,
   type RuleMatch,
+  type RuleOption,
   type RuleTarget,
 } from "../netfilter/iptables_rule.ts";
 import type { VirtualServer } from "../netfilter/ipvs.ts";
@@ -52,10 +53,10 @@ function ruleOf(text: string): IptablesRule {
 }
 
 function statementsOf({ matches, target }: IptablesRule): readonly Statement[] {
-  return [
-    ...matches.map((match): Statement => ({ kind: "iptables", match })),
-    ...(target === null ? [{ kind: "hit" } as const] : targetStatements(target)),
-  ];
+  const statements: Statement[] = matches.flatMap(conditionsOf);
+  if (target === null) statements.push({ kind: "hit" });
+  else statements.push(...targetStatements(target));
+  return statements;
 }
 
 /** Targets that only look at the packet or touch what no rule here reads. */
@@ -77,6 +78,8 @@ const ACCEPT: Statement = { kind: "verdict", verdict: { kind: "accept" } };
 /** What a rule does; a target of which not all options are known does nothing, which is reported. */
 function targetStatements(target: RuleTarget): readonly Statement[] {
   const { name, goto, options } = target;
+  const chain: Statement = { kind: "verdict", verdict: { kind: goto ? "goto" : "jump", chain: name } };
+  if (name.startsWith("KUBE-") && options.length === 0) return [chain];
   const words = optionWords(options);
   const verdict = VERDICTS.get(name);
   if (verdict !== undefined) return [{ kind: "verdict", verdict: { kind: verdict } }];
@@ -102,7 +105,7 @@ function targetStatements(target: RuleTarget): readonly Statement[] {
   }
   return options.length > 0 || HAS_OPTIONS.has(name)
     ? [{ kind: "unknown", problem: `Target "${[name, ...words].join(" ")}" is not understood` }]
-    : [{ kind: "verdict", verdict: { kind: goto ? "goto" : "jump", chain: name } }];
+    : [chain];
 }
 
 /** No names of chains. */
@@ -136,108 +139,178 @@ export interface MatchResult {
   readonly missed: Walk | null;
 }
 
-/** What a packet's conditions are judged by. */
-interface Judged {
-  readonly walk: Walk;
-  readonly context: PacketContext;
-  readonly sets: ReadonlyMap<string, SavedSet>;
-  /** The virtual server that the packet goes through; null: none. */
-  readonly through: VirtualServer | null;
+/** True if the packet has what an option asks for; undefined if that is unknown. */
+type Holds = (value: string, walk: Walk, matcher: IptablesMatcher, second: string) => boolean | undefined;
+
+/** True of every packet. */
+const ALWAYS: Holds = () => true;
+
+/** By module, and then by option. Those of `recent` and `statistic` belong together: {@linkcode IptablesMatcher} asks for them. */
+const OPTIONS: ReadonlyMap<string, ReadonlyMap<string, Holds>> = byModule({
+  "": {
+    "-p": (name, walk) => name === "all" || PROTOCOL_NAMES.get(name.toLowerCase()) === walk.protocol,
+    "-s": (address, walk, { context }) => contains(address, walk.source, context),
+    "-d": (address, walk, { context }) => contains(address, walk.destination, context),
+    "-i": (name, walk) => interfaceMatches(name, walk.inInterface),
+    "-o": (name, walk, { context: { hostState } }) => {
+      const through = leavesThrough(walk, hostState);
+      return through === undefined ? undefined : interfaceMatches(name, through);
+    },
+    "--dport": (ports, walk) => walk.protocol !== "icmp" && portMatches(ports, walk.port),
+    "--syn": (_, walk) => flagsHold("SYN,RST,ACK,FIN", "SYN", walk),
+    "--tcp-flags": (mask, walk, _, set) => flagsHold(mask, set, walk),
+  },
+  comment: { "--comment": ALWAYS },
+  nfacct: { "--nfacct-name": ALWAYS },
+  multiport: {
+    "--dports": (list, walk) =>
+      walk.protocol !== "icmp" && list.split(",").some((ports) => portMatches(ports, walk.port)),
+  },
+  conntrack: { "--ctstate": (states, walk) => states.split(",").some((state) => stateHolds(state, walk)) },
+  // What the conntrack match was called before.
+  state: { "--state": (states, walk) => states.split(",").includes(walk.state) },
+  mark: {
+    "--mark": (text, walk) => {
+      const mark = parseMark(text);
+      return mark === null ? undefined : ((walk.mark & mark.mask) >>> 0) === mark.value;
+    },
+  },
+  addrtype: {
+    "--src-type": (type, walk, { context }) => hasType(type, walk.source, context),
+    "--dst-type": (type, walk, { context }) => hasType(type, walk.destination, context),
+  },
+  physdev: {
+    // A packet belongs to the bridge it came through, not to a port of it, unless br_netfilter hands it up early.
+    "--physdev-is-in": (_, walk, { context: { hostState } }) =>
+      hostState.isBridged?.(walk.inInterface, walk.source.family) ?? false,
+  },
+  set: { "--match-set": isInSet },
+  ipvs: {
+    "--vaddr": (address, _, { through }) => through !== null && parseIp(address)?.text === through.address,
+    "--vproto": (protocol, _, { through }) => IPVS_PROTOCOLS.get(protocol) === through?.protocol,
+    "--vport": (port, _, { through }) => port === String(through?.port),
+  },
+  iprange: {
+    "--src-range": (range, walk) => ipIn(range, walk.source.text),
+    "--dst-range": (range, walk) => ipIn(range, walk.destination.text),
+  },
+  statistic: { "--mode": () => true, "--probability": () => true },
+  recent: Object.fromEntries(
+    ["name", "set", "rcheck", "update", "remove", "seconds", "reap", "mask", "rsource"]
+      .map((option) => [`--${option}`, () => true]),
+  ),
+});
+/** Modules of which all options are needed. */
+const WHOLE: ReadonlySet<string> = new Set(["statistic", "ipvs"]);
+
+function byModule(
+  modules: Readonly<Record<string, Readonly<Record<string, Holds>>>>,
+): ReadonlyMap<string, ReadonlyMap<string, Holds>> {
+  return new Map(
+    Object.entries(modules).map(([module, options]) => [module, new Map(Object.entries(options))]),
+  );
 }
 
-/** True if the packet has what an option asks for; undefined if that is unknown. */
-type Holds = (value: string, judged: Judged, second: string) => boolean | undefined;
+/** What a packet must be; small, because a node may have 300,000 rules. */
+export type KnownCondition =
+  | {
+    readonly kind: "option";
+    readonly holds: Holds;
+    readonly not: boolean;
+    readonly module: string;
+    readonly name: string;
+    readonly value: string;
+    readonly second: string;
+  }
+  | { readonly kind: "chance"; readonly not: boolean; readonly probability: string }
+  | RecentCondition;
 
-/** By module and option. Those of `recent` and `statistic`, which belong together, stand beside it. */
-const OPTIONS: ReadonlyMap<string, Holds> = new Map<string, Holds>([
-  ["comment --comment", () => true],
-  ["nfacct --nfacct-name", () => true],
-  ["-p", (name, { walk }) => name === "all" || PROTOCOL_NAMES.get(name.toLowerCase()) === walk.protocol],
-  ["-s", (address, { walk, context }) => contains(address, walk.source, context)],
-  ["-d", (address, { walk, context }) => contains(address, walk.destination, context)],
-  ["-i", (name, { walk }) => interfaceMatches(name, walk.inInterface)],
-  ["-o", (name, { walk, context: { hostState } }) => {
-    const through = leavesThrough(walk, hostState);
-    return through === undefined ? undefined : interfaceMatches(name, through);
-  }],
-  ["--dport", (ports, { walk }) => walk.protocol !== "icmp" && portMatches(ports, walk.port)],
-  [
-    "multiport --dports",
-    (list, { walk }) =>
-      walk.protocol !== "icmp" && list.split(",").some((ports) => portMatches(ports, walk.port)),
-  ],
-  ["conntrack --ctstate", (states, { walk }) => states.split(",").some((state) => stateHolds(state, walk))],
-  // What the conntrack match was called before.
-  ["state --state", (states, { walk }) => states.split(",").includes(walk.state)],
-  ["mark --mark", (text, { walk }) => {
-    const mark = parseMark(text);
-    return mark === null ? undefined : ((walk.mark & mark.mask) >>> 0) === mark.value;
-  }],
-  ["addrtype --src-type", (type, { walk, context }) => hasType(type, walk.source, context)],
-  ["addrtype --dst-type", (type, { walk, context }) => hasType(type, walk.destination, context)],
-  // A packet belongs to the bridge it came through, not to a port of it, unless br_netfilter hands it up early.
-  [
-    "physdev --physdev-is-in",
-    (_, { walk, context: { hostState } }) =>
-      hostState.isBridged?.(walk.inInterface, walk.source.family) ?? false,
-  ],
-  ["set --match-set", isInSet],
-  ["ipvs --vaddr", (address, { through }) => through !== null && parseIp(address)?.text === through.address],
-  ["ipvs --vproto", (protocol, { through }) => IPVS_PROTOCOLS.get(protocol) === through?.protocol],
-  ["ipvs --vport", (port, { through }) => port === String(through?.port)],
-  ["iprange --src-range", (range, { walk }) => ipIn(range, walk.source.text)],
-  ["iprange --dst-range", (range, { walk }) => ipIn(range, walk.destination.text)],
-  ["--syn", (_, { walk }) => flagsHold("SYN,RST,ACK,FIN", "SYN", walk)],
-  ["--tcp-flags", (mask, { walk }, set) => flagsHold(mask, set, walk)],
-]);
-const RECENT_OPTIONS = /^--(name|set|rcheck|update|remove|seconds|reap|mask|rsource)$/;
+/** `unread`: the simulator does not know all that it says. */
+export type Condition = KnownCondition | { readonly kind: "unread"; readonly text: string };
 
-/** True if the simulator knows all that a condition says. */
-export function isKnownMatch({ module, options }: RuleMatch): boolean {
-  if (PROTOCOL_MODULES.has(module) && options.length === 0) return true;
-  const names = options.map(({ name }) => name);
-  if (module === "recent") return names.every((name) => RECENT_OPTIONS.test(name));
-  if (module === "statistic") return names.toSorted().join() === "--mode,--probability";
-  if (module === "ipvs") return names.toSorted().join() === "--vaddr,--vport,--vproto";
-  return names.length > 0 && names.every((name) => OPTIONS.has(`${module} ${name}`.trim()));
+/** Whether a list of affinity knows the source of the packet, or is to know it. */
+interface RecentCondition {
+  readonly kind: "recent";
+  readonly action: string;
+  readonly not: boolean;
+  readonly list: string;
+  readonly seconds: number;
+}
+
+/** All of them must hold; none where the rule asks for nothing, as by a comment. */
+export function conditionsOf(match: RuleMatch): readonly Condition[] {
+  const { module, options } = match;
+  const known = OPTIONS.get(module);
+  if (options.length === 0 && PROTOCOL_MODULES.has(module)) return [];
+  const isKnown = options.length > 0 && options.every(({ name }) => known?.has(name) === true) &&
+    (!WHOLE.has(module) || options.length === known?.size);
+  if (!isKnown) return [{ kind: "unread", text: matchWords(match).join(" ") }];
+  if (module === "statistic") {
+    const { not, values: [probability = ""] } = options.find(({ name }) => name === "--probability")!;
+    return [{ kind: "chance", not, probability }];
+  }
+  if (module === "recent") return [recentOf(options)];
+  const conditions: Condition[] = [];
+  for (const { not, name, values } of options) {
+    const holds = known!.get(name)!;
+    if (holds === ALWAYS) continue;
+    conditions.push({
+      kind: "option",
+      holds,
+      not,
+      module,
+      name,
+      value: values[0] ?? "",
+      second: values[1] ?? "",
+    });
+  }
+  return conditions;
+}
+
+function recentOf(options: readonly RuleOption[]): RecentCondition {
+  const valueOf = (wanted: string): string | undefined =>
+    options.find(({ name }) => name === wanted)?.values[0];
+  const { name = "--rcheck", not = false } =
+    options.find(({ name }) => /^--(set|rcheck|update|remove)$/.test(name)) ?? {};
+  const [list, seconds] = [valueOf("--name") ?? "DEFAULT", Number(valueOf("--seconds") ?? 0)];
+  return { kind: "recent", action: name.slice(2), not, list, seconds };
 }
 
 /** Evaluates conditions of one packet's path. */
 export class IptablesMatcher {
   /** The virtual server that the packet goes through; null: none. */
   through: VirtualServer | null = null;
-  readonly #context: PacketContext;
-  readonly #sets: ReadonlyMap<string, SavedSet>;
+  readonly context: PacketContext;
+  readonly sets: ReadonlyMap<string, SavedSet>;
 
   constructor(context: PacketContext, sets: ReadonlyMap<string, SavedSet>) {
-    this.#context = context;
-    this.#sets = sets;
+    this.context = context;
+    this.sets = sets;
   }
 
   /** Evaluates one condition. What a later one refuses may already have been remembered, as the kernel has it. */
-  match(match: RuleMatch, walk: Walk, place: RulePlace): MatchResult {
-    const isKnown = isKnownMatch(match);
-    if (isKnown && match.module === "statistic") return byChance(match, walk);
-    if (isKnown && match.module === "recent") return recently(match, walk, this.#context);
-    const holds = isKnown ? this.#holds(match, walk) : undefined;
-    if (holds === undefined) this.#context.report(unknownWords(matchWords(match).join(" "), place));
-    return holds === true ? { passing: walk, missed: null } : { passing: null, missed: walk };
-  }
-
-  #holds({ module, options }: RuleMatch, walk: Walk): boolean | undefined {
-    const judged = { walk, context: this.#context, sets: this.#sets, through: this.through };
-    let holds = true;
-    for (const { not, name, values: [first = "", second = ""] } of options) {
-      const found = OPTIONS.get(`${module} ${name}`.trim())?.(first, judged, second);
-      if (found === undefined) return undefined;
-      holds &&= found !== not;
+  match(condition: KnownCondition, walk: Walk, place: RulePlace): MatchResult {
+    switch (condition.kind) {
+      case "chance":
+        return byChance(condition.probability, condition.not, walk);
+      case "recent":
+        return recently(condition, walk, this.context);
+      case "option": {
+        const { holds, not, value, second } = condition;
+        const found = holds(value, walk, this, second);
+        if (found !== undefined) {
+          return found !== not ? { passing: walk, missed: null } : { passing: null, missed: walk };
+        }
+        const option = { not, name: condition.name, values: [value, second].filter((one) => one !== "") };
+        const words = matchWords({ module: condition.module, options: [option] });
+        this.context.report(unknownWords(words.join(" "), place));
+        return { passing: null, missed: walk };
+      }
     }
-    return holds;
   }
 }
 
-function byChance({ options }: RuleMatch, walk: Walk): MatchResult {
-  const { values: [text = ""], not } = options.find(({ name }) => name === "--probability")!;
+function byChance(text: string, not: boolean, walk: Walk): MatchResult {
   const written = probabilityFraction(text);
   const probability = not ? complement(written) : written;
   const missing = multiply(walk.probability, complement(probability));
@@ -248,24 +321,11 @@ function byChance({ options }: RuleMatch, walk: Walk): MatchResult {
   };
 }
 
-/** What a condition of `recent` asks for. */
-export function recentOf(
-  { options }: RuleMatch,
-): { readonly action: string; readonly not: boolean; readonly list: string; readonly seconds: number } {
-  const valueOf = (wanted: string): string | undefined =>
-    options.find(({ name }) => name === wanted)?.values[0];
-  const { name = "--rcheck", not = false } =
-    options.find(({ name }) => /^--(set|rcheck|update|remove)$/.test(name)) ?? {};
-  return {
-    action: name.slice(2),
-    not,
-    list: valueOf("--name") ?? "DEFAULT",
-    seconds: Number(valueOf("--seconds") ?? 0),
-  };
-}
-
-function recently(match: RuleMatch, walk: Walk, { hostState }: PacketContext): MatchResult {
-  const { action, not, list, seconds } = recentOf(match);
+function recently(
+  { action, not, list, seconds }: RecentCondition,
+  walk: Walk,
+  { hostState }: PacketContext,
+): MatchResult {
   const seen = hostState.affinity.get(list)?.get(walk.source.text);
   const isFresh = seen !== undefined && (seconds === 0 || hostState.nowSeconds - seen <= seconds);
   const found = action === "set" || walk.remembered.includes(list) || isFresh;
@@ -282,7 +342,12 @@ function hasType(type: string, ip: Ip, { hostState }: PacketContext): boolean | 
   return type === "LOCAL" ? isNodeAddress(ip, hostState) : undefined;
 }
 
-function isInSet(name: string, { walk, context, sets }: Judged, directions: string): boolean {
+function isInSet(
+  name: string,
+  walk: Walk,
+  { context, sets }: IptablesMatcher,
+  directions: string,
+): boolean {
   const set = sets.get(name);
   if (set !== undefined && set.definition !== null) {
     return setHolds(set.definition.type, set.entries, directions.split(","), walk, context);

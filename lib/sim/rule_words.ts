@@ -9,14 +9,13 @@ import {
   optionWords,
   parseIptablesRule,
   parseMark,
-  PROTOCOL_MODULES,
   type RuleMatch,
   type RuleTarget,
 } from "../netfilter/iptables_rule.ts";
 import type { NftExpression, NftFact, NftOperand, NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
 import { readNftRule } from "../netfilter/parse_nft_rule.ts";
 import { formatFraction, probabilityFraction, type RuleHit } from "./flow.ts";
-import { isKnownMatch, recentOf } from "./iptables_match.ts";
+import { conditionsOf } from "./iptables_match.ts";
 import { PORTAL_TABLE } from "./portals.ts";
 
 /** E.g. `to 10.96.0.1, tcp, port 80: go through KUBE-SVC-X`; `""` for what is no rule. */
@@ -86,26 +85,27 @@ const OPTIONS = new Map<string, (value: string) => string>([
 ]);
 
 function matchInWords(match: RuleMatch): string {
-  const { module, options } = match;
-  if (PROTOCOL_MODULES.has(module)) return "";
-  const valueOf = (wanted: string): string => options.find(({ name }) => name === wanted)?.values[0] ?? "";
-  const isKnown = isKnownMatch(match);
-  if (module === "statistic" && isKnown) {
-    return `by chance ${formatFraction(probabilityFraction(valueOf("--probability")))}`;
-  }
-  if (module === "recent" && isKnown) {
-    const { action, not, list, seconds } = recentOf(match);
+  const conditions = conditionsOf(match);
+  const [first] = conditions;
+  if (first?.kind === "chance") return `by chance ${formatFraction(probabilityFraction(first.probability))}`;
+  if (first?.kind === "recent") {
+    const { action, not, list, seconds } = first;
     return action === "set"
       ? `remembered in ${list}`
       : `${not ? "not " : ""}seen in ${list} within ${seconds} s`;
   }
-  if (module === "ipvs" && isKnown) {
-    return `through virtual server ${valueOf("--vaddr")}:${valueOf("--vport")}`;
+  const { module, options } = match;
+  if (module === "ipvs" && first?.kind === "option") {
+    const [address, port] = ["--vaddr", "--vport"].map((wanted) =>
+      options.find(({ name }) => name === wanted)?.values[0]
+    );
+    return `through virtual server ${address}:${port}`;
   }
   const words = options.map(({ not, name, values: [value = ""] }) => {
     const text = OPTIONS.get(`${module} ${name}`.trim())?.(value);
     return text === undefined || text === "" ? text : `${not ? "not " : ""}${text}`;
   });
+  if (conditions.length === 0) return "";
   return words.length === 0 || words.includes(undefined) ? matchWords(match).join(" ") : words.join(", ");
 }
 
