@@ -29,7 +29,6 @@ export interface Cidr {
 }
 
 const DOT = 0x2e;
-const COLON = 0x3a;
 const ZERO = 0x30;
 const NINE = 0x39;
 
@@ -170,45 +169,21 @@ function parseIpv4(text: string): Ip | null {
 
 /** Eight groups of an IPv6 text made of hexadecimal groups and at most one `::`; null for anything else. */
 function readHexGroups(text: string): number[] | null {
-  const groups: number[] = [];
-  let gap = -1;
-  let group = 0;
-  let digits = 0;
-  for (let index = 0; index < text.length; index++) {
-    const code = text.charCodeAt(index);
-    if (code === COLON) {
-      if (digits > 0) {
-        groups.push(group);
-      } else if (index > 0 || text.charCodeAt(1) !== COLON) {
-        return null;
-      }
-      group = 0;
-      digits = 0;
-      if (text.charCodeAt(index + 1) === COLON) {
-        if (gap >= 0) return null;
-        gap = groups.length;
-        index++;
-      } else if (index === text.length - 1) {
-        return null;
-      }
-      continue;
-    }
-    const digit = hexDigit(code);
-    if (digit < 0 || digits === 4) return null;
-    group = group * 16 + digit;
-    digits++;
-  }
-  if (digits > 0) groups.push(group);
-  if (gap < 0) return groups.length === 8 ? groups : null;
-  if (groups.length > 7) return null;
-  groups.splice(gap, 0, ...new Array<number>(8 - groups.length).fill(0));
-  return groups;
+  const [before = "", after, ...more] = text.split("::");
+  const [head, tail] = [hexGroups(before), hexGroups(after ?? "")];
+  if (more.length > 0 || head === null || tail === null) return null;
+  const missing = 8 - head.length - tail.length;
+  if (after === undefined ? missing !== 0 : missing < 1) return null;
+  return [...head, ...new Array<number>(missing).fill(0), ...tail];
 }
 
-function hexDigit(code: number): number {
-  if (code >= ZERO && code <= NINE) return code - ZERO;
-  const lower = code | 0x20;
-  return lower >= 0x61 && lower <= 0x66 ? lower - 0x61 + 10 : -1;
+/** Null if one of them is none. */
+function hexGroups(text: string): number[] | null {
+  if (text === "") return [];
+  const groups = text.split(":");
+  return groups.every((group) => /^[0-9a-fA-F]{1,4}$/.test(group))
+    ? groups.map((group) => Number.parseInt(group, 16))
+    : null;
 }
 
 /** The rarer spellings: a dotted IPv4 tail. */
