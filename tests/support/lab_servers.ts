@@ -24,8 +24,6 @@ function keyOf({ protocol, ip, port }: ServerRequest): string {
 export class LabServers {
   /** What runs, and the promise of its end. */
   readonly #running = new Map<string, { readonly socket: Socket; readonly ended: Promise<void> }>();
-  /** One for each connection that was accepted, until it is closed. */
-  readonly #answering = new Set<Promise<void>>();
 
   /** @param label what they call themselves */
   constructor(readonly label: string) {}
@@ -58,11 +56,6 @@ export class LabServers {
     await Promise.all(chosen.map(([, { ended }]) => ended));
   }
 
-  /** Resolves when the connections that were accepted so far are closed. */
-  async connectionsClosed(): Promise<void> {
-    await Promise.all(this.#answering);
-  }
-
   /** Datagrams carry the bare answer, streams an HTTP response. */
   #answerText(protocol: ProbeProtocol, local: SocketAddress, client: SocketAddress): string {
     const answer: Answer = { server: this.label, local, client };
@@ -74,10 +67,7 @@ export class LabServers {
   async #serveStream(key: string, { protocol }: ServerRequest, listener: Socket): Promise<void> {
     while (this.#running.has(key)) {
       const accepted = await listener.accept(TICK_MS[protocol]);
-      if (accepted === null) continue;
-      const answering = this.#answerStream(key, protocol, accepted.socket, accepted.from)
-        .finally(() => this.#answering.delete(answering));
-      this.#answering.add(answering);
+      if (accepted !== null) void this.#answerStream(key, protocol, accepted.socket, accepted.from);
     }
     listener[Symbol.dispose]();
   }
