@@ -225,25 +225,6 @@ export function oldRecords(
   );
 }
 
-/** Lines of the API report that are gone (`-`) or new (`+`), each under the declaration that it belongs to. */
-export function changedLines(before: string, after: string): string[] {
-  const [old, now] = [declaredLines(before), declaredLines(after)];
-  return [
-    ...[...old].filter((line) => !now.has(line)).map((line) => `- ${line}`),
-    ...[...now].filter((line) => !old.has(line)).map((line) => `+ ${line}`),
-  ];
-}
-
-function declaredLines(report: string): Set<string> {
-  return new Set(
-    report.split("\n\n").flatMap((declaration) => {
-      const [head = "", ...members] = declaration.trim().split("\n");
-      const name = head.split(/[<(:= ]/)[1] ?? "";
-      return [head, ...members.map((member) => `${name}: ${member.trim()}`)];
-    }),
-  );
-}
-
 /** The text of a file; undefined if there is none yet. */
 async function contentOf(path: string): Promise<string | undefined> {
   try {
@@ -258,8 +239,6 @@ if (import.meta.main) {
   const { check } = parseArgs(Deno.args, { boolean: ["check"] });
   const outdated = await outdatedFiles(ROOT, !check);
   for (const [file, text] of outdated) {
-    // A change of what users of the library see is shown before it is written down.
-    if (file === API_FILE) changedLines(await contentOf(`${ROOT}/${file}`) ?? "", text).forEach(writeLine);
     if (!check) await Deno.writeTextFile(`${ROOT}/${file}`, text);
     writeLine(`${file}: ${check ? 'out of step with the code, run "deno task docs"' : "rewritten"}`);
   }
