@@ -31,10 +31,10 @@ export interface RecordedRun {
 
 /** Parts as the table calls them. */
 const NAMES: Readonly<Record<PartName, string>> = {
-  rules: "the rules of random worlds, line by line",
-  packets: "packets of random worlds, through the rules of either",
+  rules: "rules of random clusters, line by line",
+  packets: "packets in random clusters, through the rules of each proxy",
   flows: "the cases of `tests/flows`, through kube-proxy",
-  recorded: "kube-proxy's recorded rules of the takeover tests, beside its own",
+  recorded: "kube-proxy's rules as recorded for the takeover tests, and now",
   takeover: "takeover under connect loops",
   cleanup: "`kproxy cleanup` and `kube-proxy --cleanup`",
 };
@@ -47,11 +47,11 @@ export function kubeProxyMarkdown(runs: readonly RecordedRun[] = record as reado
     const found = words.split("\n").map((line) => line.trim()).join("<br>");
     const when = `${date.slice(0, 10)}, ${commit.slice(0, 8)}${commit.endsWith("+") ? "+" : ""}`;
     return `| ${NAMES[part]} | ${mode} | ${found} | ${problems.length} | ${
-      versions["kubeProxy"]
+      versions["kubeProxy"]?.replace("kube-proxy ", "")
     } | ${when} |`;
   });
   return [
-    "| what | mode | what came of it | not as it should be | beside | date, commit |",
+    "| check | mode | result | problems | kube-proxy | date, commit |",
     "| --- | --- | --- | --: | --- | --- |",
     ...rows,
   ].join("\n");
