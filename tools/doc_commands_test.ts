@@ -4,50 +4,13 @@ import { FLAGS } from "../lib/cli/flags/flags.ts";
 import { parseArgs } from "../lib/cli/flags/parse_args.ts";
 import { UsageError } from "../lib/errors.ts";
 import {
-  helmCommands,
   type KnownCommands,
-  kubectlCommands,
   pathsOfDenoCommands,
   shownCommands,
   unknownCommands,
   unknownTasks,
 } from "./doc_commands.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
-
-const FEW: KnownCommands = {
-  flags: new Map([["run", new Set(["config", "v", "help"])], ["cleanup", new Set(["only"])]]),
-  tasks: new Set(["kproxy", "test"]),
-};
-
-Deno.test(
-  "commands and flags that do not exist are found in code, prose is free",
-  { permissions: "none" },
-  () => {
-    const cases: readonly (readonly [string, readonly string[]])[] = [
-      ["kproxy doctor, and kproxy waits", []],
-      ["`kproxy run --config FILE -v=2`, `kproxy`, table `kproxy`", []],
-      ["run `kproxy doctor`", ["kproxy doctor"]],
-      ["`kproxy run --only=x -h`", ["kproxy run --only"]],
-      ["`kproxy --only=x --odd`, `kproxy COMMAND`", ["kproxy --odd"]],
-      ["```console\n$ curl x\nGo on: kproxy is no program\n$ run_it  # as kproxy understands\n```", []],
-      ["over a line: `kproxy\nmigrate --x`", ["kproxy migrate"]],
-      [
-        "```sh\n$ sudo kproxy cleanup --dry   # what --ever\ndeno task -q kproxy run \\\n  --config=x --confug y\n```",
-        ["kproxy cleanup --dry", "kproxy run --confug"],
-      ],
-      ["```\n/usr/bin/kproxy run --x; kproxy cleanup --y | kproxy dig\n```", [
-        "kproxy run --x",
-        "kproxy cleanup --y",
-        "kproxy dig",
-      ]],
-    ];
-    for (const [text, expected] of cases) assertEquals(unknownCommands(text, FEW), [...expected], text);
-  },
-);
-
-Deno.test("tasks that do not exist are found everywhere", { permissions: "none" }, () => {
-  assertEquals(unknownTasks("deno task test, `deno task -q kproxy run`, deno task tests a", FEW), ["tests"]);
-});
 
 const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}/deno.json`)) as {
   readonly tasks: Readonly<Record<string, unknown>>;
@@ -70,21 +33,6 @@ Deno.test("every command and flag that the documentation names exists", async ()
   }));
   assert(pages.length > 10);
   assertEquals(problems.flat(), []);
-});
-
-Deno.test("commands are taken as a shell would pass them, synopses are not", { permissions: "none" }, () => {
-  const text = "`kproxy trace SRC DST`, `kproxy run [flags]`, `kproxy doctor`, `kproxy check --x=… `\n" +
-    '```sh\n$ sudo kproxy run --config a.yaml --hostname-override "$(hostname)" 2>log  # x\nkproxy status -o json | jq\n```';
-  assertEquals(shownCommands(text), [
-    ["trace", "SRC", "DST"],
-    ["run", "--config", "a.yaml", "--hostname-override", "VALUE"],
-    ["status", "-o", "json"],
-  ]);
-  assertEquals(pathsOfDenoCommands("`deno test -A --no-check lib/model tests/x` and `deno doc mod.ts`"), [
-    "lib/model",
-    "tests/x",
-    "mod.ts",
-  ]);
 });
 
 Deno.test("kproxy takes every command line that the documentation shows", async () => {
@@ -150,24 +98,4 @@ Deno.test("every task that documentation, code and CI name exists", async () => 
     return found.map((task) => `${file}: ${task}`);
   }));
   assertEquals(problems.flat(), []);
-});
-
-Deno.test(
-  "lines with kubectl are found with their arguments, abbreviations are not",
-  { permissions: "none" },
-  () => {
-    const text = "`kubectl get -o yaml` and `kubectl label node a b=c`\n\n```sh\n" +
-      "kubectl get cm x -o jsonpath='{.a\\.b}' | sed s/a/b/ # all\nkubectl apply -k .\nkubectl label node a b=c\nkubectl patch x --patch='{\"a\":null}'\n```\n";
-    assertEquals(kubectlCommands(text), [
-      ["label", "node", "a", "b=c"],
-      ["get", "cm", "x", "-o", "jsonpath={.a\\.b}"],
-      ["apply", "-k", "."],
-      ["patch", "x", '--patch={"a":null}'],
-    ]);
-  },
-);
-
-Deno.test("lines with helm are found likewise, also over two lines", { permissions: "none" }, () => {
-  const text = "`helm` and `helm rollback a`\n\n```sh\nhelm upgrade a b \\\n  --set=c=d # all\n```\n";
-  assertEquals(helmCommands(text), [["rollback", "a"], ["upgrade", "a", "b", "--set=c=d"]]);
 });

@@ -21,7 +21,7 @@ export interface EventRow {
 }
 
 /** A call of a logger. */
-export interface LogCall {
+interface LogCall {
   /** Relative to the project's folder. */
   readonly file: string;
   readonly severity: "warning" | "error";
@@ -135,7 +135,7 @@ const SEVERITIES: ReadonlyMap<string, LogCall["severity"]> = new Map([["warn", "
 const LOGGER = /(?:^|[.#])(?:log|logger)$|^err\.log$/;
 
 /** Every warning and error below `lib`, by file, in the order of the text. */
-export async function logCalls(root: string = ROOT): Promise<LogCall[]> {
+async function logCalls(root: string = ROOT): Promise<LogCall[]> {
   const files = (await projectFiles(root)).filter((path) =>
     /^lib\/.*\.ts$/.test(path) && !path.endsWith("_test.ts")
   );
@@ -144,7 +144,7 @@ export async function logCalls(root: string = ROOT): Promise<LogCall[]> {
 }
 
 /** The calls of one file. */
-export function callsOf(file: string, text: string): LogCall[] {
+function callsOf(file: string, text: string): LogCall[] {
   const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
   const calls: LogCall[] = [];
   const visit = (node: ts.Node): void => {

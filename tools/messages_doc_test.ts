@@ -1,27 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import * as catalog from "../lib/observe/events.ts";
-import { callsOf, eventRows } from "./messages_doc.ts";
+import { eventRows } from "./messages_doc.ts";
 import { ROOT } from "./project_files.ts";
-
-Deno.test(
-  "warnings and errors are found with their words, information is not",
-  { permissions: "none" },
-  () => {
-    const calls = callsOf(
-      "lib/x.ts",
-      `log.info("fine"); this.#log.warn("one", {}); options.logger.error(\`two \${name} end\`, error);
-    const { log } = this; if (a) log.warn(gone ? "three" : "four"); log.error("fi" + "ve", error); log.warn(text);
-    console.error("no logger"); assert.error("none either");`,
-    );
-    assertEquals(calls.map(({ severity, messages }) => [severity, ...messages]), [
-      ["warning", "one"],
-      ["error", "two … end"],
-      ["warning", "three", "four"],
-      ["error", "five"],
-      ["warning", "(text)"],
-    ]);
-  },
-);
 
 Deno.test("every Event of the catalog is listed as it is written", async () => {
   const rows = eventRows(await Deno.readTextFile(`${ROOT}/lib/observe/events.ts`));
