@@ -207,7 +207,7 @@ async function main(words: readonly string[]): Promise<number> {
   }
   const workers = Math.max(1, Math.min(4, navigator.hardwareConcurrency));
   return words.includes("--generic")
-    ? await tryGenericFlips(words, workers, stop.signal)
+    ? await tryGenericFlips(words.filter((word) => word !== "--generic"), workers, stop.signal)
     : await tryNamed(words, workers, stop.signal);
 }
 
