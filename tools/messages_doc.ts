@@ -5,6 +5,7 @@
  * @module
  */
 import ts from "typescript";
+import { markdownTable } from "./markdown_table.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 
 const PAGE = "docs/messages.md";
@@ -73,7 +74,7 @@ export async function eventsMarkdown(): Promise<string> {
     { reason, type, about, when },
   ) => [`\`${reason}\``, type, about, when, ...advice.on(`\`${reason}\``, CATALOG)]);
   advice.assertComplete();
-  return table(["Event", "Type", "About", "When", "What to do", "What shows more"], rows);
+  return markdownTable(["Event", "Type", "About", "When", "What to do", "What shows more"], rows);
 }
 
 /** The section `log-lines`. */
@@ -92,7 +93,7 @@ export async function logLinesMarkdown(): Promise<string> {
   advice.assertComplete();
   return areas.flatMap(({ heading, rows }) => [
     `### ${heading}\n`,
-    `${table(["Line", "Level", "What to do", "What shows more"], [...rows.values()])}\n`,
+    `${markdownTable(["Line", "Level", "What to do", "What shows more"], [...rows.values()])}\n`,
   ]).join("\n");
 }
 
@@ -119,12 +120,6 @@ class Advice {
     if (this.#missing.length === 0) return;
     throw new RangeError(`Write a row into ${PAGE} that says what to do: ${this.#missing.join("; ")}`);
   }
-}
-
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]): string =>
-    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
 }
 
 const SEVERITIES: ReadonlyMap<string, LogCall["severity"]> = new Map([["warn", "warning"], [

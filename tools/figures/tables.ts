@@ -13,12 +13,11 @@ import {
   type ProxiesRow,
   type RecordHead,
 } from "./records.ts";
+import { markdownTable } from "../markdown_table.ts";
 import { isClearlyMore, isMeasured, spread } from "./samples.ts";
 
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
-  return [head, head.map((_, at) => at < 2 ? "---" : "--:"), ...rows].map((cells) =>
-    `| ${cells.join(" | ")} |`
-  );
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  return markdownTable(head, rows, (column) => column >= 2);
 }
 
 function seconds(ms: number): string {
@@ -74,18 +73,18 @@ export function readmeTables(record: ProxiesRecord): string {
   ]);
   const head = ["Mode", "Services × endpoints", "First sync, s: kproxy", "kube-proxy"];
   return [
-    ...table([...head, "Change, ms: kproxy", "kube-proxy", "Memory, MB: kproxy", "kube-proxy"], rows),
+    table([...head, "Change, ms: kproxy", "kube-proxy", "Memory, MB: kproxy", "kube-proxy"], rows),
     "",
     ...headLines(PROXIES_FILE, record).map((line) => line.replace("](records", "](docs/records")),
     "",
     "The floor is the bare tool (`nft -f -`, `iptables-restore`), fed with the text that kproxy wrote for IPv4. It reads no",
     "objects and looks at nothing on the node. For a change it is started before, as kproxy starts it, or with it:",
     "",
-    ...floorTable(record.rows),
+    floorTable(record.rows),
   ].join("\n");
 }
 
-function floorTable(rows: readonly ProxiesRow[]): string[] {
+function floorTable(rows: readonly ProxiesRow[]): string {
   return table(
     [
       "Mode",
@@ -131,7 +130,7 @@ export function costTables(record: ProxiesRecord): string {
     ]);
   });
   return [
-    ...table([
+    table([
       "Mode",
       "Services × endpoints",
       "Proxy",
@@ -165,7 +164,7 @@ export function packetsTable(record: PacketsRecord): string {
   ]);
   const slower = slowerCells(record.rows);
   return [
-    ...table(["Mode", "Rules of", ...PACKET_CELLS.map(([title]) => title)], rows),
+    table(["Mode", "Rules of", ...PACKET_CELLS.map(([title]) => title)], rows),
     "",
     slower.length === 0
       ? "In no cell is kproxy slower than kube-proxy by more than rounds differ."
@@ -198,7 +197,7 @@ export function hostileTable(record: HostileRecord): string {
     const { livezMs, computingMs, residentMb, firstEditMs, editMs } = worst;
     return [mode, object, ...[livezMs, computingMs, residentMb, firstEditMs, editMs].map(whole)];
   });
-  return [...table(["mode", "object", ...HOSTILE_HEAD], rows), "", ...hostileWords(record)].join(
+  return [table(["mode", "object", ...HOSTILE_HEAD], rows), "", ...hostileWords(record)].join(
     "\n",
   );
 }
@@ -223,7 +222,7 @@ export function hostileIpvsTable(record: HostileRecord): string {
       return [`ipvs / ${other.mode}`, ipvs.object, ...keys.map(cell)];
     })
   );
-  return [...table(["modes", "object", ...HOSTILE_HEAD], rows), "", ...hostileWords(record)].join(
+  return [table(["modes", "object", ...HOSTILE_HEAD], rows), "", ...hostileWords(record)].join(
     "\n",
   );
 }
