@@ -157,7 +157,9 @@ export async function tryFlips(suite: Suite): Promise<void> {
         }
         if (shared === null) {
           shared = start(0);
-          await shared.ask(null, START_CPU_MS);
+          const ready = await shared.ask(null, START_CPU_MS);
+          stop.throwIfAborted();
+          if (ready === null) throw new Error("A process of tests does not start");
         }
         const answer = await run(shared, flip, tests, coverage);
         if (answer === null || answer === "spoilt") {
