@@ -152,12 +152,7 @@ export function runtimeVariables(): string[] {
 
 /** All flags of `deno run` and `deno compile` that kproxy is started or built with, in order. */
 export function runtimeFlags(): string[] {
-  return [engineFlag(), ...permissionFlags()];
-}
-
-/** The one flag among {@linkcode runtimeFlags} for the engine: what measures a part of kproxy runs it with the same. */
-export function engineFlag(): string {
-  return `--v8-flags=${ENGINE.map(({ value }) => value).join(",")}`;
+  return [`--v8-flags=${ENGINE.map(({ value }) => value).join(",")}`, ...permissionFlags()];
 }
 
 /** The permissions among {@linkcode runtimeFlags}. */
