@@ -96,6 +96,10 @@ async function verdictsOf(
         onInvalid: (test, failure) =>
           writeLine(`left out, as it fails without a flip: ${test}: ${failure.split("\n")[0]}`),
       });
+      const noticed = chosen.filter((flip) => verdicts.get(flip) === "noticed").length;
+      writeLine(
+        `${folderOf(chosen[0]!.file)} and others with its tests: ${noticed} of ${chosen.length} noticed`,
+      );
     }
   } finally {
     await Deno.remove(folder, { recursive: true });
