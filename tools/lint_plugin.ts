@@ -165,8 +165,8 @@ const purity: Fence = (path, context) => {
 };
 
 /** Packages that few kubeconfigs ask for, and the files that load them when one does: by `import()`, so that others do not pay. */
-const ON_DEMAND: readonly (readonly [specifier: RegExp, loader: string])[] = [
-  [/^(npm:\/?)?@kubernetes\/client-node\b/, "nobody"],
+const ON_DEMAND: readonly (readonly [specifier: RegExp, loader: string | null])[] = [
+  [/^(npm:\/?)?@kubernetes\/client-node\b/, null],
   [/^(npm:\/?)?openid-client\b/, "lib/source/kube/oidc.ts"],
   [/^(npm:\/?)?socks\b/, "lib/source/kube/tls_transport.ts"],
 ];
@@ -180,9 +180,8 @@ const clientFence: Fence = (path, context) => {
     if (loader === undefined) return;
     if (mayType && node.type === "ImportDeclaration" && node.importKind === "type") return;
     if (path === loader && node.type === "ImportExpression") return;
-    const message = `Of ${specifier}, the folders of lib/source import types, and ${loader} loads it ` +
-      "by import() where a kubeconfig asks for it";
-    context.report({ node, message });
+    const loading = loader === null ? "no file loads it" : `only ${loader} loads it, by import()`;
+    context.report({ node, message: `${specifier}: folders of lib/source may import types, ${loading}` });
   });
 };
 
