@@ -14,7 +14,7 @@ import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { buildCommit } from "../../tools/release/commit.ts";
 import { type BenchArgs, parseBenchArgs } from "./bench_args.ts";
-import { inBenchFolder } from "./bench_folder.ts";
+import { inBenchFolder } from "./bench_netns.ts";
 import { measure } from "./measure.ts";
 import { measurePackets } from "./packets.ts";
 import { findPeer, type Peer } from "./peer_process.ts";

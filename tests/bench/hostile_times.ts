@@ -14,8 +14,7 @@ import { HOSTILE_FILE, HOSTILE_IPVS_FILE, type HostileRow } from "../../tools/fi
 import { writeLine } from "../../tools/output.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import type { Netns } from "../support/netns.ts";
-import { inBenchFolder } from "./bench_folder.ts";
-import { inBenchNetns } from "./bench_netns.ts";
+import { inBenchFolder, inBenchNetns } from "./bench_netns.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { HOSTILE_OBJECTS, type HostileObjects } from "./hostile_objects.ts";
