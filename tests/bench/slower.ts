@@ -1,5 +1,5 @@
 /**
- * The gate against getting slower, `deno task slower`: the bundle of these sources beside that of the last commit that landed, in turns on
+ * The gate against getting slower, `deno task slower`: the bundle of these sources beside that of the last merged commit, in turns on
  * the same machine, in mode nftables. It fails if one of these is worse by more than a tenth in every round: processor time of a first
  * sync at 1,000 × 10, programs included, and resident memory at 100 × 10. What can be counted, programs of a start and bytes that they are
  * fed with, is counted once for each mode. Needs root.
@@ -54,7 +54,7 @@ export function pairLine(pair: Pair): string {
 export type Base = { readonly commit: string; readonly why: string } | { readonly missing: string };
 
 /**
- * The last commit that landed, as far as the repository tells: `origin/main` if what is checked out comes from it, the commit where both
+ * The last merged commit, as far as the repository tells: `origin/main` if what is checked out comes from it, the commit where both
  * parted if not, and the commit before the newest one if there is no other (as where `origin/main` is checked out itself).
  */
 export async function landedCommit(root: string): Promise<Base> {
