@@ -21,6 +21,8 @@ export type Answer =
     /** What the test threw; null if it passed. */
     readonly failure: string | null;
     readonly cpuMs: number;
+    /** By the clock: tests that wait cost no processor time, and are no quick ones. */
+    readonly tookMs: number;
     readonly reached: readonly number[];
   }
   /** `spoilt`: the test now fails without the flip, too, because a flip left something behind. */
@@ -114,10 +116,11 @@ async function failureOf(test: number): Promise<string | null> {
 
 async function cover(test: number): Promise<Answer> {
   reached = new Set();
-  const start = process.cpuUsage();
+  const [start, startMs] = [process.cpuUsage(), performance.now()];
   const failure = await failureOf(test);
   const { user, system } = process.cpuUsage(start);
-  return { kind: "covered", failure, cpuMs: (user + system) / 1_000, reached: [...reached] };
+  const tookMs = performance.now() - startMs;
+  return { kind: "covered", failure, cpuMs: (user + system) / 1_000, tookMs, reached: [...reached] };
 }
 
 async function run(flip: number, chosen: readonly number[]): Promise<Answer> {

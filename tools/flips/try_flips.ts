@@ -1,6 +1,6 @@
 /**
  * Tries flips against test files: first each test runs without a flip, which shows what it comes by; then each flip is switched on alone
- * and the tests that come by it run, the cheapest first, until one fails.
+ * and the tests that come by it run, the quickest first, until one fails.
  *
  * @module
  */
@@ -116,9 +116,9 @@ class TestProcess {
 
 /** What is known of tests without a flip. */
 interface Coverage {
-  /** Of tests that pass: their costs in milliseconds by index. */
+  /** Of tests that pass: their processor time in milliseconds by index. */
   readonly costs: ReadonlyMap<number, number>;
-  /** Tests that come by a flip, the cheapest first. */
+  /** Tests that come by a flip, the quickest first. */
   readonly testsOf: ReadonlyMap<number, readonly number[]>;
 }
 
@@ -199,7 +199,7 @@ async function cover(process: TestProcess, { stop, onInvalid }: Suite): Promise<
   const ready = await process.ask(null, START_CPU_MS);
   stop.throwIfAborted();
   if (ready?.kind !== "ready") throw new Error("The tests do not load before anything is flipped");
-  const costs = new Map<number, number>();
+  const [costs, times] = [new Map<number, number>(), new Map<number, number>()];
   const testsOf = new Map<number, number[]>();
   for (const [test, name] of ready.tests.entries()) {
     const answer = await process.ask({ kind: "cover", test }, START_CPU_MS);
@@ -210,6 +210,7 @@ async function cover(process: TestProcess, { stop, onInvalid }: Suite): Promise<
       continue;
     }
     costs.set(test, answer.cpuMs);
+    times.set(test, answer.tookMs);
     for (const flip of answer.reached) testsOf.set(flip, [...testsOf.get(flip) ?? [], test]);
   }
   if (costs.size === 0) throw new Error("No test passes before anything is flipped");
@@ -217,6 +218,6 @@ async function cover(process: TestProcess, { stop, onInvalid }: Suite): Promise<
   for (const flip of ready.reached) {
     testsOf.set(flip, [...new Set([...testsOf.get(flip) ?? [], ...costs.keys()])]);
   }
-  for (const tests of testsOf.values()) tests.sort((a, b) => (costs.get(a) ?? 0) - (costs.get(b) ?? 0));
+  for (const tests of testsOf.values()) tests.sort((a, b) => (times.get(a) ?? 0) - (times.get(b) ?? 0));
   return { costs, testsOf };
 }
