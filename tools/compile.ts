@@ -8,6 +8,7 @@
  *
  * @module
  */
+import { parseArgs } from "@std/cli/parse-args";
 import { VERSION } from "../lib/node/version.ts";
 import { buildBundle } from "./bundle.ts";
 import { manPage } from "./man_page.ts";
@@ -16,7 +17,7 @@ import { ROOT } from "./project_files.ts";
 import { checksums, sign } from "./release/checksums.ts";
 import { buildCommit } from "./release/commit.ts";
 import { compile, dryBuild } from "./release/program.ts";
-import { billOfMaterials, projectMaterials } from "./release/sbom.ts";
+import { billOfMaterials } from "./release/sbom.ts";
 import { smokeProblems } from "./release/smoke.ts";
 import { hostTarget, namedTargets, type Target, TARGETS } from "./release/targets.ts";
 
@@ -39,25 +40,20 @@ interface Wanted {
 
 /** @throws {TypeError} for arguments that are none */
 export function wantedOf(args: readonly string[]): Wanted {
-  const values = new Map(
-    ["target", "credential-plugin", "denort", "sign"].map((name) => [name, [] as string[]]),
-  );
-  for (const arg of args.filter((one) => one !== "--dry")) {
-    const [, name = "", value = ""] = /^--([a-z-]+)=([^,]+)$/.exec(arg) ?? [];
-    const known = values.get(name);
-    if (known === undefined) {
-      const flags = [...values.keys()].map((one) => `--${one}=`).join(", ");
-      throw new TypeError(`Wanted ${flags} or --dry, found ${arg}`);
-    }
-    known.push(value);
-  }
-  return {
-    targets: namedTargets(values.get("target") ?? []),
-    credentialPlugins: values.get("credential-plugin") ?? [],
-    archives: values.get("denort")?.at(-1),
-    key: values.get("sign")?.at(-1),
-    isDry: args.includes("--dry"),
-  };
+  const { target, "credential-plugin": credentialPlugins, denort, sign, dry } = parseArgs([...args], {
+    string: ["target", "credential-plugin", "denort", "sign"],
+    boolean: ["dry"],
+    collect: ["target", "credential-plugin"],
+    unknown: (arg) => {
+      throw new TypeError(
+        `Wanted --target=, --credential-plugin=, --denort=, --sign= or --dry, found ${arg}`,
+      );
+    },
+  });
+  // They stand in a list that commas divide.
+  const wrong = credentialPlugins.find((plugin) => plugin === "" || plugin.includes(","));
+  if (wrong !== undefined) throw new TypeError(`Wanted a program, found --credential-plugin=${wrong}`);
+  return { targets: namedTargets(target), credentialPlugins, archives: denort, key: sign, isDry: dry };
 }
 
 /** What an earlier build left, of which the checksums would not tell. */
@@ -103,7 +99,7 @@ async function build(wanted: Wanted): Promise<void> {
   writeLine(await buildBundle(`${DIST}/${BUNDLE}`, commit));
   const files = [BILL, PAGE];
   for await (const { name } of Deno.readDir(`${DIST}/${BUNDLE}`)) files.push(`${BUNDLE}/${name}`);
-  await Deno.writeTextFile(`${DIST}/${BILL}`, billOfMaterials(await projectMaterials(commit)));
+  await Deno.writeTextFile(`${DIST}/${BILL}`, await billOfMaterials(commit));
   await Deno.writeTextFile(`${DIST}/${PAGE}`, manPage());
   files.push(...await buildPrograms(wanted, commit));
   await Deno.writeTextFile(`${DIST}/${SUMS}`, await checksums(DIST, files));

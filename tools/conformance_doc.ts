@@ -5,6 +5,7 @@
  */
 import type { ConformanceRecord, TestOutcome } from "../tests/cluster/record.ts";
 import { whyNotRun } from "../tests/cluster/upstream.ts";
+import { markdownTable } from "./markdown_table.ts";
 import { ROOT } from "./project_files.ts";
 
 const FOLDER = "docs/records/cluster";
@@ -144,8 +145,7 @@ export function worseThanKubeProxy(records: readonly ConformanceRecord[]): strin
 }
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]): string => `| ${cells.map(cell).join(" | ")} |`;
-  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
+  return markdownTable(head, rows.map((cells) => cells.map(cell)));
 }
 
 /** Names have characters that Markdown would take for its own. */

@@ -19,25 +19,15 @@ import {
 } from "./conformance_doc.ts";
 import { proxyCharts } from "./figures/charts.ts";
 import {
-  codeDigest,
   HOSTILE_FILE,
   HOSTILE_IPVS_FILE,
-  IMAGE_FILE,
   type ImageRecord,
   PACKETS_FILE,
   PROXIES_FILE,
-  readRecords,
-  type RecordHead,
-  type Records,
+  type ProxiesRecord,
+  readRecord,
 } from "./figures/records.ts";
-import {
-  AGE_LINE,
-  costTables,
-  hostileIpvsTable,
-  hostileTable,
-  packetsTable,
-  readmeTables,
-} from "./figures/tables.ts";
+import { costTables, hostileIpvsTable, hostileTable, packetsTable, readmeTables } from "./figures/tables.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
 import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
 import { fuzzTable } from "./fuzz_record.ts";
@@ -72,37 +62,21 @@ const CHART_SOURCES: readonly string[] = [
   "deploy/prometheus/rules.yaml",
 ];
 
-let code: Promise<string> | undefined;
-
+const PROXIES = readRecord<ProxiesRecord>(PROXIES_FILE);
 /** JSON has no lists of a fixed length. */
 const IMAGE = image as unknown as ImageRecord;
-
-/** A record, and what the code is now. */
-async function measured<K extends keyof Records>(
-  kind: K,
-): Promise<{ record: ReturnType<typeof readRecords>[K]; code: string }> {
-  return { record: readRecords()[kind], code: await (code ??= codeDigest()) };
-}
 
 /** Every generated part. Add one here and put its two marker lines into the file. */
 const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "commands", render: commandsMarkdown },
-  { file: "README.md", name: "figures", render: async () => readmeTables(await measured("proxies")) },
-  { file: "docs/benchmarks.md", name: "costs", render: async () => costTables(await measured("proxies")) },
-  {
-    file: "docs/benchmarks.md",
-    name: "packets",
-    render: async () => packetsTable(await measured("packets")),
-  },
-  {
-    file: "docs/benchmarks.md",
-    name: "hostile",
-    render: async () => hostileTable(await measured("hostile")),
-  },
+  { file: "README.md", name: "figures", render: () => readmeTables(PROXIES) },
+  { file: "docs/benchmarks.md", name: "costs", render: () => costTables(PROXIES) },
+  { file: "docs/benchmarks.md", name: "packets", render: () => packetsTable(readRecord(PACKETS_FILE)) },
+  { file: "docs/benchmarks.md", name: "hostile", render: () => hostileTable(readRecord(HOSTILE_FILE)) },
   {
     file: "docs/benchmarks.md",
     name: "hostile-ipvs",
-    render: async () => hostileIpvsTable(await measured("hostileIpvs")),
+    render: () => hostileIpvsTable(readRecord(HOSTILE_IPVS_FILE)),
   },
   { file: "docs/deploy.md", name: "image", render: () => imageSentence(IMAGE) },
   { file: "docs/migrate.md", name: "kube-proxy", render: () => kubeProxyMarkdown() },
@@ -181,12 +155,8 @@ export function replaceTask(text: string, command: string): string {
   return text.replace(task, (_, before: string) => `${before}${JSON.stringify(command)}`);
 }
 
-/**
- * Files whose generated parts are not what the code yields, with what they should hold.
- *
- * @param doesAgeCount whether that only the words on the age of figures differ is enough
- */
-export async function outdatedFiles(root: string = ROOT, doesAgeCount = false): Promise<Map<string, string>> {
+/** Files whose generated parts are not what the code yields, with what they should hold. */
+export async function outdatedFiles(root: string = ROOT): Promise<Map<string, string>> {
   const texts = new Map<string, string>();
   const read = async (file: string): Promise<string> =>
     texts.get(file) ?? await Deno.readTextFile(`${root}/${file}`);
@@ -199,49 +169,12 @@ export async function outdatedFiles(root: string = ROOT, doesAgeCount = false): 
   texts.set(MAN_FILE, manPage());
   texts.set(API_FILE, await apiReport(root));
   for (const source of CHART_SOURCES) texts.set(...chartCopy(source, await read(source)));
-  for (const [file, svg] of proxyCharts(readRecords().proxies?.rows ?? [])) texts.set(file, svg);
+  for (const [file, svg] of proxyCharts(PROXIES.rows)) texts.set(file, svg);
   const outdated = new Map<string, string>();
   for (const [file, text] of texts) {
-    const before = await contentOf(`${root}/${file}`) ?? "";
-    if (doesAgeCount ? text !== before : withoutAge(text) !== withoutAge(before)) outdated.set(file, text);
+    if (text !== await contentOf(`${root}/${file}`)) outdated.set(file, text);
   }
   return outdated;
-}
-
-/** A text without what it says of the age of figures: that code is newer than they are is no fault, and nothing that has to be rewritten. */
-export function withoutAge(text: string): string {
-  return text.replaceAll(new RegExp(`^${AGE_LINE}.*$`, "gm"), AGE_LINE);
-}
-
-/** A line for each record that is older than the code it measures. */
-export function oldRecords(
-  records: Readonly<Record<string, RecordHead | undefined>>,
-  code: string,
-): string[] {
-  return Object.entries(records).flatMap(([file, record]) =>
-    record === undefined ? [`${file}: not measured yet`] : record.code === code ? [] : [
-      `${file}: older than the code, which has changed since ${record.commit.slice(0, 9)} of ${record.date}`,
-    ]
-  );
-}
-
-/** Lines of the API report that are gone (`-`) or new (`+`), each under the declaration that it belongs to. */
-export function changedLines(before: string, after: string): string[] {
-  const [old, now] = [declaredLines(before), declaredLines(after)];
-  return [
-    ...[...old].filter((line) => !now.has(line)).map((line) => `- ${line}`),
-    ...[...now].filter((line) => !old.has(line)).map((line) => `+ ${line}`),
-  ];
-}
-
-function declaredLines(report: string): Set<string> {
-  return new Set(
-    report.split("\n\n").flatMap((declaration) => {
-      const [head = "", ...members] = declaration.trim().split("\n");
-      const name = head.split(/[<(:= ]/)[1] ?? "";
-      return [head, ...members.map((member) => `${name}: ${member.trim()}`)];
-    }),
-  );
 }
 
 /** The text of a file; undefined if there is none yet. */
@@ -256,26 +189,11 @@ async function contentOf(path: string): Promise<string | undefined> {
 
 if (import.meta.main) {
   const { check } = parseArgs(Deno.args, { boolean: ["check"] });
-  const outdated = await outdatedFiles(ROOT, !check);
+  const outdated = await outdatedFiles();
   for (const [file, text] of outdated) {
-    // A change of what users of the library see is shown before it is written down.
-    if (file === API_FILE) changedLines(await contentOf(`${ROOT}/${file}`) ?? "", text).forEach(writeLine);
     if (!check) await Deno.writeTextFile(`${ROOT}/${file}`, text);
     writeLine(`${file}: ${check ? 'out of step with the code, run "deno task docs"' : "rewritten"}`);
   }
-  const { proxies, packets, hostile, hostileIpvs } = readRecords();
-  oldRecords(
-    {
-      [PROXIES_FILE]: proxies,
-      [PACKETS_FILE]: packets,
-      [HOSTILE_FILE]: hostile,
-      [HOSTILE_IPVS_FILE]: hostileIpvs,
-      [IMAGE_FILE]: IMAGE,
-    },
-    await (code ??= codeDigest()),
-  ).forEach(
-    writeLine,
-  );
   if (outdated.size === 0) writeLine("Documentation: in step with the code");
   else if (check) Deno.exitCode = 1;
 }

@@ -5,6 +5,7 @@
  */
 import record from "../docs/records/fuzz.json" with { type: "json" };
 import { replaceRow } from "./figures/records.ts";
+import { markdownTable } from "./markdown_table.ts";
 import { ROOT } from "./project_files.ts";
 import { buildCommit } from "./release/commit.ts";
 
@@ -42,17 +43,10 @@ export async function keepFuzzRun(run: Omit<FuzzRun, "date" | "commit" | "load">
 /** A row for each target that was run. */
 export function fuzzTable(runs: readonly FuzzRun[] = record): string {
   const rows = runs.toSorted((a, b) => a.target < b.target ? -1 : 1).map((run) => {
-    const [inputs, blocks] = [run.inputs, run.blocks].map((count) => count.toLocaleString("en"));
-    const when = [run.date, run.commit.slice(0, 8), `load ${run.load}`].filter((part) => part !== "").join(
-      ", ",
-    );
-    return `| ${run.target} | ${run.minutes} | ${inputs} | ${blocks} | ${
-      run.finds.join("; ") || "none"
-    } | ${when} |`;
+    const when = [run.date, run.commit.slice(0, 8), `load ${run.load}`].filter((part) => part !== "");
+    const counts = [run.inputs, run.blocks].map((count) => count.toLocaleString("en"));
+    return [run.target, `${run.minutes}`, ...counts, run.finds.join("; ") || "none", when.join(", ")];
   });
-  return [
-    "| target | minutes | inputs | blocks run | finds | when |",
-    "| --- | --: | --: | --: | --- | --- |",
-    ...rows,
-  ].join("\n");
+  const head = ["target", "minutes", "inputs", "blocks run", "finds", "when"];
+  return markdownTable(head, rows, (column) => column > 0 && column < 4);
 }

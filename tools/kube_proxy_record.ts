@@ -5,6 +5,7 @@
  */
 import record from "../docs/records/kube-proxy.json" with { type: "json" };
 import { replaceRow } from "./figures/records.ts";
+import { markdownTable } from "./markdown_table.ts";
 import { ROOT } from "./project_files.ts";
 import { buildCommit } from "./release/commit.ts";
 
@@ -31,10 +32,10 @@ export interface RecordedRun {
 
 /** Parts as the table calls them. */
 const NAMES: Readonly<Record<PartName, string>> = {
-  rules: "the rules of random worlds, line by line",
-  packets: "packets of random worlds, through the rules of either",
+  rules: "rules of random clusters, line by line",
+  packets: "packets in random clusters, through the rules of each proxy",
   flows: "the cases of `tests/flows`, through kube-proxy",
-  recorded: "kube-proxy's recorded rules of the takeover tests, beside its own",
+  recorded: "kube-proxy's rules as recorded for the takeover tests, and now",
   takeover: "takeover under connect loops",
   cleanup: "`kproxy cleanup` and `kube-proxy --cleanup`",
 };
@@ -44,17 +45,13 @@ export function kubeProxyMarkdown(runs: readonly RecordedRun[] = record as reado
   const order = ({ part, mode }: RecordedRun): string => `${PARTS.indexOf(part)} ${mode}`;
   const rows = runs.toSorted((a, b) => order(a) < order(b) ? -1 : 1).map((run) => {
     const { part, mode, words, problems, date, commit, versions } = run;
-    const found = words.split("\n").map((line) => line.trim()).join("<br>");
+    const result = words.split("\n").map((line) => line.trim()).join("<br>");
+    const kubeProxy = versions["kubeProxy"]?.replace("kube-proxy ", "") ?? "";
     const when = `${date.slice(0, 10)}, ${commit.slice(0, 8)}${commit.endsWith("+") ? "+" : ""}`;
-    return `| ${NAMES[part]} | ${mode} | ${found} | ${problems.length} | ${
-      versions["kubeProxy"]
-    } | ${when} |`;
+    return [NAMES[part], mode, result, `${problems.length}`, kubeProxy, when];
   });
-  return [
-    "| what | mode | what came of it | not as it should be | beside | date, commit |",
-    "| --- | --- | --- | --: | --- | --- |",
-    ...rows,
-  ].join("\n");
+  const head = ["check", "mode", "result", "problems", "kube-proxy", "date, commit"];
+  return markdownTable(head, rows, (column) => column === 3);
 }
 
 /** Puts a run into a record, in the place of the one of the same part and mode. */

@@ -73,44 +73,11 @@ export function isTestPath(path: string): boolean {
   return /_(test|bench)\.ts$/.test(path);
 }
 
-/** One import that the table forbids, or one file that has no place in it. */
-export interface LayerViolation {
-  readonly path: string;
-  readonly line: number;
-  readonly message: string;
-}
-
-const IMPORT =
-  /^[ \t]*(?:import|export)\b(?:[^;'"`()]*?\bfrom)?\s*["']([^"']+)["']|\bimport\s*\(\s*["']([^"']+)["']/gm;
-const COMMENT = /\/\*[\s\S]*?\*\/|^[ \t]*\/\/.*$/gm;
-
-/** What the imports of one file break. `source` is its text, `path` its path relative to the project's folder. */
-export function layerViolations(path: string, source: string): LayerViolation[] {
-  if (isTestPath(path)) return [];
-  const row = rowOf(path);
-  if (row === undefined) {
-    return [{ path, line: 1, message: "belongs to no row of the table in tools/layers.ts" }];
-  }
-  // Comments become blanks of the same length, so that places stay what they are.
-  const code = source.replace(COMMENT, (comment) => comment.replace(/[^\n]/g, " "));
-  const lineAt = (index: number): number => code.slice(0, index).split("\n").length;
-  const violations: LayerViolation[] = [];
-  for (const match of code.matchAll(IMPORT)) {
-    const specifier = match[1] ?? match[2] ?? "";
-    if (!specifier.startsWith(".")) continue;
-    const target = resolvePath(path, specifier);
-    const message = importProblem(path, row, target);
-    const at = match.index + match[0].indexOf(match[0].trimStart());
-    if (message !== undefined) violations.push({ path, line: lineAt(at), message });
-  }
-  if (path.startsWith("lib/") && isBarrel(path, code)) {
-    violations.push({ path, line: 1, message: "is a barrel file: import from the files themselves" });
-  }
-  return violations;
-}
-
-function importProblem(path: string, row: number, target: string): string | undefined {
-  const targetRow = rowOf(target);
+/** What is wrong with an import of `specifier` in the file of `path`, which is in the table; undefined if nothing is. */
+export function importProblem(path: string, specifier: string): string | undefined {
+  if (!specifier.startsWith(".")) return undefined;
+  const target = new URL(specifier, `file:///${path}`).pathname.slice(1);
+  const [row = 0, targetRow] = [rowOf(path), rowOf(target)];
   if (targetRow === undefined) return `imports ${target}, which belongs to no row`;
   if (isTestPath(target)) return `imports the test ${target}`;
   if (targetRow > row) return `of row ${row} imports ${target} of row ${targetRow}`;
@@ -129,19 +96,4 @@ const BUILT_ON: ReadonlyMap<string, string> = new Map([["userspace", "iptables"]
 function backendOf(path: string): string | undefined {
   const folder = /^lib\/backend\/([^/]+)\//.exec(path)?.[1];
   return folder !== undefined && MODES.includes(folder) ? folder : undefined;
-}
-
-function isBarrel(path: string, code: string): boolean {
-  if (/\/(mod|index)\.ts$/.test(path) || /^\s*export\s*\*/m.test(code)) return true;
-  const rest = code.replace(/^[ \t]*(?:import|export)\b[^;'"`()]*?\bfrom\s*["'][^"']+["'];?/gm, "");
-  return /^\s*export\b[^;'"`()]*?\bfrom\b/m.test(code) && rest.trim() === "";
-}
-
-function resolvePath(from: string, specifier: string): string {
-  const parts = from.split("/").slice(0, -1);
-  for (const part of specifier.split("/")) {
-    if (part === "..") parts.pop();
-    else if (part !== ".") parts.push(part);
-  }
-  return parts.join("/");
 }

@@ -1,6 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { checkLayers } from "./check_layers.ts";
-import { isPurePath, LAYERS, layerViolations } from "./layers.ts";
+import { isPurePath, LAYERS } from "./layers.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 
 Deno.test("rows 1 to 3 are pure, their tests are free", { permissions: "none" }, () => {
@@ -15,52 +14,6 @@ Deno.test("rows 1 to 3 are pure, their tests are free", { permissions: "none" },
       false,
     ],
   );
-});
-
-Deno.test("an import against the direction is caught with its line", { permissions: "none" }, () => {
-  const cases: readonly (readonly [string, string, readonly string[]])[] = [
-    ["lib/model/ip.ts", 'import { a } from "./names.ts";\n', []],
-    ["lib/model/ip.ts", '\nimport { a } from "../config/types.ts";\n', [
-      "2: of row 1 imports lib/config/types.ts of row 2",
-    ]],
-    ["lib/model/ip.ts", 'import type {\n  A,\n  B,\n} from "../sync/bounded_frequency_runner.ts";\n', [
-      "1: of row 1 imports lib/sync/bounded_frequency_runner.ts of row 6",
-    ]],
-    ["lib/backend/iptables/plan/plan.ts", 'const x = 1;\nconst y = await import("../apply/proxier.ts");\n', [
-      "2: of row 3 imports lib/backend/iptables/apply/proxier.ts of row 5",
-    ]],
-    ["lib/backend/userspace/apply/proxier.ts", 'import { x } from "../../iptables/store/store.ts";\n', []],
-    ["lib/backend/iptables/apply/proxier.ts", 'import { x } from "../../userspace/apply/portals.ts";\n', [
-      "1: of backend iptables imports lib/backend/userspace/apply/portals.ts of backend userspace",
-    ]],
-    ["lib/backend/ipvs/apply/proxier.ts", 'import { x } from "../../iptables/apply/proxier.ts";\n', []],
-    ["lib/backend/nftables/apply/proxier.ts", 'import { x } from "../../iptables/apply/proxier.ts";\n', [
-      "1: of backend nftables imports lib/backend/iptables/apply/proxier.ts of backend iptables",
-    ]],
-    ["lib/sync/x.ts", 'import "../../tests/support/skip.ts";\n', [
-      "1: imports tests/support/skip.ts, which belongs to no row",
-    ]],
-    ["lib/model/x.ts", 'import { x } from "./ip_test.ts";\n', ["1: imports the test lib/model/ip_test.ts"]],
-    ["lib/model/x.ts", '// import { x } from "../cli/flags.ts";\n/* import "../cli/flags.ts" */\n', []],
-    ["lib/model/x.ts", 'export const a = 1;\nexport { b } from "./ip.ts";\n', []],
-    ["lib/model/x.ts", 'export { b } from "./ip.ts";\n', [
-      "1: is a barrel file: import from the files themselves",
-    ]],
-    ["lib/model/x.ts", 'export const a = 1;\nexport * from "./ip.ts";\n', [
-      "1: is a barrel file: import from the files themselves",
-    ]],
-    ["lib/other/x.ts", "", ["1: belongs to no row of the table in tools/layers.ts"]],
-    ["lib/model/x_test.ts", 'import { a } from "../cli/flags.ts";\n', []],
-    ["mod.ts", 'export { a } from "./lib/model/ip.ts";\n', []],
-  ];
-  for (const [path, source, expected] of cases) {
-    const found = layerViolations(path, source).map(({ line, message }) => `${line}: ${message}`);
-    assertEquals(found, [...expected], source);
-  }
-});
-
-Deno.test("the project's own imports follow the direction", async () => {
-  assertEquals(await checkLayers(), []);
 });
 
 Deno.test("docs/architecture.md shows the rows of the table", async () => {

@@ -2,23 +2,6 @@ import { assert, assertEquals } from "@std/assert";
 import { brokenLinks, linksOf } from "./links.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 
-Deno.test("a link that leads nowhere is reported with its place", { permissions: "none" }, () => {
-  const texts = new Map([
-    [
-      "README.md",
-      "# A\n[good](docs/x.md#y) [same](#a) [web](https://e.org/#z) [folder](docs) [root](.) [out](../o.md)",
-    ],
-    ["docs/x.md", "## Y\n[up](../README.md#a)\n[file](z.md)\n[heading](../README.md#y) [own](#a)"],
-  ]);
-  const broken = brokenLinks(texts, ["README.md", "docs/x.md"]);
-  assertEquals(broken.map(({ file, target, problem }) => `${file} ${target}: ${problem}`), [
-    "README.md ../o.md: no such file",
-    "docs/x.md z.md: no such file",
-    "docs/x.md ../README.md#y: no such heading",
-    "docs/x.md #a: no such heading",
-  ]);
-});
-
 Deno.test("every link of the project's documentation leads somewhere", async () => {
   const files = await projectFiles();
   const pages = files.filter((path) => path.endsWith(".md"));

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { isPurePath, isTestPath } from "./layers.ts";
+import { importProblem, isPurePath, isTestPath, rowOf } from "./layers.ts";
 import { ROOT } from "./project_files.ts";
 
 type Context = Deno.lint.RuleContext;
@@ -66,6 +66,12 @@ function onImports(check: (specifier: string, node: Deno.lint.Node) => void): De
     ImportExpression: (node) => {
       if (node.source.type === "Literal") check(String(node.source.value), node);
     },
+    TSImportType: (node) => {
+      const { argument } = node;
+      if (argument.type === "TSLiteralType" && argument.literal.type === "Literal") {
+        check(String(argument.literal.value), node);
+      }
+    },
   };
 }
 
@@ -102,6 +108,33 @@ const emptyCatch: Fence = (_path, context) => {
   };
 };
 
+const layers: Fence = (path, context) => {
+  if (!isShipped(path)) return {};
+  const refuse = (node: Deno.lint.Node, message: string): void => context.report({ node, message });
+  if (rowOf(path) === undefined) {
+    return { Program: (node) => refuse(node, "The file belongs to no row of the table in tools/layers.ts") };
+  }
+  return {
+    Program(node) {
+      if (path.startsWith("lib/") && isBarrel(node)) {
+        refuse(node, "A barrel file: import from the files themselves");
+      }
+    },
+    ...onImports((specifier, node) => {
+      const problem = importProblem(path, specifier);
+      if (problem !== undefined) refuse(node, `${problem}, see docs/architecture.md`);
+    }),
+  };
+};
+
+/** True for a file that passes on another whole one, or does nothing else than pass on. */
+function isBarrel({ body }: Deno.lint.Program): boolean {
+  const passesOn = (node: Deno.lint.Statement): boolean =>
+    node.type === "ExportNamedDeclaration" && node.source !== null;
+  return body.some(({ type }) => type === "ExportAllDeclaration") ||
+    body.some(passesOn) && body.every((node) => passesOn(node) || node.type === "ImportDeclaration");
+}
+
 const purity: Fence = (path, context) => {
   if (!isPurePath(path)) return {};
   const refuse = (node: Deno.lint.Node, what: string): void =>
@@ -132,8 +165,8 @@ const purity: Fence = (path, context) => {
 };
 
 /** Packages that few kubeconfigs ask for, and the files that load them when one does: by `import()`, so that others do not pay. */
-const ON_DEMAND: readonly (readonly [specifier: RegExp, loader: string])[] = [
-  [/^(npm:\/?)?@kubernetes\/client-node\b/, "nobody"],
+const ON_DEMAND: readonly (readonly [specifier: RegExp, loader: string | null])[] = [
+  [/^(npm:\/?)?@kubernetes\/client-node\b/, null],
   [/^(npm:\/?)?openid-client\b/, "lib/source/kube/oidc.ts"],
   [/^(npm:\/?)?socks\b/, "lib/source/kube/tls_transport.ts"],
 ];
@@ -147,9 +180,8 @@ const clientFence: Fence = (path, context) => {
     if (loader === undefined) return;
     if (mayType && node.type === "ImportDeclaration" && node.importKind === "type") return;
     if (path === loader && node.type === "ImportExpression") return;
-    const message = `Of ${specifier}, the folders of lib/source import types, and ${loader} loads it ` +
-      "by import() where a kubeconfig asks for it";
-    context.report({ node, message });
+    const loading = loader === null ? "no file loads it" : `only ${loader} loads it, by import()`;
+    context.report({ node, message: `${specifier}: folders of lib/source may import types, ${loading}` });
   });
 };
 
@@ -188,6 +220,7 @@ const plugin: Deno.lint.Plugin = {
   rules: {
     "command-fence": rule(commandFence),
     "no-empty-catch": rule(emptyCatch),
+    "layers": rule(layers),
     "pure-rows": rule(purity),
     "client-node-fence": rule(clientFence),
     "exit-fence": rule(exitFence),

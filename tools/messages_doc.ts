@@ -1,14 +1,14 @@
 /**
- * The Events and log lines of `docs/messages.md`: what can be said is read off the code, what is to be done stands in `log_actions.ts`
- * and {@linkcode EVENT_ACTIONS}.
+ * The tables of Events and log lines in `docs/messages.md`. What can be said is read off the code. What to do about it is written in the
+ * tables themselves: a line that the code has and the page has not is an error, one that only the page has is dropped.
  *
  * @module
  */
 import ts from "typescript";
-import { LOG_ACTIONS, type LogAction } from "./log_actions.ts";
-import { type LogCall, logCalls } from "./log_calls.ts";
-import { ROOT } from "./project_files.ts";
+import { markdownTable } from "./markdown_table.ts";
+import { projectFiles, ROOT } from "./project_files.ts";
 
+const PAGE = "docs/messages.md";
 const CATALOG = "lib/observe/events.ts";
 
 /** One Event that kproxy writes. */
@@ -21,53 +21,26 @@ export interface EventRow {
   readonly when: string;
 }
 
-/** What an Event asks for, by its reason, and the command that shows more. */
-export const EVENT_ACTIONS: Readonly<Record<string, LogAction>> = {
-  Starting: { action: "none", command: "kproxy status" },
-  FailedToStartProxierHealthcheck: {
-    action: "free the address, or set healthzBindAddress",
-    command: "kproxy status",
-  },
-  FailedToStartMetricServer: {
-    action: "free the address, or set metricsBindAddress",
-    command: "kproxy status",
-  },
-  FailedToStartServiceHealthcheck: {
-    action: "free the port on the node, or delete one of the Services that want it",
-    command: "kproxy status",
-  },
-  readOnlySysFS: {
-    action: "let kproxy run once with --init-only as root, or set what the note names",
-    command: "kproxy doctor",
-  },
-  ProxyModeFallback: {
-    action: "give the node what the note says that it lacks, and start anew",
-    command: "kproxy selftest --proxy-mode=MODE",
-  },
-  IPFamilyNotServed: {
-    action: "switch the family on in the kernel, or leave it out of the cluster",
-    command: "kproxy doctor",
-  },
-  ConfigRefused: {
-    action: "correct the file: it is taken as soon as it is right",
-    command: "kproxy write-config --config=FILE",
-  },
-  ServiceQuarantined: {
-    action: "change what the note names in the Service, or give the kernel what it lacks",
-    command: "kproxy service get NAMESPACE/NAME",
-  },
-  DestinationRefused: {
-    action: "take the address or node port from one of the Services that want it",
-    command: "kproxy service get NAMESPACE/NAME",
-  },
-  EndpointUnreachable: {
-    action: "correct the address in the EndpointSlice or Endpoints",
-    command: "kproxy service get NAMESPACE/NAME",
-  },
-  OtherProxy: {
-    action: "end the other proxy: two of them undo one another's work",
-    command: "kproxy doctor",
-  },
+/** A call of a logger. */
+interface LogCall {
+  /** Relative to the project's folder. */
+  readonly file: string;
+  readonly severity: "warning" | "error";
+  /** As it is written, `…` for what is put in; of a message that is made elsewhere the expression, in parentheses. */
+  readonly messages: readonly string[];
+}
+
+/** How messages read that are made elsewhere than where they are written. */
+const MADE_ELSEWHERE: Readonly<Record<string, string>> = {
+  "lib/backend/userspace/node/preflight.ts: (problem)":
+    "e.g. `The thread that forwards failed`, `Cannot accept connections`, `Sessions run out, shared out by client`",
+  "lib/source/kube/connection_state.ts: (message)":
+    "why a request to the API server failed, e.g. `Cannot reach the API server`",
+  "lib/cli/commands/start.ts: (warning)": "a setting that has no effect, or that is written in an old way",
+  "lib/cli/commands/start.ts: (doubt)":
+    "a file that others may write or read, or credentials that go over plain HTTP or to a server that is not verified",
+  "lib/cli/commands/start.ts: (sentence)": "what `--write-config-to` left out or changed",
+  "lib/node/config_reload.ts: (warning)": "a setting of the changed file that has no effect",
 };
 
 const AREAS: readonly (readonly [heading: string, folders: RegExp])[] = [
@@ -96,52 +69,104 @@ export function eventRows(text: string): EventRow[] {
 
 /** The section `events`. */
 export async function eventsMarkdown(): Promise<string> {
-  const rows = eventRows(await Deno.readTextFile(`${ROOT}/${CATALOG}`));
-  return table(
-    ["Event", "Type", "About", "When", "What to do", "What shows more"],
-    rows.map(({ reason, type, about, when }) => {
-      const { action, command } = known(EVENT_ACTIONS, reason, CATALOG);
-      return [`\`${reason}\``, type, about, when, action, commandText(command)];
-    }),
-  );
+  const advice = new Advice(await Deno.readTextFile(`${ROOT}/${PAGE}`));
+  const rows = eventRows(await Deno.readTextFile(`${ROOT}/${CATALOG}`)).map((
+    { reason, type, about, when },
+  ) => [`\`${reason}\``, type, about, when, ...advice.on(`\`${reason}\``, CATALOG)]);
+  advice.assertComplete();
+  return markdownTable(["Event", "Type", "About", "When", "What to do", "What shows more"], rows);
 }
 
 /** The section `log-lines`. */
 export async function logLinesMarkdown(): Promise<string> {
-  const calls = await logCalls();
+  const advice = new Advice(await Deno.readTextFile(`${ROOT}/${PAGE}`));
   const areas = AREAS.map(([heading]) => ({ heading, rows: new Map<string, readonly string[]>() }));
-  for (const call of calls) {
-    const index = AREAS.findIndex(([, folders]) => folders.test(call.file));
-    const area = areas[index];
-    if (area === undefined) throw new RangeError(`${call.file}: its log lines belong to no area`);
-    for (const key of keysOf(call)) {
-      const { action, command, shown } = known(LOG_ACTIONS, key, call.file);
-      area.rows.set(key, [shown ?? `\`${key}\``, call.severity, action, commandText(command)]);
+  for (const { file, severity, messages } of await logCalls()) {
+    const area = areas[AREAS.findIndex(([, folders]) => folders.test(file))];
+    if (area === undefined) throw new RangeError(`${file}: its log lines belong to no area`);
+    for (const message of messages) {
+      const shown = message.startsWith("(") ? MADE_ELSEWHERE[`${file}: ${message}`] : `\`${message}\``;
+      if (shown === undefined) throw new RangeError(`${file}: how does ${message} read?`);
+      area.rows.set(shown, [shown, severity, ...advice.on(shown, file)]);
     }
   }
+  advice.assertComplete();
   return areas.flatMap(({ heading, rows }) => [
     `### ${heading}\n`,
-    `${table(["Line", "Level", "What to do", "What shows more"], [...rows.values()])}\n`,
+    `${markdownTable(["Line", "Level", "What to do", "What shows more"], [...rows.values()])}\n`,
   ]).join("\n");
 }
 
-/** Under which names the actions know a call's messages. */
-export function keysOf({ file, messages }: LogCall): readonly string[] {
-  return messages.map((message) => message.startsWith("(") ? `${file}: ${message}` : message);
+/** The last two cells of the page's rows by the first, which only the page has: what to do, and what shows more. */
+class Advice {
+  readonly #known: ReadonlyMap<string, readonly string[]>;
+  readonly #missing: string[] = [];
+
+  constructor(page: string) {
+    const rows = page.split("\n").filter((line) => line.startsWith("| ")).map((line) =>
+      line.split(/(?<!\\)\|/).slice(1, -1).map((cell) => cell.trim().replaceAll("\\|", "|"))
+    );
+    this.#known = new Map(rows.map(([first = "", ...others]) => [first, others.slice(-2)]));
+  }
+
+  on(shown: string, file: string): readonly string[] {
+    const advice = this.#known.get(shown);
+    if (advice === undefined) this.#missing.push(`${file}: ${shown}`);
+    return advice ?? [];
+  }
+
+  /** @throws {RangeError} if the page lacks rows */
+  assertComplete(): void {
+    if (this.#missing.length === 0) return;
+    throw new RangeError(`Write a row into ${PAGE} that says what to do: ${this.#missing.join("; ")}`);
+  }
 }
 
-function known(actions: Readonly<Record<string, LogAction>>, key: string, file: string): LogAction {
-  const action = actions[key];
-  if (action === undefined) throw new RangeError(`${file}: no action for "${key}"`);
-  return action;
+const SEVERITIES: ReadonlyMap<string, LogCall["severity"]> = new Map([["warn", "warning"], [
+  "error",
+  "error",
+]]);
+/** What the code calls a logger. */
+const LOGGER = /(?:^|[.#])(?:log|logger)$|^err\.log$/;
+
+/** Every warning and error below `lib`, by file, in the order of the text. */
+async function logCalls(root: string = ROOT): Promise<LogCall[]> {
+  const files = (await projectFiles(root)).filter((path) =>
+    /^lib\/.*\.ts$/.test(path) && !path.endsWith("_test.ts")
+  );
+  const texts = await Promise.all(files.map((file) => Deno.readTextFile(`${root}/${file}`)));
+  return files.flatMap((file, index) => callsOf(file, texts[index] ?? ""));
 }
 
-function commandText(command: string | undefined): string {
-  return command === undefined ? "" : `\`${command}\``;
+/** The calls of one file. */
+function callsOf(file: string, text: string): LogCall[] {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
+  const calls: LogCall[] = [];
+  const visit = (node: ts.Node): void => {
+    if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)) {
+      const severity = SEVERITIES.get(node.expression.name.text);
+      const [message] = node.arguments;
+      if (
+        severity !== undefined && message !== undefined && LOGGER.test(node.expression.expression.getText())
+      ) {
+        calls.push({ file, severity, messages: messagesOf(message) });
+      }
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return calls;
 }
 
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]): string =>
-    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
+function messagesOf(node: ts.Expression): readonly string[] {
+  if (ts.isStringLiteral(node) || ts.isNoSubstitutionTemplateLiteral(node)) return [node.text];
+  if (ts.isTemplateExpression(node)) {
+    return [node.head.text + node.templateSpans.map(({ literal }) => `…${literal.text}`).join("")];
+  }
+  if (ts.isConditionalExpression(node)) return [...messagesOf(node.whenTrue), ...messagesOf(node.whenFalse)];
+  if (ts.isParenthesizedExpression(node)) return messagesOf(node.expression);
+  if (ts.isBinaryExpression(node) && node.operatorToken.kind === ts.SyntaxKind.PlusToken) {
+    return [`${messagesOf(node.left).join("")}${messagesOf(node.right).join("")}`];
+  }
+  return [`(${node.getText()})`];
 }

@@ -1,48 +1,11 @@
 import { assert, assertEquals } from "@std/assert";
 import * as catalog from "../lib/observe/events.ts";
-import { LOG_ACTIONS } from "./log_actions.ts";
-import { callsOf, logCalls } from "./log_calls.ts";
-import { EVENT_ACTIONS, eventRows, keysOf } from "./messages_doc.ts";
+import { eventRows } from "./messages_doc.ts";
 import { ROOT } from "./project_files.ts";
-
-Deno.test(
-  "warnings and errors are found with their words, information is not",
-  { permissions: "none" },
-  () => {
-    const calls = callsOf(
-      "lib/x.ts",
-      `log.info("fine"); this.#log.warn("one", {}); options.logger.error(\`two \${name} end\`, error);
-    const { log } = this; if (a) log.warn(gone ? "three" : "four"); log.error("fi" + "ve", error); log.warn(text);
-    console.error("no logger"); assert.error("none either");`,
-    );
-    assertEquals(calls.map(({ severity, messages }) => [severity, ...messages]), [
-      ["warning", "one"],
-      ["error", "two … end"],
-      ["warning", "three", "four"],
-      ["error", "five"],
-      ["warning", "(text)"],
-    ]);
-  },
-);
-
-Deno.test("every warning and error has its action, and nothing else has", async () => {
-  const said = new Set((await logCalls()).flatMap(keysOf));
-  assert(said.size > 60);
-  assertEquals([...said].filter((key) => LOG_ACTIONS[key] === undefined), [], "lines that nobody explains");
-  assertEquals(Object.keys(LOG_ACTIONS).filter((key) => !said.has(key)), [], "lines that nobody writes");
-  // What is made elsewhere says how it reads.
-  assertEquals(
-    Object.entries(LOG_ACTIONS).filter(([key, { shown }]) =>
-      /^lib\/\S+\.ts: \(/.test(key) !== (shown !== undefined)
-    ),
-    [],
-  );
-});
 
 Deno.test("every Event of the catalog is listed as it is written", async () => {
   const rows = eventRows(await Deno.readTextFile(`${ROOT}/lib/observe/events.ts`));
   assertEquals(rows.length, Object.keys(catalog).filter((name) => name.endsWith("Event")).length);
-  assertEquals(rows.map(({ reason }) => reason).toSorted(), Object.keys(EVENT_ACTIONS).toSorted());
   for (const { when } of rows) assert(when.endsWith("."), when);
   const conflict = {
     service: "shop/web",

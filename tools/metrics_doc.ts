@@ -17,9 +17,24 @@ import {
 } from "../lib/observe/metrics_kproxy.ts";
 import { ProxyMetrics } from "../lib/observe/metrics.ts";
 import { Registry } from "../lib/observe/prom_client.ts";
+import { markdownTable } from "./markdown_table.ts";
 
 /** The modes that a node can run. */
 const MODES = ["iptables", "ipvs", "nftables", "userspace"] as const;
+
+/** Metrics of all modes, with what must be so for them to be there. */
+const OTHERS: readonly (readonly [condition: string, add: (registry: Registry) => void])[] = [
+  ["", (registry) => addProgramMetrics(registry, { version: "0.0.0", featureGates: {}, startMs: 0 })],
+  ["", (registry) => addLogMetrics(registry, () => 0)],
+  ["", (registry) => new ServerMetrics(registry)],
+  ["a snapshot is configured", (registry) => new SnapshotMetrics().addTo(registry)],
+  ["a configuration file that kproxy follows", (registry) => new ReloadRecord(0).addTo(registry)],
+  ["`kproxy.serving.tlsCertFile`", (registry) => new ServingMetrics(registry)],
+  [
+    "mode nftables, `--traffic-counters`",
+    (registry) => addTrafficMetrics(registry, () => Promise.resolve([])),
+  ],
+];
 
 /** One metric, and when it is there. */
 export interface MetricRow {
@@ -55,11 +70,11 @@ export function metricRows(): MetricRow[] {
   const ofProxy = inMode.flatMap(({ registry }) => rowsOf(registry, modesOf));
   const rows = [
     ...ofProxy,
-    ...rowsOf(programRegistry(), () => ""),
-    ...rowsOf(snapshotRegistry(), () => "a snapshot is configured"),
-    ...rowsOf(reloadRegistry(), () => "a configuration file that kproxy follows"),
-    ...rowsOf(servingRegistry(), () => "`kproxy.serving.tlsCertFile`"),
-    ...rowsOf(trafficRegistry(), () => "mode nftables, `--traffic-counters`"),
+    ...OTHERS.flatMap(([condition, add]) => {
+      const registry = new Registry();
+      add(registry);
+      return rowsOf(registry, () => condition);
+    }),
   ];
   return [...new Map(rows.map((row) => [row.name, row])).values()].sort(byName);
 }
@@ -82,38 +97,6 @@ export function metricsMarkdown(): string {
   ].map(([heading, part]) => `${heading}\n\n${table(part)}`).join("\n\n");
 }
 
-function programRegistry(): Registry {
-  const registry = new Registry();
-  addProgramMetrics(registry, { version: "0.0.0", featureGates: {}, startMs: 0 });
-  addLogMetrics(registry, () => 0);
-  new ServerMetrics(registry);
-  return registry;
-}
-
-function snapshotRegistry(): Registry {
-  const registry = new Registry();
-  new SnapshotMetrics().addTo(registry);
-  return registry;
-}
-
-function reloadRegistry(): Registry {
-  const registry = new Registry();
-  new ReloadRecord(0).addTo(registry);
-  return registry;
-}
-
-function trafficRegistry(): Registry {
-  const registry = new Registry();
-  addTrafficMetrics(registry, () => Promise.resolve([]));
-  return registry;
-}
-
-function servingRegistry(): Registry {
-  const registry = new Registry();
-  new ServingMetrics(registry);
-  return registry;
-}
-
 function partsOf(registry: Registry): MetricParts[] {
   // The types of prom-client leave out what each metric has.
   return registry.getMetricsAsArray() as unknown as MetricParts[];
@@ -131,13 +114,12 @@ function byName(a: MetricRow, b: MetricRow): number {
 }
 
 function table(rows: readonly MetricRow[]): string {
-  return [
-    "| Metric | Type | Labels | Only with | What it says |",
-    "| --- | --- | --- | --- | --- |",
-    ...rows.map(({ name, type, labels, condition, help }) =>
-      `| \`${name}\` | ${type} | ${
-        labels.map((label) => `\`${label}\``).join(", ")
-      } | ${condition} | ${help} |`
-    ),
-  ].join("\n");
+  const cells = rows.map(({ name, type, labels, condition, help }) => [
+    `\`${name}\``,
+    type,
+    labels.map((label) => `\`${label}\``).join(", "),
+    condition,
+    help,
+  ]);
+  return markdownTable(["Metric", "Type", "Labels", "Only with", "What it says"], cells);
 }

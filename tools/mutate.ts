@@ -68,7 +68,7 @@ const TIMEOUT_MS = 40 * 60_000;
  *
  * @throws {RangeError} if the place is not found, or not only once: the list no longer fits the source
  */
-export function applyEdit(text: string, edit: Edit): string {
+function applyEdit(text: string, edit: Edit): string {
   const parts = text.split(edit.find);
   if (parts.length !== 2) {
     throw new RangeError(
@@ -207,7 +207,7 @@ async function main(words: readonly string[]): Promise<number> {
   }
   const workers = Math.max(1, Math.min(4, navigator.hardwareConcurrency));
   return words.includes("--generic")
-    ? await tryGenericFlips(words, workers, stop.signal)
+    ? await tryGenericFlips(words.filter((word) => word !== "--generic"), workers, stop.signal)
     : await tryNamed(words, workers, stop.signal);
 }
 

@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { markdownTable } from "./markdown_table.ts";
 
 /** What one value of a permission flag is needed for. */
 export interface Grant {
@@ -151,12 +152,7 @@ export function runtimeVariables(): string[] {
 
 /** All flags of `deno run` and `deno compile` that kproxy is started or built with, in order. */
 export function runtimeFlags(): string[] {
-  return [engineFlag(), ...permissionFlags()];
-}
-
-/** The one flag among {@linkcode runtimeFlags} for the engine: what measures a part of kproxy runs it with the same. */
-export function engineFlag(): string {
-  return `--v8-flags=${ENGINE.map(({ value }) => value).join(",")}`;
+  return [`--v8-flags=${ENGINE.map(({ value }) => value).join(",")}`, ...permissionFlags()];
 }
 
 /** The permissions among {@linkcode runtimeFlags}. */
@@ -170,17 +166,17 @@ export function permissionFlags(): string[] {
 
 /** The table of `docs/permissions.md`: one row per permission, with its reason. */
 export function permissionTable(): string {
-  const rows = PERMISSIONS.flatMap(({ flag, grants }) =>
-    grants.map(({ value, reason }) => `| \`${value === "" ? flag : `${flag}=${value}`}\` | ${reason} |`)
+  const grants = PERMISSIONS.flatMap(({ flag, grants }) =>
+    grants.map(({ value, reason }) => ({ value: value === "" ? flag : `${flag}=${value}`, reason }))
   );
-  return ["| permission | why |", "| --- | --- |", ...rows, ...RESTRICTIONS.map(grantRow)].join("\n");
+  return grantTable("permission", [...grants, ...RESTRICTIONS]);
 }
 
 /** The other table of that page: what grants nothing, and how much memory it saves. */
 export function memoryTable(): string {
-  return ["| setting | why |", "| --- | --- |", ...[...ENGINE, ...ALLOCATOR].map(grantRow)].join("\n");
+  return grantTable("setting", [...ENGINE, ...ALLOCATOR]);
 }
 
-function grantRow({ value, reason }: Grant): string {
-  return `| \`${value}\` | ${reason} |`;
+function grantTable(what: string, grants: readonly Grant[]): string {
+  return markdownTable([what, "why"], grants.map(({ value, reason }) => [`\`${value}\``, reason]));
 }

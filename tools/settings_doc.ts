@@ -11,6 +11,7 @@ import { type Field, FIELDS } from "../lib/config/fields.ts";
 import { KINDS, showValue } from "../lib/config/kinds.ts";
 import { OBSOLETE_FIELDS } from "../lib/config/schema.ts";
 import { type CommandName, COMMANDS, GROUPS } from "../lib/config/setting.ts";
+import { markdownTable } from "./markdown_table.ts";
 
 /** A part of a file that the code writes, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`. */
 export interface SettingsSection {
@@ -32,7 +33,7 @@ export const CONFIGURATION_SECTIONS: readonly SettingsSection[] = [
 
 /** The commands as a Markdown table. */
 export function commandsMarkdown(): string {
-  return table(
+  return markdownTable(
     ["Command", "What it does"],
     COMMANDS.map((name) => [code(`kproxy ${COMMAND_DOCS[name].usage}`), COMMAND_DOCS[name].summary]),
   );
@@ -43,7 +44,7 @@ export function flagsMarkdown(): string {
   const columns = ["Flag", "Default", "Commands", "Field", "What it does"];
   return GROUPS.map((group) => {
     const flags = FLAGS.filter((flag) => flag.group === group);
-    return `## ${group}\n\n${table(columns, flags.map(flagRow))}\n`;
+    return `## ${group}\n\n${markdownTable(columns, flags.map(flagRow))}\n`;
   }).join("\n");
 }
 
@@ -78,7 +79,7 @@ function isOwn({ path }: Field): boolean {
 }
 
 function fieldTable(fields: readonly Field[]): string {
-  return table(
+  return markdownTable(
     ["Field", "Type", "Default", "Flag", "Meaning"],
     fields.map((field) => [
       `${code(field.path)}${field.zeroIsUnset ? "†" : ""}${field.omitDefault ? "‡" : ""}`,
@@ -97,7 +98,7 @@ function defaultText({ kind, default: value }: Field): string {
 }
 
 function obsoleteFieldsMarkdown(): string {
-  return table(
+  return markdownTable(
     ["Field", "What becomes of it"],
     OBSOLETE_FIELDS.map(({ path, note, renamedTo }) => [
       code(path),
@@ -108,18 +109,13 @@ function obsoleteFieldsMarkdown(): string {
 
 /** The feature gates that are treated in a special way. */
 function gatesMarkdown(): string {
-  return table(["Gate", "State"], [
+  return markdownTable(["Gate", "State"], [
     ...Object.entries(GATE_DEFAULTS).map((
       [gate, { default: on }],
     ) => [code(gate), `${on ? "on" : "off"} unless set`]),
     ...LOCKED_ON.map((gate) => [code(gate), "always on; false is an error"]),
     ...ALWAYS_ON.map((gate) => [code(gate), "always on; false is a warning"]),
   ]);
-}
-
-function table(columns: readonly string[], rows: readonly (readonly string[])[]): string {
-  return [columns, columns.map(() => "---"), ...rows]
-    .map((cells) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`).join("\n");
 }
 
 function code(text: string): string {

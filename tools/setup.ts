@@ -36,6 +36,7 @@ export const TEST_PACKAGES: readonly SystemPackage[] = [
   { name: "faketime", program: "faketime" },
   { name: "user-mode-linux", program: "linux.uml" },
   { name: "gcc", program: "gcc" },
+  { name: "libc6-dev", program: "gencat" },
   { name: "openssl", program: "openssl" },
   { name: "groff-base", program: "groff" },
   { name: "minisign", program: "minisign" },

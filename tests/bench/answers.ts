@@ -1,7 +1,7 @@
 /**
  * Run as a program inside a namespace, `answers.ts PORT`: answers every connection to PORT with the address that it came to, and asks the
  * Services that a line of standard input lists, `[{"ip":…,"port":…,"endpoints":[…]}]`, until each has answered. It prints `ready` when
- * it can be asked, and `{ firstMs, allMs }`, in milliseconds since the epoch, for each such line.
+ * it can be asked, and for each such line when all had answered, in milliseconds since the epoch.
  *
  * One Service is asked at a time, until it answers: when the last one has, all have. Each try is a connection of its own, as a
  * connection belongs to the rules that its first packet met.
@@ -17,12 +17,6 @@ export interface Sample {
   readonly port: number;
   /** Addresses one of which must say that it was reached. */
   readonly endpoints: readonly string[];
-}
-
-/** When the first one answered, and when all had, in milliseconds since the epoch. */
-export interface AnsweredAt {
-  readonly firstMs: number;
-  readonly allMs: number;
 }
 
 /** How exact the figures are. */
@@ -64,21 +58,18 @@ function nowMs(): number {
 }
 
 /** Asks each until it answers. */
-async function askAll(samples: readonly Sample[]): Promise<AnsweredAt> {
-  let firstMs: number | undefined;
+async function askAll(samples: readonly Sample[]): Promise<number> {
   for (const sample of samples) {
     for (;;) {
       const answer = await ask(sample);
       if (answer !== undefined) {
         if (!sample.endpoints.includes(answer)) throw new Error(`${sample.ip} led to ${answer}`);
-        firstMs ??= nowMs();
         break;
       }
       await new Promise((resolve) => setTimeout(resolve, INTERVAL_MS));
     }
   }
-  const allMs = nowMs();
-  return { firstMs: firstMs ?? allMs, allMs };
+  return nowMs();
 }
 
 if (import.meta.main) {

@@ -5,7 +5,7 @@
  */
 import { signalChild } from "../../tools/end_programs.ts";
 import type { Netns } from "../support/netns.ts";
-import type { AnsweredAt, Sample } from "./answers.ts";
+import type { Sample } from "./answers.ts";
 import { clusterIp, type ClusterSize, ENDPOINT_PORT, endpointIp, SERVICE_PORT } from "./fake_objects.ts";
 import { LineReader } from "./line_reader.ts";
 
@@ -69,11 +69,11 @@ export class Answers implements AsyncDisposable {
   }
 
   /**
-   * Resolves once every sample Service of the cluster has answered.
+   * Resolves once every sample Service of the cluster has answered, with the time of that in milliseconds since the epoch.
    *
    * @throws {Error} if one leads to somewhere else, or this is disposed of before
    */
-  async all(size: ClusterSize): Promise<AnsweredAt> {
+  async all(size: ClusterSize): Promise<number> {
     const writer = this.#child.stdin.getWriter();
     await writer.write(new TextEncoder().encode(`${JSON.stringify(samplesOf(size))}\n`));
     writer.releaseLock();

@@ -14,7 +14,7 @@ import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { buildCommit } from "../../tools/release/commit.ts";
 import { type BenchArgs, parseBenchArgs } from "./bench_args.ts";
-import { inBenchFolder } from "./bench_folder.ts";
+import { inBenchFolder } from "./bench_netns.ts";
 import { measure } from "./measure.ts";
 import { measurePackets } from "./packets.ts";
 import { findPeer, type Peer } from "./peer_process.ts";
@@ -89,15 +89,15 @@ async function bench(args: Args, folder: string): Promise<void> {
       await keep(PROXIES_FILE, { ...end(), rows });
     }
     const record = { ...end(), rows };
-    writeLine(readmeTables({ record, code: record.code }));
-    writeLine(costTables({ record, code: record.code }));
+    writeLine(readmeTables(record));
+    writeLine(costTables(record));
   } else {
     const [services = 1000] = args.sizes;
     const size = { services, endpoints };
     const rows = await measurePackets({ ...args, size, program, peer: found }, folder);
     const record = { ...end(), ...size, rows };
     await keep(PACKETS_FILE, record);
-    writeLine(packetsTable({ record, code: record.code }));
+    writeLine(packetsTable(record));
   }
   if (isRecorded) writeErrorLine('Recorded. "deno task docs" makes the tables of it');
 }

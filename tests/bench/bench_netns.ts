@@ -1,5 +1,5 @@
 /**
- * The network namespaces of a benchmark.
+ * The network namespaces of a benchmark, and its folder.
  *
  * @module
  */
@@ -29,7 +29,23 @@ export async function inBenchNetns<T>(mode: BenchMode, work: (netns: Netns) => P
   return await work(netns);
 }
 
-/** Removes every namespace there is now, with what runs in it: for the way out after a signal. */
-export async function removeOpenNetns(): Promise<void> {
-  for (const netns of open) await removeNetns(netns);
+/**
+ * Works in a temporary folder, of which nothing stays behind. A signal ends the process with status 130, after the folder and all
+ * namespaces are removed, with what runs in them.
+ */
+export async function inBenchFolder(work: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-bench-" });
+  const stop = async (): Promise<void> => {
+    for (const netns of open) await removeNetns(netns);
+    await Deno.remove(folder, { recursive: true });
+    Deno.exit(130);
+  };
+  const signals = ["SIGINT", "SIGTERM"] as const;
+  for (const signal of signals) Deno.addSignalListener(signal, stop);
+  try {
+    await work(folder);
+  } finally {
+    for (const signal of signals) Deno.removeSignalListener(signal, stop);
+    await Deno.remove(folder, { recursive: true });
+  }
 }

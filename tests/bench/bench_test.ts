@@ -102,7 +102,7 @@ e2eTest(
 
 e2eTest(
   "new connections and a node port's traffic are measured through the rules and past them",
-  NEEDS,
+  [...NEEDS, program("gcc"), program("gencat")],
   async () => {
     await inFolder(async (folder) => {
       const rows = await measurePackets({ ...OPTIONS, modes: MODES, peer: undefined }, folder);

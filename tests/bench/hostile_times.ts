@@ -14,8 +14,7 @@ import { HOSTILE_FILE, HOSTILE_IPVS_FILE, type HostileRow } from "../../tools/fi
 import { writeLine } from "../../tools/output.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import type { Netns } from "../support/netns.ts";
-import { inBenchFolder } from "./bench_folder.ts";
-import { inBenchNetns } from "./bench_netns.ts";
+import { inBenchFolder, inBenchNetns } from "./bench_netns.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { HOSTILE_OBJECTS, type HostileObjects } from "./hostile_objects.ts";
@@ -210,6 +209,7 @@ if (import.meta.main) {
   const modes = (args.mode.length > 0 ? args.mode : ["nftables", "iptables", "userspace"]) as HostileMode[];
   const size = { services: Number(args.services ?? "100"), endpoints: 3 };
   const rounds = Number(args.rounds ?? "1");
+  if (args.record && rounds < 5) throw new RangeError("--record needs --rounds of 5 or more");
   const program = args.program === undefined ? {} : { program: await Deno.realPath(args.program) };
   const words = ["deno", "run", "-A", "tests/bench/hostile_times.ts", ...Deno.args];
   const end = args.record ? await beginRecord({ words, rounds, kubeProxy: null }) : null;

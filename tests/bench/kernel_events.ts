@@ -1,18 +1,11 @@
 /**
  * Follows what the kernel says about nftables in its own network namespace, and writes a line for each commit:
- * `{ atMs, added, deleted }` with the addresses of 10.0.0.0/8 in the rules and elements that came and went, each as the chain, set or map
- * and four bytes in hexadecimal (`KUBE-SERVICES 0a60000b`), of many only the first ones; `{ lost: true }` where the kernel dropped
- * messages; at first a line `{ ready: true }`.
+ * `{ atMs, added }` with the addresses of 10.0.0.0/8 in the rules and elements that came, each as the chain, set or map and four bytes in
+ * hexadecimal (`KUBE-SERVICES 0a60000b`), of many only the first ones; `{ lost: true }` where the kernel dropped messages; at first a
+ * line `{ ready: true }`.
  *
  * `nft monitor` shows the same, but loads all elements before it begins, and again after every commit that it has not seen
  * from the start: at 100,000 elements that is 150 MB and seconds of a core. This needs neither.
- *
- * ```text
- * deno run --allow-ffi kernel_events.ts [ENTRIES]
- * ```
- *
- * ENTRIES is how many addresses of a commit are told at most, of those that came and of those that went: with 1 hardly anything of a
- * commit is looked at.
  *
  * @module
  */
@@ -24,7 +17,6 @@ export interface KernelCommit {
   readonly atMs: number;
   /** `KUBE-SERVICES 0a60000b`: chain, set or map, and an IPv4 address. */
   readonly added: readonly string[];
-  readonly deleted: readonly string[];
 }
 
 // linux/socket.h, linux/netlink.h, linux/netfilter/nfnetlink.h and nf_tables.h
@@ -38,9 +30,7 @@ const NETLINK_ADD_MEMBERSHIP = 1;
 const NFNLGRP_NFTABLES = 7;
 const NFNL_SUBSYS_NFTABLES = 10;
 const NFT_MSG_NEWRULE = 6;
-const NFT_MSG_DELRULE = 8;
 const NFT_MSG_NEWSETELEM = 12;
-const NFT_MSG_DELSETELEM = 14;
 const NFT_MSG_NEWGEN = 15;
 /** nlmsghdr and nfgenmsg. */
 const HEADERS_BYTES = 20;
@@ -76,7 +66,6 @@ function openSocket(): { read(into: Uint8Array<ArrayBuffer>): Promise<number> } 
 }
 
 const ADDS: ReadonlySet<number> = new Set([NFT_MSG_NEWRULE, NFT_MSG_NEWSETELEM]);
-const DELETES: ReadonlySet<number> = new Set([NFT_MSG_DELRULE, NFT_MSG_DELSETELEM]);
 
 /** Name of the chain, set or map that a message is about. */
 function placeOf(attributes: Uint8Array): string {
@@ -106,9 +95,8 @@ function entriesOf(attributes: Uint8Array): string[] {
 }
 
 /** Puts the kernel's messages together to commits. */
-export class CommitReader {
+class CommitReader {
   #added: string[] = [];
-  #deleted: string[] = [];
 
   /** Yields the commits that end in one datagram of the kernel. */
   *read(datagram: Uint8Array): Generator<KernelCommit> {
@@ -119,17 +107,11 @@ export class CommitReader {
       if (length < HEADERS_BYTES || type >> 8 !== NFNL_SUBSYS_NFTABLES) return;
       const message = type & 255;
       if (message === NFT_MSG_NEWGEN) {
-        yield {
-          atMs: performance.timeOrigin + performance.now(),
-          added: this.#added,
-          deleted: this.#deleted,
-        };
+        yield { atMs: performance.timeOrigin + performance.now(), added: this.#added };
         this.#added = [];
-        this.#deleted = [];
       }
-      const into = ADDS.has(message) ? this.#added : DELETES.has(message) ? this.#deleted : null;
-      if (into !== null && into.length < MAX_ENTRIES) {
-        into.push(...entriesOf(datagram.subarray(at + HEADERS_BYTES, at + length)));
+      if (ADDS.has(message) && this.#added.length < MAX_ENTRIES) {
+        this.#added.push(...entriesOf(datagram.subarray(at + HEADERS_BYTES, at + length)));
       }
       at += (length + 3) & ~3;
     }

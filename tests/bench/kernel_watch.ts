@@ -8,46 +8,26 @@ import { signalChild } from "../../tools/end_programs.ts";
 import type { Netns } from "../support/netns.ts";
 import type { KernelCommit } from "./kernel_events.ts";
 import { LineReader } from "./line_reader.ts";
-import type { ChangeSign, CommitWatch } from "./mode.ts";
-
-/** An IPv4 address as {@linkcode KernelCommit} has it. */
-function addressHex(ip: string): string {
-  return new Uint8Array(ip.split(".").map(Number)).toHex();
-}
-
-/** Whether a commit shows a change. */
-export type ShowsChange = (commit: KernelCommit, sign: ChangeSign) => boolean;
-
-/**
- * True if a commit shows a change anywhere. A proxy may also delete and add again what did not change: what it adds has not gone.
- */
-export function showsChange({ added, deleted }: KernelCommit, { kind, ip }: ChangeSign): boolean {
-  const ending = ` ${addressHex(ip)}`;
-  const isIn = (list: readonly string[]): boolean => list.some((entry) => entry.endsWith(ending));
-  return kind === "added" ? isIn(added) : isIn(deleted) && !isIn(added);
-}
 
 /** Follows the commits of a namespace until closed. */
-export class KernelWatch implements CommitWatch {
+export class KernelWatch implements AsyncDisposable {
   readonly #commits: KernelCommit[] = [];
   readonly #child: Deno.ChildProcess;
   readonly #lines: LineReader;
-  readonly #showsChange: ShowsChange;
+  readonly #places: RegExp;
   #wake = Promise.withResolvers<void>();
   #done: Promise<void> = Promise.resolve();
+  /** True if the kernel dropped events because the reader was too slow. */
   lostEvents = false;
 
-  private constructor(child: Deno.ChildProcess, showsChange: ShowsChange) {
+  private constructor(child: Deno.ChildProcess, places: RegExp) {
     this.#child = child;
-    this.#showsChange = showsChange;
+    this.#places = places;
     this.#lines = new LineReader(child.stdout);
   }
 
-  /** Begins to watch; commits after it resolved are seen. `shows` says in what a change is recognised, where not anywhere. */
-  static async open(
-    netns: Netns,
-    shows: ShowsChange = showsChange,
-  ): Promise<KernelWatch> {
+  /** Begins to watch; commits after it resolved are seen. `places` are the chains, sets and maps in which an address counts. */
+  static async open(netns: Netns, places: RegExp = /./): Promise<KernelWatch> {
     const script = new URL("./kernel_events.ts", import.meta.url).pathname;
     const child = new Deno.Command("ip", {
       args: [
@@ -57,27 +37,28 @@ export class KernelWatch implements CommitWatch {
       stdout: "piped",
       stderr: "inherit",
     }).spawn();
-    const watch = new KernelWatch(child, shows);
+    const watch = new KernelWatch(child, places);
     if (await watch.#lines.next() === null) throw new Error("The kernel cannot be watched");
     watch.#done = watch.#read();
     return watch;
   }
 
+  /** How many commits were seen until now. */
   get position(): number {
     return this.#commits.length;
   }
 
-  async commit(sign: ChangeSign | null, from: number, timeoutMs: number): Promise<KernelCommit> {
-    return await this.#first((commit) => sign === null || this.#showsChange(commit, sign), from, timeoutMs);
-  }
-
-  async #first(
-    isWanted: (commit: KernelCommit) => boolean,
-    from: number,
-    timeoutMs: number,
-  ): Promise<KernelCommit> {
+  /**
+   * Resolves with the first commit, from number `from` on, that adds an IPv4 address; null: the first one of all.
+   *
+   * @throws {Error} after `timeoutMs`
+   */
+  async commit(ip: string | null, from: number, timeoutMs: number): Promise<KernelCommit> {
     const { promise: timeout, resolve } = Promise.withResolvers<"timeout">();
     const timer = setTimeout(() => resolve("timeout"), timeoutMs);
+    const ending = ip === null ? "" : ` ${new Uint8Array(ip.split(".").map(Number)).toHex()}`;
+    const isWanted = ({ added }: KernelCommit): boolean =>
+      ip === null || added.some((entry) => entry.endsWith(ending) && this.#places.test(entry));
     try {
       for (let next = from;;) {
         for (; next < this.#commits.length; next++) {

@@ -10,14 +10,15 @@ import type { ProxiesRow, ProxySamples } from "../../tools/figures/records.ts";
 import type { Netns } from "../support/netns.ts";
 import { inBenchNetns } from "./bench_netns.ts";
 import type { ClusterSize } from "./fake_objects.ts";
+import type { KernelWatch } from "./kernel_watch.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
 import { MemoryCgroup } from "./memory_cgroup.ts";
-import { assertProgrammed, assertSameRules, type BenchMode, type CommitWatch } from "./mode.ts";
+import { assertProgrammed, assertSameRules, type BenchMode } from "./mode.ts";
 import { type Peer, startPeer } from "./peer_process.ts";
 import type { ProxyProcess } from "./proxy_process.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 import { plannedSteps, record, type Recording, type Step } from "./recording.ts";
-import { type RunningProxy, signOf, TooSlow, withRunningProxy } from "./running_proxy.ts";
+import { type RunningProxy, TooSlow, withRunningProxy } from "./running_proxy.ts";
 import type { BareJob, BareRun } from "./bare_tool.ts";
 import { LineReader } from "./line_reader.ts";
 
@@ -192,20 +193,20 @@ class Measurement {
   #proxyParty(
     samples: Writable<ProxySamples>,
     { api }: RunningProxy<ProxyProcess>,
-    watch: CommitWatch,
+    watch: KernelWatch,
   ): Party {
     return {
       async change(step) {
         const from = watch.position;
         const { atMs, ip } = await api.change(step.path, step.index);
-        const commit = await watch.commit(signOf(step, ip), from, CHANGE_TIMEOUT_MS);
+        const commit = await watch.commit(ip, from, CHANGE_TIMEOUT_MS);
         samples.changeMs.push(rounded(commit.atMs - atMs));
       },
     };
   }
 
   /** Every other process is started before it is given its input. */
-  #bareParty(tool: BareProcess, watch: CommitWatch, { changes }: Recording): Party {
+  #bareParty(tool: BareProcess, watch: KernelWatch, { changes }: Recording): Party {
     return {
       change: async (step, isStartedBefore) => {
         const from = watch.position;
@@ -255,7 +256,7 @@ async function makeCounters({ exec }: Netns, runs: readonly RecordedRun[]): Prom
 }
 
 /** A process in the namespace that runs bare programs and times them. */
-export class BareProcess implements AsyncDisposable {
+class BareProcess implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   readonly #writer: WritableStreamDefaultWriter<Uint8Array>;
   readonly #lines: LineReader;

@@ -5,28 +5,8 @@
  */
 import type { Netns } from "../support/netns.ts";
 import type { ClusterSize } from "./fake_objects.ts";
+import type { KernelWatch } from "./kernel_watch.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
-
-/** By what a change of the cluster is recognised in the kernel. */
-export interface ChangeSign {
-  readonly kind: "added" | "deleted";
-  /** Of the new endpoint, or of the Service. */
-  readonly ip: string;
-}
-
-/** Follows the commits of a namespace until closed. */
-export interface CommitWatch extends AsyncDisposable {
-  /** How many commits were seen until now. */
-  readonly position: number;
-  /** True if the kernel dropped events because the reader was too slow. */
-  readonly lostEvents: boolean;
-  /**
-   * Resolves with the time of the first commit, from number `from` on, that shows this change (null: the first one of all).
-   *
-   * @throws {Error} after `timeoutMs`
-   */
-  commit(sign: ChangeSign | null, from: number, timeoutMs: number): Promise<{ readonly atMs: number }>;
-}
 
 /** A mode that can be measured. */
 export interface BenchMode {
@@ -37,7 +17,7 @@ export interface BenchMode {
   readonly prepare: (netns: Netns) => Promise<void>;
   /** Of all programs of a start, those that write IPv4's rules. */
   readonly fullSync: (start: readonly RecordedRun[]) => readonly RecordedRun[];
-  readonly openWatch: (netns: Netns) => Promise<CommitWatch>;
+  readonly openWatch: (netns: Netns) => Promise<KernelWatch>;
   /** The rules in the kernel, such that two namespaces with the same rules compare as equal. */
   readonly readRules: (netns: Netns) => Promise<string>;
   /** How many Services and endpoints are in the kernel. */

@@ -4,9 +4,8 @@
  * @module
  */
 import type { Netns } from "../support/netns.ts";
-import type { KernelCommit } from "./kernel_events.ts";
-import { KernelWatch, showsChange } from "./kernel_watch.ts";
-import type { BenchMode, ChangeSign, ClusterSizeInKernel } from "./mode.ts";
+import { KernelWatch } from "./kernel_watch.ts";
+import type { BenchMode, ClusterSizeInKernel } from "./mode.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 
 /** Mode iptables. */
@@ -18,7 +17,8 @@ export const IPTABLES_MODE: BenchMode = {
     await netns.run(["iptables-nft", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
   },
   fullSync: (start) => [largestRestore(start)],
-  openWatch: (netns) => KernelWatch.open(netns, showsReached),
+  // The jump to a Service, and the chain of an endpoint: others may come before what leads to them.
+  openWatch: (netns) => KernelWatch.open(netns, /^KUBE-(?:SERVICES|SEP-\S+) /),
   readRules: async (netns) => {
     const saved = [];
     for (const table of ["nat", "filter"]) saved.push(await netns.run(["iptables-nft-save", "-t", table]));
@@ -26,15 +26,6 @@ export const IPTABLES_MODE: BenchMode = {
   },
   countProgrammed,
 };
-
-/** The jump to a Service, and the chain of an endpoint. */
-const REACHED = /^KUBE-(?:SERVICES|SEP-\S+) /;
-
-/** True if a commit shows that a Service or endpoint can be reached, or no longer: chains may come before what leads to them. */
-function showsReached({ atMs, added, deleted }: KernelCommit, sign: ChangeSign): boolean {
-  const reached = (entries: readonly string[]): string[] => entries.filter((entry) => REACHED.test(entry));
-  return showsChange({ atMs, added: reached(added), deleted: reached(deleted) }, sign);
-}
 
 function largestRestore(runs: readonly RecordedRun[]): RecordedRun {
   const restores = runs.filter(({ argv }) => /^iptables.*-restore$/.test(argv[0] ?? ""));

@@ -4,10 +4,12 @@
  *
  * @module
  */
+import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import type { PacketsRow, PathSamples } from "../../tools/figures/records.ts";
 import { median } from "../../tools/figures/samples.ts";
 import type { SocketAddress } from "../support/lab_sockets.ts";
 import { link, type Netns } from "../support/netns.ts";
+import { signalChild } from "../../tools/end_programs.ts";
 import { openNetns } from "./bench_netns.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import {
@@ -20,7 +22,7 @@ import {
   sliceObject,
 } from "./fake_objects.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
-import { LoadClient, LoadServer } from "./load_process.ts";
+import { LineReader } from "./line_reader.ts";
 import type { BenchMode } from "./mode.ts";
 import { type Peer, startPeer } from "./peer_process.ts";
 
@@ -45,16 +47,30 @@ const STREAMS = 4;
 const STREAM_MS = 2_000;
 const VERSION = 500;
 
+/** What the program of `load.c` tells. */
+interface LoadResult {
+  readonly ms: number;
+  readonly timesMs: readonly number[];
+  readonly bytes: number;
+}
+
+/** The program of `load.c` in the client's namespace: its first word, where it connects to, and the other words. */
+type Client = (
+  job: "reach" | "requests" | "streams",
+  to: SocketAddress,
+  ...words: readonly number[]
+) => Promise<LoadResult>;
+
 /** A node that forwards between a client and pods. */
 interface Path {
   readonly node: Netns;
-  readonly client: LoadClient;
+  readonly client: Client;
 }
 
 /** One row on its way, and where its client connects to. */
 interface Measured {
   readonly row: { readonly mode: PacketsRow["mode"]; readonly proxy: PacketsRow["proxy"] };
-  readonly client: LoadClient;
+  readonly client: Client;
   readonly places: Readonly<Partial<Record<"pod" | "first" | "middle" | "last", SocketAddress>>>;
   readonly throughput: SocketAddress;
   readonly connectUs: Partial<Record<"pod" | "first" | "middle" | "last", number[]>>;
@@ -66,10 +82,12 @@ interface Measured {
 export async function measurePackets(options: PacketsOptions, folder: string): Promise<PacketsRow[]> {
   const { modes, peer, rounds } = options;
   await using stack = new AsyncDisposableStack();
-  const all = [await withoutProxy(stack, options.size)];
+  const load = `${folder}/load`;
+  await runOk(systemExec, ["gcc", "-O2", "-o", load, new URL("./load.c", import.meta.url).pathname]);
+  const all = [await withoutProxy(stack, load, options.size)];
   for (const mode of modes) {
     for (const proxy of peer === undefined ? ["kproxy"] as const : ["kproxy", "kube-proxy"] as const) {
-      all.push(await withProxy(stack, options, { mode, proxy }, folder));
+      all.push(await withProxy(stack, options, { mode, proxy, load }, folder));
     }
   }
   for (let round = 0; round < rounds; round++) {
@@ -87,20 +105,18 @@ export async function measurePackets(options: PacketsOptions, folder: string): P
 
 async function measureRound({ client, places, throughput, ...samples }: Measured): Promise<void> {
   for (const [place, to] of Object.entries(places) as [keyof typeof places, SocketAddress][]) {
-    const { timesMs } = await client.run({ kind: "requests", to, count: CONNECTIONS });
+    const { timesMs } = await client("requests", to, CONNECTIONS);
     (samples.connectUs[place] ??= []).push(Math.round(10_000 * median(timesMs)) / 10);
   }
   const to = places.middle ?? throughput;
-  const { ms } = await client.run({ kind: "requests", to, count: RATE_CONNECTIONS });
+  const { ms } = await client("requests", to, RATE_CONNECTIONS);
   samples.perSecond.push(Math.round(1000 * RATE_CONNECTIONS / ms));
-  const { bytes, ms: streamMs } = await client.run({
-    ...{ kind: "streams", to: throughput, count: STREAMS, ms: STREAM_MS },
-  });
+  const { bytes, ms: streamMs } = await client("streams", throughput, STREAMS, STREAM_MS);
   samples.megabytes.push(Math.round(bytes / 1000 / streamMs));
 }
 
 /** Client and pods with a node between them, which forwards. */
-async function openPath(stack: AsyncDisposableStack): Promise<Path> {
+async function openPath(stack: AsyncDisposableStack, load: string): Promise<Path> {
   const [client, node, pods] = [await openNetns(stack), await openNetns(stack), await openNetns(stack)];
   // Outside of what is routed to pods, which they take for their own.
   for (
@@ -116,8 +132,29 @@ async function openPath(stack: AsyncDisposableStack): Promise<Path> {
   await node.run(["ip", "addr", "add", `${NODE_IP}/32`, "dev", "lo"]);
   await node.run(["ip", "route", "add", "10.128.0.0/9", "via", "192.168.202.2"]);
   await pods.run(["ip", "route", "add", "local", "10.128.0.0/9", "dev", "lo"]);
-  stack.use(await LoadServer.start(pods, { ip: "0.0.0.0", port: ENDPOINT_PORT }));
-  return { node, client: stack.use(new LoadClient(client)) };
+  await startBackend(stack, pods, load);
+  return {
+    node,
+    client: async (job, { ip, port }, ...words) =>
+      JSON.parse(await client.run([load, job, ip, ...[port, ...words].map(String)])),
+  };
+}
+
+async function startBackend(stack: AsyncDisposableStack, pods: Netns, load: string): Promise<void> {
+  const child = new Deno.Command("ip", {
+    args: ["netns", "exec", pods.name, load, "serve", "0.0.0.0", `${ENDPOINT_PORT}`],
+    stdin: "null",
+    stdout: "piped",
+    stderr: "inherit",
+  }).spawn();
+  stack.defer(async () => {
+    signalChild(child);
+    await child.status;
+  });
+  const lines = new LineReader(child.stdout);
+  const isReady = await lines.next() === "ready";
+  await lines.cancel();
+  if (!isReady) throw new Error("The backend did not start");
 }
 
 function podOf(size: ClusterSize): SocketAddress {
@@ -126,17 +163,17 @@ function podOf(size: ClusterSize): SocketAddress {
 
 function measuredOf(
   row: Measured["row"],
-  client: LoadClient,
+  client: Client,
   places: Measured["places"],
   throughput: SocketAddress,
 ): Measured {
   return { row, client, places, throughput, connectUs: {}, perSecond: [], megabytes: [] };
 }
 
-async function withoutProxy(stack: AsyncDisposableStack, size: ClusterSize): Promise<Measured> {
-  const { client } = await openPath(stack);
+async function withoutProxy(stack: AsyncDisposableStack, load: string, size: ClusterSize): Promise<Measured> {
+  const { client } = await openPath(stack, load);
   const pod = podOf(size);
-  await client.run({ kind: "reach", to: pod, limitMs: TIMEOUT_MS });
+  await client("reach", pod, TIMEOUT_MS);
   return measuredOf({ mode: null, proxy: "none" }, client, { pod }, pod);
 }
 
@@ -144,10 +181,14 @@ async function withoutProxy(stack: AsyncDisposableStack, size: ClusterSize): Pro
 async function withProxy(
   stack: AsyncDisposableStack,
   { size, program, peer }: PacketsOptions,
-  { mode, proxy }: { readonly mode: BenchMode; readonly proxy: "kproxy" | "kube-proxy" },
+  { mode, proxy, load }: {
+    readonly mode: BenchMode;
+    readonly proxy: "kproxy" | "kube-proxy";
+    readonly load: string;
+  },
   folder: string,
 ): Promise<Measured> {
-  const { node, client } = await openPath(stack);
+  const { node, client } = await openPath(stack, load);
   await mode.prepare(node);
   const { proxyMode } = mode;
   const api = stack.use(await FakeApi.start(node, size, `${folder}/${proxyMode}-${proxy}.sock`));
@@ -166,7 +207,7 @@ async function withProxy(
   const of = (index: number): SocketAddress => ({ ip: clusterIp(index), port: SERVICE_PORT });
   const indexes = [0, size.services >> 1, size.services - 1];
   for (const to of [...indexes.map(of), nodePort]) {
-    await client.run({ kind: "reach", to, limitMs: TIMEOUT_MS });
+    await client("reach", to, TIMEOUT_MS);
   }
   const [first, middle, last] = (await rulesInOrder(mode, node) ?? indexes.map(clusterIp))
     .map((ip) => ({ ip, port: SERVICE_PORT }));

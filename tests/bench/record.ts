@@ -6,7 +6,7 @@
 import denoConfig from "../../deno.json" with { type: "json" };
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { quoteWord } from "../../lib/netfilter/iptables_rule.ts";
-import { codeDigest, type RecordHead, RECORDS_FOLDER } from "../../tools/figures/records.ts";
+import { type RecordHead, RECORDS_FOLDER } from "../../tools/figures/records.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { buildCommit } from "../../tools/release/commit.ts";
 
@@ -45,7 +45,6 @@ export async function beginRecord({ words, rounds, kubeProxy }: RecordStart): Pr
     command: words.map(quoteWord).join(" ").replace(/(--peer[= ])\S+/, "$1kube-proxy"),
     // Other records change nothing.
     commit: await buildCommit(ROOT, [`:!${RECORDS_FOLDER}`]),
-    code: await codeDigest(),
     date: new Date().toISOString().slice(0, 10),
     machine: await machine(),
   };

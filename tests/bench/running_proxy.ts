@@ -4,14 +4,12 @@
  * @module
  */
 import type { Netns } from "../support/netns.ts";
-import type { AnsweredAt } from "./answers.ts";
 import { Answers } from "./answers_process.ts";
 import { inBenchNetns } from "./bench_netns.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
-import type { BenchMode, ChangeSign } from "./mode.ts";
+import type { BenchMode } from "./mode.ts";
 import type { ProxyProcess } from "./proxy_process.ts";
-import type { Step } from "./recording.ts";
 
 /** How a proxy is put to work. */
 export interface ProxySetup<P extends ProxyProcess> {
@@ -54,7 +52,7 @@ export async function withRunningProxy<P extends ProxyProcess, T>(
     // Told below, unless the start fails before.
     answered.catch(() => undefined);
     await using process = await start(netns, api.url);
-    const { allMs } = await unlessEnded(process, answered, timeoutMs);
+    const allMs = await unlessEnded(process, answered, timeoutMs);
     // From here on there are no requests.
     await stack.disposeAsync();
     return await work({ netns, api, process, answeredMs: allMs - process.startedMs });
@@ -63,9 +61,9 @@ export async function withRunningProxy<P extends ProxyProcess, T>(
 
 async function unlessEnded(
   process: ProxyProcess,
-  answered: Promise<AnsweredAt>,
+  answered: Promise<number>,
   timeoutMs: number,
-): Promise<AnsweredAt> {
+): Promise<number> {
   const { promise: timeout, resolve } = Promise.withResolvers<"late">();
   const timer = setTimeout(() => resolve("late"), timeoutMs);
   try {
@@ -82,9 +80,4 @@ async function unlessEnded(
   } finally {
     clearTimeout(timer);
   }
-}
-
-/** By what a change is recognised in the kernel. */
-export function signOf({ path }: Step, ip: string): ChangeSign {
-  return { kind: path === "/service/delete" ? "deleted" : "added", ip };
 }

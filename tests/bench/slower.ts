@@ -1,5 +1,5 @@
 /**
- * The gate against getting slower, `deno task slower`: the bundle of these sources beside that of the last commit that landed, in turns on
+ * The gate against getting slower, `deno task slower`: the bundle of these sources beside that of the last merged commit, in turns on
  * the same machine, in mode nftables. It fails if one of these is worse by more than a tenth in every round: processor time of a first
  * sync at 1,000 × 10, programs included, and resident memory at 100 × 10. What can be counted, programs of a start and bytes that they are
  * fed with, is counted once for each mode. Needs root.
@@ -10,8 +10,7 @@ import { writeLine } from "../../tools/output.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { git } from "../../tools/release/commit.ts";
 import { median } from "../../tools/figures/samples.ts";
-import { inBenchFolder } from "./bench_folder.ts";
-import { inBenchNetns } from "./bench_netns.ts";
+import { inBenchFolder, inBenchNetns } from "./bench_netns.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
@@ -55,7 +54,7 @@ export function pairLine(pair: Pair): string {
 export type Base = { readonly commit: string; readonly why: string } | { readonly missing: string };
 
 /**
- * The last commit that landed, as far as the repository tells: `origin/main` if what is checked out comes from it, the commit where both
+ * The last merged commit, as far as the repository tells: `origin/main` if what is checked out comes from it, the commit where both
  * parted if not, and the commit before the newest one if there is no other (as where `origin/main` is checked out itself).
  */
 export async function landedCommit(root: string): Promise<Base> {

@@ -99,7 +99,7 @@ testMode("iptables", "iptables (nft)", () => fakeIptablesMachine("nft"), "iptabl
 testMode("iptables", "iptables (legacy)", () => fakeIptablesMachine("legacy"), "iptables-restore", 365);
 testMode("ipvs", "ipvs", fakeIpvsMachine, "ipvsadm", 370);
 
-Deno.test("whoever looks at all entries is counted, in whatever way", { permissions: "none" }, () => {
+Deno.test("every way of looking at all entries is counted", { permissions: "none" }, () => {
   const map = new Map(Array.from({ length: 100 }, (_, key) => [key, key]));
   const [set, list] = [new Set(map.keys()), [...map.keys()]];
   const record = Object.fromEntries(map);

@@ -47,9 +47,15 @@ export function queriesOf({ panels }: Dashboard): Query[] {
   );
 }
 
-/** An expression that is 1 where the query yields anything. */
-export function yieldsSomething(expr: string): string {
-  return `(count(${expr}) > bool 0) or vector(0)`;
+/** An expression that is 1 where the query yields anything with the labels that its lines are named by. */
+export function yieldsSomething({ expr, legendFormat }: Query): string {
+  const shown = [...legendFormat.matchAll(/\{\{(\w+)\}\}/g)].reduce(
+    // Of what has no such label, the copy is empty, as that of a bare number is.
+    (from, [, label]) =>
+      `(label_replace(${from}, "shown_${label}", "$1", "${label}", "(.+)") unless on (shown_${label}) vector(0))`,
+    expr,
+  );
+  return `(count(${shown}) > bool 0) or vector(0)`;
 }
 
 /** The text of a scrape as series that stay as they are, with the labels of a target on this node. */

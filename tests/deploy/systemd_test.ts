@@ -147,10 +147,10 @@ Deno.test("the unit gives the process what kproxy says it needs, and nothing els
 });
 
 /** A unit file's settings, by section and name; each in the order of its lines. */
-export type UnitFile = ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>;
+type UnitFile = ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>;
 
 /** @throws {SyntaxError} on a line that is neither a section nor a setting */
-export function parseUnitFile(text: string): UnitFile {
+function parseUnitFile(text: string): UnitFile {
   const sections = new Map<string, Map<string, string[]>>();
   let settings = new Map<string, string[]>();
   for (const line of text.split("\n")) {

@@ -143,9 +143,9 @@ async function runInImage({ web, kapi, bundle }: Node, args: readonly string[]):
 /** Queries that show nothing of these metrics. */
 async function quietQueries(series: Series): Promise<string[]> {
   const queries = queriesOf(await readDashboard());
-  const questions = queries.map(({ expr }) => ({ expr: yieldsSomething(expr), at: "2m", value: 1 }));
+  const questions = queries.map((query) => ({ expr: yieldsSomething(query), at: "2m", value: 1 }));
   const failures = await failuresIn([{ interval: "15s", series, questions }]);
-  return queries.filter(({ expr }) => failures.includes(JSON.stringify(yieldsSomething(expr))))
+  return queries.filter((query) => failures.includes(JSON.stringify(yieldsSomething(query))))
     .map(({ panel, legendFormat }) => `${panel}: ${legendFormat}`);
 }
 

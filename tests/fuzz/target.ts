@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { Buffer } from "node:buffer";
 import { Random } from "../chaos/random.ts";
 
 type ErrorClass = abstract new (...args: never[]) => Error;
@@ -42,19 +43,12 @@ export function wholeOf(input: Input | Repeated): Input {
 
 /** An input as bytes. */
 export function bytesOf(input: Input): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(input.length);
-  for (let at = 0; at < input.length; at++) bytes[at] = input.charCodeAt(at);
-  return bytes;
+  return new Uint8Array(Buffer.from(input, "latin1"));
 }
 
 /** Bytes, or a text's bytes in UTF-8, as an input. */
 export function inputOf(of: string | Uint8Array): Input {
-  const bytes = typeof of === "string" ? new TextEncoder().encode(of) : of;
-  let input = "";
-  for (let at = 0; at < bytes.length; at += 8_192) {
-    input += String.fromCharCode(...bytes.subarray(at, at + 8_192));
-  }
-  return input;
+  return Buffer.from(typeof of === "string" ? new TextEncoder().encode(of) : of).toString("latin1");
 }
 
 /** What a program printed. */

@@ -53,6 +53,10 @@ const PART_RUNS: Readonly<Record<PartName, (options: PartOptions) => Promise<Par
   cleanup,
 };
 
+function clusters({ worlds }: PartOptions): string {
+  return worlds === 1 ? "1 cluster" : `${worlds} clusters`;
+}
+
 function seedsOf({ worlds, seed }: PartOptions): number[] {
   return Array.from({ length: worlds }, (_, at) => seed + at);
 }
@@ -84,7 +88,7 @@ async function rules(options: PartOptions): Promise<PartOutcome | null> {
     problems.push(...ruleProblems(`world ${seed}`, compared));
   }
   const figures = { worlds: options.worlds, services: RULE_SERVICES * options.worlds, lines };
-  const words = `${figures.worlds} worlds, ${figures.services} Services: ${lines} lines compared`;
+  const words = `${clusters(options)}, ${figures.services} Services: ${lines} lines compared`;
   return { words, problems, figures };
 }
 
@@ -107,7 +111,7 @@ async function packets(options: PartOptions): Promise<PartOutcome> {
   }
   const figures = { worlds: options.worlds, packets: count, different: problems.length };
   return {
-    words: `${options.worlds} worlds, ${count} packets, ${problems.length} fare otherwise`,
+    words: `${clusters(options)}, ${count} packets, ${problems.length} differ`,
     problems,
     figures,
   };

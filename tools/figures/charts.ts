@@ -140,7 +140,7 @@ function draw(chart: Chart, rows: readonly ProxiesRow[]): string {
   return `${text}\n`;
 }
 
-/** The charts' files, relative to the project's folder, with what they hold; none of no rows. */
+/** The charts' files, relative to the project's folder, with what they hold. */
 export function proxyCharts(rows: readonly ProxiesRow[]): Map<string, string> {
-  return new Map(rows.length === 0 ? [] : CHARTS.map((chart) => [chart.file, draw(chart, rows)]));
+  return new Map(CHARTS.map((chart) => [chart.file, draw(chart, rows)]));
 }

@@ -1,8 +1,31 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertStringIncludes } from "@std/assert";
 import { ROOT } from "../project_files.ts";
 import { proxyCharts } from "./charts.ts";
-import { readRecords } from "./records.ts";
-import { ROW } from "./record_case.ts";
+import type { ProxiesRow, ProxySamples } from "./records.ts";
+
+const KPROXY: ProxySamples = {
+  firstSyncMs: [900, 1400, 1100, 1000, 1200],
+  startCpuMs: [800, 810, 820, 830, 840],
+  changeMs: [12.5, 12, 13, 12.5, 40],
+  residentMb: [84, 84, 84, 84, 84],
+  anonymousMb: [41, 41, 40, 41, 42],
+  peakMb: [96, 97, 98, 95, 96],
+  chargedMb: [],
+  chargedPeakMb: [],
+};
+
+const ROW: ProxiesRow = {
+  mode: "iptables",
+  services: 1000,
+  endpoints: 10,
+  kproxy: KPROXY,
+  kubeProxy: { ...KPROXY, firstSyncMs: [7100, 7300, 7000, 7200, 7050], changeMs: [218, 217, 219, 220, 1200] },
+  bare: {
+    firstSyncMs: [320, 310, 330, 320, 340],
+    changeMs: [10, 10, 11, 9, 12],
+    changeWithStartMs: [15, 15, 16, 15, 14],
+  },
+};
 
 Deno.test("a chart has the medians of both proxies and of the bare tool, and loads nothing", () => {
   const charts = proxyCharts([{ ...ROW, mode: "nftables" }, ROW, {
@@ -17,12 +40,11 @@ Deno.test("a chart has the medians of both proxies and of the bare tool, and loa
   assertStringIncludes(charts.get("docs/endpoint_replaced.svg") ?? "", ">13 ms<");
   assertStringIncludes(charts.get("docs/memory.svg") ?? "", ">84 MB<");
   for (const svg of charts.values()) assert(!/@import|@font-face|href|url\((?!#)|<script|<image/.test(svg));
-  assertEquals(proxyCharts([]).size, 0);
 });
 
 Deno.test("the page shows the charts of the record", async () => {
   const page = await Deno.readTextFile(`${ROOT}/docs/benchmarks.md`);
-  for (const file of proxyCharts(readRecords().proxies?.rows ?? []).keys()) {
+  for (const file of proxyCharts([ROW]).keys()) {
     assertStringIncludes(page, `](${file.slice("docs/".length)})`);
   }
 });

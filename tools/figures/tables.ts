@@ -4,29 +4,20 @@
  * @module
  */
 import {
+  type HostileRecord,
   PACKETS_FILE,
+  type PacketsRecord,
   type PacketsRow,
   PROXIES_FILE,
+  type ProxiesRecord,
   type ProxiesRow,
   type RecordHead,
-  type Records,
 } from "./records.ts";
+import { markdownTable } from "../markdown_table.ts";
 import { isClearlyMore, isMeasured, spread } from "./samples.ts";
 
-/** Begins the line that says whether the code is newer than the record, which is no fault. */
-export const AGE_LINE = "Since then ";
-
-/** Where the record is, and whether the code is what was measured. */
-export interface Measured<R> {
-  readonly record: R;
-  /** As {@linkcode RecordHead.code}, of the code as it is now. */
-  readonly code: string;
-}
-
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
-  return [head, head.map((_, at) => at < 2 ? "---" : "--:"), ...rows].map((cells) =>
-    `| ${cells.join(" | ")} |`
-  );
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  return markdownTable(head, rows, (column) => column >= 2);
 }
 
 function seconds(ms: number): string {
@@ -49,12 +40,8 @@ function loadWords({ load }: RecordHead): string {
   return load.map((value) => value.toFixed(1)).join(" before and ");
 }
 
-function ageLine({ record, code }: Measured<RecordHead>): string {
-  return `${AGE_LINE}${record.code === code ? "the code has not changed." : "the code has changed."}`;
-}
-
-/** With what, when and where it was measured, and whether the code is newer. */
-function headLines(file: string, { record, code }: Measured<RecordHead>): string[] {
+/** With what, when and where it was measured. */
+function headLines(file: string, record: RecordHead): string[] {
   const { date, commit, machine, n, versions, command } = record;
   const { kproxy, kubeProxy, nft, iptables, deno } = versions;
   const from = `${commit.slice(0, 9)}${commit.endsWith("-dirty") ? " with changes" : ""}`;
@@ -63,14 +50,11 @@ function headLines(file: string, { record, code }: Measured<RecordHead>): string
     `(the bundle, on Deno ${deno}), ${kubeProxy ?? "no kube-proxy"}, nft ${nft}, iptables ${iptables};`,
     `${machine}, load ${loadWords(record)} after. Medians, with the least and`,
     `the most of all rounds in brackets. All samples: [${file}](${file.replace("docs/", "")}).`,
-    "",
-    ageLine({ record, code }),
   ];
 }
 
 /** The README's tables: kproxy beside kube-proxy, then beside the bare tool. */
-export function readmeTables({ record, code }: Measured<Records["proxies"]>): string {
-  if (record === undefined) return "Not measured yet.";
+export function readmeTables(record: ProxiesRecord): string {
   const pair = (
     { kproxy, kubeProxy }: ProxiesRow,
     of: "firstSyncMs" | "changeMs" | "residentMb",
@@ -89,18 +73,18 @@ export function readmeTables({ record, code }: Measured<Records["proxies"]>): st
   ]);
   const head = ["Mode", "Services × endpoints", "First sync, s: kproxy", "kube-proxy"];
   return [
-    ...table([...head, "Change, ms: kproxy", "kube-proxy", "Memory, MB: kproxy", "kube-proxy"], rows),
+    table([...head, "Change, ms: kproxy", "kube-proxy", "Memory, MB: kproxy", "kube-proxy"], rows),
     "",
-    ...headLines(PROXIES_FILE, { record, code }).map((line) => line.replace("](records", "](docs/records")),
+    ...headLines(PROXIES_FILE, record).map((line) => line.replace("](records", "](docs/records")),
     "",
     "The floor is the bare tool (`nft -f -`, `iptables-restore`), fed with the text that kproxy wrote for IPv4. It reads no",
     "objects and looks at nothing on the node. For a change it is started before, as kproxy starts it, or with it:",
     "",
-    ...floorTable(record.rows),
+    floorTable(record.rows),
   ].join("\n");
 }
 
-function floorTable(rows: readonly ProxiesRow[]): string[] {
+function floorTable(rows: readonly ProxiesRow[]): string {
   return table(
     [
       "Mode",
@@ -124,8 +108,7 @@ function floorTable(rows: readonly ProxiesRow[]): string[] {
 }
 
 /** What a node needs: processor of a start, and memory of process and container. */
-export function costTables({ record, code }: Measured<Records["proxies"]>): string {
-  if (record === undefined) return "Not measured yet.";
+export function costTables(record: ProxiesRecord): string {
   const quantities = [
     ["startCpuMs", whole],
     ["anonymousMb", whole],
@@ -147,7 +130,7 @@ export function costTables({ record, code }: Measured<Records["proxies"]>): stri
     ]);
   });
   return [
-    ...table([
+    table([
       "Mode",
       "Services × endpoints",
       "Proxy",
@@ -158,7 +141,7 @@ export function costTables({ record, code }: Measured<Records["proxies"]>): stri
       "container at most, MB",
     ], rows),
     "",
-    ...headLines(PROXIES_FILE, { record, code }),
+    ...headLines(PROXIES_FILE, record),
   ].join("\n");
 }
 
@@ -173,8 +156,7 @@ const PACKET_CELLS = [
 ] as const;
 
 /** How packets pass, and in which cells kproxy's rules are clearly slower than kube-proxy's. */
-export function packetsTable({ record, code }: Measured<Records["packets"]>): string {
-  if (record === undefined) return "Not measured yet.";
+export function packetsTable(record: PacketsRecord): string {
   const rows = record.rows.map(({ mode, proxy, path }) => [
     mode ?? "–",
     proxy === "none" ? "no Services" : proxy,
@@ -182,13 +164,13 @@ export function packetsTable({ record, code }: Measured<Records["packets"]>): st
   ]);
   const slower = slowerCells(record.rows);
   return [
-    ...table(["Mode", "Rules of", ...PACKET_CELLS.map(([title]) => title)], rows),
+    table(["Mode", "Rules of", ...PACKET_CELLS.map(([title]) => title)], rows),
     "",
     slower.length === 0
       ? "In no cell is kproxy slower than kube-proxy by more than rounds differ."
       : `kproxy is slower than kube-proxy by more than rounds differ: ${slower.join("; ")}.`,
     "",
-    ...headLines(PACKETS_FILE, { record, code }),
+    ...headLines(PACKETS_FILE, record),
   ].join("\n");
 }
 
@@ -210,13 +192,12 @@ function slowerCells(rows: readonly PacketsRow[]): string[] {
 }
 
 /** What one object costs that was written to cost much. */
-export function hostileTable({ record, code }: Measured<Records["hostile"]>): string {
-  if (record === undefined) return "Not measured yet.";
+export function hostileTable(record: HostileRecord): string {
   const rows = record.rows.map(({ mode, object, worst }) => {
     const { livezMs, computingMs, residentMb, firstEditMs, editMs } = worst;
     return [mode, object, ...[livezMs, computingMs, residentMb, firstEditMs, editMs].map(whole)];
   });
-  return [...table(["mode", "object", ...HOSTILE_HEAD], rows), "", ...hostileWords({ record, code })].join(
+  return [table(["mode", "object", ...HOSTILE_HEAD], rows), "", ...hostileWords(record)].join(
     "\n",
   );
 }
@@ -230,8 +211,7 @@ const HOSTILE_HEAD = [
 ];
 
 /** Mode ipvs beside another mode on the same slow kernel: each figure, and how many times as much it is. */
-export function hostileIpvsTable({ record, code }: Measured<Records["hostileIpvs"]>): string {
-  if (record === undefined) return "Not measured yet.";
+export function hostileIpvsTable(record: HostileRecord): string {
   const rows = record.rows.filter(({ mode }) => mode === "ipvs").flatMap((ipvs) =>
     record.rows.filter(({ mode, object }) => mode !== "ipvs" && object === ipvs.object).map((other) => {
       const cell = (key: keyof typeof ipvs.worst): string =>
@@ -242,17 +222,15 @@ export function hostileIpvsTable({ record, code }: Measured<Records["hostileIpvs
       return [`ipvs / ${other.mode}`, ipvs.object, ...keys.map(cell)];
     })
   );
-  return [...table(["modes", "object", ...HOSTILE_HEAD], rows), "", ...hostileWords({ record, code })].join(
+  return [table(["modes", "object", ...HOSTILE_HEAD], rows), "", ...hostileWords(record)].join(
     "\n",
   );
 }
 
-function hostileWords({ record, code }: Measured<NonNullable<Records["hostile"]>>): readonly string[] {
+function hostileWords(record: HostileRecord): readonly string[] {
   const { date, commit, machine, n, command } = record;
   return [
     `Measured on ${date} by \`${command}\`, kproxy from source at commit ${commit.slice(0, 9)};`,
     `${machine}, load ${loadWords(record)} after. Of each figure the worst of ${n} rounds.`,
-    "",
-    ageLine({ record, code }),
   ];
 }

@@ -7,7 +7,6 @@ import { IPTABLES } from "./explained/iptables.ts";
 import { IPVS } from "./explained/ipvs.ts";
 import { MODEL } from "./explained/model.ts";
 import { NFTABLES } from "./explained/nftables.ts";
-import type { Flip } from "./source_flips.ts";
 
 /**
  * - `equivalent`: nothing that kproxy does or says changes.
@@ -16,7 +15,7 @@ import type { Flip } from "./source_flips.ts";
  */
 export type ExplanationKind = "equivalent" | "text" | "performance";
 
-export interface Explanation {
+interface Explanation {
   readonly kind: ExplanationKind;
   readonly why: string;
 }
@@ -30,8 +29,3 @@ export const EXPLANATIONS: ReadonlyMap<string, Explanation> = new Map(
     [key, [kind, why]],
   ) => [key, { kind, why }]),
 );
-
-/** What is known of a flip that survives; null if nothing is. */
-export function explain(flip: Flip): Explanation | null {
-  return EXPLANATIONS.get(flip.key) ?? null;
-}

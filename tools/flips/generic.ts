@@ -1,194 +1,157 @@
 /**
- * `deno task mutate --generic [--seed N] [--sample N] [--beside] [PATH…]`: flips operators and conditions of the code that decides, one at a
- * time in a copy of the project, and asks that a test notices: first the tests beside the file, then those around it. Survivors
- * are printed with what `explained.ts` says of them; one that it does not know ends the task with 1.
+ * `deno task mutate --generic [PATH…]`: flips operators and conditions of the code that decides, one at a time in a copy of the project,
+ * and asks that a test notices. Survivors are printed with what `explained.ts` says of them; one that it does not know ends the task
+ * with 1.
  *
  * @module
  */
-import { createHash } from "node:crypto";
-import { parseArgs } from "@std/cli/parse-args";
 import { copyProject } from "../copy_project.ts";
 import { writeErrorLine, writeLine } from "../output.ts";
 import { projectFiles, ROOT } from "../project_files.ts";
-import { explain } from "./explained.ts";
-import { type Outcome, reportLines, survivorLine } from "./report.ts";
-import { COPIED, roomOf, ROOMS, testsAround, testsBeside } from "./rooms.ts";
+import { EXPLANATIONS } from "./explained.ts";
 import { findFlips, type Flip, writeFlips } from "./source_flips.ts";
 import { tryFlips, type Verdict } from "./try_flips.ts";
 
-/** Of random tests beside the file; what survives meets them all, as often as they try otherwise. */
-const QUICK_TRIES = 20;
+/** Folders of pure code that decides. */
+const FOLDERS: readonly string[] = [
+  "lib/model",
+  ...["plan", "store"].flatMap((part) =>
+    ["iptables", "ipvs", "nftables"].map((mode) => `lib/backend/${mode}/${part}`)
+  ),
+];
 
-/** What the words ask for. */
-interface Wish {
-  readonly seed: number;
-  /** Null for all. */
-  readonly sample: number | null;
-  /** True if only the tests beside a file are asked, which takes a small part of the time and explains nothing. */
-  readonly besideOnly: boolean;
-  /** Files or folders, relative to the project. */
-  readonly paths: readonly string[];
+/** What is copied; the rest of the project is not needed by the tests. */
+const COPIED: readonly string[] = [
+  ...["lib", "links", "tests/flows", "tests/golden", "tests/support", "tools/flips"],
+  ...["tests/manifests", "tests/cli", "deno.json", "deno.lock"],
+];
+
+const CASES: readonly string[] = [
+  "tests/golden/golden_test.ts",
+  "tests/golden/nftables_golden_test.ts",
+  "tests/golden/ipvs_golden_test.ts",
+  "tests/flows/flows_test.ts",
+  "tests/flows/iptables_rules_test.ts",
+];
+
+function folderOf(file: string): string {
+  return file.slice(0, file.lastIndexOf("/"));
 }
 
-/** What went wrong with the words; the task ends with 2. */
-class WishError extends Error {}
-
-function wishOf(words: readonly string[]): Wish {
-  const unknown: string[] = [];
-  const args = parseArgs([...words], {
-    boolean: ["generic", "beside"],
-    string: ["seed", "sample"],
-    unknown: (word) => {
-      if (!word.startsWith("-")) return true;
-      unknown.push(word);
-      return false;
-    },
-  });
-  if (unknown.length > 0) throw new WishError(`Unknown: ${unknown.join(" ")}`);
-  const count = (name: "seed" | "sample"): number | null => {
-    const text = args[name];
-    if (text === undefined) return null;
-    if (!/^[0-9]{1,9}$/.test(text)) {
-      throw new WishError(`--${name} wants a number, not ${JSON.stringify(text)}`);
-    }
-    return Number(text);
-  };
-  const paths = args._.map((word) => String(word).replace(/\/+$/, ""));
-  return {
-    seed: count("seed") ?? 1,
-    sample: count("sample"),
-    besideOnly: args.beside,
-    paths: paths.length === 0 ? ROOMS : paths,
-  };
+/** Test files that use a file's code: all of its mode, for the model those of all modes, and the cases of packets and rules. */
+function testsOf(file: string, files: readonly string[]): string[] {
+  const [mode] = /^lib\/backend\/[^/]+/.exec(file) ?? [];
+  const parents = mode === undefined ? [...FOLDERS, "lib/sync"] : [mode];
+  const isAround = (path: string): boolean => parents.some((parent) => path.startsWith(`${parent}/`));
+  return [...files.filter((path) => path.endsWith("_test.ts") && isAround(path)), ...CASES];
 }
 
+/** Sources below the paths. @throws {TypeError} if there are none below one of them */
 function sourcesIn(paths: readonly string[], files: readonly string[]): string[] {
   const sources = files.filter((file) => /^lib\/.*\.ts$/.test(file) && !/(_test|\.d)\.ts$/.test(file));
   const isIn = (file: string, path: string): boolean => file === path || file.startsWith(`${path}/`);
   for (const path of paths) {
-    if (!sources.some((file) => isIn(file, path))) throw new WishError(`No sources of lib are in ${path}`);
+    if (!sources.some((file) => isIn(file, path))) throw new TypeError(`No sources of lib are in ${path}`);
   }
   return sources.filter((file) => paths.some((path) => isIn(file, path)));
 }
 
-/** So many of the flips, by chance: what is chosen hangs on seed and keys only, so that other changes of a file do not matter. */
-function sampleOf(flips: readonly Flip[], sample: number | null, seed: number): Flip[] {
-  if (sample === null || sample >= flips.length) return [...flips];
-  const rank = (flip: Flip): string => createHash("sha256").update(`${seed} ${flip.key}`).digest("hex");
-  const ranks = new Map(flips.map((flip) => [flip, rank(flip)]));
-  const order = [...flips].sort((a, b) => (ranks.get(a) as string) < (ranks.get(b) as string) ? -1 : 1);
-  const chosen = new Set(order.slice(0, sample));
-  return flips.filter((flip) => chosen.has(flip));
-}
-
-/** Changes a copy of the project so that each flip can be switched on by its place in the list, from 1. */
-async function flipCopy(folder: string, flips: readonly Flip[]): Promise<void> {
+/** Writes the flips into a copy of the project, so that each can be switched on by its place in the list, from 1. */
+async function writeCopy(folder: string, flips: readonly Flip[]): Promise<void> {
   const numbers = new Map(flips.map((flip, index) => [flip.key, index + 1]));
   for (const file of new Set(flips.map((flip) => flip.file))) {
     const text = await Deno.readTextFile(`${folder}/${file}`);
-    const flipped = writeFlips(file, text, ({ key }) => numbers.get(key) ?? null);
-    await Deno.writeTextFile(`${folder}/${file}`, flipped);
+    await Deno.writeTextFile(
+      `${folder}/${file}`,
+      writeFlips(file, text, ({ key }) => numbers.get(key) ?? null),
+    );
   }
 }
 
-/** All flips of one run, and how they end. */
-class GenericRun {
-  readonly outcomes = new Map<Flip, Outcome>();
-
-  constructor(
-    private readonly flips: readonly Flip[],
-    private readonly files: readonly string[],
-    private readonly workers: number,
-    private readonly besideOnly: boolean,
-    private readonly stop: AbortSignal,
-  ) {}
-
-  async run(folder: string): Promise<void> {
-    for (const room of new Set(this.flips.map(({ file }) => roomOf(file)))) {
-      const flips = this.flips.filter(({ file }) => roomOf(file) === room);
-      await this.#suite(folder, "beside", testsBeside(room, this.files), flips);
+/** Tries all flips, those of a mode with the same tests. */
+async function verdictsOf(
+  flips: readonly Flip[],
+  files: readonly string[],
+  workers: number,
+  stop: AbortSignal,
+): Promise<Map<Flip, Verdict>> {
+  const verdicts = new Map<Flip, Verdict>();
+  const folder = await copyProject(COPIED);
+  try {
+    await writeCopy(folder, flips);
+    for (const [tests, chosen] of Map.groupBy(flips, ({ file }) => testsOf(file, files).join(" "))) {
+      await tryFlips({
+        folder,
+        files: tests.split(" "),
+        flips: chosen.map((flip) => flips.indexOf(flip) + 1),
+        workers,
+        stop,
+        onVerdict: (number, verdict) => {
+          const flip = flips[number - 1]!;
+          verdicts.set(flip, verdict);
+          if (verdict !== "noticed" && !EXPLANATIONS.has(flip.key)) {
+            writeLine(`UNNOTICED ${lineOf(flip, verdict)}`);
+          }
+        },
+        onInvalid: (test, failure) =>
+          writeLine(`left out, as it fails without a flip: ${test}: ${failure.split("\n")[0]}`),
+      });
+      const noticed = chosen.filter((flip) => verdicts.get(flip) === "noticed").length;
+      writeLine(
+        `${folderOf(chosen[0]!.file)} and others with its tests: ${noticed} of ${chosen.length} noticed`,
+      );
     }
-    if (this.besideOnly) return;
-    const around = new Map<string, Flip[]>();
-    for (const flip of this.flips) {
-      if (this.outcomes.get(flip)?.verdict.kind === "killed") continue;
-      const tests = testsAround(roomOf(flip.file), this.files).join(" ");
-      around.set(tests, [...around.get(tests) ?? [], flip]);
-    }
-    for (const [tests, flips] of around) await this.#suite(folder, "around", tests.split(" "), flips);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
   }
+  return verdicts;
+}
 
-  async #suite(
-    folder: string,
-    stage: Outcome["stage"],
-    tests: readonly string[],
-    flips: readonly Flip[],
-  ): Promise<void> {
-    const tell = (flip: Flip, verdict: Verdict): void => {
-      const outcome: Outcome = { flip, stage, verdict, explained: explain(flip) };
-      this.outcomes.set(flip, outcome);
-      const isLast = stage === "around" || this.besideOnly;
-      if (isLast && verdict.kind !== "killed" && outcome.explained === null) {
-        writeLine(`UNNOTICED ${survivorLine(outcome)}`);
-      }
-    };
-    if (tests.length === 0) {
-      for (const flip of flips) tell(flip, { kind: "unreached" });
-      return;
+function lineOf({ file, line, place, change }: Flip, verdict: Verdict): string {
+  return `${file}:${line} ${place}: ${change}${verdict === "unreached" ? " (no test comes by)" : ""}`;
+}
+
+/** Survivors by what is known of them, and a table of the folders. */
+function* report(verdicts: ReadonlyMap<Flip, Verdict>): Generator<string> {
+  const survivors = [...verdicts].filter(([, verdict]) => verdict !== "noticed");
+  const kinds = Map.groupBy(survivors, ([{ key }]) => EXPLANATIONS.get(key)?.kind ?? "NOT EXPLAINED");
+  for (const [kind, chosen] of kinds) {
+    yield `\n${kind}: ${chosen.length}`;
+    for (const [flip, verdict] of chosen) {
+      yield lineOf(flip, verdict);
+      const why = EXPLANATIONS.get(flip.key)?.why;
+      if (why !== undefined) yield `    ${why}`;
     }
-    if (flips.length === 0) return;
-    const start = performance.now();
-    await tryFlips({ folder, flips: flips.map((flip) => this.flips.indexOf(flip) + 1) }, {
-      files: tests,
-      tries: stage === "beside" ? QUICK_TRIES : 0,
-      workers: this.workers,
-      stop: this.stop,
-      onVerdict: (number, verdict) => tell(this.flips[number - 1] as Flip, verdict),
-      onInvalid: (test, failure) =>
-        writeLine(`left out, as it fails without a flip: ${test}: ${failure.split("\n")[0]}`),
-    });
-    const killed = flips.filter((flip) => this.outcomes.get(flip)?.verdict.kind === "killed").length;
-    const seconds = Math.round((performance.now() - start) / 1_000);
-    writeLine(
-      `${
-        roomOf((flips[0] as Flip).file)
-      }, tests ${stage}: ${killed} of ${flips.length} noticed, ${seconds} s`,
-    );
+  }
+  yield "\n| folder | flips | survived |\n| --- | --: | --: |";
+  for (const [folder, flips] of Map.groupBy(verdicts.keys(), ({ file }) => folderOf(file))) {
+    yield `| \`${folder}\` | ${flips.length} | ${
+      flips.filter((flip) => verdicts.get(flip) !== "noticed").length
+    } |`;
   }
 }
 
 /** Yields the exit code: 0 if every flip is noticed or explained. */
 export async function tryGenericFlips(
-  words: readonly string[],
+  paths: readonly string[],
   workers: number,
   stop: AbortSignal,
 ): Promise<number> {
+  const files = await projectFiles();
   try {
-    const wish = wishOf(words);
-    const files = await projectFiles();
-    const all: Flip[] = [];
-    for (const file of sourcesIn(wish.paths, files)) {
-      all.push(...findFlips(file, await Deno.readTextFile(`${ROOT}/${file}`)));
+    const flips: Flip[] = [];
+    const wanted = paths.map((path) => path.replace(/\/+$/, ""));
+    for (const file of sourcesIn(wanted.length === 0 ? FOLDERS : wanted, files)) {
+      flips.push(...findFlips(file, await Deno.readTextFile(`${ROOT}/${file}`)));
     }
-    const flips = sampleOf(all, wish.sample, wish.seed);
-    writeLine(
-      `${flips.length} of ${all.length} flips${flips.length < all.length ? `, seed ${wish.seed}` : ""}`,
-    );
-    const run = new GenericRun(flips, files, workers, wish.besideOnly, stop);
-    const folder = await copyProject(COPIED);
-    try {
-      await flipCopy(folder, flips);
-      await run.run(folder);
-    } finally {
-      await Deno.remove(folder, { recursive: true });
-    }
-    const outcomes = [...run.outcomes.values()];
-    for (const line of reportLines(outcomes)) writeLine(line);
-    return outcomes.every(({ verdict, explained }) => verdict.kind === "killed" || explained !== null)
+    writeLine(`${flips.length} flips`);
+    const verdicts = await verdictsOf(flips, files, workers, stop);
+    for (const line of report(verdicts)) writeLine(line);
+    return [...verdicts].every(([{ key }, verdict]) => verdict === "noticed" || EXPLANATIONS.has(key))
       ? 0
       : 1;
   } catch (error) {
-    if (!(error instanceof WishError)) throw error;
+    if (!(error instanceof TypeError)) throw error;
     writeErrorLine(error.message);
     return 2;
   }

@@ -216,7 +216,7 @@ export function findFlips(file: string, text: string): Flip[] {
 }
 
 /**
- * The file's text with the numbered flips in it. It needs `$m`, `$n`, `$b` and `$t` of `switch.ts` on the global object, and does
+ * The file's text with the numbered flips in it. It needs `$m`, `$n`, `$b` and `$t` of `test_process.ts` on the global object, and does
  * what the original does while none is on.
  */
 export function writeFlips(file: string, text: string, number: Numbering): string {

@@ -1,28 +1,84 @@
 /**
- * A process that holds test files with flips in them and runs tests with one flip on, as the parent asks. Words: the mark that
- * begins each of its answers, the flip that is on from the start (0 for none), how often random tests try (0: as usual), the test
- * files.
+ * A process that holds test files with flips in them and runs tests with one flip on, as `try_flips.ts` asks: JSON, one a line. Arguments:
+ * the flip that is on from the start (0 for none), and the test files.
  *
- * Tests run one after another in one isolate, without the sanitizers of `deno test`; random ones always use the same seed.
+ * Tests run one after another in one isolate, without the sanitizers of `deno test`.
  *
  * @module
  */
 import process from "node:process";
-import fc from "../../tests/support/fast_check.ts";
-import { FlipSwitch } from "./switch.ts";
-import type { Answer, Question } from "./protocol.ts";
+
+/** Run a test without any flip; or run tests with a flip on, until one fails. */
+export type Question =
+  | { readonly kind: "cover"; readonly test: number }
+  | { readonly kind: "run"; readonly flip: number; readonly tests: readonly number[] };
+
+export type Answer =
+  /** All files are loaded: names of their tests, and the flips that loading ran. */
+  | { readonly kind: "ready"; readonly tests: readonly string[]; readonly reached: readonly number[] }
+  | {
+    readonly kind: "covered";
+    /** What the test threw; null if it passed. */
+    readonly failure: string | null;
+    readonly cpuMs: number;
+    /** By the clock: tests that wait cost no processor time, and are no quick ones. */
+    readonly tookMs: number;
+    readonly reached: readonly number[];
+  }
+  /** `spoilt`: the test now fails without the flip, too, because a flip left something behind. */
+  | { readonly kind: "noticed" | "spoilt" | "survived" };
+
+/** Begins each answer: tests may print lines as well. */
+export const MARK = "flips: ";
 
 type TestFunction = (context: Deno.TestContext) => void | Promise<void>;
+type Values = readonly [left: never, right: never];
 
-interface CollectedTest {
-  readonly name: string;
-  readonly run: TestFunction;
-}
+const OPERATORS: Readonly<Record<string, (...values: Values) => unknown>> = {
+  "===": (a, b) => a === b,
+  "!==": (a, b) => a !== b,
+  "<": (a, b) => a < b,
+  "<=": (a, b) => a <= b,
+  ">": (a, b) => a > b,
+  ">=": (a, b) => a >= b,
+  "+": (a, b) => a + b,
+  "-": (a, b) => a - b,
+  "*": (a, b) => a * b,
+  "/": (a, b) => a / b,
+  "%": (a, b) => a % b,
+  "&": (a, b) => a & b,
+  "|": (a, b) => a | b,
+  "<<": (a, b) => a << b,
+  ">>": (a, b) => a >> b,
+};
 
-const tests: CollectedTest[] = [];
-const flips = new FlipSwitch();
+const tests: { readonly name: string; readonly run: TestFunction }[] = [];
+/** The flip that is on; 0 for none. */
+let on = 0;
+/** The flips that the program came by. */
+let reached = new Set<number>();
 /** What was rejected behind a test's back. */
 let stray: unknown = undefined;
+
+/** True if this flip is on. */
+function isOn(flip: number): boolean {
+  reached.add(flip);
+  return on === flip;
+}
+
+/** What flipped text uses (`source_flips.ts`). `$b` gets flips and their operators by turns. */
+const SWITCH = {
+  $t: undefined,
+  $m: isOn,
+  $n: (flip: number, value: unknown): unknown => isOn(flip) ? !value : value,
+  $b: (operator: string, cases: readonly (number | string)[], ...values: Values): unknown => {
+    let chosen = operator;
+    for (let at = 0; at < cases.length; at += 2) {
+      if (isOn(cases[at] as number)) chosen = cases[at + 1] as string;
+    }
+    return OPERATORS[chosen]?.(...values);
+  },
+};
 
 /** `Deno.test` in all its forms, as far as they tell what to run. */
 function collect(...words: unknown[]): void {
@@ -45,10 +101,10 @@ const context = {
 };
 
 /** Null if the test passes, or what it throws. */
-async function failureOf(test: CollectedTest): Promise<string | null> {
+async function failureOf(test: number): Promise<string | null> {
   stray = undefined;
   try {
-    await test.run(context as unknown as Deno.TestContext);
+    await tests[test]!.run(context as unknown as Deno.TestContext);
     // An uncaught rejection is reported in the turn after.
     await new Promise((resolve) => setTimeout(resolve));
     if (stray !== undefined) throw stray;
@@ -58,48 +114,32 @@ async function failureOf(test: CollectedTest): Promise<string | null> {
   }
 }
 
-/** One test without any flip: how it ends, what it costs and which flips it comes by. */
-async function cover(index: number): Promise<Answer> {
-  flips.reached = new Set();
-  const start = process.cpuUsage();
-  const failure = await failureOf(tests[index] as CollectedTest);
+async function cover(test: number): Promise<Answer> {
+  reached = new Set();
+  const [start, startMs] = [process.cpuUsage(), performance.now()];
+  const failure = await failureOf(test);
   const { user, system } = process.cpuUsage(start);
-  return { kind: "covered", failure, cpuMs: (user + system) / 1_000, reached: [...flips.reached] };
+  const tookMs = performance.now() - startMs;
+  return { kind: "covered", failure, cpuMs: (user + system) / 1_000, tookMs, reached: [...reached] };
 }
 
-/** Tests with the flip on, until one fails. */
-async function run(flip: number, chosen: readonly number[], isFresh: boolean): Promise<Answer> {
-  flips.reached = new Set();
-  for (const index of chosen) {
-    const test = tests[index] as CollectedTest;
-    flips.on = flip;
+async function run(flip: number, chosen: readonly number[]): Promise<Answer> {
+  for (const test of chosen) {
+    on = flip;
     const failure = await failureOf(test);
-    flips.on = 0;
-    if (failure === null) continue;
+    on = 0;
     // What an earlier flip left in a cache must not count against this one.
-    const isSpoilt = !isFresh && await failureOf(test) !== null;
-    return { kind: isSpoilt ? "spoilt" : "killed", test: test.name };
+    if (failure !== null) return { kind: await failureOf(test) === null ? "noticed" : "spoilt" };
   }
-  return { kind: "survived", wasReached: flips.reached.has(flip) };
+  return { kind: "survived" };
 }
 
-async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
-  let text = "";
-  for await (
-    const chunk of stream.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>)
-  ) {
-    const lines = (text + chunk).split("\n");
-    text = lines.pop() as string;
-    yield* lines;
-  }
+function answer(answer: Answer): void {
+  let bytes: Uint8Array = new TextEncoder().encode(`\n${MARK}${JSON.stringify(answer)}\n`);
+  while (bytes.length > 0) bytes = bytes.subarray(Deno.stdout.writeSync(bytes));
 }
 
-async function main([mark = "", first = "0", tries = "0", ...files]: readonly string[]): Promise<void> {
-  const { stdin, stdout } = Deno;
-  const say = (answer: Answer): void => {
-    let bytes: Uint8Array = new TextEncoder().encode(`\n${mark}${JSON.stringify(answer)}\n`);
-    while (bytes.length > 0) bytes = bytes.subarray(stdout.writeSync(bytes));
-  };
+async function main([first = "0", ...files]: readonly string[]): Promise<void> {
   // deno-lint-ignore no-console -- tests print for humans.
   for (const name of ["log", "info", "warn", "error", "debug"] as const) console[name] = (): void => {};
   for (const kind of ["unhandledrejection", "error"] as const) {
@@ -109,20 +149,27 @@ async function main([mark = "", first = "0", tries = "0", ...files]: readonly st
     });
   }
   Object.assign(Deno, { test: collect });
-  if (tries !== "0") fc.configureGlobal({ ...fc.readConfigureGlobal(), numRuns: Number(tries) });
-  flips.install(globalThis as unknown as Record<string, unknown>);
-  flips.on = Number(first);
+  Object.assign(globalThis, SWITCH);
+  on = Number(first);
   for (const file of files) await import(file);
-  flips.on = 0;
-  say({ kind: "ready", tests: tests.map(({ name }) => name), reached: [...flips.reached] });
-  for await (const line of linesOf(stdin.readable)) {
-    const question = JSON.parse(line) as Question;
-    if (question.kind === "cover") say(await cover(question.test));
-    else say(await run(question.flip, question.tests, question.flip === Number(first)));
+  on = 0;
+  answer({ kind: "ready", tests: tests.map(({ name }) => name), reached: [...reached] });
+  let text = "";
+  for await (const chunk of Deno.stdin.readable.pipeThrough(new TextDecoderStream())) {
+    const lines = (text + chunk).split("\n");
+    text = lines.pop() as string;
+    for (const line of lines) {
+      const question = JSON.parse(line) as Question;
+      answer(
+        question.kind === "cover" ? await cover(question.test) : await run(question.flip, question.tests),
+      );
+    }
   }
 }
 
-await main(Deno.args);
-// What a flip has left behind, such as timers, must not keep a process whose parent is gone.
-// deno-lint-ignore kproxy/exit-fence -- it is no part of kproxy.
-Deno.exit(0);
+if (import.meta.main) {
+  await main(Deno.args);
+  // What a flip has left behind, such as timers, must not keep a process whose parent is gone.
+  // deno-lint-ignore kproxy/exit-fence -- it is no part of kproxy.
+  Deno.exit(0);
+}

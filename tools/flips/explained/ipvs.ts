@@ -6,6 +6,10 @@
 import type { Explanations } from "../explained.ts";
 
 export const IPVS: Explanations = {
+  "lib/backend/ipvs/plan/plan.ts planIpvsInSteps: reported.size > 0 → reported.size >= 0": [
+    "performance",
+    "a Service without problems has an empty list of them instead of none, which is no line of the log either",
+  ],
   'lib/backend/ipvs/plan/plan.ts ServiceDraft.#addServer: known.outFilter === "" && outFilter !== "" → known.outFilter === "" || outFilter !== ""':
     [
       "equivalent",
