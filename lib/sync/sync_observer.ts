@@ -16,7 +16,7 @@ import {
   hasExternalEndpoints,
   hasInternalEndpoints,
 } from "../model/endpoint.ts";
-import type { ProxyState, ServicePort } from "../model/state.ts";
+import type { Changed, ProxyState, ServicePort } from "../model/state.ts";
 
 /** How many Services a log line names; the count says how many there were. */
 const NAMED_SERVICES = 10;
@@ -34,6 +34,7 @@ export function observeSyncs(
   unit: NoLocalEndpointsUnit,
 ): SyncObserver {
   const ready = new Set<IpFamily>();
+  const noLocalEndpoints = new Map<IpFamily, NoLocalEndpointsCount>();
   return {
     begun(): void {
       metrics.endpointChangesPending.set(0);
@@ -53,7 +54,10 @@ export function observeSyncs(
         metrics.nftablesCleanupFailures.inc({ ip_family: family }, report.failedDeletions);
         metrics.failedDeletions.inc({ ip_family: family }, report.failedDeletions);
       }
-      for (const [policy, count] of Object.entries(countNoLocalEndpoints(state, unit))) {
+      const counts = noLocalEndpoints.get(family) ?? new NoLocalEndpointsCount(unit);
+      noLocalEndpoints.set(family, counts);
+      counts.update(state, full ? "all" : new Set(services));
+      for (const [policy, count] of Object.entries(counts.total)) {
         metrics.noLocalEndpoints.set({ ip_family: family, traffic_policy: policy }, count);
       }
       const first = !ready.has(family);
@@ -176,16 +180,48 @@ export interface NoLocalEndpoints {
   readonly external: number;
 }
 
-/** Counts them in the state of one family. */
-export function countNoLocalEndpoints(state: ProxyState, unit: NoLocalEndpointsUnit): NoLocalEndpoints {
-  let [internal, external] = [0, 0];
-  for (const [name, ports] of state.services) {
-    if (!ports.some(isLocal)) continue;
-    const counts = (unit === "services" ? judge : count)(name, ports.filter(isLocal), state);
-    internal += counts.internal;
-    external += counts.external;
+const NONE: NoLocalEndpoints = { internal: 0, external: 0 };
+
+/** Counts them for one family, looking only at what changed. */
+export class NoLocalEndpointsCount {
+  readonly #unit: NoLocalEndpointsUnit;
+  readonly #services = new Map<NamespacedName, NoLocalEndpoints>();
+  #total = NONE;
+
+  constructor(unit: NoLocalEndpointsUnit) {
+    this.#unit = unit;
   }
-  return { internal, external };
+
+  /** Takes over what a sync has reached. */
+  update(state: ProxyState, changed: Changed): void {
+    if (changed === "all") {
+      this.#services.clear();
+      this.#total = NONE;
+    }
+    for (const name of changed === "all" ? state.services.keys() : changed) {
+      const ports = state.services.get(name)?.filter(isLocal) ?? [];
+      this.#set(name, ports.length === 0 ? NONE : this.#countOf(name, ports, state));
+    }
+  }
+
+  get total(): NoLocalEndpoints {
+    return this.#total;
+  }
+
+  #countOf(name: NamespacedName, ports: readonly ServicePort[], state: ProxyState): NoLocalEndpoints {
+    return this.#unit === "services" ? judge(name, ports, state) : count(name, ports, state);
+  }
+
+  /** The sum goes along: there may be thousands of them, and this is done for each change. */
+  #set(name: NamespacedName, counts: NoLocalEndpoints): void {
+    const before = this.#services.get(name) ?? NONE;
+    this.#total = {
+      internal: this.#total.internal - before.internal + counts.internal,
+      external: this.#total.external - before.external + counts.external,
+    };
+    if (counts.internal + counts.external > 0) this.#services.set(name, counts);
+    else this.#services.delete(name);
+  }
 }
 
 function isLocal(port: ServicePort): boolean {
