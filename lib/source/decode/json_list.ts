@@ -101,7 +101,7 @@ function parsedOrNull(text: string): Readonly<Record<string, unknown>> | null {
 }
 
 /** The offset after the closing quote of the string that begins at `at`. */
-function stringEnd(text: string, at: number): number {
+export function stringEnd(text: string, at: number): number {
   let end = text.indexOf('"', at + 1);
   while (end >= 0) {
     let slashes = 0;

@@ -16,8 +16,6 @@ import {
   rawNameOf,
 } from "./decode.ts";
 import { DecodeError, isAbsent } from "./decode_values.ts";
-import { cutList } from "./json_list.ts";
-import { toEnd } from "../../text/steps.ts";
 import { countLines, linePieces } from "../../text/lines.ts";
 import type { YamlDocument } from "../../config/yaml_document.ts";
 import { parsingOf, shortened } from "../../config/yaml_documents.ts";
@@ -160,47 +158,18 @@ function segmentsOf(path: string): string[] {
   );
 }
 
-/** A document that is a list, cut at its items. */
+/** A YAML document that is a list, cut at its items. */
 export interface SplitList {
   /** What its items are read with: `kind` and `apiVersion`. */
-  readonly head: Pick<RawList, "kind" | "apiVersion">;
+  readonly head: RawList;
   readonly items: readonly ListItemText[];
 }
 
-/** One item: in YAML from its `-` to the next, in JSON from its first character to its last. */
+/** One item, from its `-` to the next. */
 export interface ListItemText {
   readonly text: string;
   /** 0-based, in the document. */
   readonly line: number;
-}
-
-/** More values than two such objects for each of 44,000 Services have; each costs some 50 bytes. */
-const MAX_JSON_VALUES = 5_000_000;
-
-/**
- * Cuts the text of a list in JSON at its items, in steps. Null if it must be read as a whole: it is no list of objects, or no JSON outside
- * of its items.
- *
- * @throws {TooManyValuesError}
- */
-export function* splitJsonList(
-  text: string,
-  maxValues: number = MAX_JSON_VALUES,
-): Generator<void, SplitList | null> {
-  const list = yield* cutList(text, maxValues);
-  if (list === null) return null;
-  // One that is no list would be an item itself.
-  for (const _ of itemsOf(list.head)) return null;
-  const { kind, apiVersion } = list.head as RawList;
-  let [at, line] = [0, 0];
-  const items = list.items.map(([start, end]) => {
-    const item = text.slice(start, end);
-    const begin = start + item.search(/\S|$/);
-    line += countLines(text.slice(at, begin));
-    at = begin;
-    return { text: item.trim(), line };
-  });
-  return { head: { kind, apiVersion }, items };
 }
 
 /**
@@ -268,54 +237,24 @@ const LINES_PER_STEP = 10_000;
 
 /**
  * Reads one item, as the first of its list, in steps; lines are counted from its own. A problem says no more than that it cannot be read by
- * itself: in YAML it may refer to an anchor of another item.
+ * itself: it may refer to an anchor of another item.
  */
-export function* readListItem(
-  text: string,
-  head: SplitList["head"],
-  isJson: boolean,
-): Generator<void, ManifestPart> {
-  const broken = (line: number, message: string): ManifestPart => ({
-    items: [],
-    documents: 0,
-    problem: { line, document: 0, message },
-  });
-  if (isJson) {
-    try {
-      const items = [JSON.parse(text)];
-      return { items: yield* decodeDocument({ ...head, items }, 0, linesOfJson(text, 2)), documents: 0 };
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
-      return broken(0, error.message);
-    }
-  }
-  const { values: [value, ...others], problem } = yield* readYamlValues(text);
-  if (problem !== undefined) return broken(problem.line, problem.message);
-  if (value === undefined || others.length > 0 || !Array.isArray(value.raw) || value.raw.length !== 1) {
-    return broken(0, "is not one item of a list");
+export function* readListItem({ text }: ListItemText, head: RawList): Generator<void, ManifestPart> {
+  const { values, problem } = yield* readYamlValues(text);
+  const [value] = values;
+  if (problem !== undefined) return { items: [], documents: 0, problem: { ...problem, document: 0 } };
+  if (value === undefined || values.length > 1 || !Array.isArray(value.raw) || value.raw.length !== 1) {
+    return {
+      items: [],
+      documents: 0,
+      problem: { line: 0, document: 0, message: "is not one item of a list" },
+    };
   }
   const items = yield* decodeDocument({ ...head, items: value.raw }, 0, (path) => {
     // The item's own text has the list alone, not the field that it is in.
     return value.document.lineOfPath(segmentsOf(path).slice(1));
   });
   return { items, documents: 0 };
-}
-
-/** A fault in a longer text is placed at its beginning: the YAML reader takes a microsecond for each byte. */
-const PLACED_CHARACTERS = 2 ** 18;
-
-/**
- * Finds the lines of paths in a JSON text, which YAML's reader is given as soon as one is asked for; the first so many steps of a path do
- * not lead into the text.
- */
-export function linesOfJson(text: string, outerSteps: number): (path: string) => number {
-  let found: YamlDocument | null | undefined;
-  return (path) => {
-    const steps = segmentsOf(path).slice(outerSteps);
-    if (steps.length === 0 || text.length > PLACED_CHARACTERS) return 0;
-    found ??= toEnd(readYamlValues(text)).values[0]?.document ?? null;
-    return found?.lineOfPath(steps) ?? 0;
-  };
 }
 
 /** The objects of items before which the list has so many others. */

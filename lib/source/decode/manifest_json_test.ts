@@ -1,48 +1,32 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "../../../tests/support/fast_check.ts";
 import { toEnd } from "../../text/steps.ts";
-import { decodeDocument, linesOfJson, type ManifestItem, splitJsonList } from "./manifest_items.ts";
-import { TooManyValuesError } from "./json_list.ts";
+import { JsonPlaces, readLongJson } from "./manifest_json.ts";
+import { decodeDocument, type ManifestItem, segmentsOf } from "./manifest_items.ts";
 import { readingOf, readManifest } from "./manifest_text.ts";
+import { parseYamlDocuments } from "../../config/yaml_documents.ts";
 
-// The YAML package reads these two.
-const NONE = { permissions: { env: ["LOG_TOKENS", "LOG_STREAM"] } };
+const NONE = { permissions: "none" } as const;
 
 Deno.test("values are counted, not what texts look like", NONE, () => {
   const text = `{"a": "[[[,,,{{{\\",,,", \n"b": [1, {}, ""],\n"c": {"d": 1}}`;
-  const at = (most?: number, of = text): string | null => {
-    try {
-      toEnd(splitJsonList(of, most));
-      return null;
-    } catch (error) {
-      assert(error instanceof TooManyValuesError);
-      return of.slice(error.at, error.at + 3);
-    }
-  };
-  assertEquals([at(9), at(8), at(4), at(1)], [null, '{"d', ", {", '{"a']);
-  assertEquals(at(undefined, `["${",".repeat(5_000_001)}"]`), null);
-  const { problem } = readManifest(`[\n${"1,".repeat(5_000_001)}`, { json: true });
-  assertEquals([problem?.line, problem?.message], [2, "more than 5000000 values"]);
+  const line = (most?: number, of = text): number | undefined => toEnd(readLongJson(of, most))?.problem?.line;
+  assertEquals([line(9), line(8), line(4), line(2)], [undefined, 2, 1, 0]);
+  assertEquals(line(undefined, `[${"1,".repeat(5_000_001)}`), 0);
+  assertEquals(line(undefined, `["${",".repeat(5_000_001)}"]`), undefined);
 });
 
-/** The same text read by the runtime's parser; a line for refused items only. */
+/** The same text read by the runtime's parser. */
 function whole(text: string): readonly ManifestItem[] {
-  return toEnd(decodeDocument(JSON.parse(text), 0, linesOfJson(text, 0))).map(placed);
-}
-
-function placed(item: ManifestItem): ManifestItem {
-  return item.refusal === undefined ? { ...item, line: 0, document: 0 } : { ...item, document: 0 };
+  const items = toEnd(decodeDocument(JSON.parse(text), 0, () => -1));
+  if (items.every(({ refusal }) => refusal === undefined)) return items;
+  const places = new JsonPlaces(text);
+  return toEnd(decodeDocument(JSON.parse(text), 0, (path) => places.lineOf(segmentsOf(path))));
 }
 
 /** Null if the text cannot be read item by item. */
 function cut(text: string): readonly ManifestItem[] | null {
-  if (!isCut(text)) return null;
-  const { items } = readManifest(text, { json: true });
-  return items.map((item) => placed({ ...item, line: item.line - 1 }));
-}
-
-function isCut(text: string): boolean {
-  return toEnd(splitJsonList(text)) !== null;
+  return toEnd(readLongJson(text))?.items ?? null;
 }
 
 function service(name: string, port: unknown = 80): object {
@@ -88,10 +72,7 @@ const BROKEN: readonly string[] = [
   `{"kind":"List","items":["a]}`,
 ];
 Deno.test("what is no JSON is left to the runtime's parser, which tells what is wrong", NONE, () => {
-  for (const text of BROKEN) {
-    const { items, problem } = readManifest(text, { json: true });
-    assertEquals([items, problem?.document], [[], 1], text);
-  }
+  for (const text of BROKEN) assertEquals(cut(text), null, text);
 });
 
 Deno.test("any list is read item by item as it is as a whole, lines of refusals included", NONE, () => {
@@ -138,9 +119,59 @@ Deno.test(
     }
     assert(steps > 8_000, `${steps} steps`);
     const { items: good } = readManifest(text.replace('"x"', "80"), { json: true });
-    assertEquals([good.length, good.at(-1)?.line], [8_000, text.split("\n").lastIndexOf("  {") + 1]);
+    assertEquals([good.length, good.at(-1)?.line], [8_000, 0]);
     // A comma that is missing far behind.
     const { problem } = readManifest(`${text.slice(0, -4)},]}`, { json: true });
     assertEquals(problem?.line, text.split("\n").length - 1);
+  },
+);
+
+// The YAML package reads these two.
+const permissions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
+
+Deno.test("values of any JSON are found where the YAML reader finds them", { permissions }, () => {
+  const text = fc.string({ unit: fc.constantFrom(...'[]{},:"\\ \nab') });
+  const { value } = fc.letrec((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 4 },
+      text,
+      fc.integer(),
+      fc.boolean(),
+      fc.constant(null),
+      fc.array(tie("value"), { maxLength: 4 }),
+      fc.dictionary(text.filter((key) => key !== "<<"), tie("value"), { maxKeys: 4 }),
+    ),
+  }));
+  const spacing = fc.constantFrom(0, 1, "\t", "\n");
+  fc.assert(
+    fc.property(value, spacing, fc.infiniteStream(fc.nat()), (written, space, choices) => {
+      const json = `\n ${JSON.stringify(written, null, space)}\n`;
+      if (space === "\n") return;
+      const path = pathInto(written, choices);
+      const { documents: [document] } = parseYamlDocuments(json);
+      if (document === undefined || document.faults.length > 0) return;
+      assertEquals(new JsonPlaces(json).lineOf(path), document.lineOfPath(path));
+    }),
+    { numRuns: 500 },
+  );
+});
+
+/** Leads somewhere, at last perhaps to what is not there. */
+function pathInto(value: unknown, choices: Iterator<number>): string[] {
+  const keys = typeof value === "object" && value !== null ? Object.keys(value) : [];
+  const choice: number = choices.next().value;
+  const key = keys[choice % (keys.length + 1)];
+  if (key === undefined) return choice % 3 === 0 ? ["absent"] : [];
+  return [key, ...pathInto((value as Record<string, unknown>)[key], choices)];
+}
+
+Deno.test(
+  "a field that is there twice is the last one, however its name is written",
+  { permissions: "none" },
+  () => {
+    const text = '{\n"a": 1,\n"b": {"a": 2},\n"\\u0061": [\n3,\n4]\n}';
+    const places = new JsonPlaces(text);
+    assertEquals([places.lineOf(["a"]), places.lineOf(["a", "1"]), places.lineOf(["a", "9"])], [3, 5, 3]);
+    assertEquals([places.lineOf([]), places.lineOf(["none"]), places.lineOf(["b", "a", "x"])], [0, 0, 2]);
   },
 );

@@ -7,17 +7,15 @@ import { toEnd } from "../../text/steps.ts";
 import { parseIp } from "../../model/ip.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
 import { countLines, linePieces } from "../../text/lines.ts";
-import { TooManyValuesError } from "./json_list.ts";
+import { JsonPlaces, readLongJson } from "./manifest_json.ts";
 import {
   atIndex,
   decodeDocument,
-  linesOfJson,
   type ManifestItem,
   type ManifestPart,
   readListItem,
   readYaml,
-  splitJsonList,
-  type SplitList,
+  segmentsOf,
   splitList,
   type SyntaxProblem,
 } from "./manifest_items.ts";
@@ -28,6 +26,9 @@ const MAX_DOCUMENTS = 250_000;
 
 /** Some milliseconds of work. */
 const ITEMS_PER_STEP = 5_000;
+
+/** Some milliseconds of work, and too short for too many values. */
+const SHORT_JSON_CHARACTERS = 2 ** 20;
 
 /** A file's objects; if `problem` is there, the text is broken and nothing of it counts. */
 export interface Manifest {
@@ -140,56 +141,54 @@ function* readPart(
   options: ManifestOptions,
   parts: Map<string, ManifestPart>,
 ): Generator<void, ManifestPart> {
-  const mustBeJson = options.json === true;
-  const isJson = mustBeJson || looksLikeJson(text);
-  try {
-    const list = yield* (isJson ? splitJsonList(text) : splitList(text));
-    const part = list === null ? null : yield* readList(list, { text, isJson }, options, parts);
-    if (part !== null) return part;
-  } catch (error) {
-    if (!(error instanceof TooManyValuesError)) throw error;
-    return broken(countLines(text, error.at), error.message);
+  if (options.json === true || looksLikeJson(text)) {
+    const part = yield* readJson(text, options.json === true);
+    if (part !== undefined) return part;
   }
-  return (isJson ? yield* readJson(text, mustBeJson) : null) ?? (yield* readYaml(text));
+  return (yield* readList(text, options, parts)) ?? (yield* readYaml(text));
 }
 
 /** Reads a list item by item; null if it must be read as a whole. */
 function* readList(
-  { head, items: itemTexts }: SplitList,
-  { text, isJson }: { readonly text: string; readonly isJson: boolean },
+  text: string,
   { previous }: ManifestOptions,
   parts: Map<string, ManifestPart>,
 ): Generator<void, ManifestPart | null> {
+  const list = yield* splitList(text);
+  if (list === null) return null;
   const items: ManifestItem[] = [];
   // No document begins so, and what an item is depends on its list.
-  const prefix = `- ${JSON.stringify(head)}\n`;
-  for (const [index, { text: itemText, line }] of itemTexts.entries()) {
-    const key = prefix + itemText;
-    const known = isJson ? undefined : parts.get(key) ?? previous?.parts.get(key);
-    const part = known ?? (yield* readListItem(itemText, head, isJson));
+  const prefix = `- ${JSON.stringify(list.head)}\n`;
+  for (const [index, itemText] of list.items.entries()) {
+    const key = prefix + itemText.text;
+    const part = parts.get(key) ?? previous?.parts.get(key) ??
+      (yield* readListItem(itemText, list.head));
     if (part.problem !== undefined) {
       // Whether it is right in the whole cannot be known where that is too large.
-      if (isJson || text.length <= YAML_LIMITS.characters) return null;
-      return broken(part.problem.line + line, part.problem.message);
+      if (text.length <= YAML_LIMITS.characters) return null;
+      return broken(part.problem.line + itemText.line, part.problem.message);
     }
-    // To read JSON again costs less than to keep its texts.
-    if (!isJson) parts.set(key, part);
+    parts.set(key, part);
     for (const item of atIndex(part.items, index)) {
-      items.push({ ...item, line: item.line < 0 ? item.line : item.line + line });
+      items.push({ ...item, line: item.line < 0 ? item.line : item.line + itemText.line });
     }
     yield;
   }
   return { items, documents: 1 };
 }
 
-/** Null if the text is not JSON and need not be. */
-function* readJson(text: string, required: boolean): Generator<void, ManifestPart | null> {
+/** Undefined if the text is not JSON and need not be. */
+function* readJson(text: string, required: boolean): Generator<void, ManifestPart | undefined> {
+  if (text.length > SHORT_JSON_CHARACTERS) {
+    const long = yield* readLongJson(text);
+    if (long !== null) return long;
+  }
   let raw: unknown;
   try {
     raw = JSON.parse(text);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    if (!required) return null;
+    if (!required) return undefined;
     if (text.trim() === "") return { items: [], documents: 0 };
     return broken(
       Number(/\(line (\d+) /.exec(error.message)?.[1] ?? countLines(text) + 1) - 1,
@@ -198,9 +197,11 @@ function* readJson(text: string, required: boolean): Generator<void, ManifestPar
   }
   yield;
   const items = yield* decodeDocument(raw, 0, () => -1);
-  if (items.every(({ refusal }) => refusal === undefined)) return { items, documents: 1 };
+  if (items.every((item) => item.refusal === undefined)) return { items, documents: 1 };
   // Only a refusal needs lines.
-  return { items: yield* decodeDocument(raw, 0, linesOfJson(text, 0)), documents: 1 };
+  const places = new JsonPlaces(text);
+  const placed = yield* decodeDocument(raw, 0, (path) => places.lineOf(segmentsOf(path)));
+  return { items: placed, documents: 1 };
 }
 
 function broken(line: number, message: string): ManifestPart {

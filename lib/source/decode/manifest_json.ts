@@ -1,0 +1,155 @@
+/**
+ * A long JSON text with a list of objects, item by item: the runtime's parser lets no other work go on until it has read all that it
+ * is given.
+ *
+ * @module
+ */
+import { countLines, LineStarts } from "../../text/lines.ts";
+import type { RawList } from "./api_json.ts";
+import { itemsOf } from "./decode.ts";
+import { cutList, type JsonList, stringEnd, TooManyValuesError } from "./json_list.ts";
+import {
+  atIndex,
+  decodeDocument,
+  type ManifestItem,
+  type ManifestPart,
+  segmentsOf,
+} from "./manifest_items.ts";
+
+/** More values than two such objects for each of 44,000 Services have; each costs some 50 bytes. */
+const MAX_JSON_VALUES = 5_000_000;
+
+const BLANK = 0x20;
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+
+/** Reads a list in steps. Null if it must be read as a whole: it is no list of objects, or something of it is no JSON. */
+export function* readLongJson(
+  text: string,
+  maxValues: number = MAX_JSON_VALUES,
+): Generator<void, ManifestPart | null> {
+  try {
+    const list = yield* cutList(text, maxValues);
+    if (list === null) return null;
+    // One that is no list would be an item itself.
+    for (const _ of itemsOf(list.head)) return null;
+    const items = yield* decodeItems(text, list, false);
+    if (items.every(({ refusal }) => refusal === undefined)) return { items, documents: 1 };
+    // Only a refusal needs lines.
+    return { items: yield* decodeItems(text, list, true), documents: 1 };
+  } catch (error) {
+    if (error instanceof SyntaxError) return null;
+    if (!(error instanceof TooManyValuesError)) throw error;
+    const line = countLines(text, error.at);
+    return { items: [], documents: 1, problem: { line, document: 0, message: error.message } };
+  }
+}
+
+function* decodeItems(
+  text: string,
+  { head, items }: JsonList,
+  hasLines: boolean,
+): Generator<void, readonly ManifestItem[]> {
+  const { kind, apiVersion } = head as RawList;
+  const decoded: ManifestItem[] = [];
+  let [at, line] = [0, 0];
+  for (const [index, [start, end]] of items.entries()) {
+    const item = text.slice(start, end);
+    let lineOf = (_: string): number => -1;
+    if (hasLines) {
+      line += countLines(text.slice(at, start));
+      at = start;
+      const [first, places] = [line, new JsonPlaces(item)];
+      // Its own text has neither the list nor the field that it is in.
+      lineOf = (path) => first + places.lineOf(segmentsOf(path).slice(2));
+    }
+    const found = yield* decodeDocument({ kind, apiVersion, items: [JSON.parse(item)] }, 0, lineOf);
+    for (const one of atIndex(found, index)) decoded.push(one);
+  }
+  return decoded;
+}
+
+const OPENING: ReadonlySet<number> = new Set([0x5b, 0x7b]);
+const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
+
+/** Where a value begins, and the name or, in a list, the value that it is found by. */
+interface Place {
+  readonly begin: number;
+  readonly value: number;
+}
+
+/** Finds values by their paths. The text must be JSON that has been parsed. */
+export class JsonPlaces {
+  readonly #text: string;
+  readonly #lines: LineStarts;
+  /** By the offset of a list or object, what is in it. */
+  readonly #members = new Map<number, ReadonlyMap<string, Place>>();
+
+  constructor(text: string) {
+    this.#text = text;
+    this.#lines = LineStarts.of(text);
+  }
+
+  /** 0-based line of the deepest part of a path that the text has: of a field's name, or of where an element begins. */
+  lineOf(path: readonly string[]): number {
+    const [[start] = [0]] = tokensOf(this.#text, 0);
+    let place: Place = { begin: start, value: start };
+    for (const step of path) {
+      const next = this.#membersOf(place.value).get(step);
+      if (next === undefined) break;
+      place = next;
+    }
+    return this.#lines.lineAt(place.begin);
+  }
+
+  /** Of a name that is there twice the last one counts, as in parsing. */
+  #membersOf(at: number): ReadonlyMap<string, Place> {
+    const known = this.#members.get(at);
+    if (known !== undefined) return known;
+    const members = new Map<string, Place>();
+    this.#members.set(at, members);
+    const isList = this.#text.charAt(at) === "[";
+    let depth = 0;
+    let name: readonly [start: number, end: number] | null = null;
+    for (const [start, end] of tokensOf(this.#text, at)) {
+      const code = this.#text.charCodeAt(start);
+      if (CLOSING.has(code)) depth--;
+      else if (depth === 1 && isList) members.set(String(members.size), { begin: start, value: start });
+      else if (depth === 1 && name === null) name = [start, end];
+      else if (depth === 1 && name !== null) {
+        members.set(JSON.parse(this.#text.slice(...name)), { begin: name[0], value: start });
+        name = null;
+      }
+      if (OPENING.has(code)) depth++;
+      if (depth === 0) break;
+    }
+    return members;
+  }
+}
+
+/** The brackets, names and plain values from `start` on. */
+function* tokensOf(text: string, start: number): Generator<readonly [start: number, end: number]> {
+  for (let at = start; at < text.length;) {
+    const code = text.charCodeAt(at);
+    if (code <= BLANK || code === COMMA || code === COLON) {
+      at++;
+      continue;
+    }
+    const end = code === QUOTE
+      ? stringEnd(text, at)
+      : OPENING.has(code) || CLOSING.has(code)
+      ? at + 1
+      : plainEnd(text, at);
+    yield [at, end];
+    at = end;
+  }
+}
+
+/** Of a number or a word. */
+function plainEnd(text: string, at: number): number {
+  PLAIN.lastIndex = at;
+  return PLAIN.test(text) ? PLAIN.lastIndex : at + 1;
+}
+
+const PLAIN = /[^\s,:[\]{}"]+/y;
