@@ -11,7 +11,7 @@ import { writeConfigYaml } from "../../lib/config/write_yaml.ts";
 import { ConfigError } from "../../lib/errors.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { DecodeError } from "../../lib/source/decode/decode_values.ts";
-import { cutList, parsedItems } from "../../lib/source/decode/json_list.ts";
+import { JsonListReader, parseItems } from "../../lib/source/decode/json_list_reader.ts";
 import { readManifest } from "../../lib/source/decode/manifest_text.ts";
 import {
   decodeSnapshotObject,
@@ -21,8 +21,8 @@ import {
   SnapshotReader,
 } from "../../lib/source/snapshot/snapshot_format.ts";
 import { parseExecCredential } from "../../lib/source/kube/credentials.ts";
-import { readEvents, readPage } from "../../lib/source/kube/serializers.ts";
-import { AnswerError } from "../../lib/source/kube/response.ts";
+import { formatOf } from "../../lib/source/kube/serializers.ts";
+import { AnswerError } from "../../lib/source/kube/list_watch_messages.ts";
 import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../../lib/source/kube/resources.ts";
 import { KubeStore, Listing } from "../../lib/source/kube/store.ts";
 import { parseKubeconfig } from "../../lib/source/kube/kubeconfig.ts";
@@ -30,7 +30,6 @@ import { BadRequest, RequestReader } from "../../lib/serve/http_request.ts";
 import { rawService, rawSlice } from "../support/decode_objects.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { frameBytes, joined, listBytes } from "../support/kube_protobuf.ts";
-import { toEnd } from "../../lib/text/steps.ts";
 import { bytesOf, type FuzzTarget, inPieces, textOf } from "./target.ts";
 
 /** The YAML package takes more than a microsecond for each byte: it is given 3 MiB at most, those of manifests in steps. */
@@ -253,14 +252,15 @@ function answers(
     refusals: [AnswerError],
     async read(bytes, random) {
       const resource = resourceOf(textOf(bytes.subarray(0, 4_096)));
+      const format = formatOf({ contentType }, resource.path);
       const store = new KubeStore(resource, "here", () => {});
-      const answer = { contentType, body: streamOf(inPieces(bytes, random)) };
+      const body = streamOf(inPieces(bytes, random));
       if (what === "list") {
         const listing = new Listing(store);
-        await readPage(answer, resource, READING, (raw) => listing.take(raw));
+        await format.readPage({ body }, resource, READING, (raws) => listing.take(raws));
         listing.finish(resource.path);
       } else {
-        for await (const batch of readEvents(answer, resource, READING)) {
+        for await (const batch of format.readEvents(body, resource, READING)) {
           for (const { type, object } of batch) {
             if (type === "DELETED") store.delete(object, []);
             else if (type !== "BOOKMARK") store.put(object, []);
@@ -272,8 +272,8 @@ function answers(
   };
 }
 
-/** A list read item by item is what the runtime's parser makes of all of it. */
-const JSON_ITEMS: FuzzTarget = {
+/** A list read while it arrives is what the runtime's parser makes of all of it. */
+const JSON_PIECES: FuzzTarget = {
   name: "json-pieces",
   examples: [
     ...LISTS.map((list) => JSON.stringify(list)),
@@ -281,15 +281,32 @@ const JSON_ITEMS: FuzzTarget = {
     '{"kind":"x","items":[1,[2],{"items":[3]},"\\"],[",null],"more":[{"items":[]}]}',
   ],
   passes: 2,
-  refusals: [SyntaxError],
-  read(bytes) {
-    const text = textOf(bytes);
-    const whole = jsonOf(text);
-    const list = toEnd(cutList(text));
-    if (list === null) return;
-    const items = [...parsedItems(text, list)];
+  refusals: [DecodeError, SyntaxError],
+  read(bytes, random) {
+    const whole = jsonOf(textOf(bytes));
+    const reader = new JsonListReader({ maxLength: 2 ** 21, wholeLength: 0 });
+    const items: unknown[] = [];
+    let around: unknown;
+    try {
+      const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+      for (const piece of inPieces(bytes, random)) {
+        for (const group of reader.push(decoder.decode(piece, { stream: true }))) {
+          items.push(...parseItems(group));
+        }
+      }
+      reader.push(decoder.decode());
+      around = reader.end();
+    } catch (error) {
+      const isRefusal = error instanceof SyntaxError ||
+        error instanceof DecodeError && /twice|in one another|bytes without/.test(error.message);
+      assert(isRefusal || whole === undefined, `${error}`);
+      throw error;
+    }
     assert(whole !== undefined, "it is no JSON");
-    assertEquals(JSON.stringify({ ...list.head, items }), JSON.stringify(whole.value));
+    assertEquals(
+      JSON.stringify(items.length > 0 ? { ...around as object, items } : around),
+      JSON.stringify(whole.value),
+    );
   },
 };
 
@@ -382,7 +399,7 @@ export const DOCUMENT_TARGETS: readonly FuzzTarget[] = [
   CREDENTIAL,
   MANIFESTS,
   SNAPSHOT,
-  JSON_ITEMS,
+  JSON_PIECES,
   answers("json", "list", LISTS.map((list) => JSON.stringify(list))),
   answers("json", "watch", [
     EVENTS.map((event) => `${JSON.stringify(event)}\n`).join(""),

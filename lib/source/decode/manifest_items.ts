@@ -152,7 +152,7 @@ export function* readYamlValues(text: string): Generator<void, YamlValues> {
 }
 
 /** The steps of a path. */
-function segmentsOf(path: string): string[] {
+export function segmentsOf(path: string): string[] {
   return [...path.matchAll(/\["([^"]*)"\]|\[(\d+)\]|([^.[\]]+)/g)].map((match) =>
     match[1] ?? match[2] ?? match[3] ?? ""
   );

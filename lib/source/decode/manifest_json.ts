@@ -7,7 +7,8 @@
 import { countLines, LineStarts } from "../../text/lines.ts";
 import type { RawList } from "./api_json.ts";
 import { itemsOf } from "./decode.ts";
-import { cutList, type JsonList, stringEnd, TooManyValuesError } from "./json_list.ts";
+import { DecodeError } from "./decode_values.ts";
+import { JsonListReader, type ListItems, parseItems } from "./json_list_reader.ts";
 import {
   atIndex,
   decodeDocument,
@@ -19,6 +20,9 @@ import {
 /** More values than two such objects for each of 44,000 Services have; each costs some 50 bytes. */
 const MAX_JSON_VALUES = 5_000_000;
 
+/** A fraction of a millisecond of work. */
+const CHARACTERS_PER_STEP = 2 ** 15;
+
 const BLANK = 0x20;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -29,47 +33,64 @@ export function* readLongJson(
   text: string,
   maxValues: number = MAX_JSON_VALUES,
 ): Generator<void, ManifestPart | null> {
+  const list = new JsonListReader({ maxLength: Infinity, wholeLength: 0, maxValues });
+  let at = 0;
   try {
-    const list = yield* cutList(text, maxValues);
-    if (list === null) return null;
+    const groups: Group[] = [];
+    for (; at < text.length; at += CHARACTERS_PER_STEP) {
+      for (const { text: { length }, ...group } of list.push(text.slice(at, at + CHARACTERS_PER_STEP))) {
+        const start = groups.at(-1)?.end ?? list.headLength;
+        groups.push({ ...group, start: start + 1, end: start + length - 1 });
+      }
+      yield;
+    }
+    const head = list.end() as RawList | null;
+    // What stands around the items must have no other `items`, however it is written.
+    const around = text.slice(0, list.headLength) + text.slice(groups.at(-1)?.end);
+    if (!Array.isArray(head?.items) || around.includes("\\")) return null;
     // One that is no list would be an item itself.
-    for (const _ of itemsOf(list.head)) return null;
-    const items = yield* decodeItems(text, list, false);
+    for (const _ of itemsOf(head)) return null;
+    const items = yield* decodeGroups(text, head, groups, false);
     if (items.every(({ refusal }) => refusal === undefined)) return { items, documents: 1 };
     // Only a refusal needs lines.
-    return { items: yield* decodeItems(text, list, true), documents: 1 };
+    return { items: yield* decodeGroups(text, head, groups, true), documents: 1 };
   } catch (error) {
-    if (error instanceof SyntaxError) return null;
-    if (!(error instanceof TooManyValuesError)) throw error;
-    const line = countLines(text, error.at);
+    if (!(error instanceof DecodeError || error instanceof SyntaxError)) throw error;
+    if (list.tooManyAt < 0) return null;
+    const line = countLines(text, at + list.tooManyAt);
     return { items: [], documents: 1, problem: { line, document: 0, message: error.message } };
   }
 }
 
-function* decodeItems(
+/** Items that stand together, from `start` to `end` of the text. */
+type Group = Omit<ListItems, "text"> & { readonly start: number; readonly end: number };
+
+function* decodeGroups(
   text: string,
-  { head, items }: JsonList,
+  { kind, apiVersion }: RawList,
+  groups: readonly Group[],
   hasLines: boolean,
 ): Generator<void, readonly ManifestItem[]> {
-  const { kind, apiVersion } = head as RawList;
   const decoded: ManifestItem[] = [];
   let [at, line] = [0, 0];
-  for (const [index, [start, end]] of items.entries()) {
-    const item = text.slice(start, end);
+  for (const { start, end, ...group } of groups) {
+    const part = `[${text.slice(start, end)}]`;
+    const items = parseItems({ ...group, text: part });
     let lineOf = (_: string): number => -1;
     if (hasLines) {
       line += countLines(text.slice(at, start));
       at = start;
-      const [first, places] = [line, new JsonPlaces(item)];
-      // Its own text has neither the list nor the field that it is in.
-      lineOf = (path) => first + places.lineOf(segmentsOf(path).slice(2));
+      const [first, places] = [line, new JsonPlaces(part)];
+      lineOf = (path) => first + places.lineOf(segmentsOf(path).slice(1));
     }
-    const found = yield* decodeDocument({ kind, apiVersion, items: [JSON.parse(item)] }, 0, lineOf);
-    for (const one of atIndex(found, index)) decoded.push(one);
+    const found = yield* decodeDocument({ kind, apiVersion, items }, 0, lineOf);
+    for (const item of atIndex(found, group.first)) decoded.push(item);
+    yield;
   }
   return decoded;
 }
 
+const BACKSLASH = 0x5c;
 const OPENING: ReadonlySet<number> = new Set([0x5b, 0x7b]);
 const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
 
@@ -153,3 +174,15 @@ function plainEnd(text: string, at: number): number {
 }
 
 const PLAIN = /[^\s,:[\]{}"]+/y;
+
+/** After the closing quote of the string that begins at `at`. */
+function stringEnd(text: string, at: number): number {
+  let end = text.indexOf('"', at + 1);
+  while (end >= 0) {
+    let slashes = 0;
+    while (text.charCodeAt(end - 1 - slashes) === BACKSLASH) slashes++;
+    if (slashes % 2 === 0) return end + 1;
+    end = text.indexOf('"', end + 1);
+  }
+  return text.length;
+}

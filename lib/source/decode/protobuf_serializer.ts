@@ -10,14 +10,8 @@ import type { V1ListMeta, V1ObjectMeta } from "@kubernetes/client-node";
 import { GrowingBytes } from "../../text/bytes.ts";
 import type { Raw, RawKubernetesObject, WatchedModels } from "./api_json.ts";
 import { DecodeError } from "./decode_values.ts";
-import {
-  type Fields,
-  KIND_MESSAGES,
-  type Message,
-  message,
-  readMessage,
-  STATUS,
-} from "./protobuf_messages.ts";
+import { KIND_MESSAGES, STATUS } from "./protobuf_tables.ts";
+import { type Fields, type Message, message, readMessage } from "./protobuf_reader.ts";
 
 const MAGIC = new Uint8Array([0x6b, 0x38, 0x73, 0]);
 const FRAME_HEAD = 4;
@@ -64,7 +58,7 @@ export class MalformedObject {
 }
 
 /** The object of a kind that these bytes are, as its JSON would be read; a {@linkcode MalformedObject} if they are none. */
-export function readObject(kind: keyof WatchedModels, bytes: Uint8Array): RawKubernetesObject {
+export function readObject(kind: keyof WatchedModels, bytes: Uint8Array): unknown {
   const object: Fields = {};
   try {
     readMessage(bytes, KIND_MESSAGES[kind], object);
@@ -142,7 +136,7 @@ export class EventReader {
   }
 
   /** The event as its JSON would be. @throws {DecodeError} if the frame holds none */
-  read(frame: Uint8Array): { readonly type: string; readonly object: RawKubernetesObject } {
+  read(frame: Uint8Array): { readonly type: string; readonly object: unknown } {
     const { type = "", object } = wholeMessage(frame, WATCH_EVENT);
     const { kind, apiVersion, bytes } = openEnvelope(object?.raw instanceof Uint8Array ? object.raw : EMPTY);
     if (kind === this.#objectKind) return { type, object: readObject(this.#objectKind, bytes) };

@@ -14,7 +14,7 @@ import { until } from "../../../tests/support/until.ts";
 import { readRefusal, readText } from "./response.ts";
 import { JsonEventReader } from "./serializers.ts";
 import { DecodeError } from "../decode/decode_values.ts";
-import { AnswerError } from "./response.ts";
+import { AnswerError } from "./list_watch_messages.ts";
 
 const READING = { signal: new AbortController().signal, note: () => {} };
 const encoder = new TextEncoder();

@@ -3,17 +3,10 @@
  *
  * @module
  */
-import { AnswerError, type HttpAnswer, IdleLimit, readRefusal } from "./response.ts";
-import {
-  ExpiredError,
-  type ListPage,
-  readEvents,
-  readPage,
-  readRefusalStatus,
-  refusal,
-  type WatchBatch,
-} from "./serializers.ts";
+import { type HttpAnswer, IdleLimit, readRefusal } from "./response.ts";
+import { formatOf, formatOfRefusal, type WatchBatch } from "./serializers.ts";
 import type { KubeConnection } from "./connection_state.ts";
+import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./list_watch_messages.ts";
 import type { ReflectorOptions, ReflectorTimes } from "./reflector.ts";
 
 /** What a {@linkcode ListWatch} needs; `connection` holds what is known of the server. */
@@ -85,7 +78,7 @@ export class ListWatch {
    * @returns the list's version
    * @throws {AnswerError} if the server refuses it, or it is no list
    */
-  async list(asked: Asked, take: (raw: unknown) => void, signal: AbortSignal): Promise<string> {
+  async list(asked: Asked, take: (raws: readonly unknown[]) => void, signal: AbortSignal): Promise<string> {
     const { resource } = this.#options;
     let token = "";
     for (let pages = 0; pages < MAX_PAGES; pages++) {
@@ -103,7 +96,7 @@ export class ListWatch {
   async #page(
     { version, paced }: Asked,
     token: string,
-    take: (raw: unknown) => void,
+    take: (raws: readonly unknown[]) => void,
     signal: AbortSignal,
   ): Promise<ListPage> {
     const { client, times, clock, resource } = this.#options;
@@ -118,7 +111,7 @@ export class ListWatch {
     try {
       // No waiting in the middle of a list.
       const answer = await this.#get(query, idle, paced && token === "");
-      return await readPage(answer, resource, idle, take);
+      return await formatOf(answer, resource.path).readPage(answer, resource, idle, take);
     } catch (error) {
       // A list that takes longer than the server keeps its versions never comes to an end in pages: ask for all at once.
       if (error instanceof ExpiredError && token !== "") this.#pageSize = 0;
@@ -183,7 +176,7 @@ export class ListWatch {
     };
     try {
       const answer = await this.#get(query, idle, paced);
-      return { events: readEvents(answer, resource, idle), idle };
+      return { events: formatOf(answer, resource.path).readEvents(answer.body, resource, idle), idle };
     } catch (error) {
       idle[Symbol.dispose]();
       throw idle.error ?? error;
@@ -203,7 +196,7 @@ export class ListWatch {
     if (answer.status === 200) return answer;
     // Sizes of answers are those of lists, as client-go counts them.
     const bytes = await readRefusal("watch" in query ? { body: answer.body } : answer, idle);
-    const status = readRefusalStatus(answer, bytes);
+    const status = statusOf(formatOfRefusal(answer).readStatus(bytes));
     const retryAfterSeconds = answer.retryAfterSeconds ?? status.retryAfterSeconds;
     const message = status.message || new TextDecoder().decode(bytes);
     throw refusal(path, answer.status, message, { ...status, retryAfterSeconds });

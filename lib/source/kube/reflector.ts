@@ -8,16 +8,16 @@
 import type { Clock } from "../../kernel/clock.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { KubeConnection } from "./connection_state.ts";
+import type { WatchBatch } from "./serializers.ts";
 import type { KubeClient } from "./kube_client.ts";
 import { KubeStore, Listing } from "./store.ts";
-import { AnswerError } from "./response.ts";
 import {
+  AnswerError,
   ExpiredError,
   RefusalError,
   UnreadableListError,
-  type WatchBatch,
   type WatchEvent,
-} from "./serializers.ts";
+} from "./list_watch_messages.ts";
 import { CutOffError, ListWatch, SilentError, type StreamedList } from "./list_watch.ts";
 import type { WatchedResource } from "./resources.ts";
 import type { ResourceEventHandler, SourceEvent } from "../source.ts";
@@ -247,7 +247,7 @@ export class Reflector {
     const listing = new Listing(this.#store);
     // No waiting before traffic can flow.
     const asked = { version: this.#oldestList(), paced: this.#synced };
-    const version = await this.#listWatch.list(asked, (raw) => listing.take(raw), signal);
+    const version = await this.#listWatch.list(asked, (raws) => listing.take(raws), signal);
     this.#take(listing, version);
   }
 

@@ -4,15 +4,8 @@
  * @module
  */
 import { GrowingBytes } from "../../text/bytes.ts";
+import { AnswerError } from "./list_watch_messages.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
-
-/** The server, or something on the way to it, answered, but not with what was asked for. */
-export class AnswerError extends Error {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = "AnswerError";
-  }
-}
 
 /** An answer whose body may still be arriving. */
 export interface HttpAnswer {
@@ -69,34 +62,37 @@ export interface Reading {
 /**
  * The whole body as text.
  *
- * @throws as {@linkcode readBytes}
+ * @throws {AnswerError} if it is larger than any answer should be
+ * @throws what `signal` was aborted with, or the error of the connection
  */
 export async function readText(
   answer: AnswerBody,
   reading: Reading,
   maxBytes: number = MAX_BYTES,
 ): Promise<string> {
-  return new TextDecoder().decode(await readBytes(answer, reading, maxBytes));
+  const bytes = new GrowingBytes();
+  for await (const piece of readPieces(answer, reading, maxBytes)) bytes.add(piece);
+  return new TextDecoder().decode(bytes.view());
 }
 
 /**
- * The whole body.
+ * The whole body, piece by piece, each valid until the next one is asked for.
  *
  * @throws {AnswerError} if it is larger than any answer should be
  * @throws what `signal` was aborted with, or the error of the connection
  */
-export async function readBytes(
+export async function* readPieces(
   { body, onRead }: AnswerBody,
   reading: Reading,
   maxBytes: number = MAX_BYTES,
-): Promise<Uint8Array<ArrayBuffer>> {
-  const bytes = new GrowingBytes();
+): AsyncGenerator<Uint8Array> {
+  let length = 0;
   for await (const piece of piecesOf(body, reading)) {
-    bytes.add(piece);
-    if (bytes.length > maxBytes) throw new AnswerError(`The answer is larger than ${maxBytes} bytes`);
+    length += piece.length;
+    if (length > maxBytes) throw new AnswerError(`The answer is larger than ${maxBytes} bytes`);
+    yield piece;
   }
-  onRead?.(bytes.length);
-  return bytes.view();
+  onRead?.(length);
 }
 
 /**

@@ -9,7 +9,7 @@ import { DecodeError } from "../decode/decode_values.ts";
 import { MalformedObject } from "../decode/protobuf_serializer.ts";
 import { type Rejection, sameObject, type SourceEvent } from "../source.ts";
 import type { WatchedResource } from "./resources.ts";
-import { UnreadableListError, type WatchEvent } from "./serializers.ts";
+import { UnreadableListError, type WatchEvent } from "./list_watch_messages.ts";
 
 /** An API object that cannot be read. */
 interface RefusedObject {
@@ -140,20 +140,22 @@ export class Listing {
     this.#store = store;
   }
 
-  /** Takes an API object. */
-  take(raw: unknown): void {
-    const identity = identityOfRaw(raw);
-    const object = this.#store.decode(raw);
-    const listed = object.kind === "refused"
-      ? { ...this.#listed.get(identity), refused: object }
-      : { object };
-    this.#listed.set(identity, listed);
+  /** Takes API objects. */
+  take(raws: readonly unknown[]): void {
+    for (const raw of raws) {
+      const identity = identityOfRaw(raw);
+      const object = this.#store.decode(raw);
+      const listed = object.kind === "refused"
+        ? { ...this.#listed.get(identity), refused: object }
+        : { object };
+      this.#listed.set(identity, listed);
+    }
   }
 
   /** Takes an event; what is changed or deleted while the list is sent comes as such. */
   takeEvent({ type, object }: WatchEvent): void {
     if (type === "DELETED") this.#listed.delete(identityOfRaw(object));
-    else if (type !== "BOOKMARK") this.take(object);
+    else if (type !== "BOOKMARK") this.take([object]);
   }
 
   /**

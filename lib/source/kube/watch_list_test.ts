@@ -248,9 +248,7 @@ Deno.test("an object that becomes malformed while it is listed keeps the good fo
   const store = new KubeStore(SERVICES, "server", ({ object }) => rejected.push(object));
   const listing = new Listing(store);
   const bad = (name: string) => ({ ...rawService(name), spec: { clusterIP: 7 } });
-  for (const raw of [rawService("web"), bad("web"), rawService("db"), bad("db"), rawService("db")]) {
-    listing.take(raw);
-  }
+  listing.take([rawService("web"), bad("web"), rawService("db"), bad("db"), rawService("db")]);
   assertEquals(listing.finish("/services").map(({ type }) => type), ["add", "add"]);
   assertEquals(store.identities().sort(), ["default/db", "default/web"]);
   assertEquals(rejected, ["Service default/web"]);
