@@ -50,6 +50,7 @@ export function wantedOf(args: readonly string[]): Wanted {
       );
     },
   });
+  if (denort === "" || sign === "") throw new TypeError("Wanted a value, found --denort= or --sign=");
   // They stand in a list that commas divide.
   const wrong = credentialPlugins.find((plugin) => plugin === "" || plugin.includes(","));
   if (wrong !== undefined) throw new TypeError(`Wanted a program, found --credential-plugin=${wrong}`);

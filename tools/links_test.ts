@@ -14,6 +14,7 @@ Deno.test("every link of the project's documentation leads somewhere", async () 
   );
   assert([...texts.values()].flatMap(linksOf).length > 50);
   assertEquals(brokenLinks(texts, files), []);
+  assertEquals(brokenLinks(new Map([["a.md", "# A\n[x](#b)"]]), ["a.md"]).length, 1);
 });
 
 Deno.test("every attack of docs/security.md has its tests, and they exist", async () => {

@@ -111,7 +111,7 @@ class Advice {
 
   on(shown: string, file: string): readonly string[] {
     const advice = this.#known.get(shown);
-    if (advice === undefined) this.#missing.push(`${file}: ${shown}`);
+    if (advice === undefined || advice[0] === "") this.#missing.push(`${file}: ${shown}`);
     return advice ?? [];
   }
 

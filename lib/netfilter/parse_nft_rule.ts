@@ -137,9 +137,13 @@ function takeStatement(words: NftWords, family: IpFamily): NftStatement {
   }
   const key = takeKey(words, family);
   const statement = takeLookup(words, key);
-  const fact = FACTS.find(([kind]) => kind === key[0]?.kind);
-  if (fact !== undefined && !isOf(fact[2], statement.operand)) {
+  const fact = FACTS.find(([kind]) => key.some((one) => one.kind === kind));
+  if (fact !== undefined && (key.length > 1 || !isOf(fact[2], statement.operand))) {
     throw words.refusal(`has an unknown ${fact[0]}`, -1);
+  }
+  // It has several at once.
+  if (fact?.[0] === "status" && statement.operand.kind === "named") {
+    throw words.refusal("looks a status up", -1);
   }
   return statement;
 }

@@ -200,6 +200,7 @@ const OPTIONS: ReadonlyMap<string, ReadonlyMap<string, Holds>> = byModule({
       .map((option) => [`--${option}`, () => true]),
   ),
 });
+const WHOLE_ADDRESS = /^(255\.255\.255\.255|(ffff:){7}ffff)$/;
 /** Modules of which all options are needed. */
 const WHOLE: ReadonlySet<string> = new Set(["statistic", "ipvs"]);
 
@@ -247,9 +248,15 @@ export function conditionsOf(match: RuleMatch): readonly Condition[] {
   if (!isKnown) return [{ kind: "unread", text: matchWords(match).join(" ") }];
   if (module === "statistic") {
     const { not, values: [probability = ""] } = options.find(({ name }) => name === "--probability")!;
+    if (!/^\d*\.?\d+$/.test(probability)) return [{ kind: "unread", text: matchWords(match).join(" ") }];
     return [{ kind: "chance", not, probability }];
   }
-  if (module === "recent") return [recentOf(options)];
+  if (module === "recent") {
+    const mask = options.find(({ name }) => name === "--mask")?.values[0];
+    // With another one a list knows networks.
+    const isOfAddresses = mask === undefined || WHOLE_ADDRESS.test(mask);
+    return isOfAddresses ? [recentOf(options)] : [{ kind: "unread", text: matchWords(match).join(" ") }];
+  }
   const conditions: Condition[] = [];
   for (const { not, name, values } of options) {
     const holds = known!.get(name)!;

@@ -136,7 +136,11 @@ async function openPath(stack: AsyncDisposableStack, load: string): Promise<Path
   return {
     node,
     client: async (job, { ip, port }, ...words) =>
-      JSON.parse(await client.run([load, job, ip, ...[port, ...words].map(String)])),
+      JSON.parse(
+        await client.run([load, job, ip, ...[port, ...words].map(String)], {
+          timeoutMs: TIMEOUT_MS + 30_000,
+        }),
+      ),
   };
 }
 

@@ -26,7 +26,7 @@ e2eTest(
     ),
 );
 
-/** Packets that fare otherwise in IPVS mode, and that no real one is sent for; `ipvsLabGap` and the gaps of cases say why. */
+/** Packets that fare otherwise in IPVS mode, and that no real one is sent for; `gapOf` and the gaps of cases say why. */
 const UNSENT = [
   // tests/lab/ipvs_affinity_in_uml.ts has an address and a port that know nothing of another one's clients.
   "198.51.100.9@eth0 → 10.96.0.2:6379",

@@ -3,10 +3,10 @@
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
-import { withNetns } from "../support/netns.ts";
+import { type Netns, withNetns } from "../support/netns.ts";
 import { assertWithin } from "../support/busyness.ts";
 import { WEB_NEEDS, WEB_SERVICE, WebLab, webSlice } from "../support/lab_web.ts";
 import { readUnlessGone } from "../support/processes.ts";
@@ -94,7 +94,7 @@ for (const { when, mode, name, args, after: [message, times], says } of CASES) {
 /** A kproxy with nothing to serve, in a namespace of its own. */
 async function withBareNode(
   args: readonly string[],
-  work: (kproxy: KproxyProcess, manifests: LabManifests) => Promise<void>,
+  work: (kproxy: KproxyProcess, manifests: LabManifests, netns: Netns) => Promise<void>,
 ): Promise<void> {
   await using manifests = await LabManifests.create();
   await withNetns(async (netns) => {
@@ -102,7 +102,7 @@ async function withBareNode(
     // A file that is given says itself how much is logged.
     const verbosity = args.length === 0 ? 2 : null;
     await using kproxy = KproxyProcess.spawn({ netns, args: options, verbosity });
-    await work(kproxy, manifests);
+    await work(kproxy, manifests, netns);
   });
 }
 
@@ -125,9 +125,10 @@ e2eTest(
   WEB_NEEDS,
   async () => {
     for (const signal of ["SIGHUP", "SIGINT"] as const) {
-      await withBareNode([], async (kproxy) => {
+      await withBareNode([], async (kproxy, _manifests, netns) => {
         await kproxy.untilServing();
         assertEquals((await kproxy.stop(signal)).code, 0, kproxy.log);
+        assertStringIncludes(await netns.run(["iptables-save"]), "KUBE-SERVICES");
         const last = kproxy.lines.find(({ msg }) => msg === "Stopping, rules stay in place");
         assertEquals(last?.["signal"], signal, kproxy.log);
       });

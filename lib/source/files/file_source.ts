@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { inTurns, within } from "../../kernel/clock.ts";
+import { inTurns, Mutex, within } from "../../kernel/clock.ts";
 import { toEnd } from "../../text/steps.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import { type Logger, silentLogger } from "../../observe/log.ts";
@@ -97,6 +97,8 @@ export class FileSource implements Source {
   readonly #known = new Map<string, KnownFile>();
   /** By the file's `order`. */
   readonly #readings = new Map<string, Reading>();
+  /** Held by what changes or checks out the store. */
+  readonly #lock = new Mutex();
   #gone: ReadonlySet<number> = new Set();
   #end: AbortSignal = new AbortController().signal;
 
@@ -161,7 +163,7 @@ export class FileSource implements Source {
     const { files, bad, gone } = await listFiles(paths);
     this.#noteGone(paths, gone);
     const seen = new Set([...files, ...bad].map(({ order }) => order));
-    for (const entry of bad) this.#noteBad(entry);
+    for (const entry of bad) await this.#noteBad(entry);
     for (const file of files) {
       const reading = this.#readings.get(file.order);
       if (reading !== undefined && !reading.end.signal.aborted) {
@@ -176,16 +178,20 @@ export class FileSource implements Source {
     const isGone = (order: string): boolean =>
       !seen.has(order) && !gone.some((index) => order.startsWith(orderPrefix(index)));
     for (const [order, { end }] of this.#readings) if (isGone(order)) end.abort();
-    for (const [order, { file }] of this.#known) {
-      if (!isGone(order)) continue;
-      this.#known.delete(order);
-      this.#store.remove(file);
-    }
+    // Under the lock: what an ended reading was putting into force is known by then.
+    await this.#lock.run(() => {
+      for (const [order, { file }] of this.#known) {
+        if (!isGone(order)) continue;
+        this.#known.delete(order);
+        this.#store.remove(file);
+      }
+      return Promise.resolve();
+    });
   }
 
-  #noteBad({ problem, ...entry }: BadEntry): void {
+  async #noteBad({ problem, ...entry }: BadEntry): Promise<void> {
     this.#readings.get(entry.order)?.end.abort();
-    this.#refuse({ ...entry, inode: "", signature: "" }, undefined, problem);
+    await this.#refuse({ ...entry, inode: "", signature: "" }, undefined, problem);
   }
 
   #noteGone(paths: readonly ManifestPath[], gone: readonly number[]): void {
@@ -203,7 +209,7 @@ export class FileSource implements Source {
       text = await readStableText(file, this.#options.checkFile);
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return;
-      return this.#refuse(file, undefined, reasonOf(error));
+      return await this.#refuse(file, undefined, reasonOf(error));
     }
     if (text === undefined) {
       watch.touch(file.baseName);
@@ -236,31 +242,29 @@ export class FileSource implements Source {
     try {
       const steps = readingOf(text, { json: isJson(file), previous });
       const manifest = await readInTurns(file.path, steps, this.#options.log, signal);
-      signal.throwIfAborted();
-      await inTurns(this.#putting(file, text, { manifest, previous }), { turnMs: TURN_MS, signal });
+      await this.#lock.run(async () => {
+        signal.throwIfAborted();
+        await inTurns(this.#setting(file, manifest), { turnMs: TURN_MS });
+        // A broken text may be very long, and is not needed again.
+        const isBroken = manifest.problem !== undefined;
+        this.#known.set(
+          file.order,
+          isBroken ? { file, text: undefined, manifest: previous } : { file, text, manifest },
+        );
+      });
     } catch (error) {
       // Whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on.
-      if (!signal.aborted) this.#refuse(file, text, reasonOf(error));
+      if (!signal.aborted) await this.#refuse(file, text, reasonOf(error));
     }
   }
 
-  /** In steps, the last of which does it: one that is ended before has done nothing. */
-  *#putting(
-    file: FoundFile,
-    text: string,
-    { manifest, previous }: { readonly manifest: Manifest; readonly previous: Manifest | undefined },
-  ): Generator<void, void> {
-    yield* this.#setting(file, manifest);
-    // A broken text may be very long, and is not needed again.
-    const isBroken = manifest.problem !== undefined;
-    const known = isBroken ? { file, text: undefined, manifest: previous } : { file, text, manifest };
-    this.#known.set(file.order, known);
-  }
-
   /** What a file of this name held before stays in force. */
-  #refuse(file: FoundFile, text: string | undefined, reason: string): void {
-    this.#known.set(file.order, { file, text, manifest: this.#known.get(file.order)?.manifest });
-    this.#store.unreadable(file, reason);
+  async #refuse(file: FoundFile, text: string | undefined, reason: string): Promise<void> {
+    await this.#lock.run(() => {
+      this.#known.set(file.order, { file, text, manifest: this.#known.get(file.order)?.manifest });
+      this.#store.unreadable(file, reason);
+      return Promise.resolve();
+    });
   }
 
   *#setting(file: ManifestFile, manifest: Manifest): Generator<void, void> {
@@ -286,8 +290,9 @@ export class FileSource implements Source {
     message: string,
     synced: readonly SourceEvent[],
   ): Promise<void> {
-    const { events, rejections, foreign } = await inTurns(this.#store.checkout(), { turnMs: TURN_MS });
+    const changes = await this.#lock.run(() => inTurns(this.#store.checkout(), { turnMs: TURN_MS }));
     if (this.#end.aborted) return;
+    const { events, rejections, foreign } = changes;
     for (const { path, kind, count } of foreign) {
       this.#options.log.info("Manifest objects of a kind that is not read", { file: path, kind, count });
     }

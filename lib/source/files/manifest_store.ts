@@ -4,7 +4,8 @@
  * @module
  */
 import type { ApiObject } from "../../model/objects.ts";
-import { eventsBetween, identityOf, type Rejection, type SourceEvent } from "../source.ts";
+import { toEnd } from "../../text/steps.ts";
+import { eventsBetween, identityOf, type Rejection, sameObject, type SourceEvent } from "../source.ts";
 import type { ManifestItem } from "../decode/manifest_items.ts";
 import type { Manifest } from "../decode/manifest_text.ts";
 
@@ -52,66 +53,73 @@ interface FileContent {
 /** Some milliseconds of work. */
 const OBJECTS_PER_STEP = 500;
 
-const NO_OBJECTS: readonly ApiObject[] = [];
 const LAST_GOOD = "the last good version stays in force";
 
 /** Folds the contents of files into one set of objects. */
 export class ManifestStore {
   readonly #files = new Map<string, FileContent>();
-  /** By key, that of the file that counts first. */
-  #winners: ReadonlyMap<string, Candidate> = new Map();
+  /** By key, the file that counts first. */
+  readonly #candidates = new Map<string, Candidate[]>();
+  readonly #delivered = new Map<string, ManifestItem>();
   /** By key and file. */
-  #conflicts: ReadonlyMap<string, Rejection> = new Map();
-  #hasChanged = false;
+  readonly #conflicts = new Map<string, Rejection>();
+  #touched = new Set<string>();
   #rejections: Rejection[] = [];
   #foreign: ForeignObjects[] = [];
 
   /**
-   * Takes a file's new content, in steps, of which the last one does it. If the text as a whole is broken, the former content stays; if an
-   * object is refused, its former version in this file does.
+   * Takes a file's new content, in steps; nothing else may be asked of the store until they are at their end. If the text as a whole is
+   * broken, the former content stays; if an object is refused, its former version in this file does.
    */
-  *set(file: ManifestFile, { items, problem }: Manifest): Generator<void, void> {
+  *set(file: ManifestFile, manifest: Manifest): Generator<void, void> {
     const former = this.#files.get(file.order);
-    if (problem !== undefined) return this.#keep(file, brokenFile(file, problem, former));
     const rejections: Rejection[] = [];
-    const byKey = yield* collect(file, items, former, rejections);
+    const byKey = manifest.problem === undefined
+      ? yield* this.#collect(file, manifest.items, former, rejections)
+      : former?.byKey ?? new Map<string, ManifestItem>();
+    if (manifest.problem !== undefined) rejections.push(brokenFile(file, manifest.problem, former));
     const reported = this.#report(rejections, former?.reported);
-    const foreignKinds = this.#noteForeign(file, items, former);
+    const foreignKinds = manifest.problem === undefined
+      ? this.#noteForeign(file, manifest.items, former)
+      : former?.foreignKinds ?? new Set<string>();
     this.#files.set(file.order, { file, byKey, reported, foreignKinds });
-    this.#hasChanged = true;
+    yield* this.#replaceCandidates(file, former?.byKey ?? new Map(), byKey);
   }
 
   /** Notes that a file cannot be read; its former content stays. */
   unreadable(file: ManifestFile, message: string): void {
-    this.#keep(file, { where: file.path, object: file.path, message });
-  }
-
-  #keep(file: ManifestFile, rejection: Rejection): void {
     const former = this.#files.get(file.order);
-    const reported = this.#report([rejection], former?.reported);
+    const reported = this.#report([{ where: file.path, object: file.path, message }], former?.reported);
     const { byKey, foreignKinds } = former ?? { byKey: new Map(), foreignKinds: new Set<string>() };
     this.#files.set(file.order, { file, byKey, reported, foreignKinds });
   }
 
   /** Forgets a file. */
   remove(file: ManifestFile): void {
-    if (this.#files.delete(file.order)) this.#hasChanged = true;
+    const former = this.#files.get(file.order);
+    if (former === undefined) return;
+    this.#files.delete(file.order);
+    toEnd(this.#replaceCandidates(file, former.byKey, new Map()));
   }
 
-  /** What the calls since the last checkout changed, in steps; files may be set meanwhile. */
+  /** What the calls since the last checkout changed, in steps as those of {@linkcode ManifestStore.set}. */
   *checkout(): Generator<void, ManifestChanges> {
-    const isDue = this.#hasChanged;
-    // What is set while this goes on is for the next time.
-    this.#hasChanged = false;
-    const events = isDue ? yield* this.#settle() : [];
-    const [rejections, foreign] = [this.#rejections, this.#foreign];
-    [this.#rejections, this.#foreign] = [[], []];
+    const events: SourceEvent[] = [];
+    for (const key of this.#touched) {
+      events.push(...this.#settle(key));
+      if (events.length % OBJECTS_PER_STEP === 0) yield;
+    }
+    const rejections = this.#rejections;
+    const foreign = this.#foreign;
+    this.#touched = new Set();
+    this.#rejections = [];
+    this.#foreign = [];
     return { events, rejections, foreign };
   }
 
   /** What was checked out and counts. */
   *objects(): Generator<ApiObject> {
-    for (const candidate of this.#winners.values()) yield* selectedObjects(candidate);
+    for (const { objects } of this.#delivered.values()) yield* objects;
   }
 
   #noteForeign(
@@ -131,9 +139,10 @@ export class ManifestStore {
 
   /** What kube-proxy's selectors keep from the proxy. */
   *excluded(): Generator<Rejection> {
-    for (const { file, item } of this.#winners.values()) {
-      const { object, exclusion } = item;
-      if (exclusion !== undefined) yield { where: placeOf(file, item), object, message: exclusion };
+    for (const [winner] of this.#candidates.values()) {
+      if (winner?.item.exclusion === undefined) continue;
+      const { file, item: { object, exclusion } } = winner;
+      yield { where: placeOf(file, winner.item), object, message: exclusion };
     }
   }
 
@@ -141,6 +150,36 @@ export class ManifestStore {
   *refusals(): Generator<Rejection> {
     for (const { reported } of this.#files.values()) yield* reported.values();
     yield* this.#conflicts.values();
+  }
+
+  *#collect(
+    file: ManifestFile,
+    items: readonly ManifestItem[],
+    former: FileContent | undefined,
+    rejections: Rejection[],
+  ): Generator<void, ReadonlyMap<string, ManifestItem>> {
+    const byKey = new Map<string, ManifestItem>();
+    for (const [index, item] of items.entries()) {
+      if (index % OBJECTS_PER_STEP === 0) yield;
+      const { key, object, refusal } = item;
+      const where = placeOf(file, item);
+      const kept = key === null ? undefined : former?.byKey.get(key);
+      if (refusal !== undefined) {
+        const message = kept === undefined ? refusal : `${refusal}; ${LAST_GOOD}`;
+        rejections.push({ where, object, message });
+        if (key !== null && kept !== undefined && !byKey.has(key)) byKey.set(key, kept);
+        continue;
+      }
+      if (key === null) continue;
+      const first = byKey.get(key);
+      if (first === undefined) byKey.set(key, item);
+      else {rejections.push({
+          where,
+          object,
+          message: `is ignored: already defined at ${placeOf(file, first)}`,
+        });}
+    }
+    return byKey;
   }
 
   #report(
@@ -157,83 +196,67 @@ export class ManifestStore {
     return reported;
   }
 
-  /** Decides anew which file counts for each object, and yields what that changes. */
-  *#settle(): Generator<void, SourceEvent[]> {
-    const winners = new Map<string, Candidate>();
-    const conflicts = new Map<string, Rejection>();
+  *#replaceCandidates(
+    file: ManifestFile,
+    former: ReadonlyMap<string, ManifestItem>,
+    current: ReadonlyMap<string, ManifestItem>,
+  ): Generator<void, void> {
     let done = 0;
-    for (const { file, byKey } of [...this.#files.values()].sort(byOrder)) {
-      for (const [key, item] of byKey) {
-        const winner = winners.get(key);
-        if (winner === undefined) winners.set(key, { file, item });
-        else conflicts.set(`${key}\n${file.order}`, duplicate(file, item, winner));
-        if (++done % OBJECTS_PER_STEP === 0) yield;
-      }
-    }
-    for (const [conflict, rejection] of conflicts) {
-      if (!this.#conflicts.has(conflict)) this.#rejections.push(rejection);
-    }
-    const before = this.#winners;
-    [this.#winners, this.#conflicts] = [winners, conflicts];
-    const events: SourceEvent[] = [];
-    for (const key of new Set([...before.keys(), ...winners.keys()])) {
-      for (const event of eventsOf(before.get(key), winners.get(key))) events.push(event);
+    for (const key of former.keys()) {
+      if (!current.has(key)) this.#replaceCandidate(key, file, undefined);
       if (++done % OBJECTS_PER_STEP === 0) yield;
     }
+    for (const [key, item] of current) {
+      if (!sameItem(former.get(key), item)) this.#replaceCandidate(key, file, item);
+      if (++done % OBJECTS_PER_STEP === 0) yield;
+    }
+  }
+
+  #replaceCandidate(key: string, file: ManifestFile, item: ManifestItem | undefined): void {
+    this.#touched.add(key);
+    const others = (this.#candidates.get(key) ?? []).filter((other) => other.file.order !== file.order);
+    if (item !== undefined) others.push({ file, item });
+    if (others.length > 1) others.sort((one, other) => one.file.order < other.file.order ? -1 : 1);
+    if (others.length === 0) this.#candidates.delete(key);
+    else this.#candidates.set(key, others);
+    if (item === undefined) this.#conflicts.delete(`${key}\n${file.order}`);
+  }
+
+  /** Delivers what counts now for one key. */
+  #settle(key: string): SourceEvent[] {
+    const [winner, ...others] = this.#candidates.get(key) ?? [];
+    for (const other of others) this.#reportConflict(key, other, winner);
+    if (winner !== undefined) this.#conflicts.delete(`${key}\n${winner.file.order}`);
+    const old = this.#delivered.get(key);
+    const current = winner?.item.selected === true ? winner.item : undefined;
+    if (current === undefined) this.#delivered.delete(key);
+    else this.#delivered.set(key, current);
+    const former = new Map(old?.objects.map((object) => [identityOf(object), object]));
+    const events: SourceEvent[] = [];
+    for (const object of current?.objects ?? []) {
+      const identity = identityOf(object);
+      events.push(...eventsBetween(former.get(identity), object));
+      former.delete(identity);
+    }
+    for (const gone of former.values()) events.push({ type: "delete", old: gone });
     return events;
   }
-}
 
-/** The file's objects by key; of one that is refused the former version, of one that is there twice the first. */
-function* collect(
-  file: ManifestFile,
-  items: readonly ManifestItem[],
-  former: FileContent | undefined,
-  rejections: Rejection[],
-): Generator<void, ReadonlyMap<string, ManifestItem>> {
-  const byKey = new Map<string, ManifestItem>();
-  for (const [index, item] of items.entries()) {
-    if (index % OBJECTS_PER_STEP === 0) yield;
-    const { key, object, refusal } = item;
-    const first = key === null ? undefined : byKey.get(key);
-    if (refusal !== undefined) {
-      const kept = key === null ? undefined : former?.byKey.get(key);
-      const message = kept === undefined ? refusal : `${refusal}; ${LAST_GOOD}`;
-      rejections.push({ where: placeOf(file, item), object, message });
-      if (key !== null && kept !== undefined && first === undefined) byKey.set(key, kept);
-    } else if (first !== undefined) {
-      rejections.push(duplicate(file, item, { file, item: first }));
-    } else if (key !== null) byKey.set(key, item);
+  #reportConflict(key: string, loser: Candidate, winner: Candidate | undefined): void {
+    const conflict = `${key}\n${loser.file.order}`;
+    if (winner === undefined || this.#conflicts.has(conflict)) return;
+    const rejection = {
+      where: placeOf(loser.file, loser.item),
+      object: loser.item.object,
+      message: `is ignored: already defined at ${placeOf(winner.file, winner.item)}`,
+    };
+    this.#conflicts.set(conflict, rejection);
+    this.#rejections.push(rejection);
   }
-  return byKey;
 }
 
-function byOrder({ file: one }: FileContent, { file: other }: FileContent): number {
-  return one.order < other.order ? -1 : 1;
-}
-
-function selectedObjects(candidate: Candidate | undefined): readonly ApiObject[] {
-  return candidate?.item.selected === true ? candidate.item.objects : NO_OBJECTS;
-}
-
-/** The events that lead from what counted for one key to what does now. */
-function eventsOf(before: Candidate | undefined, now: Candidate | undefined): SourceEvent[] {
-  const [old, current] = [selectedObjects(before), selectedObjects(now)];
-  if (old === current) return [];
-  const former = new Map(old.map((object) => [identityOf(object), object]));
-  const events: SourceEvent[] = [];
-  for (const object of current) {
-    const identity = identityOf(object);
-    events.push(...eventsBetween(former.get(identity), object));
-    former.delete(identity);
-  }
-  for (const gone of former.values()) events.push({ type: "delete", old: gone });
-  return events;
-}
-
-function duplicate(file: ManifestFile, item: ManifestItem, winner: Candidate): Rejection {
-  const message = `is ignored: already defined at ${placeOf(winner.file, winner.item)}`;
-  return { where: placeOf(file, item), object: item.object, message };
+function sameItem(one: ManifestItem | undefined, other: ManifestItem): boolean {
+  return one !== undefined && one.selected === other.selected && sameObject(one.objects, other.objects);
 }
 
 /** `web.yaml:12 (document 2)`. */

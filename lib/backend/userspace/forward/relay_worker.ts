@@ -50,7 +50,7 @@ async function carryOut(order: RelayOrder): Promise<number> {
       return opened.port;
     }
     case "update":
-      portals.get(order.portal)?.update(order.endpoints, order.stickySeconds);
+      await portals.get(order.portal)?.update(order.endpoints, order.stickySeconds);
       return 0;
     case "close": {
       const portal = portals.get(order.portal);

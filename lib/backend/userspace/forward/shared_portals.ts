@@ -105,6 +105,7 @@ export class SharedPortals implements Shared {
     thread.onmessage = ({ data }: MessageEvent<RelayNews>) => this.#hear(data);
     thread.onerror = (event) => {
       event.preventDefault();
+      if (this.#thread === thread) this.#thread = null;
       this.#onProblem("The thread that forwards failed", event.message);
       this.#rejectAll(event.message);
     };
@@ -153,7 +154,12 @@ export class SharedPortals implements Shared {
 
   inForce(): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.closeLeft(), LINGER_MS);
+    const failed = (error: unknown): void =>
+      this.#onProblem(
+        "The thread that forwards failed",
+        error instanceof Error ? error.message : String(error),
+      );
+    this.#timer = setTimeout(() => void this.closeLeft().catch(failed), LINGER_MS);
   }
 
   /** Closes those that were not taken over. */
@@ -199,10 +205,11 @@ export class SharedPortals implements Shared {
   }
 
   #ask(task: RelayTask): Promise<number> {
+    if (this.#thread === null) return Promise.reject(new Error("There is no thread that forwards"));
     const answer = Promise.withResolvers<number>();
     const order: RelayOrder = { request: ++this.#lastRequest, ...task };
     this.#asked.set(order.request, answer);
-    this.#thread?.postMessage(order);
+    this.#thread.postMessage(order);
     return answer.promise;
   }
 
