@@ -67,6 +67,23 @@ export async function within<T>(promise: Promise<T>, ms: number, signal?: AbortS
   }
 }
 
+/**
+ * What `promise` resolves to, unless `signal` aborts before: a disk that hangs cannot be interrupted, only left.
+ *
+ * @throws what `promise` or `signal` says
+ */
+export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const abort = (): void => reject(signal.reason);
+  signal.addEventListener("abort", abort, { once: true });
+  if (signal.aborted) abort();
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
 /** Runs what it is given in the order of the calls, never two at once. A failure does not stop the next. */
 export class Mutex {
   #tail: Promise<unknown> = Promise.resolve();

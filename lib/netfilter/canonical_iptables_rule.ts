@@ -14,6 +14,7 @@ import {
   type RuleMatch,
   type RuleOption,
   type RuleTarget,
+  WHOLE_MASK,
 } from "./iptables_rule.ts";
 
 const TRANSPORT_PROTOCOLS: ReadonlySet<string> = new Set(["tcp", "udp", "sctp"]);
@@ -93,7 +94,7 @@ const ADDED: ReadonlyMap<string, RegExp> = new Map([
   ["-d", /\/0$/],
   ["-p", /^(all|0)$/],
   ["--rsource", /^$/],
-  ["--mask", /^(255\.255\.255\.255|(ffff:){7}ffff)$/],
+  ["--mask", WHOLE_MASK],
   ["--name", /^DEFAULT$/],
 ]);
 
@@ -114,7 +115,9 @@ function canonicalMatch({ module, options: written }: RuleMatch): readonly RuleM
   // Loading a protocol's options matches nothing; `-p` brings it back where it belongs.
   if (TRANSPORT_PROTOCOLS.has(module)) return [];
   const options = canonicalOptions(module, written);
-  if (module === "addrtype") return options.map((option) => ({ module, options: [option] }));
+  // Two questions are as good as one module that is asked both; what is not known of it may belong to either.
+  const isOfTypes = module === "addrtype" && options.every(({ name }) => /^--(src|dst)-type$/.test(name));
+  if (isOfTypes) return options.map((option) => ({ module, options: [option] }));
   if (module !== "") return [{ module, options }];
   const protocol = onlyValue(options.filter(({ not }) => !not), "-p") ?? "";
   const loaded = TRANSPORT_PROTOCOLS.has(protocol) ? [{ module: protocol, options: [] }] : [];

@@ -173,6 +173,9 @@ export function onlyValue(options: readonly RuleOption[], name: string): string 
   return isOnly ? option.values[0]! : null;
 }
 
+/** A mask of all bits of an address, as `iptables-save` prints it. */
+export const WHOLE_MASK = /^(255\.255\.255\.255|(ffff:){7}ffff)$/;
+
 const ALL_BITS = 0xffffffff;
 
 /** A value with a mask as rules have it, e.g. `0x4000/0x4000`, in any of C's notations, each within 32 bits; null if it is none. */

@@ -29,8 +29,18 @@ export interface MetricOptions {
   readonly stability?: "ALPHA" | "BETA" | "STABLE" | null;
 }
 
-function shared(name: string, help: string, { labels = [], stability = "ALPHA" }: MetricOptions) {
-  return { name, help: stability === null ? help : `[${stability}] ${help}`, labelNames: [...labels] };
+function shared(
+  registry: Registry | null,
+  name: string,
+  help: string,
+  { labels = [], stability = "ALPHA" }: MetricOptions,
+) {
+  return {
+    name,
+    help: stability === null ? help : `[${stability}] ${help}`,
+    labelNames: [...labels],
+    registers: registry === null ? [] : [registry],
+  };
 }
 
 /** @param registry null: it is registered later */
@@ -42,8 +52,7 @@ export function newCounter(
 ): Counter {
   const { read } = options;
   const made: Counter = new Counter({
-    ...shared(name, help, options),
-    registers: registry === null ? [] : [registry],
+    ...shared(registry, name, help, options),
     ...read !== undefined && {
       async collect() {
         const value = await read();
@@ -66,8 +75,7 @@ export function newGauge(
 ): Gauge {
   const { read } = options;
   const made: Gauge = new Gauge({
-    ...shared(name, help, options),
-    registers: registry === null ? [] : [registry],
+    ...shared(registry, name, help, options),
     ...read !== undefined && {
       async collect() {
         const value = await read();

@@ -17,6 +17,7 @@ import {
   type RuleMatch,
   type RuleOption,
   type RuleTarget,
+  WHOLE_MASK,
 } from "../netfilter/iptables_rule.ts";
 import type { VirtualServer } from "../netfilter/ipvs.ts";
 import { type RulePlace, type Statement, unknownWords, type WalkedRule } from "./chain_walk.ts";
@@ -76,7 +77,7 @@ const VERDICTS: ReadonlyMap<string, "accept" | "drop" | "return"> = new Map([
 const ACCEPT: Statement = { kind: "verdict", verdict: { kind: "accept" } };
 
 /** What a rule does; a target of which not all options are known does nothing, which is reported. */
-function targetStatements(target: RuleTarget): readonly Statement[] {
+export function targetStatements(target: RuleTarget): readonly Statement[] {
   const { name, goto, options } = target;
   const chain: Statement = { kind: "verdict", verdict: { kind: goto ? "goto" : "jump", chain: name } };
   if (name.startsWith("KUBE-") && options.length === 0) return [chain];
@@ -200,7 +201,6 @@ const OPTIONS: ReadonlyMap<string, ReadonlyMap<string, Holds>> = byModule({
       .map((option) => [`--${option}`, () => true]),
   ),
 });
-const WHOLE_ADDRESS = /^(255\.255\.255\.255|(ffff:){7}ffff)$/;
 /** Modules of which all options are needed. */
 const WHOLE: ReadonlySet<string> = new Set(["statistic", "ipvs"]);
 
@@ -245,17 +245,15 @@ export function conditionsOf(match: RuleMatch): readonly Condition[] {
   if (options.length === 0 && PROTOCOL_MODULES.has(module)) return [];
   const isKnown = options.length > 0 && options.every(({ name }) => known?.has(name) === true) &&
     (!WHOLE.has(module) || options.length === known?.size);
-  if (!isKnown) return [{ kind: "unread", text: matchWords(match).join(" ") }];
+  if (!isKnown) return unread(match);
   if (module === "statistic") {
     const { not, values: [probability = ""] } = options.find(({ name }) => name === "--probability")!;
-    if (!/^\d*\.?\d+$/.test(probability)) return [{ kind: "unread", text: matchWords(match).join(" ") }];
-    return [{ kind: "chance", not, probability }];
+    return /^\d*\.?\d+$/.test(probability) ? [{ kind: "chance", not, probability }] : unread(match);
   }
   if (module === "recent") {
-    const mask = options.find(({ name }) => name === "--mask")?.values[0];
-    // With another one a list knows networks.
-    const isOfAddresses = mask === undefined || WHOLE_ADDRESS.test(mask);
-    return isOfAddresses ? [recentOf(options)] : [{ kind: "unread", text: matchWords(match).join(" ") }];
+    // With another mask a list knows networks.
+    const { values: [mask = ""] } = options.find(({ name }) => name === "--mask") ?? { values: [] };
+    return mask === "" || WHOLE_MASK.test(mask) ? [recentOf(options)] : unread(match);
   }
   const conditions: Condition[] = [];
   for (const { not, name, values } of options) {
@@ -272,6 +270,10 @@ export function conditionsOf(match: RuleMatch): readonly Condition[] {
     });
   }
   return conditions;
+}
+
+function unread(match: RuleMatch): readonly Condition[] {
+  return [{ kind: "unread", text: matchWords(match).join(" ") }];
 }
 
 function recentOf(options: readonly RuleOption[]): RecentCondition {

@@ -15,7 +15,7 @@ import {
 import type { NftExpression, NftFact, NftOperand, NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
 import { readNftRule } from "../netfilter/parse_nft_rule.ts";
 import { formatFraction, probabilityFraction, type RuleHit } from "./flow.ts";
-import { conditionsOf } from "./iptables_match.ts";
+import { conditionsOf, targetStatements } from "./iptables_match.ts";
 import { PORTAL_TABLE } from "./portals.ts";
 
 /** E.g. `to 10.96.0.1, tcp, port 80: go through KUBE-SVC-X`; `""` for what is no rule. */
@@ -65,8 +65,8 @@ function hex(value: number): string {
   return `0x${value.toString(16)}`;
 }
 
-/** By module and option: its values in words. `""`: nothing that a reader needs. */
-const OPTIONS = new Map<string, (value: string) => string>([
+/** By module and option: its value in words. `""`: nothing that a reader needs; undefined: it is shown as it is. */
+const OPTIONS = new Map<string, (value: string) => string | undefined>([
   ["comment --comment", () => ""],
   ["nfacct --nfacct-name", () => ""],
   ["-p", (protocol) => protocol],
@@ -77,7 +77,10 @@ const OPTIONS = new Map<string, (value: string) => string>([
   ["--sport", (ports) => `from port ${ports}`],
   ["--dport", (ports) => `port ${ports}`],
   ["conntrack --ctstate", (states) => `state ${states.replaceAll(",", " or ")}`],
-  ["mark --mark", (mark) => `marked ${hex(parseMark(mark)?.value ?? 0)}`],
+  ["mark --mark", (text) => {
+    const mark = parseMark(text);
+    return mark === null ? undefined : `marked ${hex(mark.value)}`;
+  }],
   ["addrtype --src-type", (type) => `from an address of type ${type.toLowerCase()}`],
   ["addrtype --dst-type", (type) => `to an address of type ${type.toLowerCase()}`],
   ["physdev --physdev-is-in", () => "through a port of a bridge"],
@@ -95,7 +98,7 @@ function matchInWords(match: RuleMatch): string {
       : `${not ? "not " : ""}seen in ${list} within ${seconds} s`;
   }
   const { module, options } = match;
-  if (module === "ipvs" && first?.kind === "option") {
+  if (module === "ipvs" && first?.kind === "option" && options.every(({ not }) => !not)) {
     const [address, port] = ["--vaddr", "--vport"].map((wanted) =>
       options.find(({ name }) => name === wanted)?.values[0]
     );
@@ -113,6 +116,7 @@ function targetInWords(target: RuleTarget): string {
   const { name, goto, options } = target;
   const [{ name: option = "", values: [value = ""] = [] } = {}] = options;
   const text = `${name} ${optionWords(options).join(" ")}`.trimEnd();
+  if (targetStatements(target).some(({ kind }) => kind === "unknown")) return text;
   switch (name) {
     case "ACCEPT":
     case "DROP":
@@ -152,7 +156,7 @@ function nftWords(statements: readonly NftStatement[]): Words {
 
 const FACTS: Readonly<Record<NftFact, (values: string) => string>> = {
   state: (values) => `state ${values.toUpperCase().replaceAll(" OR ", " or ")}`,
-  status: (values) => `${values === "dnat" ? "destination" : "source"} translated`,
+  status: (values) => `${values.replaceAll("dnat", "destination").replaceAll("snat", "source")} translated`,
   direction: (values) => values === "original" ? "from who began" : "an answer",
   sourceType: () => "from an address of the node",
   destinationType: () => "to an address of the node",

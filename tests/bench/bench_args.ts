@@ -68,7 +68,9 @@ export function parseBenchArgs(words: readonly string[]): BenchArgs {
   }
   if (args.peer === "") throw new RangeError("--peer must be the path of a kube-proxy");
   if (args.record && args.program !== undefined) throw new RangeError("--record measures no other --program");
-  if (args.record && Number(args.rounds) < 5) throw new RangeError("--record needs --rounds of 5 or more");
+  if (args.record && !(Number(args.rounds) >= 5)) {
+    throw new RangeError("--record needs --rounds of 5 or more");
+  }
   const services = args.services as readonly string[];
   const modes = args.mode as readonly string[];
   return {

@@ -209,7 +209,7 @@ if (import.meta.main) {
   const modes = (args.mode.length > 0 ? args.mode : ["nftables", "iptables", "userspace"]) as HostileMode[];
   const size = { services: Number(args.services ?? "100"), endpoints: 3 };
   const rounds = Number(args.rounds ?? "1");
-  if (args.record && rounds < 5) throw new RangeError("--record needs --rounds of 5 or more");
+  if (args.record && !(rounds >= 5)) throw new RangeError("--record needs --rounds of 5 or more");
   const program = args.program === undefined ? {} : { program: await Deno.realPath(args.program) };
   const words = ["deno", "run", "-A", "tests/bench/hostile_times.ts", ...Deno.args];
   const end = args.record ? await beginRecord({ words, rounds, kubeProxy: null }) : null;

@@ -216,7 +216,7 @@ export class FakeTable {
     return new Map(
       [...this.#chains].map(([name, { policy, rules }]) => [
         name,
-        { policy: policy ?? "-", rules: rules.map(({ text }) => text), packets: 0, bytes: 0 },
+        { policy: policy ?? "-", rules: rules.map(({ text }) => text) },
       ]),
     );
   }

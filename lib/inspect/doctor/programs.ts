@@ -6,10 +6,10 @@
 import { MIN_NFT_VERSION } from "../../backend/nftables/node/preflight.ts";
 import type { ProxyMode } from "../../config/types.ts";
 import { ExecError } from "../../errors.ts";
+import { abortable } from "../../kernel/clock.ts";
 import { type Exec, type ExecOptions, type ExecResult, OWN_PROGRAMS } from "../../kernel/exec.ts";
 import { OLDEST_MAJOR } from "../../kernel/ipset.ts";
 import { isAtLeast, MIN_IPTABLES_VERSION } from "../../kernel/iptables.ts";
-import { abortable } from "../../source/kube/credentials.ts";
 import { failure, type Finding, ok, unknown, warning } from "./report.ts";
 
 const CHECK = "programs";

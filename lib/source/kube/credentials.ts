@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { abortable } from "../../kernel/clock.ts";
 import { type Exec, OWN_PROGRAMS, systemExec } from "../../kernel/exec.ts";
 import { base64Of } from "../../text/bytes.ts";
 import { OidcTokens } from "./oidc.ts";
@@ -225,23 +226,6 @@ export class IssuerError extends CredentialError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = "IssuerError";
-  }
-}
-
-/**
- * Waits for `promise` until `signal` aborts: a disk that hangs cannot be interrupted, only left.
- *
- * @throws what `promise` or `signal` says
- */
-export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const abort = (): void => reject(signal.reason);
-  signal.addEventListener("abort", abort, { once: true });
-  if (signal.aborted) abort();
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    signal.removeEventListener("abort", abort);
   }
 }
 

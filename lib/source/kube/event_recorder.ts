@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Clock } from "../../kernel/clock.ts";
+import { abortable, type Clock } from "../../kernel/clock.ts";
 import {
   type EventRecorder,
   type EventSubject,
@@ -12,7 +12,6 @@ import {
   subjectText,
 } from "../../observe/events.ts";
 import type { Logger } from "../../observe/log.ts";
-import { abortable } from "./credentials.ts";
 import { IdleLimit, readText } from "./response.ts";
 import { type KubeClient, TokenBucket, type WriteRequest } from "./kube_client.ts";
 import { statusMessage } from "./list_watch_messages.ts";
