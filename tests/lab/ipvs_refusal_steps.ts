@@ -94,12 +94,12 @@ async function startSteps(t: Deno.TestContext, ipvsLab: IpvsLab, refusals: Refus
     ]]);
     assertStringIncludes(String(told[0]?.["note"]), "endpoint 192.0.2.255:8080: ipvsadm: Invalid operation");
     const trace = await kproxy(["trace", "10.244.0.5@cni0", "shop/bad"], { netns: ipvsLab.node.name });
+    assertEquals(trace.code, 1, JSON.stringify(trace));
     assertMatch(
       trace.out,
       /Wrong: The kernel has refused the rules of shop\/bad: .*192\.0\.2\.255/,
       trace.err,
     );
-    assertEquals(trace.code, 1, trace.out + trace.err);
   });
 
   await t.step("a Service without endpoints on the node counts, its ports together", async () => {

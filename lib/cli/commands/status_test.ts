@@ -193,7 +193,7 @@ const TROUBLES: readonly string[] = [
   "iptables, in place of ipvs: no \\u001b[2Jmodule",
   "files /m; 12 objects refused",
   "Objects that are refused, as they are now: 12\n  Service shop/bad: spec.ports: no (/m/bad.yaml:7 (document 1))\n  and 11 more",
-  "Held against it:\n  IPv4: the last sync failed: no\n  IPv6 is not served: the kernel has none; Service shop/web",
+  "Not ready:\n  IPv4: the last sync failed: no\n  IPv6 is not served: the kernel has none; Service shop/web",
   "IPv4    10000     100000     344    none yet",
   "IPv4 last failure: 2026-11-22T17:00:00Z: no",
   "Snapshot of T stands in for services",
@@ -251,7 +251,7 @@ Deno.test("the command asks where the flag or the file says, and its exit code t
     const starting = await told(asked);
     assertEquals([starting.code, starting.err], [1, ""]);
     assertStringIncludes(starting.out, "on node node-1: NOT READY\n");
-    assertStringIncludes(starting.out, "Held against it:\n  IPv4: the first sync is not done\n");
+    assertStringIncludes(starting.out, "Not ready:\n  IPv4: the first sync is not done\n");
     servers.observer.synced(syncOutcome("IPv4"));
     assertEquals((await told(asked)).code, 0);
     const { code, out } = await told(asked, "-o", "json");

@@ -75,7 +75,7 @@ function reasonLines({ readiness }: StatusDocument): string[] {
     `  ${family} is not served: ${reason}${use === undefined ? "" : `; ${use}`}`
   );
   const reasons = readiness.reasons.map((reason) => `  ${reason}`);
-  return [...(reasons.length === 0 ? [] : ["Held against it:", ...reasons]), ...unserved];
+  return [...(reasons.length === 0 ? [] : ["Not ready:", ...reasons]), ...unserved];
 }
 
 function familyLines({ families }: StatusDocument, nowMs: number): string[] {
