@@ -12,23 +12,23 @@ const TELL_AGAIN_MS = 60_000;
 /** A socket that fails this often, one time after the other, for a reason of its own is given up. */
 const MAX_FAILURES = 20;
 
-/** Of clients that come when there is no room, so many at a time: a crowd must not keep the program from its work. */
+/** Clients without room that are taken at a time: a crowd must not keep the program from its work. */
 const CROWD = 8;
 const CROWD_PAUSE_MS = 10;
 
 /** After so many clients that were gone, timers and other sockets get their turn. */
 const GONE_IN_A_ROW = 64;
 
-/** What became of a new connection: `crowded` is taken in, but another one had to go. */
+/** Outcome of a new connection: `crowded` is taken in, but another one had to go. */
 export type Admission = "admitted" | "crowded" | "refused";
 
-/** Where connections come from. */
+/** A listener, the source of connections. */
 export interface Acceptor<Connection> {
   accept(): Promise<Connection>;
   close(): void;
 }
 
-/** Who hears of failures. */
+/** Receivers of failures. */
 export interface AcceptFailures {
   readonly pool: {
     /** The system has no descriptor left. */

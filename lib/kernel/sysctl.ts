@@ -9,7 +9,7 @@ import { isPermissionProblem } from "./tool_errors.ts";
 import { type Exec, type ExecOptions, QUICK_LIMIT_MS, runOk } from "./exec.ts";
 import type { Logger } from "../observe/log.ts";
 
-/** How it went to make sure of a setting. `found` is the value before. */
+/** Outcome of writing a setting that differs. `found` is the value before. */
 export type SysctlOutcome =
   | { readonly kind: "unchanged"; readonly found: string }
   | { readonly kind: "changed"; readonly found: string }
@@ -20,7 +20,7 @@ export type SysctlOutcome =
   /** This kernel does not have it, or not yet (its module is not loaded). */
   | { readonly kind: "missing" };
 
-/** Nothing begins before the settings are known. */
+/** Time limit of reads and writes: nothing begins before the settings are known. */
 const QUICK: ExecOptions = { timeoutMs: QUICK_LIMIT_MS };
 
 /**
@@ -119,7 +119,7 @@ function isMissing(error: ExecError): boolean {
 /** 1 switches IPv6 off. */
 export const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
 
-/** How it went to make sure of a setting, unless the kernel refuses the value. */
+/** Outcome of writing a setting, unless the kernel refuses the value. */
 export type AllowedOutcome = Exclude<SysctlOutcome, { readonly kind: "refused" }>;
 
 /** The kernel settings of this node, as far as they can be read. None is read twice while a node is prepared. */
@@ -129,8 +129,8 @@ export interface NodeSysctls {
   /** 1 if IPv6 is switched off; null if the kernel does not have it, or that is unknown. */
   readonly ipv6Disabled: string | null;
   /**
-   * Null for settings that this kernel does not have (they are asked for again the next time: a module may bring them); nothing
-   * if that is unknown.
+   * Values of settings: null for those that this kernel does not have (they are asked for again the next time: a module may bring
+   * them); an empty map if they are unknown.
    */
   read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>>;
   /** Settings that something else writes: they are read anew. */
@@ -143,7 +143,7 @@ export interface NodeSysctls {
   change(changes: readonly SysctlChange[]): Promise<readonly AllowedOutcome[] | null>;
 }
 
-/** Those of a node that has no program to ask. */
+/** Settings of a node that has no program to ask. */
 export const UNKNOWN_SYSCTLS: NodeSysctls = {
   known: false,
   ipv6Disabled: null,
@@ -185,7 +185,7 @@ export function requireIpv6({ known, ipv6Disabled }: NodeSysctls): void {
   throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, ipv6Disabled ?? "a kernel without IPv6");
 }
 
-/** Those that this kernel has; none if a setting cannot be read, so that its reader reports why. */
+/** Values of the settings that this kernel has; none if one cannot be read, so that its reader reports why. */
 async function readAhead(exec: Exec, names: readonly string[]): Promise<Map<string, string>> {
   if (names.length === 0) return new Map();
   try {
