@@ -5,8 +5,8 @@
  */
 
 /**
- * What a terminal or a reader of lines would obey, or would not show: controls of 7 and 8 bits, changes of direction, line ends of
- * Unicode, characters without width, halves of characters.
+ * Characters that a terminal or a reader of lines would obey, or would not show: controls of 7 and 8 bits, changes of
+ * direction, line ends of Unicode, characters without width, halves of characters.
  */
 const OBEYED = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 
@@ -15,7 +15,7 @@ export function escaped(text: string): string {
   return text.replace(OBEYED, escapes);
 }
 
-/** A JSON text, or lines of them, likewise: parsed, it has the same values. */
+/** A JSON text, or lines of them, escaped in the same way: parsed, it has the same values. */
 export function escapedJson(json: string): string {
   // Line ends and tabs in a value were escaped when it was written: these are the document's own.
   return json.replace(OBEYED, (one) => one === "\n" || one === "\t" ? one : escapes(one));
@@ -35,7 +35,7 @@ export function cut(text: string, most: number): string {
   return `${text.slice(0, most)}… (${text.length} characters)`;
 }
 
-/** So much of a value that a tenant wrote is shown, escaped. */
+/** Characters that are shown of a value that a tenant wrote, escaped. */
 const MAX_SHOWN = 60;
 
 /** How a value of an object is shown: JSON, escaped and cut; what holds more than a few plain values only by its sort. */
