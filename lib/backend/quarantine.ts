@@ -21,7 +21,7 @@ export interface RefusedService extends QuarantinedService {
 /** Refused parts of a Service, by the mode's names of them; `""`: all of it. */
 export type RefusedParts = ReadonlyMap<string, { readonly problem: string; readonly refusedAtMs: number }>;
 
-/** Which Services are quarantined, as a whole or in parts, and when they may be tried again. */
+/** Quarantined Services, as a whole or in parts, and when they may be tried again. */
 export class Quarantine {
   readonly #nowMs: () => number;
   /** The longest refused ones come first. */

@@ -21,7 +21,7 @@ export interface Candidate {
   readonly name: NamespacedName;
   /** Its own chains in table nat, which are written in their place. */
   readonly chains: readonly string[];
-  /** `-A CHAIN …` lines of those. */
+  /** `-A CHAIN …` lines of its own chains. */
   readonly rules: readonly string[];
   /** Its rules in other chains, each without `-A CHAIN `. */
   readonly shared: readonly { readonly table: Table; readonly rule: string }[];

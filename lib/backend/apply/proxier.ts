@@ -93,7 +93,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   protected readonly nodePortIps: NodePortIps;
   /** Milliseconds, monotonic. */
   protected readonly nowMs: () => number;
-  /** Of the sync under way. */
+  /** Counts of the sync under way. */
   protected progress: Progress;
   /** Store of the last sync that succeeded, even if later ones failed. */
   protected known: Store | undefined;
@@ -173,7 +173,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     return this.#report(reached);
   }
 
-  /** True if the addresses that serve node ports are others than those of the last plan. */
+  /** True if the addresses that serve node ports differ from those of the last plan. */
   isOutdated(): boolean {
     return this.nodePortIps.isOutdated;
   }

@@ -32,7 +32,7 @@ export interface ModeContext {
 
 /** A mode on a node that can run it. */
 export interface PreparedMode {
-  /** One for each IP family the node can serve, the primary one among them. */
+  /** One proxier for each IP family the node can serve, the primary one among them. */
   readonly proxiers: readonly FamilyProxier[];
   /** The families that this node cannot have, and why. */
   readonly refused: readonly RefusedFamily[];

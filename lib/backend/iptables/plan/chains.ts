@@ -50,7 +50,7 @@ export const SERVICE_CHAIN_PREFIXES: readonly string[] = [
   "KUBE-SEP-",
 ];
 
-/** Chains of Services, those that jump before those that they may jump to. */
+/** Chains of Services, callers before callees. */
 export function serviceChainsInCallOrder(chains: readonly string[]): string[] {
   return SERVICE_CHAIN_PREFIXES.flatMap((prefix) => chains.filter((chain) => chain.startsWith(prefix)));
 }

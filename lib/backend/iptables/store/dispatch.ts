@@ -61,7 +61,7 @@ export function changeDispatch(
   { hasServiceChains }: Pick<BaseRules, "hasServiceChains">,
 ): void {
   if (sameDispatch(before, after)) return;
-  // New rules do not come to stand where the plan has them. An old rule for the same packets (an external IP that is a
+  // New rules are not inserted where the plan has them. An old rule for the same packets (an external IP that is a
   // load-balancer IP too) is therefore written again, behind or before the new one as planned.
   const groupOf = (rule: DispatchRule): string => hasServiceChains ? matchOf(rule) : orderOf(rule);
   const groups = new Set(without(after, before).map(groupOf));

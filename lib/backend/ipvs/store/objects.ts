@@ -124,7 +124,7 @@ function diffSets(
     } else if (missing.length + surplus.size > 0) {
       const deletions = [...surplus].map((entry) => deleteEntryLine(set, entry));
       const hasRoom = type === "bitmap:port" || all.size + surplus.size <= found.definition.maxElements;
-      // A server whose entry changes sets is ours all the time. Where there is no room for both, those that go make room.
+      // A server whose entry changes sets is ours all the time. Where there is no room for both, deletions make room.
       sets.push(
         hasRoom
           ? { set, lines: missing.map(add), deletions }

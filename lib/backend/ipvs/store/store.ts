@@ -330,7 +330,7 @@ function byRank(left: ServerOwner, right: ServerOwner): number {
 const NOTHING = { ...NOTHING_HELD, addresses: null, virtualServers: new Map(), sets: new Map() };
 
 /**
- * A plan of all Services as one text, in the order of loading; each part stands under the program that reads it. It
+ * A plan of all Services as one text, in the order of loading; each part is under the program that reads it. It
  * contains the jumps from the kernel's own chains.
  *
  * @throws {TypeError} if the plan is not one of all Services

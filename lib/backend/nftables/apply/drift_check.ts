@@ -20,7 +20,7 @@ import { isRejected } from "./table_writer.ts";
 
 /** A table of more elements is large: to list so many takes 0.6 % of the default sync period. */
 const LARGE_ELEMENTS = 5_000;
-/** A list of the rules of all programs may take so many milliseconds at any time; one that takes longer this part of the time. */
+/** A list of the rules of all programs may take this many milliseconds at any time; slower ones only this share of the time. */
 const SLOW_RULES_MS = 250;
 const RULES_SHARE = 0.01;
 /** How many chains a log line names. */

@@ -256,7 +256,7 @@ interface AffinityRules {
 }
 
 /**
- * @param external true if anything but the cluster IP leads to the port
+ * @param external true if destinations other than the cluster IP lead to the port
  */
 function planAffinity(
   servicePort: ServicePort,

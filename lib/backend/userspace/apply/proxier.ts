@@ -301,7 +301,7 @@ function dispatchIn(store: IptablesStore): readonly DispatchRule[] {
   return [...store.serviceNames].flatMap((name) => store.service(name)!.dispatch);
 }
 
-/** A rule that leads the node's own packets, the last one of its Service there. */
+/** The last rule of a Service in `KUBE-PORTALS-HOST`, for the node's own packets. */
 function lastHostRule(store: IptablesStore): DispatchRule | null {
   for (const name of store.serviceNames) {
     const last = store.service(name)!.dispatch.findLast(({ chain }) => chain === PORTALS_HOST);

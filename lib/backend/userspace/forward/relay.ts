@@ -30,7 +30,7 @@ export interface OpenPortal {
   readonly port: number;
   /** Takes endpoints and seconds of affinity over. Done, or resolves, when the next client gets one of these. */
   update(endpoints: readonly PortalEndpoint[], stickySeconds: number): void | Promise<void>;
-  /** Takes no more clients; those that are there are served to their end. Resolves when others may have the port. */
+  /** Takes no more clients; open sessions are served to their end. Resolves when others may have the port. */
   close(): Promise<void>;
 }
 

@@ -147,7 +147,7 @@ export class SharedPortals implements Shared {
     return this.#withdrawals.size > 0 && this.#open.size > 0;
   }
 
-  /** A proxy server has ended and left its portals: its rules lead here until others are in force, however long that takes. */
+  /** Called when a proxy server has left its portals: its rules lead here until others are in force, however long that takes. */
   left(): void {
     clearTimeout(this.#timer);
   }

@@ -15,7 +15,7 @@ import type { PortalId, PortalRule, UserspacePlan } from "./plan.ts";
 /** Name among the Services for firewall rules that none of them owns. */
 export const GUARDS_OF_OTHERS = "";
 
-/** The rules of portals that have ports; those of others are left out. */
+/** The rules of portals that have ports; rules of other portals are left out. */
 export function rulesOf(
   rules: readonly PortalRule[],
   portOf: (portal: PortalId) => number | undefined,
@@ -41,7 +41,7 @@ export function planRules(
 /** A protocol and a port that a rule leads to, or is about, e.g. `TCP 40001`. */
 export type LedTo = string;
 
-/** What stands before the port where a rule leads to one. */
+/** Target options before the port in a rule. */
 const PORT_REGEXP = /(--to-ports |--to-destination \S*:)(\d+)$/;
 /** Placeholder for a port that is not known. */
 const NO_PORT = 1;
@@ -128,7 +128,7 @@ export interface UdpDestination {
 }
 
 /**
- * The destinations of UDP packets that the rules lead elsewhere than those before, each once. A flow that goes on where it went must stay
+ * The destinations of UDP packets for which the rules differ from those before, each once. A flow that goes on where it went must stay
  * tracked: its next answer would come from kproxy's own port, and its client would not know it.
  */
 export function movedUdp(
