@@ -91,7 +91,7 @@ export interface PreparedNode extends Omit<ChosenMode, "passedOver"> {
   readonly refused: readonly RefusedSetting[];
 }
 
-/** A configured mode that gave way to another one. */
+/** A configured mode that was replaced by another one. */
 export interface ModeFallback {
   readonly wanted: string;
   readonly used: string;
