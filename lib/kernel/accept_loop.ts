@@ -9,7 +9,7 @@ import { isOutOfDescriptors } from "./descriptors.ts";
 const FIRST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 1_000;
 const TELL_AGAIN_MS = 60_000;
-/** A socket that fails this often, one time after the other, for a reason of its own is given up. */
+/** A socket that fails this often in a row, for reasons of its own, is given up. */
 const MAX_FAILURES = 20;
 
 /** Clients without room that are taken at a time: a crowd must not keep the program from its work. */

@@ -107,7 +107,7 @@ export const TURN_MS = 40;
 
 /** Options of work in turns. */
 export interface Turns {
-  /** How long it goes on until everything else has its turn. @default {0} */
+  /** Milliseconds that it goes on until everything else has its turn. @default {0} */
   readonly turnMs?: number;
   readonly signal?: AbortSignal;
 }

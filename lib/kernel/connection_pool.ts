@@ -24,7 +24,7 @@ export interface PooledConnection {
   readonly deadlineMs: number;
   /** Bytes of its answer that its client has not taken yet. */
   readonly unsentBytes: number;
-  /** How many descriptors it takes. Default: 1. */
+  /** Number of descriptors that it takes. Default: 1. */
   readonly descriptors?: number;
   /** Closes it at once. */
   close(): void;
@@ -40,7 +40,7 @@ export function clientOf(address: string): string {
 export interface Lane {
   /** For metrics, e.g. `healthz`, `metrics`, `service-health`. */
   readonly server: string;
-  /** How many it may have open. */
+  /** Limit of its open connections. */
   readonly most: number;
 }
 

@@ -5,11 +5,11 @@
  */
 import { type Clock, systemClock } from "./clock.ts";
 
-/** What the programs that write the rules, the API server's connections and files need at most at the same time. */
+/** Descriptors that the programs writing rules, the API server's connections and files need at most at the same time. */
 const RESERVED = 96;
 /** Descriptors that are measured, and then given without measuring again, at a time. */
 const STEP = 32;
-/** What the programs that look at a node need at the same time, with some to spare. */
+/** Descriptors that the programs of a preflight need at the same time, with some to spare. */
 const ENOUGH = 16;
 /** How long "there are none" is believed before it is measured again. */
 const EMPTY_MS = 1_000;

@@ -172,7 +172,7 @@ const KILL_GRACE_MS = 1_000;
 const ABANDON_MS = 1_000;
 /** How long to wait for output that a killed program may have left in its pipes. */
 const DRAIN_MS = 100;
-/** How long nothing must come from the pipes of one that has ended by itself before they are left to the process that still holds them. */
+/** How long the pipes of a program that has ended must be silent before they are left to the process that still holds them. */
 const HELD_MS = 2_000;
 /** All rules of 44,000 Services are tens of megabytes. */
 const MAX_STDOUT_BYTES = 128 * 2 ** 20;
@@ -195,7 +195,7 @@ class ProgramRun {
   readonly #over = new AbortController();
   /** True: this run waits for nothing more, and may not have read all. */
   #isAbandoned = false;
-  /** What it printed too much of, in words; null as long as it has not. */
+  /** The excess of its output, in words; null as long as there is none. */
   #excess: string | null = null;
   #readBytes = 0;
   #isRunning = true;

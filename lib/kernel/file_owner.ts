@@ -1,8 +1,8 @@
 /**
  * Which other users may write a file that the program relies on, or a directory that leads to it.
  *
- * Every directory from the root on is looked at, and every link is followed, as ssh's StrictModes does for a home: a user who may write
- * one of them may put another file in the place of this one. They are looked at from the top, so that what was found good stays
+ * Every directory from the root on is checked, and every link is followed, as ssh's StrictModes does for a home: a user who may write
+ * one of them may put another file in the place of this one. They are checked from the top, so that what was found good stays
  * what it is: no other user could replace it between the check and the reading.
  *
  * @module
@@ -99,7 +99,7 @@ class Way {
 
   async #step(path: string, info: Deno.FileInfo): Promise<string | null> {
     if (info.isSymlink) {
-      // A link has no rights of its own: who may write its directory may replace it.
+      // A link has no rights of its own: a user who may write its directory may replace it.
       if (this.#isShared && !isTrusted(info.uid)) return `belongs to user ${info.uid}`;
       if (++this.#links > MOST_LINKS) return null;
       const target = await Deno.readLink(path);

@@ -38,7 +38,7 @@ export interface IptablesOptions {
 export interface RestoreOptions {
   /** True takes the counters of the text over. Default true, as kube-proxy does. */
   readonly counters?: boolean;
-  /** True changes nothing, and only sees whether the text can be read and the kernel knows its words. Default false. */
+  /** True changes nothing, and only checks that the text can be read and the kernel knows its words. Default false. */
   readonly test?: boolean;
 }
 
@@ -46,7 +46,7 @@ const DEFAULT_LOCK_DEADLINE_MS = 30_000;
 const RETRY_BASE_MS = 100;
 const RETRY_MAX_MS = 2_000;
 
-// What iptables-nft says, in the middle of its text, of a rule that it takes for one of its own and cannot read.
+// Error of iptables-nft, in the middle of its text, for a rule that it takes for one of its own and cannot read.
 const UNREADABLE_RULE_REGEXP = /Parsing nftables rule failed/;
 const READ_TABLES: readonly IptablesTable[] = ["filter", "nat", "mangle"];
 const WAIT_INTERVAL_NOTICE_REGEXP = /^Ignoring deprecated --wait-interval option\.\n/m;

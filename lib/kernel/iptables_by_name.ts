@@ -119,7 +119,7 @@ async function ask(
 interface UnreadableTablesOptions {
   readonly family: IpFamily;
   readonly log: Logger;
-  /** What else follows from it, after "Our rules there are looked for by name". @default {""} */
+  /** Further consequence, after "Our rules there are looked for by name". @default {""} */
   readonly consequence?: string;
 }
 

@@ -27,7 +27,7 @@ export interface VariantChoice {
   readonly reason: string;
 }
 
-/** What {@linkcode probeIptables} found: everything an `Iptables` needs but its clock. */
+/** Result of {@linkcode probeIptables}: everything an `Iptables` needs but its clock. */
 export type IptablesFound = Pick<IptablesOptions, "family" | "variant" | "version" | "programs">;
 
 const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];

@@ -9,15 +9,15 @@ import { isPermissionProblem } from "./tool_errors.ts";
 import { type Exec, type ExecOptions, QUICK_LIMIT_MS, runOk } from "./exec.ts";
 import type { Logger } from "../observe/log.ts";
 
-/** Outcome of writing a setting that differs. `found` is the value before. */
+/** Outcome of setting a sysctl. `found` is the value before. */
 export type SysctlOutcome =
   | { readonly kind: "unchanged"; readonly found: string }
   | { readonly kind: "changed"; readonly found: string }
-  /** It has another value, and this process may not write it (read-only `/proc/sys`, missing capability). */
+  /** The setting has another value, and this process may not write it (read-only `/proc/sys`, missing capability). */
   | { readonly kind: "readOnly"; readonly found: string; readonly error: ExecError }
-  /** It has another value, and the kernel refuses this one, or the program could not be started. */
+  /** The setting has another value, and the kernel refuses this one, or the program could not be started. */
   | { readonly kind: "refused"; readonly found: string; readonly error: ExecError }
-  /** This kernel does not have it, or not yet (its module is not loaded). */
+  /** This kernel does not have the setting, or not yet (its module is not loaded). */
   | { readonly kind: "missing" };
 
 /** Time limit of reads and writes: nothing begins before the settings are known. */
@@ -119,7 +119,7 @@ function isMissing(error: ExecError): boolean {
 /** 1 switches IPv6 off. */
 export const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
 
-/** Outcome of writing a setting, unless the kernel refuses the value. */
+/** Outcome of setting a sysctl, unless the kernel refuses the value. */
 export type AllowedOutcome = Exclude<SysctlOutcome, { readonly kind: "refused" }>;
 
 /** The kernel settings of this node, as far as they can be read. None is read twice while a node is prepared. */
