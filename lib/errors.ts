@@ -106,7 +106,7 @@ export class ExecError extends Error {
     this.timedOutMs = timedOutMs;
   }
 
-  /** True if the thing named in the command does not exist (chain, rule, set, table), as the tools word it. */
+  /** True if the object named in the command does not exist (chain, rule, set, table), by the tools' errors. */
   isNotFound(): boolean {
     // The netfilter tools never call setlocale, so matching their text is safe.
     return /No chain\/target\/match by that name|No such file or directory|does a matching rule exist|does not exist/

@@ -38,7 +38,7 @@ export function cut(text: string, most: number): string {
 /** Characters that are shown of a value that a tenant wrote, escaped. */
 const MAX_SHOWN = 60;
 
-/** How a value of an object is shown: JSON, escaped and cut; what holds more than a few plain values only by its sort. */
+/** Text of an object's value: JSON, escaped and cut; a value with more than a few plain parts only by its kind. */
 export function quote(value: unknown): string {
   if (value === undefined || value === null) return "nothing";
   if (typeof value === "string") return quoteText(value);
@@ -59,7 +59,7 @@ function quoteText(text: string): string {
   let shown = "";
   for (const character of text.slice(0, MAX_SHOWN)) {
     const next = escapedJson(JSON.stringify(character)).slice(1, -1);
-    // What is escaped takes the room that it is shown in.
+    // Escaped characters take the room that they are shown in.
     if (shown.length + next.length > MAX_SHOWN) return `"${shown}…" (${text.length} characters)`;
     shown += next;
   }
