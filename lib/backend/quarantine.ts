@@ -24,7 +24,7 @@ export type RefusedParts = ReadonlyMap<string, { readonly problem: string; reado
 /** Quarantined Services, as a whole or in parts, and when they may be tried again. */
 export class Quarantine {
   readonly #nowMs: () => number;
-  /** The longest refused ones come first. */
+  /** Services in quarantine, the longest refused first. */
   readonly #services = new Map<NamespacedName, RefusedParts>();
   /** Services sorted by name, until something changes. */
   #listed: readonly QuarantinedService[] | undefined;

@@ -13,7 +13,7 @@ const RARE_MS = 3_600_000;
 
 /** A check that has ended. */
 export interface EndedCheck {
-  /** Everything was listed. */
+  /** True if everything was listed. */
   readonly isAll: boolean;
   /** There are so many rules that to list them is not cheap. */
   readonly isLarge: boolean;

@@ -98,7 +98,7 @@ async function tryRules(
   group: readonly Candidate[],
 ): Promise<Refusal<Candidate> | null> {
   let text = "";
-  /** By the number of the line. */
+  /** Owners of the lines, in their order. */
   const owners: (Candidate | null)[] = [];
   for (const table of TABLES) {
     const lines: string[] = [];

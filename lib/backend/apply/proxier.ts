@@ -195,10 +195,10 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     return isUndisturbed() && found;
   }
 
-  /** A sync begins. */
+  /** Called when a sync begins. */
   protected begin(): void {}
 
-  /** A sync has succeeded. */
+  /** Called when a sync has succeeded. */
   protected succeeded(): void {}
 
   /** Reads the kernel and writes the difference, but no new rules of `refused`. @returns the kernel's content */

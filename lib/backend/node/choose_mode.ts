@@ -24,7 +24,7 @@ const FALLBACKS: readonly ProxyMode[] = ["iptables", "userspace"];
 export interface ModeCandidates {
   /** Best first, at least one. */
   readonly modes: readonly ProxyMode[];
-  /** The configured mode is none that kproxy knows. */
+  /** True if kproxy does not know the configured mode. */
   readonly isUnknown: boolean;
 }
 

@@ -262,7 +262,7 @@ interface TableCleanup {
   readonly jumps: readonly string[];
   /** Callers before callees. */
   readonly chains: readonly string[];
-  /** Chain that stays → foreign chain that leads to it. */
+  /** Chain that stays → foreign chain that jumps to it. */
   readonly kept: ReadonlyMap<string, string>;
   /** The same removal in nft, where only nft can read the table. */
   readonly native?: NativeRemoval;

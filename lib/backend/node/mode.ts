@@ -34,7 +34,7 @@ export interface ModeContext {
 export interface PreparedMode {
   /** One proxier for each IP family the node can serve, the primary one among them. */
   readonly proxiers: readonly FamilyProxier[];
-  /** The families that this node cannot have, and why. */
+  /** The families that this node cannot serve, and why. */
   readonly refused: readonly RefusedFamily[];
   /** Takes the Node's facts over; yields the families whose rules that changes, so that they must be written again. */
   reconfigure(node: NodeObject | null): readonly IpFamily[];

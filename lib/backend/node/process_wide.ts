@@ -12,7 +12,7 @@ export interface Shared {
   readonly takesRulesAway?: boolean;
   /** Called when the rules of a proxy server are in force for all its IP families. */
   inForce(): void;
-  /** Ends it; resolves when it has ended, or soon after `signal` aborts. */
+  /** Ends the resource; resolves when it has ended, or soon after `signal` aborts. */
   end(signal: AbortSignal): Promise<void>;
 }
 

@@ -67,7 +67,7 @@ function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): st
       continue;
     }
     const lines = block.split("\n");
-    // The last one is empty.
+    // The last line is empty.
     if (line < before + lines.length) {
       if (lines[line - before - 1]?.startsWith("-X ") !== true) return null;
       rest = block;

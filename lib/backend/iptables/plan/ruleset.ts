@@ -22,7 +22,7 @@ export interface DispatchRule {
 
 /** All chains and rules of one Service (all its ports of this family). */
 export interface ServiceRules {
-  /** Emission order. */
+  /** Rules in shared chains, emission order. */
   readonly dispatch: readonly DispatchRule[];
   /** Own chains (table nat), emission order; each has rules. */
   readonly chains: readonly string[];

@@ -222,7 +222,7 @@ function addPolicyChain(
   });
 }
 
-/** Rule 23: hairpin masquerading and the translation. */
+/** Rule 23: hairpin masquerading and DNAT. */
 function addEndpointChain(
   chain: string,
   endpoint: Endpoint,

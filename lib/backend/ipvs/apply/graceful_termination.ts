@@ -49,7 +49,7 @@ export interface GracefulTerminationOptions {
 /** The real servers of one node that leave, both families. */
 export class GracefulTermination {
   readonly #options: GracefulTerminationOptions;
-  /** By virtual and real server; those that left first come first. */
+  /** Leaving real servers, by virtual and real server; the first to leave come first. */
   readonly #leaving = new Map<string, Leaving>();
   readonly #end = new AbortController();
   #pauseMs = FIRST_PAUSE_MS;
@@ -75,7 +75,7 @@ export class GracefulTermination {
         this.#forget((_, key) => key.startsWith(keyOf(server)));
         break;
       case "addReal":
-        // It is still there, and so are its connections.
+        // The real server is still there, and so are its connections.
         if (this.#drop(server, change.real)) return [updateRealServerLine(server, change.real)];
         break;
       case "updateReal":

@@ -77,7 +77,7 @@ class Cleanup {
     return { removed: this.#removed, kept: this.#kept, failed: this.#failed };
   }
 
-  /** Undefined: it failed, which is reported. */
+  /** Undefined: `work` failed, which is reported. */
   async #attempt<T>(place: string, work: () => Promise<T>): Promise<T | undefined> {
     try {
       return await work();

@@ -14,9 +14,9 @@ export const TABLES: readonly Table[] = ["nat", "filter"];
 
 /** Evidence for another process that a virtual server is ours. */
 export interface Evidence {
-  /** Its address is on the device. */
+  /** True if its address is on the device. */
   readonly isBound: boolean;
-  /** The sets name it. */
+  /** True if entries of the sets name it. */
   readonly isNamed: boolean;
 }
 

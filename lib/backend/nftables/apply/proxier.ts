@@ -218,7 +218,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
    *
    * @param predecessor the table that packets go to until this one has everything; null if there is none. They are let in by a
    * transaction of its own: a hook takes effect before the rules behind it do, and a packet on its way could see the new chains before
-   * they lead anywhere. Of two tables that packets reach, the newer one translates first, so it gets the clients before
+   * they lead anywhere. Of two tables that packets reach, the newer one translates first: it gets the clients before that
    */
   async #build(
     name: string,

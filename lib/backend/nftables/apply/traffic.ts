@@ -15,7 +15,7 @@ import { PROTOCOL_WORDS, SETS, TABLE_NAME } from "../plan/chains.ts";
 
 /** Reading takes at most this share of the time, however often it is asked for. */
 const MAX_SHARE = 0.05;
-/** Nor is it done again sooner than this after it began. */
+/** Shortest time between the beginnings of two readings. */
 const MIN_INTERVAL_MS = 1_000;
 
 /** Line in the list of a set with counters. Linux before 5.7 takes the word and forgets it. */

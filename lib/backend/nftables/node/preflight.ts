@@ -63,7 +63,7 @@ async function holdsRules(nft: Nft, family: IpFamily): Promise<boolean> {
 /** Optional features of nft and the kernel for one family. */
 interface NodeNft {
   readonly objectComments: boolean;
-  /** False if they are not wanted, or refused. */
+  /** False if counters are not wanted, or refused. */
   readonly trafficCounters: boolean;
 }
 

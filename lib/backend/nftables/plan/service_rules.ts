@@ -250,7 +250,7 @@ function planFirewall(
 
 /** Affinity chains and sets of one ServicePort. */
 interface AffinityRules {
-  /** Each goes only to earlier ones. */
+  /** Chains, each of which jumps only to earlier ones. */
   readonly chains: readonly Chain[];
   readonly sets: readonly Container[];
 }

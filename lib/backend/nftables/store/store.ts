@@ -22,7 +22,7 @@ import { type HeldElements, placeService } from "../plan/slots.ts";
 export interface TableCounts {
   /** Elements of all sets and maps but the affinity sets. */
   readonly elements: number;
-  /** Without base chains. */
+  /** Chains other than base chains. */
   readonly chains: number;
   /** Sets and maps. */
   readonly sets: number;

@@ -23,7 +23,7 @@ export class StaleUdp {
     this.#log = log;
   }
 
-  /** Never rejects: flows that stay end by themselves once they are idle. */
+  /** Deletes tracked flows. Never rejects: those that stay end by themselves once they are idle. */
   async remove(destinations: readonly UdpDestination[]): Promise<void> {
     if (destinations.length === 0) return;
     const [family, log] = [this.#family, this.#log];

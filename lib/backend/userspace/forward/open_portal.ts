@@ -20,7 +20,7 @@ export interface Place {
   readonly ip: string;
   /** Port that is tried first, such as the one that rules lead to already; null: none. */
   readonly requested: number | null;
-  /** Null: the kernel chooses. */
+  /** Allowed ports; null: the kernel chooses. */
   readonly range: PortRange | null;
   /** True: an IPv6 socket, which the runtime opens for IPv4 clients as well, refuses those. Default: false. */
   readonly isOfOneFamily?: boolean;

@@ -34,7 +34,7 @@ export interface OpenPortal {
   close(): Promise<void>;
 }
 
-/** No port could be had. */
+/** Thrown if no port can be had. */
 export class NoPortError extends Error {
   /** @param isDenied true if it is a lack of rights, as for ports below 1024 */
   constructor(message: string, readonly isDenied: boolean) {

@@ -15,7 +15,7 @@ interface Peer {
   readonly port: number;
 }
 
-/** One client of one portal. */
+/** Session of one client of one portal. */
 class UdpSession extends Session {
   /** Socket to its endpoint; null until there is room for it. */
   socket: Socket | null = null;
