@@ -157,7 +157,7 @@ export class OtherModesCleanup {
     });
   }
 
-  /** False if it was stopped before it was done. */
+  /** False if the removal was stopped before it was done. */
   async #remove(families: readonly IpFamily[]): Promise<boolean> {
     const { modes, ownMode, log, excludeCidrs = [], clock = systemClock } = this.#options;
     const exec = this.#programs;

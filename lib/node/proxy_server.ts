@@ -40,7 +40,7 @@ import { openSource } from "./source.ts";
 export interface CommandLine {
   /** Address of the API server, which takes precedence over a kubeconfig; `""` if none is given. */
   readonly master: string;
-  /** True: as root, too, files count that others may write. */
+  /** True: files that others may write are accepted even as root. */
   readonly allowsInsecureFiles: boolean;
   /** Modes whose leftovers may be removed. */
   readonly cleanupModes: readonly CleanupMode[];

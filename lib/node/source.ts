@@ -20,7 +20,7 @@ import { USER_AGENT } from "./version.ts";
 
 export interface SourceOptions {
   readonly master: string;
-  /** True: as root, too, manifest files count that others may write. */
+  /** True: manifest files that others may write are accepted even as root. */
   readonly allowsInsecureFiles: boolean;
   readonly nodeName: string;
   readonly log: Logger;

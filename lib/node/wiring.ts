@@ -342,7 +342,7 @@ export class StatusPageSource {
     };
   }
 
-  /** Notes the networks that are passed on to `next`. */
+  /** Records the networks that are passed on to `next`. */
   watchServiceCidrs(
     next: (networks: readonly string[]) => readonly IpFamily[],
   ): (networks: readonly string[]) => readonly IpFamily[] {
