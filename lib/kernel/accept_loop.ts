@@ -31,7 +31,7 @@ export interface Acceptor<Connection> {
 /** Receivers of failures. */
 export interface AcceptFailures {
   readonly pool: {
-    /** The system has no descriptor left. */
+    /** Called when the system has no descriptor left. */
     exhausted(): void;
   };
   /** Called for every failure; `isNews` at most once a minute. */
@@ -61,7 +61,7 @@ export async function acceptAll<Connection extends Pick<Deno.Conn, "close">>(
     } catch (error) {
       if (stop.aborted) return;
       if (isClientGone(error)) {
-        // However many of them come, others have their turn.
+        // However many vanished clients come, others have their turn.
         if (++gone % GONE_IN_A_ROW === 0) await systemClock.sleep(0, stop);
         continue;
       }

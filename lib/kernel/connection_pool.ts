@@ -7,7 +7,7 @@ import { parseCidr } from "../model/ip.ts";
 import type { Admission } from "./accept_loop.ts";
 import { DescriptorAllowance } from "./descriptors.ts";
 
-/** What a connection does; one that waits for its client is closed first. */
+/** Phase of a connection; one that waits for its client is closed first. */
 export type ConnectionPhase = "waiting" | "answering" | "writing";
 
 /** Why a connection was ended before its client did. */
@@ -49,7 +49,7 @@ export interface PoolObserver {
   /** `count` connections of the server are open now. */
   open(server: string, count: number): void;
   closed(server: string, reason: CloseReason, client: string): void;
-  /** The server could not listen, or not accept a connection. */
+  /** Called when the server could not listen, or not accept a connection. */
   failed(server: string): void;
 }
 

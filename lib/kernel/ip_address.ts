@@ -19,7 +19,7 @@ import { type Exec, runOk } from "./exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { mayBlameLines, type RefusedLine } from "./tool_errors.ts";
 
-// Words of older kernels by number, of newer ones (6.4) in full.
+// Errors of older kernels by number, of newer ones (6.4) in full.
 const EXISTS_REGEXP = /File exists|already assigned/i;
 const ABSENT_REGEXP = /Cannot assign requested address|address not found|Cannot find device|No such device/i;
 const NO_DEVICE_REGEXP = /does not exist|Cannot find device/;

@@ -15,7 +15,7 @@ import { isPermissionProblem } from "./tool_errors.ts";
 
 /** A table of any family. */
 export interface NftTableName {
-  /** nft's word: `ip`, `inet`, `netdev`, … */
+  /** Family in nft's words: `ip`, `inet`, `netdev`, … */
   readonly word: string;
   readonly name: string;
 }
@@ -235,7 +235,7 @@ export type NftFailureKind =
   /** The machine is out of something, or nft never ran: the text may be fine. */
   | "machine";
 
-// Of the file that nft reads; with `-f -` it calls it /dev/stdin.
+// Errors name the file that nft reads; with `-f -` that is /dev/stdin.
 const ERROR_REGEXP = /^\S*?:(\d+):\d+-\d+: Error: (.*)$/gm;
 
 /** Every line for which nft reports an error, in its order. The kernel goes on after a first wrong line, so there may be many. */

@@ -133,7 +133,7 @@ export interface NodeSysctls {
    * them); an empty map if they are unknown.
    */
   read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>>;
-  /** Settings that something else writes: they are read anew. */
+  /** Forgets settings that something else writes: they are read anew. */
   forget(names: readonly string[]): void;
   /**
    * The outcomes in the order of `changes`; null if that is unknown.
