@@ -18,7 +18,7 @@ export function countLines(text: string, end = text.length): number {
   return lines;
 }
 
-/** Where the lines of a text begin. Lines are counted from 0. */
+/** Offsets at which the lines of a text begin. Lines are counted from 0. */
 export class LineStarts {
   readonly #starts = [0];
 
@@ -29,12 +29,12 @@ export class LineStarts {
     return lines;
   }
 
-  /** The next line begins at this offset. Bound, so that it can be handed over. */
+  /** Records that the next line begins at this offset. Bound, so that it can be handed over. */
   readonly add = (offset: number): void => {
     this.#starts.push(offset);
   };
 
-  /** Where a line begins; undefined if there are not so many. */
+  /** Offset at which a line begins; undefined if there are not so many. */
   startOf(line: number): number | undefined {
     return this.#starts[line];
   }

@@ -10,7 +10,7 @@
  */
 const OBEYED = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 
-/** The text with such characters as JSON escapes them, e.g. `\u202e`. */
+/** The text with these characters escaped as in JSON, e.g. `\u202e`. */
 export function escaped(text: string): string {
   return text.replace(OBEYED, escapes);
 }
