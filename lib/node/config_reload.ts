@@ -219,8 +219,8 @@ export interface FamilyReturnOptions {
 }
 
 /**
- * aborts. Whether something else keeps the family from being served, such as missing programs, shows at the new start.
- * aborts. What else may keep a family from being served, such as programs that are missing, a new start finds out.
+ * Resolves to true once IPv6, which is not served because the kernel's setting was against it, is no longer off; to false once `signal`
+ * aborts. Other obstacles to a family, such as missing programs, are found by a new start.
  */
 export async function untilIpv6IsOn(
   { refused, exec, periodMs, clock = systemClock }: FamilyReturnOptions,
