@@ -235,7 +235,7 @@ async function removeItems(tools: CleanupTools, plan: TableCleanup): Promise<Rea
 
 /**
  * The iptables-restore text. The first transaction unhooks our chains: nothing reaches the rest. Chains that stay are
- * emptied, because their rules lead to those that go; KUBE-MARK-MASQ leads nowhere and keeps marking for others.
+ * emptied, because their rules jump to those that go; KUBE-MARK-MASQ jumps nowhere and keeps marking for others.
  */
 function cleanupText(plan: TableCleanup, staged: boolean): string {
   const { table, jumps, kept } = plan;
@@ -397,7 +397,7 @@ class NativeTable {
 
   /**
    * The table as iptables-save would print it, as far as targets matter; other rules are in nft's words. A verdict map in a base chain
-   * counts as a chain of another program, because it may lead to more than one chain.
+   * counts as a chain of another program, because it may jump to more than one chain.
    */
   saved(): SavedTable {
     const saved = new Map<string, SavedChain>();
