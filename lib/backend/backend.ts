@@ -1,5 +1,5 @@
 /**
- * Interface of a proxy mode to the sync loop: syncs of one IP family, their reports, and the damage that drift checks find.
+ * Interface of a proxy mode to the sync loop: syncs of one IP family, their reports, and damage that drift checks find.
  *
  * @module
  */
@@ -43,34 +43,34 @@ export interface SyncRequest {
 }
 
 /**
- * Proxier of one mode for one IP family on one node, as the sync loop drives it. It remembers what it committed, so
- * that a change costs only what changed.
+ * Proxier of one mode for one IP family on one node, as the sync loop drives it. It remembers what it
+ * committed, so that a change costs only what changed.
  */
 export interface FamilyProxier {
   readonly family: IpFamily;
   /**
-   * Brings the kernel to `request.state`. With `changed: "all"` it reads its rules, rewrites everything it owns and
-   * removes what is stale; otherwise it writes the difference of the named Services.
-   * After a rejection the next call must be a full one.
+   * Brings the kernel to `request.state`. With `changed: "all"` it reads its rules, rewrites everything it
+   * owns and removes what is stale; otherwise it writes the difference of the named Services. After a
+   * rejection the next call must be a full one.
    *
    * @throws {SyncError} if the state was not reached
    */
   sync(request: SyncRequest): Promise<ApplyReport>;
   /**
-   * Checks that our rules are as the last sync left them: false if they are, else the damage; null if that is unknown now.
-   * Where there are too many to check in one sync period, some of them in turn.
+   * Checks that our rules are as the last sync left them: false if they are, else the damage; null if that is
+   * unknown now. Where there are too many to check in one sync period, some of them in turn.
    */
   findDamage(): Promise<false | null | Damage>;
   /**
-   * True if facts of the node that the last sync took are outdated, so that the next one writes something even if no Service changed.
-   * False in modes whose rules follow the node by themselves; absent counts as false.
+   * True if facts of the node that the last sync took are outdated, so that the next one writes something even
+   * if no Service changed. False in modes whose rules follow the node by themselves; absent counts as false.
    */
   isOutdated?(): boolean;
 }
 
 /** Damage found by a drift check, and the Services to sync. */
 export interface Damage {
-  /** Services whose sync repairs it, with objects that the mode remembers to write again; `"all"`: all are to be written. */
+  /** Services whose sync repairs it, with objects that the mode remembers to write again; `"all"`: all are written. */
   readonly services: Changed;
   /** Missing or changed objects, in the tool's names, e.g. `nat KUBE-SERVICES`; a few of many. */
   readonly found: readonly string[];

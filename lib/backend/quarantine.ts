@@ -1,5 +1,5 @@
 /**
- * Quarantine of Services whose rules the tools refuse: how they are isolated, the problem of each, and when it is retried.
+ * Quarantine of Services whose rules the tools refuse: their isolation, the problem of each, and when it is retried.
  *
  * @module
  */

@@ -49,7 +49,7 @@ export function fineWallClock(epochMs: () => number, monotonicMs: () => number):
 export const wallClockMs: () => number = fineWallClock(() => Date.now(), () => performance.now());
 
 /**
- * What `promise` resolves to; null after so many milliseconds, or once `signal` aborts. It cannot end the work behind `promise`.
+ * What `promise` resolves to; null after so many milliseconds, or once `signal` aborts. It cannot end the work itself.
  *
  * @throws what `promise` rejects with before
  */

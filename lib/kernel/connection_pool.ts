@@ -60,7 +60,7 @@ export interface ConnectionPoolOptions {
   /** How many they may have however few descriptors there are. @default {8} */
   readonly least?: number;
   /**
-   * False: no connection is ended for waiting, whose reason is unknown. Only a client with more places than the new one's loses one.
+   * False: none is ended because it waits (why is unknown). Only a client with more places than the new one loses one.
    * @default {true}
    */
   readonly endsWaiting?: boolean;

@@ -24,7 +24,7 @@ const ENTRIES_PER_BUCKET = 4;
 const PREFIX = "net.netfilter.nf_conntrack_";
 
 /**
- * The settings to write if they differ, in order: the hash size follows the table's. None for what the configuration leaves at 0.
+ * The settings to write if they differ, in order: the hash size follows the table's. None for fields that are 0.
  *
  * Source: kube-proxy 1.36; differs: a fraction of a second is rounded up, because 0 would end every flow at once, and
  * limits are raised, never lowered.

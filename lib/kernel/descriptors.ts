@@ -5,7 +5,7 @@
  */
 import { type Clock, systemClock } from "./clock.ts";
 
-/** Descriptors that the programs writing rules, the API server's connections and files need at most at the same time. */
+/** Descriptors that programs writing rules, the API server's connections and files need at most at the same time. */
 const RESERVED = 96;
 /** Descriptors that are measured, and then given without measuring again, at a time. */
 const STEP = 32;
@@ -117,9 +117,9 @@ export async function untilDescriptors(
 }
 
 /**
- * From now on a stack trace is only the error's message while no file can be opened, for all callers: the logger, which finds its
- * caller there, or the errors of `node:` modules. From source, the runtime reads a file to find the place of a frame, and panics
- * where it cannot (Deno 2.9.6, when a first frame of that file is asked for).
+ * From now on a stack trace is only the error's message while no file can be opened, for all callers: the logger,
+ * which finds its caller there, or the errors of `node:` modules. From source, the runtime reads a file to find
+ * the place of a frame, and panics where it cannot (Deno 2.9.6, when a first frame of that file is asked for).
  */
 export function guardStackTraces(canOpenFiles: () => boolean = () => countSpareDescriptors(1) > 0): void {
   const prepareStackTrace = (error: unknown, frames: readonly unknown[]): string =>

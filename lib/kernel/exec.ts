@@ -37,8 +37,8 @@ export interface ExecOptions {
   /** Once aborted, ends the program, or keeps it from being started. */
   readonly signal?: AbortSignal;
   /**
-   * Receives its output as it comes, and `stdout` of the result is empty: for outputs of megabytes. The bytes change after the call.
-   * Fake programs in memory may return all of it in the result all the same.
+   * Receives its output as it comes, and `stdout` of the result is empty: for outputs of megabytes. The bytes
+   * change after the call. Fake programs in memory may return all of it in the result all the same.
    */
   readonly onStdout?: (bytes: Uint8Array) => void;
 }
@@ -172,7 +172,7 @@ const KILL_GRACE_MS = 1_000;
 const ABANDON_MS = 1_000;
 /** How long to wait for output that a killed program may have left in its pipes. */
 const DRAIN_MS = 100;
-/** How long the pipes of a program that has ended must be silent before they are left to the process that still holds them. */
+/** Silence of the pipes of an ended program after which they are left to the process that still holds them. */
 const HELD_MS = 2_000;
 /** All rules of 44,000 Services are tens of megabytes. */
 const MAX_STDOUT_BYTES = 128 * 2 ** 20;
@@ -291,8 +291,8 @@ class ProgramRun {
   }
 
   /**
-   * The program has ended, but a process that it started may hold its pipes for ever: they are left once they are silent. What
-   * it printed itself is read first, however long that takes.
+   * The program has ended, but a process that it started may hold its pipes for ever: they are left once they
+   * are silent. What it printed itself is read first, however long that takes.
    */
   #leaveHeldPipes(): void {
     const before = this.#readBytes;

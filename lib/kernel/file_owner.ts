@@ -1,9 +1,9 @@
 /**
  * Which other users may write a file that the program relies on, or a directory that leads to it.
  *
- * Every directory from the root on is checked, and every link is followed, as ssh's StrictModes does for a home: a user who may write
- * one of them may put another file in the place of this one. They are checked from the top, so that what was found good stays
- * what it is: no other user could replace it between the check and the reading.
+ * Every directory from the root on is checked, and every link is followed, as ssh's StrictModes does for a home:
+ * a user who may write one of them may put another file in the place of this one. They are checked from the top,
+ * so that what was found good stays what it is: no other user could replace it between the check and the reading.
  *
  * @module
  */
@@ -49,7 +49,7 @@ function isTrusted(uid: number | null): boolean {
 }
 
 /**
- * The first directory, link or file on the way to `path` that others may write, and why: `/srv may be written by others (mode 0777)`;
+ * The first place on the way to `path` that others may write, and why: `/srv may be written by others (mode 0777)`;
  * null if there is none. Missing files, and `/dev/fd/N` that the shell hands over, have no owner here.
  */
 export async function writableByOthers(path: string): Promise<string | null> {

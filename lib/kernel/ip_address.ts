@@ -93,7 +93,7 @@ export async function ensureDummy(exec: Exec, device: string): Promise<boolean> 
     return true;
   } catch (error) {
     if (!(error instanceof ExecError) || error.isMissing()) throw error;
-    // An existing device says more than the error of the addition. Asked first, it would cost every first start a program.
+    // An existing device says more than the error of adding it. Asked first, it would cost every first start a program.
     const kind = await deviceKind(exec, device);
     if (kind === "dummy") return false;
     if (kind !== null) {

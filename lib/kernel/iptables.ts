@@ -1,5 +1,5 @@
 /**
- * The iptables programs of one IP family: their version, chains, rules, save, restore, and the lock of all that write rules.
+ * The iptables programs of one IP family: version, chains, rules, save, restore, and the lock of all that write rules.
  *
  * @module
  */
@@ -93,8 +93,8 @@ export class Iptables {
   /**
    * Why this family does not work here; null if it does: the nat table's POSTROUTING chain can be listed.
    *
-   * @throws {ExecError} if that is unknown: another program held the lock all the time, this one was killed or hung, or its
-   *   error is none to which a kernel without the family leads
+   * @throws {ExecError} if that is unknown: another program held the lock all the time, this one was killed or hung, or
+   *   its error is none to which a kernel without the family leads
    */
   async absence(): Promise<string | null> {
     const args = ["-S", "POSTROUTING", "-t", "nat"];
@@ -144,8 +144,8 @@ export class Iptables {
   }
 
   /**
-   * As {@linkcode Iptables.save} for every table, but instead of a table that iptables cannot print there is the comment that it
-   * prints for most of them: "# Table `nat' is incompatible, use 'nft' tool.".
+   * As {@linkcode Iptables.save} for every table, but instead of a table that iptables cannot print there is
+   * the comment that it prints for most of them: "# Table `nat' is incompatible, use 'nft' tool.".
    *
    * @throws {ExecError} as {@linkcode Iptables.save}
    * @throws the reason of `signal`, which ends it

@@ -39,7 +39,7 @@ export async function listChains(
 }
 
 /**
- * Finds the chains that exist and can be read, in as few runs as it takes; of chains with jumps that cannot be read, those jumps.
+ * Finds the chains that exist and can be read, in as few runs as it takes; of unreadable ones with jumps, those jumps.
  *
  * @param chains each once, without those of `jumps`
  * @param jumps chain → the jumps that are looked for in it

@@ -143,8 +143,8 @@ export async function mayHideRules(exec: Exec, family: IpFamily, variant: Iptabl
 }
 
 /**
- * The command that lists kubelet's hint chains of a variant. Naming a table makes the legacy variant create it, with its hooks, on a node
- * that uses nft: there all tables that exist are asked for.
+ * The command that lists kubelet's hint chains of a variant. Naming a table makes the legacy variant create
+ * it, with its hooks, on a node that uses nft: there all tables that exist are asked for.
  */
 function hintsQuestion(family: IpFamily, variant: IptablesVariant): readonly string[] {
   const { save } = iptablesPrograms(family, variant);

@@ -26,7 +26,7 @@ export async function addNamespace(exec: Exec, name: string, options?: ExecOptio
 }
 
 /**
- * Removes a namespace's name: it goes with the last process in it, and so do its devices and rules. One that is not there is fine.
+ * Removes a namespace's name: with its last process it goes, and so do its devices and rules. A missing one is fine.
  *
  * @throws {ExecError} if it is still there
  */

@@ -238,7 +238,7 @@ export type NftFailureKind =
 // Errors name the file that nft reads; with `-f -` that is /dev/stdin.
 const ERROR_REGEXP = /^\S*?:(\d+):\d+-\d+: Error: (.*)$/gm;
 
-/** Every line for which nft reports an error, in its order. The kernel goes on after a first wrong line, so there may be many. */
+/** Every line for which nft reports an error, in order. The kernel goes on after the first: there may be many. */
 export function nftErrors(stderr: string): readonly NftError[] {
   return Array.from(stderr.matchAll(ERROR_REGEXP), ([, line, message = ""]) => ({
     line: Number(line),

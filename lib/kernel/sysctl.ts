@@ -129,8 +129,8 @@ export interface NodeSysctls {
   /** 1 if IPv6 is switched off; null if the kernel does not have it, or that is unknown. */
   readonly ipv6Disabled: string | null;
   /**
-   * Values of settings: null for those that this kernel does not have (they are asked for again the next time: a module may bring
-   * them); an empty map if they are unknown.
+   * Values of settings: null for those that this kernel does not have (they are asked for again the next
+   * time: a module may bring them); an empty map if they are unknown.
    */
   read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>>;
   /** Forgets settings that something else writes: they are read anew. */

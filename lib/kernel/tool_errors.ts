@@ -1,6 +1,6 @@
 /**
- * Classifies failures of iptables, ipset, ipvsadm or ip: a right is missing, another program holds the lock, the machine is out of
- * something, the kernel lacks what was asked for, or a line is refused. nft says more, which `nft.ts` reads.
+ * Classifies failures of iptables, ipset, ipvsadm or ip: a right is missing, another program holds the lock, the
+ * machine is out of something, the kernel lacks what was asked for, or a line is refused. nft says more: see `nft.ts`.
  *
  * @module
  */
@@ -98,7 +98,7 @@ export function saysUnusable(error: ExecError): boolean {
     (isPermissionProblem(stderr) || NO_LOCK_FILE_REGEXP.test(stderr) || NOT_IN_KERNEL_REGEXP.test(stderr));
 }
 
-/** Statuses of `iptables-restore` for refused input: other problem, wrong use, kernel's error. 3 is its own trouble with a table. */
+/** Statuses of `iptables-restore` for refused input: other problem, wrong use, kernel error. 3: trouble with a table. */
 const REFUSING_STATUS: readonly number[] = [1, 2, 4];
 /** Errors before any rule is looked at. */
 const NO_TABLE_REGEXP = /can't initialize|Failed to initialize nft|Could not fetch rule set generation id/;

@@ -98,8 +98,8 @@ export class NodeWatch {
   }
 
   /**
-   * False if the pod CIDRs cannot detect local traffic of the primary family. At the start this ends the proxy; later
-   * the former ones stay in force.
+   * False if the pod CIDRs cannot detect local traffic of the primary family. At the start this ends the
+   * proxy; later the former ones stay in force.
    */
   #takePodCidrs(node: NodeObject): boolean {
     const { runners, config, log } = this.#options;

@@ -1,6 +1,6 @@
 /**
- * A node that changes its mode: leftovers of other modes are removed as soon as the new rules are in force, and not
- * before, so that no connection fails in between.
+ * A node that changes its mode: leftovers of other modes are removed as soon as the new rules are in force,
+ * and not before, so that no connection fails in between.
  *
  * @module
  */
@@ -41,8 +41,8 @@ export interface OtherModesOptions {
 }
 
 /**
- * Loads the code of removals while a start waits for something else. A removal itself would come too late for that: from source, the
- * runtime panics where it cannot open a module's file, and how many descriptors are free is unknown once kproxy serves.
+ * Loads the code of removals while a start waits for something else. A removal itself would be too late: from source,
+ * the runtime panics where it cannot open a module's file, and free descriptors are unknown once kproxy serves.
  */
 export async function preloadRemoval(): Promise<void> {
   await import("../backend/node/leftovers.ts");
@@ -100,8 +100,8 @@ export class OtherModesCleanup {
   }
 
   /**
-   * Runs `work` while nothing is removed: the preparation of the next proxy server, whose mode may be one of those that are removed here. Goes
-   * on if that fails, and else not: the next proxy server has a removal of its own.
+   * Runs `work` while nothing is removed: the preparation of the next proxy server, whose mode may be one of those
+   * that are removed here. Goes on if that fails, and else not: the next proxy server has a removal of its own.
    */
   async undisturbed<T>(work: () => Promise<T>): Promise<T> {
     this.#programs.end();

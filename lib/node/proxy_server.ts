@@ -291,7 +291,7 @@ export async function startProxyServer(
   opening.catch(() => undefined);
   let proxy: ProxyServer | null = null;
   try {
-    // The tools may wait long for a lock that others hold. An abandoned preparation only read, or set what it found wanting.
+    // The tools may wait long for others' lock. An abandoned preparation only read, or set what it found wanting.
     const prepared = await Promise.race([prepareNode(planned, opening), received]);
     if (prepared !== null) proxy = newProxyServer(planned, prepared, await opening);
   } finally {

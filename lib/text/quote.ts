@@ -5,8 +5,8 @@
  */
 
 /**
- * Characters that a terminal or a reader of lines would obey, or would not show: controls of 7 and 8 bits, changes of
- * direction, line ends of Unicode, characters without width, halves of characters.
+ * Characters that a terminal or a reader of lines would obey, or would not show: controls of 7 and 8 bits,
+ * changes of direction, line ends of Unicode, characters without width, halves of characters.
  */
 const OBEYED = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 

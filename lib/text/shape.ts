@@ -7,7 +7,7 @@ import { isRecord } from "./record.ts";
 
 /** A shape that values must have. */
 export interface Shape<Value> {
-  /** The path of the first field that does not fit, e.g. `families.IPv4.services`; null if all do. Further fields are no fault. */
+  /** The path of the first field that does not fit, e.g. `families.IPv4.services`; null: all do. More may be there. */
   readonly problem: (value: unknown, path: string) => string | null;
   /** True for a field that may be absent. */
   readonly isOptional: boolean;

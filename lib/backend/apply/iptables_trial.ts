@@ -1,6 +1,6 @@
 /**
- * Finds the Services whose rules iptables or the kernel refuses. The nft variant and the programs' parsers name the lines; the kernel of
- * the legacy variant only says that the whole was refused, so there halves are tried.
+ * Finds the Services whose rules iptables or the kernel refuses. The nft variant and the programs' parsers name
+ * the lines; the kernel of the legacy variant only says that the whole was refused, so there halves are tried.
  *
  * @module
  */
@@ -69,8 +69,8 @@ export async function refusedServices(
 }
 
 /**
- * True if no Service with chains of its own is accepted: the Services are not to blame then, but a common need, such as an
- * extension that this kernel lacks.
+ * True if no Service with chains of its own is accepted: the Services are not to blame then, but a common
+ * need, such as an extension that this kernel lacks.
  */
 export function isWhatAllNeed(
   services: readonly Candidate[],

@@ -1,6 +1,6 @@
 /**
- * Common part of all modes' proxiers for one IP family: a full sync where it is not known what the kernel holds, else a change; the
- * quarantine of Services whose rules are refused; the state kept from sync to sync. A mode supplies the steps.
+ * Common part of all modes' proxiers for one IP family: a full sync where it is not known what the kernel holds, else a
+ * change; quarantine of Services whose rules are refused; state kept from sync to sync. A mode supplies the steps.
  *
  * @module
  */
@@ -145,8 +145,8 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   }
 
   /**
-   * Writes the difference: to the kernel's rules as read if unknown or if everything was asked for, else to those written last.
-   * While it goes on, and after it failed, nothing counts as known.
+   * Writes the difference: to the kernel's rules as read if unknown or if everything was asked for, else to
+   * those written last. While it goes on, and after it failed, nothing counts as known.
    *
    * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
    */
@@ -179,8 +179,8 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   }
 
   /**
-   * Checks the kernel for drift. False while its content is unknown, because a full sync is on its way then, and where a sync or new
-   * settings came meanwhile: what those change is no damage.
+   * Checks the kernel for drift. False while its content is unknown, because a full sync is on its way then,
+   * and where a sync or new settings came meanwhile: what those change is no damage.
    */
   findDamage(): Promise<false | null | Damage> {
     const find = (): Promise<false | null | Damage> => this.#findDamage();
@@ -279,7 +279,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     }
   }
 
-  /** Writes a change; if it is refused, everything: only rules read in the same sync can show which Service is to blame. */
+  /** Writes a change; if it is refused, everything: only rules read in the same sync show which Service is to blame. */
   async #syncChanged(
     state: ProxyState,
     changed: ReadonlySet<NamespacedName>,

@@ -1,7 +1,7 @@
 /**
- * Stale chains, to which no rule of ours jumps any more: flushed, they do no harm, and must not stop a change of rules. They
- * are deleted in transactions of their own, be it a while after they were flushed, or again and again until no rule of another program
- * jumps to them.
+ * Stale chains, to which no rule of ours jumps any more: flushed, they do no harm, and must not stop a change
+ * of rules. They are deleted in transactions of their own, be it a while after they were flushed, or again
+ * and again until no rule of another program jumps to them.
  *
  * @module
  */

@@ -234,8 +234,8 @@ async function removeItems(tools: CleanupTools, plan: TableCleanup): Promise<Rea
 }
 
 /**
- * The iptables-restore text. The first transaction unhooks our chains: nothing reaches the rest. Chains that stay are
- * emptied, because their rules jump to those that go; KUBE-MARK-MASQ jumps nowhere and keeps marking for others.
+ * The iptables-restore text. The first transaction unhooks our chains: nothing reaches the rest. Chains that stay
+ * are emptied, because their rules jump to those that go; KUBE-MARK-MASQ jumps nowhere and keeps marking for others.
  */
 function cleanupText(plan: TableCleanup, staged: boolean): string {
   const { table, jumps, kept } = plan;
@@ -271,8 +271,8 @@ interface TableCleanup {
 const TABLES: readonly IptablesTable[] = ["nat", "filter", "mangle"];
 
 /**
- * Chains that iptables mode and IPVS mode both fill; the mode that filled them last owns them. KUBE-MARK-MASQ is one
- * more, which comes after the chains of Services.
+ * Chains that iptables mode and IPVS mode both fill; the mode that filled them last owns them. KUBE-MARK-MASQ
+ * is one more, which comes after the chains of Services.
  */
 const SHARED_CHAINS: OwnedChains = {
   nat: [SERVICES_CHAIN, POSTROUTING_CHAIN],
@@ -396,8 +396,8 @@ class NativeTable {
   }
 
   /**
-   * The table as iptables-save would print it, as far as targets matter; other rules are in nft's words. A verdict map in a base chain
-   * counts as a chain of another program, because it may jump to more than one chain.
+   * The table as iptables-save would print it, as far as targets matter; other rules are in nft's words. A
+   * verdict map in a base chain counts as a chain of another program, because it may jump to more than one chain.
    */
   saved(): SavedTable {
     const saved = new Map<string, SavedChain>();

@@ -40,7 +40,7 @@ export async function removeLeftovers(
   };
 }
 
-/** The modes among these in which kproxy and kube-proxy use the same names, so that the owner of leftovers is unknown. */
+/** The modes among these in which kproxy and kube-proxy use the same names: the owner of leftovers is unknown. */
 export function indistinctModes(modes: readonly CleanupMode[]): readonly CleanupMode[] {
   return CLEANUPS.filter(({ mode, distinct }) => modes.includes(mode) && distinct.length === 0)
     .map(({ mode }) => mode);

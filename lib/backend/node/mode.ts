@@ -45,7 +45,7 @@ export interface PreparedMode {
   setServiceCidrs?(networks: readonly string[]): readonly IpFamily[];
   /** Packet counts of the rules, as far as they can be read now. Never rejects. Only where rules count. */
   readonly packetCounts?: () => Promise<Partial<PacketCounts>>;
-  /** Traffic counters of Services, as far as they can be read; never rejects. Only where they are on and the mode has them. */
+  /** Traffic counters of Services, as far as readable; never rejects. Only where on, and where the mode has them. */
   readonly serviceTraffic?: () => Promise<readonly ServiceTraffic[]>;
   /** Adds metrics that only this mode has. */
   addMetrics?(registry: Registry): void;

@@ -1,5 +1,5 @@
 /**
- * Resources of modes that outlast a proxy server: the next one of the same process finds them, the end of the process ends them.
+ * Resources of modes that outlast a proxy server: the next one of the process finds them, the process ends them.
  *
  * @module
  */

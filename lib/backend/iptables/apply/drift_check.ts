@@ -1,6 +1,6 @@
 /**
- * Drift check: compares the kernel's rules with those that were written: all of them as often as that is cheap, and between the
- * chains that packets cannot do without.
+ * Drift check: compares the kernel's rules with those that were written: all of them as often as that is
+ * cheap, and between the chains that packets cannot do without.
  *
  * @module
  */
@@ -54,7 +54,7 @@ export class DriftCheck {
     this.#options = options;
   }
 
-  /** A change waits: a check of everything, which takes a second at 1,000 Services on a busy node, is aborted and repeated next time. */
+  /** A change waits: aborts a check of everything (a second at 1,000 Services on a busy node), to be repeated. */
   giveWay(): void {
     if (this.#givenWay < GIVEN_WAY) this.#looking?.abort();
   }

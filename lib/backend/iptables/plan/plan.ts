@@ -1,6 +1,6 @@
 /**
- * The planner of iptables mode: from the state of one family to the rules of the changed Services, and from the configuration and
- * the Node to the options of those rules.
+ * The planner of iptables mode: from the state of one family to the rules of the changed Services, and from
+ * the configuration and the Node to the options of those rules.
  *
  * @module
  */

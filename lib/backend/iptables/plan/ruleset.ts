@@ -45,8 +45,8 @@ export interface BaseRules {
   /** Chains that are made where they are missing, and are never written. */
   readonly ensured: PerTable<readonly string[]>;
   /**
-   * True: Services have chains of their own, to which their rules in shared chains jump. False: they only have the latter, and
-   * those in one chain of nat keep their order, because packets may meet several of them.
+   * True: Services have chains of their own, to which their rules in shared chains jump. False: they only have
+   * the latter, and those in one chain of nat keep their order, because packets may meet several of them.
    */
   readonly hasServiceChains: boolean;
   /** Full `-A CHAIN …` lines written before those of the Services. */

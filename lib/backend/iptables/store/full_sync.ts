@@ -40,8 +40,8 @@ const NO_CHAINS: SavedTable = new Map();
 export interface HeldTables {
   readonly tables: IptablesRuleset;
   /**
-   * Tables that iptables cannot read as a whole, because nft added rules to them that it cannot print: of filter and nat the chains
-   * that were asked for by name are in `tables`.
+   * Tables that iptables cannot read as a whole, because nft added rules to them that it cannot print: of
+   * filter and nat the chains that were asked for by name are in `tables`.
    */
   readonly unreadable: ReadonlySet<string>;
   /** Built-in chains of which only our jumps are known, each once and not in their order. Default: none. */
@@ -233,9 +233,9 @@ export interface DriftScope {
 const SERVICES_AT_ONCE = 100;
 
 /**
- * Compares the store with the listed tables. Only our rules count: in built-in chains our jumps; in chains that older kubelets
- * fill, too, at least our rules; all others hold ours and nothing else. Of a Service that has changed since it was written, or
- * keeps its former rules because the new ones are refused, no chain may be empty.
+ * Compares the store with the listed tables. Only our rules count: in built-in chains our jumps; in chains that
+ * older kubelets fill, too, at least our rules; all others hold ours and nothing else. Of a Service that has
+ * changed since it was written, or keeps its former rules because the new ones are refused, no chain may be empty.
  */
 export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftScope): Steps<Drift> {
   const missing = scope.canaries.filter((table) => held.tables.get(table)?.has(CANARY_CHAIN) !== true)

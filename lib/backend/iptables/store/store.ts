@@ -1,6 +1,6 @@
 /**
- * The known rules of one family in the kernel, by Service, in little memory: after a full sync as they were written, and changed with
- * every change since.
+ * The known rules of one family in the kernel, by Service, in little memory: after a full sync as they were
+ * written, and changed with every change since.
  *
  * @module
  */

@@ -229,7 +229,7 @@ function* portions(bodies: readonly ChainBodies[], mostChains: number): Generato
   yield* block("nat", take());
 }
 
-/** A Service of very many endpoints: their chains in portions, then the chains that choose among them, then the callers of those. */
+/** A Service of very many endpoints: chains of endpoints in portions, then chains that choose one, then their callers. */
 function divided(body: ChainBodies, mostChains: number): readonly ChainBodies[] {
   const lines = Map.groupBy(body.text.split("\n"), (line) => line.slice(3, line.indexOf(" ", 3)));
   const rank = (chain: string): number =>

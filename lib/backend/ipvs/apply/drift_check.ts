@@ -1,6 +1,6 @@
 /**
- * Drift check: compares the kernel with the written objects: all of them where that is cheap, else those that packets cannot do without
- * each time, and everything once an hour.
+ * Drift check: compares the kernel with the written objects: all of them where that is cheap, else those that
+ * packets cannot do without each time, and everything once an hour.
  *
  * @module
  */
@@ -22,8 +22,8 @@ import type { IpvsStore } from "../store/store.ts";
 import type { IpvsTransaction } from "../store/transaction.ts";
 
 /**
- * Size that is cheap to list, in entries of sets; a real server counts as two. So much takes about 1 % of a CPU at the
- * default sync period of 30 s.
+ * Size that is cheap to list, in entries of sets; a real server counts as two. So much takes about 1 % of a
+ * CPU at the default sync period of 30 s.
  */
 export const CHEAP_TO_LIST = 60_000;
 
@@ -75,7 +75,7 @@ export class DriftCheck {
     return damageOf("all", found);
   }
 
-  /** Names damaged rules (none if they are unknown) and addresses, and damaged sets and servers as far as is asked for. */
+  /** Names damaged rules (none if unknown) and addresses, and damaged sets and servers as far as is asked for. */
   async #find(store: IpvsStore, ownership: Ownership, isAll: boolean): Promise<readonly string[]> {
     const { exec, ipvs } = this.#options;
     const { family } = ownership;

@@ -2,7 +2,7 @@
  * Graceful termination: a real server that leaves gets no new connections, and is deleted when the ones it has are gone, or when its time
  * is up. kube-proxy does it in `pkg/proxy/ipvs/graceful_termination.go`.
  *
- * Memory only. The next full sync finds real servers that a killed process left as present and unwanted: they leave again.
+ * Memory only. A full sync finds real servers left by a killed process as present and unwanted: they leave again.
  *
  * @module
  */

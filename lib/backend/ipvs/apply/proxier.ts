@@ -1,6 +1,6 @@
 /**
- * Proxier of IPVS mode for one IP family: writes everything once, then only what changes, with one start of each program at most;
- * more of `ipvsadm` for schedulers that were not tried yet, and where one server goes before the entries that another one comes after.
+ * Proxier of IPVS mode for one IP family: everything once, then only changes, with one start of each program at most;
+ * more of `ipvsadm` for schedulers not tried yet, and where one server goes before entries that another comes after.
  *
  * @module
  */

@@ -39,8 +39,8 @@ export class SchedulerProbe {
   }
 
   /**
-   * The configured scheduler, and those that changed Services name and the kernel has. Schedulers that were not named before
-   * are tried.
+   * The configured scheduler, and those that changed Services name and the kernel has. Schedulers that were
+   * not named before are tried.
    */
   async usable(state: ProxyState, changed: Changed): Promise<UsableSchedulers> {
     const unknown = new Set<string>();

@@ -1,6 +1,6 @@
 /**
- * Leftovers of IPVS mode: virtual servers, the device with their addresses, sets. Virtual servers of others stay unless it is asked
- * to remove all, sets as long as a rule uses them.
+ * Leftovers of IPVS mode: virtual servers, the device with their addresses, sets. Virtual servers of others
+ * stay unless it is asked to remove all, sets as long as a rule uses them.
  *
  * @module
  */

@@ -71,7 +71,7 @@ export interface ServiceObjects {
   readonly entries: readonly Entry[];
 }
 
-/** A rule of ours that does not depend on Services; one of KUBE-IPVS-OUT-FILTER marks the place of those of Services. */
+/** A rule of ours that does not depend on Services; one of KUBE-IPVS-OUT-FILTER is a placeholder for theirs. */
 export interface BaseRule {
   /** The chain that the rule is in. */
   readonly chain: string;

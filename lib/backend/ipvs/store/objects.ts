@@ -76,7 +76,7 @@ export interface Ownership {
   readonly known?: ReadonlySet<string>;
 }
 
-/** Transaction from `held` to `wanted`: held objects of ours that are not wanted go. Real servers that leave already go once more. */
+/** Transaction from `held` to `wanted`: unwanted objects of ours go. Real servers that leave already go once more. */
 export function diffObjects(
   wanted: WantedObjects,
   held: HeldObjects,
@@ -89,7 +89,7 @@ export function diffObjects(
   return transaction;
 }
 
-/** Changes that a full sync would write to sets, servers and addresses, without real servers that leave, which are no damage. */
+/** Changes that a full sync would write, but for rules, and real servers that leave, which are no damage. */
 export function findDrift(wanted: WantedObjects, held: HeldObjects, ownership: Ownership): IpvsTransaction {
   const drift = diffObjects(wanted, held, ownership);
   drift.servers = drift.servers.filter((change) => change.kind !== "removeReal" || change.real.weight !== 0);

@@ -1,6 +1,6 @@
 /**
- * Parts of Services that the tools refuse: single real servers, virtual servers with all that belongs to them, entries. A plan without
- * these parts is what the kernel can hold.
+ * Parts of Services that the tools refuse: single real servers, virtual servers with all that belongs to
+ * them, entries. A plan without these parts is what the kernel can hold.
  *
  * @module
  */
@@ -90,8 +90,8 @@ export function forgetUnwanted(quarantine: Quarantine, { all, base, services }: 
 }
 
 /**
- * Forgets parts of a Service to try with the next sync: an endpoint whenever its Service changes, which costs the others nothing;
- * the rest a while after it was refused.
+ * Forgets parts of a Service to try with the next sync: an endpoint whenever its Service changes, which costs
+ * the others nothing; the rest a while after it was refused.
  */
 export function forgetDueParts(quarantine: Quarantine, service: NamespacedName): void {
   quarantine.keepParts(

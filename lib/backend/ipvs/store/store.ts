@@ -1,5 +1,5 @@
 /**
- * The known objects of one family in the kernel, by Service: after a full sync as they were written, and changed with every change since.
+ * The known objects of one family in the kernel, by Service: as a full sync wrote them, and changed with every change.
  *
  * Several Services may want one entry or address, which stays while one of them does, or one virtual server, which the first in rank gets.
  * A change of a few Services costs what those want, not what all do.

@@ -1,6 +1,6 @@
 /**
- * Transaction of a sync: the difference of wanted and held objects, put into the order in which every packet has either the old or the new
- * path, and printed as input of `ipset restore`, `iptables-restore --noflush`, `ipvsadm -R` and `ip -batch -`.
+ * Transaction of a sync: the difference of wanted and held objects, in an order in which every packet has the old or
+ * the new path, printed as input of `ipset restore`, `iptables-restore --noflush`, `ipvsadm -R` and `ip -batch -`.
  *
  * @module
  */
@@ -94,9 +94,9 @@ export class IpvsTransaction {
    * One step for each program that has something to do; one more of `ipvsadm` where one server goes before entries that another one
    * comes after.
    *
-   * Usually sets, rules, servers, addresses: a packet to an address that is not complete is refused or passes untouched. In deletions
-   * the address goes first. A server goes before the last evidence that it is ours, and comes after the first one, so that
-   * nothing of ours is left behind if the process is killed between two steps.
+   * Usually sets, rules, servers, addresses: a packet to an address that is not complete is refused or passes
+   * untouched. In deletions the address goes first. A server goes before the last evidence that it is ours, and
+   * comes after the first one, so that nothing of ours is left behind if the process is killed between two steps.
    */
   get steps(): readonly Step[] {
     const [ipset, iptables, ip] = [this.#setStep, this.#ruleStep, this.#addressStep];

@@ -1,6 +1,6 @@
 /**
- * Drift check: compares the table in the kernel with the written one: all of it as often as that is cheap, and between
- * the objects that packets cannot do without.
+ * Drift check: compares the table in the kernel with the written one: all of it as often as that is cheap,
+ * and between the objects that packets cannot do without.
  *
  * @module
  */
@@ -20,7 +20,7 @@ import { isRejected } from "./table_writer.ts";
 
 /** A table of more elements is large: to list so many takes 0.6 % of the default sync period. */
 const LARGE_ELEMENTS = 5_000;
-/** A list of the rules of all programs may take this many milliseconds at any time; slower ones only this share of the time. */
+/** Milliseconds that a list of all programs' rules may take at any time; slower lists get this share of the time. */
 const SLOW_RULES_MS = 250;
 const RULES_SHARE = 0.01;
 /** How many chains a log line names. */
@@ -75,7 +75,7 @@ export class DriftCheck {
   }
 
   /**
-   * Checks base chains, shared chains and all sets and maps, by a list without elements, and one element of each set and map.
+   * Checks base chains, shared chains, sets and maps by a list without elements, and one element of each set and map.
    * The dry run adds nothing: beside one that does, another process that lists rules sees some twice or not at all (Linux 6.18).
    */
   async #lookAtPart(store: NftStore): Promise<false | Damage> {

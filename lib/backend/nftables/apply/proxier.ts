@@ -1,6 +1,6 @@
 /**
- * Proxier of nftables mode for one IP family: writes everything once, in transactions of whole Services, then only what
- * changes, in one.
+ * Proxier of nftables mode for one IP family: writes everything once, in transactions of whole Services, then
+ * only what changes, in one.
  *
  * @module
  */
@@ -160,12 +160,12 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   }
 
   /**
-   * A table of another layout is replaced without a gap: a table of our layout by another name is built beside it and let in,
-   * then the old one goes, ours is built in the same way, and the other one goes.
+   * A table of another layout is replaced without a gap: a table of our layout by another name is built
+   * beside it and let in, then the old one goes, ours is built in the same way, and the other one goes.
    *
-   * Every step can be the last one before a crash. A table by the other name that packets reach is complete, because they are
-   * let in last; one that they do not reach was left by a crash. Two tables that packets reach do no harm: both lead to
-   * endpoints, and the first to translate an address is the only one.
+   * Every step can be the last one before a crash. A table by the other name that packets reach is complete,
+   * because they are let in last; one that they do not reach was left by a crash. Two tables that packets
+   * reach do no harm: both lead to endpoints, and the first to translate an address is the only one.
    */
   async #writeTables(
     plan: NftablesPlan,
@@ -216,9 +216,9 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   /**
    * Writes everything into a table.
    *
-   * @param predecessor the table that packets go to until this one has everything; null if there is none. They are let in by a
-   * transaction of its own: a hook takes effect before the rules behind it do, and a packet on its way could see the new chains before
-   * they lead anywhere. Of two tables that packets reach, the newer one translates first: it gets the clients before that
+   * @param predecessor the table that packets go to until this one has everything; null if there is none. They are
+   * let in by a transaction of its own: a hook takes effect before the rules behind it do, and a packet could see new
+   * chains before they lead anywhere. Of two tables that packets reach the newer one translates first, so it gets the clients first.
    */
   async #build(
     name: string,
@@ -245,9 +245,9 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   }
 
   /**
-   * Carries clients with session affinity over from another table, each with the time that it has left: only into sets of the same
-   * name and timeout, because the kernel takes no client that would stay for longer than a new one. If nft fails, clients choose anew, and
-   * nothing else comes of it.
+   * Carries clients with session affinity over from another table, each with the time that it has left: only
+   * into sets of the same name and timeout, because the kernel takes no client that would stay for longer
+   * than a new one. If nft fails, clients choose anew, and nothing else comes of it.
    */
   async #carryClients(from: string, store: NftStore, writer: TableWriter): Promise<void> {
     const { nft, logger } = this.#options;

@@ -25,7 +25,7 @@ export interface TableWriterOptions {
 }
 
 /**
- * Commands of one Service, as text and in numbers. Its objects are some times as large, and would stay for as long as nft takes.
+ * Commands of one Service, as text and in numbers. Its objects are some times as large, and would stay while nft runs.
  */
 interface PrintedService {
   readonly name: NamespacedName;

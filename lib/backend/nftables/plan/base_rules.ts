@@ -173,7 +173,7 @@ function trafficRules({ ip }: RuleWords): string[] {
   );
 }
 
-/** Rules of base chains that count packets of flows: once each, so that what the node sends to itself is not counted twice. */
+/** Rules of base chains that count packets of flows: once each, so that what the node sends to itself counts once. */
 const TRAFFIC_HOOKS: ReadonlyMap<string, string> = new Map([
   ["filter-input", `iifname != "lo" ct status dnat jump ${CHAINS.traffic}`],
   ["filter-forward", `ct status dnat jump ${CHAINS.traffic}`],

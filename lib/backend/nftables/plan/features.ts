@@ -1,6 +1,6 @@
 /**
- * Features that the rules need of nft and the kernel, each with the commands that need it and nothing else: a dry run of all of them shows
- * whether the mode can be run on a node, and if not what the node lacks.
+ * Features that the rules need of nft and the kernel, each with the commands that need it and nothing else: a
+ * dry run of all of them shows whether the mode can be run on a node, and if not what the node lacks.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
- * The planner of nftables mode: from the state of one family to the rules of the changed Services, and from the configuration and
- * the Node to the options that decide the rules.
+ * The planner of nftables mode: from the state of one family to the rules of the changed Services, and from
+ * the configuration and the Node to the options that decide the rules.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
- * The known content of the table of one family, by Service, in little memory: after a full sync as it was written, and changed with
- * every change since.
+ * The known content of the table of one family, by Service, in little memory: after a full sync as it was
+ * written, and changed with every change since.
  *
  * @module
  */
@@ -55,7 +55,7 @@ export class NftStore {
   readonly #references = new Map<string, number>();
   /** Set or map → how many elements Services have in it, and one of those Services; null: it has none any more. */
   readonly #containers = new Map<string, { count: number; example: NamespacedName | null }>();
-  /** Services that keep former objects, because the kernel refuses the new ones. Another Service may claim a destination of theirs. */
+  /** Services that keep former objects, because new ones are refused. Others may claim a destination of theirs. */
   readonly #kept = new Set<NamespacedName>();
   readonly #counts = { chains: 0, sets: 0, sharedElements: 0 };
 
@@ -111,7 +111,7 @@ export class NftStore {
     this.#kept.add(name);
   }
 
-  /** The change to a plan of some Services: one transaction, so that a destination that changes hands is never without an owner. */
+  /** The change to a plan of some Services: one transaction, so that a destination is never without an owner. */
   change(plan: NftablesPlan): Change {
     const held = open({ ...this.#base, chains: [...this.#base.chains, ...this.#heldSharedChains(plan)] });
     const wanted = open({ ...plan.base, chains: [...plan.base.chains, ...plan.sharedChains.values()] });
@@ -160,7 +160,7 @@ export class NftStore {
     }
   }
 
-  /** Elements that other Services keep and one of these claims: the state decides who owns a destination, whichever Service keeps it. */
+  /** Elements that other Services keep and one of these claims: the state decides the owner of a destination. */
   #takenFromKept(
     { services }: NftablesPlan,
     { elements }: NftObjects,

@@ -109,7 +109,7 @@ export class Portals<Wanted extends Portal = Portal> {
     await this.#kept.get(id)?.portal.update(endpoints, stickyMaxAgeSeconds);
   }
 
-  /** Closes portals that these Services (`isAll`: and all others) do not want any more. @returns them, with their ports */
+  /** Closes portals that these Services (`isAll`: and all others) do not want any more. @returns them, with ports */
   async closeUnused(
     plan: UserspacePlan<Wanted>,
     isAll: boolean,

@@ -1,6 +1,6 @@
 /**
- * Proxier of userspace mode for one IP family: opens portals of Services, leads their packets there, and closes unused portals.
- * Its rules are written, compared and repaired as those of mode iptables.
+ * Proxier of userspace mode for one IP family: opens portals of Services, leads their packets there, and
+ * closes unused portals. Its rules are written, compared and repaired as those of mode iptables.
  *
  * @module
  */
@@ -207,8 +207,8 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   }
 
   /**
-   * Writes in an order in which no client reaches a portal but by rules: first the firewall rules of its port, then its endpoints,
-   * then the rules that lead packets to it; and when those are gone it is closed before its firewall rules go.
+   * Writes in an order in which no client reaches a portal but by rules: first the firewall rules of its port, then its
+   * endpoints, then rules that lead packets to it; once those are gone it is closed, and then its firewall rules go.
    *
    * @param witness a rule of nat that must be there: where another kproxy has put its own in the place of ours, iptables refuses all of it
    */

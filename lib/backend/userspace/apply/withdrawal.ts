@@ -30,7 +30,7 @@ export class Withdrawal {
   }
 
   /**
-   * Removes the rules that lead to this process. Rules that another kproxy, started meanwhile, leads to its own ports are left alone.
+   * Removes the rules that lead to this process. Those of another kproxy, started meanwhile, are left alone.
    *
    * @param own `IPv4 TCP 40001` of each port of this process
    */

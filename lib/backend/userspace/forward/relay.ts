@@ -75,8 +75,8 @@ export function noRelayCounts(): AllRelayCounts {
 }
 
 /**
- * Most sessions at a time, however many descriptors are left: clients must not take all memory. A client of UDP has a
- * socket whose buffer takes 64 KiB.
+ * Most sessions at a time, however many descriptors are left: clients must not take all memory. A client of
+ * UDP has a socket whose buffer takes 64 KiB.
  */
 export const MOST_SESSIONS: Readonly<Record<PortalProtocol, number>> = { TCP: 32_768, UDP: 4_096 };
 

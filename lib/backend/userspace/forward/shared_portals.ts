@@ -1,6 +1,6 @@
 /**
- * State that the proxy servers of a process and both IP families share in userspace mode: the thread that forwards, and the portals
- * that one proxy server leaves to the next.
+ * State that the proxy servers of a process and both IP families share in userspace mode: the thread that
+ * forwards, and the portals that one proxy server leaves to the next.
  *
  * @module
  */
@@ -42,8 +42,8 @@ export type RelayNews =
   | { readonly kind: "counts"; readonly counts: AllRelayCounts };
 
 /**
- * How long portals of a former proxy server that the next one has not taken over still serve, once its rules are in force: by then
- * packets that former rules led here have come.
+ * How long portals of a former proxy server that the next one has not taken over still serve, once its rules
+ * are in force: by then packets that former rules led here have come.
  */
 const LINGER_MS = 5_000;
 /** How long the end of the process waits for open sessions. */
@@ -147,7 +147,7 @@ export class SharedPortals implements Shared {
     return this.#withdrawals.size > 0 && this.#open.size > 0;
   }
 
-  /** Called when a proxy server has left its portals: its rules lead here until others are in force, however long that takes. */
+  /** Called when a proxy server has left its portals: its rules lead here until others are in force, however late. */
   left(): void {
     clearTimeout(this.#timer);
   }

@@ -12,7 +12,7 @@ import { type OpenPortal, type RelayContext, Session } from "./relay.ts";
 /** Operations of a connection for an exchange. */
 type Pipe = Pick<Deno.Conn, "read" | "write" | "closeWrite" | "close">;
 
-/** Buffer in which each direction waits, a packet of Ethernet: most connections of a node are silent most of the time. */
+/** Buffer in which each direction waits, an Ethernet packet: most connections of a node are silent most of the time. */
 const SMALL_BYTES = 1_536;
 /** As much as a socket yields at once when bytes flow. */
 const LARGE_BYTES = 64 * 1024;

@@ -30,7 +30,7 @@ const FIREWALL_COMMENT = "portals take what rules translated, and nothing else";
 const INPUT_COMMENT = "Ensure that non-local NodePort traffic can flow";
 
 const LOCAL = "-m addrtype --dst-type LOCAL ";
-/** Matches packets not translated and of no accepted connection: they are few, so that a long chain costs the others nothing. */
+/** Matches packets not translated and of no accepted connection: so few that a long chain costs others nothing. */
 const UNTRANSLATED = "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT ";
 
 /** Source: kube-proxy 1.25 `iptablesInit`; differs: it has no firewall, which stands first in INPUT. */

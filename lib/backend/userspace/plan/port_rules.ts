@@ -1,6 +1,6 @@
 /**
- * Rules whose ports are known, as mode iptables' store takes them, and the targets of rules in the kernel: ports, be they ours, those of a
- * previous process or of another one, and the destinations of UDP packets that connection tracking leads where rules led before.
+ * Rules whose ports are known, as mode iptables' store takes them, and targets of kernel rules: ports, be they ours, of a
+ * previous process or of another one, and destinations of UDP packets that conntrack leads where rules led before.
  *
  * @module
  */
@@ -70,8 +70,8 @@ export function redirectsIn(saved: IptablesRuleset): readonly DispatchRule[] {
 }
 
 /**
- * Portal → the port that it had in a previous process, by the rules of nat in the kernel: a process that listens there again serves
- * at once, and the rules need not change. The first rule of each portal counts.
+ * Portal → the port that it had in a previous process, by the rules of nat in the kernel: a process that
+ * listens there again serves at once, and the rules need not change. The first rule of each portal counts.
  */
 export function adoptedPorts(
   rules: readonly PortalRule[],
@@ -93,8 +93,8 @@ export function portsLedTo(saved: IptablesRuleset): ReadonlySet<LedTo> {
 }
 
 /**
- * Ports in rules of the kernel that differ from ours in the port only, as after another kproxy was started; none: all lead where they
- * should, or are gone.
+ * Ports in rules of the kernel that differ from ours in the port only, as after another kproxy was started;
+ * none: all lead where they should, or are gone.
  */
 export function otherPorts(rules: readonly DispatchRule[], saved: IptablesRuleset): ReadonlySet<LedTo> {
   const ours = leadingRules(rules);
@@ -128,8 +128,8 @@ export interface UdpDestination {
 }
 
 /**
- * The destinations of UDP packets for which the rules differ from those before, each once. A flow that goes on where it went must stay
- * tracked: its next answer would come from kproxy's own port, and its client would not know it.
+ * The destinations of UDP packets for which the rules differ from those before, each once. A flow that goes on where
+ * it went must stay tracked: its next answer would come from kproxy's own port, and its client would not know it.
  */
 export function movedUdp(
   before: readonly DispatchRule[],
