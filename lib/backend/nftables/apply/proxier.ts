@@ -216,9 +216,9 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   /**
    * Writes everything into a table.
    *
-   * @param predecessor the table that packets go to until this one has everything; null if there is none. They are
-   * let in by a transaction of its own: a hook takes effect before the rules behind it do, and a packet could see new
-   * chains before they lead anywhere. Of two tables that packets reach the newer one translates first, so it gets the clients first.
+   * @param predecessor the table that packets go to until this one has everything; null if there is none. They are let
+   * in by a transaction of its own: a hook takes effect before its rules, and a packet could see new chains before they
+   * lead anywhere. Of two tables that packets reach the newer one translates first: it gets the clients before that.
    */
   async #build(
     name: string,
