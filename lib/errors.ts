@@ -66,12 +66,12 @@ const SIGNALS: Readonly<Record<number, string>> = {
   31: "SIGSYS",
 };
 
-/** It is not there, or may not be started. */
+/** The program is missing, or may not be started. */
 const MISSING_CODE = -1;
-/** It is there, but the machine could not start it. */
+/** The program exists, but the machine could not start it. */
 export const NOT_STARTED_CODE = -2;
 
-// The machine's words for being short of something, whatever was asked for.
+// Errors of a machine that is short of something, whatever was asked for.
 const SHORTAGE_REGEXP =
   /Cannot allocate memory|No buffer space available|Interrupted system call|Out of memory|Resource temporarily unavailable|Too many open files/i;
 
@@ -83,7 +83,7 @@ export class ExecError extends Error {
   readonly code: number;
   /** Its whole standard error, as it was printed. */
   readonly stderr: string;
-  /** In words: `failed with status 1`, `was killed by signal SIGKILL`, `timed out after 30 s`. */
+  /** How it ended, in words: `failed with status 1`, `was killed by signal SIGKILL`, `timed out after 30 s`. */
   readonly ending: string;
   /** After how many milliseconds it was ended because it had not ended by itself; null if it was not. */
   readonly timedOutMs: number | null;
@@ -106,7 +106,7 @@ export class ExecError extends Error {
     this.timedOutMs = timedOutMs;
   }
 
-  /** True if the thing named in the command does not exist (chain, rule, set, table), as the tools word it. */
+  /** True if the object named in the command does not exist (chain, rule, set, table), by the tools' errors. */
   isNotFound(): boolean {
     // The netfilter tools never call setlocale, so matching their text is safe.
     return /No chain\/target\/match by that name|No such file or directory|does a matching rule exist|does not exist/
@@ -138,10 +138,10 @@ function howItEnded(code: number, timedOutMs: number | null): string {
   return signal === null ? `failed with status ${code}` : `was killed by signal ${signal}`;
 }
 
-/** Of one line of a program so much is told: some print whole inputs. */
+/** Characters that are shown of one line of a program: some print whole inputs. */
 const MAX_LINE_LENGTH = 2_000;
 
-/** After a colon; nothing if there is none. */
+/** The first line after a colon; nothing if there is none. */
 function firstLine(text: string): string {
   const line = text.trimStart().split("\n", 1)[0] ?? "";
   if (line === "") return "";
@@ -150,11 +150,11 @@ function firstLine(text: string): string {
 
 /** The node lacks something a feature needs. */
 export class UnsupportedError extends Error {
-  /** What cannot be had, e.g. a mode or a kernel module. */
+  /** The feature that is not supported, e.g. a mode or a kernel module. */
   readonly feature: string;
-  /** What it takes. */
+  /** What the feature needs. */
   readonly needs: string;
-  /** What is there instead. */
+  /** What was found instead. */
   readonly found: string;
 
   /** `message` says it better than the three parts together would. */
@@ -172,14 +172,14 @@ export class UnsupportedError extends Error {
   }
 }
 
-/** Where in a sync something failed. */
+/** Phase of a sync in which something failed. */
 export type SyncPhase = "read" | "plan" | "apply";
 
 /** A sync that did not reach the desired state. */
 export class SyncError extends Error {
   /** The proxy mode, e.g. `nftables`. */
   readonly mode: string;
-  /** Where in the sync it failed. */
+  /** Phase of the sync in which it failed. */
   readonly phase: SyncPhase;
   /** False if trying again cannot help. */
   readonly retryable: boolean;

@@ -1,5 +1,5 @@
 /**
- * From the configuration and the Node to what decides the rules of one family in every mode.
+ * Derives the settings of one IP family that all modes share from the configuration and the Node.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import {
 } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 
-/** What all modes read alike. */
+/** Settings that all modes share. */
 export interface FamilySettings {
   readonly family: IpFamily;
   /** The mark itself, e.g. 0x4000 (not the bit number). */
@@ -59,7 +59,7 @@ export function familySettings(
 }
 
 /**
- * The masquerade mark as rules have it: `0x` and eight hexadecimal digits.
+ * The masquerade mark as rules write it: `0x` and eight hexadecimal digits.
  *
  * @throws {RangeError} if the mark is not exactly one of 32 bits
  */

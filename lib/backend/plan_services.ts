@@ -1,5 +1,5 @@
 /**
- * What planning a Service has in common in all modes.
+ * Planning of Services, as far as all modes share it.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import type { LocalDetector } from "../model/node.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../model/state.ts";
 
-/** What one Service with at least one port wants; null if it is to be left out. */
+/** Plans the rules of one Service with at least one port; null if it is to be left out. */
 export type PlanService<Rules> = (
   ports: readonly ServicePort[],
   endpoints: ReadonlyMap<ServicePortKey, readonly Endpoint[]> | undefined,
@@ -17,7 +17,7 @@ export type PlanService<Rules> = (
 
 /**
  * Plans the changed Services (all for `"all"`), by default in the order of their names. One that is gone, or has no port of this family, is
- * null. A step after each, so that others can have their turn: there are thousands, or one that is as large.
+ * null. One step per Service, so that other work has its turn: there are thousands, or one that is as large.
  *
  * @param family of the options of the plan
  * @throws {RangeError} if the state is of another family
@@ -44,7 +44,7 @@ export function* planServicesInSteps<Rules>(
   return services;
 }
 
-/** What matches packets of pods of this node or cluster, as iptables writes it; null if nothing distinguishes them. */
+/** The iptables match of packets from pods of this node or cluster; null if nothing distinguishes them. */
 export function podMatch(detector: LocalDetector): string | null {
   switch (detector.kind) {
     case "none":
@@ -73,10 +73,10 @@ export function letsNodeIn({ text, loadBalancerSourceRanges }: ServicePort, node
   return nodeIp !== null && ranges.some((cidr) => cidrContains(cidr, nodeIp));
 }
 
-/** Work in steps. */
+/** Work that pauses between steps. */
 export type Steps<T> = Generator<void, T, void>;
 
-/** All steps at once. */
+/** Runs all steps at once. */
 export function atOnce<T>(steps: Steps<T>): T {
   for (;;) {
     const step = steps.next();

@@ -1,5 +1,5 @@
 /**
- * The Services of which the tools refuse something: how they are found among others, what is wrong with each, and when it may be tried again.
+ * Quarantine of Services whose rules the tools refuse: their isolation, the problem of each, and when it is retried.
  *
  * @module
  */
@@ -9,24 +9,24 @@ import type { QuarantinedService } from "./backend.ts";
 
 /** A Service that does not change is tried again this long after it was refused, when there is a sync anyway. */
 export const RETRY_MS = 60_000;
-/** How many that did not change one sync tries: a tenant may make any number of them. */
+/** Unchanged Services in quarantine that one sync retries at most: a tenant may make any number of them. */
 export const MAX_RETRIES = 16;
 
-/** A Service of which all is refused, or a part. */
+/** A Service whose rules are refused, all or a part. */
 export interface RefusedService extends QuarantinedService {
-  /** As the mode calls it. @default {""} all of it */
+  /** The mode's name of the part. @default {""} all of it */
   readonly part?: string;
 }
 
-/** What is refused of a Service, by what the mode calls its parts; `""`: all of it. */
+/** Refused parts of a Service, by the mode's names of them; `""`: all of it. */
 export type RefusedParts = ReadonlyMap<string, { readonly problem: string; readonly refusedAtMs: number }>;
 
-/** Which Services are quarantined, as a whole or in parts, and when they may be tried again. */
+/** Quarantined Services, as a whole or in parts, and when they may be tried again. */
 export class Quarantine {
   readonly #nowMs: () => number;
-  /** The longest refused ones come first. */
+  /** Services in quarantine, the longest refused first. */
   readonly #services = new Map<NamespacedName, RefusedParts>();
-  /** By name, until something changes. */
+  /** Services sorted by name, until something changes. */
   #listed: readonly QuarantinedService[] | undefined;
 
   /** @param nowMs milliseconds, monotonic */
@@ -34,13 +34,13 @@ export class Quarantine {
     this.#nowMs = nowMs;
   }
 
-  /** A full sync tries every Service. */
+  /** Releases all: a full sync tries every Service. */
   clear(): void {
     this.#services.clear();
     this.#listed = undefined;
   }
 
-  /** From now on it is, or is once more, in quarantine. */
+  /** Puts the Service in quarantine, or renews its quarantine. */
   refused({ service, problem, part = "" }: RefusedService): void {
     const others = [...this.parts(service)].filter(([name]) => name !== part);
     this.#services.delete(service);
@@ -52,7 +52,7 @@ export class Quarantine {
     if (this.#services.delete(service)) this.#listed = undefined;
   }
 
-  /** What is refused of the Service. */
+  /** Refused parts of the Service. */
   parts(service: NamespacedName): RefusedParts {
     return this.#services.get(service) ?? new Map();
   }
@@ -67,7 +67,7 @@ export class Quarantine {
     this.#listed = undefined;
   }
 
-  /** What came of a sync that has tried these: why some are in quarantine, all others are not. */
+  /** Records a sync that has tried these: those with a problem are quarantined, all others released. */
   settle(services: Iterable<NamespacedName>, problems: ReadonlyMap<NamespacedName, string>): void {
     for (const service of services) {
       const problem = problems.get(service);
@@ -87,7 +87,7 @@ export class Quarantine {
     else this.refused({ service, problem });
   }
 
-  /** Those to be tried in a sync of these Services: of the others only some, the longest refused ones. */
+  /** Services in quarantine to retry in a sync of `changed`: of unchanged ones only some, longest refused first. */
   due(changed: Exclude<Changed, "all">): readonly NamespacedName[] {
     const names: NamespacedName[] = [];
     let retries = 0;
@@ -105,7 +105,7 @@ export class Quarantine {
     return this.#nowMs() - refusedAtMs >= RETRY_MS;
   }
 
-  /** All of them, by name; the same list as long as nothing changes. */
+  /** All Services in quarantine, by name; the same list as long as nothing changes. */
   get services(): readonly QuarantinedService[] {
     return this.#listed ??= [...this.#services].map(([service, parts]) => ({
       service,
@@ -120,7 +120,7 @@ function problemOf(parts: RefusedParts): string {
   return others.length === 0 ? first : `${first} (and ${others.length} more)`;
 }
 
-/** A member that the tool refuses even alone, or that it named. */
+/** A member of a group that the tool refuses even alone, or that it named. */
 export interface Refused<Item> {
   readonly item: Item;
   readonly problem: string;
@@ -128,7 +128,7 @@ export interface Refused<Item> {
 
 /** Why the tool refused a group. */
 export interface Refusal<Item> {
-  /** For a group of one. */
+  /** The member's problem, for a group of one. */
   readonly problem: string;
   /** The members that the tool named in its errors, if any. */
   readonly named: readonly Refused<Item>[];
@@ -138,8 +138,8 @@ export interface Refusal<Item> {
  * Tries the group; what is refused is split, by the names the tool gives or else in halves, until each member went in or is
  * known to be refused.
  *
- * @param attempt brings all of these in or none; resolves to null if they are in; rejects if splitting cannot help
- * @returns the members that are not in, in the order in which they were found
+ * @param attempt writes all of these or none; resolves to null if written; rejects if splitting cannot help
+ * @returns the members that were not written, in the order in which they were found
  */
 export async function isolateRefused<Item>(
   items: readonly Item[],
@@ -151,7 +151,7 @@ export async function isolateRefused<Item>(
   const [first] = items;
   if (items.length === 1 && first !== undefined) return [{ item: first, problem: refusal.problem }];
   const named = new Set(refusal.named.map(({ item }) => item));
-  // The tool may give up after some complaints; those it made stand, whatever else is in the group.
+  // The tool may give up after some errors; those it reported hold, whatever else is in the group.
   const groups = named.size === 0
     ? [items.slice(0, items.length >> 1), items.slice(items.length >> 1)]
     : [items.filter((item) => !named.has(item))];

@@ -9,29 +9,29 @@ import { isOutOfDescriptors } from "./descriptors.ts";
 const FIRST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 1_000;
 const TELL_AGAIN_MS = 60_000;
-/** A socket that fails this often, one time after the other, for a reason of its own is given up. */
+/** A socket that fails this often in a row, for reasons of its own, is given up. */
 const MAX_FAILURES = 20;
 
-/** Of clients that come when there is no room, so many at a time: a crowd must not keep the program from its work. */
+/** Clients without room that are taken at a time: a crowd must not keep the program from its work. */
 const CROWD = 8;
 const CROWD_PAUSE_MS = 10;
 
 /** After so many clients that were gone, timers and other sockets get their turn. */
 const GONE_IN_A_ROW = 64;
 
-/** What became of a new connection: `crowded` is taken in, but another one had to go. */
+/** Outcome of a new connection: `crowded` is taken in, but another one had to go. */
 export type Admission = "admitted" | "crowded" | "refused";
 
-/** Where connections come from. */
+/** A listener, the source of connections. */
 export interface Acceptor<Connection> {
   accept(): Promise<Connection>;
   close(): void;
 }
 
-/** Who hears of failures. */
+/** Receivers of failures. */
 export interface AcceptFailures {
   readonly pool: {
-    /** The system has no descriptor left. */
+    /** Called when the system has no descriptor left. */
     exhausted(): void;
   };
   /** Called for every failure; `isNews` at most once a minute. */
@@ -61,7 +61,7 @@ export async function acceptAll<Connection extends Pick<Deno.Conn, "close">>(
     } catch (error) {
       if (stop.aborted) return;
       if (isClientGone(error)) {
-        // However many of them come, others have their turn.
+        // However many vanished clients come, others have their turn.
         if (++gone % GONE_IN_A_ROW === 0) await systemClock.sleep(0, stop);
         continue;
       }

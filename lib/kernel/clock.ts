@@ -1,5 +1,5 @@
 /**
- * Time, which tests can hold; limits of waiting, yielding to others, and one piece of work at a time.
+ * Time, which tests can control; limits of waiting, yielding to others, and one piece of work at a time.
  *
  * @module
  */
@@ -49,7 +49,7 @@ export function fineWallClock(epochMs: () => number, monotonicMs: () => number):
 export const wallClockMs: () => number = fineWallClock(() => Date.now(), () => performance.now());
 
 /**
- * What `promise` resolves to; null after so many milliseconds, or once `signal` aborts. It cannot end what `promise` stands for.
+ * What `promise` resolves to; null after so many milliseconds, or once `signal` aborts. It cannot end the work itself.
  *
  * @throws what `promise` rejects with before
  */
@@ -70,7 +70,7 @@ export async function within<T>(promise: Promise<T>, ms: number, signal?: AbortS
 /**
  * What `promise` resolves to, unless `signal` aborts before: a disk that hangs cannot be interrupted, only left.
  *
- * @throws what `promise` or `signal` says
+ * @throws what `promise` rejects with, or the reason of `signal`
  */
 export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
@@ -97,7 +97,7 @@ export class Mutex {
   }
 }
 
-/** Yields: timers and what has come from outside have their turn, which the runtime looks for when it has nothing to do at once. */
+/** Yields: timers and I/O events have their turn, which the runtime looks for when it has nothing to do at once. */
 export function yieldToOthers(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve));
 }
@@ -105,9 +105,9 @@ export function yieldToOthers(): Promise<void> {
 /** How long a long task may run before it yields: probes ask for an answer within a second. */
 export const TURN_MS = 40;
 
-/** How work in turns is done. */
+/** Options of work in turns. */
 export interface Turns {
-  /** How long it goes on until everything else has its turn. @default {0} */
+  /** Milliseconds that it goes on until everything else has its turn. @default {0} */
   readonly turnMs?: number;
   readonly signal?: AbortSignal;
 }

@@ -1,5 +1,5 @@
 /**
- * How many connections clients may keep open, and which has to go when there are too many.
+ * Limits how many connections clients keep open, and picks the one to end when there are too many.
  *
  * @module
  */
@@ -7,7 +7,7 @@ import { parseCidr } from "../model/ip.ts";
 import type { Admission } from "./accept_loop.ts";
 import { DescriptorAllowance } from "./descriptors.ts";
 
-/** What a connection does; one that waits for its client is closed first. */
+/** Phase of a connection; one that waits for its client is closed first. */
 export type ConnectionPhase = "waiting" | "answering" | "writing";
 
 /** Why a connection was ended before its client did. */
@@ -20,17 +20,17 @@ export interface PooledConnection {
   readonly phase: ConnectionPhase;
   /** When it entered the phase, in milliseconds. */
   readonly sinceMs: number;
-  /** When its client must have done its part, in milliseconds. */
+  /** Deadline for its client's part, in milliseconds. */
   readonly deadlineMs: number;
-  /** How much of an answer is kept that its client has not taken yet. */
+  /** Bytes of its answer that its client has not taken yet. */
   readonly unsentBytes: number;
-  /** How many descriptors it takes. Default: 1. */
+  /** Number of descriptors that it takes. Default: 1. */
   readonly descriptors?: number;
   /** Closes it at once. */
   close(): void;
 }
 
-/** A client in {@linkcode PooledConnection}'s words: one who has one address of an IPv6 network can have all of them. */
+/** The `client` of a {@linkcode PooledConnection}: the owner of one address of an IPv6 network can have all of them. */
 export function clientOf(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/i, "").split("%", 1)[0]!;
   return plain.includes(":") ? parseCidr(`${plain}/64`)?.text ?? plain : plain;
@@ -40,27 +40,27 @@ export function clientOf(address: string): string {
 export interface Lane {
   /** For metrics, e.g. `healthz`, `metrics`, `service-health`. */
   readonly server: string;
-  /** How many it may have open. */
+  /** Limit of its open connections. */
   readonly most: number;
 }
 
-/** Hears of everything that a pool decides. */
+/** Observer of a pool's decisions. */
 export interface PoolObserver {
-  /** So many connections of the server's are open now. */
+  /** `count` connections of the server are open now. */
   open(server: string, count: number): void;
   closed(server: string, reason: CloseReason, client: string): void;
-  /** The server could not listen, or not accept a connection. */
+  /** Called when the server could not listen, or not accept a connection. */
   failed(server: string): void;
 }
 
-/** What a {@linkcode ConnectionPool} needs. */
+/** Options of a {@linkcode ConnectionPool}. */
 export interface ConnectionPoolOptions {
   /** How many connections all listeners together may have. @default {256} */
   readonly most?: number;
   /** How many they may have however few descriptors there are. @default {8} */
   readonly least?: number;
   /**
-   * False: to wait is no reason to be ended, as the reason is unknown. Only a client that has more places than the new one's loses one.
+   * False: none is ended because it waits (why is unknown). Only a client with more places than the new one loses one.
    * @default {true}
    */
   readonly endsWaiting?: boolean;
@@ -72,9 +72,9 @@ export interface ConnectionPoolOptions {
 
 /** Few enough for the least limit of descriptors that there is (1,024) to leave most of them to the tools. */
 const MOST = 256;
-/** Who cannot be asked counts as dead: some are answered out of what is kept for the tools. */
+/** A server that does not answer counts as dead: some clients are answered with descriptors kept for the tools. */
 const LEAST = 8;
-/** How long an answer is left alone that its client does not take. */
+/** How long an answer that its client does not take is left alone. */
 const WRITING_GRACE_MS = 2_000;
 const SWEEP_MS = 500;
 /** The metrics of a large node are 10 MB. */
@@ -85,16 +85,16 @@ class Shares {
   readonly #clients = new Map<string, Set<PooledConnection>>();
   /** Number of connections → the clients that have so many. */
   readonly #bySize = new Map<number, Set<string>>();
-  /** Of the client with the most. */
+  /** Number of connections of the client with the most. */
   #greatest = 0;
   #size = 0;
 
-  /** All connections. */
+  /** Number of all connections. */
   get size(): number {
     return this.#size;
   }
 
-  /** Of one client. */
+  /** Number of connections of one client. */
   of(client: string): number {
     return this.#clients.get(client)?.size ?? 0;
   }
@@ -135,10 +135,10 @@ class Shares {
 
 /**
  * The connections of all listeners. When there are too many, the client with the most of them loses the one that has waited
- * longest: who asks at once is answered, however many others only keep connections open.
+ * longest: a client that asks at once is answered, however many others only keep connections open.
  */
 export class ConnectionPool {
-  /** To be asked for every other socket that stays open. */
+  /** Allowance to be asked for every other socket that stays open. */
   readonly allowance: DescriptorAllowance;
   readonly #most: number;
   readonly #least: number;
@@ -146,7 +146,7 @@ export class ConnectionPool {
   readonly #observer: PoolObserver | undefined;
   readonly #nowMs: () => number;
   readonly #lanes = new Map<PooledConnection, Lane>();
-  /** Those that the allowance was asked for. */
+  /** Connections that the allowance was asked for. */
   readonly #given = new Set<PooledConnection>();
   readonly #all = new Shares();
   readonly #ofLane = new Map<Lane, Shares>();
@@ -197,7 +197,7 @@ export class ConnectionPool {
   }
 
   /**
-   * The connection's answer is ready. If too much is kept for clients that do not read, they have to go first.
+   * Called when the connection's answer is ready. If too much is kept for clients that do not read, those go first.
    *
    * @returns false if it is too much all the same; the connection is closed
    */
@@ -220,7 +220,7 @@ export class ConnectionPool {
     return true;
   }
 
-  /** The connection is closed. */
+  /** Removes a connection that is closed. */
   leave(connection: PooledConnection): void {
     const lane = this.#lanes.get(connection);
     if (lane === undefined) return;
@@ -236,12 +236,12 @@ export class ConnectionPool {
     this.#sweep = undefined;
   }
 
-  /** A socket of the lane cannot be opened, or cannot accept. */
+  /** Reports a socket of the lane that cannot be opened, or cannot accept. */
   failed({ server }: Lane): void {
     this.#observer?.failed(server);
   }
 
-  /** The system has no descriptor left: half of the connections go that wait for their clients. */
+  /** The system has no descriptor left: ends half of the connections that wait for their clients. */
   exhausted(): void {
     const waiting = [...this.#lanes.keys()].filter(({ phase }) => phase === "waiting");
     waiting.sort((one, other) => one.sinceMs - other.sinceMs);
@@ -251,12 +251,12 @@ export class ConnectionPool {
     this.allowance.exhausted();
   }
 
-  /** How many there are, of the lane or of all. */
+  /** Number of connections, of the lane or of all. */
   count(lane?: Lane): number {
     return lane === undefined ? this.#lanes.size : this.#ofLane.get(lane)?.size ?? 0;
   }
 
-  /** How many of them a client has. */
+  /** Number of connections of a client. */
   countOf(client: string): number {
     return this.#all.of(client);
   }
@@ -292,7 +292,7 @@ export class ConnectionPool {
     }
   }
 
-  /** Takes all or none. */
+  /** Takes all descriptors or none. */
   #take(descriptors = 1): boolean {
     for (let taken = 0; taken < descriptors; taken++) {
       if (this.allowance.take()) continue;
@@ -321,7 +321,7 @@ export class ConnectionPool {
     return true;
   }
 
-  /** Its client does not take the answer. */
+  /** True if its client does not take the answer. */
   #isStuck({ phase, sinceMs }: PooledConnection): boolean {
     return phase === "writing" && sinceMs <= this.#nowMs() - WRITING_GRACE_MS;
   }
@@ -341,7 +341,7 @@ export class ConnectionPool {
   }
 }
 
-/** Of the first of these groups that has such a connection, the one that has been as it is for longest. */
+/** The connection that is in its phase for longest, of the first group that has one that `isMeant`. */
 function oldestOf(
   groups: Iterable<readonly PooledConnection[]>,
   isMeant: (connection: PooledConnection) => boolean,

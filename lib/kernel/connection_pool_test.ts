@@ -10,7 +10,7 @@ const MB = 1024 * 1024;
 /** A pool of at most 4 connections on a clock of its own, and a record of what becomes of them. */
 class Bench {
   nowMs = 0;
-  /** What happened since it was asked last. */
+  /** Events since the last query. */
   #events: string[] = [];
   readonly pool: ConnectionPool;
 

@@ -8,7 +8,7 @@ import { ExecError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Exec, ExecOptions, ExecResult } from "./exec.ts";
 
-/** What was read of the table. */
+/** UDP flows as the program lists them. */
 export interface ConntrackDump {
   readonly text: string;
   /** False if the table changed under every try, so that flows may be missing. */

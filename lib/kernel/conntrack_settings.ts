@@ -17,14 +17,14 @@ export interface ConntrackSetting {
   readonly atLeast: boolean;
 }
 
-/** What the number of CPUs can raise the size of the table to; from there on `min` is not looked at (kube-proxy 1.36). */
+/** The size of the table to which the number of CPUs can lead; from there on `min` is ignored (kube-proxy 1.36). */
 const MAX_SCALED_ENTRIES = 1_048_576;
 /** Entries per hash bucket that kube-proxy allows for. */
 const ENTRIES_PER_BUCKET = 4;
 const PREFIX = "net.netfilter.nf_conntrack_";
 
 /**
- * The settings to make sure of, in order: the hash size follows the table's. Those that the configuration leaves at 0 stay as they are.
+ * The settings to write if they differ, in order: the hash size follows the table's. None for fields that are 0.
  *
  * Source: kube-proxy 1.36; differs: a fraction of a second is rounded up, because 0 would end every flow at once, and
  * limits are raised, never lowered.
@@ -56,7 +56,7 @@ export function conntrackNames(config: ConntrackConfig): readonly string[] {
   return conntrackSettings(config, 1).map(({ name }) => name);
 }
 
-/** Entries the table should hold; 0 if that is not ours to say. */
+/** Entries the table should hold; 0 if the configuration leaves that alone. */
 function maxEntries({ maxPerCore, min }: ConntrackConfig, cpuCount: number): number {
   if (maxPerCore <= 0) return 0;
   const scaled = maxPerCore * cpuCount;
@@ -114,10 +114,10 @@ export async function applyConntrackSettings(
   return refused;
 }
 
-/** The value; null if this kernel does not have it; why it cannot be read. */
+/** The value of a setting; null if this kernel does not have it; the error if it cannot be read. */
 type Found = string | null | ExecError;
 
-/** By one program; one by one if there is none, or a setting cannot be read. */
+/** Reads settings by one program; one by one if there is none, or a setting cannot be read. */
 async function readEach(
   exec: Exec,
   names: readonly string[],
@@ -143,7 +143,7 @@ export function isAsWanted({ value, atLeast }: ConntrackSetting, found: string):
   return atLeast ? Number(found) >= value : Number(found) === value;
 }
 
-/** Null if it is as wanted now. */
+/** Why a setting is not as wanted; null if it is now. */
 function problemOf(found: Found, outcome: SysctlOutcome | undefined): string | null {
   if (found === null) return "this kernel does not have it, or not loaded it";
   const told = found instanceof ExecError ? { error: found } : outcome;

@@ -5,22 +5,22 @@
  */
 import { type Clock, systemClock } from "./clock.ts";
 
-/** What the programs that write the rules, the API server's connections and files need at most at the same time. */
+/** Descriptors that programs writing rules, the API server's connections and files need at most at the same time. */
 const RESERVED = 96;
-/** How many are measured, and then given without measuring again, at a time. */
+/** Descriptors that are measured, and then given without measuring again, at a time. */
 const STEP = 32;
-/** What the programs that look at a node need at the same time, with some to spare. */
+/** Descriptors that the programs of a preflight need at the same time, with some to spare. */
 const ENOUGH = 16;
 /** How long "there are none" is believed before it is measured again. */
 const EMPTY_MS = 1_000;
 
-/** What a {@linkcode DescriptorAllowance} needs. */
+/** Options of a {@linkcode DescriptorAllowance}. */
 export interface DescriptorAllowanceOptions {
-  /** How many can be opened now, counted up to `atMost`. @default {countSpareDescriptors} */
+  /** Number of files that can be opened now, counted up to `atMost`. @default {countSpareDescriptors} */
   readonly count?: (atMost: number) => number;
   /** Milliseconds, monotonic. @default {performance.now} */
   readonly nowMs?: () => number;
-  /** How many stay free. @default {96} */
+  /** Descriptors that stay free. @default {96} */
   readonly reserved?: number;
 }
 
@@ -44,7 +44,7 @@ export class DescriptorAllowance {
     this.#reserved = reserved;
   }
 
-  /** True if one more may be kept open. */
+  /** True if one more socket may be kept open. */
   take(): boolean {
     if (this.#assured === 0) {
       const nowMs = this.#nowMs();
@@ -59,12 +59,12 @@ export class DescriptorAllowance {
     return true;
   }
 
-  /** One that was taken is closed. */
+  /** A descriptor that was taken is closed. */
   giveBack(): void {
     this.#assured = Math.min(this.#assured + 1, STEP);
   }
 
-  /** The system has refused one: what was assured is not there. */
+  /** The system has refused a descriptor: those that were assured are not there. */
   exhausted(): void {
     this.#assured = 0;
     this.#emptyUntilMs = this.#nowMs() + EMPTY_MS;
@@ -90,7 +90,7 @@ export function countSpareDescriptors(atMost: number): number {
   return files.length;
 }
 
-/** What {@linkcode untilDescriptors} is given. */
+/** Options of {@linkcode untilDescriptors}. */
 export interface DescriptorWait {
   readonly signal: AbortSignal;
   /** Called once, if there are too few. */
@@ -117,9 +117,9 @@ export async function untilDescriptors(
 }
 
 /**
- * From now on a stack is the error's message alone while no file can be opened, for all callers: the logger, which finds its caller
- * there, or the errors of `node:` modules. From source, the runtime reads a file to find the place of a frame, and panics where it cannot
- * (Deno 2.9.6, when a first frame of that file is asked for).
+ * From now on a stack trace is only the error's message while no file can be opened, for all callers: the logger,
+ * which finds its caller there, or the errors of `node:` modules. From source, the runtime reads a file to find
+ * the place of a frame, and panics where it cannot (Deno 2.9.6, when a first frame of that file is asked for).
  */
 export function guardStackTraces(canOpenFiles: () => boolean = () => countSpareDescriptors(1) > 0): void {
   const prepareStackTrace = (error: unknown, frames: readonly unknown[]): string =>

@@ -5,7 +5,7 @@
  */
 import { ExecError, NOT_STARTED_CODE } from "../errors.ts";
 
-/** What a program left behind. */
+/** Result of a program. */
 export interface ExecResult {
   /** Exit status. */
   readonly code: number;
@@ -37,8 +37,8 @@ export interface ExecOptions {
   /** Once aborted, ends the program, or keeps it from being started. */
   readonly signal?: AbortSignal;
   /**
-   * Takes what it prints as it comes, and `stdout` of the result is empty: for outputs of megabytes. The bytes change after the call.
-   * Programs in memory may have all of it in the result all the same.
+   * Receives its output as it comes, and `stdout` of the result is empty: for outputs of megabytes. The bytes
+   * change after the call. Fake programs in memory may return all of it in the result all the same.
    */
   readonly onStdout?: (bytes: Uint8Array) => void;
 }
@@ -66,9 +66,9 @@ export async function runOk(exec: Exec, argv: readonly string[], options?: ExecO
   return stdout;
 }
 
-/** Takes what a program prints while it does. */
+/** Receives a program's output while it prints. */
 export interface OutputReader {
-  /** What came before counts no more: a program begins to print. */
+  /** A program begins to print: earlier output counts no more. */
   begin(): void;
   /** Takes the next bytes, which change after the call. */
   write(bytes: Uint8Array): void;
@@ -83,7 +83,7 @@ export async function runInto(
 ): Promise<ExecResult> {
   reader.begin();
   const result = await exec.run(argv, { ...options, onStdout: (bytes) => reader.write(bytes) });
-  // Of a program in memory.
+  // Output of a fake program in memory.
   if (result.stdout !== "") reader.write(encoder.encode(result.stdout));
   return result;
 }
@@ -116,15 +116,15 @@ const MS_PER_BYTE = 30_000 / 1_000_000;
 /** nft takes 0.09 ms for each element that it lists, on a machine with nothing else to do. */
 const MS_PER_ENTRY = 1;
 
-/** How long a program may run that is given so many bytes and lists so many entries, unless the caller knows better. */
+/** Time limit of a program that is given so many bytes and lists so many entries, unless the caller knows better. */
 export function generousLimitMs(inputBytes: number, entries: number = 0): number {
   return BASE_MS + Math.ceil(inputBytes * MS_PER_BYTE) + entries * MS_PER_ENTRY;
 }
 
-/** For programs that look at, or change, a handful of things, however large the node. */
+/** Time limit of programs that read, or change, a handful of things, however large the node. */
 export const QUICK_LIMIT_MS = 10_000;
 
-/** Logs once when a program has run for too long. */
+/** Time limit of a program, longer for a longer input; calls back once when it is exceeded. */
 export class TimeLimit {
   readonly #options: Pick<ExecOptions, "timeoutMs" | "entries">;
   readonly #onExceeded: () => void;
@@ -144,13 +144,13 @@ export class TimeLimit {
     return this.#exceededMs;
   }
 
-  /** The program is given so much more to read. */
+  /** Extends the limit: the program is given more to read. */
   extend(bytes: number): void {
     this.#inputBytes += bytes;
     if (this.#exceededMs === null) this.#arm();
   }
 
-  /** It has ended. */
+  /** Stops the timer: the program has ended. */
   stop(): void {
     clearTimeout(this.#timer);
   }
@@ -168,17 +168,17 @@ export class TimeLimit {
 
 /** How long a program may take to end after SIGTERM, before it is killed. */
 const KILL_GRACE_MS = 1_000;
-/** How long to wait for one that was killed: one that hangs in the kernel does not even end then. */
+/** How long to wait for a killed program: one that hangs in the kernel does not even end then. */
 const ABANDON_MS = 1_000;
 /** How long to wait for output that a killed program may have left in its pipes. */
 const DRAIN_MS = 100;
-/** How long nothing must come from the pipes of one that has ended by itself before they are left to the process that still holds them. */
+/** Silence of the pipes of an ended program after which they are left to the process that still holds them. */
 const HELD_MS = 2_000;
 /** All rules of 44,000 Services are tens of megabytes. */
 const MAX_STDOUT_BYTES = 128 * 2 ** 20;
-/** Of each entry of a list, beside that: with comments and what belongs to it. */
+/** More bytes for each entry of a list: with comments and what belongs to it. */
 const BYTES_PER_ENTRY = 256;
-/** Complaints of 100,000 lines. */
+/** Errors about 100,000 lines. */
 const MAX_STDERR_BYTES = 16 * 2 ** 20;
 
 /**
@@ -191,11 +191,11 @@ class ProgramRun {
   readonly #child: Deno.ChildProcess;
   /** Aborted: nothing more is read or written, even if another process holds the other ends of its pipes. */
   readonly #cut = new AbortController();
-  /** Aborted with its end: no process is left that is meant to read the rest of its input. */
+  /** Aborted when the program ends: no process is left that is meant to read the rest of its input. */
   readonly #over = new AbortController();
-  /** True: it waits for nothing, and may not have read all. */
+  /** True: this run waits for nothing more, and may not have read all. */
   #isAbandoned = false;
-  /** What it printed too much of, in words; null as long as it has not. */
+  /** The excess of its output, in words; null as long as there is none. */
   #excess: string | null = null;
   #readBytes = 0;
   #isRunning = true;
@@ -223,7 +223,7 @@ class ProgramRun {
       if (this.#excess !== null) {
         throw new ExecError(this.#argv, KILLED_CODE, this.#excess);
       }
-      // One that ended well just before it was to end has done its work, unless some of what it said was not read.
+      // A program that ended well just before it was aborted has done its work, unless some of its output was not read.
       if (result.code !== 0 || this.#isAbandoned) {
         signal?.throwIfAborted();
         const { exceededMs } = limit;
@@ -240,7 +240,7 @@ class ProgramRun {
     }
   }
 
-  /** Ends it: asked first, killed if it does not listen, and let go of if even that does not help. */
+  /** Ends the program: SIGTERM first, SIGKILL if it does not listen, and abandoned if even that does not help. */
   #end(): void {
     if (this.#isEnding || !this.#isRunning) return;
     this.#isEnding = true;
@@ -249,7 +249,7 @@ class ProgramRun {
       this.#kill("SIGKILL");
       this.#after(ABANDON_MS, () => this.#abandon());
     });
-    // What it has started itself lives on, maybe, and holds its pipes.
+    // Processes that it has started may live on, and hold its pipes.
     void this.#child.status.then(() => this.#after(DRAIN_MS, () => this.#abandon()));
   }
 
@@ -278,7 +278,7 @@ class ProgramRun {
     return { code: status?.code ?? KILLED_CODE, stdout, stderr };
   }
 
-  /** Ends the program once it has printed more of that than anything that is meant. */
+  /** Counts the bytes of a stream, and ends the program once it has printed too many. */
   #counter(what: string, maxBytes: number): (bytes: number) => void {
     let total = 0;
     return (bytes) => {
@@ -291,8 +291,8 @@ class ProgramRun {
   }
 
   /**
-   * It has ended, and a process that it started may hold its pipes for ever: what has been printed by then is all there is. What
-   * it printed itself is read first, however long that takes.
+   * The program has ended, but a process that it started may hold its pipes for ever: they are left once they
+   * are silent. What it printed itself is read first, however long that takes.
    */
   #leaveHeldPipes(): void {
     const before = this.#readBytes;
@@ -343,7 +343,7 @@ function spawn(argv: readonly string[], { stdin, env }: ExecOptions): Deno.Child
       ...(env === undefined ? {} : { env: { ...env } }),
     }).spawn();
   } catch (error) {
-    // Of the arguments, which are our own.
+    // A TypeError is about the arguments, which are our own.
     if (!(error instanceof Error) || error instanceof TypeError) throw error;
     throw new ExecError(argv, isAbsent(error) ? -1 : NOT_STARTED_CODE, error.message, { cause: error });
   }
@@ -370,7 +370,7 @@ function ignoreBrokenPipe(error: unknown): void {
 /**
  * Writes all of the input, as fast as it is read; gives up once `over` is aborted, although another process may hold the other end of the
  * pipe. Ours is closed then, but for a write that waits for room in the pipe: the runtime can end none, so that one is closed with the
- * last who holds the other end.
+ * last process that holds the other end.
  */
 async function feed(
   stdin: WritableStream<Uint8Array>,
@@ -394,7 +394,7 @@ async function feedAll(
   const writer = stdin.getWriter();
   try {
     for (const text of typeof input === "string" ? [input] : input()) {
-      // Nothing of it is for others, whatever room they make in the pipe.
+      // The input is not for other processes, whatever room they make in the pipe.
       if (over.aborted) break;
       const piece = encoder.encode(text);
       limit.extend(piece.byteLength);
@@ -409,14 +409,14 @@ async function feedAll(
 /** Most programs print nothing, or a line. */
 const FIRST_BYTES = 4 * 1024;
 const MOST_BYTES = 1024 * 1024;
-/** Where nothing is kept: what a pipe holds. */
+/** Buffer where nothing is kept: the size of a pipe. */
 const PIECE_BYTES = 64 * 1024;
 
-/** How a stream is read. */
+/** Options of reading a stream. */
 export interface OutputReading {
-  /** Ends it early, with what has come: another process may hold the other end for ever. */
+  /** Ends the reading early, with what has come: another process may hold the other end for ever. */
   readonly until?: AbortSignal;
-  /** So much is kept; of the rest nothing, because an endless output must not fill the memory. */
+  /** Bytes that are kept; the rest is dropped, because an endless output must not fill the memory. */
   readonly maxBytes: number;
   /** Takes what is kept as it comes, instead of the text at the end; the bytes change after the call. */
   readonly onPiece?: ((bytes: Uint8Array) => void) | undefined;

@@ -250,7 +250,7 @@ Deno.test("programs leave no memory behind", async () => {
   assert(growthKb < 15_000, `${growthKb} kB`);
 });
 
-/** What becomes of a limit after so many seconds, with so many bytes of input. */
+/** Whether a limit is exceeded after so many seconds, with so many bytes of input. */
 const LIMITS: readonly [timeoutMs: number | undefined, bytes: number, seconds: number, exceeded: boolean][] =
   [
     [50, 0, 0.04, false],

@@ -1,17 +1,17 @@
 /**
- * Who else may write what the program goes by: a file, and all that leads to it.
+ * Which other users may write a file that the program relies on, or a directory that leads to it.
  *
- * Every directory from the root on is looked at, and every link is followed, as ssh's StrictModes does for a home: a user who may write
- * one of them may put another file in the place of this one. They are looked at from the top, so that what was found good stays
- * what it is: no other user could replace it between the check and the reading.
+ * Every directory from the root on is checked, and every link is followed, as ssh's StrictModes does for a home:
+ * a user who may write one of them may put another file in the place of this one. They are checked from the top,
+ * so that what was found good stays what it is: no other user could replace it between the check and the reading.
  *
  * @module
  */
-/** Of a file or directory, as the system has it. */
+/** Owner and mode of a file or directory. */
 export type OwnedFile = Pick<Deno.FileInfo, "uid" | "gid" | "mode">;
 
 const STICKY = 0o1000;
-/** As the kernel does not follow more either. */
+/** The kernel does not follow more either. */
 const MOST_LINKS = 40;
 
 /**
@@ -49,8 +49,8 @@ function isTrusted(uid: number | null): boolean {
 }
 
 /**
- * The first thing on the way to `path`, or it itself, that others may write, and why: `/srv may be written by others (mode 0777)`;
- * null if there is none. What is not there, and what the shell hands over as `/dev/fd/N`, has no owner here.
+ * The first place on the way to `path` that others may write, and why: `/srv may be written by others (mode 0777)`;
+ * null if there is none. Missing files, and `/dev/fd/N` that the shell hands over, have no owner here.
  */
 export async function writableByOthers(path: string): Promise<string | null> {
   const absolute = path.startsWith("/") ? path : `${Deno.cwd()}/${path}`;
@@ -71,11 +71,11 @@ function isNotToBeSeen(error: unknown): boolean {
   );
 }
 
-/** From the root to a file, through all links. */
+/** The way from the root to a file, through all links. */
 class Way {
   #rest: string[];
   #at = "/";
-  /** Whether each may make entries where we are, of which others keep their hands off: `/tmp`. */
+  /** True if all users may create files in the current directory, but not replace those of others, as in `/tmp`. */
   #isShared = false;
   #device: number | undefined;
   #links = 0;
@@ -99,7 +99,7 @@ class Way {
 
   async #step(path: string, info: Deno.FileInfo): Promise<string | null> {
     if (info.isSymlink) {
-      // A link has no rights of its own: who may write its directory may replace it.
+      // A link has no rights of its own: a user who may write its directory may replace it.
       if (this.#isShared && !isTrusted(info.uid)) return `belongs to user ${info.uid}`;
       if (++this.#links > MOST_LINKS) return null;
       const target = await Deno.readLink(path);

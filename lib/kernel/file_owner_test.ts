@@ -19,7 +19,7 @@ Deno.test("others may write what belongs to another user, or what their bits say
   ) assertEquals(othersMayWrite({ uid, gid, mode }), wanted, `${uid} ${gid} ${mode?.toString(8)}`);
 });
 
-/** What a name in the folder leads to, with the folder's own path left out. */
+/** The problem found for a name in the folder, with the folder's own path left out. */
 async function found(folder: string, name: string): Promise<string | undefined> {
   return (await writableByOthers(`${folder}/${name}`))?.replace(await Deno.realPath(folder), "");
 }

@@ -19,7 +19,7 @@ import { type Exec, runOk } from "./exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { mayBlameLines, type RefusedLine } from "./tool_errors.ts";
 
-// Words of older kernels by number, of newer ones (6.4) in full.
+// Errors of older kernels by number, of newer ones (6.4) in full.
 const EXISTS_REGEXP = /File exists|already assigned/i;
 const ABSENT_REGEXP = /Cannot assign requested address|address not found|Cannot find device|No such device/i;
 const NO_DEVICE_REGEXP = /does not exist|Cannot find device/;
@@ -29,7 +29,7 @@ const FAILED_LINE_REGEXP = /^Command failed -:(\d+)$/;
 
 /** All devices of a network namespace. */
 export interface Devices {
-  /** Device → what it is made of (`dummy`, `veth`, …; `""`: hardware). */
+  /** Device → its kind (`dummy`, `veth`, …; `""`: hardware). */
   readonly kinds: ReadonlyMap<string, string>;
   readonly addresses: readonly DeviceAddress[];
 }
@@ -59,7 +59,7 @@ export async function defaultRouteDevices(exec: Exec, family: IpFamily): Promise
   return parseRouteDevices(await runOk(exec, ["ip", option, "-json", "route", "show", "default"]));
 }
 
-/** What a device is made of (`dummy`, `veth`, …; `""`: hardware), or null if there is none of this name. */
+/** Kind of a device (`dummy`, `veth`, …; `""`: hardware), or null if there is none of this name. */
 export async function deviceKind(exec: Exec, device: string): Promise<string | null> {
   try {
     const text = await runOk(exec, ["ip", "-json", "-details", "link", "show", "dev", device]);
@@ -93,7 +93,7 @@ export async function ensureDummy(exec: Exec, device: string): Promise<boolean> 
     return true;
   } catch (error) {
     if (!(error instanceof ExecError) || error.isMissing()) throw error;
-    // What is there already says more than why nothing could be added. Asked first, it would cost every first start a program.
+    // An existing device says more than the error of adding it. Asked first, it would cost every first start a program.
     const kind = await deviceKind(exec, device);
     if (kind === "dummy") return false;
     if (kind !== null) {

@@ -9,7 +9,7 @@ import type { Logger } from "../observe/log.ts";
 import { type NodeSysctls, requireIpv6 } from "./sysctl.ts";
 import { isPermissionProblem } from "./tool_errors.ts";
 
-/** What to do about a tool that no process without more rights could use. */
+/** Advice for a tool that needs more rights than the process has. */
 export const NEEDS_RIGHTS = "run needs root or CAP_NET_ADMIN";
 
 /** An IP family that cannot be served. */
@@ -20,13 +20,13 @@ export interface RefusedFamily {
   readonly hasRules: boolean;
 }
 
-/** What finding out the families needs. */
+/** Dependencies of {@linkcode servedFamilies}. */
 export interface FamilyProbe<Found> {
-  /** The one that must be among them. */
+  /** The family that must be served. */
   readonly primaryFamily: IpFamily;
   readonly sysctls: NodeSysctls;
   readonly log: Logger;
-  /** What serves a family; rejects with {@linkcode UnsupportedError} if nothing does. */
+  /** Finds what serves a family; rejects with {@linkcode UnsupportedError} if nothing does. */
   readonly probe: (family: IpFamily) => Promise<Found>;
   /** True if rules of a service proxy are there. */
   readonly hasRules: (family: IpFamily) => Promise<boolean>;
@@ -41,7 +41,7 @@ export interface ServedFamilies<Found> {
 /**
  * Probes both families side by side, and logs which cannot be served.
  *
- * @throws {UnsupportedError} if the primary one is not among them
+ * @throws {UnsupportedError} if the primary family cannot be served
  * @throws what else `probe` rejects with: then it is unknown
  */
 export async function servedFamilies<Found>(

@@ -14,16 +14,16 @@ const IN_USE_REGEXP = /it is in use by a kernel component/;
 /** The oldest ipset that is understood, by the first part of its version. */
 export const OLDEST_MAJOR = 6;
 const FAILED_LINE_REGEXP = /Error in line (\d+): (.*)/;
-// Of the program itself, which then has not carried out some of the lines before, either.
+// Errors of the program itself, which then has not carried out some of the lines before, either.
 const UNREADABLE_REGEXP = /Syntax error|No command specified/;
-// Of sets that are not as the lines take for granted: no entry is to blame.
+// Errors of sets that are not as the lines take for granted: no entry is to blame.
 const OTHERWISE_REGEXP = /does not exist|is full|same type/;
 /** How many lines a run has once one was refused: each further refusal costs the reading of no more than these. */
 const PORTION_LINES = 256;
 const RESTORE = ["ipset", "restore", "-exist"];
 
 /**
- * Makes sure that there are sets here.
+ * Makes sure that ipset works here.
  *
  * @returns the version of the program
  * @throws {UnsupportedError} if the program, the kernel's part of it, or the right to use it is missing

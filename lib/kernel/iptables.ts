@@ -1,5 +1,5 @@
 /**
- * The iptables programs of one IP family: their version, chains, rules, save, restore, and the lock that all who write rules share.
+ * The iptables programs of one IP family: version, chains, rules, save, restore, and the lock of all that write rules.
  *
  * @module
  */
@@ -34,11 +34,11 @@ export interface IptablesOptions {
   readonly lockDeadlineMs?: number;
 }
 
-/** How a restore treats what is there: what its text does not name stays. */
+/** Options of a restore. Chains that its text does not name stay. */
 export interface RestoreOptions {
   /** True takes the counters of the text over. Default true, as kube-proxy does. */
   readonly counters?: boolean;
-  /** True changes nothing, and only sees whether the text can be read and the kernel knows its words. Default false. */
+  /** True changes nothing, and only checks that the text can be read and the kernel knows its words. Default false. */
   readonly test?: boolean;
 }
 
@@ -46,7 +46,7 @@ const DEFAULT_LOCK_DEADLINE_MS = 30_000;
 const RETRY_BASE_MS = 100;
 const RETRY_MAX_MS = 2_000;
 
-// What iptables-nft says, in the middle of its text, of a rule that it takes for one of its own and cannot read.
+// Error of iptables-nft, in the middle of its text, for a rule that it takes for one of its own and cannot read.
 const UNREADABLE_RULE_REGEXP = /Parsing nftables rule failed/;
 const READ_TABLES: readonly IptablesTable[] = ["filter", "nat", "mangle"];
 const WAIT_INTERVAL_NOTICE_REGEXP = /^Ignoring deprecated --wait-interval option\.\n/m;
@@ -85,7 +85,7 @@ export class Iptables {
     this.#wait = waitArgs(options.version);
   }
 
-  /** The same programs, started by another. */
+  /** The same programs, started by another {@linkcode Exec}. */
   with(exec: Exec): Iptables {
     return new Iptables(exec, this.#options);
   }
@@ -93,8 +93,8 @@ export class Iptables {
   /**
    * Why this family does not work here; null if it does: the nat table's POSTROUTING chain can be listed.
    *
-   * @throws {ExecError} if that is unknown: another program held the lock all the time, this one was killed or hung, or says what no
-   *   kernel without the family leads to
+   * @throws {ExecError} if that is unknown: another program held the lock all the time, this one was killed or hung, or
+   *   its error is none to which a kernel without the family leads
    */
   async absence(): Promise<string | null> {
     const args = ["-S", "POSTROUTING", "-t", "nat"];
@@ -136,7 +136,7 @@ export class Iptables {
   /**
    * The text of iptables-save for one table; without `table` for every table that exists.
    *
-   * @throws {ExecError} also if it is no such text, or a part of one: what is missing in it would be taken for absent
+   * @throws {ExecError} also if the text is not whole: what is missing in it would be taken for absent
    */
   async save(table?: IptablesTable): Promise<string> {
     const argv = [this.#programs.save, ...(table === undefined ? [] : ["-t", table])];
@@ -144,10 +144,10 @@ export class Iptables {
   }
 
   /**
-   * As {@linkcode Iptables.save} for every table, but in the place of a table that holds what iptables has no words for stands what it
-   * says of most of them: "# Table `nat' is incompatible, use 'nft' tool.".
+   * As {@linkcode Iptables.save} for every table, but instead of a table that iptables cannot print there is
+   * the comment that it prints for most of them: "# Table `nat' is incompatible, use 'nft' tool.".
    *
-   * @throws {ExecError} likewise
+   * @throws {ExecError} as {@linkcode Iptables.save}
    * @throws the reason of `signal`, which ends it
    */
   async saveReadable(signal?: AbortSignal): Promise<string> {
@@ -203,7 +203,7 @@ export class Iptables {
   }
 }
 
-/** Of a save that broke off at a rule: the tables that came to their ends, and the word for the others. */
+/** From a save that broke off at a rule: the whole tables, and the comment for the others. */
 function withUnreadable(text: string): string {
   const end = text.lastIndexOf("\nCOMMIT\n");
   const whole = end < 0 ? "" : text.slice(0, end + "\nCOMMIT\n".length);
@@ -211,14 +211,14 @@ function withUnreadable(text: string): string {
   return whole + missing.map((table) => `${unreadableNotice(table)}\n`).join("");
 }
 
-/** @throws {ExecError} if it is not the text of tables that came to their ends */
+/** @throws {ExecError} if it is not the text of whole tables */
 function wholeSave(argv: readonly string[], { code, stdout, stderr }: ExecResult): string {
   if (code !== 0) throw new ExecError(argv, code, withoutNotice(stderr));
   if (!isWholeSave(stdout)) throw new ExecError(argv, 0, "It did not print a whole ruleset");
   return stdout;
 }
 
-/** True for nothing at all, as where no table exists, and for tables to their ends; only comments follow the last one. */
+/** True for an empty text, as where no table exists, and for whole tables; only comments follow the last one. */
 function isWholeSave(text: string): boolean {
   let end = text.length;
   while (end > 0) {
@@ -274,10 +274,10 @@ export function waitArgs(version: string): readonly string[] {
   return isAtLeast(version, WAIT_INTERVAL_IGNORED_SINCE) ? ["-w", "5"] : ["-w", "5", "-W", "100000"];
 }
 
-/** Where iptables has it unless it was built otherwise. */
+/** Path of the lock unless iptables was built otherwise. */
 const XTABLES_LOCK = "/run/xtables.lock";
 
-/** What there is to see of the lock. */
+/** State of the xtables lock. */
 export interface XtablesLock {
   readonly path: string;
   readonly exists: boolean;
@@ -291,7 +291,7 @@ export interface XtablesLock {
 const TRIES = 5;
 const PAUSE_MS = 100;
 
-/** Looks at the lock. It is held for no longer than it takes to let it go, and never waited for. */
+/** Reads the state of the lock. It is held for no longer than it takes to let it go, and never waited for. */
 export async function readXtablesLock(path: string = XTABLES_LOCK): Promise<XtablesLock> {
   try {
     const [file, folder] = [await Deno.stat(path), await Deno.stat(path.replace(/\/[^/]*$/, "") || "/")];

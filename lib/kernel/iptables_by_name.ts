@@ -17,15 +17,15 @@ const UNREADABLE_STATUS = 3;
 
 type Table = "filter" | "nat";
 
-/** What was found of a table by name. */
+/** Chains and jumps of a table, found by name. */
 export interface FoundByName {
   readonly chains: ReadonlyMap<string, SavedChain>;
-  /** Chains of the kernel of which only the jumps that were asked for are known, each once and not in their order. */
+  /** Built-in chains of which only the jumps that were asked for are known, each once and not in their order. */
   readonly jumpsOnly: ReadonlySet<string>;
 }
 
 /**
- * Chains of several tables, in one start of a program.
+ * Lists chains of several tables, in one start of a program.
  *
  * @param asked each chain once
  * @throws {ExecError} also if a chain is not there
@@ -39,7 +39,7 @@ export async function listChains(
 }
 
 /**
- * The chains that are there and can be read, in as few runs as it takes; of chains with jumps that cannot be read, those jumps.
+ * Finds the chains that exist and can be read, in as few runs as it takes; of unreadable ones with jumps, those jumps.
  *
  * @param chains each once, without those of `jumps`
  * @param jumps chain → the jumps that are looked for in it
@@ -67,7 +67,7 @@ export async function findByName(
   return { chains: found, jumpsOnly };
 }
 
-/** Those that are there, and hold no rule that iptables has no words for: these two cases look the same. */
+/** Finds the chains that exist and that iptables can print: absent and unprintable ones look the same. */
 async function findChains(
   iptables: Iptables,
   table: Table,
@@ -93,7 +93,7 @@ function tellsNothing(error: unknown): boolean {
 }
 
 /**
- * What iptables prints of the line; null if the kernel does not have what it names.
+ * Output of iptables for the line; null if the kernel does not have the chain or rule that it names.
  *
  * @param unreadable `any`: null also if it cannot be read
  */
@@ -115,15 +115,15 @@ async function ask(
   }
 }
 
-/** What an {@linkcode UnreadableTables} needs. */
+/** Options of {@linkcode UnreadableTables}. */
 interface UnreadableTablesOptions {
   readonly family: IpFamily;
   readonly log: Logger;
-  /** What else follows from it, after "Our rules there are looked for by name". @default {""} */
+  /** Further consequence, after "Our rules there are looked for by name". @default {""} */
   readonly consequence?: string;
 }
 
-/** Warns of them whenever they are other ones than before. */
+/** Warns of unreadable tables whenever they are other ones than before. */
 export class UnreadableTables {
   readonly #options: UnreadableTablesOptions;
   #reported = "";
@@ -132,7 +132,7 @@ export class UnreadableTables {
     this.#options = options;
   }
 
-  /** @param unreadable those that there are now */
+  /** @param unreadable the tables that are unreadable now */
   report(unreadable: Iterable<string>): void {
     const { family, log, consequence = "" } = this.#options;
     const tables = [...unreadable].join(" ");

@@ -27,7 +27,7 @@ export interface VariantChoice {
   readonly reason: string;
 }
 
-/** What {@linkcode probeIptables} found: everything an `Iptables` needs but its clock. */
+/** Result of {@linkcode probeIptables}: everything an `Iptables` needs but its clock. */
 export type IptablesFound = Pick<IptablesOptions, "family" | "variant" | "version" | "programs">;
 
 const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
@@ -43,9 +43,9 @@ export function iptablesPrograms(family: IpFamily, variant?: IptablesVariant): I
   return { command, save: `${command}-save`, restore: `${command}-restore` };
 }
 
-/** What is known before. */
+/** Options of {@linkcode chooseIptablesVariant}. */
 export interface VariantOptions {
-  /** The one that must work, if it does in one of the variants. Default IPv4. */
+  /** The family that must work, if it does in one of the variants. Default IPv4. */
   readonly primaryFamily?: IpFamily;
 }
 
@@ -105,7 +105,7 @@ async function readVersion(exec: Exec, program: string): Promise<IptablesVersion
   return found instanceof ExecError ? null : found;
 }
 
-/** Null: it is missing. An error: it is there, but does not say. */
+/** Version of a program; null: it is missing; an error: it is there, but does not say. */
 async function askVersion(exec: Exec, program: string): Promise<IptablesVersion | ExecError | null> {
   const argv = [program, "--version"];
   const result = await runIfThere(exec, argv);
@@ -143,15 +143,15 @@ export async function mayHideRules(exec: Exec, family: IpFamily, variant: Iptabl
 }
 
 /**
- * The command that shows what kubelet has left in a variant. Naming a table makes the legacy variant create it, with its hooks, on a node
- * that uses nft: there all tables that exist are asked for.
+ * The command that lists kubelet's hint chains of a variant. Naming a table makes the legacy variant create
+ * it, with its hooks, on a node that uses nft: there all tables that exist are asked for.
  */
 function hintsQuestion(family: IpFamily, variant: IptablesVariant): readonly string[] {
   const { save } = iptablesPrograms(family, variant);
   return variant === "nft" ? [save, "-t", "mangle"] : [save];
 }
 
-/** Names of the chains there. */
+/** Names of a variant's chains, at least in the tables where the wanted ones are. */
 async function readHints(
   exec: Exec,
   family: IpFamily,
@@ -183,7 +183,7 @@ async function defaultVariant(
   const preferred = await readVersion(exec, iptablesPrograms("IPv4").command);
   const order = preferred === null ? VARIANTS : VARIANTS.toSorted((a) => a === preferred.variant ? -1 : 1);
   const families = inOrder(primaryFamily);
-  /** Works for the other family alone. */
+  /** Variant that works for the other family alone. */
   let second: IptablesVariant | null = null;
   for (const variant of order) {
     for (const family of families) {

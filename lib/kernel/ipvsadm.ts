@@ -31,7 +31,7 @@ const NOT_FOUND_REGEXP = /No such (service|destination)/;
 const NO_SCHEDULER_REGEXP = /Scheduler or persistence engine not found/;
 const NO_IPVS_REGEXP = /Can't initialize ipvs: (?!Permission|Operation not permitted)/;
 
-// Of a table that is not what the lines are meant for: another process changed it.
+// Errors of a table that is not what the lines are meant for: another process changed it.
 const OTHERWISE_REGEXP = /already exists|No such (service|destination)/;
 
 const RESTORE = ["ipvsadm", "-R"];
@@ -163,7 +163,7 @@ function inPieces(lines: Iterable<string>): Input {
   };
 }
 
-/** The same failure may come once for each of 10,000 lines. */
+/** Each error once, with its count: the same one may come for each of 10,000 lines. */
 function oneLine(stderr: string): string {
   const counts = new Map<string, number>();
   for (const line of stderr.split("\n")) {
@@ -176,7 +176,7 @@ function isAbout(error: unknown, regexp: RegExp): boolean {
   return error instanceof ExecError && regexp.test(error.stderr);
 }
 
-/** What is to be said of a scheduler that the kernel does not have. */
+/** Error for a scheduler that the kernel does not have. */
 export function missingScheduler(scheduler: string): UnsupportedError {
   return new UnsupportedError(
     `IPVS scheduler ${scheduler}`,
@@ -212,29 +212,29 @@ function absence(needs: string, found: string, cause: ExecError): UnsupportedErr
   return new UnsupportedError("IPVS", needs, found, { cause });
 }
 
-/** Of a network for documentation, where no server is. */
+/** A server in a network for documentation, where none is. */
 const NO_SERVER: VirtualServerName = { address: "198.51.100.0", protocol: "TCP", port: 20_000 };
-/** Always fails, with words that no line which adds or changes something can bring about, and changes nothing. */
+/** Line that always fails, with an error that no adding or changing line can cause, and changes nothing. */
 const MARK_LINE = `-Z ${virtualServerOption(NO_SERVER)}`;
 const MARK = "No such service";
 const EXISTS_REGEXP = /already exists/;
 const NO_VIRTUAL_SERVER_REGEXP = /Service not defined/;
-/** Of a line which the program itself does not take: it ends there, and does not read on. */
+/** Statuses for a line which the program itself does not take: it ends there, and does not read on. */
 const UNREADABLE_CODES: readonly number[] = [2, 255];
 
-/** What came of it. */
+/** Errors of a run, by line. */
 export interface LineErrors {
-  /** Without real servers whose virtual server is refused. */
+  /** Refused lines, without real servers whose virtual server is refused. */
   readonly refused: readonly RefusedLine[];
   /** Index of the line at which the program ended, so that those behind it were not carried out; null: it read all. */
   readonly end: number | null;
 }
 
-/** Lines once more, from the `first` on, so that what the program prints shows which of them fail. */
+/** Lines repeated from the `first` on, with marks between them, so that the output shows which of them fail. */
 export class MarkedLines {
   readonly #tried: readonly { readonly line: string; readonly index: number }[];
 
-  /** What only goes is left out: where that fails, no line is refused. */
+  /** Deletions are left out: where they fail, no line is refused. */
   constructor(lines: readonly string[], first: number) {
     this.#tried = lines.flatMap((line, index) =>
       index < first || /^-[Dd] /.test(line) ? [] : [{ line, index }]
@@ -246,8 +246,8 @@ export class MarkedLines {
   }
 
   /**
-   * @param failed what came of the lines alone
-   * @param marked what came of {@linkcode text}
+   * @param failed result of the lines alone
+   * @param marked result of {@linkcode text}
    * @returns null if the lines are not to blame: others changed the table, or what failed does not fail any more
    */
   errors(failed: ExecResult, marked: ExecResult): LineErrors | null {
@@ -276,7 +276,7 @@ export class MarkedLines {
   }
 }
 
-/** What the program said before each mark, and after the last one. */
+/** Errors of the program before each mark, and after the last one. */
 function saidBetweenMarks(stderr: string): readonly string[][] {
   const groups: string[][] = [[]];
   for (const line of linesOf(stderr)) {

@@ -13,7 +13,7 @@ const EXISTS = "Service already exists";
 const THERE = "Destination already exists";
 const MARK = "No such service";
 
-/** What the program says of the lines alone, then of the marked ones; which of the lines are refused, and where it ended. */
+/** Errors of the lines alone, then of the marked ones; which of the lines are refused, and where the program ended. */
 const CASES: readonly [
   name: string,
   alone: readonly string[],

@@ -48,7 +48,7 @@ export function interfaceAddresses(): readonly DeviceAddress[] {
   }));
 }
 
-/** The addresses that stand for all. */
+/** The unspecified address of each family, which stands for all. */
 export const EVERYWHERE: Readonly<Record<IpFamily, string>> = { IPv4: "0.0.0.0", IPv6: "::" };
 
 /**
@@ -64,7 +64,7 @@ export async function isPortTaken(
   return code === "" ? false : code === "EADDRINUSE" ? true : null;
 }
 
-/** `""`: the port can be had. */
+/** Error code of binding the port; `""`: it can be had. */
 function tcpRefusal(family: IpFamily, port: number): string {
   try {
     Deno.listen({ hostname: EVERYWHERE[family], port }).close();

@@ -6,13 +6,13 @@
 import { ExecError } from "../errors.ts";
 import { type Exec, type ExecOptions, OWN_PROGRAMS, runOk } from "./exec.ts";
 
-/** `ip netns exec` with a program that is not there. */
+/** Error of `ip netns exec` for a program that is not there. */
 const ABSENT_PROGRAM = /^exec of ".*" failed: No such file or directory/m;
 const GONE = /No such file or directory/;
 /** A signal of the terminal ends `ip`, too; the next one does what it was about to. */
 const REMOVAL_TRIES = 3;
 
-/** The namespaces that have names. */
+/** Names of all namespaces that have one. */
 export async function listNamespaces(exec: Exec): Promise<readonly string[]> {
   const text = await runOk(exec, ["ip", "netns", "list"]);
   // `NAME (id: 3)`
@@ -26,7 +26,7 @@ export async function addNamespace(exec: Exec, name: string, options?: ExecOptio
 }
 
 /**
- * Takes a namespace's name away: it goes with the last process in it, and so do its devices and rules. One that is not there is fine.
+ * Removes a namespace's name: with its last process it goes, and so do its devices and rules. A missing one is fine.
  *
  * @throws {ExecError} if it is still there
  */

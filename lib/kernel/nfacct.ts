@@ -32,7 +32,7 @@ export class NfacctCounters {
   }
 
   /**
-   * Makes those that are not there; nothing of a counter that is there changes. Both families at once make them once.
+   * Makes missing counters; existing ones do not change. Both families at once make them once.
    *
    * @throws {ExecError} if they cannot be made
    */

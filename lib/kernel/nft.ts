@@ -15,12 +15,12 @@ import { isPermissionProblem } from "./tool_errors.ts";
 
 /** A table of any family. */
 export interface NftTableName {
-  /** nft's word: `ip`, `inet`, `netdev`, … */
+  /** Family in nft's words: `ip`, `inet`, `netdev`, … */
   readonly word: string;
   readonly name: string;
 }
 
-/** What may be there, of one family. */
+/** Tables and chains of one family to look for. */
 export interface NftNames {
   readonly tables?: readonly string[];
   /** Chains by their table. */
@@ -58,7 +58,7 @@ export class Nft {
   }
 
   /**
-   * Runs a text like {@linkcode Nft.apply}, up to the point where the kernel would make it true.
+   * Runs a text like {@linkcode Nft.apply}, up to the point where the kernel would commit it.
    *
    * @throws {ExecError} if it would fail
    */
@@ -177,7 +177,7 @@ export class Nft {
   }
 
   /**
-   * Every chain that the kernel sends packets to, of all tables and families, iptables' own among them; no rules. Costs seconds where
+   * Every base chain, of all tables and families, iptables' own among them; no rules. Costs seconds where
    * there are 100,000 elements.
    *
    * @throws {ExecError} if they cannot be listed
@@ -219,14 +219,14 @@ export class Nft {
   }
 }
 
-/** One place that nft complains of. */
+/** One error that nft reports for a line. */
 export interface NftError {
   /** 1-based number of the line of the text. */
   readonly line: number;
   readonly message: string;
 }
 
-/** Whose fault a failure is. */
+/** Cause of a failure. */
 export type NftFailureKind =
   /** The kernel or nft does not take the text: the same text will fail again. */
   | "rejected"
@@ -235,10 +235,10 @@ export type NftFailureKind =
   /** The machine is out of something, or nft never ran: the text may be fine. */
   | "machine";
 
-// Of the file that nft reads; with `-f -` it calls it /dev/stdin.
+// Errors name the file that nft reads; with `-f -` that is /dev/stdin.
 const ERROR_REGEXP = /^\S*?:(\d+):\d+-\d+: Error: (.*)$/gm;
 
-/** Every line that nft complains of, in its order. The kernel goes on after a first wrong line, so there may be many. */
+/** Every line for which nft reports an error, in order. The kernel goes on after the first: there may be many. */
 export function nftErrors(stderr: string): readonly NftError[] {
   return Array.from(stderr.matchAll(ERROR_REGEXP), ([, line, message = ""]) => ({
     line: Number(line),
@@ -262,7 +262,7 @@ export function isWithoutFamily({ stderr }: ExecError): boolean {
 /** 128 + SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV. */
 const CRASHED_CODES: readonly number[] = [132, 134, 135, 136, 139];
 
-/** Whose fault a failed run of nft is. */
+/** Cause of a failed run of nft. */
 export function nftFailureKind(error: ExecError): NftFailureKind {
   const { code, stderr } = error;
   // A crash is no answer, either, but it may well come from the text.
@@ -271,7 +271,7 @@ export function nftFailureKind(error: ExecError): NftFailureKind {
   return isPermissionProblem(stderr) ? "permission" : "rejected";
 }
 
-/** True if the failure is an answer: nft complains of a line, or of a kernel or rights without which no text would do. */
+/** True if the failure has a reason: nft reports a line, or a kernel or rights without which no text would do. */
 export function saysWhy(error: ExecError): boolean {
   const kind = nftFailureKind(error);
   if (kind !== "rejected") return kind === "permission";
@@ -285,7 +285,7 @@ export function alreadyExists(error: ExecError): boolean {
 
 const CONTEXT_LENGTH = 300;
 
-/** The first complaint in one line, with what was wrong in the text: `No such file or directory: add element …`. */
+/** The first error in one line, with what was wrong in the text: `No such file or directory: add element …`. */
 export function describeNftFailure(error: ExecError): string {
   const [first] = nftErrors(error.stderr);
   if (first === undefined) return firstLine(error.stderr) || `nft ${error.ending}`;

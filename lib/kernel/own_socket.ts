@@ -5,14 +5,14 @@
  * @module
  */
 
-/** The place of the socket is not one that can be believed; the message says why. */
+/** The place of the socket cannot be trusted; the message says why. */
 export class UnsafePathError extends Error {
   override readonly name = "UnsafePathError";
 }
 
-/** A socket that can be believed to be its owner's. */
+/** A socket that no other user than its owner can have put there. */
 export interface OwnSocket {
-  /** Without links on the way to its directory. */
+  /** Path without links on the way to its directory. */
   readonly path: string;
   /** False: its owner is neither root nor the user of this process, so that it must not name what this process reads or starts. */
   readonly isTrusted: boolean;
@@ -31,7 +31,7 @@ const OTHERS_WRITE = 0o022;
 const STICKY = 0o1000;
 
 /**
- * Finds the socket, and looks who could have made it.
+ * Finds the socket, and checks who could have made it.
  *
  * @throws {UnsafePathError} if another user could have
  * @throws {Deno.errors.NotFound} if there is none
@@ -66,7 +66,7 @@ export function openOwnSocket(path: string): OpenedSocket {
   prepareDirectory(directory);
   if (statIfThere(socket)?.isSocket === false) throw new UnsafePathError(`${socket} is no socket`);
   const fresh = `${socket}.${Deno.pid}`;
-  // Of a process of the same number that did not come to its next step.
+  // Left by a process of the same number that did not come to its next step.
   if (statIfThere(fresh) !== null) Deno.removeSync(fresh);
   const listener = Deno.listen({ transport: "unix", path: fresh });
   try {
@@ -110,7 +110,7 @@ function prepareDirectory(directory: string): void {
   Deno.chmodSync(directory, 0o700);
 }
 
-/** @param mayBeSticky a directory like `/tmp` does where what is below it belongs to root or to this user */
+/** @param mayBeSticky true: a directory like `/tmp` will do where what is below it belongs to root or to this user */
 function checkAncestors(directory: string, mayBeSticky: boolean): void {
   for (let at = directory; at !== "/";) {
     at = parentOf(at);
@@ -127,7 +127,7 @@ function checkIsDirectory(path: string, { isSymlink, isDirectory }: Deno.FileInf
   if (!isDirectory) throw new UnsafePathError(`${path} is ${isSymlink ? "a link" : "no directory"}`);
 }
 
-/** Not known on other systems than Linux, where nothing of this is used: open to all. */
+/** Mode bits. Not known on other systems than Linux, where nothing of this is used: open to all. */
 function modeOf({ mode }: Deno.FileInfo): number {
   return mode ?? 0o777;
 }

@@ -9,7 +9,7 @@ import { type Clock, systemClock } from "./clock.ts";
 import type { Exec, ExecOptions, ExecResult } from "./exec.ts";
 import { isLockBusy } from "./tool_errors.ts";
 
-/** What a {@linkcode Runner} does beside running programs and ending them. */
+/** Options of a {@linkcode Runner}. */
 export interface RunnerOptions {
   /** Gets the name of a program that takes long. No arguments: they may be secrets. */
   readonly slowLog?: Logger;
@@ -23,7 +23,7 @@ export interface RunnerOptions {
    * programs that change nothing.
    */
   readonly caches?: boolean;
-  /** Of the waits between retries. @default {systemClock} */
+  /** Clock of the waits between retries. @default {systemClock} */
   readonly clock?: Clock;
 }
 
@@ -31,7 +31,7 @@ export interface RunnerOptions {
 const SLOW_MS = 3_000;
 /** The waits between tries. */
 const RETRY_WAITS_MS: readonly number[] = [200, 1_000, 3_000];
-/** One that hung once has cost much time already, and so would each try. */
+/** A program that hung once has cost much time already, and so would each try. */
 const MAX_TIMEOUTS = 2;
 /** No probe of a node takes longer: a list of 100,000 rules takes some 10 s, and a node may be ten times as slow. */
 const PROBE_LIMIT_MS = 120_000;
@@ -61,7 +61,7 @@ export class Runner implements Exec, Disposable {
     return this.#end.signal;
   }
 
-  /** Ends it. Further calls do nothing. */
+  /** Ends the programs. Further calls do nothing. */
   end(): void {
     this.#end.abort(new DOMException("the program that needs it is ending", "AbortError"));
   }
@@ -117,7 +117,7 @@ export class Runner implements Exec, Disposable {
     return last;
   }
 
-  /** What the program said, or why it said nothing. */
+  /** The result, or the error of a run that says nothing about the machine. */
   async #try(argv: readonly string[], options: ExecOptions): Promise<ExecResult | ExecError> {
     try {
       const result = await this.#runLogged(argv, options);

@@ -9,18 +9,18 @@ import { isPermissionProblem } from "./tool_errors.ts";
 import { type Exec, type ExecOptions, QUICK_LIMIT_MS, runOk } from "./exec.ts";
 import type { Logger } from "../observe/log.ts";
 
-/** How it went to make sure of a setting. `found` is the value before. */
+/** Outcome of setting a sysctl. `found` is the value before. */
 export type SysctlOutcome =
   | { readonly kind: "unchanged"; readonly found: string }
   | { readonly kind: "changed"; readonly found: string }
-  /** It has another value, and this process may not write it (read-only `/proc/sys`, missing capability). */
+  /** The setting has another value, and this process may not write it (read-only `/proc/sys`, missing capability). */
   | { readonly kind: "readOnly"; readonly found: string; readonly error: ExecError }
-  /** It has another value, and the kernel refuses this one, or the program could not be started. */
+  /** The setting has another value, and the kernel refuses this one, or the program could not be started. */
   | { readonly kind: "refused"; readonly found: string; readonly error: ExecError }
-  /** This kernel does not have it, or not yet (its module is not loaded). */
+  /** This kernel does not have the setting, or not yet (its module is not loaded). */
   | { readonly kind: "missing" };
 
-/** Nothing begins before the settings are known. */
+/** Time limit of reads and writes: nothing begins before the settings are known. */
 const QUICK: ExecOptions = { timeoutMs: QUICK_LIMIT_MS };
 
 /**
@@ -119,7 +119,7 @@ function isMissing(error: ExecError): boolean {
 /** 1 switches IPv6 off. */
 export const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
 
-/** How it went to make sure of a setting, unless the kernel refuses the value. */
+/** Outcome of setting a sysctl, unless the kernel refuses the value. */
 export type AllowedOutcome = Exclude<SysctlOutcome, { readonly kind: "refused" }>;
 
 /** The kernel settings of this node, as far as they can be read. None is read twice while a node is prepared. */
@@ -129,11 +129,11 @@ export interface NodeSysctls {
   /** 1 if IPv6 is switched off; null if the kernel does not have it, or that is unknown. */
   readonly ipv6Disabled: string | null;
   /**
-   * Null for settings that this kernel does not have (they are asked for again the next time: a module may bring them); nothing
-   * if that is unknown.
+   * Values of settings: null for those that this kernel does not have (they are asked for again the next
+   * time: a module may bring them); an empty map if they are unknown.
    */
   read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>>;
-  /** Settings that something else writes: they are read anew. */
+  /** Forgets settings that something else writes: they are read anew. */
   forget(names: readonly string[]): void;
   /**
    * The outcomes in the order of `changes`; null if that is unknown.
@@ -143,7 +143,7 @@ export interface NodeSysctls {
   change(changes: readonly SysctlChange[]): Promise<readonly AllowedOutcome[] | null>;
 }
 
-/** Those of a node that has no program to ask. */
+/** Settings of a node that has no program to ask. */
 export const UNKNOWN_SYSCTLS: NodeSysctls = {
   known: false,
   ipv6Disabled: null,
@@ -185,7 +185,7 @@ export function requireIpv6({ known, ipv6Disabled }: NodeSysctls): void {
   throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, ipv6Disabled ?? "a kernel without IPv6");
 }
 
-/** Those that this kernel has; none if a setting cannot be read, so that its reader reports why. */
+/** Values of the settings that this kernel has; none if one cannot be read, so that its reader reports why. */
 async function readAhead(exec: Exec, names: readonly string[]): Promise<Map<string, string>> {
   if (names.length === 0) return new Map();
   try {

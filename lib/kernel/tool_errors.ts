@@ -1,6 +1,6 @@
 /**
- * What a failure of iptables, ipset, ipvsadm or ip means: a right is missing, another program holds the lock, the machine is out of
- * something, the kernel lacks what was asked for, or a line is refused. nft says more, which `nft.ts` reads.
+ * Classifies failures of iptables, ipset, ipvsadm or ip: a right is missing, another program holds the lock, the
+ * machine is out of something, the kernel lacks what was asked for, or a line is refused. nft says more: see `nft.ts`.
  *
  * @module
  */
@@ -11,11 +11,11 @@ import { firstLine } from "../text/lines.ts";
 export interface RefusedLine {
   /** 0-based number of the line. */
   readonly index: number;
-  /** In the tool's words, one line. */
+  /** The tool's error, one line. */
   readonly problem: string;
 }
 
-/** How lines went in of which some are refused. */
+/** Result of writing lines of which some are refused. */
 export interface RestoreOutcome {
   readonly refused: readonly RefusedLine[];
   /** Programs started. */
@@ -58,7 +58,7 @@ export const LEGACY_LIST_REGEXP =
 
 const LOCK_STATUS = 4;
 /**
- * The lock's words; then those of a kernel in whose way something was. All other things that iptables ends so for, such as
+ * Errors of the lock; then those of a kernel that was disturbed. All other errors with this status, such as
  * `RULE_APPEND failed (Device or resource busy)`, do not pass by waiting.
  */
 const LOCK_BUSY_REGEXP = /holding the xtables lock|Resource temporarily unavailable|Interrupted system call/;
@@ -98,9 +98,9 @@ export function saysUnusable(error: ExecError): boolean {
     (isPermissionProblem(stderr) || NO_LOCK_FILE_REGEXP.test(stderr) || NOT_IN_KERNEL_REGEXP.test(stderr));
 }
 
-/** With these it ends where it does not take what it reads: something else, wrong use, the kernel's word. 3 is its own trouble with a table. */
+/** Statuses of `iptables-restore` for refused input: other problem, wrong use, kernel error. 3: trouble with a table. */
 const REFUSING_STATUS: readonly number[] = [1, 2, 4];
-/** What fails before any rule is looked at. */
+/** Errors before any rule is looked at. */
 const NO_TABLE_REGEXP = /can't initialize|Failed to initialize nft|Could not fetch rule set generation id/;
 
 /**
@@ -130,7 +130,7 @@ export function failedLine(stderr: string): number | null {
 }
 
 /**
- * The numbers of all input lines that failed, as far as the program says; the kernel of the nft variant complains of each.
+ * The numbers of all input lines that failed, as far as the program says; the kernel of the nft variant reports each.
  *
  * @param stderr of the program, or as {@linkcode describeRestoreFailure} wrote it
  */

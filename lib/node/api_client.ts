@@ -1,5 +1,5 @@
 /**
- * Opens a connection to the API server for what kproxy asks beside its objects.
+ * Opens API clients for requests beside those for objects, such as Events.
  *
  * @module
  */
@@ -21,7 +21,7 @@ export interface ApiClientOptions {
 }
 
 /**
- * A client of its own: what is asked by it must neither wait for lists nor use up their requests.
+ * A separate client: its requests must neither wait for lists nor use up their rate.
  *
  * @throws {ConfigError} if the kubeconfig is wrong or, without any source, the environment is not a pod's
  */
@@ -53,14 +53,14 @@ export interface EventsOptions extends ApiClientOptions {
   readonly hostname?: () => string;
 }
 
-/** A recorder, and the work behind it, which ends with the signal and never rejects. */
+/** An Event recorder, and the work behind it, which ends with the signal and never rejects. */
 export interface OpenedEvents {
   readonly recorder: EventRecorder;
   run(signal: AbortSignal): Promise<void>;
 }
 
 /**
- * The API server, if the configuration names one or the source is one; else the log.
+ * A recorder to the API server, if the configuration names one or the source is one; else to the log.
  *
  * @throws {ConfigError} if the kubeconfig is wrong or, without any source, the environment is not a pod's
  */

@@ -65,7 +65,7 @@ export class ConfigReload<Next> {
     }
   }
 
-  /** The configuration that was to be used is not; `proxy server` goes on with the former one. */
+  /** Refuses a configuration; the proxy server goes on with the former one. */
   refuse(proxy: ReloadableProxy, error: unknown, path: string): void {
     const { log, node, events } = proxy;
     const problems = error instanceof ConfigError
@@ -133,7 +133,7 @@ export class ConfigWatch implements AsyncDisposable {
   #bytes: Uint8Array;
   #problem = "";
   #hasLooked = false;
-  /** An operator asked for it (SIGHUP), and the outcome is logged. */
+  /** An operator asked for a read (SIGHUP), and the outcome is logged. */
   #isAsked = false;
 
   constructor(options: ConfigWatchOptions) {
@@ -149,12 +149,12 @@ export class ConfigWatch implements AsyncDisposable {
    */
   async next(signal: AbortSignal): Promise<ConfigFile | null> {
     for (;;) {
-      // What was written before the watch began is only seen by looking.
+      // What was written before the watch began is only seen by reading.
       if (this.#hasLooked && await this.#watch.next(signal) === null) return null;
       this.#hasLooked = true;
       const bytes = await this.#read();
       if (signal.aborted) {
-        // What this look found is for the next call.
+        // What this read found is for the next call.
         this.#hasLooked = false;
         return null;
       }
@@ -220,7 +220,7 @@ export interface FamilyReturnOptions {
 
 /**
  * Resolves to true once IPv6, which is not served because the kernel's setting was against it, is no longer off; to false once `signal`
- * aborts. What else may keep a family from being served, such as programs that are missing, a new start finds out.
+ * aborts. Other obstacles to a family, such as missing programs, are found by a new start.
  */
 export async function untilIpv6IsOn(
   { refused, exec, periodMs, clock = systemClock }: FamilyReturnOptions,
@@ -238,7 +238,7 @@ export async function untilIpv6IsOn(
   return false;
 }
 
-/** What cannot be read now is as it was: off, as far as it is asked here. */
+/** True if the sysctl says so, or cannot be read now: it said so before. */
 async function isIpv6Off(exec: Exec, signal: AbortSignal): Promise<boolean> {
   try {
     return await readSysctl(exec, DISABLE_IPV6) !== "0";

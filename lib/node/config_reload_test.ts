@@ -19,7 +19,7 @@ interface Scene {
   readonly proxy: ReloadableProxy;
   readonly notes: string[];
   readonly log: string[];
-  /** What others did about the removal of other modes' leftovers, and when. */
+  /** Calls about the removal of other modes' leftovers, in their order. */
   readonly order: string[];
   failures(): Promise<number | undefined>;
 }

@@ -25,7 +25,7 @@ const RBAC_ADVICE = "grant get, list and watch of nodes in the ClusterRole (RBAC
 export interface NodeWatchOptions {
   readonly config: KubeProxyConfiguration;
   readonly nodeName: string;
-  /** False if the source is files alone: what is not in them is not awaited, and a Node that is not is none to miss. */
+  /** False if the source is files alone: a Node that is not in them is neither awaited nor reported as missing. */
   readonly isNodeExpected: boolean;
   readonly runners: readonly FamilyRunner[];
   readonly refused: readonly RefusedFamily[];
@@ -37,7 +37,7 @@ export interface NodeWatchOptions {
 
 type NodeNews = Pick<EventHandlers, "whenSynced" | "refusal">;
 
-/** Passes what the Node says on to the families. */
+/** Passes facts of the Node on to the families. */
 export class NodeWatch {
   readonly #options: NodeWatchOptions;
   readonly #podCidrs = Promise.withResolvers<void>();
@@ -46,7 +46,7 @@ export class NodeWatch {
   #hasAddresses = false;
   /** True once pod CIDRs are in use. */
   #hasPodCidrs = false;
-  /** True once it was said that the Node or its addresses are not there. */
+  /** True once the log said that the Node or its addresses are missing. */
   #wasMissed = false;
   /** Set if the node's primary family cannot be served. */
   #unservable: UnsupportedError | null = null;
@@ -55,7 +55,7 @@ export class NodeWatch {
     this.#options = options;
   }
 
-  /** The Node was added or changed; undefined: it is gone, and what it said last stays in force. */
+  /** The Node was added or changed; undefined: it is gone, and its last known facts stay in force. */
   take(node: NodeObject | undefined, initialized: boolean): void {
     const { log } = this.#options;
     if (node === undefined) {
@@ -70,7 +70,7 @@ export class NodeWatch {
     if (node.podCIDRs.length > 0) this.#podCidrs.resolve();
   }
 
-  /** Which external IPs and load-balancer IPs are served may depend on the node's own addresses. */
+  /** Passes the node's own addresses on, which may decide the served external IPs and load-balancer IPs. */
   #judgeAddresses(node: NodeObject, initialized: boolean): void {
     const { runners, config } = this.#options;
     const addresses = ownAddresses(node, config.bindAddress);
@@ -98,8 +98,8 @@ export class NodeWatch {
   }
 
   /**
-   * False if local traffic of the primary family could not be detected by them. At the start that ends it; later the former
-   * ones stay in force.
+   * False if the pod CIDRs cannot detect local traffic of the primary family. At the start this ends the
+   * proxy; later the former ones stay in force.
    */
   #takePodCidrs(node: NodeObject): boolean {
     const { runners, config, log } = this.#options;
@@ -160,7 +160,7 @@ export class NodeWatch {
     return true;
   }
 
-  /** Node ports open on every address would be reached from where they are not meant to be. */
+  /** Serves without node ports: open on every address they would be reached from where they are not meant to be. */
   #doWithoutAddress(refusal: string | null): void {
     const { log, nodeName, onUnread } = this.#options;
     this.#wasMissed = true;

@@ -46,9 +46,9 @@ function nodeWatch(
     bindAddress?: string;
     isNodeExpected?: boolean;
     refused?: readonly RefusedFamily[];
-    /** Gets what the rules are made from. */
+    /** Receives the Nodes that the rules are made from. */
     nodes?: (NodeObject | null)[];
-    /** Gets the values of the last warning. */
+    /** Receives the values of the last warning. */
     told?: { values?: LogValues | undefined };
   } = {},
 ): NodeWatch {
@@ -149,7 +149,7 @@ Deno.test("a node whose first address is of a family that cannot be served gets 
   }
 });
 
-/** Lets what is ready happen. */
+/** Lets promises that are ready settle. */
 async function turns(): Promise<void> {
   for (let turn = 0; turn < 20; turn++) await Promise.resolve();
 }

@@ -1,6 +1,6 @@
 /**
- * A node that changes its mode: what the other modes left goes as soon as the new rules are in force, and not before, so
- * that no connection fails in between.
+ * A node that changes its mode: leftovers of other modes are removed as soon as the new rules are in force,
+ * and not before, so that no connection fails in between.
  *
  * @module
  */
@@ -22,7 +22,7 @@ import { nftFamily } from "../netfilter/nft_words.ts";
  */
 const DRAIN_LIMIT_MS = 5_000;
 
-/** How long one family's leftovers wait for the first sync of the other, which has no time to share. */
+/** How long the cleanup of one family waits for the first sync of the other, which has no time to share. */
 const OTHER_FAMILY_MS = 10_000;
 
 /** How long a removal that could not be carried out waits for the first time, and at most. */
@@ -31,7 +31,7 @@ const MAX_RETRY_MS = 300_000;
 
 export interface OtherModesOptions {
   readonly modes: readonly CleanupMode[];
-  /** The mode that runs, of which kube-proxy's leftovers go, as far as they differ from ours. */
+  /** The running mode, of which kube-proxy's leftovers are removed, as far as they differ from ours. */
   readonly ownMode?: CleanupMode | undefined;
   readonly families: readonly IpFamily[];
   readonly log: Logger;
@@ -41,8 +41,8 @@ export interface OtherModesOptions {
 }
 
 /**
- * Loads what a removal needs while a start waits for something else. A removal itself would come too late for that: from source, the
- * runtime panics where it cannot open a module's file, and how many descriptors are free is unknown once kproxy serves.
+ * Loads the code of removals while a start waits for something else. A removal itself would be too late: from source,
+ * the runtime panics where it cannot open a module's file, and free descriptors are unknown once kproxy serves.
  */
 export async function preloadRemoval(): Promise<void> {
   await import("../backend/node/leftovers.ts");
@@ -56,7 +56,7 @@ export class OtherModesCleanup {
   readonly observer: SyncObserver;
   readonly #options: OtherModesOptions;
   readonly #allSynced = new AbortController();
-  /** What is to be removed, families of one removal together; the one that is stopped in its middle stays first. */
+  /** Pending removals, each for some families; the one that is stopped in its middle stays first. */
   readonly #due: (readonly IpFamily[])[] = [];
   #programs: Runner;
   #work: Promise<void> = Promise.resolve();
@@ -77,7 +77,7 @@ export class OtherModesCleanup {
   }
 
   /**
-   * Ends what is under way, in the middle of whatever it does: each program does all of its input or nothing, as far as
+   * Aborts the removal under way, wherever it is: each program does all of its input or nothing, as far as
    * that matters, and the next start finds the rest.
    */
   end(): void {
@@ -100,8 +100,8 @@ export class OtherModesCleanup {
   }
 
   /**
-   * Does something while nothing is removed: the preparation of the next proxy server, whose mode may be one of those that are removed here. Goes
-   * on if that fails, and else not: the next proxy server has a removal of its own.
+   * Runs `work` while nothing is removed: the preparation of the next proxy server, whose mode may be one of those
+   * that are removed here. Goes on if that fails, and else not: the next proxy server has a removal of its own.
    */
   async undisturbed<T>(work: () => Promise<T>): Promise<T> {
     this.#programs.end();
@@ -117,7 +117,7 @@ export class OtherModesCleanup {
     }
   }
 
-  /** Removes, once more, what kube-proxy left in mode nftables. Resolves when that is done or has ended. */
+  /** Removes, once more, kube-proxy's tables of mode nftables. Resolves when that is done or has ended. */
   #removeKubeProxyTables(families: readonly IpFamily[]): Promise<void> {
     const { log } = this.#options;
     this.#work = this.#work.then(async () => {
@@ -134,7 +134,7 @@ export class OtherModesCleanup {
     return this.#work;
   }
 
-  /** Resolves when what was begun is done or has ended. */
+  /** Resolves when all removals are done or have ended. */
   async settled(): Promise<void> {
     await Promise.all([this.#work, this.#otherProxy?.work]);
   }
@@ -157,7 +157,7 @@ export class OtherModesCleanup {
     });
   }
 
-  /** False if it was stopped before it was done. */
+  /** False if the removal was stopped before it was done. */
   async #remove(families: readonly IpFamily[]): Promise<boolean> {
     const { modes, ownMode, log, excludeCidrs = [], clock = systemClock } = this.#options;
     const exec = this.#programs;
@@ -173,7 +173,7 @@ export class OtherModesCleanup {
       const context = { exec, families, dryRun: false, excludeCidrs, drain };
       const others = await removeLeftovers(modes, context);
       this.#hasRemovedTables ||= others.removed.some(({ place }) => place === "nft");
-      // What is tried again was logged.
+      // Failures that are retried were logged.
       const isFirst = this.#failures === 0;
       let left = report(others, "another mode", { log, tellsWhatStays: isFirst });
       if (ownMode !== undefined) {
@@ -199,7 +199,7 @@ export class OtherModesCleanup {
     return true;
   }
 
-  /** Nothing waits for it: other removals, and an end, come first. */
+  /** Schedules another try. Nothing waits for it: other removals, and an end, come first. */
   #tryLater(families: readonly IpFamily[]): void {
     const { clock = systemClock } = this.#options;
     const waitMs = Math.min(RETRY_MS * 2 ** this.#failures++, MAX_RETRY_MS);
@@ -217,7 +217,7 @@ export class OtherModesCleanup {
       await clock.sleep(periodMs, signal);
       // The removals of the start come first.
       await this.#work;
-      // In other modes it has none as long as none were there.
+      // In other modes kube-proxy has no tables as long as none were found.
       if (signal.aborted || ownMode !== "nftables" && !this.#hasRemovedTables) continue;
       const found = await this.#tablesOf(watch);
       if (found === null) continue;
@@ -287,7 +287,7 @@ function report(
   return result.failed.length;
 }
 
-/** Of kube-proxy's nftables mode, in each family. */
+/** Table of kube-proxy's nftables mode, in each family. */
 const TABLE = "kube-proxy";
 /** The wait before a table that came back is removed again; it doubles each time. */
 const FIRST_REMOVAL_MS = 300_000;
@@ -300,7 +300,7 @@ export interface OtherProxyOptions {
 }
 
 interface OtherProxyWatch extends OtherProxyOptions {
-  /** Not those of removals, which a changed configuration stops. */
+  /** Programs of the watch; removals have others, which a changed configuration stops. */
   readonly programs: Runner;
   work: Promise<void>;
   present: readonly string[];

@@ -37,10 +37,10 @@ class FakeNft implements Exec {
 const OTHER_FAMILY_WAIT_MS = 10_000;
 const FIRST_RETRY_MS = 5_000;
 
-/** Whatever is waited for has not come in time. */
+/** A clock whose waits are over at once. */
 const IMPATIENT: Clock = {
   nowMs: () => 0,
-  // Only what failed has all the time in the world.
+  // Only the first retry never comes.
   sleep: (ms) => ms === FIRST_RETRY_MS ? new Promise(() => {}) : Promise.resolve(),
 };
 

@@ -38,36 +38,36 @@ import { OtherModesCleanup, preloadRemoval } from "./other_modes.ts";
 import { openSource } from "./source.ts";
 
 export interface CommandLine {
-  /** Address of the API server, of more weight than a kubeconfig; `""` if none is given. */
+  /** Address of the API server, which takes precedence over a kubeconfig; `""` if none is given. */
   readonly master: string;
-  /** True: as root, too, files count that others may write. */
+  /** True: files that others may write are accepted even as root. */
   readonly allowsInsecureFiles: boolean;
-  /** Modes whose leftovers may go. */
+  /** Modes whose leftovers may be removed. */
   readonly cleanupModes: readonly CleanupMode[];
   /** Every flag with the text of its value, for `/flagz`. */
   readonly flagTexts: readonly (readonly [name: string, text: string])[];
 }
 
-/** What all proxy servers of a process share. */
+/** Resources that all proxy servers of a process share. */
 export interface ProcessResources {
   readonly commandLine: CommandLine;
   readonly logStreams: LogStreams;
   readonly exec: Exec;
-  /** The log's; an operator may have changed it. */
+  /** Verbosity of the log; an operator may have changed it. */
   readonly verbosity: Verbosity;
-  /** Null if the configuration is not followed. */
+  /** Record of configuration reloads; null if the file is not watched. */
   readonly reloads: ReloadRecord | null;
   /** The last warnings and errors of the log. */
   readonly problems: RecentProblems;
-  /** What modes keep beyond a proxy server. */
+  /** Resources of modes that outlast a proxy server. */
   readonly processWide: ProcessWide;
 }
 
-/** A configuration, understood: nothing of the node was touched. */
+/** A proxy server as its configuration plans it: nothing of the node was touched. */
 export interface PlannedProxyServer extends ProcessResources {
-  /** As the proxy server began. */
+  /** Configuration as the proxy server began. */
   readonly config: KubeProxyConfiguration;
-  /** As it is now: some fields may change while the proxy server goes on. */
+  /** Configuration as it is now: some fields may change while the proxy server goes on. */
   readonly now: { config: KubeProxyConfiguration };
   readonly node: string;
   readonly log: Logger;
@@ -75,7 +75,7 @@ export interface PlannedProxyServer extends ProcessResources {
   readonly programs: Runner;
 }
 
-/** Source and Events. */
+/** Source of objects, and Events. */
 export interface Channels {
   readonly source: Source;
   readonly snapshot: SnapshotMetrics | null;
@@ -91,7 +91,7 @@ export interface PreparedNode extends Omit<ChosenMode, "passedOver"> {
   readonly refused: readonly RefusedSetting[];
 }
 
-/** A configured mode that gave way to another one. */
+/** A configured mode that was replaced by another one. */
 export interface ModeFallback {
   readonly wanted: string;
   readonly used: string;
@@ -106,7 +106,7 @@ export interface ProxyServer extends PlannedProxyServer, Omit<Channels, "countRe
 }
 
 /**
- * What a configuration stands for on this node.
+ * Plans the proxy server of a configuration on this node.
  *
  * @throws {ConfigError} if the node has no name
  * @throws {UnsupportedError} if this release does not have the mode
@@ -277,7 +277,7 @@ export async function nextProxyServer(
  * The first proxy server of a process: opens source and Events while it prepares the node.
  *
  * @param received resolves to null if the start is called off
- * @returns null if it was
+ * @returns null if it was called off
  * @throws {ConfigError} if the source's configuration is wrong
  * @throws {UnsupportedError} if the node cannot run the mode
  * @throws {ExecError} if what it can run cannot be found out
@@ -291,7 +291,7 @@ export async function startProxyServer(
   opening.catch(() => undefined);
   let proxy: ProxyServer | null = null;
   try {
-    // The tools may wait long for a lock that others hold. What is abandoned has only read, or set what it found wanting.
+    // The tools may wait long for others' lock. An abandoned preparation only read, or set what it found wanting.
     const prepared = await Promise.race([prepareNode(planned, opening), received]);
     if (prepared !== null) proxy = newProxyServer(planned, prepared, await opening);
   } finally {

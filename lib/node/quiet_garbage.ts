@@ -1,5 +1,5 @@
 /**
- * What a start and changes leave on the heap, collected when nothing waits for it.
+ * Garbage that a start and changes leave on the heap, collected when nothing waits for it.
  *
  * @module
  */
@@ -33,7 +33,7 @@ export function collectInQuiet(
   collect: () => void = collectGarbage,
 ): SyncObserver {
   const unsynced = new Set(families);
-  /** With a sync that has not come to a good end. */
+  /** Families whose latest sync has not succeeded. */
   const busy = new Set<IpFamily>();
   let quiet = new AbortController();
   let hasStarted = false;
@@ -67,7 +67,7 @@ export function collectInQuiet(
 }
 
 interface EngineGlobals {
-  /** There with the engine's flag `--expose-gc`. */
+  /** Exists with the engine's flag `--expose-gc`. */
   readonly gc?: (options: { type: "major"; execution: "sync"; flavor: "last-resort" }) => void;
 }
 

@@ -47,7 +47,7 @@ export async function runProxyServer(proxy: ProxyServer, { signal, onStarted }: 
   }
 }
 
-/** What ends by itself once `until` aborts. */
+/** Tasks that end by themselves once `until` aborts. */
 interface Running {
   readonly events: Promise<void>;
   readonly oomScore: Promise<void>;

@@ -1,5 +1,5 @@
 /**
- * Opens what the configuration names as the source of objects.
+ * Opens the source of objects that the configuration names.
  *
  * @module
  */
@@ -20,7 +20,7 @@ import { USER_AGENT } from "./version.ts";
 
 export interface SourceOptions {
   readonly master: string;
-  /** True: as root, too, manifest files count that others may write. */
+  /** True: manifest files that others may write are accepted even as root. */
   readonly allowsInsecureFiles: boolean;
   readonly nodeName: string;
   readonly log: Logger;
@@ -80,7 +80,7 @@ function ownIps(): readonly string[] {
     .map(({ address }) => parseIp(address)?.text ?? address);
 }
 
-/** False if manifests are all there is. `master` as in {@linkcode SourceOptions}. */
+/** False if manifests are the only source. `master` as in {@linkcode SourceOptions}. */
 export function usesApiServer(config: KubeProxyConfiguration, master: string): boolean {
   return config.kproxy.manifests.length === 0 || master !== "" || config.clientConnection.kubeconfig !== "";
 }
@@ -145,10 +145,10 @@ async function openApi(
   });
 }
 
-/** Of `KubeSourceOptions` what the configuration decides. */
+/** The `KubeSourceOptions` that the configuration decides. */
 export type KubeSettings = Pick<KubeSourceOptions, "qps" | "burst" | "contentTypes" | "userAgent">;
 
-/** How an API server is asked for objects by this configuration. */
+/** Settings of requests to an API server for objects, by this configuration. */
 export function kubeSettings({ clientConnection }: KubeProxyConfiguration): KubeSettings {
   return {
     qps: clientConnection.qps,

@@ -29,7 +29,7 @@ export class StopSignals {
     Deno.addSignalListener("SIGHUP", () => this.#hangUp());
   }
 
-  /** Says what signals do; those that have come already do it now. */
+  /** Sets the handlers; signals that have come already are handled now. */
   handle(handlers: SignalHandlers): void {
     this.#handlers = handlers;
     const [first] = this.#received;

@@ -9,7 +9,7 @@ import type { IpFamily, NodeObject, Service } from "../model/objects.ts";
 import { familyNotServedEvent, type ProxyEvent } from "../observe/events.ts";
 import type { Logger } from "../observe/log.ts";
 
-/** What of a Node is of the family, in words; null if nothing is. */
+/** An address or pod CIDR of the family that a Node has, in words; null if there is none. */
 export function nodeUse(node: NodeObject, family: IpFamily): string | null {
   const address = node.addresses.find((entry) => parseIp(entry.address)?.family === family);
   if (address !== undefined) return `Node ${node.name} has the address ${address.address}`;
@@ -17,7 +17,7 @@ export function nodeUse(node: NodeObject, family: IpFamily): string | null {
   return network === undefined ? null : `Node ${node.name} has the pod CIDR ${network}`;
 }
 
-/** What of a Service is of the family, in words; null if nothing is. */
+/** A cluster IP of the family that a Service has, in words; null if there is none. */
 function serviceUse(service: Service, family: IpFamily): string | null {
   const ip = service.clusterIPs.find((text) => parseIp(text)?.family === family);
   return ip === undefined ? null : `Service ${service.namespace}/${service.name} has the cluster IP ${ip}`;
@@ -28,14 +28,14 @@ export interface UnservedFamiliesOptions {
   readonly nodeName: string;
   readonly log: Logger;
   readonly onEvent: (event: ProxyEvent) => void;
-  /** Receives each family that something in the cluster uses, and what. */
+  /** Receives each unserved family that something in the cluster uses, and what. */
   readonly onUse: (family: IpFamily, use: string) => void;
 }
 
-/** Finds out which families that cannot be served the cluster uses. */
+/** Finds out which unserved families the cluster uses. */
 export class UnservedFamilies {
   readonly #options: UnservedFamiliesOptions;
-  /** Those that nothing has counted on so far. */
+  /** Unserved families that nothing has used so far. */
   readonly #unused: Map<IpFamily, RefusedFamily>;
 
   constructor(options: UnservedFamiliesOptions) {

@@ -12,7 +12,7 @@ const HEADLESS = testService({ clusterIP: "None", clusterIPs: ["None"] });
 const V4_NODE = testNode({ addresses: [{ type: "InternalIP", address: "192.0.2.1" }] });
 const HOST_NODE = testNode({ addresses: [{ type: "Hostname", address: "node-a" }] });
 
-/** What the source says, and the one use that is told of it. */
+/** Objects of the source, and the one use that is reported. */
 const CASES: readonly [
   name: string,
   refused: readonly RefusedFamily[],

@@ -7,7 +7,7 @@
 /** kproxy's own version, as in `deno.json`. */
 export const VERSION = "0.1.0";
 
-/** By what name kproxy asks API servers. */
+/** User agent of kproxy at API servers. */
 export const USER_AGENT = `kproxy/${VERSION}`;
 
 /** The kube-proxy minor release whose rule text kproxy writes. */
@@ -17,7 +17,7 @@ const RULES_LEVEL = "1.30";
 export const DECISIONS_LEVEL = "1.36";
 
 export interface VersionFacts {
-  /** As `builtFrom` yields it. */
+  /** Commit, as `builtFrom` yields it. */
   readonly commit: string;
   readonly deno: string;
   readonly platform: string;
@@ -28,7 +28,7 @@ export function versionLine(): string {
   return `kproxy ${VERSION} (kube-proxy rules ${RULES_LEVEL}, decisions ${DECISIONS_LEVEL})`;
 }
 
-/** What `kproxy version` prints: the line, and what this one is made from and runs on. */
+/** Output of `kproxy version`: the version line, the commit, the runtime and the platform. */
 export function versionLines({ commit, deno, platform }: VersionFacts): string[] {
   return [versionLine(), `commit ${commit}`, `Deno ${deno} on ${platform}`];
 }
@@ -45,11 +45,11 @@ export function rawVersion({ commit, deno, platform }: VersionFacts): string {
   });
 }
 
-/** Where a build says it, for the code that it is built from. */
+/** Key of the global object in which a build embeds its commit. */
 const EMBEDDED = Symbol.for("kproxy.build");
-/** The file that says it where the sources are installed without their Git repository, as in an image. */
+/** The file with the commit where the sources are installed without their Git repository, as in an image. */
 const COMMIT_FILE = "COMMIT";
-/** Where the commit is unknown. */
+/** Stands for an unknown commit. */
 export const UNKNOWN_COMMIT = "unknown";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -75,7 +75,7 @@ export async function builtFrom(root: URL = ROOT): Promise<string> {
   return await checkedOut(root) ?? UNKNOWN_COMMIT;
 }
 
-/** Read from Git's files, as kproxy may not start `git`. */
+/** The checked-out commit, read from Git's files, as kproxy may not start `git`. */
 async function checkedOut(root: URL): Promise<string | undefined> {
   // In a linked worktree `.git` is a file that names the folder.
   const link = /^gitdir: (.+)$/m.exec(await textOf(new URL(".git", root)) ?? "")?.[1];

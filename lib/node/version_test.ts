@@ -32,7 +32,7 @@ Deno.test("the raw version names all parts, for programs", { permissions: "none"
 const SHA = "0123456789abcdef0123456789abcdef01234567";
 const OTHER = SHA.replaceAll("0", "f");
 
-/** What sources in a folder with these files say. */
+/** The commit that sources in a folder with these files name. */
 async function saidBy(files: Readonly<Record<string, string>>, under = ""): Promise<string> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-build-" });
   try {

@@ -250,7 +250,7 @@ interface RunnerParts {
   readonly servers: NodeServers;
   readonly record: StatusRecord;
   readonly afterSyncs: SyncObserver;
-  /** Told of what is wrong with objects, by each family. */
+  /** Called with problems of objects, by each family. */
   readonly report: (problem: string) => void;
 }
 
@@ -274,7 +274,7 @@ function makeRunner(
     unreachable: unreachableOptions(family, proxy),
     startedAtMs: wallClockMs(),
   });
-  // What the configuration says of them counts before a Node is known, and without one.
+  // Addresses of the configuration count before a Node is known, and without one.
   tracker.setNodeAddresses(ownAddresses(null, config.bindAddress));
   return new FamilyRunner({
     tracker,
@@ -317,7 +317,7 @@ function unreachableOptions(
   { node, log, metrics, events }: ProxyServer,
 ): UnreachableEndpointsOptions {
   const onCount = (count: number): void => metrics.unreachableEndpoints.set({ ip_family: family }, count);
-  // No value would not say that there are none.
+  // Without a value the metric would not show that there are none.
   onCount(0);
   return {
     onFound: (found) => {
@@ -329,7 +329,7 @@ function unreachableOptions(
   };
 }
 
-/** Collects while a proxy server goes on; made only if the page is wanted. */
+/** Collects facts for the status page; made only if the page is wanted. */
 export class StatusPageSource {
   #serviceCidrs: readonly string[] = [];
 
@@ -342,7 +342,7 @@ export class StatusPageSource {
     };
   }
 
-  /** Notes the networks that are passed on to `next`. */
+  /** Records the networks that are passed on to `next`. */
   watchServiceCidrs(
     next: (networks: readonly string[]) => readonly IpFamily[],
   ): (networks: readonly string[]) => readonly IpFamily[] {
@@ -353,7 +353,7 @@ export class StatusPageSource {
   }
 }
 
-/** In steps, with room for everything else between them: all at once would hold the event loop. */
+/** Loads modules in steps, with room for everything else between them: all at once would hold the event loop. */
 async function loadQuestions(): Promise<Questions> {
   const steps = [
     () => import("../sim/ruleset_snapshot.ts"),

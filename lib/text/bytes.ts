@@ -1,10 +1,10 @@
 /**
- * Bytes put together as they come, and from base64.
+ * Bytes put together as they come, and base64 of texts.
  *
  * @module
  */
 
-/** In time and memory of their number, however small the pieces are. */
+/** A byte buffer that takes time and memory in proportion to its bytes, however small the pieces are. */
 export class GrowingBytes {
   #bytes = new Uint8Array(0);
   #length = 0;
@@ -24,12 +24,12 @@ export class GrowingBytes {
     this.#length = length;
   }
 
-  /** All of them, valid until the next piece. */
+  /** All bytes, valid until the next piece. */
   view(): Uint8Array<ArrayBuffer> {
     return this.#bytes.subarray(0, this.#length);
   }
 
-  /** Forgets them, but keeps the memory for the next ones. */
+  /** Forgets the bytes, but keeps the memory for the next ones. */
   clear(): void {
     this.#length = 0;
   }

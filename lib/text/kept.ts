@@ -4,7 +4,7 @@
  * @module
  */
 
-/** Shared by all who have none. */
+/** Shared by all empty lists. */
 const NONE: readonly never[] = Object.freeze([]);
 
 /** A list with the same items and without room for more: one that grew item by item has room for 17 from its first on. */
@@ -25,7 +25,7 @@ export class SharedTexts {
     this.#max = max;
   }
 
-  /** The same text, and the very one that was given out for an equal one before. */
+  /** An equal text: the very one that was given out before, if there was one. */
   of(text: string): string {
     const known = this.#texts.get(text);
     if (known !== undefined) return known;

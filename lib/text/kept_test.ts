@@ -22,7 +22,7 @@ function bytesOnce(make: (index: number) => unknown, collectGarbage: () => void)
   return bytes;
 }
 
-/** As decoders make lists. */
+/** A list that grew item by item, as in decoders. */
 function grown(index: number, length: number): string[] {
   const list: string[] = [];
   for (let item = 0; item < length; item++) list.push(index % 2 === 0 ? "a" : "b");

@@ -5,7 +5,7 @@
  */
 import { GrowingBytes } from "./bytes.ts";
 
-/** Up to the first line end. */
+/** The text up to its first line end. */
 export function firstLine(text: string): string {
   const end = text.indexOf("\n");
   return end < 0 ? text : text.slice(0, end);
@@ -18,23 +18,23 @@ export function countLines(text: string, end = text.length): number {
   return lines;
 }
 
-/** Where the lines of a text begin. Lines are counted from 0. */
+/** Offsets at which the lines of a text begin. Lines are counted from 0. */
 export class LineStarts {
   readonly #starts = [0];
 
-  /** Those of a whole text. */
+  /** Line starts of a whole text. */
   static of(text: string): LineStarts {
     const lines = new LineStarts();
     for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines.add(at + 1);
     return lines;
   }
 
-  /** The next line begins at this offset. Bound, so that it can be handed over. */
+  /** Records that the next line begins at this offset. Bound, so that it can be handed over. */
   readonly add = (offset: number): void => {
     this.#starts.push(offset);
   };
 
-  /** Where a line begins; undefined if there are not so many. */
+  /** Offset at which a line begins; undefined if there are not so many. */
   startOf(line: number): number | undefined {
     return this.#starts[line];
   }
@@ -76,7 +76,7 @@ const NEWLINE = 10;
  */
 export type TakeLine = (bytes: Uint8Array, start: number, end: number, length: number) => void;
 
-/** Cuts without copying, but for a line that comes in several pieces. */
+/** Cuts bytes into lines, without copying, but for a line that comes in several pieces. */
 export class LineCutter {
   readonly #take: TakeLine;
   readonly #mostBytes: number;
@@ -89,7 +89,7 @@ export class LineCutter {
     this.#mostBytes = mostBytes;
   }
 
-  /** How much has come of a line whose end has not. */
+  /** Number of bytes of a line whose end has not come yet. */
   get openBytes(): number {
     return this.#openBytes;
   }
@@ -107,7 +107,7 @@ export class LineCutter {
     }
   }
 
-  /** What has come of a line is the whole of it. */
+  /** Passes on the open line, as if its end had come. */
   end(): void {
     const length = this.#openBytes;
     if (length === 0) return;
@@ -116,7 +116,7 @@ export class LineCutter {
     this.#take(line, 0, line.length, length);
   }
 
-  /** Forgets what has come of a line. */
+  /** Forgets the open line. */
   clear(): void {
     this.#open.clear();
     this.#openBytes = 0;

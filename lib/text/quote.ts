@@ -5,17 +5,17 @@
  */
 
 /**
- * What a terminal or a reader of lines would obey, or would not show: controls of 7 and 8 bits, changes of direction, line ends of
- * Unicode, characters without width, halves of characters.
+ * Characters that a terminal or a reader of lines would obey, or would not show: controls of 7 and 8 bits,
+ * changes of direction, line ends of Unicode, characters without width, halves of characters.
  */
 const OBEYED = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 
-/** The text with such characters as JSON escapes them, e.g. `\u202e`. */
+/** The text with these characters escaped as in JSON, e.g. `\u202e`. */
 export function escaped(text: string): string {
   return text.replace(OBEYED, escapes);
 }
 
-/** A JSON text, or lines of them, likewise: parsed, it has the same values. */
+/** A JSON text, or lines of them, escaped in the same way: parsed, it has the same values. */
 export function escapedJson(json: string): string {
   // Line ends and tabs in a value were escaped when it was written: these are the document's own.
   return json.replace(OBEYED, (one) => one === "\n" || one === "\t" ? one : escapes(one));
@@ -35,10 +35,10 @@ export function cut(text: string, most: number): string {
   return `${text.slice(0, most)}… (${text.length} characters)`;
 }
 
-/** So much of a value that a tenant wrote is shown, escaped. */
+/** Characters that are shown of a value that a tenant wrote, escaped. */
 const MAX_SHOWN = 60;
 
-/** How a value of an object is shown: JSON, escaped and cut; what holds more than a few plain values only by its sort. */
+/** Text of an object's value: JSON, escaped and cut; a value with more than a few plain parts only by its kind. */
 export function quote(value: unknown): string {
   if (value === undefined || value === null) return "nothing";
   if (typeof value === "string") return quoteText(value);
@@ -59,7 +59,7 @@ function quoteText(text: string): string {
   let shown = "";
   for (const character of text.slice(0, MAX_SHOWN)) {
     const next = escapedJson(JSON.stringify(character)).slice(1, -1);
-    // What is escaped takes the room that it is shown in.
+    // Escaped characters take the room that they are shown in.
     if (shown.length + next.length > MAX_SHOWN) return `"${shown}…" (${text.length} characters)`;
     shown += next;
   }

@@ -5,13 +5,13 @@
  */
 import { isRecord } from "./record.ts";
 
-/** What a value must be. */
+/** A shape that values must have. */
 export interface Shape<Value> {
-  /** The path of the first place that is not so, e.g. `families.IPv4.services`; null if there is none. Further fields are no fault. */
+  /** The path of the first field that does not fit, e.g. `families.IPv4.services`; null: all do. More may be there. */
   readonly problem: (value: unknown, path: string) => string | null;
   /** True for a field that may be absent. */
   readonly isOptional: boolean;
-  /** Never there: it carries the type. */
+  /** Never set: it carries the type. */
   readonly of?: Value;
 }
 
@@ -57,7 +57,7 @@ export function list<Value>(of: Shape<Value>): Shape<readonly Value[]> {
   );
 }
 
-/** By names; where these are a narrower type than text, some may not be there. */
+/** An object with values by name; where names are a narrower type than text, some may be missing. */
 export function record<Value, Name extends string = string>(
   of: Shape<Value>,
 ): Shape<Readonly<string extends Name ? Record<string, Value> : Partial<Record<Name, Value>>>> {

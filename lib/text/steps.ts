@@ -4,7 +4,7 @@
  * @module
  */
 
-/** Takes all of them at once. */
+/** Takes all steps at once. */
 export function toEnd<T>(steps: Iterator<void, T>): T {
   for (;;) {
     const step = steps.next();

@@ -14,7 +14,7 @@ export function oneOf(words: readonly string[]): string {
   return words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 }
 
-/** A name first, and how many others there are, so that a line stays one line: `a, b, c and 4 others`. */
+/** The first names, and how many others there are, so that a line stays one line: `a, b, c and 4 others`. */
 export function few(names: readonly string[], most = 3): string {
   const rest = names.length - most;
   if (rest <= 1) return names.join(", ");

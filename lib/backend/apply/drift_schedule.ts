@@ -8,14 +8,14 @@
 
 /** A list that takes longer, in milliseconds, is not cheap, however little of it is ours. */
 const SLOW_MS = 600;
-/** How long there is no other list of everything where that is not cheap. */
+/** Milliseconds between lists of everything where they are not cheap. */
 const RARE_MS = 3_600_000;
 
 /** A check that has ended. */
 export interface EndedCheck {
-  /** Everything was listed. */
+  /** True if everything was listed. */
   readonly isAll: boolean;
-  /** There is so much that to list it is not cheap. */
+  /** There are so many rules that to list them is not cheap. */
   readonly isLarge: boolean;
   readonly isDamaged: boolean;
   /** Milliseconds, monotonic. */
@@ -23,7 +23,7 @@ export interface EndedCheck {
   readonly endMs: number;
 }
 
-/** See the module. */
+/** Drift check schedule; see the module. */
 export class DriftSchedule {
   #dueMs = Number.NEGATIVE_INFINITY;
   /** When the last check of everything began, in milliseconds, until it has ended. */

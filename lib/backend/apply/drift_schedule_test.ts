@@ -3,7 +3,7 @@ import { DriftSchedule } from "./drift_schedule.ts";
 
 const NONE = { permissions: "none" } as const;
 
-/** A check of everything that finds one chain so; null: it fails. Yields what is left as damage. */
+/** A check of everything that finds one chain printed so; null: it fails. Returns the remaining damage. */
 function look(known: DriftSchedule, text: string | null): readonly string[] {
   known.begin(0);
   if (text === null) return [];

@@ -1,6 +1,6 @@
 /**
- * Finds the Services whose rules iptables or the kernel refuses. The nft variant and the programs' parsers name the lines; of the legacy
- * variant's kernel says no more than that the whole was refused, so there halves are tried.
+ * Finds the Services whose rules iptables or the kernel refuses. The nft variant and the programs' parsers name
+ * the lines; the kernel of the legacy variant only says that the whole was refused, so there halves are tried.
  *
  * @module
  */
@@ -12,7 +12,7 @@ import { chainLine, type Table, tableBlock } from "../../netfilter/iptables_jump
 import { firstLine } from "../../text/lines.ts";
 import { isolateRefused, type Refusal, type RefusedService } from "../quarantine.ts";
 
-/** Rules for chains that packets go through are tried in it, where none comes. */
+/** Rules of chains that carry traffic are tried in this chain, where no packet comes. */
 const TRIAL_CHAIN = "KUBE-PROXY-TRIAL";
 const TABLES: readonly Table[] = ["filter", "nat"];
 
@@ -21,13 +21,13 @@ export interface Candidate {
   readonly name: NamespacedName;
   /** Its own chains in table nat, which are written in their place. */
   readonly chains: readonly string[];
-  /** `-A CHAIN …` lines of those. */
+  /** `-A CHAIN …` lines of its own chains. */
   readonly rules: readonly string[];
   /** Its rules in other chains, each without `-A CHAIN `. */
   readonly shared: readonly { readonly table: Table; readonly rule: string }[];
 }
 
-/** What the program said, without numbers of lines, which differ from try to try. */
+/** The program's error without line numbers, which differ from try to try. */
 export function describeRefusal({ stderr, message }: ExecError): string {
   const words = firstLine(stderr);
   const problem = words.replace(/^\S+( v[\d.]+ \(\w+\))?: */, "").replace(
@@ -69,8 +69,8 @@ export async function refusedServices(
 }
 
 /**
- * True if nothing that leads to any endpoint is taken: not the Services are to blame then, but what each of them needs, such as an
- * extension that this kernel lacks.
+ * True if no Service with chains of its own is accepted: the Services are not to blame then, but a common
+ * need, such as an extension that this kernel lacks.
  */
 export function isWhatAllNeed(
   services: readonly Candidate[],
@@ -98,7 +98,7 @@ async function tryRules(
   group: readonly Candidate[],
 ): Promise<Refusal<Candidate> | null> {
   let text = "";
-  /** By the number of the line. */
+  /** Owners of the lines, in their order. */
   const owners: (Candidate | null)[] = [];
   for (const table of TABLES) {
     const lines: string[] = [];

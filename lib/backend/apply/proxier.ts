@@ -1,6 +1,6 @@
 /**
- * What the proxiers of all modes do alike for one IP family: a full sync where it is not known what the kernel holds, else a change; what
- * becomes of Services whose rules are refused; what is remembered from sync to sync. A mode supplies the steps.
+ * Common part of all modes' proxiers for one IP family: a full sync where it is not known what the kernel holds, else a
+ * change; quarantine of Services whose rules are refused; state kept from sync to sync. A mode supplies the steps.
  *
  * @module
  */
@@ -25,18 +25,18 @@ class NodePortIps {
     this.#interfaceIps = interfaceIps;
   }
 
-  /** As the latest plan took them; empty before one, and where every address serves node ports. */
+  /** Addresses of the latest plan; empty before one, and where every address serves node ports. */
   get planned(): readonly string[] {
     return this.#planned;
   }
 
-  /** Those of now, for a plan. */
+  /** The current addresses, for a plan. */
   take(addresses: NodePortAddresses): readonly string[] {
     this.#addresses = addresses;
     return this.#planned = this.#read(addresses);
   }
 
-  /** True if they are others than those of the latest plan. */
+  /** True if the addresses differ from the latest plan's. */
   get isOutdated(): boolean {
     return this.#addresses !== undefined && !sameTexts(this.#planned, this.#read(this.#addresses));
   }
@@ -46,7 +46,7 @@ class NodePortIps {
   }
 }
 
-/** What a {@linkcode Proxier} needs. */
+/** Options of a {@linkcode Proxier}. */
 export interface ProxierOptions<Settings> {
   readonly mode: string;
   readonly family: IpFamily;
@@ -56,36 +56,36 @@ export interface ProxierOptions<Settings> {
   readonly nowMs?: (() => number) | undefined;
   /** Addresses of all interfaces of the node, both families, where the rules name those that serve node ports. Default: they name none. */
   readonly interfaceIps?: () => readonly string[];
-  /** Tables or kinds of which a report says how much was written. */
+  /** Tables or kinds of objects whose written ones are counted. */
   readonly kinds: readonly string[];
-  /** How often one full sync begins once more, because more is refused. Default 1: `findRefused` finds all. */
+  /** How often a full sync is repeated because more is refused. Default 1: `findRefused` finds all. */
   readonly rounds?: number;
-  /** Each sync holds it. Default: one of this family alone. */
+  /** Held by each sync. Default: one of this family alone. */
   readonly mutex?: Mutex;
-  /** True: a drift check holds it, too, so that what a sync writes is no damage. Default: false. */
+  /** True: drift checks hold the mutex, too, so that what a sync writes is no damage. Default: false. */
   readonly checksAlone?: boolean;
 }
 
-/** What one sync did, as it goes on. */
+/** Counts of the sync under way. */
 export interface Progress {
   commands: number;
   bytes: number;
   readonly written: Record<string, number>;
-  /** True once what changed was refused. */
+  /** True once the change was refused. */
   isChangeRefused?: boolean;
 }
 
-/** A sync that has not begun. */
+/** Progress of a sync that has not begun. */
 export function newProgress(kinds: readonly string[]): Progress {
   return { commands: 0, bytes: 0, written: Object.fromEntries(kinds.map((kind) => [kind, 0])) };
 }
 
-/** So much was written, by kind. */
+/** Adds counts of what was written, by kind. */
 export function addWritten({ written }: Progress, counts: Readonly<Record<string, number>>): void {
   for (const [kind, count] of Object.entries(counts)) written[kind] = (written[kind] ?? 0) + count;
 }
 
-/** See the module. `Store`: what the kernel is known to hold. */
+/** Base class of proxiers; see the module. `Store`: known content of the kernel. */
 export abstract class Proxier<Settings, Store> implements FamilyProxier {
   readonly family: IpFamily;
   protected readonly quarantine: Quarantine;
@@ -93,11 +93,11 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   protected readonly nodePortIps: NodePortIps;
   /** Milliseconds, monotonic. */
   protected readonly nowMs: () => number;
-  /** Of the sync under way. */
+  /** Counts of the sync under way. */
   protected progress: Progress;
-  /** Of the last sync that succeeded, whatever came after it. */
+  /** Store of the last sync that succeeded, even if later ones failed. */
   protected known: Store | undefined;
-  /** Deletions of what nothing uses any more that failed since the last report. */
+  /** Failed deletions of unused objects since the last report. */
   protected failedDeletions = 0;
   readonly #options: ProxierOptions<Settings>;
   #settings: Settings;
@@ -121,7 +121,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     this.#settings = settings;
   }
 
-  /** Of the latest sync; a view, which shows what came since. Null before. */
+  /** State of the latest sync; a view, which shows later changes. Null before. */
   get state(): ProxyState | null {
     return this.#state;
   }
@@ -145,8 +145,8 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   }
 
   /**
-   * Writes what differs: from what the kernel holds if that is not known or everything was asked for, else from what was written last.
-   * While it goes on, and after it failed, nothing counts as known.
+   * Writes the difference: to the kernel's rules as read if unknown or if everything was asked for, else to
+   * those written last. While it goes on, and after it failed, nothing counts as known.
    *
    * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
    */
@@ -173,14 +173,14 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     return this.#report(reached);
   }
 
-  /** True if the addresses that serve node ports are others than those of the last plan. */
+  /** True if the addresses that serve node ports differ from those of the last plan. */
   isOutdated(): boolean {
     return this.nodePortIps.isOutdated;
   }
 
   /**
-   * Looks at what the kernel holds. All is well while that is unknown, because a full sync is on its way then, and where a sync or new
-   * settings came meanwhile: what those change is no damage.
+   * Checks the kernel for drift. False while its content is unknown, because a full sync is on its way then,
+   * and where a sync or new settings came meanwhile: what those change is no damage.
    */
   findDamage(): Promise<false | null | Damage> {
     const find = (): Promise<false | null | Damage> => this.#findDamage();
@@ -195,16 +195,16 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     return isUndisturbed() && found;
   }
 
-  /** A sync begins. */
+  /** Called when a sync begins. */
   protected begin(): void {}
 
-  /** A sync has succeeded. */
+  /** Called when a sync has succeeded. */
   protected succeeded(): void {}
 
-  /** Reads, and writes what differs, but nothing new of what is refused. @returns what the kernel holds then */
+  /** Reads the kernel and writes the difference, but no new rules of `refused`. @returns the kernel's content */
   protected abstract writeAll(state: ProxyState, refused: ReadonlySet<NamespacedName>): Promise<Store>;
 
-  /** Writes what these Services want now, and those in quarantine that are due. Takes it over in `store`. */
+  /** Writes the rules of the changed Services, and of due ones in quarantine. Updates `store`. */
   protected abstract writeChange(
     state: ProxyState,
     changed: ReadonlySet<NamespacedName>,
@@ -214,15 +214,15 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   /** See {@linkcode Proxier.findDamage}. @param isUndisturbed true if no sync came until now */
   protected abstract checkDrift(store: Store, isUndisturbed: () => boolean): Promise<false | null | Damage>;
 
-  /** How much of each kind the kernel holds. */
+  /** Number of objects of each kind in the kernel. */
   protected abstract total(store: Store): Readonly<Record<string, number>>;
 
-  /** What an error of a sync says of rules that are refused; null: it is another error. */
+  /** The refusal of rules that an error of a sync reports; null: it is another error. */
   protected refusal(error: unknown): string | null {
     return error instanceof SyncError && error.phase === "apply" ? this.describeRefusal(error.cause) : null;
   }
 
-  /** What an error of writing says of rules that are refused; null: it is another error. */
+  /** The refusal of rules that an error of writing reports; null: it is another error. */
   protected describeRefusal(_error: unknown): string | null {
     return null;
   }
@@ -236,7 +236,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     return Promise.resolve([]);
   }
 
-  /** What went wrong, in words; null: it is no failure of the sync, and is thrown on as it is. */
+  /** Message of an error; null: it is no failure of the sync, and is rethrown as it is. */
   protected describe(error: unknown): string | null {
     if (!(error instanceof Error)) return null;
     const around = error instanceof ExecError ? error.stderr.split("\n").slice(1) : [];
@@ -261,7 +261,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     }
   }
 
-  /** Writes everything, and without what is refused if there is something: its Services are quarantined, and no others. */
+  /** Writes everything; if rules are refused, all but those: their Services are quarantined, and no others. */
   async #syncAll(state: ProxyState): Promise<Store> {
     const { rounds = 1 } = this.#options;
     this.quarantine.clear();
@@ -279,7 +279,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     }
   }
 
-  /** Where a change is refused everything is written: only what was read in the same sync can say that a Service is to blame. */
+  /** Writes a change; if it is refused, everything: only rules read in the same sync show which Service is to blame. */
   async #syncChanged(
     state: ProxyState,
     changed: ReadonlySet<NamespacedName>,

@@ -14,10 +14,10 @@ const DAMAGE: Damage = { services: "all", found: ["nat KUBE-SERVICES"] };
 const FAILURE = new ExecError(["iptables-restore"], 4, "line 2 failed\nand more");
 const STATE = exampleState("IPv4", []);
 
-/** What it wrote, and what is to become of it. */
+/** A proxier that records its writes, with the outcome that a test sets. */
 class TestProxier extends Proxier<{ readonly mark: number }, string[]> {
   readonly writes: string[] = [];
-  /** While something is written. */
+  /** Called while something is written. */
   meanwhile: () => void = () => {};
   fails = false;
   refusedOf: readonly string[] = [];

@@ -1,14 +1,14 @@
 /**
- * Chains that nothing of ours goes to any more and that are still there: flushed, they do no harm, and must not stop a change of rules. They
- * are deleted in transactions of their own, be it a while after they were flushed, or again and again until no rule of another program
- * jumps to them.
+ * Stale chains, to which no rule of ours jumps any more: flushed, they do no harm, and must not stop a change
+ * of rules. They are deleted in transactions of their own, be it a while after they were flushed, or again
+ * and again until no rule of another program jumps to them.
  *
  * @module
  */
 import { ExecError } from "../../errors.ts";
 import { isolateRefused, type Refusal } from "../quarantine.ts";
 
-/** What {@linkcode StaleChains} needs. */
+/** Options of {@linkcode StaleChains}. */
 export interface StaleChainsOptions {
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
@@ -22,14 +22,14 @@ export interface StaleChainsOptions {
   readonly report: (names: readonly string[], problem: string) => void;
 }
 
-/** What came of a try. */
+/** Result of a round of deletions. */
 export interface DeletionOutcome {
   /** Programs started. */
   readonly commands: number;
   readonly failed: number;
 }
 
-/** Those of one table. */
+/** Stale chains of one table. */
 export class StaleChains {
   readonly #options: StaleChainsOptions;
   /** Name → when to delete it, in the clock's milliseconds. */
@@ -44,18 +44,18 @@ export class StaleChains {
     return this.#dueMs.has(name);
   }
 
-  /** Forgets all of them: what is there is about to be read. */
+  /** Forgets all chains: the table is about to be read. */
   clear(): void {
     this.#dueMs.clear();
   }
 
-  /** These were flushed just now. */
+  /** Records chains that were flushed just now. */
   flushed(names: Iterable<string>): void {
     const { nowMs, waitMs } = this.#options;
     for (const name of names) this.#dueMs.set(name, nowMs() + waitMs);
   }
 
-  /** These are in use again, or gone. */
+  /** Forgets chains that are in use again, or gone. */
   forget(names: Iterable<string>): void {
     if (this.#dueMs.size === 0 && this.#reported.size === 0) return;
     for (const name of names) {
@@ -64,7 +64,7 @@ export class StaleChains {
     }
   }
 
-  /** Deletes those that are due; those that stay are tried again. */
+  /** Deletes chains that are due; those that stay are tried again. */
   async deleteDue(): Promise<DeletionOutcome> {
     const { nowMs, retryMs, remove, report } = this.#options;
     const due = [...this.#dueMs].filter(([, dueMs]) => dueMs <= nowMs()).map(([name]) => name);

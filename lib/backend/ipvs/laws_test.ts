@@ -31,7 +31,7 @@ function syncOver(plan: IpvsPlan, held: HeldObjects, ownership: Ownership): Ipvs
   return IpvsStore.of(plan).fullSync({ ...NOTHING_HELD, ...held }, ownership);
 }
 
-/** What a first start writes. */
+/** Transaction of a first start. */
 function fresh(plan: IpvsPlan, options: IpvsOptions = OPTIONS): IpvsTransaction {
   return syncOver(plan, new KernelModel().observe(), options);
 }

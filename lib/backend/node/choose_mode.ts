@@ -14,17 +14,17 @@ import type { ModeContext, PreparedMode, PrepareMode } from "./mode.ts";
 /** Implementations by mode. */
 export type Modes = ReadonlyMap<ProxyMode, PrepareMode>;
 
-/** What `auto` tries, best first. IPVS is not among them: it needs more of a node and is deprecated in kube-proxy. */
+/** Modes that `auto` tries, best first. Not IPVS: it needs more of a node and is deprecated in kube-proxy. */
 const AUTO_ORDER: readonly ProxyMode[] = ["nftables", "iptables"];
 
-/** What takes the place of a mode that cannot run, in order, as in kube-proxy before 1.23 (which had no nftables). */
+/** Modes that replace one that cannot run, in order, as in kube-proxy before 1.23 (which had no nftables). */
 const FALLBACKS: readonly ProxyMode[] = ["iptables", "userspace"];
 
 /** The modes to try, and why the configured one is not among them. */
 export interface ModeCandidates {
   /** Best first, at least one. */
   readonly modes: readonly ProxyMode[];
-  /** The configured mode is none that kproxy knows. */
+  /** True if kproxy does not know the configured mode. */
   readonly isUnknown: boolean;
 }
 
@@ -40,7 +40,7 @@ export interface ChosenMode {
   /** The configuration with this mode in it and what follows from that. */
   readonly config: KubeProxyConfiguration;
   readonly prepared: PreparedMode;
-  /** What would have been taken first, best first. */
+  /** Better modes that were not taken, best first. */
   readonly passedOver: readonly PassedOverMode[];
 }
 
@@ -114,7 +114,7 @@ function noneWorks(
   passedOver: readonly PassedOverMode[],
   cause: UnsupportedError | null,
 ): UnsupportedError {
-  // One reason for all, such as missing rights, is the whole story.
+  // A reason that all share, such as missing rights, explains everything.
   const isOneReason = new Set(passedOver.map(({ reason }) => reason)).size === 1;
   if (cause !== null && isOneReason) return cause;
   const tried = passedOver.map(({ mode }) => mode).join(", ");

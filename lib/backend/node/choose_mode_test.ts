@@ -12,7 +12,7 @@ const PREPARED: PreparedMode = { proxiers: [], refused: [], reconfigure: () => [
 const NO_EXEC: Exec = { run: () => Promise.reject(new TypeError("nothing is run here")) };
 const NO_MACHINE = { exec: NO_EXEC, sysctls: UNKNOWN_SYSCTLS } as const;
 
-/** What this node says to each implemented mode: null if it can run it, else why not. */
+/** Whether this node can run each implemented mode: null if it can, else why not. */
 type Node = Readonly<Partial<Record<ProxyMode, string | null>>>;
 
 interface Scene {

@@ -8,74 +8,74 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { IpFamily } from "../../model/objects.ts";
 
-/** Chains of iptables by table, callers before those they call. */
+/** Chains of iptables by table, callers before callees. */
 export interface OwnedChains {
   readonly nat: readonly string[];
   readonly filter: readonly string[];
   readonly mangle: readonly string[];
 }
 
-/** One thing of a mode that is gone, or would go. */
+/** One object of a mode that was removed, or would be. */
 export interface Leftover {
   /** Where it is, e.g. `IPv4 nft nat` or `ipset`. */
   readonly place: string;
-  /** As a command of the tool of that place. */
+  /** Its removal, as a command of the tool of that place. */
   readonly command: string;
   /** What it counts as in a summary, e.g. `chains and jumps of IPv4 nft`. */
   readonly kind: string;
 }
 
-/** One thing that stays because something of others needs it. */
+/** One object that stays because other programs' rules need it. */
 export interface KeptLeftover {
   readonly place: string;
   readonly command: string;
   readonly reason: string;
 }
 
-/** Something that could not be removed or looked at. */
+/** A place where something could not be removed or read. */
 export interface LeftoverFailure {
   readonly place: string;
   readonly error: Error;
 }
 
-/** What a cleanup did, or would do. */
+/** Result of a cleanup, or of a dry run. */
 export interface LeftoverReport {
   readonly removed: readonly Leftover[];
   readonly kept: readonly KeptLeftover[];
   readonly failed: readonly LeftoverFailure[];
 }
 
-/** What a cleanup works on. */
+/** Scope and options of a cleanup. */
 export interface CleanupContext {
   readonly exec: Exec;
   /** The IP families to look at. */
   readonly families: readonly IpFamily[];
   /** True only lists what would be removed. */
   readonly dryRun: boolean;
-  /** The proxy whose things go: only those with names of its own. Without it those of both go. */
+  /** The proxy whose objects go: only those with names of its own. Absent: objects of both proxies go. */
   readonly of?: CleanupProxy;
   /** True: all IPVS virtual servers go, also those of other programs. */
   readonly flushIpvs?: boolean;
   /** IPVS virtual servers in these networks belong to other programs, even if they look like a proxy's. */
   readonly excludeCidrs?: readonly string[];
-  /** How long connections may go on through what is to go; without it they are cut. */
+  /** Time for connections through removed objects to drain; without it they are cut. */
   readonly drain?: { readonly clock: Clock; readonly limitMs: number };
 }
 
-/** How one mode's leftovers are found. */
+/** How leftovers of one mode are found and removed. */
 export interface ModeCleanup {
   readonly mode: CleanupMode;
-  /** The proxies whose things have names of their own; none where both use the same names. */
+  /** The proxies whose objects have names of their own; none where both use the same names. */
   readonly distinct: readonly CleanupProxy[];
-  /** What it alone has in iptables. */
+  /** iptables chains that only this mode uses. */
   readonly chains?: OwnedChains;
-  /** Comments of its jumps, which no other mode writes, into chains that another mode may have filled since. */
+  /** Comments of jumps that only this mode writes, into chains that another mode may have filled since. */
   readonly jumpComments?: readonly string[];
-  /** Removes what it has outside of iptables. Called once its rules are gone. */
+  /** Removes its objects outside of iptables. Called once its rules are gone. */
   readonly removeOthers?: (context: CleanupContext) => Promise<LeftoverReport>;
 }
 
-/** How many things of each kind went. */
+/** Number of removed objects of each kind. */
 export function countLeftovers({ removed }: LeftoverReport): readonly (readonly [string, number])[] {
   const counts = new Map<string, number>();
   for (const { kind } of removed) counts.set(kind, (counts.get(kind) ?? 0) + 1);

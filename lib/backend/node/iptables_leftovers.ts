@@ -43,7 +43,7 @@ import type { CleanupMode } from "../../config/types.ts";
 import { splitWords } from "../../netfilter/iptables_rule.ts";
 import { listedChains, type NftListedChain, type NftListedRule } from "../../netfilter/nft_listing.ts";
 
-/** How a cleanup goes about it. */
+/** Options of a cleanup of iptables. */
 export interface CleanupOptions {
   /** True only lists what would be removed. */
   readonly dryRun?: boolean;
@@ -56,10 +56,10 @@ export interface CleanupOptions {
   readonly nft?: CleanupNft;
 }
 
-/** What a cleanup asks of nft. */
+/** Calls of nft that a cleanup needs. */
 export type CleanupNft = Pick<Nft, "hasNone" | "listTable" | "apply">;
 
-/** What a cleanup works with. */
+/** Dependencies of the cleanup of a target. */
 interface CleanupTools {
   readonly target: Iptables;
   readonly nft: CleanupNft | undefined;
@@ -70,7 +70,7 @@ interface CleanupTools {
 /** Chains that leave in one transaction of the nft variant. All of 5,000 × 10: 300 → 3.3 s, 1,000 → 2.8 s, 3,000 → 4.2 s. */
 const CHAINS_PER_TRANSACTION = 1000;
 
-// Words of a node that has the programs but not this kernel interface.
+// Errors of a node that has the programs but not this kernel interface.
 const NOT_AVAILABLE_REGEXP =
   /Failed to initialize nft|Protocol not supported|Table does not exist|can't initialize/;
 
@@ -126,7 +126,7 @@ function removedChains({ chains, kept }: TableCleanup): string[] {
   return chains.filter((chain) => !kept.has(chain));
 }
 
-/** What goes, as commands. */
+/** The removals as commands. */
 function commandsOf(plan: TableCleanup): readonly string[] {
   if (plan.native === undefined) {
     return [...plan.jumps, ...removedChains(plan).map((chain) => `-X ${chain}`)];
@@ -157,7 +157,7 @@ async function readTables(tools: CleanupTools): Promise<TableCleanup[]> {
   }
 }
 
-/** Tables that iptables cannot read, as far as nft can. */
+/** Reads with nft the tables that iptables cannot read. */
 async function readNatives(
   { target, nft, failed }: CleanupTools,
   tables: readonly IptablesTable[],
@@ -205,7 +205,7 @@ async function hasNoChains(
   }
 }
 
-/** Spares a node with many rules the reading of them: it is asked at every start for modes that left nothing. */
+/** False spares a node with many rules their parsing: asked at every start for modes that left nothing. */
 function mayHoldChains(text: string, modes: readonly ModeCleanup[]): boolean {
   return modes.some(({ mode, chains }) =>
     mode === "iptables" ||
@@ -234,8 +234,8 @@ async function removeItems(tools: CleanupTools, plan: TableCleanup): Promise<Rea
 }
 
 /**
- * The restore text. Traffic is let go by the first transaction; then nothing reaches the rest. Chains that stay are
- * emptied, because their rules lead to those that go; KUBE-MARK-MASQ leads nowhere and keeps marking for others.
+ * The iptables-restore text. The first transaction unhooks our chains: nothing reaches the rest. Chains that stay
+ * are emptied, because their rules jump to those that go; KUBE-MARK-MASQ jumps nowhere and keeps marking for others.
  */
 function cleanupText(plan: TableCleanup, staged: boolean): string {
   const { table, jumps, kept } = plan;
@@ -255,37 +255,37 @@ function cleanupText(plan: TableCleanup, staged: boolean): string {
   return blocks.join("");
 }
 
-/** Everything of one table that goes, and what stays for the sake of others. */
+/** Chains and jumps of one table to remove, and chains that stay because others need them. */
 interface TableCleanup {
   readonly table: IptablesTable;
   /** `-D` lines for the jumps from built-in chains. */
   readonly jumps: readonly string[];
-  /** Callers before those they call. */
+  /** Callers before callees. */
   readonly chains: readonly string[];
-  /** Chain that stays → foreign chain that leads to it. */
+  /** Chain that stays → foreign chain that jumps to it. */
   readonly kept: ReadonlyMap<string, string>;
-  /** How all that goes where only nft can read it. */
+  /** The same removal in nft, where only nft can read the table. */
   readonly native?: NativeRemoval;
 }
 
 const TABLES: readonly IptablesTable[] = ["nat", "filter", "mangle"];
 
 /**
- * Chains that iptables mode and IPVS mode both fill; they are of the mode that filled them last. KUBE-MARK-MASQ is one
- * more, which comes after the chains of Services.
+ * Chains that iptables mode and IPVS mode both fill; the mode that filled them last owns them. KUBE-MARK-MASQ
+ * is one more, which comes after the chains of Services.
  */
 const SHARED_CHAINS: OwnedChains = {
   nat: [SERVICES_CHAIN, POSTROUTING_CHAIN],
   filter: [FORWARD_CHAIN, PROXY_FIREWALL_CHAIN],
   mangle: [],
 };
-/** Where KUBE-SERVICES of nat always leads to in IPVS mode, and never in iptables mode. */
+/** Target of KUBE-SERVICES of nat in IPVS mode, and never in iptables mode. */
 const IPVS_NODE_PORT_CHAIN = "KUBE-NODE-PORT";
 
 /** Chains by which kubelet marks the tables it writes to. */
 const KUBELET_CHAINS = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-MARK-DROP"];
 
-/** What the text of iptables-save holds of these modes, table by table. */
+/** Plans the removal of these modes' chains from the saved rules, table by table. */
 export function planCleanup(saved: IptablesRuleset, modes: readonly ModeCleanup[]): TableCleanup[] {
   const isWanted = (wanted: CleanupMode): boolean => modes.some(({ mode }) => mode === wanted);
   const withIptables = isWanted("iptables");
@@ -306,7 +306,7 @@ export function planCleanup(saved: IptablesRuleset, modes: readonly ModeCleanup[
   });
 }
 
-/** Which mode filled the chains that two of them use. */
+/** The mode that filled the chains that two modes use. */
 function sharedChainsMode(saved: IptablesRuleset): CleanupMode {
   const rules = saved.get("nat")?.get(SERVICES_CHAIN)?.rules ?? [];
   return rules.some((rule) => targetOf(rule) === IPVS_NODE_PORT_CHAIN) ? "ipvs" : "iptables";
@@ -341,7 +341,7 @@ function planTable(
       if (target === null) continue;
       const isOwn = own.has(target);
       if (policy !== "-") {
-        // Only a service proxy leads from the kernel's own chains into these, whatever its release wrote as comment.
+        // Only a service proxy jumps from built-in chains to these, whatever its release wrote as comment.
         const isStale = SHARED_CHAINS[table].includes(target) &&
           comments.some((comment) => rule.includes(`--comment "${comment}"`));
         if (isOwn || isStale) jumps.push(`-D ${name} ${rule}`);
@@ -351,9 +351,9 @@ function planTable(
   return { table, jumps, chains, kept };
 }
 
-/** The chain or extension a saved rule leads to. */
+/** Target of a saved rule, a chain or an extension. */
 function targetOf(rule: string): string | null {
-  // Nearly all rules of others lead elsewhere, and splitting words is the costly part.
+  // Nearly all rules of others jump elsewhere, and splitting words is the costly part.
   if (!rule.includes("KUBE-")) return null;
   const words = splitWords(rule);
   const at = words.findLastIndex((word) => word === "-j" || word === "-g");
@@ -396,8 +396,8 @@ class NativeTable {
   }
 
   /**
-   * As iptables-save would print it as far as one asks where rules lead; the words of other rules are those of nft. A map in a chain of
-   * the kernel stands as a chain of another program, because it may lead to more than one chain.
+   * The table as iptables-save would print it, as far as targets matter; other rules are in nft's words. A
+   * verdict map in a base chain counts as a chain of another program, because it may jump to more than one chain.
    */
   saved(): SavedTable {
     const saved = new Map<string, SavedChain>();
@@ -412,10 +412,10 @@ class NativeTable {
   }
 
   /**
-   * How these chains go, and with them the jumps of the kernel's chains to them.
+   * Commands that remove these chains, and the jumps of base chains to them.
    *
-   * @param kept those of the chains that stay, because others lead to them
-   * @param untouched those of the kept ones that keep their rules
+   * @param kept chains that stay, because others jump to them
+   * @param untouched the kept chain whose rules stay
    */
   removal(chains: readonly string[], kept: ReadonlyMap<string, string>, untouched: string): NativeRemoval {
     const own = new Set(chains);

@@ -20,7 +20,7 @@ const CLEANUPS: readonly ModeCleanup[] = [
   USERSPACE_CLEANUP,
 ];
 
-/** Removes what these modes left, as far as it gets, and yields what it was. A second run finds nothing. */
+/** Removes what these modes left, as far as it gets, and reports the removals. A second run finds nothing. */
 export async function removeLeftovers(
   modes: readonly CleanupMode[],
   context: CleanupContext,
@@ -40,7 +40,7 @@ export async function removeLeftovers(
   };
 }
 
-/** Those of the modes in which kproxy and kube-proxy use the same names, so that the owner of what is there is unknown. */
+/** The modes among these in which kproxy and kube-proxy use the same names: the owner of leftovers is unknown. */
 export function indistinctModes(modes: readonly CleanupMode[]): readonly CleanupMode[] {
   return CLEANUPS.filter(({ mode, distinct }) => modes.includes(mode) && distinct.length === 0)
     .map(({ mode }) => mode);

@@ -17,24 +17,24 @@ import type { Registry } from "../../observe/prom_client.ts";
 import type { FamilyProxier } from "../backend.ts";
 import type { ProcessWide } from "./process_wide.ts";
 
-/** What preparing a mode may use. */
+/** Dependencies of the preflight of a mode. */
 export interface ModeContext {
   readonly exec: Exec;
   readonly config: KubeProxyConfiguration;
   readonly log: Logger;
-  /** Some of which were read before. */
+  /** Sysctls, some of which were read before. */
   readonly sysctls: NodeSysctls;
-  /** Of work that goes on between syncs. Default: the machine's. */
+  /** Clock of work that goes on between syncs. Default: the machine's. */
   readonly clock?: Clock;
-  /** What the proxy servers of the process share. Default: nothing. */
+  /** Resources that the proxy servers of the process share. Default: none. */
   readonly processWide?: ProcessWide;
 }
 
 /** A mode on a node that can run it. */
 export interface PreparedMode {
-  /** One for each IP family the node can serve, the primary one among them. */
+  /** One proxier for each IP family the node can serve, the primary one among them. */
   readonly proxiers: readonly FamilyProxier[];
-  /** The families that this node cannot have, and why. */
+  /** The families that this node cannot serve, and why. */
   readonly refused: readonly RefusedFamily[];
   /** Takes the Node's facts over; yields the families whose rules that changes, so that they must be written again. */
   reconfigure(node: NodeObject | null): readonly IpFamily[];
@@ -43,15 +43,15 @@ export interface PreparedMode {
    * difference. Only modes whose rules depend on them have it, and only for those are they asked for.
    */
   setServiceCidrs?(networks: readonly string[]): readonly IpFamily[];
-  /** What the rules have counted; what cannot be read now is left out. Never rejects. Only where rules count. */
+  /** Packet counts of the rules, as far as they can be read now. Never rejects. Only where rules count. */
   readonly packetCounts?: () => Promise<Partial<PacketCounts>>;
-  /** What Services' counters say, as far as they can be read; never rejects. Only where they are switched on and the mode has them. */
+  /** Traffic counters of Services, as far as readable; never rejects. Only where on, and where the mode has them. */
   readonly serviceTraffic?: () => Promise<readonly ServiceTraffic[]>;
-  /** Adds what only this mode counts. */
+  /** Adds metrics that only this mode has. */
   addMetrics?(registry: Registry): void;
   /** The ports on which kproxy itself takes traffic for Services, as they are now. Only where it does. */
   readonly portals?: () => NodePortals;
-  /** True if tracked UDP flows are the mode's own affair: they lead to the node itself and not to endpoints. */
+  /** True if the mode handles tracked UDP flows itself: they lead to the node and not to endpoints. */
   readonly keepsFlows?: boolean;
   /** Ends work that goes on between syncs. Called after the last sync; what is in the kernel stays. */
   close?(): Promise<void>;

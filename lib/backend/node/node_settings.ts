@@ -22,7 +22,7 @@ export interface ConfigurableProxier<Settings> extends FamilyProxier {
   configure(settings: Settings): boolean;
 }
 
-/** The settings without why local traffic may not be recognised, which the log says once. */
+/** The settings without the problem of local traffic detection, which is logged once. */
 export function loggedSettings<Settings>(
   { config, log }: Pick<ModeContext, "config" | "log">,
   configured: SettingsOf<{ readonly options: Settings; readonly problem: LocalDetection["problem"] }>,

@@ -1,22 +1,22 @@
 /**
- * What modes keep beyond one proxy server: the next proxy server of the same process finds it, and the end of the process ends it.
+ * Resources of modes that outlast a proxy server: the next one of the process finds them, the process ends them.
  *
  * @module
  */
 
 import type { Exec } from "../../kernel/exec.ts";
 
-/** Something that the proxy servers of a process share. */
+/** A resource that the proxy servers of a process share. */
 export interface Shared {
-  /** True if rules go with the process, because nothing is behind them then. Default: they stay. */
+  /** True if rules go with the process, because nothing serves them then. Default: they stay. */
   readonly takesRulesAway?: boolean;
-  /** The rules of a proxy server are in force, those of all IP families. */
+  /** Called when the rules of a proxy server are in force for all its IP families. */
   inForce(): void;
-  /** Ends it; resolves when it has ended, or soon after `signal` aborts. */
+  /** Ends the resource; resolves when it has ended, or soon after `signal` aborts. */
   end(signal: AbortSignal): Promise<void>;
 }
 
-/** One of each kind, made when it is first asked for. */
+/** One resource of each class, made when it is first asked for. */
 export class ProcessWide {
   readonly #kept = new Map<unknown, Shared>();
 
@@ -28,19 +28,19 @@ export class ProcessWide {
     return [...this.#kept.values()].some((shared) => shared.takesRulesAway === true);
   }
 
-  /** The one of this kind. */
+  /** The resource of this class. */
   share<T extends Shared>(kind: new () => T): T {
     let found = this.#kept.get(kind);
     if (found === undefined) this.#kept.set(kind, found = new kind());
     return found as T;
   }
 
-  /** As of {@linkcode Shared}. */
+  /** {@linkcode Shared.inForce} of all. */
   inForce(): void {
     for (const shared of this.#kept.values()) shared.inForce();
   }
 
-  /** Ends all. */
+  /** Ends them all. */
   async end(signal: AbortSignal): Promise<void> {
     await Promise.all([...this.#kept.values()].map((shared) => shared.end(signal)));
   }

@@ -1,5 +1,5 @@
 /**
- * Which code stands behind a proxy mode. A new mode is a folder beside this file and a line in it.
+ * Maps each proxy mode to its implementation. A new mode is a folder beside this file and a line in it.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
- * Looks whether the rules in the kernel are still as they were written: at all of them as often as that is cheap, and between at what
- * packets cannot do without.
+ * Drift check: compares the kernel's rules with those that were written: all of them as often as that is
+ * cheap, and between the chains that packets cannot do without.
  *
  * @module
  */
@@ -15,35 +15,35 @@ import { type OwnRules, readOwnChains, readTables } from "./table_reading.ts";
 
 /**
  * With more chains of Services to list and compare all takes more than 1 % of a processor at the default sync period. The legacy
- * variant reads a whole table whatever it is asked for, so there a look at less is hardly cheaper.
+ * variant reads a whole table whatever it is asked for, so there a check of fewer chains is hardly cheaper.
  */
 const LARGE_CHAINS: Readonly<Record<IptablesVariant, number>> = { nft: 4_000, legacy: 40_000 };
-/** So many looks in a row give way to changes, then one is taken to its end. */
+/** So many checks in a row give way to changes, then one runs to its end. */
 const GIVEN_WAY = 3;
 /** How many chains a log line names. */
 const NAMED = 5;
 
-/** What a {@linkcode DriftCheck} needs. */
+/** Dependencies of a {@linkcode DriftCheck}. */
 export interface DriftCheckOptions {
   readonly iptables: Iptables;
   readonly own: OwnRules;
   readonly logger: Logger;
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
-  /** With more chains of Services everything is looked at once an hour. Default {@linkcode LARGE_CHAINS}. */
+  /** With more chains of Services everything is checked once an hour. Default {@linkcode LARGE_CHAINS}. */
   readonly largeChains?: number | undefined;
 }
 
-/** What a look came to. */
+/** Result of a check. */
 export interface LookOutcome {
   readonly damage: false | Damage;
-  /** What was listed. */
+  /** The listed tables. */
   readonly held: HeldTables;
-  /** Chains of table nat with names of Services' that no Service has, as far as that was seen. */
+  /** Stale chains of Services in table nat, as far as they were listed. */
   readonly leftover: readonly string[];
 }
 
-/** Looks at one family's rules. */
+/** Drift check of one family's rules. */
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
   readonly #schedule = new DriftSchedule();
@@ -54,20 +54,20 @@ export class DriftCheck {
     this.#options = options;
   }
 
-  /** A change waits: a look at everything, which takes a second at 1,000 Services on a busy node, is ended and comes again next time. */
+  /** A change waits: aborts a check of everything (a second at 1,000 Services on a busy node), to be repeated. */
   giveWay(): void {
     if (this.#givenWay < GIVEN_WAY) this.#looking?.abort();
   }
 
-  /** Everything was compared, and what differed was written. */
+  /** A full sync compared everything, and wrote what differed. */
   fullySynced(): void {
     this.#schedule.fullySynced();
   }
 
   /**
-   * What is not as it was committed; null: unknown, because a lock is held, or it gave way.
+   * Finds rules that differ from the committed ones; null: unknown, because a lock is held, or the check gave way.
    *
-   * @param scope of a look at everything
+   * @param scope of a check of everything
    * @throws {ExecError} if the rules cannot be listed
    */
   async look(
@@ -102,7 +102,7 @@ export class DriftCheck {
     return largeChains ?? LARGE_CHAINS[variant];
   }
 
-  /** Null: it gave way. */
+  /** Null: the check gave way. */
   async #listAll(store: IptablesStore): Promise<HeldTables | null> {
     const { iptables, own } = this.#options;
     const serviceChains = (): string[] =>
@@ -110,7 +110,7 @@ export class DriftCheck {
     return await this.#unlessChanged((signal) => readTables(iptables, own, { signal, serviceChains }));
   }
 
-  /** Null: it gave way. */
+  /** Null: the check gave way. */
   async #unlessChanged<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T | null> {
     const { signal } = this.#looking = new AbortController();
     try {

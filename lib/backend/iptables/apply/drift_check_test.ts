@@ -1,4 +1,4 @@
-/** What the looks see of what others did, what they ask for, and when. */
+/** What drift checks find of changes by others, which programs they start, and when. */
 import { assert, assertEquals } from "@std/assert";
 import type { ExecOptions, ExecResult } from "../../../kernel/exec.ts";
 import type { IptablesVariant } from "../../../kernel/iptables.ts";
@@ -11,7 +11,7 @@ import {
   iptablesRig as rig,
 } from "../../../../tests/support/iptables_rig.ts";
 
-/** An iptables whose iptables-save does not end once it was told so. */
+/** An iptables whose iptables-save does not end once a test has asked for that. */
 class SlowSave extends FakeIptables {
   #hold: { readonly told: () => void; readonly goOn: Promise<void> } | undefined;
   #goOn: () => void = () => {};
@@ -53,7 +53,7 @@ const chainsOf = (fake: FakeIptables, variant: IptablesVariant): Map<string, str
 
 type Commands = (chain: (words: string) => string) => readonly (readonly string[])[];
 
-/** What is done, and whether that is damage. */
+/** Commands of others, and whether they do damage. */
 const DAMAGES: readonly (readonly [name: string, commands: Commands, isDamage: boolean])[] = [
   ["nothing", () => [], false],
   ["a foreign rule comes", () => [["-A", "FORWARD", "-t", "filter", "-j", "ACCEPT"]], false],
@@ -186,7 +186,7 @@ Deno.test("with many chains everything is looked at once an hour, and what packe
   const nat = (...args: readonly string[]) => fake.run(["iptables", "-t", "nat", ...args]);
   const sizes = { "s1": 2, "s2": 2 };
   await sync(sizes);
-  /** What the next look starts, and what it finds. */
+  /** The program that the next check starts, and what it finds. */
   const look = async (): Promise<[program: string, found: readonly string[]]> => {
     fake.runs.length = 0;
     const damage = await proxier.findDamage();
@@ -198,7 +198,7 @@ Deno.test("with many chains everything is looked at once an hour, and what packe
   assertEquals(await look(), ["iptables-restore", []]);
   await nat("-D", "KUBE-SERVICES", "1");
   assertEquals(await look(), ["iptables-restore", ["nat KUBE-SERVICES"]]);
-  // The repair is of everything that differs, and the look after it at everything.
+  // The repair writes everything that differs, and the check after it is of everything.
   await sync(sizes);
   assertEquals(endState(fake), await freshEndState(sizes));
   assertEquals(await look(), ["iptables-save", []]);
@@ -210,7 +210,7 @@ Deno.test("with many chains everything is looked at once an hour, and what packe
   assertEquals(await look(), ["iptables-restore", []]);
   nowMs += 3_600_000;
   assertEquals(await look(), ["iptables-save", [`nat ${chain}`]]);
-  // One that is gone cannot be listed by its name.
+  // A chain that is gone cannot be listed by its name.
   await sync(sizes);
   await look();
   await nat("-X", "KUBE-PROXY-CANARY");

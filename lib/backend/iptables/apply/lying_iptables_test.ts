@@ -1,4 +1,4 @@
-/** A program that says that all is well and has written nothing, or a part: the next look sees it. */
+/** A program that reports success and has written nothing, or a part: the next drift check sees it. */
 import { assert, assertEquals } from "@std/assert";
 import fc from "../../../../tests/support/fast_check.ts";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
@@ -21,9 +21,9 @@ function stateWith(change: Partial<ServicePort>, family: IpFamily = "IPv4"): Pro
 
 /** How an iptables lies. */
 interface Lies {
-  /** What becomes of the text for iptables-restore; null: nothing is done, and the status is 0. */
+  /** Changes the text for iptables-restore; null: nothing is written, and the status is 0. */
   restored: (text: string) => string | null;
-  /** What becomes of what is printed. */
+  /** Changes the printed text. */
   printed: (text: string) => string;
 }
 
@@ -76,7 +76,7 @@ async function rig(
   });
 }
 
-/** One look, and the sync that it asks for. @returns what was found */
+/** One drift check, and the sync that it asks for. @returns what was found */
 async function lookAndRepair(rigged: Rig, change: Partial<ServicePort>): Promise<readonly string[]> {
   const damage = await rigged.proxier.findDamage();
   if (!damage) return [];

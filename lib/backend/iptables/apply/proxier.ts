@@ -1,5 +1,5 @@
 /**
- * Brings the rules of one IP family into the kernel: what differs from the kernel's, then only what changes.
+ * Proxier of iptables mode for one IP family: writes what differs from the kernel's rules, then only what changes.
  *
  * @module
  */
@@ -45,32 +45,32 @@ const RETRY_DELETION_MS = 10_000;
 /** How many Services are tried together in the nft variant; the legacy variant replaces the whole table for every try. */
 const TRIED_TOGETHER = 100;
 
-/** What decides the rules, as far as it is known before the first sync. */
+/** Settings that decide the rules and are known before the first sync. */
 export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | "randomFully" | "nfacct">;
 
-/** What an {@linkcode IptablesProxier} needs. */
+/** Options of an {@linkcode IptablesProxier}. */
 export interface IptablesProxierOptions {
   readonly iptables: Iptables;
-  /** What rules add to, shared by both families; without it they count by themselves. */
+  /** nfacct counters that rules add to, shared by both families; without them rules count by themselves. */
   readonly counters?: NfacctCounters;
   readonly settings: IptablesSettings;
   /** Addresses of all interfaces of the node, both families; asked before each sync unless every address serves node ports. */
   readonly interfaceIps: () => readonly string[];
   readonly logger: Logger;
-  /** As of {@linkcode DriftCheck}. */
+  /** Threshold of {@linkcode DriftCheck}. */
   readonly largeChains?: number;
   /** Milliseconds, monotonic. Default: since the process began. */
   readonly nowMs?: () => number;
 }
 
-/** iptables mode for one family. */
+/** Proxier of iptables mode for one family. */
 export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   readonly #iptables: Iptables;
   readonly #options: IptablesProxierOptions;
-  /** Of the full sync under way. */
+  /** Plan and listed tables of the full sync under way. */
   #full: { readonly plan: IptablesPlan; readonly held: HeldTables } | undefined;
   #mangleCanary = false;
-  /** As the last full sync found it. */
+  /** True if the last full sync found that rules can use nfacct. */
   #nfacct = false;
   readonly #unreadableTables: UnreadableTables;
   readonly #driftCheck: DriftCheck;
@@ -171,7 +171,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     this.#staleChains.clear();
     await this.#write(plan, transaction, this.#chainsPerBlock(held));
     const hasCanary = held.tables.get("mangle")?.has(CANARY_CHAIN) === true;
-    // One that cannot be looked for is no sign of anything.
+    // A canary that cannot be looked for is no sign of anything.
     this.#mangleCanary = hasCanary || !held.unreadable.has("mangle") && await this.#setMangleCanary();
     this.#driftCheck.fullySynced();
     return store;
@@ -180,7 +180,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   protected override findRefused(error: unknown): Promise<readonly RefusedService[]> {
     const { plan, held } = this.#full!;
     return this.run("apply", async () => {
-      // What rules of every Service may jump to.
+      // Chains that rules of every Service may jump to.
       const { transaction } = fullSync({ ...plan, services: new Map() }, held, { family: this.family });
       const { chains, rules } = transaction.edits.nat;
       await this.#iptables.restore(tableBlock("nat", [...chains.map(chainLine), ...rules]));
@@ -189,7 +189,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
       );
       const together = this.#iptables.variant === "nft" ? TRIED_TOGETHER : services.length;
       const refused = await refusedServices(this.#iptables, services, together);
-      // Rules of a former run serve them all the while, which those in quarantine would lose.
+      // Rules of a previous process still serve them, and Services in quarantine would lose theirs.
       if (isWhatAllNeed(services, refused)) throw error;
       return refused;
     });
@@ -220,7 +220,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     });
   }
 
-  /** Writes a quarantined Service after a try. @returns why it is refused; it is as it was then */
+  /** Writes a quarantined Service after a trial. @returns why it is refused; its rules stay as they were then */
   async #tryAgain(state: ProxyState, name: NamespacedName, store: IptablesStore): Promise<string | null> {
     const { plan, change } = await this.#planChange(state, new Set([name]), store);
     const rules = plan.services.get(name) ?? null;
@@ -287,7 +287,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     if (counters === undefined) return;
     try {
       await counters.ensure();
-      // What the kernel knows does not change.
+      // Support in the kernel does not change.
       if (!this.#nfacct) await this.#iptables.tryCounter(COUNTERS.invalidDropped);
       this.#nfacct = true;
     } catch (error) {

@@ -1,4 +1,4 @@
-/** A Service that iptables or the kernel refuses keeps what it had, and no other Service notices. */
+/** A Service that iptables or the kernel refuses keeps its former rules, and no other Service notices. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { SyncError } from "../../../errors.ts";
 import type { IptablesVariant } from "../../../kernel/iptables.ts";
@@ -179,7 +179,7 @@ Deno.test("what all of them need is refused: that is a failure of the sync, and 
         await sync(all);
         const before = found();
         fake.refuse = (line) => line.includes(needed) ? { by, problem: "No such file" } : undefined;
-        // Another life of the proxy knows nothing of what the kernel holds.
+        // A new process of the proxy knows nothing of what the kernel holds.
         const next = await restart();
         // Nothing differs, so nothing is written.
         assertEquals((await next.sync(all)).quarantined, []);
@@ -187,7 +187,7 @@ Deno.test("what all of them need is refused: that is a failure of the sync, and 
         const others = { ...Object.fromEntries(Object.keys(sizes).map((name) => [name, 10])), "s200": 0 };
         if (needed.startsWith("-j")) await assertRejects(() => next.sync(others), SyncError);
         assertEquals(found(), before);
-        // Nothing is there that they could be written into, and table filter must not lose anybody.
+        // No chains are left for their rules, and no Service may lose its rules in table filter.
         await fake.run([`iptables-${variant}-restore`], { stdin: "*nat\nCOMMIT\n" });
         await assertRejects(() => next.sync(all), SyncError);
         assertEquals(filterOf(found()), filterOf(before));

@@ -1,4 +1,4 @@
-/** Chains that nothing needs any more go, also where a program or others keep them for a while. */
+/** Stale chains are deleted, also where a program or others keep them for a while. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type Logger, silentLogger } from "../../../observe/log.ts";
 import type { ServiceSizes } from "../../../../tests/support/fake_iptables_state.ts";

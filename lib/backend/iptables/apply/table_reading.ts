@@ -13,7 +13,7 @@ import { parseIptablesListing, type SavedTable, unreadableTables } from "../../.
 import { CANARY_CHAIN } from "../plan/chains.ts";
 import type { HeldTables } from "../store/full_sync.ts";
 
-/** What a mode has in every state of the cluster. */
+/** Chains and jumps of a mode in every state of the cluster. */
 export interface OwnRules {
   /** Its chains without those of Services. */
   readonly chains: PerTable<readonly string[]>;
@@ -22,16 +22,16 @@ export interface OwnRules {
 
 const TABLES: readonly Table[] = ["nat", "filter"];
 
-/** How {@linkcode readTables} goes about it. */
+/** Options of {@linkcode readTables}. */
 export interface ReadOptions {
-  /** Ends it. */
+  /** Aborts the reading. */
   readonly signal?: AbortSignal;
   /** Chains of Services that are looked for by name where table nat cannot be read as a whole. */
   readonly serviceChains?: () => Iterable<string>;
 }
 
 /**
- * All tables.
+ * Reads all tables.
  *
  * @throws {ExecError} if they cannot be read, or if it is unknown whether a jump is there
  * @throws the reason of `signal`
@@ -58,7 +58,7 @@ export async function readTables(
 }
 
 /**
- * The chains that packets cannot do without, in one start of a program.
+ * Reads the chains that packets cannot do without, in one start of a program.
  *
  * @param canaries tables in which the canary is looked for
  * @returns `incomplete` if a chain is not there, or cannot be listed; null if another program holds a lock, which says nothing of our rules

@@ -1,5 +1,5 @@
 /**
- * Writes a transaction. Chains that nothing uses any more are deleted in the block that removes the last jump to them; if one of them
+ * Writes a transaction. Unused chains are deleted in the block that removes the last jump to them; if one of them
  * stays because others use it, everything else goes in.
  *
  * @module
@@ -11,7 +11,7 @@ import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { Refusal } from "../../quarantine.ts";
 import type { IptablesTransaction } from "../store/transaction.ts";
 
-/** What was written. */
+/** Result of a written transaction. */
 export interface Written {
   /** Programs started. */
   readonly commands: number;
@@ -25,7 +25,7 @@ const DELETION_REGEXP = /^-X (.*)\n/gm;
 /**
  * Writes all blocks, in order, with one process unless a deletion is refused.
  *
- * @param mostChains of one block, about
+ * @param mostChains chains of one block, about
  * @throws {ExecError} if something else than a deletion is refused, or if it is unknown what
  */
 export async function writeTransaction(
@@ -56,7 +56,7 @@ export async function writeTransaction(
   }
 }
 
-/** The blocks from the one in which the line deletes a chain: those before it are in. Null: the line is no deletion. */
+/** The blocks from the one whose line deletes a chain: those before it are committed. Null: the line is no deletion. */
 function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): string | null {
   if (line === null) return null;
   let rest: string | null = null;
@@ -67,7 +67,7 @@ function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): st
       continue;
     }
     const lines = block.split("\n");
-    // The last one is empty.
+    // The last line is empty.
     if (line < before + lines.length) {
       if (lines[line - before - 1]?.startsWith("-X ") !== true) return null;
       rest = block;
@@ -80,7 +80,7 @@ function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): st
 /**
  * Deletes chains of table nat, all of them or none.
  *
- * @returns those that the program names if it refuses some
+ * @returns the chains that the program names if it refuses some
  * @throws {ExecError} if it fails and says nothing of a line
  */
 export async function deleteChains(

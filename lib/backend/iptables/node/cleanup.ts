@@ -1,5 +1,5 @@
 /**
- * What iptables mode leaves behind; both proxies use the same names. Chains of Services go with it, too.
+ * Leftovers of iptables mode; both proxies use the same names. Chains of Services are removed, too.
  *
  * @module
  */

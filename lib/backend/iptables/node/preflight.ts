@@ -59,7 +59,7 @@ export async function prepareIptables(context: ModeContext): Promise<PreparedMod
   };
 }
 
-/** `-A KUBE-FORWARD -m conntrack --ctstate INVALID -c PACKETS BYTES -j DROP`, as a listing with counters has it. */
+/** `-A KUBE-FORWARD -m conntrack --ctstate INVALID -c PACKETS BYTES -j DROP`, as listings with counters have it. */
 const INVALID_DROP_REGEXP = /^-A .*--ctstate INVALID .*-c (\d+) \d+ .*-j DROP$/m;
 
 /** Packets that the rule against invalid ones has dropped since it was written; null if there is no such rule. */
@@ -73,7 +73,7 @@ export class LastingCount {
   #seen = 0;
   #before = 0;
 
-  /** @param now what the rule says */
+  /** @param now the rule's own count */
   take(now: number): number {
     if (now < this.#seen) this.#before += this.#seen;
     this.#seen = now;
@@ -81,7 +81,7 @@ export class LastingCount {
   }
 }
 
-/** Reads the counters that rules add to; where they add to none, what the rule against invalid packets counts itself. */
+/** Reads the nfacct counters that rules add to; without those, the own counter of the rule that drops INVALID. */
 function packetCounter(
   proxiers: readonly IptablesProxier[],
   families: readonly Iptables[],

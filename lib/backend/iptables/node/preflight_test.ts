@@ -21,7 +21,7 @@ const NFT_AND_LEGACY = ["nft", "legacy"].flatMap((variant) =>
 interface Machine extends FakeIptablesOptions {
   /** Null: there is no program `sysctl`. A setting that is not here is one the kernel does not have. */
   readonly sysctls?: Record<string, string> | null;
-  /** What some programs say instead of doing their work. */
+  /** Results of some programs instead of their work. */
   readonly refuse?: (program: string) => ExecResult | undefined;
   readonly config?: KubeProxyConfiguration;
 }

@@ -1,5 +1,5 @@
 /**
- * The rules that are there whatever the Services are: masquerading, forwarding, jumps from the kernel's chains and the
+ * Base rules, which do not depend on Services: masquerading, forwarding, jumps from built-in chains and the
  * node-port tail.
  *
  * @module
@@ -82,7 +82,7 @@ function nodePortTail(options: IptablesOptions): readonly string[] {
   }).map((ip) => `${start} -d ${ip} -j ${NODE_PORTS_CHAIN}`);
 }
 
-/** Everything of one family that does not come from a Service. */
+/** Plans all rules of one family that do not come from a Service. */
 export function planBaseRules(options: IptablesOptions): BaseRules {
   const mark = formatMark(options.masqueradeMark);
   // route_localnet lets packets from the wire reach 127.0.0.0/8: this closes that hole again.

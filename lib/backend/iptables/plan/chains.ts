@@ -16,11 +16,11 @@ export const POSTROUTING_CHAIN = "KUBE-POSTROUTING";
 export const MARK_MASQ_CHAIN = "KUBE-MARK-MASQ";
 export const FORWARD_CHAIN = "KUBE-FORWARD";
 export const PROXY_FIREWALL_CHAIN = "KUBE-PROXY-FIREWALL";
-/** What the jumps to KUBE-PROXY-FIREWALL say; IPVS mode, which shares that chain, says something else. */
+/** Comment of the jumps to KUBE-PROXY-FIREWALL; IPVS mode, which shares that chain, writes another one. */
 export const FIREWALL_JUMP_COMMENT = "kubernetes load balancer firewall";
 /** Kubelet's chain: we fill it in IPv4 and jump to it in both families, but never delete it. */
 export const KUBELET_FIREWALL_CHAIN = "KUBE-FIREWALL";
-/** Exists in every table we use, nothing leads to it: if it is gone, the table was flushed. */
+/** Exists in every table we use, nothing jumps to it: if it is gone, the table was flushed. */
 export const CANARY_CHAIN = "KUBE-PROXY-CANARY";
 
 /** Chains in which kubelets before 1.28 write, too; KUBE-FIREWALL is theirs. */
@@ -50,7 +50,7 @@ export const SERVICE_CHAIN_PREFIXES: readonly string[] = [
   "KUBE-SEP-",
 ];
 
-/** Chains of Services, those that jump before those that they may jump to. */
+/** Chains of Services, callers before callees. */
 export function serviceChainsInCallOrder(chains: readonly string[]): string[] {
   return SERVICE_CHAIN_PREFIXES.flatMap((prefix) => chains.filter((chain) => chain.startsWith(prefix)));
 }
@@ -78,7 +78,7 @@ export function serviceChains(servicePort: ServicePort): ServiceChains {
   };
 }
 
-/** The name of the chain that leads to one endpoint of one ServicePort. */
+/** The name of the chain that DNATs to one endpoint of one ServicePort. */
 export function endpointChain(servicePort: ServicePort, endpoint: Endpoint): string {
   return "KUBE-SEP-" + chainHash(servicePort.text + servicePort.protocol.toLowerCase() + endpoint.key);
 }

@@ -1,6 +1,6 @@
 /**
- * The planner of iptables mode: from the state of one family to the rules that the changed Services want, and from the configuration and
- * the Node to what decides them.
+ * The planner of iptables mode: from the state of one family to the rules of the changed Services, and from
+ * the configuration and the Node to the options of those rules.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import { planBaseRules, usesLocalhostNodePorts } from "./base_rules.ts";
 import type { IptablesOptions, IptablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
 
-/** With more endpoints than this in the family, the rules of which there are many carry no comments. */
+/** With more endpoints than this in the family, endpoint rules carry no comments. */
 const LARGE_CLUSTER_ENDPOINTS = 1000;
 
 /** True if comments are left out of the endpoint rules. */
@@ -24,7 +24,7 @@ function isLargeCluster(state: ProxyState): boolean {
 }
 
 /**
- * The rules of the changed Services (of all for `"all"`) and those that are always there. It depends on the state
+ * The rules of the changed Services (of all for `"all"`) and the base rules. They depend on the state
  * only, not on the order in which it came about.
  *
  * @throws {RangeError} if an option does not fit its family

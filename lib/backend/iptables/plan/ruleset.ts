@@ -1,5 +1,5 @@
 /**
- * The words shared by the planner, the store and the proxier of iptables mode: plain data and no decisions.
+ * Data types shared by the planner, the store and the proxier of iptables mode: plain data and no decisions.
  *
  * Rule text is what `iptables-restore` reads: tokens joined by single spaces, comments that contain blanks in double
  * quotes. It is not what `iptables-save` prints.
@@ -20,33 +20,33 @@ export interface DispatchRule {
   readonly rule: string;
 }
 
-/** Everything one Service (all its ports of this family) wants in the kernel. */
+/** All chains and rules of one Service (all its ports of this family). */
 export interface ServiceRules {
-  /** Emission order. */
+  /** Rules in shared chains, emission order. */
   readonly dispatch: readonly DispatchRule[];
   /** Own chains (table nat), emission order; each has rules. */
   readonly chains: readonly string[];
-  /** How many those are. */
+  /** Number of own chains. */
   readonly chainCount: number;
   /** Full `-A CHAIN …` lines of the own chains, emission order; those of one chain need not be neighbours. */
   readonly rules: readonly string[];
-  /** The same with line ends between them. */
+  /** The same lines in one text, with line ends between them. */
   readonly ruleText: string;
-  /** How many rules, dispatch rules included. */
+  /** Number of rules, dispatch rules included. */
   readonly ruleCounts: PerTable<number>;
 }
 
-/** What is in the kernel whatever the Services are. */
+/** Chains and rules that do not depend on Services. */
 export interface BaseRules {
   /** Chains that are written completely, emission order. `KUBE-FIREWALL` only where it is filled. */
   readonly chains: PerTable<readonly string[]>;
-  /** Those of them in which Services have rules, among others' or alone. */
+  /** Those of `chains` in which Services have rules, beside base rules or alone. */
   readonly dispatch: PerTable<readonly string[]>;
   /** Chains that are made where they are missing, and are never written. */
   readonly ensured: PerTable<readonly string[]>;
   /**
-   * True: Services have chains of their own, to which their rules in shared chains lead. False: the latter are all that they have, and
-   * those in one chain of nat keep their order, because packets may meet several of them.
+   * True: Services have chains of their own, to which their rules in shared chains jump. False: they only have
+   * the latter, and those in one chain of nat keep their order, because packets may meet several of them.
    */
   readonly hasServiceChains: boolean;
   /** Full `-A CHAIN …` lines written before those of the Services. */
@@ -55,15 +55,15 @@ export interface BaseRules {
   readonly tail: PerTable<readonly string[]>;
   /** In the order in which they are each inserted at the top, so the built-in chains hold them in reverse order. */
   readonly jumps: readonly JumpRule[];
-  /** How many rules, without the jump rules. */
+  /** Number of rules, without the jump rules. */
   readonly ruleCounts: PerTable<number>;
 }
 
-/** What the changed Services (or all) want. */
+/** Rules of the changed Services (or all), and base rules. */
 export interface IptablesPlan {
   /** True if every Service is in `services`; a Service that is not there must then not be in the kernel. */
   readonly all: boolean;
-  /** What is there whatever the Services are. */
+  /** Chains and rules that do not depend on Services. */
   readonly base: BaseRules;
   /** In emission order (sorted by name); null: the Service is gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceRules | null>;
@@ -83,7 +83,7 @@ export interface IptablesOptions {
   readonly localhostNodePorts: boolean;
   /** The addresses that node ports are served on. */
   readonly nodePortAddresses: NodePortAddresses;
-  /** Of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
+  /** Result of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];
   /** The node's own address of this family. */
   readonly nodeIp: string;

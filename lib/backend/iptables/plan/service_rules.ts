@@ -23,14 +23,14 @@ import {
 } from "./chains.ts";
 import { COUNTERS, type DispatchRule, type ServiceRules } from "./ruleset.ts";
 
-/** What all Services of one plan share. */
+/** Inputs that all Services of one plan share. */
 export interface ServiceRulesContext {
   readonly node: NodeFacts;
   readonly masqueradeAll: boolean;
   readonly detector: LocalDetector;
   /** The node's own address; null if it has none of this family. */
   readonly nodeIp: Ip | null;
-  /** Large-cluster mode: no comments on the rules of which there are many. */
+  /** Large-cluster mode: no comments on endpoint rules. */
   readonly large: boolean;
   /** True if connections to node ports on 127.0.0.1 are counted, by a rule of their own for each node port. */
   readonly countsLocalhostNodePorts: boolean;
@@ -42,7 +42,7 @@ export function formatProbability(count: number): string {
   return count === 2048 ? "0.0004882812" : (1 / count).toFixed(10);
 }
 
-/** What the rules of one ServicePort are written from. */
+/** Facts that decide the rules of one ServicePort. */
 interface PortFacts {
   readonly servicePort: ServicePort;
   readonly chains: ServiceChains;
@@ -83,7 +83,7 @@ function portFacts(
   };
 }
 
-/** Rules 1 to 10. */
+/** Rules 1 to 10, in shared chains. */
 function addDispatch(facts: PortFacts, context: ServiceRulesContext, dispatch: DispatchRule[]): void {
   const { servicePort, chains, protocolMatch } = facts;
   const add = (table: Table, chain: string, rule: string): void => {
@@ -222,7 +222,7 @@ function addPolicyChain(
   });
 }
 
-/** Rule 23: hairpin masquerading and the translation. */
+/** Rule 23: hairpin masquerading and DNAT. */
 function addEndpointChain(
   chain: string,
   endpoint: Endpoint,

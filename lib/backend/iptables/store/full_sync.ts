@@ -1,5 +1,5 @@
 /**
- * From what iptables listed to what is wanted: what a full sync writes, and what a drift check finds.
+ * Compares the listed tables with the plan: the transaction of a full sync, and the findings of a drift check.
  *
  * @module
  */
@@ -36,28 +36,28 @@ import { IptablesTransaction, isMasqueradeJump } from "./transaction.ts";
 const TABLES: readonly Table[] = ["nat", "filter"];
 const NO_CHAINS: SavedTable = new Map();
 
-/** What iptables listed of one family. */
+/** Tables of one family that iptables listed. */
 export interface HeldTables {
   readonly tables: IptablesRuleset;
   /**
-   * Tables that iptables cannot read as a whole, because nft added rules to them that it has no words for: of filter and nat the chains
-   * that were asked for by name are in `tables`.
+   * Tables that iptables cannot read as a whole, because nft added rules to them that it cannot print: of
+   * filter and nat the chains that were asked for by name are in `tables`.
    */
   readonly unreadable: ReadonlySet<string>;
-  /** Chains of the kernel of which only our jumps are known, each once and not in their order. Default: none. */
+  /** Built-in chains of which only our jumps are known, each once and not in their order. Default: none. */
   readonly jumpsOnly?: PerTable<ReadonlySet<string>>;
 }
 
-/** What a full sync is to reach beside the plan. */
+/** Options of a full sync beside the plan. */
 export interface FullSyncOptions {
   readonly family: IpFamily;
-  /** Of the last sync of this process. */
+  /** Store of the last sync of this process. */
   readonly former?: IptablesStore | undefined;
-  /** Services whose rules are refused: they keep what `former` has of them, if all of their chains are still there. */
+  /** Services whose rules are refused: they keep their rules of `former`, if all of their chains are still there. */
   readonly refused?: ReadonlySet<NamespacedName>;
 }
 
-/** What a full sync writes, and what the kernel holds after it. */
+/** Transaction of a full sync, and the kernel's content after it. */
 export interface FullSync {
   readonly transaction: IptablesTransaction;
   readonly store: IptablesStore;
@@ -145,11 +145,11 @@ function compareService(
 /** A chain that Services share; rules without `-A CHAIN `. */
 interface SharedBody {
   readonly rules: string[];
-  /** Behind all others. */
+  /** Rules behind all others. */
   readonly tail: string[];
 }
 
-/** All of them, by {@linkcode chainKey}. */
+/** All shared chains, by {@linkcode chainKey}. */
 function sharedChains(store: IptablesStore): ReadonlyMap<string, SharedBody> {
   const { dispatch, head, tail } = store.base;
   const bodies = new Map<string, SharedBody>();
@@ -168,7 +168,7 @@ function sharedChains(store: IptablesStore): ReadonlyMap<string, SharedBody> {
   return bodies;
 }
 
-/** Rules of Services stand in any order: each change puts them where there is room. */
+/** True if the chain holds these rules, in any order: each change puts them where there is room. */
 function holdsShared(found: SavedChain | undefined, { rules, tail }: SharedBody, family: IpFamily): boolean {
   if (found === undefined) return false;
   const end = found.rules.length - tail.length;
@@ -176,7 +176,7 @@ function holdsShared(found: SavedChain | undefined, { rules, tail }: SharedBody,
     holdsInAnyOrder(found.rules.slice(Math.max(0, end)), tail, family);
 }
 
-/** What brings the jumps of one table in order. */
+/** Edits that bring the jumps of one table in order. */
 function* jumpLines(
   all: readonly JumpRule[],
   table: Table,
@@ -210,22 +210,22 @@ function* jumpLines(
   }
 }
 
-/** What is not as it was written; chains with their tables, e.g. `nat KUBE-SERVICES`. */
+/** Differences from the written rules; chains with their tables, e.g. `nat KUBE-SERVICES`. */
 export interface Drift {
-  /** Canaries, jumps, and chains that are gone or lack rules that must be among theirs. */
+  /** Canaries, jumps, and chains that are gone or lack required rules. */
   readonly missing: readonly string[];
   /** Chains with other rules than they should have → those rules, as they were printed. */
   readonly differing: Map<string, string>;
-  /** Chains of table nat with names of Services' that no Service has; none where not all was listed. */
+  /** Stale chains of Services in table nat; none where not all was listed. */
   readonly leftover: readonly string[];
 }
 
-/** What a drift check is about. */
+/** Scope of a drift check. */
 export interface DriftScope {
   readonly family: IpFamily;
   /** Tables in which the canary must be. */
   readonly canaries: readonly string[];
-  /** What these Services want now, where their chains were listed, too. */
+  /** Plans these Services anew, where their chains were listed, too. */
   readonly plan?: ((names: ReadonlySet<NamespacedName>) => Pick<IptablesPlan, "services">) | undefined;
 }
 
@@ -233,9 +233,9 @@ export interface DriftScope {
 const SERVICES_AT_ONCE = 100;
 
 /**
- * Compares what is held with what was listed. Only what is ours counts: in the kernel's own chains that is our jumps; chains in which older
- * kubelets write, too, must hold our rules; all others hold ours and nothing else. Of a Service that has changed since it was written, or keeps what it had because the rest
- * is refused, no chain may be empty.
+ * Compares the store with the listed tables. Only our rules count: in built-in chains our jumps; in chains that
+ * older kubelets fill, too, at least our rules; all others hold ours and nothing else. Of a Service that has
+ * changed since it was written, or keeps its former rules because the new ones are refused, no chain may be empty.
  */
 export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftScope): Steps<Drift> {
   const missing = scope.canaries.filter((table) => held.tables.get(table)?.has(CANARY_CHAIN) !== true)
@@ -272,12 +272,12 @@ export function* findDrift(store: IptablesStore, held: HeldTables, scope: DriftS
   return { missing, differing, leftover };
 }
 
-/** Chains that no Service has rules in, and no kubelet. */
+/** Chains in which neither Services nor kubelets have rules. */
 function ownChains({ chains, dispatch }: BaseRules, table: Table): readonly string[] {
   return chains[table].filter((chain) => !dispatch[table].includes(chain) && !KUBELETS_CHAINS.has(chain));
 }
 
-/** Notes the chain unless it is there and right. */
+/** Records the chain unless it exists and is right. */
 type ChainCheck = (table: Table, chain: string, isRight: (found: SavedChain) => boolean) => void;
 
 function* compareServices(
@@ -291,7 +291,7 @@ function* compareServices(
     for (const [name, rules] of plan(new Set(names.slice(at, at + SERVICES_AT_ONCE))).services) {
       const service = store.service(name)!;
       if (rules === null || !isHeld(service, rules)) {
-        // What it has is not what it wants, or not yet; but none of its chains is empty.
+        // Its rules are not the planned ones, or not yet; but none of its chains is empty.
         for (const chain of chainNames(service)) check("nat", chain, ({ rules }) => rules.length > 0);
         continue;
       }
@@ -317,7 +317,7 @@ function isHeld({ chains, hashes }: HeldService, rules: ServiceRules): boolean {
   return now.chains === chains && now.hashes.every((hash, at) => hash === hashes[at]);
 }
 
-/** Chains with names of Services' that no Service has. */
+/** Stale chains of Services: no Service has them. */
 function leftoverChains(store: IptablesStore, nat: SavedTable): readonly string[] {
   if (!store.base.hasServiceChains) return [];
   const left = new Set([...nat.keys()].filter(isServiceChain));

@@ -42,7 +42,7 @@ function heldIn(text: string): HeldTables {
 
 const observe = (tables: RestoredTables): HeldTables => heldIn(saved(tables));
 
-/** What a full sync writes, block by block. */
+/** Blocks that a full sync writes. */
 function blocksOf(plan: IptablesPlan, held: HeldTables, mostChains: number): readonly string[] {
   return [...fullSync(plan, held, { family: "IPv4" }).transaction.blocks(mostChains)];
 }

@@ -1,6 +1,6 @@
 /**
- * What the kernel is known to hold of one family, by Service, in little memory: after a full sync as it was written, and changed with
- * every change since.
+ * The known rules of one family in the kernel, by Service, in little memory: after a full sync as they were
+ * written, and changed with every change since.
  *
  * @module
  */
@@ -11,20 +11,20 @@ import type { BaseRules, DispatchRule, IptablesPlan, ServiceRules } from "../pla
 import { changeDispatch, staticBodies } from "./dispatch.ts";
 import { type ChainBodies, IptablesTransaction } from "./transaction.ts";
 
-/** One Service as it is in the kernel. */
+/** Chains and rules of one Service in the kernel. */
 export interface HeldService {
   /** Its chains, joined by blanks: one text costs half of what a text for each does. */
   readonly chains: string;
-  /** Stands for the rules of each chain, in the same order. */
+  /** Hashes of the rules of each chain, in the same order. */
   readonly hashes: readonly number[];
   readonly dispatch: readonly DispatchRule[];
   readonly ruleCounts: PerTable<number>;
 }
 
-/** What leads from what is held to a plan. */
+/** A change from the stored rules to a plan. */
 export interface Change {
   readonly transaction: IptablesTransaction;
-  /** Takes it over. Call it only after the transaction was written. */
+  /** Takes the plan over. Call it only after the transaction was written. */
   readonly commit: () => void;
 }
 
@@ -40,7 +40,7 @@ export function holdRules({ chains, rules, dispatch, ruleCounts }: ServiceRules)
   return { chains: chains.join(" "), hashes, dispatch, ruleCounts };
 }
 
-/** See the module. */
+/** Store of known rules; see the module. */
 export class IptablesStore {
   #base: BaseRules;
   readonly #services = new Map<NamespacedName, HeldService>();
@@ -51,7 +51,7 @@ export class IptablesStore {
     this.#base = base;
   }
 
-  /** Whatever the Services are. */
+  /** Rules that do not depend on Services. */
   get base(): BaseRules {
     return this.#base;
   }
@@ -62,7 +62,7 @@ export class IptablesStore {
     return { filter: filter + this.#ruleCounts.filter, nat: nat + this.#ruleCounts.nat };
   }
 
-  /** How many chains Services have of their own. */
+  /** Number of chains that Services have of their own. */
   get chainCount(): number {
     return this.#chainCount;
   }
@@ -75,7 +75,7 @@ export class IptablesStore {
     return this.#services.get(name);
   }
 
-  /** The Service has these now; undefined: it is gone. */
+  /** Records the rules of the Service; undefined: it is gone. */
   set(name: NamespacedName, service: HeldService | undefined): void {
     const before = this.#services.get(name);
     for (const table of ["filter", "nat"] as const) {
@@ -86,13 +86,13 @@ export class IptablesStore {
     else this.#services.set(name, service);
   }
 
-  /** What leads to a plan of some Services. */
+  /** The change to a plan of some Services. */
   change(plan: Pick<IptablesPlan, "base" | "services">): Change {
     const transaction = new IptablesTransaction();
     for (const table of ["filter", "nat"] as const) {
       const before = staticBodies(this.#base, table);
       const after = staticBodies(plan.base, table);
-      // One that the plan no longer has is the kubelet's, and stays as it is.
+      // A chain that the plan no longer has is the kubelet's, and stays as it is.
       for (const chain of plan.base.chains[table]) {
         const lines = after.get(chain) ?? [];
         if ((before.get(chain) ?? []).join("\n") === lines.join("\n")) continue;
@@ -120,7 +120,7 @@ export class IptablesStore {
     };
   }
 
-  /** The end of `KUBE-SERVICES` in nat. */
+  /** Replaces the node-port tail of `KUBE-SERVICES` in nat. */
   #changeTail({ tail: { nat: after } }: BaseRules, { edits: { nat } }: IptablesTransaction): void {
     const before = this.#base.tail.nat;
     if (before.join("\n") === after.join("\n")) return;
@@ -129,7 +129,7 @@ export class IptablesStore {
   }
 }
 
-/** Adds chains of one Service that changed or appeared. @returns those that disappeared */
+/** Adds chains of one Service that changed or appeared. @returns the chains that disappeared */
 function changeChains(
   before: HeldService | undefined,
   rules: ServiceRules | null,
@@ -168,7 +168,7 @@ export function bodiesOf(service: ServiceRules, chains: readonly string[]): Chai
   return { chains, text: lines.join("\n"), ruleCount: lines.length, dispatch };
 }
 
-/** 53 bits that stand for a text: two lanes of multiply-and-xor, so that two texts meet with a probability of 2^-53. */
+/** A hash of 53 bits: two lanes of multiply-and-xor, so that two texts collide with a probability of 2^-53. */
 function hashText(text: string): number {
   let high = 0x6d2b79f5, low = 0x1b873593;
   for (let at = 0; at < text.length; at++) {

@@ -1,5 +1,5 @@
 /**
- * The difference of what is wanted and what is held, as objects, and its text for `iptables-restore --noflush`.
+ * The difference between the plan and the store, as objects, and its text for `iptables-restore --noflush`.
  *
  * After each block of the text every packet takes the old path or the new one. New chains come first, while nothing leads to them; then
  * the verdicts of table filter, harmless for addresses that nat serves; then the chains that packets go through; then the shared chains
@@ -16,25 +16,25 @@ export interface ChainBodies {
   /** `-A CHAIN …` lines with line ends between them. */
   readonly text: string;
   readonly ruleCount: number;
-  /** Lines that lead to these chains, where they may serve before the others are there. */
+  /** Dispatch rules that jump to these chains, where they may serve before the others are there. */
   readonly dispatch?: () => readonly string[];
 }
 
-/** What changes in chains of one table beside those of Services. Rules are complete lines. */
+/** Edits of one table in chains other than those of Services. Rules are complete lines. */
 export interface TableEdit {
   /** Static chains to be declared, which empties them. */
   readonly chains: string[];
-  /** `-A` lines of those. */
+  /** `-A` lines of these chains. */
   readonly rules: string[];
   /** Shared chains to be written anew. */
   readonly sharedChains: string[];
   readonly sharedRules: string[];
-  /** Those behind the rules of all Services. */
+  /** Rules behind those of all Services. */
   readonly sharedTail: string[];
-  /** Rules of shared chains that leave (`-D`) and that come (`-I`, `-A`). */
+  /** Rules of shared chains to delete (`-D`) and to add (`-I`, `-A`). */
   readonly removed: string[];
   readonly added: string[];
-  /** Jumps in the kernel's own chains that leave and that come; those to `KUBE-POSTROUTING` are apart. */
+  /** Jumps of built-in chains to delete and to add; those to `KUBE-POSTROUTING` are apart. */
   readonly jumps: string[];
   readonly masqueradeJumps: string[];
 }
@@ -44,16 +44,16 @@ export type WrittenRules = Record<Table, number>;
 
 const APPEND = /^-[AI] /;
 
-/** What one sync writes. */
+/** All edits of one sync. */
 export class IptablesTransaction {
   /** Chains of Services that the kernel does not have yet. */
   readonly created: ChainBodies[] = [];
-  /** Chains of Services that it has with other rules. */
+  /** Chains of Services that the kernel has with other rules. */
   readonly refilled: ChainBodies[] = [];
-  /** Chains of nat that go, those that jump before those that they may jump to. */
+  /** Chains of nat to delete, callers before callees. */
   readonly deleted: string[] = [];
   readonly edits: PerTable<TableEdit> = { filter: newEdit(), nat: newEdit() };
-  /** True: no packet is led to any Service, so that the first ones need not wait for the others. */
+  /** True: no packet is dispatched to any Service yet, so that the first ones need not wait for the others. */
   isFirst = false;
 
   get isEmpty(): boolean {
@@ -170,7 +170,7 @@ export class IptablesTransaction {
   }
 }
 
-/** True if the jump is what masquerading needs, before anything is translated. */
+/** True if masquerading needs the jump, which must work before any DNAT. */
 export function isMasqueradeJump(target: string): boolean {
   return target === POSTROUTING_CHAIN;
 }
@@ -201,7 +201,7 @@ function chainCount(bodies: readonly ChainBodies[]): number {
   return bodies.reduce((sum, { chains }) => sum + chains.length, 0);
 }
 
-/** Those that come first, as many as one block takes. */
+/** The first bodies, as many as one block takes. */
 function firstOf(bodies: readonly ChainBodies[], mostChains: number): readonly ChainBodies[] {
   let [chains, end] = [0, 0];
   while (end < bodies.length && (chains += bodies[end]!.chains.length) <= mostChains) end++;
@@ -229,7 +229,7 @@ function* portions(bodies: readonly ChainBodies[], mostChains: number): Generato
   yield* block("nat", take());
 }
 
-/** A Service of very many endpoints: their chains in portions, then the chains that choose among them, then those that lead there. */
+/** A Service of very many endpoints: chains of endpoints in portions, then chains that choose one, then their callers. */
 function divided(body: ChainBodies, mostChains: number): readonly ChainBodies[] {
   const lines = Map.groupBy(body.text.split("\n"), (line) => line.slice(3, line.indexOf(" ", 3)));
   const rank = (chain: string): number =>

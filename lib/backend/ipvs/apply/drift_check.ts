@@ -1,6 +1,6 @@
 /**
- * Looks whether the kernel still holds what was written: at all of it where that is cheap, else at what packets cannot do without each time
- * and at everything once an hour.
+ * Drift check: compares the kernel with the written objects: all of them where that is cheap, else those that
+ * packets cannot do without each time, and everything once an hour.
  *
  * @module
  */
@@ -22,16 +22,16 @@ import type { IpvsStore } from "../store/store.ts";
 import type { IpvsTransaction } from "../store/transaction.ts";
 
 /**
- * What is cheap to list, in entries of sets; a real server counts as two. So much takes about 1 % of a CPU at the default
- * sync period of 30 s.
+ * Size that is cheap to list, in entries of sets; a real server counts as two. So much takes about 1 % of a
+ * CPU at the default sync period of 30 s.
  */
 export const CHEAP_TO_LIST = 60_000;
 
-/** What a {@linkcode DriftCheck} needs. */
+/** Dependencies of a {@linkcode DriftCheck}. */
 export interface DriftCheckOptions {
   readonly exec: Exec;
   readonly ipvs: Ipvsadm;
-  /** Of the family that is of interest. */
+  /** Of the family to check. */
   readonly iptables: Iptables;
   /** See {@linkcode CHEAP_TO_LIST}. */
   readonly cheapToList: number;
@@ -40,11 +40,11 @@ export interface DriftCheckOptions {
   readonly nowMs: () => number;
 }
 
-/** Looks at one family. */
+/** Drift check of one family. */
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
   readonly #schedule = new DriftSchedule();
-  /** Of the rules alone, which are few. */
+  /** Drift check of the rules alone, which are few. */
   readonly #rules: RuleDriftCheck;
 
   constructor(options: DriftCheckOptions) {
@@ -54,13 +54,13 @@ export class DriftCheck {
     this.#rules = new RuleDriftCheck({ iptables, own: OWN_RULES, logger, nowMs, largeChains: -1 });
   }
 
-  /** Everything was compared, and what differed was written. */
+  /** A full sync compared everything, and wrote what differed. */
   fullySynced(): void {
     this.#rules.fullySynced();
   }
 
   /**
-   * What is not as it was committed; false if all is, as far as was looked.
+   * Finds what differs from the committed objects; false if nothing does, as far as was checked.
    *
    * @throws {ExecError} if something cannot be listed
    */
@@ -75,7 +75,7 @@ export class DriftCheck {
     return damageOf("all", found);
   }
 
-  /** The rules, of which those are not damaged of which nothing is known, the addresses, and sets and servers as far as is asked for. */
+  /** Names damaged rules (none if unknown) and addresses, and damaged sets and servers as far as is asked for. */
   async #find(store: IpvsStore, ownership: Ownership, isAll: boolean): Promise<readonly string[]> {
     const { exec, ipvs } = this.#options;
     const { family } = ownership;
@@ -93,13 +93,13 @@ export class DriftCheck {
         ...driftNames(findDrift(store.objects, { addresses, sets, virtualServers }, ownership)),
       ];
     }
-    // How many entries the sets have, and one virtual server: after a flush it is gone.
+    // Numbers of entries of the sets, and one virtual server: after a flush it is gone.
     const damagedSets = setsOfOtherSize(await setSizes(exec), store, ownership);
     const servers = [...store.servers().take(1)];
     const virtualServers = new Map<string, SavedVirtualServer>();
     for (const { key, server } of servers) {
       const reals = await ipvs.listRealServers(server);
-      // The listing of one server says nothing of how it was made.
+      // The listing of one server does not show its own options.
       const realServers = new Map(reals?.map((real) => [realServerKey(real), real]));
       if (reals !== null) virtualServers.set(key, { server, realServers });
     }

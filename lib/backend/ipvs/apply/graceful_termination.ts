@@ -2,7 +2,7 @@
  * Graceful termination: a real server that leaves gets no new connections, and is deleted when the ones it has are gone, or when its time
  * is up. kube-proxy does it in `pkg/proxy/ipvs/graceful_termination.go`.
  *
- * Memory only. What a killed process left is found by the next full sync as present and unwanted, and comes in again.
+ * Memory only. A full sync finds real servers left by a killed process as present and unwanted: they leave again.
  *
  * @module
  */
@@ -22,7 +22,7 @@ import {
 import type { Logger } from "../../../observe/log.ts";
 import type { ServerChange } from "../store/transaction.ts";
 
-/** The pause before the first look at the connections: most have none. It doubles from look to look. */
+/** The pause before the first check of the connections: most have none. It doubles from check to check. */
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 15_000;
 /** With more virtual servers than this, reading all of them at once costs less than a program for each. */
@@ -35,7 +35,7 @@ interface Leaving {
   readonly sinceMs: number;
 }
 
-/** What a {@linkcode GracefulTermination} needs. */
+/** Dependencies of {@linkcode GracefulTermination}. */
 export interface GracefulTerminationOptions {
   readonly ipvs: Ipvsadm;
   readonly clock: Clock;
@@ -49,7 +49,7 @@ export interface GracefulTerminationOptions {
 /** The real servers of one node that leave, both families. */
 export class GracefulTermination {
   readonly #options: GracefulTerminationOptions;
-  /** By virtual and real server; those that left first come first. */
+  /** Leaving real servers, by virtual and real server; the first to leave come first. */
   readonly #leaving = new Map<string, Leaving>();
   readonly #end = new AbortController();
   #pauseMs = FIRST_PAUSE_MS;
@@ -59,7 +59,7 @@ export class GracefulTermination {
     this.#options = options;
   }
 
-  /** How many real servers are on their way out. */
+  /** Number of real servers that leave. */
   get size(): number {
     return this.#leaving.size;
   }
@@ -75,7 +75,7 @@ export class GracefulTermination {
         this.#forget((_, key) => key.startsWith(keyOf(server)));
         break;
       case "addReal":
-        // It is still there, and so are its connections.
+        // The real server is still there, and so are its connections.
         if (this.#drop(server, change.real)) return [updateRealServerLine(server, change.real)];
         break;
       case "updateReal":
@@ -89,7 +89,7 @@ export class GracefulTermination {
           break;
         }
         const key = keyOf(server, change.real);
-        // One that leaves already keeps its time.
+        // A real server that leaves already keeps its time.
         const sinceMs = this.#leaving.get(key)?.sinceMs ?? this.#options.clock.nowMs();
         this.#leaving.set(key, { virtual: server, real: change.real, sinceMs });
         return weight === 0 ? [] : [updateRealServerLine(server, { address, port, weight: 0 })];
@@ -98,7 +98,7 @@ export class GracefulTermination {
     return [change.line];
   }
 
-  /** Forgets those of the family that were not found. */
+  /** Forgets real servers of the family that were not found. */
   found(saved: ReadonlyMap<string, SavedVirtualServer>, family: IpFamily): void {
     this.#forget(({ virtual, real }) =>
       virtual.address.includes(":") === (family === "IPv6") &&
@@ -106,14 +106,14 @@ export class GracefulTermination {
     );
   }
 
-  /** Real servers may have begun to leave. */
+  /** Starts the sweeps: real servers may have begun to leave. */
   begin(): void {
     if (this.size === 0 || this.#end.signal.aborted) return;
     this.#pauseMs = FIRST_PAUSE_MS;
     this.#loop ??= this.#run();
   }
 
-  /** Ends the work; what it waits for is found again by the next process. */
+  /** Ends the sweeps; the next process finds the real servers again. */
   async close(): Promise<void> {
     this.#end.abort();
     await this.#loop;
@@ -141,11 +141,11 @@ export class GracefulTermination {
     const leftMs = deadlineMs === 0 || first === undefined
       ? Infinity
       : first.sinceMs + deadlineMs - clock.nowMs();
-    // One whose deletion has failed is tried again after a pause.
+    // A real server whose deletion has failed is tried again after a pause.
     return leftMs > 0 ? Math.min(pauseMs, leftMs) : pauseMs;
   }
 
-  /** Deletes those that have no connections, or no time left. */
+  /** Deletes real servers that have no connections, or no time left. */
   async #sweep(): Promise<void> {
     const { ipvs, clock, log, deadlineMs } = this.#options;
     const loads = await this.#loads();
@@ -195,7 +195,7 @@ export class GracefulTermination {
   }
 }
 
-/** `ip:port/PROTO/rsip:rsport`; what all of a virtual server begin with, if `real` is not given. */
+/** `ip:port/PROTO/rsip:rsport`; without `real` the prefix of all keys of a virtual server. */
 function keyOf(virtual: VirtualServerName, real?: RealServerName): string {
   return `${virtualServerKey(virtual)}/${real === undefined ? "" : realServerKey(real)}`;
 }

@@ -102,7 +102,7 @@ class Rig implements AsyncDisposable {
     return lines;
   }
 
-  /** Lets time pass up to the next look, and waits for it. @returns when it was, in milliseconds */
+  /** Lets time pass up to the next check of connections, and waits for it. @returns when it was, in milliseconds */
   async nextLook(): Promise<number | null> {
     const wake = this.#wake;
     if (wake === null) return null;

@@ -1,6 +1,6 @@
 /**
- * Brings one IP family into the kernel: everything once, then only what changes, with one start of each program at most; more of `ipvsadm`
- * where Services name schedulers that were not tried yet, and where one server goes before the entries that another one comes after.
+ * Proxier of IPVS mode for one IP family: everything once, then only changes, with one start of each program at most;
+ * more of `ipvsadm` for schedulers not tried yet, and where one server goes before entries that another comes after.
  *
  * @module
  */
@@ -43,10 +43,10 @@ import { growingSetName, setNames } from "../plan/sets.ts";
 import type { SchedulerProbe } from "./schedulers.ts";
 import { IpvsWriter, WRITTEN_KINDS } from "./writer.ts";
 
-/** How often one sync begins once more, because more is refused: each time a step further. */
+/** Repetitions of one sync because more is refused: each time a step further. */
 const MAX_ROUNDS = 7;
 
-/** What an {@linkcode IpvsProxier} needs. */
+/** Options of an {@linkcode IpvsProxier}. */
 export interface IpvsProxierOptions {
   readonly exec: Exec;
   readonly ipvs: Ipvsadm;
@@ -65,10 +65,10 @@ export interface IpvsProxierOptions {
   readonly nowMs: () => number;
 }
 
-/** IPVS mode for one family. What the programs refuse of a Service stays away; everything else goes in. */
+/** Proxier of IPVS mode for one family. Refused parts of Services are left out; everything else is written. */
 export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
   readonly #options: IpvsProxierOptions;
-  /** What Services ask for and do not get: logged once. */
+  /** Requests of Services that are not met: logged once. */
   readonly #problems = new Map<NamespacedName, readonly string[]>();
   readonly #unreadableTables: UnreadableTables;
   readonly #driftCheck: DriftCheck;
@@ -76,9 +76,9 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
   readonly #touched = new Set<string>();
   /** The node's addresses that the last sync that succeeded was made for. */
   #syncedIps: readonly string[] = [];
-  /** Those of the sync under way. */
+  /** The node's addresses for the sync under way. */
   #ips: readonly string[] = [];
-  /** Of the full sync under way. */
+  /** Plan of the full sync under way. */
   #full: IpvsPlan | undefined;
 
   constructor(options: IpvsProxierOptions) {
@@ -208,7 +208,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
     }
   }
 
-  /** Writes what leads to `store`, which then holds what was not refused of the plan. */
+  /** Writes the transaction that leads to `store`, which then holds the plan without refused parts. */
   async #write(transaction: IpvsTransaction, plan: IpvsPlan, store: IpvsStore): Promise<void> {
     const { exec, ipvs, terminations, iptables, log } = this.#options;
     if (log.enabled(9)) {

@@ -20,7 +20,7 @@ const NONE = { permissions: "none" } as const;
 const OPTIONS = exampleIpvsOptions("IPv4");
 
 type Program = "ipset" | "ip" | "ipvsadm" | "iptables";
-/** Lines that add something and that these words are in. */
+/** Refused lines: those that add something and contain these words. */
 type Refusing = readonly (readonly [program: Program, words: string])[];
 
 /** What may be refused: endpoints, virtual servers by address or port, entries, addresses, rules. */
@@ -51,7 +51,7 @@ function refuse({ kernel }: FakeIpvs, refusing: Refusing): void {
   kernel.refuse = (program, line) => refuses(refusing, program, line) ? "Unknown error -1" : undefined;
 }
 
-/** The claims that such a kernel can hold, found by looking at the lines that each of them becomes. */
+/** The objects that such a kernel can hold, found by the lines that each of them becomes. */
 function possible(claims: ServiceObjects, refusing: Refusing): ServiceObjects {
   const takesEntry = (entry: Entry): boolean => {
     const [set = "", text = ""] = entry.split(" ");
@@ -73,7 +73,7 @@ function possible(claims: ServiceObjects, refusing: Refusing): ServiceObjects {
   };
 }
 
-/** What is in force of these objects in such a kernel, and which Services are not served as they ask. */
+/** The kernel after a sync of these objects where lines are refused, and the Services that lack something. */
 function expected(objects: readonly ApiObject[], refusing: Refusing) {
   const plan = exampleIpvsPlan("IPv4", objects);
   const services = new Map(
@@ -92,7 +92,7 @@ function expected(objects: readonly ApiObject[], refusing: Refusing) {
   return { kernel: standing(fake), lacking: lacking.map(([name]) => name) };
 }
 
-/** Those of which something is refused whose turn it was: who loses an address to another Service, is not tried there. */
+/** Quarantined Services, which must lack something: one that lost an address to another Service was not tried there. */
 function namesOf(
   quarantined: readonly { readonly service: string }[] | undefined,
   lacking: readonly string[],

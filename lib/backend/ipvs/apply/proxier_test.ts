@@ -9,7 +9,7 @@ import type { ApplyReport } from "../../backend.ts";
 import { recordingLog } from "../../../../tests/support/recording_log.ts";
 
 const NONE = { permissions: "none" } as const;
-/** A rig that is told how many endpoints each Service has. */
+/** A rig whose syncs take the number of endpoints of each Service. */
 function rig(fake = new FakeIpvs(), cheapToList?: number) {
   const { syncState, sync: _, ...rest } = ipvsRig(fake, cheapToList === undefined ? {} : { cheapToList });
   return {
@@ -118,7 +118,7 @@ Deno.test(
   },
 );
 
-/** What may be taken away. */
+/** Damage to objects that others may take away. */
 const DAMAGES: Readonly<Record<string, (kernel: FakeIpvs["kernel"]) => void>> = {
   "a jump": (kernel) => kernel.edit("nat", "PREROUTING", (rules) => rules.splice(0)),
   "a chain's rules": (kernel) => kernel.edit("filter", "KUBE-IPVS-FILTER", (rules) => rules.splice(0)),
@@ -160,7 +160,7 @@ const DAMAGES: Readonly<Record<string, (kernel: FakeIpvs["kernel"]) => void>> = 
   "an address more": ({ addresses }) => addresses?.add("10.96.9.9"),
 };
 
-/** Without real servers on their way out. */
+/** The kernel after a first sync, without real servers that leave. */
 async function freshStanding(sizes: Readonly<Record<string, number>>): Promise<unknown> {
   const { fake, sync } = rig();
   await sync(sizes);
@@ -261,7 +261,7 @@ Deno.test("the check names what is damaged, and sees the rules that Services wri
   });
 });
 
-/** What a look at everything finds at once, one at what packets cannot do without only later. */
+/** Damage that a check of everything finds at once, a check of what packets cannot do without only later. */
 const SMALL_DAMAGES: readonly string[] = [
   "the last virtual server",
   "a virtual server's scheduler",
@@ -286,7 +286,7 @@ Deno.test(
         assertEquals(fake.runs.includes("ipvsadm -Sn") || fake.runs.includes("ipset save"), false);
         clock.nowMs += 3_600_000;
         assert(await proxier.findDamage() !== false);
-        // Until all is well, each looks at everything.
+        // Until there is no damage, each check is of everything.
         assert(await proxier.findDamage() !== false);
         await sync(sizes);
         fake.runs.length = 0;

@@ -1,4 +1,4 @@
-/** What the programs refuse of a Service stays away and is told; everything else is in force after one sync. */
+/** Refused parts of a Service are left out and reported; everything else is in force after one sync. */
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import type { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
 import { ipvsRig as rig, standing } from "../../../../tests/support/ipvs_rig.ts";
@@ -19,14 +19,14 @@ const BROADCASTS: readonly string[] = [
   ...Array.from({ length: 500 }, (_, at) => `198.18.${at >> 8}.${at & 255}`),
 ];
 
-/** Of a node with these links, or one more process beside `kernel` as it is now. */
+/** A rig of a node with these links, or of one more process beside `kernel` as it is now. */
 function ipvsRig(kernel?: FakeIpvs): ReturnType<typeof rig> {
   const made = rig(kernel);
   if (kernel === undefined) { for (const address of BROADCASTS) made.fake.kernel.broadcasts.add(address); }
   return made;
 }
 
-/** What a first sync of these makes, without real servers on their way out. */
+/** The kernel after a first sync of these, without real servers that leave. */
 async function fresh(objects: readonly ApiObject[]): Promise<unknown> {
   const { fake, sync } = ipvsRig();
   await sync(objects);
@@ -220,7 +220,7 @@ Deno.test("hundreds of refused entries cost only themselves, in one sync", NONE,
   assertEquals(fake.runs, ["ipvsadm -R"]);
 });
 
-/** What goes wrong with a whole sync, whatever Services there are. */
+/** Faults of a whole sync, whatever Services there are. */
 const OTHER_FAULTS: readonly [name: string, break_: (fake: FakeIpvs) => void][] = [
   ["others add the same virtual server meanwhile", (fake) => {
     fake.afterRun = (argv) => {

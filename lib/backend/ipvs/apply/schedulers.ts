@@ -6,7 +6,7 @@
 import { type Ipvsadm, missingScheduler } from "../../../kernel/ipvsadm.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 
-/** What a sync may use. */
+/** Schedulers that a sync may use. */
 export interface UsableSchedulers {
   readonly schedulers: readonly string[];
   /** Programs started to find out. */
@@ -16,18 +16,18 @@ export interface UsableSchedulers {
 /** Tries schedulers when they are first asked for. Only for work that no other sync disturbs. */
 export class SchedulerProbe {
   readonly #ipvs: Ipvsadm;
-  /** The configured one first, which is there for certain, see {@linkcode require}. */
+  /** The configured scheduler first, which is there for certain, see {@linkcode require}. */
   readonly #usable: Set<string>;
   readonly #missing = new Set<string>();
 
-  /** @param configured the one of Services that name none */
+  /** @param configured the scheduler of Services that name none */
   constructor(ipvs: Ipvsadm, readonly configured: string) {
     this.#ipvs = ipvs;
     this.#usable = new Set([configured]);
   }
 
   /**
-   * Makes sure of the configured one. The first use of IPVS: it makes the kernel load it.
+   * Makes sure of the configured scheduler. The first use of IPVS: it makes the kernel load it.
    *
    * @throws {UnsupportedError} naming the module, if the kernel does not have it
    * @throws {ExecError} if IPVS does not work here
@@ -39,8 +39,8 @@ export class SchedulerProbe {
   }
 
   /**
-   * The configured one, and those of the ones that the changed Services name which the kernel has. Those that were not named before
-   * are tried.
+   * The configured scheduler, and those that changed Services name and the kernel has. Schedulers that were
+   * not named before are tried.
    */
   async usable(state: ProxyState, changed: Changed): Promise<UsableSchedulers> {
     const unknown = new Set<string>();

@@ -18,10 +18,10 @@ import { isEndpoint, type RefusedLine, RefusedLinesError } from "../store/refusa
 import { type Step, stepText, type TableChange } from "../store/transaction.ts";
 import type { GracefulTermination } from "./graceful_termination.ts";
 
-/** What a report counts. */
+/** Kinds of objects that a report counts. */
 export const WRITTEN_KINDS: readonly string[] = ["filter", "nat", "servers", "entries", "addresses"];
 
-/** What an {@linkcode IpvsWriter} needs. */
+/** Dependencies of an {@linkcode IpvsWriter}. */
 export interface IpvsWriterOptions {
   readonly exec: Exec;
   readonly ipvs: Ipvsadm;
@@ -30,12 +30,12 @@ export interface IpvsWriterOptions {
   readonly progress: Progress;
 }
 
-/** What each program's lines count as. */
+/** Kind of object that each program's lines count as. */
 const WRITTEN = { ipvsadm: "servers", ipset: "entries", ip: "addresses" } as const;
-/** The rules that Services write begin so. */
+/** Prefix of the rules that Services write. */
 const OUT_FILTER = `-A ${OUT_FILTER_CHAIN} `;
 
-/** Writes for one family. */
+/** Writer of one family. */
 export class IpvsWriter {
   readonly #options: IpvsWriterOptions;
 
@@ -44,10 +44,10 @@ export class IpvsWriter {
   }
 
   /**
-   * Takes the steps, in their order. Where real servers are refused, all the rest goes in.
+   * Takes the steps, in their order. Where real servers are refused, everything else is written.
    *
    * @returns the real servers that are refused
-   * @throws {RefusedLinesError} if something else is refused; the steps behind it count on it, and are not taken
+   * @throws {RefusedLinesError} if something else is refused; the steps behind it depend on it, and are not taken
    * @throws {ExecError} if a program fails and none of its lines is to blame
    */
   async write(steps: readonly Step[]): Promise<readonly RefusedLine[]> {
@@ -62,7 +62,7 @@ export class IpvsWriter {
   async #take(step: Step): Promise<readonly RefusedLine[]> {
     if (step.program === "iptables") return await this.#writeRules(step.tables);
     const { exec, ipvs, terminations, progress } = this.#options;
-    // Real servers that leave are asked to; the rest of that goes on after this.
+    // Real servers that leave get weight 0 here; their graceful termination goes on after this.
     const lines = step.program === "ipvsadm"
       ? step.changes.flatMap((change) => terminations.linesOf(change))
       : step.lines;
@@ -84,7 +84,7 @@ export class IpvsWriter {
   }
 
   /**
-   * Of the rules only those that Services write can be to blame. They are in the last table; where one of them is refused, the
+   * Only rules that Services write can be to blame. They are in the last table; where one of them is refused, the
    * table is written without them, then as many of them as possible.
    */
   async #writeRules(tables: readonly TableChange[]): Promise<readonly RefusedLine[]> {
@@ -128,7 +128,7 @@ export class IpvsWriter {
   }
 }
 
-/** The line as it were if its set were not filled under another name, under which it takes the place of a smaller one. */
+/** The line with the final name of its set: a set that replaces a smaller one is filled under another name. */
 function underFinalName(lines: readonly string[], index: number): string {
   const [command, name = "", entry = ""] = lines[index]?.split(" ") ?? [];
   const swap = lines.slice(index).find((line) => line.startsWith(`swap ${name} `));

@@ -1,6 +1,6 @@
 /**
- * What IPVS mode leaves behind: virtual servers, the device with their addresses, sets. Virtual servers of others stay unless it is asked
- * to remove all, sets as long as a rule uses them.
+ * Leftovers of IPVS mode: virtual servers, the device with their addresses, sets. Virtual servers of others
+ * stay unless it is asked to remove all, sets as long as a rule uses them.
  *
  * @module
  */
@@ -53,7 +53,7 @@ export const IPVS_CLEANUP: ModeCleanup = {
 
 const NO_DEVICES: Devices = { kinds: new Map(), addresses: [] };
 
-/** Removes, and takes down what went, what stays and what failed. */
+/** Removes leftovers, and records which were removed, which stay and which failed. */
 class Cleanup {
   readonly #context: CleanupContext;
   readonly #removed: Leftover[] = [];
@@ -72,12 +72,12 @@ class Cleanup {
       await this.#attempt(DEVICE, () => readDevices(exec).catch(orElse(NO_DEVICES, isMissing))) ??
         NO_DEVICES;
     await this.#removeServersAndAddresses(devices, sets.length > 0);
-    // They show which servers are ours, so they go last.
+    // Sets show which servers are ours, so they go last.
     if (sets.length > 0) await this.#attempt("ipset", () => this.#removeSets(sets));
     return { removed: this.#removed, kept: this.#kept, failed: this.#failed };
   }
 
-  /** Undefined: it failed, which is reported. */
+  /** Undefined: `work` failed, which is reported. */
   async #attempt<T>(place: string, work: () => Promise<T>): Promise<T | undefined> {
     try {
       return await work();
@@ -155,7 +155,7 @@ class Cleanup {
     this.#removed.push(...leftovers);
   }
 
-  /** Together, and where one is in the way one by one. */
+  /** Removes sets together, or one by one where one is in the way. */
   async #removeSets(names: readonly string[]): Promise<void> {
     const { exec, dryRun } = this.#context;
     const areGone = dryRun ||
@@ -176,7 +176,7 @@ class Cleanup {
   }
 }
 
-/** What a failure of a program means that says that there is nothing; other failures stay some. */
+/** Value for failures of a program that mean that there is nothing; other failures are thrown. */
 function orElse<T>(value: T, isFine: (error: ExecError) => boolean): (error: unknown) => T {
   return (error) => {
     if (!(error instanceof ExecError)) throw error;

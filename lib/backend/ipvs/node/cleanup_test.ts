@@ -4,7 +4,7 @@ import { probeSetName, setNames } from "../plan/sets.ts";
 import { IPVS_CLEANUP } from "./cleanup.ts";
 
 const NONE = { permissions: "none" } as const;
-/** What a proxy that was killed at a bad moment leaves, too. */
+/** Sets that a proxy leaves, also one that was killed at a bad moment. */
 const OWN = [
   ...setNames("IPv4"),
   ...setNames("IPv6"),

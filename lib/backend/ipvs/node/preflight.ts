@@ -63,7 +63,7 @@ async function prepareRules(
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const { families, refused } = await iptablesOfNode(exec, { primaryFamily, sysctls, log });
   await requireSetsAndMatches(exec, [...families.values()]).catch(async (error) => {
-    // That there is no ipset at all says more.
+    // A missing ipset explains more.
     await probeIpset(exec);
     throw error;
   });
@@ -107,7 +107,7 @@ async function requireIpvs(ipvs: Ipvsadm, config: KubeProxyConfiguration): Promi
   }
 }
 
-/** @returns true if it was not there */
+/** @returns true if the device was missing */
 async function ensureDevice(exec: Exec): Promise<boolean> {
   try {
     return await ensureDummy(exec, DEVICE);
@@ -119,7 +119,7 @@ async function ensureDevice(exec: Exec): Promise<boolean> {
   }
 }
 
-/** Idle times of IPVS; what cannot be set is no reason to be without Services. */
+/** Sets idle timeouts of IPVS; a refusal is no reason to be without Services. */
 async function setTimeouts(
   ipvs: Ipvsadm,
   { ipvs: config }: KubeProxyConfiguration,
@@ -158,11 +158,11 @@ function matches(set: string): ReadonlyMap<string, string> {
   ]);
 }
 
-/** Uses of what the kernel may lack, each with the module that has it. */
+/** Uses of features that the kernel may lack, each with the module that has it. */
 type Uses = readonly (readonly [module: string, line: string])[];
 
 /**
- * Makes sure of the sets and matches of some families; nothing is left behind.
+ * Makes sure that the kernel has the sets and matches of some families; nothing is left behind.
  *
  * @throws {UnsupportedError} naming the modules that are missing
  * @throws {ExecError} if a tool fails without an answer
@@ -211,7 +211,7 @@ async function requireMatches(iptables: Iptables): Promise<void> {
   );
 }
 
-/** Uses all at once, and where that fails as many as possible, which shows what is missing. */
+/** Tries all uses at once, and where that fails as many as possible, which shows missing modules. */
 async function requireAll(
   feature: string,
   uses: Uses,

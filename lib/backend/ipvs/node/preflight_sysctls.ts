@@ -39,7 +39,7 @@ export function neededIpvsSysctls({ ipvs: { strictARP } }: KubeProxyConfiguratio
   ];
 }
 
-/** What setting the kernel needs. */
+/** Dependencies of setting sysctls. */
 interface SysctlTools {
   readonly sysctls: NodeSysctls;
   /** What `uname -r` prints; null if it is not known. */
@@ -48,7 +48,7 @@ interface SysctlTools {
 }
 
 /**
- * Sees to the settings.
+ * Writes the settings where they differ.
  *
  * @throws {UnsupportedError} if one is not as needed and cannot be written
  */
@@ -81,13 +81,13 @@ export async function setIpvsSysctls(config: KubeProxyConfiguration, tools: Sysc
   }
 }
 
-/** What a kernel wants to have in `conn_reuse_mode`. */
+/** How `conn_reuse_mode` must be set for a kernel. */
 export type ConnReuse =
-  /** It delays a new connection from a port used before by a second unless the setting is off. */
+  /** The kernel delays a new connection from a port used before by a second unless the setting is off. */
   | "off"
-  /** It does the right thing by itself. */
+  /** The kernel does the right thing by itself. */
   | "leave"
-  /** It always sends such a connection to the former endpoint, which may be gone. */
+  /** The kernel always sends such a connection to the former endpoint, which may be gone. */
   | "too old";
 
 /**

@@ -1,4 +1,4 @@
-/** What a start looks at, and what it says where something is missing. */
+/** What the preflight checks, and its errors where something is missing. */
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { fakeSysctl } from "../../../../tests/support/fake_sysctl.ts";
 import { modeContext } from "../../../../tests/support/mode_context.ts";
@@ -224,7 +224,7 @@ async function ranUpTo(
   return { code: 2, stdout: "", stderr: `${place}no such thing\n` };
 }
 
-/** A kernel without those things of which one of the words tells. */
+/** A kernel without the features whose lines contain one of the words. */
 function kernelWithout(words: readonly string[]): { readonly fake: FakeIpvs; readonly exec: Exec } {
   const fake = new FakeIpvs();
   return {

@@ -1,5 +1,5 @@
 /**
- * The iptables rules that are there whatever the Services are (the numbers in comments are those of
+ * The iptables rules that do not depend on Services (the numbers in comments are those of
  * `../README.md`, "The rules, by number"). Most of them look into sets, so that a Service that comes or goes changes no rule.
  *
  * @module
@@ -42,10 +42,10 @@ export const JUMP_RULES: readonly JumpRule[] = [
   jump("filter", "OUTPUT", OUT_FILTER_CHAIN, "kubernetes ipvs access filter"),
 ];
 
-/** What this mode has in iptables in every state of the cluster. */
+/** Chains and jumps of this mode in every state of the cluster. */
 export const OWN_RULES = { chains: CHAINS, jumps: JUMP_RULES };
 
-/** Makes rules of one family, the names of its sets put in. */
+/** Makes rules of one family with the names of its sets. */
 class RuleWriter {
   readonly #family: IpFamily;
 
@@ -100,7 +100,7 @@ function clusterIps(rules: RuleWriter, { masqueradeAll, detector }: IpvsOptions)
 }
 
 function externalIps(rules: RuleWriter): BaseRule[] {
-  // Traffic from elsewhere, and traffic to an address of this node, has nothing to seek in the chains after these.
+  // Traffic from elsewhere, and traffic to an address of this node, is not subject to the rules after these.
   const accepts = (kind: SetKind): BaseRule[] =>
     ["-m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL", "-m addrtype --dst-type LOCAL"]
       .map((match) => rules.whileFilled(SERVICES, kind, "dst,dst", `${match} -j ACCEPT`));
@@ -171,7 +171,7 @@ function filterRules(rules: RuleWriter, { masqueradeMark }: IpvsOptions): BaseRu
   ];
 }
 
-/** Everything of one family in iptables that does not come from a Service. */
+/** Plans all iptables rules of one family that do not come from a Service. */
 export function planBaseRules(options: IpvsOptions): BaseRules {
   const { family } = options;
   const writer = new RuleWriter(family);

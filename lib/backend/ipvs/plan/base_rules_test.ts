@@ -6,7 +6,7 @@ import type { BaseRule, IpvsOptions } from "./ruleset.ts";
 
 const pure = { permissions: "none" } as const;
 
-/** With their tables; without the place of those that Services write. */
+/** All base rules with their tables; without the placeholder for rules of Services. */
 function allRules(
   changes: Partial<IpvsOptions> = {},
   family: "IPv4" | "IPv6" = "IPv4",

@@ -1,5 +1,5 @@
 /**
- * The planner of IPVS mode: from the state of one family to what the changed Services want.
+ * The planner of IPVS mode: from the state of one family to the objects of the changed Services.
  *
  * @module
  */
@@ -27,7 +27,7 @@ import {
 import { virtualServerKey } from "../../../netfilter/ipvs.ts";
 import { type SetKind, setName } from "./sets.ts";
 
-/** What all Services of one plan share. */
+/** Inputs that all Services of one plan share. */
 export interface ServiceContext {
   readonly options: IpvsOptions;
   readonly node: NodeFacts;
@@ -93,7 +93,7 @@ class ServiceDraft {
     this.#addNodePort(servicePort);
   }
 
-  /** The one that its Service asks for, if the kernel has it. */
+  /** The scheduler that the Service asks for, if the kernel has it. */
   #scheduler({ ipvs: { scheduler: asked }, text }: ServicePort): string {
     const { options: { schedulers, scheduler }, report } = this.#context;
     const isMissing = asked !== "" && schedulers.length > 0 && !schedulers.includes(asked);
@@ -113,7 +113,7 @@ class ServiceDraft {
     return `${setName(kind, this.#context.options.family)} ${entry}`;
   }
 
-  /** The same server once more, as where an external IP is a load-balancer IP too, adds entries. */
+  /** Adds a server, or only entries to a known one, as where an external IP is a load-balancer IP too. */
   #addServer(
     { protocol, stickyMaxAgeSeconds, ipvs: { graceful } }: ServicePort,
     scheduler: string,
@@ -126,7 +126,7 @@ class ServiceDraft {
     const texts = entries.map(([kind, entry]) => this.#entry(kind, entry));
     const known = this.#servers.get(key);
     if (known === undefined) {
-      // Without it one client address would always get the same real server, whatever its port.
+      // Without this flag one client address would always get the same real server, whatever its port.
       const flags = scheduler === "mh" ? ["mh-port"] : [];
       const server = { address, protocol, port, scheduler, flags, timeoutSeconds: stickyMaxAgeSeconds };
       this.#servers.set(key, { key, server, graceful, outFilter, entries: texts, ...rest });
@@ -189,7 +189,7 @@ export function objectsOfService(
 }
 
 /**
- * What the changed Services want (all for `"all"`) and the rules that are always there. It depends on the state
+ * Objects of the changed Services (all for `"all"`), and base rules. They depend on the state
  * only, not on the order in which it came about.
  *
  * @throws {RangeError} if an option does not fit its family

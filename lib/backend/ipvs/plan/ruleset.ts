@@ -1,5 +1,5 @@
 /**
- * What the planner of IPVS mode says: plain data and no decisions.
+ * Data types of the planner of IPVS mode: plain data and no decisions.
  *
  * One Service wants virtual servers, addresses and set entries; several Services may want the same ones.
  *
@@ -28,11 +28,11 @@ export interface IpvsOptions {
   readonly randomFully: boolean;
   /** The node's own address of this family. */
   readonly nodeIp: string;
-  /** Of `nodePortIps`: the addresses that get a virtual server for each node port; sorted. */
+  /** Result of `nodePortIps`: the addresses that get a virtual server for each node port; sorted. */
   readonly nodePortIps: readonly string[];
   /** Addresses of this family on other devices than ours, loopback and link-local ones left out (`hostIps`). */
   readonly hostIps: readonly string[];
-  /** Of virtual servers whose Service does not name one. */
+  /** Scheduler of virtual servers whose Service does not name one. */
   readonly scheduler: string;
   /** Schedulers that a Service may name; those of the kernel that can be loaded. Empty: any that kube-proxy knows. */
   readonly schedulers: readonly string[];
@@ -42,17 +42,17 @@ export interface IpvsOptions {
 
 /** One virtual server as a Service wants it. */
 export interface WantedServer {
-  /** Of `virtualServerKey`. */
+  /** Result of `virtualServerKey`. */
   readonly key: string;
   /** The virtual server itself. */
   readonly server: VirtualServer;
-  /** Keys of its real servers (`ip:port`, `[ip]:port`), sorted; each has weight 1 and is translated to. */
+  /** Keys of its real servers (`ip:port`, `[ip]:port`), sorted; each has weight 1 and is reached by NAT. */
   readonly realServers: readonly string[];
   /** True if connections to a real server that leaves may end by themselves. */
   readonly graceful: boolean;
   /** True if its address must be on the device. */
   readonly bind: boolean;
-  /** Entries that say how traffic to it is treated. */
+  /** Set entries that decide how traffic to it is treated. */
   readonly entries: readonly Entry[];
   /** True if its address is the node's and its port a node port. */
   readonly isNodePort: boolean;
@@ -63,7 +63,7 @@ export interface WantedServer {
 /** One entry of one set as its `add` line says it: name, blank, entry. */
 export type Entry = string;
 
-/** Everything one Service (all its ports of this family) wants. */
+/** All objects of one Service (all its ports of this family). */
 export interface ServiceObjects {
   /** Emission order. */
   readonly servers: readonly WantedServer[];
@@ -71,7 +71,7 @@ export interface ServiceObjects {
   readonly entries: readonly Entry[];
 }
 
-/** A rule of ours that is there whatever the Services are; one of KUBE-IPVS-OUT-FILTER stands for those that Services write. */
+/** A rule of ours that does not depend on Services; one of KUBE-IPVS-OUT-FILTER is a placeholder for theirs. */
 export interface BaseRule {
   /** The chain that the rule is in. */
   readonly chain: string;
@@ -81,7 +81,7 @@ export interface BaseRule {
   readonly needs: string;
 }
 
-/** What is in the kernel whatever the Services are. */
+/** Chains and rules that do not depend on Services. */
 export interface BaseRules {
   /** The family of the rules. */
   readonly family: IpFamily;
@@ -93,14 +93,14 @@ export interface BaseRules {
   readonly jumps: readonly JumpRule[];
 }
 
-/** What the changed Services (or all) want. */
+/** Objects of the changed Services (or all), and base rules. */
 export interface IpvsPlan {
   /** True if every Service is in `services`; a Service that is not there must then not be in the kernel. */
   readonly all: boolean;
-  /** What is there whatever the Services are. */
+  /** Chains and rules that do not depend on Services. */
   readonly base: BaseRules;
   /** In emission order (sorted by name); null: the Service is gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceObjects | null>;
-  /** What Services ask for and do not get, in words; sorted. Without those that get everything. */
+  /** Requests of Services that are not met, in words; sorted. Without Services that get everything. */
   readonly problems: ReadonlyMap<NamespacedName, readonly string[]>;
 }

@@ -1,4 +1,4 @@
-/** What is claimed of a node's addresses and sets for each kind of Service, and the rules of load balancers with source ranges. */
+/** Wanted servers and set entries for each kind of Service, and the rules of load balancers with source ranges. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { parseIp } from "../../../model/ip.ts";
 import { NODE_A, testEndpoint, testServicePort } from "../../../../tests/support/model_objects.ts";
@@ -19,7 +19,7 @@ const CONTEXT: Omit<ServiceContext, "options"> = {
     throw new Error(problem);
   },
 };
-/** What a case has otherwise. */
+/** Differences of a case from the defaults. */
 type Changes = Partial<Omit<ServiceContext, "hostIps" | "options"> & Omit<IpvsOptions, "hostIps" | "nodeIp">>;
 
 const LOCAL = testEndpoint("10.244.0.1", { isLocal: true });

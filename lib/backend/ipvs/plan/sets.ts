@@ -15,7 +15,7 @@ import {
 /** One set, under its IPv4 name. */
 interface SetSpec {
   readonly type: SetType;
-  /** What rules that use the set say in their comment. */
+  /** Comment of rules that use the set. */
   readonly comment: string;
 }
 
@@ -76,7 +76,7 @@ const SPECS = {
 /** A set, by its IPv4 name. */
 export type SetKind = keyof typeof SPECS;
 
-/** All of them, in the order in which they are created. */
+/** All sets, in the order in which they are created. */
 export const SET_KINDS = Object.keys(SPECS) as readonly SetKind[];
 
 /** The name of a family's set; those of IPv6 carry a mark and are cut to what ipset takes. */
@@ -89,7 +89,7 @@ export function setNames(family: IpFamily): readonly string[] {
   return SET_KINDS.map((kind) => setName(kind, family));
 }
 
-/** What rules that use the set say in their comment. */
+/** Comment of rules that use the set. */
 export function setComment(kind: SetKind): string {
   return SPECS[kind].comment;
 }
@@ -99,14 +99,14 @@ export function growingSetName(family: IpFamily): string {
   return family === "IPv4" ? "KPROXY-GROWING" : "KPROXY-6-GROWING";
 }
 
-/** How large a set for that many entries is made: as kube-proxy makes it, or if that is too small the next power of two. */
+/** Capacity of a set for that many entries: kube-proxy's, or if that is too small the next power of two. */
 export function capacityFor(entries: number): number {
   let capacity = DEFAULT_MAX_ELEMENTS;
   while (capacity < entries) capacity *= 2;
   return capacity;
 }
 
-/** How a family's set is created. */
+/** Definition for creating a family's set. */
 export function setDefinition(
   kind: SetKind,
   family: IpFamily,
@@ -115,13 +115,13 @@ export function setDefinition(
   return { name: setName(kind, family), type: SPECS[kind].type, family, maxElements };
 }
 
-/** What the jumps to KUBE-PROXY-FIREWALL say, which iptables mode shares, and says something else. */
+/** Comment of the jumps to KUBE-PROXY-FIREWALL; iptables mode, which shares that chain, writes another one. */
 export const FIREWALL_JUMP_COMMENT = "kube-proxy firewall rules";
 
-/** A chain that is there for a moment at a start, to try what rules can use. */
+/** Temporary chain of the preflight, to try what rules can use. */
 export const PROBE_CHAIN = "KPROXY-PROBE";
 
-/** A set that is there for a moment at a start, to try its type. */
+/** Temporary set of the preflight, to try its type. */
 export function probeSetName(type: SetType, family: IpFamily): string {
   return `KPROXY-PROBE-${family === "IPv4" ? "4" : "6"}-${SET_TYPES.indexOf(type)}`;
 }

@@ -46,18 +46,18 @@ export interface WantedSet {
   readonly all: ReadonlyMap<SetEntry, unknown>;
 }
 
-/** What is wanted: everything, or what a change is about. */
+/** Wanted objects: all, or those that a change is about. */
 export interface WantedObjects {
   readonly family: IpFamily;
   readonly sets: readonly WantedSet[];
   readonly servers: Iterable<WantedServer>;
-  /** Of the device. */
+  /** Addresses of the device. */
   readonly addresses: Iterable<string>;
 }
 
-/** What is in the kernel. Only the own family counts; the rest may be there. */
+/** Objects in the kernel. Only the own family counts; others may be among them. */
 export interface HeldObjects {
-  /** Of the device; null: it is missing. */
+  /** Addresses of the device; null: it is missing. */
   readonly addresses: ReadonlySet<string> | null;
   /** By `virtualServerKey`. */
   readonly virtualServers: ReadonlyMap<string, SavedVirtualServer>;
@@ -65,7 +65,7 @@ export interface HeldObjects {
   readonly sets: ReadonlyMap<string, SavedSet>;
 }
 
-/** What distinguishes ours from what others have. */
+/** Distinguishes our objects from those of others. */
 export interface Ownership {
   readonly family: IpFamily;
   /** Virtual servers in these networks are others'. */
@@ -76,7 +76,7 @@ export interface Ownership {
   readonly known?: ReadonlySet<string>;
 }
 
-/** What leads from `held` to `wanted`: what is ours, held and not wanted goes. Real servers that are on their way out go once more. */
+/** Transaction from `held` to `wanted`: unwanted objects of ours go. Real servers that leave already go once more. */
 export function diffObjects(
   wanted: WantedObjects,
   held: HeldObjects,
@@ -89,7 +89,7 @@ export function diffObjects(
   return transaction;
 }
 
-/** What a full sync would write of sets, servers and addresses, without real servers on their way out, which are no damage. */
+/** Changes that a full sync would write, but for rules, and real servers that leave, which are no damage. */
 export function findDrift(wanted: WantedObjects, held: HeldObjects, ownership: Ownership): IpvsTransaction {
   const drift = diffObjects(wanted, held, ownership);
   drift.servers = drift.servers.filter((change) => change.kind !== "removeReal" || change.real.weight !== 0);
@@ -116,7 +116,7 @@ function diffSets(
       // One of this name but another type is in the way: ipset refuses this line and says so.
       sets.push({ set, lines: [createSetLine(definition), ...entries.map(add)], deletions: [] });
     } else if (type !== "bitmap:port" && found.definition.maxElements < maxElements) {
-      // Under the rules that use it.
+      // Replaces the set under the rules that use it.
       const lines = [createSetLine({ ...definition, name: growing })];
       for (const entry of all.keys()) lines.push(addEntryLine(growing, entry));
       lines.push(swapSetsLine(growing, set), destroySetLine(growing));
@@ -124,7 +124,7 @@ function diffSets(
     } else if (missing.length + surplus.size > 0) {
       const deletions = [...surplus].map((entry) => deleteEntryLine(set, entry));
       const hasRoom = type === "bitmap:port" || all.size + surplus.size <= found.definition.maxElements;
-      // A server whose entry changes sets is ours all the time. Where there is no room for both, those that go make room.
+      // A server whose entry changes sets is ours all the time. Where there is no room for both, deletions make room.
       sets.push(
         hasRoom
           ? { set, lines: missing.map(add), deletions }
@@ -179,7 +179,7 @@ function isAsWritten({ weight, otherOptions }: RealServer): boolean {
 }
 
 /**
- * The real server behind a key of a plan.
+ * The real server for a key of a plan.
  *
  * @throws {SyntaxError} if it is no key of a real server
  */

@@ -1,4 +1,4 @@
-/** What a full sync does about what it finds. */
+/** What a full sync writes where it finds other objects. */
 import { assert, assertEquals } from "@std/assert";
 import { exampleIpvsOptions, exampleIpvsPlan } from "../../../../tests/support/golden_ipvs.ts";
 import { KernelModel } from "../../../../tests/support/ipvs_kernel.ts";

@@ -1,6 +1,6 @@
 /**
- * What the tools refuse of what Services want: single real servers, virtual servers with all that belongs to them, entries. A plan without
- * these parts is what the kernel can hold.
+ * Parts of Services that the tools refuse: single real servers, virtual servers with all that belongs to
+ * them, entries. A plan without these parts is what the kernel can hold.
  *
  * @module
  */
@@ -27,7 +27,7 @@ export interface RefusedLine {
   readonly problem: string;
 }
 
-/** Lines are refused on which other ones count, so that not all of them were written. */
+/** Thrown if lines are refused on which others depend, so that not all of them were written. */
 export class RefusedLinesError extends Error {
   readonly lines: readonly RefusedLine[];
 
@@ -44,7 +44,7 @@ export function isEndpoint({ program, line }: RefusedLine): boolean {
   return program === "ipvsadm" && line.startsWith(ADD_REAL_SERVER);
 }
 
-/** A part of what a Service wants, which is there as a whole or not at all. */
+/** A part of a Service's objects, which is written as a whole or not at all. */
 interface Part {
   /** All lines that write it: something else under the same name is tried at once. */
   readonly id: string;
@@ -54,7 +54,7 @@ interface Part {
 }
 
 /**
- * Whose the lines are, with the part that each of them writes.
+ * Finds the Services that own refused lines, with the part that each line writes.
  *
  * @throws {RefusedLinesError} if no Service of the plan is to blame for one of them
  */
@@ -79,7 +79,7 @@ export function blame(
   return found;
 }
 
-/** Forgets what the Services of the plan do not want any more. */
+/** Forgets refused parts that the Services of the plan do not want any more. */
 export function forgetUnwanted(quarantine: Quarantine, { all, base, services }: IpvsPlan): void {
   for (const { service } of quarantine.services) {
     if (!all && !services.has(service)) continue;
@@ -90,8 +90,8 @@ export function forgetUnwanted(quarantine: Quarantine, { all, base, services }: 
 }
 
 /**
- * Forgets what of a Service is to be tried with the next sync: an endpoint whenever its Service changes, which costs the others nothing;
- * the rest a while after it was refused.
+ * Forgets parts of a Service to try with the next sync: an endpoint whenever its Service changes, which costs
+ * the others nothing; the rest a while after it was refused.
  */
 export function forgetDueParts(quarantine: Quarantine, service: NamespacedName): void {
   quarantine.keepParts(
@@ -100,7 +100,7 @@ export function forgetDueParts(quarantine: Quarantine, service: NamespacedName):
   );
 }
 
-/** The plan without what is refused. */
+/** The plan without refused parts. */
 export function withoutRefused(plan: IpvsPlan, quarantine: Quarantine): IpvsPlan {
   const services = new Map(plan.services);
   for (const { service } of quarantine.services) {
@@ -133,7 +133,7 @@ function partOf(name: string, ...lines: readonly string[]): Part {
   return { id: lines.join("\n"), lines, name };
 }
 
-/** Everything about a server but its real ones. */
+/** A virtual server without its real ones. */
 function serverPart({ key, server, bind, outFilter, entries }: WantedServer, family: IpFamily): Part {
   const { address } = server;
   return partOf(

@@ -1,5 +1,5 @@
 /**
- * What the kernel is known to hold of one family, by Service: after a full sync as it was written, and changed with every change since.
+ * The known objects of one family in the kernel, by Service: as a full sync wrote them, and changed with every change.
  *
  * Several Services may want one entry or address, which stays while one of them does, or one virtual server, which the first in rank gets.
  * A change of a few Services costs what those want, not what all do.
@@ -31,7 +31,7 @@ import {
 import { type IpvsTransaction, stepText, TABLES } from "./transaction.ts";
 import { planLines } from "../../iptables/plan/render.ts";
 
-/** How much of each kind the kernel holds. */
+/** Numbers of objects in the kernel, by kind. */
 export interface KernelCounts extends PerTable<number> {
   readonly virtualServers: number;
   readonly realServers: number;
@@ -45,7 +45,7 @@ interface ServerOwner {
   readonly server: WantedServer;
 }
 
-/** One set. */
+/** Content of one set. */
 interface StoredSet {
   /** Entry → how often it is wanted. */
   readonly entries: Map<string, number>;
@@ -53,14 +53,14 @@ interface StoredSet {
   maxElements: number;
 }
 
-/** What a change may be about. */
+/** Objects that a change may be about. */
 interface Touched {
-  /** Of virtual servers. */
+  /** Keys of virtual servers. */
   readonly keys: ReadonlySet<string>;
   readonly entries: ReadonlySet<Entry>;
 }
 
-/** See the module. */
+/** Store of known objects; see the module. */
 export class IpvsStore {
   #base: BaseRules;
   readonly #services = new Map<NamespacedName, ServiceObjects>();
@@ -82,7 +82,7 @@ export class IpvsStore {
   }
 
   /**
-   * The kernel right after a full sync wrote `plan`.
+   * A store of the kernel right after a full sync wrote `plan`.
    *
    * @throws {TypeError} if the plan is not one of all Services
    */
@@ -96,12 +96,12 @@ export class IpvsStore {
     for (const [first] of this.#servers.values()) if (first !== undefined) yield first.server;
   }
 
-  /** How many entries the set has. */
+  /** Number of entries of the set. */
   setSize(set: string): number {
     return this.#set(set).entries.size;
   }
 
-  /** Those of iptables. */
+  /** Rules of iptables. */
   get rules(): IptablesStore {
     return this.#rules;
   }
@@ -118,7 +118,7 @@ export class IpvsStore {
     };
   }
 
-  /** All of it but the rules of iptables. */
+  /** All known objects but the rules of iptables. */
   get objects(): WantedObjects {
     const sets = SET_KINDS.map((kind): WantedSet => {
       const { entries } = this.#set(setName(kind, this.#base.family));
@@ -127,7 +127,7 @@ export class IpvsStore {
     return this.#objects([...this.servers()], sets);
   }
 
-  /** What a full sync over `held` writes. */
+  /** Transaction of a full sync over `held`. */
   fullSync(held: HeldObjects & HeldTables, ownership: Ownership): IpvsTransaction {
     const transaction = diffObjects(this.objects, held, ownership);
     transaction.rules = fullSync(this.rulesPlan, held, this.#base).transaction;
@@ -145,7 +145,7 @@ export class IpvsStore {
   /**
    * Takes a plan of some Services over, or of all of them.
    *
-   * @returns what leads there from what was held. If that is not written, it is not known what the kernel holds
+   * @returns the transaction to write. If that is not written, the content of the kernel is unknown
    */
   change(plan: IpvsPlan): IpvsTransaction {
     const services = new Map(plan.services);
@@ -182,7 +182,7 @@ export class IpvsStore {
       for (const objects of [this.#services.get(name), after]) {
         for (const server of objects?.servers ?? []) {
           touch(server);
-          // One that loses it gives it to the next in rank.
+          // A Service that loses a server gives it to the next in rank.
           for (const other of this.#servers.get(server.key) ?? []) touch(other.server);
         }
         for (const entry of objects?.entries ?? []) entries.add(entry);
@@ -191,7 +191,7 @@ export class IpvsStore {
     return { keys, entries };
   }
 
-  /** What is wanted of these now. */
+  /** The wanted objects among these. */
   #objectsOf({ keys, entries }: Touched): WantedObjects {
     const bySet = Map.groupBy(entries, (entry) => splitEntry(entry)[0]);
     const sets = SET_KINDS.flatMap((kind): WantedSet[] => {
@@ -208,7 +208,7 @@ export class IpvsStore {
     return { family: this.#base.family, sets, servers, addresses };
   }
 
-  /** The kernel that holds these. */
+  /** A kernel that holds these objects. */
   #held({ family, sets, servers, addresses }: WantedObjects): HeldObjects {
     return {
       addresses: new Set(addresses),
@@ -223,7 +223,7 @@ export class IpvsStore {
     };
   }
 
-  /** As the sets are filled; those of Services stand where kube-proxy has them. */
+  /** Base rules for the sets as they are filled; rules of Services are where kube-proxy has them. */
   get #baseRules(): IptablesBaseRules {
     const { chains, rules, jumps } = this.#base;
     const lines = (some: readonly BaseRule[]): string[] =>
@@ -254,7 +254,7 @@ export class IpvsStore {
     return setName("KUBE-IPVS-IPS", this.#base.family);
   }
 
-  /** Those that come and go with a server. */
+  /** Entries that come and go with a server. */
   #entriesOf({ entries, bind, server }: WantedServer): readonly Entry[] {
     return bind ? [...entries, `${this.#addressSet} ${server.address}`] : entries;
   }
@@ -305,7 +305,7 @@ export class IpvsStore {
   }
 }
 
-/** What the server has in a chain that all share; null: nothing. */
+/** Rules of the server in the chain that all share; null: none. */
 function rulesOf(server: WantedServer | undefined): ServiceRules | null {
   return server === undefined || server.outFilter === ""
     ? null
@@ -330,7 +330,7 @@ function byRank(left: ServerOwner, right: ServerOwner): number {
 const NOTHING = { ...NOTHING_HELD, addresses: null, virtualServers: new Map(), sets: new Map() };
 
 /**
- * A plan of all Services as one text, in the order of loading; each part stands under the program that reads it. It
+ * A plan of all Services as one text, in the order of loading; each part is under the program that reads it. It
  * contains the jumps from the kernel's own chains.
  *
  * @throws {TypeError} if the plan is not one of all Services

@@ -1,4 +1,4 @@
-/** What a change writes, and what several Services that claim the same do to each other. */
+/** What a change writes, and how Services that claim the same objects affect each other. */
 import { assert, assertEquals } from "@std/assert";
 import { exampleIpvsPlan } from "../../../../tests/support/golden_ipvs.ts";
 import type { ApiObject, Service } from "../../../model/objects.ts";
@@ -20,7 +20,7 @@ function plan(objects: readonly ApiObject[], changes: Changes = {}): IpvsPlan {
   return exampleIpvsPlan("IPv4", objects, changes);
 }
 
-/** What leads from some objects to others, as text. */
+/** Transaction from some objects to others, as text. */
 function change(
   before: readonly ApiObject[],
   after: readonly ApiObject[],

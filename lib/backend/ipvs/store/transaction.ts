@@ -1,6 +1,6 @@
 /**
- * What a sync writes: the difference of wanted and held objects, put into the order in which every packet has either the old or the new
- * path, and printed as input of `ipset restore`, `iptables-restore --noflush`, `ipvsadm -R` and `ip -batch -`.
+ * Transaction of a sync: the difference of wanted and held objects, in an order in which every packet has the old or
+ * the new path, printed as input of `ipset restore`, `iptables-restore --noflush`, `ipvsadm -R` and `ip -batch -`.
  *
  * @module
  */
@@ -12,11 +12,11 @@ import { DEVICE } from "../plan/ruleset.ts";
 
 export const TABLES: readonly Table[] = ["nat", "filter"];
 
-/** What shows another process that a virtual server is ours. */
+/** Evidence for another process that a virtual server is ours. */
 export interface Evidence {
-  /** Its address is on the device. */
+  /** True if its address is on the device. */
   readonly isBound: boolean;
-  /** The sets name it. */
+  /** True if entries of the sets name it. */
   readonly isNamed: boolean;
 }
 
@@ -24,7 +24,7 @@ export interface Evidence {
 export type ServerChange =
   & {
     readonly server: VirtualServer;
-    /** Of `ipvsadm -R`. */
+    /** Line for `ipvsadm -R`. */
     readonly line: string;
   }
   & (
@@ -36,12 +36,12 @@ export type ServerChange =
     | { readonly kind: "removeReal"; readonly real: RealServer; readonly graceful: boolean }
   );
 
-/** What changes in one set; lines of `ipset restore`. */
+/** Changes of one set; lines of `ipset restore`. */
 export interface SetChange {
   readonly set: string;
-  /** What creates, fills or replaces it. */
+  /** Lines that create, fill or replace it. */
   readonly lines: readonly string[];
-  /** What deletes entries after all that come to any set are in. */
+  /** Deletions of entries, written after all additions to any set. */
   readonly deletions: readonly string[];
 }
 
@@ -63,7 +63,7 @@ export type Step =
   | { readonly program: "iptables"; readonly tables: readonly TableChange[] }
   | { readonly program: "ipvsadm"; readonly changes: readonly ServerChange[] };
 
-/** What each step is read by; `iptables-restore` stands for both families' programs. */
+/** Program that reads each step; `iptables-restore` stands for both families' programs. */
 const HEADINGS = {
   ipset: "ipset restore",
   iptables: "iptables-restore --noflush",
@@ -71,21 +71,21 @@ const HEADINGS = {
   ip: "ip -batch -",
 } as const;
 
-/** See the module. */
+/** Transaction of one sync; see the module. */
 export class IpvsTransaction {
   readonly sets: SetChange[] = [];
   rules = new IptablesTransaction();
   servers: ServerChange[] = [];
-  /** The device is made. */
+  /** True if the device is to be made. */
   makesDevice = false;
-  /** Addresses that come to the device. */
+  /** Addresses to add to the device. */
   readonly bound: string[] = [];
-  /** Addresses that go from it. */
+  /** Addresses to delete from the device. */
   readonly unbound: string[] = [];
   /** Rules of iptables mode serve the same addresses until ours replace them: they translate addresses before IPVS sees them. */
   replacesIptablesMode = false;
 
-  /** Each under the program that reads it, in order; empty if nothing needs to be done. */
+  /** All steps as text, each under the program that reads it, in order; empty if nothing needs to be done. */
   get text(): string {
     return this.steps.map((step) => `### ${HEADINGS[step.program]}\n${stepText(step)}`).join("");
   }
@@ -94,9 +94,9 @@ export class IpvsTransaction {
    * One step for each program that has something to do; one more of `ipvsadm` where one server goes before entries that another one
    * comes after.
    *
-   * Usually sets, rules, servers, addresses: a packet to an address that is not complete is refused or passes untouched. Where things only
-   * go, the address goes first. A server goes before the last thing that shows that it is ours, and comes after the first one, so that
-   * nothing of ours is left behind if the process is killed between two steps.
+   * Usually sets, rules, servers, addresses: a packet to an address that is not complete is refused or passes
+   * untouched. In deletions the address goes first. A server goes before the last evidence that it is ours, and
+   * comes after the first one, so that nothing of ours is left behind if the process is killed between two steps.
    */
   get steps(): readonly Step[] {
     const [ipset, iptables, ip] = [this.#setStep, this.#ruleStep, this.#addressStep];
@@ -147,7 +147,7 @@ export class IpvsTransaction {
   }
 }
 
-/** True if a server goes of which no address on the device shows that it is ours, so that only its entries do. */
+/** True if a server is deleted whose address is not on the device, so that only set entries show that it is ours. */
 function isNamedOnly(change: ServerChange): boolean {
   return change.kind === "deleteServer" && !change.evidence.isBound;
 }
@@ -165,7 +165,7 @@ function isWork(step: Step): boolean {
   return length > 0;
 }
 
-/** What the step's program reads from standard input. */
+/** Standard input of the step's program. */
 export function stepText(step: Step): string {
   switch (step.program) {
     case "iptables":

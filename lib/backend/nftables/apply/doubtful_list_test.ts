@@ -7,20 +7,20 @@ import { A, B, endState, nftablesProxier, syncRequest } from "../../../../tests/
 const NONE = { permissions: "none" } as const;
 const RULE = /^\t\t.* # handle \d+$/;
 
-/** What becomes of the lines of a list; `index` counts the lists. */
+/** Changes the lines of a list; `index` counts the lists. */
 type Disturbance = (lines: readonly string[], index: number) => readonly string[];
 
-/** From some rule on none is told, as nft 1.0.6 prints it on Linux 6.18. */
+/** From some rule on none is printed, as nft 1.0.6 does on Linux 6.18. */
 const cut: Disturbance = (lines) => {
   const rules = lines.flatMap((line, at) => RULE.test(line) ? [at] : []);
   const end = rules[Math.floor(rules.length / 2)] ?? 0;
   return lines.filter((line, at) => at < end || !RULE.test(line));
 };
-/** Some rules are told twice. */
+/** Some rules are printed twice. */
 const doubled: Disturbance = (lines) => lines.flatMap((line) => RULE.test(line) ? [line, line] : [line]);
 const whole: Disturbance = (lines) => lines;
 
-/** Another life on a node that is synced; what nft lists is disturbed. Yields what that life asked of nft. */
+/** A new process on a node that is synced; lists of nft are disturbed. Yields what that process asked of nft. */
 async function nextLife(fake: FakeNft, disturb: Disturbance): Promise<{ lists: number; written: number }> {
   const asked = { lists: 0, written: 0 };
   const exec: Exec = {

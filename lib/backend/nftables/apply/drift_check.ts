@@ -1,6 +1,6 @@
 /**
- * Looks whether the table in the kernel is still as it was written: at all of it as often as that is cheap, and between at what packets
- * cannot do without.
+ * Drift check: compares the table in the kernel with the written one: all of it as often as that is cheap,
+ * and between the objects that packets cannot do without.
  *
  * @module
  */
@@ -20,13 +20,13 @@ import { isRejected } from "./table_writer.ts";
 
 /** A table of more elements is large: to list so many takes 0.6 % of the default sync period. */
 const LARGE_ELEMENTS = 5_000;
-/** A list of the rules of all programs may take so many milliseconds at any time; one that takes longer this part of the time. */
+/** Milliseconds that a list of all programs' rules may take at any time; slower lists get this share of the time. */
 const SLOW_RULES_MS = 250;
 const RULES_SHARE = 0.01;
 /** How many chains a log line names. */
 const NAMED = 5;
 
-/** What a {@linkcode DriftCheck} needs. */
+/** Dependencies of a {@linkcode DriftCheck}. */
 export interface DriftCheckOptions {
   readonly nft: Nft;
   readonly family: IpFamily;
@@ -35,7 +35,7 @@ export interface DriftCheckOptions {
   readonly nowMs: () => number;
 }
 
-/** Looks at one family's table. */
+/** Drift check of one family's table. */
 export class DriftCheck {
   readonly #options: DriftCheckOptions;
   readonly #schedule = new DriftSchedule();
@@ -45,13 +45,13 @@ export class DriftCheck {
     this.#options = options;
   }
 
-  /** Everything was compared, and what differed was written. */
+  /** A full sync compared everything, and wrote what differed. */
   fullySynced(): void {
     this.#schedule.fullySynced();
   }
 
   /**
-   * What is not as it was committed; false if all is, as far as was looked.
+   * Finds what differs from the committed table; false if nothing does, as far as was checked.
    *
    * @throws {ExecError} if nft fails
    */
@@ -75,7 +75,7 @@ export class DriftCheck {
   }
 
   /**
-   * Base chains, the chains that Services share and all sets and maps, by a list without elements, and one element of each set and map.
+   * Checks base chains, shared chains, sets and maps by a list without elements, and one element of each set and map.
    * The dry run adds nothing: beside one that does, another process that lists rules sees some twice or not at all (Linux 6.18).
    */
   async #lookAtPart(store: NftStore): Promise<false | Damage> {
@@ -101,13 +101,13 @@ export class DriftCheck {
       await nft.check(lines.join(""));
       return false;
     } catch (error) {
-      // Only what nft says of a line says something of our rules.
+      // Only an error of nft about a line says something of our rules.
       if (!isRejected(error)) throw error;
       return damageOf("all", [describeNftFailure(error)]);
     }
   }
 
-  /** Without chains that this nft is known to print otherwise than they are written. */
+  /** The damage, without chains that this nft is known to print otherwise than they are written. */
   #damage(
     transactions: readonly NftTransaction[],
     { chains }: ListedTable,

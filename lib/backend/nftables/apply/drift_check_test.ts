@@ -1,4 +1,4 @@
-/** What the checks see of what others did, and how often they list the whole table. */
+/** Which changes by others the checks find, and how often they list the whole table. */
 import { assert, assertEquals, assertInstanceOf, assertRejects } from "@std/assert";
 import { FakeNft } from "../../../../tests/support/fake_nft.ts";
 import {
@@ -39,7 +39,7 @@ const OBJECTS = [
   ...service("s5", []),
 ];
 
-/** What others may take away or change. */
+/** Commands with which others delete or change objects. */
 const TAKEN = [
   "delete table ip kproxy",
   "flush map ip kproxy service-ips",
@@ -67,7 +67,7 @@ function chainOf(fake: FakeNft, prefix: string): string {
   return found;
 }
 
-/** What others may do beside that; of what is in more than one rule only one. */
+/** Further changes by others; of texts in more than one rule only one is changed. */
 const CHANGED: readonly ((fake: FakeNft) => string)[] = [
   () => "add rule ip kproxy services drop",
   () => "add rule ip kproxy nat-prerouting return",
@@ -148,7 +148,7 @@ Deno.test(
         await fake.others(damage + "\n");
         assert(await proxier.findDamage() !== false, "not seen");
         assertEquals(fake.lists, [LIST_RULES, LIST_RULES]);
-        // The next one, which tells whether the repair helped, is at everything.
+        // The next check, which tells whether the repair helped, is of everything.
         await sync(OBJECTS);
         fake.runs.length = 0;
         assertEquals(await proxier.findDamage(), false);

@@ -56,7 +56,7 @@ async function withOldTable(): Promise<FakeNft> {
   return fake;
 }
 
-/** Syncs while every transaction from number `from` on is killed. What that failed with; undefined if it did not get so far. */
+/** Syncs while transactions from number `from` on are killed. @returns the error; undefined if it did not get so far */
 async function crashing(fake: FakeNft, from: number, sync: () => Promise<unknown>): Promise<unknown> {
   let left = from;
   fake.fail = (argv) =>

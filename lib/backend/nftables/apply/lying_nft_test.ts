@@ -1,4 +1,4 @@
-/** An nft that says that all is well and has written nothing: the next look sees it. */
+/** An nft that reports success and has written nothing: the next drift check sees it. */
 import { assert, assertEquals } from "@std/assert";
 import type { Exec } from "../../../kernel/exec.ts";
 import { FakeNft } from "../../../../tests/support/fake_nft.ts";

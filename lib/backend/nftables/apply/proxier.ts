@@ -1,6 +1,6 @@
 /**
- * Brings the rules of one IP family into the kernel: everything once, in transactions of whole Services, then only what
- * changes, in one.
+ * Proxier of nftables mode for one IP family: writes everything once, in transactions of whole Services, then
+ * only what changes, in one.
  *
  * @module
  */
@@ -36,10 +36,10 @@ const ELEMENTS_PER_TRANSACTION = 10_000;
 /** Kernels before 6.2 learn this much later that a deleted element does not refer to a chain any more (kube-proxy's number). */
 const DELETE_AFTER_MS = 1_000;
 
-/** What decides the rules, as far as it is known before the first sync. */
+/** Settings that decide the rules and are known before the first sync. */
 export type NftablesSettings = Omit<NftablesOptions, "family" | "nodePortIps" | "serviceCidrs">;
 
-/** What an {@linkcode NftablesProxier} needs. */
+/** Options of an {@linkcode NftablesProxier}. */
 export interface NftablesProxierOptions {
   readonly family: IpFamily;
   readonly nft: Nft;
@@ -53,13 +53,13 @@ export interface NftablesProxierOptions {
   readonly elementsPerTransaction?: number;
 }
 
-/** nftables mode for one family. */
+/** Proxier of nftables mode for one family. */
 export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   readonly #options: NftablesProxierOptions;
   readonly #staleChains: StaleChains;
   readonly #driftCheck: DriftCheck;
   #serviceCidrs: readonly string[] = [];
-  /** The table that the full sync under way fills, and with what. */
+  /** The table that the full sync under way fills, and its plan. */
   #filling: { readonly name: string; readonly plan: NftablesPlan } | undefined;
 
   constructor(options: NftablesProxierOptions) {
@@ -102,7 +102,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     isUndisturbed: () => boolean,
   ): Promise<false | Damage> {
     const damage = await this.#driftCheck.look(store);
-    // Without it they would stay until the next change, which may be days.
+    // Without this stale chains would stay until the next change, which may be days.
     if (damage === false) {
       await this.mutex.run(async () => {
         // A sync may fill them again.
@@ -116,7 +116,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     return { ...store.counts };
   }
 
-  /** What no program failed in is no failure of the sync. */
+  /** Only the failure of a program is a failure of the sync. */
   protected override describe(error: unknown): string | null {
     return error instanceof ExecError ? describeNftFailure(error) : null;
   }
@@ -143,7 +143,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     return store;
   }
 
-  /** Services are tried in the table that was being filled, without the chains that let packets in. */
+  /** Services are tried in the table that was being filled, without base chains that let packets in. */
   protected override findRefused(error: unknown): Promise<readonly RefusedService[]> {
     // A table was in the way and could not be deleted.
     if (this.#filling === undefined) throw error;
@@ -160,12 +160,12 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   }
 
   /**
-   * A table of another layout is put out of the way without a gap: a table of our layout by another name is built beside it and let in,
-   * then the old one goes, ours is built in the same way, and the other one goes.
+   * A table of another layout is replaced without a gap: a table of our layout by another name is built
+   * beside it and let in, then the old one goes, ours is built in the same way, and the other one goes.
    *
-   * Every step can be the last one before a crash. A table by the other name that packets reach is complete, because they are
-   * let in last; one that they do not reach is what a crash left. Two tables that packets reach do no harm: both lead to
-   * endpoints, and the first to translate an address is the only one.
+   * Every step can be the last one before a crash. A table by the other name that packets reach is complete,
+   * because they are let in last; one that they do not reach was left by a crash. Two tables that packets
+   * reach do no harm: both lead to endpoints, and the first to translate an address is the only one.
    */
   async #writeTables(
     plan: NftablesPlan,
@@ -216,9 +216,9 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   /**
    * Writes everything into a table.
    *
-   * @param predecessor the table that packets go to until this one has everything; null if there is none. They are let in by a
-   * transaction of its own: a hook takes effect before the rules behind it do, and a packet on its way could see the new chains before
-   * they lead anywhere. Of two tables that packets reach, the newer one translates first, so it has the clients before
+   * @param predecessor the table that packets go to until this one has everything; null if there is none. They are let
+   * in by a transaction of its own: a hook takes effect before its rules, and a packet could see new chains before they
+   * lead anywhere. Of two tables that packets reach the newer one translates first: it gets the clients before that.
    */
   async #build(
     name: string,
@@ -245,9 +245,9 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   }
 
   /**
-   * Carries clients that stick to endpoints over from another table, each with the time that it has left: only into sets of the same
-   * name and timeout, because the kernel takes no client that would stay for longer than a new one. If nft fails, clients choose anew, and
-   * nothing else comes of it.
+   * Carries clients with session affinity over from another table, each with the time that it has left: only
+   * into sets of the same name and timeout, because the kernel takes no client that would stay for longer
+   * than a new one. If nft fails, clients choose anew, and nothing else comes of it.
    */
   async #carryClients(from: string, store: NftStore, writer: TableWriter): Promise<void> {
     const { nft, logger } = this.#options;
@@ -355,7 +355,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   }
 }
 
-/** About how many elements and rules a state makes: what a list of them is given time for. */
+/** About how many elements and rules a state makes: sets the time limit for listing them. */
 function entriesOf(state: ProxyState | null): number {
   return state === null ? 0 : 2 * (state.endpointCount + 4 * state.services.size);
 }

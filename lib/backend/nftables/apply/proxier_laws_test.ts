@@ -16,7 +16,7 @@ import { splitNamespacedName } from "../../../model/names.ts";
 import type { ApiObject } from "../../../model/objects.ts";
 import { testPort } from "../../../../tests/support/model_objects.ts";
 
-/** What may happen: a Service comes, changes or goes; nft fails; others take something away; the process is another one. */
+/** Possible steps: a Service comes, changes or goes; nft fails; others take something away; a new process starts. */
 type Step =
   | {
     readonly kind: "change";
@@ -85,7 +85,7 @@ async function run(steps: readonly Step[]): Promise<void> {
   let before: readonly ApiObject[] = [];
   const pending = new Set<string>();
   let isFull = true;
-  /** As the loop does: what failed stays pending, and the next sync is a full one. */
+  /** As the family runner does: what failed stays pending, and the next sync is a full one. */
   const sync = async (): Promise<boolean> => {
     offerChanges(tracker, before, current());
     before = current();
@@ -129,7 +129,7 @@ async function run(steps: readonly Step[]): Promise<void> {
   assertEquals(slotless(endState(fake)), slotless(await freshState(current())));
 }
 
-/** Which endpoint has which slot is a matter of history: here, slots count up and endpoints are sorted. */
+/** Slots of endpoints depend on history: here, slots count up and endpoints are sorted. */
 function slotless({ elements, ...rest }: EndState): EndState {
   return {
     ...rest,

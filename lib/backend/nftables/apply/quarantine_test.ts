@@ -1,4 +1,4 @@
-/** A Service that the kernel refuses keeps what it had, and no other Service notices. */
+/** A Service that the kernel refuses keeps its former rules, and no other Service notices. */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeNft } from "../../../../tests/support/fake_nft.ts";
 import {
@@ -17,7 +17,7 @@ const NONE = { permissions: "none" } as const;
 const MANY = Array.from({ length: 100 }, (_, i) => service(`s${i + 10}`, ["10.244.1.1", "10.244.1.2"]))
   .flat();
 
-/** The kernel refuses what these words are in. */
+/** The kernel refuses lines that contain these words. */
 function refuse(fake: FakeNft, ...words: readonly string[]): void {
   fake.refuse = (line) =>
     line.startsWith("add ") && words.some((word) => line.includes(word)) ? "Invalid argument" : undefined;

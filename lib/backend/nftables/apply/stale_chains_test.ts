@@ -1,4 +1,4 @@
-/** Chains that nothing needs any more go a second later. */
+/** Stale chains are deleted a second later. */
 import { assert, assertEquals } from "@std/assert";
 import {
   A,

@@ -9,10 +9,10 @@ import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing
 import type { NftFamily } from "../../../netfilter/nft_words.ts";
 import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 
-/** What there is of our tables; null: it is not there. */
+/** Our tables as listed; null: there is no such table. */
 export interface FoundTables {
   readonly own: ListedTable | null;
-  /** The one that is built beside while a layout changes, or where another process owns ours. */
+  /** The table that is built beside ours while a layout changes, or where another process owns ours. */
   readonly next: ListedTable | null;
   /** Programs started, if there is nothing unusual. */
   readonly commands: number;
@@ -42,7 +42,7 @@ export async function readTables(nft: Nft, family: NftFamily, entries: number): 
   };
 }
 
-/** True if neither is there; false, too, where that is unknown: then reading them says why. */
+/** True if neither table is there; false, too, where that is unknown: then reading them says why. */
 async function isBlank(nft: Nft, family: NftFamily): Promise<boolean> {
   try {
     return await nft.hasNone(family, { tables: [TABLE_NAME, NEXT_TABLE_NAME] });
@@ -52,7 +52,7 @@ async function isBlank(nft: Nft, family: NftFamily): Promise<boolean> {
   }
 }
 
-/** Null if it is not there. */
+/** Null if there is no such table. */
 export async function readTable(
   nft: Nft,
   family: NftFamily,
@@ -65,7 +65,7 @@ export async function readTable(
     if (!await nft.listTableInto(reader, family, name, entries)) return null;
     const listed = reader.end();
     if (!isDoubtful(listed) || reads === MAX_READS) return listed;
-    // What is damaged is so twice.
+    // Real damage is listed alike twice.
     const handles = JSON.stringify([...listed.handles]);
     if (handles === before) return listed;
     before = handles;

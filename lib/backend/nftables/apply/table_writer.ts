@@ -13,19 +13,19 @@ import { addWritten, type Progress } from "../../apply/proxier.ts";
 import { isolateRefused, type Refusal, type Refused, type RefusedService } from "../../quarantine.ts";
 import { type ServiceTransaction, tableLine } from "../store/full_sync.ts";
 
-/** What a {@linkcode TableWriter} needs. */
+/** Dependencies of a {@linkcode TableWriter}. */
 export interface TableWriterOptions {
   readonly nft: Nft;
   /** Family and name, e.g. `ip kproxy`. */
   readonly table: string;
-  /** Of one transaction, about. */
+  /** Elements of one transaction, about. */
   readonly elementsPerTransaction: number;
   readonly logger: Logger;
   readonly progress: Progress;
 }
 
 /**
- * What one Service contributes, as text and in numbers. Its objects are some times as large, and would stay for as long as nft takes.
+ * Commands of one Service, as text and in numbers. Its objects are some times as large, and would stay while nft runs.
  */
 interface PrintedService {
   readonly name: NamespacedName;
@@ -36,12 +36,12 @@ interface PrintedService {
   readonly counts: WrittenCounts;
 }
 
-/** How a table is filled. */
+/** Content to fill a table with. */
 export interface TableFilling {
-  /** What must be written beside the Services. */
+  /** Base objects to be written, beside the Services. */
   readonly base: NftTransaction;
   readonly services: Iterable<ServiceTransaction>;
-  /** Of the table. */
+  /** Comment of the table. */
   readonly comment: string;
   /** True: all that is to be written is less than one transaction may have. */
   readonly isSmall: boolean;
@@ -50,13 +50,13 @@ export interface TableFilling {
 /** Two thirds of nft's time is its own, outside of the kernel: 100,000 elements take 1.1 s by two of them, 1.45 s by one. */
 const PARALLEL_WRITES = 2;
 
-/** Of many Services so much goes in with the table: what comes first, the API server and DNS among it, waits for no more. */
+/** Elements of the first Services that go in with the table: the API server and DNS, among them, wait for no others. */
 const FIRST_ELEMENTS = 1_000;
 
 /** Characters of a refused line that are reported. */
 const SHOWN_LINE = 200;
 
-/** All of its methods throw {@linkcode ExecError} for what is not said otherwise. */
+/** Writer of a table. All methods throw {@linkcode ExecError} unless documented otherwise. */
 export class TableWriter {
   readonly #options: TableWriterOptions;
 
@@ -64,13 +64,13 @@ export class TableWriter {
     this.#options = options;
   }
 
-  /** Writes it at once. Nothing is left out: what is refused fails. */
+  /** Writes the transaction at once. Nothing is left out: a refusal is an error. */
   async write(transaction: NftTransaction): Promise<void> {
     await this.run(textOf(transaction.lines(this.#options.table)), [transaction]);
   }
 
   /**
-   * Makes the table if need be, what is in it whatever the Services are, and the Services. The first of them go in with the table, and
+   * Makes the table if need be, its base objects, and the Services. The first Services go in with the table, and
    * all if they are not many: a start of nft takes longer than that.
    */
   async fill({ base, services, comment, isSmall }: TableFilling): Promise<void> {
@@ -97,7 +97,7 @@ export class TableWriter {
     }
   }
 
-  /** Runs commands that need not be of this table. */
+  /** Runs commands, which need not be about this table. */
   async run(text: string, written: readonly { readonly counts: WrittenCounts }[]): Promise<void> {
     if (text === "") return;
     const { nft, logger, progress, table } = this.#options;
@@ -173,7 +173,7 @@ export class TableWriter {
   }
 }
 
-/** True if nft or the kernel refuses what was written: then nothing of it is there. */
+/** True if nft or the kernel refuses a transaction: then nothing of it was committed. */
 export function isRejected(error: unknown): error is ExecError {
   return error instanceof ExecError && nftFailureKind(error) === "rejected";
 }
@@ -186,7 +186,7 @@ function joined(services: readonly PrintedService[]): string {
   return services.map(({ text }) => text).join("");
 }
 
-/** The Services that come next, as many as come to that weight; never a part of one. */
+/** The next Services, up to that weight; never a part of one. */
 function taken(services: Iterator<PrintedService>, weight: number): readonly PrintedService[] {
   const group: PrintedService[] = [];
   for (let sum = 0; sum < weight;) {
@@ -198,7 +198,7 @@ function taken(services: Iterator<PrintedService>, weight: number): readonly Pri
   return group;
 }
 
-/** The Services that nft names by their lines, each with the first complaint about it. */
+/** The Services that nft names by their lines, each with the first error about it. */
 function named(error: ExecError, services: readonly PrintedService[]): readonly Refused<PrintedService>[] {
   const problems = new Map<PrintedService, string>();
   for (const { line, message } of nftErrors(error.stderr)) {

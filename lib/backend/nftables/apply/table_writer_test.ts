@@ -10,7 +10,7 @@ import { type TableFilling, TableWriter } from "./table_writer.ts";
 const NONE = { permissions: "none" } as const;
 const DONE: ExecResult = { code: 0, stdout: "", stderr: "" };
 
-/** Programs that run until they are told how they ended. */
+/** Programs that run until a test ends them. */
 class HeldPrograms implements Exec {
   readonly running: { readonly text: string; end(result: ExecResult): void }[] = [];
   started = 0;

@@ -15,24 +15,24 @@ import { PROTOCOL_WORDS, SETS, TABLE_NAME } from "../plan/chains.ts";
 
 /** Reading takes at most this share of the time, however often it is asked for. */
 const MAX_SHARE = 0.05;
-/** Nor is it done again sooner than this after it began. */
+/** Shortest time between the beginnings of two readings. */
 const MIN_INTERVAL_MS = 1_000;
 
-/** In the list of a set whose elements are counted. Linux before 5.7 takes the word and forgets it. */
+/** Line in the list of a set with counters. Linux before 5.7 takes the word and forgets it. */
 const COUNTS = /^\t\tcounter$/m;
 
-/** What a {@linkcode TrafficReader} needs. */
+/** Dependencies of a {@linkcode TrafficReader}. */
 export interface TrafficReaderOptions {
   readonly nft: Nft;
   readonly family: IpFamily;
-  /** Whose counters they are now; null before the first sync. */
+  /** The state whose Services own the counters now; null before the first sync. */
   readonly state: () => ProxyState | null;
   readonly logger: Logger;
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
 }
 
-/** See the module. */
+/** Reader of traffic counters; see the module. */
 export class TrafficReader {
   readonly #options: TrafficReaderOptions;
   readonly #totals = new TrafficTotals();
@@ -45,7 +45,7 @@ export class TrafficReader {
     this.#options = options;
   }
 
-  /** What was counted, at the latest reading if the next one is not due. Never rejects. */
+  /** Traffic of Services, as of the latest reading if the next one is not due. Never rejects. */
   read(): Promise<readonly ServiceTraffic[]> {
     if (this.#reading !== null) return this.#reading;
     if (this.#options.nowMs() < this.#nextMs) return Promise.resolve(this.#known);
@@ -62,7 +62,7 @@ export class TrafficReader {
       const counted = new Map<string, ReturnType<typeof parseCounters>>();
       for (const name of TRAFFIC_SETS.keys()) {
         const text = await nft.listSet(nftFamily(family), TABLE_NAME, name);
-        // Others took it away: it is back soon, and what was counted stays.
+        // Another program deleted the set: it is back soon, and what was counted stays.
         if (text === null) return this.#known;
         if (!COUNTS.test(text)) this.#warnOfForgottenCounters();
         counted.set(name, parseCounters(text));
@@ -87,7 +87,7 @@ export class TrafficReader {
   }
 }
 
-/** The sets of counters, and which way the packets go that they count. */
+/** The sets of counters, and the direction of the packets that they count. */
 const TRAFFIC_SETS: ReadonlyMap<string, "incoming" | "outgoing"> = new Map([
   [SETS.serviceTrafficIn, "incoming"],
   [SETS.serviceTrafficOut, "outgoing"],
@@ -95,7 +95,7 @@ const TRAFFIC_SETS: ReadonlyMap<string, "incoming" | "outgoing"> = new Map([
   [SETS.nodePortTrafficOut, "outgoing"],
 ]);
 
-/** Name of a set → destination → what was counted. */
+/** Name of a set → destination → counted traffic. */
 export type CountedSets = ReadonlyMap<string, ReadonlyMap<string, Traffic>>;
 
 interface Seen extends Traffic {
@@ -108,7 +108,7 @@ interface Total {
 }
 
 /**
- * Sums that never go back, whatever becomes of the kernel's counters: a counter that begins anew goes on from what was
+ * Sums that never decrease, even if the kernel's counters do: a counter that begins anew goes on from what was
  * counted, and what an address counted stays when it goes. They begin with what the kernel holds at the first reading.
  */
 export class TrafficTotals {
@@ -167,7 +167,7 @@ export class TrafficTotals {
   }
 }
 
-/** What was counted since; all of it if the counter began anew, which a counter of another owner did. */
+/** Traffic since the last reading; all of it if the counter began anew, as one with another owner did. */
 function growth(seen: Seen | undefined, now: Traffic, owner: ServicePortKey): Traffic {
   if (seen === undefined || seen.owner !== owner || now.packets < seen.packets || now.bytes < seen.bytes) {
     return now;
@@ -175,7 +175,7 @@ function growth(seen: Seen | undefined, now: Traffic, owner: ServicePortKey): Tr
   return { packets: now.packets - seen.packets, bytes: now.bytes - seen.bytes };
 }
 
-/** Who has each destination. */
+/** The Service port that owns each destination. */
 function ownersOf({ services }: ProxyState): ReadonlyMap<string, ServicePort> {
   const owners = new Map<string, ServicePort>();
   for (const servicePorts of services.values()) {

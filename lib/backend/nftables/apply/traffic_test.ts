@@ -11,7 +11,7 @@ import type { ProxyState } from "../../../model/state.ts";
 
 const NONE = { permissions: "none" } as const;
 
-/** A kernel that has counted some packets to 10.96.0.10:80, and how long it takes to say so. */
+/** A kernel that has counted some packets to 10.96.0.10:80, and the time that listing them takes. */
 class CountingKernel implements Exec {
   packets = 0;
   tookMs = 0;

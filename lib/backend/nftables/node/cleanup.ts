@@ -1,5 +1,5 @@
 /**
- * What nftables mode leaves behind: its tables in each IP family, which go as a whole.
+ * Leftovers of nftables mode: its tables in each IP family, which are removed as a whole.
  *
  * @module
  */
@@ -17,7 +17,7 @@ import type {
   ModeCleanup,
 } from "../../node/cleanup.ts";
 
-/** Ours are the one that serves, and the one that is built while a layout changes. */
+/** Names of tables. Ours are the one that serves, and the one that is built while a layout changes. */
 const TABLE_NAMES: Readonly<Record<CleanupProxy, readonly string[]>> = {
   "kube-proxy": ["kube-proxy"],
   kproxy: [TABLE_NAME, NEXT_TABLE_NAME],
@@ -43,7 +43,7 @@ async function removeTables({ exec, families, dryRun, of }: CleanupContext): Pro
       if (!(error instanceof ExecError)) throw error;
       const isAbsent = error.isMissing() || isWithoutNftables(error);
       if (!isAbsent) failed.push({ place, error });
-      // What keeps us from looking at one table keeps us from looking at all of them.
+      // An obstacle to reading one table is an obstacle to reading all of them.
       isOver = isAbsent || nftFailureKind(error) !== "rejected";
       return null;
     }
@@ -64,7 +64,7 @@ async function removeTables({ exec, families, dryRun, of }: CleanupContext): Pro
 }
 
 /**
- * Asks by name: a list would read all tables of the node. Most nodes have none of ours, and one look shows it.
+ * Asks by name: a list would read all tables of the node. Most nodes have none of ours, which one dry run shows.
  *
  * @param onOwned called for tables that only another process may remove
  */

@@ -22,7 +22,7 @@ import { TABLE_NAME } from "../plan/chains.ts";
 import { type Feature, neededFeatures } from "../plan/features.ts";
 import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "../plan/plan.ts";
 
-/** That of IPv4 is in the settings. */
+/** Loopback of IPv6; that of IPv4 is in the settings. */
 const IPV6_LOOPBACK: Ip = { family: "IPv6", text: "::1", bytes: [...Array(15).fill(0), 1] };
 /** Older ones take the same rules, but do not list them such that they can be read back. */
 export const MIN_NFT_VERSION = "1.0.1";
@@ -50,7 +50,7 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
   return makeProxiers({ nft, config, log, families, refused });
 }
 
-/** True if our table is there; false, too, where that is unknown. */
+/** True if our table exists; false, too, where that is unknown. */
 async function holdsRules(nft: Nft, family: IpFamily): Promise<boolean> {
   try {
     return await nft.hasTable(nftFamily(family), TABLE_NAME);
@@ -60,10 +60,10 @@ async function holdsRules(nft: Nft, family: IpFamily): Promise<boolean> {
   }
 }
 
-/** What nft and the kernel can do for one family. */
+/** Optional features of nft and the kernel for one family. */
 interface NodeNft {
   readonly objectComments: boolean;
-  /** False if they are not wanted, or refused. */
+  /** False if counters are not wanted, or refused. */
   readonly trafficCounters: boolean;
 }
 
@@ -118,7 +118,7 @@ function warnOfRefusedCounters(
   }
 }
 
-/** What the families' counters say, together; undefined if none counts. */
+/** Reads the traffic counters of all families; undefined if none counts. */
 function trafficOf(
   proxiers: readonly NftablesProxier[],
   { nft, log, families }: ProxierParts,
@@ -162,14 +162,14 @@ async function requireNft(nft: Nft): Promise<string | null> {
       : `nft does not work here: ${error.message}`;
     throw new UnsupportedError("nftables", "the program nft", error.message, { cause: error, message });
   }
-  // One that says no number may still be new enough: then the dry run decides.
+  // An nft without a version number may still be new enough: then the dry run decides.
   if (version !== null && !isAtLeast(version, MIN_NFT_VERSION)) {
     throw new UnsupportedError("nftables", `nft ${MIN_NFT_VERSION} or newer`, `nft ${version}`);
   }
   return version;
 }
 
-/** Tries all that our rules use, without writing it, and without what can be done without where it is refused. */
+/** Dry run of all features that our rules use; leaves out optional ones that are refused. */
 async function probeFamily(
   nft: Nft,
   { family, trafficCounters }: ConfiguredNftables,
@@ -192,7 +192,7 @@ async function probeFamily(
 }
 
 /**
- * Null if nft takes them.
+ * Null if nft takes the features.
  *
  * @throws {ExecError} if that is unknown: nft was killed, hung, or fails without saying why
  */
@@ -206,7 +206,7 @@ async function checkFailure(nft: Nft, features: readonly Feature[]): Promise<Exe
   }
 }
 
-/** Those whose lines nft names; where it names none of theirs, nothing works. */
+/** Features whose lines nft names; the first if it names none, because then nothing works. */
 function refusedFeatures({ stderr }: ExecError, features: readonly Feature[]): readonly Feature[] {
   const owners = features.flatMap((feature) => feature.commands.map(() => feature));
   const named = new Set(nftErrors(stderr).map(({ line }) => owners[line - 1]));
@@ -233,7 +233,7 @@ function foundText(failure: ExecError, version: string | null): string {
   return `${describeNftFailure(failure)} (nft ${version ?? "of unknown version"})`;
 }
 
-/** The process may not use nftables. */
+/** Error of a process that may not use nftables. */
 function withoutRights(family: IpFamily, failure: ExecError, version: string | null): UnsupportedError {
   return new UnsupportedError(
     `${family} through nftables`,

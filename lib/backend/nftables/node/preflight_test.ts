@@ -1,4 +1,4 @@
-/** Each thing a node may lack is named. */
+/** Each feature that a node may lack is named. */
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { FakeNft } from "../../../../tests/support/fake_nft.ts";
 import { modeContext } from "../../../../tests/support/mode_context.ts";
@@ -18,7 +18,7 @@ interface Machine {
   readonly version?: string;
   /** Null: there is no program `sysctl`. */
   readonly disableIpv6?: string | null;
-  /** Lines that nft or the kernel refuses, with what it says. */
+  /** Lines that nft or the kernel refuses, with the error. */
   readonly refuse?: (line: string) => string | undefined;
   readonly fail?: FakeNft["fail"];
   readonly missing?: boolean;

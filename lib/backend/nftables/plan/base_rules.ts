@@ -1,5 +1,5 @@
 /**
- * What is in the table whatever the Services are.
+ * Base rules: objects of the table that do not depend on Services.
  *
  * @module
  */
@@ -96,7 +96,7 @@ function endpointMaps(family: IpFamily, container: MakeContainer): readonly Cont
   return maps;
 }
 
-/** Matches what node ports are served on. Never loopback: without `route_localnet` such packets get no answer. */
+/** Matches addresses that serve node ports. Never loopback: without `route_localnet` such packets get no answer. */
 function nodePortMatch({ family, nodePortAddresses }: NftablesOptions): string {
   const { ip, loopback } = FAMILY_WORDS[family];
   return nodePortAddresses.matchAll
@@ -173,7 +173,7 @@ function trafficRules({ ip }: RuleWords): string[] {
   );
 }
 
-/** Where packets of flows are counted: once each, so that what the node sends to itself is not counted when it arrives. */
+/** Rules of base chains that count packets of flows: once each, so that what the node sends to itself counts once. */
 const TRAFFIC_HOOKS: ReadonlyMap<string, string> = new Map([
   ["filter-input", `iifname != "lo" ct status dnat jump ${CHAINS.traffic}`],
   ["filter-forward", `ct status dnat jump ${CHAINS.traffic}`],
@@ -236,7 +236,7 @@ function planElements({ family, nodePortAddresses, nodePortIps }: NftablesOption
 }
 
 /**
- * Everything of one family that does not come from a Service.
+ * Plans all objects of one family that do not come from a Service.
  *
  * @throws {RangeError} if an option does not fit its family
  */

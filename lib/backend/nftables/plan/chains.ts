@@ -11,16 +11,16 @@ import { base32Sha256 } from "../../../netfilter/chain_hash.ts";
 
 /** The table of each family. */
 export const TABLE_NAME = "kproxy";
-/** Where a table of another layout is built while the old one still serves. */
+/** Table of a new layout, built while the old one still serves. */
 export const NEXT_TABLE_NAME = "kproxy-next";
 /** To be raised whenever tables of the last release cannot be changed into ours in place. */
 const LAYOUT_VERSION = 1;
 /** Comment of the table, for people: kernels before 5.10 take it and forget it, without a word. */
 export const TABLE_COMMENT = `kproxy layout ${LAYOUT_VERSION}`;
-/** Its presence stands for the layout: an empty set, because every kernel lists the names of sets. */
+/** Its presence marks the layout: an empty set, because every kernel lists the names of sets. */
 export const LAYOUT_SET = `layout-${LAYOUT_VERSION}`;
 
-/** What nft calls the things of a family. */
+/** Keywords of nft for one family. */
 export interface FamilyWords {
   /** Family of the table, and of matches such as `ip daddr`. */
   readonly ip: "ip" | "ip6";
@@ -42,7 +42,7 @@ export const PROTOCOL_WORDS: Readonly<Record<Protocol, ProtocolWord>> = {
   SCTP: "sctp",
 };
 
-/** Sets and maps that are always there, but for those of endpoints, and counters where traffic is counted. */
+/** Sets and maps that always exist, except those of endpoints, and counters where traffic is counted. */
 export const SETS = {
   serviceIps: "service-ips",
   serviceNodePorts: "service-nodeports",
@@ -59,7 +59,7 @@ export const SETS = {
   nodePortTrafficOut: "nodeport-traffic-out",
 } as const;
 
-/** Chains that base chains lead to, or elements. */
+/** Chains that base chains or elements jump to. */
 export const CHAINS = {
   services: "services",
   masquerading: "masquerading",
@@ -71,7 +71,7 @@ export const CHAINS = {
   traffic: "traffic",
 } as const;
 
-/** Which of the maps of endpoints, and which of the chains that choose from it. */
+/** Selects one of the endpoint maps, and one of the chains that choose from it. */
 export interface EndpointMap {
   readonly protocol: ProtocolWord;
   /** True if it is looked up by node port, false if by address and port. */
@@ -120,7 +120,7 @@ export function serviceChains(servicePort: ServicePort): ServiceChains {
   };
 }
 
-/** The chain that leads to one endpoint of one ServicePort, and the set of the clients that stick to it. */
+/** Names of the chain that DNATs to one endpoint of one ServicePort, and of the set of its affinity clients. */
 export interface EndpointNames {
   readonly chain: string;
   readonly affinitySet: string;

@@ -1,6 +1,6 @@
 /**
- * What the rules need of nft and the kernel, one by one, each with the commands that need it and nothing else: a dry run of all of them shows
- * whether the mode can be run on a node, and if not what the node lacks.
+ * Features that the rules need of nft and the kernel, each with the commands that need it and nothing else: a
+ * dry run of all of them shows whether the mode can be run on a node, and if not what the node lacks.
  *
  * @module
  */
@@ -10,12 +10,12 @@ import { FAMILY_WORDS } from "./chains.ts";
 /** Name of a table that only dry runs see. */
 const PROBE_TABLE = "kproxy-probe";
 
-/** One thing that nft and the kernel must know. */
+/** One feature that nft and the kernel must support. */
 export interface Feature {
   readonly name: string;
-  /** Of the kernel: module and option. */
+  /** Kernel module and option. */
   readonly kernel: string;
-  /** In a table that is there. */
+  /** Commands that need it, in an existing table. */
   readonly commands: readonly string[];
   /** The option of the rules that needs it; absent: all rules do. */
   readonly option?: "objectComments" | "trafficCounters";

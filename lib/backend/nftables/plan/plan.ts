@@ -1,6 +1,6 @@
 /**
- * The planner of nftables mode: from the state of one family to what the changed Services want, and from the configuration and the Node to
- * what decides the rules.
+ * The planner of nftables mode: from the state of one family to the rules of the changed Services, and from
+ * the configuration and the Node to the options that decide the rules.
  *
  * @module
  */
@@ -23,8 +23,8 @@ const KUBERNETES: NamespacedName = "default/kubernetes";
 const DNS_PORT = 53;
 
 /**
- * What the changed Services (all for `"all"`) want, and what is always there. It depends on the state only, not on the
- * order in which it came about, and what a Service wants does not depend on the others.
+ * Rules of the changed Services (all for `"all"`), and base rules. They depend on the state only, not on the
+ * order in which it came about, and the rules of a Service do not depend on the others.
  *
  * @throws {RangeError} if an option does not fit its family
  */
@@ -68,7 +68,7 @@ export function* planNftablesInSteps(
   };
 }
 
-/** What the cluster itself needs comes first: the API server, then DNS. */
+/** Services that the cluster itself needs come first: the API server, then DNS. */
 function emissionOrder(state: ProxyState, unsorted: readonly NamespacedName[]): readonly NamespacedName[] {
   const names = unsorted.toSorted(compareBytes);
   const needed = names.filter((name) => isNeededFirst(name, state.services.get(name) ?? []));
@@ -85,7 +85,7 @@ function isNeededFirst(name: NamespacedName, ports: readonly ServicePort[]): boo
 /** All of the options that neither the node's interfaces, nor its kernel, nor the cluster's ServiceCIDRs decide. */
 export type ConfiguredNftables = Omit<NftablesOptions, "nodePortIps" | "serviceCidrs" | "objectComments">;
 
-/** Also when the mode was chosen from `auto`, and so not yet known when defaults were filled in. */
+/** Default, also when the mode was chosen from `auto`, and so not yet known when defaults were filled in. */
 const DEFAULT_NODE_PORT_ADDRESSES: readonly string[] = ["primary"];
 
 /**
@@ -108,7 +108,7 @@ export function configuredNftables(
   return { options: { ...settings, trafficCounters: config.kproxy.trafficCounters }, problem };
 }
 
-/** Those of one family, as nft prints them. */
+/** Networks of one family, as nft prints them. */
 export function networksOfFamily(networks: readonly string[], family: IpFamily): readonly string[] {
   return networks.filter((text) => parseCidr(text)?.family === family).map(printedNetwork);
 }

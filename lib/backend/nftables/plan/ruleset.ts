@@ -1,5 +1,5 @@
 /**
- * What the planner of nftables mode says: plain data and no decisions.
+ * Data types of the planner of nftables mode: plain data and no decisions.
  *
  * @module
  */
@@ -19,7 +19,7 @@ export interface NftablesOptions {
   readonly detector: LocalDetector;
   /** The addresses that node ports are served on. */
   readonly nodePortAddresses: NodePortAddresses;
-  /** Of `matchingNodeIps`, loopback left out; not read if `nodePortAddresses.matchAll`. */
+  /** Result of `matchingNodeIps`, loopback left out; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];
   /** The node's own address of this family. */
   readonly nodeIp: string;
@@ -31,7 +31,7 @@ export interface NftablesOptions {
   readonly trafficCounters?: boolean;
 }
 
-/** Where the elements of one list are for one destination. */
+/** Map and keys of the elements of one list for one destination. */
 export interface Destination {
   /** E.g. `endpoints-tcp`. */
   readonly container: string;
@@ -51,7 +51,7 @@ export interface EndpointList {
   readonly endpoints: readonly string[];
 }
 
-/** Everything one Service (all its ports of this family) wants in the kernel. */
+/** All objects of one Service (all its ports of this family) in the kernel. */
 export interface ServiceRules {
   /**
    * Dispatch, no-endpoint verdicts, firewall: each one's key is the destination, which no other Service of the state has.
@@ -63,23 +63,23 @@ export interface ServiceRules {
   readonly lists: readonly EndpointList[];
   /** Chains of its own: affinity and source ranges. In an order in which each goes only to earlier ones. */
   readonly chains: readonly Chain[];
-  /** Sets of clients that stick to an endpoint. */
+  /** Sets of clients with session affinity to an endpoint. */
   readonly affinitySets: readonly Container[];
 }
 
-/** What is in the kernel whatever the Services are; of its chains the base chains come last. */
+/** Objects that do not depend on Services; base chains are the last of its chains. */
 export interface BaseRules extends NftObjects {
-  /** Of the table, for people: who made it, in which layout; `""` if this kernel or nft refuses comments. */
+  /** Comment of the table, for people: who made it, in which layout; `""` if this kernel or nft refuses comments. */
   readonly comment: string;
 }
 
-/** What the changed Services (or all) want. */
+/** Rules of the changed Services (or all), and base rules. */
 export interface NftablesPlan {
   /** The family of the table. */
   readonly family: IpFamily;
   /** True if every Service is in `services`; a Service that is not there must then not be in the kernel. */
   readonly all: boolean;
-  /** What is there whatever the Services are. */
+  /** Objects that do not depend on Services. */
   readonly base: BaseRules;
   /** The shared chains that `services` use, by name; each goes only to earlier ones. */
   readonly sharedChains: ReadonlyMap<string, Chain>;

@@ -1,5 +1,5 @@
 /**
- * What one Service wants in the kernel: nearly always elements of the shared maps and nothing else.
+ * Plans the rules of one Service: nearly always elements of the shared maps and nothing else.
  *
  * @module
  */
@@ -31,7 +31,7 @@ import type { Chain, Container, Element } from "../../../netfilter/nft_objects.t
 import type { Destination, EndpointList, ServiceRules } from "./ruleset.ts";
 import { clusterPolicyRules, localPolicyRules, type RuleWords, type SharedChains } from "./shared_chains.ts";
 
-/** What all Services of one plan share. */
+/** Inputs that all Services of one plan share. */
 export interface ServiceRulesContext {
   readonly node: NodeFacts;
   /** The node's own address; null if it has none of this family. */
@@ -41,7 +41,7 @@ export interface ServiceRulesContext {
   readonly trafficCounters: boolean;
 }
 
-/** What is written for one Service. */
+/** Objects of one Service, as they are planned. */
 class ServiceDraft {
   readonly elements: Element[] = [];
   readonly sharedElements = new Map<string, Element>();
@@ -50,7 +50,7 @@ class ServiceDraft {
   readonly affinitySets: Container[] = [];
   readonly #destinations = new Set<string>();
 
-  /** False if an earlier port of the Service has the destination already. */
+  /** False if an earlier port of the Service owns the destination. */
   claim(destination: string): boolean {
     if (this.#destinations.has(destination)) return false;
     this.#destinations.add(destination);
@@ -72,7 +72,7 @@ class ServiceDraft {
   }
 }
 
-/** Everything one ServicePort wants. */
+/** Plans the objects of one ServicePort. */
 class PortDraft {
   readonly #servicePort: ServicePort;
   readonly #endpoints: CategorizedEndpoints;
@@ -80,7 +80,7 @@ class PortDraft {
   readonly #draft: ServiceDraft;
   readonly #protocol: ProtocolWord;
   readonly #comment: string;
-  /** Of chains of its own; null if it needs none. */
+  /** Names of its own chains; null if it needs none. */
   readonly #names: ServiceChains | null;
   readonly #sticky: boolean;
   readonly #clusterDestinations: Destination[] = [];
@@ -169,12 +169,12 @@ class PortDraft {
     this.#addExternal(SETS.serviceNodePorts, SETS.noEndpointNodePorts, claim, String(nodePort));
   }
 
-  /** Traffic from outside, to an address or a node port. */
+  /** Plans traffic from outside, to an address or a node port. */
   #addExternal(dispatchMap: string, noEndpointMap: string, claim: string, prefix: string): void {
     const { externalPolicyLocal } = this.#servicePort;
     const { hasAny, cluster, local } = this.#endpoints;
     if (!hasExternalEndpoints(this.#servicePort, this.#endpoints)) this.#addVerdict(noEndpointMap, claim);
-    // Without any here a policy Local still serves pods and the node itself.
+    // Without local endpoints a policy Local still serves pods and the node itself.
     if (!hasAny) return;
     if (this.#sticky && this.#names !== null) {
       this.#add(dispatchMap, claim, `goto ${this.#names.external}`);
@@ -192,7 +192,7 @@ class PortDraft {
     }
   }
 
-  /** Null if an earlier port of the Service has the address and port already. */
+  /** Null if an earlier port of the Service owns the address and port. */
   #claimIp(ip: string): string | null {
     const claim = `${ip} . ${this.#protocol} . ${this.#servicePort.port}`;
     if (!this.#draft.claim(claim)) return null;
@@ -200,7 +200,7 @@ class PortDraft {
     return claim;
   }
 
-  /** With or without endpoints: what was counted stays. */
+  /** Adds counters, with or without endpoints: counts stay. */
   #addCounters(claim: string, sets: readonly string[]): void {
     if (!this.#context.trafficCounters) return;
     for (const container of sets) this.#draft.elements.push({ container, key: claim, value: "" });
@@ -230,7 +230,7 @@ function hasFirewall(servicePort: ServicePort): boolean {
 }
 
 /**
- * Drops what comes from elsewhere than the source ranges.
+ * Chain that drops packets from elsewhere than the source ranges.
  *
  * @param nodeIp the node's own address; null if it has none of this family
  * @throws {RangeError} if a range is not a CIDR
@@ -248,15 +248,15 @@ function planFirewall(
   return { name, rules: [...[...sources].map((source) => `${ip} saddr ${source} return`), "drop"] };
 }
 
-/** What one ServicePort adds to the chains and sets of its Service. */
+/** Affinity chains and sets of one ServicePort. */
 interface AffinityRules {
-  /** Each goes only to earlier ones. */
+  /** Chains, each of which jumps only to earlier ones. */
   readonly chains: readonly Chain[];
   readonly sets: readonly Container[];
 }
 
 /**
- * @param external true if anything but the cluster IP leads to the port
+ * @param external true if destinations other than the cluster IP lead to the port
  */
 function planAffinity(
   servicePort: ServicePort,
@@ -310,7 +310,7 @@ function planAffinity(
   return { chains, sets };
 }
 
-/** The first of very many: a slot more than `numgen` counts would never be chosen. */
+/** The first endpoints of very many: a slot more than `numgen` counts would never be chosen. */
 function limited(endpoints: CategorizedEndpoints): CategorizedEndpoints {
   const { cluster, local } = endpoints;
   return { ...endpoints, cluster: cluster.slice(0, MAX_ENDPOINTS), local: local.slice(0, MAX_ENDPOINTS) };

@@ -9,7 +9,7 @@ import { formatMark } from "../../family_settings.ts";
 import type { Chain } from "../../../netfilter/nft_objects.ts";
 import type { NftablesOptions } from "./ruleset.ts";
 
-/** What decides the text of rules that are about more than one address. */
+/** Parts of rules that are the same for all addresses of a family. */
 export interface RuleWords extends FamilyWords {
   /** Sets the mark that asks for masquerading. */
   readonly setMark: string;
@@ -93,7 +93,7 @@ export class SharedChains {
     );
   }
 
-  /** `masq-tcp-3`: from outside under policy Cluster. */
+  /** `masq-tcp-3`: traffic from outside under policy Cluster. */
   masqueraded(map: EndpointMap, count: number): string {
     const cluster = this.choice({ ...map, local: false }, count);
     return this.#ensure(
@@ -102,7 +102,7 @@ export class SharedChains {
     );
   }
 
-  /** `external-tcp-3-1`: from outside under policy Local. */
+  /** `external-tcp-3-1`: traffic from outside under policy Local. */
   localOnly(map: EndpointMap, count: number, localCount: number): string {
     const cluster = this.choice({ ...map, local: false }, count);
     const local = localCount === 0 ? null : this.choice({ ...map, local: true }, localCount);

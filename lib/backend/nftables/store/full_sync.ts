@@ -1,6 +1,6 @@
 /**
- * From a table as it was listed to what is wanted in it, Service by Service: a full sync writes that, a drift check looks whether there
- * is any.
+ * Difference between a listed table and a plan, Service by Service: a full sync writes it, a drift check
+ * looks whether there is any.
  *
  * @module
  */
@@ -22,7 +22,7 @@ import { NftStore } from "./store.ts";
 /** No table yet. */
 export const NO_TABLE: ListedTable = parseTable("");
 
-/** What was listed, less what was found to be wanted. */
+/** Listed objects, less those that were found to be wanted. */
 export class ListedRest {
   readonly #listed: ListedTable;
   readonly #elements: ReadonlyMap<string, Map<string, string>>;
@@ -47,7 +47,7 @@ export class ListedRest {
     return this.#elements.get(container);
   }
 
-  /** What is held of it under the wanted names. */
+  /** Takes the listed objects under the wanted names. */
   take(wanted: NftObjects): NftObjects {
     const elements: Element[] = [];
     for (const element of wanted.elements) {
@@ -85,7 +85,7 @@ export class ListedRest {
     return [timeoutSeconds === undefined ? rest : { ...rest, timeoutSeconds }];
   }
 
-  /** Without sets and maps that are no affinity sets: rules may use them. */
+  /** Objects not taken, without sets and maps other than affinity sets: rules may use them. */
   rest(): NftObjects {
     const elements: Element[] = [];
     for (const [container, of] of this.#elements) {
@@ -99,20 +99,20 @@ export class ListedRest {
   }
 }
 
-/** What must be written for one Service. */
+/** Changes to write for one Service. */
 export interface ServiceTransaction {
   readonly name: NamespacedName;
   readonly transaction: NftTransaction;
 }
 
 /**
- * What leads from a listed table to a plan of all Services, in steps: the transactions of 10,000 Services at once would take more memory
- * than all the rest. Any cut between two Services is safe: each of them is complete or not there at all.
+ * Changes from a listed table to a plan of all Services, in steps: transactions of 10,000 Services at once would take
+ * more memory than all the rest. Any cut between two Services is safe: each of them is complete or not there at all.
  */
 export class FullSync {
-  /** What is there whatever the Services are. */
+  /** Changes of objects that do not depend on Services. */
   readonly base: NftTransaction;
-  /** What is held once all was written. */
+  /** Content of the table once all was written. */
   readonly store: NftStore;
   /** Sets and maps that no plan knows, such as another release's; {@linkcode FullSync.leftover} empties them. */
   readonly unknownContainers: readonly string[];
@@ -122,7 +122,7 @@ export class FullSync {
   readonly #refused: ReadonlySet<NamespacedName>;
 
   /**
-   * @param refused Services that keep what is listed under the same keys, and what has their name: the kernel refuses what they want
+   * @param refused Services that keep listed elements of the same keys, and objects of their name: new ones are refused
    * @throws {TypeError} if the plan is not one of all Services
    */
   constructor(plan: NftablesPlan, listed: ListedTable, refused: ReadonlySet<NamespacedName> = new Set()) {
@@ -140,7 +140,7 @@ export class FullSync {
     );
   }
 
-  /** Made as they are asked for. To be read once, to its end. */
+  /** Changes of each Service, made on demand. To be read once, to its end. */
   *services(): Generator<ServiceTransaction> {
     for (const [name, rules] of this.#plan.services) {
       if (rules === null || this.#refused.has(name)) continue;
@@ -178,11 +178,11 @@ export class FullSync {
     this.store.keep(name, kept);
   }
 
-  /** What no Service wants any more; to be asked for after all Services were written. */
+  /** Removal of stale objects; to be asked for after all Services were written. */
   leftover(): NftTransaction {
     const transaction = diffObjects(NO_OBJECTS, this.#rest.rest());
     if (this.#refused.size === 0) return transaction;
-    // What is kept may lead to chains that no other Service shares any more.
+    // Kept objects may jump to chains that no other Service shares any more.
     const own = transaction.flushedChains.filter(isServiceChain);
     transaction.flushedChains.length = 0;
     for (const name of own) transaction.flushedChains.push(name);
@@ -194,9 +194,9 @@ export class FullSync {
 const SERVICES_AT_ONCE = 200;
 
 /**
- * What leads from a listed table to what it is known to hold: nothing, unless another process changed it. The table is kproxy's alone; what
- * expires by itself (clients of affinity sets), chains that nothing leads to (any more), sets and maps that no rule of ours knows and
- * what packets count are no damage. Yields now and then: at 10,000 Services it takes half a second of the CPU.
+ * Changes from a listed table to its known content: none, unless another process changed it. The table is kproxy's;
+ * what expires by itself (clients of affinity sets), chains that nothing jumps to (any more), sets and maps that no
+ * rule of ours uses and traffic counts are no damage. Yields now and then: 10,000 Services take 0.5 s of the CPU.
  */
 export function* findDrift(store: NftStore, listed: ListedTable): Generator<void, readonly NftTransaction[]> {
   const rest = new ListedRest(listed);
@@ -218,7 +218,7 @@ export function* findDrift(store: NftStore, listed: ListedTable): Generator<void
   return found;
 }
 
-/** The whole plan as text, for a table that is not there yet, with a comment before what each Service contributes. */
+/** The whole plan as text, for a table that is not there yet, with a comment before the commands of each Service. */
 export function renderPlan(plan: NftablesPlan, table: string = tableOf(plan.family)): string {
   const sync = new FullSync(plan, NO_TABLE);
   const { comment } = plan.base;
@@ -235,7 +235,7 @@ export function tableLine(table: string, comment: string): string {
   return `add table ${table}${comment === "" ? "" : ` { comment "${comment}" ; }`}`;
 }
 
-/** As in commands, e.g. `ip kproxy`. */
+/** Family and name as in commands, e.g. `ip kproxy`. */
 export function tableOf(family: IpFamily, name: string = TABLE_NAME): string {
   return `${FAMILY_WORDS[family].ip} ${name}`;
 }

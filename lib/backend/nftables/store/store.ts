@@ -1,6 +1,6 @@
 /**
- * What the table of one family is known to hold, by Service, in little memory: after a full sync as it was written, and changed with
- * every change since.
+ * The known content of the table of one family, by Service, in little memory: after a full sync as it was
+ * written, and changed with every change since.
  *
  * @module
  */
@@ -18,20 +18,20 @@ import { isSharedSet } from "../plan/chains.ts";
 import type { BaseRules, NftablesPlan } from "../plan/ruleset.ts";
 import { type HeldElements, placeService } from "../plan/slots.ts";
 
-/** What a table holds, in numbers. */
+/** Numbers of objects in a table. */
 export interface TableCounts {
-  /** Of all sets and maps but the affinity sets. */
+  /** Elements of all sets and maps but the affinity sets. */
   readonly elements: number;
-  /** Without base chains. */
+  /** Chains other than base chains. */
   readonly chains: number;
   /** Sets and maps. */
   readonly sets: number;
 }
 
-/** What leads from what is held to a plan. */
+/** A change from the known content to a plan. */
 export interface Change {
   readonly transaction: NftTransaction;
-  /** Takes it over. Call it only after the transaction was written. */
+  /** Takes the plan over. Call it only after the transaction was written. */
   readonly commit: () => void;
 }
 
@@ -45,7 +45,7 @@ function nameOf({ container, key }: Element): string {
   return `${container} ${key}`;
 }
 
-/** See the module. */
+/** Store of known objects; see the module. */
 export class NftStore {
   #base: BaseRules;
   readonly #sharedChains: Map<string, Chain>;
@@ -55,17 +55,17 @@ export class NftStore {
   readonly #references = new Map<string, number>();
   /** Set or map → how many elements Services have in it, and one of those Services; null: it has none any more. */
   readonly #containers = new Map<string, { count: number; example: NamespacedName | null }>();
-  /** Services that keep former objects, because the kernel refuses what they want. Another one may come to want a destination of theirs. */
+  /** Services that keep former objects, because new ones are refused. Others may claim a destination of theirs. */
   readonly #kept = new Set<NamespacedName>();
   readonly #counts = { chains: 0, sets: 0, sharedElements: 0 };
 
-  /** A table that holds what a plan wants beside its Services. */
+  /** Begins with a table that holds the base objects and shared chains of a plan. */
   constructor({ base, sharedChains }: Pick<NftablesPlan, "base" | "sharedChains">) {
     this.#base = base;
     this.#sharedChains = new Map(sharedChains);
   }
 
-  /** What is held whatever the Services are. Chains that Services share stay until the next full sync. */
+  /** Objects that do not depend on Services. Chains that Services share stay until the next full sync. */
   get base(): NftObjects {
     return { ...this.#base, chains: [...this.#base.chains, ...this.#sharedChains.values()] };
   }
@@ -86,13 +86,13 @@ export class NftStore {
     return this.#services.keys();
   }
 
-  /** Nothing of a Service that is not known. */
+  /** Objects of a Service; none if it is not known. */
   service(name: NamespacedName): NftObjects {
     const packed = this.#services.get(name);
     return packed === undefined ? NO_OBJECTS : unpack(packed);
   }
 
-  /** The Service has these now; null: it is gone. */
+  /** Records the objects of a Service; null: it is gone. */
   set(name: NamespacedName, objects: NftObjects | null): void {
     const before = this.service(name);
     this.#count(name, before, -1);
@@ -105,13 +105,13 @@ export class NftStore {
     this.#count(name, objects, 1);
   }
 
-  /** As {@linkcode NftStore.set}, for a Service that has these although it wants others: what it wants was refused. */
+  /** As {@linkcode NftStore.set}, for a Service that keeps these because its new objects were refused. */
   keep(name: NamespacedName, objects: NftObjects): void {
     this.set(name, objects);
     this.#kept.add(name);
   }
 
-  /** What leads to a plan of some Services: one transaction, so that a destination that changes hands is never without an owner. */
+  /** The change to a plan of some Services: one transaction, so that a destination is never without an owner. */
   change(plan: NftablesPlan): Change {
     const held = open({ ...this.#base, chains: [...this.#base.chains, ...this.#heldSharedChains(plan)] });
     const wanted = open({ ...plan.base, chains: [...plan.base.chains, ...plan.sharedChains.values()] });
@@ -140,7 +140,7 @@ export class NftStore {
     };
   }
 
-  /** One element of each set and map that has any, for a look at whether it was emptied. */
+  /** One element of each set and map that has any, to check whether it was emptied. */
   sample(): readonly Element[] {
     const sample = [...this.#base.elements.slice(0, 1)];
     for (const [container, of] of this.#containers) {
@@ -160,7 +160,7 @@ export class NftStore {
     }
   }
 
-  /** Elements that other Services keep and one of these wants: the state gives a destination to one, whichever Service keeps it. */
+  /** Elements that other Services keep and one of these claims: the state decides the owner of a destination. */
   #takenFromKept(
     { services }: NftablesPlan,
     { elements }: NftObjects,
@@ -180,7 +180,7 @@ export class NftStore {
     this.keep(owner, { ...objects, elements: objects.elements.filter((one) => !given.has(nameOf(one))) });
   }
 
-  /** True of elements of shared sets that stay whatever becomes of the Services whose objects are `held`. */
+  /** True of elements of shared sets that stay even without the Services whose objects are `held`. */
   #isWantedByOthers(held: NftObjects): (element: Element) => boolean {
     const others = new Map<string, number>();
     const countOf = (name: string): number => others.get(name) ?? this.#references.get(name) ?? 0;
@@ -230,7 +230,7 @@ function append(to: OpenObjects, { containers, chains, elements }: NftObjects): 
   for (const element of elements) to.elements.push(element);
 }
 
-/** Several Services may want the same element of a shared set. */
+/** Each element of a shared set once: several Services may want it. */
 function once(elements: readonly Element[]): Element[] {
   const seen = new Set<string>();
   return elements.filter((element) => {

@@ -50,7 +50,7 @@ function planOf(
   return planNftables(exampleState("IPv4", objects), changed, { ...OPTIONS, ...changes });
 }
 
-/** What a change of the named Services writes. */
+/** Transaction of a change of the named Services. */
 function change(
   before: readonly ApiObject[],
   after: readonly ApiObject[],
@@ -60,7 +60,7 @@ function change(
   return exampleStore(before).change(planOf(after, names, changes)).transaction;
 }
 
-/** What is deleted and added, as `- container key` and `+ container key : value`. */
+/** Deleted and added elements, as `- container key` and `+ container key : value`. */
 function edits({ deletedElements, addedElements }: NftTransaction): string[] {
   return [
     ...deletedElements.map(({ container, key }) => `- ${container} ${key}`),

@@ -17,13 +17,13 @@ import type { SharedPortal, SharedPortals } from "../forward/shared_portals.ts";
 
 /** Ports from here on need no right. */
 const FIRST_FREE_PORT = 1024;
-/** What stands in for port 80 without the right to it is 8080, as people are used to. */
+/** Without the right to port 80 its substitute is 8080, as people are used to. */
 const STAND_IN_OFFSET = 8000;
 
-/** What a {@linkcode ListeningProxier} needs. */
+/** Options of a {@linkcode ListeningProxier}. */
 export interface ListeningOptions {
   readonly family: IpFamily;
-  /** Where the Services are opened. */
+  /** Addresses on which Services are opened. */
   readonly range: Cidr;
   readonly shared: Pick<SharedPortals, "open">;
   readonly log: Logger;
@@ -31,11 +31,11 @@ export interface ListeningOptions {
   readonly nowMs?: () => number;
 }
 
-/** One family. A sync closes what no Service wants any more, opens what is new, and leads all of it to its endpoints. */
+/** Proxier of one family without rules. A sync closes unused portals, opens new ones, and gives all their endpoints. */
 export class ListeningProxier extends Proxier<null, true> {
   readonly #options: ListeningOptions;
   readonly #portals = new Portals<Opening>((opening) => this.#begin(opening));
-  /** Place → the Service port that has it: where it wants to be, and where it is. */
+  /** Address and port → the Service port that holds it: the wanted place, and the actual one. */
   readonly #holders = new Map<string, string>();
 
   constructor(options: ListeningOptions) {
@@ -49,12 +49,12 @@ export class ListeningProxier extends Proxier<null, true> {
     return Promise.resolve(false);
   }
 
-  /** What is open now. */
+  /** Portals that are open now. */
   get facts(): readonly PortalFacts[] {
     return this.#portals.facts(this.family);
   }
 
-  /** All go on at work, for the next proxy server. */
+  /** Leaves all portals at work, for the next proxy server. */
   leave(): void {
     this.#portals.leave();
     this.#holders.clear();
@@ -107,7 +107,7 @@ export class ListeningProxier extends Proxier<null, true> {
       await this.#portals.lead(opening);
       if (isNew) this.#report("Service port is open", opening, port);
     };
-    // Those that need no right come first: none of them gives way to one that stands in for another.
+    // Ports that need no right come first: none of them gives way to a substitute for another.
     const isFree = ({ port }: Opening): number => Number(port >= FIRST_FREE_PORT);
     const order = (one: Opening, other: Opening): number => isFree(other) - isFree(one);
     quarantine.settle(plan.keys(), await this.#portals.openAll(plan, opened, { order }));
@@ -149,7 +149,7 @@ export class ListeningProxier extends Proxier<null, true> {
   }
 }
 
-/** Of the port that it wants, or has. */
+/** Address and port of an opening: the wanted port, or the actual one. */
 function placeOf({ protocol, ip, port }: Opening, actual = port): string {
   return `${protocol} ${ip} ${actual}`;
 }

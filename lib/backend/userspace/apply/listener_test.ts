@@ -19,11 +19,11 @@ import { SharedPortals } from "../forward/shared_portals.ts";
 
 /** A user's machine in memory. */
 class Rig {
-  /** `ip:port` → where it leads. */
+  /** `ip:port` → endpoints of the portal. */
   readonly open = new Map<string, readonly PortalEndpoint[]>();
   readonly shared = new SharedPortals((place) => this.#listen(place));
   readonly tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });
-  /** Places that other programs have. */
+  /** Addresses and ports that other programs hold. */
   readonly taken = new Set<string>();
   isRoot = false;
   nowMs = 0;

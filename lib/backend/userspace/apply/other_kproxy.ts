@@ -17,7 +17,7 @@ export function isTaken(family: IpFamily, led: LedTo): Promise<boolean | null> {
   return isPortTaken(family, protocol === "TCP" ? "tcp" : "udp", Number(port));
 }
 
-/** Of one family. */
+/** Detects another kproxy of one family. */
 export class OtherKproxy {
   readonly #family: IpFamily;
   readonly #logger: Logger;
@@ -55,7 +55,7 @@ export class OtherKproxy {
     return leads;
   }
 
-  /** Those of the guards that none of our rules stands for, and that keep direct packets from ports that are not free. */
+  /** Guards of others, which are not among our rules: those of ports that are not known to be free. */
   async guards(rules: readonly DispatchRule[], guards: Guards): Promise<readonly DispatchRule[]> {
     const own = new Map(guardsIn(rules));
     const others = guards.filter(([led]) => !own.has(led));

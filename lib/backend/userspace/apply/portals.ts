@@ -1,5 +1,5 @@
 /**
- * The ports of kproxy's own that one IP family has open.
+ * Portals, the ports of kproxy's own, that one IP family has open.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import type { PortalFacts } from "../../../model/portals.ts";
 import type { Portal, PortalId, UserspacePlan } from "../plan/plan.ts";
 import type { SharedPortal } from "../forward/shared_portals.ts";
 
-/** What is shown of a portal that is open. */
+/** Facts of an open portal, for display. */
 export function portalFacts(
   { text, protocol, policy, endpoints, stickyMaxAgeSeconds }: Portal,
   { family, address, port }: Pick<PortalFacts, "family" | "address" | "port">,
@@ -26,20 +26,20 @@ export function portalFacts(
   };
 }
 
-/** Opens one that leads nowhere yet, had on a port that rules lead to already; rejects if no port can be had. */
+/** Opens a portal without endpoints, on a port that rules lead to already if possible; rejects if there is no port. */
 export type OpenPortalFor<Wanted extends Portal> = (
   portal: Wanted,
   requested: number | null,
 ) => Promise<SharedPortal>;
 
-/** One that is open, what was last wanted of it, and whose it is. */
+/** An open portal, its last plan, and the Service that owns it. */
 interface KeptPortal<Wanted extends Portal> {
   readonly service: NamespacedName;
   readonly wanted: Wanted;
   readonly portal: SharedPortal;
 }
 
-/** See the module. */
+/** Open portals of one family. */
 export class Portals<Wanted extends Portal = Portal> {
   readonly #open: OpenPortalFor<Wanted>;
   readonly #kept = new Map<PortalId, KeptPortal<Wanted>>();
@@ -48,7 +48,7 @@ export class Portals<Wanted extends Portal = Portal> {
     this.#open = open;
   }
 
-  /** Undefined if it is not open. */
+  /** Port of a portal; undefined if it is not open. */
   portOf(id: PortalId): number | undefined {
     return this.#kept.get(id)?.portal.port;
   }
@@ -57,7 +57,7 @@ export class Portals<Wanted extends Portal = Portal> {
     return this.#kept.size;
   }
 
-  /** What is open now. */
+  /** Facts of the portals that are open now. */
   facts(family: IpFamily): readonly PortalFacts[] {
     return [...this.#kept.values()].map(({ wanted, portal: { ip: address, port } }) =>
       portalFacts(wanted, { family, address, port })
@@ -65,12 +65,12 @@ export class Portals<Wanted extends Portal = Portal> {
   }
 
   /**
-   * Opens all portals of a plan that are not open; those lead nowhere yet.
+   * Opens all portals of a plan that are not open; those have no endpoints yet.
    *
-   * @param opened called for each, with its port; what it does is done when this resolves
+   * @param opened called for each portal, with its port; awaited before this resolves
    * @param order of two portals: below zero if the first one is opened first
    * @param requestedOf the port that rules lead to already
-   * @returns why Services lack some
+   * @returns problems of Services that lack portals
    */
   async openAll(
     plan: UserspacePlan<Wanted>,
@@ -104,12 +104,12 @@ export class Portals<Wanted extends Portal = Portal> {
     return problems;
   }
 
-  /** Lets one that is open lead where it is to lead, once clients come to it by rules only. */
+  /** Gives an open portal its endpoints, once clients come to it by rules only. */
   async lead({ id, endpoints, stickyMaxAgeSeconds }: Portal): Promise<void> {
     await this.#kept.get(id)?.portal.update(endpoints, stickyMaxAgeSeconds);
   }
 
-  /** Closes what these Services (`isAll`: and all others) do not want any more. @returns what was open, with its port */
+  /** Closes portals that these Services (`isAll`: and all others) do not want any more. @returns them, with ports */
   async closeUnused(
     plan: UserspacePlan<Wanted>,
     isAll: boolean,
@@ -123,7 +123,7 @@ export class Portals<Wanted extends Portal = Portal> {
     return closing.map(({ wanted, portal: { port } }) => ({ wanted, port }));
   }
 
-  /** All go on at work, for the next proxier. */
+  /** Leaves all portals at work, for the next proxier. */
   leave(): void {
     for (const { portal } of this.#kept.values()) portal.leave();
     this.#kept.clear();

@@ -1,6 +1,6 @@
 /**
- * Userspace mode for one IP family: opens the portals of Services, leads their packets there, and closes what nothing leads to any more.
- * Its rules are written, compared and repaired as those of mode iptables.
+ * Proxier of userspace mode for one IP family: opens portals of Services, leads their packets there, and
+ * closes unused portals. Its rules are written, compared and repaired as those of mode iptables.
  *
  * @module
  */
@@ -47,17 +47,17 @@ import { OtherKproxy } from "./other_kproxy.ts";
 import type { Portals } from "./portals.ts";
 import type { StaleUdp } from "./stale_udp.ts";
 
-/** What decides the rules, as far as it is known before the first sync. */
+/** Settings that decide the rules and are known before the first sync. */
 export type UserspaceSettings =
   & Omit<UserspaceOptions, "family" | "nodePortIps">
   & { readonly nodePortAddresses: NodePortAddresses };
 
-/** What a {@linkcode UserspaceProxier} needs. */
+/** Options of a {@linkcode UserspaceProxier}. */
 export interface UserspaceProxierOptions {
   readonly iptables: Iptables;
   readonly settings: UserspaceSettings;
   readonly portals: Portals;
-  /** Removes UDP flows that are led elsewhere. */
+  /** Removes tracked UDP flows that rules lead elsewhere now. */
   readonly staleUdp: StaleUdp;
   /** Addresses of all interfaces of the node, both families. */
   readonly interfaceIps: () => readonly string[];
@@ -66,29 +66,29 @@ export interface UserspaceProxierOptions {
   readonly nowMs?: () => number;
 }
 
-/** What a sync wants, and what leads there. */
+/** Plan of a sync, and the transaction that leads to it. */
 interface Planned {
   readonly plan: UserspacePlan;
   readonly transaction: IptablesTransaction;
   readonly moved: readonly UdpDestination[];
 }
 
-/** Likewise of a full sync. */
+/** Plan of a full sync. */
 interface FullPlan extends Planned {
   readonly store: IptablesStore;
-  /** Why Services lack portals. */
+  /** Problems of Services that lack portals. */
   readonly problems: ReadonlyMap<NamespacedName, string>;
-  /** Another kproxy leads Services to its ports: nothing is written. */
+  /** True: another kproxy leads Services to its ports, nothing is written. */
   readonly isLeft: boolean;
 }
 
-/** One family. */
+/** Proxier of userspace mode for one family. */
 export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> {
   readonly #options: UserspaceProxierOptions;
   readonly #own: OwnRules;
   readonly #driftCheck: DriftCheck;
   readonly #other: OtherKproxy;
-  /** What the full sync under way is to reach. */
+  /** Store that the full sync under way is to reach. */
   #wanted: IptablesStore | undefined;
 
   constructor(options: UserspaceProxierOptions) {
@@ -110,7 +110,7 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
     this.#driftCheck = new DriftCheck({ iptables, own: this.#own, logger, nowMs: this.nowMs });
   }
 
-  /** Opens what is new, writes the rules that differ, then closes what nothing leads to any more. */
+  /** Opens new portals, writes the rules that differ, then closes unused portals. */
   override sync(request: SyncRequest): Promise<ApplyReport> {
     this.#driftCheck.giveWay();
     return super.sync(request);
@@ -139,7 +139,7 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   ): Promise<IptablesStore> {
     const full = await this.#planAll(state, refused);
     this.#wanted = full.store;
-    // One has read the tables.
+    // One program has read the tables.
     this.progress.commands++;
     if (full.isLeft) await this.#options.portals.closeUnused(full.plan, true);
     else {
@@ -207,8 +207,8 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   }
 
   /**
-   * Writes in an order in which no client reaches a portal but by rules: which clients may come to it, then it leads somewhere, then
-   * packets are led there; and when no packets are led there any more it is closed before other clients may come to its port.
+   * Writes in an order in which no client reaches a portal but by rules: first the firewall rules of its port, then its
+   * endpoints, then rules that lead packets to it; once those are gone it is closed, and then its firewall rules go.
    *
    * @param witness a rule of nat that must be there: where another kproxy has put its own in the place of ours, iptables refuses all of it
    */
@@ -254,11 +254,11 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   }
 
   /**
-   * Opens the portals of a plan; those that no client reaches but by rules lead on at once.
+   * Opens the portals of a plan; those that clients reach by rules only get their endpoints at once.
    *
-   * @param adopted the ports on which portals had better listen
+   * @param adopted preferred ports of portals, to which rules lead already
    * @param guarded the ports that the firewall keeps direct packets from
-   * @returns why Services lack some
+   * @returns problems of Services that lack portals
    */
   async #open(
     plan: UserspacePlan,
@@ -280,7 +280,7 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
     return new Set(isReached ? savedGuards(saved).map(([led]) => led) : []);
   }
 
-  /** Takes away what kept direct packets from ports of others that are closed now. */
+  /** Deletes firewall rules for ports of other processes that are closed now. */
   async #dropStaleGuards(committed: IptablesStore): Promise<void> {
     const kept = guardsIn(committed.service(GUARDS_OF_OTHERS)?.dispatch ?? []);
     const left = await this.#other.guards([], kept);
@@ -301,7 +301,7 @@ function dispatchIn(store: IptablesStore): readonly DispatchRule[] {
   return [...store.serviceNames].flatMap((name) => store.service(name)!.dispatch);
 }
 
-/** A rule that leads the node's own packets, the last one of its Service there. */
+/** The last rule of a Service in `KUBE-PORTALS-HOST`, for the node's own packets. */
 function lastHostRule(store: IptablesStore): DispatchRule | null {
   for (const name of store.serviceNames) {
     const last = store.service(name)!.dispatch.findLast(({ chain }) => chain === PORTALS_HOST);
@@ -310,7 +310,7 @@ function lastHostRule(store: IptablesStore): DispatchRule | null {
   return null;
 }
 
-/** Text that changes nothing, and is refused where the rule is not there. */
+/** Restore text that changes nothing, and is refused where the rule is missing. */
 function insisting({ chain, rule }: DispatchRule): string {
   return tableBlock("nat", [`-D ${chain} ${rule}`, `-A ${chain} ${rule}`]);
 }

@@ -39,14 +39,14 @@ class Rig implements AsyncDisposable {
   readonly started: string[] = [];
   readonly record = new RelayRecord();
   report: ApplyReport | undefined;
-  /** What some restores say instead of doing their work. */
+  /** Results of some restores instead of their work. */
   refuse: (text: string) => ExecResult | undefined | Promise<undefined> = () => undefined;
   /** What happens between the next listing of rules and its use. */
   meanwhile: (() => Promise<unknown>) | undefined;
   readonly #services = new Map<string, Service>();
   portals: Portals;
   proxier: UserspaceProxier;
-  /** One that leads to portals of another process. */
+  /** Makes a proxier that leads to portals of another process. */
   beside!: (portOf: (portal: Portal) => number | undefined) => UserspaceProxier;
 
   constructor(private readonly range: { first: number; last: number } | null = null) {
@@ -121,7 +121,7 @@ class Rig implements AsyncDisposable {
     this.#services.delete(name);
   }
 
-  /** Of what changed; everything for `all`. @returns how many programs of iptables ran */
+  /** Syncs what changed; everything for `all`. @returns how many programs of iptables ran */
   async sync(all: "all" | "changed" = "changed"): Promise<string[]> {
     this.started.length = 0;
     const { state, updatedServices } = this.tracker.checkout();
@@ -141,7 +141,7 @@ class Rig implements AsyncDisposable {
   }
 }
 
-/** Destination → port of kproxy's own, as the rules for packets of others say. */
+/** Destination → port of kproxy's own, by the rules for packets not from the node. */
 function ways(rig: Rig): Record<string, number> {
   const found = rig.rules().filter((rule) => rule.startsWith("-A KUBE-PORTALS-CONTAINER "));
   const word = (rule: string, regexp: RegExp): string => regexp.exec(rule)?.[1] ?? "";

@@ -1,5 +1,5 @@
 /**
- * UDP flows that connection tracking leads where rules led before.
+ * Stale UDP flows: connection tracking leads them where rules led before.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import type { IpFamily } from "../../../model/objects.ts";
 import { errorText, type Logger } from "../../../observe/log.ts";
 import type { UdpDestination } from "../plan/port_rules.ts";
 
-/** Lets tracked flows begin anew, by the rules that are in force. */
+/** Deletes tracked flows, so that they begin anew by the rules in force. */
 export class StaleUdp {
   readonly #conntrack: Conntrack;
   readonly #family: IpFamily;
@@ -23,7 +23,7 @@ export class StaleUdp {
     this.#log = log;
   }
 
-  /** Never rejects: flows that stay end by themselves once they are idle. */
+  /** Deletes tracked flows. Never rejects: those that stay end by themselves once they are idle. */
   async remove(destinations: readonly UdpDestination[]): Promise<void> {
     if (destinations.length === 0) return;
     const [family, log] = [this.#family, this.#log];

@@ -1,5 +1,5 @@
 /**
- * The end of the process: rules that lead to its ports would lead to the program that has those ports next.
+ * Removal of rules at the end of the process: they would lead to the program that has its ports next.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import { movedUdp, portsLedTo, redirectsIn } from "../plan/port_rules.ts";
 import { isTaken } from "./other_kproxy.ts";
 import { StaleUdp } from "./stale_udp.ts";
 
-/** Takes the rules of one family away, step by step: while the ports are held no other program can have what is led there. */
+/** Removes the rules of one family, step by step: while the ports are held no other program can get their packets. */
 export class Withdrawal {
   readonly #iptables: Iptables;
   readonly #staleUdp: StaleUdp;
@@ -22,7 +22,7 @@ export class Withdrawal {
   /** The rules that were in force; null: they are not ours to remove. */
   #saved: IptablesRuleset | null = null;
 
-  /** @param exec starts programs when those of the last run have ended */
+  /** @param exec starts programs when those of the last proxy server have ended */
   constructor(iptables: Iptables, exec: Exec, log: Logger) {
     this.#iptables = iptables.with(exec);
     this.#staleUdp = new StaleUdp(exec, iptables.family, log);
@@ -30,7 +30,7 @@ export class Withdrawal {
   }
 
   /**
-   * Leads nothing to this process any more. Rules that another kproxy, which was started meanwhile, leads to its own ports are left alone.
+   * Removes the rules that lead to this process. Those of another kproxy, started meanwhile, are left alone.
    *
    * @param own `IPv4 TCP 40001` of each port of this process
    */
@@ -50,18 +50,18 @@ export class Withdrawal {
     });
   }
 
-  /** Tracked flows of UDP would go on to the port. */
+  /** Deletes tracked UDP flows, which would go on to the ports. */
   async flows(): Promise<void> {
     if (this.#saved !== null) await this.#staleUdp.remove(movedUdp(redirectsIn(this.#saved), []));
   }
 
-  /** Removes what kept direct packets from the ports, once these are closed, and the empty chains. */
+  /** Removes the firewall rules of the ports, once these are closed, and the empty chains. */
   async rest(): Promise<void> {
     const saved = this.#saved;
     if (saved !== null) await this.#attempt(() => this.#empty(saved, ["filter", "nat"], true));
   }
 
-  /** Takes away what leads to the chains of some tables, and their rules. @returns false if there are none */
+  /** Removes the jumps to the chains of some tables, and their rules. @returns false if there are none */
   async #empty(
     saved: IptablesRuleset,
     tables: readonly ("filter" | "nat")[],

@@ -12,15 +12,15 @@ import { NoPortError, type OpenPortal, type RelayContext } from "./relay.ts";
 import { TcpPortal } from "./tcp_portal.ts";
 import { UdpPortal } from "./udp_portal.ts";
 
-/** Where a portal may listen. */
+/** Address and ports on which a portal may listen. */
 export interface Place {
   readonly family: IpFamily;
   readonly protocol: PortalProtocol;
   /** An address of the node, or the unspecified one for all. */
   readonly ip: string;
-  /** Tried first, such as the one that rules lead to already; null: none. */
+  /** Port that is tried first, such as the one that rules lead to already; null: none. */
   readonly requested: number | null;
-  /** Null: the kernel chooses. */
+  /** Allowed ports; null: the kernel chooses. */
   readonly range: PortRange | null;
   /** True: an IPv6 socket, which the runtime opens for IPv4 clients as well, refuses those. Default: false. */
   readonly isOfOneFamily?: boolean;
@@ -30,7 +30,7 @@ export interface Place {
 const MOST_TRIES = 64;
 
 /**
- * Opens a portal that leads nowhere yet.
+ * Opens a portal without endpoints.
  *
  * @throws {NoPortError} if no port can be had
  */
@@ -61,7 +61,7 @@ function isDenied(error: unknown): boolean {
     error instanceof Error && "code" in error && error.code === "EACCES";
 }
 
-/** The requested one, then any; or all of the range from a random one on. */
+/** The requested port, then any; or all of the range from a random one on. */
 function* candidates({ requested, range }: Place, random: () => number): Generator<number> {
   if (requested !== null && (range === null || requested >= range.first && requested <= range.last)) {
     yield requested;
@@ -88,7 +88,7 @@ async function listen(
 function bound(socket: Socket, address: string, port: number): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const fail = (error: Error): void => {
-    // One that is not bound may be closed already.
+    // A socket that is not bound may be closed already.
     try {
       socket.close();
     } finally {

@@ -1,5 +1,5 @@
 /**
- * What the forwarders of TCP and UDP share: sessions, how many there may be, and what is counted of them.
+ * Common parts of the forwarders of TCP and UDP: sessions, their limits, and their counts.
  *
  * @module
  */
@@ -12,7 +12,7 @@ import {
 import type { PortalEndpoint, PortalProtocol } from "../plan/plan.ts";
 import type { CopyBuffers } from "./tcp_portal.ts";
 
-/** What a portal is given of the process. */
+/** Process-wide dependencies of a portal. */
 export interface RelayContext {
   readonly sessions: AllSessions;
   readonly buffers: CopyBuffers;
@@ -25,16 +25,16 @@ export interface RelayContext {
   readonly udpIdleMs: number;
 }
 
-/** A port of kproxy's own at work. */
+/** An open port of kproxy's own. */
 export interface OpenPortal {
   readonly port: number;
   /** Takes endpoints and seconds of affinity over. Done, or resolves, when the next client gets one of these. */
   update(endpoints: readonly PortalEndpoint[], stickySeconds: number): void | Promise<void>;
-  /** Takes no more clients; those that are there are served to their end. Resolves when others may have the port. */
+  /** Takes no more clients; open sessions are served to their end. Resolves when others may have the port. */
   close(): Promise<void>;
 }
 
-/** No port could be had. */
+/** Thrown if no port can be had. */
 export class NoPortError extends Error {
   /** @param isDenied true if it is a lack of rights, as for ports below 1024 */
   constructor(message: string, readonly isDenied: boolean) {
@@ -46,22 +46,22 @@ export class NoPortError extends Error {
 /** Why a client was not served. */
 export type RelayRefusal = "descriptors" | "limit" | "no endpoint" | "no answer" | "not redirected";
 
-/** What was counted of one protocol. */
+/** Counts of one protocol. */
 export interface RelayCounts {
   open: number;
   opened: number;
   dialFailures: number;
-  /** Sessions of a client with more than others that another client has got. */
+  /** Sessions that a client with more than others has lost to another client. */
   evicted: number;
-  /** Of clients (`in`) and to them (`out`). */
+  /** Bytes from clients (`in`) and to them (`out`). */
   readonly bytes: { in: number; out: number };
   readonly refused: Record<RelayRefusal, number>;
 }
 
-/** Of all protocols. */
+/** Counts of all protocols. */
 export type AllRelayCounts = Readonly<Record<PortalProtocol, RelayCounts>>;
 
-/** Nothing was counted yet. */
+/** Counts that are all zero. */
 export function noRelayCounts(): AllRelayCounts {
   const of = (): RelayCounts => ({
     open: 0,
@@ -75,8 +75,8 @@ export function noRelayCounts(): AllRelayCounts {
 }
 
 /**
- * How many sessions there may be at a time, however many descriptors are left: memory is for more than strangers. A client of UDP has a
- * socket whose buffer takes 64 KiB.
+ * Most sessions at a time, however many descriptors are left: clients must not take all memory. A client of
+ * UDP has a socket whose buffer takes 64 KiB.
  */
 export const MOST_SESSIONS: Readonly<Record<PortalProtocol, number>> = { TCP: 32_768, UDP: 4_096 };
 
@@ -86,7 +86,7 @@ const TELL_AGAIN_MS = 60_000;
 /** A connection of TCP, or a client of UDP. */
 export abstract class Session implements PooledConnection {
   readonly client: string;
-  /** When bytes went either way. */
+  /** Time of the last bytes in either direction. */
   sinceMs: number;
   readonly phase = "answering";
   readonly deadlineMs = Infinity;
@@ -116,7 +116,7 @@ export class Sessions {
     this.counts = counts;
   }
 
-  /** True if there is room for one more, until it leaves; else it is closed, and counted as refused. */
+  /** True if there is room for the session, until it leaves; else it is closed, and counted as refused. */
   admit(session: Session): boolean {
     if (this.#pool.admit(session, this.#lane) === "refused") {
       this.refuse(this.#pool.count(this.#lane) >= this.#lane.most ? "limit" : "descriptors");
@@ -136,16 +136,16 @@ export class Sessions {
     this.counts.refused[reason]++;
   }
 
-  /** The system has no descriptor left, whatever was assured. */
+  /** Reports that the system has no descriptor left, whatever was assured. */
   exhausted(): void {
     this.#pool.exhausted();
   }
 }
 
-/** Those of both protocols. */
+/** Sessions of both protocols. */
 export type AllSessions = Readonly<Record<PortalProtocol, Sessions>>;
 
-/** What {@linkcode relaySessions} needs. */
+/** Options of {@linkcode relaySessions}. */
 export interface SessionOptions extends Pick<ConnectionPoolOptions, "allowance"> {
   /** @default {MOST_SESSIONS} */
   readonly most?: Readonly<Record<PortalProtocol, number>>;
@@ -153,7 +153,7 @@ export interface SessionOptions extends Pick<ConnectionPoolOptions, "allowance">
   readonly onGreed: (message: string) => void;
 }
 
-/** No session yet. */
+/** Sessions of both protocols, none yet. */
 export function relaySessions({ onGreed, most = MOST_SESSIONS, ...options }: SessionOptions): AllSessions {
   const counts = noRelayCounts();
   let toldMs = Number.NEGATIVE_INFINITY;

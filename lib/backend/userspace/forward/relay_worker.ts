@@ -1,5 +1,5 @@
 /**
- * The thread that forwards: neither syncs nor log lines keep what goes through it waiting.
+ * The thread that forwards traffic: syncs and log lines do not delay it.
  *
  * @module
  */

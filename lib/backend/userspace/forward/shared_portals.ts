@@ -1,6 +1,6 @@
 /**
- * What the proxy servers of a process and both IP families have in common in userspace mode: the thread that forwards, and the portals
- * that one proxy server leaves to the next.
+ * State that the proxy servers of a process and both IP families share in userspace mode: the thread that
+ * forwards, and the portals that one proxy server leaves to the next.
  *
  * @module
  */
@@ -12,12 +12,12 @@ import type { PortalEndpoint } from "../plan/plan.ts";
 import type { Place } from "./open_portal.ts";
 import { type AllRelayCounts, NoPortError, noRelayCounts, type OpenPortal } from "./relay.ts";
 
-/** What the thread is to do. */
+/** A task of the thread. */
 type RelayTask =
-  /** Done with the port. */
+  /** Answered with the port. */
   | { readonly kind: "open"; readonly portal: number; readonly place: Place; readonly udpIdleMs: number }
   | { readonly kind: "close"; readonly portal: number }
-  /** Done once there is no session. */
+  /** Answered once there is no session. */
   | { readonly kind: "drain" }
   | {
     readonly kind: "update";
@@ -42,24 +42,24 @@ export type RelayNews =
   | { readonly kind: "counts"; readonly counts: AllRelayCounts };
 
 /**
- * How long portals of a former proxy server serve on where the next one has not taken them, once its rules are in force: by then what
- * the former ones led here has come.
+ * How long portals of a former proxy server that the next one has not taken over still serve, once its rules
+ * are in force: by then packets that former rules led here have come.
  */
 const LINGER_MS = 5_000;
-/** How long the end of the process waits for the sessions that are there. */
+/** How long the end of the process waits for open sessions. */
 const DRAIN_MS = 10_000;
-/** How long each step may take that removes rules. */
+/** Time limit of each step that removes rules. */
 const WITHDRAWAL_MS = 5_000;
 
-/** One that outlives the proxy server that opened it. */
+/** A portal that outlives the proxy server that opened it. */
 export interface SharedPortal extends OpenPortal {
   /** The address that it listens on. */
   readonly ip: string;
-  /** It goes on at work, for the proxy server that opens that place next. */
+  /** Leaves it at work, for the proxy server that opens that place next. */
   leave(): void;
 }
 
-/** One for the process. */
+/** Portals of the process, in one instance. */
 export class SharedPortals implements Shared {
   readonly #begin: (place: Place) => Promise<OpenPortal>;
   #thread: Worker | null = null;
@@ -71,9 +71,9 @@ export class SharedPortals implements Shared {
   #onProblem: (problem: string, message: string) => void = () => {};
   #udpIdleMs = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** All that are open, by family, protocol, port and address. */
+  /** All open portals, by family, protocol, port and address. */
   readonly #open = new Map<string, SharedPortal>();
-  /** Where those are that the proxy server of now has not taken over. */
+  /** Names of portals that the current proxy server has not taken over. */
   readonly #left = new Set<string>();
   readonly #withdrawals = new Map<IpFamily, Withdrawal>();
 
@@ -82,13 +82,13 @@ export class SharedPortals implements Shared {
     this.#begin = begin ?? ((place) => this.#openInThread(place));
   }
 
-  /** What was forwarded, up to a moment ago. */
+  /** Counts of forwarded traffic, up to a moment ago. */
   get counts(): AllRelayCounts {
     return this.#counts;
   }
 
   /**
-   * A proxy server begins.
+   * Called when a proxy server begins.
    *
    * @param udpIdleMs milliseconds after which a UDP session without packets ends
    * @param onProblem called from now on for what cannot be forwarded
@@ -98,7 +98,7 @@ export class SharedPortals implements Shared {
     this.#onProblem = onProblem;
   }
 
-  /** Starts the thread that will be needed, if there is none: it takes as long as the node takes to be looked at. */
+  /** Starts the thread that will be needed, if there is none: it takes as long as the preflight of the node. */
   start(): void {
     if (this.#thread !== null) return;
     const thread = new Worker(new URL("./relay_worker.ts", import.meta.url), { type: "module" });
@@ -113,7 +113,7 @@ export class SharedPortals implements Shared {
   }
 
   /**
-   * Opens a portal that leads nowhere yet, or takes one over that is at work at the requested port.
+   * Opens a portal without endpoints, or takes one over that is at work at the requested port.
    *
    * @throws {Error} if no port can be had
    */
@@ -138,7 +138,7 @@ export class SharedPortals implements Shared {
     return portal;
   }
 
-  /** Rules of a family lead here; at the end of the process they go. */
+  /** Registers that rules of a family lead here; at the end of the process they are removed. */
   ledBy(family: IpFamily, withdrawal: Withdrawal): void {
     this.#withdrawals.set(family, withdrawal);
   }
@@ -147,7 +147,7 @@ export class SharedPortals implements Shared {
     return this.#withdrawals.size > 0 && this.#open.size > 0;
   }
 
-  /** A proxy server has ended and left its portals: its rules lead here until others are in force, however long that takes. */
+  /** Called when a proxy server has left its portals: its rules lead here until others are in force, however late. */
   left(): void {
     clearTimeout(this.#timer);
   }
@@ -162,7 +162,7 @@ export class SharedPortals implements Shared {
     this.#timer = setTimeout(() => void this.closeLeft().catch(failed), LINGER_MS);
   }
 
-  /** Closes those that were not taken over. */
+  /** Closes portals that were not taken over. */
   async closeLeft(): Promise<void> {
     const portals = [...this.#left].map((name) => this.#open.get(name));
     this.#left.clear();

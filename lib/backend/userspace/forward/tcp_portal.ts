@@ -9,10 +9,10 @@ import { Balancer } from "../plan/balancer.ts";
 import type { PortalEndpoint } from "../plan/plan.ts";
 import { type OpenPortal, type RelayContext, Session } from "./relay.ts";
 
-/** What an exchange needs of a connection. */
+/** Operations of a connection for an exchange. */
 type Pipe = Pick<Deno.Conn, "read" | "write" | "closeWrite" | "close">;
 
-/** What each direction waits with, a packet of Ethernet: most of the connections of a node are silent most of the time. */
+/** Buffer in which each direction waits, an Ethernet packet: most connections of a node are silent most of the time. */
 const SMALL_BYTES = 1_536;
 /** As much as a socket yields at once when bytes flow. */
 const LARGE_BYTES = 64 * 1024;
@@ -117,7 +117,7 @@ const NOTICE_MS = 20;
 class TcpSession extends Session {
   readonly descriptors = 2;
   readonly #sockets: Deno.TcpConn[] = [];
-  /** It has ended, as for another client's. */
+  /** True once it has ended, as for another client's. */
   isClosed = false;
 
   constructor(socket: Deno.TcpConn, nowMs: number) {
@@ -135,7 +135,7 @@ class TcpSession extends Session {
   }
 }
 
-/** A listener and the endpoints behind it. */
+/** A TCP listener and the endpoints behind it. */
 export class TcpPortal implements OpenPortal {
   readonly port: number;
   readonly #listener: Deno.TcpListener;
@@ -143,7 +143,7 @@ export class TcpPortal implements OpenPortal {
   readonly #balancer: Balancer;
   readonly #isOfOneFamily: boolean;
   readonly #stop = new AbortController();
-  /** Until it takes no more clients. */
+  /** Resolves when it takes no more clients. */
   readonly #accepting: Promise<void>;
 
   /**
@@ -194,14 +194,14 @@ export class TcpPortal implements OpenPortal {
     return "admitted";
   }
 
-  /** Leads a client to an endpoint, until both have said all. */
+  /** Connects a client to an endpoint, until both have sent all. */
   async #serve(client: Deno.TcpConn, session: TcpSession): Promise<void> {
     const { sessions: { TCP: { counts } }, buffers, nowMs } = this.#context;
     const server = await this.#dial(client.remoteAddr.hostname);
     if (server === null) return;
     session.add(server);
     if (session.isClosed) return;
-    // What is small must not wait for more, and a peer that is gone must be noticed.
+    // Small packets must not wait for more, and a peer that is gone must be noticed.
     for (const socket of [client, server]) {
       socket.setNoDelay(true);
       socket.setKeepAlive(true);

@@ -8,7 +8,7 @@ import type { OpenPortal, RelayContext } from "./relay.ts";
 
 const HOST = "127.0.0.1";
 
-/** A server on a free port; what becomes of each connection is the test's. */
+/** A server on a free port; the test handles each connection. */
 function serve(
   handle: (socket: Deno.TcpConn) => Promise<void>,
 ): Disposable & { endpoint: { ip: string; port: number } } {

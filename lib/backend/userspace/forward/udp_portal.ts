@@ -9,15 +9,15 @@ import { Balancer } from "../plan/balancer.ts";
 import type { PortalEndpoint } from "../plan/plan.ts";
 import { type OpenPortal, type RelayContext, Session, type Sessions } from "./relay.ts";
 
-/** Where packets come from and go to. */
+/** Address and port of a client or an endpoint. */
 interface Peer {
   readonly address: string;
   readonly port: number;
 }
 
-/** One client of one portal. */
+/** Session of one client of one portal. */
 class UdpSession extends Session {
-  /** To its endpoint; null until there is room for it. */
+  /** Socket to its endpoint; null until there is room for it. */
   socket: Socket | null = null;
 
   /** @param peer address and port of the client */
@@ -39,16 +39,16 @@ const MAX_UNSENT_BYTES = 1024 * 1024;
 const MOST_AT_ONCE = 32;
 const TURN_MS = 10;
 
-/** A socket, and the endpoints behind it. */
+/** A UDP socket, and the endpoints behind it. */
 export class UdpPortal implements OpenPortal {
   readonly port: number;
   readonly #socket: Socket;
   readonly #context: RelayContext;
   readonly #all: Sessions;
   readonly #balancer: Balancer;
-  /** By client; the one not heard of for longest comes first. */
+  /** Sessions by client; the one not heard of for longest comes first. */
   readonly #sessions = new Map<string, UdpSession>();
-  /** Their endpoint is gone, and so nothing is sent to it; what it has answered to the last packet goes to the client. */
+  /** Sessions whose endpoint is gone: nothing is sent to it; its answer to the last packet still goes to the client. */
   readonly #leaving = new Set<UdpSession>();
   #sweep: ReturnType<typeof setTimeout> | undefined;
   #unsentBytes = 0;
@@ -126,7 +126,7 @@ export class UdpPortal implements OpenPortal {
   }
 
   #touch(session: UdpSession): void {
-    // One that is leaving leaves, however much its endpoint still sends.
+    // A session that is leaving leaves, however much its endpoint still sends.
     if (this.#sessions.get(session.peer) !== session) return;
     session.sinceMs = this.#context.nowMs();
     this.#sessions.delete(session.peer);
@@ -142,7 +142,7 @@ export class UdpPortal implements OpenPortal {
     });
   }
 
-  /** Ends those that have been silent for long enough, and comes again when the next ones have. */
+  /** Ends sessions that have been silent for long enough, and comes again when the next ones have. */
   #endIdle(): void {
     const { nowMs, udpIdleMs } = this.#context;
     const now = nowMs();

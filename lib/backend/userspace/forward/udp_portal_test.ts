@@ -8,7 +8,7 @@ import type { OpenPortal, RelayContext } from "./relay.ts";
 const HOST = "127.0.0.1";
 const IDLE_MS = 100;
 
-/** What ends sessions here: time passes only as a test says, because a busy machine keeps packets waiting for longer than any session. */
+/** The clock that ends sessions: time passes only as a test says, because a busy machine delays packets for long. */
 class Time {
   nowMs = 0;
 

@@ -1,6 +1,6 @@
 /**
- * What userspace mode leaves behind, kube-proxy's of before 1.26 or ours: both use the same names. Its rules redirect to a process that
- * is gone, so they catch traffic that gets no answer.
+ * Leftovers of userspace mode, of kube-proxy before 1.26 or ours: both use the same names. Its rules redirect
+ * to a process that is gone, so they catch traffic that gets no answer.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * What userspace mode forwards, as metrics.
+ * Metrics of the traffic that userspace mode forwards.
  *
  * @module
  */
@@ -11,9 +11,9 @@ import type { PortalProtocol } from "../plan/plan.ts";
 interface RelayMetric {
   readonly name: string;
   readonly help: string;
-  /** Beside `protocol`. */
+  /** Label beside `protocol`. */
   readonly label?: string;
-  /** By the value of `label`, or the one value. */
+  /** Values by the value of `label`, or the one value. */
   readonly values: (
     counts: RelayCounts,
     protocol: PortalProtocol,

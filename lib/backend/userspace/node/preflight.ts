@@ -1,5 +1,5 @@
 /**
- * Gets a node ready for userspace mode: which iptables, which families, what its iptables has; and makes the proxiers.
+ * Gets a node ready for userspace mode: variant of iptables, families, features of iptables; and makes the proxiers.
  *
  * @module
  */
@@ -56,7 +56,7 @@ export async function prepareUserspace(context: ModeContext): Promise<PreparedMo
 }
 
 /**
- * Rules that lead to the ports of a kproxy that runs already; none is opened.
+ * Prepares rules that lead to the ports of a kproxy that runs already; no port is opened.
  *
  * @throws {UnsupportedError} if iptables does not work for the primary family
  */

@@ -1,11 +1,11 @@
 /**
- * Which endpoint a client gets: one after the other, or the one it had before.
+ * Picks the endpoint for a client: one after the other, or the one it had before.
  *
  * @module
  */
 import type { PortalEndpoint } from "./plan.ts";
 
-/** What a {@linkcode Balancer} needs. */
+/** Options of a {@linkcode Balancer}. */
 export interface BalancerOptions {
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
@@ -24,14 +24,14 @@ interface Affinity {
 
 const keyOf = ({ ip, port }: PortalEndpoint): string => `${ip} ${port}`;
 
-/** The endpoints of one portal. */
+/** Balancer of the endpoints of one portal. */
 export class Balancer {
   readonly #options: BalancerOptions;
   #endpoints: readonly PortalEndpoint[] = [];
   #keys: ReadonlySet<string> = new Set();
   #next = 0;
   #stickyMs = 0;
-  /** The one not seen for longest comes first. */
+  /** Clients with affinity; the one not seen for longest comes first. */
   readonly #clients = new Map<string, Affinity>();
 
   constructor(options: BalancerOptions) {
@@ -55,7 +55,7 @@ export class Balancer {
     }
   }
 
-  /** True if there is one of this address and port. */
+  /** True if there is an endpoint of this address and port. */
   has(endpoint: PortalEndpoint): boolean {
     return this.#keys.has(keyOf(endpoint));
   }
@@ -63,7 +63,7 @@ export class Balancer {
   /**
    * The endpoint for a client; null if there is none.
    *
-   * @param isRetry the one it had does not answer: another one takes its place, also for next time
+   * @param isRetry true: the client's endpoint does not answer, another one takes its place, also for next time
    */
   pick(client: string, isRetry = false): PortalEndpoint | null {
     if (this.#endpoints.length === 0) return null;
@@ -85,7 +85,7 @@ export class Balancer {
     return endpoint;
   }
 
-  /** The expired and the surplus ones, which stand in front. */
+  /** Forgets expired and surplus clients, which come first. */
   #forget(nowMs: number): void {
     const most = this.#options.mostClients ?? MOST_CLIENTS;
     for (const [client, { usedMs }] of this.#clients) {

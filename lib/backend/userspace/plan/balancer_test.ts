@@ -7,7 +7,7 @@ const [A, B, C] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map((ip) => ({ ip, port: 
   { ip: string; port: number },
 ];
 
-/** One whose clock the test holds; nearly 1 as chance leaves the order as it is. */
+/** A balancer on the test's clock; a random number of nearly 1 leaves the order as it is. */
 function balancer({ mostClients = 100 } = {}) {
   const clock = { nowMs: 0 };
   return { clock, it: new Balancer({ nowMs: () => clock.nowMs, random: () => 0.999, mostClients }) };

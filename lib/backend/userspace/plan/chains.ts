@@ -10,15 +10,15 @@ import type { BaseRules } from "../../iptables/plan/ruleset.ts";
 export const PORTALS_CONTAINER = "KUBE-PORTALS-CONTAINER";
 /** The node's own traffic to addresses of Services. */
 export const PORTALS_HOST = "KUBE-PORTALS-HOST";
-/** Likewise, to node ports. */
+/** The same two kinds of traffic, to node ports. */
 export const NODE_PORTS_CONTAINER = "KUBE-NODEPORT-CONTAINER";
 export const NODE_PORTS_HOST = "KUBE-NODEPORT-HOST";
-/** Lets in what node ports lead to kproxy's own ports. */
+/** Accepts traffic of node ports to kproxy's own ports. */
 export const NODE_PORTS_INPUT = "KUBE-NODEPORT-NON-LOCAL";
-/** Refuses what comes to kproxy's own ports without having been translated, as directly from outside. */
+/** Rejects packets to kproxy's own ports that were not translated, as directly from outside. */
 export const PORTALS_FIREWALL = "KUBE-PORTALS-FIREWALL";
 
-/** By table. */
+/** All chains, by table. */
 export const CHAINS: PerTable<readonly string[]> = {
   filter: [PORTALS_FIREWALL, NODE_PORTS_INPUT],
   nat: [PORTALS_CONTAINER, PORTALS_HOST, NODE_PORTS_CONTAINER, NODE_PORTS_HOST],
@@ -30,7 +30,7 @@ const FIREWALL_COMMENT = "portals take what rules translated, and nothing else";
 const INPUT_COMMENT = "Ensure that non-local NodePort traffic can flow";
 
 const LOCAL = "-m addrtype --dst-type LOCAL ";
-/** What was not translated, and is no part of a connection that was let in: few packets, so that a long chain costs the others nothing. */
+/** Matches packets not translated and of no accepted connection: so few that a long chain costs others nothing. */
 const UNTRANSLATED = "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT ";
 
 /** Source: kube-proxy 1.25 `iptablesInit`; differs: it has no firewall, which stands first in INPUT. */
@@ -50,7 +50,7 @@ export function jumpsOf({ firewall }: { readonly firewall: boolean }): readonly 
 
 const NONE: PerTable<readonly string[]> = { filter: [], nat: [] };
 
-/** What is in the kernel whatever the Services are: empty chains, and the jumps to them. */
+/** Base rules, which do not depend on Services: empty chains, and the jumps to them. */
 export function planBaseRules(has: { readonly firewall: boolean }): BaseRules {
   return {
     chains: CHAINS,

@@ -1,5 +1,5 @@
 /**
- * The planner of userspace mode: which ports of kproxy's own there must be, and which packets are led to them.
+ * The planner of userspace mode: the portals, which are ports of kproxy's own, and the rules that lead packets to them.
  *
  * @module
  */
@@ -32,7 +32,7 @@ export type PortalProtocol = "TCP" | "UDP";
 /** Which endpoints a portal leads to: those for traffic under policy Cluster, or those of this node. */
 export type PortalPolicy = "cluster" | "local";
 
-/** Where a portal may lead. */
+/** An endpoint to which a portal may lead. */
 export interface PortalEndpoint {
   readonly ip: string;
   readonly port: number;
@@ -44,7 +44,7 @@ export interface Portal {
   /** `ns/name:port`, for logs. */
   readonly text: string;
   readonly protocol: PortalProtocol;
-  /** Whose endpoints these are. */
+  /** Policy that selects the endpoints. */
   readonly policy: PortalPolicy;
   readonly endpoints: readonly PortalEndpoint[];
   /** Seconds of ClientIP affinity; 0 without affinity. */
@@ -60,7 +60,7 @@ export interface PortalRule {
   readonly rule: (port: number) => string;
 }
 
-/** What one Service wants. */
+/** Portals and rules of one Service. */
 export interface ServicePortals<Wanted extends Portal = Portal> {
   readonly portals: readonly Wanted[];
   /** In the order in which they are written. */
@@ -69,7 +69,7 @@ export interface ServicePortals<Wanted extends Portal = Portal> {
   readonly unserved: readonly string[];
 }
 
-/** What the changed Services (or all) want; null: the Service is gone. */
+/** Portals and rules of the changed Services (or all); null: the Service is gone. */
 export type UserspacePlan<Wanted extends Portal = Portal> = ReadonlyMap<
   NamespacedName,
   ServicePortals<Wanted> | null
@@ -86,11 +86,11 @@ export interface UserspaceOptions {
   readonly nodePortIps: readonly string[] | null;
   /** How packets of pods of this node are recognised, to which policy Local for external traffic does not apply. */
   readonly detector: LocalDetector;
-  /** What the node's iptables has. */
+  /** Optional features of the node's iptables. */
   readonly has: IptablesAbilities;
 }
 
-/** What the rules of this mode can do without. */
+/** Features of iptables that the rules can do without. */
 export interface IptablesAbilities {
   /** Target DNAT; without it the node's own packets are redirected, which leads them to a loopback address. */
   readonly dnat: boolean;
@@ -101,7 +101,7 @@ export interface IptablesAbilities {
 }
 
 /**
- * What the changed Services want (all of them for `"all"`). It depends on the state only.
+ * Portals and rules of the changed Services (all of them for `"all"`). They depend on the state only.
  *
  * @throws {RangeError} if the options are of another family than the state
  */
@@ -127,7 +127,7 @@ export function* planUserspaceInSteps(
   );
 }
 
-/** What is said of a port that no process can forward. */
+/** Message about a port that no process can forward. */
 export function unservedText({ text }: ServicePort): string {
   return `${text}: mode userspace cannot forward SCTP`;
 }
@@ -169,17 +169,17 @@ function policyOf(isLocal: boolean): PortalPolicy {
   return isLocal ? "local" : "cluster";
 }
 
-/** What the node and its pods send to external addresses goes where policy Cluster leads it. */
+/** Packets of the node and its pods to external addresses follow policy Cluster. */
 function reachesOf(port: ServicePort): ReadonlySet<PortalPolicy> {
   const internal = policyOf(port.internalPolicyLocal);
   const external = policyOf(port.externalPolicyLocal);
   return new Set(isExternallyAccessible(port) ? [internal, external, "cluster"] : [internal]);
 }
 
-/** Which packets of a port are led where. */
+/** A redirection of some packets of a port. */
 interface Way {
   readonly chain: string;
-  /** What a packet must be besides, with a blank at its end. */
+  /** Further matches, with a blank at the end. */
   readonly match: string;
   readonly reach: PortalPolicy;
   /** Default: the port of the Service. */
@@ -191,7 +191,7 @@ class PortRules {
   readonly rules: PortalRule[] = [];
   readonly #port: ServicePort;
   readonly #options: UserspaceOptions;
-  /** Of its traffic from outside. */
+  /** Policy for its traffic from outside. */
   readonly #reach: PortalPolicy;
 
   constructor(port: ServicePort, options: UserspaceOptions) {
@@ -222,7 +222,7 @@ class PortRules {
     this.#addHost({ chain: PORTALS_HOST, match: local, reach: "cluster" });
   }
 
-  /** What comes from other sources is led nowhere. */
+  /** Packets from other sources are not redirected. */
   #addLoadBalancerIp(ip: string): void {
     const ranges = this.#port.loadBalancerSourceRanges;
     const sources = ranges.length === 0 ? [""] : ranges.map((range) => `-s ${range} `);
@@ -248,7 +248,7 @@ class PortRules {
     }
   }
 
-  /** Packets of others; where policy Local applies, those of pods of this node come first. */
+  /** Redirects packets not from the node; where policy Local applies, those of pods of this node come first. */
   #addContainer(chain: string, match: string, dport?: number): void {
     const own = this.#reach === "local" ? podMatch(this.#options.detector) : null;
     const hasSource = match.startsWith("-s ");
@@ -264,7 +264,7 @@ class PortRules {
     this.#redirect(way, listenIp ?? (dnat ? nodeIp : null));
   }
 
-  /** A way into a portal: by a redirection, or to `to`. */
+  /** Adds a rule that leads into a portal: by REDIRECT, or by DNAT to `to`. */
   #redirect({ chain, match, reach, dport = this.#port.port }: Way, to = this.#options.listenIp): void {
     const host = to?.includes(":") === true ? `[${to}]` : to;
     const target = host === null ? "-j REDIRECT --to-ports " : `-j DNAT --to-destination ${host}:`;

@@ -1,6 +1,6 @@
 /**
- * Rules whose ports are known, as mode iptables' store takes them, and what rules that are there lead to: ports, be they ours, those of a
- * previous process or of another one, and the destinations of UDP packets that connection tracking leads where rules led before.
+ * Rules whose ports are known, as mode iptables' store takes them, and targets of kernel rules: ports, be they ours, of a
+ * previous process or of another one, and destinations of UDP packets that conntrack leads where rules led before.
  *
  * @module
  */
@@ -12,10 +12,10 @@ import { sharedRules } from "../../iptables/store/dispatch.ts";
 import { CHAINS, planBaseRules, PORTALS_FIREWALL } from "./chains.ts";
 import type { PortalId, PortalRule, UserspacePlan } from "./plan.ts";
 
-/** Stands among the Services for what the firewall has beside theirs. */
+/** Name among the Services for firewall rules that none of them owns. */
 export const GUARDS_OF_OTHERS = "";
 
-/** The rules of portals that have ports; those of others are left out. */
+/** The rules of portals that have ports; rules of other portals are left out. */
 export function rulesOf(
   rules: readonly PortalRule[],
   portOf: (portal: PortalId) => number | undefined,
@@ -41,9 +41,9 @@ export function planRules(
 /** A protocol and a port that a rule leads to, or is about, e.g. `TCP 40001`. */
 export type LedTo = string;
 
-/** What stands before the port where a rule leads to one. */
+/** Target options before the port in a rule. */
 const PORT_REGEXP = /(--to-ports |--to-destination \S*:)(\d+)$/;
-/** Stands for a port that is not known. */
+/** Placeholder for a port that is not known. */
 const NO_PORT = 1;
 
 /** Rules that lead to a port, each with its chain and its canonical text without the port. */
@@ -70,8 +70,8 @@ export function redirectsIn(saved: IptablesRuleset): readonly DispatchRule[] {
 }
 
 /**
- * Portal → the port that it had in a previous process, as the rules of nat that are there say: a process that listens there again serves
- * at once, and the rules need not change. The first rule of each portal counts.
+ * Portal → the port that it had in a previous process, by the rules of nat in the kernel: a process that
+ * listens there again serves at once, and the rules need not change. The first rule of each portal counts.
  */
 export function adoptedPorts(
   rules: readonly PortalRule[],
@@ -93,8 +93,8 @@ export function portsLedTo(saved: IptablesRuleset): ReadonlySet<LedTo> {
 }
 
 /**
- * The ports that rules of ours lead to which are there with another one, as after another kproxy was started; none: all lead where they
- * should, or are gone.
+ * Ports in rules of the kernel that differ from ours in the port only, as after another kproxy was started;
+ * none: all lead where they should, or are gone.
  */
 export function otherPorts(rules: readonly DispatchRule[], saved: IptablesRuleset): ReadonlySet<LedTo> {
   const ours = leadingRules(rules);
@@ -106,7 +106,7 @@ export function otherPorts(rules: readonly DispatchRule[], saved: IptablesRulese
 /** Rules of the firewall, each with the port that it is about. */
 export type Guards = readonly (readonly [LedTo, DispatchRule])[];
 
-/** Those among rules. */
+/** The guards among rules. */
 export function guardsIn(rules: readonly DispatchRule[]): Guards {
   return rules.flatMap((one): Guards => {
     const port = /--dport (\d+) -j REJECT(?: |$)/.exec(one.rule)?.[1];
@@ -115,7 +115,7 @@ export function guardsIn(rules: readonly DispatchRule[]): Guards {
   });
 }
 
-/** Those that are there. */
+/** The guards in the kernel. */
 export function savedGuards(saved: IptablesRuleset): Guards {
   const rules = saved.get("filter")?.get(PORTALS_FIREWALL)?.rules ?? [];
   return guardsIn(rules.map((rule) => ({ table: "filter", chain: PORTALS_FIREWALL, rule })));
@@ -128,8 +128,8 @@ export interface UdpDestination {
 }
 
 /**
- * The destinations of UDP packets that the rules lead elsewhere than those before, each once. A flow that goes on where it went must stay
- * tracked: its next answer would come from kproxy's own port, and its client would not know it.
+ * The destinations of UDP packets for which the rules differ from those before, each once. A flow that goes on where
+ * it went must stay tracked: its next answer would come from kproxy's own port, and its client would not know it.
  */
 export function movedUdp(
   before: readonly DispatchRule[],
@@ -146,7 +146,7 @@ export function movedUdp(
   return [...found.values()];
 }
 
-/** Those of nat, by their chain and canonical text. */
+/** UDP rules of nat, by their chain and canonical text. */
 function udpRules(rules: readonly DispatchRule[]): ReadonlyMap<string, DispatchRule> {
   return new Map(rules.flatMap((one) => {
     const text = one.table === "nat" && one.rule.includes("udp") ? readableRuleText(one.rule) : null;
