@@ -100,7 +100,7 @@ export function isUnspecified(ip: Ip): boolean {
   return ip.text === "0.0.0.0" || ip.text === "::";
 }
 
-/** Where to ask a server of this machine that listens on `host`: a wildcard is reached at the loopback address of its family. */
+/** Address to reach a local server that listens on `host`: for a wildcard, the loopback address of its family. */
 export function localHost(host: string): string {
   const ip = parseIp(host);
   if (ip === null || !isUnspecified(ip)) return host;
@@ -108,7 +108,7 @@ export function localHost(host: string): string {
 }
 
 /**
- * What kind of address it is if it names no host of its own beyond this machine or this link, e.g. `a loopback address`; null
+ * Kind of an address that names no single host beyond this machine or this link, e.g. `a loopback address`; null
  * for all others.
  */
 export function specialUse(ip: Ip): string | null {
@@ -177,7 +177,7 @@ function readHexGroups(text: string): number[] | null {
   return [...head, ...new Array<number>(missing).fill(0), ...tail];
 }
 
-/** Null if one of them is none. */
+/** Groups of hexadecimal digits between colons; null if one is invalid. */
 function hexGroups(text: string): number[] | null {
   if (text === "") return [];
   const groups = text.split(":");
