@@ -156,7 +156,7 @@ Deno.test("values of any JSON are found where the YAML reader finds them", { per
   );
 });
 
-/** Leads somewhere, at last perhaps to what is not there. */
+/** A random path into the value, whose last step may not exist. */
 function pathInto(value: unknown, choices: Iterator<number>): string[] {
   const keys = typeof value === "object" && value !== null ? Object.keys(value) : [];
   const choice: number = choices.next().value;

@@ -116,7 +116,7 @@ Deno.test("a FIFO in the folder costs one poll, and no event after it", async ()
     await watch.next(NEVER);
     await watch.refresh();
     await Deno.writeTextFile(`${folder}/a.yaml`, "a");
-    // A poll names nothing.
+    // A poll names no files.
     const named = new Set<string>();
     for (let polls = 0; polls < 50 && !named.has("a.yaml"); polls++) {
       for (const name of await watch.next(NEVER) ?? []) named.add(name);

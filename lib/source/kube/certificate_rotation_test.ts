@@ -24,7 +24,7 @@ class Rig implements AsyncDisposable {
   readonly #fronts: TlsFront[] = [];
   #listener: Deno.TlsListener | undefined;
   #serving: Promise<void> | undefined;
-  /** Where the door leads. */
+  /** Port of the server that connections are relayed to. */
   #port = 0;
   readonly #door = createServer((near) => this.#relay(near));
   #count = 0;
@@ -71,7 +71,7 @@ class Rig implements AsyncDisposable {
     })();
   }
 
-  /** Passes every connection on to the front of its time. */
+  /** Relays every connection to the server of the moment. */
   #relay(near: Socket): void {
     const far = createConnection(this.#port, "127.0.0.1");
     for (const [one, other] of [[near, far], [far, near]] as const) {

@@ -118,7 +118,7 @@ const FAULTS: readonly (readonly [text: string, message: string])[] = [
   ],
 ];
 
-/** Of `auth-provider` of the user. */
+/** Faults of the user's `auth-provider`. */
 const PROVIDER_FAULTS: readonly (readonly [provider: unknown, message: string])[] = [
   [{ name: "gcp" }, 'name: must be oidc, found "gcp"'],
   [{ name: "oidc" }, "config.idp-issuer-url: is required"],

@@ -15,7 +15,7 @@ const TOKEN = "secret-of-the-node";
 /** Attempts after which one that would ever succeed had succeeded. */
 const ATTEMPTS = 3;
 
-/** What stands in the API server's place, and what it saw. */
+/** An attacker in the API server's place, and what it saw. */
 interface Middle extends AsyncDisposable {
   readonly port: number;
   /** How often kproxy connected. */

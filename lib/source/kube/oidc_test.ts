@@ -19,7 +19,7 @@ interface Rig {
   nowMs: number;
   /** Writes the kubeconfig with these fields of the provider. */
   write(fields: Readonly<Record<string, string>>, server?: string): Promise<void>;
-  /** Of the kubeconfig as it is. */
+  /** A reader of the kubeconfig as it is. */
   reader(): Promise<CredentialReader>;
 }
 

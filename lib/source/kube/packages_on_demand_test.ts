@@ -17,7 +17,7 @@ import { withFolder } from "../../../tests/support/temp_files.ts";
 
 const WEB = /"add","Service default\/web"/;
 const ROOT = new URL("../../../", import.meta.url);
-/** What is loaded on demand only. */
+/** Packages that are loaded on demand only. */
 const ON_DEMAND = ["openid-client", "socks"];
 
 type Fields = Readonly<Record<string, unknown>>;

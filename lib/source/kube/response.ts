@@ -48,14 +48,14 @@ function retryAfterSeconds(header: string | null): number | null {
 const MAX_BYTES = 256 * 1024 * 1024;
 /** Far above what the store of an API server takes as one object. */
 export const MAX_EVENT_BYTES: number = 16 * 1024 * 1024;
-/** Of a refusal: its message is all that is read. */
+/** Most bytes read of a refusal: its message is all that is needed. */
 const MAX_REFUSAL_BYTES = 64 * 1024;
 
-/** What reading a body heeds, and reports to. */
+/** Signal that ends the reading of a body, and callback for its progress. */
 export interface Reading {
   /** Ends the connection when aborted. */
   readonly signal: AbortSignal;
-  /** Something arrived. */
+  /** Notes that something arrived. */
   note(): void;
 }
 
@@ -96,7 +96,7 @@ export async function* readPieces(
 }
 
 /**
- * What a refusal says; no more than its beginning if it does not end.
+ * The body of a refusal; no more than its beginning if it does not end.
  *
  * @throws what `signal` was aborted with, or the error of the connection
  */
@@ -113,7 +113,7 @@ export async function readRefusal(
   return bytes.view();
 }
 
-/** Most events are smaller. */
+/** First size of the buffer: most events are smaller. */
 const FIRST_PIECE_BYTES = 4 * 1024;
 const MOST_PIECE_BYTES = 64 * 1024;
 
@@ -139,7 +139,7 @@ function pieceReader(
   return { next, cancel: () => reader.cancel() };
 }
 
-/** Null where the memory cannot be ours: such a body is one of our own TLS. */
+/** Null for a body that cannot fill a given buffer: one of kproxy's own TLS. */
 function byteReader(body: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | null {
   try {
     return body.getReader({ mode: "byob" });
@@ -149,7 +149,7 @@ function byteReader(body: ReadableStream<Uint8Array>): ReadableStreamBYOBReader 
   }
 }
 
-/** For what comes after a piece: more room after one that filled its own, little again after one that hardly used it. */
+/** Buffer for the next piece: larger after a piece that filled its own, small again after one that hardly used it. */
 function bufferAfter({ byteLength, buffer }: Uint8Array<ArrayBuffer>): ArrayBuffer {
   const room = buffer.byteLength;
   if (byteLength === room && room < MOST_PIECE_BYTES) return new ArrayBuffer(4 * room);
@@ -204,7 +204,7 @@ type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Lists of the API are packed to a tenth or a thirtieth; a bomb, to a thousandth. */
 const MAX_RATIO = 100;
-/** Small bodies are not checked. */
+/** Bodies of this size are not checked. */
 const ALWAYS_BYTES = 1024 * 1024;
 
 /**
@@ -248,7 +248,7 @@ function failing(message: string): TransformStream<Bytes, Bytes> {
 
 /** Times of an {@linkcode IdleLimit}, in milliseconds; looked up whenever a time has passed. */
 export interface IdleTimes {
-  /** Without a sign for so long it is over. */
+  /** Longest silence: without a sign of life for so long it is over. */
   readonly idleMs: number;
   /** After so long it is over, whatever arrived: a server that sends a byte now and then must not keep us for ever. */
   readonly wholeMs: number;
@@ -291,12 +291,12 @@ export class IdleLimit implements Disposable {
     return this.#error;
   }
 
-  /** Something arrived. */
+  /** Notes a sign of life. */
   readonly note = (): void => {
     this.#heardMs = this.#clock.nowMs();
   };
 
-  /** From now on these times count, as if it had begun now. */
+  /** Replaces the times, and counts from now on. */
   changeTo(times: number | IdleTimes): void {
     this.#counting.abort();
     this.#counting = new AbortController();

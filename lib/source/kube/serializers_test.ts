@@ -25,7 +25,7 @@ import { SERVICES } from "./resources.ts";
 import { acceptHeader, formatOf } from "./serializers.ts";
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";
-/** A server that has both. */
+/** A server with protobuf and with lists as watches. */
 function newServer(): ListWatchServer {
   return serverOf(true, true);
 }

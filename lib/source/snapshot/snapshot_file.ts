@@ -20,7 +20,7 @@ import type { Logger } from "../../observe/log.ts";
 
 const READ_BYTES = 64 * 1024;
 
-/** Opens what is a file of ours, and still is once it is open. */
+/** Opens a regular file that others may not write, checked again once it is open. */
 async function openOwn(path: string): Promise<Deno.FsFile> {
   // Before it is opened: opening a pipe waits for its writer.
   refuseProblem(await Deno.lstat(path));
@@ -82,11 +82,11 @@ export async function writeSnapshot(
   return await replaceFile(path, temporary, snapshotPieces(header, objects));
 }
 
-/** What a {@linkcode SnapshotSaver} needs. */
+/** Dependencies of a {@linkcode SnapshotSaver}. */
 export interface SnapshotSaverOptions {
   /** For the log. */
   readonly path: string;
-  /** Writes what there is now. @returns the size in bytes */
+  /** Writes the present objects. @returns the size in bytes */
   readonly save: () => Promise<number>;
   /** Called after every failure. */
   readonly onFailure: () => void;
@@ -100,7 +100,7 @@ const INTERVAL_MS = 10_000;
 /** A node of a large, busy cluster must not wear out its disk: 16 MiB are written about once a minute. */
 const BYTES_PER_SECOND = 256 * 1024;
 
-/** Writes what changed, not too often. A write that failed is tried again after the same time. */
+/** Writes changes to the snapshot, not too often. A write that failed is tried again after the same time. */
 export class SnapshotSaver {
   readonly #options: SnapshotSaverOptions;
   #isDue = false;
@@ -113,7 +113,7 @@ export class SnapshotSaver {
     this.#pauseMs = options.intervalMs ?? INTERVAL_MS;
   }
 
-  /** What should be on disk is different now. */
+  /** Notes that the objects changed, and must be written. */
   changed(): void {
     this.#isDue = true;
     this.#wake();

@@ -28,7 +28,7 @@ import type { V1Endpoint, V1EndpointSlice, V1Node, V1Service, V1ServiceCIDR } fr
 import type { JsonPart } from "../decode/api_json.ts";
 import { isoTime } from "../../text/words.ts";
 
-/** What a snapshot says of itself. */
+/** Header of a snapshot. */
 export interface SnapshotHeader {
   /** Milliseconds since the epoch. */
   readonly savedAtMs: number;
@@ -38,7 +38,7 @@ export interface SnapshotHeader {
   readonly server: string;
 }
 
-/** Whose snapshot is wanted. */
+/** Node and server that a snapshot must be of. */
 export type SnapshotOwner = Pick<SnapshotHeader, "node" | "server">;
 
 /** A snapshot that was read whole. */
@@ -111,7 +111,7 @@ export class SnapshotReader {
     if (this.#header === undefined && this.#cutter.openBytes > MAX_HEADER_BYTES) throw notOurs();
   }
 
-  /** The whole. @throws {SnapshotError} if the file ended too early */
+  /** The whole snapshot. @throws {SnapshotError} if the file ended too early */
   end(): Snapshot {
     if (this.#header === undefined) {
       throw this.#cutter.openBytes === 0 ? new SnapshotError("is empty") : notOurs();
@@ -189,14 +189,14 @@ function headerOf(raw: unknown, wanted: SnapshotOwner | null): SnapshotHeader {
 const TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time";
 const KINDS = ["Service", "EndpointSlice", "Node", "ServiceCIDR"] as const;
 
-/** What a snapshot keeps of an object of the API. */
+/** Fields of an API object that a snapshot keeps. */
 type SnapshotObject =
   | JsonPart<V1Service>
   | JsonPart<V1EndpointSlice>
   | JsonPart<V1Node>
   | JsonPart<V1ServiceCIDR>;
 
-/** The object of the API that {@linkcode decodeSnapshotObject} reads the same object from, once it is text: what is undefined goes. */
+/** API object that {@linkcode decodeSnapshotObject} reads as the same object, once it is JSON, without undefined fields. */
 export function encodeSnapshotObject(object: ApiObject): SnapshotObject {
   switch (object.kind) {
     case "Service":
@@ -266,7 +266,7 @@ function encodeSlice(
   };
 }
 
-/** There may be 100,000 of them and more: what goes without saying is not said. */
+/** There may be 100,000 endpoints and more: default values are left out. */
 function encodeEndpoint(endpoint: SliceEndpoint): JsonPart<V1Endpoint> {
   const { address, nodeName, ready, serving, terminating, zoneHints, nodeHints } = endpoint;
   const isPlain = ready && serving && !terminating;
