@@ -11,7 +11,7 @@ import { FILES_PATH, PAGE_PATH, SERVICE_PATH, SERVICES_PATH, TRACE_PATH } from "
 import type { PageFacts } from "./page_document.ts";
 import type { PageFile } from "./page_files.ts";
 
-/** Nothing but what this server has; whatever a name or a message says, it is no script. */
+/** Only content of this server; whatever a name or a message says, it is no script. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",

@@ -98,7 +98,7 @@ Deno.test("no certificate, one of another authority, and one that another server
       [TEST_CA, NODE_PAIR, true],
       [TEST_CA, undefined, false],
       [OTHER_CA, NODE_PAIR, false],
-      // That of a server proves no client.
+      // A server's certificate proves no client.
       [TEST_CA, API_PAIR, false],
       [null, undefined, true],
     ] as const
