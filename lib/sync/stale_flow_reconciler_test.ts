@@ -261,7 +261,7 @@ Deno.test("a table that was read only in part is read again", async () => {
   assertEquals(setup.table.flows, []);
 });
 
-/** A table whose next read takes until it is let go of. */
+/** A table whose next read takes until it is released. */
 function slowRead(setup: Setup): { readonly release: () => void; readonly fail: (error: Error) => void } {
   const gate = Promise.withResolvers<void>();
   const fast = setup.table.run.bind(setup.table);
