@@ -79,7 +79,7 @@ export function applyFlagValues(
   const named = (problem: Problem): Problem => overlay.named(problem, options);
   const problems = [...overlay.problems, ...findProblems(result).map(named)];
   if (problems.length > 0) throw new ConfigError(problems);
-  // Those of a file were reported when it was read.
+  // Warnings of a file were reported when it was read.
   const settings = options.fromFile ? [] : configWarnings(result).map(named);
   return {
     config: result,
@@ -136,7 +136,7 @@ class Overlay {
     };
     const field = path.replace(/\[.*$/, "").replace(/^featureGates\..*$/, "featureGates");
     const name = nameOf(field);
-    // Another field that has a part in it.
+    // The message may name another field.
     return { path: name === field ? path : name, message: message.replace(/\b\w+(\.\w+)+\b/g, nameOf) };
   }
 
@@ -173,7 +173,7 @@ class Overlay {
     }
   }
 
-  /** No other mode opens Services on addresses of the node. */
+  /** `--userspace-listen` chooses mode userspace: no other opens Services on addresses of the node. */
   #modeThatListens(): void {
     const addresses = this.changes.get("kproxy.userspaceListen");
     if (Array.isArray(addresses) && addresses.length > 0) this.#set("mode", "userspace-listen", "userspace");

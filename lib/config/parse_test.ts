@@ -4,7 +4,7 @@ import { defaultConfig } from "./defaults.ts";
 import { parseConfig } from "./parse.ts";
 import { getField } from "./fields.ts";
 
-/** npm's `yaml` asks for these. */
+/** Environment variables that npm's `yaml` reads. */
 const YAML_ENV = { permissions: { env: ["LOG_TOKENS", "LOG_STREAM"] } };
 const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
 

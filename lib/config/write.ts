@@ -7,7 +7,7 @@ import { formatDuration } from "./value_texts.ts";
 import { getField, treeOf } from "./fields.ts";
 import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
 
-/** What JSON can hold. */
+/** A value of JSON. */
 export type Plain = string | number | boolean | null | Plain[] | { [name: string]: Plain };
 
 /**

@@ -111,7 +111,7 @@ Deno.test("a fault is reported with its place", { permissions }, () => {
   assertEquals(lines.lineAt(fault?.offset ?? 0), 2);
 });
 
-/** What documents hold, or the first error. */
+/** Values of documents, or the first error. */
 function outcomeOf(message: string | undefined, values: () => unknown): unknown {
   if (message !== undefined) return shortened(message);
   try {

@@ -19,7 +19,7 @@ export type YamlScalar = string | number | boolean | null;
 
 /** A first document, ready to be read. Nodes are handed around as `unknown`: only this class looks into them. */
 export class YamlReader {
-  /** What does not parse. If there is something, nothing else is worth reading. */
+  /** Syntax errors. If there is one, nothing else is worth reading. */
   readonly problems: readonly Problem[];
   /** Line on which a second document begins, if there is one. */
   readonly secondDocumentLine: number | undefined;

@@ -125,7 +125,7 @@ export class SliMetrics {
     addStartTime(this.registry, startMs);
   }
 
-  /** The check was asked for, and succeeded. */
+  /** Counts a check that was requested, and succeeded. */
   pinged(): void {
     this.#healthcheck.set({ name: "ping", type: "healthz" }, 1);
     this.#healthchecks.inc({ name: "ping", status: "success", type: "healthz" });
