@@ -1,5 +1,5 @@
 /**
- * From arguments to an exit code.
+ * Runs a command line, from its arguments to an exit code.
  *
  * @module
  */
@@ -79,7 +79,7 @@ async function printVersion(form: "true" | "raw", io: Io): Promise<number> {
   return await (await import("./commands/version.ts")).printVersion(form, io);
 }
 
-/** Says once what went wrong. */
+/** Prints an error once; yields the exit code. */
 function reportError(error: unknown, io: Io): number {
   // As with `kproxy render | head`. Other pipes that break are failures.
   if (error instanceof OutputClosedError) return 0;
@@ -91,7 +91,7 @@ function reportError(error: unknown, io: Io): number {
   return error instanceof UsageError ? 2 : 1;
 }
 
-/** They program the kernel, or ask it with any flags. */
+/** Commands that program the kernel, or read it with any flags. */
 const NODE_COMMANDS: readonly CommandName[] = ["run", "cleanup", "doctor", "selftest", "sysdump"];
 const NAMES: Readonly<Record<string, string>> = {
   darwin: "macOS",

@@ -28,7 +28,7 @@ import { runProxyServer } from "../../node/run_proxy_server.ts";
 import type { StopSignals } from "../../node/stop_signals.ts";
 import { versionLine } from "../../node/version.ts";
 
-/** What a run is given of the process. */
+/** Streams and signals of the process for a run. */
 export interface RunContext {
   readonly io: Io;
   readonly signals: StopSignals;
@@ -150,7 +150,7 @@ async function serveUntilChange(proxy: ProxyServer, watch: ConfigWatch, signals:
 
 interface Course {
   readonly signals: StopSignals;
-  /** Of the configuration file; `""` without one. */
+  /** Path of the configuration file; `""` without one. */
   readonly path: string;
 }
 

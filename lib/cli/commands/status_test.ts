@@ -187,7 +187,7 @@ function troubled(): StatusDocument {
   };
 }
 
-/** What of it is told, and how. */
+/** Lines that report all of that. */
 const TROUBLES: readonly string[] = [
   "node-1: NOT READY, a sync has been waiting for too long; load balancers are told to send nothing new",
   "iptables, in place of ipvs: no \\u001b[2Jmodule",
