@@ -114,12 +114,12 @@ function refuseOutsideLinux(flags: ParsedFlags, os: string): void {
     new UnsupportedError(what, "Linux", found, {
       message: `"kproxy ${command}" ${what} Linux, and this is ${found}: ${instead}`,
     });
-  // Then nothing is run.
+  // With --write-config-to, `run` runs nothing.
   const onlyWrites = command === "run" && (flags.get("write-config-to") ?? "") !== "";
   if (NODE_COMMANDS.includes(command) && !onlyWrites) {
     throw refusal("needs", "render, trace --no-live, service --no-live and write-config work here");
   }
-  // These ask the kernel unless the flags give them something else.
+  // Commands with --live-from ask the kernel unless the flags give them something else.
   const takes = (name: string): boolean => flagByName(name)?.commands.includes(command) === true;
   const looksHere = flags.get("no-live") !== true && (flags.get("live-from") ?? []).length === 0;
   if (takes("live-from") && looksHere) {

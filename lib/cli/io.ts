@@ -35,7 +35,7 @@ export interface Io {
   readonly log: LogStreams;
   /** Standard error where it is a terminal; null or absent elsewhere, and then nothing is drawn. */
   readonly terminal?: Terminal | null;
-  /** Likewise standard output, for what is drawn again and again. */
+  /** Standard output where it is a terminal, for what is drawn again and again. */
   readonly screen?: Terminal | null;
 }
 
@@ -67,7 +67,7 @@ export const systemIo: Io = {
     }
   },
   log: systemLog(),
-  // Asked for only by what draws.
+  // Getters: only code that draws asks for them.
   get terminal() {
     return terminalOf(Deno.stderr);
   },

@@ -96,7 +96,7 @@ function envelopeHint(found: unknown, wanted: string): string {
 
 /**
  * Switches split streams off where their gate is off, which kube-proxy does without a word for those of a file, and
- * says so.
+ * reports it.
  */
 function dropSplitStreams(config: KubeProxyConfiguration): Problem[] {
   if (isGateEnabled(config.featureGates, "LoggingAlphaOptions")) return [];

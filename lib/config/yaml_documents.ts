@@ -11,9 +11,9 @@ import { LineStarts } from "../text/lines.ts";
 import { toEnd } from "../text/steps.ts";
 import { YamlDocument, type YamlFault } from "./yaml_document.ts";
 
-/** How large the structure of one YAML text may be. */
+/** Limits of the structure of one YAML text. */
 export interface YamlLimits {
-  /** In UTF-16 units. */
+  /** Length of the text, in UTF-16 units. */
   readonly characters: number;
   /** Scalars, indicators, line ends, and spaces between them; also lines, for a text within it may have many. */
   readonly tokens: number;

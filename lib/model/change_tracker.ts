@@ -179,7 +179,7 @@ export class ChangeTracker {
     yield* this.#claims.lost();
   }
 
-  /** How many Services will differ from the state's once it is checked out. */
+  /** Number of Services that the next checkout will change in the state. */
   get pendingServiceCount(): number {
     return this.#pendingServices.size;
   }

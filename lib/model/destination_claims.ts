@@ -1,5 +1,5 @@
 /**
- * Which ServicePort is served at a destination (an address with protocol and port, or a node port) that several of them want.
+ * Which ServicePort is served at a destination (an address with protocol and port, or a node port) that several claim.
  * The state has one answer, so all modes have the same, in whatever order events came and after every start.
  *
  * @module

@@ -44,11 +44,11 @@ export interface Service {
   readonly namespace: string;
   /** Its name, unique in the namespace. */
   readonly name: string;
-  /** Of `metadata.uid`: differs between an object and a later one of the same name. */
+  /** `metadata.uid`: differs between an object and a later one of the same name. */
   readonly uid: string;
   /** Seconds since the epoch, of `metadata.creationTimestamp`; null if absent or unparsable, as in most manifests. */
   readonly createdAtSeconds: number | null;
-  /** How it is published; `ExternalName` gets no rules. */
+  /** Type of the Service; `ExternalName` gets no rules. */
   readonly type: "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName";
   /** `""`, `"None"` or an address. */
   readonly clusterIP: string;
@@ -62,7 +62,7 @@ export interface Service {
   readonly externalIPs: readonly string[];
   /** Networks that may use its load balancer; empty: all. */
   readonly loadBalancerSourceRanges: readonly string[];
-  /** What the load balancer's controller has published. */
+  /** Addresses that the load balancer's controller has published. */
   readonly loadBalancerIngress: readonly LoadBalancerIngress[];
   /** Session affinity: `ClientIP` keeps a client at one endpoint. */
   readonly sessionAffinity: "None" | "ClientIP";

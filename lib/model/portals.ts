@@ -16,7 +16,7 @@ const PORTAL = object({
   /** Listen address; `0.0.0.0` and `::` stand for all addresses. */
   address: text(),
   port: NUMBER,
-  /** `IP:port` of each. */
+  /** `IP:port` of each endpoint. */
   endpoints: list(text()),
   /** For how long a client keeps its endpoint; 0: endpoints take turns. */
   affinitySeconds: NUMBER,

@@ -72,7 +72,7 @@ export interface Endpoint {
   readonly nodeHints: readonly string[];
 }
 
-/** What the planners need to know of the own node. */
+/** Facts about the own node that the planners need. */
 export interface NodeFacts {
   /** The Node's name; endpoints with this `nodeName` are local. */
   readonly name: string;

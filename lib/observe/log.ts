@@ -287,7 +287,7 @@ export interface RecentProblem {
   /** When it was logged first and last, in milliseconds since the epoch. */
   readonly firstMs: number;
   readonly lastMs: number;
-  /** How often in a row. */
+  /** How often it was logged in a row. */
   readonly count: number;
 }
 

@@ -337,5 +337,5 @@ function seconds(ms: number): number {
   return Math.round(ms / 100) / 10;
 }
 
-/** How Go writes a time that was never set. */
+/** Go's text of a time that was never set. */
 const ZERO_TIME = "0001-01-01T00:00:00Z";

@@ -121,7 +121,7 @@ function endOfHead(lines: string[], form: AnswerForm): string {
   return `${lines.join("\r\n")}\r\n\r\n`;
 }
 
-/** As Go's servers, and so kube-proxy's, write it: `Content-Type`. */
+/** Name of a header as Go's servers, and so kube-proxy's, write it: `Content-Type`. */
 function headerName(name: string): string {
   return name.replace(/(^|-)[a-z]/g, (letters) => letters.toUpperCase());
 }

@@ -55,7 +55,7 @@ export class HttpServer {
     [this.#host, this.#port] = options.address === "" ? ["", 0] : splitHostPort(options.address);
   }
 
-  /** What it listens on now, e.g. `[::]:10256`; empty if it does not. */
+  /** Addresses that it listens on now, e.g. `[::]:10256`; empty if it does not. */
   get addresses(): readonly string[] {
     return this.#listener?.addresses ?? [];
   }
@@ -143,7 +143,7 @@ export class HttpServer {
     onListenFailure?.(holder === "" ? problem : `${problem}; ${holder}`);
   }
 
-  /** Which program has the address; `""` if it does not say. */
+  /** The program that has the address; `""` if it does not say. */
   async #holder(error: unknown, signal: AbortSignal): Promise<string> {
     if (!(error instanceof Deno.errors.AddrInUse)) return "";
     return await addressHolder({ host: this.#host, port: this.#port, signal });

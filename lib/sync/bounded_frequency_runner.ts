@@ -5,7 +5,7 @@
  * @module
  */
 
-/** How a {@linkcode BoundedFrequencyRunner} paces its runs. */
+/** Options of a {@linkcode BoundedFrequencyRunner}. */
 export interface BoundedFrequencyRunnerOptions {
   /**
    * One run; resolves to false if there was nothing to do, which the next one need not wait for. A rejection makes the runner try

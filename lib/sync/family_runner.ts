@@ -24,7 +24,7 @@ export interface FamilyRunnerOptions {
   readonly log: Logger;
   /** Called at every request for a sync. */
   readonly onQueued: (family: IpFamily) => void;
-  /** Without it, flows in connection tracking are left alone. */
+  /** Removal of stale UDP flows; without it, flows in connection tracking are left alone. */
   readonly staleFlows?: Pick<StaleFlowOptions, "conntrack" | "nodePortIps" | "observe">;
   /** A number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;

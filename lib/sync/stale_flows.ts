@@ -268,7 +268,7 @@ const MAX_RETRY_MS = 60_000;
 
 /**
  * Level-triggered: looks at the whole table after a sync that wrote everything (so also after a start and after another program
- * removed our rules), or changed a UDP Service or its endpoints; and again until it worked. It decides between syncs what is
+ * removed the rules), or changed a UDP Service or its endpoints; and again until it worked. It decides between syncs what is
  * stale, never beside one: else a flow to an endpoint that the next sync adds would count as stale. A sync does not wait for programs
  * that take long: rules in force matter more than flows that are left over.
  */

@@ -67,7 +67,7 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
     repair: repaired,
   };
   await printFound(form, { document: () => checkDocument(report), lines: () => checkLines(report) }, io);
-  // What was not read may hide anything.
+  // Objects and rules that were not read may hide any difference.
   const isRead = seen.objects.rejected.length === 0 &&
     seen.checks.every(({ problems }) => problems.every(({ place }) => isBesideServices(place, seen.found)));
   return isRead && seen.checks.every(isClean) ? 0 : 1;

@@ -99,7 +99,7 @@ export async function cleanUp(
   return report.failed.length > 0 ? 1 : 0;
 }
 
-/** Does the work while a terminal says which: with the rules of many Services it takes long. */
+/** Does the work while a terminal shows which: with the rules of many Services it takes long. */
 async function showing<T>(text: string, terminal: Terminal | null, work: () => Promise<T>): Promise<T> {
   if (terminal === null) return await work();
   const { Activity } = await import("../terminal/drawing.ts");

@@ -32,7 +32,7 @@ export function namesMode(flags: ParsedFlags): boolean {
  */
 export async function lookOptions(flags: ParsedFlags, io: Io): Promise<LookOptions> {
   const { config, warn } = await configurationWithWarnings(flags, io);
-  // Any user may write what is only looked at; what decides about rules, and where credentials go, only root and this user.
+  // Inputs only looked at may be any user's; those that decide about rules or credentials, only root's and this user's.
   const files = flags.get("repair") === true ? config.kproxy.manifests : [];
   (await inputDoubts(flags, { config, files })).forEach(warn);
   return {

@@ -85,7 +85,7 @@ export async function watchStatus({ ask, form, io, intervalMs, clock, signal }: 
       await clock.sleep(intervalMs, signal);
     }
   }
-  // What was seen last stays to be read.
+  // The last answer stays to be read.
   if (terminal !== null && last.length > 0) await io.out(`${last.join("\n")}\n`);
 }
 

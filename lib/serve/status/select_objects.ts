@@ -95,7 +95,7 @@ function leadsTo(slice: EndpointSlice, ips: ReadonlySet<string>): boolean {
   return slice.endpoints.some(({ address }) => ips.has(canonical(address)));
 }
 
-/** Only IPv6 addresses are written in several ways. */
+/** Canonical text of an address. Only IPv6 addresses are written in several ways. */
 function canonical(address: string): string {
   return address.includes(":") ? parseIp(address)?.text ?? address : address;
 }

@@ -36,7 +36,7 @@ export interface ProxyFacts {
   readonly record: StatusRecord;
   /** Name of the own Node. */
   readonly node: string;
-  /** As configured; `""` for the default. */
+  /** Mode as configured; `""` for the default. */
   readonly configuredMode: string;
   /** Why the configured mode is not in use; null if it is. */
   readonly fallback: string | null;

@@ -51,7 +51,7 @@ const SYNC = object({
   phasesMs: COUNTS,
   /** Number of Services that it looked at. */
   changed: NUMBER,
-  /** Some of them; none of a full one. */
+  /** Some of these Services; none of a full sync. */
   services: list(SERVICE),
   /** Rules, elements or servers written, per table or kind. */
   written: COUNTS,
@@ -85,7 +85,7 @@ const POINT = object({
   ok: FLAG,
   /** Number of Services that it looked at. */
   changed: NUMBER,
-  /** Some of them; none of a full one. As what follows, absent in older releases. */
+  /** Some of these Services; none of a full sync. This and the next two are absent in older releases. */
   services: optional(list(SERVICE)),
   /** Rules, elements or servers written, per table or kind. */
   written: optional(COUNTS),
@@ -99,14 +99,14 @@ const POINT = object({
 export type SyncPoint = Shaped<typeof POINT>;
 
 const FAMILY_STATUS = object({
-  /** As of the last sync. */
+  /** Number of Services, as of the last sync. */
   services: NUMBER,
   /** Endpoints of all Service ports, ready or not, as of the last sync. */
   endpoints: NUMBER,
   /** Rules, elements or servers in force, per table or kind. */
   rules: COUNTS,
   syncs: object({ full: NUMBER, partial: NUMBER, failed: NUMBER }),
-  /** Null before the first one. */
+  /** Null before the first sync. */
   lastSync: orNull(SYNC),
   lastFullSync: orNull(SYNC),
   lastFailure: orNull(FAILURE),
@@ -115,7 +115,7 @@ const FAMILY_STATUS = object({
   recent: list(POINT),
 });
 
-/** One IP family. */
+/** Status of one IP family. */
 export type FamilyStatus = Shaped<typeof FAMILY_STATUS>;
 
 const FAMILY_READINESS = object({
@@ -156,11 +156,11 @@ const READINESS = object({
   /** Reasons why it is not ready. */
   reasons: TEXTS,
   currentTime: TEXT,
-  /** By family. */
+  /** Readiness by family. */
   families: record(FAMILY_READINESS),
   /** Families that the node cannot have. */
   unserved: optional(record(object({ reason: TEXT, use: optional(TEXT) }))),
-  /** By kind; empty if the source has no connection that could be silent. */
+  /** Watches by kind; empty if the source has no connection that could be silent. */
   watches: record(WATCH_READINESS),
   /** There if a snapshot stands in for what was not listed yet. */
   snapshot: optional(SNAPSHOT_READINESS),
@@ -171,7 +171,7 @@ export type Readiness = Shaped<typeof READINESS>;
 
 const QUARANTINE = object({
   count: NUMBER,
-  /** The first of them. */
+  /** The first of these Services. */
   services: list(object({ family: FAMILY, service: SERVICE, problem: TEXT, since: TEXT })),
 });
 
@@ -183,7 +183,7 @@ const DRIFT = object({
   found: NUMBER,
   /** How often writing the rules again helped. */
   repaired: NUMBER,
-  /** The last ones, oldest first. */
+  /** The last cases of damage, oldest first. */
   recent: list(object({
     family: FAMILY,
     time: TEXT,
@@ -212,7 +212,7 @@ export const STATUS_FIELDS = {
     uptimeSeconds: NUMBER,
     /** When the configuration in force began to be served; later than the start after a changed configuration. */
     servingSince: TEXT,
-    /** In bytes. */
+    /** Memory in bytes. */
     memory: object({ resident: NUMBER, heapUsed: NUMBER, heapTotal: NUMBER, external: NUMBER }),
   }),
   node: object({
@@ -223,7 +223,7 @@ export const STATUS_FIELDS = {
   mode: object({
     /** The mode in use. */
     used: TEXT,
-    /** As configured; `""` for the default. */
+    /** Mode as configured; `""` for the default. */
     configured: TEXT,
     /** Why the configured mode is not in use; null if it is. */
     fallback: orNull(TEXT),
@@ -243,7 +243,7 @@ export const STATUS_FIELDS = {
   /** Destinations that Services request and do not get: those of other Services, or refused ones; absent in older releases. */
   unserved: optional(object({
     count: NUMBER,
-    /** The first of them. */
+    /** The first of these destinations. */
     destinations: list(object({ service: SERVICE, destination: TEXT, reason: TEXT })),
   })),
   drift: DRIFT,
@@ -273,7 +273,7 @@ export const STATUS_FIELDS = {
       count: NUMBER,
     })),
   }),
-  /** What the servers listen on, e.g. `127.0.0.1:10249`; empty ones do not listen. */
+  /** Addresses that the servers listen on, e.g. `127.0.0.1:10249`; empty ones do not listen. */
   listening: object({ healthz: TEXTS, metrics: TEXTS }),
 };
 

@@ -109,7 +109,7 @@ export class StatusRecord {
     return { found: this.#found, repaired: this.#repaired, recent: [...this.#drifts] };
   }
 
-  /** Takes the quarantine of a sync; false if no Service went in or came out. */
+  /** Takes the quarantine of a sync; true if Services may have gone in or come out. */
   #takeQuarantine(
     family: IpFamily,
     list: readonly QuarantinedService[] | undefined,

@@ -64,7 +64,7 @@ export class DelegatedAuthentication {
       if (this.#known.size <= MAX_ANSWERS) break;
       this.#known.delete(oldest);
     }
-    // That there was no answer is no answer: the next request asks again.
+    // A missing answer is not cached: the next request asks again.
     if (await verdict === "undecided") this.#known.delete(key);
     return await verdict;
   };

@@ -10,7 +10,7 @@ import { errorText } from "../../observe/log.ts";
 
 /** Contents of the files. */
 export interface ServingMaterial {
-  /** PEM. */
+  /** Certificate chain, and its key, in PEM. */
   readonly cert: string;
   readonly key: string;
   /** Authorities of clients, PEM; null: clients need no certificate. */

@@ -79,7 +79,7 @@ class SecuredSocket implements Socket {
       failed.destroy();
       this.#raw.destroy();
     });
-    // Of a client that leaves before there is TLS, it says nothing.
+    // The server reports nothing of a client that leaves before there is TLS.
     this.#raw.once("end", () => {
       if (!this.#isSecured) this.#raw.destroy();
     });

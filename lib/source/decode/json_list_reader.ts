@@ -17,7 +17,7 @@ const LIST_END = 0x5d;
 const OBJECT = 0x7b;
 const OBJECT_END = 0x7d;
 
-/** As deep as Kubernetes' own reader goes. */
+/** Deepest nesting, that of Kubernetes' own reader. */
 const MAX_DEPTH = 10_000;
 /** Name of the list that is cut. A list whose name is written in another way is read with the text around it. */
 const ITEMS_NAME = /(^|[^\\])"items"\s*:\s*$/;
@@ -40,7 +40,7 @@ export interface ListItems {
 
 /** Limits of a {@linkcode JsonListReader}, in UTF-16 code units. */
 export interface JsonListLimits {
-  /** Of an object, or of the text around all of them, as far as it is not in one piece. */
+  /** Longest object, or text around all objects, as far as it is not in one piece. */
   readonly maxLength: number;
   /** Longest list that is parsed as a whole, at its end. @default {3 Mi} */
   readonly wholeLength?: number;

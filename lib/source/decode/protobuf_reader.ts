@@ -78,7 +78,7 @@ export function readMessage(bytes: Uint8Array, { fields }: Message<unknown>, int
     readFields(new PbfReader(bytes), bytes.length, fields, into);
   } catch (error) {
     if (error instanceof DecodeError) throw error;
-    // The library throws what is exactly an Error for a number without an end. All else is a fault of ours.
+    // The library throws exactly an Error for a number without an end. Any other error is a fault of kproxy's.
     if (!(error instanceof Error) || error.constructor !== Error) throw error;
     throw new DecodeError("", "a number without an end");
   }

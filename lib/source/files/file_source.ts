@@ -50,7 +50,7 @@ export interface FileSourceOptions {
 
 interface KnownFile {
   readonly file: FoundFile;
-  /** Undefined if it could not be read. */
+  /** Text of the file; undefined if it could not be read. */
   readonly text: string | undefined;
   /** Manifest of the last content that was not broken. */
   readonly manifest: Manifest | undefined;

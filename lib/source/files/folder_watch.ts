@@ -159,7 +159,7 @@ export class FolderWatch implements AsyncDisposable {
 
   async #follow(watcher: Deno.FsWatcher): Promise<void> {
     for await (const event of watcher) {
-      // Opening and closing change nothing, and our own reading must not be answered; writes are events of their own.
+      // Opening and closing change nothing, and kproxy's own reads must not count; writes are events of their own.
       if (event.kind === "access") continue;
       for (const path of event.paths) this.touch(path.slice(path.lastIndexOf("/") + 1));
     }

@@ -135,7 +135,7 @@ async function describeEntry(folder: string, name: string, order: string): Promi
 /** Why a file is refused by its name: it must stay one word in the log, and lead to the file. */
 function nameProblem(name: string): string | null {
   if (/\p{Cc}/u.test(name)) return "has a control character in its name";
-  // The character that replaces bytes that are no UTF-8: no file has that name.
+  // The character that replaces bytes that are no UTF-8: a path with it leads to no file.
   return name.includes("\uFFFD") ? "has a name that is not UTF-8" : null;
 }
 

@@ -11,7 +11,7 @@ import type { Manifest } from "../decode/manifest_text.ts";
 
 /** A file in the order of precedence: of two files with the same object, the one with the smaller `order` counts. */
 export interface ManifestFile {
-  /** As shown to people. */
+  /** Path, as shown to people. */
   readonly path: string;
   /** Unique; compared as text. */
   readonly order: string;
@@ -21,7 +21,7 @@ export interface ManifestFile {
 export interface ForeignObjects {
   /** The file that they are in. */
   readonly path: string;
-  /** As it stands in the file. */
+  /** Kind, as it stands in the file. */
   readonly kind: string;
   /** Number of these objects. */
   readonly count: number;

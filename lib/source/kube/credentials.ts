@@ -339,7 +339,7 @@ export function parseExecCredential(stdout: string, apiVersion: string): PluginC
       expiresMs,
     };
   } catch (error) {
-    // Neither their words nor a cause: they quote the text, which may be the token.
+    // Neither the messages of these errors nor a cause: they quote the text, which may be the token.
     if (error instanceof SyntaxError) throw new Error("prints something else than JSON");
     if (error instanceof DecodeError) throw new Error(`prints ${error.path} that cannot be read`);
     throw error;

@@ -63,8 +63,8 @@ const BURST = 25;
 const PER_SECOND = 0.2;
 
 /**
- * Records without waiting; `run` writes. Trouble never reaches the caller: a server without the API, or that does not let us
- * write, is logged once and left alone for a while.
+ * Records without waiting; `run` writes. Trouble never reaches the caller: a server without the API, or that refuses
+ * Events, is logged once and left alone for a while.
  *
  * Source: client-go's event broadcaster; differs: Events that differ in their note only are Events of their own.
  */

@@ -288,7 +288,7 @@ class FetchTransport implements KubeTransport {
     { credentials, method, path, headers, body: sent }: TransportRequest,
     signal: AbortSignal,
   ): Promise<HttpAnswer> {
-    // A redirect would carry our credentials to a server that is not configured.
+    // A redirect would carry the credentials to a server that is not configured.
     const options = {
       method,
       headers: linesOf(headers),

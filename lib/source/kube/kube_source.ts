@@ -41,7 +41,7 @@ export interface KubeSourceOptions
  * Delivers the objects of an API server, and every change of them, over losses of the connection of any length.
  *
  * - Selects on the server, by kube-proxy's selectors.
- * - A Node that the server does not let us read counts as synced without an object; it is asked for again now and then.
+ * - A Node that kproxy may not read counts as synced without an object; it is asked for again now and then.
  * - ServiceCIDRs, if the handler wants them, are read from servers that have them and allow it.
  */
 export class KubeSource implements Source {

@@ -1,5 +1,5 @@
 /**
- * How to reach the API server, as a kubeconfig says it.
+ * Reads from a kubeconfig how to reach the API server.
  *
  * Own code instead of client-node's reader: that one reads a token file only once and under another key than kubeadm's, and
  * does not check what it reads. A test holds both equal where both know a field.
@@ -63,7 +63,7 @@ export interface ClusterAccess {
   readonly bypassProxy: boolean;
   /** True if answers may be packed by gzip: for a server that is far away. */
   readonly asksForCompression: boolean;
-  /** Null for the authorities that the runtime knows. */
+  /** Certificate authority; null for those that the runtime knows. */
   readonly certificateAuthority: Pem | null;
   readonly clientCertificate: { readonly certificate: Pem; readonly key: Pem } | null;
   readonly identity: Identity;
@@ -163,7 +163,7 @@ function readCluster(raw: RawObject, path: string, master: string) {
     tlsServerName: textAt(raw, "tls-server-name"),
     proxyUrl: proxyUrlAt(raw),
     bypassProxy: false,
-    // Unlike client-go's, by itself true: packing costs a server and a node processor time.
+    // Unlike in client-go, true by default: packing costs a server and a node processor time.
     asksForCompression: !booleanAt(raw, "disable-compression", true),
     certificateAuthority,
   };
@@ -243,7 +243,7 @@ function readPlugin(raw: RawObject, path: string, clusterConfig: unknown): Crede
   };
 }
 
-/** PEM text, or a file that holds it and may be replaced while we run. */
+/** PEM text, or a file that holds it and may be replaced while kproxy runs. */
 export type Pem =
   | { readonly kind: "text"; readonly pem: string }
   | { readonly kind: "file"; readonly path: string };

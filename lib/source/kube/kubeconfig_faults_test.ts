@@ -1,4 +1,4 @@
-/** What is wrong with a kubeconfig, and how that is said. */
+/** Faults of a kubeconfig, and their messages. */
 import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { kubeconfigText } from "../../../tests/support/kubeconfig_text.ts";
 import { ConfigError } from "../../errors.ts";

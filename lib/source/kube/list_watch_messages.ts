@@ -150,7 +150,7 @@ export interface StatusParts {
   readonly reason: string;
   /** 500 if there is none. */
   readonly code: number;
-  /** 0 if it does not say. */
+  /** 0 if there is none. */
   readonly retryAfterSeconds: number;
 }
 
@@ -176,7 +176,7 @@ export function refusal(
   { reason = "", retryAfterSeconds = 0 }: Partial<StatusParts> = {},
 ): RefusalError {
   const said = shortened(message);
-  // Old servers report a version that is gone with 500; one restored from a backup is behind the version we know.
+  // Old servers report a version that is gone with 500; one restored from a backup is behind the version known here.
   const isGone = status === 410 || reason === "Expired" || reason === "Gone" ||
     /too (old|large) resource version/i.test(said);
   if (isGone) return new ExpiredError(path, status, said);

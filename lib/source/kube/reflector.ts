@@ -68,9 +68,9 @@ export interface ReflectorOptions {
   /** A number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
   /**
-   * If the server does not have the resource (404) or does not let us list it (403) at first: `retry` until it does; `empty`
+   * If the server does not have the resource (404) or does not allow to list it (403) at first: `retry` until it does; `empty`
    * counts as synced meanwhile. `optional`: as `empty`, also later on, when what is known stays in force; that is no error and
-   * is said once.
+   * is logged once.
    */
   readonly ifRefused: "retry" | "empty" | "optional";
 }

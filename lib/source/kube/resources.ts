@@ -19,7 +19,7 @@ export interface WatchedResource {
   readonly path: string;
   /** Selectors to try in order; the next one is used when the server refuses one (400). */
   readonly selectors: readonly Selector[];
-  /** How many times as long as that of another one a watch of it may be silent before it is opened once more. @default {1} */
+  /** How many times as long as other watches a watch of it may be silent before it is opened once more. @default {1} */
   readonly patience?: number;
   /** Decodes an API object. @throws {DecodeError} */
   readonly decode: (raw: unknown) => ApiObject;

@@ -250,7 +250,7 @@ function failing(message: string): TransformStream<Bytes, Bytes> {
 export interface IdleTimes {
   /** Longest silence: without a sign of life for so long it is over. */
   readonly idleMs: number;
-  /** After so long it is over, whatever arrived: a server that sends a byte now and then must not keep us for ever. */
+  /** Limit for all of it: a server that sends a byte now and then must not hold the client for ever. */
   readonly wholeMs: number;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Requests over a TLS connection of our own, for servers that must not be verified or must be verified under another name.
+ * Requests over own TLS connections, for servers that must not be verified or must be verified under another name.
  *
  * @module
  */

@@ -35,7 +35,7 @@ async function openOwn(path: string): Promise<Deno.FsFile> {
 }
 
 function refuseProblem(file: Deno.FileInfo): void {
-  // A user who can write it decides where this node's traffic goes.
+  // A user who can write a snapshot decides where this node's traffic goes.
   const problem = file.isSymlink
     ? "is a symbolic link"
     : file.isFile
@@ -77,7 +77,7 @@ export async function writeSnapshot(
   header: SnapshotHeader,
   objects: readonly ApiObject[],
 ): Promise<number> {
-  // Always the same name, so that one that was left behind by a crash does not stay.
+  // Always the same name, so that a file that was left behind by a crash does not stay.
   const temporary = join(dirname(path), `.${basename(path)}.tmp`);
   return await replaceFile(path, temporary, snapshotPieces(header, objects));
 }
@@ -142,7 +142,7 @@ export class SnapshotSaver {
 
   async #save(): Promise<void> {
     const { save, log, path, intervalMs = INTERVAL_MS, clock } = this.#options;
-    // Taken back before the await: what changes meanwhile may be missing in the file.
+    // Reset before the await: changes meanwhile may be missing in the file.
     this.#isDue = false;
     const startMs = clock.nowMs();
     try {

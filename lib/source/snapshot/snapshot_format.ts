@@ -1,5 +1,5 @@
 /**
- * The form of a snapshot file: a line that says what it is, an object a line, and the checksum of all that.
+ * The form of a snapshot file: a header line, an object a line, and the checksum of all that.
  *
  * ```
  * {"kproxySnapshot":1,"savedAt":"2026-11-21T17:00:00.000Z","node":"n1","server":"https://10.0.0.1:6443"}
@@ -34,7 +34,7 @@ export interface SnapshotHeader {
   readonly savedAtMs: number;
   /** Name of the own Node. */
   readonly node: string;
-  /** Where the objects came from. */
+  /** Name of the objects' source: the URL of an API server. */
   readonly server: string;
 }
 

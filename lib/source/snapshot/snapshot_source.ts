@@ -74,7 +74,7 @@ const ESSENTIAL: readonly ResourceKind[] = ["services", "endpointslices"];
  * Delivers what `source` does. If its first lists of Services and endpoints are not in after some time, the snapshot's objects
  * are delivered instead, of the kinds that are missing. The first list of a kind then replaces them as a whole, in one batch.
  *
- * The log says why a file cannot serve; the source then is what it would be without.
+ * If a file cannot serve, the log has the reason, and the source works as it would without.
  */
 export class SnapshotSource implements Source {
   readonly name: string;
@@ -111,7 +111,7 @@ export class SnapshotSource implements Source {
   }
 
   *objects(): Generator<ApiObject> {
-    // In this order: what the source confirms while these are read moves from the one to the other.
+    // In this order: objects that the source confirms meanwhile move from the first to the second.
     yield* this.#state?.unconfirmed() ?? [];
     yield* this.#options.source.objects?.() ?? [];
   }
