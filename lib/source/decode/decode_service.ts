@@ -110,7 +110,7 @@ function decodeServiceSpec(spec: Raw<V1ServiceSpec>): ServiceSpec {
   const sessionAffinity = choiceAt(spec, "sessionAffinity", AFFINITIES, "None");
   return {
     type: choiceAt(spec, "type", SERVICE_TYPES, "ClusterIP"),
-    // The same string as in the list, so that it is stored once.
+    // The same string as in `clusterIPs`, so that it is stored once.
     clusterIP: allIPs[0] ?? clusterIP,
     clusterIPs: allIPs,
     ipFamilies: decodeFamilies(spec, allIPs),

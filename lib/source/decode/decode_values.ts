@@ -27,7 +27,7 @@ export class DecodeError extends TypeError {
     this.reason = reason;
   }
 
-  /** The same problem, seen from a value that holds this one at `prefix`. */
+  /** The same problem with its path prefixed by `prefix`, the path of a value that holds this one. */
   within(prefix: string): DecodeError {
     if (prefix === "") return this;
     const joint = this.path === "" || this.path.startsWith("[") ? "" : ".";
@@ -78,7 +78,7 @@ export function textAt<T>(parent: Raw<T>, key: FieldOf<T, "text">, fallback = ""
 
 const sharedTexts = new SharedTexts();
 
-/** As {@linkcode textAt}, for a text that many objects have: equal ones are kept once. */
+/** As {@linkcode textAt}, for a text that many objects share: equal strings are kept once. */
 export function sharedTextAt<T>(parent: Raw<T>, key: FieldOf<T, "text">): string {
   const text = textAt(parent, key);
   return text === "" ? text : sharedTexts.of(text);

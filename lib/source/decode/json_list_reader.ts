@@ -63,7 +63,7 @@ export class JsonListReader {
   #aroundEnd = "";
   /** An opening bracket, and the text of the items that has not been yielded. */
   #items = "[";
-  /** Where the scanner is, relative to the list of items. */
+  /** Position of the scanner relative to the list of items. */
   #place: "before" | "inside" | "after" = "before";
   #count = 0;
   #values = 1;

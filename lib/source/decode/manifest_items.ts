@@ -42,7 +42,7 @@ export interface ManifestItem {
   readonly foreign?: string;
 }
 
-/** Where and why a text cannot be read at all. */
+/** Syntax error that makes a text unreadable, with its place. */
 export interface SyntaxProblem {
   readonly line: number;
   readonly document: number;

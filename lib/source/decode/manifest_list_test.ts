@@ -21,7 +21,7 @@ function listOf(items: readonly unknown[], arrayIndent = false): string {
   });
 }
 
-/** The same text read as a whole, lines and documents counted as of a file. */
+/** Items of the text when it is read as a whole, with lines and documents counted as in a file. */
 function whole(text: string): ManifestItem[] {
   return toEnd(readYaml(text)).items.map((item) => ({
     ...item,

@@ -42,7 +42,7 @@ export interface Manifest {
 export interface ManifestOptions {
   /** True for `*.json`: it must be JSON. Without it JSON is still understood, being YAML. */
   readonly json?: boolean;
-  /** The same file's former content: parts of it that are still there are not read again. */
+  /** Manifest of the file's former content: unchanged parts of the text are not read again. */
   readonly previous?: Manifest | undefined;
 }
 

@@ -272,7 +272,7 @@ async function read(
   // Opening a FIFO waits for its writer.
   if (!(await Deno.stat(path)).isFile) throw new TypeError("is not a file");
   using file = await Deno.open(path);
-  // What the path leads to may have been replaced since it was read last.
+  // The file at the path may have been replaced since it was checked.
   const info = await file.stat();
   if (!info.isFile) throw new TypeError("is not a file");
   const problem = checkFile(path, info);
@@ -283,7 +283,7 @@ async function read(
     const count = await file.read(piece);
     if (count === null) break;
     bytes.add(piece.subarray(0, count));
-    // It may have grown since it was looked at.
+    // The file may have grown since its size was checked.
     if (bytes.length > maxBytes) throw new TypeError(`is larger than ${maxBytes / 2 ** 20} MiB`);
   }
   return bytes.view();

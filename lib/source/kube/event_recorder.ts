@@ -45,7 +45,7 @@ interface Series {
   writtenMs: number | undefined;
 }
 
-/** The same Event again within this time is one more of a series (client-go's time). */
+/** The same Event again within this time joins the series (client-go's time). */
 const SERIES_MS = 360_000;
 /** A series is written again at most this often. */
 const REWRITE_MS = 1_800_000;

@@ -69,7 +69,7 @@ export class KubeClient {
     return this.#access.server;
   }
 
-  /** Where the access comes from, e.g. the path of the kubeconfig. */
+  /** Origin of the access, e.g. the path of the kubeconfig. */
   get origin(): string {
     return this.#access.origin;
   }

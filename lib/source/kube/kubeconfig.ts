@@ -105,7 +105,7 @@ export async function loadKubeconfig(path: string, master = ""): Promise<Cluster
 export function parseKubeconfig(text: string, path: string, master = ""): ClusterAccess {
   try {
     const parsed = parseYaml(text, path);
-    // It may be the file of a token, which must not come into the log.
+    // The text may be a token from another file, which must not come into the log.
     if (typeof parsed === "string") throw new DecodeError("", "must be a kubeconfig, found other text");
     return readAccess(asObject(parsed), path, master);
   } catch (cause) {

@@ -203,7 +203,7 @@ function shortened(message: string): string {
   return message.replace(/\s+/g, " ").trim().slice(0, 300) || "no reason given";
 }
 
-/** What `read` returns. @throws {AnswerError} that begins with `what`, for what cannot be read */
+/** Result of `read`. @throws {AnswerError} that begins with `what`, if the text is unreadable */
 export function checked<T>(what: string, read: () => T): T {
   try {
     return read();

@@ -219,7 +219,7 @@ function troubleAt(url: string, error: unknown): Error {
   return new IssuerError(`cannot ask the issuer at ${protocol}//${host}: ${reason}`);
 }
 
-/** Message of the library, without what it quotes of the answer, where tokens may stand. */
+/** Message of the library, without quotes of the answer, which may hold tokens. */
 function answerText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error;

@@ -71,7 +71,7 @@ Deno.test("nothing of openid-client or socks is loaded unless a kubeconfig asks 
     const cases: readonly (readonly [Fields, Fields, RegExp])[] = [
       [{ server: server.url }, { token: "t" }, WEB],
       [{ ...api, "proxy-url": plain.url }, { username: "u", password: "p" }, WEB],
-      // Where TLS is not our own, the runtime speaks SOCKS itself.
+      // Where kproxy does not make the TLS connection itself, the runtime speaks SOCKS.
       [{ server: server.url, "proxy-url": socks.url }, {}, WEB],
       [{ ...api, "proxy-url": socks.url }, {}, /the trap was loaded/],
       [{ server: server.url }, oidcUser(issuer), /the trap was loaded/],

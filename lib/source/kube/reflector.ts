@@ -90,7 +90,7 @@ function isAgainstStreams(error: unknown, status: number): boolean {
   if (error instanceof SilentError) return true;
   if (!(error instanceof RefusalError) || OTHER_REFUSALS.includes(status)) return false;
   if (NO_STREAMS.test(error.message)) return true;
-  // What is wrong with the request may be its selector, and an older one takes care of that.
+  // A 400 may be about the selector, for which an older selector is tried.
   return status > 400 && status < 500;
 }
 
@@ -204,7 +204,7 @@ export class Reflector {
     await connection.wait(resource.path, waitMs, error, signal);
   }
 
-  /** As each list in between is good, the connection would log this as trouble that comes and goes. */
+  /** The connection would log this as trouble that comes and goes, as each list in between is good. */
   #logExpired({ message }: ExpiredError, waitMs: number): void {
     const { log, resource } = this.#options;
     const values = { resource: resource.path, retryMs: waitMs, reason: message };
@@ -358,7 +358,7 @@ export class Reflector {
     }
   }
 
-  /** Nothing of a list counts before the bookmark at its end. */
+  /** Takes an event of a streamed list, which counts only once the bookmark at its end has come. */
   #takeListed(event: WatchEvent): void {
     if (this.#streamed === null) return;
     const { listing, done } = this.#streamed;

@@ -12,7 +12,7 @@ export interface HttpAnswer {
   readonly status: number;
   /** Seconds to wait, from `Retry-After`; null if there is none. */
   readonly retryAfterSeconds: number | null;
-  /** As in the header; `""` if there is none. */
+  /** Value of the header; `""` if there is none. */
   readonly contentType: string;
   /** The server's clock, as in the header; `""` or absent if there is none. */
   readonly date?: string;

@@ -63,7 +63,7 @@ const PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf";
 export interface ContentTypes {
   /** `clientConnection.contentType`. */
   readonly contentType: string;
-  /** `clientConnection.acceptContentTypes`; counts before the other one unless it is `""`. */
+  /** `clientConnection.acceptContentTypes`; used instead of `contentType` unless it is `""`. */
   readonly acceptContentTypes: string;
 }
 

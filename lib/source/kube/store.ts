@@ -115,7 +115,7 @@ export class KubeStore {
 
   #replace(identity: string, object: ApiObject | undefined, events: SourceEvent[]): void {
     const old = this.#objects.get(identity);
-    // Of an equal object the delivered one is kept: another one beside it would cost its memory a second time.
+    // Of two equal objects the delivered one is kept, so that its memory is not used twice.
     if (old !== undefined && object !== undefined && sameObject(old, object)) return;
     if (object === undefined) this.#objects.delete(identity);
     else this.#objects.set(identity, object);

@@ -95,7 +95,7 @@ export class TlsTransport implements KubeTransport {
         ? {}
         : { cert: clientCertificate.certificate, key: clientCertificate.key }),
     });
-    // Where TLS fails, closing the connection below is left to the caller.
+    // If TLS fails, the caller has to close the connection below it.
     if (target instanceof Socket) secured.once("close", () => target.destroy());
     return secured;
   }
@@ -251,7 +251,7 @@ async function opened<T extends unknown[]>(
   try {
     return await once(opening, event, { signal }) as T;
   } catch (error) {
-    // What is destroyed may fail once more, and an error without a listener ends the program.
+    // A destroyed socket may fail once more, and an error without a listener ends the program.
     opening.on("error", () => {});
     opening.destroy();
     signal.throwIfAborted();

@@ -266,7 +266,7 @@ function encodeSlice(
   };
 }
 
-/** There may be 100,000 endpoints and more: default values are left out. */
+/** Leaves default values out: there may be 100,000 endpoints and more. */
 function encodeEndpoint(endpoint: SliceEndpoint): JsonPart<V1Endpoint> {
   const { address, nodeName, ready, serving, terminating, zoneHints, nodeHints } = endpoint;
   const isPlain = ready && serving && !terminating;

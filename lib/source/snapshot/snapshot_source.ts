@@ -25,7 +25,7 @@ import { isoTime } from "../../text/words.ts";
 export interface SnapshotPatience {
   /** Until the snapshot is served. */
   readonly silentMs: number;
-  /** The same, if the origin has answered some request by then: its lists are on their way. */
+  /** The same if the origin has answered a request by then: its lists are on their way. */
   readonly answeringMs: number;
 }
 
