@@ -244,7 +244,7 @@ export class Reconciler {
     const full = this.#fullSyncNeeded || this.#hourlySyncDue(state, startMs);
     // Taken over before the await: a full sync asked for while this one runs must not be forgotten.
     this.#fullSyncNeeded = false;
-    // The same goes for Services that are to be synced again, be it because of damage found meanwhile.
+    // Likewise the Services that are to be synced: damage found meanwhile may add some.
     const changed = this.#uncommitted;
     this.#uncommitted = new Set();
     try {
@@ -297,7 +297,7 @@ function withTooLarge(report: ApplyReport, { tooLarge }: ProxyState): ApplyRepor
 /** Dependencies of {@linkcode RuleChecks}. */
 export interface RuleChecksOptions {
   readonly family: IpFamily;
-  /** As `FamilyProxier.findDamage`. */
+  /** Looks for damage, as `FamilyProxier.findDamage`. */
   readonly check: () => Promise<false | null | Damage>;
   /** Requests a sync that writes these Services again; `syncBegins` and `synced` report it. */
   readonly repair: (services: Changed) => void;

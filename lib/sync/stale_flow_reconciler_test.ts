@@ -225,7 +225,7 @@ Deno.test("many deletions in a big table are spread over syncs, those with most 
   const setup = new Setup();
   setup.service(DNS);
   setup.endpoints(A);
-  // Each of them is also talked to directly, so that none can be deleted by its address alone.
+  // Each endpoint has a direct flow as well, so that none can be deleted by its address alone.
   for (let i = 0; i < 5; i++) {
     for (let port = 0; port <= i; port++) {
       setup.table.add(`10.0.0.5:${4000 + port}`, VIP, `10.244.9.${i}:5353`);
@@ -302,7 +302,7 @@ Deno.test("a program that hangs holds up one sync for two seconds, and no other 
   assertEquals(setup.requests, 1);
   assertEquals(setup.lines.length, 1);
   assert(setup.lines[0]?.includes("timed out after 30 s"), setup.lines[0]);
-  // It still hangs: now no one waits for it.
+  // The read still hangs, but no one waits for it now.
   slowRead(setup).fail(new ExecError(["conntrack"], 137, "", { timedOutMs: 30_000 }));
   assert(await syncsWithin(time, setup, 0), "the next try");
 });

@@ -405,7 +405,7 @@ export class StaleFlowReconciler {
       log.error("Cannot look for stale UDP flows, will try again", error, { family });
     }
     this.#loggedProblem = problem;
-    // What is not installed does not come by itself; the next sync that needs it looks again.
+    // A missing conntrack is not retried; the next sync that needs it looks again.
     if (isMissing) return;
     this.#again(backoffMs(this.#failures, { initialMs: FIRST_RETRY_MS, maxMs: MAX_RETRY_MS, random }));
   }

@@ -45,7 +45,7 @@ export function observeSyncs(
       metrics.observeSync(family, { full, durationMs, endMs: nowMs(), triggerTimesMs });
       if (report.isChangeRefused === true) metrics.countRefusal(family, false);
       for (const [table, count] of Object.entries(report.total)) {
-        // What else a mode counts is no rule of iptables.
+        // Other counts of a mode are not rules of iptables.
         if (!IPTABLES_TABLES.includes(table)) continue;
         metrics.iptablesRules.set({ ip_family: family, table }, count);
         metrics.iptablesRulesLast.set({ ip_family: family, table }, report.written[table] ?? 0);
@@ -151,7 +151,7 @@ export function observeQuarantine({ log, metrics, onQuarantined }: QuarantineOpt
   const lists = new Map<IpFamily, readonly QuarantinedService[]>();
   return {
     synced({ family, report: { quarantined } }): void {
-      // The same list says nothing new; there may be thousands.
+      // An unchanged list is skipped at once; it may hold thousands.
       if (quarantined === undefined || lists.get(family) === quarantined) return;
       lists.set(family, quarantined);
       const before = known.get(family) ?? new Map<NamespacedName, string>();
