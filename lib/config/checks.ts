@@ -157,7 +157,7 @@ export function network(text: string): readonly Fault[] {
 
 export const notBlank: Check<string> = must((text) => text.trim() !== "", "must name a file or a folder");
 
-/** Any other path depends on where the program was started, and the next start must find the file. */
+/** A relative path depends on where the program was started, and the next start must find the file. */
 export const absoluteFile: Check<string> = must(
   (path) => path === "" || /^\/.*[^/]$/.test(path),
   "must be the absolute path of a file, or blank for none",

@@ -126,7 +126,7 @@ Deno.test("an obsolete field warns once and is never unknown", YAML_ENV, () => {
       "clientConnection: {kubeConfigFile: /k}",
       "clientConnection.kubeConfigFile: obsolete name, use clientConnection.kubeconfig",
     ],
-    // Nothing was asked for, so nothing is lost.
+    // Values that ask for nothing, so that nothing is lost.
     ["resourceContainer: ''", undefined],
     ["udpIdleTimeout:", undefined],
     ["udpIdleTimeout: 250ms", undefined],

@@ -358,7 +358,7 @@ export const SCHEMA = {
 /** A field of earlier versions: accepted with one warning, never "unknown". */
 export interface ObsoleteField {
   readonly path: string;
-  /** What replaced it, or why it has no effect. */
+  /** The field that replaced it, or the reason why it has no effect. */
   readonly note: string;
   /** Its value is used for this field, if that one is not given. */
   readonly renamedTo?: string;

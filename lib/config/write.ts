@@ -24,7 +24,7 @@ export function configInApiOrder(config: KubeProxyConfiguration): Record<string,
   return { kind: CONFIG_KIND, apiVersion: CONFIG_API_VERSION, ...fields as Record<string, Plain> };
 }
 
-/** The same with its keys sorted, as kube-proxy writes a file. */
+/** The configuration with its keys sorted, as kube-proxy writes a file. */
 export function configToObject(config: KubeProxyConfiguration): Record<string, Plain> {
   return sorted(configInApiOrder(config)) as Record<string, Plain>;
 }

@@ -116,7 +116,7 @@ function* composing(text: string, { options, limits, lines }: Composing): Genera
     }
     const tooMuch = beyond(limits, parser, lines);
     if (tooMuch !== null) return { documents, fault: tooMuch };
-    // What follows may be one error for each character.
+    // After an error, each further character may be one more.
     if (fault !== null || documents.at(-1)?.errors.length) break;
   }
   if (fault === null) {

@@ -10,7 +10,7 @@ const permissions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
 
 const { characters, depth, tokens } = YAML_LIMITS;
 
-/** What is wrong with a text: the first fault of its documents, or of the text itself. */
+/** First fault of a text: of its documents, or of the text itself. */
 function faultOf(text: string, limits?: YamlLimits): string | undefined {
   const { documents, fault } = parseYamlDocuments(text, { merge: true }, limits);
   const message = documents.flatMap(({ faults }) => faults)[0]?.message ?? fault?.message;

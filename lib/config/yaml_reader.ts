@@ -90,7 +90,7 @@ export class YamlReader {
     return resolved.source ?? String(resolved.value);
   }
 
-  /** What a node is, for "found …". */
+  /** Description of a node, to follow "found". */
   describe(node: unknown): string {
     if (this.entries(node) !== undefined) return "a map";
     if (this.items(node) !== undefined) return "a list";

@@ -78,7 +78,7 @@ async function letGo(path: string): Promise<void> {
   try {
     (await Deno.open(path, { read: true, write: true })).close();
   } catch (error) {
-    // It may not be written to: then the wait ends with the process.
+    // The file may not be writable: then the wait ends with the process.
     if (!(error instanceof Error)) throw error;
   }
 }
