@@ -146,7 +146,7 @@ export class EndedBySignals implements Disposable {
 
   /** @param reason of the abortion. @default {an AbortError} */
   constructor(names: readonly Deno.Signal[] = ["SIGINT", "SIGTERM", "SIGHUP"], reason?: Error) {
-    // Of these Windows has only the first.
+    // Windows has only SIGINT of these.
     this.#names = Deno.build.os === "windows" ? names.filter((name) => name === "SIGINT") : names;
     this.#stop = () => this.#end.abort(reason);
     for (const name of this.#names) Deno.addSignalListener(name, this.#stop);

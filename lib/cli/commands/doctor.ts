@@ -90,7 +90,7 @@ async function settingsLeft(
     const { stdout } = await systemExec.run(["nft", "-y", "list", "chains"], { timeoutMs: TABLES_LIMIT_MS });
     if (!parseBaseChains(stdout).some(({ table }) => table === "kproxy")) return {};
   } catch (error) {
-    // What is wrong with the program is a finding of its own.
+    // A failure of nft is a finding of its own.
     if (error instanceof ExecError) return {};
     throw error;
   }

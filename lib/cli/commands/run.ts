@@ -49,7 +49,7 @@ export async function runCommand(
 ): Promise<number> {
   // A run goes on where descriptors run out; commands that end soon need no such care.
   guardStackTraces();
-  // What still runs at the end, such as the preparation of a node that is abandoned, ends too.
+  // Ends commands that still run at the end, such as those of a node's abandoned preparation.
   using exec = new Runner(systemExec);
   const isFollowed = effective.file !== null && flags.get("config-reload") !== "exit";
   const resources: ProcessResources = {

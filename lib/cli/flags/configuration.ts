@@ -23,7 +23,7 @@ export interface EffectiveConfiguration {
 }
 
 /**
- * The configuration these flags stand for.
+ * The configuration that these flags describe.
  *
  * @throws {ConfigError} with everything that is wrong with the file, or with the flags
  */
@@ -35,7 +35,7 @@ export async function effectiveConfiguration(flags: ParsedFlags): Promise<Effect
 }
 
 /**
- * The configuration that these flags and this content of the file stand for.
+ * The configuration that these flags and this content of the file describe.
  *
  * @throws {ConfigError} with everything that is wrong with the file, or with the flags
  */

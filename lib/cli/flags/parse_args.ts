@@ -120,7 +120,7 @@ function leadingCommand(argv: readonly string[]): CommandName {
 /** One flag as typed, before its value is read. */
 interface Typed {
   readonly flag: NamedFlag;
-  /** As it should be shown, e.g. `--config` or `-v`. */
+  /** The flag's name for messages, e.g. `--config` or `-v`. */
   readonly shown: string;
   readonly text: string;
 }
