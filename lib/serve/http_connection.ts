@@ -195,7 +195,7 @@ function webRequest({ method, target, headers, body }: ParsedRequest): Request {
   }
   // In whatever case: `Request` reads them alike, and takes none with a body.
   const mayHaveBody = !/^(GET|HEAD)$/i.test(method) && body.length > 0;
-  // The host is left out: whatever a client calls us, the page is that of the path.
+  // The host is left out: whatever name a client uses for this server, the page is that of the path.
   return new Request(`http://localhost${target}`, { method, headers, body: mayHaveBody ? body : null });
 }
 

@@ -35,7 +35,7 @@ export type ServiceRow = readonly [
   /** How many endpoints get traffic on this node, and how many there are: of the port and family with the fewest in use. */
   used: number,
   total: number,
-  /** What is wrong; `""`: nothing. */
+  /** Problem of the Service; `""` if there is none. */
   problem: string,
 ];
 

@@ -62,7 +62,7 @@ interface PortCounts {
   readonly total: number;
 }
 
-/** What has no endpoints: the whole Service, a family, or a port; `""`: nothing. */
+/** Problem of a Service without endpoints, as a whole, in a family or at a port; `""` if there is none. */
 function lackOf(counts: readonly PortCounts[]): string {
   const without = counts.filter(({ used }) => used === 0);
   const [first] = without;
@@ -106,7 +106,7 @@ export function* rowPieces(
   let separator = "";
   for (const name of names) {
     const row = serviceRow(name, facts);
-    // It is gone since the names were collected.
+    // The Service was deleted since the names were collected.
     if (row === null) continue;
     text += separator + JSON.stringify(row);
     separator = ",\n";

@@ -162,7 +162,7 @@ const READINESS = object({
   unserved: optional(record(object({ reason: TEXT, use: optional(TEXT) }))),
   /** Watches by kind; empty if the source has no connection that could be silent. */
   watches: record(WATCH_READINESS),
-  /** There if a snapshot stands in for what was not listed yet. */
+  /** Present if a snapshot stands in for kinds that were not listed yet. */
   snapshot: optional(SNAPSHOT_READINESS),
 });
 

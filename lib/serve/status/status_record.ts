@@ -22,7 +22,7 @@ import { cut } from "../../text/quote.ts";
 import { isoTime } from "../../text/words.ts";
 
 const DRIFTS = 20;
-/** There may be thousands in quarantine. */
+/** Limit for a list that may hold thousands of Services. */
 const SHOWN_QUARANTINED = 100;
 
 interface Quarantined {
@@ -115,7 +115,7 @@ export class StatusRecord {
     list: readonly QuarantinedService[] | undefined,
     timeMs: number,
   ): boolean {
-    // The same list says nothing new.
+    // An unchanged list is skipped at once.
     if (list === undefined || this.#lists.get(family) === list) return false;
     this.#lists.set(family, list);
     const before = this.#quarantined.get(family);
@@ -233,7 +233,7 @@ export class SyncRecord {
   #takeLatencies(triggerTimesMs: readonly number[], timeMs: number): number | null {
     let longest: number | null = null;
     for (const triggerMs of triggerTimesMs.slice(0, LATENCIES_PER_SYNC)) {
-      // The clock that wrote the time may be ahead of ours.
+      // The clock that wrote the time may be ahead of this one.
       const latencyMs = Math.max(0, timeMs - triggerMs);
       keepLast(this.#latencies, latencyMs, LATENCIES);
       longest = Math.max(longest ?? 0, latencyMs);

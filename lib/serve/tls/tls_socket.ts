@@ -20,7 +20,7 @@ export interface TlsOptions extends Pick<ServingMaterial, "cert" | "key" | "ca">
 }
 
 const READ_BYTES = 4096;
-/** As long as a handshake may take, the runtime keeps one that has failed (Deno 2.9.6). */
+/** Limit for a handshake: for so long the runtime keeps a connection whose handshake failed (Deno 2.9.6). */
 const HANDSHAKE_MS = 5_000;
 /** The first byte of a client that speaks TLS. */
 const HANDSHAKE = 22;
@@ -48,7 +48,7 @@ class SecuredSocket implements Socket {
     this.#raw.on("error", () => this.close());
   }
 
-  /** Begins with the first read or write: a connection for which there is no room costs no handshake. */
+  /** Begins with the first read or write: a connection that the pool refuses costs no handshake. */
   get #secured(): Promise<TLSSocket> {
     return this.#handshake ??= this.#secure();
   }

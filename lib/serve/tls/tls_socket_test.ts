@@ -18,7 +18,7 @@ const HOST = "HTTP/1.1\r\nHost: x\r\n";
 const LARGE = 20_000_000;
 const encoder = new TextEncoder();
 
-/** What handlers threw, what the pool ended, and how many never came as far as TLS. */
+/** Errors that handlers threw, connections that the pool closed, and how many never came as far as TLS. */
 interface Complaints {
   readonly errors: unknown[];
   readonly closed: string[];
