@@ -23,7 +23,7 @@ export interface ProxyEvent
   readonly type: "Normal" | "Warning";
   /** Why, in one CamelCase word that people can search for. */
   readonly reason: string;
-  /** What the proxy was doing, likewise in one word. */
+  /** Action of the proxy, likewise in one word. */
   readonly action: string;
   /** Text for people; may be empty. */
   readonly note: string;

@@ -61,7 +61,7 @@ export interface LoggedProblem {
   readonly values: LogValues;
 }
 
-/** The message of the line that says who has changed the node, and what: one for each repair, cleanup and switch of the mode. */
+/** Message of lines that record who changed the node, and how: each repair, cleanup and switch of the mode. */
 export const AUDIT = "Audit";
 
 type Severity = "I" | "W" | "E";
