@@ -181,7 +181,7 @@ function checkedTextsAt<T>(
   return list as readonly string[];
 }
 
-/** Runs `decode`, putting `prefix` before the path of what it throws. */
+/** Runs `decode`, putting `prefix` before the path of an error that it throws. */
 export function inside<T>(prefix: string, decode: () => T): T {
   try {
     return decode();

@@ -150,7 +150,7 @@ function endOf(reader: PbfReader, limit: number, name: string): number {
   return end;
 }
 
-/** Keeps a byte order mark, as JSON does: a name without it would be another one. */
+/** Keeps a byte order mark, as JSON does: without it, a name would be a different one. */
 const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /**

@@ -58,7 +58,7 @@ const ANSWER_MS = 10_000;
 const LAST_WORDS_MS = 1_000;
 const MAX_QUEUED = 100;
 const MAX_SERIES = 500;
-/** Events are for what is rare: a few at once, then one every 5 s. */
+/** Events are for rare things: a few at once, then one every 5 s. */
 const BURST = 25;
 const PER_SECOND = 0.2;
 
@@ -173,7 +173,7 @@ export class KubeEvents implements EventRecorder {
     }
   }
 
-  /** Resolves to null if there is nothing more to do, else to what went wrong this time. */
+  /** Resolves to null if there is nothing more to do, else to the error of this attempt. */
   async #tryToWrite(series: Series, signal: AbortSignal): Promise<string | null> {
     const { client, nowMs } = this.#options;
     using limit = new IdleLimit(ANSWER_MS, client.server, signal, this.#options.clock);
@@ -252,7 +252,7 @@ function isTransient(status: number): boolean {
   return status === 408 || status === 429 || status >= 500;
 }
 
-/** The reporter: kube-proxy's name, so that what filters Events by it goes on working. */
+/** The reporter: kube-proxy's name, so that filters of Events by it go on working. */
 const CONTROLLER = "kube-proxy";
 /** Limits of the API server. */
 const MAX_NOTE_BYTES = 1024;

@@ -1,5 +1,5 @@
 /**
- * What few kubeconfigs ask for, in a program of its own: loaded only then, and at work under kproxy's permissions.
+ * Packages that few kubeconfigs need, in a program of its own: loaded on demand, working under kproxy's permissions.
  *
  * @module
  */

@@ -46,7 +46,7 @@ function retryAfterSeconds(header: string | null): number | null {
 
 /** A page of 500 objects, or all of 100,000 where pages do not work, is less; an endless answer must not fill the memory. */
 const MAX_BYTES = 256 * 1024 * 1024;
-/** Far above what the store of an API server takes as one object. */
+/** Limit for one event: far above what the store of an API server takes as one object. */
 export const MAX_EVENT_BYTES: number = 16 * 1024 * 1024;
 /** Most bytes read of a refusal: its message is all that is needed. */
 const MAX_REFUSAL_BYTES = 64 * 1024;
@@ -286,7 +286,7 @@ export class IdleLimit implements Disposable {
     return this.#controller.signal;
   }
 
-  /** Why the signal was aborted, if that was for silence: what a cut-off request throws may not say so. */
+  /** Error if the signal was aborted for silence: the error of a cut-off request may not say so. */
   get error(): Error | undefined {
     return this.#error;
   }

@@ -125,7 +125,7 @@ export class KubeStore {
   }
 }
 
-/** `namespace/name` of what may be no object at all, and of names that are no texts. */
+/** `namespace/name` of a value that may be no object, with names that may be no texts. */
 function identityOfRaw(raw: unknown): string {
   const { namespace, name } = rawNameOf(raw);
   return `${typeof namespace === "string" ? namespace : ""}/${typeof name === "string" ? name : ""}`;

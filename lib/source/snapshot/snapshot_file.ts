@@ -119,7 +119,7 @@ export class SnapshotSaver {
     this.#wake();
   }
 
-  /** Writes until `signal` aborts, then what is left to write, and resolves. */
+  /** Writes snapshots until `signal` aborts, then once more if a change is left, and resolves. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       if (!this.#isDue) await this.#untilDue(signal);

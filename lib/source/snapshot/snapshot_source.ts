@@ -47,7 +47,7 @@ export interface SnapshotSourceOptions {
   readonly path: string;
   /** Greatest age at which it is served, in milliseconds; 0: any age. */
   readonly maxAgeMs: number;
-  /** Name of the own Node: the snapshot of another one is of no use. */
+  /** Name of this node: a snapshot of another node is not used. */
   readonly node: string;
   readonly log: Logger;
   readonly observer: SnapshotObserver;
