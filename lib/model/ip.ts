@@ -248,7 +248,7 @@ function byteMask(bits: number): number {
   return (0xff00 >> Math.min(8, Math.max(0, bits))) & 0xff;
 }
 
-/** Less than 0 if `left` comes first: by their bytes, addresses of IPv4 before those of IPv6. */
+/** Order of two addresses, by their bytes: less than 0 if `left` comes first. IPv4 comes before IPv6. */
 export function compareIps(left: Ip, right: Ip): number {
   if (left.bytes.length !== right.bytes.length) return left.bytes.length - right.bytes.length;
   const at = left.bytes.findIndex((byte, index) => byte !== right.bytes[index]);
