@@ -287,7 +287,7 @@ export class Reconciler {
   }
 }
 
-/** Services that are too large are quarantined as those are of which the tools refuse something. */
+/** Adds Services that are too large to the quarantine, beside those whose rules were refused. */
 function withTooLarge(report: ApplyReport, { tooLarge }: ProxyState): ApplyReport {
   if (tooLarge.size === 0) return report;
   const quarantined = [...tooLarge].map(([service, problem]) => ({ service, problem }));
@@ -417,7 +417,7 @@ export class RuleChecks {
   }
 }
 
-/** True if some of the repaired rules are damaged again; also where it is unknown which ones. */
+/** True if some of the repaired rules are damaged again, or if it is unknown which rules are damaged. */
 function isAbout(repaired: readonly string[], { found }: Damage): boolean {
   return repaired.length === 0 || found.length === 0 || found.some((one) => repaired.includes(one));
 }

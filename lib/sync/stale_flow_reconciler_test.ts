@@ -21,7 +21,7 @@ const CLIENT = "10.0.0.5:4000";
 const VIP = "10.96.0.10:53";
 const DNS = testService({ ports: [testPort({ protocol: "UDP", port: 53 })] });
 
-/** A tracker, a table and the reconciler between them; `sync()` does what a sync that succeeds leads to. */
+/** A tracker, a conntrack table and the reconciler between them; `sync()` acts as a sync that succeeds. */
 class Setup {
   readonly table = new FakeConntrack();
   readonly lines: readonly string[];
