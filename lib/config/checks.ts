@@ -101,7 +101,7 @@ export function clusterCidrs(text: string): readonly Fault[] {
   return faults;
 }
 
-/** A check of an interface's name: what the kernel takes, without quotes, which end words of a rule's text. */
+/** Checks an interface's name: as the kernel takes it, without quotes, which end words of a rule's text. */
 export function interfaceName(most: number): Check<string> {
   // deno-lint-ignore no-control-regex
   const wrong = /[\s\x00-\x1f\x7f/"'`\\]/;

@@ -161,7 +161,7 @@ class Overlay {
     }
   }
 
-  /** A port of 0 switches the server off; another one goes to an address that has none, or to the default address. */
+  /** Applies a port flag: 0 switches the server off; other ports complete the given address, or replace the default port. */
   #address({ flag, path, addressFlag, port: defaultPort }: typeof PORT_FLAGS[number]): void {
     const port = this.values.get(flag) as number | undefined;
     const given = this.changes.get(path);
@@ -219,7 +219,7 @@ function sectionsOf(mode: ProxyMode, fallback: boolean): readonly PacedSection[]
   return fallback && !own.includes("iptables") ? [...own, "iptables"] : own;
 }
 
-/** IPVS mode masquerades by what the section of iptables says. */
+/** Sections by which rules are masqueraded: mode IPVS uses that of iptables. */
 function masqueradingSections(sections: readonly PacedSection[]): readonly PacedSection[] {
   return [...new Set(sections.map((section) => section === "ipvs" ? "iptables" : section))];
 }

@@ -7,7 +7,7 @@
 export const INT32_MAX = 2 ** 31 - 1;
 export const INT32_MIN = -(2 ** 31);
 
-/** Thrown for a text that is no value of a flag; the message says what is wanted. */
+/** Thrown for a text that is no value of a flag; the message says which values are. */
 export class ValueError extends Error {}
 
 /** @throws {ValueError} */

@@ -34,7 +34,7 @@ const PLAIN: readonly string[] = [
   "<<",
 ];
 
-/** Texts that mean something else without quotes, by what. */
+/** Texts that mean something else without quotes, by that meaning. */
 const SINGLE: Readonly<Record<string, readonly string[]>> = {
   nothing: ["", "~", "null", "Null"],
   "a truth": ["on", "No", "y", "true"],
