@@ -133,7 +133,7 @@ function printableLines(text: string): string {
   return text.split("\n").map(escaped).join("\n");
 }
 
-/** A document for programs, in which what a terminal would obey is escaped: programs read the same, and people look at it, too. */
+/** JSON for programs, with control characters escaped that a terminal would obey, as people look at it, too. */
 export function printableJson(document: unknown, indent = 2): string {
   return escapedJson(JSON.stringify(document, null, indent));
 }

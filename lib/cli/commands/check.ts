@@ -162,7 +162,7 @@ function doubtsOf({ found, objects, checks }: Seen): readonly string[] {
   return [...new Set([...modes, ...doubtsOfRepair(found, objects, checks)])];
 }
 
-/** Why rules that are made from these objects and this configuration may be those of another node. */
+/** Reasons why rules made from these objects and this configuration may be another node's. */
 function doubtsOfRepair(
   found: Look,
   { state }: FoundObjects,

@@ -117,7 +117,7 @@ const END_OF_LINE = "\x1b[K\r\n";
 const END_OF_SCREEN = "\x1b[J";
 const USUAL_ROWS = 24;
 
-/** Draws on the terminal's second screen, so that what was on the first one is there again in the end. */
+/** Draws on the terminal's alternate screen, so that the former contents are back in the end. */
 export class RedrawnScreen implements Disposable {
   readonly #terminal: Terminal;
   readonly #output: Pick<typeof Deno.stderr, "writeSync">;
