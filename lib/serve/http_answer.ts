@@ -137,7 +137,7 @@ export function textAnswer(body: string, init: AnswerInit = {}): Response {
   return answerOf("text/plain; charset=utf-8", body, init);
 }
 
-/** JSON text, in which what a terminal would obey is escaped. */
+/** Answer with JSON text, with control characters escaped that a terminal would obey. */
 export function jsonAnswer(body: string, init: AnswerInit = {}): Response {
   return answerOf("application/json", escapedJson(body), init);
 }

@@ -194,7 +194,7 @@ export class ServiceHealthServers {
     }
   }
 
-  /** Every Service with its port per family: those that have theirs open first, then by name. */
+  /** Every Service with its port per family: owners of an open port first, then by name. */
   #services(owners: ReadonlySet<NamespacedName>): [NamespacedName, Map<IpFamily, number>][] {
     const services = new Map<NamespacedName, Map<IpFamily, number>>();
     for (const [family, known] of this.#families) {

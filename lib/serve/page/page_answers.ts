@@ -92,7 +92,7 @@ class PageAnswers {
     });
   }
 
-  /** Version of what the page shows; another one whenever Services may look different. */
+  /** Version of the page's data; it changes whenever Services may look different. */
   get #version(): string {
     return `${this.#id}:${this.#proxy.record.generation}`;
   }

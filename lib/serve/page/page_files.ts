@@ -30,7 +30,7 @@ import troubleModule from "./browser/trouble.js" with { type: "text" };
 const SCRIPT = "text/javascript; charset=utf-8";
 const STYLE = "text/css; charset=utf-8";
 
-/** A file and what it is. */
+/** A file with its content type. */
 export interface PageFile {
   readonly type: string;
   readonly text: string;

@@ -37,7 +37,7 @@ const HEADERS: Readonly<Record<string, string>> = {
 
 const ANSWERS: readonly string[] = [SERVICES_PATH, SERVICE_PATH, TRACE_PATH];
 
-/** The page and all that it asks for, by path; the files and what makes the answers are loaded at the first request. */
+/** The page and all its requests, by path; the files and the modules that answer are loaded at the first request. */
 export function statusPage(
   proxy: ProxyFacts,
   server: ServerFacts,

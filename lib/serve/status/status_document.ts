@@ -292,7 +292,7 @@ export const CONFIG = object({
   families: list(FAMILY),
   /** `--master` without credentials; `""` if it was not given. */
   master: TEXT,
-  /** The configuration in force, as a file would hold it, and checked as one; what is not there has its default. */
+  /** The configuration in force, as a file would hold it, and checked as one; missing fields have their default. */
   config: record(ANYTHING),
 });
 

@@ -27,7 +27,7 @@ export interface TlsServingOptions {
 }
 
 const POLL_MS = 10_000;
-/** Files are replaced one after the other: those that do not fit are looked at once more after this time. */
+/** Files are replaced one after the other: a pair that does not fit is read again after this time. */
 const SETTLE_MS = 1_000;
 
 /** TLS and token checks of the servers. Open connections go on with the files that they began with. */

@@ -184,7 +184,7 @@ async function writeAll(socket: Socket, bytes: Uint8Array): Promise<void> {
   for (let rest = bytes; rest.length > 0;) rest = rest.subarray(await socket.write(rest));
 }
 
-/** Makes errors of TLS those of a broken connection, which are its client's affair. */
+/** Turns errors of TLS into those of a broken connection, which only concern the client. */
 async function ofClient<Result>(work: Promise<Result>): Promise<Result> {
   try {
     return await work;
