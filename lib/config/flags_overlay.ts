@@ -161,7 +161,7 @@ class Overlay {
     }
   }
 
-  /** Applies a port flag: 0 switches the server off; other ports complete the given address, or replace the default port. */
+  /** Applies a port flag: 0 switches the server off; others are added to the given or the default address. */
   #address({ flag, path, addressFlag, port: defaultPort }: typeof PORT_FLAGS[number]): void {
     const port = this.values.get(flag) as number | undefined;
     const given = this.changes.get(path);

@@ -12,7 +12,7 @@ export interface YamlFault {
   readonly message: string;
 }
 
-/** A parsed document. Lines are counted from 0, in its whole text. Nodes may be any value; one that is no node has no line. */
+/** A parsed document. Lines count from 0, in its whole text. Nodes may be any value; one that is no node has no line. */
 export class YamlDocument {
   readonly #document: Document.Parsed;
   readonly #lines: LineStarts;
