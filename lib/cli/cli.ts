@@ -1,5 +1,5 @@
 /**
- * From arguments to an exit code.
+ * Runs a command line, from its arguments to an exit code.
  *
  * @module
  */
@@ -79,7 +79,7 @@ async function printVersion(form: "true" | "raw", io: Io): Promise<number> {
   return await (await import("./commands/version.ts")).printVersion(form, io);
 }
 
-/** Says once what went wrong. */
+/** Prints an error once; yields the exit code. */
 function reportError(error: unknown, io: Io): number {
   // As with `kproxy render | head`. Other pipes that break are failures.
   if (error instanceof OutputClosedError) return 0;
@@ -91,7 +91,7 @@ function reportError(error: unknown, io: Io): number {
   return error instanceof UsageError ? 2 : 1;
 }
 
-/** They program the kernel, or ask it with any flags. */
+/** Commands that program the kernel, or read it with any flags. */
 const NODE_COMMANDS: readonly CommandName[] = ["run", "cleanup", "doctor", "selftest", "sysdump"];
 const NAMES: Readonly<Record<string, string>> = {
   darwin: "macOS",
@@ -114,12 +114,12 @@ function refuseOutsideLinux(flags: ParsedFlags, os: string): void {
     new UnsupportedError(what, "Linux", found, {
       message: `"kproxy ${command}" ${what} Linux, and this is ${found}: ${instead}`,
     });
-  // Then nothing is run.
+  // With --write-config-to, `run` runs nothing.
   const onlyWrites = command === "run" && (flags.get("write-config-to") ?? "") !== "";
   if (NODE_COMMANDS.includes(command) && !onlyWrites) {
     throw refusal("needs", "render, trace --no-live, service --no-live and write-config work here");
   }
-  // These ask the kernel unless the flags give them something else.
+  // Commands with --live-from ask the kernel unless the flags give them something else.
   const takes = (name: string): boolean => flagByName(name)?.commands.includes(command) === true;
   const looksHere = flags.get("no-live") !== true && (flags.get("live-from") ?? []).length === 0;
   if (takes("live-from") && looksHere) {

@@ -97,7 +97,7 @@ ${VALUE_FUNCTIONS}
 ${entryFunction()}`;
 }
 
-/** What may stand where: flags, operands and values of each command. */
+/** Shell functions that yield the flags, operands and values of each command. */
 function wordFunctions(): string {
   const flagCases = COMMANDS.map((name) =>
     `    ${name}) echo "${bashSpellings(completedFlags(name)).join(" ")}" ;;`
@@ -135,7 +135,7 @@ __kproxy_wants_value() {
 `;
 }
 
-/** Puts files and values into the reply. */
+/** Shell functions that put files and values into the reply. */
 const VALUE_FUNCTIONS = `# Folders, and files with one of the endings in $2 (all files, if there are none).
 __kproxy_files() {
   local path ending
@@ -206,7 +206,7 @@ complete -F _kproxy kproxy
 `;
 }
 
-/** Where a flag takes other values in one command than in all together. */
+/** Cases of flags that take other values in one command than in all together. */
 function ownValueCases(all: readonly CompletedFlag[]): string[] {
   const inAll = new Map(all.map(({ name, values }) => [name, values.join(" ")]));
   return COMMANDS.flatMap((command) =>
@@ -302,7 +302,7 @@ function operandSpecs(command: CommandName): string[] {
   return words === undefined ? [] : [`:argument:(${words.join(" ")})`];
 }
 
-/** Inside the brackets of a spec these have a meaning. */
+/** Escapes characters with a meaning inside the brackets of a spec. */
 function escaped(text: string): string {
   return text.replace(/[\\[\]:]/g, "\\$&");
 }

@@ -10,13 +10,13 @@ import { type Flag, valuesOf } from "./flags/flag.ts";
 import { FLAGS, flagsBesideFile } from "./flags/flags.ts";
 import { alignColumns, wrapWords } from "../text/columns.ts";
 
-/** What one command is for. */
+/** Documentation of one command. */
 export interface CommandDoc {
   /** Follows `kproxy`. */
   readonly usage: string;
   /** One line, no period. */
   readonly summary: string;
-  /** More of it: paragraphs, and lines that begin with a space and stay as they are. */
+  /** Further text: paragraphs, and lines that begin with a space and stay as they are. */
   readonly text: readonly string[];
 }
 
@@ -45,7 +45,7 @@ const CHECK_TEXT: readonly string[] = [
   "while a kproxy that runs here would repair it itself. Exit status 0 if nothing differs, else 1.",
 ];
 
-/** Of the settings that count beside a file those that kube-proxy does not have. */
+/** Flags of kproxy's own settings that count beside a file. */
 const OWN_BESIDE_FILE = flagsBesideFile().filter(({ field }) => field?.startsWith("kproxy.") === true);
 
 export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
@@ -174,7 +174,7 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   },
 };
 
-/** What `kproxy help` prints. */
+/** Text that `kproxy help` prints. */
 export function programHelp(): string {
   const commands = alignColumns(COMMANDS.map((name) => [name, COMMAND_DOCS[name].summary]))
     .map((line) => `  ${line}`);
@@ -193,7 +193,7 @@ export function programHelp(): string {
   ].join("\n");
 }
 
-/** What `kproxy help COMMAND` prints. */
+/** Text that `kproxy help COMMAND` prints. */
 export function commandHelp(command: CommandName): string {
   const { usage, summary, text } = COMMAND_DOCS[command];
   const lines = [`Usage: kproxy ${usage}`, "", summary];
@@ -238,7 +238,7 @@ export function flagText(flag: Flag, command?: CommandName): string {
   return `${flag.doc}${values}${silent ? "" : ` (default ${flag.default})`}`;
 }
 
-/** What follows the flag's line: its values in a command or in all of them, if they are few, and whether it counts beside a file. */
+/** Text after the flag's line: its values in a command or in all of them, if they are few, and whether it counts beside a file. */
 export function valuesText(
   flag: Flag,
   command?: CommandName,

@@ -6,7 +6,7 @@
 import { LineWriter, type LogStreams } from "../observe/line_writer.ts";
 import { cut, escaped, escapedJson } from "../text/quote.ts";
 
-/** The reader of a command's output has seen enough. */
+/** The reader of a command's output has closed it. */
 export class OutputClosedError extends Error {
   override readonly name = "OutputClosedError";
 }
@@ -31,17 +31,17 @@ export interface Io {
   out(text: string): Promise<void>;
   /** Writes text to standard error, before it returns, as far as the stream takes it. */
   err(text: string): void;
-  /** Where log lines go. */
+  /** Streams of log lines. */
   readonly log: LogStreams;
   /** Standard error where it is a terminal; null or absent elsewhere, and then nothing is drawn. */
   readonly terminal?: Terminal | null;
-  /** Likewise standard output, for what is drawn again and again. */
+  /** Standard output where it is a terminal, for what is drawn again and again. */
   readonly screen?: Terminal | null;
 }
 
 const encoder = new TextEncoder();
 const FULL_PIPE_PAUSE_MS = 1;
-/** How long an end waits for the reader of the log. */
+/** How long the shutdown waits for the reader of the log. */
 const FLUSH_LIMIT_MS = 1_000;
 
 /** The streams of this program. Text is with the system when a call returns, so that an exit loses nothing. */
@@ -59,7 +59,7 @@ export const systemIo: Io = {
   },
   err(text) {
     try {
-      // Names and messages of others are in it.
+      // Names and messages of others may be in the text.
       writeAll(Deno.stderr, printableLines(text));
     } catch (error) {
       // No reader is left; the exit code still says what it would have.
@@ -67,7 +67,7 @@ export const systemIo: Io = {
     }
   },
   log: systemLog(),
-  // Asked for only by what draws.
+  // Getters: only code that draws asks for them.
   get terminal() {
     return terminalOf(Deno.stderr);
   },
@@ -120,7 +120,7 @@ function writeAll(stream: { writeSync(bytes: Uint8Array): number }, text: string
   }
 }
 
-/** Of one line so much is shown: a rule may be megabytes long. */
+/** Longest line that is shown: a rule may be megabytes long. */
 const LONGEST_LINE = 20_000;
 
 /** A line of a report, made fit for a terminal, and not longer than a person reads; documents have all of it. */
@@ -133,12 +133,12 @@ function printableLines(text: string): string {
   return text.split("\n").map(escaped).join("\n");
 }
 
-/** A document for programs, in which what a terminal would obey is escaped: programs read the same, and people look at it, too. */
+/** JSON for programs, with control characters escaped that a terminal would obey, as people look at it, too. */
 export function printableJson(document: unknown, indent = 2): string {
   return escapedJson(JSON.stringify(document, null, indent));
 }
 
-/** What is aborted by the first of these signals, until it is disposed of. */
+/** An abort signal that the first of these signals aborts, until it is disposed of. */
 export class EndedBySignals implements Disposable {
   readonly #end = new AbortController();
   readonly #names: readonly Deno.Signal[];
@@ -146,7 +146,7 @@ export class EndedBySignals implements Disposable {
 
   /** @param reason of the abortion. @default {an AbortError} */
   constructor(names: readonly Deno.Signal[] = ["SIGINT", "SIGTERM", "SIGHUP"], reason?: Error) {
-    // Of these Windows has only the first.
+    // Windows has only SIGINT of these.
     this.#names = Deno.build.os === "windows" ? names.filter((name) => name === "SIGINT") : names;
     this.#stop = () => this.#end.abort(reason);
     for (const name of this.#names) Deno.addSignalListener(name, this.#stop);

@@ -1,5 +1,5 @@
 /**
- * What may be wrong with one value, by itself. Entries of the schema name these; rules between fields are in `validate.ts`.
+ * Checks of single values, each by itself. Entries of the schema name these; rules between fields are in `validate.ts`.
  *
  * @module
  */
@@ -7,25 +7,25 @@ import { hostCidr, parseCidr, parseIp } from "../model/ip.ts";
 import type { VmoduleItem } from "./kinds.ts";
 import { parsePortRange } from "./value_texts.ts";
 
-/** One thing that is wrong. */
+/** A fault of a value. */
 export interface Fault {
   /** Follows "Invalid value: …: ". */
   readonly detail: string;
   /** The part of the value that is wrong, if it is not all of it. */
   readonly value?: unknown;
-  /** Where that is, e.g. `[1]`. */
+  /** Path of that part, e.g. `[1]`. */
   readonly at?: string;
 }
 
-/** Empty if nothing is wrong. */
+/** Yields the faults of a value; none: it is valid. */
 export type Check<Value> = (value: Value) => readonly Fault[];
 
-/** What does not hold is wrong. */
+/** A check that fails unless `holds`. */
 export function must<Value>(holds: (value: Value) => boolean, detail: string): Check<Value> {
   return (value) => holds(value) ? [] : [{ detail }];
 }
 
-/** Asks each item of a list. */
+/** A check of each item of a list. */
 export function each<Item>(check: Check<Item>): Check<readonly Item[]> {
   return (items) =>
     items.flatMap((item, index) =>
@@ -101,7 +101,7 @@ export function clusterCidrs(text: string): readonly Fault[] {
   return faults;
 }
 
-/** What the kernel takes as the name of an interface, less quotes, which end words of a rule's text. */
+/** Checks an interface's name: as the kernel takes it, without quotes, which end words of a rule's text. */
 export function interfaceName(most: number): Check<string> {
   // deno-lint-ignore no-control-regex
   const wrong = /[\s\x00-\x1f\x7f/"'`\\]/;
@@ -140,7 +140,7 @@ export function listenAddresses(texts: readonly string[]): readonly Fault[] {
   })(texts);
 }
 
-/** Every address of the network counts, so one that is not meant (`10.0.0.5/8`) is an error and not rounded. */
+/** Faults of a network. Every address of it counts, so host bits (`10.0.0.5/8`) are an error and not rounded. */
 export function network(text: string): readonly Fault[] {
   const address = parseIp(text);
   if (address !== null) {
@@ -157,7 +157,7 @@ export function network(text: string): readonly Fault[] {
 
 export const notBlank: Check<string> = must((text) => text.trim() !== "", "must name a file or a folder");
 
-/** Any other path depends on where the program was started, and the next start must find the file. */
+/** A relative path depends on where the program was started, and the next start must find the file. */
 export const absoluteFile: Check<string> = must(
   (path) => path === "" || /^\/.*[^/]$/.test(path),
   "must be the absolute path of a file, or blank for none",
@@ -171,7 +171,7 @@ export const socketPath: Check<string> = must(
   `must be an absolute path below a folder, without . and .., of at most ${MAX_SOCKET_PATH} characters, or blank`,
 );
 
-/** Below it the file would be written again and again. */
+/** Least age limit of a snapshot: below it the file would be written again and again. */
 const LEAST_SNAPSHOT_AGE_MS = 60_000;
 export const snapshotAge: Check<number> = must(
   (ms) => ms === 0 || ms >= LEAST_SNAPSHOT_AGE_MS,

@@ -1,5 +1,5 @@
 /**
- * Turns a document into the values of its fields, or says of each why not.
+ * Decodes a document into the values of its fields, and the problems of those that cannot be read.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import type { FieldValue } from "./setting.ts";
 import { closestWord } from "./suggest.ts";
 import type { YamlEntry, YamlReader } from "./yaml_reader.ts";
 
-/** What a document says. */
+/** Values and problems of a document. */
 export interface Decoded {
   /** Values by path; absent and null fields are not in it. */
   readonly values: ReadonlyMap<string, FieldValue>;
@@ -45,7 +45,7 @@ class Decoding implements Decoded {
   readonly problems: Problem[] = [];
   readonly warnings: Problem[] = [];
 
-  /** `conntrack.max`, 0 if it says nothing. */
+  /** Value of `conntrack.max`; 0 if it is not given. */
   #max = 0;
 
   constructor(readonly reader: YamlReader, readonly lenient: boolean) {}
@@ -65,7 +65,7 @@ class Decoding implements Decoded {
     for (const entry of this.#withoutRepeats(path, entries)) this.#entry(path, entry);
   }
 
-  /** Obsolete fields that win over those that replaced them, wherever they stand. */
+  /** Applies the obsolete fields that win over those that replaced them, wherever they stand. */
   finish(): void {
     // A fixed limit is the same as a least limit that so few connections per CPU never exceed.
     if (this.#max > 0) this.values.set("conntrack.maxPerCore", 1).set("conntrack.min", this.#max);

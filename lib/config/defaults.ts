@@ -1,5 +1,5 @@
 /**
- * Fills in what a configuration leaves open, and picks what the mode decides.
+ * Fills in the defaults of a configuration, and selects the settings of its mode.
  *
  * @module
  */
@@ -36,7 +36,7 @@ export function applyDefaults(values: ReadonlyMap<string, FieldValue>): KubeProx
   return applyModeDefaults(config);
 }
 
-/** What follows from the mode: nftables serves NodePorts on the node's primary IPs only, unless set. */
+/** Applies the defaults of the mode: nftables serves NodePorts on the node's primary IPs only, unless set. */
 export function applyModeDefaults(config: KubeProxyConfiguration): KubeProxyConfiguration {
   const noAddresses = config.nodePortAddresses === null || config.nodePortAddresses.length === 0;
   return config.mode === "nftables" && noAddresses ? { ...config, nodePortAddresses: ["primary"] } : config;
@@ -52,7 +52,7 @@ export function withPort(address: string, port: number): string {
   return parseIp(address) === null ? address : joinHostPort(address, port);
 }
 
-/** How syncs are paced in the mode that is really used (`mode` may have been chosen from `auto`). */
+/** Sync periods of the mode that is really used (`mode` may have been chosen from `auto`). */
 export function selectedPeriods(config: KubeProxyConfiguration, mode: ProxyMode = config.mode): SyncPeriods {
   const { syncPeriod, minSyncPeriod } = mode === "ipvs"
     ? config.ipvs

@@ -1,5 +1,5 @@
 /**
- * What a configuration says about IP families, held against those that the node can serve.
+ * Checks the IP families in a configuration against those that the node can serve.
  *
  * @module
  */
@@ -8,14 +8,14 @@ import { isUnspecified, parseCidr, parseIp } from "../model/ip.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { KubeProxyConfiguration } from "./types.ts";
 
-/** What is wrong, and what is only to be said. */
+/** Problems and warnings about IP families. */
 export interface FamilyFindings {
-  /** The node cannot be served so. */
+  /** Problems with which the node cannot be served. */
   readonly problems: readonly Problem[];
   readonly warnings: readonly Problem[];
 }
 
-/** What holds for any address, not for those of one family. */
+/** Words for addresses of any family. */
 const ANY_FAMILY: readonly string[] = ["primary", "localhost", "all"];
 
 /**
@@ -43,7 +43,7 @@ export function checkFamilies(
   return { problems, warnings };
 }
 
-/** Says that no network of `clusterCIDR` is of the family that this node has only or primarily; null if that is not so. */
+/** Problem that no network of `clusterCIDR` is of the node's only or primary family; null if one is. */
 export function clusterCidrProblem(
   { clusterCIDR }: Pick<KubeProxyConfiguration, "clusterCIDR">,
   family: IpFamily,

@@ -34,7 +34,7 @@ export const ALWAYS_ON: readonly string[] = [
   "TopologyAwareHints",
 ];
 
-/** Gates that something in kproxy asks for, with their default. */
+/** Gates that kproxy looks at, with their defaults. */
 export const GATE_DEFAULTS = {
   ComponentFlagz: { default: true, stage: "beta" },
   ComponentStatusz: { default: true, stage: "beta" },
@@ -63,7 +63,7 @@ export interface GateFinding {
   readonly message: string;
 }
 
-/** What is wrong with configured gates: `errors` must be corrected, `warnings` say that a setting has no effect. */
+/** Findings about configured gates: `errors` must be corrected, `warnings` say that a setting has no effect. */
 export function checkFeatureGates(
   gates: Readonly<Record<string, boolean>>,
 ): { errors: GateFinding[]; warnings: GateFinding[] } {

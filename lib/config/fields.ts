@@ -87,7 +87,7 @@ export function changedFields(from: KubeProxyConfiguration, to: KubeProxyConfigu
   return FIELDS.filter(({ path }) => valueText(getField(from, path)) !== valueText(getField(to, path)));
 }
 
-/** Maps are the same in whatever order their entries were written. */
+/** Text to compare values by: maps are the same in whatever order their entries were written. */
 function valueText(value: FieldValue): string {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return JSON.stringify(value);
   return JSON.stringify(Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1));

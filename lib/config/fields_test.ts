@@ -11,7 +11,7 @@ import type { FieldValue } from "./setting.ts";
 import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
 import { configToObject } from "./write.ts";
 
-/** npm's `yaml` asks for these. */
+/** Environment variables that npm's `yaml` reads. */
 const YAML_ENV = { permissions: { env: ["LOG_TOKENS", "LOG_STREAM"] } };
 
 /** A valid value for every field, none of them its default. The compiler refuses to leave one out. */

@@ -79,7 +79,7 @@ export function applyFlagValues(
   const named = (problem: Problem): Problem => overlay.named(problem, options);
   const problems = [...overlay.problems, ...findProblems(result).map(named)];
   if (problems.length > 0) throw new ConfigError(problems);
-  // Those of a file were reported when it was read.
+  // Warnings of a file were reported when it was read.
   const settings = options.fromFile ? [] : configWarnings(result).map(named);
   return {
     config: result,
@@ -136,7 +136,7 @@ class Overlay {
     };
     const field = path.replace(/\[.*$/, "").replace(/^featureGates\..*$/, "featureGates");
     const name = nameOf(field);
-    // Another field that has a part in it.
+    // The message may name another field.
     return { path: name === field ? path : name, message: message.replace(/\b\w+(\.\w+)+\b/g, nameOf) };
   }
 
@@ -161,7 +161,7 @@ class Overlay {
     }
   }
 
-  /** A port of 0 switches the server off; another one goes to an address that has none, or to the default address. */
+  /** Applies a port flag: 0 switches the server off; others are added to the given or the default address. */
   #address({ flag, path, addressFlag, port: defaultPort }: typeof PORT_FLAGS[number]): void {
     const port = this.values.get(flag) as number | undefined;
     const given = this.changes.get(path);
@@ -173,7 +173,7 @@ class Overlay {
     }
   }
 
-  /** No other mode opens Services on addresses of the node. */
+  /** `--userspace-listen` chooses mode userspace: no other opens Services on addresses of the node. */
   #modeThatListens(): void {
     const addresses = this.changes.get("kproxy.userspaceListen");
     if (Array.isArray(addresses) && addresses.length > 0) this.#set("mode", "userspace-listen", "userspace");
@@ -219,7 +219,7 @@ function sectionsOf(mode: ProxyMode, fallback: boolean): readonly PacedSection[]
   return fallback && !own.includes("iptables") ? [...own, "iptables"] : own;
 }
 
-/** IPVS mode masquerades by what the section of iptables says. */
+/** Sections by which rules are masqueraded: mode IPVS uses that of iptables. */
 function masqueradingSections(sections: readonly PacedSection[]): readonly PacedSection[] {
   return [...new Set(sections.map((section) => section === "ipvs" ? "iptables" : section))];
 }

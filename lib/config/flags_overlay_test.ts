@@ -9,7 +9,7 @@ const PURE = { permissions: "none" } as const;
 
 type Flags = Record<string, FlagValue>;
 
-/** What the flags change over the defaults (or over the file), by path. */
+/** Fields that the flags change over the defaults (or over the file), by path. */
 function changesBy(flags: Flags, file?: ReadonlyMap<string, FieldValue>): Record<string, FieldValue> {
   const before = file === undefined ? defaultConfig() : applyDefaults(file);
   const { config } = applyFlagValues(before, new Map(Object.entries(flags)), {

@@ -26,7 +26,7 @@ export interface VmoduleItem {
   verbosity: number;
 }
 
-/** What configurations and flags hold of each kind. */
+/** Types of the values of each kind in configurations and flags. */
 export interface KindValues {
   string: string;
   bool: boolean;
@@ -36,7 +36,7 @@ export interface KindValues {
   float: number;
   /** Milliseconds; Go's text in files and flags. */
   duration: number;
-  /** The same; a file may have a whole number of nanoseconds. */
+  /** Milliseconds; a file may have a whole number of nanoseconds. */
   nanoseconds: number;
   /** Kubernetes quantity, e.g. `0` or `64Mi`. */
   quantity: string;
@@ -58,31 +58,31 @@ export interface KindValues {
 
 export type KindName = keyof KindValues;
 
-/** A value in a document. */
+/** A value in a document that is being decoded. */
 export interface Reading {
   readonly node: unknown;
   readonly reader: YamlReader;
-  /** Says what is wrong; `suffix` and `at` name the item of a list or map it is about. */
+  /** Reports a problem; `suffix` and `at` name the item of a list or map it is about. */
   readonly report: (message: string, suffix?: string, at?: unknown) => void;
-  /** Says where an item of a list or map stands. */
+  /** Records the line of an item of a list or map. */
   readonly place: (suffix: string, at: unknown) => void;
 }
 
-/** One kind. */
+/** A kind of settings. */
 export interface Kind<Value> {
-  /** In documents. */
+  /** Name in documents. */
   readonly name: string;
   /** Stands for the value of a flag in help. */
   readonly word: string;
   /** Text of a flag without a default. */
   readonly blank: string;
-  /** JSON schema of the field; null is what one that says nothing holds. */
+  /** JSON schema of the field; null stands for a field that is not given. */
   readonly schema: { readonly type: readonly string[]; readonly [key: string]: unknown };
   /** The value in a document; undefined if something was reported. */
   decode(reading: Reading): Value | undefined;
   /** The value of a flag. @throws {ValueError} */
   parse(text: string, previous: Value | undefined): Value;
-  /** As it stands in a flag; `String` without this. */
+  /** Text of a value in a flag; `String` without this. */
   show?(value: Value): string;
 }
 
@@ -140,7 +140,7 @@ const list: Kind<string[]> = {
   show: (items) => `[${items.join(",")}]`,
 };
 
-/** By name. */
+/** All kinds by name. */
 export const KINDS: { readonly [Name in KindName]: Kind<KindValues[Name]> } = {
   string,
   bool: {

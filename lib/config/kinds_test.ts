@@ -3,7 +3,7 @@ import type { FlagValue } from "./flags_overlay.ts";
 import { ValueError } from "./value_texts.ts";
 import { type Kind, type KindName, KINDS } from "./kinds.ts";
 
-/** What the text of a flag is read as, or what is wanted instead. */
+/** Value of a flag's text, or the message about a wrong one. */
 function read(
   kind: KindName,
   text: string,

@@ -13,7 +13,7 @@ import { configWarnings, type Finding, findProblems } from "./validate.ts";
 import { YamlReader } from "./yaml_reader.ts";
 
 export interface ParseOptions {
-  /** Named in messages. */
+  /** Path of the file, for messages. */
   readonly file?: string;
   /** Unknown fields, repeated fields and names in the wrong case are warnings, as in kube-proxy. */
   readonly lenient?: boolean;
@@ -24,7 +24,7 @@ export interface ParseOptions {
 export interface ParsedConfig {
   /** Complete and valid. */
   readonly config: KubeProxyConfiguration;
-  /** What was passed over, each with file and line. */
+  /** Warnings, such as of ignored settings, each with file and line. */
   readonly warnings: readonly string[];
 }
 
@@ -57,7 +57,7 @@ export function parseConfig(text: string, options: ParseOptions = {}): ParsedCon
   return { config, warnings: byLine(warnings, decoded).map((warning) => formatProblem(warning, file)) };
 }
 
-/** Checks apiVersion and kind. `fatal`: this is something else, so its fields are not worth reading. */
+/** Checks apiVersion and kind. `fatal`: this is another document, so its fields are not worth reading. */
 function checkEnvelope(reader: YamlReader): { problems: Problem[]; fatal: boolean } {
   const wantedText = `wanted apiVersion: ${CONFIG_API_VERSION} and kind: ${CONFIG_KIND}`;
   if (reader.scalar(reader.root) === null) {
@@ -96,7 +96,7 @@ function envelopeHint(found: unknown, wanted: string): string {
 
 /**
  * Switches split streams off where their gate is off, which kube-proxy does without a word for those of a file, and
- * says so.
+ * reports it.
  */
 function dropSplitStreams(config: KubeProxyConfiguration): Problem[] {
   if (isGateEnabled(config.featureGates, "LoggingAlphaOptions")) return [];

@@ -4,7 +4,7 @@ import { defaultConfig } from "./defaults.ts";
 import { parseConfig } from "./parse.ts";
 import { getField } from "./fields.ts";
 
-/** npm's `yaml` asks for these. */
+/** Environment variables that npm's `yaml` reads. */
 const YAML_ENV = { permissions: { env: ["LOG_TOKENS", "LOG_STREAM"] } };
 const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
 
@@ -126,7 +126,7 @@ Deno.test("an obsolete field warns once and is never unknown", YAML_ENV, () => {
       "clientConnection: {kubeConfigFile: /k}",
       "clientConnection.kubeConfigFile: obsolete name, use clientConnection.kubeconfig",
     ],
-    // Nothing was asked for, so nothing is lost.
+    // Values that ask for nothing, so that nothing is lost.
     ["resourceContainer: ''", undefined],
     ["udpIdleTimeout:", undefined],
     ["udpIdleTimeout: 250ms", undefined],

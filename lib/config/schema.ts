@@ -39,7 +39,7 @@ const ipvs = under("IPVS");
 const conntrack = under("Connection tracking");
 const logging = <const Flag extends string>(flag: Flag) =>
   ({ ...under("Logging")(flag), also: ["cleanup"] }) as const;
-/** A running kproxy is asked for on the servers that are configured. */
+/** Commands that ask a running kproxy, on the servers that are configured. */
 const ASKED = { also: ["status", "sysdump"] } as const;
 const WINDOWS = { unused: true } as const;
 
@@ -358,7 +358,7 @@ export const SCHEMA = {
 /** A field of earlier versions: accepted with one warning, never "unknown". */
 export interface ObsoleteField {
   readonly path: string;
-  /** What became of it. */
+  /** The field that replaced it, or the reason why it has no effect. */
   readonly note: string;
   /** Its value is used for this field, if that one is not given. */
   readonly renamedTo?: string;

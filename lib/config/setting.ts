@@ -59,13 +59,13 @@ export interface Conditions {
 /** A value as configurations hold it; null: not given, where that is something else than the zero of its kind. */
 export type FieldValue = KindValues[KindName] | null;
 
-/** What an entry says besides kind, default and meaning. */
+/** Options of an entry, besides kind, default and meaning. */
 export interface SettingOptions<Kind extends KindName = KindName> {
   /** The few values that it takes; a blank one is the default. */
   readonly values?: readonly string[];
-  /** What is wrong with a value. */
+  /** Check of a value. */
   readonly check?: Check<KindValues[Kind]>;
-  /** Where the value counts, and so is checked; everywhere without this. */
+  /** Configurations in which the value counts, and so is checked; without this, all. */
   readonly when?: (config: Conditions) => boolean;
   /** Paths of other fields with a part in the problem: their lines are shown if this field has none. */
   readonly related?: readonly string[];
@@ -75,14 +75,14 @@ export interface SettingOptions<Kind extends KindName = KindName> {
   readonly omitDefault?: true;
   /** Accepted and written back, but changes nothing on Linux or in kproxy. */
   readonly unused?: true;
-  /** A change of it needs no new start. */
+  /** A change of it applies without a new start. */
   readonly live?: true;
 
   /** Flag of the same meaning, without dashes. */
   readonly flag?: string;
   readonly short?: string;
   readonly group?: FlagGroup;
-  /** What it says of the flag, where that differs from the field. */
+  /** Meaning of the flag, where that differs from the field's. */
   readonly flagDoc?: string;
   /** Default of the flag as shown, where that differs from the field's. */
   readonly flagDefault?: string;
@@ -92,7 +92,7 @@ export interface SettingOptions<Kind extends KindName = KindName> {
   readonly only?: readonly CommandName[];
   /** Commands that take the flag, too. */
   readonly also?: readonly CommandName[];
-  /** Commands whose flag takes others than `values`. */
+  /** Commands whose flag takes other values than `values`. */
   readonly valuesIn?: Readonly<Partial<Record<CommandName, readonly string[]>>>;
   /** Other values of the flag are left to the rules of the configuration, which may allow them. */
   readonly isOpen?: true;
@@ -105,7 +105,7 @@ export interface Setting extends SettingOptions<never> {
   readonly kind: KindName;
   /** Value if the field is absent or null, in the form the configuration holds it. */
   readonly default: FieldValue;
-  /** What it does, as a line without a period; what is code stands in backticks. */
+  /** Meaning, as a line without a period; code stands in backticks. */
   readonly doc: string;
 }
 
@@ -114,7 +114,7 @@ type Default<Kind extends KindName> =
   | null
   | (KindValues[Kind] extends string[] ? readonly [] : never);
 
-/** What makes entries of a kind: of the default, the meaning, and what else there is to say. */
+/** Yields the function that makes entries of a kind, of default, meaning and options. */
 function entryOf<const Kind extends KindName>(kind: Kind) {
   return <
     const Fallback extends Default<Kind>,
@@ -141,7 +141,7 @@ export const quantity = entryOf("quantity");
 export const text = entryOf("string");
 export const vmodule = entryOf("vmodule");
 
-/** The heading of a flag, and its name. */
+/** Yields the function that makes the options of a flag under a heading. */
 export function under<const Group extends FlagGroup>(group: Group) {
   return <const Flag extends string>(flag: Flag) => ({ group, flag }) as const;
 }
@@ -154,7 +154,7 @@ export const MINUTE = 60 * SECOND;
 export const HOUR = 60 * MINUTE;
 export const DAY = 24 * HOUR;
 
-/** What a configuration holds of a part of the schema. */
+/** Type of a configuration's values for a part of the schema. */
 export type ValueOf<Part> = Part extends
   { readonly kind: infer Kind extends KindName; readonly default: infer Fallback } ?
     | (Part extends { readonly values: readonly (infer Value)[] } ? Value : KindValues[Kind])

@@ -20,11 +20,11 @@ export type ServingConfig = KubeProxyConfiguration["kproxy"]["serving"];
 export type ProxyMode = "iptables" | "ipvs" | "nftables" | "userspace" | "auto";
 export const PROXY_MODES: readonly ProxyMode[] = ["iptables", "ipvs", "nftables", "userspace", "auto"];
 
-/** The modes that leave something on a node; `userspace` is kube-proxy's of before 1.26. */
+/** Modes that leave rules or other state on a node; `userspace` is kube-proxy's of before 1.26. */
 export const CLEANUP_MODES = ["iptables", "ipvs", "nftables", "userspace"] as const;
 export type CleanupMode = typeof CLEANUP_MODES[number];
 
-/** The proxies that leave something on a node. */
+/** Proxies that leave rules or other state on a node. */
 export const CLEANUP_PROXIES = ["kproxy", "kube-proxy"] as const;
 export type CleanupProxy = typeof CLEANUP_PROXIES[number];
 
@@ -40,7 +40,7 @@ export const DETECT_LOCAL_MODES: readonly DetectLocalMode[] = [
 export type TlsVersion = "VersionTLS12" | "VersionTLS13";
 export const TLS_VERSIONS: readonly TlsVersion[] = ["VersionTLS12", "VersionTLS13"];
 
-/** Of mode userspace. Source: kube-proxy 1.25. */
+/** Default of mode userspace. Source: kube-proxy 1.25. */
 export const UDP_IDLE_TIMEOUT_MS = 250;
 export const HEALTHZ_PORT = 10256;
 export const METRICS_PORT = 10249;

@@ -1,5 +1,5 @@
 /**
- * What is wrong with a complete configuration: of each field what its entry in the schema checks, and the rules between fields.
+ * Validates a complete configuration: each field by the check of its entry in the schema, and the rules between fields.
  *
  * @module
  */
@@ -34,7 +34,7 @@ export function findProblems(config: KubeProxyConfiguration): Finding[] {
   ];
 }
 
-/** What has no effect although it was asked for. */
+/** Warnings about settings that have no effect although they were given. */
 export function configWarnings(config: KubeProxyConfiguration): Problem[] {
   const warnings: Problem[] = checkFeatureGates(config.featureGates).warnings.map(({ gate, message }) => ({
     path: `featureGates.${gate}`,
@@ -126,10 +126,10 @@ function checkLogging({ logging, featureGates }: KubeProxyConfiguration): Findin
   return findings;
 }
 
-/** What needs TLS: a token, or the proof of a certificate, is nothing to be sent in the clear. */
+/** Settings that need TLS: a token, or the proof of a certificate, is nothing to be sent in the clear. */
 const NEED_TLS = ["clientCAFile", "bearerTokenFile", "delegatedAuthentication", "healthz"] as const;
 
-/** What is in the files is checked where they are read. */
+/** Checks `kproxy.serving`; the contents of its files are checked where they are read. */
 function checkServing({ kproxy: { serving } }: KubeProxyConfiguration): Finding[] {
   const findings: Finding[] = [];
   const path = (name: keyof ServingConfig): string => `kproxy.serving.${name}`;

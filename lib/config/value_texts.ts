@@ -7,7 +7,7 @@
 export const INT32_MAX = 2 ** 31 - 1;
 export const INT32_MIN = -(2 ** 31);
 
-/** Thrown for a text that is no value of a flag; the message says what is wanted. */
+/** Thrown for a text that is no value of a flag; the message says which values are. */
 export class ValueError extends Error {}
 
 /** @throws {ValueError} */
@@ -21,7 +21,7 @@ export function boolOf(text: string): boolean | null {
   return /^(0|f|F|FALSE|false|False)$/.test(text) ? false : null;
 }
 
-/** As pflag reads it: decimal, or with a Go prefix (0x, 0o, 0b, a leading 0 for octal); `_` may part digits. */
+/** Reads an integer as pflag: decimal, or with a Go prefix (0x, 0o, 0b, a leading 0 for octal); `_` may part digits. */
 export function parseInt32(text: string): number {
   const bare = text.replace(/(?<=[\da-fxob])_(?=[\da-f])/gi, "");
   const match = /^([+-]?)(0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|[1-9]\d*|0)$/.exec(bare);

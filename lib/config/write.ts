@@ -7,7 +7,7 @@ import { formatDuration } from "./value_texts.ts";
 import { getField, treeOf } from "./fields.ts";
 import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
 
-/** What JSON can hold. */
+/** A value of JSON. */
 export type Plain = string | number | boolean | null | Plain[] | { [name: string]: Plain };
 
 /**
@@ -24,7 +24,7 @@ export function configInApiOrder(config: KubeProxyConfiguration): Record<string,
   return { kind: CONFIG_KIND, apiVersion: CONFIG_API_VERSION, ...fields as Record<string, Plain> };
 }
 
-/** The same with its keys sorted, as kube-proxy writes a file. */
+/** The configuration with its keys sorted, as kube-proxy writes a file. */
 export function configToObject(config: KubeProxyConfiguration): Record<string, Plain> {
   return sorted(configInApiOrder(config)) as Record<string, Plain>;
 }

@@ -8,7 +8,7 @@ import { findProblems } from "./validate.ts";
 import { configToObject, unwritableSettings, writeConfigJson } from "./write.ts";
 import { writeConfigYaml } from "./write_yaml.ts";
 
-/** npm's `yaml` asks for these. */
+/** Environment variables that npm's `yaml` reads. */
 const YAML_ENV = { permissions: { env: ["LOG_TOKENS", "LOG_STREAM"] } };
 
 const text = fc.oneof(

@@ -7,12 +7,12 @@ import { Document, visit } from "yaml";
 import type { KubeProxyConfiguration } from "./types.ts";
 import { configToObject } from "./write.ts";
 
-/** The package leaves these as they are, though some readers take them for the end of a line and a terminal may obey them. */
+/** Characters that the package leaves as they are, though some readers take them for line ends and a terminal may obey them. */
 const UNPRINTABLE = /[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]/g;
 /** An octal number of YAML 1.2, and a key with a meaning in 1.1. */
 const OTHER_WORDS = /^(?:[-+]?0o[0-7_]+|=)$/;
 
-/** The configuration as YAML that `parseConfig` and kube-proxy (but for `kproxy`) read back. Quoted is what YAML 1.1 takes for no text. */
+/** The configuration as YAML that `parseConfig` and kube-proxy (but for `kproxy`) read back. Texts that YAML 1.1 takes for none are quoted. */
 export function writeConfigYaml(config: KubeProxyConfiguration): string {
   const document = new Document(configToObject(config), { version: "1.1" });
   visit(document, {

@@ -5,7 +5,7 @@ import { withFields } from "./fields.ts";
 import type { FieldValue } from "./setting.ts";
 import { writeConfigYaml } from "./write_yaml.ts";
 
-/** npm's `yaml` asks for these. */
+/** Environment variables that npm's `yaml` reads. */
 const permissions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
 
 /** Texts that need no quotes. */
@@ -34,7 +34,7 @@ const PLAIN: readonly string[] = [
   "<<",
 ];
 
-/** Texts that mean something else without quotes, by what. */
+/** Texts that mean something else without quotes, by that meaning. */
 const SINGLE: Readonly<Record<string, readonly string[]>> = {
   nothing: ["", "~", "null", "Null"],
   "a truth": ["on", "No", "y", "true"],

@@ -6,13 +6,13 @@
 import { type Alias, type Document, isAlias, isMap, isScalar, isSeq, type Node, visit } from "yaml";
 import type { LineStarts } from "../text/lines.ts";
 
-/** A place in a text, and what is wrong there. */
+/** A fault in a text, with its place. */
 export interface YamlFault {
   readonly offset: number;
   readonly message: string;
 }
 
-/** Lines are counted from 0, in the text that the document is of. Nodes may be anything: what is none has no line. */
+/** A parsed document. Lines count from 0, in its whole text. Nodes may be any value; one that is no node has no line. */
 export class YamlDocument {
   readonly #document: Document.Parsed;
   readonly #lines: LineStarts;
@@ -33,7 +33,7 @@ export class YamlDocument {
     return this.#lines.lineAt(this.#document.range[0]);
   }
 
-  /** What the parser says is wrong. If there is something, nothing else is worth reading. */
+  /** Faults that the parser found. If there is one, nothing else is worth reading. */
   get faults(): readonly YamlFault[] {
     return this.#document.errors.map(({ pos: [offset], message }) => ({ offset, message }));
   }
@@ -44,12 +44,12 @@ export class YamlDocument {
     return offset === undefined ? undefined : this.#lines.lineAt(offset);
   }
 
-  /** What an alias stands for, undefined if it leads nowhere; any other node itself. */
+  /** The node that an alias refers to, undefined if there is none; any other node itself. */
   resolve(node: unknown): unknown {
     return isAlias(node) ? this.#aliases.get(node) : node;
   }
 
-  /** The aliases that lead nowhere, in the order of the text. */
+  /** Aliases without an anchor, in the order of the text. */
   danglingAliases(): readonly Alias[] {
     return [...this.#aliases].flatMap(([alias, target]) => target === undefined ? [alias] : []);
   }
@@ -96,7 +96,7 @@ export class YamlDocument {
   }
 
   /**
-   * What the nodes stand for.
+   * The document's value.
    *
    * @throws {Error} of several classes, for an anchor that is used too often, an alias without anchor, a merge of no map
    */

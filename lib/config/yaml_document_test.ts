@@ -9,7 +9,7 @@ const permissions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
 
 const OPTIONS = { merge: true, prettyErrors: false, logLevel: "silent", uniqueKeys: false } as const;
 
-/** What a text holds, or why it cannot be told. */
+/** Values of a text, or the reason why it has none. */
 function outcomeOf(values: () => unknown): unknown {
   try {
     return values();

@@ -11,9 +11,9 @@ import { LineStarts } from "../text/lines.ts";
 import { toEnd } from "../text/steps.ts";
 import { YamlDocument, type YamlFault } from "./yaml_document.ts";
 
-/** How large the structure of one YAML text may be. */
+/** Limits of the structure of one YAML text. */
 export interface YamlLimits {
-  /** In UTF-16 units. */
+  /** Length of the text, in UTF-16 units. */
   readonly characters: number;
   /** Scalars, indicators, line ends, and spaces between them; also lines, for a text within it may have many. */
   readonly tokens: number;
@@ -44,7 +44,7 @@ export const YAML_LIMITS: YamlLimits = {
 /** Some milliseconds of work. */
 const LEXEMES_PER_STEP = 1_000;
 
-/** What a text gave. */
+/** Documents of a text, up to the first fault. */
 export interface YamlText {
   readonly documents: readonly YamlDocument[];
   /** Why the text was not read any further. */
@@ -52,7 +52,7 @@ export interface YamlText {
   readonly lines: LineStarts;
 }
 
-/** How a text is read, but for what this file decides. */
+/** Options of the parser, but for those that this file sets. */
 export type YamlOptions = Omit<
   ParseOptions & DocumentOptions & SchemaOptions,
   "lineCounter" | "prettyErrors" | "logLevel" | "uniqueKeys"
@@ -111,12 +111,12 @@ function* composing(text: string, { options, limits, lines }: Composing): Genera
     for (const token of parser.next(lexeme)) {
       if (token.type === "error") fault ??= { offset: token.offset, message: errorText(token) };
       else documents.push(...composer.next(token));
-      // All of it was put together.
+      // The whole document was composed at once.
       if (token.type === "document") yield;
     }
     const tooMuch = beyond(limits, parser, lines);
     if (tooMuch !== null) return { documents, fault: tooMuch };
-    // What follows may be one error for each character.
+    // After an error, each further character may be one more.
     if (fault !== null || documents.at(-1)?.errors.length) break;
   }
   if (fault === null) {
@@ -147,7 +147,7 @@ export function shortened(message: string, most = 200): string {
   return message.length <= most ? message : `${message.slice(0, most - 1)}…`;
 }
 
-/** What is too much after the token that the parser has just taken, or null. Its stack begins with the document itself. */
+/** Fault of a bound that the token just parsed exceeds, or null. The parser's stack begins with the document itself. */
 function beyond({ depth, tokens }: YamlLimits, { stack }: Parser, lines: LineStarts): YamlFault | null {
   const token = stack[depth + 1];
   if (token !== undefined && "items" in token) {
@@ -157,7 +157,7 @@ function beyond({ depth, tokens }: YamlLimits, { stack }: Parser, lines: LineSta
   return offset === undefined ? null : { offset, message: `more than ${tokens} lines` };
 }
 
-/** Counts what a text is made of. */
+/** Counts the tokens, properties and aliases of a text. */
 class Meter {
   readonly #limits: YamlLimits;
   readonly #counts = new Map<string, number>();
@@ -172,7 +172,7 @@ class Meter {
     return this.#counts.has(ALIASES);
   }
 
-  /** What is too much of something, or null. */
+  /** Counts a lexeme; the fault of a bound that it exceeds, or null. */
   take(lexeme: string, offset: number): YamlFault | null {
     const { tokens, properties, aliases } = this.#limits;
     if (++this.#tokens > tokens) return { offset, message: `more than ${tokens} tokens` };
@@ -188,11 +188,11 @@ class Meter {
   }
 }
 
-/** What the lexer says before a plain or a block scalar. */
+/** Lexeme before a plain or a block scalar. */
 const SCALAR = "\x1f";
 
 const ALIASES = "aliases";
-/** By the character that a token of that sort begins with. */
+/** Names of bounded tokens, by the character that they begin with. */
 const PROPERTIES: Readonly<Record<string, string>> = {
   "&": "anchors",
   "*": ALIASES,
@@ -201,7 +201,7 @@ const PROPERTIES: Readonly<Record<string, string>> = {
   ".": "document ends",
 };
 
-/** The parser reports so many errors of one text. */
+/** Most errors of this sort in one text: the parser reports each of them. */
 const MAX_BAD_ESCAPES = 100;
 
 function badEscapes(quoted: string, offset: number): YamlFault | null {
@@ -218,7 +218,7 @@ const ESCAPE = /\\(?:[0abefnrtvN_LP /"\\\t\r\n]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|
 /** Finds out how much a document's aliases stand for, without following any of them twice. */
 class Expansion {
   readonly #most: number;
-  /** By anchor, how many values it has; null as long as it is not at its end. */
+  /** Anchor → number of its values; null as long as it is not at its end. */
   readonly #sizes = new Map<string, number | null>();
   #fault: YamlFault | null = null;
 
@@ -246,7 +246,7 @@ class Expansion {
     return size;
   }
 
-  /** One without its anchor is reported where the value is needed. */
+  /** Size of the alias's anchor. An alias without one is reported where the value is needed. */
   #sizeOfAlias(name: string, offset: number): number {
     const size = this.#sizes.get(name);
     if (size === null) this.#stop(offset, `*${name} stands inside of what it stands for`);

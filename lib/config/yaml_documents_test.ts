@@ -10,7 +10,7 @@ const permissions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
 
 const { characters, depth, tokens } = YAML_LIMITS;
 
-/** What is wrong with a text: the first fault of its documents, or of the text itself. */
+/** First fault of a text: of its documents, or of the text itself. */
 function faultOf(text: string, limits?: YamlLimits): string | undefined {
   const { documents, fault } = parseYamlDocuments(text, { merge: true }, limits);
   const message = documents.flatMap(({ faults }) => faults)[0]?.message ?? fault?.message;
@@ -111,7 +111,7 @@ Deno.test("a fault is reported with its place", { permissions }, () => {
   assertEquals(lines.lineAt(fault?.offset ?? 0), 2);
 });
 
-/** What documents hold, or the first error. */
+/** Values of documents, or the first error. */
 function outcomeOf(message: string | undefined, values: () => unknown): unknown {
   if (message !== undefined) return shortened(message);
   try {

@@ -19,7 +19,7 @@ export type YamlScalar = string | number | boolean | null;
 
 /** A first document, ready to be read. Nodes are handed around as `unknown`: only this class looks into them. */
 export class YamlReader {
-  /** What does not parse. If there is something, nothing else is worth reading. */
+  /** Syntax errors. If there is one, nothing else is worth reading. */
   readonly problems: readonly Problem[];
   /** Line on which a second document begins, if there is one. */
   readonly secondDocumentLine: number | undefined;
@@ -90,7 +90,7 @@ export class YamlReader {
     return resolved.source ?? String(resolved.value);
   }
 
-  /** What a node is, for "found …". */
+  /** Description of a node, to follow "found". */
   describe(node: unknown): string {
     if (this.entries(node) !== undefined) return "a map";
     if (this.items(node) !== undefined) return "a list";

@@ -12,23 +12,23 @@ export interface ExternalIpPolicy {
   readonly externalIPs: readonly string[] | null;
   /** Networks from which IPs of `status.loadBalancer.ingress` are served. */
   readonly loadBalancerIPs: readonly string[] | null;
-  /** Whether the node's own addresses may be among both; not given: no, if one of the others is given. */
+  /** Whether both may include the node's own addresses; not given: only if neither of the others is given. */
   readonly nodeAddresses: boolean | null;
 }
 
-/** kube-proxy's. */
+/** kube-proxy's policy: every address is served. */
 export const EVERY_ADDRESS: ExternalIpPolicy = {
   externalIPs: null,
   loadBalancerIPs: null,
   nodeAddresses: null,
 };
 
-/** The field of the policy that an address is judged by. */
+/** Field of the policy that an address is checked against. */
 export type PolicyField = "externalIPs" | "loadBalancerIPs";
 
 const SECTION = "kproxy.externalIPPolicy";
 
-/** Judges the addresses of Services on one node. */
+/** Decides which addresses Services may have on one node. */
 export class AddressPolicy {
   /** True if a Service must not have the node's own addresses. */
   readonly guardsNode: boolean;
@@ -42,9 +42,9 @@ export class AddressPolicy {
   }
 
   /**
-   * Takes the node's own addresses; what is no IP address is passed over.
+   * Sets the node's own addresses; texts that are no IP addresses are skipped.
    *
-   * @returns true if Services must be judged anew
+   * @returns true if the addresses of Services must be checked again
    */
   setNodeAddresses(texts: readonly string[]): boolean {
     const addresses = new Set(texts.flatMap((text) => parseIp(text)?.text ?? []));
@@ -53,7 +53,7 @@ export class AddressPolicy {
     return this.guardsNode && !isSame;
   }
 
-  /** Why no Service may have the address, e.g. `it is a loopback address`; null if it may. */
+  /** Reason why no Service may have the address, e.g. `it is a loopback address`; null if one may. */
   refusal(ip: Ip, field: PolicyField): string | null {
     // Such an address would take the node's own traffic, or its neighbours'.
     const special = specialUse(ip);

@@ -37,7 +37,7 @@ Deno.test("an address is judged by the networks of its field, and by being the n
     // One address, however it is written.
     [{ externalIPs: ["::/0"] }, "FD00:192:0::10", "externalIPs", OWN],
     [{ externalIPs: ["0.0.0.0/0"] }, "::ffff:192.0.2.10", "externalIPs", OWN],
-    // Not the node's, in one network with it.
+    // Not the node's own address, though in its network.
     [{ externalIPs: some }, "192.0.2.11", "externalIPs", null],
     [{ loadBalancerIPs: some }, "198.51.100.1", "loadBalancerIPs", notIn("loadBalancerIPs")],
     [{ loadBalancerIPs: some }, "198.51.100.1", "externalIPs", null],
@@ -51,7 +51,7 @@ Deno.test("an address is judged by the networks of its field, and by being the n
   }
 });
 
-/** A tracker, and what it has told so far: `-` what is not served, `+` what is again. */
+/** A tracker, and its reports so far: `-` for a destination not served, `+` for one served again. */
 function guarded(
   policy: Partial<ExternalIpPolicy> = { nodeAddresses: false },
   more: Partial<ChangeTrackerOptions> = {},

@@ -20,7 +20,7 @@ import {
 
 /** Settings of a {@link ChangeTracker}. */
 export interface ChangeTrackerOptions {
-  /** The family whose addresses are folded in; those of the other one are passed over. */
+  /** IP family that is tracked; addresses of the other family are skipped. */
   readonly family: IpFamily;
   /** The node that the state is for. */
   readonly node: NodeFacts;
@@ -33,23 +33,23 @@ export interface ChangeTrackerOptions {
    * with how many more there are.
    */
   readonly onUnserved?: (unserved: UnservedDestination) => void;
-  /** Called for each of those that the Service gets now, or does not ask for any more, as many at once. */
+  /** Called for each such destination that the Service now gets or no longer requests, with the same limit. */
   readonly onResolved?: (resolved: Omit<UnservedDestination, "reason">) => void;
-  /** Called with endpoints that cannot answer. */
+  /** Callbacks for endpoints whose addresses no pod can have. */
   readonly unreachable?: UnreachableEndpointsOptions;
-  /** How many destinations are named at once. @default {10} */
+  /** Most destinations reported by name at once. @default {10} */
   readonly maxReported?: number;
   /** Milliseconds since the epoch at which watching began: trigger times up to then say nothing about this process. */
   readonly startedAtMs?: number;
 }
 
-/** What a sync learns. */
+/** Changes that one sync takes in, with the resulting state. */
 export interface Checkout {
   /** The same object at every checkout; its maps are updated in place by the next one. */
   readonly state: ProxyState;
   /**
-   * Services whose ports or endpoints are different now, be it because of another Service that wants the same; some may
-   * be gone.
+   * Services whose ports or endpoints changed, also by another Service's claim to the same destination; some may
+   * be deleted.
    */
   readonly updatedServices: ReadonlySet<NamespacedName>;
   /** `last-change-trigger-time` of the slices that changed, in order of arrival. */
@@ -81,15 +81,15 @@ export class ChangeTracker {
   readonly #state: MutableState;
   readonly #claims: DestinationClaims;
   readonly #addresses: AddressPolicy;
-  /** Services that are judged by the node's own addresses; none if these do not matter. */
+  /** Services with external addresses, to check against the node's own; empty if the policy allows these. */
   readonly #judgedByNode = new Map<NamespacedName, Service>();
-  /** Service → its addresses that no Service may have, and why; nearly always none. */
+  /** Service → refused address → reason; nearly always empty. */
   readonly #invalid = new Map<NamespacedName, ReadonlyMap<string, string>>();
   readonly #slices: EndpointSliceCache;
   readonly #unreachable: UnreachableEndpoints;
   /** Services whose ports will differ from those last checked out, with the ports they will have. */
   readonly #pendingServices = new Map<NamespacedName, readonly ServicePort[]>();
-  /** The ports that Services which are too large declare. */
+  /** Declared ports of the Services that are too large to be served. */
   readonly #tooLarge = new Map<NamespacedName, readonly ServicePort[]>();
   #triggerTimesMs: number[] = [];
 
@@ -152,7 +152,7 @@ export class ChangeTracker {
   }
 
   /**
-   * Sets the node's own addresses: by them, Services with external IPs or load-balancer IPs are judged anew.
+   * Sets the node's own addresses, and checks external IPs and load-balancer IPs of Services against them again.
    *
    * @returns true if anything about Services is pending
    */
@@ -173,18 +173,18 @@ export class ChangeTracker {
     return true;
   }
 
-  /** The Services that do not get all that they ask for, as of the last checkout. */
+  /** Services with destinations that are not served, as of the last checkout. */
   *unserved(): Generator<UnservedOfService> {
     yield* this.#invalid;
     yield* this.#claims.lost();
   }
 
-  /** How many Services will differ from the state's once it is checked out. */
+  /** Number of Services that the next checkout will change in the state. */
   get pendingServiceCount(): number {
     return this.#pendingServices.size;
   }
 
-  /** Applies what is pending to the state and forgets it. */
+  /** Applies the pending changes to the state and clears them. */
   checkout(): Checkout {
     const updatedServices = new Set<NamespacedName>();
     let udpEndpointsChanged = false;
@@ -207,7 +207,7 @@ export class ChangeTracker {
     for (const [name, { served, lost, lostBefore }] of portsChanged) {
       this.#reportUnserved(name, lostBefore, lost);
       const before = this.#state.services.get(name) ?? [];
-      // Only what it does not get may have changed.
+      // Perhaps only the Service's lost destinations changed.
       if (!sameServicePorts(before, served)) {
         if (served.some(isUdp) || before.some(isUdp)) udpServicesChanged = true;
         updatedServices.add(name);
@@ -222,12 +222,12 @@ export class ChangeTracker {
     return { state: this.#state, updatedServices, triggerTimesMs, udpEndpointsChanged, udpServicesChanged };
   }
 
-  /** The ports as its Service declares them, whether or not it is served. */
+  /** The ports as the Service declares them, whether or not they are served. */
   #declared(name: NamespacedName): readonly ServicePort[] {
     return this.#tooLarge.get(name) ?? this.#claims.declared(name);
   }
 
-  /** Takes the ports away from Services that came to be too large, and gives them back to those that no longer are. */
+  /** Withdraws the ports of Services that became too large, and restores those of Services that no longer are. */
   #leaveOutTooLarge(slicesChanged: ReadonlyMap<NamespacedName, unknown>): void {
     for (const name of this.#pendingServices.keys()) this.#judgeSize(name);
     for (const name of slicesChanged.keys()) if (!this.#pendingServices.has(name)) this.#judgeSize(name);
@@ -261,7 +261,7 @@ export class ChangeTracker {
     return ports;
   }
 
-  /** Of what is not served now, and was until now. */
+  /** Reports destinations that are no longer served, and unserved ones that are resolved. */
   #reportUnserved(
     service: NamespacedName,
     before: ReadonlyMap<string, string>,

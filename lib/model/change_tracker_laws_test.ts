@@ -1,4 +1,4 @@
-/** What holds for the change tracker whatever happens, and in whatever order. */
+/** Invariants of the change tracker, for changes of any kind in any order. */
 import { assertEquals } from "@std/assert";
 import fc from "../../tests/support/fast_check.ts";
 import { ChangeTracker } from "./change_tracker.ts";

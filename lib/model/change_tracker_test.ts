@@ -22,7 +22,7 @@ function newTracker(family: IpFamily = "IPv4", startedAtMs?: number): ChangeTrac
   return new ChangeTracker({ family, node: NODE_A, ...(startedAtMs === undefined ? {} : { startedAtMs }) });
 }
 
-/** What a tracker with the given events checks out. */
+/** The checkout of a tracker, with updated Services and served ports as texts. */
 function checkoutOf(tracker: ChangeTracker): { names: string[]; keys: string[]; checkout: Checkout } {
   const checkout = tracker.checkout();
   const keys = [...checkout.state.services.values()].flat().map((port) =>

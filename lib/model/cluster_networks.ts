@@ -7,7 +7,7 @@ import { type Cidr, parseCidr, parseIp } from "./ip.ts";
 import { compareBytes } from "./names.ts";
 import { FAMILIES, type IpFamily, type ServiceCidr } from "./objects.ts";
 
-/** The networks of all ServiceCIDRs, both families, each once, sorted: a network of several goes with the last of them. */
+/** Networks of all ServiceCIDRs, both families, each once, sorted; one listed twice stays until the last of these is gone. */
 export function serviceNetworks(serviceCidrs: Iterable<ServiceCidr>): readonly string[] {
   const networks = new Set<string>();
   for (const { cidrs } of serviceCidrs) for (const cidr of cidrs) networks.add(cidr);

@@ -1,5 +1,5 @@
 /**
- * Which ServicePort is served at a destination (an address with protocol and port, or a node port) that several of them want.
+ * Which ServicePort is served at a destination (an address with protocol and port, or a node port) that several claim.
  * The state has one answer, so all modes have the same, in whatever order events came and after every start.
  *
  * @module
@@ -8,9 +8,9 @@ import { compareBytes } from "./names.ts";
 import type { NamespacedName } from "./objects.ts";
 import type { ServicePort } from "./state.ts";
 
-/** Something that a Service asks for and does not get. */
+/** A destination that a Service requests and does not get. */
 export interface UnservedDestination {
-  /** The Service that asks for it and does not get it. */
+  /** The Service that requested it. */
   readonly service: NamespacedName;
   /** E.g. `external IP 10.96.0.1 port 443/TCP` or `node port 30080/TCP`. */
   readonly destination: string;
@@ -18,10 +18,10 @@ export interface UnservedDestination {
   readonly reason: string;
 }
 
-/** A Service that does not get all that it asks for: destination → reason. */
+/** A Service and its destinations that are not served: destination → reason. */
 export type UnservedOfService = readonly [NamespacedName, ReadonlyMap<string, string>];
 
-/** Each of them by itself. */
+/** Unserved destinations of all these Services, one by one. */
 export function* eachUnserved(services: Iterable<UnservedOfService>): Generator<UnservedDestination> {
   for (const [service, destinations] of services) {
     for (const [destination, reason] of destinations) yield { service, destination, reason };
@@ -31,21 +31,21 @@ export function* eachUnserved(services: Iterable<UnservedOfService>): Generator<
 /** The ports of one Service, as declared and as served. */
 export interface ServedPorts {
   readonly declared: readonly ServicePort[];
-  /** `declared` itself unless something is lost. */
+  /** `declared` itself unless a destination is lost. */
   readonly served: readonly ServicePort[];
-  /** Destination → why it is another's. */
+  /** Lost destination → reason, e.g. the Service that owns it. */
   readonly lost: ReadonlyMap<string, string>;
 }
 
-/** What becomes of one Service by a change. */
+/** Result of a change for one Service. */
 export interface ServiceOutcome extends ServedPorts {
-  /** What it lost until now. */
+  /** Destinations that were lost before the change. */
   readonly lostBefore: ReadonlyMap<string, string>;
 }
 
 /**
- * The older Service comes first, then the first by name. One that does not say when it was created counts as newer than any
- * that does. (Two ports of one Service: by their keys.)
+ * Order of claims to a destination: the older Service first, then by name. One without a creation time counts as newer
+ * than any with one. (Two ports of one Service: by their keys.)
  */
 export function compareClaimants(left: ServicePort, right: ServicePort): number {
   const leftTime = left.createdAtSeconds ?? Infinity;
@@ -62,7 +62,7 @@ export function compareClaimants(left: ServicePort, right: ServicePort): number 
 export class DestinationClaims {
   readonly #clusterIps = new Claims();
   readonly #others = new Claims();
-  /** Services that lose something. */
+  /** Services with lost destinations. */
   readonly #conflicting = new Map<NamespacedName, ServedPorts>();
   readonly #served: ReadonlyMap<NamespacedName, readonly ServicePort[]>;
 
@@ -76,16 +76,16 @@ export class DestinationClaims {
     return this.#conflicting.get(name)?.declared ?? this.#served.get(name) ?? [];
   }
 
-  /** All that lose something, and why. */
+  /** All Services with lost destinations, and the reasons. */
   *lost(): Generator<UnservedOfService> {
     for (const [name, { lost }] of this.#conflicting) yield [name, lost];
   }
 
   /**
-   * Takes in the new ports of the changed Services (none: it is gone). Costs what these claim, and what those claim that get or
-   * lose something by it.
+   * Takes in the new ports of the changed Services (none: deleted). The cost grows with the claims of these Services and
+   * of those that gain or lose a destination.
    *
-   * @returns the changed Services and all others whose ports that changes, as they are served from now on
+   * @returns the changed Services and all others whose served ports change with them, with their ports from now on
    */
   update(
     changes: ReadonlyMap<NamespacedName, readonly ServicePort[]>,
@@ -138,7 +138,7 @@ export class DestinationClaims {
     }
   }
 
-  /** Nearly always so, and asked of every port at a start. */
+  /** True if the port owns all its destinations: nearly always so. Called for every port at startup. */
   #hasAll(port: ServicePort): boolean {
     return this.#hasClusterIp(port) &&
       otherDestinations(port).every((destination) => this.#holder(destination)?.key === port.key);
@@ -184,7 +184,7 @@ export class DestinationClaims {
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 
-/** The holder of each destination when it was first touched. */
+/** Owner of each destination when an update first touched it. */
 class Holders {
   readonly #before = new Map<string, ServicePort | undefined>();
   readonly #holder: (destination: string) => ServicePort | undefined;
@@ -193,12 +193,12 @@ class Holders {
     this.#holder = holder;
   }
 
-  /** To be called before anything about the destination changes. */
+  /** Records the owner; to be called before any claim to the destination changes. */
   add(destination: string): void {
     if (!this.#before.has(destination)) this.#before.set(destination, this.#holder(destination));
   }
 
-  /** These Services, and those from or to which a touched destination went. */
+  /** These Services, and those that gained or lost a touched destination. */
   changed(names: Iterable<NamespacedName>): ReadonlySet<NamespacedName> {
     const changed = new Set(names);
     for (const [destination, before] of this.#before) {
@@ -243,7 +243,7 @@ function belongsTo(holder: ServicePort | undefined, { namespacedName }: ServiceP
   return `it belongs to ${holder.namespacedName}`;
 }
 
-/** Destination → the ports that claim it, the first in rank first; nearly always one, which then stands by itself. */
+/** Destination → the ServicePorts that claim it, the owner first; nearly always one, stored without an array. */
 class Claims {
   readonly #claimants = new Map<string, ServicePort | ServicePort[]>();
 
@@ -252,7 +252,7 @@ class Claims {
     return Array.isArray(claimants) ? claimants[0] : claimants;
   }
 
-  /** Takes the place of the same claimant, if that is there. */
+  /** Inserts the claimant in order, or replaces its former version. */
   add(destination: string, claimant: ServicePort): void {
     const known = this.#claimants.get(destination);
     if (known === undefined) {
@@ -282,7 +282,7 @@ function isAt(claimants: readonly ServicePort[], at: number, claimant: ServicePo
   return at < claimants.length && compareClaimants(claimants[at]!, claimant) === 0;
 }
 
-/** Where it is, or would be: a thousand may want one destination. */
+/** Index of the claimant, or where to insert it; by bisection, as a thousand may claim one destination. */
 function placeOf(claimant: ServicePort, claimants: readonly ServicePort[]): number {
   let from = 0;
   let to = claimants.length;

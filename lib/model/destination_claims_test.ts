@@ -11,7 +11,7 @@ import { NODE_A, testPort, testService, testServicePort } from "../../tests/supp
 
 const pure = { permissions: "none" } as const;
 
-/** A tracker whose Services come and go, and what it tells. */
+/** A tracker whose Services come and go, and its reports. */
 class Rig {
   readonly told: string[] = [];
   readonly #services = new Map<string, Service>();
@@ -27,7 +27,7 @@ class Rig {
     });
   }
 
-  /** Yields the Services that the sync must look at. */
+  /** Applies the changes; yields the Services that the sync must plan again. */
   change(...changes: readonly (Service | string)[]): string[] {
     for (const change of changes) {
       const name = typeof change === "string" ? change : change.name;
@@ -39,7 +39,7 @@ class Rig {
     return [...this.#tracker.checkout().updatedServices].sort();
   }
 
-  /** Everything that is told since the last call. */
+  /** Reports since the last call. */
   news(): string[] {
     return this.told.splice(0);
   }
@@ -112,7 +112,7 @@ Deno.test("the loser is reported once, and takes over when the winner goes", pur
   assertEquals(rig.change(winner), ["shop/a", "shop/b"]);
   assertEquals(rig.served(), ["a: 80 192.0.2.2 0", "b: 80 192.0.2.1 0"]);
   assertEquals(rig.news(), ["shop/a: external IP 192.0.2.1 port 80/TCP: it belongs to shop/b"]);
-  // Changes of either that do not change this say nothing.
+  // Changes of either Service that leave the owner as it is report nothing.
   assertEquals(rig.change({ ...winner, sessionAffinity: "ClientIP" }), ["shop/b"]);
   assertEquals(rig.change({ ...loser, sessionAffinity: "ClientIP" }), ["shop/a"]);
   assertEquals([rig.change(loser), rig.news()], [["shop/a"], []]);
@@ -243,7 +243,7 @@ Deno.test("addresses of special use are reported once and left out, in either fi
   }
 });
 
-/** Who has what, by looking at everything. */
+/** Served addresses and node ports by ServicePort, computed from all objects at once. */
 function servedFromScratch(objects: readonly ApiObject[]): Record<string, unknown> {
   const declared = objects.filter((object) => object.kind === "Service")
     .flatMap((service) => servicePorts(service, "IPv4")).sort(compareClaimants);
@@ -266,7 +266,7 @@ function servedFromScratch(objects: readonly ApiObject[]): Record<string, unknow
   }]));
 }
 
-/** Addresses and node ports that meet much more than in other tests. */
+/** Clusters whose addresses and node ports conflict much more often than in other tests. */
 const CONTESTED = ARBITRARY_CLUSTER.map((objects) =>
   objects.map((object): ApiObject => {
     if (object.kind !== "Service") return object;
@@ -344,7 +344,7 @@ Deno.test("a thousand Services that want one address cost no more than they are"
     }));
   const spentMs = startWork();
   rig.change(...services.toReversed());
-  // In turn the first goes, and the next one has it: two Services each, whatever the others want.
+  // The owner goes and the next claimant takes over, again and again: each time two Services change.
   for (const [index, { name }] of services.slice(0, 1000).entries()) {
     assertEquals(rig.change(name), [`shop/s${index}`, `shop/s${index + 1}`].sort());
   }

@@ -9,7 +9,7 @@ import type { SliceEndpoint } from "./objects.ts";
 import { sameTexts, usesClusterEndpoints, usesLocalEndpoints } from "./service_port.ts";
 import type { Endpoint, NodeFacts, ServicePort } from "./state.ts";
 
-/** What one ServicePort may send its traffic to. */
+/** Endpoints that one ServicePort may send traffic to, by traffic policy. */
 export interface CategorizedEndpoints {
   /** For traffic under policy Cluster; empty too if the port has no such traffic. */
   readonly cluster: readonly Endpoint[];
@@ -117,11 +117,11 @@ function union(cluster: readonly Endpoint[], local: readonly Endpoint[]): readon
 /** `""`: every ready endpoint. */
 export type TopologyMode = "" | "PreferSameNode" | "PreferSameZone";
 
-/** Receives why hints were passed over; `verbosity` is the log level kube-proxy gives the line. */
+/** Receives the reason why topology hints are ignored; `verbosity` is the log level kube-proxy gives the line. */
 export type TopologyNote = (verbosity: number, message: string) => void;
 
 /**
- * Decides whose hints count for all endpoints of one ServicePort. Only ready endpoints are asked: one without a hint
+ * Decides which topology hints apply to the endpoints of one ServicePort. Only ready endpoints count: one without a hint
  * switches that kind of hint off, and at least one must name this node (or its zone).
  *
  * Source: kube-proxy 1.36 topologyModeFromHints.

@@ -7,7 +7,7 @@ import { categorizeEndpoints, isAvailableFor, type TopologyMode, topologyMode } 
 import { usesClusterEndpoints, usesLocalEndpoints } from "./service_port.ts";
 import type { Endpoint, NodeFacts, ServicePort } from "./state.ts";
 
-/** What becomes of one endpoint under one policy. */
+/** Whether one endpoint is used under one traffic policy, and why. */
 export interface EndpointVerdict {
   readonly isUsed: boolean;
   /** E.g. `ready`, `not ready`, `hints are for zone z2`. */
@@ -23,12 +23,12 @@ export interface EndpointUse {
   readonly local: EndpointVerdict | null;
 }
 
-/** What becomes of all endpoints of a port, and what is to be said of topology hints. */
+/** Uses of all endpoints of a port, with notes about topology hints. */
 export interface EndpointUses {
   readonly endpoints: readonly EndpointUse[];
-  /** Whose hints count. */
+  /** The kind of topology hints that apply. */
   readonly topology: TopologyMode;
-  /** Why hints do not count, although there are some. */
+  /** Reasons why existing hints are ignored. */
   readonly notes: readonly string[];
 }
 
@@ -79,7 +79,7 @@ function verdict(endpoint: Endpoint, isUsed: boolean, why: () => string | null):
   return { isUsed, reason: "not ready" };
 }
 
-/** Null: hints have nothing to do with it. */
+/** Reason why hints exclude the endpoint; null if they do not. */
 function hintReason(endpoint: Endpoint, mode: TopologyMode, node: NodeFacts): string | null {
   if (!endpoint.ready || isAvailableFor(mode, endpoint, node)) return null;
   return mode === "PreferSameNode"

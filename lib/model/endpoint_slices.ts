@@ -24,8 +24,8 @@ export interface EndpointSliceCacheOptions {
 }
 
 /**
- * Remembers slices by Service, reports which updates matter, and joins endpoints with the ports that a Service declares. What a slice
- * says of other ports costs nothing but its text: a slice may have 20,000 ports and 1,000 endpoints.
+ * Remembers slices by Service, reports which updates matter, and joins endpoints with the ports that a Service declares. Other ports
+ * of a slice cost only the memory of their text: a slice may have 20,000 ports and 1,000 endpoints.
  *
  * Source: kube-proxy EndpointSliceCache; differs: compares only what the proxy reads; notices when a slice changes its
  * owner or address type under the same name; which of several equal endpoints wins does not depend on chance.
@@ -81,7 +81,7 @@ export class EndpointSliceCache {
     return changed;
   }
 
-  /** How many endpoints a Service's slices list, each as often as it stands there; none of them is made. */
+  /** Number of endpoints that a Service's slices list, duplicates included; no {@linkcode Endpoint} is created. */
   listed(service: NamespacedName): ListedEndpoints {
     const slices = this.#slicesOf(service);
     let atMost = 0;
@@ -98,7 +98,7 @@ export class EndpointSliceCache {
     return { atMost, byPort };
   }
 
-  /** Those of a Service that count, as of the last checkout. */
+  /** Slices of a Service that are in use, as of the last checkout. */
   #slicesOf(service: NamespacedName): readonly EndpointSlice[] {
     return countingSlices(this.#applied.get(service) ?? NO_SLICES);
   }
@@ -106,7 +106,7 @@ export class EndpointSliceCache {
   /**
    * The endpoints of these ports, which are all of one Service, as of the last checkout.
    *
-   * @param unreachable is given those that are left out because no pod can have their address: endpoint → reason
+   * @param unreachable receives endpoints that are left out because no pod can have their address: endpoint → reason
    */
   endpointsOf(
     service: NamespacedName,
@@ -153,7 +153,7 @@ export class EndpointSliceCache {
     const known = pending === undefined ? applied : pending;
     const same = slice === null || known === null ? slice === known : sameSlice(known, slice);
     if (same) {
-      // An equal one from a new list: the source keeps it too, and the former one can go.
+      // An equal slice from a new list: the source keeps the new object too, so the former one can be freed.
       if (slice === null) return false;
       if (pending !== undefined) changes?.set(name, slice);
       else this.#applied.set(service, slices.map((other) => other === applied ? slice : other));
@@ -174,7 +174,7 @@ export class EndpointSliceCache {
     if (ports.length === 0) return;
     for (const source of slice.endpoints) {
       const ip = parseIp(source.address);
-      // Not so of what was decoded.
+      // Never the case for decoded slices.
       if (ip?.family !== this.#family) continue;
       const use = specialUse(ip);
       if (use !== null) {
@@ -193,14 +193,14 @@ export class EndpointSliceCache {
 
 const NO_SLICES: readonly EndpointSlice[] = [];
 
-/** Of the slices of a Service those that count: v1 Endpoints (of manifests) do only where it has no EndpointSlices of their family. */
+/** Slices of a Service to use: those made of v1 Endpoints (in manifests) only if it has no EndpointSlices of their family. */
 export function countingSlices(slices: readonly EndpointSlice[]): readonly EndpointSlice[] {
   if (slices.length < 2) return slices;
   const others = slices.filter(({ name }) => !name.startsWith("endpoints/"));
   return others.length === 0 ? slices : others;
 }
 
-/** The slices once their newest values, by name, are in force; null: gone. */
+/** The slices with the changes applied, by slice name; null: deleted. */
 function withChanges(
   slices: readonly EndpointSlice[],
   changes: ReadonlyMap<string, EndpointSlice | null>,
@@ -209,7 +209,7 @@ function withChanges(
   return tight([...kept, ...changes.values().filter((slice) => slice !== null)]);
 }
 
-/** What the slices of one Service add up to. */
+/** Collects the endpoints of one Service's slices. */
 interface Collected {
   readonly isWanted: (key: ServicePortKey) => boolean;
   readonly byPort: Map<ServicePortKey, Endpoint[]>;
@@ -256,7 +256,7 @@ function sameSliceEndpoint(left: SliceEndpoint, right: SliceEndpoint): boolean {
     sameTexts(left.zoneHints, right.zoneHints) && sameTexts(left.nodeHints, right.nodeHints);
 }
 
-/** Those that are wanted, each key and number once. */
+/** Slice ports that are wanted, each key and number once. */
 function usablePorts(
   service: NamespacedName,
   ports: readonly SlicePort[],

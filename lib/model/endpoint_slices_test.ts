@@ -340,7 +340,7 @@ Deno.test("an equal slice takes the place of the former one, which is not needed
     cache.update(former, false);
     if (isApplied) checkout(cache);
     assertEquals(cache.update(web(`web-${isApplied}`), false), false);
-    // A read of it now fails.
+    // From here on, reading the former slice throws.
     revoke();
     cache.update(
       testSlice({ name: `other-${isApplied}`, endpoints: [testSliceEndpoint("10.1.0.2")] }),
@@ -432,7 +432,7 @@ Deno.test(
     cache.update(slice("web-2", "10.0.0.4"), false);
     assertEquals(found(), ["10.0.0.3", "10.0.0.4"]);
     cache.update(slice("web-2", "10.0.0.4"), true);
-    // It goes over to another Service, whose Endpoints it hides.
+    // Slice web-1 moves to Service api, whose v1 Endpoints it hides.
     cache.update(slice("endpoints/api/IPv4", "10.0.1.1", "api"), false);
     cache.update(slice("web-1", "10.0.0.3", "api"), false);
     const changed = checkout(cache);

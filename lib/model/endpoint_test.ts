@@ -46,7 +46,7 @@ const nodePortLocal = testServicePort({ nodePort: 30080, externalPolicyLocal: tr
 const lbInternalLocal = testServicePort({ loadBalancerVIPs: ["203.0.113.1"], internalPolicyLocal: true });
 const unreachableLocal = testServicePort({ externalPolicyLocal: true });
 
-/** What traffic under either policy gets, by name; whether any endpoint could take some, and internal and external traffic does. */
+/** Names of the endpoints under either policy; whether any endpoint is usable, and has internal and external traffic. */
 type Expected = readonly [
   cluster: string,
   local: string,
@@ -207,7 +207,7 @@ Deno.test("the lists hold together for any endpoints and policies", pure, () => 
       assert(allReachable.every(usable));
       assert(local.every((candidate) => candidate.isLocal));
       assertEquals(hasAny, endpoints.some(usable));
-      // A set mixes ready and draining endpoints never.
+      // A set never mixes ready and draining endpoints.
       for (const list of [cluster, local]) {
         assert(list.every((candidate) => candidate.ready) || list.every((candidate) => !candidate.ready));
       }

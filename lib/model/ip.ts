@@ -100,7 +100,7 @@ export function isUnspecified(ip: Ip): boolean {
   return ip.text === "0.0.0.0" || ip.text === "::";
 }
 
-/** Where to ask a server of this machine that listens on `host`: a wildcard is reached at the loopback address of its family. */
+/** Address to reach a local server that listens on `host`: for a wildcard, the loopback address of its family. */
 export function localHost(host: string): string {
   const ip = parseIp(host);
   if (ip === null || !isUnspecified(ip)) return host;
@@ -108,7 +108,7 @@ export function localHost(host: string): string {
 }
 
 /**
- * What kind of address it is if it names no host of its own beyond this machine or this link, e.g. `a loopback address`; null
+ * Kind of an address that names no single host beyond this machine or this link, e.g. `a loopback address`; null
  * for all others.
  */
 export function specialUse(ip: Ip): string | null {
@@ -177,7 +177,7 @@ function readHexGroups(text: string): number[] | null {
   return [...head, ...new Array<number>(missing).fill(0), ...tail];
 }
 
-/** Null if one of them is none. */
+/** Groups of hexadecimal digits between colons; null if one is invalid. */
 function hexGroups(text: string): number[] | null {
   if (text === "") return [];
   const groups = text.split(":");
@@ -248,7 +248,7 @@ function byteMask(bits: number): number {
   return (0xff00 >> Math.min(8, Math.max(0, bits))) & 0xff;
 }
 
-/** Less than 0 if `left` comes first: by their bytes, addresses of IPv4 before those of IPv6. */
+/** Order of two addresses, by their bytes: less than 0 if `left` comes first. IPv4 comes before IPv6. */
 export function compareIps(left: Ip, right: Ip): number {
   if (left.bytes.length !== right.bytes.length) return left.bytes.length - right.bytes.length;
   const at = left.bytes.findIndex((byte, index) => byte !== right.bytes[index]);

@@ -1,5 +1,5 @@
 /**
- * What a Service may ask of IPVS mode by annotation. Other modes pass it over.
+ * Annotations by which a Service sets options of IPVS mode. Other modes ignore them.
  *
  * @module
  */
@@ -11,14 +11,14 @@ export const SCHEDULER_ANNOTATION = "kproxy.io/ipvs-scheduler";
 /** `false`: connections to an endpoint that leaves are cut at once instead of being left to end. */
 export const GRACEFUL_ANNOTATION = "kproxy.io/ipvs-graceful-termination";
 
-/** What IPVS schedules by: the kernel's modules `ip_vs_NAME`. */
+/** Schedulers of IPVS: the kernel's modules `ip_vs_NAME`. */
 export const IPVS_SCHEDULERS: readonly string[] = [
   ...["rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "mh", "sed", "nq", "fo", "ovf", "twos"],
 ];
 
-/** What the annotations of one Service ask for. */
+/** Options of IPVS mode that the annotations of one Service set. */
 export interface IpvsAnnotations {
-  /** `""`: the configured one. */
+  /** `""`: the configured scheduler. */
   readonly scheduler: string;
   /** True if connections to an endpoint that leaves may end by themselves. */
   readonly graceful: boolean;

@@ -6,7 +6,7 @@
 import type { NamespacedName, Protocol } from "./objects.ts";
 import type { ServicePortKey } from "./state.ts";
 
-/** `namespace/name`: what change tracking and health checks know a Service by. */
+/** `namespace/name`: the key of a Service in change tracking and health checks. */
 export function namespacedName(namespace: string, name: string): NamespacedName {
   return `${namespace}/${name}`;
 }
@@ -25,7 +25,7 @@ export function servicePortText(service: NamespacedName, portName: string): stri
 }
 
 /**
- * What endpoints and ServicePorts are matched by: the text of {@link servicePortText}, `/` and the protocol. Two ports of
+ * Key that matches endpoints with ServicePorts: the text of {@link servicePortText}, `/` and the protocol. Two ports of
  * one Service may share a name if their protocols differ.
  */
 export function servicePortKey(

@@ -33,7 +33,7 @@ export interface NodeIps {
 
 /** The local addresses that node ports are served on, for one family. */
 export interface NodePortAddresses {
-  /** True if that is every local address; `cidrs` then holds only the zero CIDR. */
+  /** True for every local address; `cidrs` then holds only the zero CIDR. */
   readonly matchAll: boolean;
   /** True if a network of 127.0.0.0/8 is among them. */
   readonly containsIPv4Loopback: boolean;
@@ -53,13 +53,13 @@ export interface LocalDetectorConfig {
   readonly mode: "ClusterCIDR" | "NodeCIDR" | "BridgeInterface" | "InterfaceNamePrefix";
   /** Comma separated; may be empty. */
   readonly clusterCIDR: string;
-  /** The own node's, for mode NodeCIDR. */
+  /** Pod networks of the own Node, for mode NodeCIDR. */
   readonly podCIDRs: readonly string[];
   readonly bridgeInterface: string;
   readonly interfaceNamePrefix: string;
 }
 
-/** The chosen detector, and why it is `none`. */
+/** The chosen detector, and the reason if it is `none`. */
 export interface LocalDetection {
   readonly detector: LocalDetector;
   /** `unset`: nothing was configured, which is allowed. `wrongFamily`: only networks of the other family were. */
@@ -72,7 +72,7 @@ const ZERO_CIDRS = { IPv4: "0.0.0.0/0", IPv6: "::/0" } as const;
 const LOOPBACK_CIDRS = { IPv4: "127.0.0.0/8", IPv6: "::1/128" } as const;
 const IPV4_LOOPBACK_START: Ip = { family: "IPv4", text: "127.0.0.0", bytes: [127, 0, 0, 0] };
 
-/** Stands for a Node that there should be, and that cannot be read. */
+/** Placeholder for a Node that should exist and cannot be read. */
 export function unreadNode(name: string): NodeObject {
   return { kind: "Node", name, labels: {}, addresses: [], podCIDRs: [], taintKeys: [], deleting: false };
 }
@@ -83,8 +83,8 @@ export function nodeZone(node: NodeObject | null): string {
 }
 
 /**
- * The addresses that are the node's own, in whatever family: those of the Node object, and a `bindAddress` that is not unspecified.
- * Those of interfaces are not asked for: load balancers such as kube-vip put their virtual addresses there.
+ * The node's own addresses, of either family: those of the Node object, and a `bindAddress` that is not unspecified.
+ * Interface addresses do not count: load balancers such as kube-vip put their virtual addresses there.
  */
 export function ownAddresses(node: NodeObject | null, bindAddress: string): readonly string[] {
   const bind = parseIp(bindAddress);
@@ -96,7 +96,7 @@ export function ownAddresses(node: NodeObject | null, bindAddress: string): read
  * Decides the node's IPs: internal addresses of the Node object before external ones, the first fixing the primary
  * family; a `bindAddress` that is not unspecified replaces the IP of its family and makes that family primary.
  *
- * @param node null if nothing says that there should be one
+ * @param node null if no Node is expected to exist
  */
 export function nodeIps(node: NodeObject | null, bindAddress: string): NodeIps {
   const ips: { IPv4: Ip | null; IPv6: Ip | null } = { IPv4: null, IPv6: null };

@@ -30,7 +30,7 @@ const DUAL = nodeWith(
   "ExternalIP=203.0.113.5",
 );
 
-/** What the Node and the bind address say, and what follows. */
+/** Node addresses and bind address, with the expected IPs of the node. */
 interface NodeIpCase {
   readonly what: string;
   readonly node: NodeObject | null;

@@ -6,7 +6,7 @@
  */
 
 export type IpFamily = "IPv4" | "IPv6";
-/** Both. */
+/** Both IP families. */
 export const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 /** The protocols that a Service port may have. */
 export type Protocol = "TCP" | "UDP" | "SCTP";
@@ -38,17 +38,17 @@ export interface LoadBalancerIngress {
 
 /** A v1 Service. Lists keep the API's order; addresses and CIDRs are as written there. */
 export interface Service {
-  /** The kind, in which it differs from other objects. */
+  /** Discriminator of {@linkcode ApiObject}. */
   readonly kind: "Service";
   /** Its namespace. */
   readonly namespace: string;
   /** Its name, unique in the namespace. */
   readonly name: string;
-  /** Of `metadata.uid`: differs between an object and a later one of the same name. */
+  /** `metadata.uid`: differs between an object and a later one of the same name. */
   readonly uid: string;
   /** Seconds since the epoch, of `metadata.creationTimestamp`; null if absent or unparsable, as in most manifests. */
   readonly createdAtSeconds: number | null;
-  /** How it is published; `ExternalName` gets no rules. */
+  /** Type of the Service; `ExternalName` gets no rules. */
   readonly type: "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName";
   /** `""`, `"None"` or an address. */
   readonly clusterIP: string;
@@ -58,19 +58,19 @@ export interface Service {
   readonly ipFamilies: readonly IpFamily[];
   /** Its ports, in API order. */
   readonly ports: readonly ServicePortSpec[];
-  /** Addresses beside the cluster IPs that lead to it. */
+  /** Addresses beside the cluster IPs that are served for it. */
   readonly externalIPs: readonly string[];
   /** Networks that may use its load balancer; empty: all. */
   readonly loadBalancerSourceRanges: readonly string[];
-  /** What the load balancer's controller has published. */
+  /** Addresses that the load balancer's controller has published. */
   readonly loadBalancerIngress: readonly LoadBalancerIngress[];
-  /** Whether a client stays with its endpoint. */
+  /** Session affinity: `ClientIP` keeps a client at one endpoint. */
   readonly sessionAffinity: "None" | "ClientIP";
   /** Seconds; 10800 if the object does not say. */
   readonly affinityTimeoutSeconds: number;
-  /** Whose endpoints traffic from outside of the cluster gets. */
+  /** Endpoints for traffic from outside of the cluster: of all nodes, or of this one. */
   readonly externalTrafficPolicy: TrafficPolicy;
-  /** Whose endpoints traffic to the cluster IP gets. */
+  /** Endpoints for traffic to the cluster IP: of all nodes, or of this one. */
   readonly internalTrafficPolicy: TrafficPolicy;
   /** 0 if there is none. */
   readonly healthCheckNodePort: number;
@@ -86,9 +86,9 @@ export interface SliceEndpoint {
   readonly nodeName: string;
   /** Takes new connections. */
   readonly ready: boolean;
-  /** Answers, although it may be on its way out. */
+  /** Answers, although it may be terminating. */
   readonly serving: boolean;
-  /** On its way out. */
+  /** Its pod is shutting down. */
   readonly terminating: boolean;
   /** Zones whose clients should use it; empty: no hint. */
   readonly zoneHints: readonly string[];
@@ -108,7 +108,7 @@ export interface SlicePort {
 
 /** A discovery.k8s.io/v1 EndpointSlice, or one family of a v1 Endpoints object. */
 export interface EndpointSlice {
-  /** The kind, in which it differs from other objects. */
+  /** Discriminator of {@linkcode ApiObject}. */
   readonly kind: "EndpointSlice";
   /** Its namespace, and its Service's. */
   readonly namespace: string;
@@ -128,9 +128,9 @@ export interface EndpointSlice {
 
 /** A v1 Node. */
 export interface NodeObject {
-  /** The kind, in which it differs from other objects. */
+  /** Discriminator of {@linkcode ApiObject}. */
   readonly kind: "Node";
-  /** Its name, by which endpoints are local. */
+  /** Its name; endpoints with this `nodeName` are local. */
   readonly name: string;
   /** All labels; the zone is one of them. */
   readonly labels: Readonly<Record<string, string>>;
@@ -146,7 +146,7 @@ export interface NodeObject {
 
 /** A networking.k8s.io/v1 ServiceCIDR: networks that cluster IPs are taken from. */
 export interface ServiceCidr {
-  /** The kind, in which it differs from other objects. */
+  /** Discriminator of {@linkcode ApiObject}. */
   readonly kind: "ServiceCIDR";
   /** Its name. */
   readonly name: string;

@@ -11,28 +11,28 @@ const PORTAL = object({
   /** `ns/name:port`, or `ns/name` for an unnamed port. */
   servicePort: text(),
   protocol: text<"TCP" | "UDP">(),
-  /** Whose endpoints it leads to. */
+  /** Traffic policy: endpoints of all nodes, or of this one. */
   policy: text<"Cluster" | "Local">(),
-  /** What it listens on; `0.0.0.0` and `::` stand for all addresses. */
+  /** Listen address; `0.0.0.0` and `::` stand for all addresses. */
   address: text(),
   port: NUMBER,
-  /** `IP:port` of each. */
+  /** `IP:port` of each endpoint. */
   endpoints: list(text()),
   /** For how long a client keeps its endpoint; 0: endpoints take turns. */
   affinitySeconds: NUMBER,
 });
 
-/** A portal. */
+/** A port of the node on which kproxy takes traffic for a ServicePort. */
 export type PortalFacts = Shaped<typeof PORTAL>;
 
 const IPTABLES_FACTS = object({ dnat: FLAG, physdev: FLAG, firewall: FLAG });
 
-/** Of {@linkcode NodePortals}. */
+/** Fields of {@linkcode NodePortals}. */
 export const NODE_PORTALS = {
   portals: list(PORTAL),
-  /** Of the families that rules lead to. */
+  /** Capabilities of iptables, by family in which rules lead to portals. */
   iptables: record<Shaped<typeof IPTABLES_FACTS>, IpFamily>(IPTABLES_FACTS),
 };
 
-/** All of them, and what the node's iptables has that their rules go by. */
+/** All portals of the node, and the capabilities of its iptables that their rules depend on. */
 export type NodePortals = ShapedFields<typeof NODE_PORTALS>;

@@ -23,10 +23,10 @@ export type ReportInvalid = (destination: string, reason: string) => void;
 const ignore: Report = () => {};
 const EVERY_ADDRESS_POLICY = new AddressPolicy();
 
-/** Takes a problem of one object, in words in which what the object says is quoted. */
+/** Receives a problem of one object: a sentence that quotes the object's own text. */
 export type ReportProblem = (problem: Sentence) => void;
 
-/** Problems that are reported of one object at each update: it may have as many as fit into it. */
+/** Most problems reported of one object per update: an object may have as many as fit into it. */
 const MOST_PROBLEMS = 6;
 
 /** Reports the problems of one object: the first few, and that there are more. `object` is e.g. `Service shop/web`. */
@@ -99,7 +99,7 @@ export function servicePorts(
   return ports.length < 2 ? ports : withoutDuplicates(ports, reportProblem);
 }
 
-/** The last of each key, in the place of the first. */
+/** The last port of each key, at the position of the first. */
 function withoutDuplicates(
   ports: readonly ServicePort[],
   reportProblem: ReportProblem,
@@ -137,7 +137,7 @@ export function usesLocalEndpoints(port: ServicePort): boolean {
   return port.internalPolicyLocal || (port.externalPolicyLocal && isExternallyAccessible(port));
 }
 
-/** True if a planner would write the same for both, and they have the same rank; the order of ports and addresses counts. */
+/** True if planners write the same rules for both, and both have the same rank; the order of ports and addresses counts. */
 export function sameServicePorts(left: readonly ServicePort[], right: readonly ServicePort[]): boolean {
   return left.length === right.length &&
     left.every((port, index) => {
@@ -174,7 +174,7 @@ export function sameTexts(left: readonly string[], right: readonly string[]): bo
     (left.length === right.length && left.every((text, index) => text === right[index]));
 }
 
-/** Null if there is none, or none that can be served: a loopback address would take what the node says to itself. */
+/** The cluster IP; null without one, or if it is a loopback address, which would take the node's own traffic. */
 function clusterIPFor(service: Service, family: IpFamily, invalid: ReportInvalid): string | null {
   const ip = writtenClusterIP(service, family);
   if (ip === null || !isLoopback(ip)) return ip?.text ?? null;

@@ -12,7 +12,7 @@ import { testPort, testService, testServicePort } from "../../tests/support/mode
 
 const pure = { permissions: "none" } as const;
 
-/** The only port of the Service, and what was reported on the way. */
+/** The only port of the Service, and the problems reported on the way. */
 function onlyPort(service: Service, family: IpFamily = "IPv4"): { port: ServicePort; problems: string[] } {
   const problems: string[] = [];
   const ports = servicePorts(service, family, (problem) => problems.push(problem));

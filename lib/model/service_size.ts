@@ -27,14 +27,14 @@ export const MAX_ENTRIES = 50_000;
 
 /** The endpoints that a Service's slices list. */
 export interface ListedEndpoints {
-  /** No more than these on all ports together. */
+  /** Upper bound for all ports together. */
   readonly atMost: number;
-  /** How many on each port, by its key. */
+  /** Number of endpoints by port key. */
   readonly byPort: () => ReadonlyMap<ServicePortKey, number>;
 }
 
 /**
- * Why a Service is too large to be served; null: it is not.
+ * Reason why a Service is too large to be served; null if it is not.
  *
  * @param ports as the Service declares them
  */
@@ -62,7 +62,7 @@ export function sizeProblem(ports: readonly ServicePort[], listed: ListedEndpoin
   return tooMany(entries, "ports × addresses × endpoints, or source ranges", MAX_ENTRIES);
 }
 
-/** With the first digit only: what was logged once is not logged again with every endpoint. */
+/** Message with the first digit only, so that it is not logged again with every endpoint. */
 function tooMany(count: number, what: string, most: number): string {
   const scale = 10 ** Math.floor(Math.log10(count));
   return `it is too large: ${Math.floor(count / scale) * scale} or more (${what}), where ${most} are served`;

@@ -21,7 +21,7 @@ function ips(count: number): readonly string[] {
   );
 }
 
-/** Ports of one Service with as many endpoints each. */
+/** Size problem of a Service whose ports have as many endpoints each. */
 function problemOf(
   parts: {
     ports?: number;

@@ -1,12 +1,12 @@
 /**
- * What went to Services and back.
+ * Traffic counters of Services.
  *
  * @module
  */
 import type { IpFamily } from "./objects.ts";
 import type { ServicePort } from "./state.ts";
 
-/** What a counter has counted. */
+/** Values of a traffic counter. */
 export interface Traffic {
   /** Packets counted. */
   readonly packets: number;

@@ -14,7 +14,7 @@ export type ServicePortKey = string;
 
 /** One port of one Service in one family. */
 export interface ServicePort {
-  /** What it is found by in {@linkcode ProxyState}. */
+  /** Its key in {@linkcode ProxyState}. */
   readonly key: ServicePortKey;
   /** Its Service. */
   readonly namespacedName: NamespacedName;
@@ -24,7 +24,7 @@ export interface ServicePort {
   readonly text: string;
   /** `""` for an unnamed port. */
   readonly portName: string;
-  /** What it is served over. */
+  /** Transport protocol. */
   readonly protocol: Protocol;
   /** Canonical address of this family. */
   readonly clusterIP: string;
@@ -46,7 +46,7 @@ export interface ServicePort {
   readonly internalPolicyLocal: boolean;
   /** 0 if there is none. */
   readonly healthCheckNodePort: number;
-  /** What it asks of mode ipvs by annotations. */
+  /** Options for mode ipvs, from annotations. */
   readonly ipvs: IpvsAnnotations;
 }
 
@@ -62,9 +62,9 @@ export interface Endpoint {
   readonly isLocal: boolean;
   /** Takes new connections. */
   readonly ready: boolean;
-  /** Answers, although it may be on its way out. */
+  /** Answers, although it may be terminating. */
   readonly serving: boolean;
-  /** On its way out. */
+  /** Its pod is shutting down. */
   readonly terminating: boolean;
   /** Zones whose clients should use it; empty: no hint. */
   readonly zoneHints: readonly string[];
@@ -72,32 +72,32 @@ export interface Endpoint {
   readonly nodeHints: readonly string[];
 }
 
-/** What the planners need to know of the own node. */
+/** Facts about the own node that the planners need. */
 export interface NodeFacts {
-  /** The Node's name, by which endpoints are local. */
+  /** The Node's name; endpoints with this `nodeName` are local. */
   readonly name: string;
   /** Value of label `topology.kubernetes.io/zone`; `""` if absent. */
   readonly zone: string;
 }
 
-/** Everything of one family. */
+/** All Services and endpoints of one IP family. */
 export interface ProxyState {
   /** The family that all addresses in it are of. */
   readonly family: IpFamily;
   /** The node that the rules are for. */
   readonly node: NodeFacts;
   /**
-   * Service → its ports of this family, in spec order; Services without any are absent. What a port does not get because
-   * it is another Service's (`destination_claims.ts`) is left out, so no two ports here want the same destination.
+   * Service → its ports of this family, in spec order; Services without any are absent. Destinations that another Service
+   * owns (`destination_claims.ts`) are left out, so no two ports here have the same one.
    */
   readonly services: ReadonlyMap<NamespacedName, readonly ServicePort[]>;
   /** Service → key of one of its ports → endpoints sorted by key; ports without endpoints are absent. */
   readonly endpoints: ReadonlyMap<NamespacedName, ReadonlyMap<ServicePortKey, readonly Endpoint[]>>;
   /** Sum over all ServicePorts of this family of their endpoints, whatever their readiness (large-cluster mode). */
   readonly endpointCount: number;
-  /** Services that are left out because they would expand to too much (`service_size.ts`) → what that is; nearly always none. */
+  /** Services that are left out because they would expand to too much (`service_size.ts`) → reason; nearly always none. */
   readonly tooLarge: ReadonlyMap<NamespacedName, string>;
 }
 
-/** The Services a sync must look at: all of them, or those named. A named one may be gone from the state. */
+/** Services that a sync must plan again: all of them, or those named. A named one may be gone from the state. */
 export type Changed = "all" | ReadonlySet<NamespacedName>;

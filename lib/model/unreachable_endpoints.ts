@@ -8,7 +8,7 @@ import type { NamespacedName } from "./objects.ts";
 
 /** An endpoint that is left out. */
 export interface UnreachableEndpoint {
-  /** Whose endpoint it is. */
+  /** The Service that it belongs to. */
   readonly service: NamespacedName;
   /** E.g. `239.1.1.1 of EndpointSlice shop/web-1`. */
   readonly endpoint: string;
@@ -16,23 +16,23 @@ export interface UnreachableEndpoint {
   readonly reason: string;
 }
 
-/** Callbacks. */
+/** Callbacks of {@linkcode UnreachableEndpoints}. */
 export interface UnreachableEndpointsOptions {
-  /** Called once for each; with more than `maxReported` of a Service at once, with how many more there are. */
+  /** Called once for each; beyond `maxReported` of a Service at once, with the number of further ones. */
   readonly onFound?: (found: UnreachableEndpoint) => void;
-  /** Called for each that is no endpoint any more, as many at once. */
+  /** Called for each endpoint that is no longer listed, with the same limit. */
   readonly onGone?: (gone: Omit<UnreachableEndpoint, "reason">) => void;
   /** Called with their number whenever it changes. */
   readonly onCount?: (count: number) => void;
-  /** How many endpoints of a Service are named at once. @default {10} */
+  /** Most endpoints of a Service reported by name at once. @default {10} */
   readonly maxReported?: number;
 }
 
-/** Of one change of one Service so many are named: it may have thousands of addresses, each with hundreds of ports. */
+/** Default of `maxReported`: a Service may have thousands of addresses, each with hundreds of ports. */
 const MAX_REPORTED = 10;
 const NONE: ReadonlyMap<string, string> = new Map();
 
-/** Those of one IP family, by Service: of Services that are served, as traffic to others goes nowhere anyway. */
+/** Unreachable endpoints of one IP family, by Service; only of Services that are served, as others get no traffic. */
 export class UnreachableEndpoints {
   readonly #options: UnreachableEndpointsOptions;
   /** Service → endpoint → reason; nearly always none. */
@@ -43,7 +43,7 @@ export class UnreachableEndpoints {
     this.#options = options;
   }
 
-  /** What a Service has of them from now on. */
+  /** Sets the unreachable endpoints of a Service, and reports the difference. */
   report(service: NamespacedName, now: ReadonlyMap<string, string>): void {
     const before = this.#reported.get(service) ?? NONE;
     if (before.size + now.size === 0) return;
@@ -62,7 +62,7 @@ export class UnreachableEndpoints {
   }
 }
 
-/** Names what is new and what is gone; of more than `maxReported` at once, how many more there are. */
+/** Reports new and gone entries by name, up to `maxReported` of each at once; then the number of further ones. */
 export function reportDifference(
   before: ReadonlyMap<string, string>,
   now: ReadonlyMap<string, string>,

@@ -28,7 +28,7 @@ for (const [address, use] of USES) {
   Deno.test(`who answers at ${address}`, pure, () => assertEquals(specialUse(parseIp(address)!), use));
 }
 
-/** A tracker of Services `web` (ClusterIP), and what it tells. */
+/** A tracker of Services `web` (ClusterIP), and its reports. */
 function scene() {
   const told: string[] = [];
   const tracker = new ChangeTracker({
@@ -51,7 +51,7 @@ function scene() {
       tracker.updateEndpointSlice(slice, ips.length === 0);
       return slice;
     },
-    /** What a checkout tells. */
+    /** Checks out, and yields the reports. */
     told: (): string[] => {
       tracker.checkout();
       return told.splice(0);

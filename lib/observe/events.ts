@@ -17,20 +17,20 @@ export type EventSubject =
 type Reference = NonNullable<EventJson["regarding"]>;
 type Named<Fields, Kind extends string> = Required<Fields> & { readonly kind: Kind };
 
-/** One Event; this file has those that there are. */
+/** An Event; this file has all of them. */
 export interface ProxyEvent
   extends Required<Pick<EventJson, "type" | "reason" | "action" | "note" | "regarding">> {
   readonly type: "Normal" | "Warning";
   /** Why, in one CamelCase word that people can search for. */
   readonly reason: string;
-  /** What the proxy was doing, likewise. */
+  /** Action of the proxy, likewise in one word. */
   readonly action: string;
-  /** For people; may be empty. */
+  /** Text for people; may be empty. */
   readonly note: string;
   readonly regarding: EventSubject;
 }
 
-/** Takes Events. */
+/** Records Events. */
 export interface EventRecorder {
   /** Never throws and never waits. */
   record(event: ProxyEvent): void;

@@ -5,13 +5,13 @@
  */
 import { within } from "../kernel/clock.ts";
 
-/** What a {@linkcode LineWriter} needs. */
+/** Dependencies of a {@linkcode LineWriter}. */
 export interface LineWriterOptions {
   /** Writes some of the bytes, without holding up the program; resolves to how many. */
   readonly write: (bytes: Uint8Array) => Promise<number>;
-  /** Takes what this stream refuses. */
+  /** Takes the lines that this stream refuses. */
   readonly fallback?: LineWriter;
-  /** How much is kept while the stream takes nothing, in UTF-16 units. @default {1048576} */
+  /** Most text kept while the stream takes nothing, in UTF-16 units. @default {1048576} */
   readonly maxQueued?: number;
 }
 
@@ -28,7 +28,7 @@ export class LineWriter {
   #queued = 0;
   #writing: Promise<void> | null = null;
   #dropped = 0;
-  /** Not reported yet. */
+  /** Dropped lines that are not reported yet. */
   #untold = 0;
 
   /** Called with the number of dropped lines once the stream takes lines again. */
@@ -57,7 +57,7 @@ export class LineWriter {
   /** Resolves when every line is with the system, or after so many milliseconds. */
   async flush(limitMs: number): Promise<void> {
     const { fallback } = this.#options;
-    // What is refused here goes there.
+    // Lines that are refused here go to the fallback.
     await within(Promise.resolve(this.#writing).then(() => fallback?.flush(limitMs)), limitMs);
   }
 

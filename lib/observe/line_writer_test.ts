@@ -17,7 +17,7 @@ class Stream {
     return Promise.resolve(this.#take(bytes.subarray(0, this.takes)));
   };
 
-  /** Ends the wait of who waits. */
+  /** Ends the pending write with an error. */
   fail(error: Error): void {
     this.takes = error;
     this.#waiting.reject(error);

@@ -40,7 +40,7 @@ export interface Verbosity {
   level: number;
 }
 
-/** What {@linkcode createLogger} needs. */
+/** Dependencies of {@linkcode createLogger}. */
 export interface LoggerOptions {
   readonly format: "text" | "json";
   readonly verbosity: number | Verbosity;
@@ -61,7 +61,7 @@ export interface LoggedProblem {
   readonly values: LogValues;
 }
 
-/** The message of the line that says who has changed the node, and what: one for each repair, cleanup and switch of the mode. */
+/** Message of lines that record who changed the node, and how: each repair, cleanup and switch of the mode. */
 export const AUDIT = "Audit";
 
 type Severity = "I" | "W" | "E";
@@ -122,7 +122,7 @@ export const silentLogger: Logger = createLogger({
   pid: 0,
 });
 
-/** What of the logger was called. */
+/** Method of the logger that was called. */
 type Method = ProgramLogger["info" | "warn" | "error" | "text"];
 
 /** `file.ts:12` of the code that called the logger. */
@@ -145,7 +145,7 @@ function callerFrame(method: Method): string {
   }
 }
 
-/** Where the places of the source are that a bundle's log lines come from: see `tools/bundle.ts`. */
+/** Global that holds the source places of a bundle's code: see `tools/bundle.ts`. */
 const PLACES = Symbol.for("kproxy.places");
 
 function bundledPlace(frame: string): string | undefined {
@@ -194,12 +194,12 @@ export function valuesText(values: LogValues, verbosity = 0): string {
  * and `quote` do.
  */
 const MAX_TEXT_LENGTH = 1_000;
-/** Of an error, which may hold what programs print: a line that is too long for the log would be lost as a whole. */
+/** Length of an error, which may hold output of programs: a line that is too long for the log would be lost as a whole. */
 const MAX_ERROR_LENGTH = 4_000;
 /** The verbosity at which everything written to the kernel is logged in full. */
 const WHOLE_VERBOSITY = 9;
 
-/** On one line, without anything that a terminal would obey. */
+/** JSON on one line, without anything that a terminal would obey. */
 function jsonOf(value: unknown, verbosity: number): string {
   const shown = (_key: string, part: unknown): unknown => {
     if (part instanceof Error) return errorText(part);
@@ -222,7 +222,7 @@ function wholeErrorText(error: unknown): string {
   return cause === "" || error.message.includes(cause) ? error.message : `${error.message}: ${cause}`;
 }
 
-/** Problems that are remembered; the one that was met longest ago is forgotten first. */
+/** Most problems that are remembered; the one that was met longest ago is forgotten first. */
 const REMEMBERED = 1_000;
 
 /** A reporter that logs each problem as a warning once, as long as it remembers it. */
@@ -278,7 +278,7 @@ function isJsonInformation(line: string): boolean {
   return /^\{"ts":[^,]*,"caller":"[^"]*","msg":"(?:[^"\\]|\\.)*","v":\d/.test(line);
 }
 
-/** One that is remembered. */
+/** A warning or error that is remembered. */
 export interface RecentProblem {
   readonly severity: "warning" | "error";
   readonly message: string;
@@ -287,14 +287,14 @@ export interface RecentProblem {
   /** When it was logged first and last, in milliseconds since the epoch. */
   readonly firstMs: number;
   readonly lastMs: number;
-  /** How often in a row. */
+  /** How often it was logged in a row. */
   readonly count: number;
 }
 
 const CAPACITY = 50;
 const MAX_VALUES_LENGTH = 600;
 
-/** Remembers a few of them. The same one again, with nothing else in between, takes no further place. */
+/** Remembers the last warnings and errors. The same one again, with nothing else in between, takes no further place. */
 export class RecentProblems {
   readonly #nowMs: () => number;
   #problems: RecentProblem[] = [];
@@ -305,12 +305,12 @@ export class RecentProblems {
     this.#nowMs = nowMs;
   }
 
-  /** How many there were since the process began. */
+  /** Number of warnings and errors since the process began. */
   get total(): number {
     return this.#total;
   }
 
-  /** The oldest first. */
+  /** The remembered problems, the oldest first. */
   get problems(): readonly RecentProblem[] {
     return this.#problems;
   }

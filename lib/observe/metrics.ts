@@ -28,10 +28,10 @@ const PROGRAMMING_BUCKETS_SECONDS = [
   ...steps(120, 300, 30),
 ];
 
-/** client-go's, for requests to the API server. */
+/** client-go's buckets for requests to the API server. */
 const REQUEST_BUCKETS_SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
 
-/** client-go's, for bodies. */
+/** client-go's buckets for bodies. */
 const SIZE_BUCKETS_BYTES = [64, 256, 512, ...Array.from({ length: 8 }, (_, k) => 1024 * 4 ** k)];
 
 function steps(from: number, to: number, by: number): number[] {
@@ -46,15 +46,15 @@ export interface PacketCounts {
   readonly localhostNodePorts: number;
 }
 
-/** What decides which metrics there are. */
+/** Options that decide which metrics there are. */
 export interface ProxyMetricsOptions {
   /** The mode in use: metrics of other modes are left out. @default {"iptables"} */
   readonly mode?: ProxyMode;
-  /** Asked at every scrape, must not reject; a count it does not know is left out. Without it neither metric is there. */
+  /** Called at every scrape, must not reject; a count it does not know is left out. Without it neither metric is there. */
   readonly readPacketCounts?: () => Promise<Partial<PacketCounts>>;
 }
 
-/** One answer, or the lack of one, of the API server. */
+/** A request to the API server, with or without an answer. */
 export interface ApiRequest {
   /** `GET`. */
   readonly method: string;
@@ -62,21 +62,21 @@ export interface ApiRequest {
   readonly host: string;
   /** HTTP status; `<error>` if there was no answer. */
   readonly code: string;
-  /** Until the headers were there. */
+  /** Time until the headers were there. */
   readonly durationMs: number;
-  /** For its turn, before it was sent. */
+  /** Wait in the rate limiter, before it was sent. */
   readonly waitedMs: number;
-  /** How large its body was. */
+  /** Size of its body. */
   readonly sentBytes: number;
 }
 
 /** An answer of the API server that was read to its end. */
 export interface ApiAnswer {
-  /** Of the request: `GET`. */
+  /** Method of the request: `GET`. */
   readonly method: string;
   /** `10.0.0.1:6443`. */
   readonly host: string;
-  /** How large its body was. */
+  /** Size of its body. */
   readonly receivedBytes: number;
 }
 
@@ -267,7 +267,7 @@ export class ProxyMetrics {
     this.apiResponseSize.observe({ host, verb: method }, receivedBytes);
   }
 
-  /** Notes one look for stale flows. */
+  /** Notes one search for stale flows. */
   observeFlows(flows: {
     readonly family: IpFamily;
     readonly deleted: number;

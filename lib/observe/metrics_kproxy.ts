@@ -16,24 +16,24 @@ import {
 } from "./prom_client.ts";
 import type { ServiceTraffic, Traffic } from "../model/service_traffic.ts";
 
-/** What {@linkcode addProgramMetrics} shows. */
+/** Data that {@linkcode addProgramMetrics} shows. */
 export interface ProgramFacts {
   /** `0.1.0`. */
   readonly version: string;
   readonly featureGates: Readonly<Record<string, boolean>>;
   /** When the process began, in milliseconds since the epoch. */
   readonly startMs: number;
-  /** What the process has used. @default {systemUsage} */
+  /** Reads the resources that the process has used. @default {systemUsage} */
   readonly usage?: () => Promise<ProcessUsage>;
 }
 
-/** What a process has used of the machine. */
+/** Resources that a process has used. */
 export interface ProcessUsage {
   readonly cpuSeconds: number;
   readonly residentBytes: number;
 }
 
-/** This process, by the runtime's own account: `/proc` is closed to the program. */
+/** Usage of this process, by the runtime's own account: `/proc` is closed to the program. */
 export async function systemUsage(): Promise<ProcessUsage> {
   // Takes milliseconds to load, which a start need not wait for.
   const { default: process } = await import("node:process");
@@ -125,7 +125,7 @@ export class SliMetrics {
     addStartTime(this.registry, startMs);
   }
 
-  /** The check was asked for, and succeeded. */
+  /** Counts a check that was requested, and succeeded. */
   pinged(): void {
     this.#healthcheck.set({ name: "ping", type: "healthz" }, 1);
     this.#healthchecks.inc({ name: "ping", status: "success", type: "healthz" });
@@ -138,7 +138,7 @@ export class SliMetrics {
   }
 }
 
-/** What has happened to the configuration file since the process began; it outlives restarts inside the process. */
+/** Record of the configuration file's reloads since the process began; it outlives restarts inside the process. */
 export class ReloadRecord {
   #failures = 0;
   #isRefused = false;
@@ -149,19 +149,19 @@ export class ReloadRecord {
     this.#lastSuccessMs = nowMs;
   }
 
-  /** A changed file was refused. */
+  /** Notes that a changed file was refused. */
   refused(): void {
     this.#failures++;
     this.#isRefused = true;
   }
 
-  /** What the file says is in force. */
+  /** Notes that the file is in force. */
   taken(nowMs: number): void {
     this.#isRefused = false;
     this.#lastSuccessMs = nowMs;
   }
 
-  /** What has happened so far. */
+  /** The record so far. */
   get state(): { readonly failures: number; readonly isInForce: boolean; readonly lastSuccessMs: number } {
     return { failures: this.#failures, isInForce: !this.#isRefused, lastSuccessMs: this.#lastSuccessMs };
   }
@@ -220,7 +220,7 @@ export class SnapshotMetrics {
     if (savedAtMs !== null) this.#timestamp.set(savedAtMs / 1000);
   }
 
-  /** A snapshot was written. */
+  /** Notes that a snapshot was written. */
   saved({ savedAtMs, bytes }: { readonly savedAtMs: number; readonly bytes: number }): void {
     this.#timestamp.set(savedAtMs / 1000);
     this.#bytes.set(bytes);
@@ -261,7 +261,7 @@ interface TrafficCounterOptions {
   readonly read: () => Promise<readonly ServiceTraffic[]>;
 }
 
-/** Of each series, in this order. */
+/** Labels of each series, in this order. */
 const LABELS = ["ip_family", "namespace", "service", "port", "port_name", "protocol", "direction"];
 
 /** Keeps no series: of 10,000 Services the library would take half a second, of each scrape, in which nothing else runs. */
@@ -315,23 +315,23 @@ export class ServerMetrics {
     );
   }
 
-  /** So many connections of the server's are open now. */
+  /** Sets the number of a server's open connections. */
   open(server: string, count: number): void {
     this.#connections.set({ server }, count);
   }
 
-  /** A client's connection was closed on it. */
+  /** Counts a client's connection that the server closed. */
   closed(server: string, reason: string): void {
     this.#closed.inc({ server, reason });
   }
 
-  /** The server could not listen, or not accept. */
+  /** Counts a failure of the server to listen or to accept. */
   failed(server: string): void {
     this.#failures.inc({ server });
   }
 }
 
-/** Why a client got nothing. */
+/** Reason why a client was refused. */
 export type RefusalReason = "handshake" | "unauthenticated" | "forbidden" | "undecided";
 
 /** The metrics `kproxy_serving_*`; they are there only where a server speaks TLS. */
@@ -366,19 +366,19 @@ export class ServingMetrics {
     );
   }
 
-  /** What the files hold is in use. */
+  /** Notes that the files are in use. */
   taken(expiresMs: number): void {
     this.#expiry.set(expiresMs / 1000);
     this.#inForce.set(1);
   }
 
-  /** What the files hold cannot be used. */
+  /** Notes that the files cannot be used. */
   failed(): void {
     this.#failures.inc();
     this.#inForce.set(0);
   }
 
-  /** A client got nothing. */
+  /** Counts a client that was refused. */
   refused(reason: RefusalReason): void {
     this.#refusals.inc({ reason });
   }

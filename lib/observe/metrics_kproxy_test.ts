@@ -58,7 +58,7 @@ Deno.test("the process is reported as far as the runtime knows it", async () => 
   ]);
 });
 
-/** What this process has used, as the kernel accounts for it in hundredths of a second. */
+/** CPU time of this process, as the kernel accounts for it in hundredths of a second. */
 function kernelCpuSeconds(): number {
   const stat = Deno.readTextFileSync("/proc/self/stat");
   // After the name, which may hold blanks: state is field 0, utime and stime are 11 and 12.

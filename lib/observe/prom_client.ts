@@ -20,12 +20,12 @@ export type Gauge = prom.Gauge;
 export type Histogram = prom.Histogram;
 export type Registry = prom.Registry;
 
-/** What there is to a metric besides its name and its help. */
+/** Options of a metric, besides its name and its help. */
 export interface MetricOptions {
   readonly labels?: readonly string[];
-  /** Asked at every scrape; undefined: nothing is known, and the metric is left out. */
+  /** Called at every scrape; undefined: the value is unknown, and the metric is left out. */
   readonly read?: () => number | undefined | Promise<number | undefined>;
-  /** How far its name can be relied on; null: the help does not say. @default {"ALPHA"} */
+  /** Stability of its name; null: the help does not say. @default {"ALPHA"} */
   readonly stability?: "ALPHA" | "BETA" | "STABLE" | null;
 }
 
@@ -86,7 +86,7 @@ export function newGauge(
   return made;
 }
 
-/** One reading for all that ask while it is under way: metrics of a registry are collected at the same time. */
+/** Shares one reading among all calls while it is under way: metrics of a registry are collected at the same time. */
 export function readTogether<Value>(read: () => Promise<Value>): () => Promise<Value> {
   let reading: Promise<Value> | undefined;
   return () =>
@@ -95,10 +95,10 @@ export function readTogether<Value>(read: () => Promise<Value>): () => Promise<V
     });
 }
 
-/** What the text is, in the words of a `Content-Type`; for Prometheus 3, names need no unescaping. */
+/** Content type of the text; for Prometheus 3, names need no unescaping. */
 export const METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/** A metric with so many series that it had better write them itself. */
+/** A metric with so many series that it writes them itself. */
 export interface WritesOwnText {
   /** Its two lines of comment, then a line for each series; no end of line after the last. */
   ownText(): Promise<string>;

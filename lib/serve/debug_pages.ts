@@ -144,7 +144,7 @@ Go's other profiles are not available: kproxy is no Go program.
 
 let profiling = false;
 
-/** By path. */
+/** Handlers of the profile pages by path. */
 export const PROFILES: ReadonlyMap<string, Handler> = new Map<string, Handler>([
   ["/debug/pprof", () => new Response(null, { status: 302, headers: { location: "/debug/pprof/" } })],
   ["/debug/pprof/", () => textAnswer(INDEX)],

@@ -1,5 +1,5 @@
 /**
- * What is known of the proxy's health, and what the health server answers for it.
+ * State of the proxy's health, and the health server's answers.
  *
  * @module
  */
@@ -14,11 +14,11 @@ import type {
   WatchReadiness,
 } from "./status/status_document.ts";
 
-/** Time as the health server sees it. */
+/** Clocks of the health server. */
 export interface HealthClock {
-  /** Milliseconds, monotonic: decides. */
+  /** Milliseconds, monotonic: for decisions. */
   nowMs(): number;
-  /** Milliseconds since the epoch: is shown. */
+  /** Milliseconds since the epoch: for display. */
   epochMs(): number;
 }
 
@@ -28,14 +28,14 @@ export const systemHealthClock: HealthClock = {
   epochMs: () => Date.now(),
 };
 
-/** What a {@linkcode HealthState} needs. */
+/** Dependencies of a {@linkcode HealthState}. */
 export interface HealthStateOptions {
   /** The families that are proxied. */
   readonly families: readonly IpFamily[];
-  /** A sync asked for longer ago than twice this is a stuck one, in milliseconds. */
+  /** A sync that has been waiting for more than twice this is stuck, in milliseconds. */
   readonly syncPeriodMs: number;
   readonly clock: HealthClock;
-  /** Those that the node cannot have, and why. @default {[]} */
+  /** Families that the node cannot serve, and why. @default {[]} */
   readonly refused?: readonly { readonly family: IpFamily; readonly reason: string }[] | undefined;
 }
 
@@ -65,7 +65,7 @@ interface FamilyHealth {
 }
 
 /**
- * Collects what happens and decides. Source: kube-proxy 1.36 `/healthz` and `/livez`; differs: a Node never seen counts as
+ * Tracks syncs and watches. Source: kube-proxy 1.36 `/healthz` and `/livez`; differs: a Node never seen counts as
  * eligible, and a sync that failed counts as waiting even if none was requested.
  */
 export class HealthState {
@@ -73,9 +73,9 @@ export class HealthState {
   readonly #timeoutMs: number;
   readonly #families: ReadonlyMap<IpFamily, FamilyHealth>;
   readonly #heard = new Map<ResourceKind, Moment>();
-  /** Why nothing is heard of a kind. */
+  /** Kind → why nothing is heard of it. */
   readonly #problems = new Map<ResourceKind, string>();
-  /** Families that the node cannot have: no failure of the proxy, but reported. */
+  /** Families that the node cannot serve: no failure of the proxy, but reported. */
   readonly #unserved: Map<IpFamily, { readonly reason: string; readonly use?: string }>;
   #nodeEligible = true;
   #restored: RestoredState | null = null;
@@ -97,18 +97,18 @@ export class HealthState {
     );
   }
 
-  /** The loops run: from now on the families count as known. */
+  /** The sync loops run: from now on the health pages list the families. */
   started(): void {
     const at = this.#now();
     for (const health of this.#families.values()) health.lastUpdated = at;
   }
 
-  /** A sync was asked for, or has begun. */
+  /** A sync was requested, or has begun. */
   queued(family: IpFamily): void {
     this.#of(family).oldestQueuedMs ??= this.#clock.nowMs();
   }
 
-  /** A sync reached its state. */
+  /** A sync succeeded. */
   synced(family: IpFamily): void {
     const health = this.#of(family);
     const at = this.#now();
@@ -124,39 +124,39 @@ export class HealthState {
     this.#of(family).lastApply = { at: this.#now(), error };
   }
 
-  /** The own Node is so now; undefined: it is gone. */
+  /** Sets the own Node; undefined: it is gone. */
   setNode(node: NodeObject | undefined): void {
     this.#nodeEligible = isNodeEligible(node ?? null);
   }
 
-  /** The source has something from its origin about this kind, be it only a sign of life. */
+  /** Notes a sign of life from the source's origin for this kind, be it without a change. */
   heard(kind: ResourceKind): void {
     this.#heard.set(kind, this.#now());
     this.#problems.delete(kind);
   }
 
-  /** The source's origin cannot be asked for this kind at the moment, and why. */
+  /** Notes why the source's origin cannot be asked for this kind at the moment. */
   sourceFailed(kind: ResourceKind, reason: string): void {
     this.#problems.set(kind, reason);
   }
 
-  /** Objects in force are those of a snapshot; null: no longer. */
+  /** Sets the snapshot whose objects are in force; null: none any longer. */
   setRestored(state: RestoredState | null): void {
     this.#restored = state;
   }
 
-  /** Something counts on a family that the node cannot have. */
+  /** Notes that something relies on a family that the node cannot serve. */
   setUse(family: IpFamily, use: string): void {
     const unserved = this.#unserved.get(family);
     if (unserved !== undefined) this.#unserved.set(family, { ...unserved, use });
   }
 
-  /** Tables that another service proxy keeps making; none: there is no such proxy. */
+  /** Sets the tables that another service proxy keeps making; none: there is no such proxy. */
   setOtherTables(tables: readonly string[]): void {
     this.#otherTables = tables;
   }
 
-  /** False if a sync of some family has been waiting for too long. Nothing about the Node. */
+  /** False if a sync of some family has been waiting for too long. The Node does not matter. */
   get isProxyHealthy(): boolean {
     const nowMs = this.#clock.nowMs();
     return [...this.#families.values()].every((health) => this.#isFresh(health, nowMs));
@@ -172,25 +172,25 @@ export class HealthState {
     return this.#otherTables;
   }
 
-  /** Whether load balancers should send new traffic here. */
+  /** Answer of `/healthz`: whether load balancers should send new traffic here. */
   healthz(): HealthAnswer {
     const healthy = this.isProxyHealthy;
     return this.#answer(healthy, healthy && this.#nodeEligible, { nodeEligible: this.#nodeEligible });
   }
 
-  /** Whether the proxy itself works. */
+  /** Answer of `/livez`: whether the proxy itself works. */
   livez(): HealthAnswer {
     const healthy = this.isProxyHealthy;
     return this.#answer(healthy, healthy, {});
   }
 
-  /** kproxy's own: whether its rules are those that the cluster wants now, and if not, why. */
+  /** Answer of `/readyz`, kproxy's own: whether its rules are up to date, and if not, why. */
   readyz(): HealthAnswer {
     const body = this.readiness();
     return { status: body.ready ? 200 : 503, body: JSON.stringify(body) };
   }
 
-  /** What `/readyz` answers, and beside it what the others decide by. */
+  /** Document of `/readyz`: readiness with reasons, and the state of families and watches. */
   readiness(): Readiness {
     const now = this.#now();
     const reasons: string[] = [];
@@ -220,7 +220,7 @@ export class HealthState {
     };
   }
 
-  /** What is known of the kinds of objects; adds what is wrong with them to `reasons`. */
+  /** State of the watch of each kind; adds problems to `reasons`. */
   #watches(now: Moment, reasons: string[]): Record<string, WatchReadiness> {
     const watches: Record<string, WatchReadiness> = {};
     const isStarting = [...this.#families.values()].some(({ firstSyncDone }) => !firstSyncDone);
@@ -230,7 +230,7 @@ export class HealthState {
       const why = problem === undefined ? "" : `: ${problem}`;
       if (at === undefined) {
         watches[kind] = { problem };
-        // A first sync waits for the lists. Later on, what could never be read is done without.
+        // The first sync waits for the lists. Later on, kinds that could never be read are done without.
         if (isStarting) reasons.push(`${kind}: not listed yet${why}`);
         continue;
       }
@@ -337,5 +337,5 @@ function seconds(ms: number): number {
   return Math.round(ms / 100) / 10;
 }
 
-/** How Go writes a time that was never set. */
+/** Go's text of a time that was never set. */
 const ZERO_TIME = "0001-01-01T00:00:00Z";

@@ -5,7 +5,7 @@
  */
 import { escapedJson } from "../text/quote.ts";
 
-/** What decides the form of an answer, besides the answer. */
+/** Properties of a request that decide the form of its answer. */
 export interface AnswerForm {
   /** The client asked for the headers alone. */
   readonly isHead: boolean;
@@ -36,7 +36,7 @@ const REASONS: Readonly<Record<number, string>> = {
 };
 const END_OF_CHUNK = "\r\n";
 const LAST_CHUNK = "0\r\n\r\n";
-/** What is written at once, so that a slow reader differs from one that does not read. */
+/** Most bytes of one write, so that a slow reader differs from one that does not read. */
 const PIECE_BYTES = 64 * 1024;
 
 const encoder = new TextEncoder();
@@ -46,7 +46,7 @@ const encoder = new TextEncoder();
  * the client knows no chunks.
  *
  * @returns whether the connection may go on
- * @throws {Error} if it breaks, or the body does
+ * @throws {Error} if the connection breaks, or the body fails
  */
 export async function writeAnswer(response: Response, form: AnswerForm, write: Write): Promise<boolean> {
   const pieces = response.body?.getReader();
@@ -91,7 +91,7 @@ function chunkLine(piece: Uint8Array): string {
   return `${piece.length.toString(16)}\r\n`;
 }
 
-/** The small part goes along with the beginning of the large one: two packets would wait for one another. */
+/** Writes a body in pieces, the head with the first one: as two packets they would wait for one another. */
 async function writePieces(before: Uint8Array, body: Uint8Array, write: Write): Promise<void> {
   const first = body.subarray(0, PIECE_BYTES);
   const joined = new Uint8Array(before.length + first.length);
@@ -108,7 +108,7 @@ function headText(response: Response, length: number | null, form: AnswerForm): 
   const lines = [`HTTP/1.1 ${response.status} ${REASONS[response.status] ?? response.statusText}`];
   for (const [name, value] of response.headers) lines.push(`${headerName(name)}: ${value}`);
   lines.push(`Date: ${new Date().toUTCString()}`);
-  // Of an answer that the client has already, the length would be the one that it has.
+  // A length would be that of the answer that the client has already.
   if (response.status === 304) return endOfHead(lines, form);
   if (length !== null) lines.push(`Content-Length: ${length}`);
   else if (!form.isHttp10) lines.push("Transfer-Encoding: chunked");
@@ -121,7 +121,7 @@ function endOfHead(lines: string[], form: AnswerForm): string {
   return `${lines.join("\r\n")}\r\n\r\n`;
 }
 
-/** As Go's servers, and so kube-proxy's, write it: `Content-Type`. */
+/** Name of a header as Go's servers, and so kube-proxy's, write it: `Content-Type`. */
 function headerName(name: string): string {
   return name.replace(/(^|-)[a-z]/g, (letters) => letters.toUpperCase());
 }
@@ -137,12 +137,12 @@ export function textAnswer(body: string, init: AnswerInit = {}): Response {
   return answerOf("text/plain; charset=utf-8", body, init);
 }
 
-/** JSON text, in which what a terminal would obey is escaped. */
+/** Answer with JSON text, with control characters escaped that a terminal would obey. */
 export function jsonAnswer(body: string, init: AnswerInit = {}): Response {
   return answerOf("application/json", escapedJson(body), init);
 }
 
-/** With its type, which no browser is to guess. */
+/** An answer with its type, which no browser is to guess. */
 export function answerOf(
   type: string,
   body: string | ReadableStream<Uint8Array>,
@@ -154,7 +154,7 @@ export function answerOf(
   });
 }
 
-/** What Go's servers, and so kube-proxy's, answer for a path they do not have. */
+/** Answer of Go's servers, and so kube-proxy's, for a path they do not have. */
 export function notFoundAnswer(): Response {
   return textAnswer("404 page not found\n", { status: 404 });
 }

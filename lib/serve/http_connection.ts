@@ -20,7 +20,7 @@ const LINGER_MS = 1_000;
 const LINGER_BYTES = 256 * 1024;
 const READ_BYTES = 4096;
 
-/** From request to answer, for one connection; rejects for whatever is not the client's fault. */
+/** Answers a request of one connection; rejects for whatever is not the client's fault. */
 export type Answer = (request: Request) => Promise<Response>;
 
 /** The connection as the runtime gives it. */
@@ -84,7 +84,7 @@ export class HttpConnection implements PooledConnection {
    */
   async serve(): Promise<void> {
     try {
-      // Of a client that sends requests without awaiting answers the next one is there already: reading it takes no turn.
+      // A pipelining client's next request is there already: reading it would not yield to other tasks.
       while (await this.#serveOne()) await yieldToOthers();
     } catch (error) {
       // That a connection breaks, or is closed from here, is its client's affair.
@@ -160,7 +160,7 @@ export class HttpConnection implements PooledConnection {
     await this.#write(response, { isHead: false, isHttp10: false, keepAlive: false });
   }
 
-  /** Closing while something is unread would reset the connection, and the client might not see its answer. */
+  /** Reads on before closing: unread bytes would reset the connection, and the client might not see its answer. */
   async #linger(): Promise<void> {
     this.#enter("waiting", this.#pool.nowMs() + LINGER_MS);
     await this.#socket.closeWrite();
@@ -188,14 +188,14 @@ export class HttpConnection implements PooledConnection {
   }
 }
 
-/** @throws {BadRequest} for methods that the type does not know */
+/** @throws {BadRequest} for methods that `Request` does not know */
 function webRequest({ method, target, headers, body }: ParsedRequest): Request {
   if (["CONNECT", "TRACE", "TRACK"].includes(method.toUpperCase())) {
     throw new BadRequest(405, "405 Method Not Allowed");
   }
-  // In whatever case: the type reads them alike, and takes none with a body.
+  // In whatever case: `Request` reads them alike, and takes none with a body.
   const mayHaveBody = !/^(GET|HEAD)$/i.test(method) && body.length > 0;
-  // The host is left out: whatever a client calls us, the page is that of the path.
+  // The host is left out: whatever name a client uses for this server, the page is that of the path.
   return new Request(`http://localhost${target}`, { method, headers, body: mayHaveBody ? body : null });
 }
 

@@ -8,7 +8,7 @@ import { type Handler, listen } from "./http_listener.ts";
 const HOST = "HTTP/1.1\r\nHost: x\r\n";
 const encoder = new TextEncoder();
 
-/** What handlers threw, and what the pool ended. */
+/** Errors that handlers threw, and connections that the pool closed. */
 interface Complaints {
   readonly errors: unknown[];
   readonly closed: string[];

@@ -7,12 +7,12 @@
 import { joinHostPort, localHost } from "../model/ip.ts";
 import { GrowingBytes } from "../text/bytes.ts";
 
-/** Where to ask: at an IP address, or on a Unix socket. */
+/** Address of a server: an IP address and a port, or a Unix socket. */
 export type HttpPlace =
   | { readonly host: string; readonly port: number }
   | { readonly socket: string };
 
-/** Where and what to ask. */
+/** A request, and the server that it goes to. */
 export type HttpQuestion = HttpPlace & HttpRequest;
 
 interface HttpRequest {
@@ -20,13 +20,13 @@ interface HttpRequest {
   readonly method?: "GET" | "POST";
   /** Begins with `/`. */
   readonly path: string;
-  /** For the answer to begin, in milliseconds; and then for each further piece of it. */
+  /** Limit for the answer to begin, and then for each further piece of it, in milliseconds. */
   readonly limitMs: number;
-  /** For the whole answer, in milliseconds. */
+  /** Limit for the whole answer, in milliseconds. */
   readonly wholeMs: number;
-  /** A longer answer is refused, in bytes. */
+  /** Limit for the length of the answer, in bytes. */
   readonly maxBytes: number;
-  /** Ends the question, as the end of its time does. */
+  /** Aborts the request. */
   readonly signal?: AbortSignal;
 }
 
@@ -56,7 +56,7 @@ const PIECE_BYTES = 64 * 1024;
 const HEAD_END = "\r\n\r\n";
 
 /**
- * Asks, and hands the answer to `take` as it comes; the connection is closed when `take` is done. By hand, because `fetch` would ask
+ * Sends a request, and hands its answer to `take` as it comes; then the connection is closed. By hand, because `fetch` would ask
  * a proxy that the environment names, and in HTTP/1.0, whose answers end with the connection.
  *
  * @throws {NoConnectionError} if there is no connection
@@ -139,7 +139,7 @@ class PieceReader implements Disposable {
     }
   }
 
-  /** Null at the end. */
+  /** The next piece; null at the end. */
   async next(): Promise<Uint8Array<ArrayBuffer> | null> {
     const buffer = new Uint8Array(PIECE_BYTES);
     const count = await this.#within(this.#connection.read(buffer));
@@ -156,7 +156,7 @@ class PieceReader implements Disposable {
     this.#connection.close();
   }
 
-  /** Closing the connection ends what waits for it. */
+  /** Awaits `work` within the limits; at their end the connection is closed, which ends `work`. */
   async #within<Result>(work: Promise<Result>): Promise<Result> {
     const leftMs = this.#wholeMs - (performance.now() - this.#startMs);
     const limitMs = Math.max(0, Math.min(this.#limitMs, leftMs));
@@ -199,25 +199,25 @@ async function readHead(
   }
 }
 
-/** A program on the same node answers at once, or not at all; on one that has much to do, too. */
+/** Limit of all requests: a program on the same node answers at once, or not at all; on a busy one, too. */
 const LIMIT_MS = 5_000;
-/** Of one question: the limit of all ends it sooner. */
+/** Limit of one request: that of all ends it sooner. */
 const QUESTION_MS = 60_000;
-/** Of an answer: what is looked for is in its beginning. */
+/** Most bytes of an answer that are read: its beginning is enough. */
 const MAX_BYTES = 8 * 1024;
 const MAX_NAME_LENGTH = 60;
 
 const MODE_REGEXP = /^(iptables|ipvs|nftables|userspace|kernelspace)\s*$/;
 const SERVER_REGEXP = /^server:[ \t]*([\x21-\x7e][\x20-\x7e]*)/im;
 
-/** An address that another program has. */
+/** An address that another program listens on. */
 export interface HeldAddress {
   /** An IP address, also a wildcard. */
   readonly host: string;
   readonly port: number;
-  /** Ends the questions. */
+  /** Aborts the requests. */
   readonly signal: AbortSignal;
-  /** For all questions together. @default {5000} */
+  /** Limit for all requests together, in milliseconds. @default {5000} */
   readonly limitMs?: number;
 }
 
@@ -243,12 +243,12 @@ export async function addressHolder(
 
 interface Answer {
   readonly status: number;
-  /** From the header of this name, cut. */
+  /** The header `Server`, cut. */
   readonly server: string;
   readonly body: string;
 }
 
-/** Null: no answer that is HTTP. */
+/** The program's answer to a GET; null if it is not HTTP. */
 async function askFor(path: string, host: string, port: number, signal: AbortSignal): Promise<Answer | null> {
   const limits = { limitMs: QUESTION_MS, wholeMs: QUESTION_MS, maxBytes: Infinity, signal };
   try {

@@ -10,7 +10,7 @@ import { textAnswer } from "./http_answer.ts";
 import { clientOf, type ConnectionPool, type Lane } from "../kernel/connection_pool.ts";
 import { HttpConnection, type Socket } from "./http_connection.ts";
 
-/** The client. */
+/** The client of a connection. */
 export interface Peer {
   readonly family: IpFamily;
   /** Canonical; an IPv4 peer of an IPv6 socket is an IPv4 address here. */
@@ -18,31 +18,31 @@ export interface Peer {
   readonly isLoopback: boolean;
 }
 
-/** From request to answer. `stopping` aborts when the server ends; `request.signal` never does. */
+/** Answers a request. `stopping` aborts when the server ends; `request.signal` never does. */
 export type Handler = (request: Request, peer: Peer, stopping: AbortSignal) => Response | Promise<Response>;
 
-/** What is served on a socket, and to how many at a time. */
+/** Handler and limits of the connections on a socket. */
 export interface Serving {
   readonly handler: Handler;
   /** Called with what a handler throws; the client gets status 500. */
   readonly onError: (error: unknown) => void;
   /** Called if no connection can be accepted, at most once a minute; accepting is retried. */
   readonly onAcceptFailure: (error: unknown) => void;
-  /** Of all servers together. */
+  /** The pool of all servers together. */
   readonly pool: ConnectionPool;
   readonly lane: Lane;
   /** Speaks TLS on each connection. @default {plain HTTP} */
   readonly secure?: Secure | undefined;
 }
 
-/** From a connection to what is said on it; closes it when that is closed. */
+/** Secures a connection; closing the result closes the connection. */
 export type Secure = (socket: Socket) => Socket;
 
-/** What {@linkcode listen} needs. */
+/** Options of {@linkcode listen}. */
 export interface ListenOptions extends Serving {
   /** An IP address; `0.0.0.0` and `::` mean all addresses of both families, or of `only`. */
   readonly host: string;
-  /** 0 takes a free one. */
+  /** 0 takes a free port. */
   readonly port: number;
   /** For a wildcard: listen on IPv4 addresses only. */
   readonly ipv4Only?: boolean;
@@ -53,7 +53,7 @@ export interface ListenOptions extends Serving {
 /** An open port. */
 export interface Listener {
   readonly port: number;
-  /** What it really listens on, e.g. `[::]:10256`; two if the kernel keeps the families apart. */
+  /** Addresses that it really listens on, e.g. `[::]:10256`; two if the kernel keeps the families apart. */
   readonly addresses: readonly string[];
   /** Resolves when it has ended, by `close` or by itself. */
   readonly finished: Promise<void>;
@@ -164,7 +164,7 @@ function openConnection(socket: Deno.Conn, serving: Serving, stopping: AbortSign
   return new HttpConnection(secure(socket), clientOf(peer.address), pool, answer);
 }
 
-/** No IP address is another client's than this one's. */
+/** Peer of a Unix socket: no IP client has its address. */
 const OF_UNIX_SOCKET: Peer = { family: "IPv4", address: "unix", isLoopback: true };
 
 function peerOf(address: Deno.Addr): Peer {

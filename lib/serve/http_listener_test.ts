@@ -14,7 +14,7 @@ function peerText({ family, address, isLoopback }: Peer): Response {
   return new Response(`${family} ${address} ${isLoopback}`);
 }
 
-/** What is served does not matter to where. */
+/** Options for a listener; only the handler matters here. */
 function serving(handler: Handler, more: Partial<Serving> = {}): Serving {
   const ignore = (): void => {};
   const lane = { server: "test", most: 8 };

@@ -28,7 +28,7 @@ interface Head extends Omit<ParsedRequest, "body"> {
 const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
 const REQUEST_LINE = new RegExp(`^(${TOKEN}) ([^\\s\\x00-\\x20\\x7f]+) HTTP/(\\d)\\.(\\d)$`);
 const FIELD = new RegExp(`^(${TOKEN}):[ \\t]*([^\\x00-\\x08\\x0a-\\x1f\\x7f]*)$`);
-/** What Go takes for a host; a blank one is right where the target has none. */
+/** Go's form of a Host header; a blank one is right where the target has no host. */
 const HOST = /^[A-Za-z0-9!$%&()*+,\-.:;=[\]'_~]*$/;
 const LF = 10;
 const CR = 13;
@@ -36,7 +36,7 @@ const CR = 13;
 /** Takes a connection's bytes and gives its requests, one after the other. */
 export class RequestReader {
   #bytes: Uint8Array<ArrayBuffer> = new Uint8Array(0);
-  /** Where the line that is not complete yet begins; all lines before it hold something. */
+  /** Offset of the line that is not complete yet; no line before it is blank. */
   #lineAt = 0;
   #searchedTo = 0;
   #head: Head | null = null;
@@ -47,14 +47,14 @@ export class RequestReader {
     return this.#head !== null || this.#bytes.length > 0;
   }
 
-  /** True, once for a request, if its client waits for a word before it sends the body. */
+  /** True, once for a request, if its client waits for `100 Continue` before it sends the body. */
   takeContinueDue(): boolean {
     const isDue = this.#isContinueDue;
     this.#isContinueDue = false;
     return isDue;
   }
 
-  /** Takes what was read. */
+  /** Takes bytes that were read. */
   push(bytes: Uint8Array): void {
     const joined = new Uint8Array(this.#bytes.length + bytes.length);
     joined.set(this.#bytes);
@@ -144,7 +144,7 @@ function checkHost(host: string | null, isHttp10: boolean): void {
   if (host !== null && !HOST.test(host)) throw new BadRequest(400, "400 Bad Request: malformed Host header");
 }
 
-/** A proxy's client names the whole address. */
+/** Path of a request's target. A proxy's client sends the whole URL. */
 function pathOf(target: string): string {
   const path = /^https?:\/\/[^/?#]*(.*)$/i.exec(target)?.[1] ?? target;
   if (path === "*" || path === "" || path.startsWith("?")) return `/${path}`;

@@ -6,7 +6,7 @@ const PURE = { permissions: "none" } as const;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** A request as a test shows it: `METHOD target body`, then what matters else. */
+/** Text of a request: `METHOD target body`, then its other properties of interest. */
 function shown(reader: RequestReader): string | null {
   const request = reader.next();
   if (request === null) return null;

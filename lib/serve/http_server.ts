@@ -9,7 +9,7 @@ import { addressHolder } from "./http_get.ts";
 import type { ConnectionPool, Lane } from "../kernel/connection_pool.ts";
 import { type Handler, listen, type Listener, type Secure } from "./http_listener.ts";
 
-/** What an {@linkcode HttpServer} needs. */
+/** Dependencies of an {@linkcode HttpServer}. */
 export interface HttpServerOptions {
   /** For the log: `healthz`, `metrics`. */
   readonly name: string;
@@ -21,9 +21,9 @@ export interface HttpServerOptions {
   /** `bindAddressHardFail`: the first failure to listen is final. */
   readonly hardFail: boolean;
   readonly log: Logger;
-  /** Of all servers together. */
+  /** The pool of all servers together. */
   readonly pool: ConnectionPool;
-  /** How many connections it may have open. */
+  /** Most connections that it may have open. */
   readonly most: number;
   /** Pause before listening is tried again, in milliseconds. @default {5000} */
   readonly retryMs?: number;
@@ -55,7 +55,7 @@ export class HttpServer {
     [this.#host, this.#port] = options.address === "" ? ["", 0] : splitHostPort(options.address);
   }
 
-  /** What it listens on now, e.g. `[::]:10256`; empty if it does not. */
+  /** Addresses that it listens on now, e.g. `[::]:10256`; empty if it does not. */
   get addresses(): readonly string[] {
     return this.#listener?.addresses ?? [];
   }
@@ -66,7 +66,7 @@ export class HttpServer {
   }
 
   /**
-   * @param signal ends the question which program has the address
+   * @param signal ends the search for the program that has the address
    * @throws {Error} with `hardFail`, if it cannot listen; says which program has the address, if that one says so
    */
   async start(signal: AbortSignal = this.#stop.signal): Promise<void> {
@@ -143,7 +143,7 @@ export class HttpServer {
     onListenFailure?.(holder === "" ? problem : `${problem}; ${holder}`);
   }
 
-  /** Which program has the address; `""` if it does not say. */
+  /** The program that has the address; `""` if it does not say. */
   async #holder(error: unknown, signal: AbortSignal): Promise<string> {
     if (!(error instanceof Deno.errors.AddrInUse)) return "";
     return await addressHolder({ host: this.#host, port: this.#port, signal });

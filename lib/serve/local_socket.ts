@@ -8,7 +8,7 @@ import { errorText, type Logger } from "../observe/log.ts";
 import type { ConnectionPool } from "../kernel/connection_pool.ts";
 import { type BoundSocket, type Handler, serveListener } from "./http_listener.ts";
 
-/** What a {@linkcode LocalSocket} needs. */
+/** Dependencies of a {@linkcode LocalSocket}. */
 export interface LocalSocketOptions {
   /** `kproxy.socket`; `""` for none. */
   readonly path: string;
@@ -23,7 +23,7 @@ const LANE = { server: "socket", most: 32 };
 const LOOK_MS = 10_000;
 
 /**
- * Serves until stopped. The socket stays when it ends: one that follows puts its own in the place at once, and a client that comes in
+ * Serves until stopped. The socket's file stays: the next kproxy replaces it at once, and a client that comes in
  * between is refused by the kernel.
  */
 export class LocalSocket {
@@ -88,7 +88,7 @@ export class LocalSocket {
     await bound?.close();
   }
 
-  /** Another kproxy may have taken the place and ended since; a program that tidies up may have removed it. */
+  /** Opens the socket again if its file is gone: another kproxy may have replaced it, or a cleanup removed it. */
   async #look(): Promise<void> {
     if (this.#opened?.isInPlace() === true || await this.#isAnotherThere()) return;
     await this.#close();

@@ -1,5 +1,5 @@
 /**
- * What the metrics server and the socket answer: metrics, and what else operators ask a proxy.
+ * Pages of the metrics server and of the socket: metrics, and what else operators ask a proxy.
  *
  * @module
  */
@@ -24,27 +24,27 @@ import type { ServerFacts } from "./status/status_api.ts";
 /** A registry as the server needs it. */
 type Registry = Parameters<typeof metricsText>[0];
 
-/** What the pages show. */
+/** Data that the pages show. */
 export interface MetricsPages
   extends Pick<ServerFacts, "mode" | "config" | "version" | "emulationVersion" | "startMs"> {
   readonly registry: Registry;
   /** Every flag with its value, without dashes. */
   readonly flags: () => Iterable<readonly [name: string, value: string]>;
-  /** What `PUT /debug/flags/v` sets. */
+  /** Verbosity that `PUT /debug/flags/v` sets. */
   readonly verbosity: Verbosity;
-  /** The status page, and what it asks for, by path. */
+  /** Handlers of the status page and of its requests, by path. */
   readonly page?: ((path: string) => Handler | undefined) | undefined;
-  /** What commands ask, by path. */
+  /** Handlers of the documents that commands request, by path. */
   readonly documents?: ReadonlyMap<string, Handler> | undefined;
   /** Path of the socket, for requests elsewhere; `""` if there is none. */
   readonly socket: string;
 }
 
-/** The answers on the port and on the socket. */
+/** The handlers on the port and on the socket. */
 export interface MetricsHandlers {
-  /** At the address of the metrics server: what kube-proxy lets every client read. */
+  /** At the address of the metrics server: pages that kube-proxy lets every client read. */
   readonly tcp: Handler;
-  /** On the socket: that and everything else, what changes something among it. */
+  /** On the socket: those and all others, also those that change something. */
   readonly socket: Handler;
 }
 
@@ -79,7 +79,7 @@ function isReset({ method }: Request, path: string): boolean {
   return method === "DELETE" && path === "/metrics/slis";
 }
 
-/** A client of a port may be any user, or a page in a browser. */
+/** Refusal on the port, whose clients may be any user, or a page in a browser. */
 function elsewhere(method: string, path: string, socket: string): Response {
   const how = socket === ""
     ? "and there is none (kproxy.socket)"
@@ -89,7 +89,7 @@ function elsewhere(method: string, path: string, socket: string): Response {
   return textAnswer(`403 forbidden: ask over the socket, ${how}\n`, { status: 403 });
 }
 
-/** What kube-proxy lets every client read. */
+/** Pages that kube-proxy lets every client read. */
 function readingPages(pages: MetricsPages, slis: SliMetrics): Map<string, Handler> {
   const routes = new Map<string, Handler>([
     ["/metrics", metricsPage(pages.registry, pages.startMs)],

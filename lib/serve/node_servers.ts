@@ -25,21 +25,21 @@ import { documents, pagesForBrowsers, type ProxyFacts, type ServerFacts } from "
 import { AUDIT_PATH } from "./status/status_document.ts";
 import type { Judge, TlsServing } from "./tls/tls_serving.ts";
 
-/** What {@linkcode NodeServers} need. */
+/** Dependencies of {@linkcode NodeServers}. */
 export interface NodeServersOptions {
   readonly config: KubeProxyConfiguration;
-  /** What `/configz` shows, if it is not always `config`. */
+  /** Configuration that `/configz` shows, if it is not always `config`. */
   readonly currentConfig?: () => KubeProxyConfiguration;
   /** The mode really in use. */
   readonly mode: ProxyMode;
   readonly periods: SyncPeriods;
   /** The families that are proxied. */
   readonly families: readonly IpFamily[];
-  /** Those that the node cannot have, and why. */
+  /** Families that the node cannot serve, and why. */
   readonly refused?: readonly { readonly family: IpFamily; readonly reason: string }[] | undefined;
   readonly metrics: ProxyMetrics;
   readonly log: Logger;
-  /** The log's, for `PUT /debug/flags/v`. */
+  /** Verbosity of the log, for `PUT /debug/flags/v`. */
   readonly verbosity: Verbosity;
   /** Every flag with its value, for `/flagz`. */
   readonly flags: () => Iterable<readonly [name: string, value: string]>;
@@ -50,19 +50,19 @@ export interface NodeServersOptions {
   readonly onPortConflict?: (conflict: PortConflict) => void;
   /** Called when the health server cannot listen, once until it can. */
   readonly onHealthFailure?: (problem: string) => void;
-  /** Likewise of the metrics server. */
+  /** Called when the metrics server cannot listen, once until it can. */
   readonly onMetricsFailure?: (problem: string) => void;
-  /** What is served below `/kproxy/`; absent: nothing. */
+  /** Data for the pages below `/kproxy/`; absent: there are none. */
   readonly proxy?: ProxyFacts;
-  /** Opens what is asked about clients' tokens; absent where there is no API server. */
+  /** Opens a client for reviews of clients' tokens; absent where there is no API server. */
   readonly openReviewer?: (() => Promise<KubeClient>) | undefined;
   /** Addresses of all interfaces, both families. @default {those of the runtime} */
   readonly interfaceIps?: () => readonly string[];
 }
 
-/** Those of a kubelet and some load balancers, which come and go. */
+/** Most connections to the health server: of a kubelet and some load balancers, which come and go. */
 const MOST_HEALTH_CONNECTIONS = 128;
-/** Those of some scrapers, whose answers are large. */
+/** Most connections to the metrics server: of some scrapers, whose answers are large. */
 const MOST_METRICS_CONNECTIONS = 32;
 
 /** The health server, the metrics server and the health check node ports, for one proxy server. */
@@ -99,7 +99,7 @@ export class NodeServers {
     addProgramMetrics(metrics.registry, { version, featureGates, startMs: performance.timeOrigin });
   }
 
-  /** What both addresses really are, e.g. `[::]:10256`; empty ones are not listened on now. */
+  /** Addresses that the health and the metrics server listen on, e.g. `[::]:10256`; empty if one does not. */
   get addresses(): readonly (readonly string[])[] {
     return this.#servers.map(({ addresses }) => addresses);
   }
@@ -107,9 +107,9 @@ export class NodeServers {
   /**
    * Begins to listen; the loops are about to run.
    *
-   * @param signal ends the question which program has an address
+   * @param signal ends the search for the program that has an address
    * @throws {Error} with `bindAddressHardFail`, if an address cannot be had
-   * @throws {ConfigError} if what `kproxy.serving` names cannot be used
+   * @throws {ConfigError} if files that `kproxy.serving` names cannot be used
    */
   async start(signal: AbortSignal): Promise<void> {
     if (this.#options.config.kproxy.serving.tlsCertFile !== "") this.#tls = await this.#openTls();
@@ -205,10 +205,10 @@ export class NodeServers {
     return this.#node;
   }
 
-  /** The own Node is so now; undefined: it is gone. */
+  /** Sets the own Node; undefined: it is gone. */
   setNode(node: NodeObject | undefined): void {
     this.health.setNode(node);
-    // What it said last stays in force, here as for the rules.
+    // The last Node stays in force, here as for the rules.
     if (node !== undefined) this.#node = node;
   }
 
@@ -228,7 +228,7 @@ export class NodeServers {
 
 const MOST_AUDITED = 1_000;
 
-/** What a command has done to the node stands in this log, too. */
+/** Logs what a command has done to the node. */
 function auditHandler(log: Logger): Handler {
   return (request) => {
     if (request.method !== "POST") return textAnswer("405 method not allowed\n", { status: 405 });
@@ -251,7 +251,7 @@ export function observeHealth(health: HealthState, serviceHealth: ServiceHealthS
   };
 }
 
-/** The counters of answers. */
+/** Counters of the health pages' answers. */
 export type HealthMetrics = Pick<ProxyMetrics, "healthzTotal" | "livezTotal">;
 
 const HEALTH_PAGES = ["healthz", "livez", "readyz"] as const;

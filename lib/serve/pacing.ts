@@ -7,16 +7,16 @@ import { type Clock, systemClock } from "../kernel/clock.ts";
 
 const LONGEST_REST_MS = 1_000;
 
-/** Too many wait already. */
+/** Work is refused, as too much waits already. */
 export class BusyError extends Error {
   override readonly name = "BusyError";
 }
 
-/** How a {@linkcode Pace} goes. */
+/** Options of a {@linkcode Pace}. */
 export interface PaceOptions {
-  /** So many pieces of work may wait or be under way; further ones are refused. @default {Infinity} */
+  /** Most pieces of work that may wait or be under way; further ones are refused. @default {Infinity} */
   readonly mostWaiting?: number;
-  /** How many times as long as the work took it rests after it, a second at most. @default {1} */
+  /** Rest after each piece of work, in multiples of its duration; a second at most. @default {1} */
   readonly rest?: number;
 }
 
@@ -37,7 +37,7 @@ export class Pace {
   }
 
   /**
-   * What the work yields, when it is its turn; sooner than otherwise when `stopping` aborts.
+   * Does the work in its turn, and yields its result; without rests once `stopping` aborts.
    *
    * @throws {BusyError} if too many wait
    */
@@ -63,10 +63,10 @@ export class Pace {
 }
 
 /**
- * A text that is made for all clients together that have asked for it since it was made last. However many ask however often, making it
+ * A text that is made once for all clients that have asked for it since the last time. However many ask however often, making it
  * takes a fifth of the time at most.
  *
- * @returns asks for one that was not begun before now
+ * @returns yields a text whose making began no earlier than the call
  */
 export function sharedText(
   make: () => Promise<string>,

@@ -21,14 +21,14 @@ export interface PortConflict {
   readonly message: string;
 }
 
-/** What {@linkcode ServiceHealthServers} needs. */
+/** Dependencies of {@linkcode ServiceHealthServers}. */
 export interface ServiceHealthOptions {
   /** See `HealthState.isProxyHealthy`. */
   readonly isProxyHealthy: () => boolean;
-  /** Where ports of a family are opened; asked whenever ports are opened or everything was synced. */
+  /** Addresses on which ports of a family are opened; asked whenever ports are opened or everything was synced. */
   readonly addresses: (family: IpFamily) => ListenAddresses;
   readonly log: Logger;
-  /** Of all servers together. */
+  /** The pool of all servers together. */
   readonly pool: ConnectionPool;
   /** Called once for every port that cannot be opened, and again if the reason changes. */
   readonly onConflict?: (conflict: PortConflict) => void;
@@ -53,7 +53,7 @@ interface Wanted {
 }
 
 const RETRY_MS = 30_000;
-/** How many connections each of them may have open: those of a few load balancers. */
+/** Most open connections of each port: those of a few load balancers. */
 const MOST_CONNECTIONS = 32;
 const SERVER = "service-health";
 
@@ -65,7 +65,7 @@ const SERVER = "service-health";
 export class ServiceHealthServers {
   readonly #options: ServiceHealthOptions;
   readonly #families = new Map<IpFamily, Map<NamespacedName, Health>>();
-  /** By host and port. */
+  /** Open sockets by host and port. */
   readonly #open = new Map<string, Wanted & { readonly listener: Listener }>();
   #conflicts = new Map<NamespacedName, PortConflict>();
   #work: Promise<void> = Promise.resolve();
@@ -76,7 +76,7 @@ export class ServiceHealthServers {
     this.#options = options;
   }
 
-  /** Takes over what a successful sync of one family has reached. Ports are opened and closed in the background. */
+  /** Takes the state after a successful sync of one family. Ports are opened and closed in the background. */
   update(family: IpFamily, state: ProxyState, changed: Changed): void {
     const known = this.#families.get(family) ?? new Map<NamespacedName, Health>();
     this.#families.set(family, known);
@@ -163,7 +163,7 @@ export class ServiceHealthServers {
     if (before.size !== conflicts.size) onConflictCount?.(conflicts.size);
   }
 
-  /** What should be open, by host and port; a port that two Services ask for goes to the one that has it. */
+  /** Sockets that should be open, by host and port; a port that two Services request stays with its owner. */
   #wanted(conflicts: Map<NamespacedName, PortConflict>): Map<string, Wanted> {
     const addresses = new Map(FAMILIES.map((family) => [family, this.#addresses(family)]));
     const owners = new Set([...this.#open.values()].map(({ service }) => service));
@@ -194,7 +194,7 @@ export class ServiceHealthServers {
     }
   }
 
-  /** Every Service with its port per family: those that have theirs open first, then by name. */
+  /** Every Service with its port per family: owners of an open port first, then by name. */
   #services(owners: ReadonlySet<NamespacedName>): [NamespacedName, Map<IpFamily, number>][] {
     const services = new Map<NamespacedName, Map<IpFamily, number>>();
     for (const [family, known] of this.#families) {

@@ -30,7 +30,7 @@ export class CombinedSource implements Source {
   readonly #synced = new Map<ResourceKind, Set<Side>>();
   readonly #overridden = new Set<string>();
 
-  /** `report` gets a line, once each time it begins, for an object of `second` that is not used. */
+  /** `report` gets a line for each object of `second` that one of `first` overrides, once per override. */
   constructor(first: Source, second: Source, report: (message: string) => void) {
     this.name = `${first.name} before ${second.name}`;
     this.#sources = [first, second];

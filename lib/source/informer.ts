@@ -6,27 +6,27 @@
 import type { ApiObject, EndpointSlice, NodeObject, Service, ServiceCidr } from "../model/objects.ts";
 import { type Rejection, RESOURCE_OF, type ResourceKind, type Source, type SourceEvent } from "./source.ts";
 
-/** What is wanted of objects of one kind. Calls are synchronous and in order; what is left out is not called. */
+/** Handlers for objects of one kind. Calls are synchronous and in order; handlers that are left out are not called. */
 export interface ObjectHandlers<T extends ApiObject> {
   /** An object is new, also at the beginning, when all that exist are. */
   readonly add?: (object: T) => void;
   /** An object differs from what it was. */
   readonly update?: (old: T, object: T) => void;
-  /** An object is gone, or none that a proxy reads any more. */
+  /** An object is gone, or no longer one that a proxy reads. */
   readonly delete?: (old: T) => void;
   /** All objects that existed at the beginning have been added. Called once. */
   readonly synced?: () => void;
 }
 
-/** What is wanted of a source. */
+/** Handlers for the events of a source. */
 export interface InformerHandlers {
   /** Services. */
   readonly services?: ObjectHandlers<Service>;
   /** EndpointSlices, those that stand for v1 Endpoints among them. */
   readonly endpointSlices?: ObjectHandlers<EndpointSlice>;
-  /** Nodes: of an API server the one that was named only. */
+  /** Nodes: from an API server only the named one. */
   readonly nodes?: ObjectHandlers<NodeObject>;
-  /** ServiceCIDRs: asked for only if this is here; manifests have none. */
+  /** ServiceCIDRs: requested only if this is given; manifests have none. */
   readonly serviceCidrs?: ObjectHandlers<ServiceCidr>;
   /** An object, or a whole file, is refused; the others go on, and its last good version stays in force. */
   readonly rejected: (rejection: Rejection) => void;

@@ -31,7 +31,7 @@ const SLICE = decoded({
 const NODE = decoded({ apiVersion: "v1", kind: "Node", metadata: { name: "node-a" } }) as NodeObject;
 const CIDR: ServiceCidr = { kind: "ServiceCIDR", name: "kubernetes", cidrs: ["10.96.0.0/12"] };
 
-/** Says its lines, then waits for its end, as a source does. */
+/** A source that calls `say` with its handler, then waits for its end. */
 function source(say: (handler: ResourceEventHandler) => void) {
   return {
     name: "test",
@@ -45,7 +45,7 @@ function source(say: (handler: ResourceEventHandler) => void) {
   };
 }
 
-/** Handlers that write down each call. */
+/** Handlers that record each call. */
 function recording(told: string[]): InformerHandlers {
   const of = (kind: string) => ({
     add: ({ name }: { readonly name: string }) => void told.push(`${kind} add ${name}`),

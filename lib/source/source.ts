@@ -34,9 +34,9 @@ export interface Rejection {
   readonly message: string;
 }
 
-/** Receives what a source finds. Calls are synchronous, in order, and must not throw. */
+/** Receives the events of a source. Calls are synchronous, in order, and must not throw. */
 export interface ResourceEventHandler {
-  /** True: ServiceCIDRs are of use. A source that has to ask for them does so only then; no sync ever waits for them. */
+  /** True: ServiceCIDRs are wanted. Only then does a source request them; no sync ever waits for them. */
   readonly wantsServiceCidrs?: boolean;
   /** Related changes arrive in one call, so that they end up in one sync. */
   events(batch: readonly SourceEvent[]): void;
@@ -55,11 +55,11 @@ export interface ResourceEventHandler {
   restored?(state: RestoredState | null): void;
 }
 
-/** What a snapshot stands in for, or is too old to. */
+/** Kinds of objects that a snapshot is served for, or is too old for. */
 export interface RestoredState {
   /** When the snapshot was written, in milliseconds since the epoch. */
   readonly savedAtMs: number;
-  /** What the origin has not listed yet. */
+  /** Kinds that the origin has not listed yet. */
   readonly kinds: readonly ResourceKind[];
   /** When it was or becomes too old, in milliseconds since the epoch; null: never. */
   readonly expiresAtMs: number | null;
@@ -77,11 +77,11 @@ export interface Source {
    */
   run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void>;
   /**
-   * What it delivered and is in force, without a copy: each object as it is when it is taken. Events may come while a caller takes
+   * Objects that it delivered and that are in force, without a copy: each as it is when taken. Events may come while a caller takes
    * them; of an object that comes twice the later one counts. Absent: it keeps nothing.
    */
   objects?(): Iterable<ApiObject>;
-  /** What is refused as it is now, each with its present reason. Absent: it does not know. */
+  /** Current refusals, each with its present reason. Absent: the source does not know them. */
   refusals?(): Iterable<Rejection>;
 }
 

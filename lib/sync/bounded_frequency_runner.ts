@@ -5,7 +5,7 @@
  * @module
  */
 
-/** How a {@linkcode BoundedFrequencyRunner} paces its runs. */
+/** Options of a {@linkcode BoundedFrequencyRunner}. */
 export interface BoundedFrequencyRunnerOptions {
   /**
    * One run; resolves to false if there was nothing to do, which the next one need not wait for. A rejection makes the runner try
@@ -14,7 +14,7 @@ export interface BoundedFrequencyRunnerOptions {
   readonly run: () => Promise<boolean>;
   /** Time between the end of a run and the start of the next, in milliseconds. Capped at `maxIntervalMs`. */
   readonly minIntervalMs: number;
-  /** Time after a run when another one starts unasked, in milliseconds. */
+  /** Time after a run when the next one starts unasked, in milliseconds. */
   readonly maxIntervalMs: number;
   /** Milliseconds to wait after this many failures in a row. Capped at `maxIntervalMs`. */
   readonly retryMs: (failures: number) => number;

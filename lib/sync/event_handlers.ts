@@ -29,7 +29,7 @@ export interface HandledFamily {
   requestSync(): void;
 }
 
-/** Gets every event that a family took, needed or not. */
+/** Observes every event that a family took, needed or not. */
 export interface ChangeObserver {
   /** A Service; `pendingServices` is how many now wait for a sync of the family. */
   service(family: IpFamily, pendingServices: number): void;
@@ -37,12 +37,12 @@ export interface ChangeObserver {
   endpointSlice(family: IpFamily, pending: boolean): void;
 }
 
-/** What a {@linkcode EventHandlers} needs. */
+/** Dependencies of {@linkcode EventHandlers}. */
 export interface EventHandlersOptions {
   readonly runners: readonly HandledFamily[];
   /** Name of the own Node; others are ignored. */
   readonly nodeName: string;
-  /** The own Node changed, or is gone. */
+  /** Called when the own Node changed, or is gone. */
   readonly onNode: (node: NodeObject | undefined) => void;
   /** A Service was added or changed, of whatever family. */
   readonly onService?: (service: Service) => void;
@@ -50,11 +50,11 @@ export interface EventHandlersOptions {
   readonly onServiceCidrs?: ((networks: readonly string[]) => readonly IpFamily[]) | undefined;
   readonly onRejected: (rejection: Rejection) => void;
   readonly changes?: ChangeObserver;
-  /** The source gave a sign of life. */
+  /** Called at a sign of life of the source. */
   readonly onHeard?: (kind: ResourceKind) => void;
-  /** The source cannot have this kind at the moment, and why. */
+  /** Called with the reason why the source cannot get this kind at the moment. */
   readonly onFailed?: (kind: ResourceKind, reason: string) => void;
-  /** The source serves from a snapshot; null: no longer. */
+  /** Called when the source serves from a snapshot; null: no longer. */
   readonly onRestored?: (state: RestoredState | null) => void;
 }
 
@@ -65,7 +65,7 @@ export interface EventHandlersOptions {
 export class EventHandlers implements ResourceEventHandler {
   readonly #options: EventHandlersOptions;
   readonly #synced = new Set<ResourceKind>();
-  /** Why kinds cannot be read. */
+  /** Kind → why it cannot be read. */
   readonly #refusals = new Map<ResourceKind, string>();
   #gateOpen = false;
   #onSynced: ((kind: ResourceKind) => void)[] = [];
@@ -95,7 +95,7 @@ export class EventHandlers implements ResourceEventHandler {
     });
   }
 
-  /** Why the source was not let to read this kind; null if it was, or has not tried. */
+  /** Why the source may not read this kind; null if it may, or has not tried. */
   refusal(kind: ResourceKind): string | null {
     return this.#refusals.get(kind) ?? null;
   }

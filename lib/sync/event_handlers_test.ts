@@ -58,7 +58,7 @@ Deno.test("ServiceCIDRs are reported as one list, once for each batch that chang
   assertEquals(told[1], ["10.96.0.0/16", "10.98.0.0/24"]);
   assertEquals(requests, ["IPv4", "IPv4"]);
   handlers.events([{ type: "delete", old: other }]);
-  // One object less has it, and one has it still.
+  // One ServiceCIDR less has the network, and one still has it.
   assertEquals([told[2], requests.length], [["10.96.0.0/16"], 2]);
 });
 

@@ -1,5 +1,5 @@
 /**
- * One IP family at work: its pending changes, its pace, and its watch over rules that others may remove.
+ * Runs one IP family: its pending changes, the pace of its syncs, and checks of rules that others may remove.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import { SyncError } from "../errors.ts";
 import { TURN_MS, yieldToOthers } from "../kernel/clock.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
 
-/** What a {@linkcode FamilyRunner} needs. */
+/** Dependencies of a {@linkcode FamilyRunner}. */
 export interface FamilyRunnerOptions {
   readonly tracker: ChangeTracker;
   readonly proxier: FamilyProxier;
@@ -24,7 +24,7 @@ export interface FamilyRunnerOptions {
   readonly log: Logger;
   /** Called at every request for a sync. */
   readonly onQueued: (family: IpFamily) => void;
-  /** Without it, flows in connection tracking are left alone. */
+  /** Removal of stale UDP flows; without it, flows in connection tracking are left alone. */
   readonly staleFlows?: Pick<StaleFlowOptions, "conntrack" | "nodePortIps" | "observe">;
   /** A number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
@@ -128,7 +128,7 @@ export class FamilyRunner implements HandledFamily {
     this.#reconciler.requireFullSync();
   }
 
-  /** It may still be under way when everything ends. */
+  /** Starts a check of the rules, for the end of which `stop` waits. */
   #look(look: Promise<void>): void {
     const done = look.finally(() => this.#looks.delete(done));
     this.#looks.add(done);
@@ -147,14 +147,14 @@ export class FamilyRunner implements HandledFamily {
   }
 }
 
-/** A sync that reached its state. */
+/** A sync that succeeded. */
 export interface SyncOutcome {
   readonly family: IpFamily;
   /** True if everything was written, not only the changed Services. */
   readonly full: boolean;
   readonly report: ApplyReport;
   readonly durationMs: number;
-  /** The Services looked at; empty for a full sync. */
+  /** The Services that were synced; empty for a full sync. */
   readonly services: readonly NamespacedName[];
   /** Times, in milliseconds since the epoch, at which the endpoint changes of this sync were triggered. */
   readonly triggerTimesMs: readonly number[];
@@ -173,20 +173,20 @@ export interface SyncFailure {
   readonly durationMs: number;
 }
 
-/** Gets every sync. */
+/** Observes every sync. */
 export interface SyncObserver {
-  /** A sync has taken over what was pending. */
+  /** A sync has begun, and has taken over the pending changes. */
   begun?(sync: { readonly family: IpFamily }): void;
   synced(outcome: SyncOutcome): void;
   failed(failure: SyncFailure): void;
 }
 
-/** What a {@linkcode Reconciler} needs. */
+/** Dependencies of a {@linkcode Reconciler}. */
 export interface ReconcilerOptions {
   readonly tracker: ChangeTracker;
   readonly proxier: FamilyProxier;
   readonly observer: SyncObserver;
-  /** Work on the state that was reached; the next sync waits for it. Must not reject. */
+  /** Work on the synced state; the next sync waits for it. Must not reject. */
   readonly afterSync?: (outcome: SyncOutcome) => Promise<void>;
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
@@ -228,7 +228,7 @@ export class Reconciler {
   /**
    * Brings the kernel to the newest state.
    *
-   * @returns false if that took no program, so that the next one need not wait
+   * @returns false if no program was run for it, so that the next one need not wait
    * @throws {SyncError} after a call of the observer; the changes stay pending and the next sync is a full one
    */
   async reconcile(): Promise<boolean> {
@@ -244,7 +244,7 @@ export class Reconciler {
     const full = this.#fullSyncNeeded || this.#hourlySyncDue(state, startMs);
     // Taken over before the await: a full sync asked for while this one runs must not be forgotten.
     this.#fullSyncNeeded = false;
-    // The same goes for Services that are to be looked at again, be it because of what is found meanwhile.
+    // Likewise the Services that are to be synced: damage found meanwhile may add some.
     const changed = this.#uncommitted;
     this.#uncommitted = new Set();
     try {
@@ -287,33 +287,33 @@ export class Reconciler {
   }
 }
 
-/** Services that are too large are quarantined as those are of which the tools refuse something. */
+/** Adds Services that are too large to the quarantine, beside those whose rules were refused. */
 function withTooLarge(report: ApplyReport, { tooLarge }: ProxyState): ApplyReport {
   if (tooLarge.size === 0) return report;
   const quarantined = [...tooLarge].map(([service, problem]) => ({ service, problem }));
   return { ...report, quarantined: [...report.quarantined ?? [], ...quarantined] };
 }
 
-/** What {@linkcode RuleChecks} needs. */
+/** Dependencies of {@linkcode RuleChecks}. */
 export interface RuleChecksOptions {
   readonly family: IpFamily;
-  /** As `FamilyProxier.findDamage`. */
+  /** Looks for damage, as `FamilyProxier.findDamage`. */
   readonly check: () => Promise<false | null | Damage>;
-  /** Asks for a sync that writes these again; `syncBegins` and `synced` report it. */
+  /** Requests a sync that writes these Services again; `syncBegins` and `synced` report it. */
   readonly repair: (services: Changed) => void;
   readonly log: Logger;
   readonly observer?: DriftObserver | undefined;
 }
 
-/** Gets what other programs did to the rules. */
+/** Observes damage that other programs do to the rules. */
 export interface DriftObserver {
-  /** This is damaged, in the tools' names, and about to be written again. */
+  /** Damage was found, in the tools' names, and is about to be repaired. */
   found(family: IpFamily, damaged: readonly string[]): void;
-  /** It was written again; `lasts` if it is damaged all the same. */
+  /** The damage was repaired; `lasts` if it is there all the same. */
   repaired(family: IpFamily, lasts: boolean): void;
 }
 
-/** Of the wait after repairs that did not help, in checks: an hour at the default sync period. */
+/** Longest wait after repairs that did not help, in checks: an hour at the default sync period. */
 const MAX_SKIPPED_CHECKS = 120;
 
 /**
@@ -326,10 +326,10 @@ export class RuleChecks {
   #isChecking = false;
   /** A repair was asked for and is not done yet. */
   #isRepairing = false;
-  /** The sync under way began after that. */
+  /** The sync under way began after that request. */
   #isRepairUnderWay = false;
   #hasEnded = false;
-  /** What it is about. */
+  /** Damage that the repair is about. */
   #repaired: readonly string[] = [];
   #undoneRepairs = 0;
   #skipped = 0;
@@ -361,7 +361,7 @@ export class RuleChecks {
     repair(this.#undoneRepairs === 0 ? damage.services : "all");
   }
 
-  /** A sync begins, which does what was asked for until now. */
+  /** A sync begins, which does the repair that was requested until now. */
   syncBegins(): void {
     this.#isRepairUnderWay = this.#isRepairing;
   }
@@ -372,7 +372,7 @@ export class RuleChecks {
     this.#isRepairing = this.#isRepairUnderWay = false;
     const damage = await this.#look();
     const { log, family, observer } = this.#options;
-    // What is damaged besides was damaged since: the next check is about that.
+    // Other damage was done since: the next check is about that.
     const lasts = damage !== null && isAbout(this.#repaired, damage);
     observer?.repaired(family, lasts);
     if (!lasts) return;
@@ -386,12 +386,12 @@ export class RuleChecks {
     );
   }
 
-  /** From now on it looks at nothing, and a failure that the end causes is no problem. */
+  /** Ends the checks: a failure that the shutdown causes is no problem. */
   end(): void {
     this.#hasEnded = true;
   }
 
-  /** Null: all is well, or that is unknown. */
+  /** The damage that a check finds; null: there is none, or that is unknown. */
   async #look(): Promise<Damage | null> {
     if (this.#hasEnded) return null;
     const { check, log, family } = this.#options;
@@ -399,7 +399,7 @@ export class RuleChecks {
     try {
       const damage = await check();
       this.#lastProblem = "";
-      // Null says nothing of repairs that failed, either.
+      // An unknown state says nothing of repairs that failed, either.
       if (damage !== false) return damage;
       if (this.#undoneRepairs > 0) log.info("Rules stay as they were written again", { family });
       this.#undoneRepairs = 0;
@@ -417,7 +417,7 @@ export class RuleChecks {
   }
 }
 
-/** True if some of it is damaged again; also where what it was is unknown. */
+/** True if some of the repaired rules are damaged again, or if it is unknown which rules are damaged. */
 function isAbout(repaired: readonly string[], { found }: Damage): boolean {
   return repaired.length === 0 || found.length === 0 || found.some((one) => repaired.includes(one));
 }

@@ -21,7 +21,7 @@ const CLIENT = "10.0.0.5:4000";
 const VIP = "10.96.0.10:53";
 const DNS = testService({ ports: [testPort({ protocol: "UDP", port: 53 })] });
 
-/** A tracker, a table and the reconciler between them; `sync()` does what a sync that succeeds leads to. */
+/** A tracker, a conntrack table and the reconciler between them; `sync()` acts as a sync that succeeds. */
 class Setup {
   readonly table = new FakeConntrack();
   readonly lines: readonly string[];
@@ -225,7 +225,7 @@ Deno.test("many deletions in a big table are spread over syncs, those with most 
   const setup = new Setup();
   setup.service(DNS);
   setup.endpoints(A);
-  // Each of them is also talked to directly, so that none can be deleted by its address alone.
+  // Each endpoint has a direct flow as well, so that none can be deleted by its address alone.
   for (let i = 0; i < 5; i++) {
     for (let port = 0; port <= i; port++) {
       setup.table.add(`10.0.0.5:${4000 + port}`, VIP, `10.244.9.${i}:5353`);
@@ -261,7 +261,7 @@ Deno.test("a table that was read only in part is read again", async () => {
   assertEquals(setup.table.flows, []);
 });
 
-/** A table whose next read takes until it is let go of. */
+/** A table whose next read takes until it is released. */
 function slowRead(setup: Setup): { readonly release: () => void; readonly fail: (error: Error) => void } {
   const gate = Promise.withResolvers<void>();
   const fast = setup.table.run.bind(setup.table);
@@ -302,7 +302,7 @@ Deno.test("a program that hangs holds up one sync for two seconds, and no other 
   assertEquals(setup.requests, 1);
   assertEquals(setup.lines.length, 1);
   assert(setup.lines[0]?.includes("timed out after 30 s"), setup.lines[0]);
-  // It still hangs: now no one waits for it.
+  // The read still hangs, but no one waits for it now.
   slowRead(setup).fail(new ExecError(["conntrack"], 137, "", { timedOutMs: 30_000 }));
   assert(await syncsWithin(time, setup, 0), "the next try");
 });

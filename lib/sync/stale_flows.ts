@@ -16,10 +16,10 @@ import { backoffMs } from "./bounded_frequency_runner.ts";
 import { joinHostPort, parseIp } from "../model/ip.ts";
 import type { Endpoint, ProxyState, ServicePort } from "../model/state.ts";
 
-/** What flows are judged by. */
+/** Rules that flows are compared with. */
 export interface FlowRules {
   readonly targets: UdpTargets;
-  /** What earlier states translated. */
+  /** Frontends and endpoints of earlier states. */
   readonly former: UdpTargets;
   /** The addresses that node ports are served on. */
   readonly nodePortIps: ReadonlySet<string>;
@@ -169,9 +169,9 @@ function zoneOptions(text: string): ZoneOptions {
 
 /** A snapshot of one family. Addresses are `ip:port` or `[ip]:port`. */
 export interface UdpTargets {
-  /** Cluster IPs, external IPs and load balancer IPs → where flows to them may lead. */
+  /** Cluster IPs, external IPs and load balancer IPs → endpoints that flows to them may lead to. */
   readonly frontends: ReadonlyMap<string, ReadonlySet<string>>;
-  /** Node port → where flows to it may lead. */
+  /** Node port → endpoints that flows to it may lead to. */
   readonly nodePorts: ReadonlyMap<number, ReadonlySet<string>>;
 }
 
@@ -201,12 +201,12 @@ export function udpTargets(state: ProxyState): UdpTargets {
   return { frontends, nodePorts };
 }
 
-/** True if there is nothing of UDP to look for. */
+/** True if there are no UDP frontends. */
 export function isEmpty({ frontends, nodePorts }: UdpTargets): boolean {
   return frontends.size === 0 && nodePorts.size === 0;
 }
 
-/** Every frontend of either, with what either says of it. */
+/** Every frontend of either, with the endpoints of both. */
 function unionOfTargets(one: UdpTargets, other: UdpTargets): UdpTargets {
   const frontends = new Map<string, Set<string>>();
   const nodePorts = new Map<number, Set<string>>();
@@ -232,7 +232,7 @@ function addAll<K>(sets: Map<K, Set<string>>, key: K, members: Iterable<string>)
   sets.set(key, set);
 }
 
-/** One look at the table. */
+/** One search of the conntrack table for stale flows. */
 export interface FlowReconciliation {
   readonly family: IpFamily;
   readonly deleted: number;
@@ -240,16 +240,16 @@ export interface FlowReconciliation {
   readonly durationMs: number;
 }
 
-/** What a {@linkcode StaleFlowReconciler} needs. */
+/** Dependencies of a {@linkcode StaleFlowReconciler}. */
 export interface StaleFlowOptions {
   readonly family: IpFamily;
   readonly conntrack: Pick<Conntrack, "dump" | "delete">;
   /** The addresses that node ports are served on now. */
   readonly nodePortIps: () => Iterable<string>;
   readonly log: Logger;
-  /** Hears of every look at the table that worked. */
+  /** Called after every search of the table that succeeded. */
   readonly observe: (reconciliation: FlowReconciliation) => void;
-  /** Asks for a sync, of whatever: after it `afterSync` is called again. */
+  /** Requests a sync, even without changes: after it `afterSync` is called again. */
   readonly requestSync: () => void;
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
@@ -259,33 +259,33 @@ export interface StaleFlowOptions {
 
 /** How long deletions may hold up the next sync. */
 const DELETE_BUDGET_MS = 1_000;
-/** How long all of a look may hold up the next sync. One that takes longer, or hangs, goes on beside it. */
+/** How long a whole search may hold up the next sync. One that takes longer, or hangs, goes on beside it. */
 const HOLD_MS = 2_000;
-/** The wait before the rest of what did not fit into the budget. */
+/** The wait before the deletions that did not fit into the budget. */
 const CONTINUE_MS = 200;
 const FIRST_RETRY_MS = 1_000;
 const MAX_RETRY_MS = 60_000;
 
 /**
  * Level-triggered: looks at the whole table after a sync that wrote everything (so also after a start and after another program
- * removed our rules), or changed a UDP Service or its endpoints; and again until it worked. It decides between syncs what is
+ * removed the rules), or changed a UDP Service or its endpoints; and again until it worked. It decides between syncs what is
  * stale, never beside one: else a flow to an endpoint that the next sync adds would count as stale. A sync does not wait for programs
  * that take long: rules in force matter more than flows that are left over.
  */
 export class StaleFlowReconciler {
   readonly #options: StaleFlowOptions;
-  /** What there was to translate since the table was last known to agree. */
+  /** UDP targets since the table was last known to agree with the rules. */
   #former: UdpTargets = NO_UDP_TARGETS;
-  /** What the newest rules translate. */
+  /** UDP targets of the newest rules. */
   #targets: UdpTargets = NO_UDP_TARGETS;
   #needed = true;
-  /** Counts what changed {@linkcode StaleFlowReconciler.#targets}. */
+  /** Counts changes of {@linkcode StaleFlowReconciler.#targets}. */
   #generation = 0;
-  /** The look under way; it never rejects. */
+  /** The search under way; it never rejects. */
   #running: Promise<void> | undefined;
-  /** Resolves the wait of a look for the end of a sync. */
+  /** Resolves the wait of a search for the end of a sync. */
   #onBetweenSyncs: (() => void) | undefined;
-  /** The look before took longer than syncs wait for it. */
+  /** The last search took longer than syncs wait for it. */
   #isSlow = false;
   #failures = 0;
   #loggedProblem = "";
@@ -296,7 +296,7 @@ export class StaleFlowReconciler {
     this.#options = options;
   }
 
-  /** Never rejects, and never takes long, whatever becomes of the look. */
+  /** Begins a search if one is needed. Never rejects, and never takes long, whatever the search does. */
   async afterSync(outcome: SyncOutcome): Promise<void> {
     const { full, udpServicesChanged, udpEndpointsChanged, state } = outcome;
     if (full || udpServicesChanged || udpEndpointsChanged) {
@@ -313,10 +313,10 @@ export class StaleFlowReconciler {
         return;
       }
       this.#running = this.#look().finally(() => this.#running = undefined);
-      // One that was slow is not waited for again before another one was not.
+      // After a slow search none is waited for until one was fast again.
       if (this.#isSlow) return;
     } else if (this.#onBetweenSyncs === undefined) {
-      // It still reads.
+      // The search still reads the table.
       return;
     }
     this.#onBetweenSyncs?.();
@@ -330,7 +330,7 @@ export class StaleFlowReconciler {
     this.#onBetweenSyncs?.();
   }
 
-  /** Waits for a look, but not for long. */
+  /** Waits for a search, but not for long. */
   async #hold(look: Promise<void>): Promise<void> {
     this.#isSlow = await within(look.then(() => true), HOLD_MS) === null;
   }
@@ -345,7 +345,7 @@ export class StaleFlowReconciler {
     }
   }
 
-  /** Resolves when no sync is under way: at once while the sync that began the look waits for it. */
+  /** Resolves when no sync is under way: at once while the sync that began the search waits for it. */
   async #betweenSyncs(): Promise<void> {
     if (!this.#isSlow || this.#stopped) return;
     const between = new Promise<void>((resolve) => {
@@ -364,7 +364,7 @@ export class StaleFlowReconciler {
     const dumpMs = nowMs() - startMs;
     await this.#betweenSyncs();
     if (this.#stopped) return;
-    // Those of now: what syncs have added since the table was read is not stale, either.
+    // The present targets: endpoints that syncs have added since the table was read are not stale, either.
     const deletions = planDeletions(family, groupFlows(text), {
       targets: this.#targets,
       former: this.#former,
@@ -382,7 +382,7 @@ export class StaleFlowReconciler {
         took: `${Math.round(durationMs)}ms`,
       }, 1);
     }
-    // What a sync changed meanwhile may have left flows that were not there when the table was read.
+    // A sync meanwhile may have left flows that were not there when the table was read.
     if (complete && now.length === deletions.length && generation === this.#generation) {
       this.#needed = false;
       this.#former = NO_UDP_TARGETS;
@@ -405,7 +405,7 @@ export class StaleFlowReconciler {
       log.error("Cannot look for stale UDP flows, will try again", error, { family });
     }
     this.#loggedProblem = problem;
-    // What is not installed does not come by itself; the next sync that needs it looks again.
+    // A missing conntrack is not retried; the next sync that needs it looks again.
     if (isMissing) return;
     this.#again(backoffMs(this.#failures, { initialMs: FIRST_RETRY_MS, maxMs: MAX_RETRY_MS, random }));
   }

@@ -173,7 +173,7 @@ Deno.test("deletions remove every stale flow of a dump and no other", { permissi
         const stdin = deletions.map(({ options }) => `-D ${options.join(" ")}\n`).join("");
         await before.run(["conntrack", "--load-file", "-"], { stdin });
         assertEquals(before.flows, expected.flows);
-        // What is left is what a second look would leave.
+        // A second look at the remaining flows finds nothing to delete.
         assertEquals(planDeletions("IPv4", await groupsOf(before), wanted), []);
       },
     ),

@@ -45,7 +45,7 @@ export function observeSyncs(
       metrics.observeSync(family, { full, durationMs, endMs: nowMs(), triggerTimesMs });
       if (report.isChangeRefused === true) metrics.countRefusal(family, false);
       for (const [table, count] of Object.entries(report.total)) {
-        // What else a mode counts is no rule of iptables.
+        // Other counts of a mode are not rules of iptables.
         if (!IPTABLES_TABLES.includes(table)) continue;
         metrics.iptablesRules.set({ ip_family: family, table }, count);
         metrics.iptablesRulesLast.set({ ip_family: family, table }, report.written[table] ?? 0);
@@ -137,21 +137,21 @@ export function observeFirstSyncs(
   };
 }
 
-/** What {@linkcode observeQuarantine} needs. */
+/** Dependencies of {@linkcode observeQuarantine}. */
 export interface QuarantineOptions {
   readonly log: Logger;
   readonly metrics: Pick<ProxyMetrics, "quarantinedServices">;
-  /** Hears of each Service once, and again when the problem is another one. */
+  /** Called once for each Service, and again when its problem changes. */
   readonly onQuarantined: (quarantined: QuarantinedService & { readonly family: IpFamily }) => void;
 }
 
-/** A metric of how many there are; a log line and a call for each that comes, a log line for each that goes. */
+/** Sets the metric of quarantined Services; logs and reports each that comes, and logs each that goes. */
 export function observeQuarantine({ log, metrics, onQuarantined }: QuarantineOptions): SyncObserver {
   const known = new Map<IpFamily, ReadonlyMap<NamespacedName, string>>();
   const lists = new Map<IpFamily, readonly QuarantinedService[]>();
   return {
     synced({ family, report: { quarantined } }): void {
-      // The same list says nothing new; there may be thousands.
+      // An unchanged list is skipped at once; it may hold thousands.
       if (quarantined === undefined || lists.get(family) === quarantined) return;
       lists.set(family, quarantined);
       const before = known.get(family) ?? new Map<NamespacedName, string>();
@@ -171,10 +171,10 @@ export function observeQuarantine({ log, metrics, onQuarantined }: QuarantineOpt
   };
 }
 
-/** What is counted: ports one by one, or in IPVS mode Services, as kube-proxy does. */
+/** Unit of the count: ports one by one, or in IPVS mode Services, as kube-proxy does. */
 export type NoLocalEndpointsUnit = "servicePorts" | "services";
 
-/** Those that have endpoints, but none for this kind of traffic. */
+/** Number of ports or Services that have endpoints, but none for this kind of traffic. */
 export interface NoLocalEndpoints {
   readonly internal: number;
   readonly external: number;
@@ -182,7 +182,7 @@ export interface NoLocalEndpoints {
 
 const NONE: NoLocalEndpoints = { internal: 0, external: 0 };
 
-/** Counts them for one family, looking only at what changed. */
+/** Counts ports or Services without local endpoints for one family, looking only at changed Services. */
 export class NoLocalEndpointsCount {
   readonly #unit: NoLocalEndpointsUnit;
   readonly #services = new Map<NamespacedName, NoLocalEndpoints>();
@@ -192,7 +192,7 @@ export class NoLocalEndpointsCount {
     this.#unit = unit;
   }
 
-  /** Takes over what a sync has reached. */
+  /** Takes the state that a sync has reached. */
   update(state: ProxyState, changed: Changed): void {
     if (changed === "all") {
       this.#services.clear();
@@ -212,7 +212,7 @@ export class NoLocalEndpointsCount {
     return this.#unit === "services" ? judge(name, ports, state) : count(name, ports, state);
   }
 
-  /** The sum goes along: there may be thousands of them, and this is done for each change. */
+  /** Updates the sum along: there may be thousands of Services, and this is done for each change. */
   #set(name: NamespacedName, counts: NoLocalEndpoints): void {
     const before = this.#services.get(name) ?? NONE;
     this.#total = {

@@ -9,7 +9,7 @@ import { wallClockMs } from "../../kernel/clock.ts";
 import { AUDIT, createLogger, type LogValues, valuesText } from "../../observe/log.ts";
 import type { Io } from "../io.ts";
 
-/** Reports it in one line. Where no kproxy runs, or it does not answer, the line on standard error is all there is. */
+/** Reports the change in one line: where no kproxy answers, the line on standard error is all there is. */
 export async function audit(
   action: "repair" | "cleanup",
   what: LogValues,

@@ -28,9 +28,9 @@ import { lookOptions } from "./look_options.ts";
 import { printFound, printRejected, warnUnserved } from "./output.ts";
 
 /**
- * Prints what differs.
+ * Prints the differences.
  *
- * @returns 0 if nothing does, 1 if something does or could not be read
+ * @returns 0 if there are none, 1 if there are some or something could not be read
  */
 export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const form = flags.outputForm("text");
@@ -67,15 +67,15 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
     repair: repaired,
   };
   await printFound(form, { document: () => checkDocument(report), lines: () => checkLines(report) }, io);
-  // What was not read may hide anything.
+  // Objects and rules that were not read may hide any difference.
   const isRead = seen.objects.rejected.length === 0 &&
     seen.checks.every(({ problems }) => problems.every(({ place }) => isBesideServices(place, seen.found)));
   return isRead && seen.checks.every(isClean) ? 0 : 1;
 }
 
 /**
- * What is written comes from files or the API server, as the kproxy that runs here is set to ask it, and not from what that one holds:
- * a word of its may have been another program's.
+ * Options for a repair: rules come from files or the API server, as the kproxy that runs here is set to ask it, and not from its state:
+ * an answer in its name may have been another program's.
  */
 async function optionsToRepair(options: LookOptions): Promise<LookOptions> {
   const { config } = options;
@@ -107,7 +107,7 @@ async function optionsToRepair(options: LookOptions): Promise<LookOptions> {
   };
 }
 
-/** No packet to a Service passes these before our rules: a rule of others there hides nothing that is compared. */
+/** Hooks that packets to Services pass after kproxy's rules: foreign rules there hide nothing that is compared. */
 const LATE_HOOKS: readonly string[] = ["forward", "input", "postrouting"];
 
 function isBesideServices(place: string, { live }: Look): boolean {
@@ -120,7 +120,7 @@ function isBesideServices(place: string, { live }: Look): boolean {
     bases.every((base) => LATE_HOOKS.includes(base?.hook ?? ""));
 }
 
-/** The node as it was looked at. */
+/** The desired rules of the node, compared with the live ones. */
 interface Seen {
   readonly found: Look;
   readonly objects: FoundObjects;
@@ -128,7 +128,7 @@ interface Seen {
   readonly checks: readonly FamilyCheck[];
 }
 
-/** Where something differs, what does so at a second look, too. Files do not change while they are read. */
+/** Compares the node; differences count if a second look finds them, too. Files do not change while they are read. */
 async function seenTwice(options: LookOptions): Promise<Seen> {
   const first = await seenNode(options);
   if (options.liveFrom.length > 0 || !mayPass(first.checks)) return first;
@@ -156,13 +156,13 @@ async function seenNode(options: LookOptions): Promise<Seen> {
   return { found, objects, desired, checks };
 }
 
-/** What makes it doubtful that these are the rules that this node should have. */
+/** Reasons to doubt that these are the rules that this node should have. */
 function doubtsOf({ found, objects, checks }: Seen): readonly string[] {
   const modes = [...found.live?.values() ?? []].flatMap((live) => modeFinding(found.mode, live));
   return [...new Set([...modes, ...doubtsOfRepair(found, objects, checks)])];
 }
 
-/** Why rules that are made from these objects and this configuration may be those of another node. */
+/** Reasons why rules made from these objects and this configuration may be another node's. */
 function doubtsOfRepair(
   found: Look,
   { state }: FoundObjects,
@@ -181,13 +181,13 @@ function doubtsOfRepair(
   ];
 }
 
-/** Networks by which rules that are there, and should not be, distinguish sources inside of the cluster from others. */
+/** Networks by which surplus rules distinguish sources inside of the cluster from others. */
 function otherClusterCidrs(checks: readonly FamilyCheck[]): readonly string[] {
   const rules = checks.flatMap(({ services }) => [...services.values()].flat()).flatMap(({ found }) => found);
   return [...new Set(rules.flatMap((rule) => /(?:! -s|saddr !=) (\S+)/.exec(rule)?.[1] ?? []))].sort();
 }
 
-/** True if something of ours that is there is not wanted by the objects that could be read. */
+/** True if live rules of kproxy's are surplus by the objects that could be read. */
 function takesAway(checks: readonly FamilyCheck[]): boolean {
   return checks.some(({ base, services, leftovers }) =>
     [...base, ...leftovers, ...[...services.values()].flat()].some(({ kind, found }) =>
@@ -196,7 +196,7 @@ function takesAway(checks: readonly FamilyCheck[]): boolean {
   );
 }
 
-/** Null: it was refused, and the reason was printed. */
+/** Repairs the node; null if that was refused, and the reason was printed. */
 async function repairNode(seen: Seen, { exec }: LookOptions, io: Io): Promise<RepairReport | null> {
   const { found: { mode, config }, desired, checks } = seen;
   const { damagedFamilies, repair, repairLeave } = await import("../../inspect/check/repair.ts");
@@ -212,7 +212,7 @@ async function repairNode(seen: Seen, { exec }: LookOptions, io: Io): Promise<Re
   return { families, note: leave.note, before, refused };
 }
 
-/** Why what would be written may not be what this node should have; null: nothing says so. */
+/** Reason to doubt that a repair would write what this node should have; null: there is none. */
 function refusalOf({ found, objects, checks }: Seen): string | null {
   if (objects.rejected.length > 0 && takesAway(checks)) {
     return "rules that are there would go, and they may be those of the objects that cannot be read";

@@ -42,7 +42,7 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
 }
 
 /**
- * Removes what proxies left on this node and says what it was.
+ * Removes what proxies left on this node, and prints what it was.
  *
  * @returns 0, or 1 if something could not be removed
  */
@@ -99,7 +99,7 @@ export async function cleanUp(
   return report.failed.length > 0 ? 1 : 0;
 }
 
-/** Does the work while a terminal says which: with the rules of many Services it takes long. */
+/** Does the work while a terminal shows which: with the rules of many Services it takes long. */
 async function showing<T>(text: string, terminal: Terminal | null, work: () => Promise<T>): Promise<T> {
   if (terminal === null) return await work();
   const { Activity } = await import("../terminal/drawing.ts");
@@ -108,19 +108,19 @@ async function showing<T>(text: string, terminal: Terminal | null, work: () => P
   return await work();
 }
 
-/** True if all that there is to say is that this process may do nothing. */
+/** True if the report has missing permissions only. */
 function lacksRights({ removed, kept, failed }: LeftoverReport): boolean {
   return failed.length > 0 && removed.length === 0 && kept.length === 0 &&
     failed.every(({ error }) => isPermissionProblem(errorText(error)));
 }
 
-/** One line for each thing that would go. */
+/** One line for each leftover that would be removed. */
 function cleanupListing({ removed, failed }: LeftoverReport): string {
   if (removed.length === 0) return failed.length > 0 ? "" : "Nothing to remove\n";
   return removed.map(({ place, command }) => `${escaped(`${place}: ${command}`)}\n`).join("");
 }
 
-/** How much went, by kind. */
+/** Counts of removed leftovers, by kind. */
 function cleanupSummary(report: LeftoverReport): string {
   if (report.removed.length === 0) return report.failed.length > 0 ? "" : "Nothing to remove\n";
   return countLeftovers(report).map(([kind, count]) => `Removed ${count} ${kind}\n`).join("");

@@ -40,8 +40,8 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
 }
 
 /**
- * Those of the kproxy that runs here: to judge its node by the defaults would call its own rules another mode's. Nothing where the
- * flags say which mode to judge by, or none runs.
+ * Settings of the kproxy that runs here: by the defaults, its own rules would count as another mode's. Empty where the
+ * flags say which mode to check for, or none runs.
  */
 async function settingsHere(
   flags: ParsedFlags,
@@ -82,7 +82,7 @@ async function settingsHere(
 
 const TABLES_LIMIT_MS = 1_500;
 
-/** By the mode whose rules a kproxy that has ended left in force: by the default they would be another mode's. */
+/** Settings of the mode whose rules an ended kproxy left in force: by the default they would be another mode's. */
 async function settingsLeft(
   given: KubeProxyConfiguration,
 ): Promise<Partial<Pick<ExamineOptions, "config" | "runsHere">>> {
@@ -90,7 +90,7 @@ async function settingsLeft(
     const { stdout } = await systemExec.run(["nft", "-y", "list", "chains"], { timeoutMs: TABLES_LIMIT_MS });
     if (!parseBaseChains(stdout).some(({ table }) => table === "kproxy")) return {};
   } catch (error) {
-    // What is wrong with the program is a finding of its own.
+    // A failure of nft is a finding of its own.
     if (error instanceof ExecError) return {};
     throw error;
   }

@@ -1,5 +1,5 @@
 /**
- * What the commands that look at the node read from their flags.
+ * Options of the commands that look at the node, from their flags.
  *
  * @module
  */
@@ -26,13 +26,13 @@ export function namesMode(flags: ParsedFlags): boolean {
 }
 
 /**
- * What to look at; what is doubtful is reported as a warning, each sentence once.
+ * Options for a look at the node; doubts about inputs are reported as warnings, each sentence once.
  *
  * @throws {ConfigError} with everything that is wrong with the file, or with the flags
  */
 export async function lookOptions(flags: ParsedFlags, io: Io): Promise<LookOptions> {
   const { config, warn } = await configurationWithWarnings(flags, io);
-  // Any user may write what is only looked at; what decides about rules, and where credentials go, only root and this user.
+  // Inputs only looked at may be any user's; those that decide about rules or credentials, only root's and this user's.
   const files = flags.get("repair") === true ? config.kproxy.manifests : [];
   (await inputDoubts(flags, { config, files })).forEach(warn);
   return {
@@ -54,7 +54,7 @@ export function isKnown(name: NamespacedName, { state }: FoundObjects): boolean 
     state.unserved.some(({ service }) => service === name);
 }
 
-/** The failure, with the reason or with the name that was meant, for which all Services are asked for. */
+/** Error for an unknown Service, with the reason or with a similar name among all Services. */
 export async function noService(
   name: NamespacedName,
   objects: FoundObjects,
@@ -64,14 +64,14 @@ export async function noService(
   if (reason !== null) return new Error(reason);
   const all = await findObjects({ ...options, selection: {} });
   const known = [...new Set(FAMILIES.flatMap((family) => [...stateOf(all.state, family).services.keys()]))];
-  // A source that selects as the proxy does has none of those.
+  // A source that selects as the proxy does has none of the Services it leaves out.
   const unseen = options.config.kproxy.manifests.length > 0
     ? ""
     : "; headless ones and those with the label service.kubernetes.io/service-proxy-name are not seen here";
   return new Error(`There is no Service ${name} with a cluster IP${didYouMean(name, known) || unseen}`);
 }
 
-/** Why nothing is known of a Service, in a sentence; null: there is no object of this name among them. */
+/** Reason why nothing is known of a Service, in a sentence; null: there is no object of this name among them. */
 function absenceReason(
   name: NamespacedName,
   { state, rejected, excluded }: Pick<FoundObjects, "state" | "rejected" | "excluded">,

@@ -1,5 +1,5 @@
 /**
- * What commands print alike: warnings, objects that were refused, and what they found, in the form that was asked for.
+ * Output that commands share: warnings, objects that were refused, and results, in the form that was asked for.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import type { ParsedFlags } from "../flags/parse_args.ts";
 import { type Io, printableJson, reportLine } from "../io.ts";
 import { counted } from "../../text/words.ts";
 
-/** Prints what is doubtful, each sentence once. */
+/** Yields a function that prints warnings, each sentence once. */
 function warningOnce(io: Pick<Io, "err">): (sentence: string) => void {
   const printed = new Set<string>();
   return (sentence) => {
@@ -30,14 +30,14 @@ export async function configurationWithWarnings(
   return { config, file, warn };
 }
 
-/** Objects that were refused; the others count. */
+/** Prints objects that were refused; the others count. */
 export function printRejected(rejected: readonly Rejection[], io: Pick<Io, "err">): void {
   for (const { where, object, message } of rejected) io.err(`Error: ${where}: ${object}: ${message}\n`);
 }
 
 const MOST_UNSERVED = 10;
 
-/** Destinations that Services ask for and do not get: there may be thousands. */
+/** Warns of destinations that Services request and do not get, up to a limit: there may be thousands. */
 export function warnUnserved(
   unserved: readonly UnservedDestination[],
   warn: (sentence: string) => void,
@@ -51,15 +51,15 @@ export function warnUnserved(
   }
 }
 
-/** What a command found, as far as it is wanted. */
+/** Results of a command; only the form that is printed is made. */
 export interface Found {
-  /** For programs. */
+  /** Document for programs. */
   readonly document: () => unknown;
-  /** For people, without line ends. */
+  /** Lines for people, without line ends. */
   readonly lines: () => readonly string[];
 }
 
-/** Prints it in the form that was asked for. */
+/** Prints results in the form that was asked for. */
 export async function printFound(
   form: "text" | "json",
   { document, lines }: Found,

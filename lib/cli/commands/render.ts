@@ -15,7 +15,7 @@ import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { configurationWithWarnings, warnUnserved } from "./output.ts";
 
-/** What loads the text. */
+/** Tools that load the text. */
 const TOOLS: Readonly<Record<RenderedMode, Readonly<Record<IpFamily, string>>>> = {
   iptables: { IPv4: "iptables-restore --noflush", IPv6: "ip6tables-restore --noflush" },
   ipvs: { IPv4: "the programs named", IPv6: "the programs named (ip6tables-restore)" },

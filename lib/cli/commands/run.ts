@@ -28,7 +28,7 @@ import { runProxyServer } from "../../node/run_proxy_server.ts";
 import type { StopSignals } from "../../node/stop_signals.ts";
 import { versionLine } from "../../node/version.ts";
 
-/** What a run is given of the process. */
+/** Streams and signals of the process for a run. */
 export interface RunContext {
   readonly io: Io;
   readonly signals: StopSignals;
@@ -49,7 +49,7 @@ export async function runCommand(
 ): Promise<number> {
   // A run goes on where descriptors run out; commands that end soon need no such care.
   guardStackTraces();
-  // What still runs at the end, such as the preparation of a node that is abandoned, ends too.
+  // Ends commands that still run at the end, such as those of a node's abandoned preparation.
   using exec = new Runner(systemExec);
   const isFollowed = effective.file !== null && flags.get("config-reload") !== "exit";
   const resources: ProcessResources = {
@@ -150,7 +150,7 @@ async function serveUntilChange(proxy: ProxyServer, watch: ConfigWatch, signals:
 
 interface Course {
   readonly signals: StopSignals;
-  /** Of the configuration file; `""` without one. */
+  /** Path of the configuration file; `""` without one. */
   readonly path: string;
 }
 

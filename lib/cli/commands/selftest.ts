@@ -61,7 +61,7 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
   }
 }
 
-/** Those that the machine speaks. */
+/** IP families that the machine supports. */
 async function familiesOf(exec: Exec): Promise<readonly IpFamily[]> {
   const { known, ipv6Disabled } = await nodeSysctls(exec, silentLogger);
   const hasSix = known ? ipv6Disabled === "0" : interfaceIps().some((ip) => ip.includes(":"));

@@ -15,7 +15,7 @@ export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> 
   try {
     return await start(flags, io);
   } finally {
-    // The next line, such as why it ends, is the last word.
+    // The next line, such as the reason of the end, must be the last one.
     await io.log.flush();
   }
 }

@@ -1,5 +1,5 @@
 /**
- * `kproxy status`: how the kproxy that runs on this node fares.
+ * `kproxy status`: the state of the kproxy that runs on this node.
  *
  * @module
  */
@@ -41,7 +41,7 @@ export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number>
   return 0;
 }
 
-/** What came of a question. */
+/** Status of the running kproxy, or the reason why there is none. */
 export type Answer = StatusDocument | NotRunningError;
 
 async function reportOnce(
@@ -59,14 +59,14 @@ async function reportOnce(
   return !(answer instanceof NotRunningError) && isWell(answer) ? 0 : 1;
 }
 
-/** What a watch is given. */
+/** Options of {@linkcode watchStatus}. */
 export interface WatchOptions {
   readonly ask: () => Promise<Answer>;
   readonly form: "text" | "json";
   readonly io: Pick<Io, "out" | "screen">;
   readonly intervalMs: number;
   readonly clock: Clock;
-  /** Ends it. */
+  /** Ends the watch. */
   readonly signal: AbortSignal;
 }
 
@@ -85,16 +85,16 @@ export async function watchStatus({ ask, form, io, intervalMs, clock, signal }: 
       await clock.sleep(intervalMs, signal);
     }
   }
-  // What was seen last stays to be read.
+  // The last answer stays to be read.
   if (terminal !== null && last.length > 0) await io.out(`${last.join("\n")}\n`);
 }
 
 const HEALTH_LIMIT_MS = 1_000;
 const MAX_HEALTH_BYTES = 64 * 1024;
-/** Characters of it that are shown: it is one line, and may be any user's. */
+/** Characters of the answer that are shown: it is one line, and may be any user's. */
 const MAX_HEALTH_WORDS = 200;
 
-/** What answers at the ports of a service proxy, where its socket does not answer. Any user may own it: only a hint for people. */
+/** Programs that answer at a service proxy's ports, where its socket does not. Any user may own them: only a hint for people. */
 async function othersWords(
   { metricsBindAddress, healthzBindAddress }: KubeProxyConfiguration,
 ): Promise<readonly string[]> {
@@ -109,7 +109,7 @@ async function holderWords(metricsBindAddress: string): Promise<string> {
   return holder === "" ? "" : `On ${metricsBindAddress} ${holder}; who it is cannot be checked there`;
 }
 
-/** What the health server says of readiness; `""`: no answer. */
+/** Line about the readiness that the health server reports; `""`: no answer. */
 async function healthWords(healthzBindAddress: string): Promise<string> {
   if (healthzBindAddress === "") return "";
   const [bound, port] = splitHostPort(healthzBindAddress);

@@ -106,7 +106,7 @@ Deno.test("all that is well is reported in a few aligned lines", () => {
   assertEquals(isWell(SOME), true);
 });
 
-/** What may be wrong with the node and the program. */
+/** Problems of the node and the program. */
 const NODE_TROUBLES = {
   healthy: false,
   node: { name: "node-1", eligible: false },
@@ -134,7 +134,7 @@ const NODE_TROUBLES = {
   },
 } as const satisfies Partial<StatusDocument>;
 
-/** What may be wrong with objects and rules. */
+/** Problems of objects and rules. */
 const RULE_TROUBLES = {
   source: {
     name: "files /m",
@@ -168,7 +168,7 @@ const RULE_TROUBLES = {
   },
 } as const satisfies Partial<StatusDocument>;
 
-/** As {@linkcode SOME}, with everything wrong that can be. */
+/** {@linkcode SOME} with every problem that there can be. */
 function troubled(): StatusDocument {
   const family = SOME.families.IPv4;
   if (family === undefined) throw new TypeError("no family");
@@ -187,7 +187,7 @@ function troubled(): StatusDocument {
   };
 }
 
-/** What of it is told, and how. */
+/** Lines that report all of that. */
 const TROUBLES: readonly string[] = [
   "node-1: NOT READY, a sync has been waiting for too long; load balancers are told to send nothing new",
   "iptables, in place of ipvs: no \\u001b[2Jmodule",

@@ -33,7 +33,7 @@ export function statusLines(status: StatusDocument): string[] {
   return filled.flatMap((lines, index) => index === 0 ? lines : ["", ...lines]).map(escaped);
 }
 
-/** Whether all is well. */
+/** True if kproxy is ready, and no sync has been waiting for too long. */
 export function isWell({ readiness, healthy }: StatusDocument): boolean {
   return readiness.ready && healthy;
 }

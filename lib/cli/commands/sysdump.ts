@@ -16,10 +16,10 @@ import { escaped } from "../../text/quote.ts";
 import { configurationWithWarnings } from "./output.ts";
 import { versionFacts } from "./version.ts";
 
-/** For each part. Rules of 10,000 Services take a tool a second or two. */
+/** Limits of each part. Rules of 10,000 Services take a tool a second or two. */
 const PART_LIMIT_MS = 10_000;
 const PART_LIMIT_BYTES = 64 * 2 ** 20;
-/** Of the node's name, in the name of a folder. */
+/** Longest name of the node in the name of the folder. */
 const MAX_NAME_LENGTH = 40;
 
 /** Packs; 0 if the archive is whole, even if parts could not be read. */

@@ -1,5 +1,5 @@
 /**
- * `kproxy trace` (`explain`): the way of one packet through the rules that should be there and those that are.
+ * `kproxy trace` (`explain`): the path of one packet through the rules that should be there and those that are.
  *
  * @module
  */
@@ -29,10 +29,10 @@ import { isKnown, lookOptions, noService } from "./look_options.ts";
 import { printFound, printRejected } from "./output.ts";
 
 /**
- * Prints the way of a packet.
+ * Prints the path of a packet.
  *
  * @returns 0; 1 if something is wrong on the node, such as live rules that do something else than the desired ones, or if a rule
- * on the packet's way cannot be judged
+ * on the packet's path is not understood
  */
 export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const form = flags.outputForm("text");
@@ -75,7 +75,7 @@ function serviceIn(to: string): NamespacedName | null {
   return service?.replace(/\/(?:tcp|udp|sctp)$/i, "") ?? null;
 }
 
-/** A Service by its name, or those that may have the destination: enough for one packet. */
+/** Selects a Service by its name, or those that may own the destination: enough for one packet. */
 function selectionOf(to: string): ObjectSelection {
   const service = serviceIn(to);
   if (service !== null) return { services: [service] };

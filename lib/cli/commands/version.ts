@@ -21,7 +21,7 @@ export async function printVersion(form: "true" | "raw", io: Io): Promise<number
   return 0;
 }
 
-/** What is known of this kproxy. */
+/** Facts about this build of kproxy. */
 export async function versionFacts(): Promise<VersionFacts> {
   return {
     commit: await builtFrom(),

@@ -24,7 +24,7 @@ export async function writeConfigCommand(flags: ParsedFlags, io: Io): Promise<nu
   return 0;
 }
 
-/** Writes the configuration as YAML; returns what the file cannot say. */
+/** Writes the configuration as YAML; returns the settings that the file cannot hold. */
 export async function writeConfigFile(
   config: KubeProxyConfiguration,
   path: string,

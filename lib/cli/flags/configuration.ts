@@ -12,18 +12,18 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { FLAGS } from "./flags.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 
-/** A configuration and what there is to say about it. */
+/** A configuration with its warnings and its file. */
 export interface EffectiveConfiguration {
   /** Complete and valid. */
   readonly config: KubeProxyConfiguration;
   /** One sentence each, without the warnings that the flags' own names gave. */
   readonly warnings: readonly string[];
-  /** What `--config` named, as it was read; null without it. */
+  /** The file that `--config` names, as it was read; null without it. */
   readonly file: ConfigFile | null;
 }
 
 /**
- * The configuration these flags stand for.
+ * The configuration that these flags describe.
  *
  * @throws {ConfigError} with everything that is wrong with the file, or with the flags
  */
@@ -35,7 +35,7 @@ export async function effectiveConfiguration(flags: ParsedFlags): Promise<Effect
 }
 
 /**
- * The configuration that these flags and this content of the file stand for.
+ * The configuration that these flags and this content of the file describe.
  *
  * @throws {ConfigError} with everything that is wrong with the file, or with the flags
  */
@@ -57,7 +57,7 @@ async function parseFile(file: ConfigFile, flags: ParsedFlags): Promise<ParsedCo
   return parseConfigFile(file, parseOptions(flags));
 }
 
-/** The flags that decide what is wrong with a file. */
+/** Options from the flags that decide what is wrong with a file. */
 function parseOptions(flags: ParsedFlags): Omit<ParseOptions, "file"> {
   const proxyModeFallback = flags.get("proxy-mode-fallback");
   return {

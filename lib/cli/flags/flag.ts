@@ -1,5 +1,5 @@
 /**
- * What a flag is: of a setting of the configuration (`lib/config/schema.ts`), or of the command line alone (`program_flags.ts`).
+ * Flags: of a setting of the configuration (`lib/config/schema.ts`), or of the command line alone (`program_flags.ts`).
  *
  * @module
  */
@@ -30,11 +30,11 @@ export interface Flag {
   readonly doc: string;
   /** The values it takes, if they are few; a blank one is taken as "not set", unless `withoutIt` says what follows from that. */
   readonly values?: readonly string[] | undefined;
-  /** Commands that take others than `values`. */
+  /** Commands that take other values than `values`. */
   readonly valuesIn?: Readonly<Partial<Record<CommandName, readonly string[]>>> | undefined;
   /** Makes a blank value wrong, as of a variable that is not set: it would do more than was asked for. Completes "without --x …". */
   readonly withoutIt?: string;
-  /** What else is given is left to the rules of the configuration, which may allow it. */
+  /** Other values are left to the rules of the configuration, which may allow them. */
   readonly isOpen?: true | undefined;
   /** Completion: names ending in one of these, and folders. Empty: any file. */
   readonly files?: readonly string[] | undefined;

@@ -18,7 +18,7 @@ type SettingFlag = Extract<EntriesOf<typeof SCHEMA>, { readonly flag: string }>;
 export type FlagName = ProgramFlag["name"] | SettingFlag["flag"];
 export type NamedFlag = Flag & { readonly name: FlagName };
 
-/** What the text of this flag becomes. */
+/** Type of this flag's value. */
 export type ValueOf<Name extends FlagName> = KindValues[
   (Extract<ProgramFlag, { name: Name }> | Extract<SettingFlag, { flag: Name }>)["kind"]
 ];

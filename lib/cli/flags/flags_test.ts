@@ -40,7 +40,7 @@ Deno.test("names, lines of documentation and notes keep their form", { permissio
 Deno.test("a default is a value its flag takes, and one of its values", { permissions: "none" }, () => {
   for (const flag of FLAGS) {
     if (flag.default === "" || flag.default === "[]") continue;
-    // It throws for what is none.
+    // Throws if the default is not a valid value.
     parseFlagValue(flag, flag.default, undefined);
   }
 });

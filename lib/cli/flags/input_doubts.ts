@@ -1,5 +1,5 @@
 /**
- * Whether what a command goes by is only root's and its user's to write. As root it uses nothing else, unless a flag allows it.
+ * Checks that only root and the user of a command can write its inputs. As root it uses no others, unless a flag allows it.
  *
  * @module
  */
@@ -10,14 +10,14 @@ import type { ClusterAccess } from "../../source/kube/kubeconfig.ts";
 import type { EffectiveConfiguration } from "./configuration.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 
-/** What a command goes by. */
+/** Inputs of a command. */
 export interface Inputs {
   readonly config: KubeProxyConfiguration;
   /** Files whose content decides: the configuration, manifests, the snapshot, who may ask for metrics. */
   readonly files: readonly string[];
 }
 
-/** Likewise, of all that a run goes by. */
+/** Doubts about all inputs of a run. */
 export async function runDoubts(
   flags: ParsedFlags,
   { config, file }: Pick<EffectiveConfiguration, "config" | "file">,
@@ -30,7 +30,7 @@ export async function runDoubts(
 }
 
 /**
- * What is doubtful in them, one sentence each: files that others may write or, where they are secret, read, and credentials that go
+ * Doubts about inputs, one sentence each: files that others may write or, where they are secret, read, and credentials that go
  * over plain HTTP.
  *
  * @throws {ConfigError} as root, unless `--allow-insecure-files` is given, if others may write one of the files
@@ -52,7 +52,7 @@ export async function inputDoubts(flags: ParsedFlags, { config, files }: Inputs)
   return doubt === null ? sentences : [...sentences, doubt];
 }
 
-/** Null if it cannot be read, which is reported where it is used. */
+/** Access in a kubeconfig; null if it cannot be read, which is reported where it is used. */
 async function accessIn(kubeconfig: string, master: string): Promise<ClusterAccess | null> {
   const { isFile } = await Deno.stat(kubeconfig).catch(() => ({ isFile: false }));
   // A pipe can be read once.

@@ -47,12 +47,12 @@ export class ParsedFlags {
     return this.#values.get(name) as ValueOf<Name> | undefined;
   }
 
-  /** In which form the command prints: `--output`, of which each command has its own values; `usual` without it. */
+  /** Form of the command's output: `--output`, of which each command has its own values; `usual` without it. */
   outputForm<Usual extends "yaml" | "text">(usual: Usual): Usual | "json" {
     return this.get("output") === "json" ? "json" : usual;
   }
 
-  /** The modes whose leftovers go: those of `--only`, else all, without ipvs for `--cleanup-ipvs=false`. */
+  /** Modes whose leftovers are removed: those of `--only`, else all, without ipvs for `--cleanup-ipvs=false`. */
   cleanupModes(): readonly CleanupMode[] {
     const only = this.get("only");
     const sparesIpvs = this.get("cleanup-ipvs") === false;
@@ -120,7 +120,7 @@ function leadingCommand(argv: readonly string[]): CommandName {
 /** One flag as typed, before its value is read. */
 interface Typed {
   readonly flag: NamedFlag;
-  /** As it should be shown, e.g. `--config` or `-v`. */
+  /** The flag's name for messages, e.g. `--config` or `-v`. */
   readonly shown: string;
   readonly text: string;
 }
@@ -183,7 +183,7 @@ export function parseFlagValue(
   return value;
 }
 
-/** @param value what the text led to, with what was given before */
+/** @param value value of the text, with what was given before */
 function checkChoice(
   { name, kind, isOpen, withoutIt }: Flag,
   values: readonly string[] | undefined,

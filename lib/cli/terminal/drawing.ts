@@ -1,5 +1,5 @@
 /**
- * What is drawn on a terminal: a line that says what is being done, and a screen that shows one text at a time. If they
+ * Drawing on a terminal: a line that says what is being done, and a screen that shows one text at a time. If they
  * cannot be drawn, the work goes on.
  *
  * @module
@@ -17,7 +17,7 @@ export class DrawnOutput {
     this.#terminal = terminal;
   }
 
-  /** As what draws on one of the program's own streams wants it: of these, it uses `writeSync` and `writable.locked`. */
+  /** Itself in the shape of one of the program's streams, of which a spinner uses `writeSync` and `writable.locked`. */
   asStream(): typeof Deno.stderr {
     const stream = { writable: { locked: false }, writeSync: (bytes: Uint8Array) => this.#draw(bytes) };
     return stream as unknown as typeof Deno.stderr;
@@ -46,7 +46,7 @@ const FRAMES: readonly string[] = ["|", "/", "-", "\\"];
 /** The frame and the blank behind it, and one column that stays free: a line that wraps could not be taken away. */
 const BESIDE_TEXT = 3;
 
-/** What is being done, shown on a terminal; where there is none, nothing is drawn. */
+/** A line on a terminal that shows what is being done; where there is no terminal, nothing is drawn. */
 export class Activity implements Disposable {
   readonly #terminal: Terminal | null;
   readonly #spinner: Spinner | null;
@@ -65,7 +65,7 @@ export class Activity implements Disposable {
     });
   }
 
-  /** Says what is being done now, until the next call; `""` shows nothing. */
+  /** Shows what is being done now, until the next call; `""` shows nothing. */
   say(text: string): void {
     if (this.#spinner === null) return;
     if (text === "") return this[Symbol.dispose]();
@@ -117,7 +117,7 @@ const END_OF_LINE = "\x1b[K\r\n";
 const END_OF_SCREEN = "\x1b[J";
 const USUAL_ROWS = 24;
 
-/** Draws on the terminal's second screen, so that what was on the first one is there again in the end. */
+/** Draws on the terminal's alternate screen, so that the former contents are back in the end. */
 export class RedrawnScreen implements Disposable {
   readonly #terminal: Terminal;
   readonly #output: Pick<typeof Deno.stderr, "writeSync">;

@@ -43,7 +43,7 @@ export async function readSettings(path: string, pipeLimitMs = PIPE_LIMIT_MS): P
   return await Deno.readFile(path);
 }
 
-/** Reads what is no file to its end, which may be far or never come. */
+/** Reads a pipe or a device to its end, which may be far or never come. */
 async function readStream(path: string, limitMs: number): Promise<Uint8Array> {
   const end = new AbortController();
   const reading = readToEnd(path, end.signal);
@@ -73,12 +73,12 @@ async function readToEnd(path: string, signal: AbortSignal): Promise<Uint8Array>
   return new Uint8Array(await new Blob(chunks as BlobPart[]).arrayBuffer());
 }
 
-/** Waiting for a pipe's writer has no end; a writer that comes and goes ends it. */
+/** Ends the wait for a pipe's writer, which has no end by itself: opens and closes the pipe as a writer. */
 async function letGo(path: string): Promise<void> {
   try {
     (await Deno.open(path, { read: true, write: true })).close();
   } catch (error) {
-    // It may not be written to: then the wait ends with the process.
+    // The file may not be writable: then the wait ends with the process.
     if (!(error instanceof Error)) throw error;
   }
 }

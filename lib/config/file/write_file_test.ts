@@ -32,7 +32,7 @@ Deno.test("an existing file is replaced as a whole, with its rights narrowed", (
     await writeFileAtomic(path, "new\n");
     assertEquals(await Deno.readTextFile(path), "new\n");
     assertEquals(((await Deno.stat(path)).mode ?? 0) & 0o777, 0o600);
-    // Who had it open still sees all of the old content.
+    // A reader that had it open still sees all of the old content.
     assertEquals((await new Response(reader.readable).text()).length, 3000);
   }));
 

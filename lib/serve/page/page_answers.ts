@@ -1,5 +1,5 @@
 /**
- * What the status page gets beside the status: the list of Services, one Service, the path of a packet.
+ * Answers for the status page beside the status: the list of Services, one Service, the path of a packet.
  *
  * @module
  */
@@ -16,10 +16,10 @@ import { rowPieces, serviceNames } from "./service_rows.ts";
 
 /** No name, address or port is longer. */
 const LONGEST_WORD = 600;
-/** So many questions may wait; further ones are refused. */
+/** Most requests that may wait; further ones are refused. */
 const MOST_WAITING = 8;
 
-/** The answers, by path. */
+/** Handlers by path. */
 export function pageAnswers(
   proxy: ProxyFacts,
   server: ServerFacts,
@@ -37,7 +37,7 @@ class PageAnswers {
   readonly #proxy: ProxyFacts;
   readonly #server: ServerFacts;
   readonly #page: PageFacts;
-  /** Of this proxy server; generations and ids start again with the next one. */
+  /** Id of this proxy server; generations start again with the next one. */
   readonly #id: string;
   readonly #rowsPace = new Pace();
   readonly #pace = new Pace({ mostWaiting: MOST_WAITING });
@@ -65,7 +65,7 @@ class PageAnswers {
   async service(request: Request, stopping: AbortSignal): Promise<Response> {
     const name = queryOf(request).get("name") ?? "";
     if (name.length > LONGEST_WORD) return problemAnswer(400, "the name is too long");
-    // What is not served may change without a sync.
+    // Destinations that are not served may change without a sync.
     const unserved = this.#proxy.unserved().reduce((sum, [, { size }]) => sum + size, 0);
     const tag = `"${this.#version}:${unserved}"`;
     if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);
@@ -92,7 +92,7 @@ class PageAnswers {
     });
   }
 
-  /** Of what the page shows; another one whenever Services may look different. */
+  /** Version of the page's data; it changes whenever Services may look different. */
   get #version(): string {
     return `${this.#id}:${this.#proxy.record.generation}`;
   }
@@ -134,7 +134,7 @@ function queryOf(request: Request): URLSearchParams {
   return new URL(request.url).searchParams;
 }
 
-/** A browser asks each time whether it still has the answer. */
+/** Caching headers: a browser asks each time whether it still has the answer. */
 function cached(tag: string): Readonly<Record<string, string>> {
   return { etag: tag, "cache-control": "no-cache" };
 }

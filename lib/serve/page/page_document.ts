@@ -1,5 +1,5 @@
 /**
- * What the status page asks for beside the status: where, the shapes of the answers, and what they are made from. They belong to the page of the same release;
+ * Requests of the status page beside the status: paths, shapes of the answers, and what they are made from. They belong to the page of the same release;
  * programs ask for what `status_document` describes.
  *
  * @module
@@ -16,12 +16,12 @@ import type { API_VERSION } from "../status/status_document.ts";
 export const PAGE_PATH = "/kproxy/";
 export const FILES_PATH = "/kproxy/page/";
 
-/** What the page asks for. Of one Service and of a packet, `lib/inspect/page` makes the answers. */
+/** Paths that the page requests. Answers about one Service and about a packet are made by `lib/inspect/page`. */
 export const SERVICES_PATH = "/kproxy/v1/services";
 export const SERVICE_PATH = "/kproxy/v1/service";
 export const TRACE_PATH = "/kproxy/v1/trace";
 
-/** By which addresses a Service is reached, the farthest of them. */
+/** The most external kind of address by which a Service is reached. */
 export type ServiceKind = "cluster IP" | "external IP" | "node port" | "load balancer";
 
 /** A Service in the list. */
@@ -35,11 +35,11 @@ export type ServiceRow = readonly [
   /** How many endpoints get traffic on this node, and how many there are: of the port and family with the fewest in use. */
   used: number,
   total: number,
-  /** `""`: none. */
+  /** Problem of the Service; `""` if there is none. */
   problem: string,
 ];
 
-/** What {@linkcode SERVICES_PATH} answers. */
+/** Answer at {@linkcode SERVICES_PATH}. */
 export interface ServicesDocument {
   readonly apiVersion: typeof API_VERSION;
   readonly kind: "ServiceRows";
@@ -47,22 +47,22 @@ export interface ServicesDocument {
   readonly rows: readonly ServiceRow[];
 }
 
-/** What there is to look at, as it is at the moment. */
+/** Present state of the proxy, from which answers are made. */
 export interface Held {
   /** See `StatusRecord`: not to be kept. */
   readonly states: ReadonlyMap<IpFamily, ProxyState>;
   readonly mode: ProxyMode;
-  /** The one in force, of that mode. */
+  /** The configuration in force, of that mode. */
   readonly config: KubeProxyConfiguration;
   readonly nodeName: string;
   /** Null if there is no Node of that name. */
   readonly node: NodeObject | null;
   /** Networks of ServiceCIDRs. */
   readonly serviceCidrs: readonly string[];
-  /** The machine's own, of both families. */
+  /** Addresses of the machine's interfaces, of both families. */
   readonly addresses: readonly DeviceAddress[];
   readonly quarantined: ReadonlyMap<NamespacedName, string>;
-  /** Services that do not get all that they ask for. */
+  /** Services with destinations that are not served. */
   readonly unserved: readonly UnservedOfService[];
   /** The ports on which kproxy itself takes traffic for Services; null: it takes none. */
   readonly portals: NodePortals | null;
@@ -73,17 +73,17 @@ export interface Questions {
   /** One Service as `kproxy service get -o json` shows it, with the rules that kproxy wants; null: there is none. */
   service(held: Held, name: NamespacedName): Promise<unknown>;
   /**
-   * The way of a packet through the rules that kproxy wants, as `kproxy trace --no-live -o json` shows it.
+   * The path of a packet through the rules that kproxy wants, as `kproxy trace --no-live -o json` shows it.
    *
    * @throws {UsageError} if source or destination is none, or too much would have to be looked at
    */
   trace(held: Held, from: string, to: string): Promise<unknown>;
 }
 
-/** What one proxy server has for the page. */
+/** Data of one proxy server for the page. */
 export interface PageFacts {
   readonly node: () => NodeObject | null;
   readonly serviceCidrs: () => readonly string[];
-  /** Loads what answers, which takes memory. */
+  /** Loads the code that makes the answers, which takes memory. */
   readonly questions: () => Promise<Questions>;
 }

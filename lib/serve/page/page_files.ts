@@ -30,7 +30,7 @@ import troubleModule from "./browser/trouble.js" with { type: "text" };
 const SCRIPT = "text/javascript; charset=utf-8";
 const STYLE = "text/css; charset=utf-8";
 
-/** A file and what it is. */
+/** A file with its content type. */
 export interface PageFile {
   readonly type: string;
   readonly text: string;
@@ -63,14 +63,14 @@ const MODULES: Readonly<Record<string, string>> = {
   "service.js": serviceModule,
   "services.js": servicesModule,
   "trouble.js": troubleModule,
-  // Made to be a script of its own, which leaves a variable behind.
+  // uPlot is a script of its own, which defines a global variable.
   "uplot.js": `${uplot}\nexport default uPlot;\n`,
 };
 
 /** The page itself. */
 export const PAGE: PageFile = { type: "text/html; charset=utf-8", text: html };
 
-/** By name. */
+/** The page's files by name. */
 export const FILES: ReadonlyMap<string, PageFile> = new Map([
   ["icon.svg", { type: "image/svg+xml", text: icon }],
   ["style.css", { type: STYLE, text: style }],

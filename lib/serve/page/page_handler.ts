@@ -11,7 +11,7 @@ import { FILES_PATH, PAGE_PATH, SERVICE_PATH, SERVICES_PATH, TRACE_PATH } from "
 import type { PageFacts } from "./page_document.ts";
 import type { PageFile } from "./page_files.ts";
 
-/** Nothing but what this server has; whatever a name or a message says, it is no script. */
+/** Only content of this server; whatever a name or a message says, it is no script. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -37,7 +37,7 @@ const HEADERS: Readonly<Record<string, string>> = {
 
 const ANSWERS: readonly string[] = [SERVICES_PATH, SERVICE_PATH, TRACE_PATH];
 
-/** The page and all that it asks for, by path; the files and what makes the answers are loaded at the first request. */
+/** The page and all its requests, by path; the files and the modules that answer are loaded at the first request. */
 export function statusPage(
   proxy: ProxyFacts,
   server: ServerFacts,

@@ -8,9 +8,9 @@ import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { ServiceKind, ServiceRow } from "./page_document.ts";
 
-/** What rows are made from. */
+/** Data that rows are made from. */
 export interface RowFacts {
-  /** Of all families. */
+  /** States of all families. */
   readonly states: readonly ProxyState[];
   readonly quarantined: ReadonlyMap<NamespacedName, string>;
 }
@@ -62,7 +62,7 @@ interface PortCounts {
   readonly total: number;
 }
 
-/** What has no endpoints: the whole, a family, or a port; `""`: nothing. */
+/** Problem of a Service without endpoints, as a whole, in a family or at a port; `""` if there is none. */
 function lackOf(counts: readonly PortCounts[]): string {
   const without = counts.filter(({ used }) => used === 0);
   const [first] = without;
@@ -106,7 +106,7 @@ export function* rowPieces(
   let separator = "";
   for (const name of names) {
     const row = serviceRow(name, facts);
-    // It is gone since the names were collected.
+    // The Service was deleted since the names were collected.
     if (row === null) continue;
     text += separator + JSON.stringify(row);
     separator = ",\n";

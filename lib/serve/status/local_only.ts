@@ -77,7 +77,7 @@ function isLoopbackHost(host: string): boolean {
   return ip !== null && isLoopback(ip);
 }
 
-/** Null: it is a name. */
+/** The IP address in a Host header; null if it is a name. */
 function hostIp(host: string): ReturnType<typeof parseIp> {
   const match = /^(?:\[([^\]]*)\]|([^:]*))(?::\d{1,5})?$/.exec(host);
   return parseIp(match?.[1] ?? match?.[2] ?? "");

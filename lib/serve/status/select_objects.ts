@@ -1,5 +1,5 @@
 /**
- * The part of the objects that some Services are made of: a client that wants one of 10,000 need not get all.
+ * Selection of the objects of some Services: a client that wants one of 10,000 need not get all.
  *
  * @module
  */
@@ -7,14 +7,14 @@ import { parseIp } from "../../model/ip.ts";
 import { namespacedName } from "../../model/names.ts";
 import type { ApiObject, EndpointSlice, NamespacedName, Service } from "../../model/objects.ts";
 
-/** Which Services are meant; those that any of these says. */
+/** Selects the Services that match any of these fields. */
 export interface ObjectSelection {
   readonly services?: readonly NamespacedName[];
-  /** Of cluster IPs, external IPs and load balancers. */
+  /** Cluster IPs, external IPs and load balancer IPs. */
   readonly addresses?: readonly string[];
-  /** Those for health checks, too. */
+  /** Node ports, also those for health checks. */
   readonly nodePorts?: readonly number[];
-  /** Of endpoints. */
+  /** Addresses of endpoints. */
   readonly endpoints?: readonly string[];
 }
 
@@ -30,7 +30,7 @@ export function selectionQuery(selection: ObjectSelection): string {
   return query.size === 0 ? "" : `?${query}`;
 }
 
-/** Null: everything is meant. */
+/** The selection in a query; null: all objects. */
 export function selectionOf(query: URLSearchParams): ObjectSelection | null {
   const selection = {
     services: query.getAll("service"),
@@ -42,7 +42,7 @@ export function selectionOf(query: URLSearchParams): ObjectSelection | null {
 }
 
 /**
- * Yields the Services that are meant with their EndpointSlices, and what is no Service's: Nodes and ServiceCIDRs.
+ * Yields the selected Services with their EndpointSlices, and what is no Service's: Nodes and ServiceCIDRs.
  *
  * @param objects is gone through twice
  */
@@ -95,7 +95,7 @@ function leadsTo(slice: EndpointSlice, ips: ReadonlySet<string>): boolean {
   return slice.endpoints.some(({ address }) => ips.has(canonical(address)));
 }
 
-/** Only IPv6 addresses are written in several ways. */
+/** Canonical text of an address. Only IPv6 addresses are written in several ways. */
 function canonical(address: string): string {
   return address.includes(":") ? parseIp(address)?.text ?? address : address;
 }

@@ -31,20 +31,20 @@ import {
 } from "./status_document.ts";
 import type { StatusRecord } from "./status_record.ts";
 
-/** What one proxy server reports beside what its HTTP servers know. */
+/** Data of one proxy server, beside those of its HTTP servers. */
 export interface ProxyFacts {
   readonly record: StatusRecord;
   /** Name of the own Node. */
   readonly node: string;
-  /** As configured; `""` for the default. */
+  /** Mode as configured; `""` for the default. */
   readonly configuredMode: string;
   /** Why the configured mode is not in use; null if it is. */
   readonly fallback: string | null;
   readonly sourceName: string;
-  /** What the source holds now. */
+  /** Objects that the source holds now. */
   readonly objects: () => Iterable<ApiObject>;
   readonly refusals: () => Iterable<Rejection>;
-  /** Services that do not get all that they ask for. */
+  /** Services with destinations that are not served. */
   readonly unserved: () => readonly UnservedOfService[];
   /** Address of the API server as the command line gives it; `""` if it does not. */
   readonly master: string;
@@ -56,11 +56,11 @@ export interface ProxyFacts {
   readonly problems: RecentProblems;
   /** For the status page; absent without `kproxy.statusPage`. */
   readonly page?: PageFacts | undefined;
-  /** Where kproxy itself takes traffic for Services; absent where it takes none. */
+  /** Ports on which kproxy itself takes traffic for Services; absent where it takes none. */
   readonly portals?: () => NodePortals;
 }
 
-/** What the servers know. */
+/** Data of the HTTP servers. */
 export interface ServerFacts {
   readonly health: HealthState;
   readonly mode: ProxyMode;
@@ -77,7 +77,7 @@ export interface ServerFacts {
   readonly nowMs: () => number;
 }
 
-/** What browsers on the node are shown, by path; undefined without `kproxy.statusPage`. */
+/** Handlers for browsers on the node, by path; undefined without `kproxy.statusPage`. */
 export function pagesForBrowsers(
   proxy: ProxyFacts,
   server: ServerFacts,
@@ -88,7 +88,7 @@ export function pagesForBrowsers(
   return (path) => path === STATUS_PATH ? status : page(path);
 }
 
-/** What commands ask over the socket, by path. */
+/** Handlers for commands that ask over the socket, by path. */
 export function documents(proxy: ProxyFacts, server: ServerFacts): ReadonlyMap<string, Handler> {
   return new Map([
     [STATUS_PATH, jsonOf(() => statusDocument(proxy, server))],
@@ -105,7 +105,7 @@ function jsonOf(document: () => unknown): Handler {
 function objectsPage(proxy: ProxyFacts, server: ServerFacts): Handler {
   const pace = new Pace();
   return async (request, _peer, stopping) => {
-    // There may never be a request.
+    // Loaded on demand: there may never be a request.
     const { snapshotPieces } = await import("../../source/snapshot/snapshot_format.ts");
     const selection = selectionOf(new URL(request.url).searchParams);
     const selected = selection === null
@@ -117,7 +117,7 @@ function objectsPage(proxy: ProxyFacts, server: ServerFacts): Handler {
   };
 }
 
-/** A port of the node may also be one of kproxy's own: then its Service is meant. */
+/** Adds the Services of kproxy's own ports that are among the node ports. */
 function withPortals(selection: ObjectSelection, { portals }: ProxyFacts): ObjectSelection {
   const { services = [], nodePorts = [] } = selection;
   if (nodePorts.length === 0) return selection;
@@ -169,7 +169,7 @@ function statusDocument(proxy: ProxyFacts, server: ServerFacts): StatusDocument 
   };
 }
 
-/** There may be thousands. */
+/** Most refusals that are shown: there may be thousands. */
 const SHOWN_REFUSALS = 100;
 
 function refusedNow({ refusals }: ProxyFacts): StatusDocument["source"]["refused"] {

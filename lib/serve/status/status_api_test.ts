@@ -162,7 +162,7 @@ Deno.test("a client that reads objects slowly, or goes, keeps no other from read
 
 Deno.test("100,000 endpoints are reported without a long turn of the loop and without their memory a second time", async () => {
   const { code, stdout } = await new Deno.Command(Deno.execPath(), {
-    // As the program is run: its young garbage has little room.
+    // With the flags of the real program, which leave little room for young garbage.
     args: [
       ...["run", "-q", "-A", "--no-check", "--config", `${ROOT}/deno.json`, ...v8Flags()],
       ...[`${ROOT}/tests/support/objects_read_program.ts`, "10000"],

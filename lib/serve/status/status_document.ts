@@ -26,7 +26,7 @@ import {
 /** The version of every document of kproxy's own. */
 export const API_VERSION = "kproxy/v1";
 
-/** Where the pages are. */
+/** Paths of the documents. */
 export const STATUS_PATH = "/kproxy/v1/status";
 export const CONFIG_PATH = "/kproxy/v1/config";
 export const OBJECTS_PATH = "/kproxy/v1/objects";
@@ -39,7 +39,7 @@ const TEXTS = list(TEXT);
 const FAMILY = text<IpFamily>();
 const SERVICE = text<NamespacedName>();
 const SYNC_KIND = text<"full" | "partial">();
-/** By table or kind. */
+/** Counts by table or kind. */
 const COUNTS = record(NUMBER);
 
 const SYNC = object({
@@ -49,9 +49,9 @@ const SYNC = object({
   durationMs: NUMBER,
   /** Milliseconds spent per phase (`read`, `plan`, `apply`), in order. */
   phasesMs: COUNTS,
-  /** How many Services it looked at. */
+  /** Number of Services that it looked at. */
   changed: NUMBER,
-  /** Some of them; none of a full one. */
+  /** Some of these Services; none of a full sync. */
   services: list(SERVICE),
   /** Rules, elements or servers written, per table or kind. */
   written: COUNTS,
@@ -83,15 +83,15 @@ const POINT = object({
   durationMs: NUMBER,
   kind: SYNC_KIND,
   ok: FLAG,
-  /** How many Services it looked at. */
+  /** Number of Services that it looked at. */
   changed: NUMBER,
-  /** Some of them; none of a full one. As what follows, absent in older releases. */
+  /** Some of these Services; none of a full sync. This and the next two are absent in older releases. */
   services: optional(list(SERVICE)),
   /** Rules, elements or servers written, per table or kind. */
   written: optional(COUNTS),
   /** Why it failed. */
   error: optional(TEXT),
-  /** From the oldest change of endpoints that it brought to its end; null if their time is unknown. */
+  /** Time since the oldest change of endpoints that it put into force; null if their time is unknown. */
   latencyMs: orNull(NUMBER),
 });
 
@@ -99,14 +99,14 @@ const POINT = object({
 export type SyncPoint = Shaped<typeof POINT>;
 
 const FAMILY_STATUS = object({
-  /** As of the last sync. */
+  /** Number of Services, as of the last sync. */
   services: NUMBER,
   /** Endpoints of all Service ports, ready or not, as of the last sync. */
   endpoints: NUMBER,
   /** Rules, elements or servers in force, per table or kind. */
   rules: COUNTS,
   syncs: object({ full: NUMBER, partial: NUMBER, failed: NUMBER }),
-  /** Null before the first one. */
+  /** Null before the first sync. */
   lastSync: orNull(SYNC),
   lastFullSync: orNull(SYNC),
   lastFailure: orNull(FAILURE),
@@ -115,7 +115,7 @@ const FAMILY_STATUS = object({
   recent: list(POINT),
 });
 
-/** One IP family. */
+/** Status of one IP family. */
 export type FamilyStatus = Shaped<typeof FAMILY_STATUS>;
 
 const FAMILY_READINESS = object({
@@ -133,7 +133,7 @@ export type FamilyReadiness = Shaped<typeof FAMILY_READINESS>;
 const WATCH_READINESS = object({
   ageSeconds: optional(NUMBER),
   lastHeard: optional(TEXT),
-  /** Why its origin cannot be asked now. */
+  /** Why the kind's origin cannot be asked now. */
   problem: optional(TEXT),
 });
 
@@ -156,48 +156,48 @@ const READINESS = object({
   /** Reasons why it is not ready. */
   reasons: TEXTS,
   currentTime: TEXT,
-  /** By family. */
+  /** Readiness by family. */
   families: record(FAMILY_READINESS),
   /** Families that the node cannot have. */
   unserved: optional(record(object({ reason: TEXT, use: optional(TEXT) }))),
-  /** By kind; empty if the source has no connection that could be silent. */
+  /** Watches by kind; empty if the source has no connection that could be silent. */
   watches: record(WATCH_READINESS),
-  /** There if a snapshot stands in for what was not listed yet. */
+  /** Present if a snapshot stands in for kinds that were not listed yet. */
   snapshot: optional(SNAPSHOT_READINESS),
 });
 
-/** What `/readyz` answers. Ages and waits are in seconds, times as in RFC 3339. */
+/** Answer of `/readyz`. Ages and waits are in seconds, times as in RFC 3339. */
 export type Readiness = Shaped<typeof READINESS>;
 
 const QUARANTINE = object({
   count: NUMBER,
-  /** The first of them. */
+  /** The first of these Services. */
   services: list(object({ family: FAMILY, service: SERVICE, problem: TEXT, since: TEXT })),
 });
 
-/** Services that the kernel does not take. */
+/** Services whose rules the kernel refuses. */
 export type QuarantineStatus = Shaped<typeof QUARANTINE>;
 
 const DRIFT = object({
   /** How often damage was found. */
   found: NUMBER,
-  /** How often writing it again helped. */
+  /** How often writing the rules again helped. */
   repaired: NUMBER,
-  /** The last ones, oldest first. */
+  /** The last cases of damage, oldest first. */
   recent: list(object({
     family: FAMILY,
     time: TEXT,
-    /** In the tools' names; a few of many. */
+    /** Damaged objects by the tools' names; a few of many. */
     damaged: TEXTS,
-    /** `pending`: being written again; `lasting`: damaged all the same. */
+    /** `pending`: being written again; `lasting`: still damaged afterwards. */
     outcome: text<"pending" | "repaired" | "lasting">(),
   })),
 });
 
-/** What others did to the rules. */
+/** Damage that others did to the rules. */
 export type DriftStatus = Shaped<typeof DRIFT>;
 
-/** Of {@linkcode StatusDocument}, without its kind. */
+/** Fields of {@linkcode StatusDocument}, without its kind. */
 export const STATUS_FIELDS = {
   time: TEXT,
   /** The process. */
@@ -212,7 +212,7 @@ export const STATUS_FIELDS = {
     uptimeSeconds: NUMBER,
     /** When the configuration in force began to be served; later than the start after a changed configuration. */
     servingSince: TEXT,
-    /** In bytes. */
+    /** Memory in bytes. */
     memory: object({ resident: NUMBER, heapUsed: NUMBER, heapTotal: NUMBER, external: NUMBER }),
   }),
   node: object({
@@ -221,11 +221,11 @@ export const STATUS_FIELDS = {
     eligible: FLAG,
   }),
   mode: object({
-    /** The one in use. */
+    /** The mode in use. */
     used: TEXT,
-    /** As configured; `""` for the default. */
+    /** Mode as configured; `""` for the default. */
     configured: TEXT,
-    /** Why the configured one is not in use; null if it is. */
+    /** Why the configured mode is not in use; null if it is. */
     fallback: orNull(TEXT),
   }),
   /** Whether the rules are those that the cluster wants now: what `/readyz` answers. */
@@ -240,10 +240,10 @@ export const STATUS_FIELDS = {
     refused: object({ count: NUMBER, objects: list(object({ where: TEXT, object: TEXT, message: TEXT })) }),
   }),
   quarantine: QUARANTINE,
-  /** What Services ask for and do not get: addresses of other Services, or that no Service may have; absent in older releases. */
+  /** Destinations that Services request and do not get: those of other Services, or refused ones; absent in older releases. */
   unserved: optional(object({
     count: NUMBER,
-    /** The first of them. */
+    /** The first of these destinations. */
     destinations: list(object({ service: SERVICE, destination: TEXT, reason: TEXT })),
   })),
   drift: DRIFT,
@@ -273,17 +273,17 @@ export const STATUS_FIELDS = {
       count: NUMBER,
     })),
   }),
-  /** What the servers listen on, e.g. `127.0.0.1:10249`; empty ones do not listen. */
+  /** Addresses that the servers listen on, e.g. `127.0.0.1:10249`; empty ones do not listen. */
   listening: object({ healthz: TEXTS, metrics: TEXTS }),
 };
 
-/** How it fares. */
+/** Shape of the state of a proxy. */
 export const STATUS = object({ ...kindOf("Status"), ...STATUS_FIELDS });
 
-/** What {@linkcode STATUS_PATH} answers. */
+/** Answer at {@linkcode STATUS_PATH}. */
 export type StatusDocument = Shaped<typeof STATUS>;
 
-/** What it is configured to. */
+/** Shape of the configuration of a proxy. */
 export const CONFIG = object({
   ...kindOf("Config"),
   node: TEXT,
@@ -292,11 +292,11 @@ export const CONFIG = object({
   families: list(FAMILY),
   /** `--master` without credentials; `""` if it was not given. */
   master: TEXT,
-  /** The configuration in force, as a file would hold it, and checked as one; what is not there has its default. */
+  /** The configuration in force, as a file would hold it, and checked as one; missing fields have their default. */
   config: record(ANYTHING),
 });
 
-/** What {@linkcode CONFIG_PATH} answers. */
+/** Answer at {@linkcode CONFIG_PATH}. */
 export type ConfigDocument = Shaped<typeof CONFIG>;
 
 /** The ports that kproxy listens on for Services; none but in mode userspace. */
@@ -307,7 +307,7 @@ export const PORTALS = object({
   ...NODE_PORTALS,
 });
 
-/** What {@linkcode PORTALS_PATH} answers. */
+/** Answer at {@linkcode PORTALS_PATH}. */
 export type PortalsDocument = Shaped<typeof PORTALS>;
 
 function kindOf<Kind extends string>(_kind: Kind) {

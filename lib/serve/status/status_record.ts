@@ -22,7 +22,7 @@ import { cut } from "../../text/quote.ts";
 import { isoTime } from "../../text/words.ts";
 
 const DRIFTS = 20;
-/** There may be thousands in quarantine. */
+/** Limit for a list that may hold thousands of Services. */
 const SHOWN_QUARANTINED = 100;
 
 interface Quarantined {
@@ -32,7 +32,7 @@ interface Quarantined {
 
 type Drift = DriftStatus["recent"][number];
 
-/** See the module. */
+/** Record of the syncs, the quarantine and the drift of one proxy server. */
 export class StatusRecord {
   /** Observes every sync. */
   readonly observer: SyncObserver;
@@ -74,7 +74,7 @@ export class StatusRecord {
   }
 
   /**
-   * By family, of those that were synced once. They belong to the sync loops, which change them in place: they are looked at for a
+   * States of the families that were synced once. They belong to the sync loops, which change them in place: they are looked at for a
    * turn of the event loop and not kept.
    */
   get states(): ReadonlyMap<IpFamily, ProxyState> {
@@ -109,13 +109,13 @@ export class StatusRecord {
     return { found: this.#found, repaired: this.#repaired, recent: [...this.#drifts] };
   }
 
-  /** True if Services went in or came out. */
+  /** Takes the quarantine of a sync; true if Services may have gone in or come out. */
   #takeQuarantine(
     family: IpFamily,
     list: readonly QuarantinedService[] | undefined,
     timeMs: number,
   ): boolean {
-    // The same list says nothing new.
+    // An unchanged list is skipped at once.
     if (list === undefined || this.#lists.get(family) === list) return false;
     this.#lists.set(family, list);
     const before = this.#quarantined.get(family);
@@ -152,10 +152,10 @@ export class StatusRecord {
 const POINTS = 120;
 /** How many latencies the percentiles are of. */
 const LATENCIES = 512;
-/** Of one sync so many count: the first one after a long gap may bring thousands. */
+/** Most latencies taken of one sync: the first one after a long gap may bring thousands. */
 const LATENCIES_PER_SYNC = 64;
 const NAMED_SERVICES = 10;
-/** Of each failure among the last syncs; the last failure has all of its own. */
+/** Longest error of each failure among the last syncs; the last failure has all of its own. */
 const MAX_ERROR_LENGTH = 2_000;
 
 /** Takes every sync of one family, and keeps some numbers of it. */
@@ -214,7 +214,7 @@ export class SyncRecord {
     }, POINTS);
   }
 
-  /** As it is shown. */
+  /** The family's status. */
   get status(): FamilyStatus {
     return {
       services: this.#services,
@@ -229,11 +229,11 @@ export class SyncRecord {
     };
   }
 
-  /** @returns the longest of those looked at; null if there is none. The changes come in the order in which they were heard of. */
+  /** @returns the longest latency taken; null if there is none. The changes come in the order in which they were heard of. */
   #takeLatencies(triggerTimesMs: readonly number[], timeMs: number): number | null {
     let longest: number | null = null;
     for (const triggerMs of triggerTimesMs.slice(0, LATENCIES_PER_SYNC)) {
-      // The clock that wrote the time may be ahead of ours.
+      // The clock that wrote the time may be ahead of this one.
       const latencyMs = Math.max(0, timeMs - triggerMs);
       keepLast(this.#latencies, latencyMs, LATENCIES);
       longest = Math.max(longest ?? 0, latencyMs);
@@ -244,7 +244,7 @@ export class SyncRecord {
 
 function latencyStatus(latenciesMs: readonly number[]): LatencyStatus {
   const sorted = [...latenciesMs].sort((one, other) => one - other);
-  /** The smallest that so large a part does not exceed. */
+  /** The smallest latency that so large a part does not exceed. */
   const percentile = (part: number): number | null => sorted[Math.ceil(part * sorted.length) - 1] ?? null;
   return {
     count: sorted.length,

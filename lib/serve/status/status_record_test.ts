@@ -42,7 +42,7 @@ const REPORT = {
   total: { nat: 90 },
   phasesMs: { plan: 1, apply: 2 },
 };
-/** As it is told after a full sync and then a partial one of twelve Services with {@linkcode REPORT}. */
+/** Status after a full sync and then a partial one of twelve Services with {@linkcode REPORT}. */
 const LAST_SYNC: SyncStatus = {
   time: "2026-11-22T18:00:02.000Z",
   kind: "partial",

@@ -12,14 +12,14 @@ import type { Peer } from "../http_listener.ts";
 import type { Judge, Verdict, Wanted } from "./tls_serving.ts";
 import { tokenHash } from "./serving_files.ts";
 
-/** What {@linkcode DelegatedAuthentication} needs. */
+/** Dependencies of {@linkcode DelegatedAuthentication}. */
 export interface DelegatedAuthenticationOptions {
   readonly client: Pick<KubeClient, "send" | "server">;
   readonly log: Logger;
   readonly clock?: Clock;
 }
 
-/** How long an answer of the API server counts. */
+/** How long an answer of the API server is cached. */
 const ANSWER_COUNTS_MS = 10_000;
 /** How long the API server may be silent, and how long it may take for one answer. */
 const LIMITS = { idleMs: 5_000, wholeMs: 10_000 };
@@ -34,11 +34,11 @@ interface Known {
   readonly untilMs: number;
 }
 
-/** See the module. What the API server cannot be asked about is refused. */
+/** Decides by reviews at the API server. Tokens that it cannot be asked about are refused. */
 export class DelegatedAuthentication {
   readonly #options: DelegatedAuthenticationOptions;
   readonly #clock: Clock;
-  /** By token, verb and path; in the order in which they were asked about. */
+  /** Cached verdicts by token, verb and path; in the order in which they were asked about. */
   readonly #known = new Map<string, Known>();
   readonly #asked = new Map<string, number>();
   #askedOfAll = 0;
@@ -64,7 +64,7 @@ export class DelegatedAuthentication {
       if (this.#known.size <= MAX_ANSWERS) break;
       this.#known.delete(oldest);
     }
-    // That there was no answer is no answer: the next request asks again.
+    // A missing answer is not cached: the next request asks again.
     if (await verdict === "undecided") this.#known.delete(key);
     return await verdict;
   };

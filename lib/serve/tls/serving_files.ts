@@ -8,19 +8,19 @@ import type { ServingConfig } from "../../config/types.ts";
 import { ConfigError } from "../../errors.ts";
 import { errorText } from "../../observe/log.ts";
 
-/** What the files hold. */
+/** Contents of the files. */
 export interface ServingMaterial {
-  /** PEM. */
+  /** Certificate chain, and its key, in PEM. */
   readonly cert: string;
   readonly key: string;
   /** Authorities of clients, PEM; null: clients need no certificate. */
   readonly ca: string | null;
   /** SHA-256 of each token; null: requests need none of a file. */
   readonly tokenHashes: readonly Uint8Array[] | null;
-  /** When the certificate counts, in milliseconds since the epoch. */
+  /** Validity of the certificate, in milliseconds since the epoch. */
   readonly validFromMs: number;
   readonly validToMs: number;
-  /** Of all files: the same for the same content. */
+  /** Hash of all files: the same for the same content. */
   readonly fingerprint: string;
   /** Files that others than their owner and group may read, though they hold secrets. */
   readonly openFiles: readonly string[];
@@ -69,7 +69,7 @@ export async function readServingFiles(config: ServingConfig): Promise<ServingMa
   };
 }
 
-/** What tokens are compared by: without their length or beginning to be guessed from the time it takes. */
+/** Hash by which tokens are compared: the time it takes tells neither their length nor their beginning. */
 export function tokenHash(token: string): Uint8Array {
   return createHash("sha256").update(token).digest();
 }
@@ -95,7 +95,7 @@ async function readSmallFile(path: string): Promise<{ readonly text: string; rea
   return { text: await Deno.readTextFile(path), mode: mode ?? 0 };
 }
 
-/** The first one is the server's, or any authority. */
+/** Certificates of a PEM file. The first one is the server's, or any authority. */
 function certificatesOf(text: string): [X509Certificate, ...X509Certificate[]] {
   const [first, ...rest] = (text.match(PEM_REGEXP) ?? []).map((pem) => {
     try {

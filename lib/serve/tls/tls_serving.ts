@@ -15,7 +15,7 @@ import { timingSafeEqual } from "node:crypto";
 import { textAnswer } from "../http_answer.ts";
 import { isoTime } from "../../text/words.ts";
 
-/** What {@linkcode TlsServing} needs. */
+/** Dependencies of {@linkcode TlsServing}. */
 export interface TlsServingOptions {
   readonly config: ServingConfig;
   readonly log: Logger;
@@ -27,10 +27,10 @@ export interface TlsServingOptions {
 }
 
 const POLL_MS = 10_000;
-/** Files are replaced one after the other: those that do not fit are looked at once more after this time. */
+/** Files are replaced one after the other: a pair that does not fit is read again after this time. */
 const SETTLE_MS = 1_000;
 
-/** See the module. Connections that are open go on with what they began with. */
+/** TLS and token checks of the servers. Open connections go on with the files that they began with. */
 export class TlsServing {
   readonly #options: TlsServingOptions;
   readonly #stop = new AbortController();
@@ -52,13 +52,13 @@ export class TlsServing {
     return new TlsServing(options, await readServingFiles(options.config));
   }
 
-  /** For servers whose clients need the certificate that the configuration says. */
+  /** TLS for servers whose clients need a certificate, if the configuration says so. */
   readonly secure: Secure = (socket) => this.#secure(socket, this.#material.ca);
 
-  /** For servers that any client may ask. */
+  /** TLS for servers that any client may ask. */
   readonly secureForAll: Secure = (socket) => this.#secure(socket, null);
 
-  /** `handler`, for requests with a valid token, if one is needed. */
+  /** Limits `handler` to requests with a valid token, if one is needed. */
   guard(handler: Handler): Handler {
     const { config, judge, metrics } = this.#options;
     const needed = judge ??
@@ -66,7 +66,7 @@ export class TlsServing {
     return needed === null ? handler : authenticated(handler, needed, (reason) => metrics.refused(reason));
   }
 
-  /** Looks at the files no more. */
+  /** Stops looking at the files. */
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.#polling;
@@ -138,10 +138,10 @@ export class TlsServing {
   }
 }
 
-/** What becomes of a request. */
+/** Decision about a request. */
 export type Verdict = "allowed" | Exclude<RefusalReason, "handshake">;
 
-/** What a request asks for. */
+/** A request that is to be decided about. */
 export interface Wanted {
   readonly token: string;
   readonly verb: string;
@@ -161,7 +161,7 @@ const ANSWERS: Readonly<Record<Exclude<Verdict, "allowed">, { status: number; te
   undecided: { status: 503, text: "the API server cannot be asked who this is: try again later\n" },
 };
 
-/** `handler`, for requests that `judge` allows. */
+/** Limits `handler` to requests that `judge` allows. */
 export function authenticated(
   handler: Handler,
   judge: Judge,
@@ -182,7 +182,7 @@ export function authenticated(
   };
 }
 
-/** Counts the tokens that `hashes` gives at the time. */
+/** Allows the tokens whose hashes `hashes` yields at the time. */
 export function byTokens(hashes: () => readonly Uint8Array[]): Judge {
   return ({ token }) => {
     const given = tokenHash(token);

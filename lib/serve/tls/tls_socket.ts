@@ -20,11 +20,11 @@ export interface TlsOptions extends Pick<ServingMaterial, "cert" | "key" | "ca">
 }
 
 const READ_BYTES = 4096;
-/** As long as a handshake may take, the runtime keeps one that has failed (Deno 2.9.6). */
+/** Limit for a handshake: for so long the runtime keeps a connection whose handshake failed (Deno 2.9.6). */
 const HANDSHAKE_MS = 5_000;
 /** The first byte of a client that speaks TLS. */
 const HANDSHAKE = 22;
-/** As Go's servers say it. */
+/** Answer of Go's servers to plain HTTP. */
 const PLAIN_ANSWER = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
 /** Speaks TLS as the server on `raw`, which it closes. */
@@ -37,7 +37,7 @@ class SecuredSocket implements Socket {
   readonly #raw: RawStream;
   #handshake: Promise<TLSSocket> | undefined;
   #pieces: AsyncIterator<Uint8Array> | undefined;
-  /** What was read and not taken yet. */
+  /** Bytes that were read and not taken yet. */
   #left: Uint8Array = new Uint8Array(0);
   #isSecured = false;
   #isClosed = false;
@@ -48,7 +48,7 @@ class SecuredSocket implements Socket {
     this.#raw.on("error", () => this.close());
   }
 
-  /** Begins with the first that is wanted of it: a connection for which there is no room costs no handshake. */
+  /** Begins with the first read or write: a connection that the pool refuses costs no handshake. */
   get #secured(): Promise<TLSSocket> {
     return this.#handshake ??= this.#secure();
   }
@@ -79,7 +79,7 @@ class SecuredSocket implements Socket {
       failed.destroy();
       this.#raw.destroy();
     });
-    // Of a client that leaves before there is TLS, it says nothing.
+    // The server reports nothing of a client that leaves before there is TLS.
     this.#raw.once("end", () => {
       if (!this.#isSecured) this.#raw.destroy();
     });
@@ -184,7 +184,7 @@ async function writeAll(socket: Socket, bytes: Uint8Array): Promise<void> {
   for (let rest = bytes; rest.length > 0;) rest = rest.subarray(await socket.write(rest));
 }
 
-/** That TLS breaks is its client's affair, as it is that a connection does. */
+/** Turns errors of TLS into those of a broken connection, which only concern the client. */
 async function ofClient<Result>(work: Promise<Result>): Promise<Result> {
   try {
     return await work;

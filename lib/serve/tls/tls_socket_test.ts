@@ -18,7 +18,7 @@ const HOST = "HTTP/1.1\r\nHost: x\r\n";
 const LARGE = 20_000_000;
 const encoder = new TextEncoder();
 
-/** What handlers threw, what the pool ended, and how many never came as far as TLS. */
+/** Errors that handlers threw, connections that the pool closed, and how many never came as far as TLS. */
 interface Complaints {
   readonly errors: unknown[];
   readonly closed: string[];
@@ -98,7 +98,7 @@ Deno.test("no certificate, one of another authority, and one that another server
       [TEST_CA, NODE_PAIR, true],
       [TEST_CA, undefined, false],
       [OTHER_CA, NODE_PAIR, false],
-      // That of a server proves no client.
+      // A server's certificate proves no client.
       [TEST_CA, API_PAIR, false],
       [null, undefined, true],
     ] as const

@@ -33,13 +33,13 @@ export type JsonPart<T> = unknown extends T ? T
 
 declare const MODEL: unique symbol;
 
-/** An object of which nothing is known but that it should be a `T`: its fields have the names of the model, and any value. */
+/** An unchecked object that should be a `T`: its fields have the names of the model, and any value. */
 export type Raw<T> = { readonly [Key in keyof T]?: unknown } & { readonly [MODEL]?: T };
 
-/** A model that says nothing: every name is one of its fields. */
+/** Model of an object whose fields are unknown: every name is one of them. */
 export type AnyModel = Readonly<Record<string, unknown>>;
 
-/** What a field of a model can hold. */
+/** Sort of value that a field of a model holds. */
 export type FieldSort = "text" | "number" | "boolean" | "object" | "texts" | "objects";
 
 type SortOf<V> = V extends string | Date ? "text"
@@ -50,7 +50,7 @@ type SortOf<V> = V extends string | Date ? "text"
   : V extends object ? "object"
   : never;
 
-/** Names of the fields of a model that hold such values. */
+/** Names of the fields of a model that hold values of these sorts. */
 export type FieldOf<T, Sort extends FieldSort> = {
   [Key in keyof T & string]-?: unknown extends T[Key] ? Key
     : [SortOf<NonNullable<T[Key]>>] extends [Sort] ? Key
@@ -65,10 +65,10 @@ export type ItemIn<T, Key extends keyof T> = unknown extends T[Key] ? AnyModel
   : NonNullable<T[Key]> extends readonly (infer Item)[] ? Item
   : never;
 
-/** An object of any kind that has not been looked at. */
+/** An unchecked object of any kind. */
 export type RawKubernetesObject = Raw<KubernetesObject>;
 
-/** A list of any kind that has not been looked at. */
+/** An unchecked list of any kind. */
 export type RawList = Raw<KubernetesListObject<KubernetesObject>>;
 
 /** The kinds that the proxy watches at an API server. */

@@ -237,7 +237,7 @@ export function decodeServiceCidr(raw: unknown): ServiceCidr {
     if (cidr === null) {
       throw new DecodeError("", `must be a network such as 10.96.0.0/16, found ${quote(text)}`);
     }
-    // What is not allocated in it is dropped: this would be everything.
+    // Packets to unallocated addresses in it are dropped: here that would be all packets.
     if (cidr.prefixLength === 0) throw new DecodeError("", `must not be all addresses, found ${quote(text)}`);
   };
   const cidrs = inside("spec", () => textsAt(objectAt(object, "spec"), "cidrs", check));
@@ -245,8 +245,8 @@ export function decodeServiceCidr(raw: unknown): ServiceCidr {
 }
 
 /**
- * Why kube-proxy's selectors keep this raw object from the proxy: a Service of another proxy, a headless Service, a slice or Endpoints
- * of a headless Service; null if they do not. For sources whose server does not select for them.
+ * Reason why kube-proxy's selectors exclude this raw object: a Service of another proxy, a headless Service, a slice or Endpoints
+ * of a headless Service; null if they do not. For sources without a server that applies the selectors.
  */
 export function exclusionOf(raw: RawKubernetesObject, kind: string): string | null {
   const labels = objectAt(objectAt(raw, "metadata"), "labels");
@@ -284,7 +284,7 @@ const KIND_NAMES: readonly string[] = Object.keys(KINDS);
 const ALL_KIND_NAMES: readonly string[] = [...KIND_NAMES, ...KIND_NAMES.map((kind) => `${kind}List`), "List"];
 const MAX_LIST_DEPTH = 8;
 
-/** Yields the objects of a document: itself, or what it lists, however deep. */
+/** Yields the objects of a document: itself, or the items of its list, however deep. */
 export function* itemsOf(raw: unknown, path = "", depth = 0): Generator<RawItem> {
   const { kind, apiVersion } = (typeof raw === "object" && raw !== null ? raw : {}) as RawList;
   const isList = typeof kind === "string" && kind.endsWith("List") && ALL_KIND_NAMES.includes(kind);
@@ -306,14 +306,14 @@ export function* itemsOf(raw: unknown, path = "", depth = 0): Generator<RawItem>
 const OWN_VERSION = /^(v\d|(discovery|networking)\.k8s\.io\/)/;
 
 /**
- * The kind of an item that is none of the proxy's business (a Deployment, a ConfigMap); undefined if it is one of those
- * read, is nearly written like one, or does not say.
+ * Kind of an item that the proxy does not read (a Deployment, a ConfigMap); undefined if it is a kind that the proxy
+ * reads, is nearly written like one, or is missing.
  */
 export function foreignKind({ kind, apiVersion }: Pick<RawItem, "kind" | "apiVersion">): string | undefined {
   if (typeof kind !== "string" || !/^[A-Z][A-Za-z0-9]*$/.test(kind)) return undefined;
   const lowerCase = kind.toLowerCase();
   if (ALL_KIND_NAMES.some((name) => name.toLowerCase() === lowerCase)) return undefined;
-  // A Role is two letters away from a Node, but it comes from a group that has nothing for us.
+  // A Role is two letters away from a Node, but its API group has nothing for the proxy.
   if (typeof apiVersion === "string" && !OWN_VERSION.test(apiVersion)) return kind;
   const isList = lowerCase.endsWith("list");
   const meant = isList
@@ -348,7 +348,7 @@ export function decodeItem(item: RawItem, options: DecodeOptions = {}): ApiObjec
   });
 }
 
-/** `Service shop/web`, as far as the raw object says; on one line whatever is in it. */
+/** `Service shop/web`, as far as the raw object has them; on one line whatever is in it. */
 export function describeItem({ raw, kind }: Pick<RawItem, "raw" | "kind">): string {
   const { name, namespace } = rawNameOf(raw);
   const subject = typeof kind === "string" && kind !== "" ? word(kind) : "object";
@@ -356,7 +356,7 @@ export function describeItem({ raw, kind }: Pick<RawItem, "raw" | "kind">): stri
   return `${subject} ${word(typeof namespace === "string" ? `${namespace}/${name}` : name)}`;
 }
 
-/** The name in what may be no object at all, and need be no text. */
+/** Name and namespace of an unchecked value: it may be no object, and they may be no texts. */
 export function rawNameOf(raw: unknown): Pick<Raw<V1ObjectMeta>, "name" | "namespace"> {
   const { metadata } = Object(raw) as RawKubernetesObject;
   const { name, namespace } = Object(metadata) as Raw<V1ObjectMeta>;
@@ -368,8 +368,8 @@ function word(text: string): string {
 }
 
 /**
- * Decodes a document: an object or a list of them. It rejects by itself what it cannot read; the others go on.
- * `where` is only quoted in the rejections.
+ * Decodes a document: an object or a list of them. Objects that cannot be read are rejected one by one; the others
+ * are kept. `where` is only quoted in the rejections.
  */
 export function decodeObject(
   raw: unknown,

@@ -32,7 +32,7 @@ pure("a slice decodes to the same whatever the proxy does not read", () => {
     }
     const decoded = decodeEndpointSlice(plain);
     assertEquals(decodeEndpointSlice(noisy), decoded);
-    // A decoded slice is an answer of its own: nothing in it may be the raw object's.
+    // A decoded slice is a copy: it shares nothing with the raw object.
     assert(!sharesObjects(decoded, plain));
   }));
 });

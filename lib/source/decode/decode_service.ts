@@ -49,7 +49,7 @@ const POLICIES: readonly TrafficPolicy[] = ["Cluster", "Local"];
 const AFFINITIES: readonly Service["sessionAffinity"][] = ["None", "ClientIP"];
 const DEFAULT_AFFINITY_TIMEOUT_SECONDS = 10800;
 const MAX_AFFINITY_TIMEOUT_SECONDS = 86400;
-/** The beginning of an RFC 3339 time: what else `Date.parse` reads is none. */
+/** Beginning of an RFC 3339 time: `Date.parse` also reads other texts. */
 const TIMESTAMP_REGEXP = /^\d{4}-\d\d-\d\dT/;
 
 /**
@@ -86,7 +86,7 @@ function createdAtSeconds(metadata: Raw<V1ObjectMeta>): number | null {
   return Number.isNaN(ms) ? null : Math.floor(ms / 1000);
 }
 
-/** Only those that the proxy reads: others may be long, and change without meaning anything to it. */
+/** Only annotations that the proxy reads: others may be long, and change without any effect on it. */
 function annotationsOf(metadata: Raw<V1ObjectMeta>): Pick<Service, "annotations"> {
   const all = inside("metadata", () => objectAt(metadata, "annotations"));
   const read = [SCHEDULER_ANNOTATION, GRACEFUL_ANNOTATION].filter((name) => name in all);
@@ -110,7 +110,7 @@ function decodeServiceSpec(spec: Raw<V1ServiceSpec>): ServiceSpec {
   const sessionAffinity = choiceAt(spec, "sessionAffinity", AFFINITIES, "None");
   return {
     type: choiceAt(spec, "type", SERVICE_TYPES, "ClusterIP"),
-    // The very text that is in the list.
+    // The same string as in `clusterIPs`, so that it is stored once.
     clusterIP: allIPs[0] ?? clusterIP,
     clusterIPs: allIPs,
     ipFamilies: decodeFamilies(spec, allIPs),
@@ -130,13 +130,13 @@ function checkClusterIP(text: string): void {
   throw new DecodeError("", `must be an IP address or None, found ${quote(text)}`);
 }
 
-/** Shared by the many Services that have one. */
+/** Family lists of single-stack Services, shared by all of them. */
 const ONE_FAMILY: Readonly<Record<IpFamily, readonly IpFamily[]>> = {
   IPv4: Object.freeze<IpFamily[]>(["IPv4"]),
   IPv6: Object.freeze<IpFamily[]>(["IPv6"]),
 };
 
-/** The families as written; without any, those of several cluster IPs (a single one is judged by its own text later). */
+/** The families as written; without any, those of several cluster IPs (a single one's family is read from its text later). */
 function decodeFamilies(spec: Raw<V1ServiceSpec>, clusterIPs: readonly string[]): readonly IpFamily[] {
   const written = listAt(spec, "ipFamilies");
   if (written.length === 0) {
@@ -194,7 +194,7 @@ function checkIp(text: string): void {
   if (parseIp(text) === null) throw new DecodeError("", `must be an IP address, found ${quote(text)}`);
 }
 
-/** Refuses what an API server would: nothing else stands between a file and the rules. */
+/** Refuses Services that an API server would refuse: nothing else checks a file before it becomes rules. */
 function checkWrittenService(spec: ServiceSpec): void {
   if (spec.type === "ExternalName") return;
   if (spec.clusterIP === "") {

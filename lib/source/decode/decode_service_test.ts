@@ -1,4 +1,4 @@
-/** What becomes of each field of a Service. */
+/** How each field of a Service is decoded. */
 import { assertEquals, assertThrows } from "@std/assert";
 import type { Service } from "../../model/objects.ts";
 import { decodeEndpointSlice, DecodeError, decodeService } from "./decode.ts";

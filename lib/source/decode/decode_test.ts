@@ -113,7 +113,7 @@ pure("a Node is read, with podCIDR standing in for podCIDRs", () => {
   ]);
 });
 
-/** What no model knows yet. */
+/** A field that no model knows yet. */
 const FUTURE: Raw = { futureField: { deep: [1] } };
 
 pure("what an API server lets through is not refused", () => {

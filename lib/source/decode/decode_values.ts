@@ -27,7 +27,7 @@ export class DecodeError extends TypeError {
     this.reason = reason;
   }
 
-  /** The same problem, seen from a value that holds this one at `prefix`. */
+  /** The same problem with its path prefixed by `prefix`, the path of a value that holds this one. */
   within(prefix: string): DecodeError {
     if (prefix === "") return this;
     const joint = this.path === "" || this.path.startsWith("[") ? "" : ".";
@@ -39,7 +39,7 @@ export class DecodeError extends TypeError {
 export type RawObject = Raw<AnyModel>;
 
 const EMPTY_OBJECT = Object.freeze({});
-/** Shared by all objects without such a list: 100,000 empty lists are worth not having. */
+/** Empty list that all objects share: 100,000 empty lists are worth not having. */
 export const NO_TEXTS: readonly string[] = Object.freeze([]);
 
 function wrong(path: string, wanted: string, value: unknown): DecodeError {
@@ -78,7 +78,7 @@ export function textAt<T>(parent: Raw<T>, key: FieldOf<T, "text">, fallback = ""
 
 const sharedTexts = new SharedTexts();
 
-/** As {@linkcode textAt}, for a text that many objects have: equal ones are kept once. */
+/** As {@linkcode textAt}, for a text that many objects share: equal strings are kept once. */
 export function sharedTextAt<T>(parent: Raw<T>, key: FieldOf<T, "text">): string {
   const text = textAt(parent, key);
   return text === "" ? text : sharedTexts.of(text);
@@ -161,7 +161,7 @@ export function firstTextAt<T>(
   return checkedTextsAt(parent, key, check)[0];
 }
 
-/** The raw object's own list. */
+/** The raw object's own list, once its texts are checked. */
 function checkedTextsAt<T>(
   parent: Raw<T>,
   key: FieldOf<T, "texts">,
@@ -181,7 +181,7 @@ function checkedTextsAt<T>(
   return list as readonly string[];
 }
 
-/** Runs `decode`, putting `prefix` before the path of what it throws. */
+/** Runs `decode`, putting `prefix` before the path of an error that it throws. */
 export function inside<T>(prefix: string, decode: () => T): T {
   try {
     return decode();
@@ -229,7 +229,7 @@ export function protocolAt<T>(parent: Raw<T>, key: FieldOf<T, "text">): Protocol
 const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 
-/** Which texts may be a name: `label` is one DNS label, `subdomain` labels with dots between them. */
+/** Form of a name: `label` is one DNS label, `subdomain` labels with dots between them. */
 export type NameForm = "label" | "subdomain";
 
 /** Fails unless `text` is a name of that form. Names end up in rule texts, so nothing else may pass. */
@@ -242,7 +242,7 @@ export function checkName(text: string, form: NameForm, path = ""): void {
   throw wrong(path, "a DNS subdomain (at most 253 of a-z, 0-9, - and .)", text);
 }
 
-/** What every object's metadata gives. */
+/** Metadata of a namespaced object, with its namespace and name. */
 export interface ObjectName {
   readonly metadata: Raw<V1ObjectMeta>;
   readonly namespace: string;
@@ -252,8 +252,8 @@ export interface ObjectName {
 /** How strictly and with what defaults objects are read. */
 export interface DecodeOptions {
   /**
-   * True for objects that people wrote and no API server has seen: what it would fill in is filled in (namespace `default`,
-   * port names), and what it would refuse is refused.
+   * True for objects that people wrote and no API server has seen: its defaults are filled in (namespace `default`,
+   * port names), and objects that it would refuse are refused.
    */
   readonly manifest?: boolean;
 }
@@ -293,7 +293,7 @@ export function portNameAt(raw: Raw<V1ServicePort | DiscoveryV1EndpointPort>): s
 /**
  * Refuses addresses that no host of a cluster has.
  *
- * @param useOf why an address is not to be taken, e.g. `a loopback address`; null if it is
+ * @param useOf why an address is refused, e.g. `a loopback address`; null if it is accepted
  * @throws {DecodeError} with that reason
  */
 export function checkNoSpecialUse(text: string, useOf: (ip: Ip) => string | null): void {
@@ -303,9 +303,9 @@ export function checkNoSpecialUse(text: string, useOf: (ip: Ip) => string | null
 }
 
 /**
- * What an API server refuses as the address of an endpoint: kinds of addresses that would lead back to the node or its link.
+ * Kind of an address that an API server refuses for an endpoint, as it leads back to the node or its link; null: accepted.
  *
- * Source: Kubernetes 1.36 ValidateNonSpecialIP, which takes multicast addresses beyond the link, and broadcast.
+ * Source: Kubernetes 1.36 ValidateNonSpecialIP, which accepts multicast addresses beyond the link, and broadcast.
  */
 export function refusedEndpointUse(ip: Ip): string | null {
   const use = specialUse(ip);

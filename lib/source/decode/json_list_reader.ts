@@ -17,59 +17,59 @@ const LIST_END = 0x5d;
 const OBJECT = 0x7b;
 const OBJECT_END = 0x7d;
 
-/** As deep as Kubernetes' own reader goes. */
+/** Deepest nesting, that of Kubernetes' own reader. */
 const MAX_DEPTH = 10_000;
-/** The list after this name is cut. One whose name is written in another way is read with what stands around it. */
+/** Name of the list that is cut. A list whose name is written in another way is read with the text around it. */
 const ITEMS_NAME = /(^|[^\\])"items"\s*:\s*$/;
 const NAME_LENGTH = 64;
 
-/** What is not longer is read at once: finding its objects would cost more than the memory of all of them is worth. */
+/** Longest text that is parsed at once: finding its objects would cost more than the memory of all of them. */
 const WHOLE_LENGTH = 3 * 1024 * 1024;
 const PART_LENGTH = 64 * 1024;
 
-/** Some objects of a list that stand together. */
+/** Consecutive objects of a list. */
 export interface ListItems {
-  /** A list of them, in JSON. */
+  /** The objects as a list, in JSON. */
   readonly text: string;
-  /** Number of the first one in its list, from 0. */
+  /** Index of the first one in the whole list, from 0. */
   readonly first: number;
   readonly count: number;
-  /** True: there may be none, as the whole list has no comma. */
+  /** True: the text may hold no object, as the whole list has no comma. */
   readonly mayBeNone: boolean;
 }
 
 /** Limits of a {@linkcode JsonListReader}, in UTF-16 code units. */
 export interface JsonListLimits {
-  /** Of an object, or what stands around all of them, as far as it is not in one piece. */
+  /** Longest object, or text around all objects, as far as it is not in one piece. */
   readonly maxLength: number;
-  /** Lists that are no longer are read at their end. @default {3 Mi} */
+  /** Longest list that is parsed as a whole, at its end. @default {3 Mi} */
   readonly wholeLength?: number;
-  /** How many values all of the text may have. @default {Infinity} */
+  /** Most values in the whole text. @default {Infinity} */
   readonly maxValues?: number;
 }
 
-/** Cuts a list while it arrives. */
+/** Cuts a JSON list into groups of objects while its text arrives. */
 export class JsonListReader {
-  /** How long the text before the bracket of the list is. */
+  /** Length of the text before the bracket of the list. */
   headLength = 0;
-  /** Offset in the last piece at which the text has more values than may be; -1 if it has not. */
+  /** Offset in the last piece of the first value beyond `maxValues`; -1 if there is none. */
   tooManyAt = -1;
   readonly #limits: Required<JsonListLimits>;
-  /** All that came, as long as it may be read at once. */
+  /** All text so far, while it is short enough to be parsed at once; null afterwards. */
   #whole: string | null = "";
-  /** What stands around the items. */
+  /** Text around the items. */
   #around = "";
-  /** Its end, as long as a name may be: to look at the end of a text that grows costs as much as all of it. */
+  /** End of that text, as long as a name may be: reading the end of a growing text costs as much as all of it. */
   #aroundEnd = "";
-  /** An opening bracket, and what of the items has not been read. */
+  /** An opening bracket, and the text of the items that has not been yielded. */
   #items = "[";
-  /** Whether the items have begun, and are still going on. */
+  /** Position of the scanner relative to the list of items. */
   #place: "before" | "inside" | "after" = "before";
   #count = 0;
   #values = 1;
   #depth = 0;
   #isText = false;
-  /** 1 if the next piece begins with what a backslash stands before. */
+  /** 1 if the next piece begins with the character after a backslash. */
   #skipped = 0;
 
   constructor({ maxLength, wholeLength = WHOLE_LENGTH, maxValues = Infinity }: JsonListLimits) {
@@ -77,7 +77,7 @@ export class JsonListReader {
   }
 
   /**
-   * Takes a piece; yields the objects that are complete with it, as far as they are not left to {@linkcode end}.
+   * Takes a piece of text; yields the objects that it completes, as far as they are not left to {@linkcode end}.
    *
    * @throws {DecodeError} if it is no list, or beyond a limit
    */
@@ -97,7 +97,7 @@ export class JsonListReader {
     const found: ListItems[] = [];
     const { maxLength, maxValues } = this.#limits;
     const end = piece.length;
-    // What has been put nowhere begins at `from`, and has so many commas between items, the last one at `comma`.
+    // Text that is not stored yet begins at `from`; it has `commas` commas between items, the last one at `comma`.
     let [from, comma, commas] = [0, 0, 0];
     let [depth, isText, isInside] = [this.#depth, this.#isText, this.#place === "inside"];
     let values = this.#values;
@@ -153,7 +153,7 @@ export class JsonListReader {
   }
 
   /**
-   * What stood around the objects, once all has been taken: an object only if the text was one. Its `items` are those that
+   * The JSON value around the objects, after the last piece: an object only if the text was one. Its `items` are those that
    * {@linkcode push} has not yielded.
    *
    * @throws {DecodeError} if the text is cut off, or has two lists
@@ -170,7 +170,7 @@ export class JsonListReader {
     return around;
   }
 
-  /** True if the list that begins after what has been taken is that of the items. */
+  /** True if the list that begins after the text so far is that of the items. */
   #beginItems(): boolean {
     if (!ITEMS_NAME.test(this.#aroundEnd)) return false;
     if (this.#place !== "before") throw new DecodeError("items", "are there twice");
@@ -180,7 +180,7 @@ export class JsonListReader {
     return true;
   }
 
-  /** So many items, of which `rest` is the rest. */
+  /** The next `count` items, whose text ends with `rest`. */
   #cut(rest: string, count: number): ListItems {
     const text = `${this.#items}${rest}]`;
     const first = this.#count;
@@ -190,7 +190,7 @@ export class JsonListReader {
   }
 }
 
-/** A mark of the byte order may stand before it. */
+/** Parses JSON, which may begin with a byte order mark. */
 function parsed(text: string): unknown {
   return JSON.parse(text.startsWith("\uFEFF") ? text.slice(1) : text);
 }

@@ -6,7 +6,7 @@ import { JsonListReader, parseItems } from "./json_list_reader.ts";
 const MAX_BYTES = 1024 * 1024;
 const encoder = new TextEncoder();
 
-/** All that a list says, its items read while it arrives in pieces that end at these places (in bytes). */
+/** Items of a list, and the value around them, read while it arrives in pieces that end at these offsets. */
 function read(
   bytes: Uint8Array,
   ends: readonly number[] = [],
@@ -16,7 +16,7 @@ function read(
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   const items: unknown[] = [];
   let from = 0;
-  // The memory of a piece is used again for the next one.
+  // The buffer of a piece is reused for the next one.
   const piece = new Uint8Array(bytes.length);
   for (const end of [...ends.toSorted((a, b) => a - b), bytes.length]) {
     piece.fill(0x22);
@@ -105,7 +105,7 @@ pure("a short list is read at its end, a longer one from there on where it is no
   for (let at = 0; at < long.length; at += 10_000) {
     counts.add(itemsOf(reader, long.slice(at, at + 10_000)).length);
   }
-  // Nothing, then what came of it so far, then what each piece has.
+  // Pieces yield no items at first, then all items so far at once, then their own.
   assert(counts.has(0) && [...counts].some((count) => count > 20_000) && counts.has(99), `${[...counts]}`);
 });
 

@@ -22,7 +22,7 @@ import { parsingOf, shortened } from "../../config/yaml_documents.ts";
 
 /** One object of a file: read, or refused with a reason. */
 export interface ManifestItem {
-  /** `Service shop/web`: identity among all files; null if the object does not say. */
+  /** `Service shop/web`: identity among all files; null without a kind or a name. */
   readonly key: string | null;
   /** `Service shop/web`, as far as known. */
   readonly object: string;
@@ -30,19 +30,19 @@ export interface ManifestItem {
   readonly line: number;
   /** 1-based, counting documents that hold something. */
   readonly document: number;
-  /** What it decodes to; empty if refused. */
+  /** The decoded objects; empty if refused. */
   readonly objects: readonly ApiObject[];
   /** False if kube-proxy's selectors would keep it from the proxy. */
   readonly selected: boolean;
-  /** Why they would. */
+  /** Reason of that exclusion. */
   readonly exclusion?: string;
-  /** Why it is refused. */
+  /** Reason of the refusal. */
   readonly refusal?: string;
   /** Its kind, if that is one the proxy does not read. */
   readonly foreign?: string;
 }
 
-/** Where and why a text cannot be read at all. */
+/** Syntax error that makes a text unreadable, with its place. */
 export interface SyntaxProblem {
   readonly line: number;
   readonly document: number;
@@ -57,7 +57,7 @@ export interface ManifestPart {
 }
 
 /**
- * The objects of what a document holds, in steps of one object each. `line` yields the 0-based line of a path such as
+ * Decodes the objects of a document, in steps of one object each. `line` yields the 0-based line of a path such as
  * `items[0].spec.ports[1].port`, or -1 if that is not known.
  */
 export function* decodeDocument(
@@ -94,7 +94,7 @@ export function* decodeDocument(
   return items;
 }
 
-/** `default` stands in for a namespace that is not written. */
+/** The name as written, with `default` for a namespace that is not written. */
 function writtenName({ raw, kind }: RawItem): Pick<Raw<V1ObjectMeta>, "name" | "namespace"> {
   const { name, namespace } = rawNameOf(raw);
   const isClusterScoped = kind === "Node" || kind === "ServiceCIDR";
@@ -113,19 +113,19 @@ function describeWritten(item: RawItem): string {
   return describeItem({ kind: item.kind, raw: { metadata: writtenName(item) } });
 }
 
-/** What one document of a text holds. */
+/** Value of one document of a text. */
 export interface YamlValue {
   readonly document: YamlDocument;
   readonly raw: unknown;
 }
 
-/** The documents of a text that hold something; if `problem` is there, they are not all. Lines are counted from 0. */
+/** Documents of a text that are not empty; incomplete if there is a `problem`. Lines are counted from 0. */
 export interface YamlValues {
   readonly values: readonly YamlValue[];
   readonly problem?: { readonly line: number; readonly message: string };
 }
 
-/** Reads all documents of a text, without looking at what they stand for; in steps. */
+/** Reads all documents of a text, without decoding their objects; in steps. */
 export function* readYamlValues(text: string): Generator<void, YamlValues> {
   const { documents, fault, lines } = yield* parsingOf(text, { merge: true });
   const values: YamlValue[] = [];
@@ -151,7 +151,7 @@ export function* readYamlValues(text: string): Generator<void, YamlValues> {
   return fault === null ? { values } : broken(lines.lineAt(fault.offset), fault.message);
 }
 
-/** The steps of a path. */
+/** Segments of a field's path. */
 export function segmentsOf(path: string): string[] {
   return [...path.matchAll(/\["([^"]*)"\]|\[(\d+)\]|([^.[\]]+)/g)].map((match) =>
     match[1] ?? match[2] ?? match[3] ?? ""
@@ -160,7 +160,7 @@ export function segmentsOf(path: string): string[] {
 
 /** A YAML document that is a list, cut at its items. */
 export interface SplitList {
-  /** What its items are read with: `kind` and `apiVersion`. */
+  /** The list's `kind` and `apiVersion`, with which its items are read. */
   readonly head: RawList;
   readonly items: readonly ListItemText[];
 }
@@ -174,7 +174,7 @@ export interface ListItemText {
 
 /**
  * Cuts the text of one document at its items, without reading them, in steps. Null if it is no list, or one that is written in another way:
- * nothing is wrong with it then, but it must be read as a whole. So it must be where an item cannot be read by itself.
+ * that is no fault, but it must be read as a whole, as it must where an item cannot be read by itself.
  */
 export function* splitList(text: string): Generator<void, SplitList | null> {
   const bodyStart = yield* onlyBodyOf(text);
@@ -189,7 +189,7 @@ export function* splitList(text: string): Generator<void, SplitList | null> {
   return { head: { kind, apiVersion }, items };
 }
 
-/** Where the one `items:` of the text has its first line; null if it has none, or several. */
+/** Offset of the first line below the text's one `items:`; null if it has none, or several. */
 function* onlyBodyOf(text: string): Generator<void, number | null> {
   let found: number | null = null;
   for (const [start, piece] of linePieces(text)) {
@@ -257,7 +257,7 @@ export function* readListItem({ text }: ListItemText, head: RawList): Generator<
   return { items, documents: 0 };
 }
 
-/** The objects of items before which the list has so many others. */
+/** The objects, with the index in each refusal raised by the number of items before them in the list. */
 export function atIndex(items: readonly ManifestItem[], before: number): readonly ManifestItem[] {
   return items.map((item) => {
     if (item.refusal === undefined) return item;

@@ -17,7 +17,7 @@ import {
   segmentsOf,
 } from "./manifest_items.ts";
 
-/** More values than two such objects for each of 44,000 Services have; each costs some 50 bytes. */
+/** More values than two objects for each of 44,000 Services have; each costs some 50 bytes. */
 const MAX_JSON_VALUES = 5_000_000;
 
 /** A fraction of a millisecond of work. */
@@ -45,10 +45,10 @@ export function* readLongJson(
       yield;
     }
     const head = list.end() as RawList | null;
-    // What stands around the items must have no other `items`, however it is written.
+    // The text around the items must have no other `items`, however it is written.
     const around = text.slice(0, list.headLength) + text.slice(groups.at(-1)?.end);
     if (!Array.isArray(head?.items) || around.includes("\\")) return null;
-    // One that is no list would be an item itself.
+    // A document that is no list would be an item itself.
     for (const _ of itemsOf(head)) return null;
     const items = yield* decodeGroups(text, head, groups, false);
     if (items.every(({ refusal }) => refusal === undefined)) return { items, documents: 1 };
@@ -62,7 +62,7 @@ export function* readLongJson(
   }
 }
 
-/** Items that stand together, from `start` to `end` of the text. */
+/** Consecutive items, from `start` to `end` of the text. */
 type Group = Omit<ListItems, "text"> & { readonly start: number; readonly end: number };
 
 function* decodeGroups(
@@ -94,7 +94,7 @@ const BACKSLASH = 0x5c;
 const OPENING: ReadonlySet<number> = new Set([0x5b, 0x7b]);
 const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
 
-/** Where a value begins, and the name or, in a list, the value that it is found by. */
+/** Offset of a member of a list or object (of its name, if it has one), and of its value. */
 interface Place {
   readonly begin: number;
   readonly value: number;
@@ -104,7 +104,7 @@ interface Place {
 export class JsonPlaces {
   readonly #text: string;
   readonly #lines: LineStarts;
-  /** By the offset of a list or object, what is in it. */
+  /** Offset of a list or object → its members. */
   readonly #members = new Map<number, ReadonlyMap<string, Place>>();
 
   constructor(text: string) {
@@ -124,7 +124,7 @@ export class JsonPlaces {
     return this.#lines.lineAt(place.begin);
   }
 
-  /** Of a name that is there twice the last one counts, as in parsing. */
+  /** Members of a list or object; of a repeated name the last one counts, as in parsing. */
   #membersOf(at: number): ReadonlyMap<string, Place> {
     const known = this.#members.get(at);
     if (known !== undefined) return known;
@@ -149,7 +149,7 @@ export class JsonPlaces {
   }
 }
 
-/** The brackets, names and plain values from `start` on. */
+/** Tokens from `start` on: brackets, names and plain values. */
 function* tokensOf(text: string, start: number): Generator<readonly [start: number, end: number]> {
   for (let at = start; at < text.length;) {
     const code = text.charCodeAt(at);
@@ -167,7 +167,7 @@ function* tokensOf(text: string, start: number): Generator<readonly [start: numb
   }
 }
 
-/** Of a number or a word. */
+/** End of the number or word at `at`. */
 function plainEnd(text: string, at: number): number {
   PLAIN.lastIndex = at;
   return PLAIN.test(text) ? PLAIN.lastIndex : at + 1;
@@ -175,7 +175,7 @@ function plainEnd(text: string, at: number): number {
 
 const PLAIN = /[^\s,:[\]{}"]+/y;
 
-/** After the closing quote of the string that begins at `at`. */
+/** Offset after the closing quote of the string that begins at `at`. */
 function stringEnd(text: string, at: number): number {
   let end = text.indexOf('"', at + 1);
   while (end >= 0) {

@@ -16,7 +16,7 @@ Deno.test("values are counted, not what texts look like", NONE, () => {
   assertEquals(line(undefined, `["${",".repeat(5_000_001)}"]`), undefined);
 });
 
-/** The same text read by the runtime's parser. */
+/** Items of the text when the runtime's parser reads it. */
 function whole(text: string): readonly ManifestItem[] {
   const items = toEnd(decodeDocument(JSON.parse(text), 0, () => -1));
   if (items.every(({ refusal }) => refusal === undefined)) return items;
@@ -156,7 +156,7 @@ Deno.test("values of any JSON are found where the YAML reader finds them", { per
   );
 });
 
-/** Leads somewhere, at last perhaps to what is not there. */
+/** A random path into the value, whose last step may not exist. */
 function pathInto(value: unknown, choices: Iterator<number>): string[] {
   const keys = typeof value === "object" && value !== null ? Object.keys(value) : [];
   const choice: number = choices.next().value;

@@ -14,14 +14,14 @@ function service(name: string, more: Record<string, unknown> = {}): Record<strin
   return { apiVersion: "v1", kind: "Service", metadata: { name, ...more }, spec };
 }
 
-/** As `kubectl get -o yaml` has it, fields by their names. */
+/** A list as `kubectl get -o yaml` prints it, fields by their names. */
 function listOf(items: readonly unknown[], arrayIndent = false): string {
   return stringify({ apiVersion: "v1", items, kind: "List", metadata: { resourceVersion: "" } }, {
     arrayIndent,
   });
 }
 
-/** The same read as a whole, lines and documents counted as of a file. */
+/** Items of the text when it is read as a whole, with lines and documents counted as in a file. */
 function whole(text: string): ManifestItem[] {
   return toEnd(readYaml(text)).items.map((item) => ({
     ...item,

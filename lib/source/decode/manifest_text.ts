@@ -21,7 +21,7 @@ import {
 } from "./manifest_items.ts";
 import { quote } from "../../text/quote.ts";
 
-/** More than the objects that fit into a file; what is known of one takes some hundred bytes, however short it is. */
+/** More documents than fit into a file with objects; each takes some hundred bytes of memory, however short it is. */
 const MAX_DOCUMENTS = 250_000;
 
 /** Some milliseconds of work. */
@@ -30,19 +30,19 @@ const ITEMS_PER_STEP = 5_000;
 /** Some milliseconds of work, and too short for too many values. */
 const SHORT_JSON_CHARACTERS = 2 ** 20;
 
-/** A file's objects; if `problem` is there, the text is broken and nothing of it counts. */
+/** A file's objects; if there is a `problem`, the text is broken and none of them is used. */
 export interface Manifest {
   readonly items: readonly ManifestItem[];
   readonly problem?: SyntaxProblem;
-  /** What each part of the text gave, so that an edit costs only the documents it touches. */
+  /** The objects of each part of the text, so that an edit costs only the documents it touches. */
   readonly parts: ReadonlyMap<string, ManifestPart>;
 }
 
-/** How a text is read. */
+/** Options for reading a manifest. */
 export interface ManifestOptions {
   /** True for `*.json`: it must be JSON. Without it JSON is still understood, being YAML. */
   readonly json?: boolean;
-  /** The same file's former content: parts of it that are still there are not read again. */
+  /** Manifest of the file's former content: unchanged parts of the text are not read again. */
   readonly previous?: Manifest | undefined;
 }
 
@@ -112,8 +112,8 @@ function shift<T extends { readonly line: number; readonly document: number }>(
 }
 
 /**
- * Where documents begin: at every `---` line. YAML allows that marker nowhere else, not even inside texts; directives need what follows.
- * Those of more than {@linkcode MAX_DOCUMENTS} are left out.
+ * Offsets of documents: at every `---` line. YAML allows that marker nowhere else, not even inside texts; directives need what follows.
+ * Offsets beyond {@linkcode MAX_DOCUMENTS} are left out.
  */
 function* documentStarts(text: string): Generator<void, readonly number[]> {
   if (looksLikeJson(text)) return [0];
@@ -157,14 +157,14 @@ function* readList(
   const list = yield* splitList(text);
   if (list === null) return null;
   const items: ManifestItem[] = [];
-  // No document begins so, and what an item is depends on its list.
+  // No document begins with this prefix; the kind of an item depends on its list.
   const prefix = `- ${JSON.stringify(list.head)}\n`;
   for (const [index, itemText] of list.items.entries()) {
     const key = prefix + itemText.text;
     const part = parts.get(key) ?? previous?.parts.get(key) ??
       (yield* readListItem(itemText, list.head));
     if (part.problem !== undefined) {
-      // Whether it is right in the whole cannot be known where that is too large.
+      // A text that is too large cannot be read as a whole, where the item might be valid.
       if (text.length <= YAML_LIMITS.characters) return null;
       return broken(part.problem.line + itemText.line, part.problem.message);
     }
@@ -177,7 +177,7 @@ function* readList(
   return { items, documents: 1 };
 }
 
-/** Undefined if the text is not JSON and need not be. */
+/** Reads a JSON text; undefined if it is not JSON and need not be. */
 function* readJson(text: string, required: boolean): Generator<void, ManifestPart | undefined> {
   if (text.length > SHORT_JSON_CHARACTERS) {
     const long = yield* readLongJson(text);

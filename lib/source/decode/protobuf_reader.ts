@@ -12,14 +12,14 @@ import { DecodeError } from "./decode_values.ts";
 
 declare const MODEL: unique symbol;
 
-/** Which fields of a message are read, by their numbers. */
+/** Fields of a message that are read, by their numbers. */
 export interface Message<T> {
   readonly fields: readonly (AnyField | undefined)[];
   readonly [MODEL]?: T;
 }
 
 /**
- * `text`: an empty one counts as absent, as in the JSON of a field without a pointer. `optionalText`: it counts. `time`: a message of
+ * `text`: an empty one counts as absent, as in the JSON of a field without a pointer. `optionalText`: it is kept. `time`: a message of
  * seconds since the epoch, read as JSON has it.
  */
 type Sort =
@@ -37,7 +37,7 @@ type Sort =
 
 type AnyField = readonly [name: string, sort: Sort, message?: Message<unknown>];
 
-/** A field of a `T`: no name that its model does not have, none of another sort. */
+/** A field of a `T`: a name that its model has, with a value of that sort. */
 export type Field<T> =
   | readonly [FieldOf<T, "text">, "text" | "optionalText" | "time"]
   | readonly [FieldOf<T, "number">, "number"]
@@ -52,7 +52,7 @@ export type Field<T> =
     [Key in FieldOf<T, "objects">]: readonly [Key, "objects", Message<ItemIn<T, Key>>];
   }[FieldOf<T, "objects">];
 
-/** The message whose fields have these numbers. */
+/** Table of a message whose fields have these numbers. */
 export function message<T>(numbered: Readonly<Record<number, Field<T>>>): Message<T> {
   const fields: (AnyField | undefined)[] = [];
   for (const [number, field] of Object.entries(numbered)) fields[Number(number)] = field as AnyField;
@@ -78,7 +78,7 @@ export function readMessage(bytes: Uint8Array, { fields }: Message<unknown>, int
     readFields(new PbfReader(bytes), bytes.length, fields, into);
   } catch (error) {
     if (error instanceof DecodeError) throw error;
-    // The library throws what is exactly an Error for a number without an end. All else is a fault of ours.
+    // The library throws exactly an Error for a number without an end. Any other error is a fault of kproxy's.
     if (!(error instanceof Error) || error.constructor !== Error) throw error;
     throw new DecodeError("", "a number without an end");
   }
@@ -142,7 +142,7 @@ function wrongType(name: string, type: number): DecodeError {
   return new DecodeError("", `${name} of wire type ${type}`);
 }
 
-/** Where the bytes end whose length comes next. */
+/** Reads a length; yields the offset at which the bytes of that length end. */
 function endOf(reader: PbfReader, limit: number, name: string): number {
   const length = reader.readVarint();
   const end = reader.pos + length;
@@ -150,12 +150,12 @@ function endOf(reader: PbfReader, limit: number, name: string): number {
   return end;
 }
 
-/** Keeps a mark of the order of bytes, as JSON does: without it a name would be another one. */
+/** Keeps a byte order mark, as JSON does: without it, a name would be a different one. */
 const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /**
- * The text that begins, with its length, at `start`. What is no UTF-8 in it is replaced, as in JSON; the library ends a text there,
- * and a beginning of a name is another name.
+ * The text whose length stands at `start`. Bytes that are no UTF-8 are replaced, as in JSON; the library ends a text there,
+ * and the beginning of a name is another name.
  */
 function textFrom(reader: PbfReader, start: number, end: number): string {
   const { buf, pos } = reader;
@@ -176,7 +176,7 @@ function mapAt(into: Fields, name: string): Record<string, string> {
   return (into[name] ??= {}) as Record<string, string>;
 }
 
-/** Field 1 is the key of an entry, field 2 its value. */
+/** Reads an entry of a map: field 1 is its key, field 2 its value. */
 function readEntry(reader: PbfReader, end: number, map: Record<string, string>): void {
   let key = "";
   let value = "";
@@ -193,7 +193,7 @@ function readEntry(reader: PbfReader, end: number, map: Record<string, string>):
   map[key] = value;
 }
 
-/** Field 1 is the seconds; none at all is no time. */
+/** Reads a Timestamp: field 1 is the seconds; an empty message is no time. */
 function readTime(reader: PbfReader, end: number): string | null {
   if (reader.pos === end) return null;
   let seconds = 0;

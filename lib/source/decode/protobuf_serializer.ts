@@ -46,7 +46,7 @@ const LIST_META = message<ListMeta>({
   3: ["continue", "text"],
 });
 
-/** An object whose bytes are no message of its kind, with what of its metadata comes before the fault. */
+/** An object whose bytes are no message of its kind, with the metadata that comes before the fault. */
 export class MalformedObject {
   readonly metadata: Raw<V1ObjectMeta>;
   readonly reason: string;
@@ -57,7 +57,7 @@ export class MalformedObject {
   }
 }
 
-/** The object of a kind that these bytes are, as its JSON would be read; a {@linkcode MalformedObject} if they are none. */
+/** Decodes bytes as an object of a kind, in the shape of its JSON; a {@linkcode MalformedObject} if they are none. */
 export function readObject(kind: keyof WatchedModels, bytes: Uint8Array): unknown {
   const object: Fields = {};
   try {
@@ -79,7 +79,7 @@ function wholeMessage<T>(bytes: Uint8Array, message: Message<T>): T {
   return into as T;
 }
 
-/** An object that is there as a whole in its envelope. @throws {DecodeError} if it is none */
+/** Unpacks an object from its `runtime.Unknown`. @throws {DecodeError} if it is none */
 function openEnvelope(bytes: Uint8Array): Required<TypeMeta> & { readonly bytes: Uint8Array } {
   if (bytes.length < MAGIC.length || MAGIC.some((byte, index) => bytes[index] !== byte)) {
     throw new DecodeError("", "not Kubernetes' protobuf");
@@ -95,7 +95,7 @@ function openEnvelope(bytes: Uint8Array): Required<TypeMeta> & { readonly bytes:
   return { kind, apiVersion, bytes: raw instanceof Uint8Array ? raw : EMPTY };
 }
 
-/** What a refusal says. @throws {DecodeError} if it is no Status */
+/** The Status of a refused request. @throws {DecodeError} if it is no Status */
 export function readStatus(bytes: Uint8Array): RawKubernetesObject {
   const { kind, bytes: content } = openEnvelope(bytes);
   if (kind !== "Status") throw new DecodeError("", "not a Status");
@@ -112,7 +112,7 @@ export class EventReader {
   }
 
   /**
-   * The frames that are complete with this piece.
+   * Frames that this piece completes.
    *
    * @throws {DecodeError} if one is announced to be longer than `maxBytes`
    */
@@ -151,7 +151,7 @@ function growing(bytes: Uint8Array): GrowingBytes {
   return rest;
 }
 
-/** What a list says of itself. */
+/** Kind, version and metadata of a list. */
 export interface ListHead extends TypeMeta {
   readonly metadata?: ListMeta;
 }
@@ -162,7 +162,7 @@ const LIST = message<{ readonly metadata?: ListMeta; readonly items?: readonly U
 });
 
 /**
- * A list of objects of one kind: what it says of itself, and its objects, each read when it is taken.
+ * A list of objects of one kind: its head, and its objects, each decoded when it is taken.
  *
  * @throws {DecodeError} if it is none, is cut off, or has an object of more than `maxBytes`
  */

@@ -22,7 +22,7 @@ const DECODERS: { readonly [Kind in keyof WatchedModels]: (raw: unknown) => unkn
   ServiceCIDR: decodeServiceCidr,
 };
 
-/** What an object stands for, or why it is refused. */
+/** The decoded object, or the reason why it is refused. */
 function judged(kind: keyof WatchedModels, raw: unknown): unknown {
   try {
     return DECODERS[kind](raw);
@@ -32,7 +32,7 @@ function judged(kind: keyof WatchedModels, raw: unknown): unknown {
   }
 }
 
-/** Mostly the first one. */
+/** Mostly values of `usual`. */
 function mostly<T>(usual: fc.Arbitrary<T>, odd: fc.Arbitrary<T>): fc.Arbitrary<T> {
   return fc.oneof({ weight: 30, arbitrary: usual }, { weight: 1, arbitrary: odd });
 }

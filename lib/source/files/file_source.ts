@@ -38,11 +38,11 @@ export interface FileSourceOptions {
   /** How long a file that had objects may be empty before that is believed: many tools truncate, then write. @default {1000} */
   readonly emptyGraceMs?: number;
   /**
-   * Addresses that this node has: no cluster IP, which would cut the node off from itself. Asked for whenever a file is read.
+   * The node's own addresses: refused as cluster IPs, which would cut the node off from itself. Read anew for every file.
    * @default {none}
    */
   readonly ownIps?: () => readonly string[];
-  /** Asked of every file that is read. @default {every file may be read} */
+  /** Decides whether a file may be read. @default {every file may be read} */
   readonly checkFile?: FileCheck;
   /** Read once, if `-` is among the paths. @default {Deno.stdin.readable} */
   readonly stdin?: ReadableStream<Uint8Array>;
@@ -50,32 +50,32 @@ export interface FileSourceOptions {
 
 interface KnownFile {
   readonly file: FoundFile;
-  /** Undefined if it could not be read. */
+  /** Text of the file; undefined if it could not be read. */
   readonly text: string | undefined;
-  /** Of the last content that was not broken. */
+  /** Manifest of the last content that was not broken. */
   readonly manifest: Manifest | undefined;
-  /** Since when (milliseconds, monotonic) it has been empty without that being believed. */
+  /** Since when (milliseconds, monotonic) it has been empty, as long as its former objects stay. */
   readonly emptySinceMs?: number;
 }
 
 /** A file that is being read. */
 interface Reading {
   readonly file: FoundFile;
-  /** Its file is gone, or may not be read any more. */
+  /** Aborts if the file is gone, or may not be read any more. */
   readonly end: AbortController;
   /** The file changed meanwhile: it is read again afterwards, so that one that changes all the time comes to its end, too. */
   isStale: boolean;
-  /** The others do not wait for it any longer. */
+  /** True: other files no longer wait for it. */
   isLong: boolean;
   /** Resolves when its content is in force, or refused. */
   done: Promise<void>;
 }
 
-/** How long work on a file may go on until everything else has its turn. */
+/** Longest work on a file before other tasks have their turn. */
 const TURN_MS = 5;
-/** How long everything waits for a file. */
+/** How long other files wait for one that is being read. */
 const SHORT_MS = 200;
-/** The log names a file that takes longer. */
+/** A file that takes longer is named in the log. */
 const LONG_MS = 5_000;
 
 const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
@@ -95,9 +95,9 @@ export class FileSource implements Source {
   readonly #options: FileSourceOptions;
   readonly #store: ManifestStore;
   readonly #known = new Map<string, KnownFile>();
-  /** By the file's `order`. */
+  /** Files that are being read, by their `order`. */
   readonly #readings = new Map<string, Reading>();
-  /** Held by what changes or checks out the store. */
+  /** Held while the store is changed or checked out. */
   readonly #lock = new Mutex();
   #gone: ReadonlySet<number> = new Set();
   #end: AbortSignal = new AbortController().signal;
@@ -119,7 +119,7 @@ export class FileSource implements Source {
     await using watch = new FolderWatch({ folders, debounceMs, pollMs, log });
     await watch.refresh();
     await this.#scan(paths, watch, new Set());
-    // What is there is known only when every file is.
+    // The set of objects is complete only when every file is read.
     await this.#untilRead();
     if (signal.aborted) return;
     await this.#deliver(handler, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
@@ -178,7 +178,7 @@ export class FileSource implements Source {
     const isGone = (order: string): boolean =>
       !seen.has(order) && !gone.some((index) => order.startsWith(orderPrefix(index)));
     for (const [order, { end }] of this.#readings) if (isGone(order)) end.abort();
-    // Under the lock: what an ended reading was putting into force is known by then.
+    // Under the lock: by then `#known` has the file that an aborted reading was putting into force.
     await this.#lock.run(() => {
       for (const [order, { file }] of this.#known) {
         if (!isGone(order)) continue;
@@ -232,7 +232,7 @@ export class FileSource implements Source {
     reading.isLong = await within(reading.done.then(() => true), SHORT_MS) === null;
   }
 
-  /** Puts what a text says into force, unless `signal` aborts. */
+  /** Reads a text and puts its objects into force, unless `signal` aborts. */
   async #take(
     file: FoundFile,
     text: string,
@@ -258,7 +258,7 @@ export class FileSource implements Source {
     }
   }
 
-  /** What a file of this name held before stays in force. */
+  /** Reports a file that cannot be read; the former content of the name stays in force. */
   async #refuse(file: FoundFile, text: string | undefined, reason: string): Promise<void> {
     await this.#lock.run(() => {
       this.#known.set(file.order, { file, text, manifest: this.#known.get(file.order)?.manifest });
@@ -331,11 +331,11 @@ function stdinFile(index: number): ManifestFile {
   return { path: "stdin", order: orderPrefix(index) };
 }
 
-/** How {@linkcode openManifests} reads. */
+/** Options of {@linkcode openManifests}. */
 export interface ManifestsOptions {
   /** How many milliseconds files must be quiet before they are read. @default {30} */
   readonly debounceMs?: number;
-  /** Hears of what cannot be watched or read. @default {not reported} */
+  /** Logs files and folders that cannot be watched or read. @default {not reported} */
   readonly log?: Logger;
 }
 
@@ -353,19 +353,19 @@ export async function openManifests(
   return new FileSource({ paths, log: silentLogger, ...options });
 }
 
-/** What a one-time look at manifests gave. */
+/** Result of {@linkcode readManifests}. */
 export interface ReadManifests {
-  /** Those that count, selected and merged as {@linkcode FileSource} does; by precedence of their files. */
+  /** Objects in force, selected and merged as {@linkcode FileSource} does; by precedence of their files. */
   readonly objects: readonly ApiObject[];
   /** Files that cannot be read, and objects that are refused; none of them is among the objects. */
   readonly problems: readonly Rejection[];
-  /** What was left out because of its kind. */
+  /** Objects that were left out because of their kind. */
   readonly foreign: readonly ForeignObjects[];
-  /** What kube-proxy's selectors keep from the proxy, and why. */
+  /** Objects that kube-proxy's selectors exclude, and why. */
   readonly excluded: readonly Rejection[];
 }
 
-/** How {@linkcode readManifests} reads. */
+/** Options of {@linkcode readManifests}. */
 export interface ReadManifestsOptions {
   /** Read, if `-` is among the paths. @default {Deno.stdin.readable} */
   readonly stdin?: ReadableStream<Uint8Array>;
@@ -405,7 +405,7 @@ export async function readManifests(
 }
 
 /**
- * Reads a text in turns. One that takes longer than `longMs` is named in the log, then and at its end.
+ * Reads a text in turns. A file that takes longer than `longMs` is named in the log, then and at its end.
  *
  * @throws what reading throws, or the reason of `signal` once that aborts
  */

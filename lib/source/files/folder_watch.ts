@@ -1,24 +1,24 @@
 /**
- * Says when something in some folders may have changed.
+ * Watches folders for changes of their files.
  *
  * @module
  */
 import { within } from "../../kernel/clock.ts";
 import type { Logger } from "../../observe/log.ts";
 
-/** What is watched and how patiently. */
+/** Options of a {@linkcode FolderWatch}. */
 export interface FolderWatchOptions {
   readonly folders: readonly string[];
   /** After an event, waits until none has come for so long. */
   readonly debounceMs: number;
-  /** Looks again after so long even without an event: network file systems and exhausted inotify limits send none. */
+  /** Longest wait for an event: network file systems and exhausted inotify limits send none. */
   readonly pollMs: number;
   readonly log: Logger;
 }
 
 /** How long to wait for a watch to end, which a FIFO without reader or writer may delay. */
 const END_LIMIT_MS = 1_000;
-/** How often is looked where no watch answers. */
+/** Poll interval while the runtime's watches do not answer. */
 const UNWATCHED_POLL_MS = 1_000;
 /** A storm of events delays the answer by at most so many debounce times. */
 const MAX_DEBOUNCES = 10;
@@ -45,7 +45,7 @@ export class FolderWatch implements AsyncDisposable {
   readonly #pulse = new WatchPulse();
   #answers = true;
   readonly #timers = new Set<ReturnType<typeof setTimeout>>();
-  /** Folders whose trouble was said; it is tried again at every refresh. */
+  /** Folders whose failed watch was logged; it is tried again at every refresh. */
   readonly #warned = new Set<string>();
   #changed = new Set<string>();
   #wake: PromiseWithResolvers<void> = Promise.withResolvers();
@@ -104,7 +104,7 @@ export class FolderWatch implements AsyncDisposable {
     this.#timers.add(timer);
   }
 
-  /** Waits until a new watch of the same folders would not join these any more. */
+  /** Closes the watches, and waits until a new watch of the same folders would not join them any more. */
   async [Symbol.asyncDispose](): Promise<void> {
     for (const timer of this.#timers) clearTimeout(timer);
     await this.#fifos.holdIn(this.#options.folders);
@@ -159,7 +159,7 @@ export class FolderWatch implements AsyncDisposable {
 
   async #follow(watcher: Deno.FsWatcher): Promise<void> {
     for await (const event of watcher) {
-      // Opening and closing change nothing, and our own reading must not be answered; writes are events of their own.
+      // Opening and closing change nothing, and kproxy's own reads must not count; writes are events of their own.
       if (event.kind === "access") continue;
       for (const path of event.paths) this.touch(path.slice(path.lastIndexOf("/") + 1));
     }
@@ -172,7 +172,7 @@ export function parentOf(path: string): string {
   return slash < 0 ? "." : path.slice(0, slash) || "/";
 }
 
-/** Resolves when they have ended, or will not. */
+/** Resolves when the watchers have ended, or after a limit. */
 async function endOf(watched: readonly WatchedFolder[]): Promise<void> {
   await within(Promise.all(watched.map(({ ended }) => ended)), END_LIMIT_MS);
 }
@@ -187,15 +187,15 @@ async function identityOfFolder(folder: string): Promise<string | undefined> {
   }
 }
 
-/** As many as are held; more of them leave the watch to polling. */
+/** Most FIFOs that are held open; with more of them, folders are polled. */
 const MAX_HELD = 32;
 
 /** Keeps FIFOs open for as long as they are there, so that opening them never blocks. */
 class HeldFifos implements Disposable {
-  /** By device and inode. */
+  /** Open FIFOs by device and inode. */
   readonly #held = new Map<string, Deno.FsFile>();
 
-  /** Holds those that are in the folders now, and lets go of all others. */
+  /** Opens the FIFOs that are in the folders now, and closes all others. */
   async holdIn(folders: readonly string[]): Promise<void> {
     const found = new Set<string>();
     for (const folder of folders) {
@@ -229,7 +229,7 @@ class HeldFifos implements Disposable {
   }
 }
 
-/** What is neither a file nor a folder, or may lead to something that is neither. */
+/** Entries of a folder that may be FIFOs: neither file nor folder, or a link. */
 async function candidates(folder: string): Promise<string[]> {
   const paths: string[] = [];
   try {
@@ -244,10 +244,10 @@ async function candidates(folder: string): Promise<string[]> {
   return paths;
 }
 
-/** A thread that answers does so within a millisecond; on a machine that has no time for it, twice as long is waited. */
+/** Limit for an answer of the watch thread, which takes a millisecond; waited for twice, as the machine may be busy. */
 const ANSWER_LIMIT_MS = 700;
 
-/** Of the program: its watches have one thread. */
+/** The one pulse of the program: its watches have one thread. */
 let shared: Pulse | null = null;
 
 /** A watch on a file that has no name, which cannot be replaced by a FIFO. */
@@ -261,7 +261,7 @@ interface Pulse {
   asking: Promise<boolean> | null;
 }
 
-/** What those hold that have watches. Without a place for temporary files there is no pulse, and watches count as answering. */
+/** A user's share in the pulse. Without a place for temporary files there is none, and watches count as answering. */
 class WatchPulse implements AsyncDisposable {
   #isUser = false;
 

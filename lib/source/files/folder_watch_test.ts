@@ -9,7 +9,7 @@ function watchOf(folder: string, times: { debounceMs?: number; pollMs?: number }
   return new FolderWatch({ folders: [folder], debounceMs: 20, pollMs: 10_000, log: silentLogger, ...times });
 }
 
-/** The next answer that names something: on a machine that stands still a poll may be due before an event is there. */
+/** The next answer that names a file: on a machine that stalls, a poll may be due before an event arrives. */
 async function nextNamed(watch: FolderWatch): Promise<string[]> {
   for (let polls = 0; polls < 50; polls++) {
     const names = [...await watch.next(NEVER) ?? []];
@@ -116,7 +116,7 @@ Deno.test("a FIFO in the folder costs one poll, and no event after it", async ()
     await watch.next(NEVER);
     await watch.refresh();
     await Deno.writeTextFile(`${folder}/a.yaml`, "a");
-    // A poll names nothing.
+    // A poll names no files.
     const named = new Set<string>();
     for (let polls = 0; polls < 50 && !named.has("a.yaml"); polls++) {
       for (const name of await watch.next(NEVER) ?? []) named.add(name);

@@ -51,7 +51,7 @@ Deno.test("while a huge file is read, changes of others arrive, and it counts in
   const huge = Array.from({ length: 8_000 }, (_, index) => service(`s${index}`, 80)).join("");
   await withSource({ "a.yaml": service("web", 80) }, async ({ folder, handler, write }) => {
     await write("huge.yaml", huge);
-    // It has begun.
+    // By now, reading of the huge file has begun.
     await new Promise((resolve) => setTimeout(resolve, 300));
     for (let port = 81; port < 84; port++) {
       await write("a.yaml", service("web", port));

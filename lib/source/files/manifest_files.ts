@@ -1,5 +1,5 @@
 /**
- * Which manifest files there are, and their texts.
+ * Finds manifest files and reads their texts.
  *
  * @module
  */
@@ -16,7 +16,7 @@ export interface ManifestPath {
 }
 
 /**
- * Finds out what each path is.
+ * Finds out whether each path is a file, a folder or standard input.
  *
  * @throws {Deno.errors.NotFound} if a path does not exist
  * @throws {TypeError} if it is neither a file nor a folder, or cannot be looked at
@@ -49,7 +49,7 @@ async function statAtStart(path: string): Promise<Deno.FileInfo | undefined> {
   }
 }
 
-/** A file that is there now. */
+/** A manifest file that exists now. */
 export interface FoundFile extends ManifestFile {
   readonly baseName: string;
   /** Device and inode: the same for every name of one file. */
@@ -58,20 +58,20 @@ export interface FoundFile extends ManifestFile {
   readonly signature: string;
 }
 
-/** Something that has the name of a manifest and is none. */
+/** A file system entry with the name of a manifest that is no readable file. */
 export interface BadEntry extends ManifestFile {
   readonly baseName: string;
   /** Why it is not read, e.g. `is a FIFO`. */
   readonly problem: string;
 }
 
-/** What a look at all paths gave. */
+/** Result of {@linkcode listFiles}. */
 export interface FoundFiles {
   /** In order of precedence, each file once however many paths lead to it. */
   readonly files: readonly FoundFile[];
-  /** What is passed over, and must be said. */
+  /** Entries that are skipped, and must be reported. */
   readonly bad: readonly BadEntry[];
-  /** Numbers of the folders that are no longer there. */
+  /** Indices of the paths whose folders no longer exist. */
   readonly gone: readonly number[];
 }
 
@@ -97,7 +97,7 @@ export async function listFiles(paths: readonly ManifestPath[]): Promise<FoundFi
   return { files, bad, gone };
 }
 
-/** What the `order` of all files of the path with that number begins with. */
+/** Prefix of the `order` of all files of the path with that index. */
 export function orderPrefix(index: number): string {
   return `${String(index).padStart(6, "0")}/`;
 }
@@ -124,7 +124,7 @@ async function listPath({ path, kind }: ManifestPath, prefix: string): Promise<E
   return files.filter((file) => file !== undefined).sort((one, other) => one.order < other.order ? -1 : 1);
 }
 
-/** One entry of a folder. */
+/** Describes one entry of a folder. */
 async function describeEntry(folder: string, name: string, order: string): Promise<Entry | undefined> {
   const path = `${folder}/${name}`;
   const problem = nameProblem(name);
@@ -132,10 +132,10 @@ async function describeEntry(folder: string, name: string, order: string): Promi
   return await describeFile(path, order);
 }
 
-/** A name must stay one word in a line of the log, and lead to the file. */
+/** Why a file is refused by its name: it must stay one word in the log, and lead to the file. */
 function nameProblem(name: string): string | null {
   if (/\p{Cc}/u.test(name)) return "has a control character in its name";
-  // What stands for bytes that are no UTF-8 leads nowhere.
+  // The character that replaces bytes that are no UTF-8: a path with it leads to no file.
   return name.includes("\uFFFD") ? "has a name that is not UTF-8" : null;
 }
 
@@ -161,20 +161,20 @@ async function describeFile(path: string, order: string): Promise<Entry | undefi
   };
 }
 
-/** What an entry is, following links. */
+/** Type of an entry in words, links followed. */
 function whatIs({ isDirectory, isFifo, isSocket }: Deno.FileInfo): string {
   if (isDirectory) return "a folder";
   if (isFifo === true) return "a FIFO";
   return isSocket === true ? "a socket" : "a device";
 }
 
-/** Why something cannot be looked at. */
+/** Why `stat` fails at a path. */
 function problemOf(error: unknown): string {
   if (error instanceof Deno.errors.FilesystemLoop) return "is a link that leads to itself";
   return `cannot be looked at: ${error instanceof Error ? error.message : String(error)}`;
 }
 
-/** Undefined if there is no such file, or the link at `path` leads nowhere. */
+/** Stat of a path; undefined if there is no such file, or the link there leads nowhere. */
 async function statOrUndefined(path: string): Promise<Deno.FileInfo | undefined> {
   try {
     return await Deno.stat(path);
@@ -227,17 +227,17 @@ export async function readStdin(stdin: ReadableStream<Uint8Array>, signal?: Abor
   }
 }
 
-/** A file of manifests may be so long: twice the objects of 44,000 Services. */
+/** Longest manifest file: twice the objects of 44,000 Services. */
 const MAX_MANIFEST_BYTES = 128 * 2 ** 20;
 const PIECE_BYTES = 2 ** 18;
-/** A read may take no longer, as that of a file that became a FIFO, or lies on a server that is gone. */
+/** Longest read: one of a file that became a FIFO, or lies on a server that is gone, would not end. */
 const TIME_LIMIT_MS = 10_000;
 
-/** Why a file that was opened must not be read; null if it may. */
+/** Reason why an opened file must not be read; null if it may. */
 export type FileCheck = (path: string, opened: Deno.FileInfo) => string | null;
 
 /**
- * The bytes of a regular file. `checkFile` says of what was opened why it must not be read; null if it may.
+ * The bytes of a regular file. `checkFile` gives the reason why an opened file must not be read; null if it may.
  *
  * @throws {TypeError} if it is something else or longer than `maxBytes`, or reading takes longer than 10 s
  */
@@ -259,7 +259,7 @@ export async function readBounded(
   } finally {
     clearTimeout(timer);
     end.abort();
-    // One that was given up may still fail, which then is nothing new.
+    // A read that was given up may still fail, which is no news.
     reading.catch(() => null);
   }
 }
@@ -272,7 +272,7 @@ async function read(
   // Opening a FIFO waits for its writer.
   if (!(await Deno.stat(path)).isFile) throw new TypeError("is not a file");
   using file = await Deno.open(path);
-  // What the path leads to may have been replaced since it was read last.
+  // The file at the path may have been replaced since it was checked.
   const info = await file.stat();
   if (!info.isFile) throw new TypeError("is not a file");
   const problem = checkFile(path, info);
@@ -283,7 +283,7 @@ async function read(
     const count = await file.read(piece);
     if (count === null) break;
     bytes.add(piece.subarray(0, count));
-    // It may have grown since it was looked at.
+    // The file may have grown since its size was checked.
     if (bytes.length > maxBytes) throw new TypeError(`is larger than ${maxBytes / 2 ** 20} MiB`);
   }
   return bytes.view();

@@ -1,5 +1,5 @@
 /**
- * Which objects a set of manifest files stands for, and what changes when a file does.
+ * The objects of a set of manifest files, and their changes when a file changes.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import type { Manifest } from "../decode/manifest_text.ts";
 
 /** A file in the order of precedence: of two files with the same object, the one with the smaller `order` counts. */
 export interface ManifestFile {
-  /** As shown to people. */
+  /** Path, as shown to people. */
   readonly path: string;
   /** Unique; compared as text. */
   readonly order: string;
@@ -21,17 +21,17 @@ export interface ManifestFile {
 export interface ForeignObjects {
   /** The file that they are in. */
   readonly path: string;
-  /** As it stands in the file. */
+  /** Kind, as it stands in the file. */
   readonly kind: string;
-  /** How many. */
+  /** Number of these objects. */
   readonly count: number;
 }
 
-/** What changed since the last time. */
+/** Changes since the last checkout. */
 export interface ManifestChanges {
   /** At most one event per object. */
   readonly events: readonly SourceEvent[];
-  /** Only those not reported before. */
+  /** Only rejections not reported before. */
   readonly rejections: readonly Rejection[];
   /** Only kinds not reported before of the same file. */
   readonly foreign: readonly ForeignObjects[];
@@ -45,7 +45,7 @@ interface Candidate {
 interface FileContent {
   readonly file: ManifestFile;
   readonly byKey: ReadonlyMap<string, ManifestItem>;
-  /** The rejections that the present content has given, by their texts, so that each is said once. */
+  /** Rejections of the present content, by their texts, so that each is reported once. */
   readonly reported: ReadonlyMap<string, Rejection>;
   readonly foreignKinds: ReadonlySet<string>;
 }
@@ -58,10 +58,10 @@ const LAST_GOOD = "the last good version stays in force";
 /** Folds the contents of files into one set of objects. */
 export class ManifestStore {
   readonly #files = new Map<string, FileContent>();
-  /** By key, the file that counts first. */
+  /** Key of an object → its versions in files, the one in force first. */
   readonly #candidates = new Map<string, Candidate[]>();
   readonly #delivered = new Map<string, ManifestItem>();
-  /** By key and file. */
+  /** Objects overridden by another file, by key and file. */
   readonly #conflicts = new Map<string, Rejection>();
   #touched = new Set<string>();
   #rejections: Rejection[] = [];
@@ -94,7 +94,7 @@ export class ManifestStore {
     this.#files.set(file.order, { file, byKey, reported, foreignKinds });
   }
 
-  /** Forgets a file. */
+  /** Removes a file and its objects. */
   remove(file: ManifestFile): void {
     const former = this.#files.get(file.order);
     if (former === undefined) return;
@@ -102,7 +102,7 @@ export class ManifestStore {
     toEnd(this.#replaceCandidates(file, former.byKey, new Map()));
   }
 
-  /** What the calls since the last checkout changed, in steps as those of {@linkcode ManifestStore.set}. */
+  /** Changes since the last checkout, in steps as those of {@linkcode ManifestStore.set}. */
   *checkout(): Generator<void, ManifestChanges> {
     const events: SourceEvent[] = [];
     for (const key of this.#touched) {
@@ -117,7 +117,7 @@ export class ManifestStore {
     return { events, rejections, foreign };
   }
 
-  /** What was checked out and counts. */
+  /** Objects in force as of the last checkout. */
   *objects(): Generator<ApiObject> {
     for (const { objects } of this.#delivered.values()) yield* objects;
   }
@@ -137,7 +137,7 @@ export class ManifestStore {
     return new Set(counts.keys());
   }
 
-  /** What kube-proxy's selectors keep from the proxy. */
+  /** Objects that kube-proxy's selectors exclude, and why. */
   *excluded(): Generator<Rejection> {
     for (const [winner] of this.#candidates.values()) {
       if (winner?.item.exclusion === undefined) continue;
@@ -146,7 +146,7 @@ export class ManifestStore {
     }
   }
 
-  /** What is refused as it is now. */
+  /** Current refusals of files and objects. */
   *refusals(): Generator<Rejection> {
     for (const { reported } of this.#files.values()) yield* reported.values();
     yield* this.#conflicts.values();
@@ -222,7 +222,7 @@ export class ManifestStore {
     if (item === undefined) this.#conflicts.delete(`${key}\n${file.order}`);
   }
 
-  /** Delivers what counts now for one key. */
+  /** Events that lead from the delivered version of an object to the one in force. */
   #settle(key: string): SourceEvent[] {
     const [winner, ...others] = this.#candidates.get(key) ?? [];
     for (const other of others) this.#reportConflict(key, other, winner);

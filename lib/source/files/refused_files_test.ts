@@ -1,4 +1,4 @@
-/** What is no manifest, or a text that would cost too much, is refused by its name, and nothing else waits for it. */
+/** Files that are no manifests or would cost too much are refused by name, and other files do not wait for them. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { startWork } from "../../../tests/support/spent.ts";
 import { readManifests } from "./file_source.ts";
@@ -39,7 +39,7 @@ const BAD_ENTRIES: readonly [name: string, make: MakeEntry, problem: string][] =
 
 for (const [name, make, problem] of BAD_ENTRIES) {
   Deno.test(`an entry that ${problem} is refused by its name, others go on (${JSON.stringify(name)})`, async () => {
-    // There before the start, and made while others are served.
+    // Once with the entry there before the start, once with it made while others are served.
     const folder = await Deno.makeTempDir({ prefix: "kproxy-files-" });
     try {
       await make(`${folder}/${name}`);

@@ -50,7 +50,7 @@ export function credentialsWarning(
 /** A file that a kubeconfig names. */
 export interface AccessFile {
   readonly path: string;
-  /** True: a user who can read it can do what kproxy may do. */
+  /** True if a user who can read the file gets all of kproxy's permissions. */
   readonly isSecret: boolean;
 }
 

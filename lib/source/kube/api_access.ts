@@ -10,7 +10,7 @@ import { DecodeError } from "../decode/decode_values.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
 
-/** What the configuration says about the API server. */
+/** Options of {@linkcode apiAccess}, from the configuration. */
 export interface ApiAccessOptions {
   /** `clientConnection.kubeconfig`; `""` for none. */
   readonly kubeconfig: string;
@@ -173,7 +173,7 @@ export function serverUrl(text: string, field: string, scheme: "http" | "https" 
   return url.origin + url.pathname.replace(/\/+$/, "");
 }
 
-/** What {@linkcode openCluster} asks, and how. */
+/** Options of {@linkcode openCluster}. */
 export interface ClusterOptions {
   /** The only Node that is read: whose zone, pod networks and addresses count. */
   readonly nodeName: string;
@@ -187,7 +187,7 @@ export interface ClusterOptions {
   readonly burst?: number;
   /** The name that kproxy gives itself in requests. @default {"kproxy"} */
   readonly userAgent?: string;
-  /** Gets lost connections and retries. @default {not reported} */
+  /** Logs lost connections and retries. @default {not reported} */
   readonly log?: Logger;
 }
 

@@ -24,7 +24,7 @@ class Rig implements AsyncDisposable {
   readonly #fronts: TlsFront[] = [];
   #listener: Deno.TlsListener | undefined;
   #serving: Promise<void> | undefined;
-  /** Where the door leads. */
+  /** Port of the server that connections are relayed to. */
   #port = 0;
   readonly #door = createServer((near) => this.#relay(near));
   #count = 0;
@@ -47,8 +47,8 @@ class Rig implements AsyncDisposable {
   }
 
   /**
-   * The same, as a server that was started anew: sessions of another one are nothing to it, so that who connects verifies it. It asks for
-   * no certificates. (All of Node's servers in one process know each other's sessions here.)
+   * Restarts the server with another certificate: it knows no sessions of the one before, so that clients verify it. It asks
+   * for no certificates. (All of Node's servers in one process know each other's sessions here.)
    */
   async restartAs({ cert, key }: PairPaths): Promise<void> {
     const [port, read] = [Number(new URL(this.server.url).port), Deno.readTextFile];
@@ -71,7 +71,7 @@ class Rig implements AsyncDisposable {
     })();
   }
 
-  /** Passes every connection on to the front of its time. */
+  /** Relays every connection to the server of the moment. */
   #relay(near: Socket): void {
     const far = createConnection(this.#port, "127.0.0.1");
     for (const [one, other] of [[near, far], [far, near]] as const) {
@@ -81,7 +81,7 @@ class Rig implements AsyncDisposable {
     }
   }
 
-  /** What the kubeconfig's files hold from now on, each replaced as a whole; certificate and key are one file, as the kubelet's. */
+  /** Replaces the contents of the kubeconfig's files, each as a whole; certificate and key are one file, as the kubelet's. */
   async hold(client: PairPaths, authorities: readonly string[]): Promise<void> {
     const texts = authorities.map((name) => Deno.readTextFile(this.pki.path(`${name}.crt`)));
     const files = {

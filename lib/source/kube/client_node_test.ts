@@ -1,5 +1,5 @@
 /**
- * What client-node's own parts do that ours must not: the reasons of `docs/dependencies.md`, "Parts of client-node". Where one of
+ * Behaviour of client-node that kproxy must not have: the reasons of `docs/dependencies.md`, "Parts of client-node". Where one of
  * these tests fails with a new release, its reason is gone.
  *
  * @module
@@ -64,7 +64,7 @@ Deno.test("its watch drops a line that cannot be read, without a word", {
   assertEquals([await ended, seen], [null, ["ADDED a", "ADDED b"]]);
 });
 
-/** An informer whose lists and watches answer with these in turn; what happens to it, in words. */
+/** Runs an informer whose lists and watches answer with these in turn; yields its events, in words. */
 async function informed(
   list: () => Promise<KubernetesListObject<KubernetesObject>>,
   watchError: unknown,

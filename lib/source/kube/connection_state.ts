@@ -9,13 +9,13 @@ import type { Logger } from "../../observe/log.ts";
 import { AnswerError, ExpiredError, RefusalError } from "./list_watch_messages.ts";
 import { CredentialError } from "./credentials.ts";
 
-/** What a {@linkcode KubeConnection} needs. */
+/** Dependencies of a {@linkcode KubeConnection}. */
 export interface KubeConnectionOptions {
   /** The server's URL. */
   readonly server: string;
   readonly log: Logger;
   readonly clock: Clock;
-  /** True if other credentials are there than those a request was last sent with; null if there can be no others. */
+  /** True if the credentials differ from those of the last request; null if they cannot change. */
   readonly haveCredentialsChanged: ((signal: AbortSignal) => Promise<boolean>) | null;
 }
 
@@ -28,28 +28,28 @@ interface Trouble {
 
 /** Lasting trouble is logged as an error again after this time. */
 const LOG_AGAIN_MS = 300_000;
-/** How often requests that wait for other credentials look for them. */
+/** How often requests that wait for changed credentials check for them. */
 const LOOK_MS = 1_000;
 
-/** What kind of trouble an error is. */
+/** Kind of trouble that an error means. */
 interface Fault {
-  /** Of all requests, or the path of the only one that suffers. */
+  /** One key for all requests, or the path of the only request that fails. */
   readonly key: string;
   readonly message: string;
-  /** Said when it is over. */
+  /** Message when the trouble is over. */
   readonly over: string;
-  /** True: a success of another request says that it may be over. */
+  /** True: a success of another request means that it may be over. */
   readonly isCommon: boolean;
-  /** True: other credentials may be the end of it. */
+  /** True: changed credentials may end it. */
   readonly isOfCredentials: boolean;
 }
 
-/** See the module. */
+/** State of the connection to one API server, shared by all its requests. */
 export class KubeConnection {
-  /** True once a list came in as a watch: where another one is silent, the server has much to do. */
+  /** True once a list came as a watch: then a list without an answer means a busy server. */
   streamsLists = false;
   readonly #options: KubeConnectionOptions;
-  /** By {@linkcode Fault.key}. */
+  /** Present troubles by {@linkcode Fault.key}. */
   readonly #troubles = new Map<string, Trouble>();
   #recovery = new AbortController();
   #hasAnswered = false;
@@ -61,7 +61,7 @@ export class KubeConnection {
   /**
    * A request for `path` failed and will be tried again after `retryMs`.
    *
-   * @returns what kind of failure it is, without anything that only the log may have
+   * @returns the kind of failure in words, without details that only the log may have
    */
   failed(path: string, error: unknown, retryMs: number): string {
     const { server, log, clock } = this.#options;
@@ -151,7 +151,7 @@ export class KubeConnection {
       return { ...REFUSED, key: path, message: "The API server's answer is of no use", isCommon: true };
     }
     if (error.status === 401) return REFUSED_CREDENTIALS;
-    // A server that says when to come again means it, and versions that expire are of one kind of objects.
+    // A server's Retry-After is obeyed, and expired versions concern one kind of objects only.
     const isCommon = error.status >= 500 && error.retryAfterSeconds === 0 && !(error instanceof ExpiredError);
     return { ...REFUSED, key: path, isCommon };
   }
@@ -164,7 +164,7 @@ const LOST: Fault = {
   message: "Lost the connection to the API server",
   over: "The connection to the API server is back",
   isCommon: true,
-  // An authority or a client certificate that one side knows only is no connection, too.
+  // A certificate or an authority that only one side accepts looks like a lost connection, too.
   isOfCredentials: true,
 };
 const NEVER_THERE: Fault = {

@@ -1,5 +1,5 @@
 /**
- * What a request carries to be let in: read again when files change, thrown away when the server refuses it.
+ * Credentials of requests: read again when files change, thrown away when the server refuses them.
  *
  * @module
  */
@@ -20,7 +20,7 @@ export interface CertificatePair {
   readonly key: string;
 }
 
-/** Everything a connection and a request need to know of credentials. */
+/** The credentials for a connection and a request. */
 export interface Credentials {
   /** PEM of the certificate authority; null for those that the runtime knows. */
   readonly certificateAuthority: string | null;
@@ -29,7 +29,7 @@ export interface Credentials {
   readonly authorization: string | null;
 }
 
-/** What a plugin or an issuer gives; one of both is there. */
+/** Credential from a plugin or an issuer; at least one of the two fields is set. */
 export interface IssuedCredential {
   readonly token: string | null;
   readonly clientCertificate: CertificatePair | null;
@@ -43,9 +43,9 @@ export interface CredentialIssuer {
    * @throws {CredentialError} if there is none to be had; shows no secret
    */
   credential(certificateAuthority: string | null): Promise<IssuedCredential>;
-  /** The server did not accept it. */
+  /** Discards the credential: the server did not accept it. */
   invalidate(): void;
-  /** Ends what is under way. */
+  /** Cancels a plugin or a request that is under way. */
   close(): void;
 }
 
@@ -62,7 +62,7 @@ export class CredentialReader {
   #asking: Promise<IssuedCredential> | undefined;
   readonly #end = new AbortController();
   #token: { readonly text: string; readonly readMs: number } | undefined;
-  /** What the last request was sent with. */
+  /** Credentials of the last request. */
   #last: Credentials | undefined;
 
   /** `nowMs` is monotonic. */
@@ -94,7 +94,7 @@ export class CredentialReader {
     return this.#last = await this.#read(signal);
   }
 
-  /** False if no file holds them. What a plugin or an issuer yields counts as no file: each time it may be something else. */
+  /** False if no file holds credentials. Those of a plugin or an issuer count as none: they may differ each time. */
   get canChange(): boolean {
     const { identity, certificateAuthority, clientCertificate } = this.#access;
     const pems = [certificateAuthority, clientCertificate?.certificate, clientCertificate?.key];
@@ -102,7 +102,7 @@ export class CredentialReader {
       (identity.kind === "tokenFile" || pems.some((pem) => pem?.kind === "file"));
   }
 
-  /** True if files hold something else than what was read last. */
+  /** True if files hold other credentials than were read last. */
   async haveChanged(signal: AbortSignal): Promise<boolean> {
     const last = this.#last;
     try {
@@ -133,7 +133,7 @@ export class CredentialReader {
     };
   }
 
-  /** Ends a plugin that runs, and what is asked of an issuer. */
+  /** Ends a plugin that runs, and a request to an issuer. */
   close(): void {
     this.#issuer?.close();
     this.#end.abort();
@@ -145,7 +145,7 @@ export class CredentialReader {
     this.#issuer?.invalidate();
   }
 
-  /** Requests at once share one question, which may cost a server of its own; it goes on for the others when one gives up. */
+  /** Concurrent requests share one call of the issuer, which may be costly; it goes on for the others when one gives up. */
   async #issued(
     issuer: CredentialIssuer,
     certificateAuthority: string | null,
@@ -180,7 +180,7 @@ function bearer(token: string | null): string | null {
   return token === null ? null : `Bearer ${token}`;
 }
 
-/** Without this check an authority without certificates would mean all that the runtime knows. */
+/** Reads a PEM and checks it: an authority without certificates would mean all that the runtime trusts. */
 async function readPem(pem: Pem, field: string, wanted: RegExp, signal: AbortSignal): Promise<string> {
   const text = pem.kind === "text" ? pem.pem : await readFile(pem.path, signal);
   if (wanted.test(text)) return text;
@@ -213,7 +213,7 @@ export function sameCertificates(one: Credentials, other: Credentials): boolean 
     one.clientCertificate?.key === other.clientCertificate?.key;
 }
 
-/** There is nothing to be let in with: a file cannot be read, or a plugin yields nothing. */
+/** There are no credentials: a file cannot be read, or a plugin yields nothing. */
 export class CredentialError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -229,13 +229,13 @@ export class IssuerError extends CredentialError {
   }
 }
 
-/** What a plugin printed. */
+/** Credential that a plugin printed, with its expiry. */
 export interface PluginCredential extends IssuedCredential {
   /** Milliseconds since the epoch; Infinity if it does not expire. */
   readonly expiresMs: number;
 }
 
-/** What a plugin prints. */
+/** Document that a plugin prints. */
 type ExecCredential = KubernetesObject & Credential;
 
 const TIMEOUT_MS = 60_000;
@@ -339,7 +339,7 @@ export function parseExecCredential(stdout: string, apiVersion: string): PluginC
       expiresMs,
     };
   } catch (error) {
-    // Neither their words nor a cause: they quote the text, which may be the token.
+    // Neither the messages of these errors nor a cause: they quote the text, which may be the token.
     if (error instanceof SyntaxError) throw new Error("prints something else than JSON");
     if (error instanceof DecodeError) throw new Error(`prints ${error.path} that cannot be read`);
     throw error;
@@ -363,7 +363,7 @@ function clusterInfo(
 }
 
 /**
- * The name of the program of kproxy's own that `command` is; null if it is none. The runtime starts only the very paths that it was granted,
+ * Name of the program of kproxy's own that `command` starts; null if it is none. The runtime starts only the very paths that it was granted,
  * not links to them, so the name is enough.
  */
 function ownProgram(command: string): string | null {

@@ -21,7 +21,7 @@ import type { EventJson } from "../decode/api_json.ts";
 /** The part of an API client that Events need. */
 export type EventClient = Pick<KubeClient, "server" | "send">;
 
-/** What {@linkcode KubeEvents} needs. */
+/** Dependencies of {@linkcode KubeEvents}. */
 export interface KubeEventsOptions {
   readonly client: EventClient;
   /** The host's own name, not an override. */
@@ -37,7 +37,7 @@ export interface KubeEventsOptions {
 /** An Event that was recorded, and how often since. */
 interface Series {
   readonly event: ProxyEvent;
-  /** As it was or will be created. */
+  /** Body with which it was or will be created. */
   body: EventBody;
   count: number;
   lastMs: number;
@@ -45,7 +45,7 @@ interface Series {
   writtenMs: number | undefined;
 }
 
-/** The same Event again within this time is one more of a series (client-go's time). */
+/** The same Event again within this time joins the series (client-go's time). */
 const SERIES_MS = 360_000;
 /** A series is written again at most this often. */
 const REWRITE_MS = 1_800_000;
@@ -54,17 +54,17 @@ const RETRY_MS = 10_000;
 /** How long a server that refuses Events is left alone. */
 const REFUSED_MS = 600_000;
 const ANSWER_MS = 10_000;
-/** How long the end may take for what is not written yet: it may say why it is the end. */
+/** Longest delay of the shutdown by Events that are not written yet: they may give its reason. */
 const LAST_WORDS_MS = 1_000;
 const MAX_QUEUED = 100;
 const MAX_SERIES = 500;
-/** Events are for what is rare: a few at once, then one every 5 s. */
+/** Events are for rare things: a few at once, then one every 5 s. */
 const BURST = 25;
 const PER_SECOND = 0.2;
 
 /**
- * Records without waiting; `run` writes. Trouble never reaches the caller: a server without the API, or that does not let us
- * write, is logged once and left alone for a while.
+ * Records without waiting; `run` writes. Trouble never reaches the caller: a server without the API, or that refuses
+ * Events, is logged once and left alone for a while.
  *
  * Source: client-go's event broadcaster; differs: Events that differ in their note only are Events of their own.
  */
@@ -72,13 +72,13 @@ export class KubeEvents implements EventRecorder {
   readonly #options: KubeEventsOptions;
   readonly #bucket: TokenBucket;
   readonly #series = new Map<string, Series>();
-  /** The first one is written first. */
+  /** Series to write, the oldest first. */
   readonly #queue = new Set<Series>();
-  /** Taken from the queue, not written yet. */
+  /** Series taken from the queue and not written yet. */
   #writing: Series | undefined;
   #recorded: PromiseWithResolvers<void> = Promise.withResolvers();
   #refusedUntilMs = -Infinity;
-  /** Of the last Event that began a series. */
+  /** Time of the last Event that began a series. */
   #newestMs = -Infinity;
   #loggedProblem = "";
 
@@ -95,7 +95,7 @@ export class KubeEvents implements EventRecorder {
     const key = [event.type, event.reason, event.action, subjectText(event.regarding), event.note].join("\n");
     const known = this.#series.get(key);
     if (known === undefined) {
-      // Its time is in its name, and two of one object may come in the same moment.
+      // The time is in the Event's name, and two of one object may come in the same moment.
       this.#newestMs = Math.max(now, this.#newestMs + 0.001);
       const body = eventBody(event, hostname, this.#newestMs);
       const series = { event, body, count: 1, lastMs: now, writtenMs: undefined };
@@ -124,7 +124,7 @@ export class KubeEvents implements EventRecorder {
           await this.#bucket.take(signal);
           [this.#writing] = this.#queue;
           if (this.#writing === undefined) continue;
-          // One more of the series that comes while it is written is written after it.
+          // An Event of the series that comes while it is written is written after it.
           this.#queue.delete(this.#writing);
           await this.#write(this.#writing, signal);
           this.#writing = undefined;
@@ -173,7 +173,7 @@ export class KubeEvents implements EventRecorder {
     }
   }
 
-  /** Resolves to null if there is nothing more to do, else to what went wrong this time. */
+  /** Resolves to null if there is nothing more to do, else to the error of this attempt. */
   async #tryToWrite(series: Series, signal: AbortSignal): Promise<string | null> {
     const { client, nowMs } = this.#options;
     using limit = new IdleLimit(ANSWER_MS, client.server, signal, this.#options.clock);
@@ -252,19 +252,19 @@ function isTransient(status: number): boolean {
   return status === 408 || status === 429 || status >= 500;
 }
 
-/** The reporter: kube-proxy's name, so that what filters Events by it goes on working. */
+/** The reporter: kube-proxy's name, so that filters of Events by it go on working. */
 const CONTROLLER = "kube-proxy";
-/** What the API server accepts. */
+/** Limits of the API server. */
 const MAX_NOTE_BYTES = 1024;
 const MAX_INSTANCE = 128;
 const MAX_NAME = 253;
 
-/** An object of events.k8s.io/v1, with what every one of ours has. */
+/** An Event of events.k8s.io/v1, with the metadata that each of kproxy's has. */
 export type EventBody = EventJson & {
   readonly metadata: { readonly name: string; readonly namespace: string };
 };
 
-/** How often an Event was repeated, as a part of it. */
+/** The `series` of an Event: how often it was repeated. */
 export type EventRepetition = Required<Pick<EventJson, "series">>;
 
 /**

@@ -7,7 +7,7 @@ import { type EventBody, eventBody, type EventClient, KubeEvents, microTime } fr
 import type { HttpAnswer } from "./response.ts";
 import type { WriteRequest } from "./kube_client.ts";
 
-/** What happens to one request: an answer with this status, no answer ever, or no connection. */
+/** Outcome of one request: an answer with this status, no answer ever, or no connection. */
 type Fault = number | "hang" | "unreachable";
 
 /** The Events of a server in memory. */

@@ -1,4 +1,4 @@
-/** Answers that come packed, and who asks for that. */
+/** Compressed answers, and which requests ask for them. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { LOCAL_PAIR } from "../../../tests/support/test_certificates.ts";
 import { systemClock } from "../../kernel/clock.ts";
@@ -40,7 +40,7 @@ Deno.test("what is packed in another way or is broken is no answer", async () =>
   await assertRejects(reads(whole.slice(0, 5_000), "gzip"));
 });
 
-/** What one GET asks for, and what it reads of a server that packs only what may be packed, or `always`. */
+/** `Accept-Encoding` of one GET, and the body it reads; the server packs only if it may, or `always`. */
 async function asked(
   access: Partial<ClusterAccess>,
   { always = false, tls = false, text = TEXT } = {},

@@ -1,4 +1,4 @@
-/** What the API server source tells beside objects: signs of life, and its requests. */
+/** What the API server source reports beside objects: signs of life, and its requests. */
 import { assert, assertEquals } from "@std/assert";
 import { steadyPorts } from "../../../tests/support/steady_ports.ts";
 import { putWeb, quickKubeSource, watching } from "../../../tests/support/kube_fixture.ts";

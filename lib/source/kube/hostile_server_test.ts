@@ -19,7 +19,7 @@ import { AnswerError } from "./list_watch_messages.ts";
 const READING = { signal: new AbortController().signal, note: () => {} };
 const encoder = new TextEncoder();
 
-/** The same piece for ever; counts how many were taken. */
+/** A stream of the same piece without end, with the number of pieces taken. */
 function endless(piece: string): { readonly stream: ReadableStream<Uint8Array>; taken: number } {
   const counted = { taken: 0, stream: new ReadableStream<Uint8Array>() };
   counted.stream = new ReadableStream({

@@ -46,7 +46,7 @@ const NODE = {
   key: { kind: "text", pem: NODE_PAIR.key },
 } as const;
 
-/** What a cluster may say of its TLS, each with the name that the server is then asked for. */
+/** TLS settings of a cluster, each with the server name that is then asked for. */
 const CLUSTERS: readonly (readonly [string, Partial<ClusterAccess>, string])[] = [
   ["its certificate authority", VERIFIED, "api.test"],
   ["tls-server-name", { ...VERIFIED, tlsServerName: "kubernetes.default" }, "kubernetes.default"],

@@ -49,7 +49,7 @@ class RawServer implements AsyncDisposable {
 /** The lines of impersonation that a request of such access has on the wire. */
 async function sent(scheme: "http" | "https", impersonation: Impersonation | null): Promise<string[]> {
   await using server = new RawServer(scheme);
-  // Over unverified TLS requests go another way than over plain TCP.
+  // Requests over unverified TLS have another transport than those over plain TCP.
   const access = { ...masterAccess(server.url), insecureSkipTlsVerify: true, impersonation };
   const client = new KubeClient({ access, qps: -1, burst: 1, userAgent: "test", clock: systemClock });
   using limit = new IdleLimit(30_000, server.url, new AbortController().signal, systemClock);

@@ -19,7 +19,7 @@ export interface KubeClientOptions {
   readonly qps: number;
   readonly burst: number;
   readonly userAgent: string;
-  /** In which forms what is read is wanted. @default {"application/json"} */
+  /** Accept header of requests that read. @default {"application/json"} */
   readonly accept?: string;
   readonly clock: Clock;
   /** Called for every request when its answer begins, or when it got none. */
@@ -43,7 +43,7 @@ const JSON_TYPE = "application/json";
 /** How long the start waits for the credentials: longer than a credential plugin may take. */
 const CREDENTIALS_MS = 90_000;
 
-/** What one request is made of; by itself a GET. */
+/** A request; without a method it is a GET. */
 type AnyRequest = Pick<WriteRequest, "path"> & Partial<WriteRequest>;
 
 /** Talks to one API server. */
@@ -69,7 +69,7 @@ export class KubeClient {
     return this.#access.server;
   }
 
-  /** Where the access comes from, e.g. the path of the kubeconfig. */
+  /** Origin of the access, e.g. the path of the kubeconfig. */
   get origin(): string {
     return this.#access.origin;
   }
@@ -96,7 +96,7 @@ export class KubeClient {
 
   /**
    * Sends a GET for `path` (with query) and resolves when the headers are there. A refused credential is read anew once.
-   * `paced: false` is for what must not wait for its turn: it does not count against the limit of requests.
+   * `paced: false`: the request does not wait for the limit of requests, and does not count against it.
    *
    * @throws {Error} if the server cannot be reached or a credential cannot be read
    */
@@ -172,7 +172,7 @@ export class KubeClient {
     const isRead = method === undefined;
     return {
       accept: isRead ? accept : JSON_TYPE,
-      // Said in any case: fetch would ask for gzip by itself.
+      // Sent in any case: fetch would ask for gzip by itself.
       "accept-encoding": asksForCompression && isRead ? "gzip" : "identity",
       "user-agent": userAgent,
       ...(impersonation === null ? {} : impersonationHeaders(impersonation)),
@@ -182,7 +182,7 @@ export class KubeClient {
   }
 }
 
-/** The transport that can do what `access` asks for. */
+/** The transport that supports the options of `access`. */
 async function transportTo(access: ClusterAccess): Promise<KubeTransport> {
   if (!needsOwnTls(access)) return new FetchTransport(access);
   // Loads much of the runtime, and few need it.
@@ -190,7 +190,7 @@ async function transportTo(access: ClusterAccess): Promise<KubeTransport> {
   return new TlsTransport(access);
 }
 
-/** True for what fetch cannot do: not verify, verify under another name, or not use the environment's proxy. */
+/** True for TLS that fetch cannot do: unverified, verified under another name, or past the environment's proxy. */
 function needsOwnTls({ server, insecureSkipTlsVerify, tlsServerName, bypassProxy }: ClusterAccess): boolean {
   return server.startsWith("https:") && (insecureSkipTlsVerify || tlsServerName !== "" || bypassProxy);
 }
@@ -235,10 +235,10 @@ export class TokenBucket {
   }
 }
 
-/** Those with several values have a line for each. */
+/** Headers by name; several values have a line each. */
 type RequestHeaders = Readonly<Record<string, string | string[]>>;
 
-/** One request. */
+/** A request to send with a {@linkcode KubeTransport}. */
 export interface TransportRequest {
   readonly credentials: Credentials;
   readonly method: string;
@@ -248,7 +248,7 @@ export interface TransportRequest {
   readonly body?: string;
 }
 
-/** Requests to one API server. */
+/** Sends requests to one API server. */
 export interface KubeTransport {
   /**
    * Sends a request and resolves when the headers are there. `signal` ends the connection as long as the body has not been read.
@@ -275,7 +275,7 @@ interface Pool {
   readonly http: Deno.HttpClient;
 }
 
-/** See the module. */
+/** Transport that uses the runtime's fetch. */
 class FetchTransport implements KubeTransport {
   readonly #access: ClusterAccess;
   #pool: Pool | undefined;
@@ -288,7 +288,7 @@ class FetchTransport implements KubeTransport {
     { credentials, method, path, headers, body: sent }: TransportRequest,
     signal: AbortSignal,
   ): Promise<HttpAnswer> {
-    // A redirect would carry our credentials to a server that is not configured.
+    // A redirect would carry the credentials to a server that is not configured.
     const options = {
       method,
       headers: linesOf(headers),
@@ -341,7 +341,7 @@ export function pemsOf(
   };
 }
 
-/** A line for each value. */
+/** Header lines, one for each value. */
 function linesOf(headers: RequestHeaders): [string, string][] {
   const lines = Object.entries(headers).flatMap(([name, values]) =>
     [values].flat().map((value): [string, string] => [name, value])
@@ -361,7 +361,7 @@ function proxyOf({ proxyUrl, bypassProxy, server }: ClusterAccess): { proxy?: De
 }
 
 /**
- * The headers that say so, each with all its values: the server takes every value for one, commas and all.
+ * Headers for impersonation, each with all its values: the server takes every value for one, commas and all.
  *
  * Source: client-go's transport (`Impersonate-User`, `-Uid`, `-Group`, `-Extra-<key>`).
  */
@@ -382,7 +382,7 @@ function headerBytes(text: string): string {
   return Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("");
 }
 
-/** What cannot stand in the name of a header is written as `%XX`, and so is `%` itself: the server reads it back. */
+/** Characters that a header's name cannot have are written as `%XX`, and so is `%`: the server reads them back. */
 function escapedKey(key: string): string {
   return [...new TextEncoder().encode(key)].map((byte) => {
     const character = String.fromCharCode(byte);

@@ -30,7 +30,7 @@ export interface KubeSourceOptions
   readonly nodeName: string;
   /** The only Service that is watched, with its endpoints. @default {all} */
   readonly service?: NamespacedName;
-  /** In which forms objects are wanted; what the server answers in is read. @default {protobuf, else JSON} */
+  /** Serialization that is asked for; whichever the server answers in is read. @default {protobuf, else JSON} */
   readonly contentTypes?: ContentTypes;
   readonly log: Logger;
   /** @default {"kproxy"} */
@@ -38,11 +38,11 @@ export interface KubeSourceOptions
 }
 
 /**
- * Delivers what the API server has, and every change of it, over losses of the connection of any length.
+ * Delivers the objects of an API server, and every change of them, over losses of the connection of any length.
  *
  * - Selects on the server, by kube-proxy's selectors.
- * - A Node that the server does not let us read counts as synced without an object; it is asked for again now and then.
- * - ServiceCIDRs, if the handler wants them, are had from servers that have them and let us read them.
+ * - A Node that kproxy may not read counts as synced without an object; it is asked for again now and then.
+ * - ServiceCIDRs, if the handler wants them, are read from servers that have them and allow it.
  */
 export class KubeSource implements Source {
   readonly name: string;

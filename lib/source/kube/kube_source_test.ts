@@ -130,7 +130,7 @@ Deno.test("a Node that may not be read holds nothing up and is delivered when it
   }
 });
 
-/** A handler that has a use for ServiceCIDRs. */
+/** A handler that wants ServiceCIDRs. */
 class WantingRecorder extends SourceRecorder {
   readonly wantsServiceCidrs = true;
 }
@@ -169,7 +169,7 @@ Deno.test("a server without ServiceCIDRs, or that keeps them, holds nothing up a
     assertEquals(told.map((line) => [line[0], line.includes("Going on without")]), [["I", true]]);
     server[refuse].delete("servicecidrs");
     await recorder.untilThere("ServiceCIDR kubernetes");
-    // What is taken away later stays in force.
+    // Objects stay in force when access to them is taken away later.
     server[refuse].add("servicecidrs");
     server.endWatches("cleanly");
     const asked = server.requests.length;
@@ -187,7 +187,7 @@ Deno.test("first lists do not wait for the limit of requests, what follows does"
   for (let i = 0; i < 2600; i++) server.put(rawService(`s${i}`));
   putWeb(server);
   {
-    // Two requests that waited for it would be longer than any machine takes.
+    // Two requests that waited for the limit would take longer than any machine.
     await using source = startKubeSource(server, { qps: 0.01, burst: 1 });
     await source.recorder.untilSynced();
     assertEquals(listsOf(server, "services"), 6);

@@ -1,5 +1,5 @@
 /**
- * How to reach the API server, as a kubeconfig says it.
+ * Reads from a kubeconfig how to reach the API server.
  *
  * Own code instead of client-node's reader: that one reads a token file only once and under another key than kubeadm's, and
  * does not check what it reads. A test holds both equal where both know a field.
@@ -34,13 +34,13 @@ export interface CredentialPlugin {
   readonly env: Readonly<Record<string, string>>;
   readonly apiVersion: string;
   readonly provideClusterInfo: boolean;
-  /** What the kubeconfig holds for plugins beside the cluster; null for nothing. The plugin is given it with the cluster. */
+  /** The cluster's extension for plugins, which the plugin is given with the cluster; null for none. */
   readonly clusterConfig: unknown;
-  /** For people, if the program is missing; `""` for none. */
+  /** Hint for people if the program is missing; `""` for none. */
   readonly installHint: string;
 }
 
-/** Whom the API server takes kproxy for, beside a client certificate. */
+/** Identity that kproxy shows the API server, beside a client certificate. */
 export type Identity =
   | { readonly kind: "anonymous" }
   | { readonly kind: "token"; readonly token: string }
@@ -61,17 +61,17 @@ export interface ClusterAccess {
   readonly proxyUrl: string;
   /** True if the environment names a proxy that must not be used for this server. */
   readonly bypassProxy: boolean;
-  /** True if what is read may come packed by gzip: for a server that is far away. */
+  /** True if answers may be packed by gzip: for a server that is far away. */
   readonly asksForCompression: boolean;
-  /** Null for the authorities that the runtime knows. */
+  /** Certificate authority; null for those that the runtime knows. */
   readonly certificateAuthority: Pem | null;
   readonly clientCertificate: { readonly certificate: Pem; readonly key: Pem } | null;
   readonly identity: Identity;
-  /** Whom the requests are made as; null for the identity itself. */
+  /** User that requests impersonate; null for none. */
   readonly impersonation: Impersonation | null;
   /** File or place this came from, for messages. */
   readonly origin: string;
-  /** What the kubeconfig calls the cluster and the user; null without one. */
+  /** Names of the cluster and the user in the kubeconfig; null without one. */
   readonly names: { readonly cluster: string; readonly user: string } | null;
 }
 
@@ -105,7 +105,7 @@ export async function loadKubeconfig(path: string, master = ""): Promise<Cluster
 export function parseKubeconfig(text: string, path: string, master = ""): ClusterAccess {
   try {
     const parsed = parseYaml(text, path);
-    // It may be the file of a token, which must not come into the log.
+    // The text may be a token from another file, which must not come into the log.
     if (typeof parsed === "string") throw new DecodeError("", "must be a kubeconfig, found other text");
     return readAccess(asObject(parsed), path, master);
   } catch (cause) {
@@ -163,7 +163,7 @@ function readCluster(raw: RawObject, path: string, master: string) {
     tlsServerName: textAt(raw, "tls-server-name"),
     proxyUrl: proxyUrlAt(raw),
     bypassProxy: false,
-    // Unlike client-go's, by itself true: packing costs a server and a node processor time.
+    // Unlike in client-go, true by default: packing costs a server and a node processor time.
     asksForCompression: !booleanAt(raw, "disable-compression", true),
     certificateAuthority,
   };
@@ -175,7 +175,7 @@ function proxyUrlAt(raw: RawObject): string {
   throw new DecodeError("proxy-url", "must be an http, https or socks5 URL");
 }
 
-/** As client-go does, of several of that name the last one counts. */
+/** The cluster's extension for plugins; of several the last one counts, as in client-go. */
 function pluginConfigOf(cluster: RawObject): unknown {
   const extensions = decodeList(cluster, "extensions", (raw) => ({
     name: textAt(raw, "name"),
@@ -243,7 +243,7 @@ function readPlugin(raw: RawObject, path: string, clusterConfig: unknown): Crede
   };
 }
 
-/** PEM text, or a file that holds it and may be replaced while we run. */
+/** PEM text, or a file that holds it and may be replaced while kproxy runs. */
 export type Pem =
   | { readonly kind: "text"; readonly pem: string }
   | { readonly kind: "file"; readonly path: string };
@@ -296,7 +296,7 @@ function decodeBase64(text: string, field: string): string {
   }
 }
 
-/** The issuer of tokens, and the tokens that are there at first. */
+/** The issuer of tokens, and the tokens that the kubeconfig has. */
 export interface OidcProvider {
   /** Name of the user in the kubeconfig, for messages. */
   readonly user: string;
@@ -307,9 +307,9 @@ export interface OidcProvider {
   readonly clientSecret: string;
   /** `""` for none: the first one is then asked for. */
   readonly idToken: string;
-  /** `""` for none: what is there serves until it expires. */
+  /** `""` for none: the id-token then serves until it expires. */
   readonly refreshToken: string;
-  /** Of the issuer; null for those that the runtime knows. */
+  /** Certificate authority of the issuer; null for those that the runtime knows. */
   readonly certificateAuthority: Pem | null;
 }
 
@@ -351,7 +351,7 @@ function readConfig(config: RawObject, path: string): Omit<OidcProvider, "user">
   };
 }
 
-/** Whom the requests are made as. The server lets only users with the verb `impersonate` do that. */
+/** User that requests impersonate. The server allows that to users with the verb `impersonate` only. */
 export interface Impersonation {
   readonly user: string;
   /** `""` for none. */

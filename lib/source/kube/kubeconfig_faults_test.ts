@@ -1,4 +1,4 @@
-/** What is wrong with a kubeconfig, and how that is said. */
+/** Faults of a kubeconfig, and their messages. */
 import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { kubeconfigText } from "../../../tests/support/kubeconfig_text.ts";
 import { ConfigError } from "../../errors.ts";
@@ -118,7 +118,7 @@ const FAULTS: readonly (readonly [text: string, message: string])[] = [
   ],
 ];
 
-/** Of `auth-provider` of the user. */
+/** Faults of the user's `auth-provider`. */
 const PROVIDER_FAULTS: readonly (readonly [provider: unknown, message: string])[] = [
   [{ name: "gcp" }, 'name: must be oidc, found "gcp"'],
   [{ name: "oidc" }, "config.idp-issuer-url: is required"],

@@ -1,5 +1,5 @@
 /**
- * What is asked of the API server for one resource: lists in pages, watches, and lists as the beginning of a watch.
+ * Requests to the API server for one resource: lists in pages, watches, and lists as the beginning of a watch.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import type { KubeConnection } from "./connection_state.ts";
 import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./list_watch_messages.ts";
 import type { ReflectorOptions, ReflectorTimes } from "./reflector.ts";
 
-/** What a {@linkcode ListWatch} needs; `connection` holds what is known of the server. */
+/** Dependencies of a {@linkcode ListWatch}; `connection` holds what is known of the server. */
 export type ListWatchOptions =
   & Pick<ReflectorOptions, "resource" | "client" | "clock" | "random">
   & {
@@ -20,15 +20,15 @@ export type ListWatchOptions =
 /** A list or watch that is asked for. */
 export interface Asked {
   /**
-   * Of a list: the oldest one that will do; `"0"` for whatever the server has at hand, `""` for what is in force now, which
-   * costs the server a look into its storage. Of a watch: the one that is known.
+   * Of a list: the oldest `resourceVersion` that will do; `"0"` for any from the server's cache, `""` for the newest, which
+   * makes the server read its storage. Of a watch: the version that is known.
    */
   readonly version: string;
-  /** False for what must not wait for its turn. */
+  /** False for requests that must not wait for the rate limit. */
   readonly paced: boolean;
 }
 
-/** A watch, or the list that it begins with, does not go on. */
+/** A watch, or the list that it begins with, was silent for too long. */
 export class SilentError extends AnswerError {
   constructor(cause: Error) {
     super(cause.message, { cause });
@@ -47,7 +47,7 @@ export class CutOffError extends Error {
 /** A watch that begins with a list. */
 export interface StreamedList {
   readonly events: AsyncGenerator<WatchBatch>;
-  /** From now on it is an ordinary watch. */
+  /** To be called at the end of the list: from then on it is an ordinary watch. */
   readonly listed: () => void;
 }
 
@@ -55,7 +55,7 @@ const PAGE_SIZE = 500;
 /** More would be 5,000,000 objects: a server that goes on for ever. */
 const MAX_PAGES = 10_000;
 
-/** See the module. */
+/** Lists and watches one resource. */
 export class ListWatch {
   readonly #options: ListWatchOptions;
   #selector = 0;
@@ -100,7 +100,7 @@ export class ListWatch {
     signal: AbortSignal,
   ): Promise<ListPage> {
     const { client, times, clock, resource } = this.#options;
-    // Servers answer what has no limit from what they have at hand; pages of a version only from their storage.
+    // Servers answer requests without a limit from their cache; pages of a version only from their storage.
     const isWhole = version !== "" && version !== "0" && token === "";
     const query = {
       ...(isWhole ? {} : { limit: String(this.#pageSize) }),
@@ -146,7 +146,7 @@ export class ListWatch {
       signal,
     );
     idle.changeTo({
-      // Another kind's list may show it meanwhile.
+      // The list of another kind may set it meanwhile.
       get idleMs(): number {
         return connection.streamsLists ? times.answerMs : times.streamMs;
       },

@@ -1,5 +1,5 @@
 /**
- * What the API server says in lists, watches and refusals, checked.
+ * Checks of lists, watch events and refusals that the API server sends.
  *
  * @module
  */
@@ -30,7 +30,7 @@ export class UnreadableListError extends AnswerError {
   }
 }
 
-/** The server says no. */
+/** The server refuses the request. */
 export class RefusalError extends AnswerError {
   /** HTTP status, or that of an error inside a watch. */
   readonly status: number;
@@ -45,7 +45,7 @@ export class RefusalError extends AnswerError {
   }
 }
 
-/** The version asked for is gone, or from another life of the server: the state must be listed again. */
+/** The requested version is gone, or of another instance of the server: the state must be listed again. */
 export class ExpiredError extends RefusalError {
   constructor(path: string, status: number, reason: string) {
     super(path, status, reason);
@@ -61,7 +61,7 @@ export interface ListModel {
   readonly items: readonly KubernetesObject[];
 }
 
-/** What a page of a list says beside its objects. */
+/** Metadata of a page of a list. */
 export interface ListPage {
   readonly resourceVersion: string;
   /** `""` at the end. */
@@ -81,17 +81,17 @@ export interface WatchEvent {
 const EVENT_TYPES: readonly string[] = ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"];
 const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
 
-/** Of which kind objects are. */
+/** Type of the objects of a resource. */
 export interface ObjectType {
   /** e.g. `discovery.k8s.io/v1`. */
   readonly apiVersion: string;
   readonly objectKind: keyof WatchedModels;
-  /** Where they are asked for, for messages. */
+  /** Path of the resource, for messages. */
   readonly path: string;
 }
 
 /**
- * Checks what a page of a list says of itself.
+ * Checks kind, API version and metadata of a page of a list.
  *
  * @throws {DecodeError} if it is something else: an empty answer must never pass for an empty list
  */
@@ -142,7 +142,7 @@ export function checkEvent(
   } as WatchEvent;
 }
 
-/** What a Status says. */
+/** Fields of a Status. */
 export interface StatusParts {
   /** `""` if there is none. */
   readonly message: string;
@@ -150,7 +150,7 @@ export interface StatusParts {
   readonly reason: string;
   /** 500 if there is none. */
   readonly code: number;
-  /** 0 if it does not say. */
+  /** 0 if there is none. */
   readonly retryAfterSeconds: number;
 }
 
@@ -176,7 +176,7 @@ export function refusal(
   { reason = "", retryAfterSeconds = 0 }: Partial<StatusParts> = {},
 ): RefusalError {
   const said = shortened(message);
-  // Old servers report a version that is gone with 500; one restored from a backup is behind the version we know.
+  // Old servers report a version that is gone with 500; one restored from a backup is behind the version known here.
   const isGone = status === 410 || reason === "Expired" || reason === "Gone" ||
     /too (old|large) resource version/i.test(said);
   if (isGone) return new ExpiredError(path, status, said);
@@ -203,7 +203,7 @@ function shortened(message: string): string {
   return message.replace(/\s+/g, " ").trim().slice(0, 300) || "no reason given";
 }
 
-/** What `read` returns. @throws {AnswerError} that begins with `what`, for what cannot be read */
+/** Result of `read`. @throws {AnswerError} that begins with `what`, if the text is unreadable */
 export function checked<T>(what: string, read: () => T): T {
   try {
     return read();

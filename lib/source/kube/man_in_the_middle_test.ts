@@ -15,7 +15,7 @@ const TOKEN = "secret-of-the-node";
 /** Attempts after which one that would ever succeed had succeeded. */
 const ATTEMPTS = 3;
 
-/** What stands in the API server's place, and what it saw. */
+/** An attacker in the API server's place, and what it saw. */
 interface Middle extends AsyncDisposable {
   readonly port: number;
   /** How often kproxy connected. */
@@ -108,7 +108,7 @@ const PLAIN_LIST = (() => {
 /** A ServerHello of TLS 1.0 with a suite of that time, without extensions. */
 const OLD_HELLO = new Uint8Array([22, 3, 1, 0, 42, 2, 0, 0, 38, 3, 1, ...new Array(32).fill(7), 0, 0, 47, 0]);
 
-/** Each way to stand in the middle, with what kproxy says of it. */
+/** Each way to intercept the connection, with what kproxy says of it. */
 async function waysOf(pki: ServingPki): Promise<Map<string, [RegExp, () => Middle | Promise<Middle>]>> {
   await pki.authority("foreign");
   const otherName = ["extendedKeyUsage=serverAuth", "subjectAltName=DNS:api.other,IP:127.0.0.9"];

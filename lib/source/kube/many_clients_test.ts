@@ -1,4 +1,4 @@
-/** What keeps many nodes from asking a server at one moment. */
+/** How kproxy keeps many nodes from asking a server at one moment. */
 import { assertEquals } from "@std/assert";
 import {
   listsOf,

@@ -12,10 +12,10 @@ import { readText } from "./response.ts";
 import { CredentialError, type CredentialIssuer, type IssuedCredential, IssuerError } from "./credentials.ts";
 import type { Identity, OidcProvider } from "./kubeconfig.ts";
 
-/** What {@linkcode OidcTokens} needs. */
+/** Dependencies of {@linkcode OidcTokens}. */
 export interface OidcTokensOptions {
   readonly provider: OidcProvider;
-  /** The kubeconfig. */
+  /** Path of the kubeconfig. */
   readonly origin: string;
   /** The PEM of the issuer's authority as it is now. */
   readonly certificateAuthority: () => Promise<string | null>;
@@ -29,9 +29,9 @@ const MIN_REFRESH_MS = 30_000;
 /** The tokens of one user. They are kept in memory; the kubeconfig stays as it is, and is read again when they no longer serve. */
 export class OidcTokens implements CredentialIssuer {
   readonly #options: OidcTokensOptions;
-  /** What the kubeconfig said last. */
+  /** Provider as it was last read from the kubeconfig. */
   #read: OidcProvider;
-  /** In force: the kubeconfig's, or those of the issuer's last answer. */
+  /** Tokens in force: the kubeconfig's, or those of the issuer's last answer. */
   #tokens: Tokens;
   #isRefused = false;
   #issuedMs = -Infinity;
@@ -97,7 +97,7 @@ export class OidcTokens implements CredentialIssuer {
 
 type Tokens = Pick<OidcProvider, "idToken" | "refreshToken">;
 
-/** True for a token whose time is over, and for none. One that names no time is left to the server. */
+/** True for an expired token, and for none. One without an expiry is left to the server. */
 function isExpired({ idToken }: Tokens): boolean {
   if (idToken === "") return true;
   const [, payload = "", ...signature] = idToken.split(".");
@@ -167,7 +167,7 @@ async function askIssuer(
       throw error;
     }
   };
-  /** As the issuer wants to get the secret; where it does not say, as its standard does. */
+  /** Client authentication as the issuer wants it; where it does not say, as its standard does. */
   const authentication: Parameters<typeof oidc.discovery>[3] = (server, client, body, headers) => {
     const methods = server.token_endpoint_auth_methods_supported ?? ["client_secret_basic"];
     const present = clientSecret === ""
@@ -219,7 +219,7 @@ function troubleAt(url: string, error: unknown): Error {
   return new IssuerError(`cannot ask the issuer at ${protocol}//${host}: ${reason}`);
 }
 
-/** What the library says, without what it quotes of the answer, where tokens may stand. */
+/** Message of the library, without quotes of the answer, which may hold tokens. */
 function answerText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error;

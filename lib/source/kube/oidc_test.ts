@@ -10,7 +10,7 @@ import { KubeClient } from "./kube_client.ts";
 import { loadKubeconfig } from "./kubeconfig.ts";
 
 const NEVER = new AbortController().signal;
-/** client-node and what it loads begin things of their own. */
+/** Loading client-node and its packages starts operations that outlast a test. */
 const LOADS = { sanitizeOps: false, sanitizeResources: false };
 
 interface Rig {
@@ -19,7 +19,7 @@ interface Rig {
   nowMs: number;
   /** Writes the kubeconfig with these fields of the provider. */
   write(fields: Readonly<Record<string, string>>, server?: string): Promise<void>;
-  /** Of the kubeconfig as it is. */
+  /** A reader of the kubeconfig as it is. */
   reader(): Promise<CredentialReader>;
 }
 

@@ -1,5 +1,5 @@
 /**
- * What few kubeconfigs ask for, in a program of its own: loaded only then, and at work under kproxy's permissions.
+ * Packages that few kubeconfigs need, in a program of its own: loaded on demand, working under kproxy's permissions.
  *
  * @module
  */
@@ -17,7 +17,7 @@ import { withFolder } from "../../../tests/support/temp_files.ts";
 
 const WEB = /"add","Service default\/web"/;
 const ROOT = new URL("../../../", import.meta.url);
-/** What is loaded on demand only. */
+/** Packages that are loaded on demand only. */
 const ON_DEMAND = ["openid-client", "socks"];
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -71,7 +71,7 @@ Deno.test("nothing of openid-client or socks is loaded unless a kubeconfig asks 
     const cases: readonly (readonly [Fields, Fields, RegExp])[] = [
       [{ server: server.url }, { token: "t" }, WEB],
       [{ ...api, "proxy-url": plain.url }, { username: "u", password: "p" }, WEB],
-      // Where TLS is not our own, the runtime speaks SOCKS itself.
+      // Where kproxy does not make the TLS connection itself, the runtime speaks SOCKS.
       [{ server: server.url, "proxy-url": socks.url }, {}, WEB],
       [{ ...api, "proxy-url": socks.url }, {}, /the trap was loaded/],
       [{ server: server.url }, oidcUser(issuer), /the trap was loaded/],

@@ -27,7 +27,7 @@ export const REFLECTOR_TIMES = {
   /** Wait after the first failure in a row; doubled with each further one, and up to twice as long by chance. */
   backoffInitialMs: 800,
   backoffMaxMs: 30_000,
-  /** Wait after a refusal of what is optional, up to twice as long by chance: one that stays must cost the server little. */
+  /** Wait after an optional resource was refused, up to twice as long by chance: a lasting one must cost the server little. */
   optionalMs: 300_000,
   /**
    * A watch without a byte for this long, or up to a quarter less by chance, is opened once more: its connection may be dead.
@@ -56,7 +56,7 @@ export const REFLECTOR_TIMES = {
 /** Times as in {@linkcode REFLECTOR_TIMES}. */
 export type ReflectorTimes = Readonly<typeof REFLECTOR_TIMES>;
 
-/** What a {@linkcode Reflector} needs. */
+/** Dependencies of a {@linkcode Reflector}. */
 export interface ReflectorOptions {
   readonly resource: WatchedResource;
   readonly client: Pick<KubeClient, "get" | "server">;
@@ -68,21 +68,21 @@ export interface ReflectorOptions {
   /** A number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
   /**
-   * If the server does not have the resource (404) or does not let us list it (403) at first: `retry` until it does; `empty`
+   * If the server does not have the resource (404) or does not allow to list it (403) at first: `retry` until it does; `empty`
    * counts as synced meanwhile. `optional`: as `empty`, also later on, when what is known stays in force; that is no error and
-   * is said once.
+   * is logged once.
    */
   readonly ifRefused: "retry" | "empty" | "optional";
 }
 
 const MAX_RETRY_AFTER_MS = 60_000;
-/** Refusals that say nothing of lists as watches. */
+/** Refusals that do not tell whether the server has lists as watches. */
 const OTHER_REFUSALS: readonly number[] = [401, 403, 404, 408, 410, 429];
 /** Refusals that say nothing of the version: a list would only be more for the server to do. */
 const OF_ANY_VERSION: readonly number[] = [401, 429, 503];
-/** What a server says that knows of such lists, but cannot make them from its storage. */
+/** Message of a server that knows lists as watches, but cannot make them from its storage. */
 const NO_STREAMS = /sendInitialEvents|watch stream|RequestWatchProgress/;
-/** After so many that broke off in a row a list is asked for in pages. */
+/** After so many streamed lists in a row that broke off, one is asked for in pages. */
 const MAX_BROKEN_STREAMS = 2;
 
 /** True if the error is about lists being asked for as watches, and so would come again. */
@@ -90,7 +90,7 @@ function isAgainstStreams(error: unknown, status: number): boolean {
   if (error instanceof SilentError) return true;
   if (!(error instanceof RefusalError) || OTHER_REFUSALS.includes(status)) return false;
   if (NO_STREAMS.test(error.message)) return true;
-  // What is wrong with the request may be its selector, and an older one takes care of that.
+  // A 400 may be about the selector, for which an older selector is tried.
   return status > 400 && status < 500;
 }
 
@@ -111,7 +111,7 @@ export class Reflector {
   /** The list that a watch begins with, until it is whole. */
   #streamed: { readonly listing: Listing; readonly done: StreamedList["listed"] } | null = null;
   #synced = false;
-  /** True while the server refuses what is optional. */
+  /** True while the server refuses an optional resource. */
   #isDoneWithout = false;
   readonly #backoff: RetryBackoff;
   #hasLoggedExpired = false;
@@ -125,7 +125,7 @@ export class Reflector {
     this.#store = new KubeStore(resource, where, (rejection) => handler.rejected(rejection));
   }
 
-  /** What was delivered and is still in force. */
+  /** Objects that were delivered and are still in force. */
   get store(): KubeStore {
     return this.#store;
   }
@@ -204,7 +204,7 @@ export class Reflector {
     await connection.wait(resource.path, waitMs, error, signal);
   }
 
-  /** Each list in between is good, so to the connection this would be trouble that comes and goes. */
+  /** The connection would log this as trouble that comes and goes, as each list in between is good. */
   #logExpired({ message }: ExpiredError, waitMs: number): void {
     const { log, resource } = this.#options;
     const values = { resource: resource.path, retryMs: waitMs, reason: message };
@@ -236,7 +236,7 @@ export class Reflector {
     return isForbidden;
   }
 
-  /** The oldest list that will do. */
+  /** Version of the oldest list that will do. */
   #oldestList(): string {
     if (this.#isSeenGone) return "";
     return this.#seen === "" ? "0" : this.#seen;
@@ -251,7 +251,7 @@ export class Reflector {
     this.#take(listing, version);
   }
 
-  /** Makes a list that is whole all there is. */
+  /** Replaces all objects by those of a complete list. */
   #take(listing: Listing, version: string): void {
     const { connection, resource, log, handler } = this.#options;
     const events = listing.finish(resource.path);
@@ -276,7 +276,7 @@ export class Reflector {
     if (events.length > 0) handler.events(events);
   }
 
-  /** Watches until the server ends the stream, or what is between us cuts it off; lists in doing so, if that must be first. */
+  /** Watches until the server ends the stream, or the connection is cut; begins with a list, if there is no version yet. */
   async #watch(signal: AbortSignal): Promise<void> {
     const { times, random, clock, resource, handler } = this.#options;
     const startMs = clock.nowMs();
@@ -312,7 +312,7 @@ export class Reflector {
     if (livedMs() < times.watchMs) await clock.sleep(times.backoffInitialMs * random(), signal);
   }
 
-  /** Ways to the server, such as load balancers, may cut off what is silent for some time: ordinary as long as it can be opened again. */
+  /** Load balancers on the path may cut off a watch that is silent for some time: ordinary as long as it can be opened again. */
   async #cutOff(error: unknown, signal: AbortSignal): Promise<void> {
     const { clock, resource, log } = this.#options;
     this.#backoff.watched();
@@ -332,7 +332,7 @@ export class Reflector {
 
   /** A watch that begins with a list. */
   async #openStream(signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
-    // The first one costs the server no more than an older one would, unlike a list, and no wait.
+    // A first stream, without a version, costs the server no more than a later one, unlike a list, and does not wait.
     const asked = { version: this.#isSeenGone ? "" : this.#seen, paced: this.#synced };
     const { events, listed } = await this.#listWatch.watchList(asked, signal);
     this.#streamed = { listing: new Listing(this.#store), done: listed };
@@ -358,7 +358,7 @@ export class Reflector {
     }
   }
 
-  /** Nothing of a list counts before the bookmark at its end. */
+  /** Takes an event of a streamed list, which counts only once the bookmark at its end has come. */
   #takeListed(event: WatchEvent): void {
     if (this.#streamed === null) return;
     const { listing, done } = this.#streamed;
@@ -373,12 +373,12 @@ export class Reflector {
   }
 }
 
-/** A watch that fails so often since the last list is tried from a new list: the way out of whatever a server has against a version. */
+/** After so many failed watches since the last list, the state is listed again: the server may refuse the version itself. */
 const WATCHES_BEFORE_LIST = 4;
 
 /**
- * Lists, watches and expired versions count by themselves: a list that is good says nothing of the watch that follows it, and each
- * list that an expired version costs is all there is. The longest row decides.
+ * Failed lists, failed watches and expired versions are counted apart: a good list says nothing of the watch that follows it, and
+ * each list that an expired version costs is whole. The longest row decides.
  */
 export class RetryBackoff {
   readonly #times: Pick<ReflectorTimes, "backoffInitialMs" | "backoffMaxMs">;
@@ -410,7 +410,7 @@ export class RetryBackoff {
     this.#expiries = 0;
   }
 
-  /** Nothing that was before counts any more. */
+  /** Clears all counts. */
   reset(): void {
     this.listed();
     this.watched();
@@ -442,7 +442,7 @@ export class RetryBackoff {
     return this.#watchesSinceList >= WATCHES_BEFORE_LIST;
   }
 
-  /** The wait after what was noted last, in milliseconds; `askedMs` is what the server wants, at least. */
+  /** The wait after the last failure, in milliseconds; `askedMs` is the least that the server asks for. */
   waitMs(askedMs = 0): number {
     const { backoffInitialMs, backoffMaxMs } = this.#times;
     const failures = Math.max(this.#lists, this.#watches, this.#expiries - 1, 1);

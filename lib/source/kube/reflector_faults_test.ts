@@ -41,7 +41,7 @@ Deno.test("a page that fails or is too old starts the list over, and nothing hal
     assertEquals(source.recorder.story().filter((line) => line === "add Service default/s1000").length, 1);
     const again = server.requests.filter(({ path, watch }) => path.endsWith("/services") && !watch)[2];
     assertEquals(again?.query.has("continue"), false);
-    // Versions that vanish while we page would vanish again.
+    // Versions that expire during the paging would expire again.
     assertEquals(again?.query.get("limit"), fault.status === 410 ? "0" : "500");
   }
 });

@@ -12,7 +12,7 @@ export interface HttpAnswer {
   readonly status: number;
   /** Seconds to wait, from `Retry-After`; null if there is none. */
   readonly retryAfterSeconds: number | null;
-  /** As in the header; `""` if there is none. */
+  /** Value of the header; `""` if there is none. */
   readonly contentType: string;
   /** The server's clock, as in the header; `""` or absent if there is none. */
   readonly date?: string;
@@ -46,16 +46,16 @@ function retryAfterSeconds(header: string | null): number | null {
 
 /** A page of 500 objects, or all of 100,000 where pages do not work, is less; an endless answer must not fill the memory. */
 const MAX_BYTES = 256 * 1024 * 1024;
-/** Far above what the store of an API server takes as one object. */
+/** Limit for one event: far above what the store of an API server takes as one object. */
 export const MAX_EVENT_BYTES: number = 16 * 1024 * 1024;
-/** Of a refusal: its message is all that is read. */
+/** Most bytes read of a refusal: its message is all that is needed. */
 const MAX_REFUSAL_BYTES = 64 * 1024;
 
-/** What reading a body heeds, and reports to. */
+/** Signal that ends the reading of a body, and callback for its progress. */
 export interface Reading {
   /** Ends the connection when aborted. */
   readonly signal: AbortSignal;
-  /** Something arrived. */
+  /** Notes that something arrived. */
   note(): void;
 }
 
@@ -96,7 +96,7 @@ export async function* readPieces(
 }
 
 /**
- * What a refusal says; no more than its beginning if it does not end.
+ * The body of a refusal; no more than its beginning if it does not end.
  *
  * @throws what `signal` was aborted with, or the error of the connection
  */
@@ -113,7 +113,7 @@ export async function readRefusal(
   return bytes.view();
 }
 
-/** Most events are smaller. */
+/** First size of the buffer: most events are smaller. */
 const FIRST_PIECE_BYTES = 4 * 1024;
 const MOST_PIECE_BYTES = 64 * 1024;
 
@@ -139,7 +139,7 @@ function pieceReader(
   return { next, cancel: () => reader.cancel() };
 }
 
-/** Null where the memory cannot be ours: such a body is one of our own TLS. */
+/** Null for a body that cannot fill a given buffer: one of kproxy's own TLS. */
 function byteReader(body: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | null {
   try {
     return body.getReader({ mode: "byob" });
@@ -149,7 +149,7 @@ function byteReader(body: ReadableStream<Uint8Array>): ReadableStreamBYOBReader 
   }
 }
 
-/** For what comes after a piece: more room after one that filled its own, little again after one that hardly used it. */
+/** Buffer for the next piece: larger after a piece that filled its own, small again after one that hardly used it. */
 function bufferAfter({ byteLength, buffer }: Uint8Array<ArrayBuffer>): ArrayBuffer {
   const room = buffer.byteLength;
   if (byteLength === room && room < MOST_PIECE_BYTES) return new ArrayBuffer(4 * room);
@@ -204,7 +204,7 @@ type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Lists of the API are packed to a tenth or a thirtieth; a bomb, to a thousandth. */
 const MAX_RATIO = 100;
-/** Small bodies are not checked. */
+/** Bodies of this size are not checked. */
 const ALWAYS_BYTES = 1024 * 1024;
 
 /**
@@ -248,9 +248,9 @@ function failing(message: string): TransformStream<Bytes, Bytes> {
 
 /** Times of an {@linkcode IdleLimit}, in milliseconds; looked up whenever a time has passed. */
 export interface IdleTimes {
-  /** Without a sign for so long it is over. */
+  /** Longest silence: without a sign of life for so long it is over. */
   readonly idleMs: number;
-  /** After so long it is over, whatever arrived: a server that sends a byte now and then must not keep us for ever. */
+  /** Limit for all of it: a server that sends a byte now and then must not hold the client for ever. */
   readonly wholeMs: number;
 }
 
@@ -286,17 +286,17 @@ export class IdleLimit implements Disposable {
     return this.#controller.signal;
   }
 
-  /** Why the signal was aborted, if that was for silence: what a cut-off request throws may not say so. */
+  /** Error if the signal was aborted for silence: the error of a cut-off request may not say so. */
   get error(): Error | undefined {
     return this.#error;
   }
 
-  /** Something arrived. */
+  /** Notes a sign of life. */
   readonly note = (): void => {
     this.#heardMs = this.#clock.nowMs();
   };
 
-  /** From now on these times count, as if it had begun now. */
+  /** Replaces the times, and counts from now on. */
   changeTo(times: number | IdleTimes): void {
     this.#counting.abort();
     this.#counting = new AbortController();

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { IdleLimit, piecesOf } from "./response.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
 
-/** A body that fills what it is given with pieces of these lengths, all of the piece's number. */
+/** A body that fills the reader's memory with pieces of these lengths, each filled with its own number. */
 function bodyOf(lengths: readonly number[], rooms: number[], reused: boolean[]): ReadableStream<Uint8Array> {
   let next = 0;
   return new ReadableStream({

@@ -1,5 +1,5 @@
 /**
- * The forms in which an API server answers, and how each is read. Which one it is, is what the answer says, not what was asked for.
+ * Serializers of the API server's answers, JSON and protobuf. The type that an answer names decides, not the one that was requested.
  *
  * @module
  */
@@ -33,7 +33,7 @@ import {
 /** Events that arrived together. Each is read when it is taken, so those before a fault count. */
 export type WatchBatch = Iterable<WatchEvent>;
 
-/** How answers of one form are read. */
+/** Reader of answers in one serialization. */
 export interface AnswerFormat {
   /**
    * Reads a page of a list; `take` is given its objects as they are read.
@@ -52,28 +52,28 @@ export interface AnswerFormat {
     type: ObjectType,
     reading: Reading,
   ) => AsyncGenerator<WatchBatch>;
-  /** What a refusal says; an empty Status if it is none. */
+  /** The Status of a refusal; an empty one if it is none. */
   readonly readStatus: (bytes: Uint8Array) => Raw<V1Status>;
 }
 
 const JSON_TYPE = "application/json";
 const PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf";
 
-/** What the configuration says of the form of answers. */
+/** Content types in the configuration of the client. */
 export interface ContentTypes {
   /** `clientConnection.contentType`. */
   readonly contentType: string;
-  /** `clientConnection.acceptContentTypes`; counts before the other one unless it is `""`. */
+  /** `clientConnection.acceptContentTypes`; used instead of `contentType` unless it is `""`. */
   readonly acceptContentTypes: string;
 }
 
-/** Protobuf, as kube-proxy's configuration has it by itself. */
+/** Protobuf, the default of kube-proxy's configuration. */
 export const PROTOBUF: ContentTypes = { contentType: PROTOBUF_TYPE, acceptContentTypes: "" };
 
 /**
- * The header `Accept`: of what is wanted, in that order, what can be read; then JSON, which every server has.
+ * The header `Accept`: those of the wanted types that can be read, in order; then JSON, which every server has.
  *
- * Source: client-go's rest.Config, which would ask for what it cannot read, too.
+ * Source: client-go's rest.Config, which would ask for types that it cannot read, too.
  */
 export function acceptHeader({ contentType, acceptContentTypes }: ContentTypes): string {
   const wanted = (acceptContentTypes === "" ? contentType : acceptContentTypes).split(",").map(mediaType);
@@ -93,7 +93,7 @@ export function formatOf({ contentType }: Pick<HttpAnswer, "contentType">, path:
   throw new AnswerError(`GET ${path}: the answer is ${type} instead of JSON: it is not from an API server`);
 }
 
-/** Likewise; JSON, as a refusal may be in any format. */
+/** The format of a refusal; JSON where it is unknown, as a refusal may be in any. */
 export function formatOfRefusal({ contentType }: Pick<HttpAnswer, "contentType">): AnswerFormat {
   return knownFormat(contentType) ?? JSON_FORMAT;
 }
@@ -104,17 +104,17 @@ function knownFormat(contentType: string): AnswerFormat | undefined {
   return type === PROTOBUF_TYPE ? PROTOBUF_FORMAT : undefined;
 }
 
-/** Takes the pieces of a list. */
+/** Reads a list from its pieces. */
 interface ListReader {
-  /** The objects that are complete with this piece, as far as they are not left to the end, those together that stand together. */
+  /** Objects that this piece completes, consecutive ones together, as far as they are not left to the end. */
   push(piece: Uint8Array): Iterable<readonly unknown[]>;
-  /** What the list says of itself, and its other objects, each read when it is taken; undefined: it has no field for them. */
+  /** The list's head, and its other objects, each read when it is taken; undefined: it has no `items`. */
   end(): { readonly head: Raw<ListModel>; readonly items: Iterable<unknown> | undefined };
 }
 
-/** Takes the pieces of a watch. */
+/** Reads a watch from its pieces. */
 interface FrameReader<Frame> {
-  /** The frames that are complete with this piece. @throws {DecodeError} if one is longer than `maxBytes` */
+  /** Frames that this piece completes. @throws {DecodeError} if one is longer than `maxBytes` */
   frames(piece: Uint8Array, maxBytes: number): readonly Frame[];
   /** @throws {DecodeError} if the frame holds no event */
   read(frame: Frame): { readonly type: string; readonly object: unknown };
@@ -179,7 +179,7 @@ function whatEvent({ path }: ObjectType): string {
   return `GET ${path}: no watch event`;
 }
 
-/** The runtime takes a mark of the byte order off each piece, not only off the first one (Deno 2.9.6). */
+/** The runtime removes a byte order mark from each piece, not only from the first one (Deno 2.9.6). */
 function newTextDecoder(): TextDecoder {
   return new TextDecoder("utf-8", { ignoreBOM: true });
 }
@@ -190,7 +190,7 @@ function newJsonListReader(): ListReader {
   return {
     push: (piece) => list.push(decoder.decode(piece, { stream: true })).map(parseItems),
     end() {
-      // What a text that is cut off inside of a character ends with.
+      // A character that is cut off at the end of the text.
       list.push(decoder.decode());
       const head = asObject<ListModel>(list.end(), "answer");
       // Null stands for no items: so servers write a list that was never made.

@@ -25,7 +25,7 @@ import { SERVICES } from "./resources.ts";
 import { acceptHeader, formatOf } from "./serializers.ts";
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";
-/** A server that has both. */
+/** A server with protobuf and with lists as watches. */
 function newServer(): ListWatchServer {
   return serverOf(true, true);
 }
@@ -82,7 +82,7 @@ Deno.test("one object that is no message costs no other, in a list and in a watc
     ["Service default/web", "no message: spec cut off"],
   ]);
   assertEquals(recorder.names("Service"), ["Service default/next", "Service default/web"]);
-  // The same in pages.
+  // The same with a list in pages.
   server.streamsLists = false;
   const metadata = { resourceVersion: "6000" };
   const items = [rawService("first"), broken("web"), broken("new"), rawService("last")];

@@ -1,5 +1,5 @@
 /**
- * What one resource of the API server holds, as far as it was delivered; turns lists and single changes into events.
+ * The delivered objects of one resource of the API server; turns lists and single changes into events.
  *
  * @module
  */
@@ -19,7 +19,7 @@ interface RefusedObject {
   readonly message: string;
 }
 
-/** What a list says of one identity: its last good form, and how a later one is malformed. */
+/** One object in a list: its last good form, and how a later one is malformed. */
 interface Listed {
   readonly object?: ApiObject;
   readonly refused?: RefusedObject;
@@ -28,10 +28,10 @@ interface Listed {
 /** The objects of one resource. A malformed one is reported, and its last good form stays in force. */
 export class KubeStore {
   readonly #resource: WatchedResource;
-  /** Of the objects' origin, for rejections. */
+  /** URL of the resource, for rejections. */
   readonly #where: string;
   readonly #reject: (rejection: Rejection) => void;
-  /** By identity, as of all maps here `namespace/name`: each is reported once, not with each list and each event. */
+  /** Refusals by identity, in all maps here `namespace/name`: each is reported once, not with each list and event. */
   readonly #refused = new Map<string, Rejection>();
   readonly #objects = new Map<string, ApiObject>();
 
@@ -46,7 +46,7 @@ export class KubeStore {
     return [...this.#objects.keys()];
   }
 
-  /** What stands under an identity now. */
+  /** The object in force with an identity. */
   objectAt(identity: string): ApiObject | undefined {
     return this.#objects.get(identity);
   }
@@ -56,7 +56,7 @@ export class KubeStore {
     return this.#objects.values();
   }
 
-  /** What cannot be read as it is now. */
+  /** Current refusals: objects that cannot be read. */
   refusals(): Iterable<Rejection> {
     return this.#refused.values();
   }
@@ -73,7 +73,7 @@ export class KubeStore {
     }
   }
 
-  /** Makes what was listed all there is. */
+  /** Replaces all objects by those that were listed. */
   replaceAll(listed: ReadonlyMap<string, Listed>): SourceEvent[] {
     const events: SourceEvent[] = [];
     for (const identity of [...this.#refused.keys()]) {
@@ -101,7 +101,7 @@ export class KubeStore {
     this.#replace(identity, undefined, events);
   }
 
-  /** Of one that is refused the last good form stays. */
+  /** Takes a decoded object; of a refused one the last good form stays. */
   #take(identity: string, object: ApiObject | RefusedObject, events: SourceEvent[]): void {
     if (object.kind !== "refused") {
       this.#refused.delete(identity);
@@ -115,7 +115,7 @@ export class KubeStore {
 
   #replace(identity: string, object: ApiObject | undefined, events: SourceEvent[]): void {
     const old = this.#objects.get(identity);
-    // An equal one keeps what was delivered: another one beside it would cost its memory a second time.
+    // Of two equal objects the delivered one is kept, so that its memory is not used twice.
     if (old !== undefined && object !== undefined && sameObject(old, object)) return;
     if (object === undefined) this.#objects.delete(identity);
     else this.#objects.set(identity, object);
@@ -125,13 +125,13 @@ export class KubeStore {
   }
 }
 
-/** `namespace/name` of what may be no object at all, and of names that are no texts. */
+/** `namespace/name` of a value that may be no object, with names that may be no texts. */
 function identityOfRaw(raw: unknown): string {
   const { namespace, name } = rawNameOf(raw);
   return `${typeof namespace === "string" ? namespace : ""}/${typeof name === "string" ? name : ""}`;
 }
 
-/** What was listed so far, in pages or as the events that a watch begins with. */
+/** A list in progress, in pages or as the events that a watch begins with. */
 export class Listing {
   readonly #store: KubeStore;
   readonly #listed = new Map<string, Listed>();
@@ -152,14 +152,14 @@ export class Listing {
     }
   }
 
-  /** Takes an event; what is changed or deleted while the list is sent comes as such. */
+  /** Takes an event; changes and deletions while the list is sent come as such. */
   takeEvent({ type, object }: WatchEvent): void {
     if (type === "DELETED") this.#listed.delete(identityOfRaw(object));
     else if (type !== "BOOKMARK") this.take([object]);
   }
 
   /**
-   * Makes what was listed all there is, and returns what that changes.
+   * Replaces all objects by those that were listed, and returns the changes.
    *
    * @throws {UnreadableListError} if there were objects and none can be read: taken for a list, that would take everything away
    */

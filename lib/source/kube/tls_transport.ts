@@ -1,5 +1,5 @@
 /**
- * Requests over a TLS connection of our own, for servers that must not be verified or must be verified under another name.
+ * Requests over own TLS connections, for servers that must not be verified or must be verified under another name.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import type { ClusterAccess } from "./kubeconfig.ts";
 import { joinHostPort } from "../../model/ip.ts";
 import { base64Of } from "../../text/bytes.ts";
 
-/** See the module. Each request has a connection of its own. */
+/** Transport over node:tls. Each request has a connection of its own. */
 export class TlsTransport implements KubeTransport {
   readonly #access: ClusterAccess;
 
@@ -64,7 +64,7 @@ export class TlsTransport implements KubeTransport {
     // Every connection ends with its answer.
   }
 
-  /** The open way to the server; undefined if TLS may open it itself. */
+  /** An open connection to the server; undefined if TLS may open it itself. */
   async #way(
     { host, port, name }: { readonly host: string; readonly port: number; readonly name: string },
     { credentials }: TransportRequest,
@@ -95,20 +95,20 @@ export class TlsTransport implements KubeTransport {
         ? {}
         : { cert: clientCertificate.certificate, key: clientCertificate.key }),
     });
-    // Where TLS fails, closing the connection below is left to the caller.
+    // If TLS fails, the caller has to close the connection below it.
     if (target instanceof Socket) secured.once("close", () => target.destroy());
     return secured;
   }
 }
 
 /**
- * What a tunnel needs to know. As in client-go, both what is said of authorities and of verifying counts for an https proxy, too; the
+ * Options of {@linkcode openTunnel}. As in client-go, the authority and `insecureSkipTlsVerify` count for an https proxy, too; the
  * authorities that the runtime knows count beside the cluster's.
  */
 export type TunnelOptions =
   & Pick<ClusterAccess, "proxyUrl" | "insecureSkipTlsVerify">
   & Pick<Credentials, "certificateAuthority">
-  /** Where it leads, an IPv6 address without brackets. */
+  /** Destination of the tunnel, an IPv6 address without brackets. */
   & { readonly host: string; readonly port: number };
 
 interface Proxy {
@@ -124,7 +124,7 @@ interface Proxy {
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { "http:": 80, "https:": 443, "socks5:": 1080 };
 
 /**
- * A connection that a proxy passes on. Names are left to the proxy.
+ * Opens a connection through a proxy, which resolves names.
  *
  * @throws {Error} naming the proxy, never its password, if it cannot be reached or verified, or refuses
  * @throws what `signal` was aborted with
@@ -239,7 +239,7 @@ export async function openSocket(host: string, port: number, signal: AbortSignal
 }
 
 /**
- * What comes with the `event` of something that is being opened. If that fails, or `signal` aborts before, it is destroyed.
+ * Arguments of the `event` that an opening socket or request emits. If it fails, or `signal` aborts before, it is destroyed.
  *
  * @throws what it fails with, or `signal` was aborted with
  */
@@ -251,7 +251,7 @@ async function opened<T extends unknown[]>(
   try {
     return await once(opening, event, { signal }) as T;
   } catch (error) {
-    // What is destroyed may fail once more, and an error without a listener ends the program.
+    // A destroyed socket may fail once more, and an error without a listener ends the program.
     opening.on("error", () => {});
     opening.destroy();
     signal.throwIfAborted();

@@ -26,7 +26,7 @@ const WEB = ["EndpointSlice default/web-x", "Node n1", "Service default/web"];
 /** Each sort of server: with and without protobuf, with and without lists as watches. */
 const SERVERS = [[false, false], [false, true], [true, false], [true, true]] as const;
 
-/** A server that has both. */
+/** A server with protobuf and with lists as watches. */
 function newServer(): ListWatchServer {
   return serverOf(true, true);
 }

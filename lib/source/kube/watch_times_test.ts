@@ -33,7 +33,7 @@ function watchesOf(server: ListWatchServer, plural: string): ApiRequest[] {
   return server.requests.filter(({ path, watch }) => watch && path.endsWith(`/${plural}`));
 }
 
-/** All requests that match suffer this until it is over. */
+/** Has all requests that match suffer the fault, until `isOver`. */
 function planUntil(
   server: ListWatchServer,
   isOver: () => boolean,

@@ -20,7 +20,7 @@ import type { Logger } from "../../observe/log.ts";
 
 const READ_BYTES = 64 * 1024;
 
-/** Opens what is a file of ours, and still is once it is open. */
+/** Opens a regular file that others may not write, checked again once it is open. */
 async function openOwn(path: string): Promise<Deno.FsFile> {
   // Before it is opened: opening a pipe waits for its writer.
   refuseProblem(await Deno.lstat(path));
@@ -35,7 +35,7 @@ async function openOwn(path: string): Promise<Deno.FsFile> {
 }
 
 function refuseProblem(file: Deno.FileInfo): void {
-  // A user who can write it decides where this node's traffic goes.
+  // A user who can write a snapshot decides where this node's traffic goes.
   const problem = file.isSymlink
     ? "is a symbolic link"
     : file.isFile
@@ -77,16 +77,16 @@ export async function writeSnapshot(
   header: SnapshotHeader,
   objects: readonly ApiObject[],
 ): Promise<number> {
-  // Always the same name, so that one that was left behind by a crash does not stay.
+  // Always the same name, so that a file that was left behind by a crash does not stay.
   const temporary = join(dirname(path), `.${basename(path)}.tmp`);
   return await replaceFile(path, temporary, snapshotPieces(header, objects));
 }
 
-/** What a {@linkcode SnapshotSaver} needs. */
+/** Dependencies of a {@linkcode SnapshotSaver}. */
 export interface SnapshotSaverOptions {
   /** For the log. */
   readonly path: string;
-  /** Writes what there is now. @returns the size in bytes */
+  /** Writes the present objects. @returns the size in bytes */
   readonly save: () => Promise<number>;
   /** Called after every failure. */
   readonly onFailure: () => void;
@@ -100,7 +100,7 @@ const INTERVAL_MS = 10_000;
 /** A node of a large, busy cluster must not wear out its disk: 16 MiB are written about once a minute. */
 const BYTES_PER_SECOND = 256 * 1024;
 
-/** Writes what changed, not too often. A write that failed is tried again after the same time. */
+/** Writes changes to the snapshot, not too often. A write that failed is tried again after the same time. */
 export class SnapshotSaver {
   readonly #options: SnapshotSaverOptions;
   #isDue = false;
@@ -113,13 +113,13 @@ export class SnapshotSaver {
     this.#pauseMs = options.intervalMs ?? INTERVAL_MS;
   }
 
-  /** What should be on disk is different now. */
+  /** Notes that the objects changed, and must be written. */
   changed(): void {
     this.#isDue = true;
     this.#wake();
   }
 
-  /** Writes until `signal` aborts, then what is left to write, and resolves. */
+  /** Writes snapshots until `signal` aborts, then once more if a change is left, and resolves. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       if (!this.#isDue) await this.#untilDue(signal);
@@ -142,7 +142,7 @@ export class SnapshotSaver {
 
   async #save(): Promise<void> {
     const { save, log, path, intervalMs = INTERVAL_MS, clock } = this.#options;
-    // Taken back before the await: what changes meanwhile may be missing in the file.
+    // Reset before the await: changes meanwhile may be missing in the file.
     this.#isDue = false;
     const startMs = clock.nowMs();
     try {

@@ -1,4 +1,4 @@
-/** Which files serve as a snapshot, and what is told of those that do not. */
+/** Which files serve as a snapshot, and what is reported of others. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { putWeb } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";

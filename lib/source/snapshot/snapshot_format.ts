@@ -1,5 +1,5 @@
 /**
- * The form of a snapshot file: a line that says what it is, an object a line, and the checksum of all that.
+ * The form of a snapshot file: a header line, an object a line, and the checksum of all that.
  *
  * ```
  * {"kproxySnapshot":1,"savedAt":"2026-11-21T17:00:00.000Z","node":"n1","server":"https://10.0.0.1:6443"}
@@ -28,17 +28,17 @@ import type { V1Endpoint, V1EndpointSlice, V1Node, V1Service, V1ServiceCIDR } fr
 import type { JsonPart } from "../decode/api_json.ts";
 import { isoTime } from "../../text/words.ts";
 
-/** What a snapshot says of itself. */
+/** Header of a snapshot. */
 export interface SnapshotHeader {
   /** Milliseconds since the epoch. */
   readonly savedAtMs: number;
   /** Name of the own Node. */
   readonly node: string;
-  /** Where the objects came from. */
+  /** Name of the objects' source: the URL of an API server. */
   readonly server: string;
 }
 
-/** Whose snapshot is wanted. */
+/** Node and server that a snapshot must be of. */
 export type SnapshotOwner = Pick<SnapshotHeader, "node" | "server">;
 
 /** A snapshot that was read whole. */
@@ -111,7 +111,7 @@ export class SnapshotReader {
     if (this.#header === undefined && this.#cutter.openBytes > MAX_HEADER_BYTES) throw notOurs();
   }
 
-  /** The whole. @throws {SnapshotError} if the file ended too early */
+  /** The whole snapshot. @throws {SnapshotError} if the file ended too early */
   end(): Snapshot {
     if (this.#header === undefined) {
       throw this.#cutter.openBytes === 0 ? new SnapshotError("is empty") : notOurs();
@@ -189,14 +189,14 @@ function headerOf(raw: unknown, wanted: SnapshotOwner | null): SnapshotHeader {
 const TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time";
 const KINDS = ["Service", "EndpointSlice", "Node", "ServiceCIDR"] as const;
 
-/** What a snapshot keeps of an object of the API. */
+/** Fields of an API object that a snapshot keeps. */
 type SnapshotObject =
   | JsonPart<V1Service>
   | JsonPart<V1EndpointSlice>
   | JsonPart<V1Node>
   | JsonPart<V1ServiceCIDR>;
 
-/** The object of the API that {@linkcode decodeSnapshotObject} reads the same object from, once it is text: what is undefined goes. */
+/** API object that {@linkcode decodeSnapshotObject} reads as the same object, once it is JSON, without undefined fields. */
 export function encodeSnapshotObject(object: ApiObject): SnapshotObject {
   switch (object.kind) {
     case "Service":
@@ -266,7 +266,7 @@ function encodeSlice(
   };
 }
 
-/** There may be 100,000 of them and more: what goes without saying is not said. */
+/** Leaves default values out: there may be 100,000 endpoints and more. */
 function encodeEndpoint(endpoint: SliceEndpoint): JsonPart<V1Endpoint> {
   const { address, nodeName, ready, serving, terminating, zoneHints, nodeHints } = endpoint;
   const isPlain = ready && serving && !terminating;

@@ -1,5 +1,5 @@
 /**
- * A source that remembers: what the origin delivers is kept on disk, and stands in for it at the next start until it answers.
+ * A source with a snapshot: the origin's objects are kept on disk, and serve at the next start until the origin answers.
  *
  * @module
  */
@@ -23,31 +23,31 @@ import { isoTime } from "../../text/words.ts";
 
 /** How long to wait for the origin, in milliseconds. */
 export interface SnapshotPatience {
-  /** Until the snapshot takes its place. */
+  /** Until the snapshot is served. */
   readonly silentMs: number;
-  /** The same, if the origin has answered some request by then: its lists are on their way. */
+  /** The same if the origin has answered a request by then: its lists are on their way. */
   readonly answeringMs: number;
 }
 
 /** A start with an API server at hand must not go through an older state first; one without should not wait. */
 const SNAPSHOT_PATIENCE: SnapshotPatience = { silentMs: 1_000, answeringMs: 10_000 };
 
-/** Hears what becomes of the file. */
+/** Receives the results of writing the file. */
 export interface SnapshotObserver {
   saved(file: { readonly savedAtMs: number; readonly bytes: number }): void;
   saveFailed(): void;
 }
 
-/** What a {@linkcode SnapshotSource} needs. */
+/** Dependencies of a {@linkcode SnapshotSource}. */
 export interface SnapshotSourceOptions {
   readonly source: Source;
   /** True if the origin has answered some request as wanted: its lists may be waited for. */
   readonly hasAnswered: () => boolean;
   /** The snapshot's file. */
   readonly path: string;
-  /** An older one is not served, in milliseconds; 0: it is at any age. */
+  /** Greatest age at which it is served, in milliseconds; 0: any age. */
   readonly maxAgeMs: number;
-  /** Name of the own Node: the snapshot of another one is of no use. */
+  /** Name of this node: a snapshot of another node is not used. */
   readonly node: string;
   readonly log: Logger;
   readonly observer: SnapshotObserver;
@@ -55,31 +55,31 @@ export interface SnapshotSourceOptions {
   readonly epochMs: () => number;
   /** @default {SNAPSHOT_PATIENCE} */
   readonly patience?: SnapshotPatience;
-  /** As of the saver. */
+  /** Write interval of the {@linkcode SnapshotSaver}. */
   readonly intervalMs?: number;
   /** @default {systemClock} */
   readonly clock?: Clock;
 }
 
-/** A snapshot that does not change is written again so many times in the time after which it is too old. */
+/** How often an unchanged snapshot is written again within `maxAgeMs`. */
 const WRITES_PER_AGE = 4;
-/** An origin that was silent for longer is not known to be there. */
+/** An origin that was silent for longer does not count as alive. */
 const ALIVE_MS = 180_000;
 /** Timers hold 31 bits. */
 const MAX_SLEEP_MS = 2 ** 31 - 1;
-/** What rules cannot be made without; that a Node may not be read is no reason to call a state old. */
+/** Kinds that rules cannot be made without; a Node that may not be read does not make a state old. */
 const ESSENTIAL: readonly ResourceKind[] = ["services", "endpointslices"];
 
 /**
  * Delivers what `source` does. If its first lists of Services and endpoints are not in after some time, the snapshot's objects
  * are delivered instead, of the kinds that are missing. The first list of a kind then replaces them as a whole, in one batch.
  *
- * The log says why a file cannot serve; the source then is what it would be without.
+ * If a file cannot serve, the log has the reason, and the source works as it would without.
  */
 export class SnapshotSource implements Source {
   readonly name: string;
   readonly #options: SnapshotSourceOptions;
-  /** Of the run. */
+  /** Handler of the present run. */
   #state: RestoringHandler | null = null;
 
   constructor(options: SnapshotSourceOptions) {
@@ -111,7 +111,7 @@ export class SnapshotSource implements Source {
   }
 
   *objects(): Generator<ApiObject> {
-    // In this order: what the source confirms while these are read moves from the one to the other.
+    // In this order: objects that the source confirms meanwhile move from the first to the second.
     yield* this.#state?.unconfirmed() ?? [];
     yield* this.#options.source.objects?.() ?? [];
   }
@@ -148,7 +148,7 @@ export class SnapshotSource implements Source {
     state.refuse(savedAtMs, expiresAtMs);
   }
 
-  /** The age of a file that does not change must say how long ago it was right, not when something last happened in the cluster. */
+  /** Writes an unchanged snapshot again: its age must say how long ago it was right, not when the cluster last changed. */
   async #keepYoung(state: RestoringHandler, saver: SnapshotSaver, signal: AbortSignal): Promise<void> {
     const { maxAgeMs, clock = systemClock } = this.#options;
     while (maxAgeMs > 0 && !signal.aborted) {
@@ -182,16 +182,16 @@ class RestoringHandler implements ResourceEventHandler {
   readonly #log: Logger;
   readonly #clock: Clock;
   readonly #onChange: () => void;
-  /** When the origin gave its last sign of life of a kind. */
+  /** Kind → time of the origin's last sign of life. */
   readonly #heardMs = new Map<ResourceKind, number>();
   /** Kinds that the handler knows to be complete. */
   readonly #synced = new Set<ResourceKind>();
   /** Kinds that the origin has listed. */
   readonly #listed = new Set<ResourceKind>();
   readonly #allListed = new AbortController();
-  /** Objects of the snapshot that the origin has not spoken of, by identity. */
+  /** Objects of the snapshot that the origin has neither listed nor changed, by identity. */
   readonly #unconfirmed = new Map<string, ApiObject>();
-  /** Of the snapshot that was needed, while it is. */
+  /** State of the snapshot, while it is needed. */
   #needed: Omit<RestoredState, "kinds"> | undefined;
 
   constructor(
@@ -204,7 +204,7 @@ class RestoringHandler implements ResourceEventHandler {
     this.#onChange = onChange;
   }
 
-  /** True if all that rules need was listed, and the origin is there to say if it changes. */
+  /** True if all that rules need was listed, and the origin is alive to report changes. */
   get isConfirmed(): boolean {
     const nowMs = this.#clock.nowMs();
     const isAlive = (kind: ResourceKind): boolean =>
@@ -249,7 +249,7 @@ class RestoringHandler implements ResourceEventHandler {
     this.#handler.events(events);
   }
 
-  /** Reports that the snapshot is too old for what is missing. */
+  /** Reports that the snapshot is too old to be served for the missing kinds. */
   refuse(savedAtMs: number, expiresAtMs: number): void {
     this.#needed = { savedAtMs, expiresAtMs, isServed: false };
     this.#reportRestored();
@@ -274,7 +274,7 @@ class RestoringHandler implements ResourceEventHandler {
     this.#handler.rejected(rejection);
   }
 
-  /** A list is heard of before it is delivered; what is delivered unheard is no list. */
+  /** Called before a list is delivered: a kind that is synced without it was not listed. */
   heard(kind: ResourceKind): void {
     this.#heardMs.set(kind, this.#clock.nowMs());
     this.#handler.heard?.(kind);
@@ -293,11 +293,11 @@ class RestoringHandler implements ResourceEventHandler {
     const identity = identityOf(object);
     const old = this.#unconfirmed.get(identity);
     this.#unconfirmed.delete(identity);
-    // A Node that could not be read at first is listed without a word.
+    // A Node that could not be read at first is listed later without `synced`.
     this.#listed.add(RESOURCE_OF[object.kind]);
     if (old === undefined) events.push(event);
     else if (event.type === "delete") events.push({ type: "delete", old });
-    // One that is as it was in the snapshot is delivered all the same, or two of each would be kept in memory.
+    // An object equal to that of the snapshot is delivered all the same, or two of each would be kept in memory.
     else events.push({ type: "update", old, object });
   }
 

@@ -21,7 +21,7 @@ import { until } from "../../../tests/support/until.ts";
 
 /** Time that passes only when a test says so. */
 class HeldClock implements Clock {
-  /** What ends the sleeps, by how long they were to be. */
+  /** Length of a sleep in milliseconds → function that ends it. */
   readonly #ends = new Map<number, () => void>();
 
   nowMs(): number {

@@ -1,17 +1,17 @@
 /**
- * Asks the kproxy that has served this page, once or for as long as the page is seen.
+ * Requests to the kproxy that served this page: single ones, or repeated for as long as the page is visible.
  *
  * @module
  */
 import { useEffect, useState } from "preact/hooks";
 
-/** No answer, or one that refuses. */
+/** Failed request: no answer, or an error status. */
 export class AskError extends Error {
   /** @override */
   name = "AskError";
 
   /**
-   * @param {number} status of the answer; 0: there was none
+   * @param {number} status of the answer; 0: there was no answer
    * @param {string} message
    */
   constructor(status, message) {
@@ -20,11 +20,11 @@ export class AskError extends Error {
   }
 }
 
-/** Longer than any answer takes. */
+/** Timeout of a request: longer than any answer takes. */
 const LIMIT_MS = 15_000;
 
 /**
- * The JSON of an answer; the browser asks with what it has whether there is anything new.
+ * The JSON of an answer. The browser sends the ETag it has: an unchanged answer is not sent again.
  *
  * @param {string} path below `/kproxy/v1/`, with a query
  * @param {AbortSignal} signal
@@ -55,23 +55,23 @@ function parsed(text) {
   }
 }
 
-/** After a failure, at first. */
+/** Wait after the first failure. */
 const RETRY_MS = 1_000;
 
 /**
- * What was loaded last, and what went wrong since.
+ * The data loaded last, and the error of the latest attempt.
  *
  * @template T
  * @typedef {{ readonly data: T | null, readonly error: AskError | null }} Polled
  */
 
 /**
- * Loads at once, and then every `periodMs` for as long as the page is seen. What was loaded stays if a later attempt fails.
+ * Loads at once, and then every `periodMs` for as long as the page is visible. The data stay if a later attempt fails.
  *
  * @template T
- * @param {string} key what is loaded; of another one, nothing stays
+ * @param {string} key names the data; when it changes, the old data are dropped
  * @param {number} periodMs
- * @param {(signal: AbortSignal) => Promise<T>} [load] `ask(key)` without it
+ * @param {(signal: AbortSignal) => Promise<T>} [load] default: `ask(key)`
  * @returns {Polled<T>}
  */
 export function usePolled(key, periodMs, load = (signal) => ask(key, signal)) {
@@ -87,7 +87,7 @@ export function usePolled(key, periodMs, load = (signal) => ask(key, signal)) {
  * @param {(signal: AbortSignal) => Promise<T>} load
  * @param {number} periodMs
  * @param {(next: Polled<T>) => void} onLoaded
- * @returns {() => void} ends it
+ * @returns {() => void} stops the polling
  */
 function startPolling(load, periodMs, onLoaded) {
   const end = new AbortController();

@@ -1,5 +1,5 @@
 /**
- * The status page: what stands around every view, and which one is shown.
+ * The status page: the frame around every view, and the choice of the view that is shown.
  *
  * @module
  */
@@ -58,7 +58,7 @@ function focusMain(event) {
   document.getElementById("main")?.focus();
 }
 
-/** Draws the page anew each second while it is seen, so that "3 s ago" stays true. */
+/** Renders the page again each second while it is visible, so that "3 s ago" stays true. */
 function useEverySecond() {
   const [, setTurn] = useState(0);
   useEffect(() => {
@@ -94,8 +94,8 @@ function titleOf({ view, name }) {
 }
 
 /**
- * Names the window, and moves the focus into a view that was moved to, for screen readers: before it is painted, so that the next key is
- * never taken by what was there before.
+ * Sets the window's title, and moves the focus into a new view, for screen readers: before it is painted, so that the next key is
+ * never taken by the view before.
  *
  * @param {string} place
  * @param {string} title
@@ -169,7 +169,7 @@ function staleNote({ status: code, message }, status) {
 }
 
 /**
- * Announces important changes to screen readers, once.
+ * Announces changes of the readiness to screen readers, once.
  *
  * @param {{ status: StatusDocument | null, error: AskError | null }} props
  */

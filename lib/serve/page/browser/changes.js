@@ -1,5 +1,5 @@
 /**
- * What was changed last, and what went wrong.
+ * View of the latest syncs and problems.
  *
  * @module
  */
@@ -28,7 +28,7 @@ export function changes(status) {
 }
 
 /**
- * Syncs that looked at Services, or failed.
+ * Full syncs, those with changed Services, and those that failed.
  *
  * @param {StatusDocument} status
  * @returns {readonly Change[]} newest first
@@ -66,7 +66,7 @@ function changeTable(newest) {
 
 /**
  * @param {readonly string[]} services
- * @param {number} rest of them, which are not named
+ * @param {number} rest number of further Services, which are not named
  */
 function names(services, rest) {
   return html`

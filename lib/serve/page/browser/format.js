@@ -22,7 +22,7 @@ export function count(value) {
   return GROUPED.format(value);
 }
 
-/** Between a number and its unit no line ends. */
+/** A space between a number and its unit at which no line breaks. */
 const NO_BREAK = "\u00a0";
 
 /**

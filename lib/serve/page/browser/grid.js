@@ -1,5 +1,5 @@
 /**
- * A table of any length, of which only the rows in sight are there.
+ * A table of any length, of which only the visible rows are in the document.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { html } from "./parts.js";
 /** @typedef {import("./parts.js").Children} Children */
 /** @typedef {import("../page_document.ts").ServiceRow} Row */
 
-/** Rows above and below what is in sight. */
+/** Rows rendered above and below the visible ones. */
 const BEYOND = 8;
 
 /**
@@ -18,8 +18,8 @@ const BEYOND = 8;
  *
  * @param {object} props
  * @param {string} props.label
- * @param {readonly Children[]} props.head its columns
- * @param {readonly Row[]} props.rows known by their first column
+ * @param {readonly Children[]} props.head of the columns
+ * @param {readonly Row[]} props.rows each identified by its first column
  * @param {(row: Row) => readonly Children[]} props.cellsOf
  * @param {(row: Row) => void} props.onOpen for Enter and clicks
  * @param {number} props.rowHeight in pixels
@@ -27,7 +27,7 @@ const BEYOND = 8;
 export function Grid({ label, head, rows, cellsOf, onOpen, rowHeight }) {
   const scroller = useRef(/** @type {HTMLDivElement | null} */ (null));
   const headGroup = useRef(/** @type {HTMLDivElement | null} */ (null));
-  // Which part of the rows is in sight, in pixels: of what scrolls, without the head above it.
+  // The visible part of the rows, in pixels: scroll position, and height without the head.
   const [sight, setSight] = useState({ top: 0, height: 600 });
   const [active, setActive] = useState("");
   const wantsFocus = useRef(false);
@@ -41,7 +41,7 @@ export function Grid({ label, head, rows, cellsOf, onOpen, rowHeight }) {
     if (scroller.current !== null) observer.observe(scroller.current);
     return () => observer.disconnect();
   }, []);
-  // The row that the keys have moved to gets the focus once it is drawn.
+  // The row that the keys have moved to is focused once it is rendered.
   useLayoutEffect(() => {
     const row = wantsFocus.current ? scroller.current?.querySelector('[tabindex="0"]') : null;
     wantsFocus.current = false;
@@ -52,7 +52,7 @@ export function Grid({ label, head, rows, cellsOf, onOpen, rowHeight }) {
     const [row, box] = [rows[index], scroller.current];
     if (row === undefined || box === null) return;
     const top = index * rowHeight;
-    // As far as the row needs to be in sight.
+    // Scrolls only as far as needed to make the row visible.
     box.scrollTop = Math.min(top, Math.max(box.scrollTop, top + rowHeight - sight.height));
     wantsFocus.current = true;
     setActive(row[0]);
@@ -112,7 +112,7 @@ export function Grid({ label, head, rows, cellsOf, onOpen, rowHeight }) {
  * @param {{ top: number, height: number }} sight
  * @param {number} rowHeight
  * @param {number} count
- * @param {number} active is there wherever it is, or the focus would be lost
+ * @param {number} active row that is always rendered, visible or not, or the focus would be lost
  */
 function indexesInSight({ top, height }, rowHeight, count, active) {
   const first = Math.max(0, Math.min(Math.floor(top / rowHeight) - BEYOND, count - 1));

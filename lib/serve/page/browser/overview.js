@@ -84,7 +84,7 @@ function tiles({ families, quarantine, drift, problems }) {
   const all = Object.values(families);
   const sum = (/** @type {(one: FamilyStatus) => number} */ of) =>
     all.reduce((total, one) => total + of(one), 0);
-  // Of the family that most is known of: a few changes of another one say little.
+  // Latency of the family with the most measurements: a few of the other family say little.
   const { p50Ms: p50, p99Ms: p99 } = all.map(({ latency }) => latency)
     .reduce((most, one) => one.count > most.count ? one : most, NO_LATENCY);
   const failed = sum(({ syncs }) => syncs.failed);

@@ -1,5 +1,5 @@
 /**
- * Small parts that all views are made of, and what they ask of the browser. A part without a state is a function, so that its arguments
+ * Small parts that all views are made of, and the media queries they use. A part without a state is a function, so that its arguments
  * have types; one with a state is a component in the markup.
  *
  * @module
@@ -57,7 +57,7 @@ export function section({ id, title, note, class: name = "" }, ...children) {
  * @param {string} label
  * @param {readonly string[]} head
  * @param {readonly (readonly Children[])[]} rows
- * @param {readonly string[]} [keys] of the rows; without them, a row is known by its place
+ * @param {readonly string[]} [keys] of the rows; default: their index
  */
 export function table(label, head, rows, keys) {
   return html`
@@ -77,9 +77,9 @@ export function table(label, head, rows, keys) {
 }
 
 /**
- * Names and values.
+ * A list of names with their values.
  *
- * @param {readonly (readonly [name: string, value: Children])[]} given those without a value are left out
+ * @param {readonly (readonly [name: string, value: Children])[]} given entries without a value are left out
  * @param {string} [name]
  */
 export function facts(given, name = "") {
@@ -104,7 +104,7 @@ export function lines(items) {
 }
 
 /**
- * How long ago, with the time of day as its title.
+ * A time as its age, with the time of day as its title.
  *
  * @param {number} timeMs since the epoch
  */

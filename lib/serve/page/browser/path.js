@@ -46,7 +46,7 @@ export function PacketPath({ query }) {
 /**
  * @param {string} from
  * @param {string} to
- * @param {number} turn of another one, it is asked again
+ * @param {number} turn asks again whenever it changes
  * @returns {Answer}
  */
 function useTrace(from, to, turn) {
@@ -74,9 +74,9 @@ function useTrace(from, to, turn) {
 const PROTOCOLS = [["", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"], ["icmp", "ICMP"]];
 
 /**
- * @param {string} from as the address of the page has it
- * @param {string} to likewise
- * @param {() => void} again asks once more for the same
+ * @param {string} from source, as in the address of the page
+ * @param {string} to destination, likewise
+ * @param {() => void} again repeats the request with the same source and destination
  */
 function traceForm(from, to, again) {
   const submit = (/** @type {Event} */ event) => {
@@ -167,7 +167,7 @@ function summary({ service, desired }) {
 }
 
 /**
- * Where it ends, of all paths together.
+ * The destination of the packet, summed up over all outcomes.
  *
  * @param {readonly OutcomeDocument[]} outcomes
  */

@@ -25,7 +25,7 @@ export function pathDrawing(trace) {
 }
 
 /**
- * Client, address, rules.
+ * Boxes before the ends: client, address, rules.
  *
  * @param {TraceDocument} trace
  * @returns {readonly Node[]}
@@ -66,7 +66,7 @@ function chainOf({ packet, service, desired }) {
 }
 
 /**
- * What may become of it, and the first endpoints that are left out.
+ * Boxes of the outcomes, and of the first endpoints that are left out.
  *
  * @param {TraceDocument} trace
  * @returns {readonly Node[]}

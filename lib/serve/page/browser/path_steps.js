@@ -9,11 +9,11 @@ import { badge, html, mono, section, table } from "./parts.js";
 /** @typedef {import("../../../inspect/trace/trace_report.ts").TraceDocument} TraceDocument */
 /** @typedef {NonNullable<TraceDocument["desired"]>["outcomes"][number]} OutcomeDocument */
 
-/** Further paths are much like the others. */
+/** Outcomes that are listed; further ones are much like these. */
 const SHOWN = 20;
 
 /**
- * What becomes of a packet, in a few words.
+ * Outcome of a packet, in a few words.
  *
  * @param {OutcomeDocument} outcome
  */

@@ -1,5 +1,5 @@
 /**
- * Durations over time.
+ * Plot of durations over time.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import { empty, html, useMedia } from "./parts.js";
  */
 
 const HEIGHT = 200;
-/** The least that is drawn, on a scale of powers of ten. */
+/** Least value that is drawn, as the axis is logarithmic. */
 const LEAST_MS = 0.1;
 
 /** @param {{ label: string, series: readonly PlottedSeries[], empty: string }} props durations in milliseconds */
@@ -24,7 +24,7 @@ export function Plot({ label, series, empty: title }) {
   const [pointed, setPointed] = useState(/** @type {number | null} */ (null));
   const isDark = useMedia("(prefers-color-scheme: dark)");
   const shown = series.filter(({ points }) => points.some(({ value }) => value !== null));
-  // Drawn anew only if there is something new.
+  // Drawn again only if the values have changed.
   useEffect(() => {
     return box.current === null ? undefined : drawPlot(box.current, shown, setPointed);
   }, [JSON.stringify(shown), isDark]);
@@ -64,11 +64,11 @@ function legend(label, { name, points }, pointed) {
  * @param {HTMLDivElement} box
  * @param {readonly PlottedSeries[]} series
  * @param {(timeMs: number | null) => void} point
- * @returns {() => void} removes it
+ * @returns {() => void} removes the plot
  */
 function drawPlot(box, series, point) {
   const colour = (/** @type {string} */ name) => {
-    // As the canvas needs it: of a light or a dark page.
+    // A canvas needs the computed colour, which differs between light and dark pages.
     box.style.color = `var(${name})`;
     return getComputedStyle(box).color;
   };

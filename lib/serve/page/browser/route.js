@@ -36,7 +36,7 @@ function decoded(text) {
  * The address of a view.
  *
  * @param {View} view
- * @param {Record<string, string>} [query] empty ones are left out
+ * @param {Record<string, string>} [query] empty values are left out
  */
 export function hrefOf(view, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== "");
@@ -53,7 +53,7 @@ export function serviceHref(service) {
   return `#/service/${service.split("/").map(encodeURIComponent).join("/")}`;
 }
 
-/** @returns {Route} the one that is shown */
+/** @returns {Route} the current route */
 export function useRoute() {
   const [route, setRoute] = useState(currentRoute);
   useEffect(() => {

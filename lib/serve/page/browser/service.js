@@ -1,5 +1,5 @@
 /**
- * One Service: its ports, what its endpoints are used for and why not, and the rules that are wanted for it.
+ * View of one Service: its ports, what its endpoints are used for and why not, and the rules it should have.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import { hrefOf } from "./route.js";
 /** @typedef {ServiceDocument["wanted"][number]} Wanted */
 
 const PERIOD_MS = 3_000;
-/** Of the endpoints so many are shown at first. */
+/** Number of endpoints that are shown at first. */
 const SHOWN = 100;
 
 /** @param {{ name: string }} props */

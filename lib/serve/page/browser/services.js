@@ -51,7 +51,7 @@ export function Services({ query }) {
   const change = (changed) => {
     const next = { ...filter, ...changed };
     setFilter(next);
-    // No step in the history.
+    // Replaces the address: not an entry of the history.
     history.replaceState(null, "", hrefOf("services", next));
   };
   const rows = data ?? NO_ROWS;
@@ -90,7 +90,7 @@ export function Services({ query }) {
 }
 
 /**
- * The value, a moment after it was changed last: thousands of rows are not gone through for every key.
+ * The value, a moment after its last change: thousands of rows are not filtered for every key.
  *
  * @template Value
  * @param {Value} value

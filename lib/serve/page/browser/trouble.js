@@ -1,5 +1,5 @@
 /**
- * What is wrong, as far as the proxy knows: shown only if there is any.
+ * Known problems of the proxy: shown only if there are any.
  *
  * @module
  */
