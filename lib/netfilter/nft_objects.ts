@@ -132,8 +132,8 @@ export class NftTransaction {
 }
 
 /**
- * The transaction from `held` to `wanted`: held objects that are not wanted are deleted. Chains are compared by hook and rules, elements by
- * value and comment, sets and maps by existence and timeout: `add set` gives an existing set another timeout.
+ * The transaction from `held` to `wanted`: objects that are not wanted are deleted. Chains are compared by hook and rules,
+ * elements by value and comment, sets and maps by existence and timeout: `add set` can change a timeout.
  */
 export function diffObjects(wanted: NftObjects, held: NftObjects): NftTransaction {
   const transaction = new NftTransaction();
