@@ -1,5 +1,5 @@
 /**
- * Host network: what decides about packets besides rules: addresses, interfaces, routes, forwarding.
+ * Host network: addresses, interfaces, routes and forwarding, which decide about packets besides rules.
  *
  * @module
  */
