@@ -261,8 +261,8 @@ export interface Probe {
 }
 
 /**
- * With two random endpoints, one gets none of so many connections in one run of 60 million; with three, in one of
- * 5,000 million.
+ * Of two random endpoints, one gets none of so many connections in one run of 60 million; of three, one gets all of them in one of
+ * 2.5 million million.
  */
 const MANY = 27;
 const FEW = 3;
