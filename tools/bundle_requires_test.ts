@@ -28,7 +28,7 @@ interface ModuleGraph {
 Deno.test("packages get their modules from the bundle's own file, and no column moves", {
   permissions: "none",
 }, () => {
-  // Spelled as the bundler is told, and as it prints it itself.
+  // In the bundler's two spellings.
   for (const from of ["} from ", "}from"]) {
     const line = (module: string): string =>
       `import{createRequire as __deno${from}"${module}";var m=__deno(import.meta.url);log.info("Starting");`;

@@ -1,4 +1,4 @@
-/** A Markdown table. `isNumber` tells which columns, from 0, are right-aligned. */
+/** A Markdown table. `isNumber` selects the columns, from 0, that are right-aligned. */
 export function markdownTable(
   head: readonly string[],
   rows: readonly (readonly string[])[],

@@ -48,7 +48,7 @@ export interface Look {
   readonly config: KubeProxyConfiguration;
   /** Known node addresses of both families; the Node's own come first. */
   readonly nodeAddresses: readonly string[];
-  /** Incoming interface of pods' packets, where no route tells. */
+  /** Incoming interface of pods' packets, if no route gives it. */
   readonly podInterface: string;
   /** In mode userspace: the ports that kproxy listens on, or why they are unknown; null in other modes. */
   readonly portals: KnownPortals | string | null;

@@ -26,7 +26,7 @@ const CASE_GAPS: Readonly<Record<string, string>> = {
   "a pod that reaches itself without a Service is left alone": "such a packet never leaves the pod",
   "a slice port without a name is skipped": "in manifests it has the name that an API server would give it",
 };
-/** Those that do not run in one mode, and why. */
+/** Gaps of single modes: case → reason. */
 const MODE_GAPS: Readonly<Record<FlowMode, Readonly<Record<string, string>>>> = {
   iptables: {},
   nftables: {

@@ -283,7 +283,7 @@ export class Socket implements Disposable {
 
   /**
    * True if the first packet of this TCP connection, or its answer, was lost. A SYN that was only sent again because the answer
-   * took more than a second does not count: the answer echoes the timestamp of its SYN, so the round-trip time tells.
+   * took more than a second does not count: the answer echoes the timestamp of its SYN, which gives the round-trip time.
    */
   wasSynLost(): boolean {
     const view = this.#tcpInfo();

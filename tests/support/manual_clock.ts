@@ -9,7 +9,7 @@ import type { Clock } from "../../lib/kernel/clock.ts";
 export interface ManualClockOptions {
   /** Length of a wait that is the limit of a request without an answer yet. */
   readonly requestMs: number;
-  /** How many turns of the event loop such a request is given, of a millisecond and more each: a machine that stands still takes none of
+  /** Number of event loop turns that such a request gets, of a millisecond or more each: a stalled machine uses up none of
    * them. @default {1000} */
   readonly patience?: number;
 }

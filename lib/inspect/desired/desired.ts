@@ -226,7 +226,7 @@ export function knownNodeAddresses(
   return [...new Set([...own, ...(node?.addresses ?? []).map(({ address }) => address), ...found])];
 }
 
-/** Incoming interface of pods' packets, where no route tells. */
+/** Incoming interface of pods' packets, if no route gives it. */
 export function podInterface({ detectLocalMode, detectLocal }: KubeProxyConfiguration): string {
   if (detectLocalMode === "BridgeInterface" && detectLocal.bridgeInterface !== "") {
     return detectLocal.bridgeInterface;

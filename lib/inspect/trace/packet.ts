@@ -105,7 +105,7 @@ export interface SourceFacts {
   readonly around: HostNetwork;
   /** All known addresses of the node; its primary one first. */
   readonly nodeAddresses: readonly string[];
-  /** Incoming interface of pods' packets, where no route tells. */
+  /** Incoming interface of pods' packets, if no route gives it. */
   readonly podInterface: string;
 }
 
