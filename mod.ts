@@ -1,7 +1,7 @@
 /**
- * The library door of kproxy: from Kubernetes objects to the state of a node, to rules, to the ways of packets.
+ * Library entry point of kproxy: from Kubernetes objects to a node's state, to its rules, and to packets' paths.
  *
- * What a node would do with some objects is one call: {@linkcode previewNode} decodes nothing and looks at nothing, it plans.
+ * {@linkcode previewNode} plans a node for given objects in one call; it decodes nothing and reads nothing from the machine.
  *
  * ```ts
  * import { decodeObject, previewNode } from "@kproxy/kproxy";
@@ -30,12 +30,12 @@
  * if (!outcome.startsWith("10.244.0.11:8080")) throw new Error(`The packet ends: ${outcome}`);
  * ```
  *
- * Each step is there by itself, too: {@linkcode decodeObject} (JSON to objects), {@linkcode ChangeTracker} (objects to the state of a
- * node), {@linkcode planIptables}, {@linkcode planNftables}, {@linkcode planIpvs} (state to wanted rules), {@linkcode renderPlan},
- * {@linkcode renderNftablesPlan}, {@linkcode renderIpvsPlan} (rules to text), {@linkcode RulesetSimulator} (rules of any mode, and
- * packet, to where it goes).
+ * Each step is also available by itself: {@linkcode decodeObject} (JSON to objects), {@linkcode ChangeTracker} (objects to the state
+ * of a node), {@linkcode planIptables}, {@linkcode planNftables}, {@linkcode planIpvs} (state to rules), {@linkcode renderPlan},
+ * {@linkcode renderNftablesPlan}, {@linkcode renderIpvsPlan} (rules to text), {@linkcode RulesetSimulator} (rules of any mode and
+ * a packet to its outcome).
  *
- * The informer tells handlers of objects and of every change of them:
+ * The informer calls handlers for objects and for each of their changes:
  *
  * ```ts
  * import { inform, openManifests } from "@kproxy/kproxy";
@@ -63,8 +63,8 @@
  * if (seen.join() !== "shop/web") throw new Error(`Saw ${seen.join()}`);
  * ```
  *
- * With {@linkcode openCluster} instead of {@linkcode openManifests} the objects are those of an API server. These two and
- * {@linkcode readManifests} read files or the network; everything else needs no permission at all.
+ * {@linkcode openCluster} instead of {@linkcode openManifests} takes the objects from an API server. These two and
+ * {@linkcode readManifests} read files or the network; everything else needs no permission.
  *
  * @module
  */

@@ -6,7 +6,7 @@
  */
 import { missingPackageText } from "./lib/cli/missing_packages.ts";
 
-// A name that is not written out: what is imported by a literal is loaded, with all packages, before this file runs.
+// A variable, not a literal: a literal import is loaded, with all packages, before this file runs.
 const MAIN: string = new URL("./main.ts", import.meta.url).href;
 
 try {

@@ -1,19 +1,19 @@
 /**
- * The API of the library as declarations of TypeScript without comments, so that a change of the code shows what it does to those who
- * use it.
+ * The library's API as TypeScript declarations without comments, so that a change of the code shows its effect on users
+ * of the library.
  *
  * @module
  */
 import ts from "typescript";
 import { ROOT } from "./project_files.ts";
 
-/** Where the report is. */
+/** File of the report. */
 export const API_FILE = "docs/api.txt";
 
 const HEADING =
   "The exports of mod.ts. `deno task docs` writes this file; what changes here changes for users of the library.";
 
-/** The report of what `mod.ts` exports now, by kind and name. @throws {RangeError} if a file lacks what `mod.ts` takes from it */
+/** The report of `mod.ts`' exports, by kind and name. @throws {RangeError} if a file lacks what `mod.ts` exports from it */
 export async function apiReport(root: string = ROOT): Promise<string> {
   const found: string[] = [];
   for (const statement of parsed(await Deno.readTextFile(`${root}/mod.ts`)).statements) {
@@ -34,7 +34,7 @@ function parsed(text: string): ts.SourceFile {
   return ts.createSourceFile("x.ts", text, ts.ScriptTarget.Latest, true);
 }
 
-/** The exported declarations of a file, by name. All of them say their types themselves: JSR asks for that, too. */
+/** Exported declarations of a file, by name. All have explicit types, which JSR requires, too. */
 function declarations(text: string): Map<string, string> {
   const { outputText } = ts.transpileDeclaration(text, { compilerOptions: { removeComments: true } });
   const texts = new Map<string, string>();

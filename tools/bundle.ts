@@ -1,11 +1,11 @@
 /**
- * Builds `dist/kproxy-js`: kproxy as a few JavaScript files, which a stock Deno runs without a network and without a cache of packages,
- * and which start sooner and need less memory than the hundreds of files of the source. `dist/kproxy-js/kproxy.js` is started with the
+ * Builds `dist/kproxy-js`: kproxy as a few JavaScript files, which a stock Deno runs without network access and package cache,
+ * and which start faster and need less memory than the hundreds of source files. `dist/kproxy-js/kproxy.js` is started with the
  * flags of `tools/permissions.ts`.
  *
- * What every start of `run` needs is one file (`bundle_start`). What only some do is in files of its own, those of other commands and of
- * the modes read only where they are needed (`bundle_imports`). Log lines name the places in the source, not in the bundle, as
- * `--vmodule` goes by them: their positions in the bundle are looked up in `places.js`.
+ * All code of each start of `run` is one file (`bundle_start`). Other code is in files of its own; those of other commands and of
+ * the modes are only read when needed (`bundle_imports`). Log lines name places in the source, not in the bundle, because
+ * `--vmodule` matches source files: `places.js` maps positions in the bundle to them.
  *
  * @module
  */
@@ -20,28 +20,28 @@ import { runtimeFlags, runtimeVariables } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
 import { buildCommit } from "./release/commit.ts";
 
-/** Where packages ask for what the runtime has, in their own way. */
+/** Defines `require`, by which packages of the bundle load the runtime's modules. */
 const REQUIRE =
   'import{createRequire as kproxyRequire}from"node:module";const require=kproxyRequire(import.meta.url);';
 const ASKS_FOR_REQUIRE = "Dynamic require of ";
-/** Where the source of a log line is, and from which commit all is built. */
+/** Imports of the source places of log lines, and of the commit that was built. */
 const FACTS = 'import"./places.js";import"./build.js";';
-/** What runs in a thread of its own, and is loaded by its name. */
+/** Workers, which run in threads of their own and are loaded by file name. */
 const THREADS: readonly string[] = ["lib/backend/userspace/forward/relay_worker.ts"];
-/** The file in which the program begins, as the bundler calls it. */
+/** The bundler's entry file, in which the program begins. */
 const DOOR = "main.js";
-/** All code logs by one of these. */
+/** A logger call; all code logs by one of these. */
 const LOG_CALL = /\.(info|warn|error|text)\(/g;
 
-/** The files of the bundle that are loaded by their names alone. */
+/** Names of the workers' files in the bundle. */
 export function threadFiles(): readonly string[] {
   return THREADS.map((path) => path.split("/").at(-1) ?? "");
 }
 
-/** Files of the bundle by their names, of which `kproxy.js` is the one to be started. */
+/** Files of the bundle by name; `kproxy.js` is the one to start. */
 export type Bundle = ReadonlyMap<string, string>;
 
-/** Builds it in memory; `kproxy version` will tell the commit. @throws {Error} with what the bundler said */
+/** Builds the bundle in memory; `kproxy version` will print the commit. @throws {Error} of the bundler */
 export async function bundle(commit: string): Promise<Bundle> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-bundle-" });
   try {
@@ -50,7 +50,7 @@ export async function bundle(commit: string): Promise<Bundle> {
     for (const path of THREADS) {
       const name = path.split("/").at(-1) ?? "";
       await runBundler([`--output=${folder}/${name}.js`, `${ROOT}/${path}`]);
-      // The thread is looked for beside the file that starts it, by the name that it has in the source.
+      // A worker is loaded from beside the file that starts it, by its name in the source.
       files.set(name, await Deno.readTextFile(`${folder}/${name}.js`));
     }
     return files.set("build.js", embeddedBuild(commit));
@@ -70,16 +70,16 @@ async function runBundler(args: readonly string[]): Promise<void> {
   if (!success) throw new Error(`deno bundle failed: ${new TextDecoder().decode(stderr).trim()}`);
 }
 
-/** A file on its way into the bundle. */
+/** A file of the bundle while it is built. */
 interface Part {
   readonly text: string;
-  /** Where its places are in the source, both numbers from 0 on; null for what is not of kproxy. */
+  /** Source place of a position, both numbers from 0 on; null outside of kproxy's own code. */
   readonly sourceAt: (line: number, column: number) => SourcePlace | null;
 }
 
 interface SourcePlace {
   readonly path: string;
-  /** From 1 on. */
+  /** Line number, from 1 on. */
   readonly line: number;
 }
 
@@ -92,7 +92,7 @@ async function finished(folder: string): Promise<Map<string, string>> {
   const finish = (name: string, part: Part): void => {
     const { text, columnNow } = hideImports(deferRequires(part.text));
     const file = name === DOOR ? "kproxy.js" : name;
-    // Whole lines, so that only the numbers of lines are others.
+    // Whole lines, so that only line numbers change.
     const first = [...(name === DOOR ? [FACTS] : []), ...requireLines(text)];
     files.set(file, [...first, text].join("\n"));
     for (const { line, column, place } of logPlaces(part)) {
@@ -114,7 +114,7 @@ async function scripts(folder: string): Promise<string[]> {
   return names.toSorted();
 }
 
-/** Reads what the bundler wrote. */
+/** Reads a file that the bundler wrote. */
 async function readPart(folder: string, name: string): Promise<Part> {
   const map = new TraceMap(await Deno.readTextFile(`${folder}/${name}.map`));
   return {
@@ -128,12 +128,12 @@ async function readPart(folder: string, name: string): Promise<Part> {
   };
 }
 
-/** The same file with parts of its text replaced. */
+/** The file with its text replaced. */
 function withText({ sourceAt }: Part, { text, columnBefore }: ReplacedText): Part {
   return { text, sourceAt: (line, column) => sourceAt(line, columnBefore(line, column)) };
 }
 
-/** The one file that every start reads. */
+/** The start file: all code of each start, in one file. */
 async function joined(folder: string, parts: ReadonlyMap<string, Part>, plan: StartPlan): Promise<Part> {
   const [from, to] = [`${folder}/parts`, `${folder}/joined`];
   await Deno.mkdir(from);
@@ -150,7 +150,7 @@ async function joined(folder: string, parts: ReadonlyMap<string, Part>, plan: St
       const found = originalPositionFor(map, { line: line + 1, column });
       const part = parts.get(found.source?.split("/").at(-1) ?? "");
       if (found.source === null || part === undefined) return null;
-      // The bundler reads a file in lines of its own, with the same calls.
+      // The bundler prints the file with other line breaks, but the same calls.
       const read = logCalls(sourceContentFor(map, found.source) ?? "");
       const nth = read.findIndex((call) => call.line === found.line - 1 && call.column === found.column);
       const call = logCalls(part.text)[nth];
@@ -160,12 +160,12 @@ async function joined(folder: string, parts: ReadonlyMap<string, Part>, plan: St
   return withText(whole, plan.restored(whole.text));
 }
 
-/** Where packages ask for what the runtime has. */
+/** Lines to add where packages use `require`. */
 function requireLines(text: string): string[] {
   return text.includes(ASKS_FOR_REQUIRE) ? [REQUIRE] : [];
 }
 
-/** Where code may log: a line, and the column of the name of what is called, both from 0 on. */
+/** Position of a logger call: a line, and the column of the method's name, both from 0 on. */
 interface LogCall {
   readonly line: number;
   readonly column: number;
@@ -177,17 +177,17 @@ function logCalls(text: string): LogCall[] {
   );
 }
 
-/** Such calls of kproxy's own, with their places in the source (`run.ts:80`). */
+/** kproxy's own logger calls, with their source places (`run.ts:80`). */
 function* logPlaces({ text, sourceAt }: Part): Generator<LogCall & { readonly place: string }> {
   for (const { line, column } of logCalls(text)) {
     const found = sourceAt(line, column);
-    // Packages have such calls, too.
+    // Packages have calls with such names, too.
     if (found === null || !found.path.startsWith(`${ROOT}/lib/`) || !found.path.endsWith(".ts")) continue;
     yield { line, column, place: `${found.path.split("/").at(-1)}:${found.line}` };
   }
 }
 
-/** Writes it into a folder, in the place of what is there. */
+/** Writes the bundle into a folder, and replaces the former content. */
 export async function writeBundle(files: Bundle, folder: string): Promise<void> {
   await Deno.remove(folder, { recursive: true }).catch((error) => {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
@@ -196,7 +196,7 @@ export async function writeBundle(files: Bundle, folder: string): Promise<void> 
   for (const [name, text] of files) await Deno.writeTextFile(`${folder}/${name}`, text);
 }
 
-/** Builds it into a folder; resolves to a line that says what was built. */
+/** Builds the bundle into a folder; resolves to a line about the result. */
 export async function buildBundle(folder: string, commit: string): Promise<string> {
   const files = await bundle(commit);
   await writeBundle(files, folder);

@@ -1,6 +1,6 @@
 /**
- * Which files of a bundle are read at the start. Deno reads whatever a program may import before it runs the first line, and keeps the
- * text; what only some commands or clusters need is imported in a way that it does not see until the line is run.
+ * Files of a bundle that are not read at the start. Deno reads all files that a program may import before it runs the first line, and
+ * keeps their text; so imports of what only some commands or clusters need are hidden from it until they run.
  *
  * @module
  */
@@ -8,8 +8,8 @@
 import { replaced, type ReplacedText } from "./bundle_texts.ts";
 
 /**
- * By the names of their source: commands other than `run`, which load at once or never; the modes, of which a node runs one; what only
- * some clusters need (manifests, a snapshot, the sign-in with OpenID Connect, SOCKS proxies); the status page and what it can be asked.
+ * Source files by name: commands other than `run`, which are loaded at once or never; the modes, of which a node runs one; code for
+ * some clusters only (manifests, a snapshot, sign-in with OpenID Connect, SOCKS proxies); the status page and its queries.
  */
 const ON_DEMAND: ReadonlySet<string> = new Set([
   "check",
@@ -39,16 +39,16 @@ const ON_DEMAND: ReadonlySet<string> = new Set([
   "write_config",
 ]);
 
-/** `import("./doctor-XVM5HQNM.js")`, as the bundler writes it. */
+/** A dynamic import as the bundler writes it: `import("./doctor-XVM5HQNM.js")`. */
 const IMPORT = /\bimport\(("\.\/(\w+)-\w+\.js")\)/g;
 
-/** True for a file of the bundle that is read only where it is needed. */
+/** True for a file of the bundle that is only read when needed. */
 export function isReadOnDemand(file: string): boolean {
   const [, name = ""] = /^(\w+)-\w+\.js$/.exec(file) ?? [];
   return ON_DEMAND.has(name);
 }
 
-/** Rewrites the imports of one file. */
+/** Hides the dynamic imports of one file from Deno. */
 export function hideImports(text: string): ReplacedText {
   return replaced(
     text,

@@ -1,25 +1,25 @@
 /**
- * Modules of the runtime (`node:util`) that packages of a bundle ask for by `require`. `node:module`, which has `require`, and the first
- * of the others take a start several milliseconds to load; what packages ask for while they load, they use in rare cases only.
+ * Runtime modules (`node:util`) that packages of a bundle load by `require`. `node:module`, which has `require`, and the first
+ * of the others take several milliseconds of a start; packages load them at once, but use them in rare cases only.
  *
  * @module
  */
 
-/** The file of the bundle that has `createRequire` in the place of `node:module`. */
+/** File of the bundle with a `createRequire` that replaces `node:module`'s. */
 export const REQUIRE_FILE = "loader.js";
 
 const OF_RUNTIME = /(?<=\}\s*from\s*)"node:module"/g;
-/** Of the same length, so that every column of the file stays. */
+/** As long as the text that it replaces, so that columns stay. */
 const OF_BUNDLE = `"./${REQUIRE_FILE}"`;
 
-/** One file of a bundle, whose packages get their modules when they use something of them. */
+/** A file of the bundle whose packages load runtime modules on first use. */
 export function deferRequires(text: string): string {
   return text.replaceAll(OF_RUNTIME, OF_BUNDLE);
 }
 
 /**
- * What {@linkcode REQUIRE_FILE} holds. Of the modules whose parts are named at each use, `require` gives what loads them then; all others
- * it loads at once. Variables of the environment are read as always, without a module.
+ * Text of {@linkcode REQUIRE_FILE}. For modules whose members are looked up at each use, `require` returns a proxy that loads them then;
+ * others are loaded at once. Environment variables are read as always, without a module.
  */
 export const REQUIRE_TEXT = `let real;
 const load=(url,name)=>(real??=process.getBuiltinModule("node:module").createRequire(url))(name);

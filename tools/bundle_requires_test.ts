@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { deferRequires, REQUIRE_TEXT } from "./bundle_requires.ts";
 import { ROOT } from "./project_files.ts";
 
-/** Whatever a start runs of kproxy: what these import in words is loaded before the first rule. */
+/** kproxy's modules of every start: what they import statically is loaded before the first rule. */
 const RUN_AT_START = [
   "main.ts",
   "lib/cli/commands/start.ts",
@@ -28,7 +28,7 @@ interface ModuleGraph {
 Deno.test("packages get their modules from the bundle's own file, and no column moves", {
   permissions: "none",
 }, () => {
-  // As the bundler is told, and as it writes it itself.
+  // In the bundler's two spellings.
   for (const from of ["} from ", "}from"]) {
     const line = (module: string): string =>
       `import{createRequire as __deno${from}"${module}";var m=__deno(import.meta.url);log.info("Starting");`;
@@ -50,7 +50,7 @@ Deno.test("a module that is required is the runtime's when something of it is us
   assertEquals(require("node:buffer").Buffer.from("a").toString("base64"), "YQ==");
   assertEquals(typeof require("node:process").emitWarning, "function");
   assertEquals(require("node:process").env.HOME, Deno.env.get("HOME"));
-  // Such as can be called or extended are the runtime's at once.
+  // Modules that can be called or extended are loaded at once.
   assertEquals(require("node:events"), (await import("node:events")).default);
 });
 

@@ -1,17 +1,17 @@
 /**
- * What every start of `kproxy run` reads, as one file. The bundler makes a file of whatever the same commands have in common, more than a
+ * The code of every start of `kproxy run`, as one file. The bundler makes a file of the code that the same commands share, more than a
  * hundred for a start; the runtime keeps some 25 kB for each, and takes its time to read them.
  *
  * @module
  */
 import { replaced, type ReplacedText } from "./bundle_texts.ts";
 
-/** The one file; the door (`kproxy.js`) and all others import it. */
+/** Name of the start file; the entry (`kproxy.js`) and all others import it. */
 export const START_FILE = "start.js";
 
 /**
- * What every start imports by `import()`, by the names of their source. With them goes whatever they import at once; what some starts do
- * not need stays in files of its own.
+ * Source files that every start imports by `import()`, by name. Their static imports go with them; code of only some starts
+ * stays in files of its own.
  */
 const STARTED: ReadonlySet<string> = new Set([
   "api_access",
@@ -26,18 +26,18 @@ const STARTED: ReadonlySet<string> = new Set([
 const STATIC = /\bimport(?:\{([^}]*)\}from)?"\.\/([\w-]+\.js)"/g;
 const DYNAMIC = /\bimport\("\.\/([\w-]+\.js)"\)/g;
 
-/** Files that are to be one. */
+/** Plan for the files that become one. */
 export interface StartPlan {
   readonly files: ReadonlySet<string>;
-  /** The text of the module from which the bundler makes the one file. */
+  /** Text of the module from which the bundler makes the start file. */
   readonly entry: string;
-  /** What stands in a file, whether it becomes part of the one or not, instead of its imports of those files. */
+  /** A file's text, with imports of joined files redirected to the start file. */
   readonly redirected: (file: string) => ReplacedText;
-  /** What of the bundler's one file has to be seen by the runtime again. */
+  /** The start file's text, where imports that the runtime has to see are visible again. */
   readonly restored: (text: string) => ReplacedText;
 }
 
-/** @param texts of the bundler's files by their names; the program begins in `door`, which stays a file of its own */
+/** @param texts the bundler's files by name; the program begins in `door`, which stays a file of its own */
 export function planStart(texts: ReadonlyMap<string, string>, door: string): StartPlan {
   const files = startFiles(texts, door);
   const exports = new Exports();
@@ -60,7 +60,7 @@ export function planStart(texts: ReadonlyMap<string, string>, door: string): Sta
   };
 }
 
-/** In the order in which they are to run. */
+/** Files to join, in their order of execution. */
 function startFiles(texts: ReadonlyMap<string, string>, door: string): ReadonlySet<string> {
   const files = new Set<string>();
   const visited = new Set<string>();
@@ -76,22 +76,22 @@ function startFiles(texts: ReadonlyMap<string, string>, door: string): ReadonlyS
   return files;
 }
 
-/** The name of the source of `run-GCY5ZTJ7.js`; `""` for what has none. */
+/** Source name of `run-GCY5ZTJ7.js`; `""` if it has none. */
 function sourceName(file: string): string {
   return /^(\w+)-\w+\.js$/.exec(file)?.[1] ?? "";
 }
 
-/** What others need of the one file, each under a name of its own. */
+/** Exports of the start file for other files, under unique names. */
 class Exports {
   readonly #names = new Map<string, string>();
   readonly lines: string[] = [];
 
-  /** Of an export of a file. */
+  /** Name of an export of a joined file. */
   nameOf(file: string, exported: string): string {
     return this.#name(`${exported} ${file}`, (name) => `export{${exported} as ${name}}from"./${file}";`);
   }
 
-  /** Of all exports of a file together. */
+  /** Name of all exports of a joined file, as a namespace. */
   allOf(file: string): string {
     return this.#name(`* ${file}`, (name) => `export*as ${name} from"./${file}";`);
   }
@@ -115,7 +115,7 @@ function redirect(text: string, isPart: boolean, files: ReadonlySet<string>, exp
       const isInside = files.has(dynamicPath);
       if (!isInside && !isPart) return found;
       const file = isInside ? START_FILE : dynamicPath;
-      // Unseen, so that the bundler leaves it alone.
+      // Hidden from the bundler, so that it leaves the import alone.
       const now = isPart ? `import(import.meta.resolve("./${file}"))` : `import("./${file}")`;
       return isInside ? `${now}.then(e=>e.${exports.allOf(dynamicPath)})` : now;
     }

@@ -1,28 +1,28 @@
 /**
- * Texts of programs of which parts are replaced, and where their places are after that.
+ * Program texts with replaced parts, and the mapping of their positions.
  *
  * @module
  */
 
-/** What stands in the place of what was found: the match, then its groups as of `String.replace`. */
+/** Yields the text for a match; arguments are the match and its groups, as for `String.replace`. */
 export type Replacement = (found: string, ...groups: string[]) => string;
 
-/** A text whose parts were replaced, none of them by more lines. */
+/** A text with replaced parts; no replacement adds lines. */
 export interface ReplacedText {
   readonly text: string;
-  /** Where a column of a line (both from 0 on) of the former text is now. */
+  /** New column of a position (both from 0 on) in the former text. */
   readonly columnNow: (line: number, column: number) => number;
-  /** Where it was. */
+  /** Former column of a position now. */
   readonly columnBefore: (line: number, column: number) => number;
 }
 
 interface Change {
-  /** Where the former part began. */
+  /** Column at which the former part began. */
   readonly at: number;
   readonly grownBy: number;
 }
 
-/** Replaces what a pattern (with the flag `g`) finds, line by line. */
+/** Replaces matches of a pattern (with flag `g`), line by line. */
 export function replaced(text: string, pattern: RegExp, replacement: Replacement): ReplacedText {
   const changes: Change[][] = [];
   const lines = text.split("\n").map((line, index) => {

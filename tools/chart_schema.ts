@@ -1,5 +1,5 @@
 /**
- * What the Helm chart takes as `config`: every field of `KubeProxyConfiguration`, from the table that kproxy itself reads it by.
+ * Schema of the Helm chart's `config`: every field of `KubeProxyConfiguration`, from the table that kproxy itself uses.
  *
  * @module
  */
@@ -7,18 +7,18 @@ import { type Field, FIELDS } from "../lib/config/fields.ts";
 import { KINDS } from "../lib/config/kinds.ts";
 import { OBSOLETE_FIELDS } from "../lib/config/schema.ts";
 
-/** Where the chart's schema is. */
+/** File of the chart's schema. */
 export const CHART_SCHEMA_FILE = "deploy/helm/kproxy/values.schema.json";
 
-/** A JSON schema; `false` takes nothing, `true` anything. */
+/** A JSON schema; `false` allows nothing, `true` anything. */
 export type JsonSchema = boolean | { [key: string]: unknown };
 
-/** Fields that other values of the chart, or the chart itself, set. */
+/** Fields that are set by other values of the chart, or by the chart itself. */
 const SET_ELSEWHERE: readonly string[] = [
   ...["apiVersion", "kind", "mode", "clusterCIDR", "metricsBindAddress", "detectLocalMode", "detectLocal"],
   "clientConnection.kubeconfig",
 ];
-/** Fields that are held to more than their kind says. */
+/** Fields with the schema of another value, which is stricter than their kind. */
 const REFERRED: Readonly<Record<string, string>> = {
   healthzBindAddress: "#/properties/metricsBindAddress",
 };
@@ -32,14 +32,14 @@ interface Branch {
 export function configSchema(): JsonSchema {
   const root = branch(["object"]);
   for (const spec of FIELDS) put(root, spec.path, typeOf(spec));
-  // kproxy takes these with a warning, and says what became of them.
+  // kproxy accepts these with a warning about their replacement.
   for (const { path } of OBSOLETE_FIELDS) put(root, path, true);
   for (const path of SET_ELSEWHERE) put(root, path, false);
   for (const [path, $ref] of Object.entries(REFERRED)) put(root, path, { $ref });
   return { ...root };
 }
 
-/** The chart's schema with this `config`. */
+/** The chart's schema with its part `config` replaced. */
 export function replaceConfigSchema(text: string): string {
   const schema = JSON.parse(text) as { properties: Record<string, unknown> };
   if (!("config" in schema.properties)) throw new SyntaxError(`Cannot find "config" in ${CHART_SCHEMA_FILE}`);

@@ -35,7 +35,7 @@ Deno.test("the chart knows every field that kproxy knows, but for those that it 
 });
 
 Deno.test("the chart's schema takes the defaults of all fields, and refuses names and kinds that are none", async () => {
-  // This validator has another draft's words built in, which differ in nothing that is used here.
+  // This validator has the keywords of another draft built in, which are the same for this schema.
   const { $schema: _draft, ...schema } = JSON.parse(
     replaceConfigSchema(await Deno.readTextFile(`${ROOT}/${CHART_SCHEMA_FILE}`)),
   );

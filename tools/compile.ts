@@ -1,9 +1,9 @@
 /**
- * Builds what is released into `dist/`: a program for each target, the bundle that a stock Deno runs, the bill of materials, the
- * manual page, and the checksums of all of them. Programs are missing where there is no runtime to build them on, and it says so.
+ * Builds a release into `dist/`: a program for each target, the bundle for a stock Deno, the bill of materials, the
+ * manual page, and the checksums of all of them. Without a runtime to build on, programs are left out, which is reported.
  *
- * `--target=TRIPLE` builds for that machine only, `--credential-plugin=PROGRAM` lets the programs start that one; both may be repeated.
- * `--denort=FOLDER` takes the runtime's archives from there, `--sign=KEY` signs the checksums with that key of minisign. `--dry` tries the
+ * `--target=TRIPLE` builds for that machine only, `--credential-plugin=PROGRAM` allows programs to start that one; both can be repeated.
+ * `--denort=FOLDER` takes the runtime's archives from there, `--sign=KEY` signs the checksums with that minisign key. `--dry` tests the
  * build without a runtime.
  *
  * @module
@@ -31,14 +31,14 @@ const PAGE = "kproxy.8";
 interface Wanted {
   readonly targets: readonly Target[];
   readonly credentialPlugins: readonly string[];
-  /** The folder of the runtime's archives. */
+  /** Folder with the runtime's archives. */
   readonly archives: string | undefined;
-  /** The file of the key that signs. */
+  /** File of the minisign key. */
   readonly key: string | undefined;
   readonly isDry: boolean;
 }
 
-/** @throws {TypeError} for arguments that are none */
+/** Reads the arguments. @throws {TypeError} for unknown ones */
 export function wantedOf(args: readonly string[]): Wanted {
   const { target, "credential-plugin": credentialPlugins, denort, sign, dry } = parseArgs([...args], {
     string: ["target", "credential-plugin", "denort", "sign"],
@@ -51,13 +51,13 @@ export function wantedOf(args: readonly string[]): Wanted {
     },
   });
   if (denort === "" || sign === "") throw new TypeError("Wanted a value, found --denort= or --sign=");
-  // They stand in a list that commas divide.
+  // Plugins go into a comma-separated list.
   const wrong = credentialPlugins.find((plugin) => plugin === "" || plugin.includes(","));
   if (wrong !== undefined) throw new TypeError(`Wanted a program, found --credential-plugin=${wrong}`);
   return { targets: namedTargets(target), credentialPlugins, archives: denort, key: sign, isDry: dry };
 }
 
-/** What an earlier build left, of which the checksums would not tell. */
+/** Removes files of an earlier build, which the checksums would not cover. */
 async function removeOld(): Promise<void> {
   for (const name of [...TARGETS.map(({ file }) => file), BUNDLE, BILL, PAGE, SUMS, SIGNATURE]) {
     await Deno.remove(`${DIST}/${name}`, { recursive: true }).catch((error) => {
@@ -66,7 +66,7 @@ async function removeOld(): Promise<void> {
   }
 }
 
-/** Builds the programs; resolves to their files. @throws {Error} if one that could be built is not as it should be */
+/** Builds the programs; resolves to their files. @throws {Error} if a built program fails its check */
 async function buildPrograms(wanted: Wanted, commit: string): Promise<string[]> {
   const files: string[] = [];
   const { credentialPlugins, archives, isDry } = wanted;

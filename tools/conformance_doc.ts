@@ -1,5 +1,5 @@
 /**
- * The tables of `docs/conformance.md`, from what `deno task try-cluster --record` has kept in `docs/records/cluster`.
+ * Tables of `docs/conformance.md`, from the records of `deno task try-cluster --record` in `docs/records/cluster`.
  *
  * @module
  */
@@ -12,7 +12,7 @@ const FOLDER = "docs/records/cluster";
 const PROXIES: readonly string[] = ["kproxy", "kube-proxy"];
 const MODES: readonly string[] = ["nftables", "iptables", "ipvs", "userspace"];
 
-/** What mode userspace cannot do, by the part of a test's name: each is told in `docs/modes.md`. */
+/** Limits of mode userspace, by part of a test's name: each is described in `docs/modes.md`. */
 const USERSPACE_GAPS: readonly (readonly [test: string, gap: string])[] = [
   ["preserve source pod IP", "endpoints see the node's address"],
   ["ExternalTrafficPolicy changes", "endpoints see the node's address"],
@@ -28,12 +28,12 @@ const USERSPACE_GAPS: readonly (readonly [test: string, gap: string])[] = [
   ],
 ];
 
-/** Why mode userspace fails a test; undefined if it should pass it. */
+/** The limit of mode userspace that makes a test fail; undefined: it should pass. */
 export function userspaceGap(name: string): string | undefined {
   return USERSPACE_GAPS.find(([part]) => name.includes(part))?.[1];
 }
 
-/** All records, by mode, kproxy's first. */
+/** All records, by mode, families and proxy, kproxy first. */
 export function conformanceRecords(root: string = ROOT): ConformanceRecord[] {
   const records: ConformanceRecord[] = [];
   for (const { name } of Deno.readDirSync(`${root}/${FOLDER}`)) {
@@ -44,12 +44,12 @@ export function conformanceRecords(root: string = ROOT): ConformanceRecord[] {
   return records.sort((a, b) => place(a) < place(b) ? -1 : 1);
 }
 
-/** Of runs of tests; others are of what operators do. */
+/** Records of test runs; others are of operators' tasks. */
 function ofTests(records: readonly ConformanceRecord[]): ConformanceRecord[] {
   return records.filter(({ tests }) => Object.keys(tests).length > 0);
 }
 
-/** Which runs there are. */
+/** Table of the test runs. */
 export function conformanceRuns(records: readonly ConformanceRecord[] = conformanceRecords()): string {
   const rows = ofTests(records).map((record) => {
     const count = (wanted: TestOutcome["outcome"]): number =>
@@ -68,7 +68,7 @@ export function conformanceRuns(records: readonly ConformanceRecord[] = conforma
   return table(head, rows);
 }
 
-/** Every test that was run, with how it ended in each run. */
+/** Table of all tests, with their outcome in each run. */
 export function conformanceTests(all: readonly ConformanceRecord[] = conformanceRecords()): string {
   const records = ofTests(all);
   const names = [...new Set(records.flatMap(({ tests }) => Object.keys(tests)))].sort();
@@ -80,7 +80,7 @@ export function conformanceTests(all: readonly ConformanceRecord[] = conformance
   return table(head, rows);
 }
 
-/** What tests said that left out their work, or failed. */
+/** Table of messages of tests that were skipped or failed. */
 export function conformanceReasons(records: readonly ConformanceRecord[] = conformanceRecords()): string {
   const byReason = new Map<string, Set<string>>();
   for (const { proxy, mode, tests } of records) {
@@ -97,7 +97,7 @@ export function conformanceReasons(records: readonly ConformanceRecord[] = confo
   return table(["test", "what it said", "where"], rows);
 }
 
-/** What operators do, with how it ended. */
+/** Table of operators' tasks, with their outcomes. */
 export function conformanceSteps(records: readonly ConformanceRecord[] = conformanceRecords()): string {
   const rows = records.flatMap(({ mode, families, steps, version, date }) =>
     Object.entries(steps).map(([name, { outcome, told, seconds }]) => [
@@ -111,7 +111,7 @@ export function conformanceSteps(records: readonly ConformanceRecord[] = conform
   return table(["step", "where", "outcome", "what was seen", "took"], rows);
 }
 
-/** Why the other tests of `[sig-network]` were not run. */
+/** List of the other `[sig-network]` tests, by the reason why they were not run. */
 export function conformanceLeftOut(records: readonly ConformanceRecord[] = conformanceRecords()): string {
   const run = new Set(records.flatMap(({ tests }) => Object.keys(tests)));
   const others = [...new Set(records.flatMap(({ notRun }) => notRun))].filter((name) => !run.has(name))
@@ -130,7 +130,7 @@ export function conformanceLeftOut(records: readonly ConformanceRecord[] = confo
   ).join("\n\n");
 }
 
-/** What a test yields that kproxy fails in a mode in which kube-proxy passes it, for each such test and mode. */
+/** Failures of tests with kproxy that kube-proxy passes in the same mode, each with its message. */
 export function worseThanKubeProxy(records: readonly ConformanceRecord[]): string[] {
   return records.filter(({ proxy }) => proxy === "kproxy").flatMap(({ mode, families, tests }) => {
     const control = records.find((other) =>
@@ -148,7 +148,7 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
   return markdownTable(head, rows.map((cells) => cells.map(cell)));
 }
 
-/** Names have characters that Markdown would take for its own. */
+/** A cell's text, escaped where Markdown would interpret it. */
 function cell(text: string): string {
   return text.replace(/[|\\<>*_[\]]/g, "\\$&");
 }

@@ -1,8 +1,8 @@
 /**
- * The demo: the main job of kproxy on real packets. `deno task demo` installs what is missing, builds the tests' network of a node, a
+ * The demo: kproxy's main job on real packets. `deno task demo` installs missing programs, builds the test network of a node, a
  * client and pods in namespaces, shows a Service at work and under edits, and leaves nothing behind.
  *
- * Exit status: 0 if all was as it should be, 1 if not, 2 where it cannot make namespaces, 128 + its number after a signal.
+ * Exit status: 0 if all went well, 1 if not, 2 if it may not create namespaces, 128 + its number after a signal.
  *
  * @module
  */
@@ -25,12 +25,12 @@ import { ROOT } from "./project_files.ts";
 import { installPackages, NODE_PACKAGES } from "./setup.ts";
 
 const SIGNALS = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const;
-/** As without root. */
+/** Flag: run as without root. */
 const USER_NAMESPACE = "--user-namespace";
 const UNSHARE = ["--user", "--map-root-user", "--net", "--mount"];
 const REQUESTS = 60;
 const TIMEOUT_MS = 5_000;
-/** Of traffic before, between and after the edits. */
+/** Time with traffic before, between and after the edits. */
 const BETWEEN_EDITS_MS = 1_000;
 const [FIRST, LEAVING, JOINING] = WEB_PODS;
 const CLUSTER_IP = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
@@ -50,7 +50,7 @@ function milliseconds(ms: number): string {
   return `${ms.toFixed(ms < 10 ? 1 : 0)} ms`;
 }
 
-/** Connections that the rule of each endpoint has translated so far, with the rule's chain. */
+/** Connections that each endpoint's rule has translated so far, with its chain, by endpoint IP. */
 async function ruleCounts({ lab }: WebLab): Promise<Map<string, { chain: string; packets: number }>> {
   const text = await lab.node.netns.run(["iptables-save", "-c", "-t", "nat"]);
   const rules = text.matchAll(/^\[(\d+):\d+\] -A (KUBE-SEP-\S+) .*--to-destination (\S+):\d+/gm);
@@ -59,7 +59,7 @@ async function ruleCounts({ lab }: WebLab): Promise<Map<string, { chain: string;
   );
 }
 
-/** How many of the requests each pod answered. */
+/** Sends requests, and counts the answers of each pod. */
 async function ask(web: WebLab, what: string, to: SocketAddress): Promise<Map<string, number>> {
   const results = await web.client.probe({ protocol: "tcp", to, count: REQUESTS, timeoutMs: TIMEOUT_MS });
   const counts = new Map<string, number>();
@@ -88,7 +88,7 @@ async function showSpread(web: WebLab, what: string, to: SocketAddress): Promise
   }
 }
 
-/** Changes the endpoints; the time goes until kproxy has put it into force. */
+/** Changes the endpoints; measures the time until kproxy has programmed them. */
 async function edit(
   web: WebLab,
   kproxy: KproxyProcess,
@@ -165,7 +165,7 @@ async function play(): Promise<void> {
   await stopAndCleanUp(web, kproxy);
 }
 
-/** Once more as root of a user namespace, where iproute2 keeps its namespaces in a /run of its own; 2 where the kernel refuses. */
+/** Runs the demo as root of a user namespace, where iproute2 has its namespaces in a /run of its own; 2 if the kernel refuses. */
 async function runInUserNamespace(): Promise<number> {
   const probe = await new Deno.Command("unshare", { args: [...UNSHARE, "true"], stdin: "null" }).output();
   if (!probe.success) {
@@ -188,7 +188,7 @@ async function runInUserNamespace(): Promise<number> {
   ];
   const child = new Deno.Command("unshare", { args, stdin: "inherit", stdout: "inherit", stderr: "inherit" })
     .spawn();
-  // A signal to this process ends the other one, too; the status is the child's.
+  // A signal to this process also ends the child, whose status is returned.
   for (const name of Object.keys(SIGNALS) as (keyof typeof SIGNALS)[]) {
     Deno.addSignalListener(name, () => child.kill(name));
   }
@@ -201,14 +201,14 @@ async function main(): Promise<number> {
     return 2;
   }
   if ((await installPackages(NODE_PACKAGES)).length > 0) return 1;
-  // The PATH of users has no folders for root's programs.
+  // The PATH of users lacks the folders of root's programs.
   Deno.env.set("PATH", `${Deno.env.get("PATH") ?? ""}:/usr/sbin:/sbin`);
-  // From inside its namespace kproxy could reach no registry.
+  // Inside its namespace, kproxy could reach no registry.
   const cache = ["cache", "-q", "--config", `${ROOT}/deno.json`, `${ROOT}/start.ts`];
   await new Deno.Command(Deno.execPath(), { args: cache, stdin: "null" }).spawn().status;
   if (Deno.uid() !== 0 || Deno.args.includes(USER_NAMESPACE)) return await runInUserNamespace();
   for (const [name, number] of Object.entries(SIGNALS)) {
-    // The lab's guard takes everything away that a process leaves which ends so.
+    // The lab's guard cleans up after a process that ends this way.
     // deno-lint-ignore kproxy/exit-fence -- it is no part of kproxy.
     Deno.addSignalListener(name as Deno.Signal, () => Deno.exit(128 + number));
   }

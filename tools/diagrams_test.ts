@@ -1,4 +1,4 @@
-/** The Mermaid diagrams of the documentation name folders, chains, maps and sets that are there. */
+/** Mermaid diagrams of the documentation name existing folders, chains, maps and sets. */
 import { assert, assertEquals } from "@std/assert";
 import { CHAINS, JUMP_RULES } from "../lib/backend/ipvs/plan/base_rules.ts";
 import { DEVICE } from "../lib/backend/ipvs/plan/ruleset.ts";
@@ -17,7 +17,7 @@ import { projectFiles, ROOT } from "./project_files.ts";
 const MODES_PAGE = await Deno.readTextFile(`${ROOT}/docs/modes.md`);
 const ARCHITECTURE = await Deno.readTextFile(`${ROOT}/docs/architecture.md`);
 
-/** The texts of a page's first diagram behind a heading, a list of lines for each box. */
+/** Texts of a page's first diagram after a heading, as a list of lines per box. */
 function boxesOf(page: string, heading: string): string[][] {
   const section = page.slice(page.indexOf(`\n${heading}\n`));
   const [, diagram = ""] = /^```mermaid\n(.*?)^```$/ms.exec(section) ?? [];
@@ -35,7 +35,7 @@ function namesIn(boxes: readonly string[][], head: string): string[] {
   return lines.flatMap((line) => /^KUBE-[A-Z-]+/.exec(line)?.[0] ?? []);
 }
 
-/** A box lists exactly the chains that one of the kernel's leads to. */
+/** Asserts that a box lists exactly the chains that a built-in chain jumps to. */
 function assertJumps(
   boxes: readonly string[][],
   jumps: readonly JumpRule[],

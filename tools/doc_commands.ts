@@ -1,15 +1,15 @@
 /**
- * The commands that documentation and comments name: `kproxy …` with its flags, `deno task …`, kubectl and Helm.
+ * Commands that documentation and comments name: `kproxy …` with its flags, `deno task …`, kubectl and Helm.
  *
  * @module
  */
 import { codeOf } from "./links.ts";
 
-/** At the start of a line of a shell, with or without a prompt, or of another command in it. */
+/** A command at the start of a shell line, with or without a prompt, or within another command. */
 const PROGRAM_REGEXP =
   /(?:^(?:\$ )?|[;&|(])\s*(?:sudo )?(?:[\w./-]*\/)?(?:deno task (?:-q )?)?kproxy ([^#;&|)]+)/g;
 const TASK_REGEXP = /\bdeno task (?:-[a-z]+ )*([a-z][a-z:_-]*)/g;
-/** The arguments of each command of kproxy, as a shell would pass them, with `VALUE` for what the shell would put in. */
+/** Arguments of each kproxy command, as a shell would pass them, with `VALUE` for text that the shell would insert. */
 export function kproxyCommands(markdown: string): string[][] {
   return codeOf(markdown).flatMap((code) => {
     const whole = code.replaceAll(/\$\([^)]*\)|\$\w+/g, "VALUE");
@@ -20,8 +20,8 @@ export function kproxyCommands(markdown: string): string[][] {
 }
 
 /**
- * The arguments of each command of kubectl in a Markdown text, as a shell would pass them; each once. Those that name no object, as
- * `get -o yaml`, only stand for one.
+ * Arguments of each distinct kubectl command in a Markdown text, as a shell would pass them. Commands without an object, as
+ * `get -o yaml`, are mere names, and left out.
  */
 export function kubectlCommands(markdown: string): string[][] {
   return commandsOf("kubectl", markdown).filter((words) =>
@@ -29,7 +29,7 @@ export function kubectlCommands(markdown: string): string[][] {
   ).map(argumentsOf);
 }
 
-/** Likewise of Helm. Those of one word only stand for one. */
+/** Likewise for Helm; commands of one word are mere names, and left out. */
 export function helmCommands(markdown: string): string[][] {
   return commandsOf("helm", markdown).filter((words) => words.includes(" ")).map(argumentsOf);
 }
@@ -48,7 +48,7 @@ function argumentsOf(words: string): string[] {
   );
 }
 
-/** The files and folders that commands of Deno in a Markdown text name, relative to the project's folder. */
+/** Files and folders that Deno commands in a Markdown text name, relative to the project's folder. */
 export function pathsOfDenoCommands(markdown: string): string[] {
   return codeOf(markdown).flatMap((code) =>
     [...code.matchAll(/\bdeno (?:test|run|doc|check|bench) ([^#;&|]+)/g)].flatMap(([, words = ""]) =>
@@ -57,7 +57,7 @@ export function pathsOfDenoCommands(markdown: string): string[] {
   );
 }
 
-/** The tasks of Deno that a text names. */
+/** Deno tasks that a text names. */
 export function tasksIn(text: string): string[] {
   return [...text.matchAll(TASK_REGEXP)].map(([, task = ""]) => task);
 }

@@ -8,11 +8,11 @@ import project from "../deno.json" with { type: "json" };
 import { projectFiles, ROOT } from "./project_files.ts";
 
 /**
- * Why kproxy would not take a command; undefined if it would. Of synopses, which have brackets, dots or nothing after a `=`, only the
- * flags' names are looked at.
+ * Why kproxy would refuse a command; undefined if it would not. For synopses, which have brackets, dots or nothing after a `=`, only
+ * the flags' names are checked.
  */
 function refusal([first = "", ...rest]: readonly string[]): string | undefined {
-  // So commands name a running one: `kproxy on 127.0.0.1:10249`. `kproxy COMMAND` is a placeholder.
+  // A running kproxy is named so: `kproxy on 127.0.0.1:10249`. `kproxy COMMAND` is a placeholder.
   if (first === "on" || !/^(?:-.*|[a-z-]+)$/.test(first)) return undefined;
   const isSynopsis = rest.length === 0 || rest.some((word) => /[…[\]<]|\.\.\.|=$/.test(word));
   if (!isSynopsis) {
@@ -34,7 +34,7 @@ function refusal([first = "", ...rest]: readonly string[]): string | undefined {
 }
 
 Deno.test("kproxy takes every command line that the documentation shows", async () => {
-  // The forms of .github have commands, too, in code spans as Markdown has them.
+  // Forms in .github contain commands, too, in code spans as in Markdown.
   const pages = (await projectFiles()).filter((path) => /\.md$|^\.github\/.*\.yml$/.test(path));
   const texts = await Promise.all(pages.map((page) => Deno.readTextFile(`${ROOT}/${page}`)));
   const shown = texts.flatMap((text, at) => kproxyCommands(text).map((argv) => ({ page: pages[at], argv })));

@@ -29,7 +29,7 @@ Deno.test("the role in docs/operations.md grants what is asked of the API server
       return ["list", "watch"].map((verb) => `${verb} ${resource}.${group}`);
     },
   );
-  // The log of a Node that may not be read asks for `get`, too, as kube-proxy's role has it.
+  // The log message about a Node that may not be read asks for `get`, too, as kube-proxy's role has it.
   const others = ["create events.events.k8s.io", "patch events.events.k8s.io", "get nodes."];
   assertEquals(granted.toSorted(), [...watched, ...others].toSorted());
 });

@@ -1,6 +1,6 @@
 /**
  * Keeps generated parts of the documentation in step with the code. `deno task docs` rewrites what differs;
- * `deno task docs --check` says what differs and exits with 1.
+ * `deno task docs --check` reports the differences and exits with 1.
  *
  * @module
  */
@@ -38,7 +38,7 @@ import { memoryTable, permissionTable, runtimeFlags, runtimeVariables } from "./
 import { ROOT } from "./project_files.ts";
 import { commandsMarkdown, CONFIGURATION_SECTIONS, flagsMarkdown } from "./settings_doc.ts";
 
-/** A part of a file that the code writes, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`. */
+/** A generated part of a file, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`. */
 export interface Section {
   readonly file: string;
   readonly name: string;
@@ -46,15 +46,15 @@ export interface Section {
   readonly render: () => string | Promise<string>;
 }
 
-/** When the image was tried last, and what that was. */
+/** Sentence about the last test of the image. */
 function imageSentence({ command, date, commit, machine, bases }: ImageRecord): string {
   return `Last tried on ${date} by \`${command}\` at commit ${commit.slice(0, 9)}, on ${bases}; ${machine}.`;
 }
 
-/** Where the program is that starts kproxy from source. */
+/** File of the program that starts kproxy from source. */
 const LAUNCHER_FILE = "deploy/kproxy";
 
-/** What the Helm chart makes its objects of: a chart may hold nothing that is outside of its folder. */
+/** Folder of files that the Helm chart renders: a chart may only use files in its own folder. */
 const CHART_FOLDER = "deploy/helm/kproxy/files";
 const CHART_SOURCES: readonly string[] = [
   "deploy/kubernetes/base/daemonset.yaml",
@@ -63,7 +63,7 @@ const CHART_SOURCES: readonly string[] = [
 ];
 
 const PROXIES = readRecord<ProxiesRecord>(PROXIES_FILE);
-/** JSON has no lists of a fixed length. */
+/** JSON types have no tuples. */
 const IMAGE = image as unknown as ImageRecord;
 
 /** Every generated part. Add one here and put its two marker lines into the file. */
@@ -99,7 +99,7 @@ const SECTIONS: readonly Section[] = [
 /**
  * The text with one part replaced.
  *
- * @throws {SyntaxError} if the two marker lines are not there, in this order
+ * @throws {SyntaxError} unless the text has both marker lines, in this order
  */
 export function replaceSection(text: string, name: string, content: string): string {
   const begin = `<!-- ${name}:begin -->\n`;
@@ -107,7 +107,7 @@ export function replaceSection(text: string, name: string, content: string): str
   const from = text.indexOf(begin);
   const to = text.indexOf(end, from);
   if (from < 0 || to < 0) throw new SyntaxError(`Cannot find "${begin.trim()}" and "${end}"`);
-  // The tables are as wide as they are; the formatter would only make every change of a cell a change of all lines.
+  // Tables keep their width; formatted ones would change every line with each cell.
   const body = ["<!-- deno-fmt-ignore-start -->", content.trim(), "<!-- deno-fmt-ignore-end -->"].join(
     "\n\n",
   );
@@ -123,7 +123,7 @@ export function kproxyTask(flags: readonly string[] = runtimeFlags()): string {
   return `ROOT=$PWD && cd "$INIT_CWD" && ${run}`;
 }
 
-/** The program of an image or a node that runs kproxy on Deno, from a bundle or from source, for a list of permission flags. */
+/** Program that starts kproxy on Deno in an image or on a node, from a bundle or the source, for a list of permission flags. */
 export function launcher(flags: readonly string[] = runtimeFlags()): string {
   return `#!/bin/sh
 # kproxy on Deno, with exactly its permissions and without a download: KPROXY_HOME holds what \`deno task bundle\` made, or the
@@ -142,7 +142,7 @@ exec deno run -q --cached-only ${flags.join(" ")} "$@"
 `;
 }
 
-/** The chart's copy of a file, with where it comes from. */
+/** The chart's copy of a file, with a note of its source. */
 export function chartCopy(source: string, text: string): [file: string, copy: string] {
   const name = source.slice(source.lastIndexOf("/"));
   return [CHART_FOLDER + name, `# A copy of ${source}, which \`deno task docs\` makes.\n${text}`];
@@ -155,7 +155,7 @@ export function replaceTask(text: string, command: string): string {
   return text.replace(task, (_, before: string) => `${before}${JSON.stringify(command)}`);
 }
 
-/** Files whose generated parts are not what the code yields, with what they should hold. */
+/** Files with outdated generated parts, and their new content. */
 export async function outdatedFiles(root: string = ROOT): Promise<Map<string, string>> {
   const texts = new Map<string, string>();
   const read = async (file: string): Promise<string> =>

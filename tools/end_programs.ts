@@ -1,5 +1,5 @@
 /**
- * Ending programs that may have ended by themselves.
+ * Ends programs that may have ended by themselves.
  *
  * @module
  */
@@ -20,7 +20,7 @@ function unlessEnded(kill: () => void): void {
   try {
     kill();
   } catch (error) {
-    // TypeError: the runtime knows that it has ended; NotFound: only the kernel does so far.
+    // TypeError: the runtime knows that the process has ended; NotFound: only the kernel knows so far.
     if (!(error instanceof TypeError || error instanceof Deno.errors.NotFound)) throw error;
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Fuzzes parsers for some minutes, each in processes of its own.
+ * Fuzzes parsers for some minutes, each target in separate processes.
  *
  * deno task fuzz [TARGET]... [--minutes N] [--seed N] [--keep]
  *
@@ -18,16 +18,16 @@ import { ROOT } from "./project_files.ts";
 
 const MINUTES = 1;
 const MAX_SEED = 0x7fffffff;
-/** An input is of 1 MiB at most: a reader that needs more is not bounded by what it is given. */
+/** Heap limit. Inputs are at most 1 MiB: a reader that needs more memory is not bounded by its input. */
 const HEAP_MB = 256;
-/** Ticks of processor time without a word. There are 100 in a second; others may have the processors for any time. */
+/** Ticks of processor time without a report. 100 ticks are a second; wall time depends on other programs. */
 const MOST_SILENT_TICKS = 3_000;
 const LOOK_MS = 2_000;
-/** Of one target: together they are a file that a reader can look at. */
+/** Limits of kept inputs per target: together they are a file that can be reviewed. */
 const MOST_KEPT = 60;
 const MOST_KEPT_BYTES = 1_000;
 
-/** What became of one process. */
+/** Result of one process, or of all of a target. */
 interface Outcome {
   readonly inputs: number;
   readonly blocks: number;
@@ -36,7 +36,7 @@ interface Outcome {
   readonly kept: readonly string[];
 }
 
-/** Starts one process, and takes what it tells until it ends, or hangs. */
+/** Starts one process, and collects its reports until it ends, or hangs. */
 async function campaign(order: CampaignOrder): Promise<Outcome> {
   const startMs = performance.now();
   const child = new Deno.Command(Deno.execPath(), {
@@ -73,7 +73,7 @@ async function campaign(order: CampaignOrder): Promise<Outcome> {
   return { inputs: last.inputs, blocks: last.blocks, seconds, finds, kept: last.kept ?? [] };
 }
 
-/** Kills a process that has nothing to tell for too much of its own time. */
+/** Kills a process that reports nothing for too much processor time. */
 class SilenceWatch {
   hasHung = false;
   readonly #timer: ReturnType<typeof setInterval>;
@@ -103,7 +103,7 @@ class SilenceWatch {
   }
 }
 
-/** Small inputs for three quarters of the time, then large ones; what ends a process costs only that one. */
+/** Fuzzes with small inputs for three quarters of the time, then with large ones; a crash ends one process only. */
 async function fuzz(target: string, { minutes, seed }: { minutes: number; seed: number }): Promise<Outcome> {
   const inputFile = await Deno.makeTempFile({ prefix: "kproxy-fuzz-" });
   const outcomes: Outcome[] = [];

@@ -1,5 +1,5 @@
 /**
- * What `deno task fuzz --keep` keeps of its runs in `docs/records/fuzz.json`, and the table that `docs/reliability.md` has of it.
+ * Records of `deno task fuzz --keep` in `docs/records/fuzz.json`, and their table in `docs/reliability.md`.
  *
  * @module
  */
@@ -17,19 +17,19 @@ export interface FuzzRun {
   readonly minutes: number;
   readonly seed: number;
   readonly inputs: number;
-  /** Blocks of code that ran, as V8 counts them. */
+  /** Executed blocks of code, as V8 counts them. */
   readonly blocks: number;
-  /** What broke a rule, in words. */
+  /** Violations, in words. */
   readonly finds: readonly string[];
-  /** `YYYY-MM-DD`. */
+  /** Date, `YYYY-MM-DD`. */
   readonly date: string;
-  /** Of kproxy, with `+` after it if files differed from it; empty: it was not noted. */
+  /** Commit of kproxy, with `+` if files differed from it; empty: unknown. */
   readonly commit: string;
-  /** Of the machine, when the run ended. */
+  /** Load of the machine when the run ended. */
   readonly load: number;
 }
 
-/** Puts a run in the place of the former one of its target. */
+/** Stores a run in place of the target's former one. */
 export async function keepFuzzRun(run: Omit<FuzzRun, "date" | "commit" | "load">): Promise<void> {
   const made: FuzzRun = {
     ...run,
@@ -40,7 +40,7 @@ export async function keepFuzzRun(run: Omit<FuzzRun, "date" | "commit" | "load">
   await replaceRow(`${ROOT}/${FILE}`, made, ({ target }) => target === run.target);
 }
 
-/** A row for each target that was run. */
+/** Table with a row per target. */
 export function fuzzTable(runs: readonly FuzzRun[] = record): string {
   const rows = runs.toSorted((a, b) => a.target < b.target ? -1 : 1).map((run) => {
     const when = [run.date, run.commit.slice(0, 8), `load ${run.load}`].filter((part) => part !== "");

@@ -1,4 +1,4 @@
-/** The task itself: a target is fuzzed in a process of its own, which says what it did. */
+/** The fuzz task: a target is fuzzed in a separate process, which reports. */
 import { assertEquals, assertMatch } from "@std/assert";
 import { ROOT } from "./project_files.ts";
 

@@ -1,5 +1,5 @@
 /**
- * What `deno task try-kube-proxy` keeps of its runs in `docs/records/kube-proxy.json`, and the table that `docs/migrate.md` has of it.
+ * Records of `deno task try-kube-proxy` in `docs/records/kube-proxy.json`, and their table in `docs/migrate.md`.
  *
  * @module
  */
@@ -13,24 +13,24 @@ import { buildCommit } from "./release/commit.ts";
 export const PARTS = ["rules", "packets", "flows", "recorded", "takeover", "cleanup"] as const;
 export type PartName = typeof PARTS[number];
 
-/** One part in one mode. */
+/** Run of one part in one mode. */
 export interface RecordedRun {
   readonly part: PartName;
   readonly mode: string;
   readonly command: string;
-  /** When it ended, in UTC. */
+  /** End of the run, in UTC. */
   readonly date: string;
-  /** Of kproxy, with `+` after it if files differed from it. */
+  /** Commit of kproxy, with `+` if files differed from it. */
   readonly commit: string;
   readonly machine: Readonly<Record<string, string | number | readonly number[]>>;
   readonly versions: Readonly<Record<string, string>>;
   readonly words: string;
-  /** What was not as it should be. */
+  /** Problems that were found. */
   readonly problems: readonly string[];
   readonly figures: unknown;
 }
 
-/** Parts as the table calls them. */
+/** Names of the parts in the table. */
 const NAMES: Readonly<Record<PartName, string>> = {
   rules: "rules of random clusters, line by line",
   packets: "packets in random clusters, through the rules of each proxy",
@@ -54,7 +54,7 @@ export function kubeProxyMarkdown(runs: readonly RecordedRun[] = record as reado
   return markdownTable(head, rows, (column) => column === 3);
 }
 
-/** Puts a run into a record, in the place of the one of the same part and mode. */
+/** Stores a run in a record, in place of the former one of the same part and mode. */
 export async function keepRun(
   path: string,
   run: Omit<RecordedRun, "date" | "commit" | "machine" | "versions">,

@@ -1,27 +1,27 @@
 /**
- * The import direction of `lib/`: which row a file belongs to, and what its imports break. `docs/architecture.md` shows the
+ * The import direction of `lib/`: the row of each file, and rules that its imports break. `docs/architecture.md` shows the
  * same table.
  *
  * @module
  */
 
-/** A row of the table: its files import their own row and earlier ones. */
+/** A row of the table: its files may import files of their own row and of earlier ones. */
 export interface Layer {
   readonly row: number;
   readonly name: string;
-  /** Folders, which end with `/`, and files, relative to the project's folder; a folder stands for all below it. */
+  /** Folders, ending with `/`, and files, relative to the project's folder; a folder includes its subfolders. */
   readonly paths: readonly string[];
 }
 
 const MODES: readonly string[] = ["iptables", "ipvs", "nftables", "userspace"];
 
-/** Folders where kernels are written and nodes prepared: the modes' own, and what modes share. */
+/** Folders that write to the kernel and prepare nodes: the modes' own, and shared ones. */
 const APPLYING: readonly string[] = ["", ...MODES.map((mode) => `${mode}/`)].flatMap((folder) => [
   `lib/backend/${folder}apply/`,
   `lib/backend/${folder}node/`,
 ]);
 
-/** The rows. Of two that hold a path, the one with the longer folder has it. */
+/** The rows. If two have a path, the one with the longer folder counts. */
 export const LAYERS: readonly Layer[] = [
   { row: 1, name: "model", paths: ["lib/errors.ts", "lib/text/", "lib/model/"] },
   {
@@ -50,7 +50,7 @@ export const LAYERS: readonly Layer[] = [
 /** Rows up to this one decide and never touch the machine, the network, a clock or chance. */
 const LAST_PURE_ROW = 3;
 
-/** The row of a file, by its path relative to the project's folder; undefined if the table does not know it. */
+/** Row of a file, by its path relative to the project's folder; undefined if the table lacks it. */
 export function rowOf(path: string): number | undefined {
   let found: { readonly row: number; readonly length: number } | undefined;
   for (const { row, paths } of LAYERS) {
@@ -62,18 +62,18 @@ export function rowOf(path: string): number | undefined {
   return found?.row;
 }
 
-/** True for files that must be pure: rows 1 to 3, without their tests. */
+/** True for files that must be pure: rows 1 to 3, except tests. */
 export function isPurePath(path: string): boolean {
   const row = rowOf(path);
   return row !== undefined && row <= LAST_PURE_ROW && !isTestPath(path);
 }
 
-/** True for tests and benchmarks, which may import and do more than what they test. */
+/** True for tests and benchmarks, which may import and do more than the code they test. */
 export function isTestPath(path: string): boolean {
   return /_(test|bench)\.ts$/.test(path);
 }
 
-/** What is wrong with an import of `specifier` in the file of `path`, which is in the table; undefined if nothing is. */
+/** The rule that an import of `specifier` in the file `path`, which is in the table, breaks; undefined if none. */
 export function importProblem(path: string, specifier: string): string | undefined {
   if (!specifier.startsWith(".")) return undefined;
   const target = new URL(specifier, `file:///${path}`).pathname.slice(1);
@@ -90,7 +90,7 @@ export function importProblem(path: string, specifier: string): string | undefin
   return undefined;
 }
 
-/** Mode → the one of which it has the store, the transaction and the drift check, because its rules are the same objects. */
+/** Mode → the mode whose store, transaction and drift check it uses, because its rules are the same objects. */
 const BUILT_ON: ReadonlyMap<string, string> = new Map([["userspace", "iptables"], ["ipvs", "iptables"]]);
 
 function backendOf(path: string): string | undefined {

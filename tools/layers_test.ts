@@ -29,7 +29,7 @@ Deno.test("docs/architecture.md shows the rows of the table", async () => {
   );
 });
 
-/** `backend/{a,b}` of the documentation, one by one. */
+/** Expands `backend/{a,b}` of the documentation. */
 function eachOf(words: string): string[] {
   const [, before = words, inner, after = ""] = /^([^{]*)\{([^}]*)\}(.*)$/.exec(words) ?? [];
   return inner === undefined ? [words] : inner.split(",").map((one) => before + one + after);
@@ -65,7 +65,7 @@ Deno.test("a folder of many files has a README that names only files that are th
     }
     const names = members.map((path) => path.slice(folder.length + 1).replace(/\.ts$/, ""));
     const text = await Deno.readTextFile(`${ROOT}/${readme}`);
-    // A mode's own README tells of its rules as well, and the cluster's of the programs that it starts.
+    // A mode's README also describes its rules, and the cluster's the programs that it starts.
     if (/^lib\/backend\/[^/]+$/.test(folder) || folder === "tests/cluster") continue;
     for (const [, word = ""] of text.matchAll(/`([a-z_]+\*?)`/g)) {
       const pattern = new RegExp(`^${word.replace("*", ".*")}$`);

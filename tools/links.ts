@@ -1,18 +1,18 @@
 /**
- * What Markdown holds: links, of which some may lead nowhere, anchors and code. Only links to files of the project are followed.
+ * Reads Markdown: links and whether they are broken, anchors, and code. Only links to files of the project are followed.
  *
  * @module
  */
 import GithubSlugger from "github-slugger";
 import { lexer, type Token, walkTokens } from "marked";
 
-/** A link that leads nowhere. */
+/** A broken link. */
 export interface BrokenLink {
-  /** Relative to the project's folder. */
+  /** File with the link, relative to the project's folder. */
   readonly file: string;
-  /** As it is written. */
+  /** The target as written. */
   readonly target: string;
-  /** `no such file`, `no such heading`. */
+  /** E.g. `no such file`, `no such heading`. */
   readonly problem: string;
 }
 
@@ -22,14 +22,14 @@ function tokensOf(markdown: string): Token[] {
   return tokens;
 }
 
-/** The targets of links, pictures and definitions in a Markdown text. */
+/** Targets of links, pictures and definitions in a Markdown text. */
 export function linksOf(markdown: string): string[] {
   return tokensOf(markdown).flatMap((token) =>
     token.type === "link" || token.type === "image" || token.type === "def" ? [String(token.href)] : []
   );
 }
 
-/** The anchors of a Markdown text's headings, as GitHub makes them. */
+/** Anchors of a Markdown text's headings, as GitHub makes them. */
 export function anchorsOf(markdown: string): Set<string> {
   const slugger = new GithubSlugger();
   return new Set(
@@ -39,7 +39,7 @@ export function anchorsOf(markdown: string): Set<string> {
   );
 }
 
-/** Code spans, and the lines of blocks, with those joined that a backslash joins. */
+/** Code spans, and lines of code blocks, joined at backslashes. */
 export function codeOf(markdown: string): string[] {
   return tokensOf(markdown).flatMap((token) => {
     if (token.type === "codespan") return [token.text.replaceAll(/\s+/g, " ")];
@@ -59,10 +59,10 @@ function plainText(tokens: readonly Token[]): string {
 }
 
 /**
- * The links that lead nowhere.
+ * The broken links of Markdown files.
  *
  * @param texts the Markdown files, by their path relative to the project's folder
- * @param files all files of the project, likewise; a link to a folder of theirs is good, too
+ * @param files all files of the project, likewise; links to their folders are valid, too
  */
 export function brokenLinks(texts: ReadonlyMap<string, string>, files: readonly string[]): BrokenLink[] {
   const places = new Set(["", ...files.flatMap(withFolders)]);
@@ -89,7 +89,7 @@ function problemOf(target: string, file: string, { places, anchors }: Places): s
   return undefined;
 }
 
-/** The path relative to the project's folder; undefined if it leads out of it. */
+/** Path relative to the project's folder; undefined outside of it. */
 function resolved(path: string, from: string): string | undefined {
   const parts = path.startsWith("/") ? [] : from.split("/").slice(0, -1);
   for (const part of path.split("/")) {
@@ -100,7 +100,7 @@ function resolved(path: string, from: string): string | undefined {
   return parts.join("/");
 }
 
-/** A file and all the folders that it is in. */
+/** A file and all folders above it. */
 function withFolders(path: string): string[] {
   const parts = path.split("/");
   return parts.map((_, index) => parts.slice(0, index + 1).join("/"));

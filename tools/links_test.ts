@@ -29,7 +29,7 @@ Deno.test("every attack of docs/security.md has its tests, and they exist", asyn
     if (named.length === 0) return [`${cells[0]}: no test`];
     const known = await Promise.all(named.map(async ([, file = "", name = ""]) => {
       const text = await Deno.readTextFile(`${ROOT}/${file}`).catch(() => "");
-      // The name in quotes; of one that has a value in it, what stands before.
+      // The quoted name; for a name with an inserted value, the part before it.
       const isThere = [`"${name}"`, `\`${name}\``, `\`${name}\${`].some((title) => text.includes(title));
       return isThere ? [] : [`${file}: ${name}`];
     }));

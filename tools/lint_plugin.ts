@@ -1,5 +1,5 @@
 /**
- * The fences of this project, as a plugin of `deno lint`.
+ * Lint rules of this project, as a plugin of `deno lint`.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { ROOT } from "./project_files.ts";
 type Context = Deno.lint.RuleContext;
 type Fence = (path: string, context: Context) => Deno.lint.LintVisitor;
 
-/** Clocks, timers, chance and the machine: what a pure file must not reach for by these names. */
+/** Clocks, timers, randomness and the machine: globals that a pure file must not use. */
 const IMPURE_GLOBALS = new Set([
   "Deno",
   "globalThis",
@@ -23,14 +23,14 @@ const IMPURE_GLOBALS = new Set([
   "process",
   "Temporal",
 ]);
-/** Node's modules that compute only. */
+/** Node modules that only compute. */
 const PURE_NODE_MODULES = new Set(["node:crypto", "node:buffer", "node:util"]);
 
 function isShipped(path: string): boolean {
   return /^(lib\/|main\.ts$|mod\.ts$)/.test(path) && !isTestPath(path);
 }
 
-/** True if the identifier is a use of the name itself, not a property or a key that happens to be called so. */
+/** True if the identifier refers to the global itself, not to a property or key with the same name. */
 function isReference(node: Deno.lint.Identifier): boolean {
   const parent = node.parent;
   if (parent.type === "MemberExpression") return parent.object === node || parent.computed;
@@ -83,7 +83,7 @@ const commandFence: Fence = (path, context) => {
       if (memberName(node) === "Deno.Command") context.report({ node, message });
     },
     VariableDeclarator(node) {
-      // Taking Deno apart or renaming it would get around this fence.
+      // Destructuring or renaming Deno would bypass this rule.
       if (node.init?.type === "Identifier" && node.init.name === "Deno") context.report({ node, message });
     },
     ...onImports((specifier, node) => {
@@ -127,7 +127,7 @@ const layers: Fence = (path, context) => {
   };
 };
 
-/** True for a file that passes on another whole one, or does nothing else than pass on. */
+/** True for a file that re-exports a whole other one, or does nothing but re-export. */
 function isBarrel({ body }: Deno.lint.Program): boolean {
   const passesOn = (node: Deno.lint.Statement): boolean =>
     node.type === "ExportNamedDeclaration" && node.source !== null;
@@ -164,14 +164,14 @@ const purity: Fence = (path, context) => {
   };
 };
 
-/** Packages that few kubeconfigs ask for, and the files that load them when one does: by `import()`, so that others do not pay. */
+/** Packages that few kubeconfigs need, and the files that load them on demand, by `import()`. */
 const ON_DEMAND: readonly (readonly [specifier: RegExp, loader: string | null])[] = [
   [/^(npm:\/?)?@kubernetes\/client-node\b/, null],
   [/^(npm:\/?)?openid-client\b/, "lib/source/kube/oidc.ts"],
   [/^(npm:\/?)?socks\b/, "lib/source/kube/tls_transport.ts"],
 ];
 
-/** Models alone cost nothing: they are gone when the program runs. */
+/** Type imports cost nothing: they are erased when the program runs. */
 const clientFence: Fence = (path, context) => {
   if (!isShipped(path)) return {};
   const mayType = /^lib\/source\/(decode|kube|snapshot)\//.test(path);
@@ -195,7 +195,7 @@ const exitFence: Fence = (path, context) => {
   };
 };
 
-/** Where fast-check is imported: with the seed of the run. */
+/** The only file that imports fast-check: it sets the seed of the run. */
 const SEEDED = "tests/support/fast_check.ts";
 
 const seedFence: Fence = (path, context) => {

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import plugin from "./lint_plugin.ts";
 
-/** Path, source, and the rules it breaks, in order. */
+/** Path, source, and the names of the rules that it breaks, in order. */
 type Case = readonly [path: string, source: string, rules: readonly string[]];
 
 const CASES: Readonly<Record<string, readonly Case[]>> = {
@@ -30,7 +30,7 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["lib/model/ip.ts", 'type A = import("../sync/bounded_frequency_runner.ts").A;', ["layers"]],
     ["lib/model/ip_test.ts", 'import { a } from "../cli/flags.ts";', []],
     ["lib/backend/iptables/plan/plan.ts", 'const y = await import("../apply/proxier.ts");', ["layers"]],
-    // Userspace and IPVS are built on iptables, nothing else is on another mode.
+    // Userspace and IPVS are built on iptables; no other mode is built on another.
     ["lib/backend/userspace/apply/proxier.ts", 'import { x } from "../../iptables/store/store.ts";', []],
     ["lib/backend/ipvs/apply/proxier.ts", 'import { x } from "../../iptables/apply/proxier.ts";', []],
     ["lib/backend/iptables/apply/proxier.ts", 'import { x } from "../../userspace/apply/portals.ts";', [
@@ -83,7 +83,7 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["tests/support/x.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
     ...[
       'import { V1Service } from "@kubernetes/client-node";',
-      // Whether this one goes depends on the settings of the compiling machine.
+      // Whether this import is erased depends on the settings of the compiler.
       'import { type V1Service } from "@kubernetes/client-node";',
       'import * as models from "@kubernetes/client-node";',
       'import "@kubernetes/client-node";',

@@ -1,5 +1,5 @@
 /**
- * The manual page `kproxy(8)`, from the texts of help and the list of flags.
+ * Manual page `kproxy(8)`, made from the help texts and the list of flags.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { FLAGS } from "../lib/cli/flags/flags.ts";
 import { COMMAND_DOCS, flagText, flagUsage } from "../lib/cli/help.ts";
 import { VERSION } from "../lib/node/version.ts";
 
-/** Where the page is. */
+/** File of the page. */
 export const MAN_FILE = "deploy/kproxy.8";
 
 const EXIT_STATUS: readonly (readonly [status: string, meaning: string])[] = [
@@ -31,7 +31,7 @@ const EXAMPLES: readonly (readonly [command: string, meaning: string])[] = [
   ["kproxy trace 10.244.1.7 web.shop.svc:80", "Show the way of a pod's packet to a Service."],
 ];
 
-/** The page as text for `man`. */
+/** Text of the page for `man`. */
 export function manPage(): string {
   return [
     '.\\" `deno task docs` writes this file.',
@@ -76,7 +76,7 @@ function commandPart(name: CommandName): readonly string[] {
   const { usage, summary, text } = COMMAND_DOCS[name];
   return [
     ...tagged(bold(usage), paragraph(`${summary}.`)),
-    // What is the same as another command is told there.
+    // A command that equals another one refers to its text.
     ...blocks(summary.startsWith("The same as ") ? [] : text).flatMap(({ lines, isPlain }) =>
       isPlain
         ? [".IP", ...paragraph(lines.join(" "))]
@@ -87,11 +87,11 @@ function commandPart(name: CommandName): readonly string[] {
 
 interface Block {
   readonly lines: string[];
-  /** False: columns, which stay as they are. */
+  /** False: columns, which keep their layout. */
   readonly isPlain: boolean;
 }
 
-/** Lines of help that belong together. */
+/** Blocks of help lines that belong together. */
 function blocks(text: readonly string[]): readonly Block[] {
   const found: Block[] = [];
   let isNew = true;
@@ -134,7 +134,7 @@ function paragraph(text: string): readonly string[] {
   return [escaped(text)];
 }
 
-/** One argument of a macro. */
+/** An argument of a roff macro, quoted. */
 function quoted(text: string): string {
   return `"${escaped(text).replaceAll('"', "\\(dq")}"`;
 }
@@ -148,7 +148,7 @@ const SPECIAL: Readonly<Record<string, string>> = {
   "~": "\\(ti",
 };
 
-/** Text as it stands: nothing in it is a request, and only ASCII, whatever the reader's character set is. */
+/** Literal roff text: contains no requests, and only ASCII, whatever the reader's character set is. */
 function escaped(text: string): string {
   const plain = text.replace(/[\\'`^~-]/g, (character) => SPECIAL[character] ?? character)
     .replace(/[^\x20-\x7e]/gu, (character) => {

@@ -5,9 +5,9 @@ import { COMMAND_DOCS } from "../lib/cli/help.ts";
 import { e2eTest, program } from "../tests/support/skip.ts";
 import { manPage } from "./man_page.ts";
 
-/** What groff makes of a page, and what it says of it. */
+/** groff's output for a page, and its warnings. */
 async function formatted(page: string): Promise<{ readonly text: string; readonly warnings: string }> {
-  // Without bold, as overstruck letters; lines that hold each sentence whole.
+  // Without bold text, as overstruck letters; with lines long enough for each sentence.
   const child = new Deno.Command("groff", {
     args: ["-man", "-ww", "-Tutf8", "-P-cbou", "-rLL=400n"],
     stdin: "piped",
@@ -32,7 +32,7 @@ e2eTest("groff reads the manual page without a warning, and every command and fl
   const lines = new Set(text.split("\n").map((line) => line.trim().replaceAll(/\s+/g, " ")));
   for (const name of COMMANDS) {
     const { usage, summary } = COMMAND_DOCS[name];
-    // A short tag stands on the line of what it is explained by.
+    // A short tag is on the same line as its text.
     assert(
       lines.has(usage) || [...lines].some((line) => line.startsWith(`${usage} ${summary}`)),
       usage,
@@ -44,7 +44,7 @@ e2eTest("groff reads the manual page without a warning, and every command and fl
     assert([...lines].some((line) => line === tag || line.startsWith(`${tag} `)), tag);
     assertStringIncludes(text, doc);
   }
-  // A request that there is none of, and an unprintable character, are reported.
+  // An unknown request and an unprintable character are reported.
   assert((await formatted(`${page}.NOSUCH x\n`)).warnings.includes("NOSUCH"));
   assert((await formatted(`${page}\\[nosuch]\n`)).warnings.includes("nosuch"));
 });

@@ -1,4 +1,4 @@
-/** A table of Markdown. `isNumber` says which columns, from 0, stand on the right. */
+/** A Markdown table. `isNumber` selects the columns, from 0, that are right-aligned. */
 export function markdownTable(
   head: readonly string[],
   rows: readonly (readonly string[])[],

@@ -1,6 +1,6 @@
 /**
- * The tables of Events and log lines in `docs/messages.md`. What can be said is read off the code. What to do about it is written in the
- * tables themselves: a line that the code has and the page has not is an error, one that only the page has is dropped.
+ * Tables of Events and log lines in `docs/messages.md`. Messages are read from the code. Advice is written in the tables
+ * themselves: a line of the code that the page lacks is an error, one that only the page has is dropped.
  *
  * @module
  */
@@ -11,26 +11,26 @@ import { projectFiles, ROOT } from "./project_files.ts";
 const PAGE = "docs/messages.md";
 const CATALOG = "lib/observe/events.ts";
 
-/** One Event that kproxy writes. */
+/** An Event that kproxy writes. */
 export interface EventRow {
   readonly reason: string;
   readonly type: string;
-  /** `Node` or `Service`. */
+  /** Kind of its object: `Node` or `Service`. */
   readonly about: string;
-  /** When it is written, from the code's comment. */
+  /** Occasion of the Event, from the code's comment. */
   readonly when: string;
 }
 
-/** A call of a logger. */
+/** A warning or error in the code. */
 interface LogCall {
-  /** Relative to the project's folder. */
+  /** File, relative to the project's folder. */
   readonly file: string;
   readonly severity: "warning" | "error";
-  /** As it is written, `…` for what is put in; of a message that is made elsewhere the expression, in parentheses. */
+  /** Messages as written, `…` for inserted values; for a message made elsewhere its expression, in parentheses. */
   readonly messages: readonly string[];
 }
 
-/** How messages read that are made elsewhere than where they are written. */
+/** Messages by their expression, if they are made elsewhere. */
 const MADE_ELSEWHERE: Readonly<Record<string, string>> = {
   "lib/backend/userspace/node/preflight.ts: (problem)":
     "e.g. `The thread that forwards failed`, `Cannot accept connections`, `Sessions run out, shared out by client`",
@@ -50,7 +50,7 @@ const AREAS: readonly (readonly [heading: string, folders: RegExp])[] = [
   ["Servers", /^lib\/serve\//],
 ];
 
-/** The Events of the catalog, in its order. */
+/** Events of the catalog, in order. */
 export function eventRows(text: string): EventRow[] {
   const source = ts.createSourceFile(CATALOG, text, ts.ScriptTarget.Latest, true);
   return source.statements.flatMap((statement) => {
@@ -97,7 +97,7 @@ export async function logLinesMarkdown(): Promise<string> {
   ]).join("\n");
 }
 
-/** The last two cells of the page's rows by the first, which only the page has: what to do, and what shows more. */
+/** Last two cells of the page's rows, by the first cell, which only the page has: what to do, and what shows more. */
 class Advice {
   readonly #known: ReadonlyMap<string, readonly string[]>;
   readonly #missing: string[] = [];
@@ -115,7 +115,7 @@ class Advice {
     return advice ?? [];
   }
 
-  /** @throws {RangeError} if the page lacks rows */
+  /** @throws {RangeError} if the page lacks rows for messages */
   assertComplete(): void {
     if (this.#missing.length === 0) return;
     throw new RangeError(`Write a row into ${PAGE} that says what to do: ${this.#missing.join("; ")}`);
@@ -126,10 +126,10 @@ const SEVERITIES: ReadonlyMap<string, LogCall["severity"]> = new Map([["warn", "
   "error",
   "error",
 ]]);
-/** What the code calls a logger. */
+/** Names of loggers in the code. */
 const LOGGER = /(?:^|[.#])(?:log|logger)$|^err\.log$/;
 
-/** Every warning and error below `lib`, by file, in the order of the text. */
+/** Warnings and errors below `lib`, by file, in the order of the text. */
 async function logCalls(root: string = ROOT): Promise<LogCall[]> {
   const files = (await projectFiles(root)).filter((path) =>
     /^lib\/.*\.ts$/.test(path) && !path.endsWith("_test.ts")
@@ -138,7 +138,7 @@ async function logCalls(root: string = ROOT): Promise<LogCall[]> {
   return files.flatMap((file, index) => callsOf(file, texts[index] ?? ""));
 }
 
-/** The calls of one file. */
+/** Warnings and errors of one file. */
 function callsOf(file: string, text: string): LogCall[] {
   const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
   const calls: LogCall[] = [];

@@ -1,5 +1,5 @@
 /**
- * The list of metrics of `docs/metrics.md`, read off the registries that the servers print.
+ * List of metrics in `docs/metrics.md`, taken from the servers' registries.
  *
  * @module
  */
@@ -19,10 +19,10 @@ import { ProxyMetrics } from "../lib/observe/metrics.ts";
 import { Registry } from "../lib/observe/prom_client.ts";
 import { markdownTable } from "./markdown_table.ts";
 
-/** The modes that a node can run. */
+/** Modes of a node. */
 const MODES = ["iptables", "ipvs", "nftables", "userspace"] as const;
 
-/** Metrics of all modes, with what must be so for them to be there. */
+/** Metrics of all modes, by the condition under which they exist. */
 const OTHERS: readonly (readonly [condition: string, add: (registry: Registry) => void])[] = [
   ["", (registry) => addProgramMetrics(registry, { version: "0.0.0", featureGates: {}, startMs: 0 })],
   ["", (registry) => addLogMetrics(registry, () => 0)],
@@ -36,19 +36,19 @@ const OTHERS: readonly (readonly [condition: string, add: (registry: Registry) =
   ],
 ];
 
-/** One metric, and when it is there. */
+/** A metric, and its condition. */
 export interface MetricRow {
   readonly name: string;
-  /** `counter`, `gauge` or `histogram`. */
+  /** Type: `counter`, `gauge` or `histogram`. */
   readonly type: string;
   readonly labels: readonly string[];
-  /** Without the stability, such as `[ALPHA]`. */
+  /** Help text without the stability, such as `[ALPHA]`. */
   readonly help: string;
-  /** What must be so for it to be there; empty: nothing. */
+  /** Condition under which the metric exists; empty: always. */
   readonly condition: string;
 }
 
-/** What a metric of `prom-client` is beside what its types tell. */
+/** Fields of a `prom-client` metric that its types lack. */
 interface MetricParts {
   readonly name: string;
   readonly help: string;
@@ -56,7 +56,7 @@ interface MetricParts {
   readonly labelNames: readonly string[];
 }
 
-/** Every metric of `/metrics`, by name. */
+/** Metrics of `/metrics`, by name. */
 export function metricRows(): MetricRow[] {
   const inMode = MODES.map((mode) => {
     const { registry } = new ProxyMetrics({ mode, readPacketCounts: () => Promise.resolve({}) });
@@ -79,7 +79,7 @@ export function metricRows(): MetricRow[] {
   return [...new Map(rows.map((row) => [row.name, row])).values()].sort(byName);
 }
 
-/** Every metric of `/metrics/slis`, by name. */
+/** Metrics of `/metrics/slis`, by name. */
 export function sliRows(): MetricRow[] {
   return rowsOf(new SliMetrics(0).registry, () => "").sort(byName);
 }
@@ -98,7 +98,7 @@ export function metricsMarkdown(): string {
 }
 
 function partsOf(registry: Registry): MetricParts[] {
-  // The types of prom-client leave out what each metric has.
+  // The types of prom-client lack the fields of each metric.
   return registry.getMetricsAsArray() as unknown as MetricParts[];
 }
 

@@ -56,7 +56,7 @@ Deno.test("the labels of the traffic counters are those that they print", async 
 
 Deno.test("the tables have a row for each metric, in five columns", () => {
   const rows = metricsMarkdown().split("\n").filter((line) => line.startsWith("| `"));
-  // The start time is on both pages.
+  // Both pages have the start time.
   assertEquals(rows.length, metricRows().length + sliRows().length);
   for (const row of rows) assertEquals(row.split("|").length, 7, row);
   assertStringIncludes(metricsMarkdown(), "| `kproxy_server_connections` | gauge | `server` |");

@@ -1,8 +1,8 @@
 /**
- * The mutate task: takes each numbered rule out of the planner and each decision of the test vectors out of the model, one at a
- * time in a copy of the project, and asks that the flow or golden cases notice. `deno task mutate [WORDS]…` tries only those whose
- * name holds one of the words; with `--generic` come flips of operators and conditions instead (`flips/generic.ts`).
- * Ends with 1 if anything went unnoticed. May run beside other tests: the project itself is only
+ * The mutate task: removes each numbered rule of the planner and each decision of the test vectors from the model, one at a
+ * time in a copy of the project, and asserts that flow or golden cases fail. `deno task mutate [WORDS]…` tries mutations whose
+ * name contains one of the words; with `--generic`, flips of operators and conditions instead (`flips/generic.ts`).
+ * Exits with 1 if a mutation went unnoticed. May run beside other tests: the project itself is only
  * read, and how long a change has to wait for its turn does not count.
  *
  * @module
@@ -19,18 +19,18 @@ import { type Counts, parseSummary } from "./run_tests.ts";
 
 /** One change of a source file. */
 export interface Edit {
-  /** Relative to the project. */
+  /** File, relative to the project's folder. */
   readonly file: string;
-  /** Must occur exactly once. */
+  /** Text to replace, which must occur exactly once. */
   readonly find: string;
   readonly replace: string;
 }
 
-/** One thing to get wrong. */
+/** A mutation: one fault, planted by edits. */
 export interface Mutation {
   readonly name: string;
   readonly edits: readonly Edit[];
-  /** True if packets and rules of the cases cannot show it, so that unit tests must. */
+  /** True if packets and rules of the cases cannot show the fault, so that unit tests must. */
   readonly unitTests?: boolean;
 }
 
@@ -43,7 +43,7 @@ export const MUTATIONS: readonly Mutation[] = [
 ];
 
 const COPIED = ["lib", "links", "tests/flows", "tests/golden", "tests/support", "deno.json", "deno.lock"];
-/** The quickest come first: the first failure ends the run. */
+/** Case tests, the fastest first: the first failure ends the run. */
 const CASE_TESTS = [
   "tests/golden/golden_test.ts",
   "tests/golden/nftables_golden_test.ts",
@@ -52,21 +52,21 @@ const CASE_TESTS = [
   "tests/flows/iptables_rules_test.ts",
 ];
 /**
- * What one run of tests may compute; a change that makes it run on for ever is ended then. Time on the clock would not do: beside
+ * CPU time of one test run, which ends a mutant that runs for ever. Wall time would not do: beside
  * other tests, at low priority, a run can be kept waiting for long.
  */
 const CPU_SECONDS = 120;
 /**
- * Ends a run that waits for what never comes, which costs no time of the CPU. A wait of the tests' own ends after a minute (`until`), so
- * that this is for what stands still in any other way. The longest run, IPVS mode's unit tests, takes 15 s of the CPU; at the lowest
- * priority beside many busy programs a run of less has been kept waiting for more than a quarter of an hour.
+ * Wall time of one test run, which ends a mutant that waits for ever, and uses no CPU. A wait in a test ends after a minute (`until`), so
+ * this is for other hangs. The longest run, IPVS mode's unit tests, takes 15 s of CPU; at the lowest
+ * priority beside many busy programs, a shorter run has been kept waiting for more than a quarter of an hour.
  */
 const TIMEOUT_MS = 40 * 60_000;
 
 /**
  * The text after the edit.
  *
- * @throws {RangeError} if the place is not found, or not only once: the list no longer fits the source
+ * @throws {RangeError} if the text occurs never, or more than once: the list no longer fits the source
  */
 function applyEdit(text: string, edit: Edit): string {
   const parts = text.split(edit.find);
@@ -78,7 +78,7 @@ function applyEdit(text: string, edit: Edit): string {
   return parts.join(edit.replace);
 }
 
-/** Runs test files in the copy; `undefined` counts: they ended without. */
+/** Runs test files in the copy; `undefined`: they ended without counts. */
 async function runOnce(
   folder: string,
   args: readonly string[],
@@ -107,16 +107,16 @@ async function runTests(
   files: readonly string[],
   stop: AbortSignal,
 ): Promise<"passed" | "failed" | "broken"> {
-  // One failure is enough, if any test passed before it.
+  // One failure is enough, if some test passed before it.
   const quick = await runOnce(folder, ["--fail-fast", ...files], stop);
   if (quick.success) return "passed";
   if ((quick.counts?.passed ?? 0) > 0) return "failed";
   const { counts } = await runOnce(folder, files, stop);
-  // A change that keeps every test from running shows nothing about the tests.
+  // A mutant that keeps every test from running says nothing about the tests.
   return (counts?.passed ?? 0) === 0 ? "broken" : "failed";
 }
 
-/** Those beside the changed files; of a mode all, because its rooms are tested through one another. */
+/** Unit tests beside the changed files; for a mode all, because its folders are tested through one another. */
 async function unitTestsOf(folder: string, mutation: Mutation): Promise<string[]> {
   const tests = new Set<string>();
   const collect = async (parent: string, isDeep: boolean): Promise<void> => {
@@ -132,7 +132,7 @@ async function unitTestsOf(folder: string, mutation: Mutation): Promise<string[]
   return [...tests];
 }
 
-/** Tries one mutation in the copy and undoes it. Yields what is wrong, or null if a test noticed it. */
+/** Applies one mutation in the copy and undoes it. Yields a problem, or null if a test failed. */
 async function tryMutation(folder: string, mutation: Mutation, stop: AbortSignal): Promise<string | null> {
   const originals = new Map<string, string>();
   try {
@@ -154,7 +154,7 @@ async function tryMutation(folder: string, mutation: Mutation, stop: AbortSignal
   }
 }
 
-/** Tries all mutations, a copy of the project per worker. Yields the problems in the order of the list. */
+/** Tries all mutations, with a project copy per worker. Yields problems in the order of the list. */
 async function tryAll(
   mutations: readonly Mutation[],
   workers: number,
@@ -177,7 +177,7 @@ async function tryAll(
       await Deno.remove(folder, { recursive: true });
     }
   };
-  // Each takes its copy away before the first error ends the task.
+  // Each worker removes its copy before the first error ends the task.
   const ends = await Promise.allSettled(Array.from({ length: workers }, work));
   const error = ends.find((end) => end.status === "rejected");
   if (error !== undefined) throw error.reason;
@@ -200,7 +200,7 @@ async function tryNamed(words: readonly string[], workers: number, stop: AbortSi
 }
 
 async function main(words: readonly string[]): Promise<number> {
-  // Ended early, it still takes its copies away.
+  // On an early end, workers still remove their copies.
   const stop = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     Deno.addSignalListener(signal, () => stop.abort(new Error(`Ended by ${signal}`)));

@@ -1,19 +1,19 @@
 /**
- * The one list of what kproxy may do. The task `kproxy`, the compiled program and `docs/permissions.md` follow from it, and a
- * test holds them equal.
+ * List of kproxy's permissions. The task `kproxy`, the compiled program and `docs/permissions.md` are made from it, and a
+ * test compares them.
  *
  * @module
  */
 import { markdownTable } from "./markdown_table.ts";
 
-/** What one value of a permission flag is needed for. */
+/** A value of a permission flag, and why it is needed. */
 export interface Grant {
   /** Program, variable or system fact; empty for a flag without values. */
   readonly value: string;
   readonly reason: string;
 }
 
-/** One flag of the runtime with its values. */
+/** A permission flag of the runtime, with its values. */
 export interface Permission {
   readonly flag: `--${string}`;
   readonly grants: readonly Grant[];
@@ -30,7 +30,7 @@ const ACTIONS = [
   { suffix: "-restore", what: "Write many rules in one transaction" },
 ] as const;
 
-/** `iptables`, `iptables-save`, …, `ip6tables-legacy-restore`. */
+/** Programs of iptables: `iptables`, `iptables-save`, …, `ip6tables-legacy-restore`. */
 function iptablesPrograms(): Grant[] {
   return VARIANTS.flatMap(({ infix, where }) =>
     [["iptables", "IPv4"], ["ip6tables", "IPv6"]].flatMap(([tool, family]) =>
@@ -42,7 +42,7 @@ function iptablesPrograms(): Grant[] {
   );
 }
 
-/** Every permission, in the order of the command line. */
+/** All permissions, in the order of the command line. */
 export const PERMISSIONS: readonly Permission[] = [
   {
     flag: "--allow-run",
@@ -105,7 +105,7 @@ export const PERMISSIONS: readonly Permission[] = [
   },
 ];
 
-/** Flags that take rights away instead of granting them. */
+/** Flags that revoke rights instead of granting them. */
 const RESTRICTIONS: readonly Grant[] = [
   {
     value: "--ignore-env",
@@ -114,7 +114,7 @@ const RESTRICTIONS: readonly Grant[] = [
   { value: "--no-prompt", reason: "What is not granted is refused; there is no prompt" },
 ];
 
-/** What kproxy asks of the engine, wherever it is started. */
+/** Flags for the JavaScript engine, for every way to start kproxy. */
 const ENGINE: readonly Grant[] = [
   {
     value: "--max-semi-space-size=1",
@@ -129,7 +129,7 @@ const ENGINE: readonly Grant[] = [
   },
 ];
 
-/** What is set for the C library's allocator where kproxy is started from a file of this project. */
+/** Settings of the C library's allocator, if kproxy is started by a file of this project. */
 const ALLOCATOR: readonly Grant[] = [
   {
     value: "MALLOC_MMAP_THRESHOLD_=131072",
@@ -145,7 +145,7 @@ const ALLOCATOR: readonly Grant[] = [
   },
 ];
 
-/** As variables of the environment, `NAME=value`. */
+/** Environment variables, `NAME=value`. */
 export function runtimeVariables(): string[] {
   return ALLOCATOR.map(({ value }) => value);
 }
@@ -164,7 +164,7 @@ export function permissionFlags(): string[] {
   return [...grants, ...RESTRICTIONS.map(({ value }) => value)];
 }
 
-/** The table of `docs/permissions.md`: one row per permission, with its reason. */
+/** Table of `docs/permissions.md`: one row per permission, with its reason. */
 export function permissionTable(): string {
   const grants = PERMISSIONS.flatMap(({ flag, grants }) =>
     grants.map(({ value, reason }) => ({ value: value === "" ? flag : `${flag}=${value}`, reason }))
@@ -172,7 +172,7 @@ export function permissionTable(): string {
   return grantTable("permission", [...grants, ...RESTRICTIONS]);
 }
 
-/** The other table of that page: what grants nothing, and how much memory it saves. */
+/** Table of memory settings on that page: flags that grant nothing, and how much memory they save. */
 export function memoryTable(): string {
   return grantTable("setting", [...ENGINE, ...ALLOCATOR]);
 }

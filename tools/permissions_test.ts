@@ -40,13 +40,13 @@ Deno.test("every program that may be started is started by the code", async () =
   );
   const text = (await Promise.all(sources.map((path) => Deno.readTextFile(`${ROOT}/${path}`)))).join("\n");
   const programs = PERMISSIONS.find(({ flag }) => flag === "--allow-run")?.grants ?? [];
-  // The names of iptables' programs are put together from family, variant and action.
+  // Names of iptables' programs are composed of family, variant and action.
   const others = programs.map(({ value }) => value).filter((name) => !/^ip6?tables/.test(name));
   assertEquals(others.length > 5, true);
   assertEquals(others.filter((name) => !text.includes(`["${name}"`)), []);
 });
 
-/** An environment that notes what is asked for; every variable holds something. */
+/** An environment that records which variables are read. */
 function recordingEnvironment(): { readonly asked: Set<string>; get(name: string): string } {
   const asked = new Set<string>();
   return {
@@ -67,7 +67,7 @@ Deno.test("every variable that may be read is read by the code, and every one th
   };
   assertThrows(() => inClusterAccess(env), Error, "https://10.0.0.1:10.0.0.1");
   await apiAccess({ kubeconfig: "", master: "https://10.0.0.1:6443", env: proxied });
-  // A variable in upper case that holds nothing is looked up in lower case.
+  // An upper-case variable with an empty value is looked up in lower case.
   await apiAccess({ kubeconfig: "", master: "https://10.0.0.1:6443", env });
   const granted = PERMISSIONS.find(({ flag }) => flag === "--allow-env")?.grants ?? [];
   assertEquals([...env.asked].sort(), granted.map(({ value }) => value).sort());
@@ -82,7 +82,7 @@ Deno.test("every variable that may be read is read by the code, and every one th
     const passed = [...text.matchAll(/apiAccess\(\{[^}]*env: Deno\.env \}\)/g)].length;
     if (uses > passed) readers.push(path);
   }
-  // Doctor and the check of files read a variable of the list, if they may. The third goes on if it is refused, as it is under the list.
+  // Doctor and the file check read a variable of the list, if permitted. The third file goes on without permission, as under the list.
   assertEquals(readers.sort(), [
     "lib/inspect/doctor/doctor.ts",
     "lib/kernel/file_owner.ts",

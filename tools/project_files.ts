@@ -5,7 +5,7 @@ export const ROOT: string = fileURLToPath(new URL("..", import.meta.url)).replac
 
 const SKIPPED = new Set([".git", ".cache", "dist", "node_modules"]);
 
-/** Paths of all files of the project, relative to its folder, sorted; without Git's own and what was built. */
+/** Paths of all project files, relative to its folder, sorted; without Git's own files and build output. */
 export async function projectFiles(root: string = ROOT): Promise<string[]> {
   const paths: string[] = [];
   const visit = async (folder: string): Promise<void> => {

@@ -1,6 +1,6 @@
 /**
- * The test task: installs what the end-to-end tests need, runs all tests, says what was skipped and why, and ends with one
- * line that counts them. `deno task test [PATH | NAME]…` runs the files below a path, or the tests whose name holds the words.
+ * The test task: installs what end-to-end tests need, runs all tests, reports skipped ones with reasons, and ends with one
+ * line of counts. `deno task test [PATH | NAME]…` runs the files below a path, or the tests whose name contains the words.
  *
  * @module
  */
@@ -17,33 +17,33 @@ import { DRAWN_SEED_VARIABLE } from "../tests/support/fast_check.ts";
 import { type Skip, unmet } from "../tests/support/skip.ts";
 import { UML_NEEDS } from "../tests/support/uml.ts";
 
-/** The files of end-to-end tests with these names, each list of them in one text. */
+/** Files of end-to-end tests, from texts that list their names. */
 function filesOf(...names: readonly string[]): readonly string[] {
   return names.flatMap((text) => text.split(" ")).map((name) => `tests/e2e/${name}_test.ts`);
 }
 
-/** How tests ended. */
+/** Numbers of tests by outcome. */
 export interface Counts {
   readonly passed: number;
   readonly failed: number;
   readonly skipped: number;
 }
 
-/** Tests that run one after another; their timing must not suffer from others. The rest runs in parallel, before them. */
+/** Tests that run one after another; others would disturb their timing. The rest runs in parallel, before them. */
 const EXCLUSIVE = /^tests\/(e2e|lab|kernel|recorded|bench)\//;
-/** In the text of those that boot a kernel of their own, which has one processor, and measure no time. */
+/** Text in files of tests that boot a kernel in UML, with one processor, and measure no time. */
 const IN_UML = "UML_NEEDS";
-/** Real packets, rules and pages, but no time is measured: at a low priority they need no time of their own. */
+/** Tests of real packets, rules and pages that measure no time: at a low priority they may run beside others. */
 const UNHURRIED = filesOf(
   "bundle check doctor external_ip_policy fakes_replay family_probe flows insecure_files lost_log offline_start planted_faults",
   "read_only_cache render selftest serve_metrics serve_namespace socket status_page transcripts userspace_listen userspace_look",
 );
 const UNHURRIED_FOLDERS = /^tests\/(kernel|recorded)\//;
-/** Their priority, as `nice` takes it. */
+/** Nice value of these tests. */
 const UNHURRIED_NICE = 5;
-/** Of those in kernels of their own, the longest, to begin with; `ipvs` takes what the shared ones have recorded. */
+/** The longest UML tests, to start with; `ipvs` uses records of shared tests. */
 const UML_FIRST = filesOf("ipvs_switches ipvs ipvs_flows");
-/** These mostly wait, for periods or for a server, and measure no time either. */
+/** Tests that mostly wait, for periods or for a server, and measure no time either. */
 const WAITING: readonly string[] = [
   ...filesOf(
     "affinity helm kube_events kube_formats kube_source_child kube_source node_facts serve_tls service_cidrs",
@@ -51,17 +51,17 @@ const WAITING: readonly string[] = [
   ),
   "tests/bench/bench_test.ts",
 ];
-/** All files that a list names. */
+/** All files that a list above names. */
 export const LISTED: readonly string[] = [...UNHURRIED, ...WAITING, ...UML_FIRST];
-/** In the text of those that need kapi; where Go's cache is empty its build takes minutes. */
+/** Text in files of tests that need kapi; with an empty Go cache its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
-/** Characters of what each failed test says that are printed again at the end, where they are found even in a log that was cut. */
+/** Characters of each failure's output that are repeated at the end, where they are found even in a truncated log. */
 const TOLD_AGAIN = 3_000;
-/** Longest time of one `deno test`; something hangs if it takes more. */
+/** Longest run of one `deno test`; one that takes longer hangs. */
 const TIMEOUT_MS = 55 * 60_000;
 const TEST_FILE = /_test\.ts$/;
 
-/** What the last line of `deno test` says; undefined if there is none (it never ran a test, or was killed). */
+/** Counts in the last line of `deno test`; undefined if there is none (it never ran a test, or was killed). */
 export function parseSummary(output: string): Counts | undefined {
   // deno-lint-ignore no-control-regex -- colours begin with an escape character.
   const plain = output.replace(/\x1b\[[0-9;]*m/g, "");
@@ -71,18 +71,18 @@ export function parseSummary(output: string): Counts | undefined {
   return { passed: count("passed"), failed: count("failed"), skipped: count("ignored") };
 }
 
-/** The counts of one run. A run that failed without saying so counts as one failure. */
+/** Counts of one run. A run that failed without counts counts as one failure. */
 export function countRun(output: string, success: boolean): Counts {
   const counts = parseSummary(output) ?? { passed: 0, failed: 0, skipped: 0 };
   return success ? counts : { ...counts, failed: Math.max(1, counts.failed) };
 }
 
-/** The last line of the task. */
+/** Last line of the task. */
 function summaryLine({ passed, failed, skipped }: Counts): string {
   return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`;
 }
 
-/** Test files below the paths given (all if none is), and the other words, which filter by name. */
+/** Test files below the given paths (all without paths), and the other words, which filter by name. */
 export async function chooseTests(
   args: readonly string[],
   root: string = ROOT,
@@ -100,34 +100,34 @@ export async function chooseTests(
   };
 }
 
-/** True if `deno test --filter` runs a test of this name; without a filter it runs all. */
+/** True if `deno test --filter` runs a test with this name; without a filter it runs all. */
 function isChosen(name: string, filter: string | undefined): boolean {
   const pattern = /^\/(.*)\/$/s.exec(filter ?? "")?.[1];
   return pattern === undefined ? name.includes(filter ?? "") : new RegExp(pattern).test(name);
 }
 
-/** The skips that {@linkcode e2eTest} recorded: a test says that it is skipped before the filter drops it. */
+/** Skips that {@linkcode e2eTest} recorded: a test records its skip before the filter drops it. */
 async function readSkips(file: string, filter: string | undefined): Promise<Skip[]> {
   const lines = (await Deno.readTextFile(file)).split("\n").filter((line) => line !== "");
   return lines.map((line): Skip => JSON.parse(line)).filter(({ test }) => isChosen(test, filter));
 }
 
-/** Which tests run when. */
+/** Test files by lane. */
 export interface Lanes {
-  /** At the same time as one another, at the beginning. */
+  /** In parallel, at the beginning. */
   readonly shared: readonly string[];
-  /** After those, one after another. */
+  /** After the shared ones, one after another. */
   readonly exclusive: readonly string[];
-  /** Beside the exclusive ones, one after another. */
+  /** Beside the exclusive ones, one after another, at a low priority. */
   readonly unhurried: readonly string[];
   /** Likewise, at the usual priority. */
   readonly waiting: readonly string[];
   /**
-   * One after another, from the beginning, beside all others; two at a time once the exclusive ones are done. Two such kernels take
-   * all of two processors.
+   * UML tests: one after another, from the beginning, beside all others; two at a time after the exclusive ones. Two kernels
+   * take all of two processors.
    */
   readonly uml: readonly string[];
-  /** True if one of them needs kapi. */
+  /** True if any file needs kapi. */
   readonly withApiServer: boolean;
 }
 
@@ -148,7 +148,7 @@ async function laneOf(
   const exclusive = others.filter((path) => !placed.has(path));
   return {
     shared,
-    // The server is built meanwhile.
+    // kapi is built meanwhile.
     exclusive: [...exclusive.filter((path) => !needsApiServer(path)), ...exclusive.filter(needsApiServer)],
     unhurried,
     waiting,
@@ -157,21 +157,21 @@ async function laneOf(
   };
 }
 
-/** Builds what is of Go before tests wait for it. Those that need it build it again if that fails, and say why. */
+/** Builds kapi, etcd and Helm ahead. If that fails, tests that need them build them again, and report why. */
 async function buildApiServer(): Promise<void> {
   if (KAPI.some((wanted) => unmet(wanted) !== undefined)) return;
   await buildKapi().then(buildEtcd).then(buildHelm)
     .catch((error) => writeLine(`kapi is not built: ${error}`));
 }
 
-/** Of so many files some start kproxy so often that to build its bundle first costs less. */
+/** Number of files from which building the bundle first pays, as tests start kproxy so often. */
 const WORTH_A_BUNDLE = 20;
 
-/** Builds the bundle that the tests start in the place of the source, into this folder. */
+/** Builds the bundle that tests start instead of the source, into this folder. */
 async function buildTestBundle(folder: string): Promise<void> {
   const commit = (await buildCommit()).replace("-dirty", "");
   await writeBundle(await bundle(commit), folder);
-  // Some tests start it as another user.
+  // Some tests start kproxy as another user.
   await Deno.chmod(folder, 0o755);
 }
 
@@ -179,27 +179,27 @@ function print(bytes: Uint8Array): void {
   for (let rest = bytes; rest.length > 0;) rest = rest.subarray(Deno.stdout.writeSync(rest));
 }
 
-/** How one lane is run. */
+/** Options of one lane's run. */
 interface LaneOptions {
-  /** More flags of `deno test`. */
+  /** Further flags of `deno test`. */
   readonly flags: readonly string[];
   readonly environment: Readonly<Record<string, string>>;
-  /** Its priority, as `nice` takes it. @default {0} */
+  /** Nice value. @default {0} */
   readonly nice?: number;
-  /** Where what it says goes as it comes. @default {print} */
+  /** Receives output as it arrives. @default {print} */
   readonly show?: (bytes: Uint8Array) => void;
 }
 
-/** How a run went, and all that it said. */
+/** Counts and output of one run. */
 interface TestRun {
   readonly counts: Counts;
   readonly output: string;
 }
 
-/** Those that run; they are ended with this program. */
+/** Test processes that run; they are ended with this program. */
 const running = new Set<Deno.ChildProcess>();
 
-/** Ends what it started before a signal ends it. */
+/** On a signal, ends the test processes before this program. */
 function endTogether(signal: "SIGINT" | "SIGTERM"): void {
   const end = (): void => {
     running.forEach((child) => child.kill("SIGTERM"));
@@ -244,7 +244,7 @@ async function runTests(
   return { counts: countRun(output, success), output };
 }
 
-/** Runs all lanes, each when its time has come. */
+/** Runs all lanes, each at its time. */
 async function runLanes(
   { shared, exclusive, unhurried, waiting, uml }: Lanes,
   { lane, built }: { readonly lane: LaneOptions; readonly built: Promise<void> },
@@ -252,7 +252,7 @@ async function runLanes(
   const runs: TestRun[] = [];
   let isExclusiveDone = false;
   const held: Uint8Array[][] = [];
-  // Two at once would write into one another's lines: what these say waits until they and the exclusive ones are done.
+  // Output of parallel lanes would mix: theirs is held back until they and the exclusive ones are done.
   const beside = async (files: readonly string[], options: Partial<LaneOptions> = {}): Promise<void> => {
     const said: Uint8Array[] = [];
     runs.push(await runTests(files, { ...lane, ...options, show: (bytes) => void said.push(bytes) }));
@@ -281,7 +281,7 @@ async function runLanes(
   return runs;
 }
 
-/** Files that have a failed test in what `deno test` printed. */
+/** Files with failed tests in the output of `deno test`. */
 export function failedFiles(output: string): string[] {
   // deno-lint-ignore no-control-regex -- colours begin with an escape character.
   const [printed = ""] = output.replace(/\x1b\[[0-9;]*m/g, "").split("\n ERRORS \n");
@@ -290,12 +290,12 @@ export function failedFiles(output: string): string[] {
   );
 }
 
-/** More files that fail are no accident of a machine that had much to do. */
+/** If more files fail, a busy machine is not the reason. */
 const MOST_ALONE = 3;
 
 /**
- * Tries once more, one after another with nothing beside them, the few files that failed beside others: what these measure is judged by a
- * machine that has nothing else to do. What fails then has failed; what passes is printed.
+ * Repeats the few files that failed beside others, one after another and with nothing beside them: their timing needs an idle
+ * machine. A failure then counts; each repeated file is printed.
  */
 async function tryAlone(runs: readonly TestRun[], lane: LaneOptions): Promise<readonly TestRun[]> {
   const failed = runs.map(({ counts, output }) => counts.failed > 0 ? failedFiles(output) : []);
@@ -314,7 +314,7 @@ async function tryAlone(runs: readonly TestRun[], lane: LaneOptions): Promise<re
   return tried;
 }
 
-/** What a run came to, where these are the second tries of all its files that failed. */
+/** Result of a run whose failed files were all repeated. */
 export function afterTry({ counts, output }: TestRun, again: readonly TestRun[]): TestRun {
   const failed = again.reduce((sum, one) => sum + one.counts.failed, 0);
   const passed = Math.max(0, counts.passed + counts.failed - failed);
@@ -324,14 +324,14 @@ export function afterTry({ counts, output }: TestRun, again: readonly TestRun[])
   };
 }
 
-/** What failed, once more: the end of a long log is what people see of it first. */
+/** Repeats the failures: the end of a long log is what people read first. */
 function failureReport(outputs: readonly string[]): string[] {
   const errors = outputs.flatMap((output) => testFailures(output).errors);
   if (errors.length === 0) return [];
   return ["What failed:", ...errors.map((error) => `${withoutMiddle(error, TOLD_AGAIN)}\n`)];
 }
 
-/** What the runs come to together. In CI, a test that is switched off without a reason must not pass unseen. */
+/** Sum of the runs. In CI, a test that is ignored without a reason counts as failed. */
 export function total(runs: readonly Counts[], explainedSkips: number, ci: boolean): Counts {
   const sum = (pick: (counts: Counts) => number): number =>
     runs.reduce((total, counts) => total + pick(counts), 0);
@@ -344,14 +344,14 @@ export function total(runs: readonly Counts[], explainedSkips: number, ci: boole
   };
 }
 
-/** A seed for cases that no run has tried, or the one that the environment names; `""`: this run tries none, as it is not CI's. */
+/** A random seed for cases that no run has tried, or the seed in the environment; `""`: none, because this is not CI. */
 function drawnSeed(): string {
   const wanted = Deno.env.get(DRAWN_SEED_VARIABLE);
   if (wanted !== undefined || Deno.env.get("CI") !== "true") return wanted ?? "";
   return `${Math.floor(Math.random() * 0x7fffffff)}`;
 }
 
-/** The skipped tests by reason, and how many were ignored without one. */
+/** Report of skipped tests by reason, and of the number ignored without one. */
 export function skipReport(skips: readonly Skip[], skipped: number): string[] {
   const lines = [...Map.groupBy(skips, ({ reason }) => reason)].flatMap(([reason, tests]) => [
     `Skipped, ${tests.length} ${tests.length === 1 ? "test" : "tests"}: ${reason}`,
@@ -380,7 +380,7 @@ if (import.meta.main) {
     if (withBundle) await buildTestBundle(bundleFolder);
     const lanes = await laneOf(files, (path) => Deno.readTextFile(`${ROOT}/${path}`));
     const built = lanes.withApiServer ? buildApiServer() : Promise.resolve();
-    // What it finds out it remembers for all that this process starts.
+    // The result is cached for all processes that this one starts.
     if (lanes.uml.length > 1) UML_NEEDS.forEach(unmet);
     const environment = {
       KPROXY_SKIPS: skipFile,

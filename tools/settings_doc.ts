@@ -13,7 +13,7 @@ import { OBSOLETE_FIELDS } from "../lib/config/schema.ts";
 import { type CommandName, COMMANDS, GROUPS } from "../lib/config/setting.ts";
 import { markdownTable } from "./markdown_table.ts";
 
-/** A part of a file that the code writes, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`. */
+/** A generated part of a file, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`. */
 export interface SettingsSection {
   readonly file: string;
   readonly name: string;
@@ -22,7 +22,7 @@ export interface SettingsSection {
 
 const CONFIGURATION = "docs/configuration.md";
 
-/** Every generated part of the page about the configuration. */
+/** All generated parts of the configuration page. */
 export const CONFIGURATION_SECTIONS: readonly SettingsSection[] = [
   { file: CONFIGURATION, name: "flags-beside-file", render: flagsBesideFileMarkdown },
   { file: CONFIGURATION, name: "fields", render: () => fieldTable(FIELDS.filter((field) => !isOwn(field))) },
@@ -31,7 +31,7 @@ export const CONFIGURATION_SECTIONS: readonly SettingsSection[] = [
   { file: CONFIGURATION, name: "gates", render: gatesMarkdown },
 ];
 
-/** The commands as a Markdown table. */
+/** Table of commands, as Markdown. */
 export function commandsMarkdown(): string {
   return markdownTable(
     ["Command", "What it does"],
@@ -48,7 +48,7 @@ export function flagsMarkdown(): string {
   }).join("\n");
 }
 
-/** The settings that flags give also beside `--config`, as one line of Markdown for each group. */
+/** Settings whose flags also apply beside `--config`, as one line of Markdown for each group. */
 export function flagsBesideFileMarkdown(): string {
   const groups = Map.groupBy(flagsBesideFile(), ({ group }) => group);
   return [...groups].map(([group, flags]) =>
@@ -107,7 +107,7 @@ function obsoleteFieldsMarkdown(): string {
   );
 }
 
-/** The feature gates that are treated in a special way. */
+/** Feature gates with special treatment. */
 function gatesMarkdown(): string {
   return markdownTable(["Gate", "State"], [
     ...Object.entries(GATE_DEFAULTS).map((

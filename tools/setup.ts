@@ -1,5 +1,5 @@
 /**
- * Installs the programs that the demo and the tests need and that are missing, with apt-get, saying so before it does.
+ * Installs missing programs that the demo and the tests need, with apt-get, and announces it.
  * `deno task setup` installs all of them.
  *
  * @module
@@ -8,13 +8,13 @@ import { Activity } from "../lib/cli/terminal/drawing.ts";
 import { writeLine } from "./output.ts";
 import { errorTerminal } from "./terminal.ts";
 
-/** A Debian package and a program by which it is known to be there. */
+/** A Debian package, and a program that shows that it is installed. */
 export interface SystemPackage {
   readonly name: string;
   readonly program: string;
 }
 
-/** What kproxy itself needs on a node, in some mode. */
+/** Packages that kproxy itself needs on a node, in some mode. */
 export const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: "iptables", program: "iptables" },
   { name: "nftables", program: "nft" },
@@ -27,7 +27,7 @@ export const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: "kmod", program: "depmod" },
 ];
 
-/** What the tests need beyond that: the store of kapi, shells, a judge of metrics. */
+/** Packages of the tests: those of a node, kapi's store, shells, a metrics linter. */
 export const TEST_PACKAGES: readonly SystemPackage[] = [
   ...NODE_PACKAGES,
   { name: "chromium", program: "chromium" },
@@ -47,7 +47,7 @@ export const TEST_PACKAGES: readonly SystemPackage[] = [
   { name: "zsh", program: "zsh" },
 ];
 
-/** Where a program of this name is found on the PATH, or in the folders of root's programs. */
+/** Path of a program, on the PATH or in the folders of root's programs. */
 export function findProgram(name: string): string | undefined {
   const folders = [...(Deno.env.get("PATH") ?? "").split(":"), "/usr/sbin", "/sbin"];
   return folders.filter((folder) => folder !== "").map((folder) => `${folder}/${name}`).find(isFile);
@@ -63,7 +63,7 @@ function isFile(path: string): boolean {
   }
 }
 
-/** Why nothing can be installed on this machine; undefined if it can. */
+/** Why packages cannot be installed on this machine; undefined if they can. */
 export function whyNotInstallable(): string | undefined {
   if (Deno.build.os !== "linux") return `this is ${Deno.build.os}, not Linux`;
   if (findProgram("apt-get") === undefined) return "there is no apt-get";
@@ -71,15 +71,15 @@ export function whyNotInstallable(): string | undefined {
   return undefined;
 }
 
-/** Which packages are missing. */
+/** Packages that are missing. */
 function missingPackages(packages: readonly SystemPackage[]): SystemPackage[] {
   return packages.filter(({ program }) => findProgram(program) === undefined);
 }
 
 /**
- * Installs what is missing. Says what it will do first, or what to install if it cannot.
+ * Installs missing packages. Announces it first, or reports what to install if it cannot.
  *
- * Resolves to the packages that are still missing afterwards. `reason` says why nothing can be installed.
+ * Resolves to the packages that are still missing. `reason` tells why packages cannot be installed.
  */
 export async function installPackages(
   packages: readonly SystemPackage[],
@@ -97,7 +97,7 @@ export async function installPackages(
   if (await aptGet("update") !== 0) {
     writeLine("apt-get update failed; trying with the package lists that are there");
   }
-  // Each by itself if all at once fails, so that one unknown package does not keep the others out.
+  // One by one if all at once fails, so that an unknown package does not block the others.
   if (await aptGet("install", ...names) !== 0) {
     for (const name of names) await aptGet("install", name);
   }

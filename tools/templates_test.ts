@@ -1,4 +1,4 @@
-/** What GitHub reads: the forms in which people tell of what is wrong or missing, and what it runs on a change. */
+/** Files for GitHub: the issue forms, and the workflows that run on a change. */
 import { assert, assertEquals } from "@std/assert";
 import { parse } from "@std/yaml";
 import { ROOT } from "./project_files.ts";
@@ -6,7 +6,7 @@ import { ROOT } from "./project_files.ts";
 const FOLDER = `${ROOT}/.github/ISSUE_TEMPLATE`;
 const TYPES: ReadonlySet<string> = new Set(["markdown", "textarea", "input", "dropdown", "checkboxes"]);
 
-/** One part of a form. */
+/** A field of a form. */
 interface Part {
   readonly type: string;
   readonly id?: string;
@@ -46,7 +46,7 @@ Deno.test("every form has what GitHub asks of one", async () => {
       assert(/^[\w-]+$/.test(id ?? ""), where);
       if (type === "dropdown") {
         const options = attributes.options ?? [];
-        // YAML makes other things of words such as yes and no, which GitHub refuses.
+        // YAML reads words such as yes and no as other types, which GitHub refuses.
         assert(options.length > 1 && options.every((option) => typeof option === "string"), where);
         assertEquals(new Set(options).size, options.length, where);
       }

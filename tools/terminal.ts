@@ -1,11 +1,11 @@
 /**
- * The terminal on which the tasks of the project show what they are doing.
+ * Terminal for the progress of the project's tasks.
  *
  * @module
  */
 import { type Terminal, terminalOf } from "../lib/cli/io.ts";
 
-/** Standard error if it is a terminal that can be drawn on, with `TERM` honoured; null elsewhere. */
+/** Standard error, if it is a terminal that supports drawing, by `TERM`; null otherwise. */
 export function errorTerminal(
   stream: Pick<typeof Deno.stderr, "isTerminal" | "writeSync"> = Deno.stderr,
   env: (name: string) => string | undefined = (name) => Deno.env.get(name),

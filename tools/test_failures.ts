@@ -1,25 +1,25 @@
 /**
- * What failed, from the output of `deno test`.
+ * Failures in the output of `deno test`.
  *
  * @module
  */
 
-/** The end of that output. */
+/** Failed tests at the end of the output. */
 export interface TestFailures {
-  /** `name ... step => ./file_test.ts:1:6`, one for each test and step that failed. */
+  /** Name of each failed test and step: `name ... step => ./file_test.ts:1:6`. */
   readonly names: readonly string[];
-  /** What each of them said, its name before it. */
+  /** Output of each failure, with its name in front. */
   readonly errors: readonly string[];
-  /** `FAILED | 1 passed | 2 failed (16ms)`; undefined if it never came to that. */
+  /** The last line, `FAILED | 1 passed | 2 failed (16ms)`; undefined if it is missing. */
   readonly end: string | undefined;
 }
 
 // deno-lint-ignore no-control-regex -- colours begin with an escape character.
 const COLOR = /\x1b\[[0-9;]*m/g;
-/** Before each error. */
+/** Separator before each error. */
 const HEADING = /\n+(?=\S.* => \.\/\S+:\d+:\d+\n)/;
 
-/** @param output what `deno test` printed, with or without colours; the last run counts if there are several */
+/** @param output of `deno test`, with or without colours; of several runs the last counts */
 export function testFailures(output: string): TestFailures {
   const text = output.replace(COLOR, "");
   const [errors, failures] = [text.lastIndexOf("\n ERRORS \n"), text.lastIndexOf("\n FAILURES \n")];
@@ -32,7 +32,7 @@ export function testFailures(output: string): TestFailures {
   return { names: names.filter((name) => name !== ""), errors: body(errors, failures).split(HEADING), end };
 }
 
-/** The text, or its beginning and its end if it is longer. */
+/** The text, without its middle if it is longer than `length`. */
 export function withoutMiddle(text: string, length: number): string {
   if (text.length <= length) return text;
   const half = Math.floor(length / 2);

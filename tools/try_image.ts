@@ -14,7 +14,7 @@ import { ROOT } from "./project_files.ts";
 import { findProgram } from "./setup.ts";
 
 const IMAGE = "localhost/kproxy:try";
-/** Made here in place of the bases that deploy/Dockerfile pins, which only a registry has. */
+/** Base images built here instead of those that deploy/Dockerfile pins, which need a registry. */
 const LOCAL_BASES = { DENO_BASE: "localhost/kproxy-deno:try", DEBIAN_BASE: "localhost/kproxy-debian:try" };
 
 async function step(argv: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<void> {
@@ -24,7 +24,7 @@ async function step(argv: readonly string[], env: Readonly<Record<string, string
   if (code !== 0) throw new Error(`${program} ended with ${code}`);
 }
 
-/** @param record whether `docs/records/image.json` is to say that it went well */
+/** @param record whether to record success in `docs/records/image.json` */
 async function tryImage(localBases: boolean, record: boolean): Promise<void> {
   for (const program of ["podman", ...localBases ? ["debootstrap", "tar"] : []]) {
     if (findProgram(program) === undefined) {
@@ -38,7 +38,7 @@ async function tryImage(localBases: boolean, record: boolean): Promise<void> {
     await step([`${ROOT}/tests/lab/base_images.sh`, Deno.execPath(), DENO_BASE, DEBIAN_BASE]);
   }
   await step([Deno.execPath(), "task", "-q", "bundle"]);
-  // Neither a bridge nor rules for the build: nothing of the machine's network is changed.
+  // No bridge and no rules for the build: the machine's network stays unchanged.
   const alone = ["--isolation=chroot", "--network=host"];
   const pull = localBases ? "never" : "missing";
   await step([

@@ -1,5 +1,5 @@
 /**
- * What commands that look at the node have in common: the objects, the machine and the live rules, as far as they are asked for.
+ * Input of the commands that inspect a node: objects, host network and live rules, as far as a command needs them.
  *
  * @module
  */
@@ -24,33 +24,33 @@ import { heldPortals, type KnownPortals } from "./live/portals.ts";
 import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objects.ts";
 
 export interface LookOptions extends FindObjectsOptions, Omit<KernelQuestion, "signal"> {
-  /** False: neither flags nor files name the mode; it is the one in force on the node. */
+  /** False: neither flags nor files name the mode; it is detected from the live rules. */
   readonly isModeNamed: boolean;
-  /** False: nothing is wanted of the objects. */
+  /** False: desired rules, and so the objects, are not needed. */
   readonly wantsDesired: boolean;
-  /** Files that the tools have printed; none: the kernel is asked. */
+  /** Files with output of the tools; none: the kernel's rules are read. */
   readonly liveFrom: readonly string[];
-  /** False: what is there is not looked at. */
+  /** False: live rules are not read. */
   readonly wantsLive: boolean;
 }
 
 export interface Look {
-  /** Null: not asked for. */
+  /** The API objects; null: not needed. */
   readonly objects: FoundObjects | null;
-  /** What rules are made from; null: not asked for. */
+  /** Input of the desired rules; null: not needed. */
   readonly desired: DesiredInput | null;
-  /** Null: not asked for. */
+  /** The live rules; null: not needed. */
   readonly live: LiveNode | null;
-  /** Nothing is known of it where rules are read from files, or not at all. */
+  /** Host network; all unknown where rules are read from files, or not at all. */
   readonly around: HostNetwork;
-  /** The one in force on the node or, without live rules, by the configuration. */
+  /** Mode in force on the node or, without live rules, of the configuration. */
   readonly mode: RulesMode;
   readonly config: KubeProxyConfiguration;
-  /** All that are known, of both families; the Node's own come first. */
+  /** Known node addresses of both families; the Node's own come first. */
   readonly nodeAddresses: readonly string[];
-  /** What packets of pods come in through, where no route says. */
+  /** Incoming interface of pods' packets, if no route gives it. */
   readonly podInterface: string;
-  /** The ports that kproxy listens on in mode userspace, or why they are unknown; null: of another mode. */
+  /** In mode userspace: the ports that kproxy listens on, or why they are unknown; null in other modes. */
   readonly portals: KnownPortals | string | null;
 }
 
@@ -91,7 +91,7 @@ export async function look(options: LookOptions): Promise<Look> {
   return mode === "userspace" ? await withPortals(seen, liveFrom.length > 0) : seen;
 }
 
-/** With what is known of the ports of mode userspace: from the kproxy that runs here, else from the rules that are there. */
+/** Adds the ports of mode userspace: from the kproxy that runs here, else from the live rules. */
 async function withPortals(seen: Look, isSaved: boolean): Promise<Look> {
   const { askPortals } = await import("./running/running.ts");
   const portals = isSaved ? "saved rules do not tell" : await askPortals(seen.config);
@@ -118,7 +118,7 @@ async function withPortals(seen: Look, isSaved: boolean): Promise<Look> {
   return { ...seen, portals, desired: { ...desired, portals: { portals: found, iptables: {} } } };
 }
 
-/** Twice what all rules of 44,000 Services are. */
+/** Twice the size of all rules of 44,000 Services. */
 const MAX_SAVED_BYTES = 256 * 2 ** 20;
 
 async function readLive(options: LookOptions): Promise<LiveNode> {
@@ -136,9 +136,9 @@ async function readLive(options: LookOptions): Promise<LiveNode> {
 }
 
 /**
- * The rules that one family should hold; null: the objects were not asked for.
+ * Desired rules of one family; null: the objects are not needed.
  *
- * @throws {UnsupportedError} if they lead to ports that are not known
+ * @throws {UnsupportedError} if the rules lead to ports that are not known
  */
 export async function desiredOf(
   { desired, mode, portals }: Look,

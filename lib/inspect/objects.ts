@@ -1,5 +1,5 @@
 /**
- * Where a command that looks at the node has the objects from: files, a running kproxy, or the API server.
+ * Sources of the objects for a command that inspects the node: files, a running kproxy, or the API server.
  *
  * @module
  */
@@ -21,48 +21,48 @@ import {
 import { type DesiredState, type RulesMode, stateOfObjects } from "./desired/desired.ts";
 
 export interface ListedObjects {
-  /** E.g. `files a.yaml`, `kproxy on /run/kproxy/kproxy.sock`, `https://10.0.0.1:6443`. */
+  /** Source, e.g. `files a.yaml`, `kproxy on /run/kproxy/kproxy.sock`, `https://10.0.0.1:6443`. */
   readonly from: string;
-  /** The one that rules are made by. */
+  /** The configuration that rules are made by. */
   readonly config: KubeProxyConfiguration;
-  /** What a running kproxy runs; null: none was asked, or one whose rules cannot be looked at. */
+  /** Mode of the running kproxy; null: none was asked, or its rules cannot be inspected. */
   readonly mode: RulesMode | null;
   readonly nodeName: string;
   readonly objects: readonly ApiObject[];
-  /** Objects that were refused, those among them that this release cannot read; the others count. */
+  /** Objects that were refused, also those that this release cannot read; the other objects are used. */
   readonly rejected: readonly Rejection[];
   /** Services whose rules the kernel has refused, and why; null: only a running kproxy knows. */
   readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
-  /** Objects that are none of the proxy's, and why; of a source that uses kube-proxy's selectors none is known. */
+  /** Objects that the proxy ignores, and why; unknown from a source that uses kube-proxy's selectors. */
   readonly excluded: readonly Rejection[];
 }
 
-/** The same, as the state of this node. */
+/** The listed objects, as this node's state. */
 export interface FoundObjects extends Omit<ListedObjects, "nodeName" | "objects"> {
   readonly state: DesiredState;
 }
 
-/** Which objects {@linkcode findObjects} takes. */
+/** Options of {@linkcode findObjects}. */
 export interface FindObjectsOptions {
   readonly config: KubeProxyConfiguration;
   readonly master: string;
   /** True: the configuration names the API server or files, so that no running kproxy is asked. */
   readonly isSourceNamed: boolean;
-  /** Why the kproxy that runs here is not asked. @default {it is, unless a source is named} */
+  /** Why the kproxy on this node is not asked. @default {it is, unless a source is named} */
   readonly unasked?: string;
   readonly exec: Exec;
-  /** What is enough, where the source can choose. @default {all} */
+  /** Objects that suffice, where the source can select. @default {all} */
   readonly selection?: ObjectSelection;
   readonly limitMs?: number;
-  /** Receives what is wrong with parts of objects, which are left out. */
+  /** Receives a problem for each part of an object that is left out. */
   readonly report: (problem: string) => void;
 }
 
 /**
- * The objects, from the first of these that there is: files that the configuration names, a kproxy that runs here, the API server.
+ * The objects, from the first source that exists: files that the configuration names, a kproxy on this node, the API server.
  *
- * @throws {UsageError} if a file is not there
- * @throws {Error} if there is none of them; with the first failure of a list, or after `limitMs`
+ * @throws {UsageError} if a file is missing
+ * @throws {Error} if there is no source; with the first failure of a list, or after `limitMs`
  */
 export async function findObjects(options: FindObjectsOptions): Promise<FoundObjects> {
   const { objects, nodeName, ...found } = await listObjects(options);
@@ -101,7 +101,7 @@ async function listFiles(config: KubeProxyConfiguration): Promise<ListedObjects>
   }
 }
 
-/** An API server that has not listed everything by then has trouble that the user wants to know. */
+/** An API server that needs longer for its lists has a problem that the user wants to know. */
 const LIMIT_MS = 30_000;
 
 /** Lists Services, EndpointSlices, the Node and, for nftables mode, ServiceCIDRs, once. */
@@ -130,7 +130,7 @@ async function listFromApi(options: FindObjectsOptions, unasked: string): Promis
   return { ...own, from: access.server, objects, rejected: list.rejections, excluded: [] };
 }
 
-/** A server finds one Service by its name, not by an address. */
+/** An API server selects a Service by name, not by address. */
 function serviceOf(selection: ObjectSelection): { readonly service?: NamespacedName } {
   const { services = [], addresses = [], nodePorts = [], endpoints = [] } = selection;
   const [service] = services;
@@ -144,7 +144,7 @@ async function accessOf({ config, master }: FindObjectsOptions, unasked: string)
   try {
     return await apiAccess({ kubeconfig, master, env: Deno.env });
   } catch (error) {
-    // Outside of a pod, with nothing said, there is nothing wrong with any file.
+    // Outside of a pod, and with no flag given, no file is at fault.
     if (!(error instanceof ConfigError) || kubeconfig !== "" || master !== "") throw error;
     throw new Error(
       `Nothing says where the objects are: ${unasked === "" ? "" : `${unasked}; `}` +
@@ -154,7 +154,7 @@ async function accessOf({ config, master }: FindObjectsOptions, unasked: string)
   }
 }
 
-/** Takes the first list of each kind, and ends the source after them. */
+/** Collects the first list of each kind, then ends the source. */
 class FirstList implements ResourceEventHandler {
   readonly objects = new Map<string, ApiObject>();
   readonly rejections: Rejection[] = [];
@@ -185,7 +185,7 @@ class FirstList implements ResourceEventHandler {
   }
 
   failed(kind: ResourceKind, reason: string): void {
-    // Rules are made without them, too.
+    // Rules are also made without ServiceCIDRs.
     if (kind !== "servicecidrs" && this.#missing.has(kind)) this.fail(reason);
   }
 

@@ -24,7 +24,7 @@ export interface RuleWriting {
 
 export interface WrittenRules extends Pick<PreparedMode, "refused"> {
   readonly mode: string;
-  /** Those that the mode serves here, those among them whose sync failed. */
+  /** Families that the mode serves here, including those whose sync failed. */
   readonly families: readonly IpFamily[];
   readonly failures: readonly { readonly family: IpFamily; readonly error: Error }[];
   /** Services whose rules the kernel refuses, and why. */
@@ -36,7 +36,7 @@ export interface WrittenRules extends Pick<PreparedMode, "refused"> {
 }
 
 /**
- * Writes.
+ * Writes the rules.
  *
  * @throws {UnsupportedError} if the node cannot run the mode, or rights are missing
  */

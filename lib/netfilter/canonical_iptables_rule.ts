@@ -1,5 +1,5 @@
 /**
- * One shape for a rule as written and the same rule as `iptables-save` prints it, so that the two compare equal.
+ * Canonical form of iptables rules: a rule as written and as `iptables-save` prints it compare equal.
  *
  * @module
  */
@@ -28,7 +28,7 @@ const PROTOCOL_NAMES: ReadonlyMap<string, string> = new Map([
 ]);
 const DEFAULT_REJECTS: ReadonlySet<string> = new Set(["icmp-port-unreachable", "icmp6-port-unreachable"]);
 
-/** Where conditions stand, by module or option; all others come last in their order, because they have side effects or are unknown. */
+/** Canonical order of conditions, by module or option; others follow in their own order: they have side effects or are unknown. */
 const RANKS: ReadonlyMap<string, number> = new Map(
   [
     ...["comment", ...PROTOCOL_MODULES, "-p", "-s", "-d", "-i", "-o", "--sport", "--dport"],
@@ -57,26 +57,26 @@ function hex(value: number): string {
   return `0x${(value >>> 0).toString(16).padStart(8, "0")}`;
 }
 
-/** The kernel compares `mark & mask` with the value as it is. */
+/** A mark match as value/mask: the kernel compares `mark & mask` with the value as given. */
 function canonicalMark(text: string): string {
   const mark = parseMark(text);
   return mark === null ? text : `${hex(mark.value)}/${hex(mark.mask)}`;
 }
 
-/** The probability the kernel keeps: 31 bits, printed by `iptables-save` with eleven decimals. */
+/** The probability as the kernel stores it: in 31 bits, printed by `iptables-save` with eleven decimals. */
 function keptProbability(text: string): string {
   const steps = 2 ** 31;
   return (Math.round(Number(text) * steps) / steps).toFixed(11);
 }
 
-/** `[address]:port` of IPv6 with the address as the kernel prints it; everything else as it is. */
+/** An IPv6 `[address]:port` with the address as the kernel prints it; other destinations unchanged. */
 function canonicalDestination(to: string): string {
   const [, address, rest] = /^\[([^\]]+)\](.*)$/.exec(to) ?? [];
   const ip = address === undefined ? null : parseIp(address);
   return ip === null ? to : `[${ip.text}]${rest}`;
 }
 
-/** What is made of the first value of an option. */
+/** Canonical form of an option's first value, by option. */
 const VALUES: ReadonlyMap<string, (value: string) => string> = new Map([
   ["-s", canonicalAddress],
   ["-d", canonicalAddress],
@@ -88,7 +88,7 @@ const VALUES: ReadonlyMap<string, (value: string) => string> = new Map([
   ["--vproto", canonicalProtocol],
   ["--to-destination", canonicalDestination],
 ]);
-/** What `iptables-save` adds by itself, or what asks for nothing; anything else in its place changes the meaning. */
+/** Values that `iptables-save` adds by itself, or that restrict nothing; any other value changes the meaning. */
 const ADDED: ReadonlyMap<string, RegExp> = new Map([
   ["-s", /\/0$/],
   ["-d", /\/0$/],
@@ -112,10 +112,10 @@ function canonicalOptions(module: string, options: readonly RuleOption[]): reado
 }
 
 function canonicalMatch({ module, options: written }: RuleMatch): readonly RuleMatch[] {
-  // Loading a protocol's options matches nothing; `-p` brings it back where it belongs.
+  // Loading a protocol's module matches nothing; `-p` loads it again in its canonical place.
   if (TRANSPORT_PROTOCOLS.has(module)) return [];
   const options = canonicalOptions(module, written);
-  // Two questions are as good as one module that is asked both; what is not known of it may belong to either.
+  // Each type gets a match of its own, in one module or two; unknown options may belong to either type.
   const isOfTypes = module === "addrtype" && options.every(({ name }) => /^--(src|dst)-type$/.test(name));
   if (isOfTypes) return options.map((option) => ({ module, options: [option] }));
   if (module !== "") return [{ module, options }];
@@ -124,7 +124,7 @@ function canonicalMatch({ module, options: written }: RuleMatch): readonly RuleM
   return options.length === 0 ? [] : [...loaded, { module, options }];
 }
 
-/** What the kernel keeps of a MARK target: `mark = (mark & ~mask) ^ value`; null if it is none that can be read. */
+/** Bits of a MARK target, as the kernel stores it: `mark = (mark & ~mask) ^ value`; null if they cannot be read. */
 export function markBits(
   { name, options }: RuleTarget,
 ): { readonly value: number; readonly mask: number } | null {
@@ -181,7 +181,7 @@ export function canonicalRuleText(text: string): string {
   return renderIptablesRule(canonicalIptablesRule(parseIptablesRule(text)));
 }
 
-/** As {@linkcode canonicalRuleText}, or null if it is no rule that we can read, and so none of ours. */
+/** As {@linkcode canonicalRuleText}, or null for a rule that cannot be read, and so is not kproxy's. */
 export function readableRuleText(text: string): string | null {
   try {
     return canonicalRuleText(text);

@@ -1,5 +1,5 @@
 /**
- * Short names that stand for long ones: names of chains must differ for Services whose names do not fit.
+ * Hashes for names of chains: Services need distinct chain names, and their own names do not fit.
  *
  * @module
  */
@@ -7,7 +7,7 @@ import { sha256 } from "@noble/hashes/sha2";
 
 const BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const PAIR_BITS = 10;
-/** Two base32 digits for each ten bits. */
+/** Base32 digits of ten bits, in pairs. */
 const BASE32_PAIRS: readonly string[] = Array.from(
   { length: 1 << PAIR_BITS },
   (_, bits) => BASE32.charAt(bits >> 5) + BASE32.charAt(bits & 31),
@@ -15,10 +15,10 @@ const BASE32_PAIRS: readonly string[] = Array.from(
 
 const encoder = new TextEncoder();
 const MAX_ASCII = 0x7f;
-/** Most names are shorter. */
+/** Buffer for UTF-8; most names fit. */
 const input = new Uint8Array(256);
 const digest = new Uint8Array(32);
-/** The state before any input, and one to work in: making one for each name takes as long as hashing it. */
+/** Hash state before any input, and one to work in: making one per name takes as long as hashing it. */
 const initial = sha256.create();
 const working = sha256.create();
 
@@ -36,7 +36,7 @@ export function base32Sha256(text: string, digits: number): string {
   return hash;
 }
 
-/** Valid until the next call. */
+/** UTF-8 bytes of a text, valid until the next call. */
 function utf8Of(text: string): Uint8Array {
   const { length } = text;
   if (length > input.length) return encoder.encode(text);

@@ -6,7 +6,7 @@ import { base32Sha256 } from "./chain_hash.ts";
 const NONE = { permissions: "none" } as const;
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/** The same, digit by digit, from the runtime's own hash. */
+/** The same base32 text, digit by digit, from the runtime's own hash. */
 function oracle(text: string, digits: number): string {
   const hex = createHash("sha256").update(text).digest("hex");
   const bits = [...hex].map((digit) => parseInt(digit, 16).toString(2).padStart(4, "0")).join("");

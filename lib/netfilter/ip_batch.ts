@@ -1,5 +1,5 @@
 /**
- * Text of the `ip` program: lines for `ip -batch -`, and what `ip -json` says of devices and their addresses.
+ * Text of the `ip` program: lines for `ip -batch -`, and what `ip -json` prints of devices and addresses.
  *
  * @module
  */
@@ -7,14 +7,14 @@ import { hostCidrText, parseIp } from "../model/ip.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { isRecord } from "../text/record.ts";
 
-/** One address of a device. */
+/** An address of a network device. */
 export interface DeviceAddress {
   readonly device: string;
   readonly family: IpFamily;
-  /** Canonical text. */
+  /** Canonical text of the address. */
   readonly address: string;
   readonly prefixLength: number;
-  /** `global`, `link`, `host`, … */
+  /** Scope: `global`, `link`, `host`, … */
   readonly scope: string;
 }
 
@@ -40,7 +40,7 @@ export function deleteAddressLine(device: string, address: string): string {
 /**
  * Reads the text of `ip -json address`, in its order.
  *
- * @throws {SyntaxError} if it is none
+ * @throws {SyntaxError} if it is no such text
  */
 export function parseDeviceAddresses(text: string): readonly DeviceAddress[] {
   const addresses: DeviceAddress[] = [];
@@ -64,9 +64,9 @@ export function parseDeviceAddresses(text: string): readonly DeviceAddress[] {
 }
 
 /**
- * Reads the text of `ip -json -details link`: device → what it is (`dummy`, `veth`, …), `""` for a device of hardware.
+ * Reads the text of `ip -json -details link`: device → kind (`dummy`, `veth`, …), `""` for a hardware device.
  *
- * @throws {SyntaxError} if it is none
+ * @throws {SyntaxError} if it is no such text
  */
 export function parseLinkKinds(text: string): ReadonlyMap<string, string> {
   return new Map(readDevices(text).map((link) => [link.ifname, kindOf(link)]));
@@ -80,18 +80,18 @@ function kindOf({ linkinfo }: Readonly<Record<string, unknown>>): string {
 /** A device as `ip -json -details link` prints it. */
 export interface Link {
   readonly device: string;
-  /** As in {@linkcode parseLinkKinds}. */
+  /** Kind of the device, as in {@linkcode parseLinkKinds}. */
   readonly kind: string;
-  /** Bytes; 0 if it does not say. */
+  /** Bytes; 0 if `ip` does not print it. */
   readonly mtu: number;
-  /** True unless it is switched off. */
+  /** True unless the device is down. */
   readonly isUp: boolean;
 }
 
 /**
  * Reads the text of `ip -json -details link`, in its order.
  *
- * @throws {SyntaxError} if it is none
+ * @throws {SyntaxError} if it is no such text
  */
 export function parseLinks(text: string): readonly Link[] {
   return readDevices(text).map((link) => {
@@ -111,7 +111,7 @@ const REVERSE_PATH: ReadonlyMap<string, string> = new Map([["off", "0"], ["stric
 /**
  * Reads the text of `ip -json netconf`: settings by the names that sysctl has for them, a dot of a device's name as a slash.
  *
- * @throws {SyntaxError} if it is none
+ * @throws {SyntaxError} if it is no such text
  */
 export function parseDeviceSettings(text: string): ReadonlyMap<string, string> {
   return new Map(
@@ -133,7 +133,7 @@ export function parseDeviceSettings(text: string): ReadonlyMap<string, string> {
 /**
  * Reads the text of `ip -json route`: the devices that routes leave by, each once.
  *
- * @throws {SyntaxError} if it is none
+ * @throws {SyntaxError} if it is no such text
  */
 export function parseRouteDevices(text: string): readonly string[] {
   const hops = readRecords(text).flatMap((route) => [
@@ -143,7 +143,7 @@ export function parseRouteDevices(text: string): readonly string[] {
   return [...new Set(hops.filter((device) => typeof device === "string"))];
 }
 
-/** What `ip -json` prints, which is an empty text for nothing. @throws {SyntaxError} if it is no list */
+/** Objects that `ip -json` prints; none for an empty text. @throws {SyntaxError} if it is no list */
 export function readRecords(text: string): readonly Readonly<Record<string, unknown>>[] {
   if (text.trim() === "") return [];
   const value: unknown = JSON.parse(text);
@@ -151,7 +151,7 @@ export function readRecords(text: string): readonly Readonly<Record<string, unkn
   return value.filter(isRecord);
 }
 
-/** Without the empty objects that stand for what a filter left out. */
+/** Devices, without the empty objects that `ip` prints for filtered ones. */
 function readDevices(
   text: string,
 ): readonly (Readonly<Record<string, unknown>> & { readonly ifname: string })[] {

@@ -21,31 +21,31 @@ export type SetType = typeof SET_TYPES[number];
 /** ipset's limit (IPSET_MAXNAMELEN without its final zero). */
 export const MAX_SET_NAME_LENGTH = 31;
 
-/** What `ipset create` makes a set of. */
+/** Parameters of `ipset create`. */
 export interface SetDefinition {
   /** At most 31 characters. */
   readonly name: string;
-  /** What its entries are made of. */
+  /** Type of the set, and so the parts of its entries. */
   readonly type: SetType;
-  /** Of the addresses in it; without meaning for `bitmap:port`. */
+  /** Family of its addresses; without meaning for `bitmap:port`. */
   readonly family: IpFamily;
-  /** How many entries it takes; `bitmap:port` takes every port. */
+  /** Maximum number of entries; `bitmap:port` takes every port. */
   readonly maxElements: number;
 }
 
-/** One entry as `ipset save` prints it: IPv6 without brackets, networks of one address without their length. */
+/** An entry as `ipset save` prints it: IPv6 without brackets, networks of one address without their length. */
 export type SetEntry = string;
 
-/** The kernel's own default. */
+/** The kernel's default of `maxelem`. */
 export const DEFAULT_MAX_ELEMENTS = 65_536;
 
 /** A set as the kernel holds it. */
 export interface SavedSet {
-  /** Its name. */
+  /** Name of the set. */
   readonly name: string;
-  /** Null if it is none that kproxy could have made. */
+  /** Null for a set that kproxy cannot have made. */
   readonly definition: SetDefinition | null;
-  /** All of them, in no order. */
+  /** All entries, unordered. */
   readonly entries: ReadonlySet<SetEntry>;
 }
 
@@ -83,7 +83,7 @@ export function portEntry(port: number): SetEntry {
   return String(port);
 }
 
-/** The line that makes a set. With `-exist` the same set is no error, one with another `maxelem` is. */
+/** The line that creates a set. With `-exist` the same set is no error; one with another `maxelem` is. */
 export function createSetLine({ name, type, family, maxElements }: SetDefinition): string {
   if (type === "bitmap:port") return `create ${name} ${type} range 0-65535`;
   const inet = family === "IPv4" ? "inet" : "inet6";
@@ -102,7 +102,7 @@ export function destroySetLine(set: string): string {
   return `destroy ${set}`;
 }
 
-/** The line that exchanges the contents and sizes of two sets of one type at once, under the rules that use them. */
+/** The line that swaps the contents and sizes of two sets of one type at once, under the rules that use them. */
 export function swapSetsLine(set: string, other: string): string {
   return `swap ${set} ${other}`;
 }
@@ -110,7 +110,7 @@ export function swapSetsLine(set: string, other: string): string {
 /**
  * Reads the text of `ipset save`; by name. Sets that are not wanted are left out.
  *
- * @throws {SyntaxError} if a line is none of ipset's
+ * @throws {SyntaxError} if a line is not ipset's
  */
 export function parseSets(
   text: string,
@@ -119,7 +119,7 @@ export function parseSets(
   const sets = new Map<string, { name: string; definition: SetDefinition | null; entries: Set<SetEntry> }>();
   for (const line of text.split("\n")) {
     const [command = "", name = "", third = "", ...options] = line.split(" ");
-    // Sets of others may have entries of any shape.
+    // Sets of other programs may have entries of any shape.
     if (line === "" || !isWanted(name)) continue;
     if (command === "create" && third !== "") {
       sets.set(name, { name, definition: readDefinition(name, third, options), entries: new Set() });
@@ -133,7 +133,7 @@ export function parseSets(
 }
 
 /**
- * Reads the text of `ipset list -terse`: how many entries each set has, by name; null where it is not said, as by an old ipset.
+ * Reads the text of `ipset list -terse`: number of entries by set; null where it is not printed, as by an old ipset.
  */
 export function parseSetSizes(text: string): ReadonlyMap<string, number | null> {
   const sizes = new Map<string, number | null>();
@@ -146,7 +146,7 @@ export function parseSetSizes(text: string): ReadonlyMap<string, number | null> 
   return sizes;
 }
 
-/** An entry the way newer versions of ipset print it: without the length of a network of one address. */
+/** An entry as newer versions of ipset print it: without the prefix length of a network of one address. */
 export function normalEntry(entry: string): SetEntry {
   return entry.replace(isIpv6Entry(entry) ? /\/128$/ : /\/32$/, "");
 }
@@ -156,7 +156,7 @@ function isIpv6Entry(entry: string): boolean {
   return (comma < 0 ? entry : entry.slice(0, comma)).includes(":");
 }
 
-/** Words that say how the kernel stores a set, not what it is. */
+/** Options of `create` that say how the kernel stores a set: they do not distinguish sets. */
 const STORAGE_OPTIONS = new Set(["hashsize", "bucketsize", "initval"]);
 
 function readDefinition(

@@ -13,7 +13,7 @@ import {
 
 const permissions = "none";
 
-/** As ipset 7.17 prints it. */
+/** Output of ipset 7.17. */
 const SAVED = `create A hash:ip,port family inet hashsize 1024 maxelem 65536 bucketsize 12 initval 0xede0d007
 add A 10.0.0.1,sctp:80
 add A 10.0.0.1,tcp:80

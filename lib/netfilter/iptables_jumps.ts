@@ -1,37 +1,37 @@
 /**
- * The tables and chains of iptables that carry our rules, and our jumps in the kernel's own chains: which are missing, and where they go;
- * chains as lines: sorted out of a table's text, asked for in a listing, held against what must be in them.
+ * The tables and chains of iptables that carry our rules, and our jumps in built-in chains: which are missing, and where they go;
+ * chains as lines: grouped from a table's text, listed, and compared with the expected rules.
  *
  * @module
  */
 import { canonicalRuleText, readableRuleText } from "./canonical_iptables_rule.ts";
 
-/** The two tables that carry rules. */
+/** The two tables that hold kproxy's rules. */
 export type Table = "filter" | "nat";
 
-/** Something of each table. */
+/** A value per table. */
 export type PerTable<T> = Readonly<Record<Table, T>>;
 
-/** A rule in a chain of the kernel's own (INPUT, PREROUTING, …) that leads into ours. */
+/** A rule in a built-in chain (INPUT, PREROUTING, …) that jumps to one of kproxy's chains. */
 export interface JumpRule {
   /** The table of both chains. */
   readonly table: Table;
-  /** The kernel's own chain. */
+  /** The built-in chain. */
   readonly chain: string;
-  /** What follows the chain name, `-j TARGET` included; comments quoted as in restore text. */
+  /** The rule after the chain's name, `-j TARGET` included; comments quoted as in restore text. */
   readonly args: string;
-  /** The chain that it leads to. */
+  /** The chain that the rule jumps to. */
   readonly target: string;
-  /** True: it goes to the end of the chain. Default: to the top. */
+  /** True: the jump is appended to the chain. Default: inserted at the top. */
   readonly isLast?: boolean;
 }
 
-/** A jump with the comment that kube-proxy writes. @param match what a packet must be besides, with a blank at its end */
+/** A jump with kube-proxy's comment. @param match further conditions, with a blank at their end */
 export function jump(table: Table, chain: string, target: string, comment: string, match = ""): JumpRule {
   return { table, chain, target, args: `${match}-m comment --comment "${comment}" -j ${target}` };
 }
 
-/** A table's jumps by the chain that they are in. */
+/** A table's jumps by built-in chain. */
 export function jumpsByChain(
   jumps: readonly JumpRule[],
   table: Table,
@@ -39,32 +39,32 @@ export function jumpsByChain(
   return Map.groupBy(jumps.filter((jump) => jump.table === table), ({ chain }) => chain);
 }
 
-/** The line that creates a chain, or empties it if it is there. */
+/** The line that creates a chain, or flushes it if it exists. */
 export function chainLine(chain: string): string {
   return `:${chain} - [0:0]`;
 }
 
-/** What iptables-restore does in a table, all of it or nothing. */
+/** The lines of one table in iptables-restore, which commits all of them or none. */
 export function tableBlock(table: Table | "mangle", lines: readonly string[]): string {
   return [`*${table}`, ...lines, "COMMIT", ""].join("\n");
 }
 
-/** What brings the jumps of one chain in order. */
+/** Edits that put the jumps of one chain in order. */
 export interface JumpEdits {
-  /** What follows the chain's name, each to be deleted once; before the insertions. */
+  /** Rules without the chain's name, each to be deleted once, before the insertions. */
   readonly surplus: readonly string[];
-  /** In this order; `place` is counted from 1, and takes the insertions before it into account. */
+  /** Insertions in this order; `place` is counted from 1, and takes earlier insertions into account. */
   readonly missing: readonly { readonly place: number; readonly args: string }[];
 }
 
 /**
- * Puts back the jumps that are missing, so that ours stand in the order of a first start; those that are there stay where they are.
- * (Inserting each at the top, as upstream does, would put a lost KUBE-FORWARD jump before the load-balancer firewall.) Of one that is
- * there several times, as after a read that did not show it, the last one stays.
+ * Puts back the missing jumps, in the order of a first start; those that exist stay where they are.
+ * (Inserting each at the top, as upstream does, would put a lost KUBE-FORWARD jump before the load-balancer firewall.) Of a jump
+ * that exists several times, as after a read that did not show it, the last one stays.
  *
- * @param there the rules of the chain, ours and others'
- * @param jumps ours of this chain; the last one stands first
- * @param isInPlace false: where it stands (counted from 0) says nothing of where others go. Default: true
+ * @param there the chain's rules, ours and those of other programs
+ * @param jumps ours of this chain; the last one comes first in the chain
+ * @param isInPlace false: the jump's position (counted from 0) does not decide where others go. Default: true
  */
 export function editJumps(
   there: readonly string[],
@@ -85,11 +85,11 @@ export function editJumps(
       previous = Math.max(previous, at);
     }
   }
-  // By their text, which takes the first one: a number would be another rule's as soon as another program inserts one.
+  // Deleted by text, which takes the first one: rule numbers shift as soon as another program inserts a rule.
   return { surplus: there.filter(isSurplus), missing };
 }
 
-/** True if rules of `KUBE-SERVICES` go on to chains of iptables mode; IPVS mode has that chain, too. */
+/** True if rules of `KUBE-SERVICES` jump to chains of iptables mode; IPVS mode has that chain, too. */
 export function leadToServiceChains(rules: readonly string[]): boolean {
   return rules.some((rule) => /-j KUBE-(SVC|SVL|EXT|FW|NODEPORTS)\b/.test(rule));
 }
@@ -106,17 +106,17 @@ export function groupByChain(lines: Iterable<string>): Map<string, string[]> {
   return bodies;
 }
 
-/** The chain of an `-A CHAIN …` line. */
+/** Name of the chain in an `-A CHAIN …` line. */
 export function chainOf(line: string): string {
   return line.slice(3, line.indexOf(" ", 3));
 }
 
-/** What an `-A CHAIN …` line says after the chain. */
+/** The rule in an `-A CHAIN …` line. */
 export function ruleOf(line: string, chain: string): string {
   return line.slice(4 + chain.length);
 }
 
-/** The canonical rules of each body. */
+/** Canonical rules by chain, of `-A` lines by chain. */
 export function* bodyRules(
   bodies: Iterable<readonly [chain: string, lines: readonly string[]]>,
 ): Generator<readonly [chain: string, rules: readonly string[]]> {
@@ -125,7 +125,7 @@ export function* bodyRules(
   }
 }
 
-/** The canonical rules of each chain of a table that jumps are in. */
+/** Canonical jumps of a table, by built-in chain. */
 export function* jumpRules(
   jumps: readonly JumpRule[],
   table: Table,
@@ -135,7 +135,7 @@ export function* jumpRules(
   }
 }
 
-/** A text for iptables-restore that lists chains and changes nothing. */
+/** Input of iptables-restore that lists chains and changes nothing. */
 export function listingText(
   tables: Iterable<readonly [table: string, chains: Iterable<string>]>,
 ): string {
@@ -149,10 +149,10 @@ export function listingText(
 }
 
 /**
- * True if all of these rules are among those that were found, in any order. One that cannot be read is none of ours.
+ * True if all of these rules are among those of the chain, in any order. A rule that cannot be read is not kproxy's.
  *
- * @param found as iptables prints them
- * @param rules canonical
+ * @param found the chain's rules, as iptables prints them
+ * @param rules canonical rules
  */
 export function holdsAmongOthers(found: readonly string[], rules: readonly string[]): boolean {
   return new Set(rules).isSubsetOf(new Set(found.map(readableRuleText)));

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { editJumps, type JumpRule } from "./iptables_jumps.ts";
 
-/** Inserted at the top one after another, so C stands first. */
+/** Jumps to A, B and C, inserted at the top one after another, so C comes first. */
 const JUMPS: readonly JumpRule[] = ["A", "B", "C"].map((target) => ({
   table: "filter",
   chain: "INPUT",
@@ -11,11 +11,11 @@ const JUMPS: readonly JumpRule[] = ["A", "B", "C"].map((target) => ({
 
 interface Case {
   readonly name: string;
-  /** Targets, and x or y for rules of others. */
+  /** Targets of the chain's jumps; x or y for rules of others. */
   readonly there: string;
   readonly isInPlace?: (jump: JumpRule, at: number) => boolean;
   readonly surplus?: string;
-  /** Places and targets. */
+  /** Places and targets of the insertions. */
   readonly missing?: string;
 }
 

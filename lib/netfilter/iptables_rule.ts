@@ -1,40 +1,40 @@
 /**
- * One iptables rule as data: the options that it matches by, in the order written, and where it sends the packet. Reads what the planners
+ * One iptables rule as data: its match options, in the order written, and its target. Reads what the planners
  * write and what `iptables-save` prints.
  *
  * @module
  */
 
-/** One option, e.g. `! --dport 80`. */
+/** One option of a rule, e.g. `! --dport 80`. */
 export interface RuleOption {
-  /** True if `!` stands before it. */
+  /** True if the option is negated by `!`. */
   readonly not: boolean;
-  /** Its short form if it has one: `-s`, `--dport`. */
+  /** Name of the option, in its short form if it has one: `-s`, `--dport`. */
   readonly name: string;
   readonly values: readonly string[];
 }
 
-/** A condition: an option of the rule itself, or what a module (`-m`) is asked. */
+/** A condition: options of the rule itself, or of a match module (`-m`). */
 export interface RuleMatch {
-  /** E.g. `conntrack`; `""`: none. */
+  /** Name of the module, e.g. `conntrack`; `""`: none. */
   readonly module: string;
-  /** All of them must hold. */
+  /** Options of the condition, all of which must hold. */
   readonly options: readonly RuleOption[];
 }
 
-/** Where a rule sends the packet. */
+/** Target of a rule. */
 export interface RuleTarget {
   /** `-g` instead of `-j`. */
   readonly goto: boolean;
-  /** A verdict, an extension or a chain. */
+  /** A verdict, a target extension or a chain. */
   readonly name: string;
   readonly options: readonly RuleOption[];
 }
 
-/** A rule without its place (table, chain, position). */
+/** A rule without its table, chain and position. */
 export interface IptablesRule {
   readonly matches: readonly RuleMatch[];
-  /** null: the rule only counts packets. */
+  /** Null: the rule has no target, and only counts packets. */
   readonly target: RuleTarget | null;
 }
 
@@ -53,15 +53,15 @@ const SHORT_NAMES: ReadonlyMap<string, string> = new Map([
   ["--destination-port", "--dport"],
 ]);
 const PORTS: ReadonlySet<string> = new Set(["--sport", "--dport"]);
-/** What stands behind these is never read as an option: a comment may begin with a dash. */
+/** Options whose value is never read as an option: a comment may begin with a dash. */
 const OF_ONE_VALUE: ReadonlySet<string> = new Set([
   ...["-s", "-d", "-i", "-o", "-p", "-m", "-j", "-g", "--comment", "--log-prefix"],
   ...PORTS,
 ]);
-/** `-m tcp` loads options that stand by themselves, and matches nothing. */
+/** Modules such as `-m tcp`, which match nothing by themselves; their options stand alone. */
 export const PROTOCOL_MODULES: ReadonlySet<string> = new Set(["tcp", "udp", "sctp", "udplite", "dccp"]);
 
-/** The words of one rule and how far they were read. */
+/** Words of a rule, and the reader's position. */
 class WordReader {
   readonly #words: readonly string[];
   readonly #text: string;
@@ -88,7 +88,7 @@ class WordReader {
     return { not, name, values };
   }
 
-  /** The options that follow directly: everything up to one that belongs to the rule itself. */
+  /** Options up to the next one that belongs to the rule itself. */
   takeOptions(): readonly RuleOption[] {
     const options: RuleOption[] = [];
     for (;;) {
@@ -119,9 +119,9 @@ function shortName(word: string): string {
 }
 
 /**
- * Reads the words of a rule that stand after `-A CHAIN`. What modules and targets mean by their options is not looked at.
+ * Reads the words of a rule after `-A CHAIN`. What options of modules and targets mean is not checked.
  *
- * @throws {SyntaxError} if a word belongs nowhere or a value is missing
+ * @throws {SyntaxError} if a word is unexpected or a value is missing
  */
 export function parseIptablesRule(text: string): IptablesRule {
   const reader = new WordReader(text);
@@ -173,12 +173,12 @@ export function onlyValue(options: readonly RuleOption[], name: string): string 
   return isOnly ? option.values[0]! : null;
 }
 
-/** A mask of all bits of an address, as `iptables-save` prints it. */
+/** A mask of all address bits, as `iptables-save` prints it. */
 export const WHOLE_MASK = /^(255\.255\.255\.255|(ffff:){7}ffff)$/;
 
 const ALL_BITS = 0xffffffff;
 
-/** A value with a mask as rules have it, e.g. `0x4000/0x4000`, in any of C's notations, each within 32 bits; null if it is none. */
+/** A value with a mask, e.g. `0x4000/0x4000`, in any of C's notations, each within 32 bits; null if it is invalid. */
 export function parseMark(text: string): { readonly value: number; readonly mask: number } | null {
   const [value = null, mask = ALL_BITS, ...rest] = text.split("/").map(parseNumber);
   return value === null || mask === null || rest.length > 0 ? null : { value, mask };
@@ -197,7 +197,7 @@ function parseNumber(text: string): number | null {
  * @throws {SyntaxError} if a quote is not closed
  */
 export function splitWords(line: string): string[] {
-  // Nearly every line of a ruleset has no escapes, and this is the hot path of reading back 100,000 rules.
+  // Nearly every line of a ruleset has no quotes, and this is the hot path of reading back 100,000 rules.
   if (!line.includes('"')) return line.split(/[ \t]+/).filter((word) => word !== "");
   const words: string[] = [];
   let word = "";
@@ -234,7 +234,7 @@ export function splitWords(line: string): string[] {
   return words;
 }
 
-/** Yields the word as a restore line needs it: bare if it can be, else in double quotes. */
+/** The word as a restore line needs it: bare if possible, else in double quotes. */
 export function quoteWord(word: string): string {
   if (word !== "" && !/[\s"\\]/.test(word)) return word;
   return `"${word.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;

@@ -5,7 +5,7 @@ import { printedRule } from "./printed_iptables_rule.ts";
 
 const NONE = { permissions: "none" } as const;
 
-/** What kproxy writes, and what `iptables-save` 1.8.9 (nft or legacy) makes of it. */
+/** Rules as kproxy writes them, and as `iptables-save` 1.8.9 (nft or legacy) prints them. */
 const WRITTEN_AND_SAVED: readonly (readonly [name: string, written: string, saved: string])[] = [
   [
     "cluster IP dispatch",
@@ -127,7 +127,7 @@ const WRITTEN_AND_SAVED: readonly (readonly [name: string, written: string, save
   ],
 ];
 
-/** Those that are compared as data only: they are printed in other words than those of this table, or in none that tell the family. */
+/** Rules that are compared as data only: they are printed in other words than the table's, or in none that tell the family. */
 const OTHER_WORDS = /--(or|xor)-mark|-j REJECT$|--nfacct-name|--mark |0\.0\.0\.0\/0|fd00::0:1/;
 
 for (const [name, written, saved] of WRITTEN_AND_SAVED) {

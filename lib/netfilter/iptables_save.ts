@@ -9,13 +9,13 @@
 import type { Traffic } from "../model/service_traffic.ts";
 import type { ListingProblem } from "./nft_listing.ts";
 
-/** One chain. */
+/** One chain of a table. */
 export interface SavedChain {
   /** `ACCEPT` or `DROP` of a built-in chain; `-` for a user chain. */
   readonly policy: string;
-  /** In order, each without `-A CHAIN `. */
+  /** Rules in order, each without `-A CHAIN `. */
   readonly rules: readonly string[];
-  /** True if its rules are these lines, each with `-A CHAIN `, as they were printed: far cheaper than `rules`, where it is offered. */
+  /** True if the chain's rules are these printed lines, each with `-A CHAIN `: far cheaper than `rules`, where it is offered. */
   readonly holdsText?: (lines: string) => boolean;
 }
 
@@ -25,16 +25,16 @@ export type SavedTable = ReadonlyMap<string, SavedChain>;
 /** Table name → table, in the order of the text. */
 export type IptablesRuleset = ReadonlyMap<string, SavedTable>;
 
-/** A chain as it was listed, with the counters of its rules. */
+/** A chain of a listing, with the counters of its rules. */
 export interface ListedChain extends SavedChain {
-  /** Of each rule; null where nothing was counted (`iptables-save` without `-c`). */
+  /** Counters of each rule; null without counters (`iptables-save` without `-c`). */
   readonly counters: readonly (Traffic | null)[];
 }
 
-/** The tables of a text. */
+/** Tables of a listing. */
 export interface IptablesListing {
   readonly tables: ReadonlyMap<string, ReadonlyMap<string, ListedChain>>;
-  /** Lines that cannot be read, with their place; those around them count all the same. */
+  /** Lines that cannot be read, with their place; the lines around them are read all the same. */
   readonly problems: readonly ListingProblem[];
 }
 
@@ -45,7 +45,7 @@ const BUILTIN_CHAINS: ReadonlySet<string> = new Set([
   "OUTPUT",
   "POSTROUTING",
 ]);
-/** The line of a chain: name, policy, and what that has counted. */
+/** The line of a chain: name, policy, and counters of the policy. */
 const CHAIN_LINE_REGEXP = /^:(\S+)\s+(\S+)(?:\s+\[\d+:\d+\])?\s*$/;
 
 /**
@@ -84,7 +84,7 @@ function read(text: string, isStrict: boolean): IptablesListing {
   return reader.end();
 }
 
-/** Where rules of one chain stand in the text: from, to, and whether each is put in front. */
+/** A range of the text with rules of one chain: start, end, and whether each is inserted at the top. */
 interface Range {
   readonly start: number;
   end: number;
@@ -129,7 +129,7 @@ class TextChain implements ListedChain {
   }
 }
 
-/** What stands behind `[1:60] -A CHAIN`. With the number of a rule `-I` says where; without, in front. */
+/** The rule behind `[1:60] -A CHAIN`. `-I` with a rule number says where it goes; without, at the top. */
 function ruleOfLine(line: string): string {
   const dash = line.startsWith("[") ? line.indexOf("] ") + 2 : 0;
   const blank = line.indexOf(" ", dash + 3);
@@ -145,13 +145,13 @@ function counterOfLine(line: string): Traffic | null {
 
 class Reader {
   readonly #text: string;
-  /** True: the text is of a program that has ended well, which declares each table and each chain once. */
+  /** True: output of a program that succeeded, which declares each table and each chain once. */
   readonly #isStrict: boolean;
   readonly #tables = new Map<string, Map<string, TextChain>>();
   readonly #problems: ListingProblem[] = [];
   #table: Map<string, TextChain> | null = null;
   #tableName = "";
-  /** The chain of the line before, its name and its range: the rules of one chain stand together. */
+  /** Chain of the previous line, its name and its range: the rules of one chain stand together. */
   #chainName = "";
   #range: Range | null = null;
 
@@ -234,7 +234,7 @@ class Reader {
     }
     let chain = this.#table?.get(name);
     if (chain === undefined) {
-      // A text for `iptables-restore` names the kernel's own chains without declaring them.
+      // Input of `iptables-restore` names built-in chains without declaring them.
       const isBuiltin = !this.#isStrict && BUILTIN_CHAINS.has(name);
       if (!isBuiltin) {
         this.#problem(this.#place, `line ${number}: chain "${name}" is not declared`);
@@ -252,28 +252,28 @@ const BEFORE_NAME = "# Table `";
 const AFTER_NAME = "' is incompatible, use 'nft' tool.";
 const NOTICE_REGEXP = new RegExp(`^${BEFORE_NAME}(\\w+)${AFTER_NAME.replace(".", "\\.")}$`, "gm");
 
-/** The line that iptables-save writes, with status 0, in the place of a table that holds what it has no words for. */
+/** The line that iptables-save prints, with status 0, in place of a table that it cannot print. */
 export function unreadableNotice(table: string): string {
   return BEFORE_NAME + table + AFTER_NAME;
 }
 
-/** The tables that iptables-save names instead of printing them. */
+/** Tables that iptables-save names instead of printing them. */
 export function unreadableTables(saveText: string): ReadonlySet<string> {
-  // Long texts are the rule, such tables are not.
+  // Fast path: texts may be long, and such tables are rare.
   if (!saveText.includes(AFTER_NAME)) return new Set();
   return new Set([...saveText.matchAll(NOTICE_REGEXP)].map(([, table = ""]) => table));
 }
 
-/** One chain of what `iptables -S CHAIN` prints, of one chain after the other. */
+/** A chain in the output of `iptables -S CHAIN`, for one or more chains. */
 export interface NamedChain {
   readonly name: string;
   readonly chain: SavedChain;
 }
 
-/** `-P INPUT ACCEPT`, `-N KUBE-SERVICES`. */
+/** The first line of a chain: `-P INPUT ACCEPT`, `-N KUBE-SERVICES`. */
 const HEAD = /^-(?:P (\S+) (\S+)|N (\S+))\s*$/;
 
-/** Reads what `-S CHAIN` prints, in the order of the text. */
+/** Reads the output of `-S CHAIN`, in the order of the text. */
 export function parseListedChains(text: string): readonly NamedChain[] {
   const chains: NamedChain[] = [];
   let rules: string[] = [];

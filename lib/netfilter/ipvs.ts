@@ -6,31 +6,31 @@
 import { joinHostPort } from "../model/ip.ts";
 import type { Protocol } from "../model/objects.ts";
 
-/** An address and port that IPVS serves. Two servers are one and the same if their keys are. */
+/** A virtual server: an address and port that IPVS serves. Two servers are the same if their keys are. */
 export interface VirtualServer {
-  /** Canonical text, without brackets. */
+  /** Canonical address, without brackets. */
   readonly address: string;
-  /** What it is served over. */
+  /** Transport protocol. */
   readonly protocol: Protocol;
-  /** The port that clients use. */
+  /** Port of the Service. */
   readonly port: number;
-  /** `rr`, `mh`, … as the kernel's modules are named after `ip_vs_`. */
+  /** Scheduler: `rr`, `mh`, … as the kernel's modules are named after `ip_vs_`. */
   readonly scheduler: string;
   /** Flags of the scheduler (`mh-port`, `mh-fallback`, `sh-port`, `sh-fallback`, `flag-1` …), sorted. */
   readonly flags: readonly string[];
-  /** How long a client stays with its real server; 0 if it does not. */
+  /** Persistence timeout of a client; 0: no persistence. */
   readonly timeoutSeconds: number;
   /** Options that kproxy never gives, as ipvsadm writes them (`-M 255.255.255.0`, `--ops`, `--pe sip`). */
   readonly otherOptions?: string;
 }
 
-/** Where the connections of a virtual server go, with their destination translated. */
+/** A real server: receives connections of a virtual server, with their destination translated. */
 export interface RealServer {
-  /** Canonical text, without brackets. */
+  /** Canonical address, without brackets. */
   readonly address: string;
-  /** Where it listens. */
+  /** Port that it listens on. */
   readonly port: number;
-  /** 0: no new connections. */
+  /** Weight; 0: no new connections. */
   readonly weight: number;
   /** Options that kproxy never gives, as ipvsadm writes them (`-g`, `-i --tun-type ipip`). */
   readonly otherOptions?: string;
@@ -38,44 +38,44 @@ export interface RealServer {
 
 /** A virtual server as the kernel holds it. */
 export interface SavedVirtualServer {
-  /** The virtual server itself. */
+  /** The virtual server's own parameters. */
   readonly server: VirtualServer;
-  /** By {@linkcode realServerKey}. */
+  /** Real servers by {@linkcode realServerKey}. */
   readonly realServers: ReadonlyMap<string, RealServer>;
 }
 
-/** All of IPVS. */
+/** All virtual servers of IPVS. */
 export interface IpvsTable {
-  /** By {@linkcode virtualServerKey}, in the order of the text. */
+  /** Virtual servers by {@linkcode virtualServerKey}, in the order of the text. */
   readonly virtualServers: ReadonlyMap<string, SavedVirtualServer>;
-  /** Lines about servers by firewall mark and of protocols that Kubernetes has not. They are never ours. */
+  /** Lines about servers by firewall mark, or of protocols unknown to Kubernetes. They are never kproxy's. */
   readonly otherLines: readonly string[];
 }
 
-/** A real server and the connections that go to it. */
+/** A real server and its connections. */
 export interface RealServerLoad extends RealServer {
   /** Established TCP and SCTP connections. */
   readonly activeConnections: number;
-  /** All others: being closed, and those of UDP. */
+  /** Other connections: closing ones, and those of UDP. */
   readonly inactiveConnections: number;
 }
 
-/** The parts that name a virtual server. */
+/** The key fields of a virtual server. */
 export type VirtualServerName = Pick<VirtualServer, "address" | "protocol" | "port">;
-/** The parts that name a real server among those of its virtual server. */
+/** The key fields of a real server within its virtual server. */
 export type RealServerName = Pick<RealServer, "address" | "port">;
 
-/** `ip:port/PROTO`, `[ip]:port/PROTO` for IPv6. */
+/** Key of a virtual server: `ip:port/PROTO`, `[ip]:port/PROTO` for IPv6. */
 export function virtualServerKey({ address, port, protocol }: VirtualServerName): string {
   return `${joinHostPort(address, port)}/${protocol}`;
 }
 
-/** `ip:port`, `[ip]:port` for IPv6. */
+/** Key of a real server: `ip:port`, `[ip]:port` for IPv6. */
 export function realServerKey({ address, port }: RealServerName): string {
   return joinHostPort(address, port);
 }
 
-/** True if the kernel would treat connections to both the same way. Their names are not compared. */
+/** True if the kernel would treat connections to both the same way; address, port and protocol may differ. */
 export function sameTreatment(left: VirtualServer, right: VirtualServer): boolean {
   return treatment(left) === treatment(right);
 }
@@ -93,7 +93,7 @@ const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([
   ["--sctp-service", "SCTP"],
 ]);
 
-/** `-t ip:port`, `-u …`, `--sctp-service …`. */
+/** Option that names a virtual server: `-t ip:port`, `-u …`, `--sctp-service …`. */
 export function virtualServerOption(name: VirtualServerName): string {
   return `${PROTOCOL_OPTIONS[name.protocol]} ${joinHostPort(name.address, name.port)}`;
 }
@@ -132,7 +132,7 @@ export function updateRealServerLine(virtual: VirtualServerName, real: RealServe
   return `-e ${realServerOptions(virtual, real)}`;
 }
 
-/** The line that deletes a real server, whatever connections it has. */
+/** The line that deletes a real server, even one with connections. */
 export function deleteRealServerLine(virtual: VirtualServerName, real: RealServerName): string {
   return `-d ${virtualServerOption(virtual)} -r ${realServerKey(real)}`;
 }
@@ -146,7 +146,7 @@ function realServerOptions(virtual: VirtualServerName, real: RealServer): string
 /**
  * Reads the text of `ipvsadm -Sn`.
  *
- * @throws {SyntaxError} if a line is none of ipvsadm's
+ * @throws {SyntaxError} if a line is not ipvsadm's
  */
 export function parseIpvsTable(text: string): IpvsTable {
   const virtualServers = new Map<string, { server: VirtualServer; realServers: Map<string, RealServer> }>();
@@ -190,7 +190,7 @@ function readHostPort(text: string): RealServerName | null {
 const NUMBER = /^\d{1,10}$/;
 const WORD = /^[^-]/;
 
-/** @throws {SyntaxError} if it is not of that shape */
+/** The value of an option. @throws {SyntaxError} if it is not of that shape */
 function checkedValue(value: string | undefined, shape: RegExp, line: string): string {
   if (value !== undefined && shape.test(value)) return value;
   throw new SyntaxError(`"${line}" is no line of ipvsadm -Sn: "${value ?? ""}" is no value`);
@@ -227,10 +227,10 @@ function readRealServer(words: readonly string[], line: string): RealServer {
   return other.length === 0 ? { ...place, weight } : { ...place, weight, otherOptions: other.join(" ") };
 }
 
-/** What `ipvsadm -Ln` says of one virtual server. */
+/** A virtual server and its load, in the output of `ipvsadm -Ln`. */
 export interface VirtualServerLoad {
   readonly name: VirtualServerName;
-  /** By {@linkcode realServerKey}. */
+  /** Real servers by {@linkcode realServerKey}. */
   readonly realServers: ReadonlyMap<string, RealServerLoad>;
 }
 

@@ -16,7 +16,7 @@ import { formatIpvsTable } from "../../tests/support/saved_texts.ts";
 
 const permissions = "none";
 
-/** As ipvsadm 1.31 prints it. */
+/** Output of ipvsadm 1.31. */
 const SAVED = `-A -t 10.1.0.1:80 -s rr
 -a -t 10.1.0.1:80 -r 10.2.0.1:8080 -m -w 1
 -a -t 10.1.0.1:80 -r 10.2.0.2:80 -g -w 2

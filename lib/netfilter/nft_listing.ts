@@ -1,5 +1,5 @@
 /**
- * Reads what `nft list` prints, with or without handles and elements, into the objects of its tables, while it is printed. What cannot
+ * Reads what `nft list` prints, with or without handles and elements, into the objects of its tables, as the text arrives. What cannot
  * be read is reported with its place, and everything around it is read all the same.
  *
  * @module
@@ -7,7 +7,7 @@
 import type { Traffic } from "../model/service_traffic.ts";
 import type { Chain } from "./nft_objects.ts";
 
-/** Something that was printed and cannot be read. */
+/** A part of the listing that cannot be read. */
 export interface ListingProblem {
   /** E.g. `table inet filter chain input`. */
   readonly place: string;
@@ -15,66 +15,66 @@ export interface ListingProblem {
   readonly message: string;
 }
 
-/** A set or map as it is printed. */
+/** A set or map of a listing. */
 export interface ListedContainer {
-  /** Which of both. */
+  /** Set or map. */
   readonly kind: "set" | "map";
   /** E.g. `type ipv4_addr . inet_service : verdict`, `typeof ip daddr`; `""` if it was not printed. */
   readonly type: string;
   /** True if an element may be a network or a range, e.g. `10.0.0.0/8`, `80-90`. */
   readonly hasRanges: boolean;
-  /** Of a set whose elements expire; else undefined. */
+  /** Timeout of its elements; undefined: the set has none. */
   readonly timeoutSeconds: number | undefined;
   /** Key → value (`""` in a set), without comments, counters and expiry. */
   readonly elements: ReadonlyMap<string, string>;
-  /** Key → comment, of those elements that have one. */
+  /** Key → comment, of elements that have one. */
   readonly comments: ReadonlyMap<string, string>;
-  /** Key → what was counted, of those elements that count. */
+  /** Key → counter, of elements that have one. */
   readonly counters: ReadonlyMap<string, Traffic>;
   /** Elements that expire, as `nft -f` takes them again, e.g. `10.0.0.1 timeout 3h expires 2h59m58s92ms`. */
   readonly expiring: readonly string[];
 }
 
-/** A table as it is printed; where none is, it has no name and nothing in it. */
+/** A table of a listing; a missing table is one without name and objects. */
 export interface ListedTable {
   /** Family and name, e.g. `ip kproxy`. */
   readonly name: string;
-  /** The table's comment; `""` also where the kernel forgot it. */
+  /** The table's comment; `""` also where the kernel lost it. */
   readonly comment: string;
-  /** Why it can be neither changed nor removed: a process has claimed it, and it goes with that one. Null: none has. */
+  /** Why the table can be neither changed nor removed: a process owns it until it exits. Null: no owner. */
   readonly ownerProblem: string | null;
-  /** By name. */
+  /** Chains by name. */
   readonly chains: ReadonlyMap<string, Chain>;
   /** Sets and maps by name. */
   readonly containers: ReadonlyMap<string, ListedContainer>;
-  /** Chain → handles of its rules, in order; 0 where none are printed. */
+  /** Chain → handles of its rules, in order; 0 where the listing has none. */
   readonly handles: ReadonlyMap<string, readonly number[]>;
 }
 
-/** Everything that was printed. */
+/** Everything that a listing holds. */
 export interface NftListing {
-  /** In the order of the text. */
+  /** Tables in the order of the text. */
   readonly tables: readonly ListedTable[];
-  /** What could not be read. */
+  /** Parts that cannot be read. */
   readonly problems: readonly ListingProblem[];
 }
 
 const TABLE = /^table (\S+ \S+) \{(?:.* progname (\S+))?/;
 const BLOCK = /^(chain|set|map) (\S+) \{/;
-/** Blocks that decide nothing about where a packet goes, or that rules name. */
+/** Blocks of stateful objects and the like: rules may name them, and none decides about a packet's path. */
 const OTHER_BLOCK = /^(?:counter|quota|limit|flowtable|secmark|synproxy|ct \w+) .*\{(?: # handle \d+)?$/;
 const HANDLE = /^(.*) # handle (\d+)$/;
 const COMMENT = /^comment "(.*)"$/;
 const OWNER = /^flags .*\bowner\b/;
 const ELEMENTS = "elements = {";
-/** Between the comment and what follows it; in elements without quotes there is nothing to skip. */
+/** An element's comment; elements without quotes have none to skip. */
 const ELEMENT_COMMENT = / comment "([^"]*)"/;
 const DECORATION = / (?:counter|timeout|expires|limit|quota|last) /;
 const COUNTED = / counter packets (\d+) bytes (\d+)/;
-/** It may have a timeout of its own. */
+/** An element that expires; it may have a timeout of its own. */
 const EXPIRING = /^\S+(?: timeout \w+)? expires \w+$/;
 
-/** A set or map that is being filled. */
+/** A set or map while it is read. */
 export class OpenContainer implements ListedContainer {
   readonly kind: "set" | "map";
   type = "";
@@ -89,7 +89,7 @@ export class OpenContainer implements ListedContainer {
     this.kind = kind;
   }
 
-  /** Takes one line of what it is, e.g. `timeout 1h`. */
+  /** Takes one line of the definition, e.g. `timeout 1h`. */
   define(text: string): void {
     if (text.startsWith("type")) this.type = text;
     else if (text.startsWith("timeout ")) {
@@ -106,7 +106,7 @@ export class OpenContainer implements ListedContainer {
   }
 }
 
-/** An element as it is printed: `key`, `key : value`, `key comment "…" : value`, with counter, timeout or expiry between them. */
+/** An element of a listing: `key`, `key : value`, `key comment "…" : value`, with counter, timeout or expiry between them. */
 export function parseElement(
   element: string,
 ): { readonly key: string; readonly value: string; readonly comment?: string; readonly counted?: Traffic } {
@@ -126,7 +126,7 @@ export function parseElement(
   };
 }
 
-/** A table that is being filled. */
+/** A table while it is read. */
 export class OpenTable implements ListedTable {
   comment = "";
   name = "";
@@ -152,9 +152,9 @@ type Block =
   | { readonly kind: "container"; readonly container: OpenContainer }
   | { readonly kind: "other"; depth: number };
 
-/** Takes the text in pieces, of one table or of a whole ruleset. */
+/** Reads a listing of one table or of a whole ruleset, in pieces. */
 export class NftTableReader {
-  /** Family and name of the only table that is read, e.g. `ip kproxy`; null: whatever comes. */
+  /** Family and name of the only table to read, e.g. `ip kproxy`; null: all tables. */
   readonly #wanted: string | null;
   #decoder = new TextDecoder();
   #tables: OpenTable[] = [];
@@ -165,15 +165,15 @@ export class NftTableReader {
   #place = "";
   #inElements = false;
   #lineNumber = 0;
-  /** The beginning of a line whose end has not come. */
+  /** The beginning of a line that is still incomplete. */
   #open = "";
 
-  /** @param wanted family and name of the table that is read, others are passed over; default: all are read */
+  /** @param wanted family and name of the only table to read, others are skipped; default: all are read */
   constructor(wanted: string | null = null) {
     this.#wanted = wanted;
   }
 
-  /** What came before counts no more. */
+  /** Begins a new listing; what was read before is dropped. */
   begin(): void {
     this.#decoder = new TextDecoder();
     this.#tables = [];
@@ -200,12 +200,12 @@ export class NftTableReader {
     this.#open += text.slice(start);
   }
 
-  /** The text is at its end: the first table. */
+  /** Ends the text, and yields its first table. */
   end(): ListedTable {
     return this.endAll().tables[0] ?? NO_TABLE;
   }
 
-  /** The text is at its end: all tables. */
+  /** Ends the text, and yields all tables. */
   endAll(): NftListing {
     this.text(this.#decoder.decode());
     if (this.#open !== "") this.#line(this.#open);
@@ -290,7 +290,7 @@ export class NftTableReader {
     }
   }
 
-  /** One or several elements; the last line ends with `}`, the others with a comma. */
+  /** A line of elements; the last line ends with `}`, the others with a comma. */
   #elementLine(text: string): void {
     const isLast = text.endsWith("}");
     const list = isLast ? text.slice(0, -1).trimEnd() : text.endsWith(",") ? text.slice(0, -1) : text;
@@ -300,52 +300,52 @@ export class NftTableReader {
   }
 }
 
-/** It never looks beyond the element: a line may have 100,000 of them. */
+/** One element. It never looks beyond the element: a line may have 100,000. */
 const QUOTING_ELEMENT = /(?:[^",]|"[^"]*"|,(?! ))+/g;
 
-/** The elements of a list, which stands between braces. */
+/** Elements of a list, which is given without its braces. */
 export function splitElements(list: string): readonly string[] {
   if (list === "") return [];
   if (!list.includes('"')) return list.split(", ");
-  // A comment may hold the separator.
+  // A comment may contain the separator.
   return (list.match(QUOTING_ELEMENT) ?? []).map((element) => element.trim());
 }
 
-/** No table at all. */
+/** A missing table: no name, no objects. */
 export const NO_TABLE: ListedTable = new OpenTable();
 
-/** What `nft list table` printed. */
+/** Reads the output of `nft list table`. */
 export function parseTable(text: string): ListedTable {
   const reader = new NftTableReader();
   reader.text(text);
   return reader.end();
 }
 
-/** What `nft list ruleset` printed, of whatever tables. */
+/** Reads the output of `nft list ruleset`, with tables of any program. */
 export function parseNftListing(text: string): NftListing {
   const reader = new NftTableReader();
   reader.text(text);
   return reader.endAll();
 }
 
-/** What `nft list set` printed of a set of counters: destination → what was counted. */
+/** Reads the output of `nft list set` for a set of counters: destination → its counter. */
 export function parseCounters(text: string): ReadonlyMap<string, Traffic> {
   return new Map(parseTable(text).containers.values().flatMap(({ counters }) => counters));
 }
 
-/** The tables of iptables; the nft variant keeps its rules in tables of nftables that are called so. */
+/** Tables of iptables; the nft variant keeps its rules in nftables tables of these names. */
 export const IPTABLES_TABLES: ReadonlySet<string> = new Set(["raw", "mangle", "nat", "filter", "security"]);
 
-/** `ip filter` and the like: tables in which iptables keeps its rules, as nft says in front of them. */
+/** Tables that iptables-nft manages, e.g. `ip filter`, as nft notes in front of them. */
 export function tablesOfIptables(text: string): ReadonlySet<string> {
   return new Set(
     Array.from(text.matchAll(/table (ip6? \S+) is managed by iptables-nft/g), ([, name = ""]) => name),
   );
 }
 
-/** A chain that hangs on a hook of the kernel. */
+/** A base chain: one that is attached to a netfilter hook. */
 export interface BaseChain {
-  /** nft's word: `ip`, `ip6`, `inet`, … */
+  /** Family of the table: `ip`, `ip6`, `inet`, … */
   readonly family: string;
   readonly table: string;
   readonly name: string;
@@ -353,13 +353,13 @@ export interface BaseChain {
   readonly type: string;
   /** `prerouting`, `input`, `forward`, `output`, `postrouting`, … */
   readonly hook: string;
-  /** Lower is earlier. */
+  /** Lower priorities run first. */
   readonly priority: number;
-  /** What becomes of a packet that no rule of the chain decides on. */
+  /** Verdict for packets that no rule of the chain decides. */
   readonly policy: "accept" | "drop";
 }
 
-/** The base chains in what `nft list chains` or `nft list ruleset` printed. */
+/** The base chains in the output of `nft list chains` or `nft list ruleset`. */
 export function parseBaseChains(text: string): readonly BaseChain[] {
   return parseNftListing(text).tables.flatMap(({ name: label, chains }) =>
     [...chains.values()].flatMap(({ name, hook }): BaseChain[] => {
@@ -374,7 +374,7 @@ function plain(name: string): string {
   return name.replaceAll('"', "");
 }
 
-/** What nft calls priorities, where it does not print numbers. */
+/** nft's names for priorities, where it prints no numbers. */
 const PRIORITIES: ReadonlyMap<string, number> = new Map([
   ["raw", -300],
   ["mangle", -150],
@@ -386,7 +386,7 @@ const PRIORITIES: ReadonlyMap<string, number> = new Map([
 const HOOK =
   /^type (\w+) hook (\w+)\b.*?\bpriority (-?\w+)(?: ([+-]) (\d+))? ?;(?: policy (accept|drop) ?;)?(?: comment "[^"]*" ?;)?$/;
 
-/** How the kernel calls a base chain, e.g. `type nat hook prerouting priority dstnat - 10; policy accept;`; null for anything else. */
+/** Reads a base chain's declaration, e.g. `type nat hook prerouting priority dstnat - 10; policy accept;`; null for anything else. */
 export function parseHook(text: string): Omit<BaseChain, "family" | "table" | "name"> | null {
   const [, type = "", hook = "", base = "", sign, offset = "0", policy] = HOOK.exec(text) ?? [];
   const start = /^-?\d+$/.test(base) ? Number(base) : PRIORITIES.get(base);
@@ -395,29 +395,29 @@ export function parseHook(text: string): Omit<BaseChain, "family" | "table" | "n
   return { type, hook, priority, policy: policy === "drop" ? "drop" : "accept" };
 }
 
-/** One rule, and where it leads: this much can be read from every rule, of any program and with any words. */
+/** A rule and its jump targets: this much can be read from any program's rules, whatever words they use. */
 export interface NftListedRule {
   readonly handle: number;
   readonly text: string;
-  /** Chains that it leads to: by its verdict, or by the elements of a map in it. */
+  /** Chains that the rule jumps or goes to: by its verdict, or by elements of an anonymous map. */
   readonly targets: readonly string[];
 }
 
-/** One chain. */
+/** A chain with its rules' targets. */
 export interface NftListedChain {
-  /** True if the kernel itself calls it. */
+  /** True for a base chain. */
   readonly isHooked: boolean;
   readonly rules: readonly NftListedRule[];
 }
 
-/** The chains in what `nft -a list table` printed, by name, in the order of the text. */
+/** The chains in the output of `nft -a list table`, by name, in the order of the text. */
 export function listedChains(tableText: string): ReadonlyMap<string, NftListedChain> {
   const { chains, handles } = parseTable(tableText);
   return new Map(
     chains.values().map(({ name, hook, rules }) => [name, {
       isHooked: hook !== undefined,
       rules: rules.map((text, at) => {
-        // What stands in quotes is a comment or a device.
+        // Quoted text is a comment or the name of a device.
         const targets = text.replaceAll(/"[^"]*"/g, "").matchAll(/(?:^|\s)(?:jump|goto) ([^\s,]+)/g);
         return {
           handle: handles.get(name)?.[at] ?? 0,
@@ -429,7 +429,7 @@ export function listedChains(tableText: string): ReadonlyMap<string, NftListedCh
   );
 }
 
-/** A part for each unit at most. */
+/** A duration, with at most one part per unit. */
 const DURATION = /^(?:\d{1,10}(?:ms|[smhd])){1,5}$/;
 const DURATION_PART = /(\d+)(ms|[smhd])/g;
 const UNIT_SECONDS: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };

@@ -16,7 +16,7 @@ const NONE = { permissions: "none" } as const;
 
 const AFFINITY = "affinity-BNZJJVPA-shop/cart/tcp/__10.244.0.21/6379";
 
-/** As nft 1.0.6 prints it. */
+/** Output of nft 1.0.6. */
 const LISTED = `table ip kproxy { # handle 1
 	comment "kproxy layout 1"
 	set cluster-ips { # handle 6
@@ -191,7 +191,7 @@ for (const [name, head, problem] of HEADS) {
   });
 }
 
-/** As {@linkcode parseTable}, from pieces. */
+/** As {@linkcode parseTable}, but from pieces. */
 function inPieces(text: string, pieceBytes: number, before = ""): ListedTable {
   const reader = new NftTableReader();
   const encoder = new TextEncoder();
@@ -276,7 +276,7 @@ Deno.test("a text of something else has no chains", { permissions: "none" }, () 
   }
 });
 
-// As nft 1.0.6 printed it.
+// Output of nft 1.0.6.
 const JUMPS = `table ip filter { # handle 1
 \tchain KUBE-SERVICES { # handle 3
 \t}
@@ -338,7 +338,7 @@ Deno.test("60,000 elements with comments are read in no more time each than a fe
   };
   timed(3_000);
   const [few, many] = [Math.max(5, timed(3_000)), timed(60_000)];
-  // Twenty times as many; to look for the end of all of them at each takes 400 times as long.
+  // Twenty times as many elements; a search for the end of all of them at each takes 400 times as long.
   assertEquals(many < 150 * few, true, `${few} ms, ${many} ms`);
 });
 

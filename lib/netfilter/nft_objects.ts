@@ -1,32 +1,32 @@
 /**
- * The objects of a table of nftables, and the transaction that leads from those that it holds to those that are wanted.
+ * The objects of an nftables table, and the transaction that turns the existing ones into the desired ones.
  *
- * All text is what `nft -f -` reads and, where it can be, what `nft list` prints, so that what was read back compares by
- * text.
+ * All text is what `nft -f -` reads and, where it can be, what `nft list` prints, so that text read back can be compared
+ * as it is.
  *
  * @module
  */
 import { sameTexts } from "../model/service_port.ts";
 
-/** One element of a set or map. `container` and `key` name it; two of the same name are the same element. */
+/** An element of a set or map. `container` and `key` name it; two with the same name are the same element. */
 export interface Element {
   /** Name of the set or map. */
   readonly container: string;
-  /** As nft prints it, e.g. `10.96.10.1 . tcp . 80`. */
+  /** Key as nft prints it, e.g. `10.96.10.1 . tcp . 80`. */
   readonly key: string;
-  /** Of a map, e.g. `goto tcp-3` or `10.244.0.11 . 8080`; `""` for a set. */
+  /** Value in a map, e.g. `goto tcp-3` or `10.244.0.11 . 8080`; `""` for a set. */
   readonly value: string;
-  /** At most 128 bytes of UTF-8. One that was read without any equals one with any: some kernels forget them. */
+  /** At most 128 bytes of UTF-8. A comment read as missing equals any: some kernels lose them. */
   readonly comment?: string;
 }
 
-/** A chain, with all its rules. */
+/** A chain and all its rules. */
 export interface Chain {
   /** Its name in the table. */
   readonly name: string;
-  /** Of a base chain, as `nft list` prints it, e.g. `type nat hook prerouting priority dstnat; policy accept;`. */
+  /** Hook of a base chain, as `nft list` prints it, e.g. `type nat hook prerouting priority dstnat; policy accept;`. */
   readonly hook?: string;
-  /** Without `add rule …`; all of the chain, in order. */
+  /** All rules of the chain, in order, each without `add rule …`. */
   readonly rules: readonly string[];
 }
 
@@ -34,52 +34,52 @@ export interface Chain {
 export interface Container {
   /** Its name in the table. */
   readonly name: string;
-  /** Whether its elements have values. */
+  /** Set or map: elements of a map have values. */
   readonly kind: "set" | "map";
-  /** Between the braces, without timeout and comment, e.g. `type ipv4_addr . inet_proto . inet_service : verdict ;`. */
+  /** Definition in the braces, without timeout and comment, e.g. `type ipv4_addr . inet_proto . inet_service : verdict ;`. */
   readonly spec: string;
-  /** Of elements that expire by themselves. */
+  /** Timeout of its elements; absent: they do not expire. */
   readonly timeoutSeconds?: number;
-  /** `""`: none. */
+  /** The comment; `""`: none. */
   readonly comment: string;
 }
 
-/** Objects of one table: what is wanted, or what is held. */
+/** Objects of one table, desired or existing. */
 export interface NftObjects {
-  /** Its sets and maps. */
+  /** Sets and maps. */
   readonly containers: readonly Container[];
-  /** Each goes or jumps only to earlier ones. */
+  /** Chains; each jumps or goes only to earlier ones. */
   readonly chains: readonly Chain[];
-  /** No two of one name. */
+  /** Elements with distinct names. */
   readonly elements: readonly Element[];
 }
 
-/** Nothing at all. */
+/** An empty table. */
 export const NO_OBJECTS: NftObjects = { containers: [], chains: [], elements: [] };
 
-/** How much a transaction writes, per kind. Maps are sets, too. */
+/** Number of objects that a transaction writes, per kind. Maps count as sets. */
 export type WrittenCounts = Record<"chains" | "elements" | "sets", number>;
 
-/** What a chain or a set counts in {@linkcode NftTransaction.weight}, where an element counts one. */
+/** Weight of a chain or a set in {@linkcode NftTransaction.weight}, where an element has weight one. */
 const OBJECT_WEIGHT = 10;
 
-/** What must be written, in the order in which nft takes it. It prints itself as input of `nft -f -`. */
+/** Changes to a table, in the order in which nft takes them. Prints itself as input of `nft -f -`. */
 export class NftTransaction {
   readonly deletedElements: Element[] = [];
-  /** Sets and maps that are made, or get another timeout. */
+  /** Sets and maps to create, or to give another timeout. */
   readonly containers: Container[] = [];
-  /** Regular chains that are made, or flushed and filled anew. */
+  /** Regular chains to create, or to flush and fill again. */
   readonly chains: Chain[] = [];
   readonly addedElements: Element[] = [];
-  /** They are made anew, because one that is there keeps its hook and priority; after all that they lead to. */
+  /** Base chains to create again, because an existing one keeps its hook and priority; after all jump targets. */
   readonly baseChains: Chain[] = [];
-  /** Base chains that are not wanted: no rule leads to them, so they go at once. */
+  /** Base chains to delete; no rule jumps to them, so they are deleted at once. */
   readonly deletedBaseChains: string[] = [];
-  /** Regular chains that are not wanted. The kernel may only know later that nothing goes to them, so they are deleted later. */
+  /** Regular chains to flush. They are deleted later: the kernel may not know yet that nothing jumps to them. */
   readonly flushedChains: string[] = [];
   readonly deletedContainers: string[] = [];
 
-  /** True if there is nothing to write. */
+  /** True if there are no changes. */
   get isEmpty(): boolean {
     return this.weight === 0;
   }
@@ -93,13 +93,13 @@ export class NftTransaction {
     };
   }
 
-  /** About what it costs, in elements. */
+  /** Approximate cost, in elements. */
   get weight(): number {
     const { chains, elements, sets } = this.counts;
     return elements + OBJECT_WEIGHT * (chains + sets);
   }
 
-  /** Names of chains that it fills. */
+  /** Names of the chains that the transaction fills. */
   get filledChains(): readonly string[] {
     return [...this.chains, ...this.baseChains].map(({ name }) => name);
   }
@@ -132,8 +132,8 @@ export class NftTransaction {
 }
 
 /**
- * What leads from `held` to `wanted`: all that is held and not wanted goes. Chains are compared by hook and rules, elements by value and
- * comment, sets and maps by existence and timeout: `add set` gives an existing set another timeout.
+ * The transaction from `held` to `wanted`: objects that are not wanted are deleted. Chains are compared by hook and rules,
+ * elements by value and comment, sets and maps by existence and timeout: `add set` can change a timeout.
  */
 export function diffObjects(wanted: NftObjects, held: NftObjects): NftTransaction {
   const transaction = new NftTransaction();
@@ -164,7 +164,7 @@ function byName<Named extends { readonly name: string }>(objects: readonly Named
   return new Map(objects.map((object) => [object.name, object]));
 }
 
-/** Of two elements of one name that differ, the old one goes and the new one comes: nft changes none in place. */
+/** Replaces elements that differ: the old one is deleted, the new one added, since nft changes none in place. */
 function diffElements(
   { deletedElements, addedElements }: NftTransaction,
   wanted: readonly Element[],
@@ -191,7 +191,7 @@ function diffElements(
   }
 }
 
-/** True if it is known that the comment, which names the port, is another one. */
+/** True if both comments are known and differ; the comment names the port. */
 function isRenamed(held: Element, wanted: Element): boolean {
   return held.comment !== undefined && wanted.comment !== undefined && held.comment !== wanted.comment;
 }
@@ -206,13 +206,13 @@ function ruleLines(table: string, { name, rules }: Chain): readonly string[] {
   return rules.map((rule) => `add rule ${table} ${name} ${rule}`);
 }
 
-/** As nft reads it in `add element`. */
+/** The element's text in `add element`. */
 export function elementText({ key, value, comment }: Element): string {
   const said = comment === undefined ? "" : ` comment "${comment}"`;
   return value === "" ? `${key}${said}` : `${key}${said} : ${value}`;
 }
 
-/** One command for each run of elements of one container. */
+/** One command for each run of elements of the same container. */
 function elementLines(
   command: string,
   elements: readonly Element[],

@@ -1,6 +1,6 @@
 /**
- * A table of nft as packets of one family meet it: rules as data, read when a packet comes to their chain, and the types of sets and
- * maps. Rules that name what is not there, or cannot be read, do not match.
+ * An nft table as packets of one family pass it: rules as data, parsed when a packet comes to their chain, and the types of sets and
+ * maps. Rules that name missing objects, or cannot be read, do not match.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { type NftElements, type NftStatement, type NftType, typeOfExpression } f
 import { NftWords } from "./nft_words.ts";
 import { parseNftVerdict, readNftRule, takeKey } from "./parse_nft_rule.ts";
 
-/** Where packets are shown to rules. */
+/** Netfilter hooks that base chains attach to. */
 export type NftHook = "prerouting" | "input" | "forward" | "output" | "postrouting";
 
 const HOOKS: ReadonlySet<string> = new Set<NftHook>([
@@ -22,41 +22,41 @@ const HOOKS: ReadonlySet<string> = new Set<NftHook>([
   "postrouting",
 ]);
 
-/** How the kernel calls a chain. */
+/** Declaration of a base chain. */
 export interface NftBase {
-  /** What its rules may do: translate (`nat`) or not. */
+  /** Chain type; only `nat` may translate. */
   readonly type: "filter" | "nat";
-  /** Where it is called. */
+  /** Hook that calls the chain. */
   readonly hook: NftHook;
-  /** Chains of one hook are called from the lowest to the highest. */
+  /** Priority: chains of one hook are called from the lowest to the highest. */
   readonly priority: number;
-  /** What becomes of a packet that no rule decides about. */
+  /** Policy: the verdict for packets that no rule decided. */
   readonly policy: "accept" | "drop";
 }
 
 /** One rule of a chain. */
 export interface NftRule {
-  /** As it was written, without `add rule …`. */
+  /** The rule as written, without `add rule …`. */
   readonly text: string;
-  /** What it says, in order. */
+  /** Statements of the rule, in order. */
   readonly statements: readonly NftStatement[];
 }
 
-/** Reads a base chain's hook as it is printed; null if it is none that packets of IP pass, or is not understood. */
+/** Reads a base chain's hook as printed; null if IP packets do not pass it, or if it is not understood. */
 export function baseOf(hook: string | undefined): NftBase | null {
   const base = hook === undefined ? null : parseHook(hook);
   if (base === null || !HOOKS.has(base.hook)) return null;
-  // What may choose another route is a filter with that in addition.
+  // A chain of type `route` is a filter chain that may also reroute.
   return { ...base, type: base.type === "nat" ? "nat" : "filter", hook: base.hook as NftHook };
 }
 
-/** The rules of chains that were read, which do not change any more, by the family of the packets. */
+/** Parsed rules of chains, which do not change any more, by the family of the packets. */
 const READ: Readonly<Record<IpFamily, WeakMap<readonly string[], readonly NftRule[]>>> = {
   IPv4: new WeakMap(),
   IPv6: new WeakMap(),
 };
 
-/** See the module. */
+/** A table, for one family; see the module. */
 export class NftTable {
   readonly family: IpFamily;
   readonly listed: ListedTable;
@@ -68,7 +68,7 @@ export class NftTable {
     this.family = family;
   }
 
-  /** The rules of a chain; undefined: there is no such chain. */
+  /** Rules of a chain; undefined: there is no such chain. */
   rulesOf(chain: string): readonly NftRule[] | undefined {
     const texts = this.listed.chains.get(chain)?.rules;
     if (texts === undefined) return undefined;
@@ -79,7 +79,7 @@ export class NftTable {
     return rules;
   }
 
-  /** The types of a key's parts; null: there is no such set or map, or its types are unknown. */
+  /** Types of a key's parts; null: there is no such set or map, or its types are unknown. */
   keyTypes(container: string): readonly NftType[] | null {
     const known = this.#types.get(container);
     if (known !== undefined) return known;
@@ -89,7 +89,7 @@ export class NftTable {
     return types;
   }
 
-  /** What of it cannot be read, or leads nowhere. */
+  /** Parts that cannot be read, and jumps to missing chains. */
   *problems(): Generator<ListingProblem> {
     const { name, chains, containers } = this.listed;
     for (const [container, { kind, elements, type }] of containers) {
@@ -120,7 +120,7 @@ export class NftTable {
     return { text, statements: at < 0 ? statements : [...statements.slice(0, at), { kind: "unread", text }] };
   }
 
-  /** True if the statement names a set, map or chain that was not read, or is of other types. */
+  /** True if the statement names a missing set, map or chain, or one of other types. */
   #lacks(statement: NftStatement): boolean {
     const { chains, containers } = this.listed;
     switch (statement.kind) {
@@ -187,9 +187,9 @@ function keyTypes({ type }: ListedContainer, family: IpFamily): readonly NftType
 }
 
 /**
- * A key in the one form that compares by text: canonical addresses, names of protocols, plain numbers.
+ * The one form of a key that compares by text: canonical addresses, names of protocols, plain numbers.
  *
- * @throws {SyntaxError} if it is not of these types
+ * @throws {SyntaxError} if the key is not of these types
  */
 export function canonicalKey(text: string, types: readonly NftType[]): string {
   const parts = text.split(" . ");

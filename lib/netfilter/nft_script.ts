@@ -1,5 +1,5 @@
 /**
- * Reads text for `nft -f`, as `kproxy render` prints it, into the tables that it makes in an empty kernel.
+ * Reads input of `nft -f`, as `kproxy render` prints it, into the tables that it creates in an empty kernel.
  *
  * @module
  */
@@ -12,12 +12,12 @@ import {
   splitElements,
 } from "./nft_listing.ts";
 
-/** What a command refers to and is not there, or is there otherwise. */
+/** A command that nft would refuse: its object is missing, or exists with another definition. */
 class Refusal extends Error {}
 
 /**
- * One command a line, or several lines for what stands in braces; no `include`, no variables. What is not understood, or would be
- * refused, is among the problems, and the rest counts.
+ * Reads one command a line, or several lines for a block in braces; no `include`, no variables. What is not understood, or is
+ * to be refused, is among the problems; the other commands are read.
  */
 export function parseNftScript(text: string): NftListing {
   const tables = new Map<string, OpenTable>();
@@ -48,7 +48,7 @@ export function parseNftScript(text: string): NftListing {
   return { tables: [...tables.values()], problems };
 }
 
-/** The tables of a text that `nft -f` reads or `nft list` prints. @throws {SyntaxError} if there is a problem with the script */
+/** Tables of a text that `nft -f` reads or `nft list` prints. @throws {SyntaxError} if there is a problem with the script */
 export function tablesOfScript(text: string): readonly ListedTable[] {
   const { tables, problems: [problem] } = parseNftScript(text);
   if (problem !== undefined) throw new SyntaxError(problem.message);
@@ -97,7 +97,7 @@ function chainCommand({ chains, handles }: OpenTable, verb: string, name: string
   const known = chains.get(name);
   if (verb === "add") {
     if (known !== undefined) return;
-    // As it is printed.
+    // The declaration as `nft list` prints it.
     const hook = /type .*/.exec(spec)?.[0].replaceAll(" ;", ";").replace(/;? *$/, ";");
     chains.set(name, { name, ...(hook === undefined ? {} : { hook }), rules: [] });
     handles.set(name, []);

@@ -121,6 +121,6 @@ Deno.test("braces that never close cost as much time as there are lines", NONE, 
   const startMs = performance.now();
   const { problems } = parseNftScript(`${START}add element ip t ips {\n${"10.0.0.1,\n".repeat(50_000)}`);
   assertEquals(problems.map(({ message }) => message.endsWith("has braces that are not closed")), [true]);
-  // Each line read again with all before it took minutes.
+  // Reading all earlier lines again for each line took minutes.
   assert(performance.now() - startMs < 5_000);
 });

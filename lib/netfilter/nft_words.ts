@@ -18,7 +18,7 @@ const WORD_REGEXP = /"(?:[^"])*"|[{},;]|[^\s{},;"]+/g;
 /** Splits text into words: braces, commas and semicolons stand alone, quoted text keeps its quotes. */
 function splitNftWords(text: string): string[] {
   const words = text.match(WORD_REGEXP) ?? [];
-  // What the expression steps over is a quote that is not closed.
+  // The expression skips only quotes that are not closed.
   if (
     words.join("").length !==
       text.replaceAll(/("[^"]*")|\s/g, (_, quoted: string | undefined) => quoted ?? "").length
@@ -33,7 +33,7 @@ export function unquoted(word: string): string {
   return word.startsWith('"') ? word.slice(1, -1) : word;
 }
 
-/** Takes words from left to right. Every refusal names the whole text and the place. */
+/** Takes words from left to right. Every error names the whole text and the place. */
 export class NftWords {
   readonly #text: string;
   readonly #words: readonly string[];
@@ -54,7 +54,7 @@ export class NftWords {
     return this.#words[this.#next + ahead] ?? "";
   }
 
-  /** @throws {SyntaxError} at the end */
+  /** The next word. @throws {SyntaxError} at the end */
   take(): string {
     const word = this.#words[this.#next];
     if (word === undefined) throw this.refusal("ends too early");
@@ -69,19 +69,19 @@ export class NftWords {
     return true;
   }
 
-  /** @throws {SyntaxError} if another word comes next */
+  /** Takes the next word. @throws {SyntaxError} if it is another word */
   expect(word: string): void {
     if (!this.takeIf(word)) throw this.refusal(`wants "${word}"`);
   }
 
-  /** @throws {SyntaxError} if the next word is no whole number, decimal or 0x… */
+  /** Takes a number. @throws {SyntaxError} if the next word is no whole number, decimal or 0x… */
   takeNumber(): number {
     const word = this.take();
     if (!/^(?:0x[0-9a-f]{1,8}|\d{1,10})$/i.test(word)) throw this.refusal(`has "${word}" for a number`, -1);
     return Number(word);
   }
 
-  /** An error for the text, at the next word or `shift` words from it. */
+  /** An error about the text, at the next word or `shift` words from it. */
   refusal(why: string, shift = 0): SyntaxError {
     const place = this.#words[this.#next + shift];
     return new SyntaxError(`"${this.#text}" ${why}${place === undefined ? "" : `, at "${place}"`}`);

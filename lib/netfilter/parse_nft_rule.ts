@@ -24,10 +24,10 @@ const OF_FAMILY: Readonly<Record<IpFamily, RegExp>> = {
 };
 
 /**
- * The statements of a rule of any program: from the first words that are not understood on it is `unread`.
+ * Statements of any program's rule: from the first words that are not understood on it is `unread`.
  *
  * @param text without `add rule …` and without handle
- * @param isInet the table has packets of both families, and its rules words about either
+ * @param isInet true: a table of family inet, with packets of both families and rules about either
  */
 export function readNftRule(text: string, family: IpFamily, isInet: boolean): NftStatement[] {
   const statements: NftStatement[] = [];
@@ -55,9 +55,9 @@ export function readNftRule(text: string, family: IpFamily, isInet: boolean): Nf
 }
 
 /**
- * The elements in braces, as written but without comments.
+ * Elements in braces, as written but without comments.
  *
- * @throws {SyntaxError} if they do not end, or one stands there twice
+ * @throws {SyntaxError} if the list does not end, or holds a key twice
  */
 function takeElements(words: NftWords): Map<string, string> {
   words.expect("{");
@@ -83,9 +83,9 @@ function takePart(words: NftWords, ends: readonly string[]): string {
 }
 
 /**
- * The value of a verdict map's element: `accept`, `goto chain` and the like.
+ * Verdict of a verdict map's element: `accept`, `goto chain` and the like.
  *
- * @throws {SyntaxError} if it is none
+ * @throws {SyntaxError} if it is no verdict
  */
 export function parseNftVerdict(text: string): NftVerdict {
   const words = new NftWords(text);
@@ -141,14 +141,14 @@ function takeStatement(words: NftWords, family: IpFamily): NftStatement {
   if (fact !== undefined && (key.length > 1 || !isOf(fact[2], statement.operand))) {
     throw words.refusal(`has an unknown ${fact[0]}`, -1);
   }
-  // It has several at once.
+  // A packet has several statuses at once.
   if (fact?.[0] === "status" && statement.operand.kind === "named") {
     throw words.refusal("looks a status up", -1);
   }
   return statement;
 }
 
-/** True if all elements are of these. */
+/** True if all inline elements are known words. */
 function isOf(known: readonly string[], operand: NftOperand): boolean {
   return operand.kind === "named" || operand.elements.keys().every((key) => known.includes(key));
 }
@@ -169,7 +169,7 @@ function takeNot(words: NftWords): boolean {
   return false;
 }
 
-/** One key, or several words with commas between them. */
+/** A single key, or several words with commas between them. */
 function takeLiterals(words: NftWords): NftOperand {
   const elements = new Map<string, string>();
   do {
@@ -187,14 +187,14 @@ function takeNamedOrInline(words: NftWords): NftOperand {
   return { kind: "named", name: name.slice(1) };
 }
 
-/** Expressions joined by dots. */
+/** A key: expressions joined by dots. */
 export function takeKey(words: NftWords, family: IpFamily): NftKey {
   const key = [takeExpression(words, family)];
   while (words.takeIf(".")) key.push(takeExpression(words, family));
   return key;
 }
 
-/** By its number, which nft prints as its name, or by its name. */
+/** Interface expressions: by index, which nft prints as a name, or by name. */
 const INTERFACES = [
   ["iif", "inInterface"],
   ["iifname", "inInterface"],
@@ -202,7 +202,7 @@ const INTERFACES = [
   ["oifname", "outInterface"],
 ] as const;
 
-/** How they are asked for, and the words that they may be. */
+/** Words of each property in nft, and the values that are understood. */
 const FACTS: readonly (readonly [NftFact, name: readonly string[], known: readonly string[]])[] = [
   ["state", ["ct", "state"], ["new", "established", "related", "invalid", "untracked"]],
   ["status", ["ct", "status"], ["dnat", "snat"]],
@@ -234,7 +234,7 @@ function takeExpression(words: NftWords, family: IpFamily): NftExpression {
   throw words.refusal("is not understood");
 }
 
-/** What `OPERATOR NUMBER` does to a mark. */
+/** Effect of `OPERATOR NUMBER` on a mark. */
 function takeMarkOperation(words: NftWords): { keep: number; flip: number } {
   const operator = words.take();
   const bits = words.takeNumber();
@@ -267,7 +267,7 @@ function takeMark(words: NftWords): NftStatement {
   const not = takeNot(words);
   const [, value, bits] = /^(\S+)\/(\d|[12]\d|3[0-2])$/.exec(words.peek()) ?? [];
   if (value === undefined) return { kind: "mark", not, mask, value: words.takeNumber() };
-  // So nft prints a mask whose bits are the upper ones.
+  // nft prints a mask of leading bits as a prefix length.
   words.take();
   const upper = bits === "0" ? 0 : ALL_BITS << (32 - Number(bits));
   return { kind: "mark", not, mask: (mask & upper) >>> 0, value: Number(value) };
@@ -322,7 +322,7 @@ function takeRemember(words: NftWords, family: IpFamily): NftStatement {
   return { kind: "remember", set: set.slice(1), refresh };
 }
 
-/** Each with one value. */
+/** Options of `log`, each with one value. */
 const LOG_OPTIONS: ReadonlySet<string> = new Set(["prefix", "level", "group", "snaplen", "queue-threshold"]);
 
 function takeNote(words: NftWords): NftStatement {

@@ -1,5 +1,5 @@
 /**
- * Rules as written → as `iptables-save` prints them, so that a node's 300,000 can be compared as they stand in its text.
+ * Written rules → their text in `iptables-save`, so that a node's 300,000 can be compared as printed.
  *
  * @module
  */
@@ -7,19 +7,19 @@ import type { IpFamily } from "../model/objects.ts";
 import { canonicalRuleText, readableRuleText } from "./canonical_iptables_rule.ts";
 import type { SavedChain } from "./iptables_save.ts";
 
-/** The kernel keeps 31 bits of a probability. */
+/** Steps of a probability: the kernel keeps 31 bits. */
 const PROBABILITY_STEPS = 2 ** 31;
-/** Stands for the quoted word; blanks and quotes are in no other. */
+/** Placeholder for the quoted word; no other word has blanks and quotes. */
 const QUOTED = "\u0000";
 
-/** In the order in which they are printed, before everything else. */
+/** Options that are printed first, in this order. */
 const FRONT = ["-s", "-d", "-i", "-o", "-p"];
 const COMMENT = "--comment ";
 const PROBABILITY = "--probability ";
 
 /**
- * A rule of ours as it is printed: addresses, interfaces and the protocol first, then the rest in the order written. Where a program
- * prints it otherwise the text is equal to nothing, and slower ways of comparing decide; two rules never have the same.
+ * The printed form of a rule of ours: addresses, interfaces and protocol first, then the rest in the order written. Where a program
+ * prints it otherwise the texts differ, and slower comparisons decide; no two different rules have the same text.
  */
 export function printedRule(rule: string, family: IpFamily): string {
   const cut = withoutQuoted(rule);
@@ -43,10 +43,10 @@ function withPrefixLength(option: string, family: IpFamily): string {
   return option.includes("/") ? option : `${option}/${family === "IPv4" ? 32 : 128}`;
 }
 
-/** As they are written for affinity. */
+/** Options of `recent` as written for affinity. */
 const RECENT_OPTIONS = /-m recent --name (\S+)((?: --(?:set|rcheck|reap|seconds \d+))+)/;
 
-/** The list's name behind what is done with it, and the defaults named. */
+/** Moves the list's name behind the actions, and adds the defaults. */
 function withRecent(text: string, family: IpFamily): string {
   const mask = family === "IPv4" ? "255.255.255.255" : "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
   return text.replace(
@@ -65,17 +65,17 @@ function printed(option: string): string {
   return PROBABILITY + (steps / PROBABILITY_STEPS).toFixed(11);
 }
 
-/** The words of a rule, {@linkcode QUOTED} in the place of the one in quotes. Null: there are more, which others do not write. */
+/** A rule's words, with {@linkcode QUOTED} for the quoted one. Null: it has more than one, which planners do not write. */
 function withoutQuoted(rule: string): { readonly words: string; readonly quoted: string } | null {
   const quote = rule.indexOf('"');
   if (quote < 0) return { words: rule, quoted: "" };
   const end = rule.indexOf('"', quote + 1);
-  // Nor quotes within it.
+  // Nor are there escaped quotes within it.
   if (end < 0 || rule.includes('"', end + 1) || rule.includes("\\")) return null;
   return { words: rule.slice(0, quote) + QUOTED + rule.slice(end + 1), quoted: rule.slice(quote + 1, end) };
 }
 
-/** Each option with its values, and with the `!` before it. */
+/** Each option with its values, and with its `!`. */
 function optionsOf(words: string): string[] {
   const options: string[] = [];
   for (const word of words.split(" ")) {
@@ -90,10 +90,10 @@ function optionsOf(words: string): string[] {
 const MINUS = "-".charCodeAt(0);
 
 /**
- * True if the rules found are the wanted ones, in their order.
+ * True if the chain's rules are the wanted ones, in their order.
  *
  * @param found as iptables printed them; undefined: there is no such chain
- * @param lines wanted, each with `-A CHAIN `
+ * @param lines wanted rules, each with `-A CHAIN `
  */
 export function holdsLines(
   found: SavedChain | undefined,
@@ -111,9 +111,9 @@ export function holdsLines(
 }
 
 /**
- * True if the rules found are the wanted ones, in any order.
+ * True if the chain's rules are the wanted ones, in any order.
  *
- * @param found as iptables printed them, each without `-A CHAIN `
+ * @param found rules as iptables printed them, each without `-A CHAIN `
  */
 export function holdsInAnyOrder(
   found: readonly string[],
@@ -129,7 +129,7 @@ export function holdsInAnyOrder(
     else alike.push(rule);
   }
   const others = found.filter((rule) => missing.get(rule)?.pop() === undefined);
-  // What a program prints otherwise.
+  // Rules that a program prints in another form.
   const rest = [...missing.values()].flat().map(canonicalRuleText).sort();
   return others.map((rule) => readableRuleText(rule) ?? "").sort().join("\n") === rest.join("\n");
 }

@@ -22,66 +22,66 @@ import {
   WalkBudget,
 } from "./packet_walk.ts";
 
-/** One step of a rule, of iptables or nft; they are taken from left to right. */
+/** One statement of an iptables or nft rule; statements are evaluated from left to right. */
 export type Statement =
   | NftStatement
   | KnownCondition
-  /** To a port of the node itself; 0: the packet's own. */
+  /** DNAT to a port of the node itself; 0: the packet's own port. */
   | { readonly kind: "redirect"; readonly port: number }
-  /** Only looks at the packet, such as a log. */
+  /** Only inspects the packet, e.g. LOG. */
   | { readonly kind: "hit" }
-  /** Does what no simulator knows; the packet goes on. */
+  /** A target that the simulator does not know; the packet passes on unchanged. */
   | { readonly kind: "unknown"; readonly problem: string };
 
-/** A rule, ready for packets. */
+/** A rule, parsed to match packets against. */
 export interface WalkedRule {
-  /** As it was written. */
+  /** The rule's text as written. */
   readonly text: string;
   readonly statements: readonly Statement[];
 }
 
-/** A table whose rules are walked, whatever tool has written them. */
+/** A table whose rules are walked, whatever tool has written it. */
 export interface WalkedTable {
-  /** As the tool calls it, e.g. `nat`, `ip kproxy`. */
+  /** The table's name as its tool prints it, e.g. `nat`, `ip kproxy`. */
   readonly label: string;
   /** The rules of a chain; undefined: there is no such chain. */
   readonly rulesOf: (chain: string) => readonly WalkedRule[] | undefined;
-  /** With the sets and maps that its rules look into; null: the table is one of iptables. */
+  /** The nft table with the sets and maps of its rules; null: an iptables table. */
   readonly nft: NftTable | null;
 }
 
-/** A chain that the kernel calls. */
+/** A base chain: one that the kernel calls from a hook. */
 export interface BaseChain extends NftBase {
   readonly table: WalkedTable;
   readonly name: string;
 }
 
-/** Where a rule stands. */
+/** Position of a rule in its chain. */
 export interface RulePlace {
   readonly table: string;
   readonly chain: string;
-  /** From 1 on. */
+  /** Counted from 1. */
   readonly index: number;
 }
 
-/** What is reported of words that cannot be judged. */
+/** Problem report for words of a rule that cannot be evaluated. */
 export function unknownWords(words: string, { table, chain, index }: RulePlace): string {
   return `table ${table} chain ${chain} rule ${index}: "${words}" is not understood and taken as not matching`;
 }
 
-/** Connection tracking looks at packets at this priority. */
+/** Hook priority of connection tracking. */
 const CONNTRACK_PRIORITY = -200;
 /** The kernel's limit (`NFT_JUMP_STACK_SIZE`): it refuses rules that jump deeper. */
 const DEEPEST_NFT_JUMP = 16;
 /** No kernel takes loops of iptables; this only keeps hand-made text from running forever. */
 const DEEPEST_IPTABLES_JUMP = 64;
 
-/** What becomes of a history in a statement: it ends, leaves the chain, or goes on with the next rule or the next statement. */
+/** Where a branch goes after a statement: it ends, leaves the chain, or goes on with the next rule or the next statement. */
 type Fate =
   | { readonly kind: "ended"; readonly walk: EndedWalk }
   | { readonly kind: "returned" | "next" | "passing"; readonly walk: Walk };
 
-/** What a statement does with a history: null: it goes on with the next rule; a history: it goes on in this one; or several. */
+/** Effect of a statement: null: the next rule follows; a walk: the next statement does; fates: the branch splits. */
 type Step = Walk | null | readonly Fate[];
 
 function isSplit(step: Step): step is readonly Fate[] {
@@ -92,13 +92,13 @@ function ending(walk: EndedWalk): readonly Fate[] {
   return [{ kind: "ended", walk }];
 }
 
-/** What became of all histories that entered a chain; those in `next` are back in the chain that called it. */
+/** Fates of all branches that entered a chain; those in `next` return to the calling chain. */
 interface ChainFates {
   readonly ended: readonly EndedWalk[];
   readonly next: readonly Walk[];
 }
 
-/** Each history that was looked up passes or misses by itself; without any the packet misses. */
+/** Each branch of a lookup passes or misses by itself; without any branch the packet misses. */
 function matched(found: readonly Lookup[], not: boolean): Step {
   const [first] = found;
   const passes = ({ value }: Lookup): boolean => (value !== null) !== not;
@@ -106,7 +106,7 @@ function matched(found: readonly Lookup[], not: boolean): Step {
   return found.map((one): Fate => ({ kind: passes(one) ? "passing" : "next", walk: one.walk }));
 }
 
-/** Where a rule stands, and the hit of a packet that matches it. */
+/** Position of a rule, and the hit that a matching packet records. */
 interface Position {
   readonly base: BaseChain;
   readonly depth: number;
@@ -130,7 +130,7 @@ export class ChainWalk {
     this.#budget = new WalkBudget(context.report);
   }
 
-  /** A base chain, its policy included. One that the kernel would not have taken is reported, and lets the packet pass. */
+  /** Walks a base chain with its policy. One that the kernel would have refused is reported, and passes the packet. */
   baseChain(base: BaseChain, walk: Walk): readonly EndedWalk[] {
     const { table: { label, nft }, name, policy } = base;
     try {
@@ -173,7 +173,7 @@ export class ChainWalk {
     return { ended, next: [...returned, ...live] };
   }
 
-  /** A rule from one of its statements on. */
+  /** Evaluates a rule, beginning at one of its statements. */
   #rule(
     position: Position,
     statements: readonly Statement[],
@@ -212,7 +212,7 @@ export class ChainWalk {
         return (((walk.mark & mask) >>> 0) === value) !== not ? walk : null;
       }
       case "notrack":
-        // Behind connection tracking it comes too late.
+        // After connection tracking, `notrack` comes too late.
         return base.priority < CONNTRACK_PRIORITY ? hit(position, { ...walk, state: "UNTRACKED" }) : walk;
       case "note":
         return walk;
@@ -255,7 +255,7 @@ export class ChainWalk {
       case "redirect": {
         const destination = redirectedTo(walk, this.#context.hostState);
         const met = hit(position, walk);
-        // What comes in by an interface without an address of the family is dropped.
+        // The kernel drops a packet that came in by an interface without an address of the family.
         if (destination === null) return ending({ walk: met, verdict: "drop", rejectWith: "" });
         return ending(translated(destination.text, statement.port === 0 ? null : statement.port, met));
       }
@@ -285,7 +285,7 @@ export class ChainWalk {
         }
         if (!this.#budget.jump()) return [{ kind: "next", walk }];
         const { ended, next } = this.#chain(base, verdict.chain, [walk], depth + 1);
-        // What a `goto` chain gives back skips the rest of this one.
+        // After a `goto` chain returns, the rest of this chain is skipped.
         const kind = verdict.kind === "jump" ? "next" : "returned";
         return [...ended.flatMap(ending), ...next.map((one): Fate => ({ kind, walk: one }))];
       }
@@ -308,7 +308,7 @@ export class ChainWalk {
   }
 }
 
-/** What was found decides; where nothing was, the next rule does. */
+/** The value that was found decides; a branch without a value goes on with the next rule. */
 function perValue(
   found: readonly Lookup[],
   decide: (value: string, walk: Walk) => readonly Fate[],
@@ -319,10 +319,10 @@ function perValue(
   );
 }
 
-/** @throws {RangeError} if the kernel would refuse the statement there */
+/** @throws {RangeError} if the kernel would refuse the statement in such a base chain */
 function checkPlace(kind: "dnat" | "dnatMap" | "masquerade" | "reject", { type, hook }: NftBase): void {
   const allowed = kind === "reject"
-    // In prerouting since Linux 5.9.
+    // In prerouting `reject` is allowed since Linux 5.9.
     ? type === "filter" && hook !== "postrouting"
     : kind === "masquerade"
     ? type === "nat" && hook === "postrouting"
@@ -330,7 +330,7 @@ function checkPlace(kind: "dnat" | "dnatMap" | "masquerade" | "reject", { type, 
   if (!allowed) throw new RangeError(`${kind} is reached from a ${type} chain of ${hook}`);
 }
 
-/** @param port null: the packet's own */
+/** @param port null: the packet's own port */
 function translated(ip: string, port: number | null, walk: Walk): EndedWalk {
   const destination = parseIp(ip);
   if (destination === null) throw new RangeError(`"${ip}" is no destination`);

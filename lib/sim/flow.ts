@@ -9,11 +9,11 @@ export type PacketProtocol = "tcp" | "udp" | "sctp" | "icmp";
 /** `UNTRACKED`: a rule has exempted it from connection tracking, so that nothing is translated. */
 export type PacketState = "NEW" | "ESTABLISHED" | "RELATED" | "INVALID" | "UNTRACKED";
 
-/** The packet as it arrives or as a process on the node sends it. */
+/** The packet as it arrives, or as a process on the node sends it. */
 export interface Packet {
-  /** The address it comes from. */
+  /** Source address. */
   readonly source: string;
-  /** The address it is sent to. */
+  /** Destination address. */
   readonly destination: string;
   /** `icmp` stands for ICMPv6 too. */
   readonly protocol: PacketProtocol;
@@ -21,13 +21,13 @@ export interface Packet {
   readonly port: number;
   /** `""` if a process on the node sends it. */
   readonly inInterface: string;
-  /** What conntrack thinks of it. */
+  /** Conntrack state. */
   readonly state: PacketState;
-  /** The packet mark it comes with. */
+  /** The packet mark at the start. */
   readonly mark: number;
 }
 
-/** One rule that a packet matched, or the policy of a chain that ended its way. */
+/** One rule that a packet matched, or the policy of a base chain that ended its path. */
 export interface RuleHit {
   /** The table of the rule. */
   readonly table: string;
@@ -35,20 +35,20 @@ export interface RuleHit {
   readonly chain: string;
   /** 1-based position in the chain; 0: its policy. */
   readonly index: number;
-  /** Its text. */
+  /** The rule's text. */
   readonly rule: string;
-  /** Where the kernel showed the packet to the chain, where the simulator knows more than one kind of rules. */
+  /** Hook of the chain; set where the simulator knows more than one kind of rules. */
   readonly hook?: FlowHook;
 }
 
-/** Where packets are shown to rules. */
+/** Netfilter hooks that call base chains. */
 export type FlowHook = "prerouting" | "input" | "forward" | "output" | "postrouting";
 
-/** One of the things that may happen to the packet. */
+/** One possible outcome for the packet. */
 export interface FlowOutcome {
-  /** How likely it is; exact. */
+  /** Exact probability of the outcome. */
   readonly probability: Fraction;
-  /** How its way ends. */
+  /** Final verdict. */
   readonly verdict: "accept" | "drop" | "reject";
   /** The type of the refusal, e.g. `icmp-port-unreachable`; `closed` where a connection is taken and closed; `""` unless rejected. */
   readonly rejectWith: string;
@@ -62,15 +62,15 @@ export interface FlowOutcome {
   readonly mark: number;
   /** Affinity lists that now remember the packet's source. */
   readonly remembered: readonly string[];
-  /** Rules on its way, in order. */
+  /** Rules on the packet's path, in order. */
   readonly hits: readonly RuleHit[];
 }
 
-/** Everything that may happen to a packet; the probabilities add up to 1. */
+/** All possible outcomes for a packet; the probabilities add up to 1. */
 export interface Flow {
-  /** Each differs from the others, in order of destination. */
+  /** Distinct outcomes, in order of destination. */
   readonly outcomes: readonly FlowOutcome[];
-  /** What is wrong with the ruleset or beyond the simulator, in words. */
+  /** Faults of the ruleset, or limits of the simulator, in words. */
   readonly problems: readonly string[];
 }
 
@@ -79,7 +79,7 @@ function outcomeKey(outcome: FlowOutcome): string {
   return [verdict, rejectWith, translatedTo, toNode, masquerade, mark, ...remembered].join("\n");
 }
 
-/** True if the packet fares alike in both; its path may be another one. */
+/** True if both flows have the same outcomes; the rules on the path may differ. */
 export function isSameFlow({ outcomes }: Flow, other: Flow): boolean {
   return outcomes.length === other.outcomes.length && outcomes.every((outcome, at) => {
     const { probability } = outcome;
@@ -89,7 +89,7 @@ export function isSameFlow({ outcomes }: Flow, other: Flow): boolean {
   });
 }
 
-/** Adds up outcomes that differ only in the rules on their way (those of the first one stay), in order of destination. */
+/** Adds up outcomes that differ only in the rules on their path (the first one's rules stay), in order of destination. */
 export function mergeOutcomes(outcomes: readonly FlowOutcome[]): FlowOutcome[] {
   const merged = new Map<string, FlowOutcome>();
   for (const outcome of outcomes) {
@@ -114,7 +114,7 @@ function endText(outcome: FlowOutcome): string {
   return outcome.toNode ? "this node" : "untranslated";
 }
 
-/** What else there is to say about an accepted packet. */
+/** Further effects on an accepted packet: masquerade, leftover mark. */
 function manner(outcome: FlowOutcome): string[] {
   if (outcome.verdict !== "accept") return [];
   const untouched = outcome.translatedTo === "" && !outcome.masquerade;
@@ -139,7 +139,7 @@ export function formatFlow(flow: Flow): string {
     };
     const key = JSON.stringify([one.end, one.manner]);
     const same = ends.get(key);
-    // Whatever they were on their way to: of those that are dropped it does not matter.
+    // Their destinations may differ: for dropped packets they do not matter.
     if (same === undefined) ends.set(key, one);
     else same.probability = add(same.probability, one.probability);
   }
@@ -163,7 +163,7 @@ const PACKET_REGEXP =
  * Reads the text of a packet, e.g. `10.0.0.7@eth0 → 172.30.0.41:80`; the interface of a process on the node is `node`. Without
  * an interface it comes in on `eth0`.
  *
- * @throws {SyntaxError} if it is none
+ * @throws {SyntaxError} if the text is no packet
  */
 export function parsePacket(text: string): Packet {
   const groups = PACKET_REGEXP.exec(text)?.groups;
@@ -195,7 +195,7 @@ export interface Fraction {
 
 export const ONE: Fraction = { numerator: 1n, denominator: 1n };
 
-/** The steps in which the kernel keeps a probability. */
+/** Number of steps in which the kernel stores a probability. */
 const KERNEL_STEPS = 2147483648n;
 
 function greatestCommonDivisor(a: bigint, b: bigint): bigint {

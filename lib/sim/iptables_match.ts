@@ -1,5 +1,5 @@
 /**
- * Rules of iptables, ready for packets: whether a virtual packet meets their conditions, and what they do with it.
+ * Rules of iptables, ready for virtual packets: whether a packet matches their conditions, and what targets do.
  *
  * @module
  */
@@ -32,7 +32,7 @@ import {
   type Walk,
 } from "./packet_walk.ts";
 
-/** A chain of 10,000 rules is parsed once for all walks: what was read does not change any more. */
+/** Parsed rules by chain, shared by all walks: a chain may have 10,000, and does not change any more. */
 const PARSED = new WeakMap<readonly string[], readonly WalkedRule[]>();
 
 /** The rules of a chain. One that cannot be parsed matches nothing, which is reported when a packet comes to it. */
@@ -60,7 +60,7 @@ function statementsOf({ matches, target }: IptablesRule): readonly Statement[] {
   return statements;
 }
 
-/** Targets that only look at the packet or touch what no rule here reads. */
+/** Targets that only inspect the packet, or change what no rule here reads. */
 const PASSING_TARGETS: ReadonlySet<string> = new Set([
   "LOG",
   "NFLOG",
@@ -76,7 +76,7 @@ const VERDICTS: ReadonlyMap<string, "accept" | "drop" | "return"> = new Map([
 ]);
 const ACCEPT: Statement = { kind: "verdict", verdict: { kind: "accept" } };
 
-/** What a rule does; a target of which not all options are known does nothing, which is reported. */
+/** Statements of a target; a target of which not all options are known does nothing, which is reported. */
 export function targetStatements(target: RuleTarget): readonly Statement[] {
   const { name, goto, options } = target;
   const chain: Statement = { kind: "verdict", verdict: { kind: goto ? "goto" : "jump", chain: name } };
@@ -100,7 +100,7 @@ export function targetStatements(target: RuleTarget): readonly Statement[] {
     if (to !== null) return translation(to);
   }
   if (name === "REDIRECT") {
-    // To one of several ports, and to one by chance, is not known.
+    // Ranges of ports and random ports are not simulated.
     const port = options.length === 0 ? "0" : onlyValue(options, "--to-ports") ?? "";
     if (/^(0|[1-9]\d{0,4})$/.test(port)) return [{ kind: "redirect", port: Number(port) }];
   }
@@ -109,7 +109,7 @@ export function targetStatements(target: RuleTarget): readonly Statement[] {
     : [chain];
 }
 
-/** No names of chains. */
+/** Targets with options: no chain names. */
 const HAS_OPTIONS: ReadonlySet<string> = new Set(["MARK", "DNAT"]);
 
 function translation(to: string): readonly Statement[] {
@@ -134,19 +134,19 @@ const PROTOCOL_NAMES: ReadonlyMap<string, PacketProtocol> = new Map([
   ["58", "icmp"],
 ]);
 
-/** How a history splits at a condition; null: no part of it. */
+/** How a condition splits a branch; null: no part of it. */
 export interface MatchResult {
   readonly passing: Walk | null;
   readonly missed: Walk | null;
 }
 
-/** True if the packet has what an option asks for; undefined if that is unknown. */
+/** True if the packet satisfies an option; undefined if that is unknown. */
 type Holds = (value: string, walk: Walk, matcher: IptablesMatcher, second: string) => boolean | undefined;
 
-/** True of every packet. */
+/** Matches every packet. */
 const ALWAYS: Holds = () => true;
 
-/** By module, and then by option. Those of `recent` and `statistic` belong together: {@linkcode IptablesMatcher} asks for them. */
+/** Matchers by module and option. Those of `recent` and `statistic` are evaluated together, by {@linkcode IptablesMatcher}. */
 const OPTIONS: ReadonlyMap<string, ReadonlyMap<string, Holds>> = byModule({
   "": {
     "-p": (name, walk) => name === "all" || PROTOCOL_NAMES.get(name.toLowerCase()) === walk.protocol,
@@ -168,7 +168,7 @@ const OPTIONS: ReadonlyMap<string, ReadonlyMap<string, Holds>> = byModule({
       walk.protocol !== "icmp" && list.split(",").some((ports) => portMatches(ports, walk.port)),
   },
   conntrack: { "--ctstate": (states, walk) => states.split(",").some((state) => stateHolds(state, walk)) },
-  // What the conntrack match was called before.
+  // The conntrack match's former name.
   state: { "--state": (states, walk) => states.split(",").includes(walk.state) },
   mark: {
     "--mark": (text, walk) => {
@@ -181,7 +181,7 @@ const OPTIONS: ReadonlyMap<string, ReadonlyMap<string, Holds>> = byModule({
     "--dst-type": (type, walk, { context }) => hasType(type, walk.destination, context),
   },
   physdev: {
-    // A packet belongs to the bridge it came through, not to a port of it, unless br_netfilter hands it up early.
+    // A packet belongs to its bridge, not to a port of the bridge, unless br_netfilter passes it up early.
     "--physdev-is-in": (_, walk, { context: { hostState } }) =>
       hostState.isBridged?.(walk.inInterface, walk.source.family) ?? false,
   },
@@ -201,7 +201,7 @@ const OPTIONS: ReadonlyMap<string, ReadonlyMap<string, Holds>> = byModule({
       .map((option) => [`--${option}`, () => true]),
   ),
 });
-/** Modules of which all options are needed. */
+/** Modules whose options must all be given. */
 const WHOLE: ReadonlySet<string> = new Set(["statistic", "ipvs"]);
 
 function byModule(
@@ -212,7 +212,7 @@ function byModule(
   );
 }
 
-/** What a packet must be; small, because a node may have 300,000 rules. */
+/** A condition that can be evaluated; small, because a node may have 300,000 rules. */
 export type KnownCondition =
   | {
     readonly kind: "option";
@@ -226,10 +226,10 @@ export type KnownCondition =
   | { readonly kind: "chance"; readonly not: boolean; readonly probability: string }
   | RecentCondition;
 
-/** `unread`: the simulator does not know all that it says. */
+/** A condition of any rule; `unread`: the simulator does not know all of its options. */
 export type Condition = KnownCondition | { readonly kind: "unread"; readonly text: string };
 
-/** Whether a list of affinity knows the source of the packet, or is to know it. */
+/** Match of module `recent`: looks the packet's source up in an affinity list, or writes it there. */
 interface RecentCondition {
   readonly kind: "recent";
   readonly action: string;
@@ -238,7 +238,7 @@ interface RecentCondition {
   readonly seconds: number;
 }
 
-/** All of them must hold; none where the rule asks for nothing, as by a comment. */
+/** Conditions of a match, all of which must hold; none if the match restricts nothing, e.g. a comment. */
 export function conditionsOf(match: RuleMatch): readonly Condition[] {
   const { module, options } = match;
   const known = OPTIONS.get(module);
@@ -251,7 +251,7 @@ export function conditionsOf(match: RuleMatch): readonly Condition[] {
     return /^\d*\.?\d+$/.test(probability) ? [{ kind: "chance", not, probability }] : unread(match);
   }
   if (module === "recent") {
-    // With another mask a list knows networks.
+    // With another mask the list holds networks, not addresses.
     const { values: [mask = ""] } = options.find(({ name }) => name === "--mask") ?? { values: [] };
     return mask === "" || WHOLE_MASK.test(mask) ? [recentOf(options)] : unread(match);
   }
@@ -285,9 +285,9 @@ function recentOf(options: readonly RuleOption[]): RecentCondition {
   return { kind: "recent", action: name.slice(2), not, list, seconds };
 }
 
-/** Evaluates conditions of one packet's path. */
+/** Evaluates match conditions on one packet's path. */
 export class IptablesMatcher {
-  /** The virtual server that the packet goes through; null: none. */
+  /** The virtual server that IPVS scheduled the packet to; null: none. */
   through: VirtualServer | null = null;
   readonly context: PacketContext;
   readonly sets: ReadonlyMap<string, SavedSet>;
@@ -297,7 +297,7 @@ export class IptablesMatcher {
     this.sets = sets;
   }
 
-  /** Evaluates one condition. What a later one refuses may already have been remembered, as the kernel has it. */
+  /** Evaluates one condition. As in the kernel, `recent` may store the source before a later condition fails. */
   match(condition: KnownCondition, walk: Walk, place: RulePlace): MatchResult {
     switch (condition.kind) {
       case "chance":
@@ -383,7 +383,7 @@ function stateHolds(state: string, walk: Walk): boolean {
   return state === walk.state;
 }
 
-/** True if the packet is in a set of that type; each direction says which side one part of an entry is compared with. */
+/** True if the packet is in a set of that type; `directions` names the side (`src`, `dst`) for each part of an entry. */
 function setHolds(
   type: SetType,
   entries: ReadonlySet<string>,
@@ -399,7 +399,7 @@ function setHolds(
   if (type === "hash:ip") return entries.has(side(0).text);
   const protocol = IPVS_PROTOCOLS.get(walk.protocol);
   if (protocol === undefined) return false;
-  // Bitmaps know no protocol, but are only asked about these two.
+  // Bitmaps store no protocol, but rules use them for TCP and UDP only.
   if (type === "bitmap:port") return protocol !== "SCTP" && entries.has(String(walk.port));
   const entry = ipPortEntry(side(0).text, protocol, walk.port);
   switch (type) {
@@ -416,7 +416,7 @@ function setHolds(
   }
 }
 
-/** What the first packet of a connection has set, among the flags of TCP. */
+/** TCP flags of a connection's first packet. */
 const FIRST_FLAGS: ReadonlySet<string> = new Set(["SYN"]);
 const ALL_FLAGS: readonly string[] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG"];
 
@@ -427,7 +427,7 @@ function ipIn(range: string, address: string): boolean | undefined {
   return from.family === ip.family && compareIps(from, ip) <= 0 && compareIps(ip, to) <= 0;
 }
 
-/** Only a connection's first packet has flags that are known. */
+/** The flags are only known of a connection's first packet; undefined: unknown. */
 function flagsHold(mask: string, set: string, { protocol, state }: Walk): boolean | undefined {
   if (protocol !== "tcp") return false;
   if (state !== "NEW") return undefined;

@@ -64,7 +64,7 @@ const CASES: readonly Case[] = [
       "10.0.0.1 → 10.0.0.2:2": "dropped",
       "192.0.2.10@node → 10.0.0.2:2": "untranslated",
       "192.0.2.10@node → 10.0.0.2:3": "dropped",
-      // What the node sends to itself comes back in through lo.
+      // Packets of the node to itself come back in through lo.
       "127.0.0.1@node → 127.0.0.1:1": "dropped",
       "127.0.0.1@node → 127.0.0.1:2": "this node",
     },

@@ -1,5 +1,5 @@
 /**
- * IPVS for a virtual packet: which real servers of a virtual server it may be given to. Every scheduler is taken as one that is fair.
+ * IPVS for a virtual packet: which real servers may be scheduled. Every scheduler is taken as a fair one.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import {
 import { type Fraction, multiply } from "./flow.ts";
 import { type HostState, rememberedIn, type Walk } from "./packet_walk.ts";
 
-/** By name, and by number as `iptables-save` prints it. */
+/** Protocols by name, and by number as `iptables-save` prints them. */
 export const IPVS_PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([
   ["tcp", "TCP"],
   ["6", "TCP"],
@@ -25,14 +25,14 @@ export const IPVS_PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([
   ["132", "SCTP"],
 ]);
 
-/** A packet that was given to a virtual server. */
+/** A packet that IPVS scheduled to a virtual server. */
 export interface Scheduled {
   readonly server: SavedVirtualServer;
-  /** One for each real server that it may get; none: the virtual server has none. */
+  /** One walk per real server that may be chosen; empty: the virtual server has no real server. */
   readonly walks: readonly Walk[];
 }
 
-/** Which real servers the packet may get; null if no virtual server takes it. Only a connection's first packet is given to one. */
+/** Schedules the packet; null if no virtual server matches it. Only the first packet of a connection is scheduled. */
 export function schedule(table: IpvsTable, walk: Walk, hostState: HostState): Scheduled | null {
   const protocol = IPVS_PROTOCOLS.get(walk.protocol);
   if (protocol === undefined || walk.state !== "NEW") return null;
@@ -59,7 +59,7 @@ export function schedule(table: IpvsTable, walk: Walk, hostState: HostState): Sc
   return { server, walks };
 }
 
-/** The real server that the client had last, within the time of the virtual server. */
+/** The real server that the client last used, within the persistence timeout of the virtual server. */
 function keptServer(
   { server }: SavedVirtualServer,
   key: string,

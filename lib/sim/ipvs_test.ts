@@ -1,4 +1,4 @@
-/** The simulator on hand-made kernels: what a flow case cannot set up. */
+/** The simulator on hand-made kernels: states that a flow case cannot set up. */
 import { assertEquals } from "@std/assert";
 import { formatFlow, parsePacket } from "./flow.ts";
 import { parseSets } from "../netfilter/ipset.ts";
@@ -53,7 +53,7 @@ Deno.test("real servers are chosen by weight, and not at all with weight 0", pur
 
 Deno.test("a virtual server whose address the node does not have is never asked", pure, () => {
   assertEquals(send(kernel(TWO, "", "", []), "10.244.0.9@cni0 → 10.96.0.1:80"), "untranslated");
-  // The node's own packets meet IPVS before they are routed.
+  // The node's own packets pass IPVS before they are routed.
   assertEquals(
     send(kernel(TWO, "", "", []), "192.0.2.10@node → 10.96.0.1:80"),
     "10.244.0.1:8080 (1/4) | 10.244.0.2:8080 (3/4), masquerade no",

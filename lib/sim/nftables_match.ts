@@ -1,5 +1,5 @@
 /**
- * What a virtual packet finds in the sets and maps of nftables rules, those that stand in the rules among them.
+ * Lookups of a virtual packet in sets and maps of nftables rules, anonymous ones included.
  *
  * @module
  */
@@ -17,19 +17,19 @@ import type { ListedContainer } from "../netfilter/nft_listing.ts";
 import { canonicalKey, type NftTable } from "../netfilter/nft_ruleset.ts";
 import { isNodeAddress, leavesThrough, networkOf, type PacketContext, type Walk } from "./packet_walk.ts";
 
-/** What a history reads for a key. A random number makes as many of them as it has values. */
+/** The key's values in one branch. A random number makes one branch per value. */
 interface Reading {
   readonly walk: Walk;
   readonly parts: string[];
 }
 
-/** One history after a look into a set or map; `value` null: nothing found. */
+/** Result of one branch's lookup in a set or map; `value` null: no element matched. */
 export interface Lookup {
   readonly walk: Walk;
   readonly value: string | null;
 }
 
-/** Looks keys of the rules of one table up. */
+/** Looks up keys of the rules of one nft table. */
 export class NftMatcher {
   readonly #table: NftTable;
   readonly #context: PacketContext;
@@ -40,7 +40,7 @@ export class NftMatcher {
   }
 
   /**
-   * Looks the key up, in every history that its random numbers make. None is left of a packet that has no such key: the kernel then
+   * Looks the key up, in every branch that its random numbers make. Empty if the packet has no such field: the kernel then
    * goes on with the next rule.
    */
   lookUp(key: NftKey, operand: NftOperand, walk: Walk): readonly Lookup[] {
@@ -52,7 +52,7 @@ export class NftMatcher {
     }));
   }
 
-  /** Whether an affinity set still knows the packet's source. */
+  /** True if an affinity set still holds the packet's source. */
   remembers(set: string, walk: Walk): boolean {
     return this.#inContainer(set, [walk.source.text], walk) !== null;
   }
@@ -71,7 +71,7 @@ export class NftMatcher {
     return readings;
   }
 
-  /** What is read from the packet; undefined: it has no such thing, or that is unknown. */
+  /** The value of one expression; undefined: the packet has no such field, or it is unknown. */
   #part(expression: Exclude<NftExpression, { readonly kind: "random" }>, walk: Walk): string | undefined {
     switch (expression.kind) {
       case "source":
@@ -80,7 +80,7 @@ export class NftMatcher {
       case "protocol":
         return walk.protocol === "icmp" && this.#table.family === "IPv6" ? "ipv6-icmp" : walk.protocol;
       case "destinationPort":
-        // What stands in an ICMP header at the place of a port is its checksum, which no rule here means.
+        // At the offset of a port an ICMP header holds its checksum, which no rule here means.
         return expression.only === null || expression.only === walk.protocol ? String(walk.port) : undefined;
       case "originalDestination":
         return walk.original.destination.text;
@@ -91,7 +91,7 @@ export class NftMatcher {
       case "status":
         return [walk.translated ? "dnat" : "", walk.masquerade ? "snat" : ""].join();
       case "direction":
-        // Who walks begins a connection or goes on with it; answers go their own way.
+        // Only the original direction of a connection is simulated, not its replies.
         return "original";
       case "sourceType":
       case "destinationType": {
@@ -118,7 +118,7 @@ export class NftMatcher {
     const container = this.#table.listed.containers.get(name);
     const types = this.#table.keyTypes(name);
     if (container === undefined || types === null) throw new RangeError(`There is no set or map ${name}`);
-    // Interfaces are the one kind of words that nft prints in quotes.
+    // Of all types, nft quotes only interface names.
     const key = types.includes("ifname")
       ? parts.map((part, index) => types[index] === "ifname" ? `"${part}"` : part).join(" . ")
       : parts.join(" . ");
@@ -128,11 +128,11 @@ export class NftMatcher {
     if (key === walk.source.text && walk.remembered.includes(name)) return "";
     const { affinity, nowSeconds } = this.#context.hostState;
     const seen = affinity.get(name)?.get(key);
-    // In the kernel an element is gone from the moment its time is over.
+    // In the kernel an element is gone as soon as its timeout is over.
     return seen !== undefined && nowSeconds - seen < timeoutSeconds ? "" : null;
   }
 
-  /** The value of the network or range that holds the key. */
+  /** The value of the element whose network or range contains the key. */
   #inRanges(
     { hasRanges, elements }: ListedContainer,
     types: readonly NftType[],
@@ -184,7 +184,7 @@ export class NftMatcher {
   }
 }
 
-/** Whether a part of a key is in `80`, `80-90`, `10.0.0.0/8`, `10.0.0.1-10.0.0.9` or `*`. */
+/** True if a part of a key is in `80`, `80-90`, `10.0.0.0/8`, `10.0.0.1-10.0.0.9` or `*`. */
 function inRange(
   pattern: string,
   part: string,
@@ -204,12 +204,12 @@ function inRange(
   return from !== null && to !== null && compareIps(from, ip) <= 0 && compareIps(ip, to) <= 0;
 }
 
-/** A process on the node has no incoming interface; for nft that is an empty name. */
+/** Packets of processes on the node have no incoming interface; to nft that is an empty name. */
 function interfaceMatches(pattern: string, name: string): boolean {
   return pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
 }
 
-/** A history for each value of a random number. */
+/** One branch for each value of a random number. */
 function chosen({ walk, parts }: Reading, modulus: number): readonly Reading[] {
   const share: Fraction = { numerator: 1n, denominator: BigInt(modulus) };
   const probability = multiply(walk.probability, share);

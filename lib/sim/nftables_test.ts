@@ -116,7 +116,7 @@ const CASES: readonly Case[] = [
       "192.0.2.10@node → 10.0.0.2:1": "untranslated",
       "192.0.2.10@node → 10.0.0.2:4": "dropped",
       "192.0.2.10@node → 10.0.0.2:5": "dropped",
-      // What the node sends to itself comes back in through lo.
+      // Packets of the node to itself come back in through lo.
       "192.0.2.10@node → 192.0.2.10:1": "dropped",
       "192.0.2.10@node → 192.0.2.10:2": "dropped",
       "192.0.2.10@node → 192.0.2.10:3": "this node",
@@ -176,7 +176,7 @@ const CASES: readonly Case[] = [
       "10.0.0.1 → 10.9.0.2:80": "10.0.0.8:80, masquerade yes",
       "10.0.0.1 → 10.9.0.1:80 ESTABLISHED": "untranslated",
       "10.0.0.1 → 10.9.0.1:80 INVALID": "untranslated",
-      // Settled on the way out, and lo does not ask again.
+      // nat is settled on the way out, and does not see the packet again after lo.
       "192.0.2.10@node → 192.0.2.10:80": "this node, masquerade yes",
     },
   },
@@ -257,7 +257,7 @@ const CASES: readonly Case[] = [
     flows: {
       "10.0.0.7 → 10.9.0.1:80": "10.0.0.1:8080 (1/4) | 10.0.0.2:8080 (1/4) | 10.0.0.3:9 (1/2), masquerade no",
       "10.0.0.7 → 10.9.0.1:81": "10.0.0.3:9, masquerade no",
-      // The condition on the protocol that `tcp dport` brings along.
+      // `tcp dport` implies a condition on the protocol.
       "10.0.0.7 → 10.9.0.1:80/udp": "10.0.0.3:9, masquerade no",
       "10.0.0.8 → 10.9.0.1:81": "dropped (1/2) | 10.0.0.3:9 (1/2, masquerade no)",
     },
@@ -363,10 +363,10 @@ Deno.test("an affinity set knows a source for its time, per source, and update s
   assertEquals(connect("10.0.0.7 → 10.9.0.1:2", 10), "untranslated");
   assertEquals(connect("10.0.0.7 → 10.9.0.1:1", 9), "10.0.0.1:1");
   assertEquals(connect("10.0.0.7 → 10.9.0.1:2", 18), "10.0.0.2:2");
-  // What is there already keeps its time.
+  // An element that exists keeps its expiry.
   assertEquals(connect("10.0.0.7 → 10.9.0.1:3", 15), "10.0.0.3:3");
   assertEquals(connect("10.0.0.7 → 10.9.0.1:2", 19), "untranslated");
-  // A later statement of the same packet sees it.
+  // A later statement sees the element for the same packet.
   assertEquals(connect("10.0.0.9 → 10.9.0.1:4", 50), "10.0.0.4:4");
 });
 

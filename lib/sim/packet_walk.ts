@@ -1,6 +1,6 @@
 /**
- * A virtual packet on its path through rules: what is known of it at each point, how histories split and join, what it leaves behind,
- * and how far it is followed.
+ * A virtual packet on its path through rules: its state at each point, how branches split and join, which affinity it leaves
+ * behind, and how far it is followed.
  *
  * @module
  */
@@ -28,55 +28,55 @@ import {
 /** Affinity list → source address → second of its last new connection. */
 export type AffinityMemory = ReadonlyMap<string, ReadonlyMap<string, number>>;
 
-/** What the packet's fate depends on besides the rules. What is unknown stops no packet. */
+/** State of the node that decides about a packet besides the rules. Unknown state stops no packet. */
 export interface HostState {
-  /** The node's own addresses; loopback goes without saying. */
+  /** The node's own addresses, without loopback. */
   readonly nodeAddresses: readonly string[];
-  /** Who stuck to which endpoint before the packet. */
+  /** Session affinity before the packet: client → endpoint, and when. */
   readonly affinity: AffinityMemory;
   /** The time of the packet, on the clock of {@linkcode AffinityMemory}. */
   readonly nowSeconds: number;
   /** The interface through which a packet to the address leaves; null: there is no route; undefined or absent: unknown. */
   readonly outInterface?: (address: string) => string | null | undefined;
-  /** True for bridges whose packets come to the rules by their ports (`bridge-nf-call-iptables`); absent: for none. */
+  /** True for bridges whose packets pass iptables by bridge port (`bridge-nf-call-iptables`); absent: for none. */
   readonly isBridged?: (name: string, family: IpFamily) => boolean;
-  /** The first address of an interface, to which a rule redirects what came in by it; null: it has none; undefined or absent: unknown. */
+  /** First address of an interface, the target of REDIRECT for packets from it; null: it has none; undefined or absent: unknown. */
   readonly addressOf?: (name: string, family: IpFamily) => string | null | undefined;
-  /** Why packets that are not for the node are not forwarded, e.g. `net.ipv4.ip_forward is 0`; null or absent: they are, or unknown. */
+  /** Why packets for other hosts are not forwarded, e.g. `net.ipv4.ip_forward is 0`; null or absent: they are, or unknown. */
   readonly notForwarding?: Readonly<Record<IpFamily, string | null>>;
-  /** Interfaces that are not up. */
+  /** Interfaces that are down. */
   readonly downInterfaces?: ReadonlySet<string>;
   /** Interfaces on which a source is only taken if the route back to it is through them (`rp_filter` 1). */
   readonly strictInterfaces?: ReadonlySet<string>;
   /**
-   * Interfaces that take packets from and to 127.0.0.0/8 (`route_localnet` 1); the others drop them, but for `lo`. Null or absent:
+   * Interfaces that accept packets from and to 127.0.0.0/8 (`route_localnet` 1); others drop them, except `lo`. Null or absent:
    * unknown.
    */
   readonly localnetInterfaces?: ReadonlySet<string> | null;
 }
 
-/** What one packet is walked with. */
+/** Context of one packet's walk. */
 export interface PacketContext {
   readonly hostState: HostState;
-  /** Networks that were parsed, which packets share. */
+  /** Parsed networks, shared by all packets. */
   readonly cidrs: Map<string, Cidr | null>;
-  /** Receives what cannot be evaluated. */
+  /** Receives a problem for each rule that cannot be evaluated. */
   readonly report: (problem: string) => void;
 }
 
-/** A network, or a single address as one; null: the text is neither. */
+/** The parsed network; a single address counts as one. Null: the text is neither. */
 export function networkOf({ cidrs }: PacketContext, text: string): Cidr | null {
   let cidr = cidrs.get(text);
   if (cidr === undefined) cidrs.set(text, cidr = parseCidr(text.includes("/") ? text : hostCidrText(text)));
   return cidr;
 }
 
-/** One possible history of the packet, as far as it got. */
+/** One branch of the packet's path, as far as it got. */
 export interface Walk {
   readonly probability: Fraction;
   readonly source: Ip;
   readonly destination: Ip;
-  /** What it was first sent to, which connection tracking remembers. */
+  /** Original destination, as connection tracking stores it. */
   readonly original: { readonly destination: Ip; readonly port: number };
   readonly protocol: PacketProtocol;
   readonly port: number;
@@ -89,7 +89,7 @@ export interface Walk {
   readonly hits: readonly RuleHit[];
 }
 
-/** A walk whose fate in one hook is decided. */
+/** A walk with its verdict in one hook. */
 export interface EndedWalk {
   readonly walk: Walk;
   readonly verdict: FlowOutcome["verdict"];
@@ -126,13 +126,13 @@ export function acceptedWalk(walk: Walk): EndedWalk {
   return { walk, verdict: "accept", rejectWith: "" };
 }
 
-/** A refusal, by the kernel's default type of the packet's family unless the rule names one. */
+/** A walk that ends with REJECT, by the kernel's default type of the family unless the rule names one. */
 export function rejectedWalk(walk: Walk, rejectWith: string | null): EndedWalk {
   const usual = walk.source.family === "IPv4" ? "icmp-port-unreachable" : "icmp6-port-unreachable";
   return { walk, verdict: "reject", rejectWith: rejectWith ?? usual };
 }
 
-/** Goes on with those that were let through. */
+/** Continues the accepted walks; the others stay as they are. */
 export function onward(
   ended: readonly EndedWalk[],
   next: (walk: Walk) => readonly EndedWalk[],
@@ -140,14 +140,14 @@ export function onward(
   return ended.flatMap((one) => one.verdict === "accept" ? next(one.walk) : [one]);
 }
 
-/** The walk with one more affinity list that now remembers its source. */
+/** The walk, with its source now stored in one more affinity list. */
 export function rememberedIn(list: string, walk: Walk): Walk {
   return { ...walk, remembered: [...walk.remembered.filter((known) => known !== list), list] };
 }
 
 /**
- * Adds up histories from which the packet goes on alike; the rules on the way of the first one stay. Without it a chain of
- * choices that all come back would double the histories at every rule.
+ * Merges branches that go on in the same state; the first one's hits stay. Without it a chain of
+ * choices that all return would double the branches at every rule.
  */
 export function mergeWalks(walks: readonly Walk[]): readonly Walk[] {
   if (walks.length < 2) return walks;
@@ -175,13 +175,13 @@ export function isNodeAddress(ip: Ip, { nodeAddresses }: HostState): boolean {
   return isLoopback(ip) || nodeAddresses.includes(ip.text);
 }
 
-/** The interface that the packet is about to leave through; undefined: not known. */
+/** The interface that the packet would leave through; undefined: unknown. */
 export function leavesThrough({ destination }: Walk, hostState: HostState): string | undefined {
   if (isNodeAddress(destination, hostState)) return "lo";
   return hostState.outInterface?.(destination.text) ?? undefined;
 }
 
-/** Where a rule sends a packet that it redirects: to loopback if a process of the node sent it. Null: there is no such address. */
+/** The destination that REDIRECT sets: loopback for packets of the node's own processes. Null: the interface has no address. */
 export function redirectedTo(
   { inInterface, source: { family } }: Walk,
   hostState: HostState,
@@ -191,11 +191,11 @@ export function redirectedTo(
   const known = hostState.addressOf?.(inInterface, family);
   if (known !== undefined) return known === null ? null : parseIp(known);
   const isUsual = (ip: Ip | null): boolean => ip?.family === family && !isLoopback(ip);
-  // Where no address is known, any of the node's does.
+  // With the interface's address unknown, any address of the node will do.
   return hostState.nodeAddresses.map(parseIp).find(isUsual) ?? loopback;
 }
 
-/** The packet when it comes back in: what the node sends to itself goes out through `lo`, with its source already settled. */
+/** The packet after its way through `lo` back into the node, with the source that masquerading gave it. */
 export function throughLoopback(walk: Walk, { nodeAddresses }: HostState): Walk {
   const own = nodeAddresses.map(parseIp).find((ip) => ip?.family === walk.source.family);
   const source = walk.masquerade ? own ?? walk.source : walk.source;
@@ -232,15 +232,15 @@ export function rememberOutcome(
   return next;
 }
 
-/** Rules that are looked at; a packet passes 100,000 of them at 44,000 Services. */
+/** Limit of evaluated rules; with 44,000 Services a packet passes 100,000. */
 const MAX_STEPS = 1_000_000;
-/** Chains that are entered; a Service has one for each of its endpoints. */
+/** Limit of entered chains; a Service has one for each of its endpoints. */
 const MAX_JUMPS = 10_000;
 const MAX_HISTORIES = 10_000;
 
 /**
- * How far one packet is followed: forty chains, each of which jumps to the next one twice, are walked through 2^40 times by the kernel,
- * too. Once it is too much, that is reported, and the packet's path ends there.
+ * Limits of one packet's walk: forty chains, each of which jumps to the next one twice, are walked through 2^40 times by the kernel,
+ * too. A walk over a limit is reported, and ends there.
  */
 export class WalkBudget {
   readonly #report: (problem: string) => void;
@@ -251,17 +251,17 @@ export class WalkBudget {
     this.#report = report;
   }
 
-  /** Another rule; false: it is left out. */
+  /** Counts one more rule; false: the limit is reached. */
   step(): boolean {
     return this.#isWithin(++this.#steps, MAX_STEPS, "rules");
   }
 
-  /** Another chain; false: it is left out. */
+  /** Counts one more chain; false: the limit is reached. */
   jump(): boolean {
     return this.#isWithin(++this.#jumps, MAX_JUMPS, "jumps");
   }
 
-  /** As many of them as are followed. */
+  /** The branches, cut off at the limit. */
   ways<Way>(ways: readonly Way[]): readonly Way[] {
     return this.#isWithin(ways.length, MAX_HISTORIES, "ways") ? ways : ways.slice(0, MAX_HISTORIES);
   }

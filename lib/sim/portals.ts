@@ -1,5 +1,5 @@
 /**
- * Ports of the node on which a process takes packets for Services, as userspace mode has them: what becomes of a packet there.
+ * Ports of the node on which kproxy accepts traffic of Services in userspace mode, and what it does with a packet there.
  *
  * @module
  */
@@ -15,27 +15,27 @@ import {
   type Walk,
 } from "./packet_walk.ts";
 
-/** A port that leads to endpoints. */
+/** A proxy port of userspace mode, with its endpoints. */
 export interface HeldPortal {
-  /** `ns/name:port`, for people. */
+  /** `ns/name:port`, for messages. */
   readonly servicePort: string;
-  /** Of the traffic that comes here. */
+  /** Traffic policy of the traffic that comes in here. */
   readonly policy: "cluster" | "local";
-  /** That it may be sent on to. */
+  /** Endpoints that the policy allows. */
   readonly endpoints: readonly { readonly ip: string; readonly port: number }[];
-  /** For how long a client keeps its endpoint; 0: endpoints take turns. */
+  /** Session affinity timeout of a client; 0: round robin. */
   readonly stickySeconds: number;
 }
 
-/** {@linkcode portalKey} → what listens there: kproxy's portal, `nothing`, or `another program`. A port that is not in it is not known. */
+/** {@linkcode portalKey} → the listener: kproxy's portal, `nothing`, or `another program`. A port that is missing is unknown. */
 export type PortalSnapshot = ReadonlyMap<string, HeldPortal | "nothing" | "another program">;
 
-/** E.g. `tcp 40001`. */
+/** Key of a port, e.g. `tcp 40001`. */
 export function portalKey(protocol: string, port: number): string {
   return `${protocol.toLowerCase()} ${port}`;
 }
 
-/** The table of such hits; a port is the chain. */
+/** Table name in hits of portals; the port is the chain. */
 export const PORTAL_TABLE = "userspace";
 
 function hitOf({ protocol, port }: Walk, rule: string): RuleHit {
@@ -43,9 +43,9 @@ function hitOf({ protocol, port }: Walk, rule: string): RuleHit {
 }
 
 /**
- * What the process does with a packet that has come to the node.
+ * What kproxy does with a packet that has arrived at one of its proxy ports.
  *
- * @param dial the ways of a connection that a process on the node begins
+ * @param dial walks the packets of a connection that a process on the node opens
  */
 export function throughPortal(
   arrived: EndedWalk,
@@ -76,7 +76,7 @@ export function throughPortal(
   return dialled(taken, portal, kept.length > 0 ? kept : endpoints, hostState, dial);
 }
 
-/** Of those that take no connection another one has the turn; a packet of UDP to them is lost. */
+/** Tries the endpoints: TCP skips those that refuse the connection; a UDP packet to a dead one is lost. */
 function dialled(
   walk: Walk,
   portal: HeldPortal,
@@ -126,7 +126,7 @@ function skippedHits(
   ];
 }
 
-/** The connection of kproxy's own that carries on what the walk began. */
+/** The connection that kproxy opens to an endpoint on behalf of the client. */
 function connection(
   { source, protocol }: Walk,
   { ip, port }: HeldPortal["endpoints"][number],
@@ -150,7 +150,7 @@ function ownAddress(family: IpFamily, endpoint: string, nodeAddresses: readonly 
   return own?.text ?? (family === "IPv4" ? "127.0.0.1" : "::1");
 }
 
-/** The client's packet where kproxy's own has come to. */
+/** The client's packet, at the end of kproxy's own connection. */
 function back(walk: Walk, { destination, port, mark, hits }: Walk): Walk {
   return {
     ...walk,
@@ -167,7 +167,7 @@ function met(walk: Walk, rule: string): Walk {
   return { ...walk, hits: [...walk.hits, hitOf(walk, rule)] };
 }
 
-/** A connection that was taken is closed; nothing answers a packet of UDP. */
+/** TCP: kproxy accepts the connection and closes it; a UDP packet is dropped without an answer. */
 function notServed(walk: Walk): EndedWalk {
   return walk.protocol === "tcp"
     ? { walk, verdict: "reject", rejectWith: "closed" }

@@ -1,5 +1,5 @@
 /**
- * A rule in words: what a packet has met, and what the rule does with it.
+ * A rule in words: which packets it matches, and what it does with them.
  *
  * @module
  */
@@ -18,7 +18,7 @@ import { formatFraction, probabilityFraction, type RuleHit } from "./flow.ts";
 import { conditionsOf, targetStatements } from "./iptables_match.ts";
 import { PORTAL_TABLE } from "./portals.ts";
 
-/** E.g. `to 10.96.0.1, tcp, port 80: go through KUBE-SVC-X`; `""` for what is no rule. */
+/** E.g. `to 10.96.0.1, tcp, port 80: go through KUBE-SVC-X`; `""` for a hit that is no rule. */
 export function ruleWords({ table, rule, index }: RuleHit, family: IpFamily): string {
   if (index === 0 || table === "ipvs" || table === PORTAL_TABLE) return "";
   const isNft = table.includes(" ");
@@ -35,7 +35,7 @@ interface Words {
   readonly actions: readonly string[];
 }
 
-/** For each kind, its words. */
+/** For each kind, a function that yields its words. */
 type WordsOf<Of extends { readonly kind: string }> = {
   readonly [Kind in Of["kind"]]: (of: Of & { readonly kind: Kind }) => string;
 };
@@ -65,7 +65,7 @@ function hex(value: number): string {
   return `0x${value.toString(16)}`;
 }
 
-/** By module and option: its value in words. `""`: nothing that a reader needs; undefined: it is shown as it is. */
+/** Words of options, by module and option. `""`: nothing that a reader needs; undefined: shown as written. */
 const OPTIONS = new Map<string, (value: string) => string | undefined>([
   ["comment --comment", () => ""],
   ["nfacct --nfacct-name", () => ""],
@@ -170,7 +170,7 @@ const STATEMENTS: WordsOf<NftStatement> = {
     if (fact !== null) return `${not(one)}${fact}`;
     return `${keyWords(one.key)} ${not(one)}${operand.kind === "named" ? "in" : "is"} ${values}`;
   },
-  // `mark and 0x4000 != 0` is how a rule asks for a bit.
+  // `mark and 0x4000 != 0` tests a single bit.
   mark: (one) =>
     one.not && one.value === 0 ? `marked ${hex(one.mask)}` : `${not(one)}marked ${hex(one.value)}`,
   setMark: ({ flip, keep }) => `mark ${hex(flip)} (keep ${hex(keep)})`,

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { ruleWords } from "./rule_words.ts";
 
-/** Rules of others: what words leave out would mislead. */
+/** Rules of other programs: words that left something out would mislead. */
 const IPTABLES: readonly (readonly [rule: string, words: string])[] = [
   ["-p tcp --dport 80 -j MASQUERADE --random-fully", "tcp, port 80: masquerade"],
   ["-j MASQUERADE --to-ports 1", "MASQUERADE --to-ports 1"],

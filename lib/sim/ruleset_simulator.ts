@@ -38,12 +38,12 @@ import {
 } from "./packet_walk.ts";
 import { throughPortal } from "./portals.ts";
 
-/** Says what becomes of packets of its family under the rules that it was made of. */
+/** Simulates packets of one IP family under the rules that it was made from. */
 export interface Simulator {
   /**
-   * Says what becomes of the packet.
+   * All possible outcomes of the packet.
    *
-   * @throws {RangeError} if an address of the packet is none
+   * @throws {RangeError} if an address of the packet is invalid
    */
   send(packet: Packet, hostState: HostState): Flow;
 }
@@ -58,10 +58,10 @@ const BUILTIN: Readonly<Record<FlowHook, string>> = {
   postrouting: "POSTROUTING",
 };
 const HOOKS = Object.keys(BUILTIN) as readonly FlowHook[];
-/** IPVS sees a packet of the node itself after the destination may have been translated. */
+/** Priority of IPVS in hook output: after DNAT of the node's own packets. */
 const IPVS_OUTPUT_PRIORITY = -98;
 
-/** At which priority a table of iptables sees packets of a hook. */
+/** Priorities of iptables tables by hook. */
 const PRIORITIES: Readonly<Record<string, Readonly<Partial<Record<FlowHook, number>>>>> = {
   raw: { prerouting: -300, output: -300 },
   mangle: { prerouting: -150, input: -150, forward: -150, output: -150, postrouting: -150 },
@@ -70,22 +70,22 @@ const PRIORITIES: Readonly<Record<string, Readonly<Partial<Record<FlowHook, numb
   security: { input: 50, forward: 50, output: 50 },
 };
 
-/** One family of a node, ready for packets. */
+/** A simulator of one family's rules on a node. */
 export class RulesetSimulator implements Simulator {
   readonly #held: RulesetSnapshot;
   readonly #hooks: Hooks;
   readonly #cidrs = new Map<string, Cidr | null>();
 
-  /** A simulator of what is held; that must not change while packets are sent. */
+  /** @param held the snapshot, which must not change while packets are sent */
   constructor(held: RulesetSnapshot) {
     this.#held = held;
     this.#hooks = hooksOf(held);
   }
 
   /**
-   * Says what becomes of the packet.
+   * All possible outcomes of the packet.
    *
-   * @throws {RangeError} if an address of the packet is none
+   * @throws {RangeError} if an address of the packet is invalid
    */
   send(packet: Packet, hostState: HostState): Flow {
     const { portals, sets, ipvs } = this.#held;
@@ -109,11 +109,11 @@ export class RulesetSimulator implements Simulator {
   }
 }
 
-/** The chains of each hook, in the order in which the kernel calls them. */
+/** Base chains of each hook, in the order in which the kernel calls them. */
 function hooksOf({ family, iptables, nftables }: RulesetSnapshot): Hooks {
   const all = [
     ...iptables.flatMap(builtinChains),
-    // Of those with one priority the kernel asks the one first that was hooked in last.
+    // At equal priority the kernel calls the chain first that was registered last.
     ...nftables.toReversed().flatMap((listed) => nftBaseChains(listed, family)),
   ];
   return Map.groupBy(all.toSorted((a, b) => a.priority - b.priority), ({ hook }) => hook);
@@ -179,7 +179,7 @@ class Trip {
   }
 
   fromNode(start: Walk): readonly EndedWalk[] {
-    // The kernel looks for a way before it asks the rules, and again once they have changed the destination.
+    // The kernel looks up a route before the rules run, and again once they have changed the destination.
     const lost = this.#isHere(start) ? null : this.#withoutRoute(start);
     if (lost !== null) return [lost];
     const before = (chain: BaseChain): boolean => chain.priority < IPVS_OUTPUT_PRIORITY;
@@ -201,7 +201,7 @@ class Trip {
     });
   }
 
-  /** From a process on the node, past IPVS. */
+  /** A packet of a process on the node, after IPVS. */
   #outOfNode(walk: Walk, isPassed: (chain: BaseChain) => boolean): readonly EndedWalk[] {
     const out = onward(this.#hook("output", walk, isPassed), (passed) => {
       const stopped = this.#isHere(passed) ? null : this.#withoutRoute(passed) ??
@@ -211,7 +211,7 @@ class Trip {
     if (!this.#isHere(walk)) return out;
     return onward(out, (passed) => {
       const back = throughLoopback(passed, this.#hostState);
-      // Conntrack keeps its entry on the way through lo: nat does not see the packet again.
+      // On the way through lo conntrack keeps its entry: nat does not see the packet again.
       return onward(
         this.#hook("prerouting", back, isFilter),
         (here) => walk.translated ? this.#hook("input", here) : this.#intoNode(here),
@@ -220,7 +220,7 @@ class Trip {
   }
 
   #toRealServers(origin: Walk, { server, walks }: Scheduled): readonly EndedWalk[] {
-    // The kernel answers such a packet itself, by ICMP.
+    // The kernel rejects such a packet itself, by ICMP.
     if (walks.length === 0) {
       const chain = virtualServerKey(server.server);
       const hit = { table: "ipvs", chain, index: 0, rule: "no real server" };
@@ -244,7 +244,7 @@ class Trip {
     return ipvs === null ? null : schedule(ipvs.servers, walk, this.#hostState);
   }
 
-  /** All base chains of a hook that are passed. */
+  /** All base chains of a hook that `isPassed` selects. */
   #hook(
     hook: FlowHook,
     walk: Walk,
@@ -287,7 +287,7 @@ class Trip {
     return stoppedAt(walk, "routing", "routes", `there is no route to ${text}`);
   }
 
-  /** 127.0.0.0/8 on another way than through `lo`. @param name undefined: not known */
+  /** Drops packets of 127.0.0.0/8 outside of `lo`. @param name the interface; undefined: unknown */
   #notOnLoopback(walk: Walk, side: "source" | "destination", name: string | undefined): EndedWalk | null {
     const { localnetInterfaces = null } = this.#hostState;
     const ip = walk[side];
@@ -299,7 +299,7 @@ class Trip {
   }
 }
 
-/** A connection is translated once per direction, by the first rule that does. */
+/** NAT translates a connection once per direction, by the first rule that matches. */
 function isSettled(hook: FlowHook, walk: Walk): boolean {
   if (walk.state !== "NEW") return true;
   if (hook === "prerouting" || hook === "output") return walk.translated || walk.inInterface === "lo";
@@ -310,7 +310,7 @@ function isFilter({ type }: BaseChain): boolean {
   return type !== "nat";
 }
 
-/** The end of a way that no rule has decided. */
+/** A path that the kernel itself ends, without any rule. */
 function stoppedAt(walk: Walk, table: string, chain: string, rule: string): EndedWalk {
   return {
     walk: { ...walk, hits: [...walk.hits, { table, chain, index: 0, rule }] },

@@ -10,39 +10,39 @@ import type { IpvsTable } from "../netfilter/ipvs.ts";
 import type { ListedTable } from "../netfilter/nft_listing.ts";
 import type { PortalSnapshot } from "./portals.ts";
 
-/** The rules that one variant of iptables has written. */
+/** The rules of one variant of iptables. */
 export interface IptablesSnapshot {
-  /** `""`: unknown. */
+  /** `""`: unknown variant. */
   readonly variant: "nft" | "legacy" | "";
-  /** Built-in chains included. */
+  /** Tables by name, with built-in chains. */
   readonly tables: IptablesRuleset;
 }
 
-/** What IPVS has, and what rules about it look into. */
+/** State of IPVS, and of the dummy device that its rules refer to. */
 export interface IpvsSnapshot {
   /** Virtual servers with their real servers. */
   readonly servers: IpvsTable;
-  /** Addresses on the device of the service proxy, canonical. */
+  /** Canonical addresses bound to the service proxy's dummy device. */
   readonly bound: readonly string[];
 }
 
 /** Everything in one family of a kernel that decides about a packet. */
 export interface RulesetSnapshot {
-  /** The one IP family. */
+  /** The IP family of all rules. */
   readonly family: IpFamily;
-  /** Of every variant that has some. */
+  /** One ruleset per variant that has rules. */
   readonly iptables: readonly IptablesSnapshot[];
-  /** Those that packets of the family meet, in the order in which they were made; those that iptables keeps its rules in are left out. */
+  /** Tables that packets of the family pass, in the order of their creation; tables of iptables-nft are left out. */
   readonly nftables: readonly ListedTable[];
-  /** By name, both families. */
+  /** ipsets of both families, by name. */
   readonly sets: ReadonlyMap<string, SavedSet>;
   /** Null: there is no IPVS. */
   readonly ipvs: IpvsSnapshot | null;
-  /** What a process of userspace mode listens on; absent: nothing is known of it. */
+  /** Listeners of a process in userspace mode; absent: unknown. */
   readonly portals?: PortalSnapshot;
 }
 
-/** A kernel that holds nothing. */
+/** An empty kernel: no rules, sets or virtual servers. */
 export function emptySnapshot(family: IpFamily): RulesetSnapshot {
   return { family, iptables: [], nftables: [], sets: new Map(), ipvs: null };
 }
@@ -53,9 +53,9 @@ const BUILTIN_CHAINS: Readonly<Record<"filter" | "nat", readonly string[]>> = {
 };
 
 /**
- * @param restore text of own chains, of tables filter and nat
- * @param jumps from built-in chains; each is inserted at the top, so the last one is met first
- * @param policies of table filter, of the node's own firewall. @default {the kernel's}
+ * @param restore restore text of the proxy's own chains, of tables filter and nat
+ * @param jumps from built-in chains; each is inserted at the top, so packets reach the last one first
+ * @param policies of table filter, by the node's own firewall. @default {the kernel's}
  */
 export function kernelTables(
   restore: string,

@@ -1,12 +1,12 @@
 /**
- * How an API server writes what it says: JSON, or protobuf.
+ * Wire formats of an API server's answers: JSON and protobuf.
  *
  * @module
  */
 import type { HttpConnection } from "./http_connection.ts";
 import { frameBytes, listBytes, statusBytes } from "./kube_protobuf.ts";
 
-/** Kind and version of a list, what it says of itself, and its objects. */
+/** A list: kind, version, metadata and objects. */
 export interface WireList {
   readonly kind: string;
   readonly apiVersion: string;
@@ -14,7 +14,7 @@ export interface WireList {
   readonly items: readonly unknown[];
 }
 
-/** What a server says of a failure. */
+/** Status of a failed request. */
 export interface WireStatus {
   readonly kind: "Status";
   readonly apiVersion: "v1";
@@ -24,7 +24,7 @@ export interface WireStatus {
   readonly [field: string]: unknown;
 }
 
-/** One form of answers. */
+/** A wire format. */
 export interface ApiWire {
   readonly contentType: string;
   readonly watchContentType: string;
@@ -53,22 +53,22 @@ const PROTOBUF_WIRE: ApiWire = {
   status: statusBytes,
 };
 
-/** What a server that has both, or only JSON, answers in. */
+/** Format of the answer, from a server with both formats or only JSON. */
 export function wireFor(accept: string, hasProtobuf: boolean): ApiWire {
   return hasProtobuf && accept.startsWith(PROTOBUF_TYPE) ? PROTOBUF_WIRE : JSON_WIRE;
 }
 
-/** A failure. */
+/** A Status of a failure. */
 export function statusOf(code: number, message: string): WireStatus {
   return { kind: "Status", apiVersion: "v1", status: "Failure", code, message };
 }
 
-/** Likewise, in JSON. */
+/** A Status of a failure, as JSON text. */
 export function statusText(code: number, message: string): string {
   return JSON.stringify(statusOf(code, message));
 }
 
-/** A whole answer. */
+/** A complete HTTP answer. */
 export function answerBytes(
   connection: HttpConnection,
   status: number,
@@ -80,7 +80,7 @@ export function answerBytes(
   connection.end();
 }
 
-/** Kind and API version of the lists, by plural. */
+/** Kind and API version of lists, by plural. */
 export const LISTS: Readonly<Record<string, { readonly kind: string; readonly apiVersion: string }>> = {
   services: { kind: "ServiceList", apiVersion: "v1" },
   endpointslices: { kind: "EndpointSliceList", apiVersion: "discovery.k8s.io/v1" },
@@ -88,7 +88,7 @@ export const LISTS: Readonly<Record<string, { readonly kind: string; readonly ap
   nodes: { kind: "NodeList", apiVersion: "v1" },
   servicecidrs: { kind: "ServiceCIDRList", apiVersion: "networking.k8s.io/v1" },
 };
-/** Of kinds. */
+/** Plurals by kind. */
 export const PLURALS: Readonly<Record<string, string>> = {
   Service: "services",
   EndpointSlice: "endpointslices",
@@ -97,7 +97,7 @@ export const PLURALS: Readonly<Record<string, string>> = {
   ServiceCIDR: "servicecidrs",
 };
 
-/** A bookmark of the objects of that plural. */
+/** A bookmark event for objects of a plural. */
 export function bookmarkOf(
   plural: string,
   metadata: Readonly<Record<string, unknown>>,

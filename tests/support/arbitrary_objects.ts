@@ -1,6 +1,6 @@
 /**
  * Random Services and slices for property tests: few names, addresses and ports, so that features meet and changes hit
- * what is there.
+ * existing objects.
  *
  * @module
  */
@@ -10,13 +10,13 @@ import type { ApiObject, EndpointSlice, Service, SliceEndpoint } from "../../lib
 import { testPort, testService, testSlice, testSliceEndpoint, testSlicePort } from "./model_objects.ts";
 
 const NAMES = ["api", "cart", "web", "web-2"] as const;
-/** One address is external IP and load-balancer IP at once, and shared by Services, as users do it. */
+/** Addresses that are external and load-balancer IPs at once, and shared by Services, as users have them. */
 const EXTERNAL_IPS = ["198.51.100.1", "203.0.113.9"];
 const LB_IPS = ["203.0.113.9", "203.0.113.8"];
 const RANGES = ["192.0.2.0/24", "198.18.0.0/15"];
 const POD_IPS = ["10.244.0.1", "10.244.0.2", "10.244.1.1", "10.244.1.2", "10.244.1.3"];
 
-/** A Service of random features; `index` keeps its node ports its own. */
+/** A Service with random features; `index` makes its node ports unique. */
 function arbitraryService(name: string, index: number): fc.Arbitrary<Service> {
   const policy = fc.constantFrom("Cluster" as const, "Local" as const);
   return fc.record({
@@ -100,7 +100,7 @@ export const ARBITRARY_CLUSTER: fc.Arbitrary<readonly ApiObject[]> = fc.tuple(
 
 const keyOf = (object: ApiObject): string => `${object.kind} ${object.name}`;
 
-/** Tells the tracker the events that lead from one cluster to another. */
+/** Offers the tracker the changes from one cluster to another. */
 export function offerChanges(
   tracker: ChangeTracker,
   before: readonly ApiObject[],

@@ -1,12 +1,12 @@
 /**
- * A way to start kproxy as the user nobody.
+ * Starts kproxy as the user nobody.
  *
  * @module
  */
 import { ROOT } from "../../tools/project_files.ts";
 import type { RunAs } from "./kproxy_process.ts";
 
-/** The user id. */
+/** User id of nobody. */
 export const NOBODY = 65534;
 
 /** The option of `setpriv` that leaves these capabilities and no other. */
@@ -14,7 +14,7 @@ export function boundingSet(capabilities: readonly string[]): string {
   return `--bounding-set=${["-all", ...capabilities.map((name) => `+${name}`)].join(",")}`;
 }
 
-/** Runs `work` with a way to be the user nobody with these capabilities: what only root may see is mounted where that user may look, for that process only. */
+/** Runs `work` with a prefix that becomes the user nobody with these capabilities: what only root may see is mounted where nobody may look. */
 export async function asNobody(
   capabilities: readonly string[],
   work: (as: RunAs) => Promise<void>,
@@ -32,7 +32,7 @@ export async function asNobody(
     const kept = capabilities.map((name) => `+${name}`).join(",");
     const drop = `setpriv --reuid ${NOBODY} --regid ${NOBODY} --clear-groups ${boundingSet(capabilities)} ` +
       (kept === "" ? "--inh-caps=-all" : `--inh-caps=${kept} --ambient-caps=${kept}`);
-    // `ip netns exec` gives every process mounts of its own.
+    // `ip netns exec` gives every process a mount namespace.
     const script = [...mounts, "cd /", `DENO_DIR='${folder}/cache' HOME=/ exec ${drop} "$0" "$@"`].join(
       " && ",
     );

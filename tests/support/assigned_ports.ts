@@ -1,5 +1,5 @@
 /**
- * Ports of userspace mode as a running kproxy may have them: the first one of 40001 on for each portal that is planned.
+ * Proxy ports of userspace mode as a running kproxy may assign them: from 40001 on, one for each planned portal.
  *
  * @module
  */
@@ -12,13 +12,13 @@ import type { PortalFacts } from "../../lib/model/portals.ts";
 const FIRST_PORT = 40_001;
 const ALL = { dnat: true, physdev: true, firewall: true };
 
-/** What kproxy would say of its ports. */
+/** Proxy ports as a running kproxy reports them. */
 export function assignedPortals(input: Omit<DesiredInput, "portals">): KnownPortals {
   let port = FIRST_PORT;
   const portals = [...input.states.keys()].flatMap((family): PortalFacts[] => {
     const address = family === "IPv4" ? "0.0.0.0" : "::";
     const plan = userspacePlan(input, family);
-    // In the order of the objects, so that one more changes no other's port.
+    // In the order of the objects, so that another one does not change the ports of the others.
     return [...stateOf(input, family).services.keys()].flatMap((name) => plan.get(name)?.portals ?? [])
       .map((portal) => portalFacts(portal, { family, address, port: port++ }));
   });

@@ -1,5 +1,5 @@
 /**
- * A real Chromium without a window, which talks to the tests only.
+ * A real headless Chromium, which connects to the tests only.
  *
  * @module
  */
@@ -18,10 +18,10 @@ const QUIET: readonly string[] = [
   "--force-color-profile=srgb",
 ];
 
-/** For anything that is to appear; several times as long as it takes on a busy machine. */
+/** Limit of any wait in a page; several times what a busy machine needs. */
 const LONGEST_WAIT_MS = 60_000;
 
-/** Lets `work` have a browser, and ends it. */
+/** Runs `work` with a browser, then closes it. */
 export async function withBrowser(work: (browser: Browser) => Promise<void>): Promise<void> {
   const executablePath = findProgram("chromium");
   if (executablePath === undefined) throw new Error("There is no chromium on the PATH");
@@ -33,14 +33,14 @@ export async function withBrowser(work: (browser: Browser) => Promise<void>): Pr
   }
 }
 
-/** A tab, and everything in it that went wrong. */
+/** A tab, and all faults in it. */
 export interface Tab {
   readonly page: Page;
-  /** What scripts threw, what the console called an error, and what the Content-Security-Policy forbade. */
+  /** Script exceptions, console errors, and violations of the Content-Security-Policy. */
   readonly faults: string[];
 }
 
-/** Opens a tab of a profile of its own, closes it again. */
+/** Runs `work` with a tab in a profile of its own, then closes it. */
 export async function withTab(
   browser: Browser,
   options: BrowserContextOptions,

@@ -1,21 +1,21 @@
 /**
- * What an image holds of kproxy: the bundle, and the folder of Deno's beside it.
+ * kproxy's files in an image: the bundle, and Deno's folder beside it.
  *
  * @module
  */
 import { bundle, writeBundle } from "../../tools/bundle.ts";
 import { UNKNOWN_COMMIT } from "../../lib/node/version.ts";
 
-/** Names the folder of the bundle that the test task has built for all tests. */
+/** Environment variable with the folder of the bundle that the test task has built. */
 export const TEST_BUNDLE_VARIABLE = "KPROXY_TEST_BUNDLE";
 
-/** `kproxy.js` of that bundle, which starts in a third of the time; undefined where there is none. */
+/** Path of `kproxy.js` in that bundle, which starts in a third of the time; undefined without a bundle. */
 export function testBundle(): string | undefined {
   const folder = Deno.env.get(TEST_BUNDLE_VARIABLE);
   return folder === undefined ? undefined : `${folder}/kproxy.js`;
 }
 
-/** A bundle in a folder; disposing of it removes it. */
+/** A bundle in a temporary folder; disposing of it removes it. */
 export class BundleFolder implements AsyncDisposable {
   private constructor(readonly folder: string) {}
 

@@ -1,5 +1,5 @@
 /**
- * The metrics of a proxy to which everything has happened.
+ * Metrics of a proxy that has counted every kind of event.
  *
  * @module
  */
@@ -26,7 +26,7 @@ const TRAFFIC: readonly ServiceTraffic[] = [{
   outgoing: { packets: 5, bytes: 3e12 },
 }];
 
-/** All series of a dual-stack proxy in which everything has happened. */
+/** All series of a dual-stack proxy that has counted every kind of event. */
 export function busyMetrics(mode: ProxyMode): ProxyMetrics {
   const metrics = new ProxyMetrics({
     mode,
@@ -87,7 +87,7 @@ export function busyMetrics(mode: ProxyMode): ProxyMetrics {
   return metrics;
 }
 
-/** What the parts around the proxy tell. */
+/** Adds metrics of the parts around the proxy. */
 function addRecords(registry: Registry): void {
   addLogMetrics(registry, () => 12);
   const reloads = new ReloadRecord(Date.now());

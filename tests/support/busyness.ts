@@ -1,15 +1,15 @@
 /**
- * Limits of time that hold on a machine with other work, too.
+ * Time limits that also hold on a busy machine.
  *
  * @module
  */
 import { assert } from "@std/assert";
 
-/** No quiet machine needs longer to start the runtime. */
+/** Longest start of the runtime on a quiet machine. */
 const START_MS = 150;
 const STARTS = 5;
 
-/** How many times longer than on a quiet machine the start of a program takes here and now; 1 at least. */
+/** Factor by which a program starts slower here and now than on a quiet machine; at least 1. */
 export async function busyness(): Promise<number> {
   const startMs = performance.now();
   for (let i = 0; i < STARTS; i++) await new Deno.Command(Deno.execPath(), { args: ["eval", "0"] }).output();
@@ -17,11 +17,11 @@ export async function busyness(): Promise<number> {
 }
 
 /**
- * Holds a limit against what something took, about three times what it takes on a quiet machine; how busy this one is counts, and is only
- * looked at if it must be.
+ * Asserts a time limit, about three times the duration on a quiet machine; it grows with the machine's load, which is only measured
+ * if needed.
  *
- * @param before how busy it was before
- * @throws {AssertionError} if it took longer than `limitMs`, and longer than so many times that as the machine is slower now
+ * @param before load before the work, by {@linkcode busyness}
+ * @throws {AssertionError} if the work took longer than `limitMs` times the factor by which the machine is slower now
  */
 export async function assertWithin(tookMs: number, limitMs: number, what: string, before = 1): Promise<void> {
   if (tookMs <= limitMs) return;

@@ -1,5 +1,5 @@
 /**
- * Canonical texts of rules, each worked out once: fakes see the same rules again and again, thousands of times in property tests.
+ * Cached canonical texts of rules: fakes see the same rules again and again, thousands of times in property tests.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * A node with three Services for `kproxy check`: what its rules are made from.
+ * A node with three Services for `kproxy check`: the input of its rules.
  *
  * @module
  */
@@ -34,7 +34,7 @@ export function service(
   };
 }
 
-/** Its only slice. */
+/** The only slice of the Service. */
 export function slice(name: string, ips: readonly string[]): unknown {
   return {
     apiVersion: "discovery.k8s.io/v1",
@@ -65,10 +65,10 @@ export const API = [
   slice("api", ["10.244.0.21", "10.244.0.22"]),
 ];
 export const EMPTY = [service("empty", "10.96.0.3", 30082)];
-/** Of a Service that is gone. */
+/** Objects of a deleted Service. */
 export const OLD = [service("old", "10.96.0.9", 30089), slice("old", ["10.244.0.99"])];
 
-/** What a mode makes rules from; the node is `node-a`, 192.0.2.10. */
+/** Input of a mode's rules; the node is `node-a`, 192.0.2.10. */
 export function inputOf(
   mode: RulesMode,
   objects: readonly unknown[] = [...WEB, ...API, ...EMPTY],

@@ -1,5 +1,5 @@
 /**
- * What `kproxy check` makes of texts that the tools print of the node of `check_objects`.
+ * Runs `kproxy check` on output of the tools, for the node of `check_objects`.
  *
  * @module
  */
@@ -17,10 +17,10 @@ import { assignedPortals } from "./assigned_ports.ts";
 import { inputOf } from "./check_objects.ts";
 import { renderIptablesSave } from "./saved_texts.ts";
 
-/** By tool. */
+/** Output by tool. */
 export type Texts = Readonly<Record<string, string>>;
 
-/** What the tools print of a node that is as it should be, by tool. */
+/** Output of the tools on a sound node, by tool. */
 export function printed(mode: RulesMode, input: DesiredInput): Texts {
   switch (mode) {
     case "iptables":
@@ -54,7 +54,7 @@ export function printed(mode: RulesMode, input: DesiredInput): Texts {
   }
 }
 
-/** What `kproxy check` finds in texts. */
+/** Result of `kproxy check` for texts. */
 export async function checked(mode: RulesMode, texts: Texts, input = inputOf(mode)): Promise<FamilyCheck> {
   const list = Object.entries(texts).map(([name, text]): LiveText => ({ name, text, family: "IPv4" }));
   const live = liveOfTexts(list, { from: "texts", bound: null, problems: [] });
@@ -72,7 +72,7 @@ export async function checked(mode: RulesMode, texts: Texts, input = inputOf(mod
   return check;
 }
 
-/** One line for each difference: whose, kind, place, cause, texts. */
+/** One line per difference: Service, kind, place, cause, texts. */
 export function all({ base, services, leftovers }: FamilyCheck): readonly string[] {
   const line = (of: string) => ({ kind, place, cause, wanted, found }: Difference): string =>
     [of, kind, place, cause, ...wanted.map((text) => `-${text}`), ...found.map((text) => `+${text}`)].join(

@@ -1,7 +1,7 @@
 /**
- * A connect loop: well over 100 new connections a second from fresh ports, each answer checked, each within 200 ms, so that a packet
- * that had to be sent twice is a failure. Time in which the loop itself, or a server, had no CPU does not count, and where it has just had
- * none, only packets that had to be sent twice do, as the client's kernel tells of them.
+ * A connect loop: well over 100 new connections a second from fresh ports, each answer checked, each within 200 ms, so that a
+ * retransmitted packet is a failure. Time in which the loop itself, or a server, had no CPU does not count; right after such time
+ * only retransmitted packets are failures, as the client's kernel counts them.
  *
  * @module
  */
@@ -16,15 +16,15 @@ const PER_SECOND = 130;
 const LEAST_PER_SECOND = 100;
 const LIMIT_MS = 200;
 
-/** A loop that excuses more of its requests has shown too little. */
+/** Share of excused requests above which a loop proves too little. */
 const MOST_EXCUSED = 0.05;
 
-/** How fast a loop is, and how patient. */
+/** Rate of a loop, and its limits. */
 export interface LoopPace {
   readonly perSecond: number;
-  /** A slower answer is a failure; with more than a second, only lost packets are (`LoopRequest`). */
+  /** Limit of an answer; above a second, only lost packets are failures (`LoopRequest`). */
   readonly limitMs: number;
-  /** As `LoopRequest.freshPorts`. */
+  /** See `LoopRequest.freshPorts`. */
   readonly freshPorts?: boolean;
 }
 
@@ -50,12 +50,12 @@ export class ConnectLoop {
     return new ConnectLoop(host, to, pace);
   }
 
-  /** What happened so far. */
+  /** Counters of the loop so far. */
   async report(): Promise<LoopReport> {
     return await this.#host.call("loopReport");
   }
 
-  /** As `AgentMethods.longestGap`. */
+  /** See `AgentMethods.longestGap`. */
   async longestGap(): Promise<number> {
     return await this.#host.call("longestGap");
   }
@@ -68,17 +68,17 @@ export class ConnectLoop {
     const deadline = performance.now() + Math.max(180_000, 10_000 * count / this.#pace.perSecond);
     for (let left = count; left > 0; left = goal - await answers()) {
       assert(performance.now() < deadline, `${this.to.ip}:${this.to.port} does not answer`);
-      // Not sooner than they can be there: each question takes time from the loops.
+      // Not before they can be there: each call takes time from the loops.
       await new Promise((resolve) => setTimeout(resolve, Math.max(50, 1000 * left / this.#pace.perSecond)));
     }
   }
 
-  /** Waits until as many more requests have been answered as its pace has in this time. */
+  /** Waits until as many more requests have been answered as the loop starts in this time. */
   async answeredFor(durationMs: number): Promise<void> {
     await this.answered(Math.ceil(this.#pace.perSecond * durationMs / 1000));
   }
 
-  /** Does something while no request of this loop is under way. */
+  /** Runs `work` while no request of this loop is under way. */
   async resting(work: () => Promise<void>): Promise<void> {
     await this.#host.call("restLoop");
     await work();
@@ -90,7 +90,7 @@ export class ConnectLoop {
   }
 
   /**
-   * Stops, says how many requests were excused, and fails unless every single one was answered in time and there were enough of them.
+   * Stops the loop, prints the number of excused requests, and fails unless every request was answered in time and there were enough.
    *
    * @throws {ExcusedError} if too many were excused
    */

@@ -1,5 +1,5 @@
 /**
- * An HTTP or HTTPS proxy for tests: tunnels by CONNECT, and plain requests passed on, on 127.0.0.1.
+ * An HTTP or HTTPS proxy for tests on 127.0.0.1: tunnels by CONNECT, and forwards plain requests.
  *
  * @module
  */
@@ -13,23 +13,23 @@ import {
 } from "./http_connection.ts";
 import type { TestPair } from "./test_certificates.ts";
 
-/** Notes what went through it. */
+/** Records the requests that it forwards. */
 export class ConnectProxy implements AsyncDisposable {
   readonly url: string;
-  /** `CONNECT 10.0.0.1:6443`, `GET http://…`, in order. */
+  /** Requests in order: `CONNECT 10.0.0.1:6443`, `GET http://…`. */
   readonly seen: string[] = [];
-  /** Proxy-Authorization headers, in order. */
+  /** Proxy-Authorization headers in order. */
   readonly logins: (string | undefined)[] = [];
-  /** `silent`: takes requests and answers none; a number: the status of every answer to CONNECT. */
+  /** `silent`: accepts requests and never answers; a number: status of every answer to CONNECT. */
   manners: "well" | "silent" | number = "well";
   readonly #listener: Deno.TcpListener | Deno.TlsListener;
   readonly #served: Promise<void>;
   readonly #connections = new Set<HttpConnection>();
   readonly #targets = new Set<Deno.Conn>();
-  /** Where names that exist nowhere lead: `host:port` → port of 127.0.0.1. */
+  /** Targets of names that do not exist: `host:port` → port of 127.0.0.1. */
   readonly #routes: ReadonlyMap<string, number>;
 
-  /** With `pair` it speaks TLS as that server. */
+  /** @param pair makes it speak TLS with this certificate */
   constructor(routes: ReadonlyMap<string, number>, pair?: TestPair) {
     this.#routes = routes;
     const place = { hostname: "127.0.0.1", port: 0 };
@@ -45,7 +45,7 @@ export class ConnectProxy implements AsyncDisposable {
     );
   }
 
-  /** How many connections of clients are open. */
+  /** Number of open client connections. */
   get open(): number {
     return this.#connections.size;
   }

@@ -1,7 +1,7 @@
 /**
- * A container of a Pod on the host's network, as far as namespaces and capabilities make one: the command, the mounts and the rights
- * that its manifest names, and the files that `deploy/Dockerfile` copies; for the programs of the image stand those of this machine.
- * There is no filter of system calls and no namespace of processes.
+ * A Pod's container on the host's network, built from namespaces and capabilities: command, mounts and rights of its
+ * manifest, and the files that `deploy/Dockerfile` copies; the image's programs are those of this machine.
+ * There is no seccomp filter and no PID namespace.
  *
  * @module
  */
@@ -11,13 +11,13 @@ import { copiesIn, readInstructions } from "../deploy/dockerfile.ts";
 import { pathExists } from "./path_exists.ts";
 import { isPrivileged, mountsOf, type PodHost, startOf } from "./pod_host.ts";
 
-/** The programs of an image, which are all of the machine's. */
+/** Folders with the image's programs, taken from this machine. */
 const SYSTEM_FOLDERS = ["/bin", "/etc", "/lib", "/lib64", "/sbin", "/usr"];
 const PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/** In an image; the build makes it in the project's `dist`. */
+/** Folder of the bundle in an image build, below the project's `dist`. */
 const BUNDLE = "dist/kproxy-js";
 
-/** The command that becomes the container's process, for a namespace with mounts of its own, as `ip netns exec` makes one. */
+/** Command that becomes the container's process, for a mount namespace such as `ip netns exec` makes. */
 export async function containerCommand(
   pod: V1PodSpec,
   container: V1Container,
@@ -37,7 +37,7 @@ export async function containerCommand(
   return ["sh", "-ec", script.join("\n"), "sh", ...processOf(container, host)];
 }
 
-/** What is run inside, with its variables and as whom. */
+/** Command inside, with its variables and its user. */
 function processOf(container: V1Container, host: PodHost): string[] {
   const { env, command } = startOf(container, host);
   const all = [["PATH", PATH], ...env];
@@ -68,12 +68,12 @@ async function systemMounts(root: string): Promise<string[]> {
   ];
 }
 
-/** What the image copies: the bundle is the host's. */
+/** Mounts for the files that the image copies; the bundle is the host's. */
 async function imageMounts(root: string, { bundle }: PodHost): Promise<string[]> {
   const copied = copiesIn(await readInstructions()).flatMap(({ sources, target }) =>
     sources.map((source): [from: string, to: string] => {
       const from = source === BUNDLE ? bundle : `${ROOT}/${source}`;
-      // Of several each keeps its name below the target.
+      // Of several sources each keeps its name below the target.
       return [from, sources.length === 1 ? target : `${target}/${source.split("/").at(-1)}`];
     })
   );

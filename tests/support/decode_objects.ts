@@ -1,15 +1,15 @@
 /**
- * Raw objects for tests of decoding: complete, with the fields a test is about put in.
+ * Raw objects for decoding tests: complete, with fields replaced by the test.
  *
  * @module
  */
 import type { V1EndpointSlice, V1ServiceSpec, V1ServiceStatus } from "@kubernetes/client-node";
 import type { Raw as RawOf } from "../../lib/source/decode/api_json.ts";
 
-/** An object as it stands in JSON. */
+/** An object in JSON. */
 export type Raw = Record<string, unknown>;
 
-/** A Service `shop/web` with one port, and what `spec` and `status` say. */
+/** A Service `shop/web` with one port, extended by `spec` and `status`. */
 export function rawService(spec: RawOf<V1ServiceSpec> = {}, status: RawOf<V1ServiceStatus> = {}): Raw {
   return {
     apiVersion: "v1",
@@ -20,7 +20,7 @@ export function rawService(spec: RawOf<V1ServiceSpec> = {}, status: RawOf<V1Serv
   };
 }
 
-/** A slice `shop/web-1` with one endpoint, and what `fields` say. */
+/** A slice `shop/web-1` with one endpoint, extended by `fields`. */
 export function rawSlice(fields: RawOf<V1EndpointSlice> = {}): Raw {
   return {
     apiVersion: "discovery.k8s.io/v1",
@@ -33,7 +33,7 @@ export function rawSlice(fields: RawOf<V1EndpointSlice> = {}): Raw {
   };
 }
 
-/** A test without any right, which proves that what it tests is pure. */
+/** Registers a test without permissions, which proves that the tested code is pure. */
 export function pure(name: string, fn: () => void): void {
   Deno.test(name, { permissions: "none" }, fn);
 }

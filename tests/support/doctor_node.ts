@@ -1,5 +1,5 @@
 /**
- * A healthy node in memory, as far as `kproxy doctor` looks at one, and faults for single programs of it.
+ * A healthy node in memory, as far as `kproxy doctor` reads one, with faults for single programs.
  *
  * @module
  */
@@ -8,10 +8,10 @@ import type { Exec, ExecOptions, ExecResult } from "../../lib/kernel/exec.ts";
 import { FakeIptables, type FakeIptablesOptions } from "./fake_iptables.ts";
 import { fakeSysctl } from "./fake_sysctl.ts";
 
-/** What becomes of a program instead of its good answer. */
+/** Fault of a program, instead of its good answer. */
 export type ProgramFault = "missing" | "forbidden" | "hangs" | "garbage" | "denied" | Partial<ExecResult>;
 
-/** Versions, as the programs print them. */
+/** Version output by program. */
 const VERSIONS: Readonly<Record<string, string>> = {
   "nft --version": "nftables v1.0.6 (Lester Gooch #5)\n",
   "ipvsadm --version": "ipvsadm v1.31 2019/12/24 (compiled with popt and IPVS v1.2.1)\n",
@@ -26,11 +26,11 @@ const VERSIONS: Readonly<Record<string, string>> = {
 /** Device → kind and MTU. */
 export type FakeLinks = Readonly<Record<string, { readonly kind?: string; readonly mtu: number }>>;
 
-/** See the module. */
+/** A node in memory; see the module. */
 export class DoctorNode implements Exec {
-  /** Command lines so far. */
+  /** Command lines that were run. */
   readonly runs: string[] = [];
-  /** Kernel settings. */
+  /** Sysctls. */
   readonly settings: Record<string, string> = {
     "net.ipv4.ip_forward": "1",
     "net.ipv6.conf.all.forwarding": "1",
@@ -55,9 +55,9 @@ export class DoctorNode implements Exec {
     "net.ipv4.vs.conn_reuse_mode": "1",
   };
   links: FakeLinks = { lo: { mtu: 65536 }, eth0: { mtu: 1500 }, veth1: { kind: "veth", mtu: 1500 } };
-  /** What `nft list chains` prints. */
+  /** Output of `nft list chains`. */
   chains = "";
-  /** What `nft -c` finds: tables that are there, as `ip kproxy`. */
+  /** Tables that `nft -c` finds, e.g. `ip kproxy`. */
   tables: readonly string[] = [];
   readonly iptables: FakeIptables;
   readonly #faults: { readonly start: string; readonly fault: ProgramFault }[] = [];
@@ -66,7 +66,7 @@ export class DoctorNode implements Exec {
     this.iptables = new FakeIptables(options);
   }
 
-  /** Every command line that begins so suffers this; later ones count first. */
+  /** Plants a fault for each command line with this beginning; later calls take precedence. */
   fail(start: string, fault: ProgramFault): this {
     this.#faults.unshift({ start, fault });
     return this;

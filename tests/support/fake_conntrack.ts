@@ -1,6 +1,6 @@
 /**
- * Connection tracking in memory behind the program `conntrack`: as much of it as kproxy uses, UDP only. `tests/kernel` holds it
- * equal to the real one.
+ * Connection tracking in memory behind the program `conntrack`: as much of it as kproxy uses, UDP only. `tests/kernel` compares
+ * it with the real one.
  *
  * @module
  */
@@ -53,17 +53,17 @@ interface Command {
   readonly fields: Map<Field, string>;
 }
 
-/** See the module. */
+/** The program and its flows; see the module. */
 export class FakeConntrack implements Exec {
-  /** Every command line so far. */
+  /** Command lines that were run. */
   readonly runs: string[] = [];
-  /** What the next runs end with instead of doing anything, in order. */
+  /** Results of the next runs, in order, instead of their work. */
   readonly planned: (Partial<ExecResult> | Error)[] = [];
-  /** False: as versions before 1.4.7, which read no deletions from a file. */
+  /** False: a version before 1.4.7, which reads no deletions from a file. */
   batches = true;
   #flows: Flow[] = [];
 
-  /** Adds a flow, translated if `reply` is given: `ip:port` each. */
+  /** Adds a flow, translated if `reply` is given; both are `ip:port`. */
   add(from: string, to: string, reply = to, zone: Partial<Record<Field, string>> = {}): void {
     const [[src, sport], [dst, dport], [replySrc, replySport]] = [from, to, reply].map(splitAddress) as [
       [string, string],
@@ -85,7 +85,7 @@ export class FakeConntrack implements Exec {
     this.#flows.push({ family, fields: new Map(Object.entries(fields) as [Field, string][]) });
   }
 
-  /** `from > to < reply source` of every flow, sorted. */
+  /** All flows as `from > to < reply source`, sorted. */
   get flows(): string[] {
     return this.#flows.map(({ fields }) => {
       const zones = (["zone", "origZone", "replyZone"] as const)
@@ -127,7 +127,7 @@ export class FakeConntrack implements Exec {
     }
     const matching = this.#flows.filter((flow) =>
       (family === undefined || flow.family === family) &&
-      // A zone that was never given counts as zone 0.
+      // A missing zone counts as zone 0.
       [...fields].every(([field, value]) => (flow.fields.get(field) ?? "0") === value)
     );
     const stdout = matching.map(lineOf).join("");
@@ -150,7 +150,7 @@ export class FakeConntrack implements Exec {
   }
 }
 
-/** Flags with a value that neither selects nor identifies. */
+/** Flags whose values neither select nor identify a flow. */
 const PASSED_OVER = new Set(["-p", "-t", "-u"]);
 
 function parseCommand(args: readonly string[]): Command {

@@ -15,11 +15,11 @@ import type { SavedTable } from "../../lib/netfilter/iptables_save.ts";
 import { startRecording } from "./fake_record.ts";
 import { BUILTIN_CHAINS, FakeTable, Refusal } from "./fake_iptables_tables.ts";
 
-/** How the fake machine is equipped. */
+/** Equipment of the fake machine. */
 export interface FakeIptablesOptions {
-  /** What `iptables` without a variant in its name is. Default nft. */
+  /** Variant of `iptables` without a variant in its name. Default nft. */
   readonly variant?: IptablesVariant;
-  /** Default 1.8.9. */
+  /** Default version 1.8.9. */
   readonly version?: string;
   /** Programs that are not installed. */
   readonly missing?: readonly string[];
@@ -43,15 +43,15 @@ const LOCK_HELD =
   "Another app is currently holding the xtables lock; still 0s 0us time ahead to have a chance to grab the lock...\n" +
   "Another app is currently holding the xtables lock. Perhaps you want to use the -w option?\n";
 
-/** An {@linkcode Exec} with iptables programs that work on memory. */
+/** An {@linkcode Exec} with iptables programs that work in memory. */
 export class FakeIptables implements Exec {
   /** Programs started, in order. */
   readonly runs: { readonly argv: readonly string[]; readonly stdin: string }[] = [];
-  /** Called after each transaction that was committed, with the texts that iptables-save would print then. */
+  /** Called after each committed transaction, with a function that yields iptables-save's output then. */
   onCommit: ((family: IpFamily, save: () => string) => void) | undefined;
   /**
-   * Refuses a line that adds a rule: as the program does when it reads the line, or as the kernel does when the table is committed. The
-   * kernel of the nft variant complains of each line, that of the legacy variant of the whole, so its program names the line of COMMIT.
+   * Refuses a line that adds a rule: either the program does when it reads the line, or the kernel when the table is committed. The
+   * nft variant's kernel reports each line, the legacy variant's only the table, so its program names the line of COMMIT.
    */
   refuse: (line: string) => { readonly by: "program" | "kernel"; readonly problem: string } | undefined =
     () => undefined;
@@ -73,28 +73,28 @@ export class FakeIptables implements Exec {
     this.#missing = new Set(options.missing);
   }
 
-  /** The next `count` commands find the xtables lock held (status 4). */
+  /** Makes the next `count` commands find the xtables lock held (status 4). */
   holdLock(count: number): void {
     this.#lockedRuns = count;
   }
 
-  /** The next `count` restores fail at their block number `atBlock` (from 0); the blocks before it are committed. */
+  /** Makes the next `count` restores fail at block number `atBlock` (from 0); the blocks before it are committed. */
   failRestores(count: number, atBlock = 0, code = 1, stderr = "iptables-restore: line 2 failed\n"): void {
     for (let i = 0; i < count; i++) this.#failingRestores.push({ atBlock, code, stderr });
   }
 
-  /** What was to fail and has not been run yet does not fail. */
+  /** Cancels planned failures of restores. */
   healRestores(): void {
     this.#failingRestores.length = 0;
   }
 
-  /** What iptables-save prints for one table, or for every table that exists. */
+  /** Output of iptables-save for one table, or for all existing tables. */
   saved(family: IpFamily, table?: string, variant = this.#variant): string {
     return save(this.#kernel(family, variant), table);
   }
 
   async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
-    // A process takes at least one turn; what would be a race with it must be one here, too.
+    // A process takes at least one turn, so that races with it show here, too.
     await Promise.resolve();
     const program = this.#find(argv);
     const stdin = wholeText(options.stdin ?? "");
@@ -246,15 +246,15 @@ interface RestoreRun {
   stdout: string;
   draft: FakeTable | null;
   skipping: boolean;
-  /** What the kernel will say of the lines of this block. */
+  /** Lines of this block that the kernel will refuse, with its errors. */
   readonly refused: string[];
 }
 
-/** The tables of one family without the programs around them, for laws that load thousands of texts. */
+/** Tables of one family without programs, for property tests that load thousands of texts. */
 export class RestoredTables {
   readonly #kernel: Kernel = { family: "IPv4", variant: "legacy", tables: new Map() };
 
-  /** As iptables-save would be read. */
+  /** The table as read from iptables-save. */
   saved(table: string): SavedTable {
     return openTable(this.#kernel, table).chains;
   }
@@ -265,9 +265,9 @@ export class RestoredTables {
   }
 
   /**
-   * Applies the blocks of a restore text, each all or nothing; what it prints.
+   * Applies the blocks of a restore text, each all or nothing; yields its output.
    *
-   * @throws {Refusal} at the first line that is refused; earlier blocks stay applied
+   * @throws {Refusal} at the first refused line; earlier blocks stay applied
    */
   restore(text: string): string {
     const run: RestoreRun = {
@@ -288,7 +288,7 @@ export class RestoredTables {
   }
 }
 
-/** Handles one line; the table to commit if it ends a block. */
+/** Handles one line; yields the table to commit if the line ends a block. */
 function restoreLine(run: RestoreRun, line: string): FakeTable | null {
   if (line === "" || line.startsWith("#")) return null;
   if (run.skipping) {
@@ -320,9 +320,9 @@ function restoreLine(run: RestoreRun, line: string): FakeTable | null {
   return null;
 }
 
-/** Runs one command on a draft; what it prints. */
+/** Runs one command on a draft; yields its output. */
 function execute(table: FakeTable, words: readonly string[]): string {
-  // Nothing is counted here.
+  // The fake has no counters.
   const [command = "", chain = "", ...rest] = words[0] === "-v" ? words.slice(1) : words;
   const index = /^\d+$/.test(rest[0] ?? "") ? Number(rest[0]) : undefined;
   switch (command) {
@@ -390,7 +390,7 @@ function takeTable(args: readonly string[]): { tableName: string; words: readonl
   return { tableName: args[at + 1] ?? "", words: [...args.slice(0, at), ...args.slice(at + 2)] };
 }
 
-/** Of both variants, whichever the machine's own is. */
+/** Name of a variant's program, also if that variant is not the default. */
 function programOf({ family, variant }: Kernel, action: "" | `-${string}`): string {
   return `${family === "IPv4" ? "iptables" : "ip6tables"}-${variant}${action}`;
 }

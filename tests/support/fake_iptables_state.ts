@@ -1,5 +1,5 @@
 /**
- * States and settings for tests of iptables mode, as short as a test wants to write them.
+ * States and settings for tests of iptables mode, in short form.
  *
  * @module
  */
@@ -9,10 +9,10 @@ import type { IpFamily, NamespacedName } from "../../lib/model/objects.ts";
 import type { Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../lib/model/state.ts";
 import { testServicePort } from "./model_objects.ts";
 
-/** Service name → how many endpoints it has. */
+/** Service name → number of its endpoints. */
 export type ServiceSizes = Readonly<Record<string, number>>;
 
-/** Settings with every default, for node 192.0.2.10 or fd00:192::10. */
+/** Default settings for node 192.0.2.10 or fd00:192::10. */
 export function defaultSettings(family: IpFamily): IptablesSettings {
   return {
     masqueradeMark: 0x4000,
@@ -26,8 +26,8 @@ export function defaultSettings(family: IpFamily): IptablesSettings {
 }
 
 /**
- * Services `shop/<name>` of one TCP port 80 and, for names that end in "-np", a node port. The number in a name (`s12`)
- * is the Service's place in the service network.
+ * State of Services `shop/<name>` with one TCP port 80 and, for names that end in "-np", a node port. The number in a
+ * name (`s12`) gives the Service's address in the service network.
  */
 export function stateOf(family: IpFamily, sizes: ServiceSizes): ProxyState {
   const services = new Map<NamespacedName, readonly ServicePort[]>();

@@ -10,14 +10,14 @@ import type { SavedTable } from "../../lib/netfilter/iptables_save.ts";
 import { quoteWord } from "../../lib/netfilter/iptables_rule.ts";
 import { canonicalRule } from "./canonical_rule.ts";
 
-/** A command the real program would refuse. */
+/** A command that the real program would refuse. */
 export class Refusal extends Error {
   readonly code: number;
-  /** True if the program's own parser refuses it (it prefixes its name and version), not the kernel. */
+  /** True if the program's own parser refuses it (with name and version in front), not the kernel. */
   readonly parser: boolean;
   /** True if the kernel refuses it when the transaction is committed. */
   readonly kernel: boolean;
-  /** True if the message names the lines. */
+  /** True if the message names line numbers. */
   readonly lines: boolean;
 
   constructor(code: number, message: string, kind: "parser" | "kernel" | "table" | "lines" = "table") {
@@ -44,25 +44,25 @@ const NOT_FOUND = "No chain/target/match by that name.";
 const BAD_RULE = "Bad rule (does a matching rule exist in that chain?).";
 
 interface Rule {
-  /** As written, words joined by single spaces. */
+  /** The rule as written, words joined by single spaces. */
   readonly text: string;
-  /** Equal for rules that are the same to the kernel. */
+  /** Equal for rules that the kernel treats as the same. */
   readonly key: string;
   readonly target: string | null;
 }
 
 interface Chain {
-  /** Null for a user chain. */
+  /** Policy; null for a user chain. */
   readonly policy: string | null;
   readonly rules: readonly Rule[];
 }
 
-/** One table. A draft of it can be edited and thrown away, which makes a transaction. */
+/** A table. Drafts of it can be edited and dropped, which makes transactions. */
 export class FakeTable {
   readonly name: string;
   readonly #variant: IptablesVariant;
   readonly #chains: Map<string, Chain>;
-  /** Chains whose rule lists belong to this draft alone. */
+  /** Rule lists that belong to this draft alone, by chain. */
   readonly #own = new Map<string, Rule[]>();
   readonly #references: Map<string, number>;
 
@@ -89,7 +89,7 @@ export class FakeTable {
     this.#references.clear();
   }
 
-  /** A `:CHAIN POLICY` line: makes the chain or empties it. */
+  /** Handles a `:CHAIN POLICY` line: creates the chain, or flushes it. */
   declare(chain: string, policy: string): void {
     const found = this.#chains.get(chain);
     checkName(chain);
@@ -133,7 +133,7 @@ export class FakeTable {
     this.#own.delete(chain);
   }
 
-  /** `index` is 1-based; without it the rule goes to the end. */
+  /** Inserts a rule at 1-based `index`; without it the rule is appended. */
   insert(chain: string, words: readonly string[], index?: number): void {
     const rule = this.#rule(words);
     const { policy, rules } = this.#existing(chain);
@@ -186,7 +186,7 @@ export class FakeTable {
     throw new Refusal(1, this.#variant === "nft" || !this.#chains.has(chain) ? BAD_RULE : NOT_FOUND);
   }
 
-  /** What `-S CHAIN` prints. */
+  /** Output of `-S CHAIN`. */
   list(chain: string): string {
     const found = this.#chains.get(chain);
     if (found === undefined) {
@@ -201,7 +201,7 @@ export class FakeTable {
     return [head, ...found.rules.map((rule) => addLine(chain, rule))].join("\n") + "\n";
   }
 
-  /** What `-S` prints. */
+  /** Output of `-S`. */
   listAll(): string {
     const names = this.#names();
     const heads = names.map((name) => {
@@ -211,7 +211,7 @@ export class FakeTable {
     return [...heads, ...this.#ruleLines(names)].join("\n") + "\n";
   }
 
-  /** As iptables-save would be read. */
+  /** The chains as read from iptables-save. */
   get chains(): SavedTable {
     return new Map(
       [...this.#chains].map(([name, { policy, rules }]) => [
@@ -221,7 +221,7 @@ export class FakeTable {
     );
   }
 
-  /** The table's part of iptables-save's text. */
+  /** The table's part of iptables-save's output. */
   save(): string {
     const names = this.#names();
     const heads = names.map((name) => `:${name} ${this.#chains.get(name)?.policy ?? "-"} [0:0]`);
@@ -287,7 +287,7 @@ function addLine(chain: string, rule: Rule): string {
   return rule.text === "" ? `-A ${chain}` : `-A ${chain} ${rule.text}`;
 }
 
-/** What the programs' own readers make of some values. */
+/** Checks values as the programs' parsers do. */
 function checkValues(words: readonly string[]): void {
   for (const [index, word] of words.entries()) {
     const value = words[index + 1] ?? "";

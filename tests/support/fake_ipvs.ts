@@ -1,6 +1,6 @@
 /**
- * The programs of IPVS mode, working on a {@linkcode KernelModel} of one family: what a proxier starts when it syncs and
- * checks. Connections are not modelled.
+ * The programs of IPVS mode on a {@linkcode KernelModel} of one family: what a proxier starts to sync and
+ * check. Connections are not modelled.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import { formatIpvsTable, formatSets, renderIptablesSave } from "./saved_texts.t
 
 const DEVICE = "kube-ipvs0";
 
-/** What lists all that it holds. */
+/** Programs that list the whole state. */
 const LISTS = [
   ["ipvsadm", "-Sn"],
   ["ipset", "save"],
@@ -21,7 +21,7 @@ const LISTS = [
   ["ip", "-json", "address", "show", "dev", DEVICE],
 ] as const;
 
-/** Lines of ipvsadm that the program itself takes. */
+/** Lines that ipvsadm itself can parse. */
 const READABLE_REGEXP =
   /^-([AED] (-[tu]|--sctp-service) \S+:\d+|[aed] (-[tu]|--sctp-service) \S+:\d+ -r \S+:\d+|Z (-[tu]|--sctp-service) \S+:\d+)/;
 
@@ -30,9 +30,9 @@ export class FakeIpvs implements Exec {
   readonly kernel = new KernelModel();
   /** Programs started, in order, each with its first option. */
   readonly runs: string[] = [];
-  /** What this kernel does not have. */
+  /** Schedulers that this kernel lacks. */
   readonly missingSchedulers = new Set<string>();
-  /** What a run ends with instead of doing its work. */
+  /** Result of a run instead of its work. */
   fail: (argv: readonly string[]) => ExecResult | undefined = () => undefined;
   /** Called between a run's work and its end. */
   afterRun: (argv: readonly string[]) => Promise<void> = () => Promise.resolve();
@@ -46,7 +46,7 @@ export class FakeIpvs implements Exec {
       ])),
   );
 
-  /** The iptables programs of this kernel. */
+  /** Interface to the iptables programs of this kernel. */
   iptables(family: IpFamily): Iptables {
     return new Iptables(this, {
       family,
@@ -78,7 +78,7 @@ export class FakeIpvs implements Exec {
     }
   }
 
-  /** What programs that read lines make of them; undefined for other ones. */
+  /** Result of a program that reads lines; undefined for others. */
   #batch(argv: readonly string[], lines: readonly string[]): ExecResult | undefined {
     switch (argv.slice(0, 2).join(" ")) {
       case "ipvsadm -R":
@@ -121,7 +121,7 @@ export class FakeIpvs implements Exec {
     }
   }
 
-  /** Each line for itself, up to one that the program cannot read. The status is that of the last one. */
+  /** Applies line by line, up to one that the program cannot parse. The status is that of the last line. */
   #restoreServers(lines: readonly string[]): ExecResult {
     let [code, stderr] = [0, ""];
     for (const line of lines) {
@@ -136,7 +136,7 @@ export class FakeIpvs implements Exec {
     return { code, stdout: "", stderr };
   }
 
-  /** What is said of the line: nothing, unless the kernel refuses it. */
+  /** Error of the line; `""` unless the kernel refuses it. */
   #serverLine(line: string): string {
     const scheduler = /^-A .* -s (\S+)/.exec(line)?.[1];
     if (scheduler !== undefined && this.missingSchedulers.has(scheduler)) {
@@ -146,9 +146,9 @@ export class FakeIpvs implements Exec {
   }
 
   /**
-   * Up to the first line that is refused.
+   * Applies lines up to the first refused one.
    *
-   * @param isLenient what is as a line says already is no reason to refuse it
+   * @param isLenient `-exist`: a line that changes nothing is no error
    */
   #restoreSets(lines: readonly string[], isLenient: boolean): ExecResult {
     for (const [index, line] of lines.entries()) {
@@ -160,7 +160,7 @@ export class FakeIpvs implements Exec {
     return { code: 0, stdout: "", stderr: "" };
   }
 
-  /** Each line for itself; every one that is refused is named. */
+  /** Applies line by line; every refused line is reported. */
   #changeAddresses(lines: readonly string[]): ExecResult {
     let stderr = "";
     for (const [index, line] of lines.entries()) {
@@ -180,7 +180,7 @@ export class FakeIpvs implements Exec {
     }
   }
 
-  /** What `-exist` lets pass. */
+  /** True for what `-exist` permits: no change. */
   #isDone(line: string): boolean {
     const [command, name = "", entry = ""] = line.split(" ");
     const set = this.kernel.sets.get(name);
@@ -189,7 +189,7 @@ export class FakeIpvs implements Exec {
       (command === "add" ? set.entries.has(entry) : command === "del" && !set.entries.has(entry));
   }
 
-  /** Of one virtual server, or of all, without any connection. */
+  /** Output of `ipvsadm -Ln` for one virtual server, or for all, without connections. */
   #loads(server: string): string {
     if (server === "") return [...this.kernel.servers.keys()].map((one) => this.#loads(one)).join("");
     const found = this.kernel.servers.get(server);
@@ -209,12 +209,12 @@ export class FakeIpvs implements Exec {
     return JSON.stringify(addresses === null ? [] : [link]);
   }
 
-  /** A block is all or nothing. */
+  /** Restores the blocks, each all or nothing. */
   #restore(text: string): string {
     let listed = "";
     for (const block of text.split(/^COMMIT\n/m).filter((one) => one !== "")) {
       const [head = "", ...lines] = block.trimEnd().split("\n");
-      // This one's own program knows only the line of COMMIT.
+      // The legacy program only knows the line of COMMIT.
       if (
         lines.some((line) => !line.startsWith("-S ") && this.kernel.refuse("iptables", line) !== undefined)
       ) {

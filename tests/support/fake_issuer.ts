@@ -1,15 +1,15 @@
 /**
- * An issuer of OpenID Connect on 127.0.0.1, by TLS: discovery and token endpoint, which misbehave on demand.
+ * An OpenID Connect issuer on 127.0.0.1 with TLS: discovery and token endpoint, which misbehave on demand.
  *
  * @module
  */
 import { LOCAL_PAIR } from "./test_certificates.ts";
 
-/** What it does when it is asked for tokens. */
+/** Behaviour of the token endpoint. */
 export type IssuerManners =
-  /** Trades the refresh token that is in force for others. */
+  /** Trades the valid refresh token for new tokens. */
   | "well"
-  /** Likewise, and the refresh token stays. */
+  /** Likewise, but the refresh token stays valid. */
   | "keeps"
   | "gives no id_token"
   | "garbage"
@@ -17,16 +17,16 @@ export type IssuerManners =
   | "down"
   | "silent";
 
-/** See the module. */
+/** The issuer; see the module. */
 export class FakeIssuer implements AsyncDisposable {
   manners: IssuerManners = "well";
-  /** Seconds that its id tokens are good for. */
+  /** Lifetime of its id tokens, in seconds. */
   lifeSeconds = 3600;
-  /** `""`: public clients only. Otherwise the secret that it wants, in the Authorization header. */
+  /** Client secret that it requires in the Authorization header; `""`: public clients only. */
   secret = "";
-  /** In force. */
+  /** The valid refresh token. */
   refreshToken = "refresh-1";
-  /** How often tokens were asked for. */
+  /** Number of token requests. */
   asked = 0;
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
   readonly #end = new AbortController();
@@ -42,7 +42,7 @@ export class FakeIssuer implements AsyncDisposable {
     return `https://127.0.0.1:${this.#server.addr.port}`;
   }
 
-  /** An id token of client `kproxy` that ends in so many seconds. */
+  /** An id token for client `kproxy` that expires after so many seconds. */
   idToken(seconds: number, serial = 0): string {
     const now = Math.floor(Date.now() / 1000);
     const claims = { iss: this.url, aud: "kproxy", sub: "node", iat: now, exp: now + seconds, serial };

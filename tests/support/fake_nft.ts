@@ -1,8 +1,8 @@
 /**
- * A working nft in memory: what a service proxy says to it, transactions, dry runs and the list of a table. `tests/kernel` runs the
+ * A working nft in memory, for what a service proxy does: transactions, dry runs and lists of tables. `tests/kernel` runs the
  * same cases on it and on the real program.
  *
- * Not modelled: what rules mean, types of keys, and commands that kproxy never gives.
+ * Not modelled: semantics of rules, types of keys, and commands that kproxy never gives.
  *
  * @module
  */
@@ -17,14 +17,14 @@ interface FakeChain {
 
 interface FakeSet {
   readonly kind: "set" | "map";
-  /** Lines between the braces of a list. */
+  /** Lines of the definition, as listed between the braces. */
   spec: readonly string[];
   readonly elements: Map<string, string>;
 }
 
 interface FakeTable {
   comment: string;
-  /** Another one has claimed it. */
+  /** True: another process owns the table. */
   readonly isOwned: boolean;
   handles: number;
   readonly chains: Map<string, FakeChain>;
@@ -33,7 +33,7 @@ interface FakeTable {
 
 type Tables = Map<string, FakeTable>;
 
-/** What the kernel says no to. */
+/** An error of the kernel. */
 class Refusal extends Error {}
 
 const NOT_FOUND = "No such file or directory";
@@ -41,54 +41,54 @@ const EXISTS = "File exists";
 const NOT_SUPPORTED = "Operation not supported";
 const BUSY = "Device or resource busy";
 
-/** One start of the program. */
+/** One run of nft. */
 export interface NftRun {
   readonly argv: readonly string[];
   readonly stdin: string;
   readonly code: number;
 }
 
-/** An {@linkcode Exec} with a program nft that works on memory. */
+/** An {@linkcode Exec} with a program nft that works in memory. */
 export class FakeNft implements Exec {
   /** Programs started, in order. */
   readonly runs: NftRun[] = [];
-  /** What `nft --version` prints. */
+  /** Output of `nft --version`. */
   version = "nftables v1.0.6 (Lester Gooch #5)\n";
-  /** Lines of transactions that nft refuses for no other reason, with what it says. */
+  /** Refuses lines of transactions, with nft's error. */
   refuse: (line: string) => string | undefined = () => undefined;
   readonly #refusesNothing = this.refuse;
-  /** What a run ends with instead of doing its work. */
+  /** Result of a run instead of its work. */
   fail: (argv: readonly string[], stdin: string) => ExecResult | undefined = () => undefined;
-  /** Kernels before 5.10 take comments of tables and forget them. */
+  /** True: a kernel before 5.10, which accepts comments of tables and loses them. */
   forgetsTableComments = false;
-  /** What this nft prints instead of a table's list. */
+  /** Replaces the output of a table's list. */
   print: (listed: string) => string = (listed) => listed;
-  /** What dry runs would have added, by table, e.g. `ip kproxy: rule services`. On Linux 6.18 it makes lists of others wrong. */
+  /** Objects that dry runs would have added, e.g. `ip kproxy: rule services`. On Linux 6.18 they corrupt concurrent lists. */
   readonly triedAdditions: string[] = [];
-  /** Called after each transaction that was committed. */
+  /** Called after each committed transaction. */
   onCommit: () => void = () => {};
   #tables: Tables = new Map();
   readonly #recorder = startRecording("nft", () => ({
     "nft -a list ruleset": Array.from(this.#tables, ([name, table]) => list(name, table)).join(""),
   }));
 
-  /** Starts of nft that list something. */
+  /** Runs of nft that list something. */
   get lists(): readonly string[] {
     return this.runs.map(({ argv }) => argv.join(" ")).filter((command) => / (list|monitor)\b/.test(command));
   }
 
-  /** Transactions that were tried, dry runs left out. */
+  /** Runs with transactions, without dry runs. */
   get transactions(): readonly NftRun[] {
     return this.runs.filter(({ argv }) => argv.includes("-f") && !argv.includes("-c"));
   }
 
-  /** The list of a table as `nft -a list table` prints it; `""` if there is none. */
+  /** Output of `nft -a list table`; `""` if there is no such table. */
   listed(table: string): string {
     const found = this.#tables.get(table);
     return found === undefined ? "" : list(table, found);
   }
 
-  /** The table in the form that `nft -j list table` has, its rules and specifications left as text; `""` if there is none. */
+  /** Output of `nft -j list table`, with rules and definitions as text; `""` if there is no such table. */
   json(table: string): string {
     const found = this.#tables.get(table);
     if (found === undefined) return "";
@@ -112,7 +112,7 @@ export class FakeNft implements Exec {
   }
 
   async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
-    // A process takes at least one turn; what would be a race with it must be one here, too.
+    // A process takes at least one turn, so that races with it show here, too.
     await Promise.resolve();
     const [program, ...args] = argv;
     if (program === "sysctl") return { code: 0, stdout: "0\n", stderr: "" };
@@ -128,7 +128,7 @@ export class FakeNft implements Exec {
     return result;
   }
 
-  /** What another process does to the tables. */
+  /** Runs commands of another process on the tables. */
   async others(text: string): Promise<void> {
     const ended = this.#recorder?.begin(["nft", "-f", "-"], text);
     const result = await Promise.resolve(this.#transaction(text, { dry: false, byOthers: true }));
@@ -212,7 +212,7 @@ export class FakeNft implements Exec {
   }
 }
 
-/** What a transaction works on; rules and elements themselves never change. */
+/** A copy for a transaction to work on; rules and elements themselves never change. */
 function copyOf(tables: Tables): Tables {
   return new Map([...tables].map(([name, { chains, sets, ...rest }]) => [name, {
     ...rest,
@@ -272,7 +272,7 @@ function tableCommand(tables: Tables, verb: string | undefined, key: string, lin
 }
 
 function chainCommand(table: FakeTable, verb: string | undefined, name: string, rest: string): void {
-  // As it is printed, whatever was said.
+  // As nft prints it, however it was written.
   const hook = rest.replace(/^\{ (.*) \}$/, "$1").replace(" priority 0;", " priority filter;");
   const chain = table.chains.get(name);
   if (verb === "create" && chain !== undefined) refuse(EXISTS);

@@ -1,19 +1,19 @@
 /**
- * What tests say to the fakes of a node's programs, and what these answer, written down so that the real programs can be asked the same
- * (`tests/e2e/fakes_replay_test.ts`). Nothing is written unless the environment names a folder.
+ * Records how tests use the fakes of a node's programs, and the fakes' answers, so that the real programs can be run the same way
+ * (`tests/e2e/fakes_replay_test.ts`). Nothing is recorded unless the environment names a folder.
  *
  * @module
  */
 
-/** The environment's variable that names the folder; each test file leaves a file there. */
+/** Environment variable with the folder in which each test file leaves a recording. */
 export const RECORD_VARIABLE = "KPROXY_RECORD_FAKES";
-/** The environment's variable that names the folder of a run of all tests, and the file there that says that all of them have run. */
+/** Environment variable with the folder of a whole test run, and the file in it that says that all tests have run. */
 export const RECORDED_VARIABLE = "KPROXY_RECORDED_FAKES";
 export const RECORDED = "all";
-/** Laws make thousands; those of one file are much alike. */
+/** Limit of recordings per file: property tests make thousands that are much alike. */
 const MOST_OF_A_FILE = 25;
 
-/** One start of a program that did its work, or refused to for a reason that a kernel has, too. */
+/** One run of a program that worked, or failed for a reason that a kernel has, too. */
 export interface RecordedRun {
   readonly argv: readonly string[];
   readonly stdin: string;
@@ -21,30 +21,30 @@ export interface RecordedRun {
   stdout: string;
 }
 
-/** Everything that one fake did, from nothing on. */
+/** All runs of one fake, from an empty state on. */
 export interface Recording {
   readonly fake: "iptables" | "nft" | "ipvs";
   readonly file: string;
   readonly runs: readonly RecordedRun[];
-  /** Program → what it lists of the end, as the fake prints it. */
+  /** Listing program → the final state as the fake lists it. */
   readonly end: Readonly<Record<string, string>>;
 }
 
 type State = () => Readonly<Record<string, string>>;
 
-/** A state without what holds nothing: a fake makes the kernel of a family when it is first asked for it. */
+/** A state without empty lists: the fake creates a family's kernel only when it is first used. */
 function heldText(state: ReturnType<State>): string {
   return JSON.stringify(Object.fromEntries(Object.entries(state).filter(([, text]) => text !== "")));
 }
 
-/** Writes down what one fake does. */
+/** Records the runs of one fake. */
 class Recorder {
   readonly #fake: Recording["fake"];
   readonly #state: State;
   readonly #runs: RecordedRun[] = [];
   #end: ReturnType<State> | undefined;
   #isUnderWay = false;
-  /** What it held at first and after the last run, as text: a fake that a test changes by hand does what no program can. */
+  /** State at first and after the last run, as text: a test may change the fake by hand, which no program could. */
   #known: string;
 
   constructor(fake: Recording["fake"], state: State) {
@@ -53,16 +53,16 @@ class Recorder {
     this.#known = heldText(state());
   }
 
-  /** To be called before the run does its work; what is returned, when its end is known. Undefined: this run is not written down. */
+  /** Begins to record a run before it works; yields a function to call with its result. Undefined: the run is not recorded. */
   begin(
     argv: readonly string[],
     stdin: string,
   ): ((end: { code: number; stdout: string }) => void) | undefined {
     if (this.#end !== undefined) return undefined;
-    // Another process comes in the middle of it, as no test can have it of a kernel.
+    // Another run begins in the middle of this one, which no test can provoke in a kernel.
     if (this.#isUnderWay) this.#runs.pop();
     if (this.#isUnderWay || heldText(this.#state()) !== this.#known) {
-      // The runs up to there are as good as before.
+      // The runs up to there stay valid.
       this.#end = JSON.parse(this.#known);
       return undefined;
     }
@@ -76,7 +76,7 @@ class Recorder {
     };
   }
 
-  /** What comes now has no kernel's reason. */
+  /** Ends the recording: what follows has no reason in a kernel. */
   end(): void {
     this.#end ??= this.#state();
   }
@@ -88,7 +88,7 @@ class Recorder {
 }
 export type { Recorder };
 
-/** Only what the tests of a mode's applier say is replayed. */
+/** Only tests of a mode's apply folder are replayed. */
 const isApplier = /\/lib\/backend\/\w+\/apply\//.test(Deno.mainModule);
 const folder = isApplier ? Deno.env.get(RECORD_VARIABLE) ?? "" : "";
 const recorders: Recorder[] = [];
@@ -101,7 +101,7 @@ if (folder !== "") {
   });
 }
 
-/** @param state what the fake holds, by the program that lists it */
+/** @param state the fake's state, by listing program */
 export function startRecording(fake: Recording["fake"], state: State): Recorder | undefined {
   if (folder === "" || recorders.length >= MOST_OF_A_FILE) return undefined;
   const recorder = new Recorder(fake, state);

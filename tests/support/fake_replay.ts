@@ -1,5 +1,5 @@
 /**
- * What tests said to the fakes of a node's programs, said to the real ones, and where these answer otherwise.
+ * Replays recorded runs of the fakes on the real programs, and reports different answers.
  *
  * @module
  */
@@ -11,19 +11,19 @@ import { RECORD_VARIABLE, RECORDED, RECORDED_VARIABLE, type Recording } from "./
 import { withNamespaces } from "./netns.ts";
 import { pathExists } from "./path_exists.ts";
 
-/** The modes whose programs have fakes. */
+/** Modes whose programs have fakes. */
 export type FakedMode = "nftables" | "iptables" | "ipvs";
 
-/** The tests of a mode's applier. */
+/** Folder of the tests of a mode's applier. */
 function testsOf(mode: FakedMode): string {
   return `lib/backend/${mode}/apply`;
 }
 
 /**
- * Has the fakes of a mode's tests write down what they do.
+ * Runs a mode's tests with recording fakes.
  *
- * @param folder for what they write
- * @returns the folder that has it: another one if the test task had it written when it ran these tests
+ * @param folder for the recordings
+ * @returns the folder with the recordings: another one if the test task recorded them in its run
  */
 export async function recordFakes(mode: FakedMode, folder: string): Promise<string> {
   const earlier = Deno.env.get(RECORDED_VARIABLE) ?? "";
@@ -38,7 +38,7 @@ export async function recordFakes(mode: FakedMode, folder: string): Promise<stri
   return folder;
 }
 
-/** What a mode's tests have written down, each sequence once. */
+/** Recordings of a mode's tests, each sequence once. */
 async function readRecordings(mode: FakedMode, folder: string): Promise<readonly Recording[]> {
   const found = new Map<string, Recording>();
   for await (const { name } of Deno.readDir(folder)) {
@@ -52,9 +52,9 @@ async function readRecordings(mode: FakedMode, folder: string): Promise<readonly
 }
 
 /**
- * What a mode's recordings say to the real programs, the shortest first, since they are of more kinds, until `mostRuns` programs have run.
+ * Replays a mode's recordings on the real programs, the shortest first, since they vary more, until `mostRuns` programs have run.
  *
- * @returns how many sequences and runs that were, and what differs, in words
+ * @returns the number of sequences and runs, and the differences in words
  */
 export async function replayAll(
   mode: FakedMode,
@@ -66,7 +66,7 @@ export async function replayAll(
   );
   let [sequences, runs] = [0, 0];
   const differences: string[] = [];
-  // To empty these two is far cheaper than to make others.
+  // Flushing these two is far cheaper than creating others.
   await withNamespaces(2, async ([real, other]) => {
     for (const recording of recordings) {
       if (runs + recording.runs.length > mostRuns) break;
@@ -83,7 +83,7 @@ const emptyTables = (...programs: readonly string[]): string =>
   programs.map((restore) => `printf '*filter\\nCOMMIT\\n*nat\\nCOMMIT\\n*mangle\\nCOMMIT\\n' | ${restore}`)
     .join("\n");
 
-/** Leaves a kernel that holds nothing. */
+/** Shell commands that empty a kernel, by mode. */
 const EMPTY: Readonly<Record<FakedMode, string>> = {
   nftables: "nft flush ruleset",
   iptables: ["nft flush ruleset", emptyTables("iptables-legacy-restore", "ip6tables-legacy-restore")].join(
@@ -97,18 +97,18 @@ const EMPTY: Readonly<Record<FakedMode, string>> = {
   ].join("\n"),
 };
 
-/** The size of a set that rules add to, unless another one is given. */
+/** The default size of a set that rules add to, which kernels print. */
 const KERNELS_OWN = /^size 65535$/;
 
 /**
- * Lines of `nft list`, each with the block it stands in, without what only a kernel knows: numbers of rules and times. Elements and blocks
- * come in the order of a kernel's hash tables, and their comments are not modelled.
+ * Lines of `nft list`, each with its block, without what only a kernel has: handles and expiry. Elements and blocks
+ * are in the order of a kernel's hash tables, and comments of elements are not modelled.
  */
 function nftLines(text: string): string[] {
   const lines: string[] = [];
   let [table, block, rules] = ["", "", 0];
   const plain = text.replaceAll(/ comment "[^"]*"(?= : |,| \}$)/gm, "");
-  // An element a line, of which the first stands behind "elements = {".
+  // One element per line; the first comes after "elements = {".
   for (const line of plain.replaceAll(/ expires \w+/g, "").split("\n").map((one) => one.trim())) {
     const [, kind, name] = /^(table|chain|set|map) (.*) \{/.exec(line) ?? [];
     if (kind === "table") [table, block] = [`${name}`, ""];
@@ -129,12 +129,12 @@ function nftLines(text: string): string[] {
   return [...new Set(lines)].sort();
 }
 
-/** The line's chain, so that rules of one stay in their order and chains come in that of their names. */
+/** Chain of a line: rules keep their order within a chain, and chains are sorted by name. */
 function chainOf(line: string): string {
   return /^(?::|-A )(\S+)/.exec(line)?.[1] ?? "";
 }
 
-/** What a program prints, without what only a kernel knows, in an order of ours where its own is that of a hash table. */
+/** Comparable output of a program, without what only a kernel has, sorted where the order is a hash table's. */
 function printed([program = ""]: readonly string[], text: string): readonly string[] {
   const lines = text.split("\n").map((line) => line.trimEnd()).filter((line) => line !== "");
   switch (program) {
@@ -150,7 +150,7 @@ function printed([program = ""]: readonly string[], text: string): readonly stri
       const plain = lines.filter((line) => !line.startsWith("#")).map((line) =>
         line.replace(/ \[\d+:\d+\]/, "")
       );
-      // A table to which nothing was added is there for some programs and not for others.
+      // Some programs list a table without additions, others do not.
       const isSaid = (table: string): boolean => /^-A |^:\S+ -/m.test(table);
       const tables = plain.join("\n").split(/^(?=\*)/m).filter(isSaid).sort();
       return tables.flatMap((table) =>
@@ -174,14 +174,14 @@ function difference(faked: readonly string[], real: readonly string[]): string[]
     : ["  the same lines in another order or number"];
 }
 
-/** Programs that change nothing. Of them only nft prints exactly what it was told; what the others list is compared at the end. */
+/** True for programs that change nothing. Only nft's output is compared at once; what others list is compared at the end. */
 function isListing([program = "", ...args]: readonly string[]): boolean {
   return program.endsWith("-save") ||
     (program === "ipset" && args[0] !== "restore" && args[0] !== "destroy") ||
     (program === "ipvsadm" && /^-[LS]/.test(args[0] ?? "")) || (program === "ip" && args[0] === "-json");
 }
 
-/** What takes the text that a program lists, in the order in which one needs the other. */
+/** Programs that load a listing, in the order of their dependencies. */
 const TAKES: readonly (readonly [list: RegExp, takes: (list: string) => readonly string[]])[] = [
   [/^ipset save$/, () => ["ipset", "restore"]],
   [/^ipvsadm -Sn$/, () => ["ipvsadm", "-R"]],
@@ -189,10 +189,10 @@ const TAKES: readonly (readonly [list: RegExp, takes: (list: string) => readonly
 ];
 
 /**
- * Says everything to a kernel that holds nothing, and compares what it ends with: each program lists it, and lists what it makes of
- * the fake's list in another kernel, since it has words of its own for what it was told.
+ * Replays a recording on an empty kernel, and compares the final states: each program lists the real one, and its own listing
+ * of the fake's state as loaded into another kernel, since it prints rules in its own words.
  *
- * @returns what differs, in words
+ * @returns differences in words
  */
 async function replay({ file, runs, end }: Recording, real: Exec, other: Exec): Promise<string[]> {
   const found: string[] = [];

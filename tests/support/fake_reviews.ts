@@ -1,18 +1,18 @@
 /**
  * An API server without objects that answers TokenReviews and SubjectAccessReviews, in a network namespace: a token is the name of its
- * user. Started as a program, it serves what its one argument says.
+ * user. Started as a program, it serves by its one argument.
  *
  * @module
  */
 import { ROOT } from "../../tools/project_files.ts";
 import type { Netns } from "./netns.ts";
 
-/** Users with the paths that they may get. */
+/** Users with the paths that they may GET. */
 export type Grants = Readonly<Record<string, readonly string[]>>;
 
 const PORT = 18443;
 
-/** See the module. */
+/** The API server; see the module. */
 export class FakeReviews implements AsyncDisposable {
   readonly url = `http://127.0.0.1:${PORT}`;
   readonly #child: Deno.ChildProcess;
@@ -68,7 +68,7 @@ async function answer(grants: Grants, request: Request): Promise<Response> {
     }
     return Response.json({ kind: "Status", code: 403 }, { status: 403 });
   }
-  // Watches end at once, and are asked for again.
+  // Watches end at once, and are requested again.
   if (searchParams.has("watch")) return new Response(new ReadableStream({}));
   const kind = `${pathname.split("/").at(-1)}List`;
   return Response.json({ kind, apiVersion: "v1", metadata: { resourceVersion: "1" }, items: [] });

@@ -1,11 +1,11 @@
 /**
- * The program `sysctl` of procps-ng, in memory; `tests/kernel` holds it against the real one.
+ * The program `sysctl` of procps-ng, in memory; `tests/kernel` compares it with the real one.
  *
  * @module
  */
 import type { ExecResult } from "../../lib/kernel/exec.ts";
 
-/** What it says about settings that cannot be read or written. */
+/** Errors about settings that cannot be read or written. */
 export interface SysctlRefusals {
   readonly read?: Readonly<Record<string, string>>;
   readonly write?: Readonly<Record<string, string>>;
@@ -35,7 +35,7 @@ export function fakeSysctl(
       lines.push(bare ? values[name] ?? "" : `${name} = ${values[name] ?? ""}`);
     }
   }
-  // Its status counts the settings it could not read; of a write that the kernel refuses Debian 12's version makes 0.
+  // The status counts unreadable settings; for a refused write, Debian 12's version exits with 0.
   const code = isWrite ? missing : problems.length;
   const text = (parts: readonly string[]): string => parts.map((part) => `${part}\n`).join("");
   return { code, stdout: text(lines), stderr: text(problems) };

@@ -1,18 +1,18 @@
 /**
- * A terminal for tests: it keeps what is drawn and knows what a person sees of it.
+ * A terminal for tests: keeps all output, and shows the screen as a user sees it.
  *
  * @module
  */
 import type { Terminal } from "../../lib/cli/io.ts";
 
-/** Bytes it takes at a time, as a slow line does: fewer than any drawing has. */
+/** Bytes per write, as on a slow line: fewer than any drawing has. */
 const AT_ONCE = 3;
 // deno-lint-ignore no-control-regex -- a terminal's controls are these.
 const COLOR = /\x1b\[[\d;]*m/g;
 
-/** Understands the two controls that a drawn line needs: back to the first column, and erase to the end. */
+/** Supports the two controls of a drawn line: carriage return, and erase to the end. */
 export class FakeTerminal implements Terminal {
-  /** Thrown at every write while it is set. */
+  /** Error of every write while it is set. */
   failure: Error | undefined;
   #columns: number;
   #bytes: number[] = [];
@@ -32,12 +32,12 @@ export class FakeTerminal implements Terminal {
     return part.length;
   }
 
-  /** Everything that was written. */
+  /** All output so far. */
   get written(): string {
     return new TextDecoder().decode(new Uint8Array(this.#bytes));
   }
 
-  /** The lines that a person sees, without colours. */
+  /** Lines on the screen, without colours. */
   get screen(): string[] {
     return this.written.replace(COLOR, "").split("\n").map((line) => line.split("\r\x1b[K").at(-1) ?? "");
   }

@@ -1,23 +1,23 @@
 /**
- * fast-check, with a seed: every run of the tests tries the laws on the same cases, so that what fails was broken by what was changed.
- * `KPROXY_SEED=N` tries them on others, and so does CI on a tenth as many.
+ * fast-check, with a seed: every test run tries properties on the same cases, so that a failure comes from a change of the code.
+ * `KPROXY_SEED=N` tries other cases, and so does CI for a tenth as many.
  *
  * @module
  */
 import fastCheck from "fast-check";
 
-/** Of every run that is not told another one. */
+/** Seed without `KPROXY_SEED`. */
 const DEFAULT_SEED = 1;
-/** The environment's variable that tells another one: a whole number. */
+/** Environment variable with another seed: a whole number. */
 const SEED_VARIABLE = "KPROXY_SEED";
-/** The environment's variable with a seed for cases beside those; `""` or absent: there are none. `tools/run_tests.ts` draws it in CI. */
+/** Environment variable with a seed for additional cases; `""` or absent: none. `tools/run_tests.ts` draws it in CI. */
 export const DRAWN_SEED_VARIABLE = "KPROXY_DRAWN_SEED";
-/** Of how many cases of the usual seed there is one of the drawn one. */
+/** Cases of the usual seed per case of the drawn one. */
 const SHARE = 10;
-/** As fast-check has it. */
+/** Default number of cases in fast-check. */
 const USUAL_RUNS = 100;
 
-/** @throws {TypeError} if that is no whole number */
+/** @throws {TypeError} if the text is no whole number */
 export function seedOf(text: string | undefined): number {
   const seed = text === undefined || text === "" ? DEFAULT_SEED : Number(text);
   if (!Number.isInteger(seed)) throw new TypeError(`${SEED_VARIABLE} must be a whole number, not "${text}"`);
@@ -29,14 +29,14 @@ const drawnText = Deno.env.get(DRAWN_SEED_VARIABLE) ?? "";
 const DRAWN_SEED = drawnText === "" ? undefined : seedOf(drawnText);
 const FILE = Deno.mainModule.replace(/^file:\/\//, "");
 
-/** The seeds of this run, each with how many of so many cases it has. */
+/** Seeds of this run with their numbers of cases, for so many cases. */
 export function seedsFor(cases: number): readonly { readonly seed: number; readonly cases: number }[] {
   const usual = { seed: SEED, cases };
   if (DRAWN_SEED === undefined) return [usual];
   return [usual, { seed: DRAWN_SEED, cases: Math.ceil(cases / SHARE) }];
 }
 
-/** How to have the cases of the drawn seed again, all of them. */
+/** Command that repeats all cases of the drawn seed. */
 export function drawnAgain(seed: number): string {
   return `Again: ${SEED_VARIABLE}=${seed} deno test -A --no-check ${FILE}`;
 }

@@ -1,36 +1,36 @@
 /**
- * Programs that now and then do not do what they are asked, whatever they are.
+ * Programs that fail now and then, whatever they are.
  *
  * @module
  */
 import { ExecError } from "../../lib/errors.ts";
 import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
 
-/** What becomes of one start of a program. */
+/** Faults of one run of a program. */
 export const EXEC_FAULTS = [
-  /** Nothing is done, with status 1. */
+  /** Does nothing, and exits with status 1. */
   "refuses",
-  /** Killed before it has done anything. */
+  /** Is killed before it does anything. */
   "dies",
-  /** It does the first half of its input's lines, and is killed. */
+  /** Is killed after the first half of its input's lines. */
   "dies half-way",
-  /** It does everything, and says that it failed. */
+  /** Does everything, and reports a failure. */
   "reports failure",
-  /** Nothing is done, and it says that all is well. */
+  /** Does nothing, and reports success. */
   "lies",
-  /** Nothing is done, and it prints garbage. */
+  /** Does nothing, and prints garbage. */
   "garbage",
-  /** It is not even started. */
+  /** Cannot be started. */
   "does not start",
 ] as const;
 export type ExecFault = typeof EXEC_FAULTS[number];
 
-/** An {@linkcode Exec} in front of another one. */
+/** An {@linkcode Exec} with faults in front of another one. */
 export class FaultyExec implements Exec {
   readonly #real: Exec;
   #fault: ExecFault | undefined;
   #after = 0;
-  /** Starts that are spared this. */
+  /** Exempts runs from a fault. */
   readonly #isSpared: (fault: ExecFault, argv: readonly string[]) => boolean;
 
   constructor(real: Exec, isSpared: (fault: ExecFault, argv: readonly string[]) => boolean = () => false) {
@@ -38,13 +38,13 @@ export class FaultyExec implements Exec {
     this.#isSpared = isSpared;
   }
 
-  /** The start after so many more suffers this, once. */
+  /** Plants a fault for the run after so many more, once. */
   plan(fault: ExecFault, after: number): void {
     this.#fault = fault;
     this.#after = after;
   }
 
-  /** Forgets what was planned. */
+  /** Cancels the planned fault. */
   heal(): void {
     this.#fault = undefined;
   }
@@ -61,7 +61,7 @@ export class FaultyExec implements Exec {
       case "dies":
         return { code: 137, stdout: "", stderr: "" };
       case "dies half-way": {
-        // nft is one transaction, which it begins when it has read all.
+        // nft runs one transaction, which begins once all input is read.
         if (argv[0] === "nft") return { code: 137, stdout: "", stderr: "" };
         const lines = wholeText(options.stdin ?? "").split("\n");
         const half = lines.slice(0, lines.length >> 1).map((line) => `${line}\n`).join("");

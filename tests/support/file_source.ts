@@ -1,5 +1,5 @@
 /**
- * A file source that runs on a folder of its own, for tests.
+ * A file source on a temporary folder, for tests.
  *
  * @module
  */
@@ -25,10 +25,10 @@ export class RecordedLog implements Logger {
   }
 }
 
-/** Checks that events fit together, and lets a test wait for Services. */
+/** Checks that events are consistent, and waits for Services. */
 export class RecordingHandler extends SourceRecorder {
   constructor() {
-    // Another form of a file has other objects, be they equal.
+    // A changed file yields new objects, even if they are equal.
     super(false);
   }
 
@@ -52,7 +52,7 @@ export class RecordingHandler extends SourceRecorder {
   }
 }
 
-/** One document: a Service with this port, or whatever stands in its place. */
+/** One document: a Service with this port, or any value in its place. */
 export function service(name: string, port: number | string, more = ""): string {
   return `---\napiVersion: v1\nkind: Service\nmetadata:\n  name: ${name}\n${more}spec:\n  clusterIP: 10.96.0.1\n` +
     `  ports:\n    - port: ${port}\n`;
@@ -64,7 +64,7 @@ export interface Running {
   readonly handler: RecordingHandler;
   readonly log: RecordedLog;
   write(name: string, text: string): Promise<void>;
-  /** What the source refuses now: `Service shop/web`. */
+  /** Objects that are refused now: `Service shop/web`. */
   refused(): readonly string[];
 }
 

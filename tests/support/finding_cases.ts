@@ -1,15 +1,15 @@
 /**
- * Tables of findings of `kproxy doctor`.
+ * Table-driven tests of `kproxy doctor`'s findings.
  *
  * @module
  */
 import { assertEquals } from "@std/assert";
 import type { Finding } from "../../lib/inspect/doctor/report.ts";
 
-/** A name, what was checked, and the findings (`level start of what`), each cut to the length of what is wanted. */
+/** A case: name, findings, and the wanted texts (`level start of what`); findings are cut to the wanted length. */
 export type FindingCase = readonly [name: string, found: readonly Finding[], wanted: readonly string[]];
 
-/** A test for each case, by subject. Whatever is not well has a way to mend it. */
+/** Registers a test per case, by subject. Every finding that is not ok must have a fix. */
 export function testFindings(tables: Readonly<Record<string, readonly FindingCase[]>>): void {
   for (const [subject, cases] of Object.entries(tables)) {
     for (const [name, found, wanted] of cases) {

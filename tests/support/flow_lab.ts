@@ -1,6 +1,6 @@
 /**
- * Runs flow cases with real packets: `kproxy run` on manifest files in a lab of namespaces, each case an edit of the files of the one
- * before it, so that all of them test changes as well. What the packets do is what `kproxy trace` predicts of the live rules.
+ * Runs flow cases with real packets: `kproxy run` on manifest files in a lab of namespaces. Each case edits the files of the one
+ * before it, so that all of them test changes as well. Results are also compared with `kproxy trace` on the live rules.
  *
  * @module
  */
@@ -14,25 +14,25 @@ import { LabManifests } from "./lab_manifests.ts";
 import { mispredictions } from "./lab_trace.ts";
 import { NODE_OBJECT, NodeLab } from "./node_lab.ts";
 
-/** A mode, and the programs that it works with here. */
+/** A mode, and the programs that it uses in the lab. */
 export interface Surface {
   readonly mode: FlowMode;
-  /** Which iptables the node's own firewall is written with, and the mode's rules if it writes such. */
+  /** iptables variant of the node's own firewall, and of the mode's rules if it writes iptables rules. */
   readonly variant: "nft" | "legacy";
-  /** By how much all waits are longer, on a kernel that is slow. @default {1} */
+  /** Factor of all waits, on a slow kernel. @default {1} */
   readonly patience?: number;
-  /** False: `kproxy trace` is not asked. @default {true} */
+  /** False: not compared with `kproxy trace`. @default {true} */
   readonly isTraced?: boolean;
 }
 
-/** The Node in a zone; `""`: in none. */
+/** The Node with a zone; `""`: without one. */
 export function nodeInZone(zone: string): Record<string, unknown> {
   const labels = zone === "" ? {} : { "topology.kubernetes.io/zone": zone };
   return { ...NODE_OBJECT, metadata: { ...NODE_OBJECT.metadata, labels } };
 }
 
 /**
- * A Service whose sync shows that everything that was written with it is in force, in IPv4 or in both families.
+ * A Service whose sync shows that everything written with it is programmed, in IPv4 or in both families.
  *
  * @param index 0 to 255
  */
@@ -45,17 +45,17 @@ function marker(index: number, isDual: boolean): Record<string, unknown> {
   return service(`kp/marker-${index}`, { clusterIP, ports: [":1"], ...isDual ? dual : {} });
 }
 
-/** True if a case has anything of IPv6; without it that family has nothing to sync. */
+/** True if a case has IPv6 objects; without them that family has nothing to sync. */
 function hasIpv6({ objects }: FlowCase): boolean {
   return /::|IPv6/.test(JSON.stringify(objects));
 }
 
-/** A flag of kproxy; none if the value is empty. */
+/** A flag of kproxy; no flag if the value is empty. */
 function flag(name: string, value: string | number | boolean): string[] {
   return value === "" ? [] : [`--${name}=${value}`];
 }
 
-/** The flags for the options that are the same in all modes but nftables. */
+/** Flags for options that all modes but nftables share. */
 function commonFlags(options: FlowOptions): string[] {
   return [
     "--hostname-override=node-a",
@@ -69,15 +69,15 @@ function commonFlags(options: FlowOptions): string[] {
   ];
 }
 
-/** True if no flag says it. */
+/** True if there is a policy, which no flag can express. */
 export function hasPolicy({ externalIPPolicy }: Pick<FlowOptions, "externalIPPolicy">): boolean {
   return Object.values(externalIPPolicy).some((value) => value !== null);
 }
 
-/** All of that as a configuration file would hold it, for any mode. */
+/** The options as a configuration file, for any mode. */
 export function configuration(mode: string, options: FlowOptions): Record<string, unknown> {
   const { masqueradeAll, masqueradeBit, localhostNodePorts } = options;
-  // None at all would be read as not said, which is a second.
+  // Zero would be read as unset, which is a second.
   const common = { masqueradeAll, masqueradeBit, minSyncPeriod: "1ms" };
   return {
     apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
@@ -109,7 +109,7 @@ function kproxyArgs(mode: FlowMode, options: FlowOptions, configPath: string): s
   ];
 }
 
-/** Cases that one proxy can serve, one after the other: what only a start changes is the same. */
+/** Groups of cases that one kproxy can serve in sequence: options that need a restart are the same. */
 export function groupsOf(mode: FlowMode, cases: readonly FlowCase[]): readonly (readonly FlowCase[])[] {
   return [...Map.groupBy(cases, (one) => startKey(mode, optionsOf(one))).values()];
 }
@@ -119,7 +119,7 @@ function startKey(mode: FlowMode, options: FlowOptions): string {
   return JSON.stringify([kproxyArgs(mode, options, ""), config, options.zone, options.tcpBeLiberal]);
 }
 
-/** The kernel as it is before kproxy starts: without rules, with the settings of the case. */
+/** Prepares the kernel before kproxy starts: no rules, and the sysctls of the case. */
 export async function prepareNode(
   { node: { netns } }: NodeLab,
   options: FlowOptions,
@@ -129,16 +129,16 @@ export async function prepareNode(
   const setting = `net.netfilter.nf_conntrack_tcp_be_liberal=${options.tcpBeLiberal ? 1 : 0}`;
   await netns.run(["sysctl", "-q", "-w", setting, "net.ipv4.conf.all.route_localnet=0"]);
   if (mode === "nftables" || mode === "ipvs") return;
-  // Rules stay when kproxy ends, and not all of them are its own to remove.
+  // Rules stay when kproxy ends, and some are not its own to remove.
   for (const tool of ["iptables", "ip6tables"]) {
     const empty = ["filter", "nat", "mangle"].map((table) => `*${table}\nCOMMIT\n`).join("");
     await netns.run([`${tool}-${variant}-restore`, "-w", "5"], { stdin: empty });
   }
-  // The variant is the one in which another agent has left its hint.
+  // kproxy chooses the variant in which another agent has left its hint.
   await netns.run([`iptables-${variant}`, "-w", "5", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
 }
 
-/** What the node's own firewall does with what no rule accepted. */
+/** Sets the policies of the node's own firewall. */
 export async function setPolicies(
   { node: { netns } }: NodeLab,
   policies: FlowOptions["policies"],
@@ -151,7 +151,7 @@ export async function setPolicies(
   }
 }
 
-/** Runs each case as a step of `t`; one kproxy serves those that no start of it tells apart, one after the other. */
+/** Runs each case as a step of `t`; cases with the same start options share one kproxy. */
 export async function runFlowCases(
   t: Deno.TestContext,
   cases: readonly FlowCase[],

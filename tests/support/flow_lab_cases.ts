@@ -1,5 +1,5 @@
 /**
- * The flow cases as a lab runs them with real packets: which of them run in which mode, and which packets cannot be sent.
+ * Flow cases that a lab runs with real packets: which cases run in which mode, and which packets cannot be sent.
  *
  * @module
  */
@@ -12,13 +12,13 @@ import { isLoopbackFromOutside } from "./lab_flow.ts";
 /** Modes that run on any kernel, and the one that runs in a user-mode Linux. */
 export type FlowMode = "iptables" | "nftables" | "userspace" | "ipvs";
 
-/** Each of these is one more start of kproxy in a user-mode Linux; their packets are sent in the other modes. */
+/** Gap: each of these cases needs another start of kproxy in UML; its packets are sent in the other modes. */
 const RECORDED = "its configuration is a recorded world of this mode: tests/lab/recorded_in_uml.ts";
 const NODE_PORTS =
   "which addresses node ports have is the model's choice; the cases with a primary address, a loopback range and IPv6 are run";
 const POLICY = "the model decides it before any mode";
 
-/** Cases that no mode runs here, and where they are. */
+/** Cases that run in no mode here, with the reason. */
 const CASE_GAPS: Readonly<Record<string, string>> = {
   "more than 1000 endpoints are still chosen evenly": "would need 1001 pods",
   "external IPs are sorted out by family, and blanks and leading zeros are forgiven":
@@ -26,7 +26,7 @@ const CASE_GAPS: Readonly<Record<string, string>> = {
   "a pod that reaches itself without a Service is left alone": "such a packet never leaves the pod",
   "a slice port without a name is skipped": "in manifests it has the name that an API server would give it",
 };
-/** Those of one mode. */
+/** Gaps of single modes: case → reason. */
 const MODE_GAPS: Readonly<Record<FlowMode, Readonly<Record<string, string>>>> = {
   iptables: {},
   nftables: {
@@ -49,13 +49,13 @@ const MODE_GAPS: Readonly<Record<FlowMode, Readonly<Record<string, string>>>> = 
   },
 };
 
-/** Names of all cases that are left out in some mode. */
+/** Names of all cases that do not run in some mode. */
 export const GAPS: readonly string[] = [CASE_GAPS, ...Object.values(MODE_GAPS)].flatMap((gaps) =>
   Object.keys(gaps)
 );
 
 /**
- * Which endpoint comes first is the kernel's choice and hours are long: tests/e2e/affinity_test.ts, and for mode ipvs
+ * True for affinity cases: the kernel chooses the first endpoint, and hours are long: tests/e2e/affinity_test.ts, and for ipvs
  * tests/lab/ipvs_affinity_in_uml.ts.
  */
 function isAffinityCase({ objects, flows }: FlowCase): boolean {
@@ -65,7 +65,7 @@ function isAffinityCase({ objects, flows }: FlowCase): boolean {
     );
 }
 
-/** True for what is tried with real packets in this mode, too: what the model decides is, where packets fare otherwise there. */
+/** True if a case also runs with real packets in this mode: the model's decisions do so only where packets fare differently. */
 function isReal(mode: FlowMode, flowCase: FlowCase): boolean {
   if (mode === "nftables" || !MODEL_CASES.includes(flowCase)) return true;
   return flowCase.flows.some((step) =>
@@ -79,12 +79,12 @@ function isRun(mode: FlowMode, flowCase: FlowCase): boolean {
     MODE_GAPS[mode][flowCase.name] === undefined && !isAffinityCase(flowCase);
 }
 
-/** All cases that a mode runs. */
+/** All cases that run in a mode. */
 export function labCases(mode: FlowMode): readonly FlowCase[] {
   return [...FLOW_CASES, ...(mode === "ipvs" ? [] : SCTP_CASES)].filter((one) => isRun(mode, one));
 }
 
-/** Those of SCTP, which run in mode iptables in a user-mode Linux, whose kernel has sockets for it. */
+/** SCTP cases, which run in mode iptables in UML, whose kernel has SCTP sockets. */
 export const SCTP_LAB_CASES: readonly FlowCase[] = [
   ...FLOW_CASES.filter(({ name }) => name.startsWith("SCTP: ")),
   ...SCTP_CASES,
@@ -93,8 +93,8 @@ export const SCTP_LAB_CASES: readonly FlowCase[] = [
 const TRACED_MODES = ["iptables", "nftables", "userspace"] as const;
 
 /**
- * True if this mode also compares what `kproxy trace` says of the live rules. Reading them takes as long as all packets of a case, so
- * each case has one of the modes that run it, and mode ipvs a sixth of its cases; `tests/flows/trace_test.ts` traces every case in every
+ * True if this mode also compares `kproxy trace` on the live rules. Reading them takes as long as all packets of a case, so
+ * each case is compared in one of its modes, and a sixth of them in mode ipvs; `tests/flows/trace_test.ts` traces every case in every
  * mode through the same rules as text.
  */
 export function isTraced(mode: FlowMode, flowCase: FlowCase): boolean {
@@ -104,7 +104,7 @@ export function isTraced(mode: FlowMode, flowCase: FlowCase): boolean {
   return modes[at % modes.length] === mode;
 }
 
-/** Packets that no program of this lab can send, or whose result it cannot see; undefined for all others. */
+/** Why the lab cannot send a packet, or cannot see its result; undefined if it can. */
 export function gapOf(mode: string, step: FlowStep): string | undefined {
   const { packet: text, wanted } = flowOf(step, mode);
   const packet = parsePacket(text);

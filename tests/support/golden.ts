@@ -1,5 +1,5 @@
 /**
- * Golden cases: objects as a user writes them and the rules they must become, as text that the real tools load.
+ * Golden cases: objects as a user writes them, and the rules they must yield, as text that the real tools load.
  *
  * A case is a folder of `tests/golden` with `objects.yaml`, `iptables.rules` and/or `ip6tables.rules`, and, where the case is about a
  * change, `before.yaml`. Node, detector and defaults are those of {@linkcode exampleOptions}.
@@ -17,25 +17,25 @@ import { decodeObject } from "../../lib/source/decode/decode.ts";
 
 const FOLDER = new URL("../golden/", import.meta.url);
 
-/** What a test needs to be allowed: the cases, and what the YAML parser asks for at its start. */
+/** Permissions of the tests: to read the cases, and for the YAML parser's start. */
 export const GOLDEN_PERMISSIONS: Deno.PermissionOptions = {
   read: [FOLDER],
   env: ["LOG_TOKENS", "LOG_STREAM"],
 };
 
-/** One case. */
+/** A golden case. */
 export interface GoldenCase {
   readonly name: string;
   readonly objects: readonly ApiObject[];
-  /** The objects before the change; null if the case is not about one. */
+  /** Objects before the change; null if the case is not about a change. */
   readonly before: readonly ApiObject[] | null;
-  /** Restore text of each family the case is about. */
+  /** Restore text of each family that the case covers. */
   readonly expected: Partial<Readonly<Record<IpFamily, string>>>;
 }
 
 const RULE_FILES: Readonly<Record<IpFamily, string>> = { IPv4: "iptables.rules", IPv6: "ip6tables.rules" };
 
-/** The settings of the golden cases. */
+/** Settings of the golden cases. */
 export function exampleOptions(family: IpFamily, changes: Partial<IptablesOptions> = {}): IptablesOptions {
   return {
     family,
@@ -53,7 +53,7 @@ export function exampleOptions(family: IpFamily, changes: Partial<IptablesOption
   };
 }
 
-/** A tracker for the node of the examples that has seen `objects`. */
+/** A tracker for the example node that has seen `objects`. */
 export function exampleTracker(family: IpFamily, objects: readonly ApiObject[]): ChangeTracker {
   const tracker = new ChangeTracker({ family, node: { name: "node-a", zone: "" } });
   for (const object of objects) {
@@ -63,12 +63,12 @@ export function exampleTracker(family: IpFamily, objects: readonly ApiObject[]):
   return tracker;
 }
 
-/** The state of one family on the node of the examples. */
+/** State of one family on the example node. */
 export function exampleState(family: IpFamily, objects: readonly ApiObject[]): ProxyState {
   return exampleTracker(family, objects).checkout().state;
 }
 
-/** The plan of all Services under the settings of the examples. */
+/** Plan of all Services with the example settings. */
 export function examplePlan(family: IpFamily, objects: readonly ApiObject[]): IptablesPlan {
   return planIptables(exampleState(family, objects), "all", exampleOptions(family));
 }
@@ -76,7 +76,7 @@ export function examplePlan(family: IpFamily, objects: readonly ApiObject[]): Ip
 /**
  * Decodes multi-document YAML.
  *
- * @throws {SyntaxError} if an object of it is not accepted
+ * @throws {SyntaxError} if an object is not accepted
  */
 export function decodeYaml(text: string, where: string): ApiObject[] {
   return (parseAll(text, { schema: "core" }) as unknown[]).flatMap((document) => {
@@ -98,7 +98,7 @@ function readIfThere(url: URL): string | null {
   }
 }
 
-/** The captures of IPVS mode are cases of their own kind: tests/support/golden_ipvs.ts. */
+/** Folders of other cases: the captures of IPVS mode belong to tests/support/golden_ipvs.ts. */
 const OTHER_FOLDERS: ReadonlySet<string> = new Set(["ipvs"]);
 
 /** Names of all cases, sorted. */
@@ -111,7 +111,7 @@ export function goldenNames(): string[] {
 /**
  * Reads one case.
  *
- * @throws {TypeError} if it expects nothing
+ * @throws {TypeError} if the case has no expected rules
  */
 export function loadGolden(name: string): GoldenCase {
   const folder = new URL(`${name}/`, FOLDER);

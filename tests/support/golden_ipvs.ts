@@ -1,5 +1,5 @@
 /**
- * Golden cases of IPVS mode: objects as a user writes them, and what the tools must say of the kernel after a sync of them.
+ * Golden cases of IPVS mode: objects as a user writes them, and the tools' listings of the kernel after a sync.
  *
  * A case is a folder of `tests/golden/ipvs` with `objects.yaml`, `ipvsadm.txt` (`ipvsadm -Sn`, both families), `ipset.txt`
  * (`add` lines of `ipset save`, sorted, IPv4 first) and either `iptables-save.txt` and `ip6tables-save.txt`, or
@@ -23,7 +23,7 @@ import { decodeYaml, exampleState } from "./golden.ts";
 
 const FOLDER = new URL("../golden/ipvs/", import.meta.url);
 
-/** One case. */
+/** One IPVS golden case. */
 export interface IpvsGoldenCase {
   readonly objects: readonly ApiObject[];
   readonly ipvsadm: string;
@@ -32,14 +32,14 @@ export interface IpvsGoldenCase {
   readonly rules: Readonly<Record<string, string>>;
 }
 
-/** Where a file of the cases is. */
+/** URL of a file of the cases. */
 function ipvsGoldenUrl(path: string): URL {
   return new URL(path, FOLDER);
 }
 
 export const IPVS_GOLDEN_NAMES = ["capture-1", "capture-2"] as const;
 
-/** The node of the cases. */
+/** Options of the cases' node. */
 export function exampleIpvsOptions(family: IpFamily, changes: Partial<IpvsOptions> = {}): IpvsOptions {
   const hostIps = family === "IPv4" ? ["192.0.2.10"] : ["2001:db8:2::10"];
   return {
@@ -58,7 +58,7 @@ export function exampleIpvsOptions(family: IpFamily, changes: Partial<IpvsOption
   };
 }
 
-/** The plan of all Services on that node. */
+/** Plan of all Services on that node. */
 export function exampleIpvsPlan(
   family: IpFamily,
   objects: readonly ApiObject[],
@@ -80,17 +80,17 @@ export function loadIpvsGolden(name: string): IpvsGoldenCase {
   };
 }
 
-/** How kube-proxy makes its sets, in its order: IPv4, then IPv6. */
+/** kube-proxy's `create` lines of sets, in its order: IPv4, then IPv6. */
 export function loadCreateLines(): string[] {
   return linesOf(Deno.readTextFileSync(ipvsGoldenUrl("create.txt")), "create ");
 }
 
-/** What is in both tables after a plan was written into an empty kernel; chains of the kernel's own only if jumped from. */
+/** Both tables after a plan was written into an empty kernel; built-in chains only if they have jumps. */
 export function savedTables(plan: IpvsPlan): IptablesRuleset {
   const written = parseIptablesSave(planTexts(plan).iptables);
   return new Map((["filter", "nat"] as const).map((table) => {
     const chains = new Map<string, SavedChain>(written.get(table));
-    // Each jump is inserted at the top, so the last one is met first.
+    // Each jump is inserted at the top, so the last one comes first.
     for (const jump of plan.base.jumps.filter((one) => one.table === table)) {
       const rules = [jump.args, ...chains.get(jump.chain)?.rules ?? []];
       chains.set(jump.chain, { policy: "ACCEPT", rules });
@@ -110,7 +110,7 @@ export function canonicalChains(ruleset: IptablesRuleset): Record<string, readon
   return Object.fromEntries(chains.sort(([left], [right]) => left < right ? -1 : 1));
 }
 
-/** The order of servers is that of the kernel's hash table, that of real servers one of kube-proxy's: both say nothing. */
+/** Servers by key: the order of servers is the hash table's, that of real servers kube-proxy's, and means nothing. */
 export function serversByKey(text: string): Record<string, unknown> {
   const table = parseIpvsTable(text);
   return Object.fromEntries(
@@ -121,12 +121,12 @@ export function serversByKey(text: string): Record<string, unknown> {
   );
 }
 
-/** The lines of a text that begin like this. */
+/** Lines of a text with this beginning. */
 export function linesOf(text: string, start: string): string[] {
   return text.split("\n").filter((line) => line.startsWith(start));
 }
 
-/** What `iptables-save` or `ip6tables-save` said of both tables, in the form of {@linkcode canonicalChains}. */
+/** Captured `iptables-save` or `ip6tables-save` of both tables, in the form of {@linkcode canonicalChains}. */
 export function expectedChains(name: string, family: IpFamily): Record<string, readonly string[]> {
   const { rules, ipset } = loadIpvsGolden(name);
   const file = family === "IPv4" ? "iptables-save.txt" : "ip6tables-save.txt";
@@ -142,17 +142,17 @@ export function expectedChains(name: string, family: IpFamily): Record<string, r
   return Object.fromEntries(chains);
 }
 
-/** `TABLE CHAIN` whose rules are there whether their sets have entries or not. */
+/** Chains (`TABLE CHAIN`) whose rules exist even if their sets are empty. */
 const ALWAYS_ASKED: ReadonlySet<string> = new Set(["filter KUBE-IPVS-FILTER", "filter KUBE-NODE-PORT"]);
 
-/** The rules of a chain in a text without tables, where no node port is for the filter. */
+/** Rules of a chain in a text without tables; none for node ports in the filter table. */
 function moreRules(text: string, tableAndChain: string): string[] {
   const [table, chain = ""] = tableAndChain.split(" ");
   if ((table === "filter") !== (chain === OUT_FILTER_CHAIN)) return [];
   return linesOf(text, `-A ${chain} `).map((line) => canonicalRuleText(line.slice(chain.length + 4)));
 }
 
-/** The capture leaves the lines of built-in chains out. */
+/** Adds the lines of built-in chains, which the capture lacks. */
 function withBuiltinChains(text: string): string {
   return text.replace(
     "*filter\n",

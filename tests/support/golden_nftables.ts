@@ -1,5 +1,5 @@
 /**
- * The golden cases in nftables mode: the table that each case's objects must become, as text that nft loads.
+ * The golden cases in nftables mode: the table that each case's objects must yield, as text that nft loads.
  *
  * A case has `nftables-ip.nft` and/or `nftables-ip6.nft` beside its other files.
  *
@@ -23,7 +23,7 @@ const NODE_IPS = {
   areMissing: false,
 } as const;
 
-/** The settings under which the golden cases were captured; IPv6 has what IPv4 has. */
+/** Settings of the captures; IPv6 has the same as IPv4. */
 export function exampleNftablesOptions(
   family: IpFamily,
   changes: Partial<NftablesOptions> = {},
@@ -42,7 +42,7 @@ export function exampleNftablesOptions(
   };
 }
 
-/** The plan of all Services under the settings of the examples. */
+/** Plan of all Services with the example settings. */
 export function exampleNftablesPlan(
   family: IpFamily,
   objects: readonly ApiObject[],
@@ -51,19 +51,19 @@ export function exampleNftablesPlan(
   return planNftables(exampleState(family, objects), "all", exampleNftablesOptions(family, changes));
 }
 
-/** What the kernel holds after a full sync of these objects in IPv4. */
+/** Kernel state after a full sync of these objects in IPv4. */
 export function exampleStore(objects: readonly ApiObject[]): NftStore {
   return syncedStore(exampleNftablesPlan("IPv4", objects));
 }
 
-/** What the kernel holds after a full sync of a plan. */
+/** Kernel state after a full sync of a plan. */
 export function syncedStore(plan: NftablesPlan): NftStore {
   const sync = new FullSync(plan, NO_TABLE);
   for (const _ of sync.services());
   return sync.store;
 }
 
-/** The text of each family that a case is about. */
+/** Expected text of each family that a case covers. */
 export function loadGoldenNftables(name: string): Partial<Readonly<Record<IpFamily, string>>> {
   const expected: Partial<Record<IpFamily, string>> = {};
   for (const family of ["IPv4", "IPv6"] as const) {

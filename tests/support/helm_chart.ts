@@ -1,5 +1,5 @@
 /**
- * The chart of `deploy/helm`, as Helm reads it, which is built with the API server (`KAPI_BUILD`).
+ * The chart of `deploy/helm`, as rendered by Helm, which is built with the API server (`KAPI_BUILD`).
  *
  * @module
  */
@@ -11,17 +11,17 @@ import { buildHelm } from "./kapi.ts";
 
 export const CHART = `${ROOT}/deploy/helm/kproxy`;
 
-/** Values of a chart, as a file of values has them. */
+/** Values of a chart, as in a values file. */
 export type Values = Readonly<Record<string, unknown>>;
 
-/** What Helm says; on standard error why it refuses. */
+/** Output of Helm; errors are on standard error. */
 export interface HelmAnswer {
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** Runs Helm, built if need be, with a home of its own and without a cluster. */
+/** Runs Helm, built if needed, with a home folder of its own and without a cluster. */
 export async function askHelm(words: readonly string[]): Promise<HelmAnswer> {
   const helm = await buildHelm();
   const home = await Deno.makeTempDir({ prefix: "kproxy-helm-" });
@@ -32,7 +32,7 @@ export async function askHelm(words: readonly string[]): Promise<HelmAnswer> {
   }
 }
 
-/** What `helm template` or `helm lint` says of the chart with these values. */
+/** Output of `helm template` or `helm lint` for the chart with these values. */
 export async function askChart(
   question: "template" | "lint",
   values: Values,
@@ -45,7 +45,7 @@ export async function askChart(
   );
 }
 
-/** Runs `work` with a file of these values. */
+/** Runs `work` with a values file. */
 export async function withValues<T>(values: Values, work: (file: string) => Promise<T>): Promise<T> {
   const file = await Deno.makeTempFile({ prefix: "kproxy-values-", suffix: ".yaml" });
   try {
@@ -57,9 +57,9 @@ export async function withValues<T>(values: Values, work: (file: string) => Prom
 }
 
 /**
- * The objects of the chart.
+ * Objects of the chart.
  *
- * @throws {Error} with what Helm says, if it refuses the values
+ * @throws {Error} with Helm's output, if it refuses the values
  */
 export async function chartObjects(values: Values, namespace?: string): Promise<Manifest[]> {
   const { code, stdout, stderr } = await askChart("template", values, namespace);
@@ -67,7 +67,7 @@ export async function chartObjects(values: Values, namespace?: string): Promise<
   return objectsOf(stdout);
 }
 
-/** The objects of a text; between two separators there may be none. */
+/** Objects of a multi-document text; documents may be empty. */
 export function objectsOf(text: string): Manifest[] {
   return (parseAll(text) as (Manifest | null)[]).filter((object) => object !== null);
 }

@@ -1,23 +1,23 @@
 /**
- * A bare HTTP/1.1 server connection whose bytes the test decides: chunked answers in pieces, cut anywhere.
+ * A bare HTTP/1.1 server connection whose bytes the test controls: chunked answers in pieces, cut anywhere.
  *
  * @module
  */
 
-/** A request. */
+/** An HTTP request. */
 export interface HttpRequest {
   readonly method: string;
-  /** As in the request line. */
+  /** Request target, as in the request line. */
   readonly target: string;
-  /** By lower-case name. */
+  /** Headers by lower-case name. */
   readonly headers: ReadonlyMap<string, string>;
-  /** Of as many characters as the head says. */
+  /** Body, of the length that the head gives. */
   readonly body: string;
 }
 
 const encoder = new TextEncoder();
 
-/** One connection. Answers end with the connection unless they are complete and the client keeps it open. */
+/** One connection. An answer ends with it unless it is complete and the client keeps it alive. */
 export class HttpConnection {
   readonly #connection: Deno.Conn;
   #bytesLeft = Infinity;
@@ -34,19 +34,19 @@ export class HttpConnection {
     return this.#connection;
   }
 
-  /** Closes the connection after so many more bytes of bodies. */
+  /** Closes the connection after so many more bytes of response bodies. */
   cutAfter(bytes: number): void {
     this.#bytesLeft = bytes;
   }
 
-  /** A whole answer. */
+  /** Sends a complete answer. */
   answer(status: number, body: string, headers: Readonly<Record<string, string>> = {}): void {
     this.begin(status, headers);
     this.piece(body);
     this.end();
   }
 
-  /** The head of an answer whose body follows in pieces. */
+  /** Sends the head of an answer whose body follows in pieces. */
   begin(status: number, headers: Readonly<Record<string, string>> = {}): void {
     const all = { "content-type": "application/json", "transfer-encoding": "chunked", ...headers };
     const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
@@ -58,9 +58,9 @@ export class HttpConnection {
     if (text !== "") this.bytes(encoder.encode(text));
   }
 
-  /** Likewise, not as text. */
+  /** Sends bytes of the body now. */
   bytes(whole: Uint8Array): void {
-    // A piece without bytes would end the body.
+    // An empty chunk would end the body.
     if (whole.length === 0) return;
     const bytes = whole.subarray(0, this.#bytesLeft);
     this.#bytesLeft -= bytes.length;
@@ -139,7 +139,7 @@ async function readRequests(
       const body = text.slice(end + 4, next);
       text = text.slice(next);
       const taken = answer({ ...head, body }, connection);
-      // A handler that answers later, such as a tunnel, owns the connection.
+      // A handler that finishes later, such as a tunnel, owns the connection.
       if (taken !== undefined) return await taken;
     }
   }
@@ -155,7 +155,7 @@ function parseHead(head: string): Omit<HttpRequest, "body"> {
   return { method, target, headers: new Map(headers) };
 }
 
-/** True for the errors of a connection that either side has closed, or whose client did not like the certificate. */
+/** True for errors of a connection that either side has closed, or whose client rejected the certificate. */
 export function isGone(error: unknown): boolean {
   const { BadResource, BrokenPipe, ConnectionReset, Interrupted, NotConnected, UnexpectedEof } = Deno.errors;
   const { InvalidData } = Deno.errors;
@@ -163,7 +163,7 @@ export function isGone(error: unknown): boolean {
     .some((kind) => error instanceof kind);
 }
 
-/** Closes a connection that may be closed already. */
+/** Closes a connection that may already be closed. */
 export function closeQuietly(connection: Deno.Conn): void {
   try {
     connection.close();
@@ -184,7 +184,7 @@ export async function copyUntilClosed(from: Deno.Conn, to: Deno.Conn): Promise<v
   } catch (error) {
     if (!isGone(error)) throw error;
   } finally {
-    // When one side has gone, so does the other.
+    // If one side is closed, the other is closed, too.
     closeQuietly(from);
     closeQuietly(to);
   }

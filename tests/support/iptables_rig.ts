@@ -1,5 +1,5 @@
 /**
- * A proxier of iptables mode on a fake iptables, and the rules it reaches.
+ * A proxier of iptables mode on a fake iptables, and its resulting rules.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import { FakeIptables } from "./fake_iptables.ts";
 import { defaultSettings, type ServiceSizes, stateOf } from "./fake_iptables_state.ts";
 import { IptablesProxier, type IptablesSettings } from "../../lib/backend/iptables/apply/proxier.ts";
 
-/** What of an applier a test sets itself; all else is the default, without other addresses of the node. */
+/** Options of a proxier that a test sets; others have defaults, without further node addresses. */
 export interface IptablesChoice {
   readonly family?: IpFamily;
   readonly variant?: IptablesVariant;
@@ -26,7 +26,7 @@ export interface IptablesChoice {
   readonly logger?: Logger;
 }
 
-/** An applier that starts its programs here, IPv4 and variant nft unless it is said. */
+/** A proxier that starts its programs by `exec`, by default for IPv4 and variant nft. */
 export async function iptablesProxier(exec: Exec, choice: IptablesChoice = {}): Promise<IptablesProxier> {
   const { family = "IPv4", variant = "nft", settings, ...rest } = choice;
   const clock = { nowMs: () => 0, sleep: () => Promise.resolve() };
@@ -41,7 +41,7 @@ export async function iptablesProxier(exec: Exec, choice: IptablesChoice = {}): 
   });
 }
 
-/** A request to sync the Services named, which are in `shop` (all without names). */
+/** A request to sync the named Services of `shop` (all without names). */
 export function syncRequest(
   family: IpFamily,
   sizes: ServiceSizes,
@@ -53,15 +53,15 @@ export function syncRequest(
   };
 }
 
-/** An applier on a fake iptables. */
+/** A proxier on a fake iptables. */
 export interface IptablesRig {
   readonly fake: FakeIptables;
   readonly proxier: IptablesProxier;
-  /** Syncs the Services named (all without names) to these sizes. */
+  /** Syncs the named Services (all without names) to these sizes. */
   sync(sizes: ServiceSizes, changed?: readonly string[]): Promise<ApplyReport>;
 }
 
-/** An applier on this kernel. */
+/** A proxier on a fake kernel. */
 export async function iptablesRig(
   { fake = new FakeIptables(), ...choice }: IptablesChoice & { readonly fake?: FakeIptables } = {},
 ): Promise<IptablesRig> {
@@ -74,10 +74,10 @@ export async function iptablesRig(
   };
 }
 
-/** Chains that all Services share: their order is that of the changes, and means nothing. */
+/** Chains that all Services share: their order is that of changes, and means nothing. */
 const SHARED_CHAIN = /^KUBE-(?:SERVICES|NODEPORTS|EXTERNAL-SERVICES|PROXY-FIREWALL)$/;
 
-/** Chains and rules of what `iptables-save` prints, free of how rules are spelt and of the order of the shared chains. */
+/** Comparable chains and rules of `iptables-save`, whatever the rules' spelling and the order of shared chains. */
 export function iptablesLines(saved: string): string[] {
   const lines: string[] = [];
   for (const [table, chains] of parseIptablesSave(saved)) {
@@ -90,7 +90,7 @@ export function iptablesLines(saved: string): string[] {
   return lines;
 }
 
-/** As {@linkcode iptablesLines}, of a fake. */
+/** {@linkcode iptablesLines} of a fake. */
 export function endState(
   fake: FakeIptables,
   variant: IptablesVariant = "nft",
@@ -109,7 +109,7 @@ export async function freshEndState(
   return endState(other.fake, variant);
 }
 
-/** A chain of the fake, found by what a rule that leads to it says. */
+/** Target of the fake's rule that contains `words`. */
 export function chainOf(fake: FakeIptables, words: string, variant: IptablesVariant): string {
   const line = fake.saved("IPv4", "nat", variant).split("\n").find((line) => line.includes(words));
   return line?.split(" ").at(-1) ?? `nothing leads to ${words}`;

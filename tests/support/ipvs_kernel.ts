@@ -1,6 +1,6 @@
 /**
- * What the transactions of IPVS mode make of a kernel: a model that takes their lines one by one and refuses what the real
- * tools refuse, so that a test sees a line which is wrong or comes too early.
+ * Effect of IPVS mode's transactions on a kernel: a model that takes their lines one by one and refuses what the real
+ * tools refuse, so that a test detects a line that is wrong or comes too early.
  *
  * @module
  */
@@ -12,12 +12,12 @@ import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
 import { RestoredTables } from "./fake_iptables.ts";
 import { formatIpvsTable } from "./saved_texts.ts";
 
-/** One line for one program, or for iptables-restore one table's block, which is all or nothing. */
+/** One line for a program; for iptables-restore, one table's block, which is all or nothing. */
 type Work =
   | { readonly program: "ipset" | "ip" | "ipvsadm"; readonly line: string }
   | { readonly program: "iptables"; readonly table: string; readonly lines: readonly string[] };
 
-/** What can be killed in between: the lines of the steps, in order. */
+/** Units of work between which a process can be killed: the lines of the steps, in order. */
 export function workOf(transactions: IpvsTransaction): Work[] {
   return transactions.steps.flatMap((step: Step): Work[] => {
     switch (step.program) {
@@ -31,28 +31,28 @@ export function workOf(transactions: IpvsTransaction): Work[] {
   });
 }
 
-/** Real servers have to be reached by a packet of their own. Link-local addresses would need a device. */
+/** Addresses that are invalid for real servers: not unicast, or link-local, which would need a device. */
 const NO_UNICAST_REGEXP =
   /^(?:0\.0\.0\.0|255\.255\.255\.255|(?:22[4-9]|23\d)\..*|::|fe[89ab].:.*|ff..:.*|::ffff:.*)$/;
 
-/** Those that the mode writes. */
+/** Tables that the mode writes. */
 const TABLES = ["filter", "nat"] as const;
 
-/** One family's kernel. A real server that is to leave is gone at once. */
+/** Kernel state of one family. A drained real server is gone at once. */
 export class KernelModel {
   readonly sets = new Map<string, { definition: SetDefinition; entries: Set<string> }>();
   readonly servers = new Map<string, { options: string; real: Map<string, string> }>();
   readonly #tables = new RestoredTables();
   addresses: Set<string> | null = null;
-  /** Addresses whose packets go to all hosts on a link of the node. */
+  /** Broadcast addresses of the node's links. */
   readonly broadcasts = new Set<string>();
-  /** What else this kernel refuses: the words of the tool, without its name. */
+  /** Further refusals of this kernel: the tool's error, without its name. */
   refuse: (program: "ipset" | "ip" | "ipvsadm" | "iptables", line: string) => string | undefined = () =>
     undefined;
 
   readonly #refusesNothing = this.refuse;
 
-  /** False if a test has it refuse what other kernels take. */
+  /** False if a test made it refuse what other kernels accept. */
   get isPlain(): boolean {
     return this.refuse === this.#refusesNothing && this.broadcasts.size === 0;
   }
@@ -71,7 +71,7 @@ export class KernelModel {
     for (const work of workOf(transactions)) this.do(work);
   }
 
-  /** @throws {Error} where the tool would fail; for all but iptables in its words */
+  /** Applies the work. @throws {Error} where the tool would fail; for all but iptables with its error */
   do(work: Work): void {
     for (const line of work.program === "iptables" ? work.lines : [work.line]) {
       const refusal = this.refusalOf(work.program, line);
@@ -89,7 +89,7 @@ export class KernelModel {
     }
   }
 
-  /** Why a line cannot be taken, whatever is there already; undefined if it can. */
+  /** Error for a line that would be refused in any state; undefined if it would not. */
   refusalOf(program: Work["program"], line: string): string | undefined {
     const refusal = this.refuse(program, line);
     return refusal !== undefined || program === "iptables" ? refusal : this.#naturalRefusal(program, line);
@@ -158,7 +158,7 @@ export class KernelModel {
     const [, command, address = "", device = ""] =
       /^address (add|del) (\S+)\/(?:32|128) dev (\S+)$/.exec(line) ?? [];
     if (this.addresses === null || device !== "kube-ipvs0") throw new Error(`Cannot find device "${device}"`);
-    // It says nothing and does nothing.
+    // The kernel ignores it without an error.
     if (address === "0.0.0.0" && command === "add") return;
     if (command === "add") {
       if (this.addresses.has(address)) throw new Error("RTNETLINK answers: File exists");
@@ -192,9 +192,9 @@ export class KernelModel {
   }
 
   /**
-   * A block of iptables-restore; what it prints.
+   * Restores a block of iptables-restore; yields its output.
    *
-   * @throws {Error} if a line is refused; then nothing of it is done
+   * @throws {Error} if a line is refused; then nothing of the block is applied
    */
   restore(table: string, lines: readonly string[]): string {
     for (const line of lines) {
@@ -204,7 +204,7 @@ export class KernelModel {
     return this.#tables.restore([`*${table}`, ...lines, "COMMIT", ""].join("\n"));
   }
 
-  /** Changes the rules of a chain as another program would; not if there is no such chain. */
+  /** Changes the rules of a chain as another program would; ignored if there is no such chain. */
   edit(table: string, chain: string, change: (rules: string[]) => unknown): void {
     const found = this.#tables.chains(table).get(chain);
     if (found === undefined) return;
@@ -228,14 +228,14 @@ export class KernelModel {
         table,
         Object.fromEntries(
           [...this.#tables.chains(table)].sort(([left], [right]) => left < right ? -1 : 1)
-            // In this one every rule drops something else.
+            // In this chain the order means nothing: each rule drops other packets.
             .map(([name, rules]) => [name, name === "KUBE-IPVS-OUT-FILTER" ? [...rules].sort() : rules]),
         ),
       ]),
     );
   }
 
-  /** What the tools say of it. */
+  /** State as the tools list it. */
   observe(): HeldObjects & { readonly tables: IptablesRuleset } {
     const sets = new Map<string, SavedSet>([...this.sets].map(([name, set]) => [name, { name, ...set }]));
     return {
@@ -246,7 +246,7 @@ export class KernelModel {
     };
   }
 
-  /** Everything, in one order; sizes of sets, which say nothing about packets, are left out. */
+  /** Whole state in a fixed order; sizes of sets, which do not affect packets, are left out. */
   snapshot(): unknown {
     const table = parseIpvsTable(this.#ipvsText());
     const lines = formatIpvsTable(table).split("\n").filter((line) => line !== "").sort();

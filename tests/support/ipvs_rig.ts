@@ -1,5 +1,5 @@
 /**
- * An applier of IPVS mode on a fake kernel, with a clock that the test moves.
+ * A proxier of IPVS mode on a fake kernel, with a clock that the test moves.
  *
  * @module
  */
@@ -22,25 +22,25 @@ const { nodePortIps: _1, hostIps: _2, randomFully: _3, schedulers: _4, ...OPTION
   "IPv4",
 );
 
-/** One proxier, one kernel. */
+/** A proxier and its kernel. */
 export interface IpvsRig {
   readonly fake: FakeIpvs;
   readonly proxier: IpvsProxier;
-  /** Addresses of the node; may be changed. */
+  /** Addresses of the node; a test may change them. */
   readonly own: string[];
   readonly clock: { nowMs: number };
-  /** Syncs the Services named, those without a namespace being in `shop` (all without names), to these objects. */
+  /** Syncs the named Services, by default of namespace `shop` (all without names), to these objects. */
   sync(objects: readonly ApiObject[], changed?: readonly string[]): Promise<ApplyReport>;
   syncState(state: ProxyState, changed: Changed): Promise<ApplyReport>;
 }
 
-/** What may be otherwise than usual. */
+/** Options of a rig. */
 export interface IpvsRigOptions {
   readonly cheapToList?: number;
   readonly log?: Logger;
 }
 
-/** A proxier over a kernel of its own, or over one that another proxier left. Nothing happens between syncs. */
+/** A proxier on a new kernel, or on one that another proxier left. Nothing happens between syncs. */
 export function ipvsRig(
   fake = new FakeIpvs(),
   { cheapToList, log = silentLogger }: IpvsRigOptions = {},
@@ -80,7 +80,7 @@ export function ipvsRig(
   };
 }
 
-/** Everything in the kernel but real servers that are on their way out. */
+/** Whole kernel state, without real servers that are being drained. */
 export function standing({ kernel }: FakeIpvs): unknown {
   const snapshot = kernel.snapshot() as { readonly servers: readonly string[] };
   return { ...snapshot, servers: snapshot.servers.filter((line) => !line.endsWith(" -w 0")) };

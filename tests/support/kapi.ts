@@ -1,5 +1,5 @@
 /**
- * The API server of `tests/lab/kapi`, built once and run on 127.0.0.1 with its own etcd, for tests.
+ * The API server of `tests/lab/kapi`, built once and run on 127.0.0.1 with an etcd of its own, for tests.
  *
  * @module
  */
@@ -13,19 +13,19 @@ import { go, type Need, program } from "./skip.ts";
 import { steadyPorts } from "./steady_ports.ts";
 import { eventually } from "./until.ts";
 
-/** What is needed to build what is in `tests/lab/kapi`. */
+/** Needs for building the programs of `tests/lab/kapi`. */
 export const KAPI_BUILD: readonly Need[] = [go(25)];
-/** What a test of kapi needs. */
+/** Needs of a test with kapi. */
 export const KAPI: readonly Need[] = [...KAPI_BUILD, program("etcd")];
 
-/** A token that its server always takes. */
+/** A token that the server always accepts. */
 export const KAPI_TOKEN = "kapi-token";
 
 const SOURCES = new URL("../lab/kapi/", import.meta.url).pathname;
 const CACHE = new URL("../../.cache/kapi/", import.meta.url).pathname;
 const BUILD_TIMEOUT_MS = 15 * 60_000;
 
-/** Where the objects of a kind are. */
+/** Paths of collections, by kind. */
 const COLLECTIONS: Readonly<Record<string, string>> = {
   Service: "/api/v1/namespaces/{namespace}/services",
   Endpoints: "/api/v1/namespaces/{namespace}/endpoints",
@@ -34,17 +34,17 @@ const COLLECTIONS: Readonly<Record<string, string>> = {
   ServiceCIDR: "/apis/networking.k8s.io/v1/servicecidrs",
 };
 
-/** Builds kapi unless this very source has been built before; returns the program's path. */
+/** Builds kapi unless this exact source has been built before; returns the program's path. */
 export function buildKapi(): Promise<string> {
   return built("kapi", ".");
 }
 
-/** Likewise an etcd that is new enough for lists as watches, which Debian's is not. */
+/** Likewise builds an etcd that supports streaming lists, which Debian's does not. */
 export function buildEtcd(): Promise<string> {
   return built("etcd", "./newetcd");
 }
 
-/** Likewise Helm, most of which is then built already. */
+/** Likewise builds Helm, most of which has then been compiled already. */
 export function buildHelm(): Promise<string> {
   return built("helm", "helm.sh/helm/v3/cmd/helm");
 }
@@ -52,7 +52,7 @@ export function buildHelm(): Promise<string> {
 async function built(name: string, goPackage: string): Promise<string> {
   const path = `${CACHE}${name}-${await hashOfSources()}`;
   await Deno.mkdir(CACHE, { recursive: true });
-  // Test files may run at the same time: one builds, the others wait.
+  // Test files may run in parallel: one builds, the others wait.
   using lock = await Deno.open(`${CACHE}lock`, { create: true, write: true });
   await lock.lock(true);
   if (await pathExists(path)) return path;
@@ -70,15 +70,15 @@ export type StoredEvent = Readonly<Record<string, unknown>> & {
   readonly metadata: { readonly name: string };
 };
 
-/** What a {@linkcode Kapi} is made of. */
+/** Options of {@linkcode Kapi.start}. */
 export interface KapiOptions {
-  /** True: with an etcd of its own, so that watches may begin with lists. @default {false} */
+  /** True: with a newer etcd, so that watches may begin with lists. @default {false} */
   readonly streamsLists?: boolean;
-  /** A kube-apiserver in kapi's place: its path. */
+  /** Path of a kube-apiserver to run instead of kapi. */
   readonly kubeApiserver?: string;
 }
 
-/** Servers that a test may ask in turn: kapi, and the kube-apiserver that `KUBE_APISERVER` names, if it does. */
+/** API servers to test with: kapi, and the kube-apiserver that `KUBE_APISERVER` names, if any. */
 export function apiServers(): readonly (KapiOptions & { readonly name: string })[] {
   const kubeApiserver = Deno.env.get("KUBE_APISERVER") ?? "";
   return [{ name: "kapi" }, ...kubeApiserver === "" ? [] : [{ name: "kube-apiserver", kubeApiserver }]];
@@ -86,10 +86,10 @@ export function apiServers(): readonly (KapiOptions & { readonly name: string })
 
 /** A running API server. */
 export class Kapi implements AsyncDisposable {
-  /** Holds its state, certificates and kubeconfig. */
+  /** Folder of its state, certificates and kubeconfig. */
   readonly folder: string;
   readonly port: number;
-  /** False: it validates, authorizes, and reads its tokens at its start. */
+  /** False: a kube-apiserver, which validates, authorizes, and reads its tokens at its start. */
   readonly isKapi: boolean;
   readonly #program: string;
   readonly #args: readonly string[];
@@ -114,19 +114,19 @@ export class Kapi implements AsyncDisposable {
   }
 
   /**
-   * Builds if need be, and starts etcd and the server in a fresh folder on free ports. `args` are further flags of
+   * Builds programs if needed, and starts etcd and the server in a new folder on free ports. `args` are more flags of
    * `kapi serve`, such as `-without-slices`.
    */
   static async start(
     args: readonly string[] = [],
     { streamsLists = false, kubeApiserver }: KapiOptions = {},
   ): Promise<Kapi> {
-    // Debian's is too old for a kube-apiserver, too.
+    // Debian's etcd is too old for a kube-apiserver, too.
     const env = streamsLists || kubeApiserver !== undefined ? { ETCD: await buildEtcd() } : {};
     const kapi = new Kapi(
-      // The process id tells the guard whose it is.
+      // The process id tells the guard to which process it belongs.
       await Deno.makeTempDir({ prefix: `kproxy-kapi-${Deno.pid}-` }),
-      // The server's, and etcd's two.
+      // The server's port, and two of etcd.
       steadyPorts(3),
       await buildKapi(),
       args,
@@ -150,17 +150,17 @@ export class Kapi implements AsyncDisposable {
     return `https://127.0.0.1:${this.port}`;
   }
 
-  /** A kubeconfig with a token that is always valid. */
+  /** Path of a kubeconfig with a token that is always valid. */
   get kubeconfig(): string {
     return `${this.folder}/kubeconfig`;
   }
 
-  /** Certificate authority of the server's certificate. */
+  /** Path of the certificate authority of the server's certificate. */
   get ca(): string {
     return `${this.folder}/ca.crt`;
   }
 
-  /** Starts what is not running; resolves when the server is ready. */
+  /** Starts the programs that are not running; resolves when the server is ready. */
   async resume(): Promise<void> {
     const flags = ["-token-file", `${this.folder}/tokens`, "-client-ca", `${this.folder}/client-ca.crt`];
     await runOk(
@@ -172,7 +172,7 @@ export class Kapi implements AsyncDisposable {
     this.#client = Deno.createHttpClient({ caCerts: [await Deno.readTextFile(this.ca)], http2: false });
   }
 
-  /** Stops the server; with `all`, etcd too. What they hold is kept. */
+  /** Stops the server; with `all`, etcd too. Their state is kept. */
   async pause(all = false): Promise<void> {
     await runOk(systemExec, [`${SOURCES}stop.sh`, this.folder, ...(all ? [] : ["kapi"])], {
       timeoutMs: 60_000,
@@ -184,13 +184,13 @@ export class Kapi implements AsyncDisposable {
     await this.resume();
   }
 
-  /** Makes etcd forget all former versions. */
+  /** Makes etcd drop all old revisions. */
   async compact(): Promise<void> {
     const etcd = (await Deno.readTextFile(`${this.folder}/etcd.url`)).trim();
     await runOk(systemExec, [this.#program, "compact", "-etcd", etcd], { timeoutMs: 60_000 });
   }
 
-  /** Makes `count` Services with as many endpoints each, svc-00000 and on. */
+  /** Creates `count` Services with as many endpoints each, svc-00000 and on. */
   async fill(count: number, endpoints: number): Promise<void> {
     const options = ["-services", String(count), "-endpoints", String(endpoints)];
     await runOk(systemExec, [this.#program, "fill", "-kubeconfig", this.kubeconfig, ...options], {
@@ -211,13 +211,13 @@ export class Kapi implements AsyncDisposable {
     await this.#writeTokens();
   }
 
-  /** Makes (or remakes) `NAME.crt` and `NAME.key` in the folder, signed by the authority of client certificates. */
+  /** Creates (again) `NAME.crt` and `NAME.key` in the folder, signed by the authority of client certificates. */
   async clientCertificate(name: string, validFor = "24h"): Promise<void> {
     const options = ["-dir", this.folder, "-name", name, "-valid-for", validFor];
     await runOk(systemExec, [this.#program, "client-cert", ...options]);
   }
 
-  /** Creates an object; if it is there already, replaces it. From then on the server also has it at hand for lists. */
+  /** Creates an object, or replaces an existing one. Afterwards lists of the server include it, too. */
   async put(given: RawApiObject): Promise<void> {
     const object = this.isKapi ? given : withoutClusterIps(given);
     const created = await this.#request("POST", collectionOf(object), object, [201, 409]);
@@ -230,7 +230,7 @@ export class Kapi implements AsyncDisposable {
     ]);
   }
 
-  /** Creates a namespace, which kapi does not ask for. */
+  /** Creates a namespace, which kapi does not require. */
   async makeNamespace(name: string): Promise<void> {
     await this.#request("POST", "/api/v1/namespaces", { metadata: { name } }, [201, 409]);
   }
@@ -244,18 +244,18 @@ export class Kapi implements AsyncDisposable {
     await this.#request("DELETE", pathOf(object), undefined, [200, 404]);
   }
 
-  /** Deletes all objects of a test, so that the next one starts with none. */
+  /** Deletes all objects of a test, so that the next one begins without any. */
   async clear(): Promise<void> {
     for (const [kind, path] of Object.entries(COLLECTIONS)) {
       const object: RawApiObject = { kind, metadata: { name: "", namespace: "default" } };
-      // The server's own Service, and its own ServiceCIDR, would come again.
+      // The server's own Service and ServiceCIDR would be created again.
       const others = this.isKapi ? "" : "?fieldSelector=metadata.name!=kubernetes";
       const collection = path.includes("{") ? collectionOf(object) : path;
       await this.#request("DELETE", `${collection}${others}`, undefined, [200, 404]);
     }
   }
 
-  /** Waits until the namespace has so many Events of kproxy's for which `isWanted` holds; a server writes some by itself. */
+  /** Waits until the namespace has so many Events of kproxy that satisfy `isWanted`; a server writes some by itself. */
   async untilEvents(
     count: number,
     isWanted: (event: StoredEvent) => boolean = () => true,
@@ -279,7 +279,7 @@ export class Kapi implements AsyncDisposable {
     await this.#guard[Symbol.asyncDispose]();
   }
 
-  /** Leaves `default/kubernetes`, which the server makes by itself, to another proxy. */
+  /** Labels `default/kubernetes`, which the server creates, so that kproxy ignores it. */
   async #hideOwnService(): Promise<void> {
     const own = { kind: "Service", metadata: { name: "kubernetes", namespace: "default" } };
     const labels = { "service.kubernetes.io/service-proxy-name": "none" };
@@ -317,7 +317,7 @@ export class Kapi implements AsyncDisposable {
   }
 }
 
-/** A server that validates gives no address twice: each Service gets one from it. */
+/** Without cluster IPs: a server that validates assigns each Service one, and allows none twice. */
 function withoutClusterIps(object: RawApiObject): RawApiObject {
   const { spec } = object as { readonly spec?: Readonly<Record<string, unknown>> };
   if (object.kind !== "Service" || spec?.["clusterIP"] === "None") return object;

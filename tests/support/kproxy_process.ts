@@ -1,5 +1,5 @@
 /**
- * `kproxy run` as a process inside a namespace, with exactly the permissions it is shipped with; its log lines, read as they come.
+ * `kproxy run` as a process inside a namespace, with exactly its shipped permissions; its log lines are read as they arrive.
  *
  * @module
  */
@@ -13,35 +13,35 @@ export interface LogLine {
   readonly [key: string]: unknown;
 }
 
-/** How a process is started. */
+/** Options to start a process. */
 export interface KproxyOptions {
-  /** Null: the command enters it by itself. */
+  /** Network namespace; null: the command enters one by itself. */
   readonly netns: Netns | null;
-  /** What follows `kproxy run`. */
+  /** Arguments of `kproxy run`. */
   readonly args: readonly string[];
-  /** A folder whose programs are taken before those of the system. */
+  /** Folder of programs that take precedence over the system's. */
   readonly path?: string;
-  /** The whole command line, in the place of everything else here but the namespace; it must lead to kproxy by `exec`. */
+  /** Whole command line instead of all other options but the namespace; it must `exec` kproxy. */
   readonly command?: readonly string[];
-  /** As whom it runs; without it as this process. */
+  /** Another user to run as. */
   readonly as?: RunAs;
-  /** What is started in the place of the source: `kproxy.js` of a bundle, with a cache of its own. */
+  /** A bundle's `kproxy.js` to start instead of the source, with a cache of its own. */
   readonly bundle?: { readonly main: string; readonly cache: string };
-  /** How much it logs; null leaves that to its configuration file, which must ask for 2 or more. @default {2} */
+  /** Log verbosity; null leaves it to the configuration file, which must set 2 or more. @default {2} */
   readonly verbosity?: number | null;
 }
 
-/** A way to start the program with fewer rights, who may then not see the usual paths. */
+/** Starts the program with fewer rights; the usual paths may be invisible to it. */
 export interface RunAs {
-  /** What stands before the program. */
+  /** Command line before the program. */
   readonly prefix: readonly string[];
-  /** Where the runtime is for them. */
+  /** Path of the runtime for that user. */
   readonly deno: string;
-  /** Likewise the project, if it is not where it is for others. */
+  /** Path of the project for that user, if it is another one. */
   readonly root?: string;
 }
 
-/** How long anything may take that a test waits for. */
+/** Limit of any wait in a test. */
 const WAIT_LIMIT_MS = 300_000;
 const [FIRST_SYNC, ANEW] = [
   "First sync done, Services are served",
@@ -54,7 +54,7 @@ export class KproxyProcess implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   readonly #lines: LogLine[] = [];
   readonly #reading: Promise<void>;
-  /** One for each wait under way. */
+  /** Callbacks of waits under way. */
   readonly #waiting = new Set<() => void>();
   #ended: Deno.CommandStatus | undefined;
 
@@ -67,7 +67,7 @@ export class KproxyProcess implements AsyncDisposable {
     });
   }
 
-  /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
+  /** Starts kproxy without waiting. The process is the runtime itself, so signals and kills reach only it. */
   static spawn({ netns, args, path, command, as, bundle, verbosity = 2 }: KproxyOptions): KproxyProcess {
     const { prefix, deno } = as ?? { prefix: [], deno: Deno.execPath() };
     const kproxy = bundle === undefined ? kproxyArgv(as?.root) : bundleArgv(bundle.main);
@@ -94,7 +94,7 @@ export class KproxyProcess implements AsyncDisposable {
     return new KproxyProcess(child);
   }
 
-  /** Starts it and waits until every family has had its first sync. */
+  /** Starts kproxy and waits until every family has had its first sync. */
   static async start(options: KproxyOptions, families = 2): Promise<KproxyProcess> {
     const kproxy = KproxyProcess.spawn(options);
     try {
@@ -110,25 +110,25 @@ export class KproxyProcess implements AsyncDisposable {
     return this.#child.pid;
   }
 
-  /** How it ended; undefined while it runs. */
+  /** Exit status; undefined while it runs. */
   get status(): Deno.CommandStatus | undefined {
     return this.#ended;
   }
 
-  /** All lines so far. */
+  /** All log lines so far. */
   get lines(): readonly LogLine[] {
     return this.#lines;
   }
 
-  /** What it said, for people. */
+  /** The log as text. */
   get log(): string {
     return this.#lines.map((line) => JSON.stringify(line)).join("\n");
   }
 
   /**
-   * Waits until the lines, those from number `from` on, are as wanted.
+   * Waits until the lines, from number `from` on, satisfy the condition.
    *
-   * @throws {Error} with the whole log if they never are, or if the process ends first
+   * @throws {Error} with the whole log, if they never do or the process ends first
    */
   async until(
     what: string,
@@ -139,7 +139,7 @@ export class KproxyProcess implements AsyncDisposable {
     while (!isSo(this.#lines.slice(from))) {
       const leftMs = deadline - performance.now();
       if (this.#ended !== undefined || leftMs <= 0) {
-        // What it wrote last may still be on its way.
+        // Its last lines may still be unread.
         if (this.#ended !== undefined) await this.#reading;
         if (isSo(this.#lines.slice(from))) return;
         const why = this.#ended === undefined ? "in time" : `before it ended with ${this.#ended.code}`;
@@ -156,7 +156,7 @@ export class KproxyProcess implements AsyncDisposable {
     await this.until("the first syncs", isSo, from);
   }
 
-  /** Makes an edit of the configuration with which kproxy starts anew, and waits until that serves; the log lines since. */
+  /** Edits the configuration so that kproxy restarts itself, and waits until it serves; resolves to the log lines since. */
   async anew(edit: () => Promise<void>): Promise<readonly LogLine[]> {
     const from = this.#lines.length;
     await edit();
@@ -166,24 +166,24 @@ export class KproxyProcess implements AsyncDisposable {
     return this.#lines.slice(from);
   }
 
-  /** Makes an edit of the configuration that is refused; the log lines since. */
+  /** Edits the configuration in a way that is refused; resolves to the log lines since. */
   async refused(edit: () => Promise<void>): Promise<readonly LogLine[]> {
     const from = this.#lines.length;
     await edit();
-    // The Event is the last that is told of it.
+    // The Event is logged last.
     const isSo = (lines: readonly LogLine[]): boolean =>
       lines.some(({ msg }) => msg === REFUSED) && lines.some(({ reason }) => reason === "ConfigRefused");
     await this.until("the refusal", isSo, from);
     return this.#lines.slice(from);
   }
 
-  /** Waits for a line with this message. */
+  /** Waits for a log line with this message. */
   async untilMessage(message: string, from = 0): Promise<void> {
     await this.until(`"${message}"`, (lines) => lines.some(({ msg }) => msg === message), from);
   }
 
   /**
-   * Makes a change, then waits until the sync of this Service (`namespace/name`) has put it into force in so many families.
+   * Makes a change, then waits until a sync of this Service (`namespace/name`) has programmed it in so many families.
    * Resolves to the log lines since then.
    */
   async change(edit: () => Promise<void>, service: string, families = 1): Promise<readonly LogLine[]> {
@@ -198,7 +198,7 @@ export class KproxyProcess implements AsyncDisposable {
     return this.#lines.slice(from);
   }
 
-  /** Sends a signal and waits for the end. */
+  /** Sends a signal and waits until the process ends. */
   async stop(signal: Deno.Signal = "SIGTERM"): Promise<Deno.CommandStatus> {
     this.kill(signal);
     return await this.ended();
@@ -208,7 +208,7 @@ export class KproxyProcess implements AsyncDisposable {
     if (this.#ended === undefined) signalChild(this.#child, signal);
   }
 
-  /** Resolves when it has ended and all its lines are read. */
+  /** Resolves when the process has ended and all its lines are read. */
   async ended(): Promise<Deno.CommandStatus> {
     const timer = setTimeout(() => this.kill("SIGKILL"), WAIT_LIMIT_MS);
     const status = await this.#child.status;

@@ -1,5 +1,5 @@
 /**
- * Starts the API server source as a program of its own, under exactly kproxy's permissions.
+ * Runs the API server source as a separate program, under exactly kproxy's permissions.
  *
  * @module
  */
@@ -8,11 +8,11 @@ import { signalChild } from "../../tools/end_programs.ts";
 import { permissionFlags } from "../../tools/permissions.ts";
 import { eventually } from "./until.ts";
 
-/** The program at work. */
+/** The running program. */
 export interface KubeChild extends AsyncDisposable {
   /** Log lines so far. */
   log(): string;
-  /** Resolves when something delivered or logged matches. */
+  /** Resolves when delivered events or log lines match. */
   until(pattern: RegExp, timeoutMs?: number): Promise<void>;
 }
 
@@ -20,7 +20,7 @@ export interface KubeChild extends AsyncDisposable {
 export interface KubeChildOptions {
   readonly kubeconfig?: string;
   readonly master?: string;
-  /** Added to the environment, from which all proxies are taken first. */
+  /** Added to the environment, from which proxy variables are removed first. */
   readonly env?: Readonly<Record<string, string>>;
   /** Permission flags beyond kproxy's. */
   readonly flags?: readonly string[];
@@ -45,7 +45,7 @@ export function startKubeChild(
   const cleared = Object.fromEntries(PROXIES.map((name) => [name, ""]));
   const child = new Deno.Command(Deno.execPath(), {
     args: ["run", "-q", "--config", CONFIG, ...permissionFlags(), ...flags, PROGRAM, kubeconfig, master],
-    // Once a day the runtime itself asks for newer versions, through the proxies, too.
+    // Once a day the runtime itself checks for newer versions, also through proxies.
     env: { ...cleared, DENO_NO_UPDATE_CHECK: "1", ...env },
     stdin: "null",
     stdout: "piped",

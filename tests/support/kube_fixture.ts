@@ -12,7 +12,7 @@ import { rawNode, rawService, rawSlice } from "./raw_objects.ts";
 import { type RunningSource, runSource, type SourceRecorder } from "./source_recorder.ts";
 import { until } from "./until.ts";
 
-/** Times that a test can wait for. */
+/** Reflector times that are short enough for a test. */
 export const QUICK_TIMES: ReflectorTimes = {
   backoffInitialMs: 20,
   backoffMaxMs: 200,
@@ -27,7 +27,7 @@ export const QUICK_TIMES: ReflectorTimes = {
   calmMs: 60_000,
 };
 
-/** A source for the server at this address, at its quickest. */
+/** A source for the server at this address, with the shortest times. */
 export function quickKubeSource(
   server: string,
   log: Logger,
@@ -68,7 +68,7 @@ export async function watchedSource(
   return { server, source, recorder: source.recorder, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }
 
-/** A server with {@linkcode putWeb}'s objects that has these two abilities, or not. */
+/** A server with {@linkcode putWeb}'s objects, with or without these two abilities. */
 export function serverOf(hasProtobuf: boolean, streamsLists: boolean): ListWatchServer {
   const server = new ListWatchServer();
   Object.assign(server, { hasProtobuf, streamsLists });
@@ -76,7 +76,7 @@ export function serverOf(hasProtobuf: boolean, streamsLists: boolean): ListWatch
   return server;
 }
 
-/** Makes the server forget what the watches know, and ends them. */
+/** Makes the server drop the history of open watches, and ends them. */
 export function expire(server: ListWatchServer): void {
   server.put(rawNode("other"));
   server.compact();
@@ -105,7 +105,7 @@ export function watching(server: ListWatchServer): Promise<void> {
   return until(() => server.watches() >= 3, "three watches");
 }
 
-/** How many lists, or pages of lists, were asked for. */
+/** Number of requests for lists, or pages of lists. */
 export function listsOf(server: ListWatchServer, plural: string): number {
   return server.requests.filter(({ path, watch }) => path.endsWith(`/${plural}`) && !watch).length;
 }

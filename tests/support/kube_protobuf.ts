@@ -1,5 +1,5 @@
 /**
- * Objects in JSON to Kubernetes' protobuf, as the API server writes them: what kproxy reads, and fields around it that it does not.
+ * Encodes JSON objects as Kubernetes' protobuf, like the API server: fields that kproxy reads, and others around them.
  *
  * Source: `generated.proto` of Kubernetes 1.34 and the marshalling that is generated from it, which writes a field without a
  * pointer also where it is empty.
@@ -8,7 +8,7 @@
  */
 
 type Value = unknown;
-/** `!` after a sort: the field is written also where it is absent, as empty. `json`: a message of JSON. */
+/** `!` after a sort: the field is also written if it is absent, as empty. `json`: a message of JSON. */
 type Sort =
   | "text"
   | "text!"
@@ -134,7 +134,7 @@ const LIST_META: Message = {
 
 const utf8 = new TextEncoder();
 
-/** Bytes of a number, the least significant ones first, seven bits in each. */
+/** Varint encoding of a number: seven bits per byte, least significant first. */
 export function varint(value: number | bigint): number[] {
   const bytes: number[] = [];
   let left = BigInt.asUintN(64, BigInt(value));
@@ -142,7 +142,7 @@ export function varint(value: number | bigint): number[] {
   return [...bytes, Number(left)];
 }
 
-/** A field of bytes. */
+/** A length-delimited field. */
 export function field(number: number, bytes: Uint8Array | readonly number[]): number[] {
   return [...varint(number * 8 + 2), ...varint(bytes.length), ...bytes];
 }
@@ -151,7 +151,7 @@ function text(value: Value): Uint8Array {
   return utf8.encode(String(value ?? ""));
 }
 
-/** A message with the fields that `value` has. */
+/** A message with the fields of `value`. */
 function encode(message: Message, value: Readonly<Record<string, Value>>): number[] {
   const bytes: number[] = [];
   for (const [name, [number, sort]] of Object.entries(message)) {
@@ -198,14 +198,14 @@ function intOrString(value: Value): Record<string, Value> {
   return typeof value === "string" ? { type: 1, strVal: value } : { type: 0, intVal: value };
 }
 
-/** The message of an object, without an envelope. */
+/** Message of an object, without its envelope. */
 export function objectBytes(kind: string, object: Value): Uint8Array {
   const message = KINDS[kind];
   if (message === undefined) throw new TypeError(`No message for kind ${kind}`);
   return new Uint8Array(encode(message, object as Record<string, Value>));
 }
 
-/** Bytes in the envelope that says what they are. */
+/** Bytes in the envelope that gives their kind. */
 export function envelope(apiVersion: string, kind: string, bytes: Uint8Array): Uint8Array {
   const typeMeta = [...field(1, text(apiVersion)), ...field(2, text(kind))];
   const magic = [0x6b, 0x38, 0x73, 0];
@@ -220,7 +220,7 @@ export function envelope(apiVersion: string, kind: string, bytes: Uint8Array): U
   ]);
 }
 
-/** A list in its envelope. `items` are in JSON, or already bytes. */
+/** A list in its envelope. `items` are in JSON, or already encoded. */
 export function listBytes(
   { apiVersion, kind, metadata, items }: {
     readonly apiVersion: string;
@@ -251,7 +251,7 @@ export function frameBytes(
   return framed(joined([field(1, text(type)), field(2, field(1, inside))]));
 }
 
-/** A frame of any bytes. */
+/** A frame with any bytes. */
 export function framed(bytes: Uint8Array): Uint8Array {
   const frame = new Uint8Array(4 + bytes.length);
   new DataView(frame.buffer).setUint32(0, bytes.length);
@@ -264,7 +264,7 @@ export function statusBytes(status: Value): Uint8Array {
   return envelope("v1", "Status", objectBytes("Status", status));
 }
 
-/** One after the other. */
+/** Concatenated bytes. */
 export function joined(parts: readonly (Uint8Array | readonly number[])[]): Uint8Array {
   const whole = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
   let at = 0;

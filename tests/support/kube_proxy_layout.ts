@@ -1,5 +1,5 @@
 /**
- * Services as kube-proxy's nftables mode lays them out: a chain each, with a map of its own.
+ * Services in the layout of kube-proxy's nftables mode: a chain each, with a map of its own.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import { type DesiredInput, stateOf, stateOfObjects } from "../../lib/inspect/de
 import { nftablesPlan } from "../../lib/inspect/modes/nftables.ts";
 import { FakeNft } from "./fake_nft.ts";
 
-/** Table `ip kube-proxy` as nft lists it, for TCP Services with cluster IPs; `change` may add to what nft is told. */
+/** Table `ip kube-proxy` as nft lists it, for TCP Services with cluster IPs; `change` adds commands for nft. */
 export async function kubeProxyTable(input: DesiredInput, change = ""): Promise<string> {
   const nothing = { ...input, ...stateOfObjects([], input.nodeName, () => {}) };
   const base = renderPlan(nftablesPlan(nothing, "IPv4")).replaceAll(" ip kproxy", " ip kube-proxy");

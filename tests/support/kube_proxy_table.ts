@@ -4,7 +4,7 @@
  * @module
  */
 
-/** kube-proxy's own layout, as `nft list ruleset` prints it. */
+/** Table in kube-proxy's own layout, as `nft list ruleset` prints it. */
 export const KUBE_PROXY_TABLE = `table ip kube-proxy {
 	comment "rules for kube-proxy"
 

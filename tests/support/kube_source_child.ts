@@ -1,5 +1,5 @@
 /**
- * Runs the API server source by itself, under whatever permissions it was started with: one JSON object per line for each
+ * Runs the API server source by itself, under the permissions that it was started with: one JSON object per line for each
  * batch, `[[event, identity]…]`; log lines on standard error. Arguments: kubeconfig, master, node name.
  *
  * @module

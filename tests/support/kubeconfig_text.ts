@@ -1,20 +1,20 @@
 /**
- * Kubeconfigs of tests: JSON, which is YAML, too.
+ * Kubeconfigs for tests, in JSON, which is YAML, too.
  *
  * @module
  */
 
-/** What they are made of; what is not given is as in a kubeconfig of one's own. */
+/** Parts of a kubeconfig; others have defaults. */
 export interface KubeconfigParts {
-  /** The one cluster, `c`. @default {https://10.0.0.1:6443} */
+  /** Its only cluster, `c`. @default {https://10.0.0.1:6443} */
   readonly cluster?: unknown;
-  /** The one user, `u`. @default {with a token} */
+  /** Its only user, `u`. @default {with a token} */
   readonly user?: unknown;
-  /** In place of whole fields of the file. */
+  /** Further fields of the file, which replace the defaults. */
   readonly [field: string]: unknown;
 }
 
-/** A kubeconfig of one cluster, context and user. */
+/** A kubeconfig with one cluster, context and user. */
 export function kubeconfigText(
   { cluster = { server: "https://10.0.0.1:6443" }, user = { token: "t0ken" }, ...rest }: KubeconfigParts = {},
 ): string {

@@ -1,5 +1,5 @@
 /**
- * A thread that lives in one network namespace of a lab: it serves, asks, and hammers there. The runtime gives every worker its
+ * A thread in one network namespace of a lab: it runs servers, sends requests, and runs connect loops. Every worker has its
  * own system thread, so no process has to be started per namespace.
  *
  * @module
@@ -19,50 +19,50 @@ import { ask, KeptConnection } from "./lab_client.ts";
 import { LabServers } from "./lab_servers.ts";
 import { enterNetns, Socket } from "./lab_sockets.ts";
 
-/** What the module uses of a worker's global scope. */
+/** The part of a worker's global scope that this module uses. */
 interface WorkerScope {
   onmessage: ((event: MessageEvent<AgentCall>) => void) | null;
   postMessage(message: AgentReply): void;
 }
 const scope = globalThis as unknown as WorkerScope;
 
-/** A loop that waits for longer does not judge by time: a SYN is sent again after 1 s. */
+/** Loops with a higher limit do not fail by time: a lost SYN is sent again after 1 s. */
 const LOST_MS = 900;
-/** What is not answered by now never will be. A busy machine may leave client and server without a CPU for seconds. */
+/** Limit after which no answer will come. A busy machine may leave client and server without a CPU for seconds. */
 const GIVE_UP_MS = 5_000;
-/** Where patient loops connect from. */
+/** Source ports of patient loops. */
 const [FIRST_PORT, PORTS] = [10_000, 50_000];
-/** A pause between two ticks of a loop that is none of its own. */
+/** Pause between two ticks of a loop that the loop has not caused. */
 const STALL_MS = 30;
 /**
- * Who had such a pause so shortly before or during a request is on a machine with too much to do, whose kernel has pauses too, which
- * no clock measures: then only lost packets decide, and not the time that an answer took.
+ * A loop that stalled so shortly before or during a request runs on an overloaded machine, whose kernel stalls too, which
+ * no clock measures: then only lost packets count, not the time of an answer.
  */
 const BUSY_MS = 2_000;
-/** How often a thread with servers looks whether it runs. */
+/** Interval at which a thread with servers checks for stalls. */
 const SERVER_TICK_MS = 10;
 /**
- * A datagram is answered within a few milliseconds. Where a server had no CPU for so long right after it was sent, its endpoint may have
- * left meanwhile, and the flow with it: nothing brings such an answer back, whatever proxy there is.
+ * A datagram is answered within a few milliseconds. If a server had no CPU for so long right after it was sent, its endpoint may have
+ * left meanwhile, and the flow with it: no proxy could return such an answer.
  */
 const ANSWER_STALL_MS = 20;
 const SENT_SOON_MS = 150;
-/** More of them in one loop have another cause. */
+/** Limit of such answers in one loop; more have another cause. */
 const MAX_CUT_ANSWERS = 2;
-/** By then the servers of a late answer have told whether they had no CPU. */
+/** Time after which servers of a late answer have reported their stalls. */
 const SERVERS_TELL_MS = 100;
 
 let servers = new LabServers("");
 const kept = new KeptConnection();
 let loop: ConnectLoop | undefined;
-/** At these indices: for how many milliseconds any agent's servers have had no CPU; how many loops run. All agents of a process share it. */
+/** At these indices: milliseconds in which any agent's servers had no CPU; number of running loops. All agents of a process share it. */
 let shared = new Int32Array(new SharedArrayBuffer(8));
 const [SERVED, LOOPS] = [0, 1];
 let isTelling = false;
 
 /**
- * Adds up for how long this thread, which has servers, did not come to run, while there are loops that want to know. At other times it
- * sleeps: on a kernel that is slow, a hundred ticks a second of every thread would take more than all that the tests do.
+ * Adds up the stalls of this thread, which has servers, while loops run that use the sum. At other times it
+ * sleeps: on a slow kernel, a hundred ticks a second in every thread would cost more than the tests.
  */
 async function tellServerStalls(): Promise<never> {
   isTelling = true;
@@ -86,17 +86,17 @@ async function probe({ count, ...request }: ProbeRequest): Promise<ProbeResult[]
 }
 
 /**
- * How long this thread itself did not come to run. On a machine with more to do than it has CPUs that is no fault of the way that a
- * request took, and an answer that lies in the socket meanwhile is not late. What a second SYN costs, a second, is longer.
+ * Measures how long this thread got no CPU. On an overloaded machine that is not the path's fault, and an
+ * answer that waits in the socket meanwhile is not late. A second SYN costs a second, which is longer.
  */
 class Stalls {
   readonly #everyMs: number;
   #lastMs = performance.now();
   #totalMs = 0;
-  /** When the last one ended. */
+  /** End of the latest stall. */
   #latestMs = -Infinity;
 
-  /** @param everyMs how often {@linkcode Stalls.tick} is called by a thread that runs */
+  /** @param everyMs interval of {@linkcode Stalls.tick} in a thread that runs */
   constructor(everyMs: number) {
     this.#everyMs = everyMs;
   }
@@ -108,31 +108,31 @@ class Stalls {
     this.#totalMs = totalMs;
   }
 
-  /** True if there was one at this time, as `performance.now()` tells it, or since. */
+  /** True if there was a stall at this time of `performance.now()`, or since. */
   anySince(timeMs: number): boolean {
     return this.#latestMs >= timeMs || this.totalMs() > this.#totalMs;
   }
 
-  /** A clock that stands still meanwhile. */
+  /** A clock that stops during stalls. */
   runningMs(): number {
     return performance.now() - this.totalMs();
   }
 
-  /** Up to now. */
+  /** Total up to now. */
   totalMs(): number {
     const gapMs = performance.now() - this.#lastMs;
     return this.#totalMs + (gapMs > STALL_MS ? gapMs - this.#everyMs : 0);
   }
 }
 
-/** For how long, in all, servers have had no CPU since that was `servedMs`, as it is known after `waitMs` more. */
+/** Total time in which servers had no CPU since it was `servedMs`, as known after `waitMs` more. */
 async function stalledServersMs(servedMs: number, waitMs: number): Promise<number> {
   await new Promise((resolve) => setTimeout(resolve, waitMs));
   return Atomics.load(shared, SERVED) - servedMs;
 }
 
 /**
- * Starts requests on time, whatever becomes of the earlier ones. What was due while it had no CPU is not made up for: hundreds at once,
+ * Starts requests on time, whatever happens to earlier ones. Requests due during a stall are skipped: hundreds at once,
  * from each loop of a node, would keep a slow machine busy for as long again.
  */
 class ConnectLoop {
@@ -151,7 +151,7 @@ class ConnectLoop {
   #ended = false;
   #restingSinceMs: number | undefined;
   #restedMs = 0;
-  /** Of the latest answer, by {@linkcode ConnectLoop.#ranMs}. */
+  /** Time of the latest answer, by {@linkcode ConnectLoop.#ranMs}. */
   #answeredMs = 0;
   #longestGapMs = 0;
   readonly #done: Promise<void>;
@@ -165,7 +165,7 @@ class ConnectLoop {
   async #run(): Promise<void> {
     const intervalMs = 1000 / this.#request.perSecond;
     let [activeMs, stalledMs, ranMs] = [0, 0, 0];
-    // To the end of the last request, whose limit this clock decides.
+    // Ticks until the last request ends, whose limit depends on this clock.
     while (!this.#ended || this.#running.size > 0) {
       this.#stalls.tick();
       ranMs += Math.max(0, this.#activeMs() - activeMs - (this.#stalls.totalMs() - stalledMs));
@@ -180,13 +180,13 @@ class ConnectLoop {
     }
   }
 
-  /** How long it has been running without rest. */
+  /** Time that the loop has run without rest. */
   #activeMs(): number {
     const nowMs = performance.now();
     return nowMs - this.#startMs - this.#restedMs - (nowMs - (this.#restingSinceMs ?? nowMs));
   }
 
-  /** How long it has been running without rest and with a CPU. */
+  /** Time that the loop has run without rest and with a CPU. */
   #ranMs(): number {
     return this.#activeMs() - this.#stalls.totalMs();
   }
@@ -205,7 +205,7 @@ class ConnectLoop {
     this.#answeredMs = ranMs;
   }
 
-  /** Starts nothing more for a time; resolves when everything under way has ended. */
+  /** Starts no requests for a time; resolves when all requests under way have ended. */
   async rest(): Promise<void> {
     this.#restingSinceMs ??= performance.now();
     await Promise.all(this.#running);
@@ -217,8 +217,8 @@ class ConnectLoop {
   }
 
   /**
-   * A port that this loop has not used for long: left to itself the kernel takes one a second time within a minute. What happens to such a
-   * connection when IPVS mode goes is no loss of a packet either (docs/operations.md).
+   * A port that this loop has not used for long: the kernel would choose one again within a minute. When IPVS mode ends, the loss of
+   * such a connection is no lost packet (docs/operations.md).
    */
   #freshPort(): { readonly source: string; readonly sourcePort: number } {
     const source = this.#request.to.ip.includes(":") ? "::" : "0.0.0.0";
@@ -236,14 +236,14 @@ class ConnectLoop {
     const result = await ask({ protocol, to, ...patience }, () => this.#stalls.runningMs());
     const lostMs = this.#stalls.totalMs() - stalledMs;
     const tookMs = result.kind === "answer" ? result.tookMs - lostMs : 0;
-    // What took as long as a packet that was sent again takes needs a better excuse.
+    // A request that took as long as a retransmission needs a longer stall as its excuse.
     const wasBusy = this.#stalls.anySince(startMs - BUSY_MS);
     const isBusy = wasBusy && (tookMs < LOST_MS || lostMs > tookMs / 2);
-    // No client sends a datagram again: one that is answered late was not lost.
+    // Datagrams are not retransmitted: a late answer shows that none was lost.
     const isLate = tookMs > limitMs && protocol !== "udp" && !isBusy &&
       !(tookMs < LOST_MS && await stalledServersMs(servedMs, SERVERS_TELL_MS) >= tookMs - limitMs);
-    // Where the time is not enough to notice that a first packet was lost, the kernel still does. If all of the machine stood still for
-    // so long, its timer comes before the answer that lies there.
+    // A lost first packet may be faster than the limit, but the kernel counts it. If the whole machine stalled for
+    // so long, the kernel's timer runs before it reads the answer that is already there.
     const wasLost = result.kind === "answer" && (result.wasSynLost || result.lostSegments > 0);
     const isLost = wasLost && lostMs < LOST_MS;
     if (result.kind === "answer" && !isLate && !isLost) {
@@ -251,7 +251,7 @@ class ConnectLoop {
       const key = ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
       this.#byServer[key] = (this.#byServer[key] ?? 0) + 1;
       this.#slowestMs = Math.max(this.#slowestMs, tookMs);
-      // One that came in time by the clock itself needs no excuse.
+      // A request that was in time by the wall clock needs no excuse.
       if (wasLost || (protocol !== "udp" && result.tookMs > limitMs)) this.#excused++;
       this.#noteGap();
       return;
@@ -309,7 +309,7 @@ function echoRequest(six: boolean, id: number): Uint8Array<ArrayBuffer> {
   view.setUint8(0, six ? 128 : 8);
   view.setUint16(4, id);
   view.setUint16(6, 1);
-  // ICMPv6's checksum is the kernel's work, ICMP's is ours: the other words are zero.
+  // The kernel computes ICMPv6's checksum, for ICMP it is ours: the other words are zero.
   const sum = 0x0800 + id + 1;
   if (!six) view.setUint16(2, ~((sum & 0xffff) + (sum >>> 16)) & 0xffff);
   return bytes;

@@ -1,5 +1,5 @@
 /**
- * How a lab agent asks: one request over a fresh socket, or several over a connection that it keeps.
+ * Client of a lab agent: one request over a new socket, or several over a connection that is kept.
  *
  * @module
  */
@@ -7,24 +7,24 @@ import type { Answer, KeptRequest, ProbeRequest, ProbeResult } from "./lab_probe
 import { askByHand, hasSctpSockets } from "./lab_sctp.ts";
 import { Socket, SocketError } from "./lab_sockets.ts";
 
-/** What a client says, whose server then closes. */
+/** A request after which the server closes the connection. */
 export const REQUEST = "GET / HTTP/1.0\r\n\r\n";
-/** Keeps the connection for more of them. */
+/** A request that keeps the connection for further ones. */
 export const ONE_OF_SEVERAL = "GET / HTTP/1.1\r\n\r\n";
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** Null if no server of a lab says so. */
+/** The parsed answer; null if it is not from a lab's server. */
 function parseAnswer(text: string): Answer | null {
   const start = text.indexOf('{"server":');
   return start < 0 ? null : JSON.parse(text.slice(start));
 }
 
 /**
- * What comes of a request over this connection.
+ * Sends a request over this connection, and reads the result.
  *
- * @throws {SocketError} e.g. if it is reset
+ * @throws {SocketError} e.g. if the connection is reset
  */
 async function exchange(
   socket: Socket,
@@ -40,24 +40,24 @@ async function exchange(
 }
 
 /**
- * A SYN is sent again after a second if it was lost. One that is sent again sooner was not: a server that still has the other end of a
- * connection from the same port, because its last packets were lost, asks back first, and then the kernel waits for a tick only.
+ * A lost SYN is sent again after a second. One that is sent again sooner was not lost: a server that still has the other end of a
+ * connection from the same port, because its last packets were lost, challenges it, and the kernel then waits for a tick only.
  */
 const LEAST_SYN_RETRY_MS = 900;
 
-/** What a failed call of the C library says about a request. */
+/** Result of a request whose call of the C library failed. */
 function failureOf(error: unknown): ProbeResult {
   if (!(error instanceof SocketError)) throw error;
   if (error.message.endsWith("ECONNREFUSED")) return { kind: "refused" };
-  // What a sender's own firewall drops comes back to a datagram's sender as a lack of permission.
+  // If the sender's own firewall drops a datagram, `send` fails for lack of permission.
   if (error.message === "send: EPERM") return { kind: "silence" };
   return { kind: "error", message: error.message };
 }
 
 /**
- * One request over a fresh socket.
+ * One request over a new socket.
  *
- * @param now a clock; that of a loop stands still while its thread has no CPU
+ * @param now the clock; that of a loop stops while its thread has no CPU
  */
 export async function ask(
   request: Omit<ProbeRequest, "count">,
@@ -84,7 +84,7 @@ export async function ask(
   }
 }
 
-/** One TCP connection for several requests, made for the first. */
+/** A TCP connection for several requests, opened by the first one. */
 export class KeptConnection {
   #socket: Socket | undefined;
 
@@ -107,7 +107,7 @@ export class KeptConnection {
     }
   }
 
-  /** Closes it, or ends it by a reset; the next request makes another one. */
+  /** Closes the connection, or resets it; the next request opens another one. */
   drop(isReset: boolean): void {
     if (isReset) this.#socket?.reset();
     else this.#socket?.[Symbol.dispose]();

@@ -1,5 +1,5 @@
 /**
- * Sends the packets of a flow case through a lab, as requests of real programs, and says what became of them in the words of the
+ * Sends the packets of a flow case through a lab, as requests of real programs, and reports the outcomes in the words of the
  * flow cases.
  *
  * @module
@@ -13,31 +13,31 @@ import type { LabHost } from "./lab_host.ts";
 import type { ProbeProtocol, ProbeResult, ServerRequest } from "./lab_probe.ts";
 import { hostPrefix, NODE_ADDRESSES, type NodeLab } from "./node_lab.ts";
 
-/** What the lab's clients say of a connection that was there, and ended before an answer. */
+/** Client's error for an established connection that ended before an answer. */
 const CLOSED = "closed without an answer";
-/** After this time a packet counts as dropped, where that is expected. */
+/** Time without an answer after which a packet counts as dropped, where that is expected. */
 const SILENCE_MS = 200;
 /**
- * After this time it does where something else is expected. A machine that is busy may take longer than the above, and a refusal
- * that comes back while the sender is still sending is forgotten by the kernel (this happens where all hosts are one machine,
+ * The same where another outcome is expected. A busy machine may take longer than the above, and the kernel forgets a
+ * REJECT that arrives while the sender is still sending (this happens where all hosts are one machine,
  * under IPv6): the second attempt, a second later, is refused for good.
  */
 const ANSWER_MS = 5_000;
-/** The chance of missing an outcome in all requests of a step is below this. */
+/** Bound of the probability to miss an outcome in all requests of a step. */
 const MISS_PROBABILITY = 1e-9;
-/** In modes that choose in turn each endpoint has its request after one round; how many are made. */
+/** Number of rounds in round-robin modes, in which each endpoint gets a request per round. */
 const ROUNDS = 3;
 const ROUND_ROBIN_MODES: readonly string[] = ["ipvs", "userspace"];
 
-/** Where a request may arrive, and how many requests it takes to see every place. */
+/** Expected outcomes of a request, and the number of requests to see each of them. */
 interface Expectation {
-  /** Sorted. */
+  /** Outcomes, sorted. */
   readonly outcomes: readonly string[];
   readonly requests: number;
 }
 
 /**
- * Reads what stands after `⇒`. Marks that are left are not seen outside of the node, so they are not part of an outcome.
+ * Reads the text after `⇒`. Leftover marks are invisible outside of the node, so they are not part of an outcome.
  */
 function parseExpectation(text: string, mode: string): Expectation {
   const plain = text.replace(/,? ?mark 0x[0-9a-f]+ left/g, "");
@@ -56,7 +56,7 @@ function parseExpectation(text: string, mode: string): Expectation {
   return { outcomes: parts.map(({ outcome }) => outcome).sort(), requests };
 }
 
-/** `address` and `port` of all endpoints in the slices among `objects`. */
+/** Addresses and ports of all endpoints in the slices among `objects`. */
 function endpointsOf(objects: readonly ApiJson[]): { ip: string; port: number; protocol: ProbeProtocol }[] {
   return objects.filter(isSlice).flatMap(({ endpoints = [], ports = [] }) =>
     endpoints.flatMap(({ addresses }) =>
@@ -82,15 +82,15 @@ function isLocalPod(ip: string): boolean {
   return /^10\.244\.(0|9)\.|^fd00:10:244::/.test(ip);
 }
 
-/** How packets are sent and what is expected of them. */
+/** How packets are sent, and in which mode. */
 export interface LabFlowOptions {
-  /** The mode whose rules they meet. @default {"iptables"} */
+  /** Mode whose rules the packets pass. @default {"iptables"} */
   readonly mode?: string;
-  /** By how much all waits are longer, on a kernel that is slow. @default {1} */
+  /** Factor of all waits, on a slow kernel. @default {1} */
   readonly patience?: number;
 }
 
-/** One flow case in a lab: its servers run for as long as its packets need them. */
+/** One flow case in a lab; its servers run as long as its packets need them. */
 export class LabFlowCase {
   readonly #lab: NodeLab;
   readonly #case: FlowCase;
@@ -107,7 +107,7 @@ export class LabFlowCase {
     this.#packets = new Map(steps.map((step) => [step, parsePacket(flowOf(step, mode).packet)]));
   }
 
-  /** Starts the servers of all endpoints, then sends the packets. Yields what was not as wanted, in words. */
+  /** Starts servers for all endpoints, then sends the packets. Yields the unexpected outcomes, in words. */
   async run(gapOf: (step: FlowStep) => string | undefined): Promise<string[]> {
     await this.serve();
     const differences: string[] = [];
@@ -120,7 +120,7 @@ export class LabFlowCase {
     return differences;
   }
 
-  /** Starts the servers of all endpoints, on a node that has forgotten all connections. */
+  /** Starts servers for all endpoints, on a node without tracked connections. */
   async serve(): Promise<void> {
     await this.#lab.flushConntrack();
     for (const { ip, port, protocol } of endpointsOf(this.#case.objects)) {
@@ -136,9 +136,9 @@ export class LabFlowCase {
   }
 
   /**
-   * What becomes of so many requests of one of the case's packets, each outcome once, sorted. Only of packets that begin a connection.
+   * Distinct outcomes of so many requests for one of the case's packets, sorted. Only for packets that begin a connection.
    *
-   * @param isPatient a busy machine is no reason for silence
+   * @param isPatient waits longer for an answer, as a busy machine needs
    */
   async observe(packetText: string, requests: number, isPatient: boolean): Promise<string[]> {
     const packet = parsePacket(packetText);
@@ -149,7 +149,7 @@ export class LabFlowCase {
     return [...new Set(await this.#request(source, packet, { outcomes, requests }))].sort();
   }
 
-  /** The node, a pod, or the world. `hosted`: make a host for the address if it is outside. */
+  /** Host of an address: the node, a pod, or the world. `hosted`: create a host for an address outside. */
   async #owner(ip: string, hosted: boolean): Promise<LabHost> {
     if (isNodeAddress(ip)) return this.#lab.node;
     const asSource = [...this.#packets.values()].findLast(({ source }) => source === ip);
@@ -179,7 +179,7 @@ export class LabFlowCase {
     return `${packetText}\n  wanted ⇒ ${wanted.outcomes.join(" | ")}\n  found  ⇒ ${outcomes.join(" | ")}`;
   }
 
-  /** The node as a sender; an address that it does not have is lent to it. */
+  /** The node as a sender; it is lent an address that it does not have. */
   async #nodeSource(ip: string, undo: (() => Promise<unknown>)[]): Promise<LabHost> {
     const { node } = this.#lab;
     if (!isNodeAddress(ip)) {
@@ -218,22 +218,22 @@ export class LabFlowCase {
       const place = isNodeAddress(ip) ? "this node" : "untranslated";
       return [result.kind === "answer" ? `${place}, masquerade no` : endOf(result)];
     }
-    // The host that would get the packet without a redirection answers, too: a refusal is then the rules' and not a closed port's.
+    // The host that would get the untranslated packet also answers: a refusal is then by the rules, not by a closed port.
     const own = await this.#owner(ip, false);
     await this.#serveUnlessTaken(own, { ip, port, protocol });
     const request = { protocol, source: packet.source, to: { ip, port }, timeoutMs };
     const first = await source.probe(request);
-    // One silence is enough, and so is one refusal: they may take a while.
+    // One silence is enough, and so is one refusal: they may take long.
     const rest = first[0]?.kind !== "answer" ? [] : await source.probe({ ...request, count: requests - 1 });
     const found = [...first, ...rest].map((result) => outcomeOf(packet, result));
     const unwanted = found.filter((outcome) => !outcomes.includes(outcome));
-    // The random port of one in some ten thousand masqueraded packets is the one that it had.
+    // In one of some ten thousand masqueraded packets the random port happens to be the original one.
     const isChance = packet.inInterface === "" && unwanted.length === 1 && found.length > 1 &&
       outcomes.includes(unwanted[0]!.replace(/masquerade no$/, "masquerade yes"));
     return isChance ? found.filter((outcome) => outcome !== unwanted[0]) : found;
   }
 
-  /** On the node kproxy itself may have the port: health-check node ports are its own. */
+  /** Starts a server, unless kproxy itself has the port: health-check node ports are its own. */
   async #serveUnlessTaken(host: LabHost, server: ServerRequest): Promise<void> {
     try {
       await host.call("serve", server);
@@ -244,7 +244,7 @@ export class LabFlowCase {
     }
   }
 
-  /** An acknowledgement of nothing. Its receiver answers with a reset. */
+  /** Sends an ACK of no connection. Its receiver answers with a reset. */
   async #sendInvalid(source: LabHost, packet: Packet, { outcomes }: Expectation): Promise<string> {
     await this.#owner(packet.destination, true);
     await this.#lab.node.netns.run(["sysctl", "-q", "-w", "net.netfilter.nf_conntrack_tcp_loose=0"]);
@@ -258,10 +258,10 @@ export class LabFlowCase {
     return `${isNodeAddress(packet.destination) ? "this node" : "untranslated"}, masquerade no`;
   }
 
-  /** A frame with a loopback address, as no honest router would send it. */
+  /** Sends a frame to a loopback address, as no correct router would. */
   async #sendToLoopback(packet: Packet, { outcomes }: Expectation): Promise<string> {
     const { node, world } = this.#lab;
-    // What node ports on localhost need.
+    // The sysctl that node ports on localhost need.
     await node.netns.run(["sysctl", "-q", "-w", "net.ipv4.conf.all.route_localnet=1"]);
     const to = { ip: packet.destination, port: packet.port };
     await node.call("serve", { protocol: "tcp", ...to });
@@ -277,7 +277,7 @@ export class LabFlowCase {
   }
 }
 
-/** True for what only {@linkcode LabFlowCase} itself can put on a wire. */
+/** True for packets that only {@linkcode LabFlowCase} itself can put on a wire. */
 export function isLoopbackFromOutside({ destination, inInterface }: Packet): boolean {
   return destination.startsWith("127.") && inInterface !== "";
 }
@@ -291,7 +291,7 @@ function endOf(result: ProbeResult): string {
 }
 
 function outcomeOf({ destination, port, inInterface }: Packet, result: ProbeResult): string {
-  // Only kproxy is no server of the lab, and it runs on the node.
+  // The only server on the node that is not the lab's is kproxy.
   if (result.kind === "stranger" && isNodeAddress(destination)) return "this node, masquerade no";
   if (result.kind !== "answer") return endOf(result);
   const { from } = result;
@@ -299,8 +299,8 @@ function outcomeOf({ destination, port, inInterface }: Packet, result: ProbeResu
   const place = local.ip === destination && local.port === port
     ? server === "node" ? "this node" : "untranslated"
     : joinHostPort(local.ip, local.port);
-  // Masquerading gives the node's own packets their own address again, but always another port. Others keep theirs unless two
-  // requests by different ways have come to the same endpoint from the same port.
+  // For the node's own packets masquerading keeps the address, but always changes the port. Others keep their port unless two
+  // requests by different paths came to the same endpoint from the same port.
   const isSame = client.ip === from.ip && (inInterface !== "" || client.port === from.port);
   return `${place}, masquerade ${isSame ? "no" : "yes"}`;
 }

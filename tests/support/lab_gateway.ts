@@ -1,11 +1,11 @@
 /**
- * Lets programs of a namespace reach a server of the machine at the address it has there, 127.0.0.1 and a port.
+ * Lets programs in a namespace reach a server of the machine at its own address, 127.0.0.1 and a port.
  *
  * @module
  */
 import type { Netns } from "./netns.ts";
 
-/** A door from a namespace to the machine's own loopback, for one port. */
+/** Forwards one port from a namespace's loopback to the machine's. */
 export class LabGateway implements Disposable {
   readonly #worker: Worker;
 

@@ -1,11 +1,11 @@
 /**
- * The thread behind {@linkcode LabGateway}: it listens in one namespace and connects in another.
+ * Thread of a {@linkcode LabGateway}: it listens in one namespace and connects in another.
  *
  * @module
  */
 import { enterNetns, PROCESS_NETNS } from "./lab_sockets.ts";
 
-/** What the module uses of a worker's global scope. */
+/** The part of a worker's global scope that this module uses. */
 interface WorkerScope {
   onmessage: ((event: MessageEvent<{ netns: string; port: number }>) => void) | null;
   postMessage(message: { error?: string }): void;
@@ -16,7 +16,7 @@ async function pass(from: Deno.Conn, to: Deno.Conn): Promise<void> {
   try {
     await from.readable.pipeTo(to.writable);
   } catch (error) {
-    // Either end may go away at any time: that is what both ends are tested for.
+    // Either end may close at any time, as tests do to both.
     if (!(error instanceof Error)) throw error;
   }
 }
@@ -34,7 +34,7 @@ async function forward(connection: Deno.Conn, port: number): Promise<void> {
 scope.onmessage = async ({ data: { netns, port } }) => {
   try {
     enterNetns(netns);
-    // A socket stays in the namespace in which it was made, whatever becomes of the thread.
+    // A socket stays in the namespace in which it was created, wherever the thread goes later.
     const listener = Deno.listen({ hostname: "127.0.0.1", port });
     enterNetns(PROCESS_NETNS);
     scope.postMessage({});

@@ -1,13 +1,13 @@
 /**
- * Removes what a test has made if the test does not come to do it itself: `deno test` ends at an interrupt without asking anyone,
- * and a killed process cannot do anything at all.
+ * Removes what a test has created if the test cannot do it itself: `deno test` ends at an interrupt without any cleanup,
+ * and a killed process cannot clean up at all.
  *
  * @module
  */
 
 /**
- * Outlives its parent, whose end it sees as the end of its input. A line before that end says that there is nothing left to do.
- * `$0` is the parent's process id, which is in the names of everything that its tests make.
+ * Outlives its parent, whose end it sees as the end of its input. A line before that end says that nothing is left to do.
+ * `$0` is the parent's process id, which is in the names of all that its tests create.
  * Servers go first: they hold files in their folders.
  */
 const SCRIPT = `
@@ -24,10 +24,10 @@ done
 rm -rf "\${TMPDIR:-/tmp}/kproxy-manifests-$0-"* "/tmp/kproxy-kp$0-"*
 `;
 
-/** Where the program is that ends an API server. */
+/** Folder of the program that ends an API server. */
 const KAPI_SOURCES = new URL("../lab/kapi", import.meta.url).pathname;
 
-/** A process that watches over this one until it is disposed of. */
+/** A process that guards this one until it is disposed of. */
 export class LabGuard implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
 

@@ -1,5 +1,5 @@
 /**
- * One network namespace of a lab with its agent, seen from the test.
+ * One network namespace of a lab, with its agent.
  *
  * @module
  */
@@ -12,7 +12,7 @@ type Result<M extends Method> = Awaited<ReturnType<AgentMethods[M]>>;
 /** See `AgentMethods.enter`. */
 const SHARED = new Int32Array(new SharedArrayBuffer(8));
 
-/** A thread inside a namespace, and the calls it is working on. */
+/** A thread inside a namespace, and its pending calls. */
 class Agent implements Disposable {
   readonly #worker = new Worker(new URL("./lab_agent.ts", import.meta.url), { type: "module" });
   readonly #waiting = new Map<number, (reply: AgentReply) => void>();
@@ -46,7 +46,7 @@ class Agent implements Disposable {
   }
 }
 
-/** A namespace that serves, asks and hammers. */
+/** A namespace with servers, clients and connect loops. */
 export class LabHost implements Disposable {
   readonly #agent: Agent;
 
@@ -54,7 +54,7 @@ export class LabHost implements Disposable {
     this.#agent = agent;
   }
 
-  /** @param label what its servers call themselves */
+  /** @param label name of its servers */
   static async start(netns: Netns, label: string): Promise<LabHost> {
     const agent = new Agent(label);
     await agent.call("enter", netns.name, label, SHARED);
@@ -65,12 +65,12 @@ export class LabHost implements Disposable {
     return this.#agent.label;
   }
 
-  /** Calls its thread. */
+  /** Calls a method of its agent. */
   call<M extends Method>(method: M, ...args: Parameters<AgentMethods[M]>): Promise<Result<M>> {
     return this.#agent.call(method, ...args);
   }
 
-  /** One request, or several, of at most 5 s each unless said. */
+  /** One or more requests, each of at most 5 s by default. */
   probe(request: Omit<ProbeRequest, "timeoutMs" | "count"> & Partial<ProbeRequest>): Promise<ProbeResult[]> {
     return this.call("probe", { timeoutMs: 5_000, count: 1, ...request });
   }

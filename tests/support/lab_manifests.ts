@@ -15,7 +15,7 @@ export class LabManifests implements AsyncDisposable {
   private constructor(readonly folder: string) {}
 
   static async create(): Promise<LabManifests> {
-    // The process id tells the lab's guard whose it is.
+    // The process id tells the lab's guard to which process it belongs.
     return new LabManifests(await Deno.makeTempDir({ prefix: `kproxy-manifests-${Deno.pid}-` }));
   }
 
@@ -23,12 +23,12 @@ export class LabManifests implements AsyncDisposable {
     return `${this.folder}/${name}`;
   }
 
-  /** Puts a whole new file in the place of the old one, as careful programs do. */
+  /** Replaces a file by a new one, atomically, as careful programs do. */
   async replace(name: string, objects: readonly ObjectJson[]): Promise<void> {
     await this.replaceText(name, listText(objects));
   }
 
-  /** As {@linkcode replace}, with any text. */
+  /** {@linkcode replace} with any text. */
   async replaceText(name: string, text: string): Promise<void> {
     const temporary = await Deno.makeTempFile({ dir: this.folder, prefix: ".", suffix: ".tmp" });
     await Deno.writeTextFile(temporary, text);
@@ -37,7 +37,7 @@ export class LabManifests implements AsyncDisposable {
     await Deno.rename(temporary, this.path(name));
   }
 
-  /** Writes over the old file, as an editor may. */
+  /** Overwrites the file in place, as an editor may. */
   async overwrite(name: string, objects: readonly ObjectJson[]): Promise<void> {
     await Deno.writeTextFile(this.path(name), listText(objects));
   }

@@ -1,5 +1,5 @@
 /**
- * The proxy modes that tests with real packets run in, and how each one's rules are looked at.
+ * Proxy modes of tests with real packets, and how each mode's rules are read.
  *
  * @module
  */
@@ -11,18 +11,18 @@ import { saveAll } from "./lab_rules.ts";
 import type { Netns } from "./netns.ts";
 import { type Need, program } from "./skip.ts";
 
-/** A mode as the labs see it. */
+/** A proxy mode in a lab. */
 export interface LabMode {
   readonly name: "iptables" | "nftables" | "ipvs" | "userspace";
-  /** Beside what every lab needs. */
+  /** Needs beyond those of every lab. */
   readonly needs: readonly Need[];
-  /** Of connect loops; their usual one unless said. */
+  /** Pace of connect loops; absent: the usual one. */
   readonly pace?: LoopPace;
-  /** Endpoints take turns, so that of clients that are in step with one another each may get one of its own. */
+  /** Round robin: of clients that run in step, each may always get the same endpoint. */
   readonly takesTurns?: true;
   /** All rules of both families as text: equal if and only if the rules are. */
   rules(netns: Netns): Promise<string>;
-  /** What its rules say of a Service port without endpoints, which refuses. */
+  /** Rule for a Service port without endpoints, which is rejected. */
   refusal(servicePort: string, ip: string, port: number): string | RegExp;
 }
 
@@ -39,12 +39,12 @@ export async function nftTables(netns: Netns, whose: "kproxy" | "others"): Promi
   return tables.filter((table) => /^table ip6? kproxy \{/.test(table) === (whose === "kproxy"));
 }
 
-/** The names of all tables, a line each, sorted. */
+/** Names of all tables, one per line, sorted. */
 export async function nftTableNames(netns: Netns): Promise<string> {
   return (await netns.run(["nft", "list", "tables"])).trim().split("\n").sort().join("\n");
 }
 
-/** Without what the clock writes and without the order of chains, which is that of their making. */
+/** The table without expiry times, in an order that does not depend on when chains were created. */
 function inComparableForm(table: string): string {
   const parts = table.replace(/ expires [0-9dhms]+/g, "").split(/\n(?=\t(?:chain|set|map) )/);
   return parts.map((part) => part.replace(/\n}\s*$/, "").trimEnd()).sort().join("\n");
@@ -58,7 +58,7 @@ export const NFTABLES: LabMode = {
 };
 
 /**
- * Servers, sets, addresses and rules, each kind sorted. Real servers on their way out are left out: they go by themselves, with the
+ * Servers, sets, addresses and rules, each kind sorted. Drained real servers are left out: they go by themselves, with the
  * last of their connections.
  */
 async function ipvsRules(netns: Netns): Promise<string> {
@@ -71,29 +71,29 @@ async function ipvsRules(netns: Netns): Promise<string> {
     ...(await lines("ipvsadm -Sn", /^-[Aa] /)).sort(),
     ...(await lines("ipset save", /^add /)).sort(),
     ...bound.sort(),
-    // Their order counts.
+    // Rules keep their order.
     ...await lines("iptables-save", /^-A /),
     ...await lines("ip6tables-save", /^-A /),
   ].join("\n");
 }
 
 /**
- * For the user-mode Linux, which has all programs. Its one CPU is slow, and starts of programs keep loops waiting for so long that only
- * lost packets tell a failure.
+ * For the user-mode Linux, which has all programs. Its one CPU is slow, and starts of programs delay loops for so long that only
+ * lost packets are failures.
  */
 export const IPVS: LabMode = {
   name: "ipvs",
   needs: [],
   pace: { perSecond: 20, limitMs: 10_000 },
   rules: ipvsRules,
-  // A virtual server without real ones.
+  // A virtual server without real servers.
   refusal: (_, ip, port) =>
     new RegExp(`^-A -t ${RegExp.escape(`${ip}:${port}`)} -s rr\\n(?!-a -t ${RegExp.escape(ip)})`, "m"),
 };
 
 /**
- * Not among {@linkcode LAB_MODES}: who finds no endpoint there is let in and closed, not refused. Kproxy itself forwards, with as much of
- * a processor as others leave it, so that not time but only what is refused or lost tells a failure.
+ * Not among {@linkcode LAB_MODES}: without endpoints a client is accepted and closed, not rejected. kproxy itself forwards, with as
+ * much CPU as others leave it, so that only refused or lost packets are failures, not slow ones.
  */
 export const USERSPACE: LabMode = {
   name: "userspace",
@@ -106,7 +106,7 @@ export const USERSPACE: LabMode = {
   },
 };
 
-/** The modes of this release among those that run on any kernel. */
+/** Modes of this release that run on any kernel. */
 export const LAB_MODES: readonly LabMode[] = [IPTABLES, NFTABLES].filter(({ name }) =>
   IMPLEMENTED_MODES.includes(name)
 );

@@ -1,31 +1,31 @@
 /**
- * The rules in a namespace, as the real tools say them.
+ * Rules in a namespace, as the real tools list them.
  *
  * @module
  */
 import type { Netns } from "./netns.ts";
 
-/** Chains whose rules kube-proxy writes in no particular order, but for the last rule of `nat KUBE-SERVICES`. */
+/** Chains in which kube-proxy writes rules in no fixed order, but for the last rule of `nat KUBE-SERVICES`. */
 const UNORDERED = {
   iptables: /^-A KUBE-(?:SERVICES|EXTERNAL-SERVICES|NODEPORTS|PROXY-FIREWALL) /,
-  /** Rules of Services are few there, and the order of all others counts. */
+  /** In ipvs mode few rules are Services', and the order of all others counts. */
   ipvs: /^-A KUBE-IPVS-OUT-FILTER /,
 } as const;
 
-/** One table without comments and counters, chains first. */
+/** Lines of one table without comments and counters, chains first. */
 export async function saveTable(netns: Netns, tool: string, table: string): Promise<string[]> {
   return withoutCounters(await netns.run([`${tool}-save`, "-t", table]));
 }
 
-/** Table and its lines. */
+/** A table's name and lines. */
 type TableLines = readonly [table: string, lines: readonly string[]];
 
-/** All tables that there are, sorted by name, each as {@linkcode saveTable} yields it. */
+/** All existing tables, sorted by name, each as {@linkcode saveTable} yields it. */
 export async function saveTables(netns: Netns, tool: string): Promise<readonly TableLines[]> {
   return tablesIn(await netns.run([`${tool}-save`]));
 }
 
-/** Likewise, of what was saved. */
+/** The same, from saved text. */
 export function tablesIn(saved: string): readonly TableLines[] {
   const tables = saved.split(/^(?=\*)/m).map(withoutCounters).filter(([first]) => first?.startsWith("*"));
   return tables.sort().map((lines) => [lines[0]!.slice(1), lines]);
@@ -51,11 +51,11 @@ export async function saveAll(netns: Netns, variant = ""): Promise<string> {
 }
 
 /**
- * Puts lines of one table into an order in which two rulesets are equal line by line if kube-proxy might have written either.
- * The order of rules stays what it is everywhere but in the chains that all Services share; there it stays among rules with the same
- * comment, which are those of one Service port.
+ * Sorts the lines of one table so that two rulesets are equal line by line if kube-proxy might have written either.
+ * Rules keep their order everywhere but in chains that all Services share; there they keep it among rules with the same
+ * comment, which belong to one Service port.
  *
- * @param hasChanged the rules are no first sync's: after changes that order says nothing, where the rules take different packets
+ * @param hasChanged the rules are not of a first sync: changes make the order of rules for different packets arbitrary
  */
 export function inComparableOrder(
   lines: readonly string[],
@@ -73,7 +73,7 @@ export function inComparableOrder(
   });
 }
 
-/** By comment, lines without one by all of them. */
+/** Compares by comment; lines without one count as equal to all. */
 function byComment(one: string, other: string): number {
   const [left, right] = [one, other].map((line) => /--comment ("[^"]*"|\S+)/.exec(line)?.[1] ?? line);
   return left! < right! ? -1 : left! > right! ? 1 : 0;

@@ -1,6 +1,6 @@
 /**
- * SCTP by hand, where the kernel has no sockets for it: an INIT that asks and an INIT ACK that answers. That is all that a firewall
- * needs to see to translate a flow, and connection tracking checks tags and checksums of both.
+ * SCTP by hand, if the kernel has no sockets for it: an INIT as request and an INIT ACK as answer. A firewall needs no more
+ * to translate a flow, and connection tracking checks tags and checksums of both.
  *
  * @module
  */
@@ -11,7 +11,7 @@ const EPROTONOSUPPORT = 93;
 const [INIT, INIT_ACK] = [1, 2];
 const STATE_COOKIE = 7;
 const HEADER = 12;
-/** Of an INIT or INIT ACK, without parameters. */
+/** Length of an INIT or INIT ACK chunk, without parameters. */
 const CHUNK = 20;
 
 const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
@@ -26,14 +26,14 @@ function crc32c(bytes: Uint8Array): number {
   return ~crc >>> 0;
 }
 
-/** What is read of a packet. */
+/** Fields of a received packet. */
 interface Handshake {
   readonly type: number;
   readonly sourcePort: number;
   readonly port: number;
-  /** What the other side is to begin its packets with. */
+  /** Verification tag that the other side must use. */
   readonly initiateTag: number;
-  /** Of an INIT ACK. */
+  /** State cookie of an INIT ACK. */
   readonly cookie: string;
 }
 
@@ -66,7 +66,7 @@ function packetOf(handshake: HandshakeToSend): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** @param bytes as a raw socket receives it: of IPv4 with the header of the network */
+/** @param bytes as a raw socket receives them: for IPv4 with the IP header */
 function parsePacket(bytes: Uint8Array<ArrayBuffer>, isIpv6: boolean): Handshake {
   const packet = bytes.subarray(isIpv6 ? 0 : (bytes[0]! & 15) * 4);
   const view = new DataView(packet.buffer, packet.byteOffset);
@@ -120,10 +120,10 @@ export async function answerByHand(
 }
 
 /**
- * One probe.
+ * Sends one request.
  *
- * @param parseAnswer yields null for what no server of a lab says
- * @throws {SocketError} if it is refused
+ * @param parseAnswer yields null if it is not from a lab's server
+ * @throws {SocketError} if the request is refused
  */
 export async function askByHand(
   { source, sourcePort, to, timeoutMs }: Omit<ProbeRequest, "count">,
@@ -132,7 +132,7 @@ export async function askByHand(
   const start = performance.now();
   using socket = Socket.of("rawSctp", to.ip);
   if (source !== undefined) socket.bind({ ip: source, port: 0 });
-  // Refusals come to connected sockets only.
+  // Only connected sockets receive refusals.
   await socket.connect({ ip: to.ip, port: 0 }, timeoutMs);
   const port = sourcePort ?? 20_000 + Math.floor(Math.random() * 10_000);
   const from = { ip: socket.localAddress().ip, port };

@@ -1,5 +1,5 @@
 /**
- * TCP segments and Ethernet frames by hand: what no socket would send.
+ * TCP segments and Ethernet frames by hand, as no socket would send them.
  *
  * @module
  */
@@ -14,7 +14,7 @@ function checksum(bytes: Uint8Array): number {
   return ~sum & 0xffff;
 }
 
-/** A TCP header without data, of IPv4. */
+/** A TCP header without data, for IPv4. */
 export function tcpSegment(
   from: SocketAddress,
   to: SocketAddress,
@@ -34,7 +34,7 @@ export function tcpSegment(
   return segment;
 }
 
-/** Wraps a segment into an IPv4 packet in an Ethernet frame. */
+/** An Ethernet frame with an IPv4 packet around a segment. */
 export function ethernetFrame(
   hardwareAddress: string,
   from: string,
@@ -55,7 +55,7 @@ export function ethernetFrame(
   return new Uint8Array([...target, ...sender, 8, 0, ...header, ...segment]);
 }
 
-/** The flags of a TCP answer in an IPv4 packet, e.g. `SA` or `R`; "" if it is no answer to this segment. */
+/** Flags of a TCP answer in an IPv4 packet, e.g. `SA` or `R`; "" if it does not answer this segment. */
 export function answerFlags(packet: Uint8Array, from: SocketAddress, to: SocketAddress): string {
   const start = (packet[0]! & 15) * 4;
   if (packet[9] !== 6 || packet.length < start + 14) return "";

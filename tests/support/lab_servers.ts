@@ -1,5 +1,5 @@
 /**
- * The servers of a lab agent: each answers every request with what it sees of the client.
+ * Servers of a lab agent: each answers every request with its view of the client.
  *
  * @module
  */
@@ -11,8 +11,8 @@ import { Socket, type SocketAddress, SocketError } from "./lab_sockets.ts";
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 /**
- * How long a server waits before it looks whether it shall end. Those that can be woken need not look often, and where there are many
- * of them and starting a wait is slow, it should not be done often.
+ * Interval at which a waiting server checks whether it must end. Sockets that can be woken need few checks, and with many
+ * servers, where starting a wait is slow, checks should be rare.
  */
 const TICK_MS: Readonly<Record<ProbeProtocol, number>> = { tcp: 1_000, udp: 1_000, sctp: 25 };
 
@@ -20,15 +20,15 @@ function keyOf({ protocol, ip, port }: ServerRequest): string {
   return `${protocol} ${ip} ${port}`;
 }
 
-/** Those of one namespace. */
+/** Servers of one namespace. */
 export class LabServers {
-  /** What runs, and the promise of its end. */
+  /** Running servers: socket, and promise of the end. */
   readonly #running = new Map<string, { readonly socket: Socket; readonly ended: Promise<void> }>();
 
-  /** @param label what they call themselves */
+  /** @param label name that the servers answer with */
   constructor(readonly label: string) {}
 
-  /** Starts one, unless it runs. */
+  /** Starts a server, unless it runs. */
   serve(request: ServerRequest): void {
     const key = keyOf(request);
     if (this.#running.has(key)) return;
@@ -46,7 +46,7 @@ export class LabServers {
       : this.#serveStream(key, request, socket);
   }
 
-  /** Ends those on this port, or all; resolves when they are gone, so that their addresses can be taken again. */
+  /** Ends servers on this port, or all; resolves when they have ended, so that their addresses can be reused. */
   async end(port?: number): Promise<void> {
     const chosen = [...this.#running].filter(([key]) => port === undefined || key.endsWith(` ${port}`));
     for (const [key, { socket }] of chosen) {
@@ -56,7 +56,7 @@ export class LabServers {
     await Promise.all(chosen.map(([, { ended }]) => ended));
   }
 
-  /** Datagrams carry the bare answer, streams an HTTP response. */
+  /** Text of an answer: bare in datagrams, an HTTP response in streams. */
   #answerText(protocol: ProbeProtocol, local: SocketAddress, client: SocketAddress): string {
     const answer: Answer = { server: this.label, local, client };
     const body = JSON.stringify(answer) + "\n";
@@ -73,8 +73,8 @@ export class LabServers {
   }
 
   /**
-   * Answers until a request asks for one answer only, or the client closes. A server has no limit of its own: on a machine with too
-   * much to do a client sends its request many seconds after it was connected, and a server's end that is closed by then would look
+   * Answers until a request asks for one answer only, or the client closes. The server has no limit of its own: on an overloaded
+   * machine a client may send its request many seconds after connecting, and if the server had closed by then, it would look
    * as if a proxy had cut the connection.
    */
   async #answerStream(
@@ -94,7 +94,7 @@ export class LabServers {
         if (text === REQUEST) return;
       }
     } catch (error) {
-      // A client that gave up has closed its end; it counts that itself.
+      // A client that gave up has closed its end, and counts that itself.
       if (!(error instanceof SocketError)) throw error;
     }
   }
@@ -106,7 +106,7 @@ export class LabServers {
         if (datagram === null) continue;
         socket.sendTo(encoder.encode(this.#answerText("udp", request, datagram.from)), datagram.from);
       } catch (error) {
-        // The refusal of an earlier answer is reported at the next call.
+        // An ICMP error for an earlier answer is reported by the next call.
         if (!(error instanceof SocketError)) throw error;
       }
     }

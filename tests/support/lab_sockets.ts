@@ -1,6 +1,6 @@
 /**
- * Sockets straight from the C library: bound to a chosen source address, raw, or of protocols that the runtime does not know.
- * A socket belongs to the network namespace of the thread that made it, so all of this runs in a lab agent's own thread.
+ * Sockets straight from the C library: with a chosen source address, raw, or of protocols that the runtime does not support.
+ * A socket belongs to the network namespace of the thread that made it, so this code runs in a lab agent's own thread.
  *
  * @module
  */
@@ -29,7 +29,7 @@ const LIBC = Deno.dlopen("libc.so.6", {
 });
 const C = LIBC.symbols;
 
-/** How long one look of a wait may take, how much later than that is late, and how many late ones do not count. */
+/** Longest single poll of a wait, lateness of a late poll, and number of late polls that are not counted. */
 const [LOOK_MS, LATE_MS, LATE_LOOKS] = [250, 30, 2];
 
 const AF_INET = 2;
@@ -48,18 +48,18 @@ const SO_LINGER = 13;
 const ETH_P_IP = 0x0800;
 const IPPROTO_TCP = 6;
 const TCP_INFO = 11;
-/** Where `struct tcp_info` has `tcpi_rtt` (microseconds), `tcpi_total_retrans` and `tcpi_dsack_dups`, and how much of it is read. */
+/** Offsets in `struct tcp_info` of `tcpi_rtt` (microseconds), `tcpi_total_retrans`, `tcpi_dsack_dups`, and the length read of it. */
 const [RTT_OFFSET, TOTAL_RETRANS_OFFSET, DSACK_DUPS_OFFSET, TCP_INFO_LENGTH] = [68, 100, 216, 220] as const;
-/** After this, a SYN is sent again. */
+/** Time after which a SYN is sent again. */
 const SYN_TIMEOUT_US = 1_000_000;
 const POLLIN = 1;
 const POLLOUT = 4;
 const SHUT_RDWR = 2;
-/** SCTP tells of a refusal only to those who ask for it. */
+/** Option by which SCTP reports refusals. */
 const RECVERR = { IPv4: [0, 11], IPv6: [41, 25] } as const;
-/** Lets a socket bind to an address that only a route makes local. */
+/** Option to bind to an address that only a route makes local. */
 const FREEBIND = { IPv4: [0, 15], IPv6: [41, 78] } as const;
-/** A lost peer is an error to report, not a signal. */
+/** Reports a lost peer as an error instead of a signal. */
 const MSG_NOSIGNAL = 0x4000;
 const EAGAIN = 11;
 const EINPROGRESS = 115;
@@ -73,7 +73,7 @@ const NAMES: Readonly<Record<number, string>> = {
   113: "EHOSTUNREACH",
 };
 
-/** Protocols with ports, and those of raw sockets. */
+/** Protocols with ports, and raw ones. */
 export type SocketProtocol = "tcp" | "udp" | "sctp" | "icmp" | "rawTcp" | "rawSctp";
 
 const PROTOCOLS: Readonly<Record<SocketProtocol, { type: number; number: number; number6?: number }>> = {
@@ -112,10 +112,10 @@ function cString(text: string): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(`${text}\0`);
 }
 
-/** The namespace of the process, in which threads begin. */
+/** Network namespace of the process, in which threads begin. */
 export const PROCESS_NETNS = "/proc/self/ns/net";
 
-/** Moves this thread, and with it all its later sockets, into a namespace made by `ip netns add`, or to that of a file. */
+/** Moves this thread, and so its later sockets, into a namespace made by `ip netns add`, or into that of a file. */
 export function enterNetns(name: string): void {
   const path = name.startsWith("/") ? name : `/run/netns/${name}`;
   const fd = check(`open ${path}`, C.open(cString(path), 0));
@@ -123,7 +123,7 @@ export function enterNetns(name: string): void {
   C.close(fd);
 }
 
-/** The 16 or 4 bytes of an address. */
+/** Bytes of an address: 16 or 4. */
 export function ipBytes(ip: string): number[] {
   if (!ip.includes(":")) return ip.split(".").map(Number);
   const [head = "", tail] = ip.split("::");
@@ -137,7 +137,7 @@ export function ipBytes(ip: string): number[] {
   });
 }
 
-/** The text of 4 or 16 bytes, in the short form. */
+/** Text of an address of 4 or 16 bytes, in the short form. */
 function ipText(bytes: Uint8Array): string {
   if (bytes.length === 4) return bytes.join(".");
   const groups = Array.from({ length: 8 }, (_, i) => ((bytes[2 * i]! << 8) | bytes[2 * i + 1]!).toString(16));
@@ -168,7 +168,7 @@ function lengthOf(size: number): Uint8Array<ArrayBuffer> {
   return new Uint8Array(new Uint32Array([size]).buffer);
 }
 
-/** How many milliseconds to wait; or what says how many are left, and is asked again when they seem to be over. */
+/** Milliseconds to wait; or a function of the milliseconds left, called again when they seem to be over. */
 export type Patience = number | (() => number);
 
 /** A socket that never blocks its thread. */
@@ -210,7 +210,7 @@ export class Socket implements Disposable {
     check("setsockopt", C.setsockopt(this.#fd, level, name, lengthOf(value), 4));
   }
 
-  /** Binds, also to an address that is local by a route only, or not yet. */
+  /** Binds the socket, also to an address that is local by a route only, or not yet assigned. */
   bind(address: SocketAddress): void {
     const six = address.ip.includes(":");
     this.#set([SOL_SOCKET, SO_REUSEADDR], 1);
@@ -232,9 +232,9 @@ export class Socket implements Disposable {
   }
 
   /**
-   * Connects; false if there is no answer in time.
+   * Connects the socket; false if there is no answer in time.
    *
-   * @throws {SocketError} if it is refused
+   * @throws {SocketError} if the connection is refused
    */
   async connect(to: SocketAddress, patience: Patience): Promise<boolean> {
     const bytes = encodeAddress(to);
@@ -258,7 +258,7 @@ export class Socket implements Disposable {
   }
 
   /**
-   * What arrives next, and from where; null if nothing does in time. Empty at the end of a stream.
+   * The next message, with its source; null if none comes in time. Empty at the end of a stream.
    *
    * @throws {SocketError} e.g. if a datagram was refused
    */
@@ -275,15 +275,15 @@ export class Socket implements Disposable {
     return { bytes: buffer.slice(0, count), from: decodeAddress(address) };
   }
 
-  /** Ends the waiting of calls that accept or receive. SCTP knows no such thing for sockets that listen. */
+  /** Ends pending calls that accept or receive. Listening SCTP sockets do not support it. */
   wake(): void {
-    // It fails for sockets without a peer, and wakes those who wait nevertheless.
+    // It fails for sockets without a peer, but wakes waiting calls nevertheless.
     C.shutdown(this.#fd, SHUT_RDWR);
   }
 
   /**
-   * True if the first packet of this TCP connection, or the answer to it, was lost. One that was only sent again because its answer
-   * took more than a second does not count: the answer echoes the time of the packet that it is for, so the round trip tells.
+   * True if the first packet of this TCP connection, or its answer, was lost. A SYN that was only sent again because the answer
+   * took more than a second does not count: the answer echoes the timestamp of its SYN, which gives the round-trip time.
    */
   wasSynLost(): boolean {
     const view = this.#tcpInfo();
@@ -292,7 +292,7 @@ export class Socket implements Disposable {
   }
 
   /**
-   * How many segments of this TCP connection had to be sent again, SYNs among them. Those that the peer has told that it got twice do not
+   * Number of retransmitted segments of this TCP connection, SYNs included. Segments that the peer reported as duplicates do not
    * count: nothing was lost, only late.
    */
   lostSegments(): number {
@@ -306,14 +306,14 @@ export class Socket implements Disposable {
     return new DataView(state.buffer);
   }
 
-  /** The own end of the connection. */
+  /** The socket's own address. */
   localAddress(): SocketAddress {
     const address = new Uint8Array(28);
     check("getsockname", C.getsockname(this.#fd, address, lengthOf(address.length)));
     return decodeAddress(address);
   }
 
-  /** Ends a TCP connection at once, by a reset. */
+  /** Closes a TCP connection at once, by a reset. */
   reset(): void {
     const atOnce = new Uint8Array(new Int32Array([1, 0]).buffer);
     check("setsockopt", C.setsockopt(this.#fd, SOL_SOCKET, SO_LINGER, atOnce, atOnce.length));
@@ -331,10 +331,10 @@ export class Socket implements Disposable {
     const view = new DataView(request.buffer);
     view.setInt32(0, this.#fd, true);
     view.setInt16(4, events, true);
-    // A wait occupies another thread and costs several times as much, and mostly there is nothing to wait for.
+    // A wait occupies another thread and costs several times as much, and mostly the socket is ready.
     if (C.pollNow(request, 1n, 0) > 0) return true;
     if (typeof patience === "number") return await C.poll(request, 1n, Math.max(0, Math.ceil(patience))) > 0;
-    // While this process stood still, the servers mostly did, too: a look that ended late does not count, unless all do.
+    // While this process stalled, servers mostly did, too: a poll that ended late does not count, unless all did.
     let [stoodMs, lateLooks] = [0, 0];
     for (let leftMs = patience();;) {
       const lookMs = Math.min(LOOK_MS, Math.max(0, Math.ceil(leftMs)));

@@ -1,5 +1,5 @@
 /**
- * What `kproxy trace` predicts, from the rules that the kernel of a lab's node holds, of the packets that are really sent there.
+ * Predictions of `kproxy trace`, from the kernel's rules on a lab's node, compared with the packets that are really sent there.
  *
  * @module
  */
@@ -25,7 +25,7 @@ import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import { socketIn } from "./netns.ts";
 import type { NodeLab } from "./node_lab.ts";
 
-/** What the rules of a mode are in, and what they change. Anything else is read by itself. */
+/** Commands that list a mode's rules, and state that they change. Other commands run separately. */
 const RULES: readonly string[] = [
   ...["nft", "legacy"].flatMap((variant) => [`iptables-${variant}-save -c`, `ip6tables-${variant}-save -c`]),
   "ipset save",
@@ -35,7 +35,7 @@ const RULES: readonly string[] = [
   "ip -json -details address",
   "ip -json netconf",
 ];
-/** What stays as it is from case to case. */
+/** Commands that list state which is the same in all cases. */
 const NODE: readonly string[] = [
   "ip -json route",
   "ip -json -6 route",
@@ -48,12 +48,12 @@ const ABSENT_IN_UML: readonly string[] = RULES.filter((line) => /\bnft\b/.test(l
 
 const wordsOf = (lines: readonly string[]): string[][] => lines.map((line) => line.split(" "));
 
-/** After the output of each program that {@linkcode readTogether} starts. */
+/** Marks the end of each program's output in {@linkcode readTogether}. */
 const MARK = "@@ended";
-/** What each command printed that failed, when it was run by itself. */
+/** Results of commands that failed when they were run separately. */
 const failures = new Map<string, ExecResult>();
 
-/** In a user-mode Linux each program takes a tenth of a second: there is read once what all cases of a node have in common. */
+/** In a user-mode Linux each program takes a tenth of a second: state that all cases of a node share is read once. */
 const commonReads = new WeakMap<NodeLab, Promise<Exec>>();
 
 function commonRead(lab: NodeLab): Promise<Exec> {
@@ -66,8 +66,8 @@ function commonRead(lab: NodeLab): Promise<Exec> {
 }
 
 /**
- * Which packets fare otherwise than what the walk through the live rules says of them, in words. To be asked when the real packets of
- * the case have fared as it wants.
+ * Packets that fare differently from their walk through the live rules, in words. To be called when the real packets of
+ * the case have passed.
  */
 export async function mispredictions(
   lab: NodeLab,
@@ -86,7 +86,7 @@ export async function mispredictions(
   const live = new Map([...rules].map(([family, held]) => [family, { ...held, ...portalsOf(family) }]));
   const wrong = [...live.values()].flatMap(({ problems }) => problems)
     .concat(around.problems).map(({ place, message }) => `${place}: ${message}`);
-  // That takes programs of its own.
+  // Reading on demand runs further programs.
   const unread = isUml ? null : {
     exec: lab.node.netns.exec,
     live: await liveOfKernel(lab.node.netns.exec, { areElementsLeft: true }),
@@ -103,7 +103,7 @@ export async function mispredictions(
   return [...new Set(wrong)];
 }
 
-/** What the kproxy on the lab's node says of its ports. @param isClosed the policy of INPUT is DROP */
+/** Proxy ports that kproxy on the lab's node reports. @param isClosed the policy of INPUT is DROP */
 async function portalsIn({ node: { netns } }: NodeLab, isClosed: boolean): Promise<KnownPortals> {
   const open = (action: string): Promise<string> =>
     netns.run(["iptables", "-w", "5", action, "INPUT", "-i", "lo", "-j", "ACCEPT"]);
@@ -116,7 +116,7 @@ async function portalsIn({ node: { netns } }: NodeLab, isClosed: boolean): Promi
   return { where: "kproxy", ...JSON.parse(text) as NodePortals };
 }
 
-/** By all elements of nftables, and by those only that the packet meets. */
+/** Predictions with all nftables elements, and with only those that the packet looks up. */
 async function predict(
   exec: Exec,
   { live, unread, portalsOf }: {
@@ -129,7 +129,7 @@ async function predict(
 ): Promise<readonly string[]> {
   const family: IpFamily = packet.source.includes(":") ? "IPv6" : "IPv4";
   const addresses = around.addresses?.map(({ address }) => address) ?? [];
-  // A process of the node may be lent an address for its packet.
+  // A process of the node may use a lent address for its packet.
   const own = packet.inInterface === "" ? [...addresses, packet.source] : addresses;
   const isLocalnet = [packet.source, packet.destination].some((text) => text.startsWith("127."));
   const hostState = hostStateOf(
@@ -165,8 +165,8 @@ function quoted(word: string): string {
 }
 
 /**
- * Runs commands that only read by one shell, which starts them far faster than a large process does in a user-mode Linux, and answers
- * with what they printed as often as they are run. Of one that fails each time the first failure is given; any other command is run by
+ * Runs read-only commands in one shell, which starts them far faster than a large process does in a user-mode Linux, and serves
+ * their output from memory whenever they are run. A failed command keeps failing with its first error; other commands run
  * itself.
  */
 async function readTogether(exec: Exec, commands: readonly (readonly string[])[]): Promise<Exec> {

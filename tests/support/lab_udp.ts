@@ -1,5 +1,5 @@
 /**
- * A lab with a UDP Service that is reached in every way there is, in one IP family.
+ * A lab with a UDP Service that is reached by every kind of frontend, in one IP family.
  *
  * @module
  */
@@ -44,7 +44,7 @@ const ADDRESSES: Readonly<Record<IpFamily, Addresses>> = {
   },
 };
 
-/** The ways to the Service. */
+/** Frontends of the Service. */
 export const UDP_FRONTENDS = [
   "cluster IP",
   "node port",
@@ -54,7 +54,7 @@ export const UDP_FRONTENDS = [
 ] as const;
 export type UdpFrontend = typeof UDP_FRONTENDS[number];
 
-/** The lab, serving pods, a client in a pod and one outside. */
+/** The lab, with serving pods, a client pod and a client outside. */
 export class UdpLab implements AsyncDisposable {
   readonly #senders: UdpSender[] = [];
 
@@ -68,7 +68,7 @@ export class UdpLab implements AsyncDisposable {
   static async create(family: IpFamily): Promise<UdpLab> {
     const { pods, pod, client } = ADDRESSES[family];
     const lab = await NodeLab.create();
-    // A node tracks connections from its first rule on that needs it; a real one has such a rule from its CNI or firewall.
+    // A node tracks connections once a rule needs it; on a real node the CNI or firewall has such a rule.
     for (const program of ["iptables", "ip6tables"]) {
       await lab.node.netns.run([program, "-t", "nat", "-A", "POSTROUTING", "-o", "wan0", "-j", "MASQUERADE"]);
     }
@@ -99,7 +99,7 @@ export class UdpLab implements AsyncDisposable {
     return [dns, { ...endpointSlice, addressType: this.family }];
   }
 
-  /** Where a datagram is sent to for this way. */
+  /** Destination of datagrams for a frontend. */
   frontend(name: UdpFrontend): SocketAddress {
     const { clusterIP, externalIP, loadBalancerIP } = this.addresses;
     const index = this.family === "IPv4" ? 0 : 1;
@@ -113,7 +113,7 @@ export class UdpLab implements AsyncDisposable {
     return frontends[name];
   }
 
-  /** A sender from a port of its own: to the cluster IP from the pod, else from outside. */
+  /** A sender with a port of its own: to the cluster IP from the pod, else from outside. */
   sender(name: UdpFrontend, pace: Pick<UdpRoute, "slowness"> = {}): UdpSender {
     const [host, ip] = name === "cluster IP"
       ? [this.pod, this.addresses.pod] as const
@@ -124,7 +124,7 @@ export class UdpLab implements AsyncDisposable {
     return sender;
   }
 
-  /** Waits until a new flow is answered by this pod. */
+  /** Waits until this pod answers a new flow. */
   async untilServed(ip: string, { slowness = 1 }: Pick<UdpRoute, "slowness"> = {}): Promise<void> {
     const to = this.frontend("cluster IP");
     const isServed = async (): Promise<boolean> => {

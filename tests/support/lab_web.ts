@@ -1,5 +1,5 @@
 /**
- * A lab with a Service in it: what tests of changes and restarts begin with.
+ * A lab with a Service, for tests of changes and restarts.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import type { SocketAddress } from "./lab_sockets.ts";
 import { NODE_OBJECT, NodeLab } from "./node_lab.ts";
 import { program, ROOT_NAMESPACES } from "./skip.ts";
 
-/** What such tests need of the machine. */
+/** Needs of such tests. */
 export const WEB_NEEDS = [
   ROOT_NAMESPACES,
   ...["ip", "sysctl", "conntrack", "iptables", "ip6tables"].map(program),
@@ -24,7 +24,7 @@ export const WEB_PORT = 80;
 export const WEB_TARGET_PORT = 8080;
 export const WEB_NODE_PORT = 30080;
 export const WEB_CLUSTER_IP = "10.96.0.1";
-/** Pods that serve; the third is on another node. */
+/** Addresses of serving pods; the third is on another node. */
 export const WEB_PODS = ["10.244.0.11", "10.244.0.12", "10.244.1.13"] as const;
 
 /** The Service `shop/web`, with a node port. */
@@ -34,13 +34,13 @@ export const WEB_SERVICE: ApiJson = service("shop/web", {
   ports: [`http:${WEB_PORT}:${WEB_NODE_PORT}`],
 });
 
-/** Its only slice, with these pods in it. */
+/** Slice of the Service, with these pods. */
 export function webSlice(pods: readonly string[]): ApiJson {
   const endpoints = pods.map((ip) => `${ip}@${ip.startsWith("10.244.0.") ? "node-a" : "node-b"}`);
   return slice("shop/web.1", [`http:${WEB_TARGET_PORT}`], endpoints);
 }
 
-/** How the lab's kproxy is started by default, but for its mode. */
+/** Default arguments of the lab's kproxy, except for its mode. */
 export const WEB_ARGS = [
   "--hostname-override=node-a",
   "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
@@ -48,7 +48,7 @@ export const WEB_ARGS = [
   "--ipvs-min-sync-period=0s",
 ];
 
-/** The lab, a client in a pod and one outside, serving pods, and a folder with the Service's objects. */
+/** The lab, with a client pod, a client outside, serving pods, and a folder with the Service's objects. */
 export class WebLab implements AsyncDisposable {
   private constructor(
     readonly lab: NodeLab,
@@ -71,7 +71,7 @@ export class WebLab implements AsyncDisposable {
     return web;
   }
 
-  /** Makes the folder hold what it holds at first. */
+  /** Restores the folder's initial objects. */
   async writeObjects(): Promise<void> {
     await this.manifests.clear();
     await this.manifests.replace("node.json", [NODE_OBJECT]);
@@ -79,14 +79,14 @@ export class WebLab implements AsyncDisposable {
     await this.manifests.replace("endpoints.json", [webSlice(WEB_PODS.slice(0, 2))]);
   }
 
-  /** Lets a client connect without end, at the pace of the mode's labs. */
+  /** Starts a connect loop, at the pace of the mode. */
   async loop(host: LabHost, to: SocketAddress): Promise<ConnectLoop> {
     return await ConnectLoop.start(host, to, "tcp", this.mode.pace);
   }
 
-  /** Who answers the pod at this address: the servers' addresses, or what else became of a connection; sorted, each once. */
+  /** Servers that answer the pod at this address, or other results of its connections; distinct and sorted. */
   async answering(to: SocketAddress, timeoutMs = 30_000): Promise<readonly string[]> {
-    // Of three endpoints one is left out by chance once in four million times; with 20 it would be once in a thousand.
+    // With three endpoints, chance omits one in four million runs; with 20 requests it would be one in a thousand.
     const results = await this.pod.probe({ protocol: "tcp", to, count: 40, timeoutMs });
     return [...new Set(results.map((one) => one.kind === "answer" ? one.answer.local.ip : one.kind))].sort();
   }
@@ -96,7 +96,7 @@ export class WebLab implements AsyncDisposable {
     return await KproxyProcess.start(this.options(args));
   }
 
-  /** How {@linkcode start} starts it. */
+  /** Options of {@linkcode start}. */
   options(args: readonly string[] = []): { netns: NodeLab["node"]["netns"]; args: string[] } {
     return {
       netns: this.lab.node.netns,

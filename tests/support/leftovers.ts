@@ -1,24 +1,24 @@
 /**
- * What kube-proxy leaves on a node in modes other than iptables: recorded rules of mode ipvs, reduced ones of the others.
+ * Leftovers of kube-proxy on a node, in modes other than iptables: recorded ones of mode ipvs, reduced ones of others.
  *
  * @module
  */
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { loadRecorded } from "../recorded/recorded.ts";
 
-/** The recorded world whose leftovers they are. */
+/** Recorded world of the leftovers. */
 const IPVS_WORLD = "bridge-no-localhost";
 
 /** All sets of IPVS mode with their entries, as `ipset restore` reads them. */
 export async function ipsetText(family: IpFamily): Promise<string> {
   const lines = (await loadRecorded(IPVS_WORLD, "ipvs")).get("ipset") ?? [];
   const own = lines.filter((line) => line.includes(" KUBE-6-") === (family === "IPv6"));
-  // `create` stands behind `add`.
+  // `create` sorts after `add`.
   return own.toSorted((left, right) => Number(left.startsWith("add")) - Number(right.startsWith("add")))
     .map((line) => `${line}\n`).join("");
 }
 
-/** Rules of IPVS mode, which use those sets, but for those that need IPVS in the kernel. */
+/** Rules of IPVS mode that use those sets, except those that need IPVS in the kernel. */
 export async function ipvsRules(family: IpFamily): Promise<string> {
   const lines = (await loadRecorded(IPVS_WORLD, "ipvs")).get(family === "IPv4" ? "iptables" : "ip6tables") ??
     [];
@@ -51,18 +51,18 @@ COMMIT
 `;
 }
 
-/** What a table of nftables mode leads somewhere. */
+/** A Service in a table of nftables mode. */
 export interface NftService {
   readonly vip: string;
   readonly port: number;
   readonly protocol: "tcp" | "udp";
-  /** Address and port of the one endpoint. */
+  /** Address and port of its only endpoint. */
   readonly to: string;
 }
 
 const NFT_WEB: NftService = { vip: "10.96.10.1", port: 80, protocol: "tcp", to: "10.244.0.11:8080" };
 
-/** Both families' tables of nftables mode by this name, with these Services in the first. */
+/** Tables of nftables mode by this name, for both families, with these Services in the first. */
 export function nftTables(name: string, services: readonly NftService[] = [NFT_WEB]): string {
   const elements = services.map(({ vip, port, protocol }, i) =>
     `${vip} . ${protocol} . ${port} : goto service-${i}`

@@ -18,7 +18,7 @@ import { type HttpConnection, type HttpRequest, serveConnections } from "./http_
 import { joined } from "./kube_protobuf.ts";
 import { listenSteadily } from "./steady_ports.ts";
 
-/** An object as the API has it. */
+/** A raw API object. */
 export interface RawApiObject {
   readonly kind: string;
   readonly apiVersion?: string;
@@ -31,9 +31,9 @@ export interface RawApiObject {
   readonly [field: string]: unknown;
 }
 
-/** What happens to one request instead of a good answer. */
+/** Fault of one request, instead of a good answer. */
 export type Fault =
-  /** An answer with this status, text and headers. */
+  /** Answers with this status, text and headers. */
   | {
     readonly status: number;
     readonly text?: string;
@@ -41,20 +41,20 @@ export type Fault =
     readonly type?: string;
     readonly location?: string;
   }
-  /** An answer with these bytes, encoded so. */
+  /** Answers with these bytes, in this encoding. */
   | {
     readonly status: number;
     readonly bytes: Uint8Array;
     readonly encoding?: string;
     readonly type?: string;
   }
-  /** The connection is closed before, or after so many bytes of, the answer's body. */
+  /** Closes the connection before, or after so many bytes of, the answer's body. */
   | { readonly cutAfterBytes: number }
-  /** Nothing is ever answered. */
+  /** Never answers. */
   | { readonly hang: true }
-  /** The good answer, so much later. */
+  /** Answers well, so much later. */
   | { readonly delayMs: number }
-  /** The good answer, once this resolves. */
+  /** Answers well, once this resolves. */
   | { readonly after: Promise<void> };
 
 interface Planned {
@@ -85,7 +85,7 @@ interface Change {
   readonly current: RawApiObject | undefined;
 }
 
-/** See the module. */
+/** The server; see the module. */
 export class ListWatchServer implements AsyncDisposable {
   readonly url: string;
   /** Every request so far. */
@@ -94,19 +94,19 @@ export class ListWatchServer implements AsyncDisposable {
   readonly missing = new Set<string>();
   /** Plurals answered with 403. */
   readonly forbidden = new Set<string>();
-  /** What access reviews are told not to be allowed, as `list services`. */
+  /** Rights that access reviews deny, as `list services`. */
   readonly denied = new Set<string>();
-  /** The server's clock, in milliseconds since the epoch; null: it tells none. */
+  /** The server's clock, in milliseconds since the epoch; null: answers have no date. */
   clockMs: number | null = null;
-  /** Authorization headers let in; anything if undefined. */
+  /** Accepted Authorization headers; undefined: any. */
   accepted: Set<string> | undefined;
-  /** True: a watch may begin with a list. Other servers refuse that, which counts as no request. */
+  /** True: watches may begin with a list. Otherwise they are refused, and not recorded as requests. */
   streamsLists = false;
-  /** False: such a watch never says that its list is whole, as servers do that know nothing of it. */
+  /** False: such a watch never marks the end of its list, as servers do that do not know the feature. */
   endsLists = true;
-  /** True: it answers in protobuf if a client prefers that. */
+  /** True: answers are in protobuf for clients that prefer it. */
   hasProtobuf = false;
-  /** True: field selectors other than metadata.name are answered with 400. */
+  /** True: field selectors other than metadata.name get status 400. */
   refuseFields = false;
   readonly #listener: Deno.TcpListener;
   readonly #served: Promise<void>;
@@ -120,7 +120,7 @@ export class ListWatchServer implements AsyncDisposable {
   #version = 100;
   #compacted = 0;
 
-  /** Listens on 127.0.0.1, on a port that no other process is given when this one is closed, or on `port`. */
+  /** Listens on 127.0.0.1, on `port` or on one that no other process will get when this server is closed. */
   constructor(port?: number) {
     this.#listener = port === undefined ? listenSteadily() : Deno.listen({ hostname: "127.0.0.1", port });
     this.url = `http://127.0.0.1:${this.#listener.addr.port}`;
@@ -131,36 +131,36 @@ export class ListWatchServer implements AsyncDisposable {
     );
   }
 
-  /** Of the newest change. */
+  /** Resource version of the newest change. */
   get version(): string {
     return String(this.#version);
   }
 
-  /** Adds or replaces an object and tells the watches. */
+  /** Adds or replaces an object and sends it to the watches. */
   put(object: RawApiObject): void {
     const version = ++this.#version;
     const metadata = { ...object.metadata, resourceVersion: String(version) };
     this.#change(keyOf(object), version, { ...object, metadata });
   }
 
-  /** Removes an object and tells the watches. */
+  /** Removes an object and sends that to the watches. */
   remove(object: RawApiObject): void {
     this.#change(keyOf(object), ++this.#version, undefined);
   }
 
-  /** Forgets all history: watches from before now are told 410, and continue tokens too. */
+  /** Drops all history: older watches and continue tokens get 410. */
   compact(): void {
     this.#compacted = this.#version;
     this.#changes.length = 0;
     this.#snapshots.clear();
   }
 
-  /** The next request that matches suffers this. */
+  /** Plants a fault for the next matching request. */
   plan(matches: (request: ApiRequest) => boolean, fault: Fault): void {
     this.#planned.push({ matches, fault });
   }
 
-  /** Forgets what was planned and has not happened. */
+  /** Cancels the planned faults. */
   unplan(): void {
     this.#planned.length = 0;
   }
@@ -186,7 +186,7 @@ export class ListWatchServer implements AsyncDisposable {
     }
   }
 
-  /** Ends all open watches: as the server does after `timeoutSeconds`, or by breaking the connection. */
+  /** Ends all open watches: cleanly as after `timeoutSeconds`, or by breaking the connection. */
   endWatches(how: "cleanly" | "broken"): void {
     for (const watcher of this.#watchers) {
       this.#watchers.delete(watcher);
@@ -195,12 +195,12 @@ export class ListWatchServer implements AsyncDisposable {
     }
   }
 
-  /** Leaves all open watches open without ever sending anything on them, as a half-open connection would be. */
+  /** Keeps all open watches open without ever sending on them, like half-open connections. */
   silenceWatches(): void {
     this.#watchers.clear();
   }
 
-  /** Breaks all connections there are. */
+  /** Breaks all connections. */
   closeConnections(): void {
     for (const connection of this.#connections) connection.close();
   }
@@ -341,7 +341,7 @@ export class ListWatchServer implements AsyncDisposable {
       .map(([, object]) => object);
   }
 
-  /** All objects as events, then a bookmark, then what changes. */
+  /** Sends all objects as events, then a bookmark, then changes. */
   #streamList(watcher: Watcher): void {
     const { connection, plural, matches, wire } = watcher;
     connection.begin(200, { "content-type": wire.watchContentType });
@@ -376,18 +376,18 @@ function keyOf({ kind, metadata }: RawApiObject): string {
   return `${plural} ${metadata.namespace ?? ""}/${metadata.name}`;
 }
 
-/** The event of a change as seen through a watch's selector; nothing if it is none. */
+/** Event of a change as a watch's selector shows it; empty if it shows none. */
 function eventBytes({ old, current, version }: Change, { matches, wire }: Watcher): Uint8Array {
   const was = matches(old);
   const is = matches(current);
   if (!was && !is) return new Uint8Array(0);
   const type = is ? (was ? "MODIFIED" : "ADDED") : "DELETED";
-  // As servers do: what is not selected any more is told as it was.
+  // As on real servers, an object that is no longer selected is sent in its old form.
   const base = is ? current : old;
   return wire.event(type, { ...base, metadata: { ...base?.metadata, resourceVersion: String(version) } });
 }
 
-/** True for what is selected. */
+/** True for objects that the selector selects. */
 export type Selects = (object: RawApiObject | undefined) => boolean;
 
 /** Understands `!label`, `label=x`, `metadata.name=x` and `spec.clusterIP!=x`, and several of them. */

@@ -1,15 +1,15 @@
 /**
- * Time that passes only when a test says so, beside real connections.
+ * A clock that a test moves by hand, beside real connections.
  *
  * @module
  */
 import type { Clock } from "../../lib/kernel/clock.ts";
 
-/** How it is known that something is under way for which time must not pass yet. */
+/** How the clock detects requests under way, during which time must not pass. */
 export interface ManualClockOptions {
-  /** A wait of just this length is the limit of a request that has no answer yet. */
+  /** Length of a wait that is the limit of a request without an answer yet. */
   readonly requestMs: number;
-  /** How many turns of the event loop such a request is given, of a millisecond and more each: a machine that stands still takes none of
+  /** Number of event loop turns that such a request gets, of a millisecond or more each: a stalled machine uses up none of
    * them. @default {1000} */
   readonly patience?: number;
 }
@@ -20,11 +20,11 @@ interface Sleeper {
   readonly wake: () => void;
 }
 
-/** Enough for answers over loopback to arrive, and for what follows from them: the event loop looks at all of them in each turn. */
+/** Turns for answers over loopback to arrive, and to be processed: the event loop polls for all of them in each turn. */
 const TURNS = 15;
 const PATIENCE_MS = 300_000;
 
-/** See the module. */
+/** The clock; see the module. */
 export class ManualClock implements Clock {
   readonly #sleepers = new Set<Sleeper>();
   readonly #options: ManualClockOptions;
@@ -52,7 +52,7 @@ export class ManualClock implements Clock {
     });
   }
 
-  /** Lets this much time pass: everything that is due on the way happens at its time, and has real time for what it does. */
+  /** Lets this much time pass: every wait ends at its time, and its consequences get real time to happen. */
   async pass(ms: number): Promise<void> {
     const endMs = this.#nowMs + ms;
     await this.#settled();
@@ -63,7 +63,7 @@ export class ManualClock implements Clock {
   /**
    * Lets time pass until the condition holds.
    *
-   * @throws {Error} if that takes longer than `limitMs` of it
+   * @throws {Error} if it does not within `limitMs` of this clock
    */
   async passUntil(condition: () => boolean, what: string, limitMs: number): Promise<void> {
     const endMs = this.#nowMs + limitMs;
@@ -73,7 +73,7 @@ export class ManualClock implements Clock {
     }
   }
 
-  /** Lets the next wait that is no longer than `maxMs` pass, once such a wait has begun; returns how long it was. */
+  /** Ends the next wait of at most `maxMs`, once there is one; yields its length. */
   async passWait(maxMs: number): Promise<number> {
     const find = (): Sleeper | undefined => [...this.#sleepers].find(({ ms }) => ms <= maxMs);
     await this.#waitFor(() => find() !== undefined, `a wait of up to ${maxMs} ms`);
@@ -82,7 +82,7 @@ export class ManualClock implements Clock {
     return sleeper?.ms ?? 0;
   }
 
-  /** For what takes no time of this clock: a file that is read, a slow machine. */
+  /** Waits for work that takes no time of this clock: reading a file, a slow machine. */
   async #waitFor(condition: () => boolean, what: string): Promise<void> {
     const deadlineMs = performance.now() + PATIENCE_MS;
     while (!condition()) {

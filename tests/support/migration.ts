@@ -1,6 +1,6 @@
 /**
- * A node that goes from kube-proxy to kproxy and back, as docs/migrate.md has it: kube-proxy's recorded rules, the command after the way
- * back, Services that come and go while no proxy runs, and what may be left in the end.
+ * A node that goes from kube-proxy to kproxy and back, as in docs/migrate.md: kube-proxy's recorded rules, the cleanup command after the
+ * way back, Services that are created and deleted while no proxy runs, and leftovers at the end.
  *
  * @module
  */
@@ -18,7 +18,7 @@ import { rawServiceCidr } from "./raw_objects.ts";
 import { type ServiceTraffic, TRAFFIC_SERVICE } from "./service_traffic.ts";
 import { eventually } from "./until.ts";
 
-/** What is run on the node once kube-proxy serves, by the modes of kproxy before and of kube-proxy now. */
+/** Cleanup flags to run once kube-proxy serves, by kproxy's former mode and kube-proxy's mode. */
 const AFTERWARDS: Readonly<Record<string, readonly string[]>> = {
   "nftables nftables": ["--of=kproxy"],
   "nftables iptables": ["--of=kproxy"],
@@ -27,7 +27,7 @@ const AFTERWARDS: Readonly<Record<string, readonly string[]>> = {
 };
 
 const TARGET_PORT = TRAFFIC_SERVICE.ports.tcp.target;
-/** Is deleted while no proxy runs. It has rules of every kind. */
+/** A Service that is deleted while no proxy runs. It has rules of every kind. */
 const GONE = {
   name: "shop/gone",
   clusterIp: "10.96.0.99",
@@ -36,7 +36,7 @@ const GONE = {
   affinitySeconds: 600,
   loadBalancer: { ip: "203.0.113.50", sourceRanges: ["198.51.100.0/24"] },
 } as const;
-/** Gets its endpoint while no proxy runs. */
+/** A Service that gets its endpoint while no proxy runs. */
 const LATE = {
   name: "shop/late",
   clusterIp: "10.96.0.98",
@@ -45,7 +45,7 @@ const LATE = {
   pods: ["10.244.0.12"],
 } as const;
 
-/** Its clients stay with their endpoints. */
+/** A Service with session affinity. */
 const STICKY = {
   name: "shop/sticky",
   clusterIp: "10.96.0.97",
@@ -54,34 +54,34 @@ const STICKY = {
   affinitySeconds: 10_800,
 } as const;
 
-/** Where pods are. */
+/** Networks of pods. */
 export const CLUSTER_CIDR = "10.244.0.0/16,fd00:10:244::/56";
 const SERVICE_CIDRS = ["10.96.0.0/16", "fd00:10:96::/112"] as const;
 
-/** Of what another proxy left, which may take its time to go. A look starts many programs. */
+/** Wait for another proxy's leftovers, which may take time to go. A check starts many programs. */
 const GONE_PATIENCE = { everyMs: 250, limitMs: 300_000 };
 const ANSWER_LIMIT_MS = 10_000;
-/** Of requests that must not be answered. */
+/** Limit of requests that must not be answered. */
 const SILENCE_LIMIT_MS = 1_000;
 
-/** What kube-proxy's configuration says there. */
+/** kube-proxy's configuration for the takeover. */
 export function takeoverFields(mode: KubeProxyMode): Readonly<Record<string, unknown>> {
   const periods = { minSyncPeriod: "1ms" };
   return { mode, clusterCIDR: CLUSTER_CIDR, iptables: periods, nftables: periods, ipvs: periods };
 }
 
-/** The other proxy of a node, and what the two of them are asked to do in turn. */
+/** kube-proxy on a node, and the steps by which it and kproxy take turns. */
 export class Migration implements AsyncDisposable {
   readonly #lab: NodeLab;
   readonly #traffic: ServiceTraffic;
-  /** What it wrote for the same Services, where there is no program. */
+  /** kube-proxy's recorded rules for the same Services, if the program is missing. */
   #kubeProxy: KubeProxy | undefined;
-  /** The program itself, and what it asks. */
+  /** The real kube-proxy, and its API server. */
   #real: RealKubeProxy | undefined;
   #api: ProxyApi | undefined;
-  /** Before the other proxy comes. */
+  /** True before the other proxy takes over. */
   #isBefore = false;
-  /** Who answered each client of the Service with affinity before. */
+  /** Servers that answered each client of the Service with affinity before. */
   #sticksTo: readonly (string | undefined)[] = [];
 
   constructor(lab: NodeLab, traffic: ServiceTraffic) {
@@ -89,31 +89,31 @@ export class Migration implements AsyncDisposable {
     this.#traffic = traffic;
   }
 
-  /** Services beside those of the traffic. */
+  /** Services of the migration, beside those of the traffic. */
   get services(): readonly ApiJson[] {
     return servicesIn(this.#state);
   }
 
-  /** Their slices. */
+  /** Slices of these Services. */
   get slices(): readonly ApiJson[] {
     return slicesIn(this.#state);
   }
 
-  /** Has a proxy, whose end is near, serve the Service that will be gone, and know no endpoint of the other one. */
+  /** Makes a proxy that is about to end serve the Service that will be deleted, and the other without endpoints. */
   async changeBefore(report: (service: string, families: number) => Promise<void>): Promise<void> {
     this.#isBefore = true;
     await report(GONE.name, 1);
     this.#sticksTo = await this.#askSticky();
   }
 
-  /** kube-proxy ends, if it was there; then the Services change while no proxy runs. */
+  /** Ends kube-proxy, if it ran; then changes Services while no proxy runs. */
   async changeBetween(): Promise<void> {
     await this.#real?.stop("SIGKILL");
     this.#isBefore = false;
     [this.#kubeProxy, this.#real] = [undefined, undefined];
   }
 
-  /** Starts kube-proxy and then, if kproxy was there in mode `from`, does the rest of the way back. */
+  /** Starts kube-proxy and then, if kproxy ran before in mode `from`, runs the cleanup of the way back. */
   async startKubeProxy(mode: KubeProxyMode, from: ProxyMode | undefined): Promise<void> {
     const { netns } = this.#lab.node;
     const program = kubeProxyProgram();
@@ -137,7 +137,7 @@ export class Migration implements AsyncDisposable {
     assertEquals(code, 0, out + err);
   }
 
-  /** Has kube-proxy, which is in this mode, follow a change. */
+  /** Makes kube-proxy, in this mode, apply a change. */
   async syncKubeProxy(mode: string): Promise<void> {
     await this.#kubeProxy?.sync(this.#state);
     if (this.#real === undefined) return;
@@ -150,13 +150,13 @@ export class Migration implements AsyncDisposable {
     await this.#api?.[Symbol.asyncDispose]();
   }
 
-  /** Nothing is in force but what the proxy of now writes on a node where it is the first one. */
+  /** Asserts that the node has exactly the rules that the current proxy writes on an empty node. */
   async assertTakenOver(
     mode: KubeProxyMode,
     { by, from }: { readonly by: "kube-proxy" | "kproxy"; readonly from: ProxyMode | undefined },
   ): Promise<void> {
     const clean = await withNetns(async (netns) => {
-      // In mode nftables nothing of its own is in what is looked at.
+      // In mode nftables kube-proxy's own table is not compared.
       if (mode !== "nftables") await new KubeProxy(netns, mode).start(this.#state);
       return await holdings(netns, mode, by);
     });
@@ -168,7 +168,7 @@ export class Migration implements AsyncDisposable {
       assertEquals(await holdings(netns, mode, by), clean, `${by} in mode ${mode}`);
     }, GONE_PATIENCE);
     await this.#assertAnswers();
-    // Who knows the clients: the kernel, under names that both proxies use; in mode nftables each proxy's own table.
+    // Affinity is stored in the kernel, under names that both proxies use; in mode nftables in a proxy's own table.
     if (from === mode && mode !== "nftables") {
       assertEquals(await this.#askSticky(), this.#sticksTo, "affinity");
     }
@@ -218,13 +218,13 @@ export class Migration implements AsyncDisposable {
     return this.#isBefore ? "before" : "after";
   }
 
-  /** All objects of the cluster, as kube-proxy gets them. */
+  /** All objects of the cluster, for kube-proxy. */
   get #objects(): readonly ApiJson[] {
     return clusterObjects(this.#traffic, this.#state);
   }
 }
 
-/** All objects of the cluster in this state, as kube-proxy gets them. */
+/** All objects of the cluster in this state, for kube-proxy. */
 export function clusterObjects(traffic: ServiceTraffic, state: RecordedState): readonly ApiJson[] {
   const cidrs = rawServiceCidr("kubernetes", [...SERVICE_CIDRS]) as unknown as ApiJson;
   return [
@@ -269,26 +269,26 @@ function affinity(timeoutSeconds: number) {
   return { sessionAffinity: "ClientIP", sessionAffinityConfig: { clientIP: { timeoutSeconds } } } as const;
 }
 
-/** Tables that one of the two proxies made. */
+/** Tables of either proxy. */
 async function proxyTables(netns: Netns): Promise<string[]> {
-  // A kernel without tables has none.
+  // A kernel without nftables has no tables.
   const { stdout } = await netns.exec.run(["nft", "list", "tables"]);
   return stdout.split("\n").filter((line) => /k(?:ube-)?proxy/.test(line)).sort();
 }
 
-/** All that there is of modes iptables and ipvs, in an order in which it can be compared. */
+/** All rules of modes iptables and ipvs, in a comparable order. */
 async function holdings(netns: Netns, mode: KubeProxyMode, by: "kube-proxy" | "kproxy"): Promise<string[]> {
   const held: string[] = [];
   for (const tool of ["iptables", "ip6tables"]) {
     for (const [table, lines] of await saveTables(netns, tool)) {
       const saved = withoutMarker(lines).filter((line) => /^(?::|-A).*KUBE-/.test(line));
-      // In mode nftables each proxy leaves kubelet's chain as it finds it.
+      // In mode nftables each proxy leaves kubelet's chain unchanged.
       const counted = mode === "nftables" ? saved.filter((line) => !line.includes("KUBE-FIREWALL")) : saved;
       const chains = counted.filter((line) => line.startsWith(":"));
       const isJump = (line: string): boolean =>
         /^-A (?:INPUT|OUTPUT|FORWARD|PREROUTING|POSTROUTING) /.test(line);
       const jumps = counted.filter(isJump);
-      // Of jumps that are missing kube-proxy makes the first ones of their chain, whatever stands there.
+      // kube-proxy inserts missing jumps at the top of their chain, whatever the other rules are.
       if (by === "kube-proxy") jumps.sort();
       const rules = counted.filter((line) => line.startsWith("-A") && !isJump(line));
       held.push(
@@ -306,7 +306,7 @@ async function holdings(netns: Netns, mode: KubeProxyMode, by: "kube-proxy" | "k
   return held;
 }
 
-/** Virtual and real servers, but for those that leave with the last of their connections. */
+/** Virtual and real servers, except drained ones. */
 async function servers(netns: Netns): Promise<string[]> {
   const text = await netns.run(["ipvsadm", "-Sn"]);
   const lines = text.split("\n").map((line) => line.trim());

@@ -1,5 +1,5 @@
 /**
- * Objects for tests of the model: complete, with the fields a test is about put in.
+ * Objects for tests of the model: complete, with fields replaced by the test.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import type {
 import { NO_IPVS_ANNOTATIONS } from "../../lib/model/ipvs_annotations.ts";
 import type { Endpoint, NodeFacts, ServicePort } from "../../lib/model/state.ts";
 
-/** The node of the tests about endpoints. */
+/** Node of the endpoint tests. */
 export const NODE_A: NodeFacts = { name: "node-a", zone: "z1" };
 
 /** Service `shop/web`, ClusterIP 10.96.0.10, one unnamed TCP port 80. */
@@ -98,7 +98,7 @@ export function testEndpoint(ip: string, fields: Partial<Endpoint> = {}): Endpoi
   };
 }
 
-/** The one port of {@link testService} as the model has it. */
+/** The only port of {@link testService}, in the model's form. */
 export function testServicePort(fields: Partial<ServicePort> = {}): ServicePort {
   return {
     key: "shop/web/TCP",

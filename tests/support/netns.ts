@@ -11,7 +11,7 @@ import { LabGuard } from "./lab_guard.ts";
 
 /** A network namespace of this test. */
 export interface Netns {
-  /** As `ip netns` knows it; begins with `kp`. */
+  /** Name in `ip netns`; begins with `kp`. */
   readonly name: string;
   /** Runs programs inside. */
   readonly exec: Exec;
@@ -28,11 +28,11 @@ export interface LinkEnd {
   readonly addresses: readonly string[];
 }
 
-/** Tests that run in parallel are workers of one process, each with a counter of its own. */
+/** Part of the names: parallel tests are workers of one process, each with a counter of its own. */
 const WORKER = crypto.randomUUID().slice(0, 6);
 let counter = 0;
 
-/** Runs `work` in a fresh namespace whose loopback is up, and removes it whatever happens. */
+/** Runs `work` in a new namespace with loopback up, and removes it in any case. */
 export function withNetns<T>(work: (netns: Netns) => Promise<T>): Promise<T> {
   return withNamespaces(1, ([netns]) => {
     if (netns === undefined) throw new TypeError("No namespace was made");
@@ -40,7 +40,7 @@ export function withNetns<T>(work: (netns: Netns) => Promise<T>): Promise<T> {
   });
 }
 
-/** Runs `work` with `count` fresh namespaces, and removes them and what still runs in them whatever happens. */
+/** Runs `work` with `count` new namespaces, and removes them and their processes in any case. */
 export async function withNamespaces<T>(
   count: number,
   work: (namespaces: readonly Netns[]) => Promise<T>,
@@ -55,7 +55,7 @@ export async function withNamespaces<T>(
   }
 }
 
-/** Joins two namespaces by a veth pair; both ends are up when it resolves. */
+/** Connects two namespaces by a veth pair; both ends are up when it resolves. */
 export async function link(a: LinkEnd, b: LinkEnd): Promise<void> {
   const argv = ["ip", "link", "add", a.name, "netns", a.netns.name, "type", "veth"];
   await runOk(systemExec, [...argv, "peer", "name", b.name, "netns", b.netns.name]);
@@ -69,7 +69,7 @@ export async function link(a: LinkEnd, b: LinkEnd): Promise<void> {
   }
 }
 
-/** Makes a namespace. Prefer {@linkcode withNetns}, which also removes it. */
+/** Creates a namespace. Prefer {@linkcode withNetns}, which also removes it. */
 export async function createNetns(): Promise<Netns> {
   const name = nextName();
   await runOk(systemExec, ["ip", "netns", "add", name]);
@@ -81,7 +81,7 @@ export async function createNetns(): Promise<Netns> {
   return netns;
 }
 
-/** Ends what still runs in a namespace and removes it. */
+/** Kills the processes in a namespace and removes it. */
 export async function removeNetns(netns: Netns): Promise<void> {
   killPrograms(await runOk(systemExec, ["ip", "netns", "pids", netns.name]));
   await runOk(systemExec, ["ip", "netns", "del", netns.name]);
@@ -89,15 +89,15 @@ export async function removeNetns(netns: Netns): Promise<void> {
   if (await pathExists(folder)) await Deno.remove(folder, { recursive: true });
 }
 
-/** Where a kproxy in the namespace is asked: namespaces share the files of the machine. kproxy makes the folder. */
+/** Path of kproxy's socket for a namespace: namespaces share the machine's files. kproxy creates the folder. */
 export function socketIn(netns: string): string {
   return `/tmp/kproxy-${netns}/kproxy.sock`;
 }
 
-/** Commands that ask a running kproxy. */
+/** Commands that query a running kproxy. */
 const ASKING = ["check", "diff", "trace", "explain", "service", "doctor", "status", "sysdump", "cleanup"];
 
-/** The arguments of a command, so that it asks the kproxy of the namespace and no other one. */
+/** Arguments of a command, extended so that it queries the namespace's kproxy and no other. */
 export function askingIn(netns: string, [command = "", ...args]: readonly string[]): readonly string[] {
   return ASKING.includes(command) ? [command, `--socket=${socketIn(netns)}`, ...args] : [command, ...args];
 }

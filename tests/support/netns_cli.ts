@@ -1,5 +1,5 @@
 /**
- * kproxy's commands inside of a namespace without a new process for each: for tests that ask hundreds of times.
+ * Runs kproxy's commands inside a namespace without a process for each: for tests that run hundreds.
  *
  * @module
  */
@@ -7,7 +7,7 @@ import type { Run } from "../cli/kproxy.ts";
 import { askingIn, type Netns } from "./netns.ts";
 import type { ApiServer, CliCall, CliReply } from "./netns_cli_agent.ts";
 
-/** A thread in a namespace; one command at a time. */
+/** A thread in a namespace, which runs one command at a time. */
 export class NetnsCli implements Disposable {
   readonly #worker = new Worker(new URL("./netns_cli_agent.ts", import.meta.url), { type: "module" });
 
@@ -19,12 +19,12 @@ export class NetnsCli implements Disposable {
     return cli;
   }
 
-  /** Carries out a command as `kproxy` would with these arguments. */
+  /** Runs a command as `kproxy` would with these arguments. */
   async run(args: readonly string[]): Promise<Run> {
     return await this.#call({ args: askingIn(this.netns, args) });
   }
 
-  /** Lets an API server answer in the namespace; yields its address. */
+  /** Starts an API server in the namespace; yields its address. */
   async serveApi(api: ApiServer): Promise<string> {
     return (await this.#call({ api })).out;
   }

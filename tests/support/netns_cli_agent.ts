@@ -1,5 +1,5 @@
 /**
- * A thread that lives in a network namespace and carries out kproxy's commands there, as often as it is asked: the programs that they
+ * A thread in a network namespace that runs kproxy's commands there, one per call: the programs that they
  * start are in that namespace, too.
  *
  * @module
@@ -10,20 +10,20 @@ import type { Run } from "../cli/kproxy.ts";
 import { enterNetns } from "./lab_sockets.ts";
 import { ListWatchServer, type RawApiObject } from "./list_watch_server.ts";
 
-/** What the thread is asked for: first to enter a namespace, then commands, or an API server of its own there. */
+/** Calls of the thread: the first enters a namespace, later ones run commands, or an API server there. */
 export type CliCall =
   | { readonly netns: string }
   | { readonly args: readonly string[] }
-  /** Null: it ends. `out` of the answer is its address. */
+  /** Null: ends the server. `out` of the reply is its address. */
   | { readonly api: ApiServer | null };
 
-/** An API server with these objects, where the user may not do what is denied. */
+/** An API server with these objects, which denies the user these rights. */
 export interface ApiServer {
   readonly objects: readonly RawApiObject[];
   readonly denied: readonly string[];
 }
 
-/** What comes back for each call; of the first one an empty run. */
+/** Reply to each call; to the first one an empty run. */
 export type CliReply = Run | { readonly error: string };
 
 interface WorkerScope {
@@ -34,14 +34,14 @@ const scope = globalThis as unknown as WorkerScope;
 
 const NOTHING: Run = { code: 0, out: "", err: "" };
 
-/** The namespace in which programs are that this thread starts. */
+/** Namespace of the programs that this thread starts. */
 function namespaceOfPrograms(): string {
   const { stdout } = new Deno.Command("readlink", { args: ["/proc/self/ns/net"], stdin: "null" })
     .outputSync();
   return new TextDecoder().decode(stdout).trim();
 }
 
-/** @throws {Error} if programs would be started outside of it, where a test must change nothing */
+/** @throws {Error} if programs would start in another namespace, where a test must change nothing */
 function enter(netns: string): Run {
   const before = namespaceOfPrograms();
   enterNetns(netns);

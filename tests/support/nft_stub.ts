@@ -1,13 +1,13 @@
 /**
- * An nft that misbehaves before it does what it is asked for.
+ * A stub of nft that misbehaves before it runs the real one.
  *
  * @module
  */
 import { findProgram } from "../../tools/setup.ts";
 
 /**
- * A folder `$D` with a program `nft` in it that runs this script before the real one. What decides comes after the input, in
- * `$D/input.$$`, because a program may have been started long before it was needed.
+ * Runs `work` with a folder `$D` whose `nft` runs this script before the real one. The script can decide by the input, in
+ * `$D/input.$$`: the program may have been started long before its input.
  */
 export async function withNft(script: string, work: (bin: string) => Promise<void>): Promise<void> {
   const bin = await Deno.makeTempDir({ prefix: "kproxy-bin-" });

@@ -1,6 +1,6 @@
 /**
- * A table of nftables mode on a fake nft, on which every transaction is tried as though it were the last that got through: no verdict
- * leads to a chain that is empty or not there.
+ * A table of nftables mode on a fake nft. Each transaction is checked as though it were the last that succeeded: no verdict
+ * leads to a chain that is empty or missing.
  *
  * @module
  */
@@ -13,14 +13,14 @@ import { type ListedTable, parseTable } from "../../lib/netfilter/nft_listing.ts
 import { FakeNft } from "./fake_nft.ts";
 import { endStateOf, TABLE } from "./nftables_rig.ts";
 
-/** What {@linkcode NftTable.normalized} yields. */
+/** Result of {@linkcode NftTable.normalized}. */
 export interface NormalizedTable {
   readonly elements: Readonly<Record<string, readonly string[]>>;
   readonly chains: Readonly<Record<string, readonly string[]>>;
   readonly sets: Readonly<Record<string, number>>;
 }
 
-/** See the module. */
+/** The table; see the module. */
 export class NftTable {
   readonly #kernel = new FakeNft();
 
@@ -28,7 +28,7 @@ export class NftTable {
     return parseTable(this.#kernel.listed(TABLE));
   }
 
-  /** Chains that were flushed are deleted, too. */
+  /** Applies a transaction; flushed chains are deleted, too. */
   async apply(transaction: NftTransaction): Promise<void> {
     await this.run([
       tableLine(TABLE, ""),
@@ -40,12 +40,12 @@ export class NftTable {
     assertEquals(texts.flatMap(targetsOf).filter((target) => chains[target] === undefined), []);
   }
 
-  /** What others do. */
+  /** Runs commands of another program. */
   async run(text: string): Promise<void> {
     await this.#kernel.others(text);
   }
 
-  /** A full sync over what is there; yields what is known to be there then. */
+  /** A full sync over the existing table; yields the resulting store. */
   async sync(plan: NftablesPlan): Promise<NftStore> {
     const sync = new FullSync(plan, this.listed());
     await this.apply(sync.base);
@@ -54,7 +54,7 @@ export class NftTable {
     return sync.store;
   }
 
-  /** Everything that packets may come to, sorted; endpoints without their slots, which must be 0 to n - 1. */
+  /** Everything that packets can reach, sorted; endpoints without their slots, which must be 0 to n - 1. */
   normalized(): NormalizedTable {
     const { elements, chains, hooks, affinitySets } = endStateOf(this.listed());
     const used = new Set<string>();

@@ -1,5 +1,5 @@
 /**
- * An applier of nftables mode on a fake nft, and the state it reaches.
+ * A proxier of nftables mode on a fake nft, and its resulting table.
  *
  * @module
  */
@@ -20,7 +20,7 @@ export const TABLE = "ip kproxy";
 const { nodePortIps, family: _, ...settings } = exampleNftablesOptions("IPv4");
 export const SETTINGS = settings;
 
-/** A Service `shop/<name>` at 10.96.1.<number>, the number being the one in its name, with these endpoints. */
+/** A Service `shop/<name>` with these endpoints at 10.96.1.<number>, the number in its name. */
 export function service(
   name: string,
   endpoints: readonly string[],
@@ -41,16 +41,16 @@ export const A = service("s1", ["10.244.1.1", "10.244.1.2"]);
 export const B = service("s2", ["10.244.1.3"]);
 export const STICKY = service("s3", ["10.244.1.5", "10.244.1.6"], { sessionAffinity: "ClientIP" });
 
-/** An applier with a clock that the test moves. */
+/** A proxier with a clock that the test moves. */
 export interface NftablesRig {
   readonly fake: FakeNft;
   readonly proxier: NftablesProxier;
   readonly clock: { nowMs: number };
-  /** Syncs the Services named (all without names) to these objects. */
+  /** Syncs the named Services (all without names) to these objects. */
   sync(objects: readonly ApiObject[], changed?: readonly string[]): Promise<ApplyReport>;
 }
 
-/** An applier that starts its programs here. */
+/** A proxier that starts its programs by `exec`. */
 export function nftablesProxier(
   exec: Exec,
   clock: { readonly nowMs: number } = { nowMs: 0 },
@@ -68,7 +68,7 @@ export function nftablesProxier(
   });
 }
 
-/** A request to sync the Services named, those without a namespace being in `shop` (all without names), to these objects. */
+/** A request to sync the named Services, by default of namespace `shop` (all without names), to these objects. */
 export function syncRequest(objects: readonly ApiObject[], changed?: readonly string[]): SyncRequest {
   const names = changed?.map((name): NamespacedName => name.includes("/") ? name : `shop/${name}`);
   return {
@@ -77,7 +77,7 @@ export function syncRequest(objects: readonly ApiObject[], changed?: readonly st
   };
 }
 
-/** An applier on this kernel. */
+/** A proxier on a fake kernel. */
 export function nftablesRig(fake: FakeNft = new FakeNft(), elementsPerTransaction?: number): NftablesRig {
   const clock = { nowMs: 0 };
   const proxier = nftablesProxier(fake, clock, elementsPerTransaction);
@@ -90,7 +90,7 @@ export function nftablesRig(fake: FakeNft = new FakeNft(), elementsPerTransactio
   };
 }
 
-/** What is in a table, by name. */
+/** Contents of a table, by name. */
 export interface EndState {
   readonly comment: string;
   readonly hooks: Readonly<Record<string, string>>;
@@ -99,12 +99,12 @@ export interface EndState {
   readonly affinitySets: Readonly<Record<string, number>>;
 }
 
-/** The table without handles, empty chains and the order of things. */
+/** The table without handles, empty chains and order. */
 export function endState(fake: FakeNft, table: string = TABLE): EndState {
   return endStateOf(parseTable(fake.listed(table)));
 }
 
-/** As {@linkcode endState}, of a table that was listed. */
+/** {@linkcode endState} of a listed table. */
 export function endStateOf({ comment, chains, containers }: ListedTable): EndState {
   const sorted = <T>(entries: Iterable<readonly [string, T]>): Readonly<Record<string, T>> =>
     Object.fromEntries([...entries].sort(([a], [b]) => a < b ? -1 : 1));

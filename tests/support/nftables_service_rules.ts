@@ -1,5 +1,5 @@
 /**
- * What one Service wants in nftables mode, told in short forms.
+ * Planned rules of one Service in nftables mode, in short forms.
  *
  * @module
  */
@@ -21,7 +21,7 @@ interface Planned {
   readonly shared: SharedChains;
 }
 
-/** What a planner wants for these ports, which have the same endpoints. */
+/** The plan for these ports, which share their endpoints. */
 export function plan(
   ports: readonly ServicePort[],
   endpoints: readonly Endpoint[],
@@ -42,29 +42,29 @@ export function plan(
   return { rules: planService(ports, byPort, context), shared };
 }
 
-/** `container key : value`, without comments. */
+/** Elements as `container key : value`, without comments. */
 export function elements({ rules }: Planned): string[] {
   return rules.elements.map(({ container, key, value }) => `${container} ${key} : ${value}`);
 }
 
-/** `container prefix : endpoints`, slots being the lists' own affair. */
+/** Endpoint lists as `container prefix : endpoints`, without slots. */
 export function lists({ rules }: Planned): string[] {
   return rules.lists.flatMap(({ destinations, endpoints }) =>
     destinations.map(({ container, prefix }) => `${container} ${prefix} : ${endpoints.join(", ")}`)
   );
 }
 
-/** `container key` of elements that other Services may want, too. */
+/** Shared elements as `container key`: other Services may need them, too. */
 export function sharedElements({ rules }: Planned): string[] {
   return rules.sharedElements.map(({ container, key }) => `${container} ${key}`);
 }
 
-/** Rules of a chain that Services share, or undefined if it was not asked for. */
+/** Rules of a shared chain; undefined if it was not requested. */
 export function chain({ shared }: Planned, name: string): readonly string[] | undefined {
   return shared.byName.get(name)?.rules;
 }
 
-/** Every kind of external address. */
+/** Service fields with every kind of external address. */
 export const EXTERNAL = {
   nodePort: 30080,
   externalIPs: ["198.51.100.7"],

@@ -1,13 +1,13 @@
 /**
- * A little network with a node in its middle, all in namespaces: pods of the node, pods of other nodes, clients outside.
+ * A small network around a node, all in namespaces: pods of the node, pods of other nodes, clients outside.
  *
  * ```
  *  pods of the node ──cni0── node ──eth0── world ── clients outside, pods of other nodes
  *                                 ──eth1──
  * ```
  *
- * The world is the router that every address outside of the node lies behind. It sends all that its hosts say through the node,
- * and answers itself for every address without an owner, so that a packet which the node merely passes on is seen to arrive.
+ * The world is the router before every address outside of the node. It routes all packets of its hosts through the node,
+ * and answers itself for every address without a host, so that packets which the node forwards are seen to arrive.
  *
  * @module
  */
@@ -40,7 +40,7 @@ const WORLD_ADDRESSES = {
   eth1: ["192.168.7.1", "fd00:7::1"],
   hosts: ["169.254.1.1", "fd00:fe::1"],
 } as const;
-/** Routing table of what the world's hosts send, and of what the world itself says: all of it goes to the node. */
+/** Routing table for packets of the world's hosts, and of the world itself: all go to the node. */
 const TO_NODE_TABLE = 200;
 
 const COMMON_SYSCTLS = [
@@ -50,22 +50,22 @@ const COMMON_SYSCTLS = [
     `net.ipv4.conf.${scope}.accept_redirects=0`,
     `net.ipv6.conf.${scope}.accept_redirects=0`,
     `net.ipv6.conf.${scope}.accept_ra=0`,
-    // Without them an address cannot be used for its first second.
+    // With duplicate address detection, an address cannot be used for its first second.
     `net.ipv6.conf.${scope}.accept_dad=0`,
     `net.ipv6.conf.${scope}.dad_transmits=0`,
   ]),
-  // Every refusal counts here; by default a host sends a few a second.
+  // Each REJECT must be answered; by default a host sends only a few a second.
   "net.ipv4.icmp_ratelimit=0",
   "net.ipv6.icmp.ratelimit=0",
 ];
 /**
- * The world has a route that makes every address its own; packets from them are welcome all the same. And what belongs to one of
- * its own connections must not be found out before it has been to the node and back.
+ * A route makes every address the world's own, but packets from them must be accepted all the same. And packets of
+ * its own connections must not be recognized before they have been to the node and back.
  */
 const WORLD_SYSCTLS = ["net.ipv4.conf.all.accept_local=1", "net.ipv4.ip_early_demux=0"];
 const ROUTER_SYSCTLS = [...COMMON_SYSCTLS, "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"];
 
-/** Bits of the mask of a single address. */
+/** Prefix length of a single address. */
 export function hostPrefix(address: string): string {
   return address.includes(":") ? `${address}/128` : `${address}/32`;
 }
@@ -92,17 +92,17 @@ async function ip(netns: Netns, lines: readonly string[]): Promise<void> {
 export class NodeLab implements AsyncDisposable {
   readonly #hosts = new Map<string, LabHost>();
   readonly #interfaces = new Set<string>();
-  /** What the node was told of each address. */
+  /** The node's route for each address. */
   readonly #routes = new Map<string, string>();
   readonly #guard = new LabGuard();
-  /** Everything that must be undone, in order of creation. */
+  /** Namespaces to remove, in order of creation. */
   readonly #namespaces: Netns[] = [];
   #node: LabHost | undefined;
   #world: LabHost | undefined;
 
   private constructor() {}
 
-  /** Builds node and world; hosts are added as they are asked for. */
+  /** Creates node and world; hosts are created on demand. */
   static async create(): Promise<NodeLab> {
     const lab = new NodeLab();
     try {
@@ -114,13 +114,13 @@ export class NodeLab implements AsyncDisposable {
     }
   }
 
-  /** The node itself. */
+  /** The node. */
   get node(): LabHost {
     if (this.#node === undefined) throw new TypeError("The lab is not built");
     return this.#node;
   }
 
-  /** Answers for every address that no host has. */
+  /** The host that answers for every address without a host. */
   get world(): LabHost {
     if (this.#world === undefined) throw new TypeError("The lab is not built");
     return this.#world;
@@ -141,7 +141,7 @@ export class NodeLab implements AsyncDisposable {
     );
     await ip(node, [
       ...links,
-      // Left to itself a bridge takes over the lowest hardware address of its ports, and pods go on sending to the old one.
+      // Without a fixed address a bridge takes the lowest hardware address of its ports, while pods use the old one.
       "link add cni0 address 02:00:00:00:00:01 type bridge mcast_snooping 0",
       ...addAddresses("eth0", NODE_ADDRESSES.eth0, { v4: 24, v6: 64 }),
       ...addAddresses("eth1", NODE_ADDRESSES.eth1, { v4: 24, v6: 64 }),
@@ -162,11 +162,11 @@ export class NodeLab implements AsyncDisposable {
           `${family}route add local ${WORLD_ADDRESSES.hosts[i]} dev lo ${table}`,
           `${family}route add default via ${NODE_ADDRESSES.eth0[i]} dev eth0 ${table}`,
           `${family}rule add iif lo lookup ${TO_NODE_TABLE} priority 100`,
-          // Addresses that a route makes local count as own only in this table, which now comes after the one above.
+          // Local addresses by a route count as own only in this table, which now comes after the one above.
           `${family}route add local ${family === "" ? "0.0.0.0/0" : "::/0"} dev lo table local`,
           `${family}rule add lookup local priority 150`,
           `${family}rule del priority 0`,
-          // Neighbours look for one another by multicast.
+          // Neighbour discovery uses multicast.
           ...(family === ""
             ? []
             : ["ff00::/8", "fe80::/10"].map((to) => `-6 rule add to ${to} lookup local priority 90`)),
@@ -179,7 +179,7 @@ export class NodeLab implements AsyncDisposable {
   }
 
   /**
-   * The host with this address, made on first use. `at` is the node's interface that its packets come in on: `cni0` (the bridge), any
+   * Host of this address, created on first use. `at` is the node's interface on which its packets arrive: `cni0` (the bridge), any
    * other name for a pod with an interface of its own, `eth0` or `eth1` for a host behind the world.
    */
   async host(address: string, at = "eth0"): Promise<LabHost> {
@@ -188,7 +188,7 @@ export class NodeLab implements AsyncDisposable {
     const known = this.#hosts.get(key);
     const made = known ?? await this.#makeHost(address, outside ? "world" : at);
     this.#hosts.set(key, made);
-    // The same address may live elsewhere in another case.
+    // In another case, the same address may be at another interface.
     await this.#route(address, outside ? null : at);
     if (known === undefined) {
       await untilReachable(made, address);
@@ -208,12 +208,12 @@ export class NodeLab implements AsyncDisposable {
     this.#interfaces.add(name);
     await ip(router.netns, [
       `link add ${name} type veth peer name eth0 netns ${netns.name}`,
-      // As network plugins do it: what a pod sends to itself through a Service leaves by the port it came in on.
+      // Hairpin mode, as network plugins set it: packets of a pod to itself leave by the port they came in on.
       ...(at === "cni0"
         ? [`link set ${name} master cni0`, `link set ${name} type bridge_slave hairpin on`]
         : []),
       `link set ${name} up`,
-      // An IPv6 address is answered for only on the interface that has it.
+      // Only the interface that has an IPv6 address answers for it.
       ...(at === "cni0" ? [] : addAddresses(name, [gateway], { v4: 32, v6: 128 })),
       ...(at === "world"
         ? [
@@ -231,18 +231,18 @@ export class NodeLab implements AsyncDisposable {
     return await LabHost.start(netns, address);
   }
 
-  /** Gives a host more addresses. `at` is where it is. */
+  /** Gives a host more addresses; `at` is the node's interface to it. */
   async lend(host: LabHost, addresses: readonly string[], at: string): Promise<void> {
     await ip(host.netns, addAddresses("eth0", addresses, { v4: 32, v6: 128 }));
     for (const address of addresses) await this.#route(address, at);
   }
 
-  /** The host with this address behind the world, if one was made. */
+  /** Host of this address behind the world, if it was created. */
   outsideHost(address: string): LabHost | undefined {
     return this.#hosts.get(`${address} world`);
   }
 
-  /** Tells the node where the address is; null: where everything else is. */
+  /** Sets the node's route to the address; null: the default route. */
   async #route(address: string, at: string | null): Promise<void> {
     const family = familyFlag(address);
     const six = family !== "";
@@ -253,7 +253,7 @@ export class NodeLab implements AsyncDisposable {
     this.#routes.set(address, way);
   }
 
-  /** Gives the node its IPv6 addresses and routes back, which the kernel forgets when IPv6 is switched off. */
+  /** Restores the node's IPv6 addresses and routes, which the kernel drops when IPv6 is disabled. */
   async restoreIpv6(): Promise<void> {
     const [, world6] = WORLD_ADDRESSES.eth0;
     const routes = [...this.#routes].filter(([address]) => address.includes(":"));
@@ -266,12 +266,12 @@ export class NodeLab implements AsyncDisposable {
     ]);
   }
 
-  /** Every host made so far. */
+  /** All hosts so far. */
   get hosts(): readonly LabHost[] {
     return [...this.#hosts.values()];
   }
 
-  /** Forgets all connections of the node. */
+  /** Drops all connections that the node tracks. */
   async flushConntrack(): Promise<void> {
     await this.node.netns.run(["conntrack", "-F"]);
   }
@@ -283,14 +283,14 @@ export class NodeLab implements AsyncDisposable {
   }
 }
 
-/** The one of the same family as `address`. */
+/** The address of the same family as `address`. */
 function ofFamily(addresses: readonly [string, string], address: string): string {
   return addresses[address.includes(":") ? 1 : 0];
 }
 
 /**
- * A new link may lose packets until both of its ends know that they are up. Asks the node and, past it, the world, because the
- * node's firewall may be closed to either.
+ * A new link may lose packets until both ends know that they are up. Pings the node and, past it, the world, because the
+ * node's firewall may block either.
  */
 async function untilReachable(host: LabHost, address: string): Promise<void> {
   for (let attempt = 0; attempt < 300; attempt++) {

@@ -1,6 +1,6 @@
 /**
- * Serves as many Services as its one argument says, has all objects read as another program would, and prints, as JSON, what that
- * cost: how many bytes there were, by how much heap and resident memory grew, and the longest turn of the loop in time of the CPU.
+ * Serves as many Services as its one argument says, reads all objects as another program would, and prints, as JSON, the
+ * cost: number of bytes, growth of heap and resident memory, and the longest turn of the event loop in CPU time.
  *
  * @module
  */
@@ -12,7 +12,7 @@ const MB = 1_000_000;
 async function measure(count: number): Promise<void> {
   const objects = manyObjects(count);
   await serving(async ({ socket }) => {
-    // Once before, so that what is loaded and compiled for it is there.
+    // Once before, so that all code for it is loaded and compiled.
     await drain(socket);
     collect();
     const before = Deno.memoryUsage();
@@ -40,13 +40,13 @@ function collect(): void {
   (globalThis as { gc?: () => void }).gc?.();
 }
 
-/** In milliseconds; other programs do not lengthen it. */
+/** CPU time in milliseconds; other programs do not lengthen it. */
 function cpuMs(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1_000;
 }
 
-/** Reads all objects, and keeps nothing of them. */
+/** Reads all objects, and drops them. */
 async function drain(socket: string): Promise<number> {
   using connection = await connectTo(socket);
   const request = `GET /kproxy/v1/objects HTTP/1.0\r\nHost: localhost\r\n\r\n`;

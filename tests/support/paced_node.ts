@@ -1,5 +1,5 @@
 /**
- * A node on which programs take as long as a test likes: for counting how often one waits for others.
+ * A node whose programs run until the test ends them: to count how often one waits for others.
  *
  * @module
  */
@@ -21,13 +21,13 @@ export class PacedNode implements Exec {
     return this.#running.length;
   }
 
-  /** Ends those that run. */
+  /** Ends all running programs. */
   endAll(): void {
     for (const end of this.#running.splice(0)) end();
   }
 }
 
-/** Until all who wait for an answer have come to the next question: none has for some turns, on a busy machine, too. */
+/** Waits until all callers have started their next program: none starts for some turns, on a busy machine, too. */
 export async function settled(paced: PacedNode, isDone: () => boolean): Promise<void> {
   for (let before = -1, quiet = 0; quiet < 25 && !isDone();) {
     await new Promise((resolve) => setTimeout(resolve, 3));

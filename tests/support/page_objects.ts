@@ -1,5 +1,5 @@
 /**
- * Objects that the status page is tried with: a small shop, a cluster of thousands, and names that mean harm.
+ * Objects for tests of the status page: a small shop, a cluster of thousands, and hostile names.
  *
  * @module
  */
@@ -43,7 +43,7 @@ function made(
   ];
 }
 
-/** Endpoints on some nodes, every third here. */
+/** Endpoints on several nodes, every third on this one. */
 export function endpointsOf(network: string, count: number): SliceEndpoint[] {
   return Array.from(
     { length: count },
@@ -54,7 +54,7 @@ export function endpointsOf(network: string, count: number): SliceEndpoint[] {
   );
 }
 
-/** Services that every cluster has. */
+/** Services of every cluster. */
 function systemObjects(): ApiObject[] {
   return [
     ...made({
@@ -105,7 +105,7 @@ function webObjects(): ApiObject[] {
   ];
 }
 
-/** Services of which some or all endpoints are not ready, or that have none. */
+/** Services with endpoints that are not ready, or without endpoints. */
 function shortObjects(): ApiObject[] {
   return [
     ...made({
@@ -130,7 +130,7 @@ function shortObjects(): ApiObject[] {
   ];
 }
 
-/** Services that have all they need. */
+/** Services that are fully served. */
 function servedObjects(): ApiObject[] {
   return [
     ...made({
@@ -168,14 +168,14 @@ function servedObjects(): ApiObject[] {
   ];
 }
 
-/** Ten Services of all kinds. */
+/** Ten Services of all kinds, the shop. */
 export function shopObjects(): ApiObject[] {
   return [...systemObjects(), ...webObjects(), ...shortObjects(), ...servedObjects()];
 }
 
 const WORDS = ["api", "web", "cache", "queue", "auth", "search", "billing", "worker", "gateway", "sessions"];
 
-/** As many Services as are asked for, of ten endpoints each, in forty namespaces. */
+/** `count` Services with ten endpoints each, in forty namespaces. */
 export function clusterObjects(count: number): ApiObject[] {
   return Array.from({ length: count }, (_, index) => {
     const word = WORDS[index % WORDS.length] ?? "api";
@@ -195,10 +195,10 @@ export function clusterObjects(count: number): ApiObject[] {
   }).flat();
 }
 
-/** Text that a page must show and never run. */
+/** Markup that a page must show and never run. */
 export const HOSTILE = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 
-/** A Service whose names are markup; no API server takes such, a file of manifests might. */
+/** A Service with markup in its names; no API server accepts it, a manifest file might have it. */
 export function hostileObjects(): ApiObject[] {
   return made({
     namespace: "evil",

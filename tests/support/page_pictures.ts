@@ -1,5 +1,5 @@
 /**
- * Takes the pictures of `docs/status-page.md` anew, with a made-up past: `deno run -A tests/support/page_pictures.ts`. With pngquant on
+ * Takes new pictures of `docs/status-page.md`, with a made-up past: `deno run -A tests/support/page_pictures.ts`. With pngquant on
  * the PATH they are small.
  *
  * @module
@@ -33,7 +33,7 @@ function pictures(): readonly Picture[] {
   ];
 }
 
-/** Ninety changes in twenty minutes, the same each time: most take some milliseconds, one fails. */
+/** Ninety changes in twenty minutes, always the same: most take some milliseconds, one fails. */
 function live(served: ServedPage, slices: readonly EndpointSlice[]): void {
   let seed = 7;
   const random = (): number => (seed = (seed * 16_807) % 2_147_483_647) / 2_147_483_647;

@@ -1,6 +1,6 @@
 /**
- * The program's own servers with the status page, and sync loops' worth of state behind it: Services come and go by word of the
- * test, and no kernel is touched.
+ * The program's own servers with the status page, and a state like that of sync loops behind it: the test adds and removes
+ * Services, and no kernel is changed.
  *
  * @module
  */
@@ -19,7 +19,7 @@ import { syncOutcome } from "./sync_outcome.ts";
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 const NODE = "worker-3";
 
-/** The own Node of the page's tests. */
+/** The node's own Node. */
 export const PAGE_NODE: NodeObject = {
   kind: "Node",
   name: NODE,
@@ -30,42 +30,42 @@ export const PAGE_NODE: NodeObject = {
   deleting: false,
 };
 
-/** Which external IPs the page's node serves. */
+/** External IP policy of the node. */
 export const PAGE_POLICY = { externalIPs: ["203.0.113.0/24"], loadBalancerIPs: null, nodeAddresses: null };
 
-/** One sync, as the page hears of it. */
+/** A sync, as reported to the page. */
 export interface PageSync extends Partial<ApplyReport> {
   readonly durationMs?: number;
-  /** How long ago the change was made. */
+  /** Time since the change was made. */
   readonly latencyMs?: number;
   readonly full?: boolean;
 }
 
-/** A page at work. */
+/** A served page. */
 export interface ServedPage extends Served {
-  /** `http://127.0.0.1:PORT/kproxy/` */
+  /** Address, `http://127.0.0.1:PORT/kproxy/`. */
   readonly url: string;
-  /** Takes objects, or takes them away, and tells of a sync of what is different now. */
+  /** Adds objects, or removes them, and reports a sync of the changes. */
   change(objects: readonly ApiObject[], sync?: PageSync): void;
   remove(objects: readonly ApiObject[], sync?: PageSync): void;
   fail(family: IpFamily, message: string): void;
-  /** The clock that is written down goes by so many milliseconds. */
+  /** Moves the clock of recorded times on by so many milliseconds. */
   pass(ms: number): void;
 }
 
-/** What is served. */
+/** Options of the server. */
 export interface ServingPageOptions {
   readonly objects?: readonly ApiObject[];
-  /** What the source refuses. */
+  /** Objects that the source refuses. */
   readonly refusals?: readonly Rejection[];
   readonly mode?: ProxyMode;
-  /** Of the clock behind the real time, at the beginning. */
+  /** Initial lag of the recorded clock behind real time. */
   readonly sinceMs?: number;
   /** @default {0, a free one} */
   readonly port?: number;
 }
 
-/** Serves the page of a node that holds the objects. */
+/** Serves the page of a node with these objects. */
 export async function servingPage(
   work: (page: ServedPage) => Promise<void>,
   { objects = [], refusals = [], mode = "nftables", sinceMs = 0, port = 0 }: ServingPageOptions = {},
@@ -112,7 +112,7 @@ export async function servingPage(
   });
 }
 
-/** The trackers of both families. */
+/** Trackers of both families. */
 class Lanes {
   readonly #trackers = FAMILIES.map((family) =>
     new ChangeTracker({

@@ -1,6 +1,6 @@
 import { saysGone } from "./processes.ts";
 
-/** True if there is something at the path. */
+/** True if a file or folder exists at the path. */
 export async function pathExists(path: string): Promise<boolean> {
   try {
     await Deno.lstat(path);

@@ -1,6 +1,6 @@
 /**
- * What a kubelet makes for the Pod of `deploy/kubernetes` and asks of it, on the lab's node: configuration, a kubeconfig as kubeadm
- * writes it, the account's token; the probes.
+ * Files that a kubelet makes for the Pod of `deploy/kubernetes`, and its probes, on the lab's node: configuration, a kubeconfig
+ * as kubeadm writes it, the service account's token.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { type Kapi, KAPI_TOKEN } from "./kapi.ts";
 import type { Netns } from "./netns.ts";
 import { NODE_ADDRESSES } from "./node_lab.ts";
 
-/** What a test changes in the configuration: a log that it can read, and everything that may be counted. */
+/** Configuration for tests: a log that they can read, and all counters. */
 const TEST_SETTINGS = `
 logging: { format: json, verbosity: 2 }
 kproxy: { trafficCounters: true }
@@ -19,7 +19,7 @@ iptables: { minSyncPeriod: 0s }
 nftables: { minSyncPeriod: 0s }
 `;
 
-/** The kubeconfig of kubeadm's ConfigMap. */
+/** Kubeconfig like that of kubeadm's ConfigMap. */
 function kubeconfigOf(kapi: Kapi): string {
   const secrets = "/var/run/secrets/kubernetes.io/serviceaccount";
   return `apiVersion: v1
@@ -43,7 +43,7 @@ users:
 `;
 }
 
-/** Runs `work` with what a kubelet makes for the Pod, as a folder (`PodHost.folder`). */
+/** Runs `work` with the kubelet's files for the Pod, in a folder (`PodHost.folder`). */
 export async function withPodFolder<T>(
   config: string,
   kapi: Kapi,
@@ -63,10 +63,10 @@ export async function withPodFolder<T>(
   }
 }
 
-/** What an overlay leaves to its user. */
+/** Setting that an overlay leaves to its user. */
 const NO_CLUSTER_CIDR = 'clusterCIDR: ""';
 
-/** The configuration of an overlay, for the lab's network. */
+/** Configuration of an overlay, for the lab's network. */
 export function configIn(objects: readonly Manifest[], mode: string): string {
   const map = objects.find(({ kind, metadata }) =>
     kind === "ConfigMap" && metadata.name === `kproxy-${mode}`
@@ -76,19 +76,19 @@ export function configIn(objects: readonly Manifest[], mode: string): string {
   return text.replace(NO_CLUSTER_CIDR, "clusterCIDR: 10.244.0.0/16,fd00:10:244::/56");
 }
 
-/** What a URL answers in a namespace. @throws {ExecError} on any other status than 2xx or 3xx */
+/** Body of a URL's answer in a namespace. @throws {ExecError} on any other status than 2xx or 3xx */
 export async function curl(netns: Netns, url: string): Promise<string> {
   return await netns.run(["curl", "-sf", "--max-time", "30", "--noproxy", "*", url]);
 }
 
-/** Every probe of the Pod, as its kubelet asks: at the node's address. */
+/** Runs every probe of the Pod as its kubelet does: at the node's address. */
 export async function assertProbes(pod: V1PodSpec, netns: Netns): Promise<void> {
   const [main] = pod.containers;
   const probes = [main?.startupProbe, main?.livenessProbe, main?.readinessProbe];
   for (const probe of probes) {
     const { path, port } = probe?.httpGet ?? {};
     const number = main?.ports?.find(({ name }) => name === port)?.containerPort;
-    // Fails on any other status than 200.
+    // Fails on any status but 200.
     await curl(netns, `http://${NODE_ADDRESSES.eth0[0]}:${number}${path}`);
   }
 }

@@ -1,24 +1,24 @@
 /**
- * What a container of a Pod has of its node and kubelet, with any engine: command, variables, mounts.
+ * Parts of a Pod's container that come from its node and kubelet, for any engine: command, variables, mounts.
  *
  * @module
  */
 import type { V1Container, V1PodSpec } from "@kubernetes/client-node";
 import { pathExists } from "./path_exists.ts";
 
-/** What a node and its kubelet have for a Pod. */
+/** Files that a node and its kubelet provide for a Pod. */
 export interface PodHost {
   /**
    * Holds the containers' roots while they run, `lock`, the folders `config` and `secrets` as kubelet makes them, and
-   * `empty-NAME` of each volume that is empty at first.
+   * `empty-NAME` for each emptyDir volume.
    */
   readonly folder: string;
-  /** What `deno task bundle` builds. */
+  /** Folder that `deno task bundle` builds. */
   readonly bundle: string;
   readonly nodeName: string;
 }
 
-/** A file or folder of the node at its place in the container. */
+/** A file or folder of the node, and its place in the container. */
 export interface PodMount {
   readonly from: string;
   readonly to: string;
@@ -28,15 +28,15 @@ export interface PodMount {
 
 const SECRETS = "/run/secrets/kubernetes.io/serviceaccount";
 
-/** True if it has all rights. */
+/** True for a privileged container. */
 export function isPrivileged({ securityContext }: V1Container): boolean {
   return securityContext?.privileged === true;
 }
 
 /**
- * Its command line and its variables, with those that kubelet gives to every Pod.
+ * The container's command line and variables, with those that kubelet gives every Pod.
  *
- * @throws {TypeError} if a variable is of a source that is not known here
+ * @throws {TypeError} if a variable has an unsupported source
  */
 export function startOf(
   { env = [], command = [], args = [] }: V1Container,
@@ -50,13 +50,13 @@ export function startOf(
   const expand = (text: string): string =>
     own.reduce((rest, [name, value]) => rest.replaceAll(`$(${name})`, value), text);
   return {
-    // Every Pod gets the address of the API server's Service, which is not served before kproxy runs.
+    // Every Pod gets the address of the API server's Service, which does not work before kproxy runs.
     env: [["KUBERNETES_SERVICE_HOST", "10.96.255.1"], ["KUBERNETES_SERVICE_PORT", "443"], ...own],
     command: [...command, ...args].map(expand),
   };
 }
 
-/** Its volumes, and the account's token. @throws {TypeError} if it mounts what the Pod does not have, or what is not known here */
+/** The container's volumes, and the account's token. @throws {TypeError} if a volume is missing in the Pod, or unsupported */
 export async function mountsOf(
   pod: V1PodSpec,
   { volumeMounts = [] }: V1Container,
@@ -70,7 +70,7 @@ export async function mountsOf(
     if (emptyDir !== undefined) {
       const from = `${folder}/empty-${name}`;
       await Deno.mkdir(from, { recursive: true });
-      // As a kubelet makes it, whatever the umask; in memory as the kernel makes a tmpfs.
+      // Mode as kubelet sets it, whatever the umask; for a tmpfs as the kernel sets it.
       await Deno.chmod(from, emptyDir.medium === "Memory" ? 0o1777 : 0o777);
       mounts.push({ from, to, isFolder: true, readOnly });
     } else if (projected !== undefined) {
@@ -78,10 +78,10 @@ export async function mountsOf(
     } else if (hostPath === undefined) {
       throw new TypeError(`The volume ${name} is of a sort that is not known here`);
     } else if (hostPath.type === "FileOrCreate") {
-      // The lock of this Pod's node, not of the machine.
+      // The lock of the Pod's node, not of the machine.
       mounts.push({ from: `${folder}/lock`, to, isFolder: false, readOnly });
     } else if (await pathExists(hostPath.path)) {
-      // Modules: a machine whose kernel has all built in has no folder of them.
+      // Kernel modules: a machine with all of them built in has no such folder.
       mounts.push({ from: hostPath.path, to, isFolder: true, readOnly });
     }
   }

@@ -1,6 +1,6 @@
 /**
- * A container of a Pod that podman runs from an image, in a namespace of the lab: the command, the mounts and the rights of its
- * manifest, podman's own filter of system calls, namespaces of processes and mounts.
+ * A Pod's container that podman runs from an image, in a namespace of the lab: command, mounts and rights of its
+ * manifest, podman's own seccomp filter, PID and mount namespaces.
  *
  * @module
  */
@@ -11,21 +11,21 @@ import type { Netns } from "./netns.ts";
 import { isPrivileged, mountsOf, type PodHost, startOf } from "./pod_host.ts";
 
 const TIMEOUT_MS = 120_000;
-/** Podman as root lowers its own limit of processes to this one, and nothing below it may have more. */
+/** Limit of processes to which podman as root lowers its own, and which nothing below it may exceed. */
 const PODMAN_PROCESSES = 32_768;
 
-/** Which container, for podman. */
+/** A container for podman. */
 export interface PodmanContainer {
   readonly pod: V1PodSpec;
   readonly container: V1Container;
   readonly host: PodHost;
   readonly netns: Netns;
   readonly image: string;
-  /** Podman's, by which it is asked and ended. */
+  /** Name in podman, to query and remove it. */
   readonly name: string;
 }
 
-/** The command that runs it to its end; signals and status are passed on. */
+/** Command that runs the container to its end; signals and status are passed on. */
 export async function podmanRun(wanted: PodmanContainer): Promise<string[]> {
   const { pod, container, host, netns, image, name } = wanted;
   const { env, command: [entrypoint = "", ...args] } = startOf(container, host);
@@ -41,14 +41,14 @@ export async function podmanRun(wanted: PodmanContainer): Promise<string[]> {
   ];
 }
 
-/** The runtime below containerd, where it is there: crun refuses machines that have cgroups of both versions. */
+/** runc, as used by containerd, if it is installed: crun refuses machines with cgroups of both versions. */
 function runtime(): string[] {
   return findProgram("runc") === undefined ? [] : ["--runtime=runc"];
 }
 
 /**
- * The limits that are in force here: to raise them may need more than this machine's root has, and podman would, also when told to
- * take the host's.
+ * Limits as they are here: raising them may exceed the rights of this machine's root, and podman would, also when told to
+ * use the host's.
  */
 async function limits(): Promise<string[]> {
   const text = await Deno.readTextFile("/proc/self/limits");
@@ -67,14 +67,14 @@ async function limits(): Promise<string[]> {
 function rightsOf(container: V1Container): string[] {
   const { runAsUser, allowPrivilegeEscalation, capabilities, readOnlyRootFilesystem, seccompProfile } =
     container.securityContext ?? {};
-  // Where the manifest names no filter, kubelet has none; podman's default is its own.
+  // If the manifest names no seccomp filter, kubelet uses none; podman would use its own.
   if (!isPrivileged(container) && seccompProfile?.type !== "RuntimeDefault") {
     throw new TypeError(`${container.name}: it has no filter of system calls`);
   }
   return [
     ...runAsUser === undefined ? [] : [`--user=${runAsUser}`],
     ...isPrivileged(container) ? ["--privileged"] : [],
-    // Kubelet gives no folder to write to, podman would.
+    // kubelet provides no writable folder, podman would.
     ...readOnlyRootFilesystem === true ? ["--read-only", "--read-only-tmpfs=false"] : [],
     ...allowPrivilegeEscalation === false ? ["--security-opt=no-new-privileges"] : [],
     ...(capabilities?.drop ?? []).map((name) => `--cap-drop=${name}`),
@@ -82,12 +82,12 @@ function rightsOf(container: V1Container): string[] {
   ];
 }
 
-/** What a command in the running container prints, as `kubectl exec` shows it. */
+/** Output of a command in the running container, as of `kubectl exec`. */
 export async function podmanExec(name: string, command: readonly string[]): Promise<string> {
   return await runOk(systemExec, ["podman", "exec", name, ...command], { timeoutMs: TIMEOUT_MS });
 }
 
-/** Ends what is left of it. */
+/** Removes the container, if it is left. */
 export async function podmanRemove(name: string): Promise<void> {
   await runOk(systemExec, ["podman", "rm", "--force", "--ignore", "--time=0", name], {
     timeoutMs: TIMEOUT_MS,

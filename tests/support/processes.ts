@@ -1,17 +1,17 @@
 /**
- * Processes as /proc shows them, any of which may end between two looks.
+ * Processes in /proc, any of which may end between two reads.
  *
  * @module
  */
 
-/** True if the failure says that there is no such file or process, or no longer. */
+/** True if the error says that the file or process does not exist, or no longer. */
 export function saysGone(error: unknown): boolean {
   if (error instanceof Deno.errors.NotFound) return true;
-  // ESRCH, which /proc says of a process that ends while it is read; the runtime has no class and no code for it.
+  // ESRCH, when a process ends while it is read from /proc; the runtime has no class and no code for it.
   return error instanceof Error && /\(os error 3\)/.test(error.message);
 }
 
-/** Of a file in /proc; `""` if the thread or process has ended meanwhile. */
+/** Text of a file in /proc; `""` if the thread or process has ended. */
 export async function readUnlessGone(path: string): Promise<string> {
   try {
     return await Deno.readTextFile(path);
@@ -21,7 +21,7 @@ export async function readUnlessGone(path: string): Promise<string> {
   }
 }
 
-/** The process ids of all that it has started and not waited for, those that have just ended among them. */
+/** Process ids of a process' children, zombies included. */
 export async function childPids(pid: number): Promise<number[]> {
   const pids: number[] = [];
   const tasks = `/proc/${pid}/task`;
@@ -32,7 +32,7 @@ export async function childPids(pid: number): Promise<number[]> {
   return pids;
 }
 
-/** The process ids of those children whose command line, with blanks between its words, holds `words`. */
+/** Process ids of the children whose command line, joined by blanks, contains `words`. */
 export async function childrenWith(pid: number, words: string): Promise<number[]> {
   const found: number[] = [];
   for (const child of await childPids(pid)) {

@@ -1,5 +1,5 @@
 /**
- * How a Service leaves quarantine once the tools take what it wants, in every mode that refuses parts of it.
+ * How a Service leaves quarantine once the tools accept its rules, in every mode with quarantine.
  *
  * @module
  */
@@ -10,21 +10,21 @@ import type { ApiObject } from "../../lib/model/objects.ts";
 
 type Sync = (objects: readonly ApiObject[], changed?: readonly string[]) => Promise<ApplyReport>;
 
-/** What releases it. */
+/** Events that release a Service. */
 export const RELEASES = ["its change", "a later sync", "a full sync", "its end", "a new process"] as const;
 
-/** Service `s1` is in quarantine since time 0, and is taken from now on. */
+/** Service `s1` is in quarantine since time 0, and would be accepted from now on. */
 export interface Quarantined {
   readonly sync: Sync;
   readonly clock: { nowMs: number };
-  /** That of another process beside the same kernel. */
+  /** Sync of another process on the same kernel. */
   readonly nextSync: Sync;
   readonly service: readonly ApiObject[];
-  /** The other objects, among them Service `s2`. */
+  /** Other objects, among them Service `s2`. */
   readonly others: readonly ApiObject[];
 }
 
-/** @returns what is there afterwards */
+/** Releases the Service. @returns the objects afterwards */
 export async function releaseBy(
   release: typeof RELEASES[number],
   { sync, clock, nextSync, service, others }: Quarantined,

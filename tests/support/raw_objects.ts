@@ -1,12 +1,12 @@
 /**
- * Objects as the API has them, for tests of the API server source.
+ * Raw API objects, for tests of the API server source.
  *
  * @module
  */
 import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import type { RawApiObject } from "./list_watch_server.ts";
 
-/** An object of a flow case as a server takes it. */
+/** An object of a flow case, as a server accepts it. */
 export function raw(object: ObjectJson): RawApiObject {
   return object as unknown as RawApiObject;
 }

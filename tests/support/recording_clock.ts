@@ -1,11 +1,11 @@
 /**
- * A clock for which no time passes.
+ * A clock on which no time passes.
  *
  * @module
  */
 import type { Clock } from "../../lib/kernel/clock.ts";
 
-/** Every wait is over at once; `waits` tells how long they were to be, in milliseconds. */
+/** All waits end at once; `waits` has their lengths, in milliseconds. */
 export function recordingClock(): Clock & { readonly waits: readonly number[] } {
   const waits: number[] = [];
   return {

@@ -1,11 +1,11 @@
 /**
- * A log that keeps its lines for a test to read.
+ * A log that keeps its lines for tests.
  *
  * @module
  */
 import { createLogger, type ProgramLogger } from "../../lib/observe/log.ts";
 
-/** A log and what it says, e.g. `W "Cannot read" file="/s"`: the letter of the severity, then what follows klog's header. */
+/** A log and its lines, e.g. `W "Cannot read" file="/s"`: severity letter, then the text after klog's header. */
 export function recordingLog(verbosity = 0): { readonly log: ProgramLogger; readonly lines: string[] } {
   const lines: string[] = [];
   const write = (line: string): void => {

@@ -1,5 +1,5 @@
 /**
- * What portals of userspace mode are given in tests, and what they tell.
+ * Context for portals of userspace mode in tests, and a record of their reports.
  *
  * @module
  */
@@ -12,7 +12,7 @@ import {
   type SessionOptions,
 } from "../../lib/backend/userspace/forward/relay.ts";
 
-/** Everything that was told. */
+/** All reports of the portals. */
 export class RelayRecord {
   readonly sessions: AllSessions;
   readonly refusals: RelayRefusal[] = [];
@@ -54,7 +54,7 @@ export class RelayRecord {
   }
 }
 
-/** As the mode makes it, but that chance leaves endpoints in their order. */
+/** A context like the mode's, except that endpoints are not shuffled. */
 export function relayContext(record: RelayRecord): RelayContext {
   return {
     sessions: record.sessions,

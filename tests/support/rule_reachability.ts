@@ -1,5 +1,5 @@
 /**
- * What traffic finds in a table state, coarse enough to be compared between any two moments of a sync.
+ * What packets can reach in a state of the tables, coarse enough to compare any two moments of a sync.
  *
  * @module
  */
@@ -7,21 +7,21 @@ import type { RestoredTables } from "./fake_iptables.ts";
 
 const VERDICTS = /^(?:ACCEPT|DROP|REJECT|RETURN|MARK|MASQUERADE|DNAT|REDIRECT)$/;
 
-/** The chain that a rule jumps to; null if it jumps to none of the users'. */
+/** User chain that a rule jumps to; null: none. */
 function jumpTarget(rule: string): string | null {
   const target = / -j (\S+)/.exec(` ${rule}`)?.[1] ?? null;
   return target === null || VERDICTS.test(target) ? null : target;
 }
 
-/** What happens to a packet for one address (or node port) that a Service once had. */
+/** Possible results for packets to one address (or node port) of a Service. */
 export interface Fate {
-  /** Endpoints that some sources may be sent to. */
+  /** Endpoints for some of the sources. */
   readonly endpoints: ReadonlySet<string>;
-  /** True if filter refuses or drops what nat leaves alone. */
+  /** True if filter rejects or drops packets that nat leaves untranslated. */
   readonly hasVerdict: boolean;
 }
 
-/** Which packets a dispatch rule takes; null if it is not one for a Service. */
+/** Conditions of a Service's dispatch rule; null for other rules. */
 function dispatchMatch(rule: string): string | null {
   const found =
     /--comment (?:"[^"]*"|\S+) (?:-m addrtype --dst-type LOCAL )?(-m \S+ -p \S+ (?:-d \S+ )?--dport \d+)/
@@ -48,7 +48,7 @@ const isReached = (
   target: string,
 ): boolean => (chains.get(source) ?? []).some((rule) => jumpTarget(rule) === target);
 
-/** The fate of every address that the tables know. */
+/** Fate of every address in the tables. */
 export function fates(tables: RestoredTables): Map<string, Fate> {
   const nat = tables.chains("nat");
   const filter = tables.chains("filter");
@@ -65,7 +65,7 @@ export function fates(tables: RestoredTables): Map<string, Fate> {
       : [];
     for (const rule of [...services, ...nodePorts]) {
       const match = dispatchMatch(rule);
-      // The first rule that takes a packet decides.
+      // The first matching rule decides.
       if (match === null || result.has(match)) continue;
       endpointsBehind(nat, jumpTarget(rule)!, fate(match).endpoints);
     }
@@ -82,7 +82,7 @@ export function fates(tables: RestoredTables): Map<string, Fate> {
   return result;
 }
 
-/** True if what nat translates is masqueraded where the rules ask for it. */
+/** True if translated packets are masqueraded where rules request it. */
 export function isMasqueradeReady(tables: RestoredTables): boolean {
   const nat = tables.chains("nat");
   const translates = isReached(nat, "PREROUTING", "KUBE-SERVICES") &&

@@ -1,5 +1,5 @@
 /**
- * What the fakes print of what they hold: the texts of `iptables-save`, `ipvsadm -Sn` and `ipset save`.
+ * Listings of the fakes' state: the texts of `iptables-save`, `ipvsadm -Sn` and `ipset save`.
  *
  * @module
  */
@@ -23,7 +23,7 @@ export function renderIptablesSave(ruleset: IptablesRuleset): string {
   return lines.length === 0 ? "" : lines.join("\n") + "\n";
 }
 
-/** The text of `ipvsadm -Sn` of a table: what `ipvsadm -R` makes that table of. */
+/** The text of `ipvsadm -Sn` for a table, which `ipvsadm -R` can load. */
 export function formatIpvsTable({ virtualServers, otherLines }: IpvsTable): string {
   const lines = [...virtualServers.values()].flatMap(({ server, realServers }) => [
     addVirtualServerLine(server),
@@ -32,7 +32,7 @@ export function formatIpvsTable({ virtualServers, otherLines }: IpvsTable): stri
   return [...lines, ...otherLines].map((line) => `${line}\n`).join("");
 }
 
-/** The text that makes sets and their entries, as `ipset restore` reads it. */
+/** Sets and their entries, as `ipset restore` reads them. */
 export function formatSets(
   sets: Iterable<{ readonly definition: SetDefinition; readonly entries: Iterable<SetEntry> }>,
 ): string {

@@ -1,6 +1,6 @@
 /**
- * A machine in memory that `kproxy selftest` runs on: namespaces, iptables on its node, and children that do what those of the program do,
- * with packets that fare as the rules say.
+ * A machine in memory for `kproxy selftest`: namespaces, iptables on its node, and children that act like the program's,
+ * with packets that follow the rules.
  *
  * @module
  */
@@ -21,7 +21,7 @@ import { fakeSysctl } from "./fake_sysctl.ts";
 export const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 const OK: ExecResult = { code: 0, stdout: "", stderr: "" };
 
-/** Attempts as the rules have them: where they choose, each in turn. */
+/** Attempts by the rules: random choices take turns. */
 export function attemptsBy(
   predict: (affinity: AffinityMemory) => Flow,
   question: Question,
@@ -47,16 +47,16 @@ export function attemptsBy(
   return attempts;
 }
 
-/** See the module. */
+/** The machine; see the module. */
 export class SelftestMachine implements Exec {
-  /** Those that exist, in order. */
+  /** Existing namespaces, in order of creation. */
   readonly namespaces = new Set<string>();
-  /** Command lines, each with its namespace in front: `node iptables-save`, or `- ip netns list`. */
+  /** Command lines, each after its namespace: `node iptables-save`, or `- ip netns list`. */
   readonly runs: string[] = [];
-  /** Children that have not ended. */
+  /** Children that are running. */
   readonly running = new Set<string>();
   readonly iptables = new FakeIptables();
-  /** Called before each program; what it throws or returns takes the program's place. */
+  /** Called before each program; a result or error replaces the program's run. */
   before: (run: string, index: number) => ExecResult | undefined | void = () => {};
   readonly #settings: Record<string, string> = {
     "net.ipv6.conf.all.disable_ipv6": "0",
@@ -64,7 +64,7 @@ export class SelftestMachine implements Exec {
     "net.netfilter.nf_conntrack_tcp_be_liberal": "0",
   };
 
-  /** As the program itself is started in this machine. */
+  /** Path of kproxy on this machine. */
   static readonly program = "/opt/kproxy";
 
   async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
@@ -168,7 +168,7 @@ export class SelftestMachine implements Exec {
     }
   }
 
-  /** What really becomes of what is sent. */
+  /** Real results of packets, by default those of the rules. */
   fate: (question: Question, byRules: readonly Attempt[]) => readonly Attempt[] = (_, byRules) => byRules;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The program's servers alone, for tests in namespaces: starts what its one argument (JSON of {@linkcode ServeOrder}) asks for,
- * says `ready` on standard output, and ends in order when standard input does.
+ * The program's servers alone, for tests in namespaces: starts them by its one argument (JSON of {@linkcode ServeOrder}),
+ * prints `ready` on standard output, and ends in order when standard input does.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import { NodeServers } from "../../lib/serve/node_servers.ts";
 import { syncOutcome } from "./sync_outcome.ts";
 import { settled } from "./until.ts";
 
-/** What to serve. */
+/** What the program serves. */
 export interface ServeOrder {
   readonly healthz?: string;
   readonly metrics?: string;
@@ -22,7 +22,7 @@ export interface ServeOrder {
   readonly socket?: string;
   readonly hardFail?: boolean;
   readonly nodePortAddresses?: string[];
-  /** One Service per entry, with this many ready endpoints here. */
+  /** Services, each with this many ready endpoints on this node. */
   readonly services?: readonly {
     readonly port: number;
     readonly endpoints: Partial<Record<IpFamily, number>>;
@@ -62,7 +62,7 @@ async function serve(order: ServeOrder): Promise<void> {
   });
   await servers.start(new AbortController().signal);
   for (const family of ["IPv4", "IPv6"] as const) offer(family, order, servers);
-  // Ports are opened in the background, but at once: all that is under way has its turns.
+  // Ports are opened in the background, but at once: all pending work gets its turns.
   await settled();
   await Deno.stdout.write(new TextEncoder().encode("ready\n"));
   for await (const _chunk of Deno.stdin.readable) { /* until it ends */ }

@@ -1,5 +1,5 @@
 /**
- * Clients that connect without end to a Service of a node, over TCP and UDP and both IP families, and connections that they hold.
+ * Clients that connect continuously to a Service of a node, over TCP, UDP and both IP families, and connections they keep.
  *
  * @module
  */
@@ -16,13 +16,13 @@ const PORTS = {
   udp: { name: "dns", port: 53, nodePort: 30053, target: 5353 },
 } as const;
 const CLUSTER_IPS = ["10.96.0.1", "fd00:10:96::1"] as const;
-/** Of each family; one of them serves nothing. All of them answer every client. */
+/** Pods by family; one is not an endpoint. All of them answer every client. */
 const PODS = [
   ["10.244.0.11", "10.244.0.12", "10.244.0.13"],
   ["fd00:10:244::11", "fd00:10:244::12", "fd00:10:244::13"],
 ] as const;
 
-/** The Service. */
+/** The Service that clients use. */
 export const TRAFFIC_SERVICE = { name: "shop/web", clusterIps: CLUSTER_IPS, ports: PORTS } as const;
 const SERVICE: ApiJson = service(TRAFFIC_SERVICE.name, {
   type: "NodePort",
@@ -34,24 +34,24 @@ const SERVICE: ApiJson = service(TRAFFIC_SERVICE.name, {
     `${PORTS.udp.name}:${PORTS.udp.port}:${PORTS.udp.nodePort}/UDP`,
   ],
 });
-/** The endpoint that served nothing when kube-proxy's rules for this Service were recorded. */
+/** The pod that was no endpoint when kube-proxy's rules for this Service were recorded. */
 const RECORDED_ABSENT = 2;
-/** Of a request over a connection that is held; enough for several packets to be sent again. */
+/** Limit of a request over a kept connection; enough for several retransmissions. */
 const KEPT_LIMIT_MS = 30_000;
-/** How often is looked for who still answers. */
+/** Rounds of checks for endpoints that still answer. */
 const LATE_ROUNDS = 20;
 
 /**
- * Servers close first here and remember both ends for a minute (TIME_WAIT). A SYN between the same ends is a new connection to them if its
- * timestamp is later, which it always is from one client. Masquerading gives different clients the same address, whose timestamps begin
- * anywhere; that none gets a port which another one had a moment ago is what tracked connections are for. They are forgotten when a client
- * uses its port again, and all at once, ended ones too, when IPVS loses a virtual server. Then an unlucky SYN is answered with an old
- * acknowledgement and sent again after two ticks (docs/operations.md). No packet is lost by it and no proxy can help it, but the loops
- * cannot tell. So all clients have the same clock here.
+ * Servers close first here and remember both ends for a minute (TIME_WAIT). To them a SYN between the same ends is a new connection if its
+ * timestamp is later, as always from one client. Masquerading gives different clients the same address, but their timestamps start
+ * anywhere; tracked connections keep one client from getting a port that another one just had. They are dropped when a client
+ * reuses its port, and all at once, ended ones too, when IPVS loses a virtual server. Then an unlucky SYN is answered with an old
+ * ACK and sent again after two ticks (docs/operations.md). No packet is lost and no proxy can prevent it, but the loops
+ * cannot tell. So all clients have the same timestamp clock here.
  */
 const SAME_CLOCK = "net.ipv4.tcp_timestamps=2";
 
-/** Who connects to what: each from a namespace of its own, because an agent runs one loop. */
+/** Clients and destinations: each client has a namespace of its own, because an agent runs one loop. */
 const CLIENTS: readonly (readonly [ip: string, at: string, protocol: ProbeProtocol, to: SocketAddress])[] = [
   ["10.244.0.5", "cni0", "tcp", { ip: CLUSTER_IPS[0], port: PORTS.tcp.port }],
   ["10.244.0.6", "cni0", "udp", { ip: CLUSTER_IPS[0], port: PORTS.udp.port }],
@@ -61,14 +61,14 @@ const CLIENTS: readonly (readonly [ip: string, at: string, protocol: ProbeProtoc
   ["198.51.100.10", "eth0", "udp", { ip: NODE_ADDRESSES.eth0[0], port: PORTS.udp.nodePort }],
 ];
 
-/** The clients, and the pods behind the Service. */
+/** The clients, and the Service's pods. */
 export class ServiceTraffic {
   readonly #lab: NodeLab;
   readonly #pace: LoopPace | undefined;
   readonly #loops: ConnectLoop[] = [];
-  /** Who holds a connection, to what, and the server at its other end. */
+  /** Kept connections: client, destination, and the server at the other end. */
   readonly #kept: { readonly host: LabHost; readonly to: SocketAddress; server: string }[] = [];
-  /** One of two, in turn, so that one endpoint stays. */
+  /** The pod that is no endpoint: one of two, in turn, so that one endpoint stays. */
   #absent: 0 | 2 = RECORDED_ABSENT;
 
   constructor(lab: NodeLab, pace: LoopPace | undefined) {
@@ -76,12 +76,12 @@ export class ServiceTraffic {
     this.#pace = pace;
   }
 
-  /** The Service. */
+  /** The Service object. */
   get services(): readonly ApiJson[] {
     return [SERVICE];
   }
 
-  /** Its slices, as they are now. */
+  /** Current slices of the Service. */
   get slices(): readonly ApiJson[] {
     const ports = [`${PORTS.tcp.name}:${PORTS.tcp.target}`, `${PORTS.udp.name}:${PORTS.udp.target}/UDP`];
     return this.pods.map((pods, i) =>
@@ -89,17 +89,17 @@ export class ServiceTraffic {
     );
   }
 
-  /** Its endpoints' addresses, of each family. */
+  /** Current endpoint addresses, by family. */
   get pods(): readonly (readonly string[])[] {
     return PODS.map((pods) => pods.filter((_, pod) => pod !== this.#absent));
   }
 
-  /** True if its endpoints are those that kube-proxy's rules were recorded with. */
+  /** True if the endpoints are those of kube-proxy's recorded rules. */
   get isAsRecorded(): boolean {
     return this.#absent === RECORDED_ABSENT;
   }
 
-  /** Starts the pods' servers. */
+  /** Starts servers in the pods. */
   async serve(): Promise<void> {
     for (const ip of PODS.flat()) {
       const host = await this.#lab.host(ip, "cni0");
@@ -126,7 +126,7 @@ export class ServiceTraffic {
     await Promise.all(this.#loops.map((loop) => loop.answered(count)));
   }
 
-  /** No datagram is on its way while the work is done, if so. */
+  /** Runs `work`, if `isSo` without datagrams under way. */
   async resting(isSo: boolean, work: () => Promise<void>): Promise<void> {
     const resting = this.#loops.filter((_, i) => isSo && CLIENTS[i]![2] === "udp");
     await resting.reduce((work, loop) => () => loop.resting(work), work)();
@@ -137,7 +137,7 @@ export class ServiceTraffic {
     for (const loop of this.#loops.splice(0)) await loop.stopUnbroken();
   }
 
-  /** Ends the connections that are held; the next question makes others. */
+  /** Closes the kept connections; the next request opens others. */
   async dropKept(): Promise<void> {
     for (const kept of this.#kept) {
       await kept.host.call("dropKept");
@@ -146,9 +146,9 @@ export class ServiceTraffic {
   }
 
   /**
-   * Asks over the connections that are held, made now where there is none: each leads to the server that it always led to.
+   * Sends requests over the kept connections, opened on first use: each must reach the same server as before.
    *
-   * @param timeline what the proxy did, in the clock of the failures
+   * @param timeline the proxy's log, by the clock of the failures
    */
   async askKept(when: string, timeline: () => string): Promise<void> {
     for (const kept of this.#kept) {
@@ -164,20 +164,20 @@ export class ServiceTraffic {
   }
 
   /**
-   * Takes another pod out of the Service and waits until no connection is answered by it any more.
+   * Replaces an endpoint of the Service, and waits until the former one answers no more connections.
    *
-   * @param change gives the change to the proxy
+   * @param change makes the proxy apply the change
    * @param asksItself the proxy forwards datagrams itself
    */
   async change(change: () => Promise<void>, asksItself: boolean): Promise<void> {
     this.#absent = this.#absent === 2 ? 0 : 2;
-    // An endpoint that leaves takes the datagrams along that are on their way from it, whatever the mode; where answers take long
-    // there would be some, unless kproxy itself has them in its hands. Connections end by themselves.
+    // With an endpoint, datagrams on their way from it are lost, in any mode; where answers take long
+    // there would be some, except if kproxy itself forwards them. Connections end by themselves.
     await this.resting(this.#pace !== undefined && !asksItself, change);
-    // Those under way were sent before.
+    // Requests under way were sent before the change.
     for (const loop of this.#loops) await loop.resting(() => Promise.resolve());
     const gone = PODS.map((pods) => pods[this.#absent]);
-    // UDP flows are forgotten after the sync: where everything is slow, it may take another round until the last one is.
+    // UDP flows are dropped after the sync: on a slow machine the last one may need another round.
     for (let rounds = LATE_ROUNDS;; rounds--) {
       const { answering, known } = await this.#answering();
       const late = answering.filter((server) =>
@@ -190,7 +190,7 @@ export class ServiceTraffic {
     }
   }
 
-  /** What all loops came to so far; the gap is the longest one of any of them since this was asked last. */
+  /** Counters of all loops so far; the gap is the longest of any loop since the last call. */
   async figures(): Promise<{ connections: number; failed: number; longestGapMs: number }> {
     const reports = await Promise.all(this.#loops.map((loop) => loop.report()));
     const gaps = await Promise.all(this.#loops.map((loop) => loop.longestGap()));
@@ -213,7 +213,7 @@ export class ServiceTraffic {
     assertEquals(broken, [], `${broken.join("\n")}\n${timeline()}`);
   }
 
-  /** Who answers now, and who ever did. */
+  /** Servers that answer now, and all that ever did. */
   async #answering(): Promise<{ readonly answering: readonly string[]; readonly known: readonly string[] }> {
     const before = await this.#answers();
     await this.answered(30);

@@ -1,5 +1,5 @@
 /**
- * Authorities and certificates for tests of serving over TLS, made by `openssl`: good ones, expired ones, and some of others.
+ * Authorities and certificates for tests of TLS servers, made by `openssl`: valid ones, expired ones, and foreign ones.
  *
  * @module
  */
@@ -14,11 +14,11 @@ export interface PairPaths {
   readonly key: string;
 }
 
-/** What a certificate says beside its name. */
+/** Properties of a certificate, apart from its name. */
 export interface Issue {
-  /** @default {"ca"} */
+  /** Issuing authority. @default {"ca"} */
   readonly by?: string;
-  /** It was good in the year 2020 only, or will be in 2099. */
+  /** Year of its validity, if it is not valid now. */
   readonly in?: "2020" | "2099";
   /** Extensions, as in a configuration file of openssl. */
   readonly extensions?: readonly string[];
@@ -28,7 +28,7 @@ const CLIENT = ["extendedKeyUsage=clientAuth"];
 const SERVER = ["extendedKeyUsage=serverAuth", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
 const AUTHORITY = ["basicConstraints=critical,CA:true"];
 
-/** A folder with an authority `ca`, and what else is asked for. */
+/** A folder with an authority `ca`, and further certificates on demand. */
 export class ServingPki {
   private constructor(readonly folder: string) {}
 
@@ -42,7 +42,7 @@ export class ServingPki {
     return `${this.folder}/${name}`;
   }
 
-  /** A self-signed authority; the path of its certificate. */
+  /** Creates a self-signed authority; yields the path of its certificate. */
   async authority(name: string): Promise<string> {
     const cert = this.path(`${name}.crt`);
     const extensions = AUTHORITY.flatMap((extension) => ["-addext", extension]);
@@ -61,7 +61,7 @@ export class ServingPki {
     return this.#issue(name, { extensions: CLIENT, ...issue });
   }
 
-  /** An authority that another one answers for. */
+  /** Creates an intermediate authority. */
   intermediate(name: string): Promise<PairPaths> {
     return this.#issue(name, { extensions: AUTHORITY });
   }

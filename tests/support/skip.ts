@@ -1,6 +1,6 @@
 /**
- * Tests that need more than the runtime: root, programs, a toolchain. Where a need is not met they are registered as ignored
- * and the reason is reported; in CI (`CI=true`) a need that the machine could have met fails instead.
+ * Tests that need more than the runtime: root, programs, a toolchain. If a need is not met they are registered as ignored
+ * and the reason is reported; in CI (`CI=true`) an avoidable unmet need is a failure instead.
  *
  * @module
  */
@@ -8,15 +8,15 @@ import { UnsupportedError } from "../../lib/errors.ts";
 import { writeErrorLine } from "../../tools/output.ts";
 import { findProgram, whyNotInstallable } from "../../tools/setup.ts";
 
-/** Something a test needs of the machine. */
+/** A need of a test. */
 export interface Need {
-  /** What for, in the words of the report, e.g. "packet tests". */
+  /** Purpose of the need, in the words of the report, e.g. "packet tests". */
   readonly feature: string;
-  /** What is needed, e.g. "root". */
+  /** The required thing, e.g. "root". */
   readonly needs: string;
-  /** What was found instead; undefined if the need is met. Called once per process. */
+  /** Found instead; undefined if the need is met. Called once per process. */
   readonly probe: () => string | undefined;
-  /** True if a machine that runs CI can meet it, or must, so that a skip there is a failure. */
+  /** True if a CI machine can meet the need, or must, so that a skip there is a failure. */
   readonly avoidable: () => boolean;
 }
 
@@ -34,7 +34,7 @@ export const ROOT_NAMESPACES: Need = {
   avoidable: () => Deno.build.os === "linux" && Deno.uid() === 0,
 };
 
-/** A program on the PATH. Each of them is in some package, whether or not `tools/setup.ts` brings it by itself. */
+/** A program on the PATH. All of them are in some package, even if `tools/setup.ts` does not install it. */
 export function program(name: string): Need {
   return {
     feature: `the program ${name}`,
@@ -59,12 +59,12 @@ export function go(minor = 25): Need {
       if (code !== 0 || found === null) return `${path} does not say its version`;
       return Number(found[1]) >= minor ? undefined : version;
     },
-    // A machine without Go gets none from us; CI has it.
+    // `tools/setup.ts` does not install Go; CI has it.
     avoidable: () => true,
   };
 }
 
-/** A need of one suite's own. `avoidable` is for what CI can always have. */
+/** A need of a single suite. `avoidable` is for needs that CI can always meet. */
 export function need(
   feature: string,
   needs: string,
@@ -91,14 +91,14 @@ export function unmet({ feature, needs, probe }: Need): UnsupportedError | undef
   return met.get(key);
 }
 
-/** One skipped test, as the test task reads it: one JSON object per line of the file named by `KPROXY_SKIPS`. */
+/** A skipped test, as the test task reads it: one JSON object per line of the file named by `KPROXY_SKIPS`. */
 export interface Skip {
   readonly test: string;
   readonly reason: string;
 }
 
 /**
- * Registers a test that runs only where its needs are met.
+ * Registers a test that runs only if its needs are met.
  *
  * ```ts
  * e2eTest("a ClusterIP reaches all endpoints", [ROOT_NAMESPACES, program("iptables")], async (t) => {});
@@ -133,10 +133,10 @@ export function e2eTest(
   Deno.test({ ...options, name, fn, ignore: true });
 }
 
-/** Nothing failed, but the machine was too busy for a test to show anything. */
+/** No failure, but the machine was too busy for the test to prove anything. */
 export class ExcusedError extends Error {}
 
-/** Where a machine was too busy for a connect loop to show anything, all is done a second time, which has to show it. */
+/** Runs `fn` a second time if the machine was too busy for a connect loop to prove anything; then it must. */
 export async function onceMoreIfExcused<T>(name: string, fn: () => T | Promise<T>): Promise<T> {
   try {
     return await fn();

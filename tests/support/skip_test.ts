@@ -5,16 +5,16 @@ import { whyNotInstallable } from "../../tools/setup.ts";
 import { need, program, unmet } from "./skip.ts";
 import { UML_NEEDS } from "./uml.ts";
 
-/** How the tests of a suite ended. */
+/** Result of a suite's tests. */
 interface SuiteOutcome {
   readonly counts: Counts;
   /** Standard output, without colours. */
   readonly output: string;
-  /** Why tests were skipped, in their order. */
+  /** Reasons of skipped tests, in order. */
   readonly skips: readonly string[];
 }
 
-/** Runs `suite` in a process of its own, with `env` over the environment. */
+/** Runs `suite` in a separate process, with `env` added to the environment. */
 async function runSuite(
   suite: string,
   env: Readonly<Record<string, string>>,

@@ -1,6 +1,6 @@
 /**
- * Clients that keep connections open and hardly use them, from a process in a namespace: some say nothing, some stop in the middle
- * of a request, some ask and do not read. What is closed on them they open again.
+ * Clients that keep connections open and hardly use them, from a process in a namespace: some are silent, some stop in the middle
+ * of a request, some send one and do not read. Closed connections are opened again.
  *
  * @module
  */
@@ -8,14 +8,14 @@ import { ROOT } from "../../tools/project_files.ts";
 import type { SocketAddress } from "./lab_sockets.ts";
 import type { Netns } from "./netns.ts";
 
-/** What the process is told, as JSON. */
+/** Input of the process, as JSON. */
 interface Order {
   readonly targets: readonly SocketAddress[];
-  /** How many connections all targets together get. */
+  /** Number of connections to all targets together. */
   readonly count: number;
 }
 
-/** What a client sends before it falls silent. */
+/** Text that a client sends before it falls silent. */
 const SAYS: readonly string[] = [
   "",
   "GET /metrics HTTP/1.1\r\nHo",
@@ -24,7 +24,7 @@ const SAYS: readonly string[] = [
 ];
 const AGAIN_MS = 2_000;
 
-/** Holds one connection for ever; `onOpen` is told of the first one. */
+/** Keeps one connection open for ever; `onOpen` is called for the first one. */
 async function hold({ ip, port }: SocketAddress, says: string, onOpen: () => void): Promise<never> {
   const bytes = new TextEncoder().encode(says);
   for (;;) {
@@ -32,7 +32,7 @@ async function hold({ ip, port }: SocketAddress, says: string, onOpen: () => voi
       using connection = await Deno.connect({ hostname: ip, port });
       onOpen();
       await connection.write(bytes);
-      // One byte is read, and then no more: what follows fills the buffers of both sides.
+      // Reads one byte, and then no more: further data fills the buffers of both sides.
       while (await connection.read(new Uint8Array(1)) !== null) {
         await new Promise((resolve) => setTimeout(resolve, 1_000));
       }
@@ -61,7 +61,7 @@ async function main({ targets, count }: Order): Promise<void> {
   Deno.exit();
 }
 
-/** Such clients; disposing of it ends them. */
+/** The process of such clients; disposing of it ends them. */
 export class SlowClients implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
 
@@ -69,7 +69,7 @@ export class SlowClients implements AsyncDisposable {
     this.#child = child;
   }
 
-  /** Starts them and waits until each has been connected once. */
+  /** Starts the clients and waits until each has connected once. */
   static async start(netns: Netns, targets: readonly SocketAddress[], count: number): Promise<SlowClients> {
     const order: Order = { targets, count };
     const deno = [Deno.execPath(), "run", "-q", "--no-check", "--allow-net"];

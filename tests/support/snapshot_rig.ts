@@ -1,5 +1,5 @@
 /**
- * A source with a snapshot of its own, from start to end, for tests.
+ * A source with a snapshot file, from start to end, for tests.
  *
  * @module
  */
@@ -10,20 +10,20 @@ import { type RunningSource, runSource } from "./source_recorder.ts";
 import { SnapshotSource, type SnapshotSourceOptions } from "../../lib/source/snapshot/snapshot_source.ts";
 import type { ResourceEventHandler, RestoredState } from "../../lib/source/source.ts";
 
-/** When snapshots are written, by the clock of the sources. */
+/** Time of all snapshots, by the sources' clock. */
 export const SAVED_AT_MS = Date.UTC(2026, 10, 21, 17);
-/** How long the server is waited for: hardly, or for the whole test. */
+/** Limits of the wait for the server: short, or longer than a test. */
 export const PATIENCE = { silentMs: 50, answeringMs: 50 };
 export const LONG = { silentMs: 60_000, answeringMs: 60_000 };
 
-/** A folder for the snapshot, and sources that use it one after the other. */
+/** A folder for the snapshot, used by sources one after the other. */
 export class SnapshotRig implements AsyncDisposable {
   readonly restored: (RestoredState | null)[] = [];
   readonly saved: number[] = [];
   failures = 0;
   private constructor(readonly folder: string) {}
 
-  /** With an empty folder of its own, which goes at the end. */
+  /** Creates a rig with an empty folder, which is removed at the end. */
   static async create(): Promise<SnapshotRig> {
     return new SnapshotRig(await Deno.makeTempDir());
   }
@@ -36,7 +36,7 @@ export class SnapshotRig implements AsyncDisposable {
     await Deno.remove(this.folder, { recursive: true });
   }
 
-  /** A source for this server, running. */
+  /** Starts a source for this server. */
   start(server: string, options: Partial<SnapshotSourceOptions> = {}): RunningSource {
     return runSource((log) => {
       let hasAnswered = false;
@@ -64,7 +64,7 @@ export class SnapshotRig implements AsyncDisposable {
     });
   }
 
-  /** Runs once against the server until all is there, and ends, so that a snapshot is left. */
+  /** Runs a source until everything has been received, then ends it, which leaves a snapshot. */
   async remember(server: ListWatchServer): Promise<void> {
     await using source = this.start(server.url);
     await source.recorder.untilSynced();
@@ -79,7 +79,7 @@ export class SnapshotRig implements AsyncDisposable {
   }
 }
 
-/** Leaves a snapshot of two Services. @returns the server's address; it has no listener any more */
+/** Creates a snapshot of two Services. @returns the server's address; nothing listens there any more */
 export async function rememberedAndGone(rig: SnapshotRig): Promise<string> {
   await using server = new ListWatchServer();
   putWeb(server);
@@ -89,7 +89,7 @@ export async function rememberedAndGone(rig: SnapshotRig): Promise<string> {
   return server.url;
 }
 
-/** What {@linkcode rememberedAndGone} leaves in a snapshot, the Node included. */
+/** Objects in the snapshot of {@linkcode rememberedAndGone}, the Node included. */
 export const ALL = [
   "EndpointSlice default/api-x",
   "EndpointSlice default/web-x",

@@ -5,34 +5,34 @@
  */
 import { closeQuietly, copyUntilClosed, isGone } from "./http_connection.ts";
 
-/** What it does to those who come. */
+/** Behaviour towards clients. */
 export type SocksManners =
-  /** Tunnels. */
+  /** Tunnels connections. */
   | "well"
-  /** Takes the connection and says nothing. */
+  /** Accepts the connection and never answers. */
   | "silent"
-  /** Answers the greeting with something else. */
+  /** Answers the greeting with garbage. */
   | "garbage"
   /** Refuses every target with this reply, e.g. 5 for a refused connection. */
   | { readonly reply: number };
 
-/** See the module. */
+/** The proxy; see the module. */
 export class SocksProxy implements AsyncDisposable {
-  /** `socks5://127.0.0.1:port`. */
+  /** Address, `socks5://127.0.0.1:port`. */
   readonly url: string;
   manners: SocksManners = "well";
-  /** `user:password` that it asks for; null lets all clients in. */
+  /** Required `user:password`; null accepts all clients. */
   login: string | null = null;
-  /** Targets asked for, as they were given: `name 10.0.0.1:6443`, `IPv4 …`, `IPv6 …`. */
+  /** Requested targets, as given: `name 10.0.0.1:6443`, `IPv4 …`, `IPv6 …`. */
   readonly seen: string[] = [];
-  /** Logins given, right or wrong. */
+  /** Logins by clients, right or wrong. */
   readonly logins: string[] = [];
   readonly #routes: ReadonlyMap<string, number>;
   readonly #listener: Deno.TcpListener;
   readonly #connections = new Set<Deno.Conn>();
   readonly #served: Promise<void>;
 
-  /** `routes`: where names that exist nowhere lead, `host:port` → port of 127.0.0.1. */
+  /** @param routes targets of names that do not exist: `host:port` → port of 127.0.0.1 */
   constructor(routes: ReadonlyMap<string, number>) {
     this.#routes = routes;
     this.#listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
@@ -40,7 +40,7 @@ export class SocksProxy implements AsyncDisposable {
     this.#served = this.#serve();
   }
 
-  /** How many connections of clients are open. */
+  /** Number of open client connections. */
   get open(): number {
     return this.#connections.size;
   }

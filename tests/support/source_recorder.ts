@@ -1,5 +1,5 @@
 /**
- * A handler that keeps what a source delivers as state, and checks that its events make sense.
+ * A handler that keeps the objects that a source delivers, and checks that its events are consistent.
  *
  * @module
  */
@@ -16,20 +16,20 @@ import {
 } from "../../lib/source/source.ts";
 
 /**
- * See the module. An event that makes no sense fails what waits for the recorder and the end of {@linkcode runSource}: a source
- * may take an error of its handler for one of the connection and try again.
+ * The recorder; see the module. An inconsistent event fails waits for it, and the end of {@linkcode runSource}: a source
+ * may take its handler's error for a connection error and retry.
  */
 export class SourceRecorder implements ResourceEventHandler {
   readonly batches: (readonly SourceEvent[])[] = [];
   readonly rejections: Rejection[] = [];
   readonly synced: ResourceKind[] = [];
-  /** By {@linkcode identityOf}. */
+  /** Objects by {@linkcode identityOf}. */
   readonly objects = new Map<string, ApiObject>();
   #wake: (() => void)[] = [];
   #problem: unknown;
   readonly #keepsObjects: boolean;
 
-  /** @param keepsObjects true: an object that did not change is the very one that was delivered; false: an equal one */
+  /** @param keepsObjects true: an unchanged object is the same instance as before; false: an equal one */
   constructor(keepsObjects = true) {
     this.#keepsObjects = keepsObjects;
   }
@@ -47,7 +47,7 @@ export class SourceRecorder implements ResourceEventHandler {
     }
   }
 
-  /** @throws {AssertionError} if an event made no sense */
+  /** @throws {AssertionError} if an event was inconsistent */
   assertSound(): void {
     if (this.#problem !== undefined) throw this.#problem;
   }
@@ -57,7 +57,7 @@ export class SourceRecorder implements ResourceEventHandler {
     this.#notify();
   }
 
-  /** `add Service default/a`, in order, of all batches from the given one on. */
+  /** Events like `add Service default/a`, in order, from the given batch on. */
   story(fromBatch = 0): string[] {
     return this.batches.slice(fromBatch).flat().map((event) =>
       event.type === "synced"
@@ -66,15 +66,15 @@ export class SourceRecorder implements ResourceEventHandler {
     );
   }
 
-  /** Identities of the objects in force, sorted. */
+  /** Identities of the current objects, sorted. */
   names(kind = ""): string[] {
     return [...this.objects.keys()].filter((name) => name.startsWith(kind)).sort();
   }
 
   /**
-   * Resolves when the condition holds, looking after each delivery.
+   * Resolves when the condition holds, checked after each delivery.
    *
-   * @throws {AssertionError} if an event made no sense
+   * @throws {AssertionError} if an event was inconsistent
    */
   async until(condition: () => boolean, what: string, timeoutMs = 300_000): Promise<void> {
     const deadlineMs = Date.now() + timeoutMs;
@@ -96,12 +96,12 @@ export class SourceRecorder implements ResourceEventHandler {
     }
   }
 
-  /** Resolves when the first lists of all three kinds are in. */
+  /** Resolves when the first lists of all three kinds have arrived. */
   untilSynced(timeoutMs?: number): Promise<void> {
     return this.until(() => this.synced.length === 3, "first lists", timeoutMs);
   }
 
-  /** Resolves when an object is there, or is not. */
+  /** Resolves when an object exists, or does not. */
   untilThere(name: string, there = true, timeoutMs?: number): Promise<void> {
     return this.until(
       () => this.objects.has(name) === there,
@@ -129,7 +129,7 @@ export class SourceRecorder implements ResourceEventHandler {
   }
 }
 
-/** That a source holds the very objects that it has delivered and not taken back, each of them once. */
+/** Asserts that a source holds exactly the objects that it has delivered and not deleted, each once. */
 export function assertHolds(source: Source, delivered: ReadonlyMap<string, ApiObject>): void {
   if (source.objects === undefined) return;
   const held = [...source.objects()];
@@ -139,18 +139,18 @@ export function assertHolds(source: Source, delivered: ReadonlyMap<string, ApiOb
   assertEquals(sorted(held), sorted(delivered.values()), `what ${source.name} holds`);
 }
 
-/** A source at work in a test. */
+/** A source that runs in a test. */
 export interface RunningSource extends AsyncDisposable {
   readonly recorder: SourceRecorder;
   /** Log lines so far, of every verbosity. */
   readonly lines: readonly string[];
-  /** What it holds now. */
+  /** Objects that it holds now. */
   objects(): Iterator<ApiObject>;
-  /** What it refuses now: `Service shop/web`. */
+  /** Objects that it refuses now: `Service shop/web`. */
   refused(): readonly string[];
 }
 
-/** Runs a source until disposed. `make` is given the logger it should use. */
+/** Runs a source until disposed. `make` gets the logger to use. */
 export function runSource(
   make: (log: Logger) => Source,
   recorder: SourceRecorder = new SourceRecorder(),
@@ -166,7 +166,7 @@ export function runSource(
   const stop = new AbortController();
   const source = make(log);
   const running = source.run(recorder, stop.signal);
-  // Told by the disposal; until then it must not count as unhandled.
+  // Reported when disposed; until then it must not count as unhandled.
   running.catch((error) => lines.push(`source failed: ${error}`));
   return {
     recorder,

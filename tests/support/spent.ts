@@ -1,13 +1,13 @@
 /**
- * How long work took, on a machine that may stand still meanwhile or give its processors to others.
+ * Measures the time of work, on a machine that may stall or give its processors to other programs.
  *
  * @module
  */
 import process from "node:process";
 
 /**
- * Begins to measure; the function that is returned tells the milliseconds since then. Of the clock and the processor time of this
- * process, the shorter one counts: while others have the processors the clock goes on and the processor time does not. Only for work that
+ * Starts to measure; the returned function yields the milliseconds since then. Of wall time and this process' CPU time,
+ * the shorter one counts: while others have the processors, the wall clock goes on and CPU time does not. Only for work that
  * this process does itself, without waiting.
  */
 export function startWork(): () => number {

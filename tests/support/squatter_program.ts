@@ -1,6 +1,6 @@
 /**
- * A stranger on the node who pretends to be kproxy: serves its documents, with a kubeconfig and objects of its own in them, at the port of
- * the metrics server and on a socket in a folder of its own, and is the API server that its kubeconfig names. Prints `ready`, and then a
+ * A hostile program on the node that pretends to be kproxy: serves its documents, with a kubeconfig and objects of its own, at the port of
+ * the metrics server and on a socket in a folder of its own, and is the API server of that kubeconfig. Prints `ready`, and then a
  * line for each request with credentials.
  *
  * @module
@@ -16,15 +16,15 @@ import { writeLine } from "../../tools/output.ts";
 import { testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
 import { serving } from "./status_server.ts";
 
-/** What the program is given, as JSON. */
+/** Input of the program, as JSON. */
 export interface SquatterOrder {
-  /** A folder that is made; its socket is `kproxy.sock` in it. */
+  /** Folder to create, with the socket `kproxy.sock` in it. */
   readonly folder: string;
-  /** Names the credentials that it wants. */
+  /** Path of the token that it tries to get. */
   readonly tokenFile: string;
 }
 
-/** Where packets to the cluster's API go if it is believed. */
+/** Destination of packets to the cluster's API if its objects are believed. */
 export const EVIL = "203.0.113.66";
 
 if (import.meta.main) {
@@ -66,7 +66,7 @@ async function squat(folder: string, tokenFile: string): Promise<void> {
     const pages = new Map<string, string>([["/proxyMode", "nftables"]]);
     for (const path of [STATUS_PATH, CONFIG_PATH, OBJECTS_PATH, PORTALS_PATH]) {
       const { body } = await askSocket(`GET ${path} HTTP/1.0`);
-      // It has no master, so that the kubeconfig counts.
+      // Without a master, so that the kubeconfig is used.
       pages.set(path, body.replace(/"master":"[^"]*"/, '"master":""'));
     }
     const answer = (request: Request): Response => {

@@ -1,5 +1,5 @@
 /**
- * The program's own servers, on loopback and on a socket in a folder of their own.
+ * The program's own servers, on loopback and on a socket in a temporary folder.
  *
  * @module
  */
@@ -16,22 +16,22 @@ import { StatusRecord } from "../../lib/serve/status/status_record.ts";
 import type { Rejection } from "../../lib/source/source.ts";
 import { testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
 
-/** Servers at work. */
+/** Running servers. */
 export interface Served {
   readonly servers: NodeServers;
   readonly record: StatusRecord;
   readonly problems: RecentProblems;
-  /** `127.0.0.1:PORT`, of the metrics server. */
+  /** Address of the metrics server, `127.0.0.1:PORT`. */
   readonly address: string;
   /** Path of the socket. */
   readonly socket: string;
-  /** The head and the body of the answer to these lines, of the metrics server. */
+  /** Sends these lines to the metrics server; yields head and body of the answer. */
   ask(...lines: string[]): Promise<Answered>;
-  /** Likewise over the socket. */
+  /** Sends these lines over the socket. */
   askSocket(...lines: string[]): Promise<Answered>;
 }
 
-/** An answer as it came. */
+/** A raw answer. */
 export interface Answered {
   readonly status: string;
   readonly head: string;
@@ -53,34 +53,34 @@ export function manyObjects(count: number): ApiObject[] {
   }).flat();
 }
 
-/** What is served. */
+/** Options of the servers. */
 export interface ServingOptions {
   readonly objects?: readonly ApiObject[];
-  /** What the source refuses. */
+  /** Objects that the source refuses. */
   readonly refusals?: readonly Rejection[];
-  /** Services that do not get all that they ask for. @default {none} */
+  /** Destinations of Services that are not served. @default {none} */
   readonly unserved?: ProxyFacts["unserved"];
   readonly config?: Partial<KubeProxyConfiguration>;
   readonly statusApi?: boolean;
-  /** Files that its objects come from, as it says. @default {none} */
+  /** Files that the objects come from, as reported. @default {none} */
   readonly manifests?: readonly string[];
   /** @default {["IPv4"]} */
   readonly families?: readonly IpFamily[];
   /** @default {"nftables"} */
   readonly mode?: ProxyMode;
-  /** Facts of the status page; without them there is none. */
+  /** Facts of the status page; absent: no page. */
   readonly page?: PageFacts;
-  /** Where kproxy itself takes traffic. @default {nowhere} */
+  /** Proxy ports of userspace mode. @default {none} */
   readonly portals?: () => NodePortals;
   /** @default {"node-1"} */
   readonly node?: string;
   /** @default {none} */
   readonly log?: Logger;
-  /** For what is written down. @default {Date.now} */
+  /** Clock of recorded times. @default {Date.now} */
   readonly nowMs?: () => number;
 }
 
-/** What the proxy tells; where there is a page, it is shown for a node on which all is well. */
+/** Facts of the proxy; with a page, those of a node on which all is well. */
 function proxyFacts(
   { objects = [], refusals = [], unserved = () => [], page, portals, node = "node-1" }: ServingOptions,
   { mode, ...own }: Pick<ProxyFacts, "record" | "problems"> & { readonly mode: ProxyMode },
@@ -130,7 +130,7 @@ export async function serving(
   };
   const servers = new NodeServers({
     config: used,
-    // Port 0 is good for tests only.
+    // Port 0 is for tests only.
     currentConfig: () => ({ ...used, metricsBindAddress: "127.0.0.1:10249" }),
     mode,
     periods: { syncPeriod: 30_000, minSyncPeriod: 1_000 },
@@ -162,12 +162,12 @@ export async function serving(
   }
 }
 
-/** To the port of such an address, over loopback. */
+/** Connects to the port of such an address, over loopback. */
 export async function connect(address: string): Promise<Deno.TcpConn> {
   return await Deno.connect({ hostname: "127.0.0.1", port: Number(address.split(":").at(-1)) });
 }
 
-/** To a Unix socket. */
+/** Connects to a Unix socket. */
 export async function connectTo(socket: string): Promise<Deno.UnixConn> {
   return await Deno.connect({ transport: "unix", path: socket });
 }

@@ -1,16 +1,16 @@
 /**
- * Ports of a test's servers that are closed and opened again: below those that the kernel gives to clients and to programs that ask for any, so
- * that no other process gets one of them meanwhile by chance.
+ * Ports for test servers that are closed and opened again: below the kernel's range for clients and for programs that ask for any port, so
+ * that no other process gets one of them by chance.
  *
  * @module
  */
 
-/** Of all of them, below the kernel's usual `net.ipv4.ip_local_port_range`, and above what has a name. */
+/** Range of these ports, below the kernel's usual `net.ipv4.ip_local_port_range`, above well-known ones. */
 const [FIRST_PORT, PORTS] = [11_000, 18_000];
-/** Many times what a machine full of servers needs. */
+/** Attempts; many times what a machine full of servers needs. */
 const TRIES = 200;
 
-/** Listens on one of them. */
+/** Listens on one of these ports. */
 export function listenSteadily(hostname = "127.0.0.1"): Deno.TcpListener {
   for (let tries = 0;; tries++) {
     try {
@@ -21,7 +21,7 @@ export function listenSteadily(hostname = "127.0.0.1"): Deno.TcpListener {
   }
 }
 
-/** The first of so many consecutive ones that are free. */
+/** The first of `count` consecutive free ports. */
 export function steadyPorts(count = 1, hostname = "127.0.0.1"): number {
   for (let tries = 0;; tries++) {
     const listeners = [listenSteadily(hostname)];

@@ -1,14 +1,14 @@
 /**
- * Programs that misbehave at some of what they are asked for.
+ * Programs that misbehave for some arguments.
  *
  * @module
  */
 import { findProgram } from "../../tools/setup.ts";
 
-/** How long is waited for the program to be started. */
+/** Limit for the program to be started. */
 const WAIT_LIMIT_MS = 300_000;
 
-/** A folder for the PATH, with a program that is the real one but for some arguments. */
+/** A folder for the PATH, with a program that is the real one except for some arguments. */
 export class StubProgram implements AsyncDisposable {
   readonly folder: string;
 
@@ -17,16 +17,16 @@ export class StubProgram implements AsyncDisposable {
   }
 
   /**
-   * @param args pattern of the arguments, joined by blanks, for which it misbehaves; `*` stands for anything
-   * @param script what it does then, in the words of sh
-   * @param times how often, before it is the real one for these, too; without it always
+   * @param args pattern of arguments, joined by blanks, for which it misbehaves; `*` matches anything
+   * @param script shell commands to run instead
+   * @param times number of misbehaviours, after which it is always the real one; absent: unlimited
    */
   static async create(name: string, args: string, script: string, times?: number): Promise<StubProgram> {
     const folder = await Deno.makeTempDir({ prefix: "kproxy-stub-" });
     const pattern = args.split("*").map((part) => part === "" ? "" : `"${part}"`).join("*");
     const real = `exec ${findProgram(name)} "$@"`;
     for (let left = 1; left <= (times ?? 0); left++) await Deno.writeTextFile(`${folder}/left-${left}`, "");
-    // Each removal of a file grants one misbehaviour, also of two that run at the same time.
+    // Each removed file permits one misbehaviour, also of two runs in parallel.
     const isSpent = times === undefined
       ? ""
       : `for file in ${folder}/left-*; do rm "$file" 2>/dev/null && break; done || ${real}`;
@@ -41,7 +41,7 @@ esac
     return new StubProgram(folder);
   }
 
-  /** Resolves to the process id of the last one that misbehaves, once there is one. */
+  /** Resolves to the process id of the latest misbehaving run, once there is one. */
   async started(): Promise<number> {
     const deadlineMs = performance.now() + WAIT_LIMIT_MS;
     while (performance.now() < deadlineMs) {

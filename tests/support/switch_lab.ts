@@ -1,6 +1,6 @@
 /**
- * A node whose clients connect without end, over TCP and UDP and both IP families, while its proxy is ended, started, given another
- * configuration or another mode, or gives way to another proxy.
+ * A node whose clients connect continuously, over TCP, UDP and both IP families, while its proxy is ended, restarted, given another
+ * configuration or another mode, or replaced by another proxy.
  *
  * @module
  */
@@ -15,23 +15,23 @@ import { CLUSTER_CIDR, Migration } from "./migration.ts";
 import { NODE_OBJECT, NodeLab } from "./node_lab.ts";
 import { ServiceTraffic } from "./service_traffic.ts";
 
-/** How a proxy comes to be in the next state. */
+/** How a proxy changes to the next state. */
 export type SwitchWay =
-  /** Ended by this signal, then a new process. */
+  /** Ended by this signal, then a new process is started. */
   | "SIGTERM"
   | "SIGKILL"
-  /** The configuration file changes, what the process takes as a new life. */
+  /** A configuration change with which kproxy starts anew, in the same process. */
   | "reload"
-  /** The configuration file changes in what a life goes on with. */
+  /** A configuration change that takes effect without that. */
   | "live reload";
 
-/** One step of kproxy: into this mode, in this way. */
+/** One step of kproxy: the mode, and how it gets there. */
 export interface Switch {
   readonly to: ProxyMode;
   readonly by: SwitchWay;
 }
 
-/** One step in which another proxy takes the node over, kube-proxy or kproxy. */
+/** One step in which another proxy, kube-proxy or kproxy, takes over the node. */
 export type Takeover =
   | { readonly to: KubeProxyMode; readonly by: "kube-proxy" }
   | { readonly to: KubeProxyMode; readonly by: "kproxy" };
@@ -61,7 +61,7 @@ export class SwitchLab implements AsyncDisposable {
     this.#migration = new Migration(lab, this.#traffic);
   }
 
-  /** Builds the node, starts its first proxy, then the loops, at their usual pace unless said. */
+  /** Builds the node, starts its first proxy, then the loops, by default at their usual pace. */
   static async create(first: ProxyMode | Takeover, pace?: LoopPace): Promise<SwitchLab> {
     const folder = await Deno.makeTempDir({ prefix: "kproxy-config-" });
     const lab = new SwitchLab(await NodeLab.create(), await LabManifests.create(), folder, pace);
@@ -75,15 +75,15 @@ export class SwitchLab implements AsyncDisposable {
   }
 
   /**
-   * Makes the step and then sees to it that the proxy is in this mode, has the Service's endpoints follow a change, that up to now
-   * every single connection was answered in time, and that those from before the step are still there.
+   * Takes the step and then asserts that the proxy is in this mode, changes the Service's endpoints, and asserts that every
+   * connection so far was answered in time, and that those kept from before the step are still open.
    */
   async make(step: Step): Promise<void> {
     const traffic = this.#traffic;
     const timeline = (): string => this.#timeline();
     if (step.by === "kube-proxy" || step.by === "kproxy") await this.#takeOver(step);
     else {
-      // What answers to a datagram leaves by the way that it came by, which is forgotten when kproxy's own ports give way to endpoints.
+      // Replies to a datagram return by their flow, which is dropped when kproxy's own ports give way to endpoints.
       const forgetsFlows = this.#mode !== step.to && [this.#mode, step.to].includes("userspace");
       await traffic.resting(forgetsFlows, () => this.#switch(step));
     }
@@ -93,7 +93,7 @@ export class SwitchLab implements AsyncDisposable {
     }
     await traffic.answered(20);
     await traffic.askKept("after the switch", timeline);
-    // kube-proxy's rules are those of one state of the endpoints.
+    // kube-proxy's recorded rules have fixed endpoints.
     if (this.#kproxy !== undefined) await this.#changeEndpoints();
     await traffic.askKept("after a change of the endpoints", timeline);
     await traffic.unbroken(timeline);
@@ -105,7 +105,7 @@ export class SwitchLab implements AsyncDisposable {
 
   async #switch({ to, by }: Switch): Promise<void> {
     const from = this.#process.lines.length;
-    // When IPVS goes, the connections through it do (docs/operations.md).
+    // When IPVS goes, connections through it break (docs/operations.md).
     if (this.#mode === "ipvs" && to !== "ipvs") await this.#traffic.dropKept();
     this.#mode = to;
     if (by === "SIGTERM" || by === "SIGKILL") {
@@ -124,14 +124,14 @@ export class SwitchLab implements AsyncDisposable {
     }
   }
 
-  /** As docs/migrate.md has it. While no proxy runs, Services change. */
+  /** Takes over as in docs/migrate.md. Services change while no proxy runs. */
   async #takeOver({ to, by }: Takeover): Promise<void> {
     if (!this.#traffic.isAsRecorded) await this.#changeEndpoints();
     const from = this.#mode;
     if (from === "ipvs" && to !== "ipvs") await this.#traffic.dropKept();
     const fromKproxy = this.#kproxy === undefined ? undefined : from;
     await this.#migration.changeBefore((service, families) => this.#report(service, families));
-    // The harder end, for a kproxy that hangs.
+    // The harder case: kproxy hangs, and is killed.
     if (this.#kproxy !== undefined) assertEquals((await this.#kproxy.stop("SIGKILL")).code, 137);
     this.#kproxy = undefined;
     await this.#migration.changeBetween();
@@ -208,7 +208,7 @@ export class SwitchLab implements AsyncDisposable {
       iptables: periods,
       nftables: periods,
       ipvs: { minSyncPeriod: "0s" },
-      // Answers of this lab may take long while others use the processors. Each client is one more socket for as long.
+      // Answers in this lab may take long while others use the processors. Each client is one more socket for as long.
       ...mode === "userspace" ? { udpIdleTimeout: "5s" } : {},
       logging: { verbosity: this.#verbosity },
     };
@@ -220,13 +220,13 @@ export class SwitchLab implements AsyncDisposable {
     await this.#manifests.replace("services.json", [...this.#traffic.services, ...this.#migration.services]);
   }
 
-  /** Gives the proxy all objects, and waits until it serves this Service in so many families. */
+  /** Gives the proxy all objects, and waits until it has synced this Service in so many families. */
   async #report(service: string, families: number): Promise<void> {
     if (this.#kproxy === undefined) await this.#migration.syncKubeProxy(this.#mode ?? "");
     else await this.#kproxy.change(() => this.#write(), service, families);
   }
 
-  /** What kproxy did, in the clock of the failures. */
+  /** kproxy's log, by the clock of the failures. */
   #timeline(): string {
     return (this.#kproxy?.lines ?? []).map(({ ts, msg, ...rest }) => {
       const clock = typeof ts === "number" ? new Date(ts).toISOString().slice(11, -1) : "";
@@ -235,7 +235,7 @@ export class SwitchLab implements AsyncDisposable {
   }
 }
 
-/** Makes the steps one after the other, under loops that nothing may break. */
+/** Takes the steps one after the other, under connect loops that must not fail. */
 export async function walk(
   t: Deno.TestContext,
   from: ProxyMode | Takeover,
@@ -244,13 +244,13 @@ export async function walk(
 ): Promise<void> {
   await using lab = await SwitchLab.create(from, pace);
   for (const step of steps) {
-    // What comes after a failed step begins elsewhere than it says.
+    // After a failed step, later ones would not begin where they say.
     assert(await t.step(`to ${step.to} by ${step.by}`, () => lab.make(step)), `by ${step.by}`);
   }
   await lab.end();
 }
 
-/** There by a kill and a start, and back by the configuration file; there once more, and back by a kill. */
+/** There by kill and restart, back by a configuration change; there once more by one, back by kill and restart. */
 export function thereAndBack(from: ProxyMode, to: ProxyMode): readonly [Switch, ...Switch[]] {
   return [
     { to, by: "SIGKILL" },
@@ -259,12 +259,12 @@ export function thereAndBack(from: ProxyMode, to: ProxyMode): readonly [Switch, 
   ];
 }
 
-/** There and back by the configuration file. */
+/** There and back by configuration changes. */
 export function thereAndBackByReload(from: ProxyMode, to: ProxyMode): readonly Switch[] {
   return [{ to, by: "reload" }, { to: from, by: "reload" }];
 }
 
-/** Everything that may happen to a proxy that stays in its mode. */
+/** All steps of a proxy that stays in its mode. */
 export function within(mode: ProxyMode): Switch[] {
   return (["SIGTERM", "SIGKILL", "live reload", "reload"] as const).map((by) => ({ to: mode, by }));
 }

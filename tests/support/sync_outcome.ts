@@ -1,5 +1,5 @@
 /**
- * A sync that went well, for what hears of syncs.
+ * A successful sync, for observers of syncs.
  *
  * @module
  */

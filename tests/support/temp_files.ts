@@ -1,10 +1,10 @@
 /**
- * Files and folders that are there for as long as some work.
+ * Temporary files and folders that exist while some work runs.
  *
  * @module
  */
 
-/** Does the work in a folder of its own. */
+/** Runs `work` in a temporary folder. */
 export async function withFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-test-" });
   try {
@@ -14,7 +14,7 @@ export async function withFolder<T>(work: (folder: string) => Promise<T>): Promi
   }
 }
 
-/** Does the work on a YAML file of this content. */
+/** Runs `work` with a temporary YAML file of this content. */
 export async function withYamlFile<T>(text: string, work: (path: string) => Promise<T>): Promise<T> {
   const path = await Deno.makeTempFile({ prefix: "kproxy-test-", suffix: ".yaml" });
   try {

@@ -1,5 +1,5 @@
 /**
- * Certificates for tests on this machine, good until 2126. Their keys are public, as these lines are: nothing else may trust them.
+ * Certificates for tests on this machine, valid until 2126. Their keys are public, as this file is: nothing else may trust them.
  *
  * @module
  */
@@ -10,7 +10,7 @@ export interface TestPair {
   readonly key: string;
 }
 
-/** Signed all below. */
+/** Authority of all certificates below. */
 export const TEST_CA = `-----BEGIN CERTIFICATE-----
 MIIBljCCATugAwIBAgIUdfUni0HF/VlaPJKxpWpFVriqca8wCgYIKoZIzj0EAwIw
 FzEVMBMGA1UEAwwMa3Byb3h5IHRlc3RzMCAXDTI2MTEyMjE3MzI0MVoYDzIxMjYx
@@ -24,7 +24,7 @@ khFRxMInIsevaHT8Kajz38BdEAD8ogvwB3s=
 -----END CERTIFICATE-----
 `;
 
-/** Signed none of them. */
+/** Authority that signed none of them. */
 export const OTHER_CA = `-----BEGIN CERTIFICATE-----
 MIIBqzCCAVGgAwIBAgIUWz8cWAtcd8t0NABjsWykZKdEPwIwCgYIKoZIzj0EAwIw
 KjEoMCYGA1UEAwwfa3Byb3h5IHRlc3RzLCBhbm90aGVyIGF1dGhvcml0eTAgFw0y
@@ -38,7 +38,7 @@ ZG3gEuL34wXdBFEcAiEAjKKkRtlBuFjgmgkzzkzJTXnyBxBAVHSuKf6g3lsPLsQ=
 -----END CERTIFICATE-----
 `;
 
-/** Of a server called api.test and kubernetes.default. */
+/** Certificate of a server named api.test and kubernetes.default. */
 export const API_PAIR: TestPair = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBqjCCAVCgAwIBAgIUQNxjcbjIZCBErooI5gFbq2d/6RMwCgYIKoZIzj0EAwIw
@@ -60,7 +60,7 @@ GmAyPOa7FnN1ZkVm0o43CHofKc+4HKL1P73tkkFf/Hx8TjZANAw9lWxf
 `,
 };
 
-/** Of a server at 127.0.0.1, localhost. */
+/** Certificate of a server at 127.0.0.1, localhost. */
 export const LOCAL_PAIR: TestPair = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBnjCCAUSgAwIBAgIUQNxjcbjIZCBErooI5gFbq2d/6RQwCgYIKoZIzj0EAwIw
@@ -82,7 +82,7 @@ uqRv6DtjJLAAEY0uyguL4tagGqmhRANCAATKaXcWsBbtmz6DhSRHZGd6AibqlhMy
 `,
 };
 
-/** Of the client `node`. */
+/** Certificate of the client `node`. */
 export const NODE_PAIR: TestPair = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBgDCCASegAwIBAgIUQNxjcbjIZCBErooI5gFbq2d/6RUwCgYIKoZIzj0EAwIw

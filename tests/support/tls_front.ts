@@ -1,5 +1,5 @@
 /**
- * TLS in front of a plain server of this machine, which may ask for client certificates: every connection is passed on.
+ * TLS in front of a plain server of this machine, optionally with client certificates: every connection is forwarded.
  *
  * @module
  */
@@ -7,13 +7,13 @@ import { createConnection, type Socket } from "node:net";
 import { createServer, type Server, type TLSSocket } from "node:tls";
 import { TEST_CA, type TestPair } from "./test_certificates.ts";
 
-/** See the module. */
+/** The TLS front; see the module. */
 export class TlsFront implements AsyncDisposable {
-  /** On 127.0.0.1. */
+  /** Port on 127.0.0.1. */
   readonly port: number;
-  /** Names in the certificates of clients, in order; `""` for those without one. */
+  /** Names in client certificates, in order; `""` without one. */
   readonly clients: string[] = [];
-  /** Names that clients asked for (SNI), in order; `""` for none. */
+  /** Requested server names (SNI), in order; `""` without one. */
   readonly names: string[] = [];
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
@@ -23,7 +23,7 @@ export class TlsFront implements AsyncDisposable {
     this.port = port;
   }
 
-  /** In front of `port` of 127.0.0.1, as the server of `pair`; `asks`: for a client certificate of the authority `ca`. */
+  /** In front of `port` of 127.0.0.1, with certificate `pair`; `asks`: requires a client certificate of the authority `ca`. */
   static async start(port: number, pair: TestPair, { asks = false, ca = TEST_CA } = {}): Promise<TlsFront> {
     const server = createServer({ ...pair, ca, requestCert: asks, rejectUnauthorized: asks });
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -1,5 +1,5 @@
 /**
- * kproxy with metrics over TLS in a network namespace of its own, and clients beside it: curl, and Prometheus.
+ * kproxy with metrics over TLS in a network namespace, and clients beside it: curl, and Prometheus.
  *
  * @module
  */
@@ -13,17 +13,17 @@ import { eventually } from "./until.ts";
 
 export const TLS_NEEDS: readonly Need[] = [...PKI, ROOT_NAMESPACES, program("nft"), program("curl")];
 
-/** How curl fared: its exit code, and the status of the answer, 0 if there was none. */
+/** Result of curl: its exit code, and the status of the answer, 0 without one. */
 export interface Asked {
   readonly code: number;
   readonly status: number;
 }
 
-/** What a scrape job of Prometheus came to. */
+/** Result of a Prometheus scrape job. */
 export interface Scraped {
   /** `up` or `down`. */
   readonly health: string;
-  /** Why it is down; `""` if it is up. */
+  /** Why the target is down; `""` if it is up. */
   readonly error: string;
 }
 
@@ -67,7 +67,7 @@ export class TlsNode implements AsyncDisposable {
     });
   }
 
-  /** The same, and waits until the metrics server listens. */
+  /** Starts kproxy, and waits until the metrics server listens. */
   async start(serving: Readonly<Record<string, unknown>>, args?: readonly string[]): Promise<KproxyProcess> {
     const kproxy = await this.spawn(serving, args);
     try {
@@ -82,7 +82,7 @@ export class TlsNode implements AsyncDisposable {
     }
   }
 
-  /** Asks as one that trusts the tests' authority. */
+  /** Sends a request, trusting the tests' authority. */
   async curl(
     url: string,
     { pair, args = [] }: { pair?: PairPaths; args?: readonly string[] } = {},
@@ -95,14 +95,14 @@ export class TlsNode implements AsyncDisposable {
     return { code, status: Number(stdout) };
   }
 
-  /** The body of a page. */
+  /** Body of a page. */
   async page(url: string, pair: PairPaths): Promise<string> {
     const own = ["--cacert", this.pki.path("ca.crt"), "--cert", pair.cert, "--key", pair.key];
     return (await this.netns.exec.run(["curl", "-s", "--max-time", "30", "--noproxy", "*", ...own, url]))
       .stdout;
   }
 
-  /** Lets Prometheus scrape once by each of these jobs (of its own configuration), and tells what came of them, by name. */
+  /** Makes Prometheus scrape once by each of these jobs (of its configuration); yields their results, by name. */
   async prometheus(jobs: Readonly<Record<string, object>>): Promise<ReadonlyMap<string, Scraped>> {
     const common = {
       scrape_interval: "1s",
@@ -130,7 +130,7 @@ export class TlsNode implements AsyncDisposable {
 
   async #targets(jobs: readonly string[]): Promise<ReadonlyMap<string, Scraped>> {
     const url = `http://${PROMETHEUS}/api/v1/targets`;
-    // It refuses until it listens, and answers 503 until it has started.
+    // It refuses connections until it listens, and answers 503 until it is ready.
     const curl = ["curl", "-s", "--fail", "--max-time", "5", "--noproxy", "*", url];
     const { code, stdout } = await this.netns.exec.run(curl);
     const targets: readonly { labels: { job: string }; health: string; lastError: string }[] = code === 0

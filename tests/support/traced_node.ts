@@ -1,5 +1,5 @@
 /**
- * A packet traced on a node with one Service of two endpoints, and rules as a test wants to have them.
+ * Traces a packet on a node with one Service of two endpoints, through rules of the test's choice.
  *
  * @module
  */
@@ -54,7 +54,7 @@ function objectsOf(
   return [service, slice, node].flatMap((json) => decodeObject(json, "test").objects);
 }
 
-/** The node with two endpoints of these conditions. */
+/** Input of the node's rules, with two endpoints of these conditions. */
 export function inputOf(
   conditions: readonly Record<string, unknown>[] = [{}, {}],
   nodeName = "node-a",
@@ -64,7 +64,7 @@ export function inputOf(
   return { ...state, config, machine: UNKNOWN_MACHINE, warn: () => {} };
 }
 
-/** As `iptables-save` prints it. */
+/** The rules as `iptables-save` prints them. */
 export function printed(input: DesiredInput): string {
   const text = render(input, "IPv4");
   return text.replace(
@@ -73,18 +73,18 @@ export function printed(input: DesiredInput): string {
   );
 }
 
-/** What a packet is traced through. */
+/** The node on which a packet is traced. */
 export interface Node {
   readonly texts: readonly LiveText[];
   readonly around?: Partial<HostState>;
   readonly packet?: string;
   readonly input?: DesiredInput;
   readonly mode?: RulesMode;
-  /** As the command was given it. */
+  /** Node name as given to the command. */
   readonly nodeName?: string;
 }
 
-/** Traces a packet through what is desired and what is there. */
+/** Traces a packet through desired and live rules. */
 export async function traced(
   { texts, around = {}, packet = PACKET, nodeName, input = inputOf(undefined, nodeName), mode = "iptables" }:
     Node,
@@ -112,7 +112,7 @@ export async function traced(
   });
 }
 
-/** What `iptables-save` prints where nothing is wrong. */
+/** Output of `iptables-save` on a sound node. */
 export const SOUND = printed(inputOf());
-/** A text as `iptables-save` prints it. */
+/** A text as output of `iptables-save`. */
 export const save = (text: string): LiveText => ({ name: "iptables-save", text });

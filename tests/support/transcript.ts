@@ -1,13 +1,13 @@
 /**
- * Transcripts in the documentation: fenced blocks of commands and what they say, which a test runs again.
+ * Transcripts in the documentation: fenced blocks of commands and their output, which a test runs again.
  *
- * A block is fenced by three backticks with `console STATE`; each line that begins with `$ ` is a command for `sh`, and the lines up
- * to the next one are what it writes.
+ * A block is fenced by three backticks with `console STATE`; each line that begins with `$ ` is a command for `sh`, and lines up
+ * to the next one are its output.
  *
  * @module
  */
 
-/** One command of a document, and what the document says that it writes. */
+/** A command of a document, and its documented output. */
 export interface Transcript {
   readonly state: string;
   readonly command: string;
@@ -16,7 +16,7 @@ export interface Transcript {
 
 const BLOCK_REGEXP = /^```console ([a-z-]+)\n(.*?)^```$/gms;
 
-/** All commands of a document, in their order. */
+/** All commands of a document, in order. */
 export function parseTranscripts(text: string): Transcript[] {
   return [...text.matchAll(BLOCK_REGEXP)].flatMap(([, state = "", body = ""]) =>
     body.split(/^\$ /m).slice(1).map((part): Transcript => {
@@ -26,7 +26,7 @@ export function parseTranscripts(text: string): Transcript[] {
   );
 }
 
-/** The document with other outputs: `outputs` in the order of {@linkcode parseTranscripts}. */
+/** The document with new outputs: `outputs` in the order of {@linkcode parseTranscripts}. */
 export function replaceOutputs(text: string, outputs: readonly string[]): string {
   const left = [...outputs];
   return text.replaceAll(BLOCK_REGEXP, (_whole, state: string, body: string) => {
@@ -40,7 +40,7 @@ export function replaceOutputs(text: string, outputs: readonly string[]): string
   });
 }
 
-/** Words in the place of what no two runs have in common. */
+/** Patterns of texts that differ in each run, and the words that replace them. */
 const VARYING: readonly (readonly [pattern: RegExp, word: string])[] = [
   [/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, "TIME"],
   [/\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT/g, "TIME"],
@@ -51,14 +51,14 @@ const VARYING: readonly (readonly [pattern: RegExp, word: string])[] = [
   [/^(content-length|process-start-time-unix): \d+\r?$/gim, "$1: NUMBER"],
   [/^(\w+(?:\{[^}]*\})?) [\d.e+-]+$/gm, "$1 NUMBER"],
   [/^((?:Deno|Binary) version): \S+$/gm, "$1: VERSION"],
-  // What `kproxy status` tells; columns are as wide as what is in them.
+  // Values of `kproxy status`; columns are as wide as their contents.
   [/^( +Process) +\d+/gm, "$1  PID"],
   [/(?<=\bup |, )(\d+[dhms] ?)+( ago)?\b/g, "SPAN"],
   [/\b\d+ MiB\b/g, "SIZE"],
   [/\b\d+(\.\d)? m?s\b/g, "TIME"],
   [/(; \w+ TIME)+; \d+ commands?$/gm, "; PHASES"],
   [/\b\d+\/\d+\/0\b/g, "COUNTS"],
-  // What `kproxy service get` counts.
+  // Counters of `kproxy service get`.
   [/\b\d+ packets? counted/g, "COUNT packets counted"],
   [/^( +iptables \S+ \S+ +)\d+(?= )/gm, "$1COUNT"],
   [/ {2,}/g, "  "],
@@ -66,7 +66,7 @@ const VARYING: readonly (readonly [pattern: RegExp, word: string])[] = [
   [/(=|files )\/tmp\/kproxy-[^\s"]*/g, "$1FOLDER"],
 ];
 
-/** An output without what varies from run to run: times, spans, lengths, values of metrics, versions, temporary folders. */
+/** An output with fixed words for what differs in each run: times, lengths, metrics, versions, temporary folders. */
 export function withoutVarying(output: string): string {
   return VARYING.reduce((text, [pattern, word]) => text.replaceAll(pattern, word), output);
 }

@@ -1,5 +1,5 @@
 /**
- * A client that never stops sending from one port, as statsd clients and resolvers do: its flow is never forgotten.
+ * A client that never stops sending from one port, as statsd clients and resolvers do: its flow never expires.
  *
  * @module
  */
@@ -8,25 +8,25 @@ import type { LabHost } from "./lab_host.ts";
 import type { ProbeResult } from "./lab_probe.ts";
 import type { SocketAddress } from "./lab_sockets.ts";
 
-/** Where and from where. */
+/** Source and destination of datagrams. */
 export interface UdpRoute {
   readonly host: LabHost;
   readonly from: SocketAddress;
   readonly to: SocketAddress;
-  /** How many times longer the pauses between datagrams are, and the limit of an answer, on a machine that cannot do as much. @default {1} */
+  /** Factor of the pauses between datagrams, and of the limit of an answer, on a slow machine. @default {1} */
   readonly slowness?: number;
 }
 
-/** How long a datagram's answer is waited for: what comes later was lost, and not kept waiting by a busy machine. */
+/** Limit of an answer: a later one counts as lost, not as delayed by a busy machine. */
 const LIMIT_MS = 3_000;
-/** From one datagram to the next. */
+/** Pause between datagrams. */
 const PAUSE_MS = 20;
-/** How long anything may take that a test waits for. */
+/** Limit of any wait in a test. */
 const WAIT_LIMIT_MS = 300_000;
 
-/** Sends until disposed of. */
+/** Sends datagrams until disposed of. */
 export class UdpSender implements AsyncDisposable {
-  /** What became of each datagram: the `ip` that answered, `refused` or `silence`. */
+  /** Outcome of each datagram: the `ip` that answered, `refused` or `silence`. */
   readonly story: string[] = [];
   readonly #route: UdpRoute;
   readonly #slowness: number;
@@ -40,9 +40,9 @@ export class UdpSender implements AsyncDisposable {
     this.#ended = this.#send();
   }
 
-  /** Resolves when one more datagram sent from now on ended so. */
+  /** Resolves when a datagram sent from now on has this outcome. */
   async until(outcome: string): Promise<void> {
-    // The one under way was sent before.
+    // The datagram under way was sent before.
     const from = this.story.length + 1;
     const deadline = performance.now() + WAIT_LIMIT_MS;
     while (!this.story.slice(from).includes(outcome)) {
@@ -53,7 +53,7 @@ export class UdpSender implements AsyncDisposable {
     }
   }
 
-  /** What became of the next `count` datagrams, each outcome once, in order. */
+  /** Distinct outcomes of the next `count` datagrams, in order. */
   async next(count: number): Promise<string[]> {
     const from = this.story.length + 1;
     while (this.story.length < from + count) await new Promise<void>((resolve) => this.#onResult = resolve);

@@ -1,5 +1,5 @@
 /**
- * UDP clients that never stop sending from one port, and a kproxy that they must not notice: the story of `kproxy run` for
+ * UDP clients that never stop sending from one port, while kproxy and endpoints change: the story of `kproxy run` for
  * one mode and IP family.
  *
  * @module
@@ -13,10 +13,10 @@ import { UDP_FRONTENDS, UdpLab } from "./lab_udp.ts";
 import { NODE_OBJECT } from "./node_lab.ts";
 
 /**
- * Clients of every frontend, there before it is, follow the endpoints: one that is replaced, over a kill and a new start that move no live flow, to
- * none, to another one, and from one that goes out of service.
+ * Clients of every frontend, which send before it exists, follow the endpoints: one is replaced, then a kill and restart move no live flow, then
+ * there is none, then another one, and then one that goes out of service.
  *
- * @throws {AssertionError} if one does not
+ * @throws {AssertionError} if a client does not
  */
 export async function followUdpEndpoints(
   mode: ProxyMode,
@@ -28,7 +28,7 @@ export async function followUdpEndpoints(
   await using manifests = await LabManifests.create();
   const write = (endpoints: readonly string[]) => manifests.replace("dns.json", udp.objects(endpoints));
   await manifests.replace("node.json", [NODE_OBJECT]);
-  // What the Service is at first: of its addresses it has only the cluster IP.
+  // The Service at first: of its addresses it has only the cluster IP.
   const bare = { type: "ClusterIP", ports: ["dns:53/UDP"], externalIPs: [], ingress: [] } as const;
   await manifests.replace("dns.json", udp.objects([first], bare));
   const start = () =>
@@ -37,7 +37,7 @@ export async function followUdpEndpoints(
       args: [
         `--proxy-mode=${mode}`,
         "--hostname-override=node-a",
-        // In nftables mode the default is the primary address alone.
+        // In nftables mode the default is only the primary address.
         "--nodeport-addresses=0.0.0.0/0,::/0",
         "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
         "--iptables-min-sync-period=0s",
@@ -47,7 +47,7 @@ export async function followUdpEndpoints(
     });
   const senders = UDP_FRONTENDS.map((name) => udp.sender(name, pace));
   const allReach = (outcome: string) => Promise.all(senders.map((sender) => sender.until(outcome)));
-  // They are there before the Service is, and before its addresses are.
+  // They send before the Service exists, and before it has its addresses.
   await Promise.all(senders.map(async (sender) => assertNotEquals(await sender.next(1), [first])));
 
   {
@@ -71,7 +71,7 @@ export async function followUdpEndpoints(
       "a live flow stays where it is",
     );
   }
-  // From one to none to another one: a flow to nowhere must not stay either.
+  // From one to none to another one: a flow without an endpoint must not persist, either.
   await write([]);
   await allReach("refused");
   await write([third]);

@@ -1,5 +1,5 @@
 /**
- * Runs tests inside of a user-mode Linux, whose kernel has what most test machines lack: SCTP, IPVS, sets, dummy devices.
+ * Runs tests inside a user-mode Linux, whose kernel has what most test machines lack: SCTP, IPVS, sets, dummy devices.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { findProgram } from "../../tools/setup.ts";
 import { testFailures, withoutMiddle } from "../../tools/test_failures.ts";
 import { type Need, need, program, ROOT_NAMESPACES, unmet } from "./skip.ts";
 
-/** A need that a machine which runs CI must meet: without the user-mode Linux nothing would try IPVS there. */
+/** A need that a CI machine must meet: without the user-mode Linux nothing would test IPVS there. */
 function always(wanted: Need): Need {
   return { ...wanted, avoidable: () => true };
 }
@@ -19,29 +19,29 @@ const PROCESSOR = need(
   "an x86-64 processor",
   () => Deno.build.arch === "x86_64" ? undefined : Deno.build.arch,
 );
-/** See tests/lab/uml_xstate.c. */
+/** Compiler for tests/lab/uml_xstate.c. */
 const COMPILER = need("a user-mode Linux", "gcc, because this processor has AMX", () => {
   const hasAmx = new TextDecoder().decode(
     new Deno.Command("grep", { args: ["-cw", "amx_tile", "/proc/cpuinfo"] }).outputSync().stdout,
   ).trim() !== "0";
   return !hasAmx || findProgram("gcc") !== undefined ? undefined : "no gcc on the PATH";
 });
-/** Runs its one argument, a command of the shell, in the project's folder in one. */
+/** Script that runs its one argument, a shell command, in a user-mode Linux, in the project's folder. */
 const UML_SCRIPT = `${ROOT}/tests/lab/uml.sh`;
-/** A few seconds where nothing else runs. */
+/** Limit of the boot, which takes a few seconds on a quiet machine. */
 const BOOT_LIMIT_SECONDS = 300;
 
-/** What {@linkcode bootNeed} tries, and where it remembers how that went. */
+/** A test boot, and where its result is cached. */
 interface Boot {
-  /** Runs its one argument, a command of the shell, inside. */
+  /** Script that runs its one argument, a shell command, inside. */
   readonly script: string;
-  /** Name of a variable of the environment: all that the test files of a run share, each of which has its own modules. */
+  /** Environment variable with the result: test files of a run share the environment, but not modules. */
   readonly variable: string;
-  /** What it needs; where that is missing, there is nothing to try. */
+  /** Needs of the boot; without them it is not tried. */
   readonly needs: readonly Need[];
 }
 
-/** That it boots: where tracing of processes is forbidden, say, it does not. Takes some seconds, once in a run. */
+/** Need that it boots: where ptrace is forbidden, for example, it does not. Takes some seconds, once in a run. */
 function bootNeed({ script, variable, needs }: Boot): Need {
   const probe = (): string | undefined => {
     if (needs.some((wanted) => unmet(wanted) !== undefined)) return undefined;
@@ -53,7 +53,7 @@ function bootNeed({ script, variable, needs }: Boot): Need {
   return always(need("a user-mode Linux", "a machine on which it boots", probe));
 }
 
-/** Why it does not boot, in the last words of its console; `""` if it does. */
+/** Why it does not boot: the last lines of its console; `""` if it does. */
 function bootProblem(script: string): string {
   const { code, stdout, stderr } = new Deno.Command(script, {
     args: ["true"],
@@ -75,16 +75,16 @@ const PARTS: readonly Need[] = [
   COMPILER,
 ].map(always);
 
-/** What running tests in one needs. */
+/** Needs of tests in a user-mode Linux. */
 export const UML_NEEDS: readonly Need[] = [
   ...PARTS,
   bootNeed({ script: UML_SCRIPT, variable: "KPROXY_UML_BOOT", needs: PARTS }),
 ];
 
 /**
- * Boots one and runs test files in it.
+ * Boots a user-mode Linux and runs test files in it.
  *
- * @throws {AssertionError} with what failed first, unless `summary` (`1 passed (7 steps) | 0 failed`) is what they end with
+ * @throws {AssertionError} with the first failures, unless `summary` (`1 passed (7 steps) | 0 failed`) ends the output
  */
 export async function testInUml(files: readonly string[], summary: string, limitMs: number): Promise<void> {
   const inside = `${Deno.execPath()} test -A --no-check ${files.join(" ")}`;
@@ -98,16 +98,16 @@ export async function testInUml(files: readonly string[], summary: string, limit
   assert(code === 0 && text.includes(`ok | ${summary}`), umlFailure(code, text, summary));
 }
 
-/** Characters of what one failed test says that a message has; a log may have many. */
+/** Limit of characters per failed test in a message; a log may have many. */
 const ERROR_LENGTH = 6_000;
-/** Of what was said last, where no test says that it failed. */
+/** Characters of the last output, if no test reports a failure. */
 const TAIL_LENGTH = 8_000;
 
 /**
- * What is wrong with the tests inside, the most telling first, because a log may be cut at any length: which tests failed, how the output
- * ends, and what each of them says.
+ * Failures of the tests inside, the most telling first, because a log may be truncated: names of failed tests, the end of the
+ * output, and the errors of each test.
  *
- * @param text what the kernel's `deno test` printed
+ * @param text output of `deno test` inside
  */
 function umlFailure(code: number, text: string, summary: string): string {
   const { names, errors, end = "before all tests had run" } = testFailures(text);

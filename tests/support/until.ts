@@ -1,24 +1,24 @@
 /**
- * Waiting in tests for what comes by itself. Every wait ends: the runner has no limit of time, so that a test that waits for what never
- * comes would keep its process for ever and say nothing.
+ * Waits of tests for events that come by themselves. Every wait has a limit: the runner has none, so a test that waits for what never
+ * comes would keep its process for ever and report nothing.
  *
  * @module
  */
 import { AssertionError } from "@std/assert";
 
-/** How a test waits. */
+/** Interval and limit of a wait. */
 export interface Patience {
-  /** Milliseconds between two looks; longer where a look takes longer, so that looks leave half of the time to what they wait for. @default {10} */
+  /** Milliseconds between two checks; longer if a check takes longer, so that checks leave half of the time to the tested code. @default {10} */
   readonly everyMs?: number;
-  /** Milliseconds after which it fails; many times what it takes on a busy machine. @default {300_000} */
+  /** Milliseconds after which the wait fails; many times what a busy machine needs. @default {300_000} */
   readonly limitMs?: number;
 }
 
 /**
- * Resolves once something is so.
+ * Resolves once the condition holds.
  *
- * @param what it is, for the message; the condition's own text unless given
- * @throws {AssertionError} if it is not so within the limit
+ * @param what it waits for, in the message; by default the condition's source text
+ * @throws {AssertionError} if the condition does not hold within the limit
  */
 export async function until(
   isSo: () => boolean | Promise<boolean>,
@@ -31,7 +31,7 @@ export async function until(
 }
 
 /**
- * Repeats a check until it passes, and resolves to what it yields.
+ * Repeats a check until it passes, and resolves to its result.
  *
  * @throws {AssertionError} the last one of the check, if it does not pass within the limit
  * @throws whatever else the check throws, at once
@@ -53,10 +53,10 @@ export async function eventually<T>(
 }
 
 /**
- * Resolves when everything under way in this process, over loopback too, has had its turns: what it waits for is no time, of which a
- * machine that stands still meanwhile would leave nothing.
+ * Resolves when all pending work of this process, over loopback too, has had its turns: it does not wait for time, which a
+ * stalled machine would use up.
  *
- * @param turns how often everything has its turn
+ * @param turns number of turns for all pending work
  */
 export async function settled(turns = 20): Promise<void> {
   for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setTimeout(resolve, 5));

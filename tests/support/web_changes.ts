@@ -1,6 +1,6 @@
 /**
- * Edits of manifests while clients connect: every connection of every moment must succeed, and what was edited must be in force
- * when kproxy says so. The stories go through any mode, each on a lab as it was made.
+ * Edits of manifests while clients connect: every connection must succeed at every moment, and an edit must be in force
+ * when kproxy reports it. The stories run in any mode, each on a new lab.
  *
  * @module
  */
@@ -22,12 +22,12 @@ const [A, B, C] = WEB_PODS;
 export const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
 export const NODE_PORT = { ip: "192.0.2.10", port: WEB_NODE_PORT };
 
-/** Of a single request, which is answered or refused: a refusal and an answer come at once, but on a busy machine. */
+/** Limit of a single request, which is answered or refused: both come at once, except on a busy machine. */
 const ANSWER_MS = 30_000;
 
-/** Which servers answer from now on. */
+/** Servers that answer from now on. */
 export async function answering(loop: ConnectLoop): Promise<string[]> {
-  // What began before the change may still be on its way, and at the end the answers of a slow one.
+  // Requests from before the change may still be under way, and at the end answers of a slow server.
   const everythingUnderWay = () => loop.resting(() => Promise.resolve());
   await everythingUnderWay();
   const before = (await loop.report()).byServer;
@@ -37,7 +37,7 @@ export async function answering(loop: ConnectLoop): Promise<string[]> {
   return Object.keys(after).filter((server) => after[server] !== before[server]).sort();
 }
 
-/** These pods as `answering` says them. */
+/** Names of these pods in the results of `answering`. */
 export function servers(pods: readonly string[]): string[] {
   return pods.map((ip) => `${ip}:${WEB_TARGET_PORT}`).sort();
 }
@@ -89,7 +89,7 @@ export async function endpointsComeAndGo(t: Deno.TestContext, web: WebLab): Prom
   for (const loop of loops) await loop.stopUnbroken();
 }
 
-/** Services come, change and go, and the others notice nothing. */
+/** Services come, change and go, and other Services are unaffected. */
 export async function servicesComeAndGo(t: Deno.TestContext, web: WebLab): Promise<void> {
   await using kproxy = await web.start();
   const { manifests, pod, mode } = web;
@@ -105,7 +105,7 @@ export async function servicesComeAndGo(t: Deno.TestContext, web: WebLab): Promi
   };
 
   await t.step("added", async () => {
-    assertEquals(await kindOf(8000), "refused"); // By the world: it has no such server.
+    assertEquals(await kindOf(8000), "refused"); // Rejected by the world: it has no such server.
     await kproxy.change(() => manifests.replace("api.json", objects("rest:8000")), "shop/api");
     assertEquals(await kindOf(8000), A);
   });
@@ -148,7 +148,7 @@ export async function servicesComeAndGo(t: Deno.TestContext, web: WebLab): Promi
   await loop.stopUnbroken();
 }
 
-/** The node's zone decides which hints count, also when it changes. */
+/** The node's zone decides which hints apply, also when it changes. */
 export async function zoneDecides(web: WebLab): Promise<void> {
   const { manifests } = web;
   const hinted = slice("shop/web.1", [`http:${WEB_TARGET_PORT}`], [`${A} zones=z1`, `${B} zones=z2`]);

@@ -1,5 +1,5 @@
 /**
- * What others take away from kproxy's rules comes back: the story of one mode's damages.
+ * Rules that other programs remove come back: the story of one mode's damages.
  *
  * @module
  */
@@ -10,27 +10,27 @@ import type { WebLab } from "./lab_web.ts";
 import { onceMoreIfExcused } from "./skip.ts";
 import { CLUSTER } from "./web_changes.ts";
 
-/** How often kproxy looks after its rules here, in milliseconds. */
+/** Interval of kproxy's drift checks here, in milliseconds. */
 const SYNC_PERIOD_MS = 1_000;
-/** For `WebLab.start`. */
+/** Arguments for `WebLab.start`. */
 export const REPAIR_ARGS = [
   `--iptables-sync-period=${SYNC_PERIOD_MS}ms`,
   `--ipvs-sync-period=${SYNC_PERIOD_MS}ms`,
 ];
-/** It must have seen the damage and repaired it: three times the period and what a look and a repair take on a quiet machine. */
+/** Limit of a detected and repaired damage: three times the period, plus a check and a repair on a quiet machine. */
 const REPAIR_LIMIT_MS = 4_000;
-/** The same in the user-mode Linux, where programs of a look and of a repair take seconds. */
+/** The same in the user-mode Linux, where a check's and a repair's programs take seconds. */
 const SLOW_REPAIR_LIMIT_MS = 30_000;
 
-/** What is done, by its name. */
+/** A damage and its name. */
 export type Damage = readonly [name: string, damage: () => Promise<unknown>];
 
-/** How often kproxy saw that something was gone. */
+/** Number of damages that kproxy has detected. */
 export function repairs(kproxy: KproxyProcess): number {
   return kproxy.lines.filter(({ msg }) => msg.includes("removed by something else")).length;
 }
 
-/** What does not come by then never comes. */
+/** Time after which a repair will never come. */
 const NEVER_MS = 300_000;
 
 /** @param start of the limit, by `performance.now()` */
@@ -47,17 +47,17 @@ async function untilSame(
     if (tookMs > Math.max(NEVER_MS, limitMs)) {
       assertEquals(found, wanted, `not repaired after ${tookMs.toFixed(0)} ms`);
     }
-    // Where a look costs much, looks leave the CPU to the repair.
+    // If checks are expensive, the pauses between them leave the CPU to the repair.
     await new Promise((resolve) => setTimeout(resolve, Math.max(50, performance.now() - lookMs)));
   }
 }
 
 /**
- * After each damage the rules are again what they were before the first, and kproxy says so; after all of them clients are served, and
- * as long as nothing is damaged nothing is done.
+ * After each damage the rules become what they were before the first, and kproxy reports it; afterwards clients are served, and
+ * without damage nothing is done.
  *
  * @param kproxy started with {@linkcode REPAIR_ARGS}
- * @param rules what the lab's mode says of them unless given
+ * @param rules text of the rules. @default {by the lab's mode}
  */
 export async function repairsDamages(
   t: Deno.TestContext,
@@ -73,7 +73,7 @@ export async function repairsDamages(
       const before = repairs(kproxy);
       const start = performance.now();
       await damage();
-      // Looks at the rules would take the CPU from the repair.
+      // Reading the rules would take the CPU from the repair.
       await kproxy.until("its word of the repair", () => repairs(kproxy) > before);
       await untilSame(rules, wanted, { start, limitMs });
     });
@@ -92,7 +92,7 @@ export async function repairsDamages(
       await new Promise((resolve) => setTimeout(resolve, 2 * SYNC_PERIOD_MS));
       const said = kproxy.lines.slice(from);
       if (said.length === 0) return;
-      // The last repair is told of after it is done, and a slow machine has its next look under way.
+      // The last repair is logged after it is done, and on a slow machine the next check may be under way.
       if (performance.now() - start > limitMs) assertEquals(said, []);
     }
   });

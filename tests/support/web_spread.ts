@@ -1,6 +1,6 @@
 /**
- * How evenly connections are spread over endpoints, counted over many real ones, also after their number has changed. The story goes
- * through any mode, on a lab as it was made.
+ * How evenly connections are spread over endpoints, counted over many real ones, also after their number has changed. The story
+ * runs in any mode, on a new lab.
  *
  * @module
  */
@@ -12,43 +12,43 @@ import type { KproxyProcess } from "./kproxy_process.ts";
 import { WEB_PODS, WEB_TARGET_PORT, type WebLab, webSlice } from "./lab_web.ts";
 import { CLUSTER, NODE_PORT } from "./web_changes.ts";
 
-/** How a mode chooses, and how many connections show it: over three endpoints, over four, over three through the node port. */
+/** Connections that show a mode's distribution: over three endpoints, over four, over three through the node port. */
 interface Spread {
   readonly requests: readonly [number, number, number];
-  /** Degrees of freedom → what chi-square stays below. */
+  /** Degrees of freedom → limit of chi-square. */
   readonly chiSquareLimit: Readonly<Record<number, number>>;
 }
 
-/** A chi-square that chance exceeds once in a million times. */
+/** Chi-square that chance exceeds once in a million times. */
 const BY_CHANCE = { 2: 27.6, 3: 30.7 };
 
-/** iptables mode draws once for each endpoint, nftables mode once for all: there a small bias could hide in the number. */
+/** iptables mode draws per endpoint, nftables mode once for all: a small bias could hide in its number. */
 export const SPREADS: Readonly<Record<LabMode["name"], Spread>> = {
   iptables: { requests: [900, 900, 900], chiSquareLimit: BY_CHANCE },
-  // Through the node port fewer, because there every connection needs a port of the node's own address as well.
+  // Fewer through the node port, because there every connection also needs a port of the node's own address.
   nftables: { requests: [6_000, 6_000, 3_000], chiSquareLimit: BY_CHANCE },
-  // These go round: every endpoint gets the same number, and one more and one less is a chi-square of 1/15.
+  // Round robin: every endpoint gets the same number, and one more and one less is a chi-square of 1/15.
   ipvs: { requests: [90, 120, 90], chiSquareLimit: { 2: 0.1, 3: 0.1 } },
   userspace: { requests: [90, 120, 90], chiSquareLimit: { 2: 0.1, 3: 0.1 } },
 };
 
 const MORE_PODS = [...WEB_PODS, "10.244.0.14", "10.244.0.15"];
 
-/** One Service with more endpoints than a slice holds: all of them are one pod here, which answers for a whole network. */
+/** A Service with more endpoints than a slice holds: all are one pod here, which answers for a whole network. */
 const MANY = {
   name: "shop/many",
   to: { ip: "10.96.0.77", port: 80 },
   network: "10.245.0.0/21",
   pod: "10.244.0.40",
   slices: Array.from({ length: 12 }, (_, of) =>
-    // The controller fills slices with 100.
+    // The controller puts 100 endpoints into a slice.
     Array.from({ length: 100 }, (_, at) => `10.245.${Math.floor(of / 2)}.${(of % 2) * 100 + at + 1}`)),
   requests: 6_000,
-  /** For as many degrees of freedom as endpoints but one: five standard deviations above the mean, which is that number. */
+  /** Limit for one degree of freedom less than endpoints: five standard deviations above the mean, which is that number. */
   chiSquareLimit: 1_450,
 } as const;
 
-/** New TCP connections from fresh ports, each answered; yields how many each pod had. */
+/** Opens TCP connections from new ports, each answered; yields the number per pod. */
 async function countAnswers(
   host: LabHost,
   to: { readonly ip: string; readonly port: number },
@@ -78,7 +78,7 @@ function chiSquareOf(counts: readonly number[]): number {
   return counts.reduce((sum, count) => sum + (count - expected) ** 2 / expected, 0);
 }
 
-/** Over a Service with far more endpoints than one slice has. */
+/** Asserts an even spread for a Service with far more endpoints than one slice has. */
 async function spreadsOverMany(kproxy: KproxyProcess, { manifests, lab, mode }: WebLab): Promise<void> {
   const { name, to, network, pod, slices, requests, chiSquareLimit } = MANY;
   const all = await lab.host(pod, "cni0");
@@ -99,12 +99,12 @@ async function spreadsOverMany(kproxy: KproxyProcess, { manifests, lab, mode }: 
   assertEquals([...counts.keys()].filter((ip) => !ips.includes(ip)), []);
   const chiSquare = chiSquareOf(ips.map((ip) => counts.get(ip) ?? 0));
   assert(chiSquare < chiSquareLimit, `${mode.name}: chi-square ${chiSquare.toFixed(0)} over ${ips.length}`);
-  // Of those that chance left out, at least the rules tell.
+  // Endpoints that chance omitted must at least be in the rules.
   const rules = await mode.rules(lab.node.netns);
   assertEquals(ips.filter((ip) => !rules.includes(`${ip}:`) && !rules.includes(`${ip} .`)), []);
 }
 
-/** Connections are spread evenly, whatever the number of endpoints was before. */
+/** Asserts that connections are spread evenly, whatever the number of endpoints was before. */
 export async function spreadsEvenly(t: Deno.TestContext, web: WebLab): Promise<void> {
   const { manifests, lab, pod, client, mode } = web;
   const [overThree, overFour, overNodePort] = SPREADS[mode.name].requests;
@@ -113,7 +113,7 @@ export async function spreadsEvenly(t: Deno.TestContext, web: WebLab): Promise<v
   }
   await manifests.replace("endpoints.json", [webSlice(WEB_PODS)]);
   await using kproxy = await web.start();
-  // A connection keeps its port for a minute: no client has enough of them for two steps, and the last ones take long to find.
+  // A connection keeps its port for a minute: no client has enough ports for two steps, and the last ones take long to find.
   const other = await lab.host("10.244.0.6", "cni0");
   for (const { netns } of [pod, other]) {
     await netns.run(["sysctl", "-q", "-w", "net.ipv4.ip_local_port_range=1024 65535"]);
@@ -131,7 +131,7 @@ export async function spreadsEvenly(t: Deno.TestContext, web: WebLab): Promise<v
     await kproxy.change(() => manifests.replace("endpoints.json", [webSlice(pods)]), "shop/web");
     assertEven(mode, await countAnswers(client, NODE_PORT, overNodePort), pods);
   });
-  // Those that go round need no chance, and one that is left out would be seen among four, too.
+  // Round robin needs no chance, and an omitted endpoint would be seen among four, too.
   if (mode.name !== "iptables" && mode.name !== "nftables") return;
   await t.step("over 1,200 in 12 slices", () => spreadsOverMany(kproxy, web));
 }

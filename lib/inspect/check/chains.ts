@@ -1,6 +1,6 @@
 /**
- * Compares chains of iptables and nft: which rules are missing, which are too many, whether they stand in another order; of chains that
- * Services share, whose; and the rules of iptables of any mode.
+ * Compares chains of iptables and nft: rules that are missing, surplus, or in another order; in chains that Services share, of
+ * which Service; and iptables rules of any mode.
  *
  * @module
  */
@@ -17,7 +17,7 @@ import type { Difference, DifferenceList } from "./check.ts";
 export const TABLES: readonly Table[] = ["filter", "nat"];
 const NO_CHAINS: SavedTable = new Map();
 
-/** Reports to `list` where rules that are there differ from the plan of a mode. */
+/** Reports differences between the live iptables rules and a mode's plan to `list`. */
 export function compareIptables(
   { base, services }: Pick<IptablesPlan, "base" | "services">,
   tables: IptablesRuleset,
@@ -29,7 +29,7 @@ export function compareIptables(
     const bodies = staticBodies(base, table);
     for (const chain of base.chains[table].filter((one) => !base.dispatch[table].includes(one))) {
       const pair = chainPair(table, chain, bodies.get(chain) ?? [], held);
-      // Old kubelets write to some of them, too.
+      // Old kubelets write rules to some of these chains, too.
       list.add(null, chainDifference({ ...pair, isShared: KUBELETS_CHAINS.has(chain) }));
     }
     for (const [chain, jumps] of jumpRules(base.jumps, table)) {
@@ -64,42 +64,42 @@ export function compareIptables(
   }
 }
 
-/** E.g. `iptables nat KUBE-SERVICES`. */
+/** Place in reports, e.g. `iptables nat KUBE-SERVICES`. */
 export function chainPlace(table: string, chain: string): string {
   return `iptables ${table} ${chain}`;
 }
 
-/** @param lines `-A CHAIN …` */
+/** @param lines desired lines, `-A CHAIN …` */
 function chainPair(table: Table, chain: string, lines: readonly string[], held: SavedTable): ChainPair {
   const wanted = lines.map((line) => ruleOf(line, chain));
   return { place: chainPlace(table, chain), wanted, found: held.get(chain)?.rules, textOf: ruleText };
 }
 
-/** Equal for a rule of iptables as written and as saved; one that cannot be read stands for itself. */
+/** Canonical text, equal for a rule as written and as saved; the rule itself if it cannot be read. */
 function ruleText(rule: string): string {
   return readableRuleText(rule) ?? rule;
 }
 
 const COMMENT = /--comment "?([^\s"/]+\/[^\s":]+)/;
 
-/** The Service that a comment names; null: none. */
+/** The Service that a rule's comment names; null: none. */
 function serviceOfRule(rule: string): NamespacedName | null {
   return COMMENT.exec(rule)?.[1] ?? null;
 }
 
 interface ChainPair {
   readonly place: string;
-  /** As written. */
+  /** Desired rules, as written. */
   readonly wanted: readonly string[];
-  /** As read; undefined: there is no such chain. */
+  /** Live rules, as read; undefined: there is no such chain. */
   readonly found: readonly string[] | undefined;
-  /** Equal for a rule as written and as read. @default {the text itself} */
+  /** Text to compare, equal for a rule as written and as read. @default {the text itself} */
   readonly textOf?: (rule: string) => string;
-  /** True: others may write there, too: what is theirs only shows where a rule is missing. */
+  /** True: others write to the chain, too; their rules only show where one of ours is missing. */
   readonly isShared?: boolean;
 }
 
-/** Null if the chain is as it should be. */
+/** Difference of a chain; null if there is none. */
 export function chainDifference(
   { place, wanted, found, textOf = (rule) => rule, isShared = false }: ChainPair,
 ): Difference | null {
@@ -118,7 +118,7 @@ export function chainDifference(
   return { ...listDifference(missing, surplus, "rule"), place };
 }
 
-/** What is wrong where some are missing and some too many. */
+/** The difference that missing and surplus rules (or the like) make. */
 export function listDifference(
   missing: readonly string[],
   surplus: readonly string[],
@@ -145,7 +145,7 @@ function isSubsequence(wanted: readonly string[], found: readonly string[]): boo
   return at === wanted.length;
 }
 
-/** Those of `list` that the others have less often; `texts` are what they compare by. */
+/** Entries of `list` that occur more often than in `others`; compared by their `texts`. */
 function without(
   list: readonly string[],
   texts: readonly string[],
@@ -164,23 +164,23 @@ function without(
 interface SharedChain {
   readonly table: Table;
   readonly chain: string;
-  /** Rules of each Service, in all shared chains; null: the Service is gone. */
+  /** Rules of each Service, in all shared chains; null: the Service was deleted. */
   readonly services: IptablesPlan["services"];
-  /** Lines before those of Services, and behind them. */
+  /** Lines before and after those of the Services. */
   readonly head: readonly string[];
   readonly tail: readonly string[];
-  /** Undefined: it is not there. */
+  /** Live rules; undefined: the chain does not exist. */
   readonly found: readonly string[] | undefined;
 }
 
 interface Share {
   readonly missing: string[];
   readonly surplus: string[];
-  /** Where its wanted rules stand, in the order in which they should. */
+  /** Positions of its live rules, in the order of the plan. */
   readonly taken: { readonly at: number; readonly rule: string; readonly packets: string }[];
 }
 
-/** Reports to `list` what differs. Services may stand in any order: each change puts theirs where there is room. */
+/** Reports differences to `list`. Services may be in any order: each change puts rules where there is room. */
 function compareSharedChain(shared: SharedChain, list: DifferenceList): void {
   const { services, table, chain, found = [] } = shared;
   const place = chainPlace(table, chain);
@@ -230,7 +230,7 @@ function compareSharedChain(shared: SharedChain, list: DifferenceList): void {
   }
 }
 
-/** Rules that are there whatever the Services are; yields the place of the last one, behind which nothing is reached. */
+/** Compares rules that no Service owns; yields the position of the last one, after which nothing is reached. */
 function compareStaticRules(
   { table, chain, head, tail, found }: SharedChain,
   positions: Map<string, number[]>,
@@ -254,12 +254,12 @@ function compareStaticRules(
   return last;
 }
 
-/** Which packets a rule takes, whatever it does with them. */
+/** The rule's conditions, without comment and target. */
 function packetsOf(text: string): string {
   return text.replace(/ ?-m comment --comment (?:"(?:[^"\\]|\\.)*"|\S+)/, "").replace(/ ?-[jg] .*$/, "");
 }
 
-/** Rules behind the last one of the chain, or before one of the same Service for the same packets that should go before. */
+/** Rules after the last one of the chain, or before a rule of the same Service and conditions that must come first. */
 function outOfOrder(taken: Share["taken"], last: number): readonly string[] {
   const reached = new Map<string, number>();
   return taken.filter(({ at, packets }) => {

@@ -1,5 +1,5 @@
 /**
- * Desired rules against live ones, of both families: where they differ, by Service.
+ * Compares desired and live rules of both families, by Service.
  *
  * @module
  */
@@ -15,7 +15,7 @@ export interface CheckInput {
   readonly mode: RulesMode;
   readonly desired: DesiredInput;
   readonly live: LiveNode;
-  /** True: the kernel was read, so that a table that is not there is empty. False: files, which may leave something out. */
+  /** True: the kernel was read, so that a missing table is empty. False: files, which may leave something out. */
   readonly isKernel: boolean;
   readonly nodeAddresses: readonly string[];
   readonly podInterface: string;
@@ -25,21 +25,21 @@ export interface CheckInput {
   readonly portals?: KnownPortals | string | null;
 }
 
-/** Compares the families that the texts are about. One that no Service wants and that has no rules is left out. */
+/** Compares the families that the live rules cover. One without Services and without live rules is left out. */
 export async function checkNode(input: CheckInput): Promise<readonly FamilyCheck[]> {
   const checks: FamilyCheck[] = [];
   for (const family of FAMILIES) {
     const live = input.live.get(family);
     if (live === undefined) continue;
     const isWanted = stateOf(input.desired, family).services.size > 0;
-    // Saved texts are mostly those of one family.
+    // Saved texts are usually those of one family.
     if (live.proxies.length === 0 && (!isWanted || (!input.isKernel && isSilent(live, input.live)))) continue;
     checks.push(await checkFamily(input, family, live));
   }
   return checks;
 }
 
-/** True if the files say nothing of this family, and something of the other. */
+/** True if the files hold nothing of this family, and something of the other. */
 function isSilent({ family, iptables, nftables, ipvs }: LiveRules, live: LiveNode): boolean {
   const others = [...live.values()].filter((one) => one.family !== family);
   return iptables.length + nftables.length === 0 && ipvs === null &&
@@ -53,7 +53,7 @@ async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules)
   list.problems.push(...live.problems);
   list.isRead = !isUnread(mode, live);
   if (!list.isRead) {
-    // What is there is not known: the problems say why, and nothing is called missing.
+    // The live rules are unknown: the problems say why, and no rule is called missing.
     list.notes.push("The rules could not be read, so nothing is compared");
     return list;
   }
@@ -69,7 +69,7 @@ async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules)
   return list;
 }
 
-/** True if a tool that the mode needs has failed, and no other text says what it should have said. */
+/** True if a tool that the mode needs has failed, and no other text has its output. */
 function isUnread(
   mode: RulesMode,
   { family, iptables, nftables, sets, ipvs, problems }: LiveRules,
@@ -84,14 +84,14 @@ function isUnread(
 const OWN_CHAINS: readonly string[] = ["KUBE-SERVICES", "KUBE-PORTALS-CONTAINER"];
 const NO_TABLES: IptablesRuleset = new Map();
 
-/** The variant with a proxy's chains, if there is one. */
+/** Tables of the variant with a proxy's chains, if there is one. */
 function tablesInUse({ iptables }: RulesetSnapshot): IptablesRuleset {
   const hasChains = (tables: IptablesRuleset): boolean =>
     OWN_CHAINS.some((chain) => tables.get("nat")?.has(chain) === true);
   return (iptables.find(({ tables }) => hasChains(tables)) ?? iptables[0])?.tables ?? NO_TABLES;
 }
 
-/** Rules of modes that are not wanted here, and of kube-proxy beside ours. */
+/** Leftover rules of other modes, and of kube-proxy beside ours. */
 function otherModes(wanted: RulesMode, { proxies }: LiveRules): readonly Difference[] {
   const own = proxies.filter(({ mode }) => mode === wanted);
   const isAlone = (proxy: FoundProxy): boolean =>
@@ -116,50 +116,50 @@ export type DifferenceKind =
   | "surplus"
   | "changed"
   | "order"
-  /** Of a Service that is gone. */
+  /** Rules of a deleted Service. */
   | "leftover"
-  /** Of another mode, or of another proxy. */
+  /** Rules of another mode, or of another proxy. */
   | "otherMode"
-  /** A rule of another program that takes packets before ours see them. */
+  /** A rule of another program that catches packets before ours. */
   | "foreign"
-  /** In another layout, and packets fare otherwise. */
+  /** Rules of another layout that treat packets differently. */
   | "behaviour";
 
 export interface Difference {
   readonly kind: DifferenceKind;
-  /** E.g. `iptables nat KUBE-SVC-…`, `nftables ip kproxy service-ips`, `IPVS`, `ipset KUBE-CLUSTER-IP`. */
+  /** Place, e.g. `iptables nat KUBE-SVC-…`, `nftables ip kproxy service-ips`, `IPVS`, `ipset KUBE-CLUSTER-IP`. */
   readonly place: string;
-  /** What is wrong there, e.g. `the chain is empty`. */
+  /** The kind of damage, e.g. `the chain is empty`. */
   readonly cause: string;
-  /** What should be there and is not, as it is written. */
+  /** Desired rules that are missing, as written. */
   readonly wanted: readonly string[];
-  /** What is there and should not be, as it was read. */
+  /** Live rules that are not desired, as read. */
   readonly found: readonly string[];
 }
 
 export interface FamilyCheck {
   readonly family: IpFamily;
-  /** Services with ports of this family. */
+  /** Number of Services with ports of this family. */
   readonly compared: number;
-  /** What carries no Service's name: the kernel's own chains, jumps, static rules, sets, the device. */
+  /** Differences that belong to no Service: base chains, jumps, static rules, sets, the device. */
   readonly base: readonly Difference[];
   readonly services: ReadonlyMap<NamespacedName, readonly Difference[]>;
-  /** What no Service wants (any more). */
+  /** Leftovers that no Service wants any more. */
   readonly leftovers: readonly Difference[];
   /** False: a tool that is needed has failed, and nothing was compared. */
   readonly isRead: boolean;
-  /** What is to be known besides, one sentence each. */
+  /** Further notes, one sentence each. */
   readonly notes: readonly string[];
   readonly problems: readonly LiveProblem[];
 }
 
-/** One family of a check. */
+/** Input of one family's comparison. */
 export interface Comparison extends Omit<CheckInput, "live"> {
   readonly family: IpFamily;
   readonly live: LiveRules;
-  /** Of iptables: the tables of the variant in use. */
+  /** In iptables: tables of the variant in use. */
   readonly tables: IptablesRuleset;
-  /** Where packets come from that stand for others. */
+  /** Sources of the packets that are simulated. */
   readonly sources: PacketSources;
 }
 
@@ -173,7 +173,7 @@ export class DifferenceList implements FamilyCheck {
 
   constructor(readonly family: IpFamily, readonly compared: number) {}
 
-  /** @param service null: none in particular */
+  /** @param service null: the difference belongs to none */
   add(service: NamespacedName | null, difference: Difference | null): void {
     if (difference === null) return;
     const known = service === null ? this.base : this.services.get(service);
@@ -186,17 +186,17 @@ export class DifferenceList implements FamilyCheck {
   }
 }
 
-/** True if the family was read, and is as it should be. */
+/** True if the family was read, and has no differences. */
 export function isClean({ isRead, base, services, leftovers }: FamilyCheck): boolean {
   return isRead && base.length === 0 && services.size === 0 && leftovers.length === 0;
 }
 
 /**
- * What two looks at the same node have found both times. Rules are not read in one moment: while they are, a running kproxy may write
+ * Differences that two checks of the same node have in common. Rules are not read at one moment: meanwhile a running kproxy may write
  * others, and another program's dry run makes nft print rules twice or not at all.
  *
- * Returns the later look without what the earlier one did not find: Services that were as they should be, and shared rules and leftovers of a
- * family that had none. What differs in a Service may be something else by now, and is reported as it is by now.
+ * Returns the later check without what is new in it: Services without differences before, and shared rules and leftovers of a
+ * family that had none. What differs in a Service may have changed since, and is reported as it is now.
  */
 export function lastingChecks(
   earlier: readonly FamilyCheck[],
@@ -205,7 +205,7 @@ export function lastingChecks(
   const before = new Map<IpFamily, FamilyCheck>(earlier.map((check) => [check.family, check]));
   return later.map((check) => {
     const first = before.get(check.family);
-    // Nothing was compared then, so nothing speaks against what was found now.
+    // The earlier check compared nothing, so it does not speak against this one.
     if (first === undefined || !first.isRead) return check;
     return {
       ...check,
@@ -216,7 +216,7 @@ export function lastingChecks(
   });
 }
 
-/** True if a second look may find less: something differs that was compared. */
+/** True if a second check may find less: there are differences in families that were read. */
 export function mayPass(checks: readonly FamilyCheck[]): boolean {
   return checks.some((check) => check.isRead && !isClean(check));
 }

@@ -1,5 +1,5 @@
 /**
- * Texts of the tools with one fault planted, in every mode: each is named with its Service and its place, and no other Service is blamed.
+ * Output of the tools with one planted fault, in every mode: it is reported with its Service and place, and no other Service is blamed.
  *
  * @module
  */
@@ -13,11 +13,11 @@ const NONE = { permissions: "none" } as const;
 
 type Planted = readonly [
   name: string,
-  /** Of the text of the tool. */
+  /** Plants the fault in the tool's output. */
   plant: (sound: string) => string,
-  /** Words of the line that names it: whose, kind, place, cause and texts. */
+  /** Words of the line that reports it: Service, kind, place, cause and texts. */
   finds: readonly [string, ...string[]],
-  /** True: others are blamed, too. */
+  /** True: other Services are blamed, too. */
   hitsOthers?: boolean,
 ];
 type Fault = readonly [mode: RulesMode, tool: string, ...Planted];
@@ -26,9 +26,9 @@ function of(mode: RulesMode, tool: string, faults: readonly Planted[]): readonly
   return faults.map((fault) => [mode, tool, ...fault]);
 }
 
-/** The first line that fits, without it; it must be there. */
+/** Removes the first line that matches; there must be one. */
 const drop = (line: RegExp) => (text: string): string => text.replace(line, "");
-/** Two neighbouring lines that fit change places. */
+/** Swaps two neighbouring lines that match. */
 const swap = (line: RegExp) => (text: string): string =>
   text.replace(new RegExp(`(${line.source}\n)(${line.source}\n)`, "m"), (...parts: string[]) => {
     const whole = parts[0] ?? "";

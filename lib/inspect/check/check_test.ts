@@ -1,5 +1,5 @@
 /**
- * What `kproxy check` tells of whole nodes: sound ones, empty ones, rules of other layouts, tools that fail, a kproxy that runs beside.
+ * What `kproxy check` reports of whole nodes: sound ones, empty ones, rules of other layouts, tools that fail, a running kproxy beside.
  *
  * @module
  */
@@ -163,7 +163,7 @@ for (const [name, { used = "iptables", failed = false, drift }, words, isAllowed
   });
 }
 
-/** Runs `work` with a configuration whose socket is in a folder of its own. */
+/** Runs `work` with a configuration whose socket is in a temporary folder. */
 async function withSocket(work: (config: KubeProxyConfiguration) => Promise<void>): Promise<void> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-socket-" });
   const config = defaultConfig();

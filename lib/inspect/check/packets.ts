@@ -1,6 +1,6 @@
 /**
- * Compares rules by what becomes of packets: one of each kind to each destination of a Service, from a pod, from the node and from the
- * world, is walked through rules of another layout, and through rules of others that see it before ours.
+ * Compares rules by simulated packets: one per destination of a Service, from a pod, from the node and from the world,
+ * is walked through rules of another layout, and through other programs' rules that see it first.
  *
  * @module
  */
@@ -18,11 +18,11 @@ import { differenceOf, isOwnHit, placeOf } from "../trace/compare.ts";
 import { ownAddressOf, packetProtocol, packetText, WORLD } from "../trace/packet.ts";
 import type { Comparison, Difference, DifferenceList } from "./check.ts";
 
-/** Where the packets come from, and what is the node's. */
+/** Sources of the simulated packets, and the node's addresses. */
 export interface PacketSources {
   readonly sources: readonly (readonly [source: string, inInterface: string])[];
   readonly nodeAddresses: readonly string[];
-  /** The one that others reach it at; null: none of this family is known. */
+  /** The node's reachable address; null: none of this family is known. */
   readonly nodeAddress: string | null;
 }
 
@@ -56,7 +56,7 @@ function packetsTo(port: ServicePort, { sources, nodeAddress }: PacketSources): 
   );
 }
 
-/** Yields, of a port, what becomes of packets to it otherwise than by the desired rules. */
+/** Yields, for a port, the packets that live rules treat differently from the desired rules. */
 export function differencesByPackets(
   desired: RulesetSnapshot,
   { family, live, sources }: Pick<Comparison, "family" | "live" | "sources">,
@@ -80,7 +80,7 @@ export function differencesByPackets(
     });
 }
 
-/** Reports to `list`, for each Service, the rule of others that takes packets to it before ours see them. */
+/** Reports to `list`, for each Service, the rule of another program that catches its packets before ours. */
 export function compareFront(
   live: RulesetSnapshot,
   state: ProxyState,
@@ -108,13 +108,13 @@ export function compareFront(
   }
 }
 
-/** Where destinations are translated; what the kernel calls before is in front. */
+/** Priority of DNAT; base chains with a lower one run before it. */
 const DNAT_PRIORITY = -100;
 const FRONT_HOOKS: ReadonlySet<string> = new Set(["prerouting", "output"]);
 const FRONT_CHAINS: ReadonlySet<string> = new Set(["PREROUTING", "OUTPUT"]);
 const FRONT_TABLES: ReadonlySet<string> = new Set(["raw", "mangle", "nat"]);
 
-/** What stands in front of ours, in front of our jumps or in chains that the kernel calls earlier; null: nothing. */
+/** Rules that run before ours: in front of our jumps, or in base chains called earlier; null: none. */
 function frontOf(live: RulesetSnapshot): RulesetSnapshot | null {
   let isAny = false;
   const iptables = live.iptables.map(({ variant, tables }) => ({
@@ -123,7 +123,7 @@ function frontOf(live: RulesetSnapshot): RulesetSnapshot | null {
       [
         table,
         new Map([...chains].flatMap(([name, chain]) => {
-          // Policies are no rules in front; other hooks come behind ours.
+          // Policies are no rules in front; other hooks run after our rules.
           if (chain.policy === "-") return [[name, chain] as const];
           if (!FRONT_CHAINS.has(name) || !FRONT_TABLES.has(table)) return [];
           const own = chain.rules.findIndex((rule) => /-j KUBE-/.test(rule));
@@ -149,7 +149,7 @@ function frontOf(live: RulesetSnapshot): RulesetSnapshot | null {
   return isAny ? { family: live.family, iptables, nftables, sets: live.sets, ipvs: null } : null;
 }
 
-/** The rule that ends or redirects the packet's path, or lets it leave table nat. */
+/** The rule of another program that drops, rejects or redirects the packet, or accepts it in table nat. */
 function catching({ outcomes }: Flow): { readonly hit: RuleHit; readonly what: string } | null {
   for (const outcome of outcomes) {
     const hit = outcome.hits.findLast((one) => !isOwnHit(one));

@@ -1,5 +1,5 @@
 /**
- * Repairs what is ours: writes all rules of the damaged families.
+ * Repairs kproxy's own rules: writes all rules of the damaged families.
  *
  * @module
  */
@@ -22,7 +22,7 @@ export type RepairLeave =
   | { readonly isAllowed: true; readonly note: string | null }
   | { readonly isAllowed: false; readonly reason: string };
 
-/** Asks the proxy that runs here whether it repairs damage itself. */
+/** Whether `--repair` may write: asks the proxy that runs here whether it repairs damage itself. */
 export async function repairLeave(
   config: KubeProxyConfiguration,
   mode: RulesMode,
@@ -42,7 +42,7 @@ export async function repairLeave(
   }
 }
 
-/** What answers at a port may be any user's. It is not believed, but it is enough to leave the rules alone. */
+/** What answers at a port may be any user's program. It is not trusted, but it suffices to leave rules alone. */
 async function leaveBesideOthers({ metricsBindAddress }: KubeProxyConfiguration): Promise<RepairLeave> {
   if (metricsBindAddress === "") return { isAllowed: true, note: null };
   const [host, port] = splitHostPort(metricsBindAddress);
@@ -91,7 +91,7 @@ export interface RepairInput {
   readonly desired: DesiredInput;
   readonly checks: readonly FamilyCheck[];
   readonly log: Logger;
-  /** The implementations. @default those of this release */
+  /** Mode implementations. @default those of this release */
   readonly modes?: Modes | undefined;
 }
 
@@ -100,7 +100,7 @@ export interface Repaired {
   readonly refused: readonly { readonly service: string; readonly problem: string }[];
 }
 
-/** Kinds of other programs' rules, which stay. */
+/** Differences in other programs' rules, which are not repaired. */
 const OTHERS: ReadonlySet<string> = new Set(["foreign", "otherMode"]);
 
 export function damagedFamilies(checks: readonly FamilyCheck[]): readonly IpFamily[] {
@@ -109,7 +109,7 @@ export function damagedFamilies(checks: readonly FamilyCheck[]): readonly IpFami
   ).map(({ family }) => family);
 }
 
-/** In mode userspace rules lead to the ports of the kproxy that runs: none is opened here. */
+/** In mode userspace rules lead to ports of the running kproxy: no port is opened here. */
 function modesFor(mode: RulesMode, { portals }: DesiredInput): Modes {
   if (mode !== "userspace") return MODES;
   const known = new Map(FAMILIES.map((family) => [family, portsByName(portals, family)]));
@@ -123,7 +123,7 @@ function modesFor(mode: RulesMode, { portals }: DesiredInput): Modes {
 }
 
 /**
- * Writes the rules of damaged families. What belongs to others and to other modes stays.
+ * Writes the rules of damaged families. Rules of other programs and other modes stay.
  *
  * @throws {UnsupportedError} if the node cannot run the mode, or rights are missing
  * @throws {SyncError} if the rules could not be written

@@ -1,5 +1,5 @@
 /**
- * `kproxy check --repair` on tools that work on memory: what is ours is clean after it, and what is not ours is as it was.
+ * `kproxy check --repair` on tools that work in memory: afterwards our rules are clean, and other rules are unchanged.
  *
  * @module
  */
@@ -34,7 +34,7 @@ const SYSCTLS = {
   "net.ipv6.conf.all.disable_ipv6": "0",
 };
 
-/** What the proxiers themselves see of this machine. */
+/** Machine facts as the proxiers read them here. */
 function thisMachine(): MachineFacts {
   const addresses = Deno.networkInterfaces().map(({ name, family, address }): DeviceAddress => ({
     device: name,
@@ -117,7 +117,7 @@ async function mend(node: Node, checks: readonly FamilyCheck[]): Promise<readonl
   return families;
 }
 
-/** A look tells this damage, and after the repair nothing is wrong. */
+/** A check reports this damage, and after the repair it reports none. */
 async function assertMended(node: Node, finds: string): Promise<void> {
   const damaged = await check(node);
   assertStringIncludes(places(damaged), finds);
@@ -135,7 +135,7 @@ function places(checks: readonly FamilyCheck[]): string {
   ]).join("\n");
 }
 
-/** A chain of the fake's table by what its rules say. */
+/** Name of the fake's chain whose rules match. */
 function chainOf(saved: string, words: RegExp): string {
   const chain = words.exec(saved)?.[1];
   assert(chain !== undefined, saved);

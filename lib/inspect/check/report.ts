@@ -1,6 +1,6 @@
 /**
- * A check for programs (`{"apiVersion": "kproxy/v1", "kind": "Check"}`), and for people: a diff in which `-` is wanted and not there, and
- * `+` is there and not wanted.
+ * Output of a check for programs (`{"apiVersion": "kproxy/v1", "kind": "Check"}`), and for people: a diff in which `-` is missing, and
+ * `+` is surplus.
  *
  * @module
  */
@@ -11,20 +11,20 @@ import { problemLines } from "../trace/trace_report.ts";
 import { type Difference, type FamilyCheck, isClean } from "./check.ts";
 
 export interface CheckReport {
-  /** The mode whose rules are wanted. */
+  /** Mode of the desired rules. */
   readonly mode: string;
-  /** Where the objects are from, e.g. `files a.yaml`. */
+  /** Source of the objects, e.g. `files a.yaml`. */
   readonly desiredFrom: string;
-  /** Where the rules are from, e.g. `the kernel`. */
+  /** Source of the live rules, e.g. `the kernel`. */
   readonly liveFrom: string;
   readonly families: readonly FamilyCheck[];
-  /** What was mended before; null: nothing was to be. */
+  /** The repair before this check; null: none was asked for. */
   readonly repair: RepairReport | null;
 }
 
 export interface RepairReport {
   readonly families: readonly string[];
-  /** Why it was allowed although a kproxy runs here; null: none does. */
+  /** Why it was allowed although a kproxy runs here; null: none runs. */
   readonly note: string | null;
   readonly before: number;
   /** Services whose rules the kernel refuses, and why. */
@@ -67,11 +67,11 @@ function document({ kind, place, cause, wanted, found }: Difference): unknown {
   return { kind, place, cause, wanted, found };
 }
 
-/** How much is shown in full; the rest is counted, and JSON has it. */
+/** Limits of what is printed in full; the rest is counted, and JSON has it. */
 const MAX_SERVICES = 50;
 const MAX_LINES = 12;
 
-/** One line each, without line ends. */
+/** Lines of the report, without line ends. */
 export function checkLines(
   { mode, desiredFrom, liveFrom, families, repair }: CheckReport,
 ): readonly string[] {

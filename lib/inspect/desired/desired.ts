@@ -1,6 +1,6 @@
 /**
- * What a node should hold: from the configuration and the objects to the state, the plan and the rules of each family; and by what the node
- * and its pods are known, to packets and to the objects.
+ * Desired rules of a node: from configuration and objects to the state, the plan and the rules of each family; and the node's and its pods'
+ * addresses and names.
  *
  * @module
  */
@@ -19,7 +19,7 @@ import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import type { Comparison, DifferenceList } from "../check/check.ts";
 
-/** The modes whose rules can be looked at. */
+/** Modes whose rules can be inspected. */
 export const RULES_MODES: readonly RulesMode[] = ["iptables", "nftables", "ipvs", "userspace"];
 
 /** A mode whose rules follow from the objects alone. */
@@ -27,43 +27,43 @@ export type RenderedMode = "iptables" | "ipvs" | "nftables";
 
 export const RENDERED_MODES: readonly RenderedMode[] = ["iptables", "ipvs", "nftables"];
 
-/** A mode whose rules can be looked at. Those of userspace lead to ports that a running kproxy has opened. */
+/** A mode whose rules can be inspected. Those of userspace lead to ports that a running kproxy has opened. */
 export type RulesMode = RenderedMode | "userspace";
 
-/** What the objects say, before any mode turns it into rules. */
+/** State of the objects, before any mode turns it into rules. */
 export interface DesiredState {
   readonly nodeName: string;
-  /** Null if there is no Node of that name. */
+  /** The node's own Node; null if there is none of its name. */
   readonly node: NodeObject | null;
-  /** Nodes of other names that are among the objects. */
+  /** Other Nodes among the objects. */
   readonly otherNodes: readonly NodeObject[];
   readonly states: ReadonlyMap<IpFamily, ProxyState>;
   readonly serviceCidrs: readonly string[];
-  /** Destinations that Services ask for and do not get. */
+  /** Destinations of Services that are not served. */
   readonly unserved: readonly UnservedDestination[];
-  /** What all of it was made from, as far as it is still at hand. */
+  /** The objects that the state was made from, as far as they are still at hand. */
   readonly objects: readonly ApiObject[];
 }
 
-/** What the machine says of itself, as far as rules depend on it. */
+/** Facts about the machine that rules depend on. */
 export interface MachineFacts {
-  /** Addresses of all devices; null: the machine is not looked at, and those of the Node count. */
+  /** Addresses of all devices; null: the machine is not read, and the Node's addresses are used. */
   readonly addresses: readonly DeviceAddress[] | null;
-  /** `net.netfilter.nf_conntrack_tcp_be_liberal`; null: what the configuration makes of it. */
+  /** `net.netfilter.nf_conntrack_tcp_be_liberal`; null: as configured. */
   readonly tcpBeLiberal: boolean | null;
-  /** True if the kernel has the counters of `nfacct` that rules of mode iptables add to. */
+  /** True if the `nfacct` counters of iptables mode exist. */
   readonly nfacct: boolean;
 }
 
 export const UNKNOWN_MACHINE: MachineFacts = { addresses: null, tcpBeLiberal: null, nfacct: false };
 
-/** Everything that decides the rules of all families. */
+/** Everything that the desired rules depend on. */
 export interface DesiredInput extends DesiredState {
   readonly config: KubeProxyConfiguration;
   readonly machine: MachineFacts;
-  /** Receives what is doubtful, in a sentence. */
+  /** Receives warnings, one sentence each. */
   readonly warn: (sentence: string) => void;
-  /** The ports that rules of mode userspace lead to, as far as they are known. */
+  /** Known proxy ports of userspace mode. */
   readonly portals?: NodePortals;
 }
 
@@ -80,7 +80,7 @@ export function portsByName(portals: NodePortals | undefined, family: IpFamily):
   );
 }
 
-/** What of a configuration decides which addresses of Services are served. */
+/** Configuration that decides which addresses of Services are served. */
 export type AddressSettings = Pick<KubeProxyConfiguration, "bindAddress"> & {
   readonly kproxy: Pick<KubeProxyConfiguration["kproxy"], "externalIPPolicy">;
 };
@@ -88,7 +88,7 @@ export type AddressSettings = Pick<KubeProxyConfiguration, "bindAddress"> & {
 /**
  * Folds objects into a state for each family; `report` receives why parts of objects are left out.
  *
- * @param config without it, all addresses are served that kube-proxy serves
+ * @param config null: all addresses are served that kube-proxy serves
  */
 export function stateOfObjects(
   objects: readonly ApiObject[],
@@ -133,15 +133,15 @@ export function stateOf({ states }: DesiredState, family: IpFamily): ProxyState 
 const LOOPBACK_IPS: readonly string[] = ["127.0.0.1", "::1"];
 
 /**
- * The addresses of the node that rules depend on, of both families. Where the machine is not looked at, its devices would say nothing
- * about the node: those of the Node count.
+ * Node addresses that rules depend on, of both families. If the machine is not read, its devices are not the node's:
+ * the Node's addresses are used.
  */
 export function hostAddresses({ machine, node }: DesiredInput, nodeIp: string): readonly string[] {
   if (machine.addresses !== null) return machine.addresses.map(({ address }) => address);
   return [...(node?.addresses ?? []).map(({ address }) => address), nodeIp, ...LOOPBACK_IPS];
 }
 
-/** Settings of one family, of whose problem it warns. */
+/** A family's settings; their problem goes to `warn`. */
 export function warned<Options>(
   { options, problem }: { readonly options: Options; readonly problem: LocalDetection["problem"] },
   { warn }: DesiredInput,
@@ -152,11 +152,11 @@ export function warned<Options>(
 }
 
 /**
- * Which mode's rules a configuration means. What `auto` chooses is only known on the node: what was found there, else iptables.
+ * Mode of a configuration. For `auto`, which only the node can decide: the mode found there, else iptables.
  *
- * @param doing for the error: `Rendering`
- * @param found what is in force on the node; null: it was not read, or there is nothing
- * @throws {UnsupportedError} if it is a mode whose rules kproxy does not make
+ * @param doing for the error message: `Rendering`
+ * @param found mode in force on the node; null: not read, or none
+ * @throws {UnsupportedError} if kproxy does not make that mode's rules
  */
 export function rulesModeOf(
   { mode }: KubeProxyConfiguration,
@@ -170,10 +170,10 @@ export function rulesModeOf(
 }
 
 /**
- * Which mode's rules a configuration means, of the modes whose rules follow from the objects alone.
+ * Mode of a configuration, among those whose rules follow from the objects alone.
  *
- * @param doing for the error
- * @throws {UnsupportedError} if it is another one
+ * @param doing for the error message
+ * @throws {UnsupportedError} if it is another mode
  */
 export function renderedModeOf(config: KubeProxyConfiguration, doing: string = "Rendering"): RenderedMode {
   const mode = rulesModeOf(config, doing);
@@ -188,15 +188,15 @@ function unknownMode(mode: string, why: string, modes: readonly string[]): Unsup
   return new UnsupportedError("kproxy", `proxy mode ${known}`, mode, { message: `${why}: ${known}` });
 }
 
-/** How the rules of one mode are looked at. */
+/** Functions to inspect one mode's rules. */
 export interface InspectedMode {
-  /** What a kernel holds after a full sync that held nothing before. */
+  /** Rules in an empty kernel after a full sync. */
   readonly rules: (input: DesiredInput, family: IpFamily) => RulesetSnapshot;
-  /** Reports to the list where live rules differ. */
+  /** Reports differences of the live rules to the list. */
   readonly compare: (comparison: Comparison, list: DifferenceList) => void | Promise<void>;
 }
 
-/** One mode is looked at, and the others' planners take time to load. */
+/** Loaders of the modes: one is used, and the planners of the others take time to load. */
 export const INSPECTED_MODES: Readonly<Record<RulesMode, () => Promise<InspectedMode>>> = {
   iptables: () => import("../modes/iptables.ts"),
   ipvs: () => import("../modes/ipvs.ts"),
@@ -204,7 +204,7 @@ export const INSPECTED_MODES: Readonly<Record<RulesMode, () => Promise<Inspected
   userspace: () => import("../modes/userspace.ts"),
 };
 
-/** The rules that the family should hold. */
+/** Desired rules of a family. */
 export async function desiredRules(
   mode: RulesMode,
   input: DesiredInput,
@@ -213,7 +213,7 @@ export async function desiredRules(
   return (await INSPECTED_MODES[mode]()).rules(input, family);
 }
 
-/** All addresses of the node that are known, of both families; the Node's own come first. */
+/** All known node addresses, of both families; the Node's own come first. */
 export function knownNodeAddresses(
   node: NodeObject | null,
   read: readonly DeviceAddress[],
@@ -221,12 +221,12 @@ export function knownNodeAddresses(
 ): readonly string[] {
   const { primaryFamily, IPv4, IPv6 } = nodeIps(node, bindAddress);
   const own = primaryFamily === "IPv4" ? [IPv4, IPv6] : [IPv6, IPv4];
-  // Addresses of Services are among IPVS' own.
+  // The device of IPVS mode has the Services' addresses.
   const found = read.filter(({ device }) => device !== DEVICE).map(({ address }) => address);
   return [...new Set([...own, ...(node?.addresses ?? []).map(({ address }) => address), ...found])];
 }
 
-/** What packets of pods come in through, where no route says. */
+/** Incoming interface of pods' packets, if no route gives it. */
 export function podInterface({ detectLocalMode, detectLocal }: KubeProxyConfiguration): string {
   if (detectLocalMode === "BridgeInterface" && detectLocal.bridgeInterface !== "") {
     return detectLocal.bridgeInterface;
@@ -237,7 +237,7 @@ export function podInterface({ detectLocalMode, detectLocal }: KubeProxyConfigur
   return "cni0";
 }
 
-/** An address of the cluster CIDR: number 5 of `10.244.0.0/16` is `10.244.0.5`, of `fd00::/56` `fd00::5`. Null: none is known. */
+/** Address `number` of the cluster CIDR: 5 of `10.244.0.0/16` is `10.244.0.5`, of `fd00::/56` `fd00::5`. Null: unknown. */
 export function podAddress(
   { clusterCIDR }: Pick<KubeProxyConfiguration, "clusterCIDR">,
   family: IpFamily,
@@ -252,12 +252,12 @@ export function podAddress(
   return parseIp(text)?.text ?? null;
 }
 
-/** The Nodes that have one of these addresses. */
+/** Nodes with one of these addresses. */
 export function nodesAt(nodes: readonly NodeObject[], addresses: readonly string[]): readonly NodeObject[] {
   return nodes.filter((node) => node.addresses.some(({ address }) => addresses.includes(address)));
 }
 
-/** By the name of the node it is decided which endpoints are its own, and by its Node's labels which hints are for it. */
+/** Warns if no Node has this node's name, which decides local endpoints, and whose labels decide topology hints. */
 export function nodeNameFinding(
   { nodeName, node, otherNodes }: Pick<DesiredState, "nodeName" | "node" | "otherNodes">,
   nodeAddresses: readonly string[],

@@ -1,5 +1,5 @@
 /**
- * What a node would do with objects: its rules as text, and the ways of packets through them. Looks at nothing but what it is given.
+ * What a node would do with objects: its rules as text, and packets' paths through them. Reads nothing but its input.
  *
  * @module
  */
@@ -25,53 +25,53 @@ import {
   UNKNOWN_MACHINE,
 } from "./desired.ts";
 
-/** Which node is meant. */
+/** Options of a preview. */
 export interface PreviewOptions {
-  /** Endpoints on the Node of this name are local; zone, addresses and pod networks are those of its Node, if it is among the objects. */
+  /** Name of the node: its endpoints are local; zone, addresses and pod networks are its Node's, if that is among the objects. */
   readonly nodeName: string;
   /** Text of a `KubeProxyConfiguration`, YAML or JSON. @default {kproxy's defaults} */
   readonly configuration?: string;
-  /** Instead of the configuration's. */
+  /** Proxy mode, instead of the configured one. */
   readonly mode?: RenderedMode;
 }
 
-/** What becomes of one packet. */
+/** Simulated path of one packet. */
 export interface PacketTrace {
   /** The packet that was walked, e.g. `10.244.0.5@cni0 → 10.96.0.1:80/tcp`. */
   readonly packet: string;
-  /** `namespace/name` of the Service that it is for; null: it is for none. */
+  /** `namespace/name` of the destination's Service; null: none. */
   readonly service: NamespacedName | null;
-  /** What becomes of it, e.g. `10.244.0.11:8080 (1/2) | 10.244.0.12:8080 (1/2), masquerade no`, `dropped`, `rejected`. */
+  /** Outcome, e.g. `10.244.0.11:8080 (1/2) | 10.244.0.12:8080 (1/2), masquerade no`, `dropped`, `rejected`. */
   readonly outcome: string;
-  /** The same as data, with the rules on the way. */
+  /** The outcome as data, with the rules on the packet's path. */
   readonly flow: Flow;
-  /** What else is to be known, in sentences: what was taken for granted, why endpoints are not used. */
+  /** Further notes, in sentences: assumptions, and why endpoints are not used. */
   readonly notes: readonly string[];
 }
 
-/** A node that is not there. */
+/** Preview of a node's rules. */
 export interface NodePreview {
-  /** Whose rules these are. */
+  /** Mode of the rules. */
   readonly mode: RenderedMode;
-  /** Those that Services have ports of, IPv4 first. */
+  /** Families in which Services have ports, IPv4 first. */
   readonly families: readonly IpFamily[];
   /**
-   * What is doubtful in the configuration, and parts of objects that are left out, each in a sentence; of what the rules of a family
-   * tell, once they were rendered or a packet went through them.
+   * Warnings about the configuration, and parts of objects that are left out, each in a sentence; those of a family's rules
+   * appear once the rules were rendered or a packet was traced.
    */
   readonly problems: readonly string[];
-  /** Addresses and node ports that Services ask for and do not get, because they are another's. */
+  /** Addresses and node ports of Services that are not served, because another Service owns them. */
   readonly unserved: readonly UnservedDestination[];
-  /** The state that the rules are made from. */
+  /** State that the rules are made from. */
   state(family: IpFamily): ProxyState;
-  /** The rules as text that the mode's own tools load, always in the same order. */
+  /** Rules as text that the mode's tools load, always in the same order. */
   render(family: IpFamily): string;
   /**
-   * Walks a packet, by the words of `kproxy trace`.
+   * Traces a packet; arguments are those of `kproxy trace`.
    *
    * @param from an address, `ADDRESS@INTERFACE`, an interface, `local` (the node itself) or `world` (a client outside of the cluster)
    * @param to `IP:PORT`, `[IPv6]:PORT`, `NAMESPACE/NAME[:PORT]` or `NAME.NAMESPACE.svc[:PORT]`, then `/udp` or `/sctp` if it is not TCP
-   * @throws {UsageError} if one of them is none of these
+   * @throws {UsageError} if an argument is invalid
    */
   trace(from: string, to: string): PacketTrace;
 }
@@ -80,10 +80,10 @@ export interface NodePreview {
 const MODES = { iptables, ipvs, nftables } as const;
 
 /**
- * What a node would do with these objects.
+ * Previews what a node would do with these objects.
  *
  * @throws {ConfigError} with every problem of the configuration
- * @throws {UnsupportedError} if it asks for mode userspace, whose rules depend on the running proxy
+ * @throws {UnsupportedError} for mode userspace, whose rules depend on the running proxy
  */
 export function previewNode(objects: readonly ApiObject[], options: PreviewOptions): NodePreview {
   const { config: configured, warnings } = configurationOf(options);
@@ -104,7 +104,7 @@ export function previewNode(objects: readonly ApiObject[], options: PreviewOptio
   };
 }
 
-/** The same by a complete configuration; `warn` receives what is doubtful, in a sentence. */
+/** A preview by a complete configuration; `warn` receives warnings, one sentence each. */
 export function previewOf(
   objects: readonly ApiObject[],
   { nodeName, config, mode, warn }: {

@@ -1,6 +1,6 @@
 /**
- * Checks of the API server, which is asked what a start would ask: whether it answers, what it grants, what it says of this node, and
- * what time it is.
+ * Checks of the API server, by the requests of a start: whether it answers, what it authorizes, what it knows of this node, and
+ * whether the clocks agree.
  *
  * @module
  */
@@ -23,18 +23,18 @@ import {
 import { isRecord } from "../../text/record.ts";
 import { failure, type Finding, ok, unknown, warning } from "./report.ts";
 
-/** One right, as a SelfSubjectAccessReview asks for it. */
+/** A right, as a SelfSubjectAccessReview names it. */
 export interface ApiRight {
   readonly verb: "list" | "watch" | "create" | "patch";
   readonly group: string;
   readonly resource: string;
-  /** Of the only object that is asked for; absent: any. */
+  /** Name of the only object that is needed; absent: any. */
   readonly name?: string;
-  /** `""`: kproxy serves nothing without it. */
+  /** What does not work without the right; `""`: nothing works. */
   readonly otherwise: string;
 }
 
-/** The rights that a configuration needs, which `deploy/` grants. Mode `auto` may become any. */
+/** Rights that a configuration needs, which `deploy/` grants. Mode `auto` needs those of every mode. */
 export function neededRights(
   { mode, kproxy: { serving } }: KubeProxyConfiguration,
   nodeName: string,
@@ -81,17 +81,17 @@ function watching(
   return (["list", "watch"] as const).map((verb) => ({ verb, group, resource, ...more }));
 }
 
-/** What the server answered with; each answer fails by itself. */
+/** Answers of the API server; each may fail by itself. */
 export interface ApiFacts {
   readonly server: string;
-  /** Where the access comes from, e.g. the path of the kubeconfig. */
+  /** Source of the access, e.g. the path of the kubeconfig. */
   readonly origin: string;
-  /** What it says of its version; rejected if it does not answer. */
+  /** Answer to `/version`; rejected if the server does not answer. */
   readonly version: PromiseSettledResult<Answer>;
   readonly rights: readonly (readonly [right: ApiRight, isAllowed: PromiseSettledResult<boolean>])[];
-  /** Null if there is no Node of the name. */
+  /** The node's own Node; null: there is none. */
   readonly node: PromiseSettledResult<NodeObject | null>;
-  /** Up to 500, for hints; none where there is a Node of the name, and local traffic is detected without their pod CIDRs. */
+  /** Up to 500 Nodes, for hints; none if the own Node exists, and local traffic is detected without pod CIDRs. */
   readonly allNodes: readonly NodeObject[];
 }
 
@@ -112,7 +112,7 @@ export interface ApiQuestions {
 /** All Nodes of a large cluster are some tens of megabytes, which is too much for a hint. */
 const ALL_NODES = "/api/v1/nodes?limit=500";
 
-/** @throws {ConfigError} if no server is named, or the credentials cannot be had */
+/** @throws {ConfigError} if no server is named, or there are no credentials */
 export async function readApi(
   { config, master, nodeName, exec, signal }: ApiQuestions,
 ): Promise<ApiFacts> {
@@ -152,7 +152,7 @@ async function getAnswer(client: KubeClient, path: string, signal: AbortSignal):
   const startMs = wallClockMs();
   const answer = await client.get(path, signal, { paced: false });
   const serverMs = Date.parse(answer.date ?? "");
-  // The answer was made in the middle of the time, on average; the header has whole seconds: half of one is the best guess.
+  // On average the answer was made halfway; the header has whole seconds, so half a second is the best guess.
   const aheadMs = (startMs + wallClockMs()) / 2 - (serverMs + 500);
   const text = await bodyOf(`GET ${path}`, answer, signal);
   return { text, aheadMs: Number.isNaN(aheadMs) ? null : aheadMs };
@@ -181,12 +181,12 @@ async function bodyOf(
   const reading = { signal, note: () => {} };
   if (answer.status >= 200 && answer.status < 300) return await readText(answer, reading);
   const text = new TextDecoder().decode(await readRefusal(answer, reading));
-  // A proxy on the way that refuses may write anything.
+  // A proxy in between that refuses may send any text.
   const reason = textField(text, "message", text.slice(0, 200));
   throw new Error(`${request}: status ${answer.status}${reason === "" ? "" : `: ${reason}`}`);
 }
 
-/** A Node that cannot be read counts for nothing: the others are a hint, too. */
+/** Nodes of a list. One that cannot be read is skipped: the others are a hint, too. */
 function nodesIn(text: string): readonly NodeObject[] {
   return itemsOf(text).flatMap((item) => {
     try {
@@ -208,7 +208,7 @@ function fieldOf(value: unknown, ...path: readonly string[]): unknown {
   return path.reduce((one, name) => isRecord(one) ? one[name] : undefined, value);
 }
 
-/** A text of JSON; `""` if there is none of the name, and `other` where it is no JSON. */
+/** A field of a JSON text; `""` if it is missing, and `other` if the text is no JSON. */
 function textField(json: string, name: string, other: string): string {
   try {
     const value = fieldOf(JSON.parse(json), name);
@@ -221,7 +221,7 @@ function textField(json: string, name: string, other: string): string {
 
 const CHECK = "API server";
 
-/** @param reason why there are no facts: no server is named, or no credentials can be had */
+/** @param reason why there are no facts: no server is named, or there are no credentials */
 export function checkNoApi(reason: string): readonly Finding[] {
   return [failure(
     CHECK,
@@ -254,7 +254,7 @@ function checkRights({ rights }: ApiFacts): readonly Finding[] {
     const text = `${verb} ${resource}${group === "" ? "" : `.${group}`}`;
     if (isAllowed.status === "rejected") {
       const finding = unknown(check, isAllowed.reason);
-      // One line for each right that could not be asked about would only repeat itself.
+      // One line per right that could not be reviewed would only repeat the error.
       if (!findings.some(({ what }) => what === finding.what)) findings.push(finding);
     } else if (isAllowed.value) {
       granted.push(text);
@@ -274,7 +274,7 @@ function checkRights({ rights }: ApiFacts): readonly Finding[] {
 
 const APART_MS = 5_000;
 
-/** Certificates and tokens are valid by the clock, and logs are in its order. */
+/** Compares the clocks: certificates and tokens are valid by time, and logs are ordered by it. */
 export function checkClock(aheadMs: number | null): readonly Finding[] {
   const check = "clock";
   if (aheadMs === null) return [ok(check, "the API server tells no time to compare with")];

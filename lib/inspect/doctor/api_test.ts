@@ -9,7 +9,7 @@ import { neededRights } from "./api.ts";
 import { examine, type ExamineOptions } from "./doctor.ts";
 import type { DoctorReport } from "./report.ts";
 
-/** What of the report is about the API server, without the rest of a node that is well. */
+/** Findings about the API server, without those of the rest of a sound node. */
 function ofCluster({ findings }: DoctorReport): readonly string[] {
   const checks = ["API server", "API rights", "node", "clock", "move to mode iptables"];
   return findings.filter(({ check }) => checks.includes(check))
@@ -54,7 +54,7 @@ Deno.test("a server that answers and grants everything is well", async () => {
   assertMatch(node ?? "", /^ok node: Node n1: 127\.0\.0\.1; IPv4, first IPv4$/);
   assertEquals(clock, "ok clock: agrees with the API server's to within seconds");
   assertEquals(rest, []);
-  // Only looked: nothing was written, and no Service was listed.
+  // Only reads: nothing was written, and no Service was listed.
   const asked = new Set(server.requests.map(({ path }) => path));
   assertEquals(asked.has("/api/v1/services"), false);
 });
@@ -76,7 +76,7 @@ Deno.test("each right that is missing is named: those that kproxy cannot do with
     "only in the log",
   ]);
   assert(found.every((line) => line.includes(" -> grant ")));
-  // Other modes do not ask for ServiceCIDRs.
+  // Other modes do not need ServiceCIDRs.
   const iptables = ofCluster(await look(server, { mode: "iptables" }));
   assertEquals(iptables.some((line) => line.includes("servicecidrs")), false);
 });
@@ -193,7 +193,7 @@ for (const [name, matches, fault, said] of FAULTS) {
     assert(all.some((line) => said.test(line)), all.join("\n"));
     assert(all.some((line) => /^ok API rights: may (list|watch) services/.test(line)), all.join("\n"));
   };
-  // Where the machine stands still for as long as the limit is, nothing else is known either.
+  // If the machine stalls for as long as the limit, other facts are unknown, too.
   Deno.test(
     `${name} is a warning of its own`,
     "hang" in fault ? () => eventually(isWarned, { limitMs: 60_000 }) : isWarned,

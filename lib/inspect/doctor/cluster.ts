@@ -1,6 +1,6 @@
 /**
- * Checks of objects: whether the Node is the one of this machine, how local traffic is detected, which addresses
- * Services do not get, and whether manifests can be read.
+ * Checks of objects: whether the Node is this machine's, how local traffic is detected, which addresses of
+ * Services are not served, and whether manifests can be read.
  *
  * @module
  */
@@ -19,12 +19,12 @@ import { failure, type Finding, ok, rejectedText, warning, warnings } from "./re
 
 export interface OwnMachine {
   readonly nodeName: string;
-  /** Canonical; null if the runtime does not grant it. */
+  /** Canonical addresses of this machine; null if the runtime does not grant it. */
   readonly ownIps: readonly string[] | null;
   readonly bindAddress: string;
   /** Families that the mode cannot serve here. */
   readonly refused: readonly IpFamily[];
-  /** As far as they are known. */
+  /** Known Nodes of the cluster. */
   readonly allNodes: readonly NodeObject[];
 }
 
@@ -74,7 +74,7 @@ export function checkNode(node: NodeObject | null, machine: OwnMachine): readonl
   return [ok(check, `Node ${nodeName}: ${addresses.join(", ")}; ${families}, first ${primaryFamily}`)];
 }
 
-/** Why the cluster is known to use IPv6 here, in words; null if nothing says so. */
+/** Reason why the cluster is known to use IPv6 here; null: nothing says so. */
 export function ipv6Use(
   node: NodeObject | null,
   { clusterCIDR, bindAddress }: Pick<KubeProxyConfiguration, "clusterCIDR" | "bindAddress">,
@@ -86,9 +86,9 @@ export function ipv6Use(
 }
 
 /**
- * What is not known for the cluster's own Pods' is masqueraded, or not.
+ * Checks how local traffic is detected: other traffic is masqueraded, or not.
  *
- * @param node the own one; null if it is not known
+ * @param node the own Node; null if it is unknown
  */
 export function checkLocalTraffic(
   config: KubeProxyConfiguration,
@@ -99,13 +99,13 @@ export function checkLocalTraffic(
   },
 ): readonly Finding[] {
   const check = "local traffic";
-  // There packets come from kproxy's own sockets, from any client.
+  // In userspace mode, packets come from kproxy's own sockets for any client.
   if (mode === "userspace") return [];
   const section = mode === "nftables" ? "nftables" : "iptables";
   const used = FAMILIES.filter((family) => node === null || nodeUse(node, family) !== null);
   const asked = used.map((family) => familySettings(config, section, family, node));
   const problems = asked.flatMap(({ problem }) => problem === null ? [] : [problem.message]);
-  // Where the families of the node are not known, one that has no network may be one that it has not.
+  // If the node's families are unknown, one without a network may be one that the node does not have.
   if (problems.length === 0 || (node === null && problems.length < asked.length)) {
     return [ok(check, `told apart by ${config.detectLocalMode}`)];
   }
@@ -120,13 +120,13 @@ export function checkLocalTraffic(
   return [warning(check, `${[...new Set(problems)].join("; ")}: ${effect}`, mend)];
 }
 
-/** As a running kproxy reports them: how many, and the first of them. */
+/** Unserved destinations as a running kproxy reports them: how many, and the first ones. */
 export interface UnservedDestinations {
   readonly count: number;
   readonly destinations: readonly UnservedDestination[];
 }
 
-/** What Services ask for and do not get, in one finding. */
+/** One finding for all destinations of Services that are not served. */
 export function checkUnserved({ count, destinations }: UnservedDestinations): readonly Finding[] {
   const check = "addresses";
   const [first] = destinations;
@@ -141,13 +141,13 @@ export function checkUnserved({ count, destinations }: UnservedDestinations): re
   )];
 }
 
-/** What is piped in can be read once, and not by this check. */
+/** Standard input can be read only once, and not by this check. */
 const STDIN_PATH = "-";
 
 /**
- * The files that objects come from; none if no files are named.
+ * Checks the manifests that objects come from; no findings if none are named.
  *
- * @param nodeName by its addresses those of Services are checked; null: a running kproxy has reported them
+ * @param nodeName to check Services' addresses against the node's; null: a running kproxy has reported them
  */
 export async function checkManifests(
   config: KubeProxyConfiguration,

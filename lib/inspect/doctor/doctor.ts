@@ -1,5 +1,5 @@
 /**
- * `kproxy doctor`: the list of its checks, and what they go by, which is read side by side, each reading by itself.
+ * `kproxy doctor`: the list of its checks, and the facts that they use, which are read in parallel, each by itself.
  *
  * @module
  */
@@ -78,33 +78,33 @@ export interface ExamineOptions {
   readonly config: KubeProxyConfiguration;
   readonly master: string;
   readonly nodeName: string;
-  /** The mode to move to; null without one. */
+  /** Target mode of a migration; null: none. */
   readonly migrateTo: RenderedMode | null;
-  /** What is doubtful in the files and the server that the command line and the configuration name. */
+  /** Doubts about the files and the server that the command line and the configuration name. */
   readonly doubts?: readonly string[];
-  /** The kproxy that runs here, in a sentence; absent: none does. */
+  /** A sentence about the kproxy that runs here; absent: none runs. */
   readonly runsHere?: string;
-  /** What Services do not get of the kproxy that runs here; none without. */
+  /** Unserved destinations of the running kproxy; absent: none runs. */
   readonly unserved?: UnservedDestinations;
-  /** What says where Services are, if another configuration does. */
+  /** Configuration that names the source of Services, if it is another one. */
   readonly servicesBy?: KubeProxyConfiguration;
-  /** True: the command line names the API server, so that Services are not asked of a running kproxy. */
+  /** True: the command line names the API server, so that Services do not come from a running kproxy. */
   readonly isSourceNamed: boolean;
-  /** Why the API server is not asked; absent: it is, if there is one. */
+  /** Why the API server is not asked; absent: it is asked, if there is one. */
   readonly apiUnasked?: string | undefined;
-  /** Every reading has so long. @default {6000} */
+  /** Time limit of each reading, in milliseconds. @default {6000} */
   readonly limitMs?: number;
   readonly lockPath?: string;
 }
 
-/** Above what a large node needs for its slowest list, and such that the whole ends within 10 s. */
+/** More than the slowest list of a large node needs, and little enough to end the whole within 10 s. */
 const LIMIT_MS = 6_000;
-/** What has ended with the signal has been judged by then; the rest is unknown. */
+/** Time after the limit for findings of readings that ended with it; the rest is unknown. */
 const GRACE_MS = 250;
-/** The API server has this share of the limit for the lists of a migration: its own error says more than that time is over. */
+/** Share of the limit for the API lists of a migration: the server's own error says more than a timeout. */
 const LISTS_SHARE = 0.9;
 
-/** Looks at the node; never rejects because of what it finds. @throws {UsageError} if nothing says where Services are for a migration */
+/** Runs all checks; never rejects for what they find. @throws {UsageError} if a migration has no source of Services */
 export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   const { nodeName, config, limitMs = LIMIT_MS } = options;
   const end = new AbortController();
@@ -120,7 +120,7 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   try {
     const node = readNode(options, exec, end.signal);
     const found = await Promise.all(CHECKS.map((check) => run(check, node, limited)));
-    // Only now it is known which programs hang; beside the mode they say most.
+    // Only now is it known which programs hang; these findings belong to the check of programs.
     const findings = found.flatMap((some, index) =>
       CHECKS[index]?.[0] === "programs" ? [...checkTroubles(programs.troubles), ...some] : some
     );
@@ -134,22 +134,22 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   }
 }
 
-/** What checks go by: what was asked for, and what several of them need to be read; a reading that fails rejects. */
+/** Facts that checks use: the options, and what several of them need to be read; a reading that fails rejects. */
 type NodeFacts = ReturnType<typeof readNode>;
 
 function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
   const { config, migrateTo, apiUnasked } = options;
-  // First, because it has the longest row of questions.
+  // First, because it needs the most programs in sequence.
   const mode = handled(readMode(exec, config));
   const variant = handled(readVariant(exec, nodeIps(null, config.bindAddress).primaryFamily));
-  /** The mode that runs here as far as it is known: the one that works, else the configured one. */
+  /** The mode in use, as far as it is known: the one that works, else the configured one. */
   const runs = mode.then(
     (found): ProxyMode => found.kind === "works" ? found.mode : config.mode,
     () => config.mode,
   );
   const isApiAsked = apiUnasked === undefined && usesApiServer(config, options.master);
   const api = handled(isApiAsked ? readApi({ ...options, exec, signal }) : Promise.resolve(null));
-  /** Null if it is not known. */
+  /** The own Node; null: unknown. */
   const ownNode = known(api).then((found) => found?.node.status === "fulfilled" ? found.node.value : null);
   return {
     ...options,
@@ -163,7 +163,7 @@ function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
     kernelChains: handled(kernelChainsOf(exec, variant)),
     api,
     ownNode,
-    /** Why the cluster is known to use IPv6; null if nothing says so. */
+    /** Reason why the cluster is known to use IPv6; null: nothing says so. */
     usesIpv6: ownNode.then((found) => ipv6Use(found, config)),
     move: handled(
       migrateTo === null ? Promise.resolve(null) : compareServices({ ...options, exec }, migrateTo, runs),
@@ -181,7 +181,7 @@ async function kernelChainsOf(
   return found === null ? null : await readKernelChains(exec, found.chosen.variant);
 }
 
-/** A reading whose failure is reported by the checks that need it, which may be none. */
+/** Marks a rejection as handled: the checks that need the fact report it, if any do. */
 function handled<T>(reading: Promise<T>): Promise<T> {
   reading.catch(() => undefined);
   return reading;
@@ -191,7 +191,7 @@ function known<T>(reading: Promise<T>): Promise<T | undefined> {
   return reading.catch(() => undefined);
 }
 
-/** Canonical; null where the runtime may not ask. */
+/** Canonical addresses of this node; null without the permission. */
 function nodeIpsOrNull(): readonly string[] | null {
   const { state } = Deno.permissions.querySync({ name: "sys", kind: "networkInterfaces" });
   if (state !== "granted") return null;
@@ -203,7 +203,7 @@ function isInPod(): boolean {
   return state === "granted" && (Deno.env.get("KUBERNETES_SERVICE_HOST") ?? "") !== "";
 }
 
-/** Compares the modes for the Services from files, a running kproxy, or the API server. */
+/** Compares two modes for the Services from files, a running kproxy, or the API server. */
 async function compareServices(
   { config, servicesBy = config, nodeName, limitMs = LIMIT_MS, ...access }: ExamineOptions,
   to: RenderedMode,
@@ -213,11 +213,11 @@ async function compareServices(
     ...access,
     config: { ...servicesBy, hostnameOverride: nodeName },
     limitMs: LISTS_SHARE * limitMs,
-    // What of an object is left out is reported by the proxy that serves it.
+    // Parts of objects that are left out are reported by the proxy that serves them.
     report: () => {},
   });
   const mode = await runs;
-  // Where `auto` finds none that works, iptables is what a node has run so far.
+  // If no mode of `auto` works, iptables is what the node has used so far.
   const from = RENDERED_MODES.find((one) => one === mode) ?? "iptables";
   return {
     rejected: rejected.map(({ where, message }) => `${where}: ${message}`),
@@ -226,8 +226,8 @@ async function compareServices(
 }
 
 /**
- * What is looked at, in the words of the report where that could not be read; and what waits for the readings and judges them: each
- * finding says how to fix it. Rejects where they could not be had.
+ * A check: its name in the report, also if the facts could not be read; and a function that awaits the facts and yields findings,
+ * each with its fix. It rejects if facts could not be read.
  */
 type Check = readonly [
   name: string | ((node: NodeFacts) => string),
@@ -242,10 +242,10 @@ async function run(
   try {
     return await limited(Promise.resolve(check(node)));
   } catch (error) {
-    // Wrong use is no fact about the node.
+    // A usage error is no finding about the node.
     if (error instanceof UsageError) throw error;
     const finding = unknown(typeof name === "string" ? name : name(node), error);
-    // Where the mode cannot be tried, kproxy cannot start.
+    // If the mode cannot be probed, kproxy cannot start.
     return [name === "mode" ? { ...finding, level: "failure" } : finding];
   }
 }
@@ -277,7 +277,7 @@ const CHECKS: readonly Check[] = [
   ["iptables variant", async ({ variant, runs }) => checkVariant(await variant, await runs)],
   ["xtables lock", async ({ lockPath, variant, runs }) => {
     const lock = await readXtablesLock(lockPath);
-    // The nft variant needs none: the kernel takes whole transactions. Where the variant is not known, the lock may matter.
+    // The nft variant needs no lock: the kernel takes whole transactions. If the variant is unknown, the lock may matter.
     const isUsed = await runs !== "nftables" && (await known(variant))?.chosen.variant !== "nft";
     return checkLock(lock, { inContainer: isInPod(), isUsed });
   }],
@@ -291,14 +291,14 @@ const CHECKS: readonly Check[] = [
     try {
       return checkBaseChains(await baseChains);
     } catch (error) {
-      // Without the program there may still be tables, but other modes need none to be looked at.
+      // Without nft there may still be tables, but other modes do not need it.
       if (error instanceof ExecError && error.isMissing() && await runs !== "nftables") return [];
       throw error;
     }
   }],
   [
     "rules of others",
-    // Where they cannot be walked through, `kproxy trace` says why; the check before has named such tables.
+    // If tables cannot be walked, `kproxy trace` says why; the check before has named them.
     async ({ exec, config, baseChains, kernelChains, runs }) => [
       ...checkForeignEnds(await known(readForeignEnds(exec, config, await known(baseChains) ?? [])) ?? []),
       ...checkForward((await known(kernelChains))?.forward ?? [], await runs),
@@ -368,7 +368,7 @@ const CHECKS: readonly Check[] = [
   }],
 ];
 
-/** Null where there is no API server, or one that does not answer, which is a finding of its own. */
+/** Facts of the API server; null if there is none, or it does not answer, which is a finding of its own. */
 async function answered(api: Promise<ApiFacts | null>): Promise<ApiFacts | null> {
   const found = await known(api);
   const isSilent = found?.version.status === "rejected" && found.node.status === "rejected";

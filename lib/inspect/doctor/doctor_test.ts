@@ -8,7 +8,7 @@ import type { DoctorReport, Finding, Level } from "./report.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { examine } from "./doctor.ts";
 
-/** Without an API server, and without asking the program that has metrics on this machine. */
+/** Without an API server, and without asking a program that serves metrics on this machine. */
 function configOf(mode: ProxyMode): KubeProxyConfiguration {
   const config = defaultConfig();
   return applyModeDefaults({
@@ -39,7 +39,7 @@ function lines(findings: readonly Finding[], ...levels: Level[]): readonly strin
   );
 }
 
-/** What a node of the tests is told of although all is well: the runtime of a test is granted everything. */
+/** Command lines that write rules, sets, sysctls or devices: none may run. */
 const WRITES =
   /(iptables|ip6tables)(-nft|-legacy)?(-restore| .*-[ADFINPRX] )|sysctl -w|ipset (restore|create)|nft -f|link (add|del)/;
 
@@ -64,7 +64,7 @@ Deno.test("no question is put to the machine twice", async () => {
   assertEquals(asked.length, new Set(asked).size, asked.toSorted().join("\n"));
 });
 
-/** A program's fault → what the report says, and how bad it is. */
+/** A program's fault → the finding, and its level. */
 const FAULTS: readonly (readonly [
   name: string,
   mode: ProxyMode,
@@ -208,7 +208,7 @@ for (const [name, mode, start, fault, said] of FAULTS) {
       assertEquals(mend === "", level === "ok", what);
       assert(!`${what}${mend}`.includes("\n"), what);
     }
-    // What does not need the program is known all the same.
+    // Facts that do not need the program are known all the same.
     if (!start.startsWith("sysctl")) {
       assert(all.includes("ok forwarding: net.ipv4.ip_forward is 1"), all.join("\n"));
     }
@@ -216,7 +216,7 @@ for (const [name, mode, start, fault, said] of FAULTS) {
       assert(all.some((line) => line.includes("choom 2.38")));
     }
   };
-  // Where the machine stands still for as long as a program may hang, no other had the time.
+  // If the machine stalls for as long as a program may hang, others had no time, either.
   Deno.test(
     `${name}: the report says so, and looks at everything else`,
     fault === "hangs" ? () => eventually(isSaid, { limitMs: 60_000 }) : isSaid,
@@ -242,7 +242,7 @@ Deno.test("programs that hang keep no others from being asked", async () => {
   for (const program of ["iptables", "ip6tables", "nft", "ipvsadm", "ipset", "conntrack", "choom"]) {
     node.fail(program, "hangs");
   }
-  // Where the machine stands still for as long, no program had the time.
+  // If the machine stalls for as long, no program had the time.
   await eventually(async () => {
     const report = await look(node, "nftables", 2_000);
     const fine = lines(report.findings, "ok");
@@ -252,12 +252,12 @@ Deno.test("programs that hang keep no others from being asked", async () => {
   }, { limitMs: 60_000 });
 });
 
-// Six programs run side by side; one after the other they would be 31 to 36 rounds.
+// Six programs run in parallel; in sequence they would take 31 to 36 rounds.
 for (const [mode, mostRounds] of [["iptables", 10], ["nftables", 12], ["ipvs", 9]] as const) {
   Deno.test(`a healthy node in mode ${mode} is looked at in few rounds of programs`, async () => {
     const paced = new PacedNode(new DoctorNode());
     let isDone = false;
-    // A round may take the machine as long as it likes.
+    // A round may take as long as the machine needs.
     const looking = look(paced, mode, 300_000).finally(() => isDone = true);
     let rounds = 0;
     while (!isDone) {
@@ -280,7 +280,7 @@ Deno.test("an API server that takes connections and says nothing is a failure by
   })();
   const server = `http://127.0.0.1:${(listener.addr as Deno.NetAddr).port}`;
   const config = configOf("nftables");
-  // Where the machine stands still for as long as the limit is, nothing else is known either.
+  // If the machine stalls for as long as the limit, other facts are unknown, too.
   await eventually(async () => {
     const startMs = performance.now();
     const { findings, result, migration } = await examine({
@@ -293,7 +293,7 @@ Deno.test("an API server that takes connections and says nothing is a failure by
       limitMs: 500,
       lockPath: "/nowhere/xtables.lock",
     });
-    // The usual limit of an API server, and many times that of this one.
+    // More than the usual limit of an API server, and many times this one's.
     assert(performance.now() - startMs < 30_000);
     assertEquals([result, migration], ["failure", null]);
     const failures = lines(findings, "failure");

@@ -1,6 +1,6 @@
 /**
- * Checks of kernel settings and network devices: forwarding, connection tracking, what single modes ask for, the reverse path filter, and
- * sizes of packets.
+ * Checks of sysctls and network devices: forwarding, connection tracking, settings of single modes, the reverse path filter, and
+ * MTUs.
  *
  * @module
  */
@@ -31,10 +31,10 @@ const IPV6_FORWARD = FORWARDING.IPv6;
 /** 1: packets that stay on a bridge pass iptables, so that pods of one node reach each other through Services. */
 const BRIDGE_NETFILTER = Object.values(BRIDGE_CALLS);
 
-/** Setting → value; null where this kernel does not have it. */
+/** Sysctl → value; null if this kernel does not have it. */
 export type Settings = ReadonlyMap<string, string | null>;
 
-/** The settings of the node as a whole, by one program. */
+/** The node-wide sysctls, read by one program. */
 export async function readSettings(exec: Exec, config: KubeProxyConfiguration): Promise<Settings> {
   const names = [
     IP_FORWARD,
@@ -52,7 +52,7 @@ export async function readSettings(exec: Exec, config: KubeProxyConfiguration): 
   return await readSysctls(exec, [...new Set(names)]);
 }
 
-/** @param usesIpv6 why the cluster is known to use IPv6; null if nothing says so */
+/** @param usesIpv6 why the cluster is known to use IPv6; null: nothing says so */
 export function checkForwarding(settings: Settings, usesIpv6: string | null): readonly Finding[] {
   const check = "forwarding";
   const [v4, v6] = [settings.get(IP_FORWARD) ?? null, settings.get(IPV6_FORWARD) ?? null];
@@ -83,7 +83,7 @@ export function checkForwarding(settings: Settings, usesIpv6: string | null): re
 const FULL = 0.95;
 const NEARLY_FULL = 0.75;
 
-/** How full the table is, and whether the settings are those that a start asks for. */
+/** Checks how full the conntrack table is, and its sysctls against those that a start sets. */
 export function checkConntrack(
   settings: Settings,
   wanted: readonly ConntrackSetting[],
@@ -129,22 +129,22 @@ export function checkConntrack(
 
 const CHECK = "settings";
 
-/** What of the mode decides which settings matter. */
+/** Properties of the mode that decide which sysctls matter. */
 export interface ModeSettings {
   readonly mode: ProxyMode;
   readonly needed: readonly NeededSysctl[];
-  /** True if node ports are to answer on 127.0.0.1, in mode iptables. */
+  /** True if node ports have to answer on 127.0.0.1, in mode iptables. */
   readonly wantsLocalhost: boolean;
-  /** What `uname -r` prints; null if it is not known. */
+  /** Output of `uname -r`; null if unknown. */
   readonly release: string | null;
 }
 
-/** A start of kproxy sets what it may: what is not as needed now hurts where it may not. */
+/** Checks sysctls of the mode. A start sets them if it may: a wrong value only hurts where it may not. */
 export function checkModeSettings(
   settings: Settings,
   { mode, needed, wantsLocalhost, release }: ModeSettings,
 ): readonly Finding[] {
-  // Despite its name this is about every hook of netfilter. Absent, no bridge uses them, which only matters where pods are on one.
+  // Despite its name, this applies to every netfilter hook. Absent: no bridge uses them, which matters only with pods on one.
   const findings = BRIDGE_NETFILTER.filter((name) => settings.get(name) === "0").map((name) =>
     warning(
       CHECK,
@@ -157,7 +157,7 @@ export function checkModeSettings(
     findings.push(checkSetting(settings, { name: ROUTE_LOCALNET, value: "1", why }));
   }
   if (mode === "ipvs") {
-    // Forwarding has a check of its own.
+    // There is a separate check of forwarding.
     const others = needed.filter(({ name }) => name !== IP_FORWARD);
     findings.push(...others.map((one) => checkSetting(settings, one)));
     findings.push(checkConnReuse(settings.get(CONN_REUSE_MODE) ?? null, release));
@@ -197,7 +197,7 @@ function checkConnReuse(found: string | null, release: string | null): Finding {
   );
 }
 
-/** The devices, and those of the default routes of both families. */
+/** Network devices, and those with default routes of either family. */
 export interface Links {
   readonly links: readonly Link[];
   readonly uplinks: readonly string[];
@@ -207,13 +207,13 @@ export async function readLinksAndRoutes(exec: Exec): Promise<Links> {
   const [links, ...uplinks] = await Promise.all([
     readLinks(exec),
     defaultRouteDevices(exec, "IPv4"),
-    // Without IPv6 in the kernel the program fails, which says that there is no route.
+    // Without IPv6 in the kernel `ip` fails: there is no route.
     defaultRouteDevices(exec, "IPv6").catch(() => []),
   ]);
   return { links, uplinks: [...new Set(uplinks.flat())] };
 }
 
-/** Device → value, of one setting of each device in a family. */
+/** Device → value of one sysctl in a family. */
 function settingOfDevices(
   settings: ReadonlyMap<string, string>,
   family: "ipv4" | "ipv6",
@@ -222,20 +222,20 @@ function settingOfDevices(
   const [start, end] = [`net.${family}.conf.`, `.${setting}`];
   return new Map(
     [...settings].filter(([name]) => name.startsWith(start) && name.endsWith(end))
-      // The program writes a dot of a device's name as a slash.
+      // `ip` prints a dot of a device's name as a slash.
       .map(([name, value]) => [name.slice(start.length, -end.length).replaceAll("/", "."), value]),
   );
 }
 
-/** Names that are no device, and the device by which nothing comes from elsewhere. */
+/** Names that are no device, and lo, by which no packet comes from elsewhere. */
 const NO_WAY: readonly string[] = ["all", "default", "lo"];
-/** Packets are sent to these by the node itself; nothing comes in by them that would be forwarded. */
+/** Devices to which the node itself sends packets; none that comes in by them would be forwarded. */
 const OWN_DEVICES: readonly string[] = ["kube-ipvs0", "kube-dummy-if", "nodelocaldns", "dummy0"];
 
 /**
- * Devices whose packets are not forwarded although the node forwards.
+ * Checks for devices whose packets are not forwarded although the node forwards.
  *
- * @param usesIpv6 why the cluster is known to use IPv6; null if nothing says so
+ * @param usesIpv6 why the cluster is known to use IPv6; null: nothing says so
  */
 export function checkDeviceForwarding(
   settings: ReadonlyMap<string, string>,
@@ -251,7 +251,7 @@ export function checkDeviceForwarding(
         value === "0" && !NO_WAY.includes(device) && !OWN_DEVICES.includes(device)
       ).map(([device]) => device);
       const [first] = off;
-      // Where nothing is forwarded, the devices are not the cause.
+      // If the node forwards nothing, the devices are not the cause.
       if (values.get("all") === "0" || first === undefined) return false;
       const more = off.length > 1 ? " and so for the others" : "";
       return [
@@ -263,10 +263,10 @@ export function checkDeviceForwarding(
 }
 
 /**
- * The kernel drops a packet whose answer would leave by another device. What is in force at a device is the higher one of its own value
+ * Checks rp_filter: the kernel drops a packet whose reply would leave by another device. A device uses the higher one of its own value
  * and that of `all`.
  *
- * @param podDevices of single pods: strict there keeps a pod from using other addresses than its own, and is meant so
+ * @param podDevices devices of single pods: strict is intended there, and keeps a pod from using foreign addresses
  */
 export function checkReversePath(
   settings: ReadonlyMap<string, string>,
@@ -291,7 +291,7 @@ export function checkReversePath(
   ]);
 }
 
-/** Bytes that a tunnel of this kind adds, at the least: over IPv4. */
+/** Least overhead of a tunnel, by kind, in bytes: over IPv4. */
 const OVERHEAD_BYTES: Readonly<Record<string, number>> = {
   vxlan: 50,
   geneve: 50,
@@ -302,7 +302,7 @@ const OVERHEAD_BYTES: Readonly<Record<string, number>> = {
   wireguard: 60,
 };
 
-/** A tunnel adds a header, so what goes into it must be so much smaller than what leaves the node. */
+/** Checks MTUs: a tunnel adds a header, so its MTU must be smaller than the uplink's by as much. */
 export function checkMtu({ links, uplinks }: Links): readonly Finding[] {
   const check = "packet sizes";
   const up = links.filter(({ isUp, mtu }) => isUp && mtu > 0);

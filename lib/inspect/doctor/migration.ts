@@ -1,6 +1,6 @@
 /**
- * What would change if the node ran another mode: how each mode behaves where modes differ, compared for every Service.
- * `docs/modes.md` has the same in words, and the flow cases test it.
+ * Changes if the node ran another mode: each mode's behaviour where modes differ, compared for every Service.
+ * `docs/modes.md` describes the same, and the flow cases test it.
  *
  * @module
  */
@@ -21,19 +21,19 @@ export interface Difference {
 export interface ChangedService {
   readonly namespace: string;
   readonly name: string;
-  /** At least one; each topic once. */
+  /** Differences, at least one; each topic once. */
   readonly differences: readonly Difference[];
 }
 
 export interface Migration {
   readonly from: RenderedMode;
   readonly to: RenderedMode;
-  /** Where the Services are from, e.g. the address of the API server. */
+  /** Source of the Services, e.g. the address of the API server. */
   readonly objectsFrom: string;
   readonly serviceCount: number;
-  /** What changes for every Service, and for the node. */
+  /** Differences for every Service, and for the node. */
   readonly everyService: readonly Difference[];
-  /** By namespace and name; those that only `everyService` is about are left out. */
+  /** Services with differences of their own, by namespace and name. */
   readonly services: readonly ChangedService[];
 }
 
@@ -87,26 +87,26 @@ function compare<T>(
   });
 }
 
-/** Something that modes do differently, and what each does, in words. */
+/** A topic in which modes differ, and each mode's behaviour, in words. */
 interface Trait<T> extends Readonly<Record<RenderedMode, string | ((subject: T) => string)>> {
   readonly topic: string | ((subject: T) => string);
-  /** False where it does not matter. @default {always} */
+  /** False for subjects without the topic. @default {always} */
   readonly isAbout?: (subject: T) => boolean;
 }
 
-/** One port of a Service, and what it is looked at with. */
+/** A Service's port, with the facts that its behaviour depends on. */
 interface Subject {
   readonly port: ServicePort;
   readonly family: IpFamily;
   readonly config: KubeProxyConfiguration;
 }
 
-/** Node port addresses as they are in force in a mode, from a configuration that was completed for any mode. */
+/** nodePortAddresses in a mode, from a configuration that was completed for any mode. */
 function addressesIn(
   { mode: configuredMode, nodePortAddresses: found }: KubeProxyConfiguration,
   mode: RenderedMode,
 ): readonly string[] | null {
-  // What nftables mode sets where nothing was configured looks as if it were.
+  // The default that nftables mode sets looks as if it were configured.
   const isDefault = found === null || found.length === 0 ||
     (configuredMode === "nftables" && found.join() === "primary");
   if (!isDefault) return found;
@@ -220,7 +220,7 @@ const SERVICE_TRAITS: readonly Trait<Subject>[] = [
   },
 ];
 
-/** What counts for every Service, or for the node. */
+/** Topics that concern every Service, or the node. */
 const COMMON_TRAITS: readonly Trait<KubeProxyConfiguration>[] = [
   {
     topic: "choice of endpoint",

@@ -34,7 +34,7 @@ function migrate(
   });
 }
 
-/** `topic: now -> then` of the only Service; nothing if nothing changes. */
+/** `topic: now -> then` for the only Service; empty if nothing changes. */
 function differences(...args: Parameters<typeof migrate>): readonly string[] {
   return migrate(...args).services.flatMap((service) => service.differences)
     .map(({ topic, from, to }) => `${topic}: ${from} -> ${to}`);
@@ -43,7 +43,7 @@ function differences(...args: Parameters<typeof migrate>): readonly string[] {
 const NODE_PORT = { nodePort: 30080 };
 const VIP = { loadBalancerVIPs: ["203.0.113.5"] };
 
-/** A port → topics that change, by the way from one mode to another. */
+/** A port → topics that change, by direction of the migration. */
 const CASES: readonly (readonly [
   name: string,
   port: Partial<ServicePort>,

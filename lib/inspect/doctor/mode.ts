@@ -1,5 +1,5 @@
 /**
- * Checks of the mode: whether it would work here by the probes of a start, which write nothing here; the rights of this process; and the
+ * Checks of the mode: whether it would work here, by the probes of a start without their writes; the rights of this process; and the
  * variant and the lock of iptables.
  *
  * @module
@@ -36,20 +36,20 @@ export type ModeFact =
   | {
     readonly kind: "works";
     readonly mode: ProxyMode;
-    /** Those that would have been taken first, and why they are not. */
+    /** Modes that `auto` prefers, and why they do not work. */
     readonly passedOver: readonly { readonly mode: string; readonly reason: string }[];
     readonly refused: readonly Pick<RefusedFamily, "family" | "reason">[];
-    /** What a start would warn of. */
+    /** Warnings that a start would log. */
     readonly warnings: readonly string[];
   }
   | {
     readonly kind: "unusable";
     readonly reason: string;
-    /** True if nothing but the rights of this process is in the way. */
+    /** True if only this process lacks the rights. */
     readonly lacksRights: boolean;
   };
 
-/** Tries the configured mode, or those that `auto` stands for, as a start does. */
+/** Probes the configured mode, or those of `auto`, as a start does. */
 export async function readMode(exec: Exec, config: KubeProxyConfiguration): Promise<ModeFact> {
   const warnings: string[] = [];
   const context = {
@@ -67,12 +67,12 @@ export async function readMode(exec: Exec, config: KubeProxyConfiguration): Prom
   }
 }
 
-/** The probes of nftables and iptables only read, but for kernel settings; that of IPVS writes sets and rules to try them. */
+/** Probes without writes. Those of nftables and iptables write only sysctls; that of IPVS, which writes sets and rules, is replaced. */
 const READING_MODES: Modes = new Map<ProxyMode, PrepareMode>(
   [...MODES].map(([mode, prepare]) => [mode, mode === "ipvs" ? readIpvs : prepare]),
 );
 
-/** As far as reading shows: programs, kernel, rights and families. Sets, matches and schedulers are tried by a start. */
+/** Probes IPVS by reading: programs, kernel, rights, families. Sets, matches and schedulers are tried by a start. */
 async function readIpvs({ exec, config, sysctls }: ModeContext): Promise<PreparedMode> {
   try {
     await new Ipvsadm(exec).loads();
@@ -86,7 +86,7 @@ async function readIpvs({ exec, config, sysctls }: ModeContext): Promise<Prepare
   return { proxiers: [], refused, reconfigure: () => [] };
 }
 
-/** Reads settings, and takes every change for done. */
+/** Sysctls that are read, and whose changes are taken for done. */
 function unwritten(sysctls: NodeSysctls): NodeSysctls {
   return {
     known: sysctls.known,
@@ -97,7 +97,7 @@ function unwritten(sysctls: NodeSysctls): NodeSysctls {
   };
 }
 
-/** Keeps what a start would warn of, as one line each. */
+/** A logger that keeps warnings, as one line each. */
 function warningsOnly(warnings: string[]): Logger {
   return {
     ...silentLogger,
@@ -109,7 +109,7 @@ function warningsOnly(warnings: string[]): Logger {
   };
 }
 
-/** @param wanted as configured, `auto` among them */
+/** @param wanted the configured mode, possibly `auto` */
 export function checkMode(fact: ModeFact, wanted: string): readonly Finding[] {
   const check = "mode";
   const other = wanted === "iptables" ? "nftables" : "iptables";
@@ -142,7 +142,7 @@ export function checkMode(fact: ModeFact, wanted: string): readonly Finding[] {
   ];
 }
 
-/** Permissions of the runtime, and what does not work without. */
+/** Permissions of the runtime, and what does not work without them. */
 const PERMISSIONS: readonly (readonly [Deno.PermissionDescriptor, otherwise: string])[] = [
   [{ name: "sys", kind: "hostname" }, "only --hostname-override names the node"],
   [{ name: "sys", kind: "cpus" }, "the connection tracking table is sized by the CPUs of this process"],
@@ -160,13 +160,13 @@ const PERMISSIONS: readonly (readonly [Deno.PermissionDescriptor, otherwise: str
 ];
 
 export interface RightsFact {
-  /** Null where the runtime may not say. */
+  /** User id; null without the permission. */
   readonly uid: number | null;
-  /** Flags of the runtime that it was not started with, e.g. `--allow-sys=hostname`, and what does not work without. */
+  /** Missing permission flags of the runtime, e.g. `--allow-sys=hostname`, and what does not work without them. */
   readonly missing: readonly (readonly [flag: string, otherwise: string])[];
 }
 
-/** Nothing is asked of a user, and nothing is used. */
+/** Reads the permissions; the user is not prompted, and none is used. */
 export function readRights(): RightsFact {
   const isGranted = (permission: Deno.PermissionDescriptor): boolean => {
     const { state, partial } = Deno.permissions.querySync(permission);
@@ -182,7 +182,7 @@ export function readRights(): RightsFact {
   };
 }
 
-/** @param mode undefined if it is not known whether the mode works */
+/** @param mode undefined if it is unknown whether the mode works */
 export function checkRights(
   { uid, missing }: RightsFact,
   mode: ModeFact | undefined,
@@ -210,19 +210,19 @@ export function checkRights(
 
 export interface VariantFact {
   readonly chosen: VariantChoice;
-  /** Of the program `iptables`; null if it does not say. */
+  /** Version of the program `iptables`; null if it prints none. */
   readonly systemDefault: IptablesVersion | null;
-  /** Families for which the variant that is not chosen holds a service proxy's chains. */
+  /** Families whose service-proxy chains are in the variant that is not chosen. */
   readonly otherHolds: readonly IpFamily[];
-  /** Variants that may have rules which this process may not see. */
+  /** Variants whose rules this process may be unable to see. */
   readonly unseen: readonly IptablesVariant[];
 }
 
 const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
 
-/** Null if iptables does not work here at all. */
+/** Chooses the variant; null if iptables does not work here at all. */
 export async function readVariant(exec: Exec, primaryFamily: IpFamily): Promise<VariantFact | null> {
-  // What may be hidden shows in the lists that the choice goes by: asked for all at once, they are there when it needs them.
+  // Probes for hidden rules run the same listings as the choice: started together, each listing runs once.
   const [chosen, text, ...hidden] = await Promise.all([
     chooseIptablesVariant(exec, { primaryFamily }).catch((error) => {
       if (error instanceof UnsupportedError) return null;
@@ -244,10 +244,10 @@ export async function readVariant(exec: Exec, primaryFamily: IpFamily): Promise<
   };
 }
 
-/** @param mode the one that runs here */
+/** @param mode the mode in use */
 export function checkVariant(fact: VariantFact | null, mode: ProxyMode): readonly Finding[] {
   const check = "iptables variant";
-  // The check of the mode reports that iptables does not work, where it matters.
+  // The check of the mode reports that iptables does not work, if it matters.
   if (fact === null) return [];
   const { chosen: { variant, reason }, systemDefault, otherHolds, unseen } = fact;
   const isUnused = mode === "nftables" || mode === "auto";
@@ -276,7 +276,7 @@ export function checkVariant(fact: VariantFact | null, mode: ProxyMode): readonl
 }
 
 /**
- * Whether it is the lock that all programs of the node take, and whether another program sits on it.
+ * Checks whether all programs of the node share the xtables lock, and whether another one holds it.
  *
  * @param isUsed false where the variant in use takes no lock
  */

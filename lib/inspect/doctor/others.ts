@@ -1,6 +1,6 @@
 /**
- * Checks of what others have on the node: chains that see packets before, or after, those of kproxy; service proxies that are at work, by
- * their tables, chains, devices and metrics; and what other modes left.
+ * Checks of other programs' traces on the node: chains that see packets before, or after, those of kproxy; active service proxies, by
+ * their tables, chains, devices and metrics; and leftovers of other modes.
  *
  * @module
  */
@@ -38,10 +38,10 @@ import { type Doubt, failure, type Finding, ok, unknown, warnings } from "./repo
 
 const CHECK = "rules of others";
 
-/** A chain of the kernel in one family, as `iptables -S` prints it. */
+/** A built-in chain in one family, as `iptables -S` prints it. */
 export interface KernelChain {
   readonly family: IpFamily;
-  /** One rule a line, `-P CHAIN POLICY` first. */
+  /** Lines, `-P CHAIN POLICY` first, then one rule each. */
   readonly lines: readonly string[];
 }
 
@@ -51,7 +51,7 @@ export interface KernelChains {
   readonly prerouting: readonly KernelChain[];
 }
 
-/** The chains through which the node's own rules, and those of other proxies, see a packet first. */
+/** Reads the chains in which the node's own rules, and those of other proxies, come before kproxy's. */
 export async function readKernelChains(exec: Exec, variant: IptablesVariant): Promise<KernelChains> {
   const tools = (await Promise.all(FAMILIES.map((family) => iptablesOf(exec, family, variant))))
     .filter((tool) => tool !== null);
@@ -67,7 +67,7 @@ export async function readKernelChains(exec: Exec, variant: IptablesVariant): Pr
   return { forward, prerouting };
 }
 
-/** Null: the family has no programs, or no tables, and so no rules that could be in the way. */
+/** iptables of a family; null: it has no programs, or no tables, and so no rules. */
 async function iptablesOf(
   exec: Exec,
   family: IpFamily,
@@ -81,17 +81,17 @@ async function iptablesOf(
     throw error;
   }
   const iptables = new Iptables(exec, programs);
-  // The mode's own probe reports a kernel without IPv6.
+  // A kernel without IPv6 is reported by the probe of the mode.
   return family === "IPv6" && await iptables.absence() !== null ? null : { family, iptables };
 }
 
-/** Destinations are translated from here on. */
+/** Priority of DNAT. */
 const DSTNAT_PRIORITY = -100;
 const HOOKS_OF_SERVICES: readonly string[] = ["prerouting", "forward", "output", "postrouting"];
 
-/** True for a chain of neither a service proxy nor iptables. */
+/** True for a chain that belongs neither to a service proxy nor to iptables. */
 function isForeign({ family, table }: BaseChain): boolean {
-  // What is in these is checked as iptables' rules.
+  // Tables of iptables-nft are checked as iptables rules.
   const isIptables = ["ip", "ip6"].includes(family) && IPTABLES_TABLES.has(table);
   // Tables of known service proxies are checked by their names.
   return !isIptables && proxyOfTable(`${family} ${table}`) === null && table !== NEXT_TABLE_NAME;
@@ -131,14 +131,14 @@ export function checkBaseChains(chains: readonly BaseChain[]): readonly Finding[
   return findings.length > 0 ? findings : [ok(CHECK, "no table of nftables is in front of kproxy's rules")];
 }
 
-/** What a chain FORWARD that drops means in each mode. */
+/** Effect of a FORWARD chain that drops, by mode. */
 const FORWARD_DROPS: Readonly<Partial<Record<ProxyMode, string>>> = {
   iptables: "kproxy lets packets of Services through, and no others between pods",
   ipvs: "packets of Services do not come through it, all others between pods do",
   nftables: "packets of Services are dropped, too, unless a rule of that chain accepts them",
 };
 
-/** The chain FORWARD of iptables: its policy, and rules before kproxy's that drop everything. */
+/** Checks the FORWARD chain of iptables: its policy, and unconditional drops before kproxy's rules. */
 export function checkForward(chains: readonly KernelChain[], mode: ProxyMode): readonly Finding[] {
   return chains.flatMap(({ family, lines }) => {
     const tool = family === "IPv4" ? "iptables" : "ip6tables";
@@ -157,7 +157,7 @@ export function checkForward(chains: readonly KernelChain[], mode: ProxyMode): r
   });
 }
 
-/** A rule without conditions that ends packets in front of our own jump; behind it, Services have passed. */
+/** The first unconditional drop before our own jump; after it, Services have passed. */
 function firstDrop(lines: readonly string[]): string | null {
   for (const line of lines.map((text) => text.replace(/ -c \d+ \d+/, ""))) {
     if (/ -j KUBE-FORWARD\b/.test(line)) return null;
@@ -166,12 +166,12 @@ function firstDrop(lines: readonly string[]): string | null {
   return null;
 }
 
-/** Where no cluster CIDR is known: how addresses begin that no host has. */
+/** Prefixes of unused addresses, if no cluster CIDR is known. */
 const ANY_NETWORK: Readonly<Record<IpFamily, string>> = { IPv4: "198.18.0.", IPv6: "2001:db8::" };
 
 /**
- * Sends a packet from pod to pod through the tables of others, as `kproxy trace` does through all: a rule there may drop what kproxy's
- * own rules have let pass. Returns the places of the rules that end it, e.g. `table inet fw chain forward rule 1: drop`; none on nodes
+ * Simulates a packet from pod to pod through tables of other programs, as `kproxy trace` does through all: they may drop what kproxy's
+ * rules have accepted. Returns the places of rules that end its path, e.g. `table inet fw chain forward rule 1: drop`; none on nodes
  * without such tables.
  */
 export async function readForeignEnds(
@@ -190,7 +190,7 @@ export async function readForeignEnds(
     const walk = (rules: RulesetSnapshot): Flow => new RulesetSimulator(rules).send(packet, HOST_STATE);
     for (const outcome of walk(await readElements(exec, foreign, null, walk)).outcomes) {
       const end = foreignEnd(outcome);
-      // A chain that drops by its policy is a finding of its own.
+      // A drop by policy is a finding of its own.
       if (end !== null && end.index !== 0) ends.push(placeOf(end));
     }
   }
@@ -214,7 +214,7 @@ function podPacket(family: IpFamily, config: KubeProxyConfiguration): Packet {
   };
 }
 
-/** @param places of rules that end what kproxy's own have let pass */
+/** @param places of other programs' rules that drop what kproxy's rules have accepted */
 export function checkForeignEnds(places: readonly string[]): readonly Finding[] {
   return warnings(CHECK, null, [
     places.length > 0 && [
@@ -226,17 +226,17 @@ export function checkForeignEnds(places: readonly string[]): readonly Finding[] 
 
 const OTHER_PROXIES = "other proxies";
 
-/** Who answers where a proxy has its metrics. */
+/** The program that answers at the metrics address. */
 export type MetricsOwner = "kproxy" | "kube-proxy" | "nothing" | "another program";
 
-/** For an answer to begin, and for each piece of it. */
+/** Time until an answer begins, and between its pieces. */
 const PIECE_LIMIT_MS = 1_500;
-/** Those of a large node take a proxy a second or two. */
+/** Time for all metrics: a large node's take a proxy a second or two. */
 const WHOLE_LIMIT_MS = 4_000;
-/** Its beginning is enough: what answers may send without an end. */
+/** Size that is read of an answer, which another program may never end. */
 const BEGINNING_BYTES = 64 * 1024;
 
-/** @param address `IP:port` as configured; an unspecified IP is asked on loopback */
+/** Asks the metrics address. @param address `IP:port` as configured; for an unspecified IP, loopback */
 export async function readMetricsOwner(address: string): Promise<MetricsOwner> {
   if (address === "") return "nothing";
   const [bound, port] = splitHostPort(address);
@@ -247,35 +247,35 @@ export async function readMetricsOwner(address: string): Promise<MetricsOwner> {
     text = await httpGet(question, (reply) => beginningOf(reply, BEGINNING_BYTES));
   } catch (error) {
     if (error instanceof NoConnectionError) return "nothing";
-    // What takes the connection has the port, even if it never answers.
+    // A program that accepts the connection owns the port, even if it never answers.
     if (error instanceof StrangeAnswerError) return "another program";
     throw error;
   }
-  // Both have the metrics of kube-proxy; those of Go's runtime, which come early, only kube-proxy has.
+  // Both serve kube-proxy's metrics; only kube-proxy has those of the Go runtime, which come early.
   if (/^(# (HELP|TYPE) )?go_/m.test(text)) return "kube-proxy";
   return /^(# (HELP|TYPE) )?k(ube)?proxy_/m.test(text) ? "kproxy" : "another program";
 }
 
-/** The signs of other proxies; those that could not be looked at are left out. */
+/** Signs of other proxies; those that could not be read are left out. */
 export interface ProxySigns {
   readonly owner?: MetricsOwner | undefined;
   readonly metricsAddress: string;
-  /** Which mode's rules are no sign of others here. */
+  /** The mode in use, whose rules are no sign of another proxy. */
   readonly mode: ProxyMode;
   readonly baseChains?: readonly BaseChain[] | undefined;
   readonly prerouting?: readonly KernelChain[] | undefined;
   readonly links?: readonly Link[] | undefined;
 }
 
-/** A proxy that takes Services, and what gives it away. */
+/** Another proxy that serves Services, and its signs. */
 interface KnownProxy {
   readonly name: string;
   readonly table?: RegExp;
-  /** Targets of rules in PREROUTING of nat. */
+  /** Targets of its rules in PREROUTING of nat. */
   readonly chain?: RegExp;
   readonly device?: RegExp;
   readonly mend: string;
-  /** Rules of this mode look the same for kproxy and kube-proxy. */
+  /** Mode whose rules look the same for kproxy and kube-proxy. */
   readonly mode?: ProxyMode;
 }
 
@@ -287,7 +287,7 @@ const KNOWN: readonly KnownProxy[] = [
   },
   {
     name: "a proxy in mode userspace, kube-proxy or a kproxy of another configuration,",
-    // Only mode userspace has these.
+    // Chains that only userspace mode has.
     chain: /^KUBE-PORTALS-/,
     mend: "end it on this node, then: kproxy cleanup --only=userspace",
     mode: "userspace",
@@ -342,7 +342,7 @@ export function checkOtherProxies(signs: ProxySigns): readonly Finding[] {
   return [ok(OTHER_PROXIES, owner === "kproxy" ? "none; kproxy runs" : "none shows")];
 }
 
-/** True if packets are led to rules with the names that kproxy and kube-proxy use. */
+/** True if base chains lead to rules with kproxy's or kube-proxy's names. */
 function hasRules({ baseChains = [], prerouting = [] }: ProxySigns): boolean {
   return baseChains.some(({ table }) => table === "kproxy") ||
     prerouting.flatMap(({ lines }) => lines).some((line) =>
@@ -364,20 +364,20 @@ function signsOf(
 }
 
 export interface Leftovers {
-  /** In words, e.g. `3 tables of nft`; empty if there is nothing. */
+  /** Leftovers in words, e.g. `3 tables of nft`; empty: none. */
   readonly found: readonly string[];
   readonly modes: readonly CleanupMode[];
   readonly failed: readonly string[];
 }
 
-/** By the dry run of a cleanup. @param runs the mode that runs here */
+/** Finds leftovers by the dry run of a cleanup. @param runs the mode in use */
 export async function readLeftovers(
   exec: Exec,
   { ipvs }: KubeProxyConfiguration,
   runs: ProxyMode,
 ): Promise<Leftovers> {
-  // Where iptables writes the rules that are in force, looking for chains of others would read all of them, which takes seconds on a
-  // large node; tables of nftables are looked for there.
+  // Modes that use iptables themselves would read all their rules to find other modes' chains, which takes seconds on a
+  // large node: there only tables of nftables are looked for.
   const isLarge = runs === "iptables" || runs === "ipvs" || runs === "auto";
   const modes = isLarge ? ["nftables"] as const : CLEANUP_MODES.filter((mode) => mode !== runs);
   const report = await removeLeftovers(modes, {
@@ -394,7 +394,7 @@ export async function readLeftovers(
   };
 }
 
-/** @param devices names of all devices; undefined if they are not known */
+/** @param devices names of all devices; undefined: unknown */
 export function checkLeftovers(
   { found, modes, failed }: Leftovers,
   runs: ProxyMode,

@@ -176,7 +176,7 @@ testFindings({
 
 const METRICS = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n";
 
-/** Who answers there, what is sent, and whether the connection is ended then. */
+/** The listener on the address, its answer, and whether it closes the connection. */
 const OWNERS: readonly (readonly [who: string, sent: string, isEnded: boolean, owner: MetricsOwner])[] = [
   ["kube-proxy", `${METRICS}# HELP go_gc_duration_seconds A summary\ngo_x 1\n`, true, "kube-proxy"],
   ["kproxy", `${METRICS}# HELP kproxy_x X\nkproxy_x 1\n`, true, "kproxy"],
@@ -188,14 +188,14 @@ const OWNERS: readonly (readonly [who: string, sent: string, isEnded: boolean, o
 ];
 
 for (const [who, sent, isEnded, owner] of OWNERS) {
-  // The limits are the question's own; where the machine stands still for as long, it is asked again.
+  // The limits are those of the check; where the machine stalls for as long, it is asked again.
   const ask = async (): Promise<void> => {
     using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
     const serving = (async () => {
       const connection = await listener.accept();
       await connection.read(new Uint8Array(1_000));
       const writer = connection.writable.getWriter();
-      // The reader may have gone, having seen enough.
+      // The reader may have closed the connection, having read enough.
       const sending = Promise.allSettled([writer.write(new TextEncoder().encode(sent))]);
       return { connection, sending };
     })();

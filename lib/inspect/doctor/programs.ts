@@ -1,5 +1,5 @@
 /**
- * Checks of the programs that kproxy starts: whether they are there and new enough, come to their end, and print what they should.
+ * Checks of the programs that kproxy starts: whether they are installed and new enough, end by themselves, and print valid output.
  *
  * @module
  */
@@ -16,15 +16,15 @@ const CHECK = "programs";
 
 interface Program {
   readonly name: string;
-  /** What makes it print its version. @default {"--version"} */
+  /** Flag that prints the version. @default {"--version"} */
   readonly versionFlag?: string;
-  /** Of Debian; other systems have similar names. @default {name} */
+  /** Name of the Debian package; other systems have similar names. @default {name} */
   readonly packageName?: string;
-  /** The modes that do not work without it. */
+  /** Modes that do not work without the program. */
   readonly modes?: readonly ProxyMode[];
-  /** What else does not work without it. */
+  /** What else does not work without the program. */
   readonly otherwise?: string;
-  /** Dotted; absent: any will do. */
+  /** Oldest supported version, dotted; absent: any. */
   readonly minVersion?: string;
 }
 
@@ -56,7 +56,7 @@ export type ProgramFact =
   /** The runtime does not let kproxy start it. */
   | { readonly kind: "forbidden" };
 
-/** Answers by name; a program that hangs costs only its own. */
+/** Facts by program; one that hangs does not affect the others. */
 export type ProgramFacts = ReadonlyMap<string, PromiseSettledResult<ProgramFact>>;
 
 export async function readPrograms(exec: Exec): Promise<ProgramFacts> {
@@ -68,7 +68,7 @@ export async function readPrograms(exec: Exec): Promise<ProgramFacts> {
 
 async function readVersion(exec: Exec, argv: readonly string[]): Promise<ProgramFact> {
   try {
-    // Some print it with a status, or among their errors: ipvsadm where the kernel has no IPVS.
+    // Some print the version with a status, or on stderr: ipvsadm where the kernel has no IPVS.
     const { code, stdout, stderr } = await exec.run(argv);
     const [version = null] = code === 0 ? /\d+(?:\.\d+)+/.exec(`${stdout}\n${stderr}`) ?? [] : [];
     return { kind: "found", version };
@@ -80,7 +80,7 @@ async function readVersion(exec: Exec, argv: readonly string[]): Promise<Program
   }
 }
 
-/** @param modes those that must work here */
+/** @param modes modes that must work here */
 export function checkPrograms(facts: ProgramFacts, modes: readonly ProxyMode[]): readonly Finding[] {
   return PROGRAMS.flatMap((program) => {
     const fact = facts.get(program.name);
@@ -115,13 +115,13 @@ function checkProgram(program: Program, found: ProgramFact, running: readonly Pr
 
 export interface ProgramTrouble {
   readonly program: string;
-  /** `hangs`: it was still running at the end; `killed`: by a signal; `garbage`: it printed what is none of its outputs. */
+  /** `hangs`: still running at the time limit; `killed`: by a signal; `garbage`: its output is invalid. */
   readonly kind: "hangs" | "killed" | "garbage";
   /** One sentence, without the program's name in front. */
   readonly words: string;
 }
 
-/** One line for each program and kind of trouble: a start would meet them, too. */
+/** One finding per program and kind of trouble: a start would have the same trouble. */
 export function checkTroubles(troubles: readonly ProgramTrouble[]): readonly Finding[] {
   return troubles.map(({ program, kind, words }) => {
     const [what, mend] = TROUBLES[kind];
@@ -144,18 +144,18 @@ const TROUBLES: Readonly<Record<ProgramTrouble["kind"], readonly [what: string, 
   ],
 };
 
-/** As many run side by side: on a slow node all at once would end too late. */
+/** Limit of programs in parallel: on a slow node, all at once would end too late. */
 const MOST_AT_ONCE = 6;
-/** A program that takes longer waits rather than computes, so that the next may start. */
+/** A program that takes longer is waiting rather than computing, so the next may start. */
 const SLOW_MS = 250;
-/** Programs that were asked to end have so long; after that they are killed. */
+/** Time for programs to end once they were asked to; after it they are killed. */
 const END_MS = 2_500;
 
-/** The status of a program that a signal ended is above this one, also where a script says so of its own. */
+/** Exit statuses above this one stand for a signal, also where a script reports it. */
 const FIRST_SIGNAL_CODE = 128;
 const LAST_SIGNAL_CODE = 128 + 31;
 
-/** Runs programs until `signal` ends those under way, and remembers which misbehaved. */
+/** Runs programs until `signal` ends those under way, and records which misbehaved. */
 export class DoctorExec implements Exec {
   readonly #exec: Exec;
   readonly #signal: AbortSignal;
@@ -169,19 +169,19 @@ export class DoctorExec implements Exec {
     this.#signal = signal;
   }
 
-  /** In the order in which they showed; of each program and kind the first. */
+  /** Troubles in the order of their detection; the first of each program and kind. */
   get troubles(): readonly ProgramTrouble[] {
     return [...this.#troubles.values()];
   }
 
-  /** Call when `signal` ends the rest: what runs now hangs. */
+  /** Records the programs still running as hanging; to be called before `signal` ends them. */
   noteHanging(afterMs: number): void {
     for (const argv of this.#running.values()) {
       this.#note(argv, "hangs", `${shown(argv)} was still running after ${afterMs / 1000} s`);
     }
   }
 
-  /** Resolves when all have ended, or after a while. */
+  /** Resolves when all programs have ended, or after a time limit. */
   async ended(): Promise<void> {
     const over = Promise.withResolvers<void>();
     const timer = setTimeout(over.resolve, END_MS);
@@ -198,7 +198,7 @@ export class DoctorExec implements Exec {
     }
   }
 
-  /** Waits for a place. The last to ask is the first to start: it is in a row of questions, each of which needs the answer before. */
+  /** Waits for a place. The latest request goes first: it is in a sequence of programs, each of which waits for the one before. */
   async #turn(): Promise<() => void> {
     if (this.#busy < MOST_AT_ONCE) this.#busy++;
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));
@@ -221,7 +221,7 @@ export class DoctorExec implements Exec {
     const run = this.#exec.run(argv, { ...options, signal });
     this.#running.set(run, argv);
     try {
-      // One that does not end when it is asked to is not waited for.
+      // A program that does not end on request is not waited for.
       const result = await abortable(run.finally(() => this.#running.delete(run)), this.#signal);
       this.#check(argv, result);
       return result;
@@ -247,13 +247,13 @@ export class DoctorExec implements Exec {
   }
 }
 
-/** A command line; of programs that a kubeconfig names the name alone, because their arguments may be secrets. */
+/** A command line; for programs that a kubeconfig names the name alone, because arguments may be secrets. */
 function shown(argv: readonly string[]): string {
   const [program = ""] = argv;
   return OWN_PROGRAMS.includes(program) ? argv.join(" ") : program;
 }
 
-/** By the command line, the first that fits: how its output begins, blank lines and warnings left out. Other programs may print anything. */
+/** Valid beginnings of output by command line, the first match; without blank lines and warnings. Other programs may print anything. */
 const BEGINNINGS: readonly (readonly [commandLine: RegExp, beginning: RegExp])[] = [
   [/ (?:--version|-V)$/, /\d+(?:\.\d+)+/],
   [/^ip6?tables\S*-save/, /^\*\w/],
@@ -267,11 +267,11 @@ const BEGINNINGS: readonly (readonly [commandLine: RegExp, beginning: RegExp])[]
 
 const SHOWN = 40;
 
-/** The beginning of what a program has printed that is none of its outputs; null if it is well, or there is none. */
+/** The beginning of invalid output; null if it is valid, or there is none. */
 export function garbageIn(argv: readonly string[], stdout: string): string | null {
   const line = argv.join(" ");
   const beginning = BEGINNINGS.find(([commandLine]) => commandLine.test(line))?.[1];
-  // Without a line end behind it: some print a megabyte in one.
+  // The first line, cut: some programs print a megabyte without a line end.
   const first = /^(?!\s*$|#).{0,200}/m.exec(stdout)?.[0];
   if (beginning === undefined || first === undefined || beginning.test(first)) return null;
   return JSON.stringify(first.slice(0, SHOWN));

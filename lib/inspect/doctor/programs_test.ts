@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { garbageIn } from "./programs.ts";
 
-/** What programs of Debian 12 print; none of it is garbage. */
+/** Output of Debian 12's programs, all of it valid. */
 const GOOD: readonly (readonly [commandLine: string, stdout: string])[] = [
   ["iptables --version", "iptables v1.8.9 (nf_tables)\n"],
   ["ip -V", "ip utility, iproute2-6.1.0, libbpf 1.1.2\n"],

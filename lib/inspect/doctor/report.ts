@@ -1,5 +1,5 @@
 /**
- * What `kproxy doctor` says: findings of one line each with the way to mend them, and the report made of them.
+ * Output of `kproxy doctor`: findings of one line each with their fix, and the report made of them.
  *
  * @module
  */
@@ -10,15 +10,15 @@ import { cut, escaped } from "../../text/quote.ts";
 import { counted, few } from "../../text/words.ts";
 import type { Difference, Migration } from "./migration.ts";
 
-/** How bad a finding is: with a failure kproxy, or what it is for, does not work. */
+/** Severity of a finding. A failure: kproxy, or the traffic that it serves, does not work. */
 export type Level = "ok" | "warning" | "failure";
 
 export interface Finding {
-  /** What was looked at, e.g. `forwarding`. Several findings may have the same. */
+  /** Name of the check, e.g. `forwarding`. Several findings may share it. */
   readonly check: string;
   readonly level: Level;
   readonly what: string;
-  /** One line: the command or flag; `""` where there is nothing to mend. */
+  /** The fix in one line: command or flag; `""`: nothing to fix. */
   readonly mend: string;
 }
 
@@ -26,26 +26,26 @@ export function ok(check: string, what: string): Finding {
   return { check, level: "ok", what: oneLine(what), mend: "" };
 }
 
-/** Hurts some traffic, or may. */
+/** A finding that impairs some traffic, or may. */
 export function warning(check: string, what: string, mend: string): Finding {
   return { check, level: "warning", what: oneLine(what), mend };
 }
 
-/** Keeps kproxy, or the traffic of Services, from working. */
+/** A finding that keeps kproxy, or the traffic of Services, from working. */
 export function failure(check: string, what: string, mend: string): Finding {
   return { check, level: "failure", what: oneLine(what), mend };
 }
 
-/** Something could not be looked at: whether it is well is not known. */
+/** A finding about a fact that could not be read. */
 export function unknown(check: string, reason: unknown): Finding {
   const why = typeof reason === "string" ? reason : errorText(reason);
   return warning(check, `could not be looked at: ${why}`, "mend that, and run kproxy doctor again");
 }
 
-/** What hurts some traffic, or may, and how to fix it; false or undefined: it does not. */
+/** A possible warning: what impairs some traffic, or may, and its fix; false or undefined: no warning. */
 export type Doubt = readonly [what: string, mend: string] | false | undefined;
 
-/** A warning for each; where there is none, `well` says what is as it should be. */
+/** A warning for each doubt; without any, one finding says that all is `well`. */
 export function warnings(check: string, well: string | null, doubts: readonly Doubt[]): readonly Finding[] {
   const found = doubts.flatMap((one) => one ? [warning(check, ...one)] : []);
   return found.length > 0 || well === null ? found : [ok(check, well)];
@@ -53,25 +53,25 @@ export function warnings(check: string, well: string | null, doubts: readonly Do
 
 const MAX_LENGTH = 400;
 
-/** What programs and servers print may have control characters, many lines, and no end. */
+/** Cleans text of programs and servers: it may have control characters, many lines, and no end. */
 function oneLine(text: string): string {
   return escaped(cut(text.replace(/\s+/g, " ").trim(), MAX_LENGTH));
 }
 
-/** The report of one look at a node: the shape of `-o json`. */
+/** Report of one run of the checks, in the shape of `-o json`. */
 export interface DoctorReport {
   readonly apiVersion: typeof API_VERSION;
   readonly kind: "DoctorReport";
   readonly node: string;
-  /** The mode that runs or would run here. */
+  /** The mode in use, or the one that would be used. */
   readonly mode: string;
   readonly result: Level;
   readonly findings: readonly Finding[];
-  /** Null without `--migrate-to`, and where the Services could not be had, which is a finding. */
+  /** Null without `--migrate-to`, and where Services could not be read, which is a finding. */
   readonly migration: Migration | null;
 }
 
-/** Failures first, as the report prints them. */
+/** Levels in the order of the report, failures first. */
 const LEVELS: readonly Level[] = ["failure", "warning", "ok"];
 
 export function doctorReport(
@@ -81,7 +81,7 @@ export function doctorReport(
   return { apiVersion: API_VERSION, kind: "DoctorReport", node, mode, result, findings, migration };
 }
 
-/** The fix of a finding stands below it. */
+/** Lines of the report; the fix of a finding is below it. */
 export function reportLines(report: DoctorReport): readonly string[] {
   const rows = LEVELS.flatMap((level) =>
     report.findings.filter((finding) => finding.level === level).flatMap(({ check, what, mend }) => [
@@ -99,7 +99,7 @@ function reportSummary({ node, mode, findings }: DoctorReport): string {
   return `Node ${node}, mode ${mode}: ${failures}, ${warnings}, ${count("ok")} ok`;
 }
 
-/** The text of a migration; empty lines between its parts. */
+/** Lines of a migration, with empty lines between its parts. */
 function migrationLines(migration: Migration): readonly string[] {
   const { from, to, everyService, services, serviceCount, objectsFrom } = migration;
   const lines = [`From mode ${from} to mode ${to}`, ""];
@@ -121,7 +121,7 @@ function counted0(count: number, word: string): string {
   return count === 0 ? `no ${word}s` : counted(count, word);
 }
 
-/** What could not be read of objects, in one line. */
+/** Objects that could not be read, in one line. */
 export function rejectedText(rejected: readonly string[]): string {
   return `${counted0(rejected.length, "object")} left out: ${few(rejected)}`;
 }

@@ -1,5 +1,5 @@
 /**
- * What of a machine decides about packets besides rules: addresses, interfaces, routes, forwarding.
+ * Host network: addresses, interfaces, routes and forwarding, which decide about packets besides rules.
  *
  * @module
  */
@@ -24,14 +24,14 @@ import type { LiveProblem } from "./live.ts";
 
 export interface Route {
   readonly family: IpFamily;
-  /** `default` as `0.0.0.0/0` or `::/0`. */
+  /** Destination; `default` is `0.0.0.0/0` or `::/0`. */
   readonly network: string;
-  /** `""`: such packets are refused. */
+  /** Outgoing device; `""`: the route refuses packets. */
   readonly device: string;
   readonly metric: number;
 }
 
-/** What was read of a machine. What is null could not be. */
+/** Network state of a machine; null: it could not be read. */
 export interface HostNetwork {
   readonly addresses: readonly DeviceAddress[] | null;
   readonly down: ReadonlySet<string>;
@@ -39,7 +39,7 @@ export interface HostNetwork {
   readonly bridges: ReadonlySet<string>;
   readonly routes: readonly Route[] | null;
   readonly sysctls: ReadonlyMap<string, string | null>;
-  /** True if there are the counters of `nfacct` that rules of mode iptables add to. */
+  /** True if the `nfacct` counters of iptables mode exist. */
   readonly nfacct: boolean;
   readonly problems: readonly LiveProblem[];
 }
@@ -60,12 +60,12 @@ export const FORWARDING: Readonly<Record<IpFamily, string>> = {
   IPv4: IP_FORWARD,
   IPv6: "net.ipv6.conf.all.forwarding",
 };
-/** Whether what goes through a bridge comes to the rules; there where the kernel's br_netfilter is. */
+/** Sysctls that pass bridged packets to iptables; they exist where br_netfilter is loaded. */
 export const BRIDGE_CALLS: Readonly<Record<IpFamily, string>> = {
   IPv4: "net.bridge.bridge-nf-call-iptables",
   IPv6: "net.bridge.bridge-nf-call-ip6tables",
 };
-/** Connections that are tracked now, and how many there may be. */
+/** Sysctls of connection tracking: the number of entries, and its limit. */
 export const CONNTRACK_COUNT = "net.netfilter.nf_conntrack_count";
 export const CONNTRACK_MAX = "net.netfilter.nf_conntrack_max";
 const SETTINGS = [
@@ -78,7 +78,7 @@ const SETTINGS = [
   CONNTRACK_MAX,
 ];
 
-/** Reads the host of this network namespace; what cannot be read is among the problems. */
+/** Reads the network state of this network namespace; what cannot be read is among the problems. */
 export async function readHostNetwork(exec: Exec): Promise<HostNetwork> {
   const problems: LiveProblem[] = [];
   const attempt = async <T>(place: string, work: () => Promise<T>, none: T): Promise<T> => {
@@ -105,7 +105,7 @@ export async function readHostNetwork(exec: Exec): Promise<HostNetwork> {
     attempt("ip netconf", () => readDeviceSettings(exec), new Map<string, string>()),
     hasCounters(exec),
   ]);
-  // Where other tables are asked, too, the route is not known from the main one.
+  // With policy routing, the main table does not decide the route alone.
   if (!isPlain) {
     problems.push({ place: "ip rule", message: "there is policy routing: the ways of packets are not told" });
   }
@@ -118,13 +118,13 @@ async function hasCounters(exec: Exec): Promise<boolean> {
     const found = await readCounters(exec);
     return Object.values(COUNTERS).every((name) => found.has(name));
   } catch (error) {
-    // Most kernels and machines that run other modes have none.
+    // Most kernels, and machines in other modes, have no counters.
     if (error instanceof ExecError) return false;
     throw error;
   }
 }
 
-/** With which interfaces take packets from and to 127.0.0.0/8, which packets of other addresses do not depend on. */
+/** Adds `route_localnet` of all interfaces, which only matters for packets from and to 127.0.0.0/8. */
 export async function readLocalnet(exec: Exec, around: HostNetwork): Promise<HostNetwork> {
   const names = ["all", ...around.interfaces].map((name) => deviceSetting(name, "route_localnet"));
   try {
@@ -137,7 +137,7 @@ export async function readLocalnet(exec: Exec, around: HostNetwork): Promise<Hos
   }
 }
 
-/** As sysctl calls it, which takes a dot of a device's name as a slash. */
+/** Name of a device's sysctl: a dot in the device's name becomes a slash. */
 export function deviceSetting(
   device: string,
   setting: "forwarding" | "route_localnet" | "rp_filter",
@@ -146,14 +146,14 @@ export function deviceSetting(
   return `net.${family}.conf.${device.replaceAll(".", "/")}.${setting}`;
 }
 
-/** What is wrong with the machine for every new connection, one sentence each. */
+/** Problems of the machine for every new connection, one sentence each. */
 export function nodeFindings({ sysctls }: HostNetwork): readonly string[] {
   const [count, max] = [CONNTRACK_COUNT, CONNTRACK_MAX].map((name) => Number(sysctls.get(name) ?? "NaN"));
   if (count === undefined || max === undefined || !(max > 0) || !(count >= max)) return [];
   return [`Connection tracking is full, and drops new connections: ${count}, and ${CONNTRACK_MAX} is ${max}`];
 }
 
-/** Whether connection tracking takes TCP packets outside of the window; null: not known. */
+/** True if connection tracking accepts TCP packets outside of the window; null: unknown. */
 export function tcpBeLiberal({ sysctls }: HostNetwork): boolean | null {
   const value = sysctls.get(BE_LIBERAL) ?? null;
   return value === null ? null : value !== "0";
@@ -168,14 +168,14 @@ export function hostStateOf(
   const offOf = (name: string): string | null => sysctls.get(name) === "0" ? `${name} is 0` : null;
   const forwarding = deviceSetting(inInterface, "forwarding");
   const rpFilters = ["all", inInterface].map((name) => Number(sysctls.get(deviceSetting(name, "rp_filter"))));
-  // The greater of both counts; 2 asks for any way back, which there nearly always is.
+  // The kernel takes the greater value; 2 (loose) accepts any route back, and there nearly always is one.
   const rpFilter = Math.max(...rpFilters.filter((value) => !Number.isNaN(value)), 0);
   return {
     nodeAddresses,
     affinity: new Map(),
     nowSeconds: 0,
     notForwarding: {
-      // The node's setting comes first: it sets those of all interfaces.
+      // The node's setting comes first: writing it sets those of all interfaces.
       IPv4: sysctls.get(forwarding) === "1" ? null : offOf(FORWARDING.IPv4) ?? offOf(forwarding),
       IPv6: offOf(FORWARDING.IPv6),
     },
@@ -188,7 +188,7 @@ export function hostStateOf(
   };
 }
 
-/** Null: it has none; undefined: it is not known. */
+/** First address of an interface; null: it has none; undefined: unknown. */
 function addressOf({ addresses }: HostNetwork, name: string, family: IpFamily): string | null | undefined {
   if (addresses === null) return undefined;
   const own = addresses.filter((one) => one.device === name && one.family === family);
@@ -198,7 +198,7 @@ function addressOf({ addresses }: HostNetwork, name: string, family: IpFamily): 
 function localnetOn({ sysctls, interfaces }: HostNetwork): ReadonlySet<string> | null {
   const all = sysctls.get(deviceSetting("all", "route_localnet")) ?? null;
   if (all === null) return null;
-  // Where it could not be read it is taken to be on: what is not known stops no packet.
+  // A setting that could not be read is taken as on: unknown state stops no packet.
   const isOn = (name: string): boolean =>
     all !== "0" || (sysctls.get(deviceSetting(name, "route_localnet")) ?? "1") !== "0";
   return new Set([...interfaces].filter(isOn));
@@ -219,7 +219,7 @@ export function deviceTo(routes: readonly Route[], address: string): string | nu
   return best === null || best.route.device === "" ? null : best.route.device;
 }
 
-/** A bridge without ports says its state is down, and passes nothing on; `UNKNOWN` is what tunnels and lo say. */
+/** A bridge without ports reports state down, and passes nothing on; tunnels and lo report `UNKNOWN`. */
 function parseDevices(text: string): Devices {
   const links = parseLinks(text);
   const names = (some: readonly Link[]): ReadonlySet<string> => new Set(some.map(({ device }) => device));

@@ -17,19 +17,19 @@ import { type LiveNode, liveOfTexts, type LiveProblem, type LiveText, proxyOfTab
 import { withUnreadElements } from "./unread_elements.ts";
 
 export interface KernelQuestion {
-  /** False: how many packets a rule has met is not read. @default {true} */
+  /** False: rule counters are not read. @default {true} */
   readonly isCounted?: boolean;
-  /** True: elements of nftables are left to `readElements` where a service proxy may have many. @default {false} */
+  /** True: nftables elements are left to `readElements` where a service proxy may have many. @default {false} */
   readonly areElementsLeft?: boolean;
   readonly signal?: AbortSignal;
 }
 
 const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
-// What tools say where the kernel's part is not there: then there is nothing to be read, either.
+// Errors of tools whose kernel part is missing: then there are no rules to read.
 const ABSENT =
   /Can't initialize ipvs: (?!Permission|Operation not permitted)|Cannot open session to kernel|Protocol not supported|Table does not exist|Address family not supported/;
 
-/** What the kernel of this network namespace holds. What a tool cannot say is among the problems, and the others count. */
+/** Rules of this network namespace's kernel. A tool that fails is among the problems; the others are used. */
 export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): Promise<LiveNode> {
   const reading = new Reading(exec, question);
   const saving = Promise.all(FAMILIES.map((family) => reading.iptables(family))).then((texts) =>
@@ -45,7 +45,7 @@ export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): P
   return reading.live(texts.flat(), bound);
 }
 
-/** The tables of nftables alone, without those of iptables, and with their elements left to `readElements`. */
+/** The nftables tables alone, without those of iptables, and with their elements left to `readElements`. */
 export async function nftablesOfKernel(exec: Exec): Promise<LiveNode> {
   const reading = new Reading(exec, { areElementsLeft: true });
   return reading.live(await reading.nftables(null), []);
@@ -78,16 +78,16 @@ class Reading {
     );
   }
 
-  /** What the program prints; nothing where it, or the kernel's part of it, is not there. */
+  /** Output of a program; none if the program, or its part of the kernel, is missing. */
   async text(argv: readonly string[], what: Omit<LiveText, "name" | "text">): Promise<readonly LiveText[]> {
     const text = await this.#run(argv);
     return text === null || text === "missing" ? [] : [{ name: argv.join(" "), text, ...what }];
   }
 
-  /** Of each variant that there is. Without a table's name: to name one would make it in the legacy variant. */
+  /** Rules of each existing variant. No table is named: in the legacy variant, naming one would create it. */
   async iptables(family: IpFamily): Promise<readonly LiveText[]> {
     const found = await Promise.all(VARIANTS.map((variant) => this.#saved(family, variant)));
-    // Before 1.8 there are no programs with the variant in their names.
+    // Before 1.8 no program has the variant in its name.
     if (!found.every((texts) => texts === "missing")) {
       return found.flatMap((texts) => texts === "missing" ? [] : texts);
     }
@@ -103,9 +103,9 @@ class Reading {
   }
 
   /**
-   * Every table of nftables but those that the nft variant of iptables has listed: nft needs far longer for their rules than iptables.
+   * All nftables tables but those that iptables-nft has listed: nft needs far longer for their rules than iptables does.
    *
-   * @param saved what iptables has listed; null: no table of iptables is wanted
+   * @param saved output of iptables-save; null: tables of iptables are not needed
    */
   async nftables(saved: Promise<readonly LiveText[]> | null): Promise<readonly LiveText[]> {
     const tables = await this.#nftTables();
@@ -133,9 +133,9 @@ class Reading {
     return (await Promise.all([others, unsaved()])).flat();
   }
 
-  /** Null: the elements must be listed, too. */
+  /** The ruleset without elements; null: it must be listed with them. */
   async #terseRuleset(tables: readonly NftTableName[]): Promise<LiveText | null> {
-    // Without a service proxy's table there are few elements, and maybe many rules of iptables, for which nft takes long.
+    // Without a service proxy's table there are few elements, and perhaps many rules of iptables, which are slow in nft.
     if (!tables.some(({ word, name }) => proxyOfTable(`${word} ${name}`) !== null)) return null;
     const [terse] = await this.text(["nft", "-t", "list", "ruleset"], { kind: "nftables" });
     const isWhole = terse !== undefined && !LOST_ELEMENTS.test(terse.text) &&
@@ -153,7 +153,7 @@ class Reading {
     }
   }
 
-  /** Addresses on the proxy's device; none where it is not there. */
+  /** Addresses on the dummy device of IPVS mode; none if it does not exist. */
   async bound(): Promise<readonly string[]> {
     const argv = ["ip", "-json", "address", "show", "dev", DEVICE];
     const text = await this.#run(argv, /does not exist|Cannot find device/);
@@ -167,7 +167,7 @@ class Reading {
     }
   }
 
-  /** `missing`: there is no such program; null: it prints nothing, or failed, which is among the problems. */
+  /** Output of a program. `missing`: no such program; null: no output, or a failure (a problem). */
   async #run(argv: readonly string[], absent: RegExp = ABSENT): Promise<string | "missing" | null> {
     const place = argv.join(" ");
     try {
@@ -177,7 +177,7 @@ class Reading {
       return null;
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
-      // `--allow-run` is a list of names; one that is not on it says so, and says how it may be.
+      // `--allow-run` is a list of names; the error for another name says how to allow it.
       if (error.isMissing()) return "missing";
       this.problems.push({ place, message: error.message });
       return null;
@@ -185,12 +185,12 @@ class Reading {
   }
 }
 
-/** True for tables in which iptables keeps its rules, or would. */
+/** True for tables that belong to iptables-nft, or would. */
 function isOfIptables({ word, name }: NftTableName): boolean {
   return (word === "ip" || word === "ip6") && IPTABLES_TABLES.has(name);
 }
 
-/** Sets without names are never empty; some releases of nft leave their elements out, too. */
+/** Anonymous sets are never empty; some releases of nft omit their elements, too. */
 const LOST_ELEMENTS = /\{ *\}/;
 
 function failure(stderr: string, code: number): string {

@@ -9,7 +9,7 @@ const NONE = { permissions: "none" } as const;
 
 type Printed = string | { readonly code: number; readonly stderr: string };
 
-/** A machine whose programs print what is given; others are not there. */
+/** A machine whose programs print the given texts; other programs do not exist. */
 function machine(printed: Readonly<Record<string, Printed>>): Exec & { readonly asked: string[] } {
   const asked: string[] = [];
   return {
@@ -63,7 +63,7 @@ Deno.test(
       bytes: 120,
     }]);
     assertEquals([live.get("IPv6")?.iptables, live.get("IPv6")?.proxies], [[], []]);
-    // Nothing but listings is asked for.
+    // Only listing commands are run.
     assertEquals(
       exec.asked.filter((command) =>
         !/-save -c$|^nft list |^ipset save$|^ipvsadm -Sn$|^ip -json /.test(command)

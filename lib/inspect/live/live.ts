@@ -1,5 +1,5 @@
 /**
- * What a kernel holds of one family: which service proxies' rules are in force, known by what is there, and what could not be read. It is
+ * Live rules of one family: which service proxies' rules are in force, by their chains and tables, and what could not be read. They are
  * read from texts that the tools have printed: `iptables-save`, `ip6tables-save`, `nft list ruleset`, `ipvsadm -Sn`, `ipset save`, in any
  * number and order. The tool is found by the text.
  *
@@ -25,37 +25,37 @@ import type { IptablesSnapshot, IpvsSnapshot, RulesetSnapshot } from "../../sim/
 import type { RulesMode } from "../desired/desired.ts";
 
 export interface LiveProblem {
-  /** A program (`nft list ruleset`) or a file, then the place in its text, e.g. `rules.txt: table nat`. */
+  /** Program (`nft list ruleset`) or file, then the place in its text, e.g. `rules.txt: table nat`. */
   readonly place: string;
   readonly message: string;
 }
 
-/** Each once: what concerns both families is among the problems of each. */
+/** Each problem once: one that concerns both families is listed for each. */
 export function uniqueProblems(problems: readonly LiveProblem[]): readonly LiveProblem[] {
   return [...new Map(problems.map((one) => [`${one.place}: ${one.message}`, one])).values()];
 }
 
 export interface FoundProxy {
   readonly mode: RulesMode;
-  /** `kube-proxy`: the names that it uses, too; kproxy's own nftables table has a name of its own. */
+  /** `kube-proxy`: its names of chains and tables, which kproxy shares except for its own nftables table. */
   readonly layout: "kproxy" | "kube-proxy";
-  /** What shows it, e.g. `table ip kproxy`. */
+  /** Chain or table that shows it, e.g. `table ip kproxy`. */
   readonly sign: string;
-  /** False: nothing leads a packet to its rules. */
+  /** False: no base chain jumps to its rules. */
   readonly isHooked: boolean;
 }
 
 export interface LiveRules extends RulesetSnapshot {
-  /** Where it was read, e.g. `the kernel`, `files a.txt, b.txt`. */
+  /** Source of the rules, e.g. `the kernel`, `files a.txt, b.txt`. */
   readonly from: string;
-  /** In the order in which packets meet them; none: no service proxy's rules are there. */
+  /** Service proxies with rules, in the order in which packets pass them; none: no rules of any. */
   readonly proxies: readonly FoundProxy[];
   readonly problems: readonly LiveProblem[];
 }
 
 export type LiveNode = ReadonlyMap<IpFamily, LiveRules>;
 
-/** The mode in force in any family; null: none. */
+/** Mode in force in any family; null: none. */
 export function modeInForce(live: LiveNode): RulesMode | null {
   for (const { proxies } of live.values()) {
     const proxy = proxies.find(({ isHooked }) => isHooked) ?? proxies[0];
@@ -65,19 +65,19 @@ export function modeInForce(live: LiveNode): RulesMode | null {
 }
 
 const SERVICES_CHAIN = "KUBE-SERVICES";
-/** Only IPVS mode has it, whatever the node serves. */
+/** A chain that only IPVS mode has, whatever Services there are. */
 const IPVS_CHAIN = "KUBE-NODE-PORT";
 const IPVS_SET = /--match-set KUBE-/;
-/** Of userspace mode, with the chains that lead there. */
+/** Chains of userspace mode that base chains jump to. */
 const PORTAL_CHAINS: readonly string[] = ["KUBE-PORTALS-CONTAINER", "KUBE-PORTALS-HOST"];
 const NFT_TABLE = /^\w+ (kproxy|kube-proxy)$/;
 
-/** Whose service proxy's a table of nft is, e.g. `ip kproxy`; null: it is none's. */
+/** The service proxy that owns an nft table, e.g. `ip kproxy`; null: none. */
 export function proxyOfTable(name: string): FoundProxy["layout"] | null {
   return NFT_TABLE.exec(name)?.[1] as FoundProxy["layout"] | undefined ?? null;
 }
 
-/** Those of kproxy and kube-proxy, which share the layouts of iptables and IPVS mode. */
+/** Service proxies that have rules. kproxy and kube-proxy share the layouts of iptables and IPVS mode. */
 export function foundProxies({ iptables, nftables }: RulesetSnapshot): readonly FoundProxy[] {
   const found: FoundProxy[] = [];
   for (const { tables, variant } of iptables) {
@@ -122,14 +122,14 @@ export function foundProxies({ iptables, nftables }: RulesetSnapshot): readonly 
 export type LiveTextKind = "iptables" | "nftables" | "ipvsadm" | "ipset";
 
 export interface LiveText {
-  /** The file, or the command line of the program. */
+  /** Name of the file, or command line of the program. */
   readonly name: string;
   readonly text: string;
-  /** Of iptables. @default {found in the text} */
+  /** Family of iptables output. @default {found in the text} */
   readonly family?: IpFamily;
-  /** Of iptables. @default {found in the text, or unknown} */
+  /** Variant of iptables output. @default {found in the text, or unknown} */
   readonly variant?: IptablesSnapshot["variant"];
-  /** @default {found in the text} */
+  /** Kind of text. @default {found in the text} */
   readonly kind?: LiveTextKind;
 }
 
@@ -137,10 +137,10 @@ interface NftText extends LiveText {
   readonly listing: NftListing;
 }
 
-/** What is not in the texts. */
+/** Facts that the texts do not contain. */
 export interface LiveFacts {
   readonly from: string;
-  /** Addresses on the proxy's device; null: those of the virtual servers. */
+  /** Addresses on the proxy's dummy device; null: taken from the virtual servers. */
   readonly bound: readonly string[] | null;
   readonly problems: readonly LiveProblem[];
 }
@@ -152,7 +152,7 @@ const KINDS: readonly (readonly [LiveTextKind, RegExp])[] = [
   ["ipset", /^create \S+ (?:hash|bitmap|list):/m],
 ];
 
-/** What kind of text it is; null: none of them. */
+/** Kind of a text; null: unknown. */
 function kindOfText(text: string): LiveTextKind | null {
   return KINDS.find(([, sign]) => sign.test(text))?.[0] ?? null;
 }
@@ -162,7 +162,7 @@ export function liveOfTexts(texts: readonly LiveText[], facts: LiveFacts): LiveN
   const sorted = texts.flatMap((one) => {
     const kind = one.kind ?? kindOfText(one.text);
     if (kind !== null) return [{ ...one, kind }];
-    // A tool that has nothing to say says nothing, or only comments.
+    // A tool without rules prints nothing, or only comments.
     if (!one.text.split("\n").every((line) => line.trim() === "" || line.startsWith("#"))) {
       problems.push({
         place: one.name,
@@ -200,13 +200,13 @@ function iptablesOf({ name, text, variant }: LiveText, problems: LiveProblem[]):
   return { variant: variant ?? variantOf(text), tables: listing.tables };
 }
 
-/** `# Generated by iptables-save v1.8.9 (nf_tables) on …`; old programs, and texts made by hand, do not say. */
+/** By `# Generated by iptables-save v1.8.9 (nf_tables) on …`; old programs, and hand-made texts, do not say. */
 function variantOf(text: string): IptablesSnapshot["variant"] {
   const [, variant] = /^# Generated by \S+ v\S+ \((nf_tables|legacy)\)/m.exec(text) ?? [];
   return variant === undefined ? "" : variant === "legacy" ? "legacy" : "nft";
 }
 
-/** By its first line, an address in it, or the name of the file. */
+/** Family by the first line, an address in the text, or the name of the file. */
 function familyOf({ family, name, text }: LiveText): IpFamily {
   if (family !== undefined) return family;
   const [, program] = /^# Generated by (ip6?tables)/m.exec(text) ?? [];
@@ -216,7 +216,7 @@ function familyOf({ family, name, text }: LiveText): IpFamily {
   return /ip6|ipv6/i.test(name) ? "IPv6" : "IPv4";
 }
 
-/** Of the tables that were read, those that packets of the family meet. */
+/** The tables that packets of the family pass. */
 function nftablesOf(
   { name, text, listing }: NftText,
   family: IpFamily,
@@ -225,7 +225,7 @@ function nftablesOf(
 ): readonly ListedTable[] {
   const managed = tablesOfIptables(text);
   const word = nftFamily(family);
-  // What iptables keeps there is read from what iptables says; one that it could not read is known from nowhere else.
+  // Tables of iptables-nft are taken from iptables' own output; one that iptables could not print is taken from nft.
   const isRead = (table: string): boolean =>
     iptables.some(({ variant, tables }) => variant !== "legacy" && tables.has(table));
   const isOfFamily = ({ place }: ListingProblem): boolean => {
@@ -263,7 +263,7 @@ function ipvsOf(texts: readonly LiveText[], facts: LiveFacts, problems: LiveProb
   return { servers, bound: facts.bound ?? [...new Set(addresses)] };
 }
 
-/** Lines that the reader refuses are among the problems, and left out. */
+/** Reads a text; lines that the reader refuses are left out, and are among the problems. */
 function lineByLine<T>(
   name: string,
   text: string,
@@ -288,5 +288,5 @@ function lineByLine<T>(
   return none;
 }
 
-/** Each costs another reading of the rest. */
+/** Limit of refused lines: each costs another reading of the rest. */
 const MAX_REFUSED = 20;

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { parseIptablesSave } from "../../netfilter/iptables_save.ts";
 import { foundProxies } from "./live.ts";
 
-/** Table nat with these lines in chains of a proxy. */
+/** Modes found in a table nat with these lines in a proxy's chains. */
 function modesOf(...lines: readonly string[]): readonly (readonly [mode: string, isHooked: boolean])[] {
   const chains = new Set(lines.map((line) => line.split(" ")[1]!));
   chains.delete("PREROUTING");
@@ -38,7 +38,7 @@ Deno.test(
       const rule = `-A KUBE-SERVICES -m set --match-set ${set} dst,dst -j KUBE-MARK-MASQ`;
       assertEquals(modesOf(HOOK, rule), [["ipvs", true]]);
     }
-    // Without a Service of its family no rule names a set.
+    // Without a Service of the family no rule names a set.
     assertEquals(modesOf(HOOK, `${NODE_PORTS} KUBE-NODE-PORT`, "-A KUBE-NODE-PORT -j RETURN"), [[
       "ipvs",
       true,
@@ -46,7 +46,7 @@ Deno.test(
     assertEquals(modesOf(HOOK, `${NODE_PORTS} KUBE-NODEPORTS`), [["iptables", true]]);
     assertEquals(modesOf(`-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -j KUBE-SVC-ABC`), [["iptables", false]]);
     assertEquals(modesOf("-A KUBE-POSTROUTING -j RETURN"), []);
-    // What IPVS mode left behind does not make iptables mode another one.
+    // Leftovers of IPVS mode do not change the mode that is found.
     const left = "-A KUBE-NODE-PORT -j RETURN";
     assertEquals(modesOf(HOOK, left, `${NODE_PORTS} KUBE-NODEPORTS`), [["iptables", true]]);
   },

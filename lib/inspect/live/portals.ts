@@ -1,5 +1,5 @@
 /**
- * The ports that the kproxy of this node listens on in userspace mode: what it says of them, and whether a process listens there.
+ * The ports that the kproxy of this node listens on in userspace mode: what it reports, and whether a process listens.
  *
  * @module
  */
@@ -16,13 +16,13 @@ import { findService } from "../service/service_match.ts";
 import { isOwnHit } from "../trace/compare.ts";
 import type { LiveRules } from "./live.ts";
 
-/** What a running kproxy says of its ports. */
+/** Proxy ports that a running kproxy reports. */
 export interface KnownPortals extends NodePortals {
-  /** E.g. `kproxy on /run/kproxy/kproxy.sock`. */
+  /** Its socket, e.g. `kproxy on /run/kproxy/kproxy.sock`. */
   readonly where: string;
 }
 
-/** Those of one family as a simulator takes them. */
+/** Ports of one family in the simulator's form. */
 export function heldPortals(known: KnownPortals, family: IpFamily): PortalSnapshot {
   const ofFamily = known.portals.filter((portal) => portal.family === family);
   return new Map(ofFamily.map(({ protocol, port, servicePort, policy, endpoints, affinitySeconds }) => {
@@ -39,10 +39,10 @@ export function heldPortals(known: KnownPortals, family: IpFamily): PortalSnapsh
   }));
 }
 
-/** Which process listens on some ports. */
+/** Listeners on proxy ports, with their problems. */
 export interface JudgedPortals {
   readonly portals: PortalSnapshot;
-  /** What is wrong with them, one sentence each. */
+  /** Problems of the ports, one sentence each. */
   readonly findings: readonly string[];
   readonly unsure: readonly string[];
 }
@@ -50,9 +50,9 @@ export interface JudgedPortals {
 /**
  * Asks the kernel whether a process listens on the ports that rules lead to.
  *
- * @param known a text: why they are not known
- * @param keys as {@linkcode portalKey} says them
- * @param isHere false: the rules are those of another place, where nothing can be asked
+ * @param known reported ports; a text: why they are unknown
+ * @param keys ports as {@linkcode portalKey} writes them
+ * @param isHere false: the rules are those of another machine, where nothing can be asked
  */
 export async function judgePortals(
   known: KnownPortals | string,
@@ -89,14 +89,14 @@ export async function judgePortals(
   return { portals, findings, unsure };
 }
 
-/** Live rules beside what listens where they lead the packet. */
+/** Live rules with the listeners on the ports that they lead the packet to. */
 export interface JudgedLive {
   readonly live: LiveRules | null;
   readonly findings: readonly string[];
   readonly unsure: readonly string[];
 }
 
-/** Asks whether a process listens on the ports that the packet is led to. @param isHere false: the rules are saved ones */
+/** Adds the listeners on ports that the packet is led to. @param isHere false: the rules are saved ones */
 export async function withPortalsJudged(
   portals: KnownPortals | string | null,
   live: LiveRules | null,
@@ -121,7 +121,7 @@ function portOf(
   return [portalKey(protocol, splitHostPort(translatedTo)[1])];
 }
 
-/** What is not known of the packet's desired way, where the ports are not known. */
+/** What is unknown of the packet's desired path, where proxy ports are unknown. */
 export function unknownPorts(
   portals: KnownPortals | string | null,
   desired: DesiredInput | null,

@@ -13,7 +13,7 @@ import { type LiveProblem, type LiveRules, proxyOfTable } from "./live.ts";
 
 const ABSENT = "No such file or directory";
 
-/** The elements that were read; one that was looked up and not read yet is among `asked`. */
+/** Elements of a set or map that were read; keys that were looked up before being read are in `asked`. */
 export class UnreadElements extends Map<string, string> {
   readonly asked: Set<string> = new Set();
   readonly #absent = new Set<string>();
@@ -28,7 +28,7 @@ export class UnreadElements extends Map<string, string> {
     return isRead;
   }
 
-  /** @param value null: there is no such element */
+  /** Stores nft's answer. @param value null: there is no such element */
   answer(key: string, value: string | null): void {
     this.asked.delete(key);
     if (value === null) this.#absent.add(key);
@@ -36,7 +36,7 @@ export class UnreadElements extends Map<string, string> {
   }
 }
 
-/** Tables that were listed without elements. */
+/** Makes listed tables read their elements on demand. */
 export function withUnreadElements(tables: readonly ListedTable[]): readonly ListedTable[] {
   return tables.map((table) => ({
     ...table,
@@ -54,11 +54,11 @@ interface Lookup {
 }
 
 /**
- * Takes a walk again and again, each time with the elements that the walk before has looked up. Walks of both families come one after the
+ * Repeats a walk, each time with the elements that the last one looked up. Walks of both families run one after the
  * other: Linux 6.18 may end a list early beside a dry run.
  *
- * @param desired a value that is as it should be is found without listing its map
- * @param walk looks up elements
+ * @param desired desired rules: an element with its desired value is found without listing its map
+ * @param walk the walk, which looks up elements
  * @returns the rules with all elements that the walk needs, and why some could not be read
  */
 export async function readElements(
@@ -91,14 +91,14 @@ function lookupsIn(tables: readonly ListedTable[]): readonly Lookup[] {
   );
 }
 
-/** Of others' tables, of ranges and of counters more is wanted than whether an element is there. */
+/** True if the container must be listed: another program's table, ranges and counters. */
 function isListed({ table, name, container }: Lookup): boolean {
   return proxyOfTable(table.name) === null || container.hasRanges || name.includes("-traffic-");
 }
 
 /**
- * By two dry runs: one deletes the elements, which is refused of those that are not there; the other adds them as they should be, which
- * is refused of those that are there with another value. What stays asked for must be listed.
+ * Reads elements by two dry runs: one deletes them, which nft refuses for missing ones; the other adds them with their desired value,
+ * which nft refuses for those with another value. Keys that stay in `asked` must be listed.
  */
 async function tryElements(
   nft: Nft,
@@ -131,7 +131,7 @@ async function tryElements(
   }
 }
 
-/** Null: nft says nothing that can be read. */
+/** Refused commands, by index; null: nft gave no answer. */
 async function refusals(
   nft: Nft,
   commands: readonly string[],
@@ -144,7 +144,7 @@ async function refusals(
   }
 }
 
-/** Puts the container as it is in the place of the unread one. */
+/** Replaces the unread container by its full listing. */
 async function listContainer(nft: Nft, lookup: Lookup): Promise<LiveProblem | null> {
   const { table, name, container, elements } = lookup;
   const [word = "", own = ""] = table.name.split(" ");

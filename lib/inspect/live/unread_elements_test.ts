@@ -40,12 +40,12 @@ function inputOf(services: number): DesiredInput {
   };
 }
 
-/** nft on a node without the other tools, and what it has printed. */
+/** nft on a node without other tools, and the size of its output. */
 class Node implements Exec {
   readonly nft = new FakeNft();
   readonly asked: string[] = [];
   printed = 0;
-  /** What nft prints instead. */
+  /** Replaces nft's output. */
   prints: (command: string, text: string) => string = (_, text) => text;
 
   async run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult> {
@@ -65,7 +65,7 @@ async function nodeOf(services: number): Promise<Node> {
   return node;
 }
 
-/** A running kproxy was asked for few of the Services. */
+/** Desired rules of few Services, as asked of a running kproxy. */
 function desiredRules(): RulesetSnapshot {
   return rules(inputOf(3), "IPv4");
 }

@@ -1,5 +1,5 @@
 /**
- * Mode iptables: the rules that a family should hold, and where those that are there differ.
+ * Mode iptables: desired rules of a family, and differences of the live ones.
  *
  * @module
  */
@@ -24,17 +24,17 @@ function iptablesPlan(input: DesiredInput, family: IpFamily): IptablesPlan {
     ...options,
     nodePortIps: matchingNodeIps(options.nodePortAddresses, hostAddresses(input, options.nodeIp)),
     randomFully: true,
-    // On the node the sysctl decides, which the same setting makes kproxy write.
+    // On the node the sysctl decides; kproxy writes it by this setting.
     dropInvalid: !(machine.tcpBeLiberal ?? config.conntrack.tcpBeLiberal),
     nfacct: machine.nfacct,
   });
 }
 
-/** Text for `iptables-restore --noflush`: own chains and rules of each table, then the jumps from the kernel's chains. */
+/** Input of `iptables-restore --noflush`: own chains and rules of each table, then the jumps from built-in chains. */
 export function render(input: DesiredInput, family: IpFamily): string {
   const plan = iptablesPlan(input, family);
   return TABLES.map((table) => {
-    // A chain that is only made sure of, and not filled, belongs to the kubelet: to name it would empty it.
+    // A chain that is created but not filled is the kubelet's: naming it here would flush it.
     const jumps = plan.base.jumps.filter((jump) =>
       jump.table === table && plan.base.chains[table].includes(jump.target)
     );
@@ -45,11 +45,11 @@ export function render(input: DesiredInput, family: IpFamily): string {
   }).join("");
 }
 
-/** What an empty kernel holds after a full sync. */
+/** Rules in an empty kernel after a full sync. */
 export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
   const plan = iptablesPlan(input, family);
   const tables = new Map(kernelTables(renderPlan(plan), plan.base.jumps));
-  // The kubelet's own chains are made sure of by other means than the restore text.
+  // The kubelet's chains are created by other means than the restore text.
   for (const { table, target } of plan.base.jumps) {
     const chains = tables.get(table);
     if (chains !== undefined && !chains.has(target)) {
@@ -61,16 +61,16 @@ export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
 
 const EMPTY_CHAIN: SavedChain = { policy: "-", rules: [] };
 
-/** Reports to `list` what differs. */
+/** Reports differences to `list`. */
 export function compare(
   { desired, family, tables, isKernel }: Comparison,
   list: DifferenceList,
 ): void {
-  // Whether rules add to counters is no fault: it depends on what the machine had when they were written.
+  // Counters in rules are no difference: they depend on what the machine had when the rules were written.
   const machine = { ...desired.machine, nfacct: namesCounters(tables) };
   const plan = iptablesPlan({ ...desired, machine }, family);
   compareIptables(plan, tables, family, list);
-  // `kproxy render` prints no canary.
+  // `kproxy render` prints no canary chains.
   for (const table of isKernel ? ["mangle", ...TABLES] : []) {
     if (tables.get(table)?.has(CANARY_CHAIN) === true) continue;
     list.add(null, {

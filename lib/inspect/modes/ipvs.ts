@@ -1,5 +1,5 @@
 /**
- * Mode ipvs: what a family should hold, and where what is there differs from what a full sync would write.
+ * Mode ipvs: desired objects of a family, and differences of the live ones from a full sync.
  *
  * @module
  */
@@ -33,7 +33,7 @@ import { compareIptables, listDifference } from "../check/chains.ts";
 import type { Comparison, DifferenceList } from "../check/check.ts";
 import { type DesiredInput, hostAddresses, stateOf, warned } from "../desired/desired.ts";
 
-/** The settings and facts of the node that the plan of one family is made by. */
+/** Options of the plan of one family, from configuration and node. */
 function ipvsOptions(input: DesiredInput, family: IpFamily): IpvsOptions {
   const { config, node } = input;
   const options = warned(configuredIpvs(config, family, node), input, family);
@@ -43,12 +43,12 @@ function ipvsOptions(input: DesiredInput, family: IpFamily): IpvsOptions {
     hostIps: own,
     nodePortIps: nodePortIps(options.nodePortAddresses, own),
     randomFully: true,
-    // The machine this runs on says nothing about the node's kernel.
+    // The kernel here is not the node's.
     schedulers: [],
   };
 }
 
-/** The addresses that mode ipvs takes for the node's own, sorted. */
+/** Addresses that mode ipvs takes for the node's own, sorted. */
 function ownHostIps(input: DesiredInput, family: IpFamily, nodeIp: string): readonly string[] {
   const { addresses } = input.machine;
   if (addresses !== null) return hostIps(family, addresses);
@@ -66,12 +66,12 @@ export function ipvsPlan(
   return planIpvs(stateOf(input, family), "all", options);
 }
 
-/** The text of each tool. */
+/** Input of each tool. */
 export function render(input: DesiredInput, family: IpFamily): string {
   return renderPlan(ipvsPlan(input, family));
 }
 
-/** What an empty kernel holds after a full sync. */
+/** State of an empty kernel after a full sync. */
 export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
   const plan = ipvsPlan(input, family);
   const texts = planTexts(plan);
@@ -88,7 +88,7 @@ export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
 
 type Owners = ReadonlyMap<string, NamespacedName>;
 
-/** Reports to `list` what differs. */
+/** Reports differences to `list`. */
 export function compare(
   { desired, family, tables, live, isKernel }: Comparison,
   list: DifferenceList,
@@ -111,11 +111,11 @@ export function compare(
   for (const key of new Set(drift.servers.map(({ server }) => virtualServerKey(server)))) {
     compareServer(key, wantedServers.get(key), virtualServers.get(key), owners.get(key) ?? null, list);
   }
-  // Files do not say what is on the device.
+  // Files do not contain the device's addresses.
   if (isKernel) compareAddresses(drift, owners, list);
 }
 
-/** Keys of servers, entries of sets and addresses → the first Service that wants them. */
+/** Keys of virtual servers, entries of sets, and addresses → the first Service that wants them. */
 function ownersOf({ services }: IpvsPlan): Owners {
   const owners = new Map<string, NamespacedName>();
   const own = (key: string, name: NamespacedName): void => void (owners.has(key) || owners.set(key, name));
@@ -130,7 +130,7 @@ function ownersOf({ services }: IpvsPlan): Owners {
   return owners;
 }
 
-/** Rules of virtual servers → rules of the Services that have them. */
+/** iptables rules about virtual servers → rules of the Services that own them. */
 function byService(
   { base, services }: IptablesPlan,
   owners: Owners,
@@ -146,7 +146,7 @@ function byService(
   };
 }
 
-/** @param found undefined: there is no such set */
+/** @param found the live set; undefined: it does not exist */
 function compareSet(
   set: string,
   wanted: Iterable<string>,
@@ -200,7 +200,7 @@ function compareServer(
     });
   }
   const own = new Set(wanted.realServers);
-  // Those on their way out get nothing new.
+  // Real servers with weight 0 are drained: no new connections.
   const there = reals.filter((real) => real.weight !== 0 || own.has(realServerKey(real))).map(realText);
   const missing = wantedTexts.filter((text) => !there.includes(text));
   const surplus = there.filter((text) => !wantedTexts.includes(text));

@@ -1,5 +1,5 @@
 /**
- * Mode nftables: the table that a family should hold, and where the one that is there differs from what a full sync would write.
+ * Mode nftables: desired table of a family, and differences of the live one from a full sync.
  *
  * @module
  */
@@ -30,12 +30,12 @@ export function nftablesPlan(input: DesiredInput, family: IpFamily): NftablesPla
   });
 }
 
-/** Text for `nft -f -`. */
+/** Input of `nft -f -`. */
 export function render(input: DesiredInput, family: IpFamily): string {
   return renderPlan(nftablesPlan(input, family));
 }
 
-/** What an empty kernel holds after a full sync. */
+/** Rules in an empty kernel after a full sync. */
 export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
   return rulesOf(nftablesPlan(input, family));
 }
@@ -60,12 +60,12 @@ function rulesOf(plan: NftablesPlan): RulesetSnapshot {
   return { ...emptySnapshot(plan.family), nftables: [table] };
 }
 
-/** Reports to `list` what differs. */
+/** Reports differences to `list`. */
 export function compare(comparison: Comparison, list: DifferenceList): void {
   const { desired, family, live } = comparison;
   const word = nftFamily(family);
   const plan = nftablesPlan(desired, family);
-  // No mode has tables of family `inet`.
+  // kproxy's tables are never of family `inet`.
   const own = live.nftables.find(({ name }) => name === `${word} kproxy`);
   if (own === undefined && live.nftables.some(({ name }) => name === `${word} kube-proxy`)) {
     list.notes.push("These rules are kube-proxy's: they are compared by what they do");
@@ -128,12 +128,12 @@ function hookTexts(hook: string | undefined): readonly string[] {
   return hook === undefined ? [] : [hook];
 }
 
-/** Comments are for people. */
+/** The element without its comment, which is for people. */
 function textOf({ comment: _, ...element }: Element): string {
   return elementText(element);
 }
 
-/** An element that is written again with another value is changed. */
+/** An element that is deleted and added with another value counts as changed. */
 function* elementDifferences(
   table: string,
   { deletedElements, addedElements }: NftTransaction,
@@ -158,7 +158,7 @@ function surplusElement(table: string, element: Element): Difference {
   return { kind: "surplus", place, cause: "an element is too much", wanted: [], found: [textOf(element)] };
 }
 
-/** What no Service wants: too much of one that has the address, or left by one that is gone. */
+/** Reports leftovers: surplus elements of a Service that has the address, or objects of a deleted one. */
 function compareLeftover(
   plan: NftablesPlan,
   { name: table, chains: listed }: ListedTable,
@@ -182,7 +182,7 @@ function compareLeftover(
     if (owner !== undefined) list.add(owner, surplus);
     else list.leave({ ...surplus, cause: "an element that no Service wants" });
   }
-  // Empty ones are on their way out: the kernel lets go of them a second after what went to them.
+  // Empty chains are about to go: the kernel releases them a second after the elements that went to them.
   const chains = leftover.flushedChains.filter((name) => listed.get(name)?.rules.length !== 0);
   for (const name of [...chains, ...leftover.deletedContainers]) {
     const cause = `a ${listed.has(name) ? "chain" : "set"} that nothing wants any more`;
@@ -190,7 +190,7 @@ function compareLeftover(
   }
 }
 
-/** Keys of destinations, and what those of endpoints begin with → whose they are. */
+/** Keys of destinations, and key prefixes of their endpoints → the Service that owns them. */
 function ownersOf({ services }: NftablesPlan): ReadonlyMap<string, NamespacedName> {
   const owners = new Map<string, NamespacedName>();
   for (const [name, rules] of services) {

@@ -1,5 +1,5 @@
 /**
- * Mode userspace: the rules that a family should hold, where the ports are known that they lead to, and where those that are there differ.
+ * Mode userspace: desired rules of a family, where the proxy ports are known, and differences of the live ones.
  *
  * @module
  */
@@ -48,20 +48,20 @@ export function userspacePlan(input: DesiredInput, family: IpFamily): UserspaceP
   });
 }
 
-/** What an iptables has of which nothing more is known. */
+/** Abilities of an iptables of which nothing is known. */
 const ALL_ABILITIES = { dnat: true, physdev: true, firewall: true };
 
 function abilitiesOf({ portals }: DesiredInput, family: IpFamily): typeof ALL_ABILITIES {
   return portals?.iptables[family] ?? ALL_ABILITIES;
 }
 
-/** All portals of a plan, by their ids. */
+/** All portals of a plan, by id. */
 export function portalsOf(plan: UserspacePlan): ReadonlyMap<PortalId, Portal> {
   const portals = [...plan.values()].flatMap((service) => service?.portals ?? []);
   return new Map(portals.map((portal) => [portal.id, portal]));
 }
 
-/** The port of each portal of a plan, where it is known. */
+/** The known port of each portal of a plan. */
 function portsOfPlan(
   plan: UserspacePlan,
   { portals }: DesiredInput,
@@ -76,7 +76,7 @@ function portsOfPlan(
   );
 }
 
-/** The portals whose ports live rules lead to, where no running kproxy can be asked. */
+/** Portals with the ports that live rules lead to, where no running kproxy can be asked. */
 export function portalsOfRules(
   input: DesiredInput,
   family: IpFamily,
@@ -91,13 +91,13 @@ export function portalsOfRules(
   });
 }
 
-/** What an empty kernel, and kproxy beside it, hold after a full sync. */
+/** Rules in an empty kernel, and kproxy's portals beside it, after a full sync. */
 export function rules(input: DesiredInput, family: IpFamily): RulesetSnapshot {
   const plan = userspacePlan(input, family);
   return heldOfPlan(plan, portsOfPlan(plan, input, family), family, abilitiesOf(input, family));
 }
 
-/** Likewise with these ports; what leads to a portal without one is left out. */
+/** As {@linkcode rules}, with these ports; rules to a portal without one are left out. */
 export function heldOfPlan(
   plan: UserspacePlan,
   ports: ReadonlyMap<PortalId, number>,
@@ -112,13 +112,13 @@ export function heldOfPlan(
     const portal = { servicePort: text, policy, endpoints, stickySeconds: stickyMaxAgeSeconds };
     held.set(portalKey(protocol, port), portal);
   }
-  // Each jump is put before those so far; what stands last comes first.
+  // Each jump is inserted before the earlier ones, so the last one comes first.
   const jumps = rules.base.jumps.toSorted((a, b) => Number(b.isLast ?? false) - Number(a.isLast ?? false));
   const tables = kernelTables(renderPlan({ ...rules, all: true }), jumps);
   return { ...emptySnapshot(family), iptables: [{ variant: "", tables }], portals: held };
 }
 
-/** Reports to `list` what differs, and what could not be found out. */
+/** Reports differences, and what could not be found out, to `list`. */
 export async function compare(
   { desired, family, tables, isKernel, portals }: Comparison,
   list: DifferenceList,

@@ -1,6 +1,6 @@
 /**
- * Answers what the status page asks about Services and packets, from what the running proxy holds in memory. Rules are those that
- * are wanted, made for the few Services that matter; no program is started.
+ * Answers the status page's questions about Services and packets, from the running proxy's state in memory. Rules are the
+ * desired ones, made for the few Services that matter; no program is started.
  *
  * @module
  */
@@ -19,16 +19,16 @@ import { destinationOfName, readDestination } from "../trace/packet.ts";
 import { type TraceDocument, traceDocument } from "../trace/trace_report.ts";
 import { traceWanted } from "../trace/trace.ts";
 
-/** Rules for more endpoints than that take longer to make than the event loop may be held. */
+/** Limit of endpoints: making rules for more takes longer than the event loop may be blocked. */
 const MOST_ENDPOINTS = 300;
 
-/** See {@linkcode Questions}. */
+/** Implementation of {@linkcode Questions}. */
 export const QUESTIONS: Questions = {
   service: answerService,
   trace: answerTrace,
 };
 
-/** What `kproxy service get -o json` prints, and for each port what is wanted for it; null: that was not made. */
+/** Document of `kproxy service get -o json`, with the desired rules of each port; null: they were not made. */
 export type ServiceDocument = NonNullable<Awaited<ReturnType<typeof answerService>>>;
 
 async function answerService(held: Held, name: NamespacedName) {
@@ -53,7 +53,7 @@ async function answerService(held: Held, name: NamespacedName) {
   }
   const unserved = [...eachUnserved(held.unserved.filter(([service]) => service === name))];
   if (views.length === 0 && unserved.length === 0) return null;
-  // The kernel was not read.
+  // The kernel was not read: no live rules.
   const document = serviceDocument(name, views.map((view) => ({ ...view, parts: null })), unserved);
   return { ...document, wanted: views.map(({ parts }) => parts) };
 }
@@ -90,7 +90,7 @@ async function answerTrace(held: Held, from: string, to: string): Promise<TraceD
   return traceDocument(trace);
 }
 
-/** Null: of a mode whose rules cannot be looked at. */
+/** Desired rules; null: the mode's rules cannot be inspected. */
 async function rulesOf(held: Held, part: ProxyState): Promise<RulesetSnapshot | null> {
   const mode = RULES_MODES.find((one) => one === held.mode);
   if (mode === undefined) return null;
@@ -102,7 +102,7 @@ async function rulesOf(held: Held, part: ProxyState): Promise<RulesetSnapshot | 
 }
 
 function desiredState({ nodeName, node, serviceCidrs, unserved }: Held, part: ProxyState): DesiredState {
-  // A running kproxy knows its own Node only.
+  // A running kproxy has no Node but its own.
   return {
     nodeName,
     node,
@@ -114,17 +114,17 @@ function desiredState({ nodeName, node, serviceCidrs, unserved }: Held, part: Pr
   };
 }
 
-/** Canonical. */
+/** Canonical addresses of devices. */
 function deviceAddresses({ addresses }: Held): readonly DeviceAddress[] {
   return addresses.map((one) => ({ ...one, address: parseIp(one.address)?.text ?? one.address }));
 }
 
-/** Lets everything else go on. */
+/** Yields to other work of the event loop. */
 function untilNextTurn(): Promise<void> {
   return systemClock.sleep(0);
 }
 
-/** The state as if there were only these Services. How many endpoints there are in all stays: rules depend on it. */
+/** The state reduced to these Services. The total of endpoints stays: rules depend on it. */
 function partOfState(state: ProxyState, names: readonly NamespacedName[]): ProxyState {
   const { services, endpoints, family, node, endpointCount, tooLarge } = state;
   const none = new Map<string, never>();
@@ -138,7 +138,7 @@ function partOfState(state: ProxyState, names: readonly NamespacedName[]): Proxy
   };
 }
 
-/** Of all ports. */
+/** Number of endpoints. */
 function countEndpoints({ endpoints }: ProxyState): number {
   let count = 0;
   for (const ports of endpoints.values()) {
@@ -147,7 +147,7 @@ function countEndpoints({ endpoints }: ProxyState): number {
   return count;
 }
 
-/** Services that packets to this destination, or to another port of its address, may be meant for. */
+/** Services with this address, on any port, or with this node port. */
 function servicesAt({ services }: ProxyState, ip: string, port: number): readonly NamespacedName[] {
   const names: NamespacedName[] = [];
   for (const [name, ports] of services) {

@@ -125,7 +125,7 @@ Deno.test("what a Service asks for and does not get is reported with it, and by 
   const held = { ...heldOf(shopObjects(), "nftables"), unserved: [lost("shop/web"), lost("evil/all")] };
   const of = async (name: string) => (await QUESTIONS.service(held, name) as ServiceDocument).unserved;
   assertEquals(await of("shop/web"), [{ destination: "external IP 198.51.100.1", reason }]);
-  // It gets nothing at all.
+  // The Service gets no address at all.
   assertEquals(await of("evil/all"), [{ destination: "external IP 198.51.100.1", reason }]);
   assertEquals(await of("shop/checkout"), []);
   const { notes } = await trace(held, "local", "198.51.100.1:80");

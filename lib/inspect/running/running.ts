@@ -1,5 +1,5 @@
 /**
- * The kproxy that runs on this node, as other commands ask it.
+ * The kproxy that runs on this node, as other commands query it.
  *
  * @module
  */
@@ -38,26 +38,26 @@ import type { KnownPortals } from "../live/portals.ts";
 import type { ListedObjects } from "../objects.ts";
 import type { Shape } from "../../text/shape.ts";
 
-/** Why nothing can be asked. */
+/** Why no kproxy can be asked. */
 export type NotRunningReason =
-  /** Nothing listens there. */
+  /** Nothing listens on the socket. */
   | "nothing"
-  /** The configuration has no socket to ask on. */
+  /** The configuration names no socket. */
   | "no address"
-  /** Something listens there that is no service proxy. */
+  /** Another program, no service proxy, listens on the socket. */
   | "another program"
-  /** Something listens there that does not answer in time: another program, or a kproxy on a node that stands still. */
+  /** The listener does not answer in time: another program, or a kproxy on a stalled node. */
   | "silent"
   /** A kproxy with `statusApi: false`. */
   | "not told"
-  /** A kproxy that speaks another version of these documents. */
+  /** A kproxy with another version of these documents. */
   | "another version"
-  /** This user may not ask. */
+  /** This user has no access to the socket. */
   | "refused"
-  /** Another user could have put the socket there. */
+  /** Another user could have created the socket. */
   | "unsafe";
 
-/** No kproxy can be asked; the message says what is at the address instead. */
+/** No kproxy can be asked; the message says why. */
 export class NotRunningError extends Error {
   override readonly name = "NotRunningError";
 
@@ -68,10 +68,10 @@ export class NotRunningError extends Error {
 
 export interface HeldObjects {
   readonly node: string;
-  /** Where it has them from, e.g. `https://10.0.0.1:6443`. */
+  /** Source of the objects, e.g. `https://10.0.0.1:6443`. */
   readonly source: string;
   readonly objects: readonly ApiObject[];
-  /** Those that this release cannot read, although that one could. */
+  /** Objects that this release cannot read, although the running one could. */
   readonly rejections: readonly Rejection[];
 }
 
@@ -81,31 +81,31 @@ export interface RunningConfiguration extends Omit<ConfigDocument, "config"> {
 
 export interface AskOptions {
   /**
-   * For an answer to begin, and for each further piece of it, in milliseconds; a whole document may take five times as long, all
+   * Time until an answer begins, and between its pieces, in milliseconds; a whole document may take five times as long, all
    * objects sixty times. @default {5000}
    */
   readonly limitMs?: number;
 }
 
-/** A kproxy answers within milliseconds, but on a node that has no processor for it. */
+/** A kproxy answers within milliseconds, unless the node has no processor to spare for it. */
 const LIMIT_MS = 5_000;
 const MAX_DOCUMENT_BYTES = 16 * 1024 * 1024;
-/** 1,000,000 endpoints are 100 MB. */
+/** Limit of all objects; 1,000,000 endpoints are 100 MB. */
 const MAX_OBJECTS_BYTES = 1024 * 1024 * 1024;
-/** Levels of JSON. No document has ten, and what prints one goes down its levels, for which the stack is a limit. */
+/** Limit of nested JSON levels. No document has ten, and printing one recurses, for which the stack is a limit. */
 const MAX_DEPTH = 100;
-/** How many times the limit a whole answer may take. */
+/** Factor of the limit for a whole answer. */
 const DOCUMENT_PATIENCE = 5;
 const OBJECTS_PATIENCE = 60;
 
-/** The kproxy behind a socket; each question is one connection. */
+/** The kproxy behind a socket; each query opens one connection. */
 export class RunningKproxy {
   readonly address: string;
   readonly #limitMs: number;
 
   /**
    * @param socket `kproxy.socket`
-   * @throws {NotRunningError} if it is blank
+   * @throws {NotRunningError} if the path is blank
    */
   constructor(socket: string, { limitMs = LIMIT_MS }: AskOptions = {}) {
     const noSocket = "kproxy cannot be asked: the configuration has no socket (kproxy.socket)";
@@ -115,8 +115,8 @@ export class RunningKproxy {
   }
 
   /**
-   * False: it runs as a user that is neither root nor this one. It may report its state, but not name what this process reads or
-   * starts, such as a kubeconfig.
+   * False: kproxy runs as a user that is neither root nor this one. It may report its state, but not name files that this process
+   * reads or programs that it starts, as a kubeconfig does.
    *
    * @throws {NotRunningError}
    */
@@ -124,23 +124,23 @@ export class RunningKproxy {
     return this.#find().isTrusted;
   }
 
-  /** How it fares. @throws {NotRunningError} */
+  /** The status document. @throws {NotRunningError} */
   async status(): Promise<StatusDocument> {
     return await this.#document(STATUS_PATH, "Status", STATUS);
   }
 
-  /** What it listens on for Services. @throws {NotRunningError} */
+  /** Proxy ports of userspace mode. @throws {NotRunningError} */
   async portals(): Promise<PortalsDocument> {
     return await this.#document(PORTALS_PATH, "Portals", PORTALS);
   }
 
-  /** What it is configured to. @throws {NotRunningError} */
+  /** The configuration in use. @throws {NotRunningError} */
   async config(): Promise<RunningConfiguration> {
     const document = await this.#document(CONFIG_PATH, "Config", CONFIG);
     return { ...document, config: this.#configurationOf(document) };
   }
 
-  /** Adds what was done to the node to its log. @throws {NotRunningError} */
+  /** Adds an audit entry to kproxy's log: what was done to the node. @throws {NotRunningError} */
   async audit(deed: { readonly action: string; readonly uid: string; readonly what: string }): Promise<void> {
     const path = `${AUDIT_PATH}?${new URLSearchParams(deed)}`;
     await this.#ask(path, MAX_DOCUMENT_BYTES, (reply) => {
@@ -152,7 +152,7 @@ export class RunningKproxy {
   #configurationOf({ config: written }: ConfigDocument): KubeProxyConfiguration {
     try {
       const { config } = parseConfig(JSON.stringify(written), { lenient: true });
-      // A file cannot say that there is no such server: there, a blank address is the default.
+      // In a file, a blank address is the default: it cannot say that there is no such server.
       for (const address of ["healthzBindAddress", "metricsBindAddress"] as const) {
         if (written[address] === "") config[address] = "";
       }
@@ -164,9 +164,9 @@ export class RunningKproxy {
   }
 
   /**
-   * The objects that it holds now.
+   * The objects that kproxy holds now.
    *
-   * @param selection the Services that are wanted, with their endpoints, Nodes and ServiceCIDRs. @default {all}
+   * @param selection Services to return, with their endpoints, Nodes and ServiceCIDRs. @default {all}
    * @throws {NotRunningError}
    */
   async objects(selection: ObjectSelection = {}): Promise<HeldObjects> {
@@ -222,7 +222,7 @@ export class RunningKproxy {
     }
   }
 
-  /** Looked for anew with each question: what was there a moment ago may have been another one's. */
+  /** Finds the socket anew for each query: the one of a moment ago may have been another program's. */
   #find(): OwnSocket {
     try {
       return findOwnSocket(this.address);
@@ -247,7 +247,7 @@ export class RunningKproxy {
     return new NotRunningError("nothing", why, { cause });
   }
 
-  /** Who it is that has no such page. */
+  /** The error for an answer without the page. */
   #problemOf({ status }: HttpReply): NotRunningError {
     if (status !== 404) return this.#otherProgram(`it answers with status ${status}`);
     const message = `the kproxy on ${this.address} does not tell: it has kproxy.statusApi: false`;
@@ -277,13 +277,13 @@ export class RunningKproxy {
   }
 }
 
-/** An object that moved while the objects were sent is there twice; the later one is newer. */
+/** Removes older copies: an object that moved meanwhile is there twice; the later one is newer. */
 function latest(objects: readonly ApiObject[]): readonly ApiObject[] {
   const byIdentity = new Map(objects.map((object) => [identityOf(object), object]));
   return byIdentity.size === objects.length ? objects : [...byIdentity.values()];
 }
 
-/** True if lists and objects are in one another more often than that. Each character is looked at once, also in text that has no end. */
+/** True if JSON is nested deeper than `most`. Looks at each character once, also in text that never ends. */
 function isDeeperThan(most: number, text: string): boolean {
   let [depth, isInText] = [0, false];
   for (let at = 0; at < text.length; at++) {
@@ -297,7 +297,7 @@ function isDeeperThan(most: number, text: string): boolean {
   return false;
 }
 
-/** Asks the kproxy behind the socket; what keeps it from answering is returned, not thrown. */
+/** Queries the kproxy behind the socket; a NotRunningError is returned, not thrown. */
 export async function answerOf<Answer>(
   { kproxy: { socket } }: Pick<KubeProxyConfiguration, "kproxy">,
   ask: (running: RunningKproxy) => Promise<Answer>,
@@ -310,10 +310,10 @@ export async function answerOf<Answer>(
   }
 }
 
-/** There is none, which is nothing to report. */
+/** Reasons that mean that none runs, which is nothing to report. */
 const NONE: ReadonlySet<NotRunningReason> = new Set(["nothing", "no address"]);
 
-/** Asks it for its objects; says why if there is none. `report` receives which other program answers there. */
+/** Asks the kproxy for its objects; a text says why there is none. `report`: which other program answers. */
 export async function askRunning(
   config: KubeProxyConfiguration,
   selection: ObjectSelection,
@@ -327,7 +327,7 @@ export async function askRunning(
     ]);
     return {
       from: `kproxy on ${running.address}`,
-      // Loading the modes' planners only for their names would make every start longer.
+      // Names of modes without their planners, which would make every start longer.
       mode: CLEANUP_MODES.find((mode) => mode === status.mode.used) ?? null,
       config,
       nodeName: held.node,
@@ -343,7 +343,7 @@ export async function askRunning(
   return answer.message;
 }
 
-/** Asks it for the ports that it listens on in mode userspace; says why if they are not known. */
+/** Asks the running kproxy for its proxy ports of userspace mode; a text says why they are unknown. */
 export async function askPortals(config: KubeProxyConfiguration): Promise<KnownPortals | string> {
   const answer = await answerOf(config, async (running) => {
     const { mode, portals, iptables } = await running.portals();
@@ -354,20 +354,20 @@ export async function askPortals(config: KubeProxyConfiguration): Promise<KnownP
 }
 
 export interface RunningSettings {
-  /** In words, e.g. `kproxy on /run/kproxy/kproxy.sock`. */
+  /** Name of the kproxy, e.g. `kproxy on /run/kproxy/kproxy.sock`. */
   readonly where: string;
   /** As in {@linkcode RunningKproxy}. */
   readonly isTrusted: boolean;
-  /** Address of the API server as its command line gives it; `""` if it does not. */
+  /** Address of the API server on its command line; `""` if not given. */
   readonly master: string;
-  /** In the mode that is in use. */
+  /** Configuration, with the mode in use. */
   readonly config: KubeProxyConfiguration;
   readonly nodeName: string;
-  /** What Services ask for and do not get; null: an older release does not report it. */
+  /** Destinations of Services that are not served; null: an older release does not report them. */
   readonly unserved: NonNullable<StatusDocument["unserved"]> | null;
 }
 
-/** Asks it; null if none runs, or `statusApi` is false. */
+/** Settings of the running kproxy; null if none runs, or `statusApi` is false. */
 export async function runningSettings(
   config: Pick<KubeProxyConfiguration, "kproxy">,
 ): Promise<RunningSettings | null> {

@@ -14,10 +14,10 @@ import {
 } from "./running.ts";
 import { assert, assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 
-/** What a program sends after each request that it reads; null: it hangs up. */
+/** What a program sends after each request; null: it hangs up. */
 type Program = (path: string, connection: Deno.UnixConn) => string | null | Promise<string | null>;
 
-/** Another program on a socket of this user. */
+/** Runs `work` with another program on a socket of this user. */
 async function withProgram(program: Program, work: (address: string) => Promise<void>): Promise<void> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-socket-" });
   const { listener } = openOwnSocket(`${folder}/kproxy.sock`);
@@ -33,7 +33,7 @@ async function withProgram(program: Program, work: (address: string) => Promise<
         if (text !== null) await connection.write(new TextEncoder().encode(text));
         if (text !== "") connection.close();
       } catch (error) {
-        // The client has gone, as it may.
+        // The client may have closed the connection.
         if (!(error instanceof Deno.errors.BrokenPipe || error instanceof Deno.errors.ConnectionReset)) {
           throw error;
         }
@@ -58,14 +58,14 @@ function closeIfOpen(connection: Deno.UnixConn): void {
   }
 }
 
-/** What is told of who takes longer than 200 ms. */
+/** Message about a program that takes longer than 200 ms. */
 const SILENT = "within 0.2 s";
 
 const answer = (body: string, status = "200 OK"): string =>
   `HTTP/1.0 ${status}\r\nContent-Type: text/plain\r\n\r\n${body}`;
 const document = (value: unknown): string => answer(JSON.stringify(value));
 
-/** Programs that are no kproxy to be asked: how each answers, and what is told of it. */
+/** Programs that are no usable kproxy: what each answers, and what is reported of it. */
 const OTHERS: readonly [who: string, program: Program, reason: NotRunningReason, words: string][] = [
   ["a web server", () => answer("<html>", "403 Forbidden"), "another program", "status 403"],
   [
@@ -82,7 +82,7 @@ const OTHERS: readonly [who: string, program: Program, reason: NotRunningReason,
     "nested more than 100 deep",
   ],
   [
-    // A reader that begins anew at each quote takes a minute.
+    // A parser that restarts at each quote takes a minute.
     "a text that does not end",
     () => answer(`{"kind":"Status","apiVersion":"kproxy/v1","x":${'\\"'.repeat(20_000)}`),
     "another program",
@@ -133,7 +133,7 @@ const OTHERS: readonly [who: string, program: Program, reason: NotRunningReason,
 Deno.test("whatever is at the address is reported by name", async () => {
   for (const [who, program, reason, words] of OTHERS) {
     await withProgram(program, async (address) => {
-      // Only of one that is silent the limit is what tells.
+      // Only a silent program is detected by the limit.
       const limitMs = words === SILENT ? 200 : 60_000;
       const spentMs = startWork();
       const status = new RunningKproxy(address, { limitMs }).status();
@@ -180,7 +180,7 @@ Deno.test("an answer that comes in ever further pieces is given up", async () =>
     return null;
   };
   await withProgram(trickling, async (address) => {
-    // All of them have five times the limit of one, which one may reach before where the machine stands still.
+    // Their total limit is five times that of one piece, which a stalled machine may reach first.
     let limitMs = 300;
     await eventually(async () => {
       const status = new RunningKproxy(address, { limitMs: limitMs *= 2 }).status();

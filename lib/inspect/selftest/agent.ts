@@ -1,6 +1,6 @@
 /**
- * The children that `kproxy selftest` starts inside its namespaces: how this program is started again, and what a child does there. Each
- * child has one job, as JSON on its standard input: to answer, to ask, or to write the rules.
+ * Children that `kproxy selftest` starts inside its namespaces: how this program is started again, and what a child does. Each
+ * child has one job, as JSON on its standard input: serve, send probes, or write the rules.
  *
  * @module
  */
@@ -13,25 +13,25 @@ import type { ObjectJson } from "../../source/decode/api_json.ts";
 import { createSocket } from "node:dgram";
 import type { Attempt } from "./report.ts";
 
-/** What a child may do: nothing but use the network, or what `kproxy run` may, without files but those of a bundle. */
+/** Permissions of a child: only the network, or those of `kproxy run`, without files but those of a bundle. */
 export type ChildRights = "network" | "node";
 
-/** A program to start again, with the arguments that come before its own. */
+/** Command that starts this program again, up to its own arguments. */
 export type OwnProgram = (rights: ChildRights) => readonly string[];
 
 const SYSTEM_FACTS = ["hostname", "cpus", "networkInterfaces", "osRelease", "uid"];
 
 /**
- * The program that runs.
+ * Command of the running program.
  *
- * @param main the module that was started. @default {Deno.mainModule}
+ * @param main the module that it was started with. @default {Deno.mainModule}
  */
 export async function ownProgram(main: string = Deno.mainModule): Promise<OwnProgram> {
   const path = Deno.execPath();
-  // It carries its permissions, which are those of `kproxy run`.
+  // A compiled program carries its permissions, which are those of `kproxy run`.
   if (Deno.build.standalone) return () => [path];
   const place = await placeOf(main);
-  // `start.ts` reads what it loads, which needs a right that a child does not get.
+  // `start.ts` reads the files that it loads, for which a child has no permission.
   const program = main.replace(/\/start\.ts$/, "/main.ts");
   return (rights) => [
     path,
@@ -39,7 +39,7 @@ export async function ownProgram(main: string = Deno.mainModule): Promise<OwnPro
     "-q",
     "--no-prompt",
     "--ignore-env",
-    // No registry can be reached from inside a namespace.
+    // No module registry can be reached from inside a namespace.
     "--cached-only",
     ...place,
     "--allow-net",
@@ -50,7 +50,7 @@ export async function ownProgram(main: string = Deno.mainModule): Promise<OwnPro
   ];
 }
 
-/** Flags that name the program's own files; without them the runtime looks for a configuration from the working folder on. */
+/** Flags for the program's own files; without them the runtime looks for a configuration from the working folder on. */
 async function placeOf(main: string): Promise<readonly string[]> {
   if (!main.startsWith("file:")) return [];
   const pathOf = (relative: string): string => decodeURIComponent(new URL(relative, main).pathname);
@@ -61,7 +61,7 @@ async function placeOf(main: string): Promise<readonly string[]> {
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
   }
-  // A bundle needs none, and reads its files when it comes to need them.
+  // A bundle needs no configuration, and reads its files on demand.
   return ["--no-config", `--allow-read=${pathOf(".")}`];
 }
 
@@ -71,15 +71,15 @@ export interface TestServer {
   readonly port: number;
 }
 
-/** Answers every client, until it is ended or its time is over. */
+/** Job: answers every client, until it is ended or its time is over. */
 export interface ServeJob {
   readonly job: "serve";
   readonly servers: readonly TestServer[];
-  /** It ends by itself after this many milliseconds, should the test be gone by then. */
+  /** Lifetime in milliseconds, for the case that the test ends without it. */
   readonly lifeMs: number;
 }
 
-/** What `serve` prints once all servers listen. */
+/** Line that `serve` prints once all servers listen. */
 export const READY_LINE = "ready";
 
 export interface Question {
@@ -91,7 +91,7 @@ export interface Question {
   readonly limitMs: number;
 }
 
-/** Asks, one question beside the other; of one question one connection after the other, up to the first without an answer. */
+/** Job: sends questions in parallel; each opens its connections one by one, up to the first without an answer. */
 export interface AskJob {
   readonly job: "ask";
   readonly questions: readonly Question[];
@@ -101,7 +101,7 @@ export interface AskAnswer {
   readonly attempts: Readonly<Record<string, readonly Attempt[]>>;
 }
 
-/** Gets the node ready for a mode and writes the rules of these objects. */
+/** Job: prepares the node for a mode and writes the rules of these objects. */
 export interface ApplyJob {
   readonly job: "apply";
   readonly mode: ProxyMode;
@@ -110,11 +110,11 @@ export interface ApplyJob {
 }
 
 export interface ApplyAnswer {
-  /** The one that runs; null: none does. */
+  /** Mode that runs; null: none. */
   readonly mode: string | null;
-  /** The families whose rules are in the kernel. */
+  /** Families whose rules are in the kernel. */
   readonly served: readonly IpFamily[];
-  /** What went wrong, in sentences, each with its family if it is of one. */
+  /** Failures in sentences, each with its family, if it concerns one. */
   readonly failures: readonly { readonly family: IpFamily | null; readonly message: string }[];
   /** Families that this mode cannot serve here. */
   readonly refused: readonly { readonly family: IpFamily; readonly reason: string }[];
@@ -123,9 +123,9 @@ export interface ApplyAnswer {
 export type Job = ServeJob | AskJob | ApplyJob;
 
 /**
- * Reads its job, does it, and prints what came of it.
+ * Runs a child: reads its job, does it, and prints the result.
  *
- * @throws {UsageError} if there is none: it was started by hand
+ * @throws {UsageError} without a job: it was started by hand
  */
 export async function runAgent(
   input: ReadableStream<Uint8Array<ArrayBuffer>>,
@@ -136,7 +136,7 @@ export async function runAgent(
     await serve(job);
     return 0;
   }
-  // Only the child that writes rules loads what that needs.
+  // Modules that write rules are only loaded by the child that needs them.
   const answer = job.job === "ask" ? await ask(job) : await (await import("./apply.ts")).apply(job);
   await print(`${JSON.stringify(answer)}\n`);
   return 0;
@@ -154,10 +154,10 @@ function jobOf(text: string): Job {
   );
 }
 
-/** How often it looks whether the test still reads what it prints. */
+/** Interval at which `serve` checks that the test still reads its output. */
 const PULSE_MS = 1_000;
 
-/** Answers with its own address and the one that it is asked from, until its time is over or the test is gone. */
+/** Answers with its own address and the client's, until its time is over or the test is gone. */
 async function serve({ servers, lifeMs }: ServeJob): Promise<void> {
   await Promise.all(servers.map((server) => server.protocol === "tcp" ? serveTcp(server) : serveUdp(server)));
   const endMs = performance.now() + lifeMs;
@@ -166,7 +166,7 @@ async function serve({ servers, lifeMs }: ServeJob): Promise<void> {
     try {
       await Deno.stdout.write(encoder.encode(text));
     } catch (error) {
-      // The test that started it is gone.
+      // The test that started the child is gone.
       if (error instanceof Deno.errors.BrokenPipe) return;
       throw error;
     }
@@ -208,7 +208,7 @@ async function ask({ questions }: AskJob): Promise<AskAnswer> {
   return { attempts: Object.fromEntries(entries) };
 }
 
-/** What is not answered once will not be, and the rest would only cost time. */
+/** Repeats a question up to the first connection without an answer: further ones would only cost time. */
 async function askAgain(question: Question): Promise<readonly Attempt[]> {
   const attempts: Attempt[] = [];
   while (attempts.length < question.count) {

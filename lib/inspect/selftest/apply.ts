@@ -1,5 +1,5 @@
 /**
- * The mode's own code on the node of the test: probes it, gets it ready and writes all rules, as `kproxy run` does at its start.
+ * Writes rules on the test's node by the mode's own code: probes, prepares and syncs, as a start of `kproxy run` does.
  *
  * @module
  */
@@ -20,7 +20,7 @@ import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject } from "./cases.ts";
 /**
  * Writes the rules.
  *
- * @throws {UnsupportedError} anywhere but on the node of a test
+ * @throws {UnsupportedError} anywhere but on a test's node
  */
 export async function apply(
   job: ApplyJob,
@@ -35,7 +35,7 @@ export async function apply(
   const failures: { family: IpFamily | null; message: string }[] = [];
   const desired = stateOfObjects(objects, NODE_NAME, (message) => failures.push({ family: null, message }));
   try {
-    // What goes wrong is in the answer.
+    // Failures are part of the answer.
     const options = { exec, config, modes: MODES, desired, families, log: silentLogger };
     const { mode, families: served, refused, ...written } = await writeRules(options);
     for (const { family, service, problem } of written.quarantined) {
@@ -51,7 +51,7 @@ export async function apply(
   }
 }
 
-/** Started by hand, this must not write rules of a test on a machine at work. */
+/** Guards against a start by hand: test rules must not be written on a production machine. */
 function requireTestNode({ families }: ApplyJob, ownIps: readonly string[]): void {
   const known = new Set([...nodeAddresses(families), "127.0.0.1", "::1"]);
   const others = ownIps.filter((ip) => !known.has(ip) && !ip.startsWith("fe80:"));

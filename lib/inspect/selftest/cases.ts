@@ -1,12 +1,12 @@
 /**
- * The network that a node is tested in, its Services, and what is sent to them.
+ * Network of the test, its Services, and the probes that are sent to them.
  *
  * ```
  *  pod-a ──pod-a── node ──client──── client, and a pod of another node
  *  pod-b ──pod-b──      ──stranger── stranger, outside of the source ranges
  * ```
  *
- * All of it is in network namespaces, so that the addresses may be in use on the machine, too. Pure.
+ * All hosts are network namespaces, so that the addresses may be in use on the machine, too. Pure.
  *
  * @module
  */
@@ -16,30 +16,30 @@ import type { Packet } from "../../sim/flow.ts";
 import type { ObjectJson } from "../../source/decode/api_json.ts";
 import type { TestServer } from "./agent.ts";
 
-/** All hosts but the node. The node's interfaces have the names of those behind them. */
+/** All hosts but the node. Each of the node's interfaces is named after the host behind it. */
 export const NEIGHBOURS = ["pod-a", "pod-b", "client", "stranger"] as const;
 export type NeighbourName = typeof NEIGHBOURS[number];
-/** Each has a namespace. */
+/** All hosts, each in a namespace of its own. */
 export const HOSTS = ["node", ...NEIGHBOURS] as const;
 export type HostName = typeof HOSTS[number];
-/** Where endpoints are; `far-pod` is a pod of another node, whose address the client has. */
+/** Hosts of endpoints; `far-pod` is a pod of another node, whose address the client has. */
 export type EndpointName = "pod-a" | "pod-b" | "far-pod";
 
 export interface FamilyAddresses {
   readonly hosts: Readonly<Record<HostName, string>>;
-  /** The node's own on each of its interfaces. */
+  /** The node's address on each of its interfaces. */
   readonly gateways: Readonly<Record<NeighbourName, string>>;
   readonly farPod: string;
   readonly podCidr: string;
-  /** How cluster IPs begin. */
+  /** Prefix of cluster IPs. */
   readonly services: string;
-  /** Of the load balancer of `guarded`. */
+  /** Load-balancer IP of Service `guarded`. */
   readonly loadBalancerIp: string;
-  /** Node ports are those of all families alike, so that each has a Service of its own. */
+  /** Node ports. Families share them, so each family has Services of its own. */
   readonly nodePorts: Readonly<Partial<Record<ServiceName, number>>>;
 }
 
-/** How addresses begin of pods, of the node's network, and of the stranger's. */
+/** Addresses from the prefixes of pods, of the node's network, and of the stranger's. */
 function hostsIn(
   pods: string,
   nodes: string,
@@ -81,7 +81,7 @@ export const ADDRESSES: Readonly<Record<IpFamily, FamilyAddresses>> = {
   },
 };
 
-/** All addresses of the node, of these families. */
+/** All addresses of the node, in these families. */
 export function nodeAddresses(families: readonly IpFamily[]): readonly string[] {
   return [...new Set(families.flatMap((family) => Object.values(ADDRESSES[family].gateways)))];
 }
@@ -144,13 +144,13 @@ function portOf(name: ServiceName): { readonly protocol: "TCP" | "UDP"; readonly
     : { protocol: "TCP", port: 80 };
 }
 
-/** Of the first Service; the others follow in order. */
+/** Last part of the first Service's cluster IP; the others follow in order. */
 const FIRST_CLUSTER_IP = 11;
 const FIRST_ENDPOINT_PORT = 8080;
 
 /**
- * The port of a Service's endpoints. IPVS assigns an answer to a connection only by the addresses and ports of
- * client and endpoint: two from one port to two Services, whose endpoints were the same, would get each other's answers.
+ * Port of a Service's endpoints. IPVS assigns replies to connections only by the addresses and ports of
+ * client and endpoint: two from one port to two Services with the same endpoints would get each other's replies.
  */
 export function endpointPort(name: ServiceName): number {
   return FIRST_ENDPOINT_PORT + SERVICES.indexOf(name);
@@ -160,7 +160,7 @@ function clusterIp(name: ServiceName, family: IpFamily): string {
   return `${ADDRESSES[family].services}${FIRST_CLUSTER_IP + SERVICES.indexOf(name)}`;
 }
 
-/** What has to listen where these endpoints are. */
+/** Servers of these endpoints. */
 export function endpointServers(family: IpFamily, names: readonly EndpointName[]): readonly TestServer[] {
   return SERVICES.flatMap((service) => {
     const { endpoints, protocol } = TEST_SERVICES[service];
@@ -233,21 +233,21 @@ function objectsOf(
   }];
 }
 
-/** What an endpoint may see as the source: the sender's own address, or one of the node's. */
+/** Source address that an endpoint sees: the sender's own, or one of the node's. */
 export type SeenSource = "own" | "node";
 
-/** What has to become of the packets. */
+/** Expected result of a probe. */
 export type Wanted =
-  /** Each of these endpoints answers some, and no other. */
+  /** Each of these endpoints answers at least once, and no other. */
   | { readonly kind: "answers"; readonly by: Readonly<Partial<Record<EndpointName, SeenSource>>> }
-  /** One of these endpoints answers all. */
+  /** One of these endpoints answers all connections. */
   | { readonly kind: "one answers"; readonly by: Readonly<Partial<Record<EndpointName, SeenSource>>> }
   | { readonly kind: "refused" }
   | { readonly kind: "silence" };
 
-/** One sender, one destination. */
+/** Connections from one sender to one destination. */
 export interface Probe {
-  /** Unique in its family; e.g. `cluster IP, from a pod`. */
+  /** Name, unique in its family; e.g. `cluster IP, from a pod`. */
   readonly name: string;
   readonly family: IpFamily;
   readonly from: HostName;
@@ -255,20 +255,20 @@ export interface Probe {
   readonly protocol: "tcp" | "udp";
   readonly ip: string;
   readonly port: number;
-  /** How many connections, one after the other. */
+  /** Number of connections, one after the other. */
   readonly count: number;
   readonly wanted: Wanted;
 }
 
 /**
- * Of two endpoints that take turns by chance, one stays without any of so many connections in one run of 60 million, of three in one of
- * 5,000 million.
+ * Of two random endpoints, one gets none of so many connections in one run of 60 million; of three, one gets all of them in one of
+ * 2.5 million million.
  */
 const MANY = 27;
 const FEW = 3;
-/** Either of two pods answers, and sees the node as the source. */
+/** Both pods answer, and see the node as the source. */
 const BOTH: Wanted = { kind: "answers", by: { "pod-a": "node", "pod-b": "node" } };
-// A pod that gets itself sees the node's address.
+// A pod that reaches itself sees the node's address.
 const OWN: Wanted = { kind: "answers", by: { "pod-a": "node", "pod-b": "own" } };
 const ONE: Wanted = { kind: "one answers", by: { "pod-a": "own", "pod-b": "node", "far-pod": "own" } };
 const REFUSED: Wanted = { kind: "refused" };
@@ -299,7 +299,7 @@ const PROBES: readonly (readonly [
   ["load balancer IP, source outside of them", "stranger", "guarded", 1, { kind: "silence" }],
 ];
 
-/** All probes of these families: to the node port of a Service that has one, the load balancer's IP, else the cluster IP. */
+/** Probes of these families, to the Service's node port if it has one, the load balancer's IP, else the cluster IP. */
 export function probesOf(families: readonly IpFamily[]): readonly Probe[] {
   return families.flatMap((family) =>
     PROBES.map(([name, from, service, count, wanted]): Probe => {
@@ -325,7 +325,7 @@ export function probesOf(families: readonly IpFamily[]): readonly Probe[] {
   );
 }
 
-/** The first packet of a probe's connections, as the node sees it. */
+/** First packet of a probe's connections, as the node sees it. */
 export function packetOfProbe({ family, from, ip, port, protocol }: Probe): Packet {
   return {
     source: ADDRESSES[family].hosts[from],

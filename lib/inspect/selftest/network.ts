@@ -1,5 +1,5 @@
 /**
- * The network of a test: namespaces, built, used, and taken away in any case.
+ * Network of a test: namespaces, which are built, used, and removed in any case.
  *
  * @module
  */
@@ -20,17 +20,17 @@ import { ADDRESSES, type HostName, HOSTS, type NeighbourName, NEIGHBOURS } from 
 import type { SelftestOptions } from "./selftest.ts";
 
 const NAME = /^kproxy-selftest-(?<until>[0-9a-z]+)-[0-9a-f]+-[a-z-]+$/;
-/** Clocks may be set, and machines may stand still. */
+/** Grace after a test's end: clocks may be set, and machines may stall. */
 const GRACE_MS = 60_000;
 
-/** @param untilMs when the test will be over, in milliseconds since the epoch */
+/** @param untilMs end of the test, in milliseconds since the epoch */
 export function namespaceNames(untilMs: number, random: string): Readonly<Record<HostName, string>> {
   const until = Math.ceil(untilMs / 1_000).toString(36);
   const entries = HOSTS.map((host) => [host, `kproxy-selftest-${until}-${random}-${host}`]);
   return Object.fromEntries(entries) as Record<HostName, string>;
 }
 
-/** Those that a test has left which cannot be running any more. */
+/** Namespaces of tests that cannot be running any more. */
 export function leftNamespaces(names: readonly string[], nowMs: number): readonly string[] {
   return names.filter((name) => {
     const until = NAME.exec(name)?.groups?.until;
@@ -43,13 +43,13 @@ export class TestNetwork {
   readonly #options: SelftestOptions;
   readonly #until: AbortSignal;
   readonly #names: Readonly<Record<HostName, string>>;
-  /** Perhaps made. */
+  /** Namespaces that may exist. */
   readonly #begun: string[] = [];
-  /** Aborted: the children are to end. */
+  /** Aborted when the children have to end. */
   readonly #over = new AbortController();
   readonly #children: Promise<ExecResult>[] = [];
 
-  /** @param until ends the building and the children */
+  /** @param until ends building the network, and the children */
   constructor(options: SelftestOptions, until: AbortSignal) {
     this.#options = options;
     this.#until = until;
@@ -63,10 +63,10 @@ export class TestNetwork {
   }
 
   /**
-   * Makes and wires all namespaces.
+   * Creates and connects all namespaces.
    *
-   * @throws {UnsupportedError} if this process, or this machine, may not
-   * @throws {ExecError} if something else fails
+   * @throws {UnsupportedError} if this process, or this machine, may not create them
+   * @throws {ExecError} if another command fails
    */
   async build(): Promise<void> {
     const { exec, families } = this.#options;
@@ -93,7 +93,7 @@ export class TestNetwork {
     return child;
   }
 
-  /** Ends all children and takes all of it away; yields what is still there, in sentences. */
+  /** Ends all children and removes all namespaces; yields those that are left, in sentences. */
   async remove(): Promise<readonly string[]> {
     this.#over.abort(new Error("the test is over"));
     await Promise.allSettled(this.#children);
@@ -101,7 +101,7 @@ export class TestNetwork {
   }
 }
 
-/** Removes what earlier tests left that were killed; yields how many namespaces went. */
+/** Removes namespaces of killed tests; yields how many were removed. */
 export async function removeLeft(exec: Exec, nowMs: number): Promise<number> {
   const left = leftNamespaces(await asRights(() => listNamespaces(exec)), nowMs);
   const failures = await removeAll(exec, left);
@@ -115,7 +115,7 @@ async function removeAll(exec: Exec, names: readonly string[]): Promise<readonly
       await deleteNamespace(exec, name);
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
-      // One that could not be made cannot be removed, either.
+      // A namespace that could not be created cannot be removed, either.
       if (await isThere(exec, name)) failures.push(`namespace ${name} is left: ${error.message}`);
     }
   }
@@ -127,12 +127,12 @@ async function isThere(exec: Exec, name: string): Promise<boolean> {
     return (await listNamespaces(exec)).includes(name);
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
-    // A machine without the program has no namespaces by name, and otherwise it is not known.
+    // Without the program there are no named namespaces; after another failure that is unknown.
     return !error.isMissing();
   }
 }
 
-/** One line where this process may not do this, instead of the words of the tool. */
+/** Replaces the tool's words for missing rights by one line. */
 async function asRights<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -150,23 +150,23 @@ async function asRights<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Of a namespace before it has interfaces. */
+/** Sysctls of a new namespace, set before it has interfaces. */
 const SETTINGS: Readonly<Record<IpFamily, readonly string[]>> = {
   IPv4: [
     "net.ipv4.conf.all.rp_filter=0",
     "net.ipv4.conf.default.rp_filter=0",
     "net.ipv4.conf.all.send_redirects=0",
     "net.ipv4.conf.default.send_redirects=0",
-    // Every refusal counts; by default a host sends a few a second.
+    // Each REJECT must be answered; by default a host sends only a few a second.
     "net.ipv4.icmp_ratelimit=0",
   ],
   IPv6: [
-    // Some machines have it off by default.
+    // Some machines disable IPv6 by default.
     "net.ipv6.conf.all.disable_ipv6=0",
     "net.ipv6.conf.default.disable_ipv6=0",
     "net.ipv6.conf.all.accept_ra=0",
     "net.ipv6.conf.default.accept_ra=0",
-    // Without it a link-local address cannot be used for its first second.
+    // With duplicate address detection, a link-local address cannot be used for its first second.
     "net.ipv6.conf.all.accept_dad=0",
     "net.ipv6.conf.default.accept_dad=0",
     "net.ipv6.icmp.ratelimit=0",
@@ -184,7 +184,7 @@ function settingsOf(host: HostName, families: readonly IpFamily[]): readonly str
   ]);
 }
 
-/** Lines of `ip` for the node's namespace: links to all namespaces, addresses and routes. */
+/** Lines of `ip` for the node's namespace: links to all other namespaces, addresses and routes. */
 function nodeLines(
   namespaces: Readonly<Record<HostName, string>>,
   families: readonly IpFamily[],

@@ -1,5 +1,5 @@
 /**
- * What a test found, for people and for programs.
+ * Results of a test, for people and for programs.
  *
  * @module
  */
@@ -19,42 +19,42 @@ import {
   type SeenSource,
 } from "./cases.ts";
 
-/** What became of one connection. */
+/** Result of one connection. */
 export type Attempt =
   | {
     readonly kind: "answer";
-    /** Address and port of the server, as it says: `10.244.0.2:8080`. */
+    /** Address and port that the server reports: `10.244.0.2:8080`. */
     readonly server: string;
-    /** The source as the server saw it, without the port. */
+    /** Source address as the server saw it, without the port. */
     readonly client: string;
   }
   | { readonly kind: "refused" }
   | { readonly kind: "silence" }
   | { readonly kind: "error"; readonly message: string };
 
-/** What the rules say of the probe's next connection. */
+/** Simulates the probe's next connection by the live rules. */
 export type Predict = (affinity: AffinityMemory) => Flow;
 
-/** One line of the result. */
+/** One row of the result. */
 export interface Check {
   readonly name: string;
-  /** Null: it is about both. */
+  /** Null: both families. */
   readonly family: IpFamily | null;
   readonly ok: boolean;
-  /** `pod-a → 10.96.0.11:80/tcp`; `""` where nothing was sent. */
+  /** E.g. `pod-a → 10.96.0.11:80/tcp`; `""` where nothing was sent. */
   readonly way: string;
   readonly wanted: string;
-  /** What the rules say of the first connection; null: they could not be read. */
+  /** Simulated result of the first connection; null: the rules could not be read. */
   readonly rules: string | null;
-  /** What really happened, e.g. `10.244.0.2:8080 (14), 10.244.0.3:8080 (13)`. */
+  /** Measured result, e.g. `10.244.0.2:8080 (14), 10.244.0.3:8080 (13)`. */
   readonly real: string;
-  /** What is wrong, in a sentence; `""` if nothing is. */
+  /** Why it failed, in a sentence; `""` if it did not. */
   readonly reason: string;
 }
 
 const ENDPOINTS: readonly EndpointName[] = ["pod-a", "pod-b", "far-pod"];
 
-/** @param predict null: the rules could not be read */
+/** Judges one probe. @param predict null: the rules could not be read */
 export function judge(probe: Probe, attempts: readonly Attempt[], predict: Predict | null): Check {
   const { name, family, from, ip, port, protocol } = probe;
   const real = attemptsText(attempts);
@@ -68,12 +68,12 @@ export function judge(probe: Probe, attempts: readonly Attempt[], predict: Predi
   return { name, family, ok: reasons.length === 0, way, wanted, rules, real, reason: reasons.join("; ") };
 }
 
-/** Something other than packets that went wrong. */
+/** A failure that is not about packets. */
 export function failedCheck(name: string, reason: string, family: IpFamily | null = null): Check {
   return { name, family, ok: false, way: "", wanted: "", rules: null, real: "", reason };
 }
 
-/** What has to become of it, in words. */
+/** The probe's expected result, in words. */
 function wantedText(probe: Probe): string {
   const { wanted } = probe;
   switch (wanted.kind) {
@@ -121,7 +121,7 @@ function attemptText(attempt: Attempt): string {
   }
 }
 
-/** Null: as it has to be. */
+/** Difference from the expectation; null: none. */
 function wrongByProbe(probe: Probe, attempts: readonly Attempt[], real: string): string | null {
   const { wanted } = probe;
   const problem = `wanted ${wantedText(probe)}, got ${real}`;
@@ -137,7 +137,7 @@ function wrongByProbe(probe: Probe, attempts: readonly Attempt[], real: string):
     if (!isSource(probe, attempt.client, source)) return problem;
     seen.add(attempt.server);
   }
-  // One that was not asked to the end has been judged by its last attempt already.
+  // A probe that was cut short has failed by its last attempt already.
   const servers = wanted.kind === "one answers" ? 1 : Object.keys(wanted.by).length;
   return seen.size === servers ? null : problem;
 }
@@ -152,7 +152,7 @@ function isSource(probe: Probe, client: string, source: SeenSource): boolean {
   return Object.values(gateways).includes(client);
 }
 
-/** Null: they say the same. */
+/** Difference from the live rules; null: none. */
 function wrongByRules(
   probe: Probe,
   attempts: readonly Attempt[],
@@ -181,7 +181,7 @@ function notes(problems: readonly string[]): string {
   return problems.length === 0 ? "" : ` (not all of them can be read: ${problems.join("; ")})`;
 }
 
-/** Whether that is what happened. */
+/** True if the attempt is this simulated outcome. */
 function isOutcome(probe: Probe, attempt: Attempt, outcome: FlowOutcome): boolean {
   switch (outcome.verdict) {
     case "drop":
@@ -190,25 +190,25 @@ function isOutcome(probe: Probe, attempt: Attempt, outcome: FlowOutcome): boolea
       return attempt.kind === "refused";
     case "accept":
       if (attempt.kind !== "answer" || outcome.translatedTo !== attempt.server) return false;
-      // What the node sends has an address of the node in any case.
+      // Packets of the node have one of its addresses, masqueraded or not.
       return isSource(probe, attempt.client, outcome.masquerade || probe.from === "node" ? "node" : "own");
   }
 }
 
-/** All of it. */
+/** Result of a whole test. */
 export interface SelftestReport {
-  /** As asked for. */
+  /** The requested mode. */
   readonly wantedMode: string;
-  /** The one that ran; null: none could. */
+  /** Mode that ran; null: none could. */
   readonly mode: string | null;
   readonly families: readonly IpFamily[];
   readonly checks: readonly Check[];
-  /** What the test could not do or says by the way, in sentences. */
+  /** Notes: what the test could not do, and other remarks, in sentences. */
   readonly notes: readonly string[];
   readonly tookMs: number;
 }
 
-/** Whether the node can run the mode: something was tried, and all of it went well. */
+/** True if the node can run the mode: something was tested, and everything passed. */
 export function isPassed({ mode, checks }: SelftestReport): boolean {
   return mode !== null && checks.length > 0 && checks.every(({ ok }) => ok);
 }
@@ -240,7 +240,7 @@ export function reportLines(report: SelftestReport): readonly string[] {
   ];
 }
 
-/** The document of `-o json`. */
+/** Document of `-o json`. */
 export function reportDocument(report: SelftestReport): unknown {
   const { wantedMode, mode, families, checks, notes, tookMs } = report;
   return {

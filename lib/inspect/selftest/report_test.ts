@@ -28,7 +28,7 @@ import {
 
 const NONE = { permissions: "none" } as const;
 
-/** What the rules that a mode wants say of each probe. */
+/** Simulated results of each probe by the mode's desired rules. */
 async function predictions(mode: RenderedMode): Promise<ReadonlyMap<Probe, Predict>> {
   const raw = [nodeObject(FAMILIES), ...selftestObjects(FAMILIES)];
   const objects = raw.flatMap((one) => {
@@ -64,7 +64,7 @@ function askedBy(probe: Probe, predict: Predict): readonly Attempt[] {
   return attemptsBy(predict, { ...probe, id: probe.name + probe.family, limitMs: 0 });
 }
 
-/** Mode userspace is not among those that the command tests. */
+/** The command does not test mode userspace. */
 for (const mode of RULES_MODES.filter((one) => one !== "userspace")) {
   Deno.test(`what the test wants is what the rules of mode ${mode} say, packet by packet`, NONE, async () => {
     for (const [probe, predict] of await predictions(mode)) {

@@ -1,5 +1,5 @@
 /**
- * `kproxy selftest`: real packets, through namespaces that it makes, show whether this node can run a proxy mode.
+ * `kproxy selftest`: real packets, sent through temporary namespaces, show whether this node can run a mode.
  *
  * @module
  */
@@ -34,24 +34,24 @@ import { type Attempt, failedCheck, judge, type Predict, type SelftestReport } f
 
 export interface SelftestOptions {
   readonly mode: ProxyMode;
-  /** Those that the node has. */
+  /** Families of the node. */
   readonly families: readonly IpFamily[];
   readonly exec: Exec;
   readonly clock: Pick<Clock, "nowMs">;
-  /** Milliseconds since the epoch. */
+  /** Wall clock, in milliseconds since the epoch. */
   readonly nowMs: () => number;
-  /** Hexadecimal digits that no other test has. */
+  /** Hexadecimal digits that are unique to the test. */
   readonly random: string;
   readonly program: OwnProgram;
-  /** For all of it, in milliseconds. */
+  /** Limit of the whole test, in milliseconds. */
   readonly limitMs: number;
-  /** Ends it; everything is taken away first. */
+  /** Ends the test; all namespaces are removed first. */
   readonly signal: AbortSignal;
-  /** Says what is being done. */
+  /** Receives each step before it begins. */
   readonly say: (text: string) => void;
 }
 
-/** The words of a child in messages, without those of the runtime. */
+/** Command of a child in messages, without the runtime's arguments. */
 const SHOWN_CHILD = ["kproxy", "selftest", "agent"];
 const SERVER_LIMIT_MS = 20_000;
 /** A SYN is sent again after one second, three and seven; a loaded machine may stand still for some more. */
@@ -59,7 +59,7 @@ const ANSWER_LIMIT_MS = 10_000;
 /** A packet that is dropped is sent again after a second, and dropped again. */
 const SILENCE_LIMIT_MS = 1_500;
 
-/** A test that did not come to its end; what it made is gone but for what is `left`. */
+/** A test that was ended early; its namespaces are removed, except those in `left`. */
 export class SelftestError extends Error {
   override readonly name = "SelftestError";
 
@@ -72,7 +72,7 @@ export class SelftestError extends Error {
  * Tests a mode.
  *
  * @throws {UnsupportedError} if this process may not make namespaces
- * @throws {SelftestError} if it was ended, or something of the test itself failed
+ * @throws {SelftestError} if it was ended, or the test itself failed
  */
 export async function selftest(options: SelftestOptions): Promise<SelftestReport> {
   const { exec, nowMs, limitMs, signal, say, clock } = options;
@@ -115,7 +115,7 @@ export async function selftest(options: SelftestOptions): Promise<SelftestReport
 
 type TestResult = Omit<SelftestReport, "tookMs">;
 
-/** The test itself, on a network that stands. */
+/** Sends the probes, once the network is built. */
 async function test(
   { families, mode, say, limitMs }: SelftestOptions,
   network: TestNetwork,
@@ -172,7 +172,7 @@ async function startServers(
       if (said.includes(READY_LINE)) ready.resolve();
     },
   });
-  // After it has listened, its end means nothing.
+  // Once it has listened, its end does not matter.
   running.then(
     ({ code, stderr }) => ready.reject(new ExecError(SHOWN_CHILD, code, stderr)),
     (error) => ready.reject(error),
@@ -180,7 +180,7 @@ async function startServers(
   await ready.promise;
 }
 
-/** Each sender asks on its own, all at once. */
+/** Sends all probes; senders run in parallel. */
 async function attemptsOf(
   network: TestNetwork,
   probes: readonly Probe[],
@@ -201,7 +201,7 @@ async function attemptsOf(
   return new Map(answers.flat());
 }
 
-/** @throws {ExecError} if the child fails or says nothing that can be read */
+/** The answer of a child. @throws {ExecError} if it fails, or its answer cannot be read */
 async function answerOf<Answer>(
   network: TestNetwork,
   host: HostName,
@@ -218,7 +218,7 @@ async function answerOf<Answer>(
   }
 }
 
-/** What the rules in the kernel say of a probe; null: they could not be read, which a note says. */
+/** Simulator of a probe by the live rules; null: they could not be read, which a note says. */
 function predictor(live: LiveNode, probe: Probe): Predict | null {
   const rules = live.get(probe.family);
   if (rules === undefined) return null;

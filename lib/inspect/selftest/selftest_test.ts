@@ -110,8 +110,8 @@ Deno.test("whatever program fails, the namespaces go and the reason is reported"
     broken.before = (_, at) => at === index ? { code: 1, stdout: "", stderr: "the disk is full" } : undefined;
     try {
       const report = await run(broken);
-      // Of two removals, the second one helps.
-      // What cannot be read, or set, is said.
+      // Of two removals, the second one succeeds.
+      // A setting that cannot be read, or set, is noted.
       assert(/netns del/.test(line) || !isPassed(report) || report.notes.length > 0, line);
     } catch (error) {
       assert(error instanceof SelftestError, `${line}: ${error}`);
@@ -215,7 +215,7 @@ Deno.test("rules of the test are written nowhere but on its own node", async () 
   assertEquals(machine.runs, []);
 });
 
-/** Whether a program that may only use the network starts at all, and what it says. */
+/** Exit status and output of a program that may only use the network. */
 async function version(main: string): Promise<readonly [code: number, told: string]> {
   const [program = "", ...args] = (await ownProgram(main))("network");
   const { code, stdout, stderr } = await new Deno.Command(program, { args: [...args, "--version"] }).output();

@@ -1,5 +1,5 @@
 /**
- * What a kernel holds for one ServicePort: rules, elements, virtual servers, and what they have counted.
+ * Live rules of one ServicePort: rules, elements and virtual servers, with their counters.
  *
  * @module
  */
@@ -17,26 +17,26 @@ import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { addressesOf } from "./service_match.ts";
 
 export interface HeldPart {
-  /** E.g. `iptables nat KUBE-SERVICES`, `nftables ip kproxy service-ips`, `IPVS`, `ipset KUBE-CLUSTER-IP`. */
+  /** Place, e.g. `iptables nat KUBE-SERVICES`, `nftables ip kproxy service-ips`, `IPVS`, `ipset KUBE-CLUSTER-IP`. */
   readonly place: string;
   readonly text: string;
-  /** Null where nothing counts. */
+  /** Null: it has no counter. */
   readonly counted: Traffic | null;
 }
 
 type ChainPlace = readonly [table: Table, chain: string];
 
-/** The chains of iptables that lead to those of Services. */
+/** iptables chains with the dispatch rules of Services. */
 const SHARED_CHAINS = [...placesOf(DISPATCH_CHAINS), ...placesOf(CHAINS)];
 const OWN_CHAIN = /^KUBE-(?:SVC|SVL|EXT|FW|SEP|XLB)-/;
 
 export interface HeldQuestion {
   readonly nodeAddresses: readonly string[];
-  /** How many endpoints it should have. */
+  /** Number of endpoints that it should have. */
   readonly endpoints: number;
 }
 
-/** Everything of the port, those that lead to it first. */
+/** All rules and elements of a port, those that dispatch to it first. */
 export function heldParts(
   held: RulesetSnapshot,
   port: ServicePort,
@@ -50,7 +50,7 @@ export function heldParts(
   ];
 }
 
-/** Packets of new connections to it, as far as something counts; null: nothing does. */
+/** Counted packets of new connections to the port; null: nothing counts them. */
 export function countedTraffic(parts: readonly HeldPart[]): Traffic | null {
   const counted = parts.flatMap(({ place, counted }) =>
     counted !== null &&
@@ -84,7 +84,7 @@ function iptablesParts({ iptables }: RulesetSnapshot, port: ServicePort): readon
       }
     };
     for (const place of SHARED_CHAINS) take(place, (rule) => names.some((name) => rule.includes(name)));
-    // A set grows while it is gone through: so do chains of chains.
+    // The loop covers targets that it adds: chains jump to further chains.
     for (const chain of chains) take(["nat", chain], () => true);
   }
   return parts;
@@ -106,7 +106,7 @@ function portalParts({ portals }: RulesetSnapshot, { text, protocol }: ServicePo
   });
 }
 
-/** How comments begin that name the port: with blanks they are quoted, and the name of a port may go on. */
+/** Beginnings of comments that name the port: with blanks they are quoted, and a port's name may go on. */
 function commentsOf({ text }: ServicePort): readonly string[] {
   return [`--comment "${text} `, `--comment "${text}"`, `--comment ${text} `];
 }
@@ -116,7 +116,7 @@ function addTarget(rule: string, chains: Set<string>): void {
   if (target !== undefined && OWN_CHAIN.test(target)) chains.add(target);
 }
 
-/** Destinations as they stand in keys: `ip . tcp . 80`, `tcp . 30080`; and as those of endpoints begin: `ip . 80 . `, `30080 . `. */
+/** Keys of destinations: `ip . tcp . 80`, `tcp . 30080`; and key prefixes of their endpoints: `ip . 80 . `, `30080 . `. */
 function keysOf(
   port: ServicePort,
 ): { readonly whole: ReadonlySet<string>; readonly prefixes: readonly string[] } {
@@ -135,13 +135,13 @@ function partCount({ type }: ListedContainer): number {
   return (type.split(" : ")[0] ?? "").split(" . ").length;
 }
 
-/** Those that the container may have: of as many parts, with the protocol before the port. */
+/** Keys of the container's type: with as many parts, and the protocol before the port. */
 function wholeKeys(container: ListedContainer, whole: ReadonlySet<string>): readonly string[] {
   if (!/inet_proto \. inet_service(?: :|$)/.test(container.type)) return [];
   return [...whole].filter((key) => key.split(" . ").length === partCount(container));
 }
 
-/** Elements of endpoints: all that begin so or, of a map whose elements are read one by one, those of the slots that may be taken. */
+/** Keys of endpoint elements: all with a prefix or, in a map whose elements are read one by one, those of the possible slots. */
 function* endpointKeys(
   container: ListedContainer,
   prefixes: readonly string[],
@@ -153,7 +153,7 @@ function* endpointKeys(
     return;
   }
   for (const prefix of prefixes) {
-    // Those of node ports have no address.
+    // Keys of node ports have no address part.
     if (prefix.split(" . ").length !== partCount(container)) continue;
     for (let slot = 0;; slot++) {
       const key = `${prefix}${slot}`;
@@ -239,7 +239,7 @@ function ipvsParts(
   return parts;
 }
 
-/** True if packets to its cluster IP are led anywhere. Of many ports: {@linkcode heldPortTexts} reads rules once. */
+/** True if its cluster IP is served. `iptablesTexts` is by {@linkcode heldPortTexts}, read once for all ports. */
 export function isHeld(
   held: RulesetSnapshot,
   port: ServicePort,
@@ -258,7 +258,7 @@ export function isHeld(
 
 const COMMENT = /--comment "?(\S+\/[^\s"]+)/;
 
-/** `ns/name:port PROTOCOL` of every port that a rule of KUBE-SERVICES, or of userspace mode, names. */
+/** `ns/name:port PROTOCOL` of each port that rules of KUBE-SERVICES, or of userspace mode, name. */
 export function heldPortTexts({ iptables }: RulesetSnapshot): ReadonlySet<string> {
   const texts = new Set<string>();
   for (const { tables } of iptables) {

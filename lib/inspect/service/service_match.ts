@@ -1,6 +1,6 @@
 /**
- * Which ServicePort a destination is for; and what EndpointSlices say of a ServicePort that its endpoints do not: why there are none, and
- * which of them name no node.
+ * The ServicePort of a destination; and notes on its EndpointSlices: why they yield no endpoints, and
+ * which endpoints name no node.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import type { ApiObject, EndpointSlice, IpFamily, Protocol } from "../../model/o
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import { counted, few } from "../../text/words.ts";
 
-/** Which of a Service's addresses a packet is sent to. */
+/** Kind of the Service's address, or port, that a packet is sent to. */
 export type DestinationKind =
   | "cluster IP"
   | "external IP"
@@ -18,36 +18,36 @@ export type DestinationKind =
   | "node port"
   | "health-check node port";
 
-/** A ServicePort, and by which address it was reached. */
+/** A ServicePort, and the kind of address that it was reached by. */
 export interface ServiceMatch {
   readonly port: ServicePort;
   readonly kind: DestinationKind;
 }
 
-/** `http 80/TCP`. */
+/** E.g. `http 80/TCP`. */
 export function portText({ portName, port, protocol }: ServicePort): string {
   return `${portName === "" ? "" : `${portName} `}${port}/${protocol}`;
 }
 
-/** Addresses that it is served at, beside those of the node. */
+/** The ServicePort's own addresses; those of the node are not among them. */
 export function addressesOf({ clusterIP, externalIPs, loadBalancerVIPs }: ServicePort): readonly string[] {
   return [clusterIP, ...externalIPs, ...loadBalancerVIPs];
 }
 
 export interface Destination {
-  /** Canonical. */
+  /** Canonical address. */
   readonly ip: string;
   readonly port: number;
-  /** Null: not one of those that Services have. */
+  /** Null: a protocol that Services do not have. */
   readonly protocol: Protocol | null;
   /** True: the address is the node's own. */
   readonly isNodeAddress: boolean;
 }
 
-/** What is to be said of a destination that is no port of any Service. */
+/** Result of a search for a destination's ServicePort. */
 export interface ServiceSearch {
   readonly match: ServiceMatch | null;
-  /** Ports whose Service has the address, if none matches. */
+  /** If none matches: ports of Services with that address. */
   readonly sameAddress: readonly ServicePort[];
 }
 
@@ -81,10 +81,10 @@ function addressKind(port: ServicePort, ip: string): DestinationKind | null {
   return port.externalIPs.includes(ip) ? "external IP" : null;
 }
 
-/** Slices that stand for a v1 Endpoints object are named after it. */
+/** Slices mirrored from a v1 Endpoints object are named after it. */
 const OF_ENDPOINTS = /^endpoints\/([^/]+)\/.*$/;
 
-/** Those of its Service that count. */
+/** Slices of the port's Service that are used. */
 function slicesOf({ namespacedName: service }: ServicePort, objects: readonly ApiObject[]): EndpointSlice[] {
   const all = objects.filter((object): object is EndpointSlice =>
     object.kind === "EndpointSlice" && namespacedName(object.namespace, object.serviceName) === service
@@ -96,7 +96,7 @@ function slicesOf({ namespacedName: service }: ServicePort, objects: readonly Ap
 /**
  * Why a ServicePort has no endpoints, as the end of a sentence, e.g. `EndpointSlice web-1 is empty`.
  *
- * @param objects those of its Service are among them, if there are any
+ * @param objects may include those of other Services
  */
 export function endpointLack(port: ServicePort, family: IpFamily, objects: readonly ApiObject[]): string {
   const all = slicesOf(port, objects);
@@ -140,7 +140,7 @@ function portNames(slices: readonly EndpointSlice[]): string {
   return names.length === 0 ? "none" : few([...new Set(names)]);
 }
 
-/** Under policy Local an endpoint counts where it is, which its slice may not say. */
+/** Notes endpoints without a node name, which policy Local leaves out. */
 export function unplacedNotes(port: ServicePort, objects: readonly ApiObject[]): readonly string[] {
   if (!port.internalPolicyLocal && !port.externalPolicyLocal) return [];
   const addresses = slicesOf(port, objects).flatMap(({ endpoints }) =>

@@ -18,7 +18,7 @@ function portOf(objects: readonly ApiObject[]): ServicePort {
   const state = stateOf(stateOfObjects(objects, "node-a", () => {}), "IPv4");
   const port = state.services.get("shop/web")?.[0];
   if (port === undefined) throw new RangeError("no port");
-  // What is told here is told of ports without endpoints.
+  // These reasons are given for ports without endpoints.
   assertEquals(state.endpoints.get("shop/web")?.get(port.key) ?? [], []);
   return port;
 }

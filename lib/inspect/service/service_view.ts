@@ -1,5 +1,5 @@
 /**
- * All Services in rows, and one Service: its ports, what its endpoints are used for, and what the kernel holds for it.
+ * All Services in rows, and one Service in full: its ports, how its endpoints are used, and its live rules.
  *
  * @module
  */
@@ -26,11 +26,11 @@ export interface ServiceView {
   readonly uses: EndpointUses;
   /** Null: the kernel was not read. */
   readonly parts: readonly HeldPart[] | null;
-  /** Why the kernel has refused its rules; null: it has not, or it is not known. */
+  /** Why the kernel has refused its rules; null: not refused, or unknown. */
   readonly refusal: string | null;
-  /** Why it has no endpoints; null: it has some, or it is not known. */
+  /** Why it has no endpoints; null: it has some, or the reason is unknown. */
   readonly lack: string | null;
-  /** What else is to be known of its endpoints, one sentence each. */
+  /** Notes on its endpoints, one sentence each. */
   readonly notes: readonly string[];
 }
 
@@ -40,11 +40,11 @@ export interface ServiceQuestion {
   readonly live: RulesetSnapshot | null;
   readonly nodeAddresses: readonly string[];
   readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
-  /** The Service's own, with its EndpointSlices; none: not at hand. */
+  /** The Service with its EndpointSlices; none: unknown. */
   readonly objects: readonly ApiObject[];
 }
 
-/** A view of each port; none: there is no such Service in this family. */
+/** A view of each port; empty: there is no such Service in this family. */
 export function serviceView(question: ServiceQuestion): readonly ServiceView[] {
   const { state, name, live, nodeAddresses, quarantined, objects } = question;
   return (state.services.get(name) ?? []).map((port) => {
@@ -115,7 +115,7 @@ function heldLines(parts: readonly HeldPart[]): string[] {
   ];
 }
 
-/** `{"apiVersion": "kproxy/v1", "kind": "Service"}`. */
+/** Document of `kind: "Service"`, `apiVersion: "kproxy/v1"`. */
 export function serviceDocument(
   name: NamespacedName,
   views: readonly ServiceView[],
@@ -156,20 +156,20 @@ export function serviceDocument(
 export interface ServiceRow {
   readonly family: IpFamily;
   readonly service: NamespacedName;
-  /** `http 80/TCP`. */
+  /** The port, e.g. `http 80/TCP`. */
   readonly port: string;
   readonly address: string;
-  /** 0: none. */
+  /** 0: no node port. */
   readonly nodePort: number;
   readonly endpoints: number;
-  /** How many of them get traffic on this node. */
+  /** Number of endpoints that get traffic on this node. */
   readonly used: number;
-  /** Whether the kernel holds anything for it; null: it was not read. */
+  /** True if the kernel has rules for it; null: the kernel was not read. */
   readonly isHeld: boolean | null;
   readonly note: string;
 }
 
-/** The rows of one family, by name. */
+/** Rows of one family, in order. */
 export function listRows(
   state: ProxyState,
   live: RulesetSnapshot | null,
@@ -206,7 +206,7 @@ export function listRows(
   return rows.sort(byName);
 }
 
-/** The order of rows, whatever their family. */
+/** Order of rows: by Service, then family. */
 export function byName(one: ServiceRow, other: ServiceRow): number {
   return compareBytes(one.service, other.service) || compareBytes(one.family, other.family);
 }
@@ -216,7 +216,7 @@ function localTraffic({ internalPolicyLocal, externalPolicyLocal }: ServicePort)
   return internalPolicyLocal ? "traffic from the cluster" : "traffic from outside";
 }
 
-/** `{"apiVersion": "kproxy/v1", "kind": "ServiceList"}`. */
+/** Document of `kind: "ServiceList"`, `apiVersion: "kproxy/v1"`. */
 export function listDocument(
   rows: readonly ServiceRow[],
   unserved: readonly UnservedDestination[],

@@ -1,5 +1,5 @@
 /**
- * `kproxy sysdump`: what a bug report needs, as one archive: its parts, without what looks like a secret.
+ * `kproxy sysdump`: data for a bug report, in one archive of parts, without what looks like a secret.
  *
  * @module
  */
@@ -14,21 +14,21 @@ import { httpGet, type HttpPlace } from "../../serve/http_get.ts";
 import { API_VERSION, CONFIG_PATH, OBJECTS_PATH, STATUS_PATH } from "../../serve/status/status_document.ts";
 import { GrowingBytes } from "../../text/bytes.ts";
 
-/** Takes a piece, as far as there is room; false: there was more than the limit. */
+/** Stores a piece, as far as there is room; false: the limit is exceeded. */
 export type Take = (piece: Uint8Array) => boolean;
 
 export interface Part {
-  /** Its name in the dump, e.g. `rules/nft-ruleset.txt`. */
+  /** File name in the archive, e.g. `rules/nft-ruleset.txt`. */
   readonly name: string;
-  /** Where it comes from, as the list of parts says it: `nft list ruleset`. */
+  /** Source of the part in the list of parts, e.g. `nft list ruleset`. */
   readonly from: string;
   /**
-   * Hands over its bytes; yields what is wrong with them, in a sentence; `""` if nothing is.
+   * Hands over the part's bytes; yields a problem with them, in a sentence; `""`: none.
    *
-   * @throws the reason why it cannot be read, or not to its end
+   * @throws the reason why the part cannot be read, or not to its end
    */
   readonly read: (take: Take, limits: PartLimits) => Promise<string>;
-  /** True: what looks like a secret is taken out once all is read. @default {false} */
+  /** True: secrets are removed from the whole part once it is read. @default {false} */
   readonly isCleaned?: boolean;
 }
 
@@ -41,14 +41,14 @@ export interface PartLimits {
 export interface PartOutcome {
   readonly name: string;
   readonly from: string;
-  /** Null: it could not be read. */
+  /** Null: the part could not be read. */
   readonly bytes: Uint8Array<ArrayBuffer> | null;
-  /** Why there is nothing, or not all; `""` if it is all there. */
+  /** Why the part is missing, or incomplete; `""`: it is complete. */
   readonly problem: string;
   readonly tookMs: number;
 }
 
-/** Reads a part; what goes wrong is in the outcome. Rejects only once `signal` is aborted. */
+/** Reads a part; failures are in the outcome. Rejects only once `signal` is aborted. */
 export async function readPart(
   { name, from, read, isCleaned = false }: Part,
   limits: PartLimits,
@@ -90,7 +90,7 @@ export function programPart(name: string, argv: readonly string[], exec: Exec): 
       signal: AbortSignal.any([signal, enough.signal]),
       onStdout,
     });
-    // Programs in memory hand over all at once.
+    // Fakes of programs print everything at once.
     onStdout(new TextEncoder().encode(stdout));
     if (code !== 0) throw new ExecError(argv, code, stderr);
     return "";
@@ -100,7 +100,7 @@ export function programPart(name: string, argv: readonly string[], exec: Exec): 
 
 export type Page = HttpPlace & { readonly path: string };
 
-/** What a page says, with any status. */
+/** Content of a page, with any status. */
 function pagePart(name: string, page: Page): Part {
   const from = "socket" in page
     ? `${page.socket} ${page.path}`
@@ -124,11 +124,11 @@ function pagePart(name: string, page: Page): Part {
   return { name, from, read, isCleaned: true };
 }
 
-/** For an answer to begin, and for each further piece of it. */
+/** Time until an answer begins, and between its pieces. */
 const PAGE_LIMIT_MS = 3_000;
 const HEAD_BYTES = 65_536;
 
-/** Text that is known here. */
+/** A part whose text this program makes. */
 export function textPart(name: string, from: string, text: () => string | Promise<string>): Part {
   const read = async (take: Take): Promise<string> => {
     take(new TextEncoder().encode(withoutSecrets(await text())));
@@ -139,13 +139,13 @@ export function textPart(name: string, from: string, text: () => string | Promis
 
 export interface SysdumpInput {
   readonly exec: Exec;
-  /** In force by the flags and the file. */
+  /** The configuration by flags and file. */
   readonly config: KubeProxyConfiguration;
-  /** What this program is, line by line. */
+  /** Versions of this program and its runtime, line by line. */
   readonly versions: readonly string[];
 }
 
-/** Settings that decide about packets. No pattern of them covers `stable_secret`. */
+/** Sysctls that decide about packets. None of the patterns covers `stable_secret`. */
 const SETTINGS =
   "^net\\.(netfilter\\.nf_(conntrack|flowtable|hooks)[a-z_0-9]*|nf_conntrack_max|ipv4\\.vs\\.[a-z_0-9]+|ipv4\\.ip_(forward|local_port_range|local_reserved_ports|nonlocal_bind)" +
   "|ipv4\\.icmp_ratelimit|ipv[46]\\.conf\\..+\\.(forwarding|rp_filter|route_localnet|accept_local|arp_ignore|arp_announce|disable_ipv6|src_valid_mark)" +
@@ -183,7 +183,7 @@ const TOOL_VERSIONS: readonly (readonly [name: string, argv: string])[] = [
   ["sysctl", "sysctl --version"],
 ];
 
-/** All parts, in the order of the list. */
+/** All parts, in the order of the archive. */
 export function sysdumpParts({ exec, config, versions }: SysdumpInput): readonly Part[] {
   const program = (name: string, argv: string): Part => programPart(name, argv.split(" "), exec);
   return [
@@ -220,7 +220,7 @@ const HEALTH_PAGES: readonly (readonly [name: string, path: string])[] = [
   ["readyz.json", "/readyz"],
 ];
 
-/** What the kproxy, or the kube-proxy, that runs here reports. */
+/** Status pages and metrics of the running kproxy or kube-proxy. */
 function runningParts(
   { metricsBindAddress, healthzBindAddress, kproxy: { socket } }: KubeProxyConfiguration,
 ): readonly Part[] {
@@ -242,35 +242,35 @@ function runningParts(
 
 const REMOVED = "[removed]";
 
-/** What a secret is called, at the end of its name. */
+/** Names of secrets, by their ends. */
 const NAMES =
   "(?:token|password|passwd|passphrase|secret|api[-_]?key|access[-_]?key(?:[-_]?id)?|private[-_]?key" +
   "|client-key-data|client-certificate-data)";
-/** Between a name and what it stands for; quotes in a text that is itself in JSON have a backslash. */
+/** Separator of a name and its value; quotes in a text that is itself in JSON have a backslash. */
 const STANDS_FOR = `\\\\?["']?\\s*[:=]\\s*`;
 
-/** Each with what stays in front. Where a text repeats the beginning of one, every length has a bound, or it would take for ever. */
+/** Patterns of secrets, with the text that stays in front. Lengths are bounded, or repeated beginnings would take for ever. */
 const SECRETS: readonly RegExp[] = [
-  // PEM, as it is, or with the line ends of JSON; PGP's ends otherwise.
+  // PEM keys, with plain line ends or those of JSON; PGP keys end otherwise.
   /(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)[\s\S]*?(?=-----END|$)/g,
-  // A token of a service account, or of OpenID Connect.
+  // Tokens of a service account, or of OpenID Connect.
   /()\beyJ[\w-]{8,512}\.[\w-]{8,4096}\.[\w-]*/g,
-  // PEM in base64, as kubeconfigs have it: "-----BEGIN " begins so.
+  // Base64 of PEM, as in kubeconfigs: "-----BEGIN " begins so.
   /()\bLS0tLS1CRUdJTi[\w+/=]*/g,
-  // The name of a key of AWS.
+  // Key ids of AWS.
   /()\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
-  // Headers, to their end.
+  // Headers, up to the end of the line.
   /(\bauthorization["']?\s*[:=]\s*["']?(?:basic|bearer)?[ \t]*)[^\r\n"']+/gi,
   /(\b(?:set-)?cookie["']?\s*[:=]\s*["']?)[^\r\n"']+/gi,
   /(\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}/gi,
-  // In quotes, all that is between them; after a colon and a blank, the rest of the line; else a word.
+  // A quoted value; after a colon and a blank, the rest of the line; else a word.
   new RegExp(`(${NAMES}${STANDS_FOR}")(?:\\\\.|[^"\\\\])+`, "gi"),
   new RegExp(`(${NAMES}${STANDS_FOR}\\\\")[^"\\\\]+`, "gi"),
   new RegExp(`(${NAMES}${STANDS_FOR}')[^']+`, "gi"),
   new RegExp(`(${NAMES}:[ \\t]+)[^\\s"'][^\\r\\n"]*`, "gi"),
   new RegExp(`(${NAMES}${STANDS_FOR}(?:\\\\["'])?)[^\\s"',;&}\\\\]+`, "gi"),
   new RegExp(`(--[\\w-]{0,40}${NAMES}[ \\t]+)[^\\s"']+`, "gi"),
-  // User and password in an address, also with an @ in them.
+  // User and password in a URL, also with an @ in them.
   /(\b[a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/"']{1,512}(?=@)/gi,
 ];
 
@@ -283,20 +283,20 @@ export function withoutSecrets(text: string): string {
 
 const BLOCK_BYTES = 512;
 const NAME_BYTES = 100;
-/** The format has eleven octal digits for a size. */
+/** The format stores a size in eleven octal digits. */
 const MAX_BYTES = 8 ** 11 - 1;
 
 export interface TarFile {
-  /** With its folders, at most 100 bytes. */
+  /** Name with its folders, at most 100 bytes. */
   readonly name: string;
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly modifiedMs: number;
 }
 
 /**
- * The pieces of a file in an archive, in order. Only its owner may read it once it is unpacked.
+ * Pieces of a file in a tar archive, in order. Once unpacked, only its owner may read it.
  *
- * @throws {RangeError} if its name or its content is too long
+ * @throws {RangeError} if its name or content is too long
  */
 export function* tarPieces({ name, bytes, modifiedMs }: TarFile): Generator<Uint8Array<ArrayBuffer>> {
   yield header(name, bytes.length, modifiedMs);
@@ -323,7 +323,7 @@ function header(name: string, size: number, modifiedMs: number): Uint8Array<Arra
   put(116, octal(0, 7));
   put(124, octal(size, 11));
   put(136, octal(Math.max(0, Math.floor(modifiedMs / 1_000)), 11));
-  // The sum is made as if there were blanks in its place.
+  // The checksum is computed with blanks in its own place.
   put(148, " ".repeat(8));
   put(156, "0");
   put(257, "ustar\0" + "00");
@@ -340,20 +340,20 @@ function octal(value: number, digits: number): string {
 
 export interface SysdumpOptions {
   readonly parts: readonly Part[];
-  /** Folder that everything is in. */
+  /** Folder of all files in the archive. */
   readonly folder: string;
   readonly limits: Omit<PartLimits, "signal">;
-  /** Ends it; the archive is cut off. */
+  /** Ends the dump; the archive is cut off. */
   readonly signal: AbortSignal;
   readonly nowMs: () => number;
-  /** Receives which part is read next. */
+  /** Receives the part that is read next. */
   readonly say: (text: string) => void;
   /** Receives each part that was read. */
   readonly onOutcome: (outcome: PartOutcome) => void;
 }
 
 /**
- * The pieces of the archive, uncompressed. One part is in memory at a time; the list of all comes last.
+ * Pieces of the archive, uncompressed. Only one part is in memory at a time; the list of parts comes last.
  *
  * @throws the reason of `signal`
  */
@@ -369,7 +369,7 @@ export async function* sysdump(options: SysdumpOptions): AsyncGenerator<Uint8Arr
     listed.push({ name, from, bytes: bytes?.length ?? null, problem, tookMs: Math.round(tookMs) });
     if (bytes !== null) yield* tarPieces({ name: `${folder}/${name}`, bytes, modifiedMs: nowMs() });
   }
-  // Each part, where it comes from, and why it is not there or not whole.
+  // The list of parts, their sources, and why they are missing or incomplete.
   const list = { apiVersion: API_VERSION, kind: "SysdumpParts", parts: listed };
   const bytes = new TextEncoder().encode(`${JSON.stringify(list, null, 2)}\n`);
   yield* tarPieces({ name: `${folder}/parts.json`, bytes, modifiedMs: nowMs() });

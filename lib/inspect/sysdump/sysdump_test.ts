@@ -17,7 +17,7 @@ import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 const LIMITS = { timeMs: 1_000, bytes: 100, signal: new AbortController().signal };
 const encoder = new TextEncoder();
 
-/** A program that prints these pieces, and then ends so. */
+/** A program that prints these pieces, and then ends as given. */
 function printing(pieces: readonly string[], end: () => Promise<{ code: number; stderr: string }>): Exec {
   return {
     async run(_, { onStdout, signal } = {}) {
@@ -148,14 +148,14 @@ const CASES: readonly (readonly [text: string, wanted: string])[] = [
     "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----",
     "-----BEGIN PGP PRIVATE KEY BLOCK-----[removed]-----END PGP PRIVATE KEY BLOCK-----",
   ],
-  // With blanks, quotes and commas in them.
+  // Values with blanks, quotes and commas.
   ['{"password":"correct horse, battery","x":1}', '{"password":"[removed]","x":1}'],
   ['{"token":"a\\"b-secret","y":2}', '{"token":"[removed]","y":2}'],
   ["token: 'a b c'\nnext: 1", "token: '[removed]'\nnext: 1"],
   ["password: correct horse battery\nnext: x", "password: [removed]\nnext: x"],
   ['{"msg":"password: a b","node":"n"}', '{"msg":"password: [removed]","node":"n"}'],
   ['{"msg":"{\\"password\\":\\"a b\\"}"}', '{"msg":"{\\"password\\":\\"[removed]\\"}"}'],
-  // By other names, in flags, headers and addresses.
+  // Secrets by other names, in flags, headers and addresses.
   ["access_token=abc&refresh-token=d", "access_token=[removed]&refresh-token=[removed]"],
   ["apiKey: s3cr3t", "apiKey: [removed]"],
   ["aws_secret_access_key = wJalrXUtnFEMI", "aws_secret_access_key = [removed]"],
@@ -232,7 +232,7 @@ Deno.test("a file is a header, its bytes, and zeros up to the next block", NONE,
     fields.map(([from, to]) => text(header!, from, to)),
     ["dump/a.txt", "0000600", "00000001130", (1_700_000_000).toString(8), "0", "ustar"],
   );
-  // As unsigned bytes, its own eight being blanks.
+  // Sum of unsigned bytes, with the checksum's own eight as blanks.
   const sum = header!.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 32 : byte), 0);
   assertEquals(Number.parseInt(text(header!, 148, 154), 8), sum);
   assertEquals(tarEnd(), new Uint8Array(1024));

@@ -1,5 +1,5 @@
 /**
- * Where the path of a packet through live rules leaves the path through the desired ones, and which rules on it are a service proxy's.
+ * The first step at which a packet's live path leaves its desired one, and which steps are rules of a service proxy.
  *
  * @module
  */
@@ -11,18 +11,18 @@ import { PORTAL_TABLE } from "../../sim/portals.ts";
 import { proxyOfTable } from "../live/live.ts";
 
 export interface TraceDifference {
-  /** What becomes of it by the desired rules, and by those that are there. */
+  /** Outcomes of the packet by desired and by live rules. */
   readonly desired: string;
   readonly live: string;
-  /** The step on the desired way that the packet does not take; null: it ends there by then. */
+  /** The desired step that live rules skip; null: the desired path has ended there. */
   readonly desiredStep: RuleHit | null;
-  /** What it meets instead; null: no rule. */
+  /** The live step in its place; null: no rule. */
   readonly liveStep: RuleHit | null;
-  /** True: what it meets is no rule of a service proxy. */
+  /** True: the live step is no rule of a service proxy. */
   readonly isForeign: boolean;
 }
 
-/** Null if the packet fares the same. */
+/** Null if both outcomes are the same. */
 export function differenceOf(desired: Flow, live: Flow, family: IpFamily): TraceDifference | null {
   if (isSameFlow(desired, live)) return null;
   const [wanted, found] = [formatFlow(desired), formatFlow(live)];
@@ -41,7 +41,7 @@ function endOf(outcome: FlowOutcome): string {
   return formatFlow({ outcomes: [{ ...outcome, mark: 0 }], problems: [] });
 }
 
-/** Those whose ends the other flow has not; of several, the two that go together longest. */
+/** Outcomes that the other flow does not have; of several, the pair with the longest common path. */
 function differingOutcomes(
   desired: Flow,
   live: Flow,
@@ -54,7 +54,7 @@ function differingOutcomes(
   const candidates = extra.length > 0 ? extra : live.outcomes;
   let found = candidates[0];
   let longest = -1;
-  // Of a thousand endpoints one is as good as the other.
+  // Endpoints are alike: of a thousand, the first ones suffice.
   for (const one of candidates.slice(0, 50)) {
     const shared = sharedSteps(wanted?.hits ?? [], one.hits, family);
     if (shared > longest) [longest, found] = [shared, one];
@@ -81,14 +81,14 @@ function firstDifference(
       next++;
       continue;
     }
-    // Others may look at it on its way, as long as they let it pass.
+    // Rules of other programs may match on the way, as long as the packet goes on.
     const isLast = index === found.length - 1;
     if (isOwnHit(hit) || isLast) return { desiredStep: step ?? null, liveStep: hit };
   }
   return { desiredStep: steps[next] ?? null, liveStep: null };
 }
 
-/** Whatever a chain of its own is called: kube-proxy and kproxy hash alike, tables of nftables are named otherwise. */
+/** True for the same step, in any spelling of its rule: kube-proxy and kproxy have the same chain hashes. */
 function isSame(left: RuleHit | undefined, right: RuleHit | undefined, family: IpFamily): boolean {
   if (left === undefined || right === undefined) return false;
   return left.table === right.table && left.chain === right.chain &&
@@ -121,26 +121,26 @@ export function isOwnHit({ table, chain, rule }: RuleHit): boolean {
   return !table.includes(" ") && (chain.startsWith("KUBE-") || / ?-[jg] KUBE-/.test(rule));
 }
 
-/** What ended the packet's way, if that is neither a service proxy's rule nor one that let it pass. */
+/** The rule that ended the packet's path, unless it accepted it, or is a service proxy's. */
 export function foreignEnd({ verdict, hits }: FlowOutcome): RuleHit | null {
   const last = hits.at(-1);
   return verdict === "accept" || last === undefined || isOwnHit(last) ? null : last;
 }
 
-/** What sent the packet elsewhere, if that is no rule of a service proxy. */
+/** The rule that translated the destination, unless it is a service proxy's. */
 function foreignTranslation({ translatedTo, hits }: FlowOutcome): RuleHit | null {
   const translating = hits.filter(({ table, rule }) => table === "ipvs" || /dnat|DNAT|REDIRECT/.test(rule));
   return translatedTo === "" || translating.some(isOwnHit) ? null : translating[0] ?? null;
 }
 
-/** What switched connection tracking off for the packet before a service proxy's rules saw it, if that is no rule of such. */
+/** The rule of another program that exempted the packet from conntrack before a service proxy's rules. */
 function foreignNotrack({ hits }: FlowOutcome): RuleHit | null {
   return hits.find((hit) =>
     !isOwnHit(hit) && /(?:^| )(?:-j CT .*--notrack|-j NOTRACK|notrack)\b/.test(hit.rule)
   ) ?? null;
 }
 
-/** What rules that are no service proxy's have done to the packet, in sentences. */
+/** What other programs' rules have done to the packet, in sentences. */
 export function foreignFindings(outcome: FlowOutcome): readonly string[] {
   const done: readonly (readonly [what: string, hit: RuleHit | null])[] = [
     [
@@ -159,7 +159,7 @@ export function foreignFindings(outcome: FlowOutcome): readonly string[] {
   return done.flatMap(([what, hit]) => hit === null ? [] : [`${what}: ${placeOf(hit)}`]);
 }
 
-/** `table filter chain FORWARD`, and what stands there. */
+/** Place of a hit and its rule, e.g. `table filter chain FORWARD`. */
 export function placeOf({ table, chain, index, rule }: RuleHit): string {
   if (table === "interface" || table === "rp_filter" || table === "routing") return rule;
   if (table === PORTAL_TABLE) return `${chain}: ${rule}`;

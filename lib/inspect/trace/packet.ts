@@ -1,5 +1,5 @@
 /**
- * From the words of a user to the packet that is walked: `SRC DST:PORT[/PROTOCOL]`.
+ * Reads a user's description of the packet to trace: `SRC DST:PORT[/PROTOCOL]`.
  *
  * @module
  */
@@ -14,13 +14,13 @@ import { portText } from "../service/service_match.ts";
 
 export interface TracedDestination {
   readonly family: IpFamily;
-  /** Canonical. */
+  /** Canonical address. */
   readonly ip: string;
   readonly port: number;
   readonly protocol: PacketProtocol;
 }
 
-/** Addresses for documentation: no host has them. */
+/** A client outside of the cluster: documentation addresses, which no host has. */
 export const WORLD: Readonly<Record<IpFamily, string>> = { IPv4: "198.51.100.77", IPv6: "2001:db8:77::77" };
 const DESTINATION =
   /^(?:\[(?<ip6>[^\]]+)\]|(?<ip4>\d[\d.]*)|(?<service>[a-z0-9.-]+\/[a-z0-9.-]+))(?::(?<port>[a-z0-9-]+))?(?:\/(?<protocol>tcp|udp|sctp|icmp))?$/i;
@@ -28,7 +28,7 @@ const DESTINATION =
 const DNS_NAME =
   /^(?<name>[a-z0-9-]+)\.(?<namespace>[a-z0-9-]+)\.svc(?:\.[a-z0-9.-]*[a-z0-9])?\.?(?<rest>(?::[a-z0-9-]+)?(?:\/[a-z]+)?)$/i;
 
-/** `shop/web:80` for `web.shop.svc.cluster.local:80`, as pods call it; anything else as it is. */
+/** `shop/web:80` for the DNS name `web.shop.svc.cluster.local:80`; any other text unchanged. */
 export function destinationOfName(text: string): string {
   const groups = DNS_NAME.exec(text)?.groups;
   return groups === undefined ? text : `${groups.namespace}/${groups.name}${groups.rest}`;
@@ -37,8 +37,8 @@ export function destinationOfName(text: string): string {
 /**
  * Reads `10.96.0.1:80/udp`, `[fd00::1]:80`, or `namespace/name[:PORT]`, whose port may be a name or, if there is only one, left out.
  *
- * @param from the words of the source: a Service of both families is asked at its address of the source's, else of IPv4
- * @throws {UsageError} if it is none of these
+ * @param from text of the source, whose family is preferred for a dual-stack Service, else IPv4
+ * @throws {UsageError} if the text is none of these
  */
 export function readDestination(
   text: string,
@@ -103,24 +103,24 @@ export function packetProtocol(protocol: Protocol): PacketProtocol {
 
 export interface SourceFacts {
   readonly around: HostNetwork;
-  /** All addresses of the node, as far as known; the node's own one first. */
+  /** All known addresses of the node; its primary one first. */
   readonly nodeAddresses: readonly string[];
-  /** The interface of packets of pods, where no route has one. */
+  /** Incoming interface of pods' packets, if no route gives it. */
   readonly podInterface: string;
 }
 
 export interface TracedSource {
   readonly source: string;
-  /** `""`: a process on the node. */
+  /** Incoming interface; `""`: a process on the node. */
   readonly inInterface: string;
-  /** What was taken for granted, in a sentence. */
+  /** Assumption that was made, in a sentence. */
   readonly note: string | null;
 }
 
 /**
  * Reads `local`, `world`, an address, `ADDRESS@INTERFACE`, or an interface.
  *
- * @throws {UsageError} if it is none of these, or of another family than the destination
+ * @throws {UsageError} if the text is none of these, or of another family than the destination
  */
 export function readSource(text: string, to: TracedDestination, facts: SourceFacts): TracedSource {
   const { around, nodeAddresses } = facts;
@@ -150,7 +150,7 @@ export function readSource(text: string, to: TracedDestination, facts: SourceFac
   return { source: ip.text, inInterface: facts.podInterface, note };
 }
 
-// Fifteen bytes are all that a name may have.
+// An interface name has at most fifteen bytes.
 const INTERFACE = /^[A-Za-z][A-Za-z0-9_.-]{0,14}$/;
 
 function ownAddress({ family, ip }: TracedDestination, { nodeAddresses }: SourceFacts): string {
@@ -160,7 +160,7 @@ function ownAddress({ family, ip }: TracedDestination, { nodeAddresses }: Source
   return ownAddressOf(family, nodeAddresses) ?? loopback;
 }
 
-/** The first of a node's addresses that others reach it at; null: none of this family is known. */
+/** The node's first reachable address; null: none of this family is known. */
 export function ownAddressOf(family: IpFamily, nodeAddresses: readonly string[]): string | null {
   return nodeAddresses.find((text) => {
     const ip = parseIp(text);
@@ -215,7 +215,7 @@ export function packetOf(source: TracedSource, { ip, port, protocol }: TracedDes
   return { source: from, destination: ip, protocol, port, inInterface, state: "NEW", mark: 0 };
 }
 
-/** `10.244.0.5@cni0 → 10.96.0.1:80/tcp`, the interface of a process on the node being `node`. */
+/** Text of a packet, e.g. `10.244.0.5@cni0 → 10.96.0.1:80/tcp`; `node` stands for a process on the node. */
 export function packetText({ source, inInterface, destination, port, protocol }: Packet): string {
   const to = protocol === "icmp" ? destination : joinHostPort(destination, port);
   return `${source}@${inInterface === "" ? "node" : inInterface} → ${to}/${protocol}`;

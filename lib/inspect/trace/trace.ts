@@ -1,5 +1,5 @@
 /**
- * The way of one packet through desired and live rules, with the Service it is for and what keeps its endpoints from being used.
+ * Traces one packet through desired and live rules, with its Service and why endpoints are not used.
  *
  * @module
  */
@@ -28,18 +28,18 @@ import { differenceOf, foreignFindings, type TraceDifference } from "./compare.t
 import { packetOf, readSource, type TracedDestination, WORLD } from "./packet.ts";
 
 export interface TraceSide {
-  /** Where the rules are from: `files a.yaml`, `the kernel`. */
+  /** Source of the rules: `files a.yaml`, `the kernel`. */
   readonly from: string;
-  /** E.g. `iptables`; of live rules all that were found. */
+  /** Modes of the rules, e.g. `iptables`; for live rules all that were found. */
   readonly modes: readonly string[];
   readonly flow: Flow;
 }
 
-/** The ServicePort that a packet is for. */
+/** The ServicePort that a packet is sent to. */
 export interface TracedService {
   readonly port: ServicePort;
   readonly kind: DestinationKind;
-  /** Whose endpoints such a packet may get. */
+  /** Traffic policy that selects the endpoints for the packet. */
   readonly policy: "cluster" | "local";
   readonly uses: EndpointUses;
 }
@@ -50,11 +50,11 @@ export interface Trace {
   readonly service: TracedService | null;
   readonly desired: TraceSide | null;
   readonly live: TraceSide | null;
-  /** Null: they agree, or there is one side only. */
+  /** Null: both sides agree, or there is only one. */
   readonly difference: TraceDifference | null;
-  /** What is wrong on the node, one sentence each. */
+  /** Problems of the node, one sentence each. */
   readonly findings: readonly string[];
-  /** Live rules on the packet's way that the simulator does not understand: what they do with it is not in the walk. */
+  /** Live rules on the path that the simulator does not understand: what they do is missing in the walk. */
   readonly unsure: readonly string[];
   readonly notes: readonly string[];
   readonly problems: readonly LiveProblem[];
@@ -64,7 +64,7 @@ export interface TraceInput {
   readonly family: IpFamily;
   readonly packet: Packet;
   readonly hostState: HostState;
-  /** Null: no objects were asked for. */
+  /** Desired rules; null: not needed. */
   readonly desired: {
     readonly from: string;
     readonly mode: string;
@@ -72,18 +72,18 @@ export interface TraceInput {
     readonly rules: RulesetSnapshot;
     readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
   } | null;
-  /** Null: what is there is not looked at. */
+  /** Live rules; null: not read. */
   readonly live: LiveRules | null;
-  /** What is wrong with the machine for every packet, one sentence each. */
+  /** Problems of the machine that affect every packet, one sentence each. */
   readonly findings: readonly string[];
   readonly notes: readonly string[];
-  /** What is not known of its way beside its rules. */
+  /** What is unknown of the path, apart from its rules. */
   readonly unsure?: readonly string[];
 }
 
 const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([["tcp", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"]]);
 
-/** Desired rules are walked on a sound node: nothing but rules stops a packet there. */
+/** A sound node for the desired rules: nothing but rules stops a packet. */
 function healthy(hostState: HostState): HostState {
   const { nodeAddresses, affinity, nowSeconds, isBridged, addressOf } = hostState;
   return {
@@ -115,7 +115,7 @@ export function tracePacket(input: TraceInput): Trace {
     ...input.findings,
     ...(desired === null ? [] : nodeNameFinding(desired.state, hostState.nodeAddresses)),
     ...caught,
-    // A rule of another program that catches the packet first is a finding of its own.
+    // If a rule of another program catches the packet first, that is a finding of its own.
     ...(difference === null || difference.isForeign && caught.length > 0
       ? []
       : ["The live rules do something else than the desired ones: kproxy check names them"]),
@@ -137,13 +137,13 @@ export function tracePacket(input: TraceInput): Trace {
   };
 }
 
-/** Walks a packet through rules that are wanted, on a node of which only addresses are known. */
+/** Traces a packet through desired rules only, on a node of which only addresses are known. */
 export function traceWanted(
   from: string,
   destination: TracedDestination,
   { config, addresses, desired }: {
     readonly config: KubeProxyConfiguration;
-    /** Of its devices; null: not looked at. */
+    /** Addresses of the node's devices; null: not read. */
     readonly addresses: readonly DeviceAddress[] | null;
     readonly desired: NonNullable<TraceInput["desired"]>;
   },
@@ -162,7 +162,7 @@ export function traceWanted(
   });
 }
 
-/** The rules of another mode may serve the same packets, until something changes. */
+/** Reports live rules of another mode: they may serve the same packets, until something changes. */
 export function modeFinding(mode: string, { proxies }: Pick<LiveRules, "proxies">): readonly string[] {
   const hooked = proxies.filter(({ isHooked }) => isHooked);
   if (hooked.length === 0 || hooked.some((proxy) => proxy.mode === mode)) return [];
@@ -216,7 +216,7 @@ function serviceOf(
   };
   const { match, sameAddress } = findService(state, destination);
   for (const { service, destination: lost, reason } of desired.unserved) {
-    // A destination without a port is an address that no Service may have.
+    // An unserved destination without a port is an address that no Service may use.
     if (
       lost.split(" ").includes(ip.text) ||
       lost === `node port ${packet.port}/${packet.protocol.toUpperCase()}`
@@ -260,7 +260,7 @@ function present(...notes: readonly (string | null)[]): readonly string[] {
   return notes.filter((note) => note !== null);
 }
 
-/** What an address is that no Service is served at. */
+/** Other uses of an address at which no Service is served. */
 function otherUses({ objects }: DesiredState, { endpoints }: ProxyState, ip: string): readonly string[] {
   const ofEndpoint = [...endpoints].filter(([, ports]) =>
     ports.values().some((list) => list.some((endpoint) => endpoint.ip === ip))
@@ -277,7 +277,7 @@ function otherUses({ objects }: DesiredState, { endpoints }: ProxyState, ip: str
   ];
 }
 
-/** An endpoint of this node has an interface of its own in most networks; without it packets go where all others do. */
+/** Warns about a local endpoint without a route of its own: in most networks it has an interface of its own. */
 function strayRouteNote(
   { endpoints }: EndpointUses,
   { outInterface, nodeAddresses }: HostState,
@@ -292,7 +292,7 @@ function strayRouteNote(
   return `The route to ${addresses}, which should be on this node, leads out of ${world}, as that to the world does`;
 }
 
-/** Node ports are open where rules lead from an address to them, which the configuration decides. */
+/** Warns about a node port that is not open at this address; the configuration decides where it is. */
 function closedNodePortNote(
   port: ServicePort,
   kind: DestinationKind,
@@ -306,7 +306,7 @@ function closedNodePortNote(
     : null;
 }
 
-/** A node port that is asked of another machine. */
+/** Notes that a node port was sent to another machine's address. */
 function farNodePortNote(
   { services }: ProxyState,
   { destination, port, protocol }: Packet,
@@ -320,7 +320,7 @@ function farNodePortNote(
     : `${destination} is no address of this node, on whose own addresses node port ${port} of ${found.text} is`;
 }
 
-/** Source ranges guard load-balancer IPs, in all modes. */
+/** Warns about a source outside of the source ranges, which guard load-balancer IPs. */
 function sourceRangeNote(port: ServicePort, kind: DestinationKind, { source }: Packet): string | null {
   const ranges = port.loadBalancerSourceRanges;
   const ip = parseIp(source);
@@ -334,7 +334,7 @@ function sourceRangeNote(port: ServicePort, kind: DestinationKind, { source }: P
     : `Source ${source} is in none of the source ranges of ${port.namespacedName}: ${ranges.join(", ")}`;
 }
 
-/** By whose rules the packet went, where that depends on where it comes from; else by the policy. */
+/** Traffic policy for the packet: by the endpoints that it got, where that depends on its source. */
 function policyOf(
   port: ServicePort,
   kind: DestinationKind,
@@ -343,7 +343,7 @@ function policyOf(
 ): "cluster" | "local" {
   const isLocal = kind === "cluster IP" ? port.internalPolicyLocal : port.externalPolicyLocal;
   if (!isLocal || kind === "cluster IP") return isLocal ? "local" : "cluster";
-  // External addresses keep the policy for the world only: pods and the node get any endpoint.
+  // External addresses keep policy Local only for clients outside; pods and the node get any endpoint.
   const sent = new Set(flow?.outcomes.map(({ translatedTo }) => translatedTo));
   const isBeyondLocal = endpoints.some(({ endpoint, local }) =>
     sent.has(endpoint.key) && local?.isUsed !== true

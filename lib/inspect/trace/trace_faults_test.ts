@@ -1,24 +1,24 @@
-/** What `kproxy trace` finds wrong on a node: rules of the desired iptables mode as the tools print them, with a fault planted. */
+/** Findings of `kproxy trace` on a node: desired rules of iptables mode as the tools print them, with a fault planted. */
 import { assert, assertStringIncludes } from "@std/assert";
 import { KUBE_PROXY_TABLE } from "../../../tests/support/kube_proxy_table.ts";
 import { type Node, save, SOUND, traced } from "../../../tests/support/traced_node.ts";
 
 const NONE = { permissions: "none" } as const;
 
-/** What is otherwise on the node. */
+/** Changes to a sound node. */
 interface Planted extends Partial<Omit<Node, "texts">> {
-  /** Makes the text of iptables from the sound one. */
+  /** Plants the fault in the output of iptables. */
   readonly plant?: (sound: string) => string;
-  /** Beside it. */
+  /** Output of nft. */
   readonly nft?: string;
 }
 
 type Fault = readonly [
   name: string,
   planted: Planted,
-  /** Words of what is found. */
+  /** Words of the finding. */
   finds: string,
-  /** Words of the step where desired and live part; absent: it does not matter. */
+  /** Words of the first differing step; absent: not checked. */
   step?: string,
 ];
 

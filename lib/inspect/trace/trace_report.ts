@@ -1,5 +1,5 @@
 /**
- * A trace for people, and for programs (`{"apiVersion": "kproxy/v1", "kind": "Trace"}`).
+ * Output of a trace, for people, and for programs (`{"apiVersion": "kproxy/v1", "kind": "Trace"}`).
  *
  * @module
  */
@@ -14,9 +14,9 @@ import { isOwnHit, placeOf } from "./compare.ts";
 import { packetText } from "./packet.ts";
 import type { Trace, TracedService, TraceSide } from "./trace.ts";
 
-/** Of more outcomes only so many paths are printed, and the ends of all. */
+/** Number of outcomes whose paths are printed; of further ones only the ends are. */
 const SHOWN_OUTCOMES = 6;
-/** Of more endpoints those that are used come first. */
+/** Number of endpoints that are printed; used ones come first. */
 const SHOWN_ENDPOINTS = 40;
 const SHOWN_PROBLEMS = 10;
 
@@ -48,7 +48,7 @@ export function traceLines(trace: Trace): string[] {
   ];
 }
 
-/** What could not be read, the first of it. */
+/** The first problems of reading the rules. */
 export function problemLines(problems: Trace["problems"]): string[] {
   const lines = problems.slice(0, SHOWN_PROBLEMS).map(({ place, message }) =>
     `Not read: ${place}: ${message}`
@@ -102,7 +102,7 @@ function sideLines(name: string, side: TraceSide, family: IpFamily): string[] {
   const tail = sharedHits(rests.map((rest) => rest.toReversed()));
   const last = first.hits.length - tail;
   const more = outcomes.length - SHOWN_OUTCOMES;
-  // Where one rule chooses among them all, as from a map, their ends say everything.
+  // Where one rule chooses among all, e.g. by a map, the outcomes' ends suffice.
   if (rests.every((rest) => rest.length === 0)) return [head, ...hits(first.hits, undefined)];
   return [
     head,
@@ -118,7 +118,7 @@ function sideLines(name: string, side: TraceSide, family: IpFamily): string[] {
   ];
 }
 
-/** How many rules all of them have met, from the first on. */
+/** Number of leading rules that all paths share. */
 function sharedHits(ways: readonly (readonly RuleHit[])[]): number {
   const [first = [], ...others] = ways;
   const at = first.findIndex((hit, index) => others.some((hits) => !isSameHit(hit, hits[index])));
@@ -130,7 +130,7 @@ function isSameHit(left: RuleHit, right: RuleHit | undefined): boolean {
     left.index === right.index && left.hook === right.hook && left.rule === right.rule;
 }
 
-/** What is no table. */
+/** Names of pseudo tables in reports. */
 const PLACES: Readonly<Record<string, string>> = { ipvs: "IPVS", [PORTAL_TABLE]: "kproxy" };
 
 function hitLines(
@@ -171,7 +171,7 @@ function hitLines(
 
 export type TraceDocument = ReturnType<typeof traceDocument>;
 
-/** The value whose JSON is printed. Fields that do not apply are null. */
+/** Document of `-o json`. Fields that do not apply are null. */
 export function traceDocument(trace: Trace) {
   const { family, packet, service, desired, live, difference, findings, unsure, notes, problems } = trace;
   return {

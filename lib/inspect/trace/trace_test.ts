@@ -1,4 +1,4 @@
-/** What `kproxy trace` tells of a node, whose rules are as the tools print them. */
+/** What `kproxy trace` reports of a node, whose rules are as the tools print them. */
 import { renderPlan } from "../../backend/nftables/store/full_sync.ts";
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KUBE_PROXY_TABLE } from "../../../tests/support/kube_proxy_table.ts";
