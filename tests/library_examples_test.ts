@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { ROOT } from "../tools/project_files.ts";
+import { tempFolder } from "./support/temp_files.ts";
 
 const PAGE = "docs/library.md";
 /** What is another at each run: the folder of an example's files. */
@@ -48,25 +49,22 @@ Deno.test("a program in a folder of its own gets the library as the page says", 
   const program = [...page.matchAll(/```ts\n([^]*?)```/g)].map(([, text = ""]) => text)
     .find((text) => text.includes("rulesFor"));
   assert(program !== undefined);
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-library-" });
-  try {
-    await Deno.symlink(ROOT, `${folder}/kproxy`);
-    await Deno.mkdir(`${folder}/mine`);
-    await Deno.copyFile(`${ROOT}/deno.lock`, `${folder}/mine/deno.lock`);
-    await Deno.writeTextFile(`${folder}/mine/deno.json`, configuration);
-    await Deno.writeTextFile(`${folder}/mine/preview.ts`, program);
-    for (const own of [[], ["--config=../kproxy/deno.json"]]) {
-      const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-        args: ["run", "--cached-only", "--ignore-env", "--no-prompt", ...own, "preview.ts"],
-        cwd: `${folder}/mine`,
-        env: { NO_COLOR: "1" },
-        stdin: "null",
-      }).output();
-      const said = new TextDecoder().decode(stdout);
-      assertEquals(code, 0, new TextDecoder().decode(stderr));
-      assert(page.includes(said), said);
-    }
-  } finally {
-    await Deno.remove(folder, { recursive: true });
+  await using temporary = await tempFolder();
+  const folder = temporary.path;
+  await Deno.symlink(ROOT, `${folder}/kproxy`);
+  await Deno.mkdir(`${folder}/mine`);
+  await Deno.copyFile(`${ROOT}/deno.lock`, `${folder}/mine/deno.lock`);
+  await Deno.writeTextFile(`${folder}/mine/deno.json`, configuration);
+  await Deno.writeTextFile(`${folder}/mine/preview.ts`, program);
+  for (const own of [[], ["--config=../kproxy/deno.json"]]) {
+    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: ["run", "--cached-only", "--ignore-env", "--no-prompt", ...own, "preview.ts"],
+      cwd: `${folder}/mine`,
+      env: { NO_COLOR: "1" },
+      stdin: "null",
+    }).output();
+    const said = new TextDecoder().decode(stdout);
+    assertEquals(code, 0, new TextDecoder().decode(stderr));
+    assert(page.includes(said), said);
   }
 });

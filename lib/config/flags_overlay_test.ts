@@ -36,7 +36,10 @@ const WITHOUT_FILE: readonly [flags: Flags, changed: Record<string, FieldValue>]
   [{ "bind-address": "fd00::1" }, { bindAddress: "fd00::1" }],
   [{ "bind-address": "", "healthz-bind-address": "", "metrics-bind-address": "" }, {}],
   [{ "healthz-bind-address": "1.2.3.4" }, { healthzBindAddress: "1.2.3.4:10256" }],
-  [{ "healthz-bind-address": "::1" }, { healthzBindAddress: "[::1]:10256" }],
+  [{ "healthz-bind-address": "::1", "metrics-bind-address": "::1" }, {
+    healthzBindAddress: "[::1]:10256",
+    metricsBindAddress: "[::1]:10249",
+  }],
   [{ "metrics-bind-address": "0.0.0.0:1" }, { metricsBindAddress: "0.0.0.0:1" }],
   [{ "healthz-port": 0, "metrics-port": 0 }, { healthzBindAddress: "", metricsBindAddress: "" }],
   [{ "healthz-port": 0, "healthz-bind-address": "1.2.3.4" }, { healthzBindAddress: "" }],

@@ -1,18 +1,9 @@
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { e2eTest, ROOT_NAMESPACES } from "../../tests/support/skip.ts";
 import { findOwnSocket, openOwnSocket, UnsafePathError } from "./own_socket.ts";
+import { withFolder } from "../../tests/support/temp_files.ts";
 
 const NOBODY = 65_534;
-
-/** Runs `work` in a fresh folder that only this user may enter. */
-async function inFolder(work: (folder: string) => Promise<void> | void): Promise<void> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-own-" });
-  try {
-    await work(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
 
 function modeOf(path: string): number {
   return (Deno.lstatSync(path).mode ?? 0) & 0o7777;
@@ -30,7 +21,7 @@ async function greet(listener: Deno.UnixListener, text: string): Promise<void> {
 }
 
 Deno.test("the socket and its directory are its user's alone", async () => {
-  await inFolder((folder) => {
+  await withFolder((folder) => {
     const path = `${folder}/kproxy/kproxy.sock`;
     using _listener = openOwnSocket(path).listener;
     assertEquals([modeOf(`${folder}/kproxy`), modeOf(path)], [0o700, 0o600]);
@@ -40,7 +31,7 @@ Deno.test("the socket and its directory are its user's alone", async () => {
 });
 
 Deno.test("one that follows takes the place at once, and the former one knows; a client always finds one", async () => {
-  await inFolder(async (folder) => {
+  await withFolder(async (folder) => {
     const path = `${folder}/kproxy.sock`;
     const former = openOwnSocket(path);
     assertEquals(former.isInPlace(), true);
@@ -61,7 +52,7 @@ Deno.test("one that follows takes the place at once, and the former one knows; a
 });
 
 Deno.test("a volume of a Pod, which is open to all and empty, is closed to others; nothing else is", async () => {
-  await inFolder((folder) => {
+  await withFolder((folder) => {
     const volume = `${folder}/volume`;
     Deno.mkdirSync(volume);
     Deno.chmodSync(volume, 0o777);
@@ -84,7 +75,7 @@ Deno.test("a volume of a Pod, which is open to all and empty, is closed to other
 });
 
 Deno.test("a path that is no socket stays as it is", async () => {
-  await inFolder((folder) => {
+  await withFolder((folder) => {
     Deno.writeTextFileSync(`${folder}/precious`, "text");
     assertThrows(() => openOwnSocket(`${folder}/precious`), UnsafePathError, "is no socket");
     assertThrows(() => findOwnSocket(`${folder}/precious`), UnsafePathError, "is no socket");
@@ -93,7 +84,7 @@ Deno.test("a path that is no socket stays as it is", async () => {
 });
 
 Deno.test("a link in the place of the directory, or of the socket, is not followed", async () => {
-  await inFolder((folder) => {
+  await withFolder((folder) => {
     const path = `${folder}/real/kproxy.sock`;
     using _listener = openOwnSocket(path).listener;
     Deno.symlinkSync(`${folder}/real`, `${folder}/link`);
@@ -107,7 +98,7 @@ Deno.test("a link in the place of the directory, or of the socket, is not follow
 });
 
 Deno.test("where others may write, nothing is believed and nothing opened", async () => {
-  await inFolder((folder) => {
+  await withFolder((folder) => {
     const path = `${folder}/own/kproxy.sock`;
     using _listener = openOwnSocket(path).listener;
     Deno.chmodSync(folder, 0o777);
@@ -129,7 +120,7 @@ e2eTest(
   "what belongs to another user is not opened, and believed only where root alone can have put it, and then not trusted",
   [ROOT_NAMESPACES],
   async () => {
-    await inFolder((folder) => {
+    await withFolder((folder) => {
       const directory = `${folder}/run`;
       const path = `${directory}/kproxy.sock`;
       using _listener = openOwnSocket(path).listener;

@@ -60,22 +60,6 @@ Deno.test("tracker vector: there and back again is nothing, unless something els
   assertEquals(checkoutOf(tracker).names, ["shop/api"]);
 });
 
-Deno.test("tracker vector: ports that are gone leave the state, new ones enter", pure, () => {
-  const tracker = newTracker();
-  const p = testPort({ name: "p", port: 1 });
-  const q = testPort({ name: "q", port: 2 });
-  const before = testService({ ports: [p, q] });
-  const after = testService({ ports: [{ ...p, port: 3 }] });
-  tracker.updateService(undefined, before);
-  assertEquals(checkoutOf(tracker).keys, ["shop/web:p/TCP 10.96.0.10:1", "shop/web:q/TCP 10.96.0.10:2"]);
-  tracker.updateService(before, after);
-  assertEquals(checkoutOf(tracker).keys, ["shop/web:p/TCP 10.96.0.10:3"]);
-  tracker.updateService(after, undefined);
-  const { names, checkout } = checkoutOf(tracker);
-  assertEquals(names, ["shop/web"]);
-  assertFalse(checkout.state.services.has("shop/web"));
-});
-
 Deno.test("a Service that becomes ignored is deleted; ignored from the start it is nothing", pure, () => {
   const tracker = newTracker();
   assertFalse(tracker.updateService(undefined, IGNORED));
@@ -126,19 +110,6 @@ Deno.test("a changed endpoint touches its own Service and no other object of the
   assertEquals(second.state.endpoints.get("shop/web")?.get("shop/web/TCP")?.map((endpoint) => endpoint.key), [
     "10.0.0.2:8080",
   ]);
-});
-
-Deno.test("slices that change without changing the endpoints update nothing", pure, () => {
-  const tracker = newTracker();
-  tracker.updateEndpointSlice(testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] }), false);
-  tracker.checkout();
-  // The controller moves an endpoint from one slice to another.
-  tracker.updateEndpointSlice(
-    testSlice({ name: "web-2", endpoints: [testSliceEndpoint("10.0.0.1")] }),
-    false,
-  );
-  tracker.updateEndpointSlice(testSlice(), true);
-  assertEquals(checkoutOf(tracker).names, []);
 });
 
 Deno.test("endpoints are counted only where a port of a Service leads to them", pure, () => {
@@ -239,31 +210,6 @@ Deno.test("a zone that differs takes effect at once and is reported as a change"
   assertEquals(state.node, { name: "node-a", zone: "z2" });
   assertFalse(tracker.setZone("z2"));
   assert(tracker.setZone(""));
-});
-
-Deno.test("a dual-stack Service is split between two trackers", pure, () => {
-  const service = testService({
-    type: "NodePort",
-    clusterIP: "10.96.0.10",
-    clusterIPs: ["10.96.0.10", "fd00:96::10"],
-    ipFamilies: ["IPv4", "IPv6"],
-    ports: [testPort({ nodePort: 30080 })],
-  });
-  const slices = [
-    testSlice({ name: "web-4", endpoints: [testSliceEndpoint("10.0.0.1")] }),
-    testSlice({ name: "web-6", addressType: "IPv6", endpoints: [testSliceEndpoint("fd00::1")] }),
-  ];
-  const expected = { IPv4: ["10.96.0.10", "10.0.0.1:8080"], IPv6: ["fd00:96::10", "[fd00::1]:8080"] };
-  for (const family of ["IPv4", "IPv6"] as const) {
-    const tracker = newTracker(family);
-    tracker.updateService(undefined, service);
-    for (const slice of slices) tracker.updateEndpointSlice(slice, false);
-    const { state } = tracker.checkout();
-    const port = state.services.get("shop/web")?.[0];
-    const endpoints = state.endpoints.get("shop/web")?.get("shop/web/TCP");
-    assertEquals([port?.clusterIP, ...(endpoints ?? []).map((endpoint) => endpoint.key)], expected[family]);
-    assertEquals([state.family, port?.nodePort, state.endpointCount], [family, 30080, 1]);
-  }
 });
 
 Deno.test("what is left out of an object is reported as the object arrives", pure, () => {

@@ -103,59 +103,6 @@ Deno.test("as many as are named at most are all named, without a count of others
   assertEquals(rig.news(), ips.map((one) => `shop/taker: external IP ${one} port 80/TCP resolved`));
 });
 
-Deno.test("the loser is reported once, and takes over when the winner goes", pure, () => {
-  const rig = new Rig();
-  const loser = web("a", { ...ip("192.0.2.1", "192.0.2.2"), ...at(20) });
-  const winner = web("b", { ...ip("192.0.2.1"), ...at(10) });
-  assertEquals(rig.change(loser), ["shop/a"]);
-  assertEquals([rig.served(), rig.news()], [["a: 80 192.0.2.1 192.0.2.2 0"], []]);
-  assertEquals(rig.change(winner), ["shop/a", "shop/b"]);
-  assertEquals(rig.served(), ["a: 80 192.0.2.2 0", "b: 80 192.0.2.1 0"]);
-  assertEquals(rig.news(), ["shop/a: external IP 192.0.2.1 port 80/TCP: it belongs to shop/b"]);
-  // Changes of either Service that leave the owner as it is report nothing.
-  assertEquals(rig.change({ ...winner, sessionAffinity: "ClientIP" }), ["shop/b"]);
-  assertEquals(rig.change({ ...loser, sessionAffinity: "ClientIP" }), ["shop/a"]);
-  assertEquals([rig.change(loser), rig.news()], [["shop/a"], []]);
-  assertEquals(rig.change("b"), ["shop/a", "shop/b"]);
-  assertEquals(rig.served(), ["a: 80 192.0.2.1 192.0.2.2 0"]);
-  assertEquals(rig.news(), ["shop/a: external IP 192.0.2.1 port 80/TCP resolved"]);
-});
-
-Deno.test("whoever gives a destination up leaves it to the next in rank, and to nobody else", pure, () => {
-  const rig = new Rig();
-  rig.change(...["e", "d", "c", "b"].map((name, index) => web(name, { ...ip("192.0.2.1"), ...at(index) })));
-  assertEquals(rig.served(), ["b: 80 0", "c: 80 0", "d: 80 0", "e: 80 192.0.2.1 0"]);
-  assertEquals(rig.change("c"), ["shop/c"]);
-  assertEquals(rig.change(web("e")), ["shop/d", "shop/e"]);
-  assertEquals(rig.change(web("d", { ...ip("192.0.2.1"), ...at(9) })), ["shop/b", "shop/d"]);
-  assertEquals(rig.served(), ["b: 80 192.0.2.1 0", "d: 80 0", "e: 80 0"]);
-});
-
-Deno.test("a Service that is made anew is as young as it says", pure, () => {
-  const rig = new Rig();
-  const first = web("a", { ...ip("192.0.2.1"), ...at(1) });
-  rig.change(first, web("b", { ...ip("192.0.2.1"), ...at(2) }));
-  assertEquals(rig.change({ ...first, ...at(3) }), ["shop/a", "shop/b"]);
-  assertEquals(rig.served(), ["a: 80 0", "b: 80 192.0.2.1 0"]);
-});
-
-Deno.test(
-  "cluster IPs go before everything else, with or without the Service that has them now",
-  pure,
-  () => {
-    const rig = new Rig();
-    const greedy = web("a", { ...ip("10.96.0.1"), ...at(1) });
-    const kubernetes = web("k", { clusterIP: "10.96.0.1", ...at(2) });
-    rig.change(greedy, kubernetes);
-    assertEquals(rig.served(), ["a: 80 0", "k: 80 0"]);
-    assertEquals(rig.news(), ["shop/a: external IP 10.96.0.1 port 80/TCP: it belongs to shop/k"]);
-    assertEquals(rig.change("k"), ["shop/a", "shop/k"]);
-    assertEquals(rig.served(), ["a: 80 10.96.0.1 0"]);
-    assertEquals(rig.change(kubernetes), ["shop/a", "shop/k"]);
-    assertEquals(rig.served(), ["a: 80 0", "k: 80 0"]);
-  },
-);
-
 Deno.test("a port without its cluster IP is not served, and keeps nothing from others", pure, () => {
   const rig = new Rig();
   const both = { clusterIP: "10.96.0.1", ports: [testPort({ nodePort: 30080 })], type: "NodePort" as const };

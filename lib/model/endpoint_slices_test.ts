@@ -132,14 +132,6 @@ Deno.test(
   },
 );
 
-Deno.test("vector 16: a slice port without a name leads nowhere", pure, () => {
-  const { endpoints, problems } = merged([
-    testSlice({ ports: [testSlicePort({ name: null })], endpoints: [testSliceEndpoint("10.0.0.1")] }),
-  ]);
-  assertEquals(endpoints, {});
-  assertEquals(problems, ["EndpointSlice shop/web-1: ports[0] has no name; it is skipped"]);
-});
-
 Deno.test(
   "slices that cannot be used are ignored with a reason, those of the other family without",
   pure,
@@ -279,40 +271,6 @@ Deno.test("each update answers for itself, against what is pending before what i
   assertEquals(checkout(cache).get("shop/web")?.size, 0);
   assertEquals(checkout(cache).size, 0);
   assertFalse(cache.update(one, true), "removed already");
-});
-
-Deno.test("a slice removed before it was applied leaves nothing behind", pure, () => {
-  const { cache } = newCache();
-  const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
-  assert(cache.update(slice, false));
-  assert(cache.update(slice, true));
-  assertEquals(checkout(cache).get("shop/web")?.size ?? 0, 0);
-});
-
-Deno.test("a slice that moves to another Service leaves the first", pure, () => {
-  const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
-  for (const applied of [false, true]) {
-    const { cache } = newCache();
-    cache.update(slice, false);
-    if (applied) checkout(cache);
-    assert(cache.update({ ...slice, serviceName: "api" }, false));
-    const changes = checkout(cache);
-    assertEquals(changes.get("shop/web")?.size ?? 0, 0);
-    assertEquals(keysByPort(changes.get("shop/api") ?? new Map()), { "shop/api/TCP": ["10.0.0.1:8080"] });
-    assert(cache.update({ ...slice, serviceName: "" }, false));
-    assertEquals(checkout(cache).get("shop/api")?.size, 0);
-  }
-});
-
-Deno.test("a slice whose address type changes leaves this family and can come back", pure, () => {
-  const { cache } = newCache();
-  const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
-  cache.update(slice, false);
-  checkout(cache);
-  assert(cache.update({ ...slice, addressType: "IPv6", endpoints: [testSliceEndpoint("fd00::1")] }, false));
-  assertEquals(checkout(cache).get("shop/web")?.size, 0);
-  assert(cache.update(slice, false));
-  assertEquals(checkout(cache).get("shop/web")?.size, 1);
 });
 
 Deno.test("a deletion event removes the slice even if it names another Service", pure, () => {

@@ -9,6 +9,7 @@ import {
   versionLine,
   versionLines,
 } from "./version.ts";
+import { tempFolder } from "../../tests/support/temp_files.ts";
 
 const FACTS = { commit: "unknown", deno: "2.9.6", platform: "linux/x86_64" };
 
@@ -34,16 +35,13 @@ const OTHER = SHA.replaceAll("0", "f");
 
 /** The commit that sources in a folder with these files name. */
 async function saidBy(files: Readonly<Record<string, string>>, under = ""): Promise<string> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-build-" });
-  try {
-    for (const [path, text] of Object.entries(files)) {
-      await Deno.mkdir(`${folder}/${path}`.replace(/\/[^/]*$/, ""), { recursive: true });
-      await Deno.writeTextFile(`${folder}/${path}`, text.replaceAll("FOLDER", folder));
-    }
-    return await builtFrom(new URL(`file://${folder}/${under}`));
-  } finally {
-    await Deno.remove(folder, { recursive: true });
+  await using temporary = await tempFolder();
+  const folder = temporary.path;
+  for (const [path, text] of Object.entries(files)) {
+    await Deno.mkdir(`${folder}/${path}`.replace(/\/[^/]*$/, ""), { recursive: true });
+    await Deno.writeTextFile(`${folder}/${path}`, text.replaceAll("FOLDER", folder));
   }
+  return await builtFrom(new URL(`file://${folder}/${under}`));
 }
 
 const CASES: readonly [

@@ -56,6 +56,14 @@ class Setup {
     });
   }
 
+  /** With a Service of one endpoint. */
+  static serving(): Setup {
+    const setup = new Setup();
+    setup.service(DNS);
+    setup.endpoints(A);
+    return setup;
+  }
+
   service(service: Service | undefined): void {
     this.tracker.updateService(this.#service, service);
     this.#service = service;
@@ -103,9 +111,7 @@ Deno.test("the first sync removes what an earlier process left, and moves no liv
 });
 
 Deno.test("flows follow their endpoints: replaced, gone, back", async () => {
-  const setup = new Setup();
-  setup.service(DNS);
-  setup.endpoints(A);
+  const setup = Setup.serving();
   await setup.sync();
   setup.table.add(CLIENT, VIP, `${A}:5353`);
   setup.endpoints(B);
@@ -124,9 +130,7 @@ Deno.test("flows follow their endpoints: replaced, gone, back", async () => {
 });
 
 Deno.test("flows follow their Service: addresses added and removed, deleted", async () => {
-  const setup = new Setup();
-  setup.service(DNS);
-  setup.endpoints(A);
+  const setup = Setup.serving();
   await setup.sync();
   // The client was there before the address.
   setup.table.add(CLIENT, "203.0.113.7:53");
@@ -176,9 +180,7 @@ const REFUSED = { code: 1, stderr: "Operation failed: Operation not permitted" }
 
 Deno.test("a failure is made up for, also for what was a frontend meanwhile, and reported once", async () => {
   using time = new FakeTime();
-  const setup = new Setup();
-  setup.service(DNS);
-  setup.endpoints(A);
+  const setup = Setup.serving();
   setup.table.planned.push(REFUSED);
   await setup.sync();
   setup.table.add(CLIENT, VIP, `${A}:5353`);
@@ -204,9 +206,7 @@ Deno.test("a failure is made up for, also for what was a frontend meanwhile, and
 
 Deno.test("without the program nothing is deleted until a sync finds it", async () => {
   using time = new FakeTime();
-  const setup = new Setup();
-  setup.service(DNS);
-  setup.endpoints(A);
+  const setup = Setup.serving();
   for (let i = 0; i < 2; i++) {
     setup.table.planned.push(new ExecError(["conntrack"], -1, "No such file or directory"));
     await setup.sync();
@@ -222,10 +222,8 @@ Deno.test("without the program nothing is deleted until a sync finds it", async 
 
 Deno.test("many deletions in a big table are spread over syncs, those with most flows first", async () => {
   using time = new FakeTime();
-  const setup = new Setup();
-  setup.service(DNS);
-  setup.endpoints(A);
-  // Each endpoint has a direct flow as well, so that none can be deleted by its address alone.
+  const setup = Setup.serving();
+  // Each of them is also talked to directly, so that none can be deleted by its address alone.
   for (let i = 0; i < 5; i++) {
     for (let port = 0; port <= i; port++) {
       setup.table.add(`10.0.0.5:${4000 + port}`, VIP, `10.244.9.${i}:5353`);
@@ -248,9 +246,7 @@ Deno.test("many deletions in a big table are spread over syncs, those with most 
 
 Deno.test("a table that was read only in part is read again", async () => {
   using time = new FakeTime();
-  const setup = new Setup();
-  setup.service(DNS);
-  setup.endpoints(A);
+  const setup = Setup.serving();
   setup.table.add(CLIENT, VIP);
   const disturbed = { code: 1, stderr: "Operation failed: Interrupted system call" };
   setup.table.planned.push(disturbed, disturbed, disturbed, disturbed, disturbed);
@@ -286,9 +282,7 @@ async function syncsWithin(time: FakeTime, setup: Setup, ms: number): Promise<bo
 
 Deno.test("a program that hangs holds up one sync for two seconds, and no other one", async () => {
   using time = new FakeTime();
-  const setup = new Setup();
-  setup.service(DNS);
-  setup.endpoints(A);
+  const setup = Setup.serving();
   const hanging = slowRead(setup);
   assertEquals(await syncsWithin(time, setup, 1_000), false);
   await time.tickAsync(1_000);
@@ -309,9 +303,7 @@ Deno.test("a program that hangs holds up one sync for two seconds, and no other 
 
 Deno.test("a table that takes long to read is compared between syncs, with what they made of it", async () => {
   using time = new FakeTime();
-  const setup = new Setup();
-  setup.service(DNS);
-  setup.endpoints(A);
+  const setup = Setup.serving();
   setup.table.add(CLIENT, VIP, `${A}:5353`);
   setup.table.add("10.0.0.5:4001", VIP, `${B}:5353`);
   setup.table.add("10.0.0.5:4002", VIP, "10.244.1.5:5353");
@@ -337,9 +329,7 @@ Deno.test("a table that takes long to read is compared between syncs, with what 
 
 Deno.test("the end does not wait for a program that hangs", async () => {
   using time = new FakeTime();
-  const setup = new Setup();
-  setup.service(DNS);
-  setup.endpoints(A);
+  const setup = Setup.serving();
   setup.table.add(CLIENT, VIP);
   const { release } = slowRead(setup);
   await syncsWithin(time, setup, 2_000);
@@ -351,9 +341,7 @@ Deno.test("the end does not wait for a program that hangs", async () => {
 
 Deno.test("after the end nothing is asked for any more", async () => {
   using time = new FakeTime();
-  const setup = new Setup();
-  setup.service(DNS);
-  setup.endpoints(A);
+  const setup = Setup.serving();
   setup.table.planned.push(REFUSED);
   setup.reconciler.stop();
   await setup.sync();

@@ -130,15 +130,18 @@ function newTracker(): ChangeTracker {
 class FakeLife {
   readonly tracker = newTracker();
   readonly reconciler: Reconciler;
+  readonly findDamage: () => Promise<unknown>;
   quarantined = 0;
   /** Of the last sync that failed. */
   problem = "";
 
   constructor(machine: FakeMachine, exec: Exec, objects: readonly ApiObject[]) {
     offerChanges(this.tracker, [], objects);
+    const proxier = machine.proxier(exec);
+    this.findDamage = () => proxier.findDamage();
     this.reconciler = new Reconciler({
       tracker: this.tracker,
-      proxier: machine.proxier(exec),
+      proxier,
       observer: {
         synced: ({ report }) => {
           this.quarantined = report.quarantined?.length ?? 0;
@@ -200,9 +203,12 @@ async function runFakeChaos(mode: FakeMode, steps: readonly FakeStep[]): Promise
   const objects = new Map<number, string>();
   const all = (): ApiObject[] => [...objects].flatMap(([at, shape]) => objectsOf(at, shape));
   let life = new FakeLife(machine, exec, []);
+  /** No program has failed: what is written for a change alone is all there is to do, and no damage. */
+  let isSound = true;
   for (const step of steps) {
     if (step.kind === "fault") {
       exec.plan(step.fault, step.after);
+      isSound = false;
       continue;
     }
     const before = all();
@@ -215,7 +221,11 @@ async function runFakeChaos(mode: FakeMode, steps: readonly FakeStep[]): Promise
       life.reconciler.requireFullSync();
     }
     offerChanges(life.tracker, before, all());
-    await life.sync();
+    const isDone = await life.sync();
+    if (isSound) assertEquals([isDone, life.quarantined], [true, 0]);
+  }
+  if (isSound && steps.length > 0) {
+    assertEquals([machine.endState(), await life.findDamage()], [await freshState(mode, objects), false]);
   }
   exec.heal();
   life.reconciler.requireFullSync();

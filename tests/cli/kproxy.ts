@@ -8,6 +8,7 @@ import { askingIn } from "../support/netns.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { testBundle } from "../support/bundle_folder.ts";
+import { withFolder } from "../support/temp_files.ts";
 
 /** What one run left behind. */
 export interface Run {
@@ -92,11 +93,8 @@ export async function inFolder<T>(
   files: Readonly<Record<string, string>>,
   work: (folder: string) => Promise<T>,
 ): Promise<T> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-cli-" });
-  try {
+  return await withFolder(async (folder) => {
     for (const [name, text] of Object.entries(files)) await Deno.writeTextFile(`${folder}/${name}`, text);
     return await work(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+  });
 }

@@ -10,6 +10,7 @@ import { ROOT } from "../../tools/project_files.ts";
 import { NODE_PACKAGES } from "../../tools/setup.ts";
 import { basesIn, copiesIn, readInstructions } from "./dockerfile.ts";
 import { baseManifests, containersOf, podOf } from "./kustomization.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 /** Where the runtime keeps what it has downloaded and translated. */
 async function denoDir(): Promise<string> {
@@ -91,30 +92,27 @@ Deno.test("the image's program is the launcher, with the task's permissions and 
 
 // A bundle is what tests/e2e/deploy_test.ts starts by it.
 Deno.test("the launcher starts kproxy from whatever folder, with its arguments as they are", async () => {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-launcher-" });
-  try {
-    await Deno.symlink(Deno.execPath(), `${folder}/deno`);
-    const runIn = async (home: string, ...args: string[]): Promise<[number, string]> => {
-      const { code, stdout, stderr } = await new Deno.Command(`${ROOT}/deploy/kproxy`, {
-        args,
-        cwd: folder,
-        env: {
-          KPROXY_HOME: home,
-          PATH: `${folder}:${Deno.env.get("PATH") ?? ""}`,
-          DENO_DIR: await denoDir(),
-        },
-      }).output();
-      return [code, new TextDecoder().decode(code === 0 ? stdout : stderr)];
-    };
-    const [code, version] = await runIn(ROOT, "version");
-    assertEquals([code, version.startsWith("kproxy ")], [0, true], version);
-    const [wrong, told] = await runIn(ROOT, "run", "--proxy-mode=a b");
-    assertEquals([wrong, told.includes("a b")], [2, true], told);
-    assertEquals(await runIn(folder, "version"), [
-      1,
-      `Error: ${folder} holds neither kproxy.js nor deno.json: KPROXY_HOME names the folder that holds kproxy\n`,
-    ]);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+  await using temporary = await tempFolder();
+  const folder = temporary.path;
+  await Deno.symlink(Deno.execPath(), `${folder}/deno`);
+  const runIn = async (home: string, ...args: string[]): Promise<[number, string]> => {
+    const { code, stdout, stderr } = await new Deno.Command(`${ROOT}/deploy/kproxy`, {
+      args,
+      cwd: folder,
+      env: {
+        KPROXY_HOME: home,
+        PATH: `${folder}:${Deno.env.get("PATH") ?? ""}`,
+        DENO_DIR: await denoDir(),
+      },
+    }).output();
+    return [code, new TextDecoder().decode(code === 0 ? stdout : stderr)];
+  };
+  const [code, version] = await runIn(ROOT, "version");
+  assertEquals([code, version.startsWith("kproxy ")], [0, true], version);
+  const [wrong, told] = await runIn(ROOT, "run", "--proxy-mode=a b");
+  assertEquals([wrong, told.includes("a b")], [2, true], told);
+  assertEquals(await runIn(folder, "version"), [
+    1,
+    `Error: ${folder} holds neither kproxy.js nor deno.json: KPROXY_HOME names the folder that holds kproxy\n`,
+  ]);
 });

@@ -12,6 +12,7 @@ import { kubectlCommands } from "../../tools/doc_commands.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import { KUBE_PROXY } from "./kustomization.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 /** No listener is there: a program that gets as far as this has understood the line. */
 const NOBODY = "--server=http://127.0.0.1:9";
@@ -28,14 +29,11 @@ async function documented(): Promise<string[][]> {
 
 /** A folder as the reader of docs/deploy.md has it: `deploy/`, and a kustomization beside it. */
 async function inFolder(work: (folder: string) => Promise<void>): Promise<void> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-kubectl-" });
-  try {
-    await runOk(systemExec, ["cp", "-r", `${ROOT}/deploy`, folder]);
-    await Deno.writeTextFile(`${folder}/kustomization.yaml`, "resources: [deploy/kubernetes/base]\n");
-    await work(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+  await using temporary = await tempFolder();
+  const folder = temporary.path;
+  await runOk(systemExec, ["cp", "-r", `${ROOT}/deploy`, folder]);
+  await Deno.writeTextFile(`${folder}/kustomization.yaml`, "resources: [deploy/kubernetes/base]\n");
+  await work(folder);
 }
 
 async function kubectl(

@@ -9,6 +9,7 @@ import { parseArgs, type ParsedFlags } from "../../lib/cli/flags/parse_args.ts";
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { e2eTest, program } from "../support/skip.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 const FOLDER = `${ROOT}/deploy/systemd`;
 const PROGRAM = "/usr/local/bin/kproxy";
@@ -38,14 +39,11 @@ async function withUnit(
   work: (path: string) => Promise<void>,
   change = (text: string) => text,
 ): Promise<void> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-unit-" });
-  try {
-    const path = `${folder}/kproxy.service`;
-    await Deno.writeTextFile(path, change(TEXT.replaceAll(PROGRAM, "/bin/true")));
-    await work(path);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+  await using temporary = await tempFolder();
+  const folder = temporary.path;
+  const path = `${folder}/kproxy.service`;
+  await Deno.writeTextFile(path, change(TEXT.replaceAll(PROGRAM, "/bin/true")));
+  await work(path);
 }
 
 const verify = (path: string) => systemExec.run(["systemd-analyze", "verify", "--man=no", path]);
@@ -86,29 +84,26 @@ e2eTest(
   "systemd makes the user, and what only its group may read",
   [program("systemd-sysusers"), program("systemd-tmpfiles")],
   async () => {
-    const root = await Deno.makeTempDir({ prefix: "kproxy-root-" });
-    try {
-      for (const kind of ["sysusers", "tmpfiles"]) {
-        await Deno.mkdir(`${root}/usr/lib/${kind}.d`, { recursive: true });
-        await Deno.copyFile(`${FOLDER}/kproxy.${kind}`, `${root}/usr/lib/${kind}.d/kproxy.conf`);
-      }
-      for (const name of ["etc", "run"]) await Deno.mkdir(`${root}/${name}`);
-      // As iptables makes it.
-      await Deno.writeTextFile(`${root}/run/xtables.lock`, "", { mode: 0o600 });
-      await runOk(systemExec, ["systemd-sysusers", `--root=${root}`]);
-      await runOk(systemExec, ["systemd-tmpfiles", `--root=${root}`, "--create"]);
-      const [, uid, gid = "", home] = /^kproxy:x:(\d+):(\d+):[^:]*:([^:]*):.*nologin$/m.exec(
-        await Deno.readTextFile(`${root}/etc/passwd`),
-      ) ?? [];
-      assert(Number(uid) > 0 && home === "/");
-      const rights = await Promise.all(["etc/kproxy", "run/xtables.lock"].map(async (path) => {
-        const { mode, uid: owner, gid: group } = await Deno.stat(`${root}/${path}`);
-        return [path, ((mode ?? 0) & 0o777).toString(8), owner, String(group)];
-      }));
-      assertEquals(rights, [["etc/kproxy", "750", 0, gid], ["run/xtables.lock", "660", 0, gid]]);
-    } finally {
-      await Deno.remove(root, { recursive: true });
+    await using temporary = await tempFolder();
+    const root = temporary.path;
+    for (const kind of ["sysusers", "tmpfiles"]) {
+      await Deno.mkdir(`${root}/usr/lib/${kind}.d`, { recursive: true });
+      await Deno.copyFile(`${FOLDER}/kproxy.${kind}`, `${root}/usr/lib/${kind}.d/kproxy.conf`);
     }
+    for (const name of ["etc", "run"]) await Deno.mkdir(`${root}/${name}`);
+    // As iptables makes it.
+    await Deno.writeTextFile(`${root}/run/xtables.lock`, "", { mode: 0o600 });
+    await runOk(systemExec, ["systemd-sysusers", `--root=${root}`]);
+    await runOk(systemExec, ["systemd-tmpfiles", `--root=${root}`, "--create"]);
+    const [, uid, gid = "", home] = /^kproxy:x:(\d+):(\d+):[^:]*:([^:]*):.*nologin$/m.exec(
+      await Deno.readTextFile(`${root}/etc/passwd`),
+    ) ?? [];
+    assert(Number(uid) > 0 && home === "/");
+    const rights = await Promise.all(["etc/kproxy", "run/xtables.lock"].map(async (path) => {
+      const { mode, uid: owner, gid: group } = await Deno.stat(`${root}/${path}`);
+      return [path, ((mode ?? 0) & 0o777).toString(8), owner, String(group)];
+    }));
+    assertEquals(rights, [["etc/kproxy", "750", 0, gid], ["run/xtables.lock", "660", 0, gid]]);
   },
 );
 

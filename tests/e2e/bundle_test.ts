@@ -8,6 +8,7 @@ import { smokeProblems } from "../../tools/release/smoke.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 const COMMIT = "0123456789abcdef0123456789abcdef01234567";
 const OBJECTS = `--manifests=${ROOT}/tests/golden/mixed-dual-stack/objects.yaml`;
@@ -71,45 +72,42 @@ e2eTest("the bundle runs kproxy without network and packages, with the same rule
 ], async () => {
   const files = await bundle(COMMIT);
   await assertPlaces(files);
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-bundle-test-" });
-  try {
-    await writeBundle(files, `${folder}/js`);
-    const main = `${folder}/js/kproxy.js`;
-    const env = { DENO_DIR: `${folder}/cache` };
-    const own = ["--no-config", "--cached-only", ...runtimeFlags(), main];
-    await assertReadOnDemand(files, main, env);
-    await withNetns(async (netns) => {
-      const start = [
-        "ip",
-        "netns",
-        "exec",
-        netns.name,
-        "env",
-        `DENO_DIR=${env.DENO_DIR}`,
-        Deno.execPath(),
-        "run",
-        "-q",
-      ];
-      assertEquals(await smokeProblems([...start, ...own], { version: VERSION, commit: COMMIT }), []);
-      // Its children have fewer rights, and must read what they are all the same.
-      await netns.run([...start.slice(4), ...own, "selftest", "--proxy-mode=nftables"]);
-      const other = { version: "0.0.0", commit: COMMIT };
-      assertEquals((await smokeProblems([...start, ...own, "help"], other)).length, 5);
-      for (const mode of ["nftables", "userspace"]) {
-        const args = [`--proxy-mode=${mode}`, "--hostname-override=node-a", OBJECTS];
-        const started = { main, cache: env.DENO_DIR };
-        await using kproxy = await KproxyProcess.start({ netns, args, bundle: started });
-        const starting = kproxy.lines.find(({ msg }) => msg === "Starting");
-        assertMatch(String(starting?.caller), /^run\.ts:\d+$/);
-        if (mode === "nftables") assertMatch(await netns.run(["nft", "list", "tables"]), /table ip kproxy/);
-        else {
-          // By a thread of its own, beside the servers of the main one.
-          const listening = (await netns.run(["ss", "-Hltn"])).trim().split("\n");
-          assert(listening.some((line) => !/:102(?:49|56) /.test(line)), listening.join("\n"));
-        }
+  await using temporary = await tempFolder();
+  const folder = temporary.path;
+  await writeBundle(files, `${folder}/js`);
+  const main = `${folder}/js/kproxy.js`;
+  const env = { DENO_DIR: `${folder}/cache` };
+  const own = ["--no-config", "--cached-only", ...runtimeFlags(), main];
+  await assertReadOnDemand(files, main, env);
+  await withNetns(async (netns) => {
+    const start = [
+      "ip",
+      "netns",
+      "exec",
+      netns.name,
+      "env",
+      `DENO_DIR=${env.DENO_DIR}`,
+      Deno.execPath(),
+      "run",
+      "-q",
+    ];
+    assertEquals(await smokeProblems([...start, ...own], { version: VERSION, commit: COMMIT }), []);
+    // Its children have fewer rights, and must read what they are all the same.
+    await netns.run([...start.slice(4), ...own, "selftest", "--proxy-mode=nftables"]);
+    const other = { version: "0.0.0", commit: COMMIT };
+    assertEquals((await smokeProblems([...start, ...own, "help"], other)).length, 5);
+    for (const mode of ["nftables", "userspace"]) {
+      const args = [`--proxy-mode=${mode}`, "--hostname-override=node-a", OBJECTS];
+      const started = { main, cache: env.DENO_DIR };
+      await using kproxy = await KproxyProcess.start({ netns, args, bundle: started });
+      const starting = kproxy.lines.find(({ msg }) => msg === "Starting");
+      assertMatch(String(starting?.caller), /^run\.ts:\d+$/);
+      if (mode === "nftables") assertMatch(await netns.run(["nft", "list", "tables"]), /table ip kproxy/);
+      else {
+        // By a thread of its own, beside the servers of the main one.
+        const listening = (await netns.run(["ss", "-Hltn"])).trim().split("\n");
+        assert(listening.some((line) => !/:102(?:49|56) /.test(line)), listening.join("\n"));
       }
-    });
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+    }
+  });
 });

@@ -15,6 +15,7 @@ import { LabManifests } from "../support/lab_manifests.ts";
 import { type Netns, socketIn, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { ROOT } from "../../tools/project_files.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 const TOOLS = ["ip", "sysctl", "nft", "iptables", "ip6tables", "iptables-legacy", "conntrack"];
 const NEEDS = [ROOT_NAMESPACES, ...TOOLS.map(program)];
@@ -166,23 +167,20 @@ e2eTest("looking leaves rules and settings as they are, in every mode", NEEDS, a
 });
 
 e2eTest("a program that is missing is named with the modes that need it", NEEDS, async () => {
-  const bin = await Deno.makeTempDir({ prefix: "kproxy-bin-" });
-  try {
-    for (const tool of ["sysctl", "ip"]) await Deno.symlink(findProgram(tool) ?? tool, `${bin}/${tool}`);
-    await withNode(async (netns) => {
-      const argv = [findProgram("env") ?? "env", `PATH=${bin}`, Deno.execPath(), ...kproxyArgv()];
-      const { code, stdout } = await netns.exec.run([...argv, ...FLAGS, "--proxy-mode=nftables"]);
-      assertEquals(code, 1);
-      const { findings }: DoctorReport = JSON.parse(stdout);
-      const failures = findings.filter(({ level }) => level === "failure").map(({ what }) => what);
-      assertEquals(failures, [
-        "mode nftables cannot run here: install nftables (not on PATH: nft)",
-        "nft is not on the PATH: mode nftables does not work",
-      ]);
-    });
-  } finally {
-    await Deno.remove(bin, { recursive: true });
-  }
+  await using temporary = await tempFolder();
+  const bin = temporary.path;
+  for (const tool of ["sysctl", "ip"]) await Deno.symlink(findProgram(tool) ?? tool, `${bin}/${tool}`);
+  await withNode(async (netns) => {
+    const argv = [findProgram("env") ?? "env", `PATH=${bin}`, Deno.execPath(), ...kproxyArgv()];
+    const { code, stdout } = await netns.exec.run([...argv, ...FLAGS, "--proxy-mode=nftables"]);
+    assertEquals(code, 1);
+    const { findings }: DoctorReport = JSON.parse(stdout);
+    const failures = findings.filter(({ level }) => level === "failure").map(({ what }) => what);
+    assertEquals(failures, [
+      "mode nftables cannot run here: install nftables (not on PATH: nft)",
+      "nft is not on the PATH: mode nftables does not work",
+    ]);
+  });
 });
 
 e2eTest(

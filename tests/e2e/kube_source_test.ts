@@ -14,6 +14,7 @@ import { rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
 import { e2eTest } from "../support/skip.ts";
 import { type RunningSource, runSource } from "../support/source_recorder.ts";
 import { until } from "../support/until.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 /** The system's clock, but waits begin to pass only once it is released. */
 class HeldClock implements Clock {
@@ -328,34 +329,31 @@ async function filesStep(t: Deno.TestContext, kapi: Kapi): Promise<void> {
     await kapi.clear();
     await putWeb(kapi);
     await kapi.put(rawService("only-there"));
-    const folder = await Deno.makeTempDir();
-    try {
-      await Deno.writeTextFile(`${folder}/web.yaml`, JSON.stringify(rawService("web", { port: 8080 })));
-      const access = await apiAccess({ kubeconfig: kapi.kubeconfig, master: "", env: NO_ENV });
-      const reports: string[] = [];
-      await using source = runSource((log) =>
-        new CombinedSource(
-          new FileSource({ paths: [folder], log: silentLogger }),
-          new KubeSource({ ...SOURCE_OPTIONS, access, log }),
-          (message) => reports.push(message),
-        )
-      );
-      const { recorder } = source;
-      await recorder.untilSynced();
-      const port = () => (recorder.objects.get("Service default/web") as Service).ports[0]?.port;
-      assertEquals(recorder.names("Service"), ["Service default/only-there", "Service default/web"]);
-      assertEquals(port(), 8080);
-      assertEquals(reports.length, 1);
-      await kapi.put(rawService("web", { port: 82 }));
-      await kapi.put(rawService("marker"));
-      await recorder.untilThere("Service default/marker");
-      assertEquals(port(), 8080);
-      await Deno.remove(`${folder}/web.yaml`);
-      await recorder.until(() => port() === 82, "the API server's Service");
-      assertEquals(recorder.story().filter((line) => line.startsWith("delete")), []);
-    } finally {
-      await Deno.remove(folder, { recursive: true });
-    }
+    await using temporary = await tempFolder();
+    const folder = temporary.path;
+    await Deno.writeTextFile(`${folder}/web.yaml`, JSON.stringify(rawService("web", { port: 8080 })));
+    const access = await apiAccess({ kubeconfig: kapi.kubeconfig, master: "", env: NO_ENV });
+    const reports: string[] = [];
+    await using source = runSource((log) =>
+      new CombinedSource(
+        new FileSource({ paths: [folder], log: silentLogger }),
+        new KubeSource({ ...SOURCE_OPTIONS, access, log }),
+        (message) => reports.push(message),
+      )
+    );
+    const { recorder } = source;
+    await recorder.untilSynced();
+    const port = () => (recorder.objects.get("Service default/web") as Service).ports[0]?.port;
+    assertEquals(recorder.names("Service"), ["Service default/only-there", "Service default/web"]);
+    assertEquals(port(), 8080);
+    assertEquals(reports.length, 1);
+    await kapi.put(rawService("web", { port: 82 }));
+    await kapi.put(rawService("marker"));
+    await recorder.untilThere("Service default/marker");
+    assertEquals(port(), 8080);
+    await Deno.remove(`${folder}/web.yaml`);
+    await recorder.until(() => port() === 82, "the API server's Service");
+    assertEquals(recorder.story().filter((line) => line.startsWith("delete")), []);
   });
 }
 

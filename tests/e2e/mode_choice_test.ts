@@ -16,6 +16,7 @@ import { WEB_CLUSTER_IP, WEB_NEEDS, WEB_PORT, WebLab } from "../support/lab_web.
 import { userspaceRules } from "../support/leftovers.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import { e2eTest, program } from "../support/skip.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 /** Enough for iptables mode, and nothing that nftables and IPVS mode need. */
 const IPTABLES_TOOLS = [
@@ -26,13 +27,10 @@ const NEEDS = [...WEB_NEEDS, program("curl"), ...IPTABLES_TOOLS.map(program)];
 
 /** A folder with these programs of the machine and no others. */
 async function withPrograms(tools: readonly string[], work: (bin: string) => Promise<void>): Promise<void> {
-  const bin = await Deno.makeTempDir({ prefix: "kproxy-bin-" });
-  try {
-    for (const tool of tools) await Deno.symlink(findProgram(tool) ?? tool, `${bin}/${tool}`);
-    await work(bin);
-  } finally {
-    await Deno.remove(bin, { recursive: true });
-  }
+  await using temporary = await tempFolder();
+  const bin = temporary.path;
+  for (const tool of tools) await Deno.symlink(findProgram(tool) ?? tool, `${bin}/${tool}`);
+  await work(bin);
 }
 
 /** Runs kproxy with these programs only. */

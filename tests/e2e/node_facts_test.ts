@@ -17,6 +17,7 @@ import { type Netns, withNetns } from "../support/netns.ts";
 import { raw } from "../support/raw_objects.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { eventually } from "../support/until.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 const NEEDS = [
   ROOT_NAMESPACES,
@@ -225,39 +226,36 @@ async function reasonsOf({ kapi }: Agent): Promise<string[]> {
 async function eventsArrive(_t: Deno.TestContext, kapi: Kapi): Promise<void> {
   await withAgent(kapi, async (agent) => {
     const { netns } = agent;
-    const folder = await Deno.makeTempDir({ prefix: "kproxy-config-" });
-    try {
-      const write = (more: Readonly<Record<string, unknown>>): Promise<void> =>
-        Deno.writeTextFile(
-          `${folder}/config.yaml`,
-          JSON.stringify({
-            apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
-            kind: "KubeProxyConfiguration",
-            clientConnection: { kubeconfig: agent.kapi.kubeconfig },
-            // No namespace but the machine's own may set the size of the table.
-            conntrack: { min: 3_000_000, maxPerCore: 1 },
-            healthzBindAddress: `0.0.0.0:${HEALTH_PORT}`,
-            ...more,
-          }),
-        );
-      await write({});
-      await using kproxy = await KproxyProcess.start({
-        netns,
-        args: ["--hostname-override=node-a", `--config=${folder}/config.yaml`],
-      });
-      const from = kproxy.lines.length;
-      await write({ mode: "bogus" });
-      await kproxy.untilMessage("Changed configuration refused, the former one stays in force", from);
-      assertEquals((await kproxy.stop()).code, 0);
-      assertEquals(await reasonsOf(agent), [
-        "ConfigRefused",
-        "FailedToStartServiceHealthcheck",
-        "Starting",
-        "readOnlySysFS",
-      ]);
-    } finally {
-      await Deno.remove(folder, { recursive: true });
-    }
+    await using temporary = await tempFolder();
+    const folder = temporary.path;
+    const write = (more: Readonly<Record<string, unknown>>): Promise<void> =>
+      Deno.writeTextFile(
+        `${folder}/config.yaml`,
+        JSON.stringify({
+          apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+          kind: "KubeProxyConfiguration",
+          clientConnection: { kubeconfig: agent.kapi.kubeconfig },
+          // No namespace but the machine's own may set the size of the table.
+          conntrack: { min: 3_000_000, maxPerCore: 1 },
+          healthzBindAddress: `0.0.0.0:${HEALTH_PORT}`,
+          ...more,
+        }),
+      );
+    await write({});
+    await using kproxy = await KproxyProcess.start({
+      netns,
+      args: ["--hostname-override=node-a", `--config=${folder}/config.yaml`],
+    });
+    const from = kproxy.lines.length;
+    await write({ mode: "bogus" });
+    await kproxy.untilMessage("Changed configuration refused, the former one stays in force", from);
+    assertEquals((await kproxy.stop()).code, 0);
+    assertEquals(await reasonsOf(agent), [
+      "ConfigRefused",
+      "FailedToStartServiceHealthcheck",
+      "Starting",
+      "readOnlySysFS",
+    ]);
   });
 }
 

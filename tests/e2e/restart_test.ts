@@ -12,6 +12,7 @@ import { pathExists } from "../support/path_exists.ts";
 import { e2eTest } from "../support/skip.ts";
 import { until } from "../support/until.ts";
 import { CLUSTER, servers } from "../support/web_changes.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 /** How often something is tried that a machine may leave no time for. */
 const TRIES = 5;
@@ -43,30 +44,27 @@ e2eTest(
 
 e2eTest("a second signal ends kproxy at once, even in the middle of a sync", WEB_NEEDS, async () => {
   await using web = await WebLab.create();
-  const bin = await Deno.makeTempDir({ prefix: "kproxy-bin-" });
-  try {
-    // A program that never comes back, as one that waits for the lock of the tables does.
-    const never = `#!/bin/sh
+  await using temporary = await tempFolder();
+  const bin = temporary.path;
+  // A program that never comes back, as one that waits for the lock of the tables does.
+  const never = `#!/bin/sh
 case "$*" in *--version*) exec /usr/sbin/iptables-restore "$@";; esac
 touch ${bin}/waiting
 exec sleep 600
 `;
-    await Deno.writeTextFile(`${bin}/iptables-restore`, never, { mode: 0o755 });
-    // A machine that stands still leaves a sync under way all the time that it is given: then it ends by itself, and says so.
-    let isUnfinished = true;
-    for (let tries = 0; tries < TRIES && isUnfinished; tries++) {
-      await using kproxy = KproxyProcess.spawn({ ...web.options(), path: bin });
-      await until(() => pathExists(`${bin}/waiting`));
-      kproxy.kill("SIGTERM");
-      await kproxy.untilMessage("Stopping, rules stay in place");
-      assertEquals((await kproxy.stop("SIGTERM")).code, 0, kproxy.log);
-      isUnfinished = kproxy.log.includes("Left a sync unfinished");
-      await Deno.remove(`${bin}/waiting`);
-    }
-    assertEquals(isUnfinished, false, "the second signal ended nothing");
-  } finally {
-    await Deno.remove(bin, { recursive: true });
+  await Deno.writeTextFile(`${bin}/iptables-restore`, never, { mode: 0o755 });
+  // A machine that stands still leaves a sync under way all the time that it is given: then it ends by itself, and says so.
+  let isUnfinished = true;
+  for (let tries = 0; tries < TRIES && isUnfinished; tries++) {
+    await using kproxy = KproxyProcess.spawn({ ...web.options(), path: bin });
+    await until(() => pathExists(`${bin}/waiting`));
+    kproxy.kill("SIGTERM");
+    await kproxy.untilMessage("Stopping, rules stay in place");
+    assertEquals((await kproxy.stop("SIGTERM")).code, 0, kproxy.log);
+    isUnfinished = kproxy.log.includes("Left a sync unfinished");
+    await Deno.remove(`${bin}/waiting`);
   }
+  assertEquals(isUnfinished, false, "the second signal ended nothing");
 });
 
 e2eTest("kproxy says why it does not start, with the exit code for it", WEB_NEEDS, async (t) => {

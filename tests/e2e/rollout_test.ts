@@ -14,6 +14,7 @@ import { KUBE_PROXY, podOf } from "../deploy/kustomization.ts";
 import { type Values, withValues } from "../support/helm_chart.ts";
 import { buildHelm, KAPI, Kapi } from "../support/kapi.ts";
 import { e2eTest, program } from "../support/skip.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 const PAGES = (await Promise.all(
   ["deploy", "migrate"].map((page) => Deno.readTextFile(`${ROOT}/docs/${page}.md`)),
@@ -48,16 +49,13 @@ class Cluster {
 
   static async with(work: (cluster: Cluster) => Promise<void>): Promise<void> {
     await using kapi = await Kapi.start();
-    const folder = await Deno.makeTempDir({ prefix: "kproxy-rollout-" });
-    try {
-      const cluster = new Cluster(folder, kapi.kubeconfig);
-      await runOk(systemExec, ["cp", "-r", `${ROOT}/deploy`, folder]);
-      await Deno.writeTextFile(`${folder}/kubeadm.yaml`, KUBEADM);
-      await cluster.run("kubectl", ["apply", "-f", "kubeadm.yaml"]);
-      await work(cluster);
-    } finally {
-      await Deno.remove(folder, { recursive: true });
-    }
+    await using temporary = await tempFolder();
+    const folder = temporary.path;
+    const cluster = new Cluster(folder, kapi.kubeconfig);
+    await runOk(systemExec, ["cp", "-r", `${ROOT}/deploy`, folder]);
+    await Deno.writeTextFile(`${folder}/kubeadm.yaml`, KUBEADM);
+    await cluster.run("kubectl", ["apply", "-f", "kubeadm.yaml"]);
+    await work(cluster);
   }
 
   async run(program: "kubectl" | "helm", args: readonly string[]): Promise<string> {

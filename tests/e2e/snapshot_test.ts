@@ -28,6 +28,7 @@ import { raw } from "../support/raw_objects.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_OBJECT } from "../support/node_lab.ts";
 import { e2eTest, program } from "../support/skip.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 const NEEDS = [...WEB_NEEDS, ...KAPI, program("curl")];
 const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
@@ -148,47 +149,44 @@ e2eTest(
     await using web = await WebLab.create();
     const { netns } = web.lab.node;
     using _gateway = await LabGateway.open(netns, kapi.port);
-    const folder = await Deno.makeTempDir({ prefix: "kproxy-snapshot-" });
-    try {
-      const snapshot = `${folder}/snapshot`;
-      const node = { web, kapi, snapshot };
-      for (const object of [NODE_OBJECT, WEB_SERVICE, webSlice([A, B])]) await kapi.put(raw(object));
-      for (const object of [MOVED, movedSlice(A), GONE, GONE_SLICE]) await kapi.put(raw(object));
-      await rememberOn(node);
-      await kapi.pause();
-      await loseRules(netns);
-      const before = performance.now();
-      await using kproxy = await startOn(node);
-      await assertWithin(performance.now() - before, 40_000, "a start from the snapshot");
-      assertMatch(kproxy.log, /not answered yet, serving from the snapshot/);
-      const loops = [
-        await ConnectLoop.start(web.pod, CLUSTER),
-        await ConnectLoop.start(web.client, NODE_PORT),
-      ];
-      await loops[0]!.answered(50);
-      assertEquals(await serverOf(web, MOVED_IP), [`${A}:${WEB_TARGET_PORT}`]);
-      assertEquals(await serverOf(web, GONE_IP), [`${A}:${WEB_TARGET_PORT}`]);
-      await assertServesSnapshot(netns);
-      await assertFollowsServer(kproxy, node);
-      for (const loop of loops) {
-        await loop.answered(50);
-        const { byServer } = await loop.stopUnbroken();
-        assertEquals(
-          Object.keys(byServer).sort(),
-          [A, B].map((ip) => `${ip}:${WEB_TARGET_PORT}`),
-        );
-      }
-      assertEquals((await httpGet(netns, "http://127.0.0.1:10256/readyz")).status, 200);
-      assertEquals((await snapshotMetrics(netns))["in_use"], 0);
-
-      // It goes on to follow the server, and leaves what it knows at the end.
-      await kproxy.change(() => kapi.put(raw(webSlice([C]))), "shop/web");
-      assertEquals((await kproxy.stop("SIGTERM")).code, 0);
-      const left = await Deno.readTextFile(snapshot);
-      assertEquals([left.includes("shop/gone") || left.includes(GONE_IP), left.includes(C)], [false, true]);
-    } finally {
-      await Deno.remove(folder, { recursive: true });
+    await using temporary = await tempFolder();
+    const folder = temporary.path;
+    const snapshot = `${folder}/snapshot`;
+    const node = { web, kapi, snapshot };
+    for (const object of [NODE_OBJECT, WEB_SERVICE, webSlice([A, B])]) await kapi.put(raw(object));
+    for (const object of [MOVED, movedSlice(A), GONE, GONE_SLICE]) await kapi.put(raw(object));
+    await rememberOn(node);
+    await kapi.pause();
+    await loseRules(netns);
+    const before = performance.now();
+    await using kproxy = await startOn(node);
+    await assertWithin(performance.now() - before, 40_000, "a start from the snapshot");
+    assertMatch(kproxy.log, /not answered yet, serving from the snapshot/);
+    const loops = [
+      await ConnectLoop.start(web.pod, CLUSTER),
+      await ConnectLoop.start(web.client, NODE_PORT),
+    ];
+    await loops[0]!.answered(50);
+    assertEquals(await serverOf(web, MOVED_IP), [`${A}:${WEB_TARGET_PORT}`]);
+    assertEquals(await serverOf(web, GONE_IP), [`${A}:${WEB_TARGET_PORT}`]);
+    await assertServesSnapshot(netns);
+    await assertFollowsServer(kproxy, node);
+    for (const loop of loops) {
+      await loop.answered(50);
+      const { byServer } = await loop.stopUnbroken();
+      assertEquals(
+        Object.keys(byServer).sort(),
+        [A, B].map((ip) => `${ip}:${WEB_TARGET_PORT}`),
+      );
     }
+    assertEquals((await httpGet(netns, "http://127.0.0.1:10256/readyz")).status, 200);
+    assertEquals((await snapshotMetrics(netns))["in_use"], 0);
+
+    // It goes on to follow the server, and leaves what it knows at the end.
+    await kproxy.change(() => kapi.put(raw(webSlice([C]))), "shop/web");
+    assertEquals((await kproxy.stop("SIGTERM")).code, 0);
+    const left = await Deno.readTextFile(snapshot);
+    assertEquals([left.includes("shop/gone") || left.includes(GONE_IP), left.includes(C)], [false, true]);
   },
 );
 

@@ -18,6 +18,7 @@ import {
   releaseFile,
   restoreRules,
 } from "../upgrade/release.ts";
+import { tempFolder } from "../support/temp_files.ts";
 
 for (const mode of RELEASE_MODES) {
   const needs = [...WEB_NEEDS, program("iptables-restore"), program("nft")];
@@ -28,38 +29,35 @@ for (const mode of RELEASE_MODES) {
       await using lab = await NodeLab.create();
       const { netns } = lab.node;
       const [traffic] = await releaseCluster(lab);
-      const folder = await Deno.makeTempDir({ prefix: "kproxy-snapshot-" });
-      try {
-        const snapshot = `${folder}/snapshot`;
-        const text = await Deno.readTextFile(releaseFile("snapshot"));
-        await Deno.writeTextFile(snapshot, text, { mode: 0o600 });
-        // The listener is gone.
-        const [server] = /http:[^"]+/.exec(text)!;
-        const args = [
-          ...RELEASE_ARGS,
-          `--proxy-mode=${mode}`,
-          `--master=${server}`,
-          `--snapshot=${snapshot}`,
-        ];
-        const rules = async (): Promise<string> => (await chaosMode(mode).rules(netns)).join("\n");
-        await restoreRules(netns, mode, await Deno.readTextFile(releaseFile(mode)));
-        await traffic.start();
-        let upgraded = "";
-        {
-          await using kproxy = await KproxyProcess.start({ netns, args });
-          assertMatch(kproxy.log, /not answered yet, serving from the snapshot/);
-          await traffic.answered(60);
-          await traffic.askKept("after the upgrade", () => kproxy.log);
-          upgraded = await rules();
-          assertEquals((await kproxy.stop()).code, 0);
-        }
-        await traffic.end();
-        await netns.run(["nft", "flush", "ruleset"]);
-        await using _fresh = await KproxyProcess.start({ netns, args });
-        assertEquals(upgraded, await rules());
-      } finally {
-        await Deno.remove(folder, { recursive: true });
+      await using temporary = await tempFolder();
+      const folder = temporary.path;
+      const snapshot = `${folder}/snapshot`;
+      const text = await Deno.readTextFile(releaseFile("snapshot"));
+      await Deno.writeTextFile(snapshot, text, { mode: 0o600 });
+      // The listener is gone.
+      const [server] = /http:[^"]+/.exec(text)!;
+      const args = [
+        ...RELEASE_ARGS,
+        `--proxy-mode=${mode}`,
+        `--master=${server}`,
+        `--snapshot=${snapshot}`,
+      ];
+      const rules = async (): Promise<string> => (await chaosMode(mode).rules(netns)).join("\n");
+      await restoreRules(netns, mode, await Deno.readTextFile(releaseFile(mode)));
+      await traffic.start();
+      let upgraded = "";
+      {
+        await using kproxy = await KproxyProcess.start({ netns, args });
+        assertMatch(kproxy.log, /not answered yet, serving from the snapshot/);
+        await traffic.answered(60);
+        await traffic.askKept("after the upgrade", () => kproxy.log);
+        upgraded = await rules();
+        assertEquals((await kproxy.stop()).code, 0);
       }
+      await traffic.end();
+      await netns.run(["nft", "flush", "ruleset"]);
+      await using _fresh = await KproxyProcess.start({ netns, args });
+      assertEquals(upgraded, await rules());
     },
   );
 }

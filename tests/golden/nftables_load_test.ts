@@ -148,7 +148,7 @@ function longNames(family: IpFamily): readonly ApiObject[] {
   const ports = ["p".repeat(63), "q".repeat(63)];
   const ip = (last: number): string => family === "IPv4" ? `10.96.0.${last}` : `fd00:10:96::${last}`;
   const pods = family === "IPv4"
-    ? ["10.244.100.101", "10.244.100.102"]
+    ? ["255.255.255.253", "255.255.255.254"]
     : ["fd00:1111:2222:3333:4444:5555:6666:7777", "fd00:1111:2222:3333:4444:5555:6666:8888"];
   const objects: ApiObject[] = [];
   for (const [index, sessionAffinity] of (["None", "ClientIP"] as const).entries()) {
@@ -176,7 +176,7 @@ function longNames(family: IpFamily): readonly ApiObject[] {
         serviceName: service,
         addressType: family,
         // The second port has no endpoints, so its comment is the longest there can be.
-        ports: [testSlicePort({ name: ports[0]! })],
+        ports: [testSlicePort({ name: ports[0]!, port: 65535 })],
         endpoints: pods.map((pod) => testSliceEndpoint(pod, { nodeName: "node-a" })),
       }),
     );
@@ -191,6 +191,9 @@ for (const family of ["IPv4", "IPv6"] as const) {
       await load(netns, renderPlan(plan));
       await assertHolds(netns, plan);
       assertEquals(syncedStore(plan).counts.sets - plan.base.containers.length, 2);
+      await netns.run(["nft", "delete", "table", WORDS[family], "kproxy"]);
+      // One of both kinds goes and comes.
+      await checkChange(netns, exampleNftablesPlan(family, longNames(family).slice(0, 2)), plan);
     }));
 }
 

@@ -7,7 +7,7 @@ import { assertEquals } from "@std/assert";
 import type { ExecResult } from "../../lib/kernel/exec.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { parseTable } from "../../lib/netfilter/nft_listing.ts";
-import { testPort, testService, testSlice, testSliceEndpoint } from "../support/model_objects.ts";
+import { testPort } from "../support/model_objects.ts";
 import { FakeNft } from "../support/fake_nft.ts";
 import { A, endStateOf, nftablesProxier, STICKY, syncRequest, TABLE } from "../support/nftables_rig.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
@@ -84,50 +84,6 @@ e2eTest("what the real nft refuses, the fake refuses for the same reason", NEEDS
     }
   });
 });
-
-e2eTest(
-  "the real nft takes the longest names there can be, and finds them all again",
-  NEEDS,
-  async () => {
-    const name = "n".repeat(63);
-    const port = testPort({ name: "p".repeat(15), nodePort: 30080 });
-    const fields = { namespace: "s".repeat(63), name, clusterIP: "10.96.1.1", ports: [port] };
-    const objects = (endpoints: readonly string[], affinity: "None" | "ClientIP"): ApiObject[] => [
-      testService({
-        ...fields,
-        type: "LoadBalancer",
-        sessionAffinity: affinity,
-        externalIPs: ["198.51.100.1"],
-        externalTrafficPolicy: "Local",
-        loadBalancerIngress: [{ ip: "203.0.113.5", ipMode: "VIP" }],
-        loadBalancerSourceRanges: ["198.51.100.0/24", "198.51.101.0/24"],
-      }),
-      testSlice({
-        namespace: fields.namespace,
-        name: `${name.slice(2)}-1`,
-        serviceName: name,
-        ports: [{ name: port.name, protocol: "TCP", port: 65535 }],
-        endpoints: endpoints.map((ip) => testSliceEndpoint(ip, { nodeName: "node-b" })),
-      }),
-    ];
-    await withNetns(async (netns) => {
-      const states = [
-        objects(["255.255.255.254"], "ClientIP"),
-        objects(["255.255.255.254"], "None"),
-        objects([], "None"),
-      ];
-      const proxier = nftablesProxier(netns.exec);
-      for (const [index, state] of states.entries()) {
-        const changed = index === 0 ? undefined : [`${fields.namespace}/${name}`];
-        const report = await proxier.sync(syncRequest(state, changed));
-        assertEquals(report.quarantined, []);
-        assertEquals(await proxier.findDamage(), false);
-        const { written } = await nftablesProxier(netns.exec).sync(syncRequest(state));
-        assertEquals([written["elements"], written["sets"]], [0, 0], "read back as written");
-      }
-    });
-  },
-);
 
 e2eTest("a port that was renamed while kproxy was down has its new name in the kernel", NEEDS, async () => {
   await withNetns(async (netns) => {

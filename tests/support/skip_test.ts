@@ -4,6 +4,7 @@ import { countRun, type Counts } from "../../tools/run_tests.ts";
 import { whyNotInstallable } from "../../tools/setup.ts";
 import { need, program, unmet } from "./skip.ts";
 import { UML_NEEDS } from "./uml.ts";
+import { tempFolder } from "./temp_files.ts";
 
 /** Result of a suite's tests. */
 interface SuiteOutcome {
@@ -19,21 +20,18 @@ async function runSuite(
   suite: string,
   env: Readonly<Record<string, string>>,
 ): Promise<SuiteOutcome> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-skip-" });
-  try {
-    await Deno.writeTextFile(`${folder}/suite_test.ts`, suite);
-    await Deno.writeTextFile(`${folder}/skips`, "");
-    const { success, stdout } = await new Deno.Command(Deno.execPath(), {
-      args: ["test", "-A", "--no-check", `--config=${ROOT}/deno.json`, `${folder}/suite_test.ts`],
-      env: { ...env, KPROXY_SKIPS: `${folder}/skips`, NO_COLOR: "1" },
-      stderr: "null",
-    }).output();
-    const output = new TextDecoder().decode(stdout);
-    const lines = (await Deno.readTextFile(`${folder}/skips`)).split("\n").filter((line) => line !== "");
-    return { counts: countRun(output, success), output, skips: lines.map((line) => JSON.parse(line).reason) };
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+  await using temporary = await tempFolder();
+  const folder = temporary.path;
+  await Deno.writeTextFile(`${folder}/suite_test.ts`, suite);
+  await Deno.writeTextFile(`${folder}/skips`, "");
+  const { success, stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["test", "-A", "--no-check", `--config=${ROOT}/deno.json`, `${folder}/suite_test.ts`],
+    env: { ...env, KPROXY_SKIPS: `${folder}/skips`, NO_COLOR: "1" },
+    stderr: "null",
+  }).output();
+  const output = new TextDecoder().decode(stdout);
+  const lines = (await Deno.readTextFile(`${folder}/skips`)).split("\n").filter((line) => line !== "");
+  return { counts: countRun(output, success), output, skips: lines.map((line) => JSON.parse(line).reason) };
 }
 
 const SUITE = `

@@ -4,14 +4,16 @@
  * @module
  */
 
-/** Runs `work` in a temporary folder. */
-export async function withFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-test-" });
-  try {
-    return await work(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+/** A folder that goes at the end of its block. */
+export async function tempFolder(): Promise<AsyncDisposable & { readonly path: string }> {
+  const path = await Deno.makeTempDir({ prefix: "kproxy-test-" });
+  return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
+}
+
+/** Does the work in a folder of its own. */
+export async function withFolder<T>(work: (folder: string) => T | Promise<T>): Promise<T> {
+  await using folder = await tempFolder();
+  return await work(folder.path);
 }
 
 /** Runs `work` with a temporary YAML file of this content. */

@@ -1,22 +1,14 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { join } from "node:path";
 import { writeFileAtomic } from "./write_file.ts";
-
-async function inFolder(test: (folder: string) => Promise<void>): Promise<void> {
-  const folder = await Deno.makeTempDir();
-  try {
-    await test(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
+import { withFolder } from "../../../tests/support/temp_files.ts";
 
 async function namesIn(folder: string): Promise<string[]> {
   return (await Array.fromAsync(Deno.readDir(folder))).map(({ name }) => name).sort();
 }
 
 Deno.test("a file is made for its owner only, and nothing else is left", () =>
-  inFolder(async (folder) => {
+  withFolder(async (folder) => {
     const path = join(folder, "config.yaml");
     await writeFileAtomic(path, "a: ä\n");
     assertEquals(await Deno.readTextFile(path), "a: ä\n");
@@ -25,7 +17,7 @@ Deno.test("a file is made for its owner only, and nothing else is left", () =>
   }));
 
 Deno.test("an existing file is replaced as a whole, with its rights narrowed", () =>
-  inFolder(async (folder) => {
+  withFolder(async (folder) => {
     const path = join(folder, "config.yaml");
     await Deno.writeTextFile(path, "old".repeat(1000), { mode: 0o644 });
     using reader = await Deno.open(path);
@@ -37,7 +29,7 @@ Deno.test("an existing file is replaced as a whole, with its rights narrowed", (
   }));
 
 Deno.test("symbolic links and folders are refused and stay as they are", () =>
-  inFolder(async (folder) => {
+  withFolder(async (folder) => {
     const target = join(folder, "target");
     await Deno.writeTextFile(target, "kept");
     await Deno.symlink(target, join(folder, "link"));
@@ -51,7 +43,7 @@ Deno.test("symbolic links and folders are refused and stay as they are", () =>
   }));
 
 Deno.test("a folder that is not there is an error about the file asked for", () =>
-  inFolder(async (folder) => {
+  withFolder(async (folder) => {
     const path = join(folder, "no", "x");
     const error = await assertRejects(() => writeFileAtomic(path, ""), Error);
     assertEquals(error.message, `Cannot write "${path}": No such file or directory (os error 2)`);
