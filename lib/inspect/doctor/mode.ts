@@ -86,15 +86,11 @@ async function readIpvs({ exec, config, sysctls }: ModeContext): Promise<Prepare
   return { proxiers: [], refused, reconfigure: () => [] };
 }
 
-/** Reads settings, and takes every change for done. */
+/** Takes every change of a setting for done. */
 function unwritten(sysctls: NodeSysctls): NodeSysctls {
-  return {
-    known: sysctls.known,
-    ipv6Disabled: sysctls.ipv6Disabled,
-    read: (names) => sysctls.read(names),
-    forget: (names) => sysctls.forget(names),
-    change: (changes) => Promise.resolve(changes.map(({ value }) => ({ kind: "unchanged", found: value }))),
-  };
+  const change: NodeSysctls["change"] = (changes) =>
+    Promise.resolve(changes.map(({ value }) => ({ kind: "unchanged", found: value })));
+  return { ...sysctls, change };
 }
 
 /** Keeps what a start would warn of, as one line each. */
