@@ -13,9 +13,9 @@ import { BE_LIBERAL, CONN_REUSE_MODE, IP_FORWARD, ROUTE_LOCALNET } from "../../b
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { conntrackNames, type ConntrackSetting, isAsWanted } from "../../kernel/conntrack_settings.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { defaultRouteDevices, readLinks } from "../../kernel/ip_address.ts";
+import { readLinks, readRoutes } from "../../kernel/ip_address.ts";
 import { DISABLE_IPV6, readSysctls } from "../../kernel/sysctl.ts";
-import type { Link } from "../../netfilter/ip_batch.ts";
+import { DEFAULT_NETWORK, type Link } from "../../netfilter/ip_batch.ts";
 import { few } from "../../text/words.ts";
 import {
   BRIDGE_CALLS,
@@ -204,13 +204,14 @@ export interface Links {
 }
 
 export async function readLinksAndRoutes(exec: Exec): Promise<Links> {
-  const [links, ...uplinks] = await Promise.all([
+  const [links, ...routes] = await Promise.all([
     readLinks(exec),
-    defaultRouteDevices(exec, "IPv4"),
+    readRoutes(exec, "IPv4"),
     // Without IPv6 in the kernel the program fails, which says that there is no route.
-    defaultRouteDevices(exec, "IPv6").catch(() => []),
+    readRoutes(exec, "IPv6").catch(() => []),
   ]);
-  return { links, uplinks: [...new Set(uplinks.flat())] };
+  const defaults = routes.flat().filter(({ family, network }) => network === DEFAULT_NETWORK[family]);
+  return { links, uplinks: [...new Set(defaults.flatMap(({ devices }) => devices))] };
 }
 
 /** Device → value, of one setting of each device in a family. */
