@@ -198,12 +198,7 @@ function checkConnReuse(found: string | null, release: string | null): Finding {
 }
 
 /** The devices, and those of the default routes of both families. */
-export interface Links {
-  readonly links: readonly Link[];
-  readonly uplinks: readonly string[];
-}
-
-export async function readLinksAndRoutes(exec: Exec): Promise<Links> {
+export async function readLinksAndRoutes(exec: Exec) {
   const [links, ...routes] = await Promise.all([
     readLinks(exec),
     readRoutes(exec, "IPv4"),
@@ -304,7 +299,9 @@ const OVERHEAD_BYTES: Readonly<Record<string, number>> = {
 };
 
 /** A tunnel adds a header, so what goes into it must be so much smaller than what leaves the node. */
-export function checkMtu({ links, uplinks }: Links): readonly Finding[] {
+export function checkMtu(
+  { links, uplinks }: Awaited<ReturnType<typeof readLinksAndRoutes>>,
+): readonly Finding[] {
   const check = "packet sizes";
   const up = links.filter(({ isUp, mtu }) => isUp && mtu > 0);
   const uplink = smallest(up.filter(({ device }) => uplinks.includes(device)));
