@@ -203,7 +203,7 @@ const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
 export async function readVariant(exec: Exec, primaryFamily: IpFamily) {
   // What may be hidden shows in the lists that the choice goes by: asked for all at once, they are there when it needs them.
   const [chosen, text, ...hidden] = await Promise.all([
-    chooseIptablesVariant(exec, { primaryFamily }).catch((error) => {
+    chooseIptablesVariant(exec, primaryFamily).catch((error) => {
       if (error instanceof UnsupportedError) return null;
       throw error;
     }),
