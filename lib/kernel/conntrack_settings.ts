@@ -6,7 +6,7 @@
 import { ExecError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
 import type { Exec } from "./exec.ts";
-import { changeSysctls, type NodeSysctls, readSysctl, type SysctlOutcome } from "./sysctl.ts";
+import { changeSysctls, type NodeSysctls, readSysctls, type SysctlOutcome } from "./sysctl.ts";
 import type { ConntrackConfig } from "../config/types.ts";
 
 /** One kernel setting, as `sysctl` names it. */
@@ -129,7 +129,9 @@ async function readEach(
     orThrow(error);
   }
   const found = new Map<string, Found>();
-  for (const name of names) found.set(name, await readSysctl(exec, name).catch(orThrow));
+  for (const name of names) {
+    found.set(name, await readSysctls(exec, [name]).then((one) => one.get(name) ?? null, orThrow));
+  }
   return found;
 }
 

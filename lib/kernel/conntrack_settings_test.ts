@@ -20,7 +20,7 @@ import type { ConntrackConfig } from "../config/types.ts";
 const MAX = "net.netfilter.nf_conntrack_max";
 const BUCKETS = "net.netfilter.nf_conntrack_buckets";
 const UDP = "net.netfilter.nf_conntrack_udp_timeout";
-const ASKED = "sysctl -n net.ipv6.conf.all.disable_ipv6";
+const ASKED = "sysctl net.ipv6.conf.all.disable_ipv6";
 
 /** Settings and what the program says instead of reading or writing one. */
 function sysctls(

@@ -66,28 +66,6 @@ export async function runOk(exec: Exec, argv: readonly string[], options?: ExecO
   return stdout;
 }
 
-/** Receives a program's output while it prints. */
-export interface OutputReader {
-  /** A program begins to print: earlier output counts no more. */
-  begin(): void;
-  /** Takes the next bytes, which change after the call. */
-  write(bytes: Uint8Array): void;
-}
-
-/** As `Exec.run`, but what it prints goes into `reader`. */
-export async function runInto(
-  exec: Exec,
-  reader: OutputReader,
-  argv: readonly string[],
-  options: ExecOptions,
-): Promise<ExecResult> {
-  reader.begin();
-  const result = await exec.run(argv, { ...options, onStdout: (bytes) => reader.write(bytes) });
-  // Output of a fake program in memory.
-  if (result.stdout !== "") reader.write(encoder.encode(result.stdout));
-  return result;
-}
-
 const IPTABLES = ["iptables", "ip6tables"].flatMap((tool) =>
   ["", "-nft", "-legacy"].flatMap((variant) =>
     ["", "-save", "-restore"].map((action) => `${tool}${variant}${action}`)
@@ -116,55 +94,13 @@ const MS_PER_BYTE = 30_000 / 1_000_000;
 /** nft takes 0.09 ms for each element that it lists, on a machine with nothing else to do. */
 const MS_PER_ENTRY = 1;
 
-/** Time limit of a program that is given so many bytes and lists so many entries, unless the caller knows better. */
-export function generousLimitMs(inputBytes: number, entries: number = 0): number {
-  return BASE_MS + Math.ceil(inputBytes * MS_PER_BYTE) + entries * MS_PER_ENTRY;
+/** How long a program may run that was given so many bytes to read. */
+export function limitMs({ timeoutMs, entries = 0 }: ExecOptions, inputBytes: number): number {
+  return timeoutMs ?? BASE_MS + Math.ceil(inputBytes * MS_PER_BYTE) + entries * MS_PER_ENTRY;
 }
 
 /** Time limit of programs that read, or change, a handful of things, however large the node. */
 export const QUICK_LIMIT_MS = 10_000;
-
-/** Time limit of a program, longer for a longer input; calls back once when it is exceeded. */
-export class TimeLimit {
-  readonly #options: Pick<ExecOptions, "timeoutMs" | "entries">;
-  readonly #onExceeded: () => void;
-  readonly #startMs = performance.now();
-  #inputBytes = 0;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-  #exceededMs: number | null = null;
-
-  constructor(options: Pick<ExecOptions, "timeoutMs" | "entries">, onExceeded: () => void) {
-    this.#options = options;
-    this.#onExceeded = onExceeded;
-    this.#arm();
-  }
-
-  /** The limit, once it was exceeded. */
-  get exceededMs(): number | null {
-    return this.#exceededMs;
-  }
-
-  /** Extends the limit: the program is given more to read. */
-  extend(bytes: number): void {
-    this.#inputBytes += bytes;
-    if (this.#exceededMs === null) this.#arm();
-  }
-
-  /** Stops the timer: the program has ended. */
-  stop(): void {
-    clearTimeout(this.#timer);
-  }
-
-  #arm(): void {
-    clearTimeout(this.#timer);
-    const { timeoutMs, entries } = this.#options;
-    const limitMs = timeoutMs ?? generousLimitMs(this.#inputBytes, entries);
-    this.#timer = setTimeout(() => {
-      this.#exceededMs = limitMs;
-      this.#onExceeded();
-    }, limitMs - (performance.now() - this.#startMs));
-  }
-}
 
 /** How long a program may take to end after SIGTERM, before it is killed. */
 const KILL_GRACE_MS = 1_000;
@@ -189,11 +125,16 @@ class ProgramRun {
   readonly #argv: readonly string[];
   readonly #options: ExecOptions;
   readonly #child: Deno.ChildProcess;
+  readonly #startMs = performance.now();
   /** Aborted: nothing more is read or written, even if another process holds the other ends of its pipes. */
   readonly #cut = new AbortController();
-  /** Aborted when the program ends: no process is left that is meant to read the rest of its input. */
-  readonly #over = new AbortController();
-  /** True: this run waits for nothing more, and may not have read all. */
+  /** Resolved with its end: no process is left that is meant to read the rest of its input. */
+  readonly #over = Promise.withResolvers<void>();
+  #limit: ReturnType<typeof setTimeout> | undefined;
+  /** Once it has run for too long, the limit. */
+  #exceededMs: number | null = null;
+  #inputBytes = 0;
+  /** True: it waits for nothing, and may not have read all. */
   #isAbandoned = false;
   /** The excess of its output, in words; null as long as there is none. */
   #excess: string | null = null;
@@ -214,11 +155,12 @@ class ProgramRun {
     const { stdin, signal } = this.#options;
     const end = (): void => this.#end();
     signal?.addEventListener("abort", end);
-    const limit = new TimeLimit(this.#options, end);
+    this.#limitFor(0);
     try {
       const reading = this.#readResult();
       reading.then(() => this.#ended(), () => this.#ended());
-      if (stdin !== undefined) await feed(this.#child.stdin, stdin, limit, this.#over.signal);
+      // A write that waits for room in the pipe cannot be ended: that pipe is closed with the last process that holds its other end.
+      if (stdin !== undefined) await Promise.race([this.#feed(stdin), this.#over.promise]);
       const result = await reading;
       if (this.#excess !== null) {
         throw new ExecError(this.#argv, KILLED_CODE, this.#excess);
@@ -226,21 +168,49 @@ class ProgramRun {
       // A program that ended well just before it was aborted has done its work, unless some of its output was not read.
       if (result.code !== 0 || this.#isAbandoned) {
         signal?.throwIfAborted();
-        const { exceededMs } = limit;
-        if (exceededMs !== null) {
-          throw new ExecError(this.#argv, result.code, result.stderr, { timedOutMs: exceededMs });
+        if (this.#exceededMs !== null) {
+          throw new ExecError(this.#argv, result.code, result.stderr, { timedOutMs: this.#exceededMs });
         }
       }
       const wasKilled = !this.#isAbandoned && (await this.#child.status).signal !== null;
       if (wasKilled) throw new ExecError(this.#argv, result.code, result.stderr);
       return result;
     } finally {
-      limit.stop();
+      clearTimeout(this.#limit);
       signal?.removeEventListener("abort", end);
     }
   }
 
-  /** Ends the program: SIGTERM first, SIGKILL if it does not listen, and abandoned if even that does not help. */
+  /** The program is given so much more to read, and time for it. */
+  #limitFor(bytes: number): void {
+    this.#inputBytes += bytes;
+    clearTimeout(this.#limit);
+    if (this.#exceededMs !== null) return;
+    const ms = limitMs(this.#options, this.#inputBytes);
+    this.#limit = setTimeout(() => {
+      this.#exceededMs = ms;
+      this.#end();
+    }, ms - (performance.now() - this.#startMs));
+  }
+
+  /** Writes the input as fast as it is read. A program that ends without reading it closes the pipe; its status says what happened. */
+  async #feed(input: Input): Promise<void> {
+    const writer = this.#child.stdin.getWriter();
+    try {
+      for (const text of typeof input === "string" ? [input] : input()) {
+        // Nothing of it is for others, whatever room they make in the pipe.
+        if (!this.#isRunning) break;
+        const piece = encoder.encode(text);
+        this.#limitFor(piece.byteLength);
+        await writer.write(piece);
+      }
+      await writer.close();
+    } catch (error) {
+      if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+    }
+  }
+
+  /** Ends it: asked first, killed if it does not listen, and let go of if even that does not help. */
   #end(): void {
     if (this.#isEnding || !this.#isRunning) return;
     this.#isEnding = true;
@@ -309,7 +279,7 @@ class ProgramRun {
 
   #ended(): void {
     this.#isRunning = false;
-    this.#over.abort();
+    this.#over.resolve();
     for (const timer of this.#timers) clearTimeout(timer);
   }
 
@@ -362,50 +332,6 @@ export const systemExec: Exec = {
   },
 };
 
-/** A program that ends without reading its input closes the pipe; its status says what happened. */
-function ignoreBrokenPipe(error: unknown): void {
-  if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
-}
-
-/**
- * Writes all of the input, as fast as it is read; gives up once `over` is aborted, although another process may hold the other end of the
- * pipe. Ours is closed then, but for a write that waits for room in the pipe: the runtime can end none, so that one is closed with the
- * last process that holds the other end.
- */
-async function feed(
-  stdin: WritableStream<Uint8Array>,
-  input: Input,
-  limit: TimeLimit,
-  over: AbortSignal,
-): Promise<void> {
-  const released = new Promise<void>((resolve) => {
-    if (over.aborted) return resolve();
-    over.addEventListener("abort", () => resolve(), { once: true });
-  });
-  await Promise.race([feedAll(stdin, input, limit, over), released]);
-}
-
-async function feedAll(
-  stdin: WritableStream<Uint8Array>,
-  input: Input,
-  limit: TimeLimit,
-  over: AbortSignal,
-): Promise<void> {
-  const writer = stdin.getWriter();
-  try {
-    for (const text of typeof input === "string" ? [input] : input()) {
-      // The input is not for other processes, whatever room they make in the pipe.
-      if (over.aborted) break;
-      const piece = encoder.encode(text);
-      limit.extend(piece.byteLength);
-      await writer.write(piece);
-    }
-    await writer.close();
-  } catch (error) {
-    ignoreBrokenPipe(error);
-  }
-}
-
 /** Most programs print nothing, or a line. */
 const FIRST_BYTES = 4 * 1024;
 const MOST_BYTES = 1024 * 1024;
@@ -430,23 +356,10 @@ export interface OutputReading {
  */
 export async function readOutput(
   stream: ReadableStream<Uint8Array>,
-  reading: OutputReading,
+  { until, maxBytes, onBytes, onPiece }: OutputReading,
 ): Promise<string> {
-  const { until } = reading;
   const reader = stream.getReader({ mode: "byob" });
-  const cancel = (): void => void reader.cancel();
-  until?.addEventListener("abort", cancel);
-  try {
-    return await readText(reader, reading);
-  } finally {
-    until?.removeEventListener("abort", cancel);
-  }
-}
-
-async function readText(
-  reader: ReadableStreamBYOBReader,
-  { maxBytes, onBytes, onPiece }: OutputReading,
-): Promise<string> {
+  until?.addEventListener("abort", () => void reader.cancel());
   const decoder = new TextDecoder();
   const pieces: string[] = [];
   const keep = onPiece ?? ((bytes) => pieces.push(decoder.decode(bytes, { stream: true })));

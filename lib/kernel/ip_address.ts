@@ -11,9 +11,9 @@ import {
   type Link,
   parseDeviceAddresses,
   parseDeviceSettings,
-  parseLinkKinds,
   parseLinks,
-  parseRouteDevices,
+  parseRoutes,
+  type Route,
 } from "../netfilter/ip_batch.ts";
 import { type Exec, runOk } from "./exec.ts";
 import type { IpFamily } from "../model/objects.ts";
@@ -36,8 +36,11 @@ export interface Devices {
 
 /** All devices and their addresses. */
 export async function readDevices(exec: Exec): Promise<Devices> {
-  const text = await runOk(exec, ["ip", "-json", "-details", "address"]);
-  return { kinds: parseLinkKinds(text), addresses: parseDeviceAddresses(text) };
+  const links = parseLinks(await runOk(exec, ["ip", "-json", "-details", "address"]));
+  return {
+    kinds: new Map(links.map(({ device, kind }) => [device, kind])),
+    addresses: links.flatMap(({ addresses }) => addresses),
+  };
 }
 
 /** All devices, with or without addresses. */
@@ -53,17 +56,17 @@ export async function readDeviceSettings(exec: Exec): Promise<ReadonlyMap<string
   return parseDeviceSettings(await runOk(exec, ["ip", "-json", "netconf"]));
 }
 
-/** The devices of the default routes of a family; none if there is no such route. */
-export async function defaultRouteDevices(exec: Exec, family: IpFamily): Promise<readonly string[]> {
-  const option = family === "IPv4" ? "-4" : "-6";
-  return parseRouteDevices(await runOk(exec, ["ip", option, "-json", "route", "show", "default"]));
+/** The routes of a family's main table. */
+export async function readRoutes(exec: Exec, family: IpFamily): Promise<readonly Route[]> {
+  const option = family === "IPv6" ? ["-6"] : [];
+  return parseRoutes(await runOk(exec, ["ip", "-json", ...option, "route"]), family);
 }
 
 /** Kind of a device (`dummy`, `veth`, …; `""`: hardware), or null if there is none of this name. */
 export async function deviceKind(exec: Exec, device: string): Promise<string | null> {
   try {
     const text = await runOk(exec, ["ip", "-json", "-details", "link", "show", "dev", device]);
-    return parseLinkKinds(text).get(device) ?? null;
+    return parseLinks(text).find((link) => link.device === device)?.kind ?? null;
   } catch (error) {
     if (error instanceof ExecError && NO_DEVICE_REGEXP.test(error.stderr)) return null;
     throw error;

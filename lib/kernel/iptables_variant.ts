@@ -43,33 +43,28 @@ export function iptablesPrograms(family: IpFamily, variant?: IptablesVariant): I
   return { command, save: `${command}-save`, restore: `${command}-restore` };
 }
 
-/** Options of {@linkcode chooseIptablesVariant}. */
-export interface VariantOptions {
-  /** The family that must work, if it does in one of the variants. Default IPv4. */
-  readonly primaryFamily?: IpFamily;
-}
-
 /**
  * The variant whose tables hold kubelet's hint chain, those of the primary family first; else the one that holds a service proxy's
  * chains; else the system's default, unless only the other one works.
  *
+ * @param primaryFamily the one that must work, if it does in one of the variants
  * @throws {UnsupportedError} if no variant works
  */
 export async function chooseIptablesVariant(
   exec: Exec,
-  options: VariantOptions = {},
+  primaryFamily: IpFamily = "IPv4",
 ): Promise<VariantChoice> {
+  const families = FAMILIES.toSorted((a) => a === primaryFamily ? -1 : 1);
   for (const wanted of [KUBELET_HINTS, PROXY_CHAINS]) {
     // A proxy leaves chains in both families, so that the second one is rarely looked at.
-    for (const family of inOrder(options.primaryFamily)) {
+    for (const family of families) {
       for (const variant of VARIANTS) {
-        const chains = await readHints(exec, family, variant, wanted);
-        const hint = wanted.find((chain) => chains.has(chain));
+        const hint = await findHint(exec, family, variant, wanted);
         if (hint !== undefined) return { variant, reason: `${variant} holds ${hint} (${family})` };
       }
     }
   }
-  return await defaultVariant(exec, options);
+  return await defaultVariant(exec, families);
 }
 
 /**
@@ -122,8 +117,7 @@ export async function holdsProxyRules(
   variant: IptablesVariant,
 ): Promise<boolean> {
   try {
-    const chains = await readHints(exec, family, variant, PROXY_CHAINS);
-    return PROXY_CHAINS.some((chain) => chains.has(chain));
+    return await findHint(exec, family, variant, PROXY_CHAINS) !== undefined;
   } catch (error) {
     if (error instanceof ExecError) return false;
     throw error;
@@ -133,7 +127,7 @@ export async function holdsProxyRules(
 /** True if there may be rules of the variant in the family that this process may not see. */
 export async function mayHideRules(exec: Exec, family: IpFamily, variant: IptablesVariant): Promise<boolean> {
   try {
-    const saved = await runIfThere(exec, hintsQuestion(family, variant));
+    const saved = await save(exec, family, variant, true);
     return saved !== null && saved.code !== 0 && isPermissionProblem(saved.stderr);
   } catch (error) {
     // A tool that hangs is reported elsewhere.
@@ -142,84 +136,70 @@ export async function mayHideRules(exec: Exec, family: IpFamily, variant: Iptabl
   }
 }
 
-/**
- * The command that lists kubelet's hint chains of a variant. Naming a table makes the legacy variant create
- * it, with its hooks, on a node that uses nft: there all tables that exist are asked for.
- */
-function hintsQuestion(family: IpFamily, variant: IptablesVariant): readonly string[] {
-  const { save } = iptablesPrograms(family, variant);
-  return variant === "nft" ? [save, "-t", "mangle"] : [save];
-}
-
-/** Names of a variant's chains, at least in the tables where the wanted ones are. */
-async function readHints(
+/** The first of the wanted chains that is there. */
+async function findHint(
   exec: Exec,
   family: IpFamily,
   variant: IptablesVariant,
   wanted: readonly string[],
-): Promise<ReadonlySet<string>> {
-  const onlyMangle = variant === "nft" && wanted === KUBELET_HINTS;
-  const { save } = iptablesPrograms(family, variant);
-  const saved = await runIfThere(exec, onlyMangle ? hintsQuestion(family, variant) : [save]);
-  if (saved !== null) return chainNames(saved);
+): Promise<string | undefined> {
+  const saved = await save(exec, family, variant, wanted === KUBELET_HINTS);
+  const text = saved?.code === 0 ? saved.stdout : "";
+  const chains = new Set(Array.from(text.matchAll(/^:(\S+)/gm), ([, chain]) => chain));
+  return wanted.find((chain) => chains.has(chain));
+}
+
+/**
+ * What the variant holds; null if it is not installed.
+ *
+ * @param isKubelets true: table mangle, where kubelet has its chains, is enough. To name a table makes the legacy variant create it, with
+ *   its hooks, on a node that uses nft: there all tables that exist are asked for.
+ */
+async function save(
+  exec: Exec,
+  family: IpFamily,
+  variant: IptablesVariant,
+  isKubelets: boolean,
+): Promise<ExecResult | null> {
+  const table = isKubelets && variant === "nft" ? ["-t", "mangle"] : [];
+  const saved = await runIfThere(exec, [iptablesPrograms(family, variant).save, ...table]);
+  if (saved !== null) return saved;
   // Before 1.8 there are no programs with the variant in their name, and the plain ones are legacy.
   const plain = iptablesPrograms(family);
   const found = await readVersion(exec, plain.command);
-  if (found?.variant !== variant) return new Set();
-  return chainNames(await runIfThere(exec, onlyMangle ? [plain.save, "-t", "mangle"] : [plain.save]));
+  return found?.variant === variant ? await runIfThere(exec, [plain.save, ...table]) : null;
 }
 
-function chainNames(saved: ExecResult | null): ReadonlySet<string> {
-  const text = saved?.code === 0 ? saved.stdout : "";
-  return new Set(Array.from(text.matchAll(/^:(\S+)/gm), (match) => match[1] ?? ""));
-}
-
-async function defaultVariant(
-  exec: Exec,
-  { primaryFamily }: VariantOptions,
-): Promise<VariantChoice> {
-  const seen: string[] = [];
-  let missing = 0;
+async function defaultVariant(exec: Exec, families: readonly IpFamily[]): Promise<VariantChoice> {
+  const problems: string[] = [];
   const preferred = await readVersion(exec, iptablesPrograms("IPv4").command);
   const order = preferred === null ? VARIANTS : VARIANTS.toSorted((a) => a === preferred.variant ? -1 : 1);
-  const families = inOrder(primaryFamily);
-  /** Variant that works for the other family alone. */
+  let isAnyMissing = false;
+  /** Works for the other family alone. */
   let second: IptablesVariant | null = null;
+  const choice = (variant: IptablesVariant): VariantChoice => {
+    const why = problems.length === 0 ? "" : `: ${problems[0]}`;
+    const isDefault = variant === preferred?.variant;
+    return {
+      variant,
+      reason: isDefault ? `${variant} is the system's default` : `only ${variant} works here${why}`,
+    };
+  };
   for (const variant of order) {
     for (const family of families) {
-      const found = await listProblem(exec, family, variant);
-      if (found === null && family === families[0]) return choice(variant, preferred, seen);
-      if (found === null) second ??= variant;
-      else if (found === "missing") missing++;
-      else seen.push(found.problem);
+      const problem = await listProblem(exec, family, variant);
+      if (problem === "missing") isAnyMissing = true;
+      else if (problem !== null) problems.push(problem.problem);
+      else if (family === families[0]) return choice(variant);
+      else second ??= variant;
     }
   }
-  if (second !== null) return choice(second, preferred, seen);
-  throw unusable(seen, missing);
+  if (second !== null) return choice(second);
+  throw unusable([...new Set(problems)], isAnyMissing);
 }
 
-/** Both families, this one first. */
-function inOrder(primaryFamily: IpFamily = "IPv4"): readonly IpFamily[] {
-  return FAMILIES.toSorted((a) => a === primaryFamily ? -1 : 1);
-}
-
-/** @param seen why others that come first do not work */
-function choice(
-  variant: IptablesVariant,
-  preferred: IptablesVersion | null,
-  [why]: readonly string[],
-): VariantChoice {
-  if (variant === preferred?.variant) return defaultChoice(preferred);
-  return { variant, reason: `only ${variant} works here${why === undefined ? "" : `: ${why}`}` };
-}
-
-function defaultChoice({ variant }: IptablesVersion): VariantChoice {
-  return { variant, reason: `${variant} is the system's default` };
-}
-
-function unusable(seen: readonly string[], missing: number): UnsupportedError {
-  const problems = [...new Set(seen)];
-  if (problems.length === 0 && missing > 0) {
+function unusable(problems: readonly string[], isAnyMissing: boolean): UnsupportedError {
+  if (problems.length === 0 && isAnyMissing) {
     const names = FAMILIES.flatMap((family) =>
       [undefined, ...VARIANTS].map((variant) => iptablesPrograms(family, variant).command)
     );
@@ -276,7 +256,7 @@ export async function iptablesOfNode(
   { primaryFamily, sysctls, log }: Pick<FamilyProbe<Iptables>, "primaryFamily" | "sysctls" | "log">,
 ): Promise<ServedFamilies<Iptables>> {
   const probing = new Runner(exec, { caches: true });
-  const { variant, reason } = await chooseIptablesVariant(probing, { primaryFamily });
+  const { variant, reason } = await chooseIptablesVariant(probing, primaryFamily);
   log.info("Using iptables", { variant, reason });
   return await servedFamilies({
     primaryFamily,

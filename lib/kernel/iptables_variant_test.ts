@@ -106,7 +106,7 @@ Deno.test(
   async () => {
     const withoutIpv4 = without(/^iptables(-nft)?(-save)?$/);
     assertMatch((await chooseIptablesVariant(withoutIpv4)).reason, /^only legacy works here/);
-    const { reason } = await chooseIptablesVariant(withoutIpv4, { primaryFamily: "IPv6" });
+    const { reason } = await chooseIptablesVariant(withoutIpv4, "IPv6");
     assertEquals(reason, "nft is the system's default");
     const withoutAny = without(/^iptables/);
     assertEquals((await chooseIptablesVariant(withoutAny)).reason, "nft is the system's default");

@@ -6,36 +6,22 @@
  */
 import { ExecError, UnsupportedError } from "../errors.ts";
 import { isPermissionProblem } from "./tool_errors.ts";
-import { type Exec, type ExecOptions, QUICK_LIMIT_MS, runOk } from "./exec.ts";
+import { type Exec, type ExecOptions, QUICK_LIMIT_MS } from "./exec.ts";
 import type { Logger } from "../observe/log.ts";
 
 /** Outcome of setting a sysctl. `found` is the value before. */
 export type SysctlOutcome =
-  | { readonly kind: "unchanged"; readonly found: string }
-  | { readonly kind: "changed"; readonly found: string }
-  /** The setting has another value, and this process may not write it (read-only `/proc/sys`, missing capability). */
-  | { readonly kind: "readOnly"; readonly found: string; readonly error: ExecError }
-  /** The setting has another value, and the kernel refuses this one, or the program could not be started. */
-  | { readonly kind: "refused"; readonly found: string; readonly error: ExecError }
-  /** This kernel does not have the setting, or not yet (its module is not loaded). */
+  | { readonly kind: "unchanged" | "changed"; readonly found: string }
+  /**
+   * It has another value, and this process may not write it (`readOnly`: read-only `/proc/sys`, missing capability), or the kernel
+   * refuses this one, or the program could not be started.
+   */
+  | { readonly kind: "readOnly" | "refused"; readonly found: string; readonly error: ExecError }
+  /** This kernel does not have it, or not yet (its module is not loaded). */
   | { readonly kind: "missing" };
 
 /** Time limit of reads and writes: nothing begins before the settings are known. */
 const QUICK: ExecOptions = { timeoutMs: QUICK_LIMIT_MS };
-
-/**
- * The value of a setting such as `net.ipv4.ip_forward`, or null if this kernel does not have it.
- *
- * @throws {ExecError} if it cannot be read for another reason
- */
-export async function readSysctl(exec: Exec, name: string): Promise<string | null> {
-  try {
-    return (await runOk(exec, ["sysctl", "-n", name], QUICK)).trim();
-  } catch (error) {
-    if (error instanceof ExecError && isMissing(error)) return null;
-    throw error;
-  }
-}
 
 /**
  * The values of many settings by one program; null for those that this kernel does not have.
@@ -112,15 +98,8 @@ function outcomeOf(found: string, error: ExecError | null): SysctlOutcome {
 
 const MISSING_REGEXP = /cannot stat .*No such file or directory|is an unknown key/;
 
-function isMissing(error: ExecError): boolean {
-  return !error.isMissing() && MISSING_REGEXP.test(error.stderr);
-}
-
 /** 1 switches IPv6 off. */
 export const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
-
-/** Outcome of setting a sysctl, unless the kernel refuses the value. */
-export type AllowedOutcome = Exclude<SysctlOutcome, { readonly kind: "refused" }>;
 
 /** The kernel settings of this node, as far as they can be read. None is read twice while a node is prepared. */
 export interface NodeSysctls {
@@ -132,15 +111,15 @@ export interface NodeSysctls {
    * Values of settings: null for those that this kernel does not have (they are asked for again the next
    * time: a module may bring them); an empty map if they are unknown.
    */
-  read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>>;
-  /** Forgets settings that something else writes: they are read anew. */
-  forget(names: readonly string[]): void;
+  readonly read: (names: readonly string[]) => Promise<ReadonlyMap<string, string | null>>;
+  /** Settings that something else writes: they are read anew. */
+  readonly forget: (names: readonly string[]) => void;
   /**
    * The outcomes in the order of `changes`; null if that is unknown.
    *
    * @throws {ExecError} if the kernel refuses a value for another reason than that it may not be written
    */
-  change(changes: readonly SysctlChange[]): Promise<readonly AllowedOutcome[] | null>;
+  readonly change: (changes: readonly SysctlChange[]) => Promise<readonly SysctlOutcome[] | null>;
 }
 
 /** Settings of a node that has no program to ask. */
@@ -162,9 +141,20 @@ export async function nodeSysctls(
   log: Logger,
   names: readonly string[] = [],
 ): Promise<NodeSysctls> {
+  const ahead = [...new Set([...names, DISABLE_IPV6])];
   try {
-    const values = await readAhead(exec, names);
-    return new KnownSysctls(exec, values.get(DISABLE_IPV6) ?? await readSysctl(exec, DISABLE_IPV6), values);
+    return knownSysctls(
+      exec,
+      await readSysctls(exec, ahead).catch((error) => {
+        // A setting that cannot be read is its reader's problem.
+        if (
+          ahead.length === 1 || !(error instanceof ExecError) || error.isMissing() || error.isInconclusive()
+        ) {
+          throw error;
+        }
+        return readSysctls(exec, [DISABLE_IPV6]);
+      }),
+    );
   } catch (error) {
     if (!(error instanceof ExecError && error.isMissing())) throw error;
   }
@@ -185,45 +175,26 @@ export function requireIpv6({ known, ipv6Disabled }: NodeSysctls): void {
   throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, ipv6Disabled ?? "a kernel without IPv6");
 }
 
-/** Values of the settings that this kernel has; none if one cannot be read, so that its reader reports why. */
-async function readAhead(exec: Exec, names: readonly string[]): Promise<Map<string, string>> {
-  if (names.length === 0) return new Map();
-  try {
-    const found = await readSysctls(exec, [...new Set([...names, DISABLE_IPV6])]);
-    return new Map([...found].filter((entry): entry is [string, string] => entry[1] !== null));
-  } catch (error) {
-    if (!(error instanceof ExecError) || error.isMissing() || error.isInconclusive()) throw error;
-    return new Map();
-  }
-}
-
-class KnownSysctls implements NodeSysctls {
-  readonly known = true;
-  readonly ipv6Disabled: string | null;
-  readonly #exec: Exec;
-  readonly #values: Map<string, string>;
-
-  constructor(exec: Exec, ipv6Disabled: string | null, values: Map<string, string>) {
-    this.#exec = exec;
-    this.ipv6Disabled = ipv6Disabled;
-    this.#values = values;
-  }
-
-  async read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>> {
-    const found = await readSysctls(this.#exec, names.filter((name) => !this.#values.has(name)));
-    for (const [name, value] of found) if (value !== null) this.#values.set(name, value);
-    return new Map(names.map((name) => [name, this.#values.get(name) ?? null]));
-  }
-
-  forget(names: readonly string[]): void {
-    for (const name of names) this.#values.delete(name);
-  }
-
-  async change(changes: readonly SysctlChange[]): Promise<readonly AllowedOutcome[]> {
-    this.forget(changes.map(({ name }) => name));
-    return (await changeSysctls(this.#exec, changes)).map((outcome) => {
-      if (outcome.kind === "refused") throw outcome.error;
-      return outcome;
-    });
-  }
+function knownSysctls(exec: Exec, found: ReadonlyMap<string, string | null>): NodeSysctls {
+  const values = new Map<string, string>();
+  const keep = (some: ReadonlyMap<string, string | null>): void => {
+    for (const [name, value] of some) if (value !== null) values.set(name, value);
+  };
+  const forget = (names: readonly string[]): void => names.forEach((name) => values.delete(name));
+  keep(found);
+  return {
+    known: true,
+    ipv6Disabled: found.get(DISABLE_IPV6) ?? null,
+    async read(names) {
+      keep(await readSysctls(exec, names.filter((name) => !values.has(name))));
+      return new Map(names.map((name) => [name, values.get(name) ?? null]));
+    },
+    forget,
+    async change(changes) {
+      forget(changes.map(({ name }) => name));
+      const outcomes = await changeSysctls(exec, changes);
+      for (const outcome of outcomes) if (outcome.kind === "refused") throw outcome.error;
+      return outcomes;
+    },
+  };
 }

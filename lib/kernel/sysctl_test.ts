@@ -2,14 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { fakeSysctl, type SysctlRefusals } from "../../tests/support/fake_sysctl.ts";
 import { ExecError } from "../errors.ts";
 import type { Exec } from "./exec.ts";
-import {
-  changeSysctls,
-  DISABLE_IPV6,
-  nodeSysctls,
-  readSysctl,
-  readSysctls,
-  type SysctlOutcome,
-} from "./sysctl.ts";
+import { changeSysctls, DISABLE_IPV6, nodeSysctls, readSysctls, type SysctlOutcome } from "./sysctl.ts";
 import { silentLogger } from "../observe/log.ts";
 
 const NAME = "net.ipv4.conf.all.route_localnet";
@@ -25,7 +18,7 @@ function sysctl(initial: string | null, refusal = ""): Exec & { value: string | 
           "sysctl: cannot stat /proc/sys/net/ipv4/conf/all/route_localnet: No such file or directory";
         return Promise.resolve({ code: 1, stdout: "", stderr });
       }
-      if (flag === "-n") return Promise.resolve({ code: 0, stdout: `${this.value}\n`, stderr: "" });
+      if (flag !== "-w") return Promise.resolve({ code: 0, stdout: `${NAME} = ${this.value}\n`, stderr: "" });
       if (refusal !== "") return Promise.resolve({ code: 1, stdout: "", stderr: refusal });
       this.value = setting.split("=")[1] ?? "";
       return Promise.resolve({ code: 0, stdout: setting, stderr: "" });
@@ -35,7 +28,7 @@ function sysctl(initial: string | null, refusal = ""): Exec & { value: string | 
 
 /** Changes a setting after it was read. */
 async function ensure(exec: Exec, value: string): Promise<SysctlOutcome | undefined> {
-  const change = { name: NAME, found: await readSysctl(exec, NAME), value };
+  const change = { name: NAME, found: (await readSysctls(exec, [NAME])).get(NAME) ?? null, value };
   return (await changeSysctls(exec, [change]))[0];
 }
 
@@ -81,13 +74,12 @@ Deno.test(
 );
 
 Deno.test("a setting this kernel does not have", { permissions: "none" }, async () => {
-  assertEquals(await readSysctl(sysctl(null), NAME), null);
   assertEquals(await ensure(sysctl(null), "1"), { kind: "missing" });
 });
 
 Deno.test("a missing program is an error, not a missing setting", { permissions: "none" }, async () => {
   const exec: Exec = { run: (argv) => Promise.reject(new ExecError(argv, -1, "No such file or directory")) };
-  await assertRejects(() => readSysctl(exec, NAME), ExecError, "status -1");
+  await assertRejects(() => readSysctls(exec, [NAME]), ExecError, "status -1");
 });
 
 const VALUES = { "net.a": "1", "net.b": "32768\t60999", "net.c": "" };

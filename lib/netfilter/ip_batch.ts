@@ -37,73 +37,55 @@ export function deleteAddressLine(device: string, address: string): string {
   return `address del ${hostCidrText(address)} dev ${device}`;
 }
 
-/**
- * Reads the text of `ip -json address`, in its order.
- *
- * @throws {SyntaxError} if it is no such text
- */
-export function parseDeviceAddresses(text: string): readonly DeviceAddress[] {
-  const addresses: DeviceAddress[] = [];
-  for (const link of readDevices(text)) {
-    for (const entry of Array.isArray(link["addr_info"]) ? link["addr_info"].filter(isRecord) : []) {
-      const { local, prefixlen: prefixLength, scope } = entry;
-      const ip = typeof local === "string" ? parseIp(local) : null;
-      // An address on one end of a tunnel may have no text that is an address.
-      if (ip === null || typeof prefixLength !== "number" || !Number.isInteger(prefixLength)) continue;
-      if (!(prefixLength >= 0 && prefixLength <= 8 * ip.bytes.length)) continue;
-      addresses.push({
-        device: link.ifname,
-        family: ip.family,
-        address: ip.text,
-        prefixLength,
-        scope: typeof scope === "string" ? scope : "",
-      });
-    }
-  }
-  return addresses;
-}
-
-/**
- * Reads the text of `ip -json -details link`: device → kind (`dummy`, `veth`, …), `""` for a hardware device.
- *
- * @throws {SyntaxError} if it is no such text
- */
-export function parseLinkKinds(text: string): ReadonlyMap<string, string> {
-  return new Map(readDevices(text).map((link) => [link.ifname, kindOf(link)]));
-}
-
-function kindOf({ linkinfo }: Readonly<Record<string, unknown>>): string {
-  const kind = isRecord(linkinfo) ? linkinfo["info_kind"] : undefined;
-  return typeof kind === "string" ? kind : "";
-}
-
-/** A device as `ip -json -details link` prints it. */
+/** A device as `ip -json -details` prints it. */
 export interface Link {
   readonly device: string;
-  /** Kind of the device, as in {@linkcode parseLinkKinds}. */
+  /** What it is: `dummy`, `veth`, …; `""` for a device of hardware. */
   readonly kind: string;
   /** Bytes; 0 if `ip` does not print it. */
   readonly mtu: number;
   /** True unless the device is down. */
   readonly isUp: boolean;
+  /** None where only links were asked for. */
+  readonly addresses: readonly DeviceAddress[];
 }
 
 /**
- * Reads the text of `ip -json -details link`, in its order.
+ * Reads the text of `ip -json -details link` or `address`, in its order.
  *
- * @throws {SyntaxError} if it is no such text
+ * @throws {SyntaxError} if it is neither
  */
 export function parseLinks(text: string): readonly Link[] {
-  return readDevices(text).map((link) => {
-    const flags = Array.isArray(link["flags"]) ? link["flags"] : [];
-    const { mtu } = link;
-    return {
-      device: link.ifname,
-      kind: kindOf(link),
+  return readRecords(text).flatMap((link): Link[] => {
+    const { ifname: device, flags, mtu, linkinfo } = link;
+    // Empty objects stand for what a filter left out.
+    if (typeof device !== "string") return [];
+    const kind = isRecord(linkinfo) ? linkinfo["info_kind"] : undefined;
+    return [{
+      device,
+      kind: typeof kind === "string" ? kind : "",
       mtu: typeof mtu === "number" && Number.isSafeInteger(mtu) && mtu > 0 ? mtu : 0,
-      isUp: flags.includes("UP"),
-    };
+      isUp: Array.isArray(flags) && flags.includes("UP"),
+      addresses: recordsIn(link["addr_info"]).flatMap((entry) => addressesOf(device, entry)),
+    }];
   });
+}
+
+function addressesOf(
+  device: string,
+  { local, prefixlen: prefixLength, scope }: Readonly<Record<string, unknown>>,
+): readonly DeviceAddress[] {
+  const ip = typeof local === "string" ? parseIp(local) : null;
+  // An address on one end of a tunnel may have no text that is an address.
+  if (ip === null || typeof prefixLength !== "number" || !Number.isInteger(prefixLength)) return [];
+  if (!(prefixLength >= 0 && prefixLength <= 8 * ip.bytes.length)) return [];
+  const text = typeof scope === "string" ? scope : "";
+  return [{ device, family: ip.family, address: ip.text, prefixLength, scope: text }];
+}
+
+/** The addresses of all devices. @throws {SyntaxError} as {@linkcode parseLinks} */
+export function parseDeviceAddresses(text: string): readonly DeviceAddress[] {
+  return parseLinks(text).flatMap(({ addresses }) => addresses);
 }
 
 const REVERSE_PATH: ReadonlyMap<string, string> = new Map([["off", "0"], ["strict", "1"], ["loose", "2"]]);
@@ -130,17 +112,37 @@ export function parseDeviceSettings(text: string): ReadonlyMap<string, string> {
   );
 }
 
+/** A route of the main table. */
+export interface Route {
+  readonly family: IpFamily;
+  /** `default` as `0.0.0.0/0` or `::/0`. */
+  readonly network: string;
+  /** That packets leave by; none: they are refused. */
+  readonly devices: readonly string[];
+  readonly metric: number;
+}
+
+export const DEFAULT_NETWORK: Readonly<Record<IpFamily, string>> = { IPv4: "0.0.0.0/0", IPv6: "::/0" };
+const REFUSING: ReadonlySet<unknown> = new Set(["unreachable", "blackhole", "prohibit"]);
+
 /**
- * Reads the text of `ip -json route`: the devices that routes leave by, each once.
+ * Reads the text of `ip -json route`, in its order.
  *
  * @throws {SyntaxError} if it is no such text
  */
-export function parseRouteDevices(text: string): readonly string[] {
-  const hops = readRecords(text).flatMap((route) => [
-    route["dev"],
-    ...(Array.isArray(route["nexthops"]) ? route["nexthops"].filter(isRecord).map((hop) => hop["dev"]) : []),
-  ]);
-  return [...new Set(hops.filter((device) => typeof device === "string"))];
+export function parseRoutes(text: string, family: IpFamily): readonly Route[] {
+  return readRecords(text).flatMap(({ dst, dev, metric, type, nexthops }): Route[] => {
+    if (typeof dst !== "string") return [];
+    const network = dst === "default" ? DEFAULT_NETWORK[family] : dst.includes("/") ? dst : hostCidrText(dst);
+    const devices = [dev, ...recordsIn(nexthops).map((hop) => hop["dev"])]
+      .filter((name) => typeof name === "string");
+    return [{
+      family,
+      network,
+      devices: REFUSING.has(type) ? [] : devices,
+      metric: typeof metric === "number" ? metric : 0,
+    }];
+  });
 }
 
 /** Objects that `ip -json` prints; none for an empty text. @throws {SyntaxError} if it is no list */
@@ -151,11 +153,6 @@ export function readRecords(text: string): readonly Readonly<Record<string, unkn
   return value.filter(isRecord);
 }
 
-/** Devices, without the empty objects that `ip` prints for filtered ones. */
-function readDevices(
-  text: string,
-): readonly (Readonly<Record<string, unknown>> & { readonly ifname: string })[] {
-  return readRecords(text).flatMap(({ ifname, ...link }) =>
-    typeof ifname === "string" ? [{ ...link, ifname }] : []
-  );
+function recordsIn(value: unknown): readonly Readonly<Record<string, unknown>>[] {
+  return Array.isArray(value) ? value.filter(isRecord) : [];
 }

@@ -5,7 +5,8 @@ import {
   deleteAddressLine,
   parseDeviceAddresses,
   parseDeviceSettings,
-  parseLinkKinds,
+  parseLinks,
+  parseRoutes,
 } from "./ip_batch.ts";
 
 const permissions = "none";
@@ -47,12 +48,33 @@ Deno.test("addresses of all devices are read", { permissions }, () => {
   assertThrows(() => parseDeviceAddresses("{}"), SyntaxError);
 });
 
-Deno.test("what a device is made of is read", { permissions }, () => {
-  const text = JSON.stringify([{ ifname: "eth0" }, {
+Deno.test("what devices are is read", { permissions }, () => {
+  const text = JSON.stringify([{ ifname: "eth0", mtu: 1500, flags: ["BROADCAST", "UP"] }, {}, {
     ifname: "kube-ipvs0",
+    mtu: -1,
     linkinfo: { info_kind: "dummy" },
   }]);
-  assertEquals([...parseLinkKinds(text)], [["eth0", ""], ["kube-ipvs0", "dummy"]]);
+  assertEquals(parseLinks(text), [
+    { device: "eth0", kind: "", mtu: 1500, isUp: true, addresses: [] },
+    { device: "kube-ipvs0", kind: "dummy", mtu: 0, isUp: false, addresses: [] },
+  ]);
+});
+
+Deno.test("routes are read, with all devices that they leave by", { permissions }, () => {
+  const text = JSON.stringify([
+    { dst: "default", gateway: "10.0.0.1", dev: "eth0", metric: 100 },
+    { dst: "10.1.0.0/16", nexthops: [{ dev: "a" }, {}, { dev: "b" }] },
+    { dst: "10.2.0.7", dev: "c" },
+    { type: "unreachable", dst: "default", dev: "lo", metric: 4294967295 },
+    { dev: "d" },
+  ]);
+  assertEquals(parseRoutes(text, "IPv4"), [
+    { family: "IPv4", network: "0.0.0.0/0", devices: ["eth0"], metric: 100 },
+    { family: "IPv4", network: "10.1.0.0/16", devices: ["a", "b"], metric: 0 },
+    { family: "IPv4", network: "10.2.0.7/32", devices: ["c"], metric: 0 },
+    { family: "IPv4", network: "0.0.0.0/0", devices: [], metric: 4294967295 },
+  ]);
+  assertThrows(() => parseRoutes("Dump terminated", "IPv6"), SyntaxError);
 });
 
 Deno.test("settings of devices are read by sysctl's names; what else there is is left out", {

@@ -156,9 +156,9 @@ type Block =
 export class NftTableReader {
   /** Family and name of the only table to read, e.g. `ip kproxy`; null: all tables. */
   readonly #wanted: string | null;
-  #decoder = new TextDecoder();
-  #tables: OpenTable[] = [];
-  #problems: ListingProblem[] = [];
+  readonly #decoder = new TextDecoder();
+  readonly #tables: OpenTable[] = [];
+  readonly #problems: ListingProblem[] = [];
   #table: OpenTable | null = null;
   #isSkipped = false;
   #block: Block | null = null;
@@ -171,17 +171,6 @@ export class NftTableReader {
   /** @param wanted family and name of the only table to read, others are skipped; default: all are read */
   constructor(wanted: string | null = null) {
     this.#wanted = wanted;
-  }
-
-  /** Begins a new listing; what was read before is dropped. */
-  begin(): void {
-    this.#decoder = new TextDecoder();
-    this.#tables = [];
-    this.#problems = [];
-    this.#table = this.#block = null;
-    this.#inElements = this.#isSkipped = false;
-    this.#lineNumber = 0;
-    this.#open = "";
   }
 
   /** Takes the next bytes; they may change after the call. */
@@ -410,9 +399,8 @@ export interface NftListedChain {
   readonly rules: readonly NftListedRule[];
 }
 
-/** The chains in the output of `nft -a list table`, by name, in the order of the text. */
-export function listedChains(tableText: string): ReadonlyMap<string, NftListedChain> {
-  const { chains, handles } = parseTable(tableText);
+/** The chains of a table that was listed with handles, by name, in the order of the text. */
+export function listedChains({ chains, handles }: ListedTable): ReadonlyMap<string, NftListedChain> {
   return new Map(
     chains.values().map(({ name, hook, rules }) => [name, {
       isHooked: hook !== undefined,

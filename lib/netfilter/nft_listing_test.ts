@@ -191,12 +191,10 @@ for (const [name, head, problem] of HEADS) {
   });
 }
 
-/** As {@linkcode parseTable}, but from pieces. */
-function inPieces(text: string, pieceBytes: number, before = ""): ListedTable {
+/** As {@linkcode parseTable}, from pieces. */
+function inPieces(text: string, pieceBytes: number): ListedTable {
   const reader = new NftTableReader();
   const encoder = new TextEncoder();
-  reader.write(encoder.encode(before));
-  if (before !== "") reader.begin();
   const bytes = encoder.encode(text);
   const buffer = new Uint8Array(pieceBytes);
   for (let at = 0; at < bytes.length; at += pieceBytes) {
@@ -214,7 +212,6 @@ Deno.test("a table says the same in pieces of any size, and without the newline 
     assertEquals(inPieces(text, pieceBytes), whole, `${pieceBytes}`);
   }
   assertEquals(inPieces(text.trimEnd(), 10), whole);
-  assertEquals(inPieces(text, 10, LISTED.slice(0, 333)), whole, "run again");
   assertEquals(inPieces("", 10), parseTable(""));
 });
 
@@ -301,7 +298,7 @@ const JUMPS = `table ip filter { # handle 1
 `;
 
 Deno.test("chains and where their rules lead, as nft lists them", { permissions: "none" }, () => {
-  const found = [...listedChains(JUMPS)].map(([name, { isHooked, rules }]) => [
+  const found = [...listedChains(parseTable(JUMPS))].map(([name, { isHooked, rules }]) => [
     name,
     isHooked,
     rules.map(({ handle, targets }) => [handle, ...targets].join(" ")),
@@ -311,7 +308,7 @@ Deno.test("chains and where their rules lead, as nft lists them", { permissions:
     ["MINE", false, ["5 KUBE-SERVICES"]],
     ["OUTPUT", true, ["7 KUBE-SERVICES", "8 KUBE-SERVICES", "10 KUBE-SERVICES MINE", "11"]],
   ]);
-  assertEquals(listedChains(JUMPS).get("OUTPUT")?.rules.at(-1)?.text, 'oifname "jump eth0" drop');
+  assertEquals(listedChains(parseTable(JUMPS)).get("OUTPUT")?.rules.at(-1)?.text, 'oifname "jump eth0" drop');
 });
 
 Deno.test("tables that iptables keeps its rules in", NONE, () => {

@@ -15,27 +15,48 @@ export type NftType =
   | "ifname"
   | "word";
 
-/** An expression: reads a field of the packet, or a random number. */
+/** What can be read from a packet: its type, its words for people, and how rules ask for it, where `IP` stands for `ip` or `ip6`. */
+const EXPRESSIONS = {
+  source: ["address", "source", "IP saddr"],
+  destination: ["address", "destination", "IP daddr"],
+  // What the connection was first sent to, before any translation.
+  originalDestination: ["address", "original destination", "ct original IP daddr"],
+  originalPort: ["inet_service", "original port", "ct original proto-dst"],
+  protocol: ["inet_proto", "protocol", "meta l4proto"],
+  // By its number, which nft prints as its name, or by its name.
+  inInterface: ["ifname", "incoming interface", "iif", "iifname", "meta iif", "meta iifname"],
+  outInterface: ["ifname", "outgoing interface", "oif", "oifname", "meta oif", "meta oifname"],
+  state: ["word", "state", "ct state"],
+  status: ["word", "status", "ct status"],
+  // `original`: from who began the connection.
+  direction: ["word", "direction", "ct direction"],
+  sourceType: ["word", "type of the source", "fib saddr type"],
+  destinationType: ["word", "type of the destination", "fib daddr type"],
+} as const;
+
+/** Kinds that are nothing but a kind. */
+export type PlainKind = keyof typeof EXPRESSIONS;
+
+const PLAIN_KINDS = Object.keys(EXPRESSIONS) as readonly PlainKind[];
+
+/** Of what is one of some words: those that are understood. */
+export const KNOWN_WORDS: readonly (readonly [PlainKind, known: readonly string[]])[] = [
+  ["state", ["new", "established", "related", "invalid", "untracked"]],
+  ["status", ["dnat", "snat"]],
+  ["direction", ["original", "reply"]],
+  ["sourceType", ["local"]],
+  ["destinationType", ["local"]],
+];
+
+/** Something that is read from the packet, or chosen. */
 export type NftExpression =
-  | { readonly kind: "source" | "destination" }
-  | { readonly kind: "protocol" }
-  /** `only`: the protocol that nft matches implicitly, as for `tcp dport`; null for `th dport`. */
+  | { readonly kind: PlainKind }
+  /** `only`: nft adds a condition on the protocol by itself, as for `tcp dport`; null for `th dport`. */
   | { readonly kind: "destinationPort"; readonly only: "tcp" | "udp" | "sctp" | null }
-  | { readonly kind: "inInterface" | "outInterface" }
-  /** Original destination of the connection, before any NAT: `ct original ip daddr`, `ct original proto-dst`. */
-  | { readonly kind: "originalDestination" | "originalPort" }
-  /** A property whose values are words. */
-  | { readonly kind: NftFact }
   /** `numgen random mod N`. */
   | { readonly kind: "random"; readonly modulus: number };
 
-/**
- * Properties of a packet in connection tracking and routing: `ct state`, `ct status`; `ct direction` (`original`: from the
- * connection's client); `fib saddr type`, `fib daddr type`.
- */
-export type NftFact = "state" | "status" | "direction" | "sourceType" | "destinationType";
-
-/** A key: one or more expressions, concatenated by dots. */
+/** One or several expressions, joined by dots. */
 export type NftKey = readonly NftExpression[];
 
 /** Elements: key → value, as written; `""` in a set. */
@@ -75,26 +96,26 @@ export type NftStatement =
   /** The rest of a rule of another program, from its first unknown word on. */
   | { readonly kind: "unread"; readonly text: string };
 
-/** Types of expressions; `address`: of the packet's family. */
-const TYPES: Readonly<Record<NftExpression["kind"], NftType | "address">> = {
-  source: "address",
-  destination: "address",
-  originalDestination: "address",
-  protocol: "inet_proto",
-  destinationPort: "inet_service",
-  originalPort: "inet_service",
-  inInterface: "ifname",
-  outInterface: "ifname",
-  state: "word",
-  status: "word",
-  direction: "word",
-  sourceType: "word",
-  destinationType: "word",
-  random: "integer",
-};
-
-/** Type of an expression's value. */
+/** The type of what an expression yields. */
 export function typeOfExpression({ kind }: NftExpression, family: IpFamily): NftType {
-  const type = TYPES[kind];
+  if (kind === "destinationPort") return "inet_service";
+  if (kind === "random") return "integer";
+  const [type] = EXPRESSIONS[kind];
   return type !== "address" ? type : family === "IPv4" ? "ipv4_addr" : "ipv6_addr";
+}
+
+/** How rules of a family ask for each kind, in words. */
+export function wordsToAsk(family: IpFamily): readonly (readonly [PlainKind, readonly string[]])[] {
+  const ip = family === "IPv4" ? "ip" : "ip6";
+  return PLAIN_KINDS.flatMap((kind) => {
+    const [, , ...asked] = EXPRESSIONS[kind];
+    return asked.map((text) => [kind, text.replace("IP", ip).split(" ")] as const);
+  });
+}
+
+/** What an expression yields, for people. */
+export function expressionText(one: NftExpression): string {
+  if (one.kind === "random") return `a random number below ${one.modulus}`;
+  if (one.kind === "destinationPort") return one.only === null ? "port" : `${one.only} port`;
+  return EXPRESSIONS[one.kind][1];
 }

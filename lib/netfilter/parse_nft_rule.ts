@@ -5,7 +5,15 @@
  */
 import type { IpFamily } from "../model/objects.ts";
 import { parseIp } from "../model/ip.ts";
-import type { NftExpression, NftFact, NftKey, NftOperand, NftStatement, NftVerdict } from "./nft_rule.ts";
+import {
+  KNOWN_WORDS,
+  type NftExpression,
+  type NftKey,
+  type NftOperand,
+  type NftStatement,
+  type NftVerdict,
+  wordsToAsk,
+} from "./nft_rule.ts";
 import { NftWords, unquoted } from "./nft_words.ts";
 
 const VERDICTS: ReadonlySet<string> = new Set(["accept", "drop", "return", "continue", "jump", "goto"]);
@@ -137,13 +145,13 @@ function takeStatement(words: NftWords, family: IpFamily): NftStatement {
   }
   const key = takeKey(words, family);
   const statement = takeLookup(words, key);
-  const fact = FACTS.find(([kind]) => key.some((one) => one.kind === kind));
-  if (fact !== undefined && (key.length > 1 || !isOf(fact[2], statement.operand))) {
-    throw words.refusal(`has an unknown ${fact[0]}`, -1);
-  }
-  // A packet has several statuses at once.
-  if (fact?.[0] === "status" && statement.operand.kind === "named") {
-    throw words.refusal("looks a status up", -1);
+  for (const [kind, known] of KNOWN_WORDS) {
+    if (!key.some((one) => one.kind === kind)) continue;
+    if (key.length > 1 || !isOf(known, statement.operand)) throw words.refusal(`has an unknown ${kind}`, -1);
+    // It has several at once.
+    if (kind === "status" && statement.operand.kind === "named") {
+      throw words.refusal("looks a status up", -1);
+    }
   }
   return statement;
 }
@@ -194,38 +202,15 @@ export function takeKey(words: NftWords, family: IpFamily): NftKey {
   return key;
 }
 
-/** Interface expressions: by index, which nft prints as a name, or by name. */
-const INTERFACES = [
-  ["iif", "inInterface"],
-  ["iifname", "inInterface"],
-  ["oif", "outInterface"],
-  ["oifname", "outInterface"],
-] as const;
-
-/** Words of each property in nft, and the values that are understood. */
-const FACTS: readonly (readonly [NftFact, name: readonly string[], known: readonly string[]])[] = [
-  ["state", ["ct", "state"], ["new", "established", "related", "invalid", "untracked"]],
-  ["status", ["ct", "status"], ["dnat", "snat"]],
-  ["direction", ["ct", "direction"], ["original", "reply"]],
-  ["sourceType", ["fib", "saddr", "type"], ["local"]],
-  ["destinationType", ["fib", "daddr", "type"], ["local"]],
-];
+const ASKED = { IPv4: wordsToAsk("IPv4"), IPv6: wordsToAsk("IPv6") };
 
 function takeExpression(words: NftWords, family: IpFamily): NftExpression {
-  const ip = family === "IPv4" ? "ip" : "ip6";
-  if (words.takeIf(ip, "saddr")) return { kind: "source" };
-  if (words.takeIf(ip, "daddr")) return { kind: "destination" };
-  if (words.takeIf("meta", "l4proto")) return { kind: "protocol" };
-  for (const [name, kind] of INTERFACES) {
-    if (words.takeIf(name) || words.takeIf("meta", name)) return { kind };
-  }
-  if (words.takeIf("ct", "original", ip, "daddr")) return { kind: "originalDestination" };
-  if (words.takeIf("ct", "original", "proto-dst")) return { kind: "originalPort" };
+  const found = ASKED[family].find(([, asked]) => words.takeIf(...asked));
+  if (found !== undefined) return { kind: found[0] };
   if (words.takeIf("th", "dport")) return { kind: "destinationPort", only: null };
   for (const only of ["tcp", "udp", "sctp"] as const) {
     if (words.takeIf(only, "dport")) return { kind: "destinationPort", only };
   }
-  for (const [kind, name] of FACTS) if (words.takeIf(...name)) return { kind };
   if (words.takeIf("numgen", "random", "mod")) {
     const modulus = words.takeNumber();
     if (modulus === 0) throw words.refusal("chooses among none", -1);

@@ -16,7 +16,7 @@ import type { OtherModesCleanup } from "./other_modes.ts";
 import { FolderWatch, parentOf } from "../source/files/folder_watch.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
-import { DISABLE_IPV6, readSysctl } from "../kernel/sysctl.ts";
+import { DISABLE_IPV6, readSysctls } from "../kernel/sysctl.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { whenAborted } from "./run_proxy_server.ts";
 
@@ -241,7 +241,7 @@ export async function untilIpv6IsOn(
 /** True if the sysctl says so, or cannot be read now: it said so before. */
 async function isIpv6Off(exec: Exec, signal: AbortSignal): Promise<boolean> {
   try {
-    return await readSysctl(exec, DISABLE_IPV6) !== "0";
+    return (await readSysctls(exec, [DISABLE_IPV6])).get(DISABLE_IPV6) !== "0";
   } catch (error) {
     if (!(error instanceof ExecError) && !signal.aborted) throw error;
     return true;

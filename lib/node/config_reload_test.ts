@@ -139,9 +139,12 @@ async function look(
   let looks = 0;
   const exec: Exec = {
     run: () => {
-      const stdout = values[looks++]!;
-      const code = /^\d$/.test(stdout) ? 0 : 1;
-      return Promise.resolve({ code, stdout, stderr: code === 0 ? "" : "killed" });
+      const value = values[looks++]!;
+      const code = /^\d$/.test(value) ? 0 : 1;
+      const stdout = `net.ipv6.conf.all.disable_ipv6 = ${value}\n`;
+      return Promise.resolve(
+        code === 0 ? { code, stdout, stderr: "" } : { code, stdout: "", stderr: "killed" },
+      );
     },
   };
   const clock = {

@@ -12,7 +12,13 @@ import {
   type RuleMatch,
   type RuleTarget,
 } from "../netfilter/iptables_rule.ts";
-import type { NftExpression, NftFact, NftOperand, NftStatement, NftVerdict } from "../netfilter/nft_rule.ts";
+import {
+  expressionText,
+  type NftExpression,
+  type NftOperand,
+  type NftStatement,
+  type NftVerdict,
+} from "../netfilter/nft_rule.ts";
 import { readNftRule } from "../netfilter/parse_nft_rule.ts";
 import { formatFraction, probabilityFraction, type RuleHit } from "./flow.ts";
 import { conditionsOf, targetStatements } from "./iptables_match.ts";
@@ -154,7 +160,8 @@ function nftWords(statements: readonly NftStatement[]): Words {
   return { conditions: conditions ?? [], actions: actions ?? [] };
 }
 
-const FACTS: Readonly<Record<NftFact, (values: string) => string>> = {
+/** What is said otherwise than as a value of its kind. */
+const FACTS: Readonly<Record<string, (values: string) => string>> = {
   state: (values) => `state ${values.toUpperCase().replaceAll(" OR ", " or ")}`,
   status: (values) => `${values.replaceAll("dnat", "destination").replaceAll("snat", "source")} translated`,
   direction: (values) => values === "original" ? "from who began" : "an answer",
@@ -166,8 +173,8 @@ const STATEMENTS: WordsOf<NftStatement> = {
   match: (one) => {
     const { key: [first], operand } = one;
     const values = operandWords(operand);
-    const fact = first !== undefined && first.kind in FACTS ? FACTS[first.kind as NftFact](values) : null;
-    if (fact !== null) return `${not(one)}${fact}`;
+    const fact = first === undefined ? undefined : FACTS[first.kind];
+    if (fact !== undefined) return `${not(one)}${fact(values)}`;
     return `${keyWords(one.key)} ${not(one)}${operand.kind === "named" ? "in" : "is"} ${values}`;
   },
   // `mark and 0x4000 != 0` tests a single bit.
@@ -202,22 +209,5 @@ function operandWords(operand: NftOperand): string {
 }
 
 function keyWords(key: readonly NftExpression[]): string {
-  return key.map((one) => wordsOf<NftExpression>(EXPRESSIONS, one)).join(" and ");
+  return key.map(expressionText).join(" and ");
 }
-
-const EXPRESSIONS: WordsOf<NftExpression> = {
-  source: ({ kind }) => kind,
-  destination: ({ kind }) => kind,
-  protocol: ({ kind }) => kind,
-  destinationPort: ({ only }) => only === null ? "port" : `${only} port`,
-  originalDestination: () => "original destination",
-  originalPort: () => "original port",
-  inInterface: () => "incoming interface",
-  outInterface: () => "outgoing interface",
-  random: ({ modulus }) => `a random number below ${modulus}`,
-  state: ({ kind }) => kind,
-  status: ({ kind }) => kind,
-  direction: ({ kind }) => kind,
-  sourceType: () => "type of the source",
-  destinationType: () => "type of the destination",
-};

@@ -311,10 +311,9 @@ const IP_JSON: FuzzTarget = {
         `prefix length ${prefixLength}`,
       );
     }
-    ip.parseLinkKinds(text);
     for (const { mtu } of ip.parseLinks(text)) assert(mtu >= 0);
     ip.parseDeviceSettings(text);
-    ip.parseRouteDevices(text);
+    ip.parseRoutes(text, "IPv4");
   },
 };
 

@@ -41,7 +41,12 @@ import {
 } from "../iptables/plan/chains.ts";
 import type { CleanupMode } from "../../config/types.ts";
 import { splitWords } from "../../netfilter/iptables_rule.ts";
-import { listedChains, type NftListedChain, type NftListedRule } from "../../netfilter/nft_listing.ts";
+import {
+  listedChains,
+  type ListedTable,
+  type NftListedChain,
+  type NftListedRule,
+} from "../../netfilter/nft_listing.ts";
 
 /** Options of a cleanup of iptables. */
 export interface CleanupOptions {
@@ -372,13 +377,9 @@ class NativeTable {
   readonly #name: string;
   readonly #chains: ReadonlyMap<string, NftListedChain>;
 
-  /**
-   * @param name with its family, as nft writes it
-   * @param text of `nft -a list table`
-   */
-  constructor(name: string, text: string) {
-    this.#name = name;
-    this.#chains = listedChains(text);
+  constructor(listed: ListedTable) {
+    this.#name = listed.name;
+    this.#chains = listedChains(listed);
   }
 
   /**
@@ -391,8 +392,8 @@ class NativeTable {
     family: NftFamily,
     table: string,
   ): Promise<NativeTable | null> {
-    const text = await nft.listTable(family, table);
-    return text === null ? null : new NativeTable(`${family} ${table}`, text);
+    const listed = await nft.listTable(family, table);
+    return listed === null ? null : new NativeTable(listed);
   }
 
   /**

@@ -20,48 +20,12 @@ import { usesApiServer } from "../../node/source.ts";
 import { errorText } from "../../observe/log.ts";
 import { RENDERED_MODES, type RenderedMode } from "../desired/desired.ts";
 import { findObjects } from "../objects.ts";
-import { type ApiFacts, checkApi, checkClock, checkNoApi, readApi } from "./api.ts";
-import {
-  checkLocalTraffic,
-  checkManifests,
-  checkNode,
-  checkUnserved,
-  ipv6Use,
-  type UnservedDestinations,
-} from "./cluster.ts";
-import {
-  checkConntrack,
-  checkDeviceForwarding,
-  checkForwarding,
-  checkModeSettings,
-  checkMtu,
-  checkReversePath,
-  readLinksAndRoutes,
-  readSettings,
-} from "./kernel_settings.ts";
+import * as apiServer from "./api.ts";
+import * as cluster from "./cluster.ts";
+import * as settings from "./kernel_settings.ts";
 import { compareModes, type Migration } from "./migration.ts";
-import {
-  checkLock,
-  checkMode,
-  checkRights,
-  checkVariant,
-  readMode,
-  readRights,
-  readVariant,
-  type VariantFact,
-} from "./mode.ts";
-import {
-  checkBaseChains,
-  checkForeignEnds,
-  checkForward,
-  checkLeftovers,
-  checkOtherProxies,
-  type KernelChains,
-  readForeignEnds,
-  readKernelChains,
-  readLeftovers,
-  readMetricsOwner,
-} from "./others.ts";
+import * as modes from "./mode.ts";
+import * as others from "./others.ts";
 import { checkPrograms, checkTroubles, DoctorExec, readPrograms } from "./programs.ts";
 import {
   type DoctorReport,
@@ -84,9 +48,9 @@ export interface ExamineOptions {
   readonly doubts?: readonly string[];
   /** A sentence about the kproxy that runs here; absent: none runs. */
   readonly runsHere?: string;
-  /** Unserved destinations of the running kproxy; absent: none runs. */
-  readonly unserved?: UnservedDestinations;
-  /** Configuration that names the source of Services, if it is another one. */
+  /** What Services do not get of the kproxy that runs here; none without. */
+  readonly unserved?: cluster.UnservedDestinations;
+  /** What says where Services are, if another configuration does. */
   readonly servicesBy?: KubeProxyConfiguration;
   /** True: the command line names the API server, so that Services do not come from a running kproxy. */
   readonly isSourceNamed: boolean;
@@ -139,17 +103,17 @@ type NodeFacts = ReturnType<typeof readNode>;
 
 function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
   const { config, migrateTo, apiUnasked } = options;
-  // First, because it needs the most programs in sequence.
-  const mode = handled(readMode(exec, config));
-  const variant = handled(readVariant(exec, nodeIps(null, config.bindAddress).primaryFamily));
-  /** The mode in use, as far as it is known: the one that works, else the configured one. */
+  // First, because it has the longest row of questions.
+  const mode = handled(modes.readMode(exec, config));
+  const variant = handled(modes.readVariant(exec, nodeIps(null, config.bindAddress).primaryFamily));
+  /** The mode that runs here as far as it is known: the one that works, else the configured one. */
   const runs = mode.then(
     (found): ProxyMode => found.kind === "works" ? found.mode : config.mode,
     () => config.mode,
   );
   const isApiAsked = apiUnasked === undefined && usesApiServer(config, options.master);
-  const api = handled(isApiAsked ? readApi({ ...options, exec, signal }) : Promise.resolve(null));
-  /** The own Node; null: unknown. */
+  const api = handled(isApiAsked ? apiServer.readApi({ ...options, exec, signal }) : Promise.resolve(null));
+  /** Null if it is not known. */
   const ownNode = known(api).then((found) => found?.node.status === "fulfilled" ? found.node.value : null);
   return {
     ...options,
@@ -158,13 +122,13 @@ function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
     mode,
     runs,
     variant,
-    links: handled(readLinksAndRoutes(exec)),
+    links: handled(settings.readLinksAndRoutes(exec)),
     baseChains: handled(new Nft(exec).baseChains()),
     kernelChains: handled(kernelChainsOf(exec, variant)),
     api,
     ownNode,
-    /** Reason why the cluster is known to use IPv6; null: nothing says so. */
-    usesIpv6: ownNode.then((found) => ipv6Use(found, config)),
+    /** Why the cluster is known to use IPv6; null if nothing says so. */
+    usesIpv6: ownNode.then((found) => cluster.ipv6Use(found, config)),
     move: handled(
       migrateTo === null ? Promise.resolve(null) : compareServices({ ...options, exec }, migrateTo, runs),
     ),
@@ -173,12 +137,12 @@ function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
 
 async function kernelChainsOf(
   exec: Exec,
-  variant: Promise<VariantFact | null>,
-): Promise<KernelChains | null> {
+  variant: Promise<modes.VariantFact>,
+): Promise<others.KernelChains | null> {
   const found = await variant.catch((error) => {
     throw new Error(`the variant of iptables is not known: ${errorText(error)}`);
   });
-  return found === null ? null : await readKernelChains(exec, found.chosen.variant);
+  return found === null ? null : await others.readKernelChains(exec, found.chosen.variant);
 }
 
 /** Marks a rejection as handled: the checks that need the fact report it, if any do. */
@@ -262,34 +226,36 @@ const CHECKS: readonly Check[] = [
     const mend = "name it with --config=FILE or --kubeconfig=FILE, or ask as that user";
     return [warning("API server", apiUnasked, mend)];
   }],
-  ["mode", async ({ mode, config }) => checkMode(await mode, config.mode)],
+  ["mode", async ({ mode, config }) => modes.checkMode(await mode, config.mode)],
   [
     ({ migrateTo }) => `mode ${migrateTo}`,
     async ({ exec, config, migrateTo }) =>
-      migrateTo === null ? [] : checkMode(await readMode(exec, configForMode(config, migrateTo)), migrateTo),
+      migrateTo === null
+        ? []
+        : modes.checkMode(await modes.readMode(exec, configForMode(config, migrateTo)), migrateTo),
   ],
   [
     "programs",
     async ({ exec, runs, migrateTo }) =>
       checkPrograms(await readPrograms(exec), [await runs, ...migrateTo === null ? [] : [migrateTo]]),
   ],
-  ["rights", async ({ mode }) => checkRights(readRights(), await known(mode))],
-  ["iptables variant", async ({ variant, runs }) => checkVariant(await variant, await runs)],
+  ["rights", async ({ mode }) => modes.checkRights(modes.readRights(), await known(mode))],
+  ["iptables variant", async ({ variant, runs }) => modes.checkVariant(await variant, await runs)],
   ["xtables lock", async ({ lockPath, variant, runs }) => {
     const lock = await readXtablesLock(lockPath);
     // The nft variant needs no lock: the kernel takes whole transactions. If the variant is unknown, the lock may matter.
     const isUsed = await runs !== "nftables" && (await known(variant))?.chosen.variant !== "nft";
-    return checkLock(lock, { inContainer: isInPod(), isUsed });
+    return modes.checkLock(lock, { inContainer: isInPod(), isUsed });
   }],
   ["leftovers", async ({ exec, config, runs, links }) => {
     const mode = await runs;
-    const leftovers = await readLeftovers(exec, config, mode);
-    return checkLeftovers(leftovers, mode, (await known(links))?.links.map(({ device }) => device));
+    const leftovers = await others.readLeftovers(exec, config, mode);
+    return others.checkLeftovers(leftovers, mode, (await known(links))?.links.map(({ device }) => device));
   }],
   ["other proxies", otherProxies],
   ["rules of others", async ({ baseChains, runs }) => {
     try {
-      return checkBaseChains(await baseChains);
+      return others.checkBaseChains(await baseChains);
     } catch (error) {
       // Without nft there may still be tables, but other modes do not need it.
       if (error instanceof ExecError && error.isMissing() && await runs !== "nftables") return [];
@@ -300,16 +266,18 @@ const CHECKS: readonly Check[] = [
     "rules of others",
     // If tables cannot be walked, `kproxy trace` says why; the check before has named them.
     async ({ exec, config, baseChains, kernelChains, runs }) => [
-      ...checkForeignEnds(await known(readForeignEnds(exec, config, await known(baseChains) ?? [])) ?? []),
-      ...checkForward((await known(kernelChains))?.forward ?? [], await runs),
+      ...others.checkForeignEnds(
+        await known(others.readForeignEnds(exec, config, await known(baseChains) ?? [])) ?? [],
+      ),
+      ...others.checkForward((await known(kernelChains))?.forward ?? [], await runs),
     ],
   ],
   ["kernel settings", async ({ exec, config, runs, usesIpv6 }) => {
-    const [found, mode] = await Promise.all([readSettings(exec, config), runs]);
+    const [found, mode] = await Promise.all([settings.readSettings(exec, config), runs]);
     return [
-      ...checkForwarding(found, await usesIpv6),
-      ...checkConntrack(found, conntrackSettings(config.conntrack, await cpuCount())),
-      ...checkModeSettings(found, {
+      ...settings.checkForwarding(found, await usesIpv6),
+      ...settings.checkConntrack(found, conntrackSettings(config.conntrack, await cpuCount())),
+      ...settings.checkModeSettings(found, {
         mode,
         needed: neededIpvsSysctls(config),
         wantsLocalhost: config.iptables.localhostNodePorts,
@@ -321,17 +289,17 @@ const CHECKS: readonly Check[] = [
     const found = await readDeviceSettings(exec);
     const pods = (await known(links))?.links.filter(({ kind }) => kind === "veth") ?? [];
     return [
-      ...checkDeviceForwarding(found, await usesIpv6),
-      ...checkReversePath(found, new Set(pods.map(({ device }) => device))),
+      ...settings.checkDeviceForwarding(found, await usesIpv6),
+      ...settings.checkReversePath(found, new Set(pods.map(({ device }) => device))),
     ];
   }],
-  ["packet sizes", async ({ links }) => checkMtu(await links)],
+  ["packet sizes", async ({ links }) => settings.checkMtu(await links)],
   ["API server", async ({ api }) => {
     try {
       const found = await api;
-      return found === null ? [] : checkApi(found);
+      return found === null ? [] : apiServer.checkApi(found);
     } catch (error) {
-      return checkNoApi(errorText(error));
+      return apiServer.checkNoApi(errorText(error));
     }
   }],
   ["node", async ({ api, mode, nodeName, ownIps, config: { bindAddress } }) => {
@@ -341,24 +309,25 @@ const CHECKS: readonly Check[] = [
     const tried = await known(mode);
     const refused = tried?.kind === "works" ? tried.refused.map(({ family }) => family) : [];
     const { allNodes } = found;
-    return checkNode(found.node.value, { nodeName, ownIps, bindAddress, refused, allNodes });
+    return cluster.checkNode(found.node.value, { nodeName, ownIps, bindAddress, refused, allNodes });
   }],
   ["local traffic", async ({ api, config, ownNode, runs }) => {
     const found = await answered(api);
     if (found === null) return [];
     const { allNodes } = found;
-    return checkLocalTraffic(config, { mode: await runs, node: await ownNode, allNodes });
+    return cluster.checkLocalTraffic(config, { mode: await runs, node: await ownNode, allNodes });
   }],
   ["clock", async ({ api }) => {
     const found = await answered(api);
     if (found === null) return [];
     if (found.version.status === "rejected") throw found.version.reason;
-    return checkClock(found.version.value.aheadMs);
+    return apiServer.checkClock(found.version.value.aheadMs);
   }],
-  ["addresses", ({ unserved }) => unserved === undefined ? [] : checkUnserved(unserved)],
+  ["addresses", ({ unserved }) => unserved === undefined ? [] : cluster.checkUnserved(unserved)],
   [
     "manifests",
-    ({ config, unserved, nodeName }) => checkManifests(config, unserved === undefined ? nodeName : null),
+    ({ config, unserved, nodeName }) =>
+      cluster.checkManifests(config, unserved === undefined ? nodeName : null),
   ],
   [({ migrateTo }) => `move to mode ${migrateTo}`, async ({ move, migrateTo }) => {
     const { rejected = [] } = await move ?? {};
@@ -368,8 +337,8 @@ const CHECKS: readonly Check[] = [
   }],
 ];
 
-/** Facts of the API server; null if there is none, or it does not answer, which is a finding of its own. */
-async function answered(api: Promise<ApiFacts | null>): Promise<ApiFacts | null> {
+/** Null where there is no API server, or one that does not answer, which is a finding of its own. */
+async function answered(api: Promise<apiServer.ApiFacts | null>): Promise<apiServer.ApiFacts | null> {
   const found = await known(api);
   const isSilent = found?.version.status === "rejected" && found.node.status === "rejected";
   return found === undefined || isSilent ? null : found;
@@ -377,8 +346,8 @@ async function answered(api: Promise<ApiFacts | null>): Promise<ApiFacts | null>
 
 async function otherProxies(node: NodeFacts): Promise<readonly Finding[]> {
   const { config, runs, baseChains, kernelChains, links } = node;
-  const metricsOwner = handled(readMetricsOwner(config.metricsBindAddress));
-  const findings = checkOtherProxies({
+  const metricsOwner = handled(others.readMetricsOwner(config.metricsBindAddress));
+  const findings = others.checkOtherProxies({
     metricsAddress: config.metricsBindAddress,
     mode: await runs,
     owner: await known(metricsOwner),

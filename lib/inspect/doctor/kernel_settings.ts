@@ -13,9 +13,9 @@ import { BE_LIBERAL, CONN_REUSE_MODE, IP_FORWARD, ROUTE_LOCALNET } from "../../b
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { conntrackNames, type ConntrackSetting, isAsWanted } from "../../kernel/conntrack_settings.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { defaultRouteDevices, readLinks } from "../../kernel/ip_address.ts";
+import { readLinks, readRoutes } from "../../kernel/ip_address.ts";
 import { DISABLE_IPV6, readSysctls } from "../../kernel/sysctl.ts";
-import type { Link } from "../../netfilter/ip_batch.ts";
+import { DEFAULT_NETWORK, type Link } from "../../netfilter/ip_batch.ts";
 import { few } from "../../text/words.ts";
 import {
   BRIDGE_CALLS,
@@ -197,20 +197,16 @@ function checkConnReuse(found: string | null, release: string | null): Finding {
   );
 }
 
-/** Network devices, and those with default routes of either family. */
-export interface Links {
-  readonly links: readonly Link[];
-  readonly uplinks: readonly string[];
-}
-
-export async function readLinksAndRoutes(exec: Exec): Promise<Links> {
-  const [links, ...uplinks] = await Promise.all([
+/** The devices, and those of the default routes of both families. */
+export async function readLinksAndRoutes(exec: Exec) {
+  const [links, ...routes] = await Promise.all([
     readLinks(exec),
-    defaultRouteDevices(exec, "IPv4"),
-    // Without IPv6 in the kernel `ip` fails: there is no route.
-    defaultRouteDevices(exec, "IPv6").catch(() => []),
+    readRoutes(exec, "IPv4"),
+    // Without IPv6 in the kernel the program fails, which says that there is no route.
+    readRoutes(exec, "IPv6").catch(() => []),
   ]);
-  return { links, uplinks: [...new Set(uplinks.flat())] };
+  const defaults = routes.flat().filter(({ family, network }) => network === DEFAULT_NETWORK[family]);
+  return { links, uplinks: [...new Set(defaults.flatMap(({ devices }) => devices))] };
 }
 
 /** Device → value of one sysctl in a family. */
@@ -302,8 +298,10 @@ const OVERHEAD_BYTES: Readonly<Record<string, number>> = {
   wireguard: 60,
 };
 
-/** Checks MTUs: a tunnel adds a header, so its MTU must be smaller than the uplink's by as much. */
-export function checkMtu({ links, uplinks }: Links): readonly Finding[] {
+/** A tunnel adds a header, so what goes into it must be so much smaller than what leaves the node. */
+export function checkMtu(
+  { links, uplinks }: Awaited<ReturnType<typeof readLinksAndRoutes>>,
+): readonly Finding[] {
   const check = "packet sizes";
   const up = links.filter(({ isUp, mtu }) => isUp && mtu > 0);
   const uplink = smallest(up.filter(({ device }) => uplinks.includes(device)));

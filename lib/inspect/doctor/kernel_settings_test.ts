@@ -168,7 +168,13 @@ const MODE_SETTINGS: readonly Case[] = [
   ]],
 ];
 
-const link = (device: string, kind: string, mtu: number) => ({ device, kind, mtu, isUp: true });
+const link = (device: string, kind: string, mtu: number) => ({
+  device,
+  kind,
+  mtu,
+  isUp: true,
+  addresses: [],
+});
 const MTUS: readonly Case[] = [
   ["no uplink", checkMtu({ links: [link("eth0", "", 1500)], uplinks: [] }), ["ok no default route"]],
   [

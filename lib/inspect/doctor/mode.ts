@@ -17,14 +17,8 @@ import {
   holdsProxyRules,
   iptablesOfNode,
   mayHideRules,
-  type VariantChoice,
 } from "../../kernel/iptables_variant.ts";
-import {
-  type IptablesVariant,
-  type IptablesVersion,
-  parseIptablesVersion,
-  type XtablesLock,
-} from "../../kernel/iptables.ts";
+import { type IptablesVariant, parseIptablesVersion, type XtablesLock } from "../../kernel/iptables.ts";
 import { ipvsAbsence, Ipvsadm } from "../../kernel/ipvsadm.ts";
 import { type NodeSysctls, nodeSysctls } from "../../kernel/sysctl.ts";
 import { nodeIps } from "../../model/node.ts";
@@ -86,15 +80,11 @@ async function readIpvs({ exec, config, sysctls }: ModeContext): Promise<Prepare
   return { proxiers: [], refused, reconfigure: () => [] };
 }
 
-/** Sysctls that are read, and whose changes are taken for done. */
+/** Takes every change of a setting for done. */
 function unwritten(sysctls: NodeSysctls): NodeSysctls {
-  return {
-    known: sysctls.known,
-    ipv6Disabled: sysctls.ipv6Disabled,
-    read: (names) => sysctls.read(names),
-    forget: (names) => sysctls.forget(names),
-    change: (changes) => Promise.resolve(changes.map(({ value }) => ({ kind: "unchanged", found: value }))),
-  };
+  const change: NodeSysctls["change"] = (changes) =>
+    Promise.resolve(changes.map(({ value }) => ({ kind: "unchanged", found: value })));
+  return { ...sysctls, change };
 }
 
 /** A logger that keeps warnings, as one line each. */
@@ -159,15 +149,11 @@ const PERMISSIONS: readonly (readonly [Deno.PermissionDescriptor, otherwise: str
   [{ name: "read" }, "configuration, kubeconfig, certificates and manifests may not be readable"],
 ];
 
-export interface RightsFact {
-  /** User id; null without the permission. */
-  readonly uid: number | null;
-  /** Missing permission flags of the runtime, e.g. `--allow-sys=hostname`, and what does not work without them. */
-  readonly missing: readonly (readonly [flag: string, otherwise: string])[];
-}
-
-/** Reads the permissions; the user is not prompted, and none is used. */
-export function readRights(): RightsFact {
+/**
+ * The user, null where the runtime may not say; and flags of the runtime that it was not started with, e.g. `--allow-sys=hostname`, with
+ * what does not work without. Nothing is asked of a user, and nothing is used.
+ */
+export function readRights() {
   const isGranted = (permission: Deno.PermissionDescriptor): boolean => {
     const { state, partial } = Deno.permissions.querySync(permission);
     return state === "granted" || partial;
@@ -177,14 +163,14 @@ export function readRights(): RightsFact {
     uid: isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() : null,
     missing: missing.map(([permission, otherwise]) => {
       const kind = permission.name === "sys" ? `=${permission.kind}` : "";
-      return [`--allow-${permission.name}${kind}`, otherwise];
+      return [`--allow-${permission.name}${kind}`, otherwise] as const;
     }),
   };
 }
 
 /** @param mode undefined if it is unknown whether the mode works */
 export function checkRights(
-  { uid, missing }: RightsFact,
+  { uid, missing }: ReturnType<typeof readRights>,
   mode: ModeFact | undefined,
 ): readonly Finding[] {
   const check = "rights";
@@ -208,23 +194,16 @@ export function checkRights(
   return findings;
 }
 
-export interface VariantFact {
-  readonly chosen: VariantChoice;
-  /** Version of the program `iptables`; null if it prints none. */
-  readonly systemDefault: IptablesVersion | null;
-  /** Families whose service-proxy chains are in the variant that is not chosen. */
-  readonly otherHolds: readonly IpFamily[];
-  /** Variants whose rules this process may be unable to see. */
-  readonly unseen: readonly IptablesVariant[];
-}
+/** Null: iptables does not work here at all. */
+export type VariantFact = Awaited<ReturnType<typeof readVariant>>;
 
 const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
 
-/** Chooses the variant; null if iptables does not work here at all. */
-export async function readVariant(exec: Exec, primaryFamily: IpFamily): Promise<VariantFact | null> {
-  // Probes for hidden rules run the same listings as the choice: started together, each listing runs once.
+/** The variant of this node, and what of iptables is in the other one, or hidden. */
+export async function readVariant(exec: Exec, primaryFamily: IpFamily) {
+  // What may be hidden shows in the lists that the choice goes by: asked for all at once, they are there when it needs them.
   const [chosen, text, ...hidden] = await Promise.all([
-    chooseIptablesVariant(exec, { primaryFamily }).catch((error) => {
+    chooseIptablesVariant(exec, primaryFamily).catch((error) => {
       if (error instanceof UnsupportedError) return null;
       throw error;
     }),
@@ -238,14 +217,17 @@ export async function readVariant(exec: Exec, primaryFamily: IpFamily): Promise<
   const holds = await Promise.all(FAMILIES.map((family) => holdsProxyRules(exec, family, other)));
   return {
     chosen,
+    /** Of the program `iptables`; null if it does not say. */
     systemDefault: parseIptablesVersion(text),
+    /** Families for which the variant that is not chosen holds a service proxy's chains. */
     otherHolds: FAMILIES.filter((_family, index) => holds[index] === true),
+    /** Variants that may have rules which this process may not see. */
     unseen: VARIANTS.filter((_variant, index) => hidden[index] === true),
   };
 }
 
-/** @param mode the mode in use */
-export function checkVariant(fact: VariantFact | null, mode: ProxyMode): readonly Finding[] {
+/** @param mode the one that runs here */
+export function checkVariant(fact: VariantFact, mode: ProxyMode): readonly Finding[] {
   const check = "iptables variant";
   // The check of the mode reports that iptables does not work, if it matters.
   if (fact === null) return [];

@@ -363,23 +363,18 @@ function signsOf(
   return [...new Set([...tables, ...chains, ...devices])];
 }
 
-export interface Leftovers {
-  /** Leftovers in words, e.g. `3 tables of nft`; empty: none. */
-  readonly found: readonly string[];
-  readonly modes: readonly CleanupMode[];
-  readonly failed: readonly string[];
-}
-
-/** Finds leftovers by the dry run of a cleanup. @param runs the mode in use */
+/** What other modes left, in words, e.g. `3 tables of nft`: by the dry run of a cleanup. @param runs the mode that runs here */
 export async function readLeftovers(
   exec: Exec,
   { ipvs }: KubeProxyConfiguration,
   runs: ProxyMode,
-): Promise<Leftovers> {
-  // Modes that use iptables themselves would read all their rules to find other modes' chains, which takes seconds on a
-  // large node: there only tables of nftables are looked for.
+) {
+  // Where iptables writes the rules that are in force, looking for chains of others would read all of them, which takes seconds on a
+  // large node; tables of nftables are looked for there.
   const isLarge = runs === "iptables" || runs === "ipvs" || runs === "auto";
-  const modes = isLarge ? ["nftables"] as const : CLEANUP_MODES.filter((mode) => mode !== runs);
+  const modes: readonly CleanupMode[] = isLarge
+    ? ["nftables"]
+    : CLEANUP_MODES.filter((mode) => mode !== runs);
   const report = await removeLeftovers(modes, {
     exec,
     families: FAMILIES,
@@ -396,7 +391,7 @@ export async function readLeftovers(
 
 /** @param devices names of all devices; undefined: unknown */
 export function checkLeftovers(
-  { found, modes, failed }: Leftovers,
+  { found, modes, failed }: Awaited<ReturnType<typeof readLeftovers>>,
   runs: ProxyMode,
   devices: readonly string[] | undefined,
 ): readonly Finding[] {

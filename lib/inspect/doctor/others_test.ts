@@ -113,7 +113,7 @@ const PROXIES: readonly Case[] = [
     checkOtherProxies({
       ...none,
       prerouting: [{ family: "IPv4", lines: ['-A PREROUTING -m comment --comment "c" -j CILIUM_PRE_nat'] }],
-      links: [{ device: "cilium_host", kind: "veth", mtu: 1500, isUp: true }],
+      links: [{ device: "cilium_host", kind: "veth", mtu: 1500, isUp: true, addresses: [] }],
     }),
     ["warning Cilium was or is here: chain CILIUM_PRE_nat, device cilium_host"],
   ],
@@ -142,7 +142,10 @@ const PROXIES: readonly Case[] = [
   ],
   [
     "kube-router",
-    checkOtherProxies({ ...none, links: [{ device: "kube-dummy-if", kind: "dummy", mtu: 0, isUp: true }] }),
+    checkOtherProxies({
+      ...none,
+      links: [{ device: "kube-dummy-if", kind: "dummy", mtu: 0, isUp: true, addresses: [] }],
+    }),
     [
       "warning kube-router was or is here",
     ],

@@ -260,7 +260,6 @@ const BEGINNINGS: readonly (readonly [commandLine: RegExp, beginning: RegExp])[]
   [/^ip6?tables\S* .*-S /, /^-\w /],
   [/^nft .*list chains/, /^table \S+ \S+ \{/],
   [/^ip .*-json/, /^\[/],
-  [/^sysctl -n /, /^[\w.:/-]+(?:\s|$)/],
   [/^sysctl /, /^[\w.:/@-]+ = ?/],
   [/^ipvsadm -Ln/, /^IP Virtual Server /],
 ];

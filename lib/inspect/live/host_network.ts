@@ -7,7 +7,7 @@ import { COUNTERS } from "../../backend/iptables/plan/ruleset.ts";
 import { BE_LIBERAL, IP_FORWARD } from "../../backend/node/mode_sysctls.ts";
 import { ExecError } from "../../errors.ts";
 import { type Exec, runOk } from "../../kernel/exec.ts";
-import { readDeviceSettings } from "../../kernel/ip_address.ts";
+import { readDeviceSettings, readRoutes } from "../../kernel/ip_address.ts";
 import { readCounters } from "../../kernel/nfacct.ts";
 import { readSysctls } from "../../kernel/sysctl.ts";
 import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
@@ -15,23 +15,14 @@ import type { IpFamily } from "../../model/objects.ts";
 import {
   type DeviceAddress,
   type Link,
-  parseDeviceAddresses,
   parseLinks,
   readRecords,
+  type Route,
 } from "../../netfilter/ip_batch.ts";
 import type { HostState } from "../../sim/packet_walk.ts";
 import type { LiveProblem } from "./live.ts";
 
-export interface Route {
-  readonly family: IpFamily;
-  /** Destination; `default` is `0.0.0.0/0` or `::/0`. */
-  readonly network: string;
-  /** Outgoing device; `""`: the route refuses packets. */
-  readonly device: string;
-  readonly metric: number;
-}
-
-/** Network state of a machine; null: it could not be read. */
+/** What was read of a machine. What is null could not be. */
 export interface HostNetwork {
   readonly addresses: readonly DeviceAddress[] | null;
   readonly down: ReadonlySet<string>;
@@ -98,8 +89,8 @@ export async function readHostNetwork(exec: Exec): Promise<HostNetwork> {
     );
   const [devices, four, six, isPlain, settings, ofDevices, nfacct] = await Promise.all([
     ip("-details address", parseDevices, NO_DEVICES),
-    ip<readonly Route[] | null>("route", (text) => parseRoutes(text, "IPv4"), null),
-    ip<readonly Route[] | null>("-6 route", (text) => parseRoutes(text, "IPv6"), null),
+    attempt<readonly Route[] | null>("ip route", () => readRoutes(exec, "IPv4"), null),
+    attempt<readonly Route[] | null>("ip -6 route", () => readRoutes(exec, "IPv6"), null),
     ip("rule", hasOnlyUsualTables, true),
     attempt("sysctl", () => readSysctls(exec, SETTINGS), new Map<string, string | null>()),
     attempt("ip netconf", () => readDeviceSettings(exec), new Map<string, string>()),
@@ -216,7 +207,7 @@ export function deviceTo(routes: readonly Route[], address: string): string | nu
       (cidr.prefixLength === best.length && route.metric < best.route.metric);
     if (isBetter) best = { length: cidr.prefixLength, route };
   }
-  return best === null || best.route.device === "" ? null : best.route.device;
+  return best?.route.devices[0] ?? null;
 }
 
 /** A bridge without ports reports state down, and passes nothing on; tunnels and lo report `UNKNOWN`. */
@@ -224,7 +215,7 @@ function parseDevices(text: string): Devices {
   const links = parseLinks(text);
   const names = (some: readonly Link[]): ReadonlySet<string> => new Set(some.map(({ device }) => device));
   return {
-    addresses: parseDeviceAddresses(text),
+    addresses: links.flatMap((link) => link.addresses),
     interfaces: names(links),
     down: names(links.filter(({ isUp }) => !isUp)),
     bridges: names(links.filter(({ kind }) => kind === "bridge")),
@@ -235,19 +226,4 @@ const USUAL_TABLES: ReadonlySet<unknown> = new Set(["local", "main", "default"])
 
 function hasOnlyUsualTables(text: string): boolean {
   return readRecords(text).every(({ table }) => USUAL_TABLES.has(table));
-}
-
-const REFUSING: ReadonlySet<unknown> = new Set(["unreachable", "blackhole", "prohibit"]);
-
-function parseRoutes(text: string, family: IpFamily): readonly Route[] {
-  return readRecords(text).flatMap((route): Route[] => {
-    const { dst, dev, metric, type, nexthops } = route;
-    if (typeof dst !== "string") return [];
-    const all = family === "IPv4" ? "0.0.0.0/0" : "::/0";
-    const length = family === "IPv4" ? 32 : 128;
-    const network = dst === "default" ? all : dst.includes("/") ? dst : `${dst}/${length}`;
-    const [hop] = Array.isArray(nexthops) ? nexthops as ({ dev?: unknown } | null)[] : [];
-    const device = REFUSING.has(type) ? "" : [dev, hop?.dev].find((name) => typeof name === "string") ?? "";
-    return [{ family, network, device, metric: typeof metric === "number" ? metric : 0 }];
-  });
 }

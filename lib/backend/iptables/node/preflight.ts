@@ -10,7 +10,7 @@ import { interfaceIps } from "../../../kernel/machine.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { iptablesOfNode } from "../../../kernel/iptables_variant.ts";
 import { NfacctCounters } from "../../../kernel/nfacct.ts";
-import type { AllowedOutcome } from "../../../kernel/sysctl.ts";
+import type { SysctlOutcome } from "../../../kernel/sysctl.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { PacketCounts } from "../../../observe/metrics.ts";
@@ -122,7 +122,7 @@ function usesLocalhost(settings: IptablesSettings): boolean {
 }
 
 /** Node ports on 127.0.0.1 need the kernel to route packets that leave loopback. */
-function warnOfLocalhostNodePorts(outcome: AllowedOutcome | undefined, log: Logger): void {
+function warnOfLocalhostNodePorts(outcome: SysctlOutcome | undefined, log: Logger): void {
   if (outcome === undefined) {
     log.warn("Node ports may not answer on 127.0.0.1: a sysctl cannot be read", {
       name: ROUTE_LOCALNET,

@@ -183,7 +183,7 @@ Deno.test("kernel settings are read together, each once", { permissions: "none" 
   const { started, prepare } = machine({ sysctls: { ...SYSCTLS, [ROUTE_LOCALNET]: "0" } });
   await prepare();
   assertEquals(started.filter((line) => line.startsWith("sysctl ")), [
-    "sysctl -n net.ipv6.conf.all.disable_ipv6",
+    "sysctl net.ipv6.conf.all.disable_ipv6",
     `sysctl ${BE_LIBERAL} ${ROUTE_LOCALNET}`,
     `sysctl -w ${ROUTE_LOCALNET}=1`,
   ]);

@@ -100,7 +100,7 @@ Deno.test("where all is well, each program is started once for each thing that i
   const machine = new Machine();
   assertEquals(await machine.prepare(), ["IPv4", "IPv6"]);
   assertEquals(machine.started.filter((line) => !line.includes("tables-save")), [
-    "sysctl -n",
+    "sysctl net.ipv6.conf.all.disable_ipv6",
     "ipvsadm -R",
     "ip link",
     "iptables --version",

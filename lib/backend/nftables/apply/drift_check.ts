@@ -8,7 +8,7 @@ import { describeNftFailure, type Nft } from "../../../kernel/nft.ts";
 import { inTurns } from "../../../kernel/clock.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { diffObjects, type NftTransaction } from "../../../netfilter/nft_objects.ts";
-import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing.ts";
+import type { ListedTable } from "../../../netfilter/nft_listing.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
@@ -68,9 +68,8 @@ export class DriftCheck {
   async #lookAtAll(store: NftStore): Promise<false | Damage> {
     const { nft, family } = this.#options;
     const { elements, chains } = store.counts;
-    const reader = new NftTableReader();
-    if (!await nft.listTableInto(reader, nftFamily(family), TABLE_NAME, elements + chains)) return noTable();
-    const listed = reader.end();
+    const listed = await nft.listTable(nftFamily(family), TABLE_NAME, elements + chains);
+    if (listed === null) return noTable();
     return this.#damage(await inTurns(findDrift(store, listed)), listed);
   }
 
@@ -82,12 +81,10 @@ export class DriftCheck {
     const { nft, nowMs, family } = this.#options;
     const startMs = nowMs();
     if (startMs >= this.#rulesDueMs) {
-      const reader = new NftTableReader(tableOf(family));
-      await nft.listRulesInto(reader, nftFamily(family));
+      const listed = await nft.listRules(nftFamily(family), TABLE_NAME);
       const tookMs = nowMs() - startMs;
       this.#rulesDueMs = nowMs() + (tookMs <= SLOW_RULES_MS ? 0 : tookMs / RULES_SHARE);
-      const listed = reader.end();
-      if (listed.name === "") return noTable();
+      if (listed === null) return noTable();
       const base = { ...store.base, elements: [] };
       const damage = this.#damage([diffObjects(base, new ListedRest(listed).take(base))], listed, true);
       if (damage !== false) return damage;

@@ -5,7 +5,7 @@
  */
 import { ExecError } from "../../../errors.ts";
 import type { Nft } from "../../../kernel/nft.ts";
-import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing.ts";
+import type { ListedTable } from "../../../netfilter/nft_listing.ts";
 import type { NftFamily } from "../../../netfilter/nft_words.ts";
 import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 
@@ -61,11 +61,9 @@ export async function readTable(
 ): Promise<ListedTable | null> {
   let before: string | null = null;
   for (let reads = 1;; reads++) {
-    const reader = new NftTableReader();
-    if (!await nft.listTableInto(reader, family, name, entries)) return null;
-    const listed = reader.end();
-    if (!isDoubtful(listed) || reads === MAX_READS) return listed;
-    // Real damage is listed alike twice.
+    const listed = await nft.listTable(family, name, entries);
+    if (listed === null || !isDoubtful(listed) || reads === MAX_READS) return listed;
+    // What is damaged is so twice.
     const handles = JSON.stringify([...listed.handles]);
     if (handles === before) return listed;
     before = handles;

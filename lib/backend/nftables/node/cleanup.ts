@@ -6,7 +6,6 @@
 import { CLEANUP_PROXIES, type CleanupProxy } from "../../../config/types.ts";
 import { ExecError } from "../../../errors.ts";
 import { isWithoutNftables, Nft, nftFailureKind } from "../../../kernel/nft.ts";
-import { parseTable } from "../../../netfilter/nft_listing.ts";
 import { type NftFamily, nftFamily } from "../../../netfilter/nft_words.ts";
 import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 import type {
@@ -82,7 +81,7 @@ async function tablesHere(
     const answer = await hasNone(nft, family, [name]);
     if (answer === false) here.push(name);
     if (!(answer instanceof ExecError)) continue;
-    const problem = parseTable(await nft.listTable(family, name) ?? "").ownerProblem;
+    const problem = (await nft.listTable(family, name))?.ownerProblem ?? null;
     if (problem === null) throw answer;
     onOwned(name, problem);
   }
