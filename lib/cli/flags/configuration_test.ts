@@ -14,27 +14,6 @@ Deno.test("without flags the defaults are in force", async () => {
   assertEquals(warnings, []);
 });
 
-Deno.test("flags set their fields", async () => {
-  const { config, warnings } = await effectiveConfiguration(parseArgs([
-    "--cluster-cidr=10.244.0.0/16",
-    "--hostname-override= Node-1 ",
-    "--iptables-min-sync-period=0",
-    "--manifests=a",
-    "--manifests=b",
-    "--metrics-bind-address=::1",
-    "--healthz-port=0",
-    "-v4",
-  ]));
-  assertEquals(config.clusterCIDR, "10.244.0.0/16");
-  assertEquals(config.hostnameOverride, "node-1");
-  assertEquals(config.iptables.minSyncPeriod, 0);
-  assertEquals(config.kproxy.manifests, ["a", "b"]);
-  assertEquals(config.metricsBindAddress, "[::1]:10249");
-  assertEquals(config.healthzBindAddress, "");
-  assertEquals(config.logging.verbosity, 4);
-  assertEquals(warnings, []);
-});
-
 const WRONG_MODE = 'Invalid value: "iptable": must be iptables, ipvs, nftables, userspace, auto or blank ' +
   '(blank means iptables); did you mean "iptables"?';
 
@@ -102,16 +81,6 @@ Deno.test("an unknown field is refused, and passed over with --config-lenient", 
     assertEquals(lenient.warnings.length, 1);
     assert(lenient.warnings[0]?.startsWith(`${path}:3: clusterCidr: `), lenient.warnings[0]);
   });
-});
-
-Deno.test("problems of flags carry the flags' names, all of them at once", async () => {
-  const argv = ["--cluster-cidr=nonsense", "--oom-score-adj=5000", "--hostname-override=  "];
-  const error = await assertRejects(() => effectiveConfiguration(parseArgs(argv)), ConfigError);
-  assertEquals(error.problems.map(({ path }) => path).toSorted(), [
-    "--cluster-cidr",
-    "--hostname-override",
-    "--oom-score-adj",
-  ]);
 });
 
 Deno.test("ports of the host are reported to have no effect where no mode takes them, and are read where one does", async () => {
