@@ -10,7 +10,7 @@ import {
   addProgramMetrics,
   addTrafficMetrics,
   ReloadRecord,
-  ServerMetrics,
+  serverMetrics,
   ServingMetrics,
   SliMetrics,
   SnapshotMetrics,
@@ -26,7 +26,7 @@ const MODES = ["iptables", "ipvs", "nftables", "userspace"] as const;
 const OTHERS: readonly (readonly [condition: string, add: (registry: Registry) => void])[] = [
   ["", (registry) => addProgramMetrics(registry, { version: "0.0.0", featureGates: {}, startMs: 0 })],
   ["", (registry) => addLogMetrics(registry, () => 0)],
-  ["", (registry) => new ServerMetrics(registry)],
+  ["", (registry) => serverMetrics(registry)],
   ["a snapshot is configured", (registry) => new SnapshotMetrics().addTo(registry)],
   ["a configuration file that kproxy follows", (registry) => new ReloadRecord(0).addTo(registry)],
   ["`kproxy.serving.tlsCertFile`", (registry) => new ServingMetrics(registry)],

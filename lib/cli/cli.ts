@@ -3,36 +3,12 @@
  *
  * @module
  */
-import { type CommandName, COMMANDS } from "../config/setting.ts";
 import { ConfigError, formatProblem, UnsupportedError, UsageError } from "../errors.ts";
 import { errorText } from "../observe/log.ts";
+import { COMMAND_ENTRIES } from "./commands.ts";
 import { flagByName } from "./flags/flags.ts";
 import { parseArgs, type ParsedFlags } from "./flags/parse_args.ts";
 import { type Io, OutputClosedError } from "./io.ts";
-import { didYouMean } from "../config/suggest.ts";
-
-/** Carries out one command; resolves to the exit code. */
-export type Command = (flags: ParsedFlags, io: Io) => Promise<number>;
-
-/** Each command is loaded when it is called, so that `kproxy version` does not load the API client. */
-const LOADERS: Readonly<Record<CommandName, () => Promise<Command>>> = {
-  "run": async () => (await import("./commands/start.ts")).startCommand,
-  "write-config": async () => (await import("./commands/write_config.ts")).writeConfigCommand,
-  "cleanup": async () => (await import("./commands/cleanup.ts")).cleanupCommand,
-  "render": async () => (await import("./commands/render.ts")).renderCommand,
-  "status": async () => (await import("./commands/status.ts")).statusCommand,
-  "trace": async () => (await import("./commands/trace.ts")).traceCommand,
-  "explain": async () => (await import("./commands/trace.ts")).traceCommand,
-  "service": async () => (await import("./commands/service.ts")).serviceCommand,
-  "check": async () => (await import("./commands/check.ts")).checkCommand,
-  "diff": async () => (await import("./commands/check.ts")).checkCommand,
-  "doctor": async () => (await import("./commands/doctor.ts")).doctorCommand,
-  "selftest": async () => (await import("./commands/selftest.ts")).selftestCommand,
-  "sysdump": async () => (await import("./commands/sysdump.ts")).sysdumpCommand,
-  "version": async () => (await import("./commands/version.ts")).versionCommand,
-  "help": () => Promise.resolve(helpCommand),
-  "completion": async () => (await import("./completion.ts")).completionCommand,
-};
 
 /**
  * Runs kproxy with these arguments.
@@ -49,37 +25,19 @@ export async function runCli(
     const flags = parseArgs(argv);
     for (const warning of flags.warnings) io.err(`${warning}\n`);
     const version = flags.get("version") ?? "false";
-    if (flags.get("help") === true) {
-      return await printHelp(flags.command === "help" ? undefined : flags.command, io);
+    if (flags.get("help") === true) return await (await import("./help.ts")).printHelp(flags.command, io);
+    if (version === "true" || version === "raw") {
+      return await (await import("./commands/version.ts")).printVersion(version, io);
     }
-    if (version === "true" || version === "raw") return await printVersion(version, io);
     refuseOutsideLinux(flags, os);
-    const command = await LOADERS[flags.command]();
+    const command = await COMMAND_ENTRIES[flags.command].load();
     return await command(flags, io);
   } catch (error) {
     return reportError(error, io);
   }
 }
 
-async function printHelp(command: CommandName | undefined, io: Io): Promise<number> {
-  const { commandHelp, programHelp } = await import("./help.ts");
-  await io.out(command === undefined ? programHelp() : commandHelp(command));
-  return 0;
-}
-
-function helpCommand(flags: ParsedFlags, io: Io): Promise<number> {
-  const [named] = flags.operands;
-  if (named === undefined) return printHelp(undefined, io);
-  const command = COMMANDS.find((name) => name === named);
-  if (command === undefined) throw new UsageError(`Unknown command "${named}"${didYouMean(named, COMMANDS)}`);
-  return printHelp(command, io);
-}
-
-async function printVersion(form: "true" | "raw", io: Io): Promise<number> {
-  return await (await import("./commands/version.ts")).printVersion(form, io);
-}
-
-/** Prints an error once; yields the exit code. */
+/** Says once what went wrong. */
 function reportError(error: unknown, io: Io): number {
   // As with `kproxy render | head`. Other pipes that break are failures.
   if (error instanceof OutputClosedError) return 0;
@@ -91,8 +49,6 @@ function reportError(error: unknown, io: Io): number {
   return error instanceof UsageError ? 2 : 1;
 }
 
-/** Commands that program the kernel, or read it with any flags. */
-const NODE_COMMANDS: readonly CommandName[] = ["run", "cleanup", "doctor", "selftest", "sysdump"];
 const NAMES: Readonly<Record<string, string>> = {
   darwin: "macOS",
   freebsd: "FreeBSD",
@@ -116,7 +72,7 @@ function refuseOutsideLinux(flags: ParsedFlags, os: string): void {
     });
   // With --write-config-to, `run` runs nothing.
   const onlyWrites = command === "run" && (flags.get("write-config-to") ?? "") !== "";
-  if (NODE_COMMANDS.includes(command) && !onlyWrites) {
+  if (COMMAND_ENTRIES[command].needsLinux && !onlyWrites) {
     throw refusal("needs", "render, trace --no-live, service --no-live and write-config work here");
   }
   // Commands with --live-from ask the kernel unless the flags give them something else.

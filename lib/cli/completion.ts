@@ -1,10 +1,11 @@
 /**
- * `kproxy completion bash|zsh|fish`: the completion scripts, from the list of flags.
+ * `kproxy completion bash|zsh|fish`: the completion scripts, from the lists of commands and flags.
  *
  * @module
  */
 import { type CommandName, COMMANDS, CONFIG_FILES } from "../config/setting.ts";
 import { UsageError } from "../errors.ts";
+import { COMMAND_ENTRIES, SHELLS } from "./commands.ts";
 import { valuesOf } from "./flags/flag.ts";
 import { FLAGS } from "./flags/flags.ts";
 import type { ParsedFlags } from "./flags/parse_args.ts";
@@ -30,9 +31,6 @@ export async function completionCommand(flags: ParsedFlags, io: Io): Promise<num
   return 0;
 }
 
-/** The shells there are scripts for. */
-const SHELLS = ["bash", "zsh", "fish"] as const;
-
 const SCRIPTS: Readonly<Record<typeof SHELLS[number], () => string>> = {
   bash: bashCompletion,
   zsh: zshCompletion,
@@ -43,6 +41,8 @@ const SCRIPTS: Readonly<Record<typeof SHELLS[number], () => string>> = {
 interface CompletedFlag {
   readonly name: string;
   readonly short: string | undefined;
+  /** `--name`, and `-n` if it has a letter. */
+  readonly spellings: readonly string[];
   readonly doc: string;
   /** False for switches, which may stand alone. */
   readonly wantsValue: boolean;
@@ -54,89 +54,78 @@ interface CompletedFlag {
   readonly endings: readonly string[] | undefined;
 }
 
-/** The words a command takes besides flags. */
-const OPERAND_WORDS: ReadonlyMap<CommandName, readonly string[]> = new Map<
-  CommandName,
-  readonly string[]
->([
-  ["help", COMMANDS],
-  ["completion", SHELLS],
-  ["service", ["list", "get"]],
-  ["trace", ["local", "world"]],
-  ["explain", ["local", "world"]],
-]);
-
-/** Commands that take a file besides flags. */
-const FILE_OPERANDS: readonly CommandName[] = ["write-config", "sysdump"];
-
 /** The current flags of a command (of all commands for undefined); deprecated ones are not offered. */
-function completedFlags(command: CommandName | undefined): readonly CompletedFlag[] {
+function completedFlags(command?: CommandName): readonly CompletedFlag[] {
   return FLAGS.filter((flag) =>
     flag.note === undefined && (command === undefined || flag.commands.includes(command))
   ).map((flag) => {
-    const isSwitch = flag.kind === "bool";
+    const { name, short, doc, kind, files } = flag;
+    const isSwitch = kind === "bool";
     return {
-      name: flag.name,
-      short: flag.short,
-      doc: flag.doc,
-      wantsValue: !isSwitch && flag.kind !== "version",
+      name,
+      short,
+      spellings: [`--${name}`, ...short === undefined ? [] : [`-${short}`]],
+      doc,
+      wantsValue: !isSwitch && kind !== "version",
       isOnByDefault: isSwitch && flag.default === "true",
-      repeatable: ["list", "paths", "gates", "vmodule"].includes(flag.kind),
+      repeatable: ["list", "paths", "gates", "vmodule"].includes(kind),
       values: isSwitch ? ["true", "false"] : valuesOf(flag, command) ?? [],
-      endings: flag.files,
+      endings: files,
     };
   });
 }
 
+/** The words that commands take besides flags. */
+const WORDS = COMMANDS.flatMap((name) => {
+  const { offers } = COMMAND_ENTRIES[name];
+  return offers === undefined || offers === "files" ? [] : [{ name, words: offers.join(" ") }];
+});
+/** Commands that take a file besides flags. */
+const FILE_COMMANDS = COMMANDS.filter((name) => COMMAND_ENTRIES[name].offers === "files");
+
 /** A script that defines and registers the completion; needs nothing but bash. */
 function bashCompletion(): string {
+  const all = completedFlags();
+  const spellings = (flags: readonly CompletedFlag[], separator: string): string =>
+    flags.flatMap((flag) => flag.spellings).join(separator);
+  const echo = (pattern: string, words: string): string => `    ${pattern}) echo "${words}" ;;`;
+  const values = all.flatMap((flag) => {
+    const { endings, values } = flag;
+    const text = endings === undefined ? values.join(" ") : `files:${endings.join(" ")}`;
+    return text === "" ? [] : [echo(spellings([flag], "|"), text)];
+  });
   return `# bash completion for kproxy; load it with: source <(kproxy completion bash)
 
-${wordFunctions()}
-${VALUE_FUNCTIONS}
-${entryFunction()}`;
-}
-
-/** Shell functions that yield the flags, operands and values of each command. */
-function wordFunctions(): string {
-  const flagCases = COMMANDS.map((name) =>
-    `    ${name}) echo "${bashSpellings(completedFlags(name)).join(" ")}" ;;`
-  );
-  const all = completedFlags(undefined);
-  const operandCases = [...OPERAND_WORDS].map(([name, words]) => `    ${name}) echo "${words.join(" ")}" ;;`);
-  return `__kproxy_flags() {
+__kproxy_flags() {
   case "$1" in
-${flagCases.join("\n")}
+${COMMANDS.map((name) => echo(name, spellings(completedFlags(name), " "))).join("\n")}
   esac
 }
 
 __kproxy_operands() {
   case "$1" in
-${operandCases.join("\n")}
+${WORDS.map(({ name, words }) => echo(name, words)).join("\n")}
   esac
 }
 
 # The values of the flag $1 of the command $2; "files:" and the endings, if it takes a file; nothing, if anything goes.
 __kproxy_values() {
   case "$2 $1" in
-${ownValueCases(all).join("\n")}
+${bashOwnValues(all).join("\n")}
   esac
   case "$1" in
-${bashValueCases(all).join("\n")}
+${values.join("\n")}
   esac
 }
 
 __kproxy_wants_value() {
   case "$1" in
-    ${bashSpellings(all.filter((flag) => flag.wantsValue)).join("|")}) return 0 ;;
+    ${spellings(all.filter((flag) => flag.wantsValue), "|")}) return 0 ;;
   esac
   return 1
 }
-`;
-}
 
-/** Shell functions that put files and values into the reply. */
-const VALUE_FUNCTIONS = `# Folders, and files with one of the endings in $2 (all files, if there are none).
+# Folders, and files with one of the endings in $2 (all files, if there are none).
 __kproxy_files() {
   local path ending
   compopt -o filenames 2>/dev/null
@@ -162,11 +151,8 @@ __kproxy_value() {
   fi
   COMPREPLY=($(compgen -P "$3" -W "$values" -- "$2"))
 }
-`;
 
-/** The function that bash calls, and its registration. */
-function entryFunction(): string {
-  return `_kproxy() {
+_kproxy() {
   local cur=\${COMP_WORDS[COMP_CWORD]} prev="" before="" command=""
   ((COMP_CWORD > 0)) && prev=\${COMP_WORDS[COMP_CWORD - 1]}
   ((COMP_CWORD > 1)) && before=\${COMP_WORDS[COMP_CWORD - 2]}
@@ -195,8 +181,8 @@ function entryFunction(): string {
     COMPREPLY=($(compgen -W "$(__kproxy_flags "$command")" -- "$cur"))
   elif [[ -z $command ]]; then
     COMPREPLY=($(compgen -W "${COMMANDS.join(" ")}" -- "$cur"))
-  elif [[ " ${FILE_OPERANDS.join(" ")} " == *" $command "* ]]; then
-    __kproxy_files "$cur" ".yaml .yml .json"
+  elif [[ " ${FILE_COMMANDS.join(" ")} " == *" $command "* ]]; then
+    __kproxy_files "$cur" "${CONFIG_FILES.join(" ")}"
   else
     COMPREPLY=($(compgen -W "$(__kproxy_operands "$command")" -- "$cur"))
   fi
@@ -206,37 +192,22 @@ complete -F _kproxy kproxy
 `;
 }
 
-/** Cases of flags that take other values in one command than in all together. */
-function ownValueCases(all: readonly CompletedFlag[]): string[] {
+/** Where a flag takes other values in one command than in all together. */
+function bashOwnValues(all: readonly CompletedFlag[]): string[] {
   const inAll = new Map(all.map(({ name, values }) => [name, values.join(" ")]));
   return COMMANDS.flatMap((command) =>
-    completedFlags(command).flatMap((flag) => {
-      const values = flag.values.join(" ");
-      if (values === inAll.get(flag.name)) return [];
-      const words = bashSpellings([flag]).map((spelling) => `"${command} ${spelling}"`);
-      return [`    ${words.join("|")}) echo "${values}"; return ;;`];
+    completedFlags(command).flatMap(({ name, spellings, values }) => {
+      const words = values.join(" ");
+      if (words === inAll.get(name)) return [];
+      return [`    ${spellings.map((one) => `"${command} ${one}"`).join("|")}) echo "${words}"; return ;;`];
     })
   );
 }
 
-function bashSpellings(flags: readonly CompletedFlag[]): string[] {
-  return flags.flatMap((flag) =>
-    flag.short === undefined ? [`--${flag.name}`] : [`--${flag.name}`, `-${flag.short}`]
-  );
-}
-
-function bashValueCases(flags: readonly CompletedFlag[]): string[] {
-  return flags.flatMap((flag) => {
-    const text = flag.endings === undefined ? flag.values.join(" ") : `files:${flag.endings.join(" ")}`;
-    return text === "" ? [] : [`    ${bashSpellings([flag]).join("|")}) echo "${text}" ;;`];
-  });
-}
-
 /** A script for `source`, which also works as the file `_kproxy` in a folder of `$fpath`. */
 function zshCompletion(): string {
-  const commands = COMMANDS.map((name) => `    ${zshQuoted(`${name}:${COMMAND_DOCS[name].summary}`)}`);
   const cases = COMMANDS.map((name) => {
-    const specs = [...completedFlags(name).flatMap(flagSpecs), ...operandSpecs(name)];
+    const specs = [...completedFlags(name).flatMap(zshFlag), ...zshOperands(name)];
     return `    ${name})\n      _arguments -S \\\n        ${
       specs.map(zshQuoted).join(" \\\n        ")
     }\n      ;;`;
@@ -247,7 +218,7 @@ function zshCompletion(): string {
 _kproxy() {
   local -a commands
   commands=(
-${commands.join("\n")}
+${COMMANDS.map((name) => `    ${zshQuoted(`${name}:${COMMAND_DOCS[name].summary}`)}`).join("\n")}
   )
   if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then
     _describe -t commands command commands
@@ -274,37 +245,32 @@ fi
 `;
 }
 
-function flagSpecs(flag: CompletedFlag): string[] {
-  const doc = `[${escaped(flag.doc)}]`;
-  const value = `:${flag.name}:${valueAction(flag)}`;
+function zshFlag(flag: CompletedFlag): string[] {
+  const { name, short, values, endings } = flag;
+  // Inside the brackets of a spec these have a meaning.
+  const doc = `[${flag.doc.replace(/[\\[\]:]/g, "\\$&")}]`;
+  const action = endings !== undefined
+    ? zshFiles(endings)
+    : values.length === 0
+    ? " "
+    : `(${values.join(" ")})`;
+  const value = `:${name}:${action}`;
   // A switch that is on by default only makes sense with a value.
   const wantsValue = flag.wantsValue || flag.isOnByDefault;
-  const long = wantsValue
-    ? `${flag.repeatable ? "*" : ""}--${flag.name}=${doc}${value}`
-    : `--${flag.name}${doc}`;
-  if (flag.short === undefined) return [long];
-  return [wantsValue ? `-${flag.short}+${doc}${value}` : `-${flag.short}${doc}`, long];
+  const long = wantsValue ? `${flag.repeatable ? "*" : ""}--${name}=${doc}${value}` : `--${name}${doc}`;
+  if (short === undefined) return [long];
+  return [wantsValue ? `-${short}+${doc}${value}` : `-${short}${doc}`, long];
 }
 
-function valueAction(flag: CompletedFlag): string {
-  if (flag.endings !== undefined) return filesAction(flag.endings);
-  return flag.values.length === 0 ? " " : `(${flag.values.join(" ")})`;
-}
-
-function filesAction(endings: readonly string[]): string {
+function zshFiles(endings: readonly string[]): string {
   if (endings.length === 0) return "_files";
   return `_files -g "*.(${endings.map((ending) => ending.replace(".", "")).join("|")})"`;
 }
 
-function operandSpecs(command: CommandName): string[] {
-  if (FILE_OPERANDS.includes(command)) return [`:file:${filesAction(CONFIG_FILES)}`];
-  const words = OPERAND_WORDS.get(command);
-  return words === undefined ? [] : [`:argument:(${words.join(" ")})`];
-}
-
-/** Escapes characters with a meaning inside the brackets of a spec. */
-function escaped(text: string): string {
-  return text.replace(/[\\[\]:]/g, "\\$&");
+function zshOperands(command: CommandName): string[] {
+  const { offers } = COMMAND_ENTRIES[command];
+  if (offers === "files") return [`:file:${zshFiles(CONFIG_FILES)}`];
+  return offers === undefined ? [] : [`:argument:(${offers.join(" ")})`];
 }
 
 function zshQuoted(text: string): string {
@@ -316,13 +282,9 @@ function fishCompletion(): string {
   const commands = COMMANDS.map((name) =>
     `complete -c kproxy -n __kproxy_no_command -a ${name} -d ${fishQuoted(COMMAND_DOCS[name].summary)}`
   );
-  const flags = COMMANDS.flatMap((name) => completedFlags(name).map((flag) => fishFlagLine(name, flag)));
-  const operands = [...OPERAND_WORDS].map(([name, words]) =>
-    `complete -c kproxy -n '__kproxy_command ${name}' -a ${fishQuoted(words.join(" "))}`
-  );
-  const files = FILE_OPERANDS.map((name) =>
-    `complete -c kproxy -n '__kproxy_command ${name}' -a ${fishQuoted(fishFilesCall(CONFIG_FILES))}`
-  );
+  const operands = [...WORDS, ...FILE_COMMANDS.map((name) => ({ name, words: fishFiles(CONFIG_FILES) }))]
+    .map(({ name, words }) => `complete -c kproxy -n '__kproxy_command ${name}' -a ${fishQuoted(words)}`);
+  const flags = COMMANDS.flatMap((name) => completedFlags(name).map((flag) => fishFlag(name, flag)));
   return `# fish completion for kproxy; load it with: kproxy completion fish | source
 
 function __kproxy_no_command
@@ -353,23 +315,24 @@ function __kproxy_files
 end
 
 complete -c kproxy -f
-${[...commands, ...operands, ...files, ...flags].join("\n")}
+${[...commands, ...operands, ...flags].join("\n")}
 `;
 }
 
-function fishFlagLine(command: CommandName, flag: CompletedFlag): string {
-  const parts = [`complete -c kproxy -n '__kproxy_command ${command}'`];
-  if (flag.short !== undefined) parts.push(`-s ${flag.short}`);
-  // fish takes a long option of one letter only in the old style, with one dash.
-  if (flag.name.length > 1) parts.push(`-l ${flag.name}`);
-  if (flag.wantsValue) parts.push("-x");
-  const words = flag.endings === undefined ? flag.values.join(" ") : fishFilesCall(flag.endings);
-  if (flag.wantsValue && words !== "") parts.push(`-a ${fishQuoted(words)}`);
-  parts.push(`-d ${fishQuoted(flag.doc)}`);
-  return parts.join(" ");
+function fishFlag(command: CommandName, { name, short, doc, wantsValue, values, endings }: CompletedFlag) {
+  const words = endings === undefined ? values.join(" ") : fishFiles(endings);
+  return [
+    `complete -c kproxy -n '__kproxy_command ${command}'`,
+    ...short === undefined ? [] : [`-s ${short}`],
+    // fish takes a long option of one letter only in the old style, with one dash.
+    ...name.length > 1 ? [`-l ${name}`] : [],
+    ...wantsValue ? ["-x"] : [],
+    ...wantsValue && words !== "" ? [`-a ${fishQuoted(words)}`] : [],
+    `-d ${fishQuoted(doc)}`,
+  ].join(" ");
 }
 
-function fishFilesCall(endings: readonly string[]): string {
+function fishFiles(endings: readonly string[]): string {
   return `(${["__kproxy_files", ...endings].join(" ")})`;
 }
 

@@ -1,13 +1,17 @@
 /**
- * The help texts, made from the list of flags.
+ * `kproxy help`: its texts, made from the list of flags.
  *
  * @module
  */
 import { type CommandName, COMMANDS, GROUPS } from "../config/setting.ts";
 import { countsBesideFile } from "../config/flags_overlay.ts";
 import { isSwitch, KINDS } from "../config/kinds.ts";
+import { didYouMean } from "../config/suggest.ts";
+import { UsageError } from "../errors.ts";
 import { type Flag, valuesOf } from "./flags/flag.ts";
 import { FLAGS, flagsBesideFile } from "./flags/flags.ts";
+import type { ParsedFlags } from "./flags/parse_args.ts";
+import type { Io } from "./io.ts";
 import { alignColumns, wrapWords } from "../text/columns.ts";
 
 /** Documentation of one command. */
@@ -174,7 +178,21 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   },
 };
 
-/** Text that `kproxy help` prints. */
+/** `kproxy help [COMMAND]`. @throws {UsageError} for a command that there is not */
+export function helpCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  const [named = "help"] = flags.operands;
+  const command = COMMANDS.find((name) => name === named);
+  if (command === undefined) throw new UsageError(`Unknown command "${named}"${didYouMean(named, COMMANDS)}`);
+  return printHelp(command, io, flags.operands.length > 0);
+}
+
+/** Prints help on a command; of the command help, on the program unless it was named. */
+export async function printHelp(command: CommandName, io: Io, isNamed = false): Promise<number> {
+  await io.out(command === "help" && !isNamed ? programHelp() : commandHelp(command));
+  return 0;
+}
+
+/** What `kproxy help` prints. */
 export function programHelp(): string {
   const commands = alignColumns(COMMANDS.map((name) => [name, COMMAND_DOCS[name].summary]))
     .map((line) => `  ${line}`);

@@ -129,7 +129,7 @@ function makeHandlers(proxy: ProxyServer, parts: HandlerParts): EventHandlers {
     onHeard: (kind) => servers.health.heard(kind),
     onFailed: (kind, reason) => servers.health.sourceFailed(kind, reason),
     onRestored: (state) => {
-      servers.health.setRestored(state);
+      servers.health.restored = state;
       proxy.snapshot?.setInUse(state?.isServed === true ? state.savedAtMs : null);
     },
     changes: observeChanges(metrics),
@@ -148,7 +148,7 @@ function watchOtherProxy(
   otherModes.watch({
     periodMs: periods.syncPeriod,
     onChange: (tables) => {
-      servers.health.setOtherTables(tables);
+      servers.health.otherTables = tables;
       if (tables.length > 0) events.recorder.record(otherProxyEvent(node, tables));
     },
   });

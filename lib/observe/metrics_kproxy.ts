@@ -14,6 +14,7 @@ import {
   Registry,
   type WritesOwnText,
 } from "./prom_client.ts";
+import type { PoolObserver } from "../kernel/connection_pool.ts";
 import type { ServiceTraffic, Traffic } from "../model/service_traffic.ts";
 
 /** Data that {@linkcode addProgramMetrics} shows. */
@@ -289,46 +290,23 @@ class TrafficCounter extends Counter implements WritesOwnText {
 }
 
 /** The metrics `kproxy_server_*`, by server: `healthz`, `metrics`, `service-health` for all health check node ports. */
-export class ServerMetrics {
-  readonly #connections: Gauge;
-  readonly #closed: Counter;
-  readonly #failures: Counter;
-
-  constructor(registry: Registry) {
-    this.#connections = newGauge(
-      registry,
-      "kproxy_server_connections",
-      "Open connections of clients, by server",
-      { labels: ["server"] },
-    );
-    this.#closed = newCounter(
-      registry,
-      "kproxy_server_connections_closed_total",
-      "Connections that kproxy closed, by server and reason: evicted (for another client), refused, timeout",
-      { labels: ["server", "reason"] },
-    );
-    this.#failures = newCounter(
-      registry,
-      "kproxy_server_failures_total",
-      "Failures of a server to listen or to accept a connection",
-      { labels: ["server"] },
-    );
-  }
-
-  /** Sets the number of a server's open connections. */
-  open(server: string, count: number): void {
-    this.#connections.set({ server }, count);
-  }
-
-  /** Counts a client's connection that the server closed. */
-  closed(server: string, reason: string): void {
-    this.#closed.inc({ server, reason });
-  }
-
-  /** Counts a failure of the server to listen or to accept. */
-  failed(server: string): void {
-    this.#failures.inc({ server });
-  }
+export function serverMetrics(registry: Registry): PoolObserver {
+  const byServer = { labels: ["server"] };
+  const help = "Open connections of clients, by server";
+  const connections = newGauge(registry, "kproxy_server_connections", help, byServer);
+  const closed = newCounter(
+    registry,
+    "kproxy_server_connections_closed_total",
+    "Connections that kproxy closed, by server and reason: evicted (for another client), refused, timeout",
+    { labels: ["server", "reason"] },
+  );
+  const failed = "Failures of a server to listen or to accept a connection";
+  const failures = newCounter(registry, "kproxy_server_failures_total", failed, byServer);
+  return {
+    open: (server, count) => connections.set({ server }, count),
+    closed: (server, reason) => closed.inc({ server, reason }),
+    failed: (server) => failures.inc({ server }),
+  };
 }
 
 /** Reason why a client was refused. */

@@ -58,10 +58,11 @@ interface Moment {
 }
 
 interface FamilyHealth {
-  lastUpdated: Moment | undefined;
-  oldestQueuedMs: number | undefined;
+  /** When it was synced, or the loops began. */
+  lastUpdated?: Moment;
+  oldestQueuedMs?: number | undefined;
   firstSyncDone: boolean;
-  lastApply: { readonly at: Moment; readonly error: string | undefined } | undefined;
+  lastApply?: { readonly at: Moment; readonly error: string | undefined };
 }
 
 /**
@@ -78,23 +79,16 @@ export class HealthState {
   /** Families that the node cannot serve: no failure of the proxy, but reported. */
   readonly #unserved: Map<IpFamily, { readonly reason: string; readonly use?: string }>;
   #nodeEligible = true;
-  #restored: RestoredState | null = null;
-  #otherTables: readonly string[] = [];
+  /** Objects in force are those of this snapshot; null: of none. */
+  restored: RestoredState | null = null;
+  /** Tables that another service proxy keeps making; none: there is no such proxy. */
+  otherTables: readonly string[] = [];
 
-  constructor(
-    { families, syncPeriodMs, clock, refused = [] }: HealthStateOptions,
-  ) {
+  constructor({ families, syncPeriodMs, clock, refused = [] }: HealthStateOptions) {
     this.#clock = clock;
     this.#unserved = new Map(refused.map(({ family, reason }) => [family, { reason }]));
     this.#timeoutMs = 2 * syncPeriodMs;
-    this.#families = new Map(
-      [...families].sort().map((family) => [family, {
-        lastUpdated: undefined,
-        oldestQueuedMs: undefined,
-        firstSyncDone: false,
-        lastApply: undefined,
-      }]),
-    );
+    this.#families = new Map([...families].sort().map((family) => [family, { firstSyncDone: false }]));
   }
 
   /** The sync loops run: from now on the health pages list the families. */
@@ -110,12 +104,13 @@ export class HealthState {
 
   /** A sync succeeded. */
   synced(family: IpFamily): void {
-    const health = this.#of(family);
     const at = this.#now();
-    health.lastUpdated = at;
-    health.oldestQueuedMs = undefined;
-    health.firstSyncDone = true;
-    health.lastApply = { at, error: undefined };
+    Object.assign(this.#of(family), {
+      lastUpdated: at,
+      oldestQueuedMs: undefined,
+      firstSyncDone: true,
+      lastApply: { at, error: undefined },
+    });
   }
 
   /** A sync failed, so that one is still needed. */
@@ -140,23 +135,13 @@ export class HealthState {
     this.#problems.set(kind, reason);
   }
 
-  /** Sets the snapshot whose objects are in force; null: none any longer. */
-  setRestored(state: RestoredState | null): void {
-    this.#restored = state;
-  }
-
-  /** Notes that something relies on a family that the node cannot serve. */
+  /** Something counts on a family that the node cannot have. */
   setUse(family: IpFamily, use: string): void {
     const unserved = this.#unserved.get(family);
     if (unserved !== undefined) this.#unserved.set(family, { ...unserved, use });
   }
 
-  /** Sets the tables that another service proxy keeps making; none: there is no such proxy. */
-  setOtherTables(tables: readonly string[]): void {
-    this.#otherTables = tables;
-  }
-
-  /** False if a sync of some family has been waiting for too long. The Node does not matter. */
+  /** False if a sync of some family has been waiting for too long. Nothing about the Node. */
   get isProxyHealthy(): boolean {
     const nowMs = this.#clock.nowMs();
     return [...this.#families.values()].every((health) => this.#isFresh(health, nowMs));
@@ -167,21 +152,14 @@ export class HealthState {
     return this.#nodeEligible;
   }
 
-  /** Tables that another service proxy keeps making. */
-  get otherTables(): readonly string[] {
-    return this.#otherTables;
-  }
-
-  /** Answer of `/healthz`: whether load balancers should send new traffic here. */
+  /** Whether load balancers should send new traffic here. */
   healthz(): HealthAnswer {
-    const healthy = this.isProxyHealthy;
-    return this.#answer(healthy, healthy && this.#nodeEligible, { nodeEligible: this.#nodeEligible });
+    return this.#answer(this.#nodeEligible, { nodeEligible: this.#nodeEligible });
   }
 
   /** Answer of `/livez`: whether the proxy itself works. */
   livez(): HealthAnswer {
-    const healthy = this.isProxyHealthy;
-    return this.#answer(healthy, healthy, {});
+    return this.#answer(true);
   }
 
   /** Answer of `/readyz`, kproxy's own: whether its rules are up to date, and if not, why. */
@@ -193,90 +171,84 @@ export class HealthState {
   /** Document of `/readyz`: readiness with reasons, and the state of families and watches. */
   readiness(): Readiness {
     const now = this.#now();
-    const reasons: string[] = [];
-    const families: Record<string, FamilyReadiness> = {};
-    for (const [family, health] of this.#families) {
-      reasons.push(...this.#reasons(family, health, now.nowMs));
-      families[family] = shownFamily(health, now.nowMs);
-    }
-    const watches = this.#watches(now, reasons);
-    const snapshot = this.#restored === null ? undefined : shownSnapshot(this.#restored, now.epochMs);
-    if (snapshot !== undefined) {
-      reasons.push(`${snapshot.kinds.join(", ")}: ${snapshotReason(snapshot)}`);
-    }
-    if (this.#otherTables.length > 0) {
-      reasons.push(`another service proxy writes rules on this node: tables ${this.#otherTables.join(", ")}`);
-    }
-    const ready = reasons.length === 0;
-    const unserved = this.#unserved.size === 0 ? undefined : Object.fromEntries(this.#unserved);
+    const families = [...this.#families];
+    const watches = this.#watches(now);
+    const snapshot = this.restored === null ? undefined : shownSnapshot(this.restored, now.epochMs);
+    const tables = this.otherTables.join(", ");
+    const reasons = [
+      ...families.flatMap(([family, health]) =>
+        this.#reasons(health, now.nowMs).map((reason) => `${family}: ${reason}`)
+      ),
+      ...watches.flatMap(({ kind, reason }) => reason === null ? [] : `${kind}: ${reason}`),
+      ...snapshot === undefined ? [] : [`${snapshot.kinds.join(", ")}: ${snapshotReason(snapshot)}`],
+      ...tables === "" ? [] : [`another service proxy writes rules on this node: tables ${tables}`],
+    ];
     return {
-      ready,
+      ready: reasons.length === 0,
       reasons,
       currentTime: isoTime(now.epochMs),
-      families,
-      unserved,
-      watches,
+      families: Object.fromEntries(
+        families.map(([family, health]) => [family, shownFamily(health, now.nowMs)]),
+      ),
+      unserved: this.#unserved.size === 0 ? undefined : Object.fromEntries(this.#unserved),
+      watches: Object.fromEntries(watches.map(({ kind, shown }) => [kind, shown])),
       snapshot,
     };
   }
 
-  /** State of the watch of each kind; adds problems to `reasons`. */
-  #watches(now: Moment, reasons: string[]): Record<string, WatchReadiness> {
-    const watches: Record<string, WatchReadiness> = {};
+  /** What is known of the kinds of objects, and what is wrong with each. */
+  #watches(now: Moment): { kind: ResourceKind; shown: WatchReadiness; reason: string | null }[] {
     const isStarting = [...this.#families.values()].some(({ firstSyncDone }) => !firstSyncDone);
-    for (const kind of [...new Set([...this.#heard.keys(), ...this.#problems.keys()])].sort()) {
+    return [...new Set([...this.#heard.keys(), ...this.#problems.keys()])].sort().map((kind) => {
       const at = this.#heard.get(kind);
       const problem = this.#problems.get(kind);
       const why = problem === undefined ? "" : `: ${problem}`;
+      // A first sync waits for the lists. Later on, what could never be read is done without.
       if (at === undefined) {
-        watches[kind] = { problem };
-        // The first sync waits for the lists. Later on, kinds that could never be read are done without.
-        if (isStarting) reasons.push(`${kind}: not listed yet${why}`);
-        continue;
+        return { kind, shown: { problem }, reason: isStarting ? `not listed yet${why}` : null };
       }
       const ageMs = now.nowMs - at.nowMs;
-      watches[kind] = { ageSeconds: seconds(ageMs), lastHeard: isoTime(at.epochMs), problem };
+      const age = seconds(ageMs);
       // Rules are right without ServiceCIDRs, and rights to read them may be taken away.
-      if (ageMs > WATCH_LIMIT_MS && kind !== "servicecidrs") {
-        reasons.push(`${kind}: nothing heard for ${seconds(ageMs)} s${why}`);
-      }
-    }
-    return watches;
-  }
-
-  #reasons(family: IpFamily, health: FamilyHealth, nowMs: number): string[] {
-    const reasons: string[] = [];
-    if (!health.firstSyncDone) reasons.push(`${family}: the first sync is not done`);
-    const error = health.lastApply?.error;
-    if (error !== undefined) reasons.push(`${family}: the last sync failed: ${error}`);
-    if (!this.#isFresh(health, nowMs)) {
-      reasons.push(
-        `${family}: a sync has been waiting for ${seconds(nowMs - (health.oldestQueuedMs ?? nowMs))} s`,
-      );
-    }
-    return reasons;
-  }
-
-  #answer(healthy: boolean, ok: boolean, node: { readonly nodeEligible?: boolean }): HealthAnswer {
-    const { nowMs, epochMs } = this.#now();
-    const status: Record<string, unknown> = {};
-    let newestMs = Number.NEGATIVE_INFINITY;
-    for (const [family, health] of this.#families) {
-      if (health.lastUpdated === undefined) continue;
-      newestMs = Math.max(newestMs, health.lastUpdated.epochMs);
-      status[family] = {
-        lastUpdated: isoTime(health.lastUpdated.epochMs),
-        healthy: this.#isFresh(health, nowMs),
+      const isSilent = ageMs > WATCH_LIMIT_MS && kind !== "servicecidrs";
+      return {
+        kind,
+        shown: { ageSeconds: age, lastHeard: isoTime(at.epochMs), problem },
+        reason: isSilent ? `nothing heard for ${age} s${why}` : null,
       };
-    }
+    });
+  }
+
+  #reasons(health: FamilyHealth, nowMs: number): string[] {
+    const { firstSyncDone, lastApply, oldestQueuedMs = nowMs } = health;
+    const error = lastApply?.error;
+    return [
+      ...firstSyncDone ? [] : ["the first sync is not done"],
+      ...error === undefined ? [] : [`the last sync failed: ${error}`],
+      ...this.#isFresh(health, nowMs)
+        ? []
+        : [`a sync has been waiting for ${seconds(nowMs - oldestQueuedMs)} s`],
+    ];
+  }
+
+  #answer(isOpen: boolean, node: { readonly nodeEligible?: boolean } = {}): HealthAnswer {
+    const { nowMs, epochMs } = this.#now();
+    const healthy = this.isProxyHealthy;
+    const ok = healthy && isOpen;
+    const known = [...this.#families].flatMap(([family, health]) =>
+      health.lastUpdated === undefined ? [] : [{ family, health, atMs: health.lastUpdated.epochMs }]
+    );
     // An answer of 200 shows its own time as the last update; kube-proxy's clients may count on it.
-    const lastUpdatedMs = ok ? this.#clock.epochMs() : newestMs;
+    const lastUpdatedMs = ok ? epochMs : Math.max(...known.map(({ atMs }) => atMs));
+    const status = known.map(({ family, health, atMs }) =>
+      [family, { lastUpdated: isoTime(atMs), healthy: this.#isFresh(health, nowMs) }] as const
+    );
     const body = {
       lastUpdated: Number.isFinite(lastUpdatedMs) ? isoTime(lastUpdatedMs) : ZERO_TIME,
       currentTime: isoTime(epochMs),
       ...node,
       healthy,
-      ...(Object.keys(status).length === 0 ? {} : { status }),
+      ...(status.length === 0 ? {} : { status: Object.fromEntries(status) }),
     };
     return { status: ok ? 200 : 503, body: JSON.stringify(body) };
   }

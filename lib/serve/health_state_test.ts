@@ -291,7 +291,7 @@ Deno.test(
       expiresAtMs: EPOCH_MS + 60_000,
       isServed: true,
     } as const;
-    health.setRestored(state);
+    health.restored = state;
     assertEquals(statuses(health), [200, 200, 503]);
     assertEquals(reasons(health), [`services, endpointslices: serving from the snapshot of ${at(-60_000)}`]);
     assertEquals(JSON.parse(health.readyz().body).snapshot, {
@@ -307,16 +307,16 @@ Deno.test(
       `services, endpointslices: serving from the snapshot of ${at(-60_000)}, which is now ${tooOld}`,
     ]);
     assertEquals(statuses(health), [200, 200, 503]);
-    health.setRestored({ ...state, isServed: false });
+    health.restored = { ...state, isServed: false };
     assertEquals(reasons(health), [
       `services, endpointslices: not listed yet, and the snapshot of ${
         at(-60_000)
       } is not served: it is ${tooOld}`,
     ]);
     // The clock of a machine that was off may be behind.
-    health.setRestored({ ...state, savedAtMs: EPOCH_MS + 90_000, expiresAtMs: null, kinds: ["services"] });
+    health.restored = { ...state, savedAtMs: EPOCH_MS + 90_000, expiresAtMs: null, kinds: ["services"] };
     assertEquals(JSON.parse(health.readyz().body).snapshot.ageSeconds, 0);
-    health.setRestored(null);
+    health.restored = null;
     assertEquals(statuses(health), [200, 200, 200]);
     assertEquals("snapshot" in JSON.parse(health.readyz().body), false);
   },

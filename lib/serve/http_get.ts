@@ -66,34 +66,30 @@ export async function httpGet<Result>(
   question: HttpQuestion,
   take: (reply: HttpReply) => Promise<Result>,
 ): Promise<Result> {
-  const { method = "GET", path, limitMs, signal } = question;
-  let connection: Deno.Conn;
-  try {
-    connection = await connectTo(question, limitMs, signal);
-  } catch (cause) {
-    throw new NoConnectionError(cause instanceof Error ? cause.message : String(cause), { cause });
-  }
-  using reader = new PieceReader(connection, question);
+  const { method = "GET", path } = question;
+  using connection = new LimitedConnection(await connectTo(question), question);
   const host = "socket" in question ? "localhost" : joinHostPort(question.host, question.port);
-  const text = `${method} ${path} HTTP/1.0\r\nHost: ${host}\r\nAccept: */*\r\n\r\n`;
-  await reader.send(new TextEncoder().encode(text));
-  const { rest, ...head } = await readHead(reader);
+  await connection.send(`${method} ${path} HTTP/1.0\r\nHost: ${host}\r\nAccept: */*\r\n\r\n`);
+  const { rest, ...head } = await readHead(connection);
   const body = async function* (): AsyncGenerator<Uint8Array<ArrayBuffer>> {
     if (rest.length > 0) yield rest;
-    for (let piece = await reader.next(); piece !== null; piece = await reader.next()) yield piece;
+    for (let piece = await connection.next(); piece !== null; piece = await connection.next()) yield piece;
   };
   return await take({ ...head, body: body() });
 }
 
-async function connectTo(place: HttpPlace, limitMs: number, signal?: AbortSignal): Promise<Deno.Conn> {
-  // The kernel accepts, or refuses, a connection to a Unix socket at once.
-  if ("socket" in place) return await Deno.connect({ transport: "unix", path: place.socket });
-  const limit = AbortSignal.timeout(limitMs);
-  return await Deno.connect({
-    hostname: place.host,
-    port: place.port,
-    signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
-  });
+/** @throws {NoConnectionError} */
+async function connectTo(question: HttpQuestion): Promise<Deno.Conn> {
+  try {
+    // The kernel accepts, or refuses, a connection to a Unix socket at once.
+    if ("socket" in question) return await Deno.connect({ transport: "unix", path: question.socket });
+    const { host: hostname, port, limitMs, signal } = question;
+    const limit = AbortSignal.timeout(limitMs);
+    const ends = signal === undefined ? limit : AbortSignal.any([signal, limit]);
+    return await Deno.connect({ hostname, port, signal: ends });
+  } catch (cause) {
+    throw new NoConnectionError(cause instanceof Error ? cause.message : String(cause), { cause });
+  }
 }
 
 /** The whole body as text. */
@@ -111,31 +107,24 @@ export async function beginningOf({ body }: HttpReply, maxBytes: number): Promis
   return new TextDecoder().decode(bytes.view());
 }
 
-/** Reads a connection, no piece of which may take longer than the limit. */
-class PieceReader implements Disposable {
+/** A connection that is closed where a piece of the answer, or the whole, takes longer or is larger than it may be. */
+class LimitedConnection implements Disposable {
   readonly #connection: Deno.Conn;
-  readonly #limitMs: number;
-  readonly #maxBytes: number;
-  readonly #wholeMs: number;
-  readonly #signal: AbortSignal | undefined;
+  readonly #question: HttpQuestion;
   readonly #startMs = performance.now();
   readonly #close = (): void => this[Symbol.dispose]();
   #total = 0;
   #isClosed = false;
-  #isLate = false;
 
-  constructor(connection: Deno.Conn, { limitMs, wholeMs, maxBytes, signal }: HttpQuestion) {
+  constructor(connection: Deno.Conn, question: HttpQuestion) {
     this.#connection = connection;
-    this.#limitMs = limitMs;
-    this.#wholeMs = wholeMs;
-    this.#maxBytes = maxBytes;
-    this.#signal = signal;
-    signal?.addEventListener("abort", this.#close, { once: true });
+    this.#question = question;
+    question.signal?.addEventListener("abort", this.#close, { once: true });
   }
 
-  async send(bytes: Uint8Array): Promise<void> {
-    for (let at = 0; at < bytes.length;) {
-      at += await this.#within(this.#connection.write(bytes.subarray(at)));
+  async send(text: string): Promise<void> {
+    for (let bytes = new TextEncoder().encode(text); bytes.length > 0;) {
+      bytes = bytes.subarray(await this.#within(this.#connection.write(bytes)));
     }
   }
 
@@ -143,32 +132,32 @@ class PieceReader implements Disposable {
   async next(): Promise<Uint8Array<ArrayBuffer> | null> {
     const buffer = new Uint8Array(PIECE_BYTES);
     const count = await this.#within(this.#connection.read(buffer));
-    if (count === null) return null;
-    this.#total += count;
-    if (this.#total > this.#maxBytes) throw new StrangeAnswerError("its answer is too long");
-    return buffer.subarray(0, count);
+    this.#total += count ?? 0;
+    if (this.#total > this.#question.maxBytes) throw new StrangeAnswerError("its answer is too long");
+    return count === null ? null : buffer.subarray(0, count);
   }
 
   [Symbol.dispose](): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.#signal?.removeEventListener("abort", this.#close);
+    this.#question.signal?.removeEventListener("abort", this.#close);
     this.#connection.close();
   }
 
   /** Awaits `work` within the limits; at their end the connection is closed, which ends `work`. */
   async #within<Result>(work: Promise<Result>): Promise<Result> {
-    const leftMs = this.#wholeMs - (performance.now() - this.#startMs);
-    const limitMs = Math.max(0, Math.min(this.#limitMs, leftMs));
+    const { limitMs, wholeMs } = this.#question;
+    const leftMs = Math.max(0, wholeMs - (performance.now() - this.#startMs));
+    let isLate = false;
     const timer = setTimeout(() => {
-      this.#isLate = true;
-      this[Symbol.dispose]();
-    }, limitMs);
+      isLate = true;
+      this.#close();
+    }, Math.min(limitMs, leftMs));
     try {
       return await work;
     } catch (cause) {
-      if (!this.#isLate) throw new StrangeAnswerError("it cuts the connection", { cause });
-      const seconds = (leftMs <= limitMs ? this.#wholeMs : this.#limitMs) / 1000;
+      if (!isLate) throw new StrangeAnswerError("it cuts the connection", { cause });
+      const seconds = (leftMs <= limitMs ? wholeMs : limitMs) / 1000;
       throw new LateAnswerError(`it does not answer within ${seconds} s`, { cause });
     } finally {
       clearTimeout(timer);
@@ -177,7 +166,7 @@ class PieceReader implements Disposable {
 }
 
 async function readHead(
-  reader: PieceReader,
+  connection: LimitedConnection,
 ): Promise<Pick<HttpReply, "status" | "head"> & { readonly rest: Uint8Array<ArrayBuffer> }> {
   // One character for each byte, so that places in the text are those in the bytes.
   const decoder = new TextDecoder("latin1");
@@ -191,7 +180,7 @@ async function readHead(
       return { status: Number(status), head: text.slice(0, end), rest };
     }
     if (end >= 0 || bytes.length > MAX_HEAD_BYTES) throw new StrangeAnswerError("it does not speak HTTP");
-    const piece = await reader.next();
+    const piece = await connection.next();
     if (piece === null) {
       throw new StrangeAnswerError(bytes.length === 0 ? "it does not answer" : "it does not speak HTTP");
     }

@@ -50,21 +50,15 @@ export interface ListenOptions extends Serving {
   readonly bind?: typeof serveSocket;
 }
 
-/** An open port. */
+/** An open port, or a Unix socket. */
 export interface Listener {
+  /** 0 of a Unix socket. */
   readonly port: number;
   /** Addresses that it really listens on, e.g. `[::]:10256`; two if the kernel keeps the families apart. */
   readonly addresses: readonly string[];
   /** Resolves when it has ended, by `close` or by itself. */
   readonly finished: Promise<void>;
   /** Closes the port and all its connections. */
-  close(): Promise<void>;
-}
-
-/** One socket with its server. */
-export interface BoundSocket {
-  readonly port: number;
-  readonly finished: Promise<void>;
   close(): Promise<void>;
 }
 
@@ -75,23 +69,23 @@ export interface BoundSocket {
  */
 export function listen(options: ListenOptions): Listener {
   const { host, port, ipv4Only = false, bind = serveSocket } = options;
-  const serve = (hostname: string, at: number): BoundSocket => bind(hostname, at, options);
+  const serve = (hostname: string, at: number): Listener => bind(hostname, at, options);
   const ip = parseIp(host);
   if (ip === null) throw new TypeError(`Cannot listen on "${host}": not an IP address`);
-  if (!isUnspecified(ip)) return joinSockets([[ip.text, serve(ip.text, port)]]);
-  if (ipv4Only) return joinSockets([["0.0.0.0", serve("0.0.0.0", port)]]);
-  let both: BoundSocket;
+  if (!isUnspecified(ip)) return serve(ip.text, port);
+  if (ipv4Only) return serve("0.0.0.0", port);
+  let both: Listener;
   try {
     both = serve("::", port);
   } catch (error) {
     if (error instanceof Deno.errors.AddrInUse || error instanceof Deno.errors.PermissionDenied) throw error;
-    return joinSockets([["0.0.0.0", serve("0.0.0.0", port)]]);
+    return serve("0.0.0.0", port);
   }
   // With sysctl net.ipv6.bindv6only the socket has IPv6 alone; otherwise the IPv4 side is taken, by itself.
   try {
-    return joinSockets([["::", both], ["0.0.0.0", serve("0.0.0.0", both.port)]]);
+    return joined(both, serve("0.0.0.0", both.port));
   } catch (error) {
-    if (error instanceof Deno.errors.AddrInUse) return joinSockets([["::", both]]);
+    if (error instanceof Deno.errors.AddrInUse) return both;
     void both.close();
     throw error;
   }
@@ -102,12 +96,16 @@ export function listen(options: ListenOptions): Listener {
  *
  * @throws {Error} if it cannot be bound
  */
-export function serveSocket(hostname: string, port: number, serving: Serving): BoundSocket {
-  return serveListener(Deno.listen({ hostname, port }), serving);
+export function serveSocket(hostname: string, port: number, serving: Serving): Listener {
+  return serveListener(Deno.listen({ hostname, port }), serving, hostname);
 }
 
-/** Serves HTTP on a socket that listens. */
-export function serveListener(listener: Deno.TcpListener | Deno.UnixListener, serving: Serving): BoundSocket {
+/** Serves HTTP on a socket that listens. `host`: the address that a port was opened on. */
+export function serveListener(
+  listener: Deno.TcpListener | Deno.UnixListener,
+  serving: Serving,
+  host = "",
+): Listener {
   const stop = new AbortController();
   const connections = new Map<HttpConnection, Promise<void>>();
   const accept = (socket: Deno.Conn): Admission => {
@@ -140,8 +138,11 @@ export function serveListener(listener: Deno.TcpListener | Deno.UnixListener, se
     close();
     await Promise.all(connections.values());
   });
+  const { addr } = listener;
+  const [port, address] = "port" in addr ? [addr.port, joinHostPort(host, addr.port)] : [0, addr.path];
   return {
-    port: "port" in listener.addr ? listener.addr.port : 0,
+    port,
+    addresses: [address],
     finished,
     close: () => {
       close();
@@ -174,14 +175,14 @@ function peerOf(address: Deno.Addr): Peer {
   return { family: ip.family, address: ip.text, isLoopback: isLoopback(ip) };
 }
 
-function joinSockets(sockets: readonly (readonly [string, BoundSocket])[]): Listener {
-  const port = sockets[0]?.[1].port ?? 0;
+/** Two sockets of one port, as one. */
+function joined(one: Listener, other: Listener): Listener {
   return {
-    port,
-    addresses: sockets.map(([hostname, socket]) => joinHostPort(hostname, socket.port)),
-    finished: Promise.all(sockets.map(([, socket]) => socket.finished)).then(() => {}),
+    port: one.port,
+    addresses: [...one.addresses, ...other.addresses],
+    finished: Promise.all([one.finished, other.finished]).then(() => {}),
     close: async () => {
-      await Promise.all(sockets.map(([, socket]) => socket.close()));
+      await Promise.all([one.close(), other.close()]);
     },
   };
 }

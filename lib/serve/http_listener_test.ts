@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
+import { joinHostPort } from "../model/ip.ts";
 import {
-  type BoundSocket,
   type Handler,
   listen,
   type Listener,
@@ -90,7 +90,7 @@ Deno.test("a taken port is an error, whichever address has it", async () => {
 
 Deno.test("without IPv6 in the kernel a wildcard is IPv4's", async () => {
   const bound: string[] = [];
-  const bind: typeof serveSocket = (hostname, port, served): BoundSocket => {
+  const bind: typeof serveSocket = (hostname, port, served): Listener => {
     bound.push(hostname);
     if (hostname === "::") throw new Error("Address family not supported by protocol (os error 97)");
     return serveSocket(hostname, port, served);
@@ -107,8 +107,9 @@ Deno.test("without IPv6 in the kernel a wildcard is IPv4's", async () => {
 
 Deno.test("where the kernel keeps the families apart, a wildcard is two sockets that close together", async () => {
   const closed: string[] = [];
-  const bind = (hostname: string, port: number): BoundSocket => ({
+  const bind = (hostname: string, port: number): Listener => ({
     port: port || 4711,
+    addresses: [joinHostPort(hostname, port || 4711)],
     finished: Promise.resolve(),
     close: () => {
       closed.push(`${hostname} ${port}`);
@@ -123,10 +124,11 @@ Deno.test("where the kernel keeps the families apart, a wildcard is two sockets 
 
 Deno.test("if the second socket fails for another reason, the first is closed and the reason reported", () => {
   const closed: string[] = [];
-  const bind = (hostname: string): BoundSocket => {
+  const bind = (hostname: string): Listener => {
     if (hostname === "0.0.0.0") throw new Error("no");
     return {
       port: 1,
+      addresses: ["[::]:1"],
       finished: Promise.resolve(),
       close: () => {
         closed.push(hostname);

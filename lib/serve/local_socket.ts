@@ -6,7 +6,7 @@
 import { type OpenedSocket, openOwnSocket } from "../kernel/own_socket.ts";
 import { errorText, type Logger } from "../observe/log.ts";
 import type { ConnectionPool } from "../kernel/connection_pool.ts";
-import { type BoundSocket, type Handler, serveListener } from "./http_listener.ts";
+import { type Handler, type Listener, serveListener } from "./http_listener.ts";
 
 /** Dependencies of a {@linkcode LocalSocket}. */
 export interface LocalSocketOptions {
@@ -29,7 +29,7 @@ const LOOK_MS = 10_000;
 export class LocalSocket {
   readonly #options: LocalSocketOptions;
   #opened: OpenedSocket | null = null;
-  #bound: BoundSocket | null = null;
+  #bound: Listener | null = null;
   #looking: ReturnType<typeof setInterval> | undefined;
   #hasFailed = false;
 

@@ -9,7 +9,7 @@ import type { IpFamily, NodeObject } from "../model/objects.ts";
 import { wallClockMs } from "../kernel/clock.ts";
 import { AUDIT, errorText, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
-import { addProgramMetrics, ServerMetrics, ServingMetrics } from "../observe/metrics_kproxy.ts";
+import { addProgramMetrics, serverMetrics, ServingMetrics } from "../observe/metrics_kproxy.ts";
 import type { SyncObserver } from "../sync/family_runner.ts";
 import { ConfigError } from "../errors.ts";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
@@ -82,7 +82,7 @@ export class NodeServers {
   constructor(options: NodeServersOptions) {
     const { families, refused, periods, metrics, log, config, interfaceIps = systemInterfaceIps } = options;
     this.#options = options;
-    this.#pool = new ConnectionPool({ observer: new ServerMetrics(metrics.registry) });
+    this.#pool = new ConnectionPool({ observer: serverMetrics(metrics.registry) });
     const { syncPeriod: syncPeriodMs } = periods;
     this.health = new HealthState({ families, refused, syncPeriodMs, clock: systemHealthClock });
     this.#serviceHealth = new ServiceHealthServers({

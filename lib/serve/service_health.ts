@@ -4,11 +4,11 @@
  * @module
  */
 import { compareBytes } from "../model/names.ts";
-import { FAMILIES, type IpFamily, type NamespacedName, type NodeObject } from "../model/objects.ts";
+import type { IpFamily, NamespacedName, NodeObject } from "../model/objects.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
 import { errorText, type Logger } from "../observe/log.ts";
 import type { ConnectionPool } from "../kernel/connection_pool.ts";
-import { type Handler, listen, type Listener } from "./http_listener.ts";
+import { listen, type Listener } from "./http_listener.ts";
 import { jsonAnswer } from "./http_answer.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
@@ -42,20 +42,20 @@ export interface ServiceHealthOptions {
 
 interface Health {
   readonly port: number;
+  /** Ready endpoints on this node, by IP. */
   readonly localEndpoints: number;
 }
 
-interface Wanted {
+/** An address that a Service's health is asked at. */
+interface Place {
   readonly service: NamespacedName;
-  readonly port: number;
   readonly host: string;
-  readonly ipv4Only: boolean;
+  readonly port: number;
 }
 
 const RETRY_MS = 30_000;
-/** Most open connections of each port: those of a few load balancers. */
-const MOST_CONNECTIONS = 32;
-const SERVER = "service-health";
+/** How many connections each of them may have open: those of a few load balancers. */
+const LANE = { server: "service-health", most: 32 };
 
 /**
  * Follows the Services of every family. A port that both families serve on all addresses is one socket, because the runtime
@@ -65,9 +65,9 @@ const SERVER = "service-health";
 export class ServiceHealthServers {
   readonly #options: ServiceHealthOptions;
   readonly #families = new Map<IpFamily, Map<NamespacedName, Health>>();
-  /** Open sockets by host and port. */
-  readonly #open = new Map<string, Wanted & { readonly listener: Listener }>();
-  #conflicts = new Map<NamespacedName, PortConflict>();
+  /** By host and port. */
+  readonly #open = new Map<string, { readonly service: NamespacedName; readonly listener: Listener }>();
+  #conflicts: ReadonlyMap<NamespacedName, PortConflict> = new Map();
   #work: Promise<void> = Promise.resolve();
   #retry: ReturnType<typeof setTimeout> | undefined;
   #stopped = false;
@@ -80,18 +80,14 @@ export class ServiceHealthServers {
   update(family: IpFamily, state: ProxyState, changed: Changed): void {
     const known = this.#families.get(family) ?? new Map<NamespacedName, Health>();
     this.#families.set(family, known);
-    const services = healthCheckServices(changed === "all" ? state : only(state, changed));
-    const counts = readyLocalEndpointCounts(state, services.keys());
-    // Only those named are compared: there may be thousands of others.
     let haveOthers = changed === "all";
     if (changed === "all") known.clear();
-    else {
-      for (const name of changed) {
-        if (known.get(name)?.port !== services.get(name)) haveOthers = true;
-        known.delete(name);
-      }
+    for (const name of changed === "all" ? state.services.keys() : changed) {
+      const health = healthOf(name, state);
+      if (known.get(name)?.port !== health?.port) haveOthers = true;
+      if (health === null) known.delete(name);
+      else known.set(name, health);
     }
-    for (const [name, port] of services) known.set(name, { port, localEndpoints: counts.get(name) ?? 0 });
     if (haveOthers || this.#conflicts.size > 0) this.#reconcileSoon();
   }
 
@@ -105,7 +101,7 @@ export class ServiceHealthServers {
     this.#stopped = true;
     clearTimeout(this.#retry);
     await this.#work;
-    await this.#close([...this.#open.keys()]);
+    await this.#close(() => true);
   }
 
   #reconcileSoon(): void {
@@ -117,23 +113,19 @@ export class ServiceHealthServers {
     if (this.#stopped) return;
     const conflicts = new Map<NamespacedName, PortConflict>();
     const wanted = this.#wanted(conflicts);
-    const isWanted = (key: string, service: NamespacedName): boolean => wanted.get(key)?.service === service;
-    await this.#close(
-      [...this.#open].filter(([key, { service }]) => !isWanted(key, service)).map(([key]) => key),
-    );
-    for (const [key, listenOn] of wanted) {
-      if (this.#open.has(key) || conflicts.has(listenOn.service)) continue;
-      const { service, port } = listenOn;
+    await this.#close((service, key) => wanted.get(key)?.service !== service);
+    for (const [key, place] of wanted) {
+      const { service, port, host } = place;
+      if (this.#open.has(key) || conflicts.has(service)) continue;
       try {
-        this.#keepOpen(key, listenOn, this.#listen(listenOn));
-        this.#options.log.info("Opened health check node port", { service, port, address: listenOn.host }, 2);
+        this.#openAt(key, place);
+        this.#options.log.info("Opened health check node port", { service, port, address: host }, 2);
       } catch (error) {
         conflicts.set(service, { service, port, message: errorText(error) });
       }
     }
     // A Service answers on all of its addresses or on none, so that a load balancer sees one truth.
-    const partly = [...this.#open].filter(([, { service }]) => conflicts.has(service)).map(([key]) => key);
-    await this.#close(partly);
+    await this.#close((service) => conflicts.has(service));
     this.#report(conflicts);
     if (conflicts.size > 0) this.#retryLater();
   }
@@ -144,41 +136,44 @@ export class ServiceHealthServers {
     this.#retry = setTimeout(() => this.#reconcileSoon(), this.#options.retryMs ?? RETRY_MS);
   }
 
-  #report(conflicts: Map<NamespacedName, PortConflict>): void {
+  #report(conflicts: ReadonlyMap<NamespacedName, PortConflict>): void {
     const { log, onConflict, onConflictCount } = this.#options;
     const before = this.#conflicts;
     this.#conflicts = conflicts;
     for (const [service, conflict] of conflicts) {
-      if (before.get(service)?.port === conflict.port && before.get(service)?.message === conflict.message) {
-        continue;
-      }
-      log.error("Cannot open health check node port", conflict.message, { service, port: conflict.port });
+      const { port, message } = conflict;
+      if (before.get(service)?.port === port && before.get(service)?.message === message) continue;
+      log.error("Cannot open health check node port", message, { service, port });
       onConflict?.(conflict);
     }
     for (const [service, { port }] of before) {
-      if (!conflicts.has(service)) {
-        log.info("Health check node port is no longer in conflict", { service, port });
-      }
+      if (conflicts.has(service)) continue;
+      log.info("Health check node port is no longer in conflict", { service, port });
     }
     if (before.size !== conflicts.size) onConflictCount?.(conflicts.size);
   }
 
-  /** Sockets that should be open, by host and port; a port that two Services request stays with its owner. */
-  #wanted(conflicts: Map<NamespacedName, PortConflict>): Map<string, Wanted> {
-    const addresses = new Map(FAMILIES.map((family) => [family, this.#addresses(family)]));
+  /** What should be open, by host and port; a port that two Services ask for goes to the one that has it, else to the first by name. */
+  #wanted(conflicts: Map<NamespacedName, PortConflict>): Map<string, Place> {
+    const services = new Map<NamespacedName, Map<IpFamily, number>>();
+    for (const [family, known] of this.#families) {
+      for (const [service, { port }] of known) {
+        services.set(service, (services.get(service) ?? new Map<IpFamily, number>()).set(family, port));
+      }
+    }
     const owners = new Set([...this.#open.values()].map(({ service }) => service));
-    const wanted = new Map<string, Wanted>();
-    for (const [service, ports] of this.#services(owners)) {
-      for (const listenOn of sockets(service, ports, addresses)) {
-        const key = `${listenOn.host} ${listenOn.port}`;
-        const owner = wanted.get(key);
-        if (owner === undefined) wanted.set(key, listenOn);
-        else if (owner.service !== service) {
-          conflicts.set(service, {
-            service,
-            port: listenOn.port,
-            message: `it is that of ${owner.service} too`,
-          });
+    const inOrder = [...services].sort(([left], [right]) =>
+      Number(owners.has(right)) - Number(owners.has(left)) || compareBytes(left, right)
+    );
+    const addresses = { IPv4: this.#addresses("IPv4"), IPv6: this.#addresses("IPv6") };
+    const wanted = new Map<string, Place>();
+    for (const [service, ports] of inOrder) {
+      for (const [host, port] of placesOf(ports, addresses)) {
+        const key = `${host} ${port}`;
+        const owner = wanted.get(key)?.service;
+        if (owner === undefined) wanted.set(key, { service, host, port });
+        else if (owner !== service) {
+          conflicts.set(service, { service, port, message: `it is that of ${owner} too` });
         }
       }
     }
@@ -194,105 +189,91 @@ export class ServiceHealthServers {
     }
   }
 
-  /** Every Service with its port per family: owners of an open port first, then by name. */
-  #services(owners: ReadonlySet<NamespacedName>): [NamespacedName, Map<IpFamily, number>][] {
-    const services = new Map<NamespacedName, Map<IpFamily, number>>();
-    for (const [family, known] of this.#families) {
-      for (const [service, { port }] of known) {
-        services.set(service, (services.get(service) ?? new Map<IpFamily, number>()).set(family, port));
-      }
+  /**
+   * Opens a socket. One that ends by itself is opened again, as if it had not been possible to open it.
+   *
+   * @throws {Error} if the system refuses, or too few descriptors would be left for the programs that write the rules
+   */
+  #openAt(key: string, { service, port, host }: Place): void {
+    const { pool } = this.#options;
+    if (!pool.allowance.take()) {
+      pool.failed(LANE);
+      throw new Error("too few file descriptors are left: the process needs a higher limit of open files");
     }
-    return [...services].sort(([left], [right]) =>
-      Number(owners.has(right)) - Number(owners.has(left)) || compareBytes(left, right)
-    );
-  }
-
-  /** A socket that ends by itself is opened again, as if it had not been possible to open it. */
-  #keepOpen(key: string, wanted: Wanted, listener: Listener): void {
-    const open = { ...wanted, listener };
-    this.#open.set(key, open);
-    const { service, port } = wanted;
+    let listener: Listener;
+    try {
+      listener = this.#listen({ service, port, host });
+    } catch (error) {
+      pool.allowance.giveBack();
+      pool.failed(LANE);
+      throw error;
+    }
+    this.#open.set(key, { service, listener });
     void listener.finished.then(() => {
-      this.#options.pool.allowance.giveBack();
-      if (this.#open.get(key) !== open) return;
+      pool.allowance.giveBack();
+      if (this.#open.get(key)?.listener !== listener) return;
       this.#open.delete(key);
-      this.#report(
-        new Map(this.#conflicts).set(service, { service, port, message: "it stopped listening by itself" }),
-      );
+      const message = "it stopped listening by itself";
+      this.#report(new Map(this.#conflicts).set(service, { service, port, message }));
       this.#retryLater();
     });
   }
 
-  /**
-   * @throws {Error} if the system refuses, or too few descriptors would be left for the programs that write the rules
-   */
-  #listen({ service, port, host, ipv4Only }: Wanted): Listener {
+  #listen({ service, port, host }: Place): Listener {
     const { log, isProxyHealthy, pool, onConflict, listen: open = listen } = this.#options;
-    const lane = { server: SERVER, most: MOST_CONNECTIONS };
-    const handler: Handler = (_request, { family }) =>
-      serviceHealthAnswer(service, this.#localEndpoints(family, service), isProxyHealthy());
-    const onError = (error: unknown): void =>
-      log.error("Cannot answer a health check", error, { service, port });
-    const onAcceptFailure = (error: unknown): void => {
-      log.error("Cannot accept health checks, will try again", error, { service, port });
-      onConflict?.({ service, port, message: `cannot accept connections: ${errorText(error)}` });
-    };
-    if (!pool.allowance.take()) {
-      pool.failed(lane);
-      throw new Error("too few file descriptors are left: the process needs a higher limit of open files");
-    }
-    try {
-      return open({ host, port, handler, onError, onAcceptFailure, pool, lane, ipv4Only });
-    } catch (error) {
-      pool.allowance.giveBack();
-      pool.failed(lane);
-      throw error;
-    }
+    return open({
+      host,
+      port,
+      ipv4Only: host === EVERY_IPV4,
+      handler: (_request, { family }) => {
+        const localEndpoints = this.#families.get(family)?.get(service)?.localEndpoints ?? 0;
+        return serviceHealthAnswer(service, localEndpoints, isProxyHealthy());
+      },
+      onError: (error) => log.error("Cannot answer a health check", error, { service, port }),
+      onAcceptFailure: (error) => {
+        log.error("Cannot accept health checks, will try again", error, { service, port });
+        onConflict?.({ service, port, message: `cannot accept connections: ${errorText(error)}` });
+      },
+      pool,
+      lane: LANE,
+    });
   }
 
-  #localEndpoints(family: IpFamily, service: NamespacedName): number {
-    return this.#families.get(family)?.get(service)?.localEndpoints ?? 0;
-  }
-
-  async #close(keys: readonly string[]): Promise<void> {
-    await Promise.all(keys.map(async (key) => {
-      const open = this.#open.get(key);
-      this.#open.delete(key);
-      await open?.listener.close();
-    }));
+  async #close(isClosed: (service: NamespacedName, key: string) => boolean): Promise<void> {
+    const closing = [...this.#open].filter(([key, { service }]) => isClosed(service, key));
+    for (const [key] of closing) this.#open.delete(key);
+    await Promise.all(closing.map(([, { listener }]) => listener.close()));
   }
 }
 
-/** The sockets that serve a Service's health check port in the families that it has. */
-function sockets(
-  service: NamespacedName,
+const EVERY_IPV4 = "0.0.0.0";
+const EVERY_ADDRESS = "::";
+
+/** Where a Service's port is opened in the families that it has. Both have the same port; in between two syncs they may not. */
+function placesOf(
   ports: ReadonlyMap<IpFamily, number>,
-  addresses: ReadonlyMap<IpFamily, ListenAddresses>,
-): Wanted[] {
-  const result: Wanted[] = [];
-  // Both families of a Service have the same port; in between two syncs they may not.
-  const ipv4Only = addresses.get("IPv6") !== "all";
-  const everywhere = new Set<number>();
-  for (const [family, port] of ports) {
-    if (addresses.get(family) !== "all" || everywhere.has(port)) continue;
-    everywhere.add(port);
-    result.push({ service, port, host: ipv4Only ? "0.0.0.0" : "::", ipv4Only });
-  }
-  for (const [family, port] of ports) {
-    const own = addresses.get(family) ?? "all";
+  addresses: Readonly<Record<IpFamily, ListenAddresses>>,
+): (readonly [host: string, port: number])[] {
+  const wildcard = addresses.IPv6 === "all" ? EVERY_ADDRESS : EVERY_IPV4;
+  const everywhere = new Set([...ports].flatMap(([family, port]) => addresses[family] === "all" ? port : []));
+  const single = [...ports].flatMap(([family, port]) => {
+    const hosts = addresses[family];
     // A socket for all addresses of both families leaves none to listen on singly.
-    if (own === "all" || (everywhere.has(port) && !ipv4Only)) continue;
-    result.push(...own.map((host) => ({ service, port, host, ipv4Only: false })));
-  }
-  return result;
+    if (hosts === "all" || (everywhere.has(port) && wildcard === EVERY_ADDRESS)) return [];
+    return hosts.map((host) => [host, port] as const);
+  });
+  return [...[...everywhere].map((port) => [wildcard, port] as const), ...single];
 }
 
-function only(state: ProxyState, names: Iterable<NamespacedName>): ProxyState {
-  const services = new Map([...names].flatMap((name) => {
-    const ports = state.services.get(name);
-    return ports === undefined ? [] : [[name, ports] as const];
-  }));
-  return { ...state, services };
+/** The port of a Service that has one, and its ready endpoints on this node: one that serves several ports counts once. */
+function healthOf(name: NamespacedName, { services, endpoints }: ProxyState): Health | null {
+  const port = services.get(name)?.find(({ healthCheckNodePort }) => healthCheckNodePort !== 0);
+  if (port === undefined) return null;
+  const ips = new Set<string>();
+  for (const ofPort of endpoints.get(name)?.values() ?? []) {
+    for (const { isLocal, ready, ip } of ofPort) if (isLocal && ready) ips.add(ip);
+  }
+  return { port: port.healthCheckNodePort, localEndpoints: ips.size };
 }
 
 /**
@@ -333,31 +314,4 @@ export function nodePortListenAddresses(
   const addresses = nodePortAddresses(family, config.nodePortAddresses, nodeIps(node, config.bindAddress));
   if (addresses.matchAll) return "all";
   return matchingNodeIps(addresses, interfaceIps).filter((ip) => !/^fe[89ab][0-9a-f]:/.test(ip));
-}
-
-/** Services that have a health check node port, with the port number. */
-function healthCheckServices(state: ProxyState): Map<NamespacedName, number> {
-  const result = new Map<NamespacedName, number>();
-  for (const [name, ports] of state.services) {
-    for (const port of ports) {
-      if (port.healthCheckNodePort !== 0) result.set(name, port.healthCheckNodePort);
-    }
-  }
-  return result;
-}
-
-/** Endpoints on this node that are ready, by IP: one that serves several ports counts once. Services without any are absent. */
-function readyLocalEndpointCounts(
-  state: ProxyState,
-  services: Iterable<NamespacedName>,
-): Map<NamespacedName, number> {
-  const result = new Map<NamespacedName, number>();
-  for (const name of services) {
-    const ips = new Set<string>();
-    for (const endpoints of state.endpoints.get(name)?.values() ?? []) {
-      for (const endpoint of endpoints) if (endpoint.isLocal && endpoint.ready) ips.add(endpoint.ip);
-    }
-    if (ips.size > 0) result.set(name, ips.size);
-  }
-  return result;
 }

@@ -39,9 +39,9 @@ export interface FlowRules {
  */
 export function isStale(flow: FlowGroup, { targets, former, nodePortIps }: FlowRules): boolean {
   const isTranslated = flow.destination !== flow.replySource;
-  const find = ({ frontends, nodePorts }: UdpTargets): ReadonlySet<string> | undefined =>
-    frontends.get(flow.destination) ??
-      (nodePortIps.has(flow.destinationIp) ? nodePorts.get(flow.destinationPort) : undefined);
+  const find = (all: UdpTargets): ReadonlySet<string> | undefined =>
+    all.get(flow.destination) ??
+      (nodePortIps.has(flow.destinationIp) ? all.get(nodePortKey(flow.destinationPort)) : undefined);
   const wanted = find(targets);
   if (wanted !== undefined) {
     return !wanted.has(flow.replySource) && (isTranslated || flow.zone.length === 0);
@@ -77,10 +77,8 @@ export function planDeletions(
     if (group.zone.length > 0) zoned = true;
   }
   if (stale.length === 0) return [];
-  for (const sets of [rules.targets.frontends, rules.targets.nodePorts]) {
-    // A new flow to it may appear after the dump.
-    for (const keys of sets.values()) for (const key of keys) keptSources.add(key);
-  }
+  // A new flow to it may appear after the dump.
+  for (const keys of rules.targets.values()) for (const key of keys) keptSources.add(key);
   const deletions = new Map<string, { options: string[]; flows: number }>();
   for (const group of stale) {
     const zone = group.zone.length > 0 ? group.zone : zoned ? DEFAULT_ZONE : [];
@@ -167,15 +165,17 @@ function zoneOptions(text: string): ZoneOptions {
   return [...text.matchAll(ZONE)].flatMap(([, name = "", id = ""]) => [ZONE_OPTION[name] ?? "", id]);
 }
 
-/** A snapshot of one family. Addresses are `ip:port` or `[ip]:port`. */
-export interface UdpTargets {
-  /** Cluster IPs, external IPs and load balancer IPs → endpoints that flows to them may lead to. */
-  readonly frontends: ReadonlyMap<string, ReadonlySet<string>>;
-  /** Node port → endpoints that flows to it may lead to. */
-  readonly nodePorts: ReadonlyMap<number, ReadonlySet<string>>;
-}
+/**
+ * A snapshot of one family: where flows may lead that are sent to a frontend, which is `ip:port` or `[ip]:port` of a cluster IP, external IP
+ * or load balancer IP, or `:port` for a node port.
+ */
+export type UdpTargets = ReadonlyMap<string, ReadonlySet<string>>;
 
-export const NO_UDP_TARGETS: UdpTargets = { frontends: new Map(), nodePorts: new Map() };
+export const NO_UDP_TARGETS: UdpTargets = new Map();
+
+function nodePortKey(port: number): string {
+  return `:${port}`;
+}
 
 /**
  * Yields every UDP frontend of the state with the endpoints that flows to it may lead to, whatever node they are on and
@@ -188,33 +188,22 @@ export const NO_UDP_TARGETS: UdpTargets = { frontends: new Map(), nodePorts: new
  * that has none, also those to addresses that another pod may have by now.
  */
 export function udpTargets(state: ProxyState): UdpTargets {
-  const frontends = new Map<string, Set<string>>();
-  const nodePorts = new Map<number, Set<string>>();
+  const all = new Map<string, Set<string>>();
   for (const [name, ports] of state.services) {
     for (const port of ports) {
       if (port.protocol !== "UDP") continue;
       const targets = targetKeys(state.endpoints.get(name)?.get(port.key) ?? []);
-      for (const ip of frontendIps(port)) addAll(frontends, joinHostPort(ip, port.port), targets);
-      if (port.nodePort !== 0) addAll(nodePorts, port.nodePort, targets);
+      for (const key of frontendKeys(port)) addAll(all, key, targets);
     }
   }
-  return { frontends, nodePorts };
-}
-
-/** True if there are no UDP frontends. */
-export function isEmpty({ frontends, nodePorts }: UdpTargets): boolean {
-  return frontends.size === 0 && nodePorts.size === 0;
+  return all;
 }
 
 /** Every frontend of either, with the endpoints of both. */
 function unionOfTargets(one: UdpTargets, other: UdpTargets): UdpTargets {
-  const frontends = new Map<string, Set<string>>();
-  const nodePorts = new Map<number, Set<string>>();
-  for (const targets of [one, other]) {
-    for (const [address, keys] of targets.frontends) addAll(frontends, address, keys);
-    for (const [port, keys] of targets.nodePorts) addAll(nodePorts, port, keys);
-  }
-  return { frontends, nodePorts };
+  const all = new Map<string, Set<string>>();
+  for (const targets of [one, other]) for (const [key, keys] of targets) addAll(all, key, keys);
+  return all;
 }
 
 function targetKeys(endpoints: readonly Endpoint[]): readonly string[] {
@@ -222,11 +211,12 @@ function targetKeys(endpoints: readonly Endpoint[]): readonly string[] {
   return (usable.length === 0 ? endpoints : usable).map(({ key }) => key);
 }
 
-function frontendIps({ clusterIP, externalIPs, loadBalancerVIPs }: ServicePort): readonly string[] {
-  return [clusterIP, ...externalIPs, ...loadBalancerVIPs];
+function frontendKeys({ clusterIP, externalIPs, loadBalancerVIPs, port, nodePort }: ServicePort): string[] {
+  const keys = [clusterIP, ...externalIPs, ...loadBalancerVIPs].map((ip) => joinHostPort(ip, port));
+  return nodePort === 0 ? keys : [...keys, nodePortKey(nodePort)];
 }
 
-function addAll<K>(sets: Map<K, Set<string>>, key: K, members: Iterable<string>): void {
+function addAll(sets: Map<string, Set<string>>, key: string, members: Iterable<string>): void {
   const set = sets.get(key) ?? new Set();
   for (const member of members) set.add(member);
   sets.set(key, set);
@@ -308,7 +298,7 @@ export class StaleFlowReconciler {
     if (!this.#needed) return;
     if (this.#running === undefined) {
       clearTimeout(this.#retryTimer);
-      if (isEmpty(this.#targets) && isEmpty(this.#former)) {
+      if (this.#targets.size + this.#former.size === 0) {
         this.#needed = false;
         return;
       }

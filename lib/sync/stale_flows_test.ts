@@ -29,10 +29,8 @@ function targets(
   frontends: Record<string, readonly string[]>,
   nodePorts: Record<number, readonly string[]> = {},
 ): UdpTargets {
-  return {
-    frontends: new Map(Object.entries(frontends).map(([key, keys]) => [key, new Set(keys)])),
-    nodePorts: new Map(Object.entries(nodePorts).map(([key, keys]) => [Number(key), new Set(keys)])),
-  };
+  const ports = Object.entries(nodePorts).map(([port, keys]) => [`:${port}`, keys] as const);
+  return new Map([...Object.entries(frontends), ...ports].map(([key, keys]) => [key, new Set(keys)]));
 }
 
 function rules(now: UdpTargets, former = NO_UDP_TARGETS): FlowRules {
@@ -191,8 +189,8 @@ function targetsOf(service: Partial<Service>, endpoints: readonly SliceEndpoint[
   return plain(udpTargets(tracker.checkout().state));
 }
 
-function plain({ frontends, nodePorts }: UdpTargets): Record<string, string[]> {
-  return Object.fromEntries([...frontends, ...nodePorts].map(([key, keys]) => [key, [...keys]]));
+function plain(targets: UdpTargets): Record<string, string[]> {
+  return Object.fromEntries([...targets].map(([key, keys]) => [key, [...keys]]));
 }
 
 const [A, B, C] = ["10.244.1.3", "10.244.1.4", "10.244.1.5"] as const;
@@ -249,7 +247,7 @@ Deno.test("every address of a UDP port is a frontend, its node port a node port"
     "10.96.0.10:53": keys,
     "192.0.2.7:53": keys,
     "192.0.2.8:53": keys,
-    "30053": keys,
+    ":30053": keys,
   });
 });
 

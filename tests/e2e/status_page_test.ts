@@ -96,12 +96,12 @@ async function overview(browser: Browser): Promise<void> {
     assertMatch(await text(page, "[aria-label=Figures]"), /Syncs\s+3\s/);
     // What matters is said aloud, once.
     served.servers.health.sourceFailed("services", "connection refused");
-    served.servers.health.setRestored({
+    served.servers.health.restored = {
       isServed: true,
       savedAtMs: Date.now(),
       kinds: ["services"],
       expiresAtMs: 1,
-    });
+    };
     await askNow(page);
     await page.getByRole("heading", { level: 1, name: "Not ready" }).waitFor();
     assertStringIncludes(await text(page, "[aria-live=polite]"), "kproxy is not ready");

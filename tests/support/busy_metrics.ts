@@ -11,7 +11,7 @@ import {
   addProgramMetrics,
   addTrafficMetrics,
   ReloadRecord,
-  ServerMetrics,
+  serverMetrics,
   SnapshotMetrics,
 } from "../../lib/observe/metrics_kproxy.ts";
 import type { Registry } from "../../lib/observe/prom_client.ts";
@@ -98,10 +98,10 @@ function addRecords(registry: Registry): void {
   snapshot.saved({ savedAtMs: Date.now(), bytes: 4_711 });
   snapshot.saveFailed();
   snapshot.addTo(registry);
-  const servers = new ServerMetrics(registry);
+  const servers = serverMetrics(registry);
   for (const server of ["healthz", "metrics", "service-health"]) {
     servers.open(server, 2);
-    servers.closed(server, "timeout");
+    servers.closed(server, "timeout", "192.0.2.1");
     servers.failed(server);
   }
 }

@@ -12,6 +12,7 @@ import { CLEANUP_MODES, type CleanupMode } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
 import { oneOf } from "../../text/words.ts";
 import { didYouMean } from "../../config/suggest.ts";
+import { COMMAND_ENTRIES } from "../commands.ts";
 import { type Flag, valuesOf } from "./flag.ts";
 import { flagByLetter, flagByName, type FlagName, FLAGS, type NamedFlag, type ValueOf } from "./flags.ts";
 
@@ -71,26 +72,6 @@ export class ParsedFlags {
       .sort(([one], [other]) => one < other ? -1 : 1);
   }
 }
-
-/** How many positional arguments a command takes, and their name in messages. */
-const OPERANDS: Readonly<Record<CommandName, { readonly most: number; readonly name: string }>> = {
-  "run": { most: 0, name: "" },
-  "write-config": { most: 1, name: "FILE" },
-  "cleanup": { most: 0, name: "" },
-  "render": { most: 0, name: "" },
-  "status": { most: 0, name: "" },
-  "trace": { most: 2, name: "SRC and DST:PORT" },
-  "explain": { most: 2, name: "SRC and DST:PORT" },
-  "service": { most: 2, name: "list, or get and NAMESPACE/NAME" },
-  "check": { most: 0, name: "" },
-  "diff": { most: 0, name: "" },
-  "doctor": { most: 0, name: "" },
-  "selftest": { most: 1, name: "" },
-  "sysdump": { most: 1, name: "FILE" },
-  "version": { most: 0, name: "" },
-  "help": { most: 1, name: "COMMAND" },
-  "completion": { most: 1, name: "bash|zsh|fish" },
-};
 
 /**
  * Reads a command line: `COMMAND [--flag…]`. Arguments that begin with a flag belong to `run`, so that the arguments
@@ -258,7 +239,7 @@ function unknownFlag(typed: string, name: string, command: CommandName): UsageEr
 }
 
 function checkOperands(command: CommandName, operands: readonly string[]): void {
-  const { most, name } = OPERANDS[command];
+  const { most = 0, operands: name = "" } = COMMAND_ENTRIES[command];
   if (operands.length <= most) return;
   const got = `got [${operands.map((operand) => `"${operand}"`).join(" ")}]`;
   if (most > 1) throw new UsageError(`"kproxy ${command}" takes ${name}, ${got}`);

@@ -1,140 +1,47 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { UsageError } from "../../errors.ts";
 import type { FlagValue } from "../../config/flags_overlay.ts";
+import type { KindName } from "../../config/kinds.ts";
 import { type FlagName, FLAGS } from "./flags.ts";
 import { parseArgs, type ParsedFlags } from "./parse_args.ts";
 
-/** One line for each flag: as typed, and what it yields. */
-const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue][] = [
-  ["allow-insecure-files", ["doctor", "--allow-insecure-files"], true],
-  ["cleanup", ["run", "--cleanup"], true],
-  ["cleanup-ipvs", ["run", "--cleanup-ipvs=false"], false],
-  ["config", ["run", "--config=/etc/kproxy.yaml"], "/etc/kproxy.yaml"],
-  ["config-lenient", ["cleanup", "--config-lenient"], true],
-  ["config-reload", ["run", "--config-reload=exit"], "exit"],
-  ["dry-run", ["cleanup", "--dry-run"], true],
-  ["family", ["render", "--family=ipv6"], "ipv6"],
-  ["flush-ipvs", ["cleanup", "--flush-ipvs"], true],
-  ["help", ["render", "-h"], true],
-  ["init-only", ["run", "--init-only"], true],
-  ["of", ["cleanup", "--of=kproxy"], "kproxy"],
-  ["only", ["cleanup", "--only=ipvs", "--only", "nftables,userspace"], ["ipvs", "nftables", "userspace"]],
-  ["output", ["write-config", "-o", "json"], "json"],
-  ["version", ["run", "--version=raw"], "raw"],
-  ["write-config-to", ["run", "--write-config-to", "/tmp/c.yaml"], "/tmp/c.yaml"],
-  ["interval", ["status", "--interval=500ms"], 500],
-  ["live-from", ["trace", "--live-from=a", "--live-from", "b,c"], ["a", "b,c"]],
-  ["migrate-to", ["doctor", "--migrate-to=nftables"], "nftables"],
-  ["no-desired", ["explain", "--no-desired"], true],
-  ["no-live", ["service", "--no-live"], true],
-  ["repair", ["check", "--repair"], true],
-  ["time-limit", ["selftest", "--time-limit=30s"], 30_000],
-  ["watch", ["status", "-w"], true],
-  ["config-sync-period", ["run", "--config-sync-period=5m"], 300_000],
-  ["feature-gates", ["run", "--feature-gates=AllAlpha=false,X=true"], { AllAlpha: false, X: true }],
-  ["hostname-override", ["render", "--hostname-override=n1"], "n1"],
-  ["kube-api-burst", ["run", "--kube-api-burst=20"], 20],
-  ["kube-api-content-type", ["run", "--kube-api-content-type=application/json"], "application/json"],
-  ["kube-api-qps", ["run", "--kube-api-qps=7.5"], 7.5],
-  ["kubeconfig", ["run", "--kubeconfig", "/var/lib/kube-proxy/kubeconfig"], "/var/lib/kube-proxy/kubeconfig"],
-  ["master", ["run", "--master=https://10.0.0.1:6443"], "https://10.0.0.1:6443"],
-  ["oom-score-adj", ["run", "--oom-score-adj", "-998"], -998],
-  ["manifests", ["render", "--manifests=a", "--manifests", "-"], ["a", "-"]],
-  ["snapshot", ["run", "--snapshot=/var/lib/kproxy/s"], "/var/lib/kproxy/s"],
-  ["snapshot-max-age", ["run", "--snapshot-max-age=36h"], 129_600_000],
-  ["bind-address", ["run", "--bind-address=::"], "::"],
-  ["bind-address-hard-fail", ["run", "--bind-address-hard-fail=true"], true],
-  ["healthz-bind-address", ["run", "--healthz-bind-address=127.0.0.1"], "127.0.0.1"],
-  ["metrics-bind-address", ["run", "--metrics-bind-address=[::1]:10249"], "[::1]:10249"],
-  ["profiling", ["run", "--profiling"], true],
-  ["show-hidden-metrics-for-version", ["run", "--show-hidden-metrics-for-version=1.35"], "1.35"],
-  ["socket", ["run", "--socket=/run/other/kproxy.sock"], "/run/other/kproxy.sock"],
-  ["status-api", ["run", "--status-api=false"], false],
-  ["status-page", ["run", "--status-page"], true],
-  ["iptables-localhost-nodeports", ["run", "--iptables-localhost-nodeports=false"], false],
-  ["iptables-masquerade-bit", ["run", "--iptables-masquerade-bit=15"], 15],
-  ["iptables-min-sync-period", ["run", "--iptables-min-sync-period=0"], 0],
-  ["iptables-sync-period", ["run", "--iptables-sync-period=1m"], 60_000],
-  ["masquerade-all", ["run", "--masquerade-all"], true],
-  ["nodeport-addresses", ["run", "--nodeport-addresses=10.0.0.0/8,fd00::/8"], ["10.0.0.0/8", "fd00::/8"]],
-  ["proxy-mode", ["render", "--proxy-mode=nftables"], "nftables"],
-  ["proxy-mode-fallback", ["run", "--proxy-mode-fallback"], true],
-  ["proxy-port-range", ["run", "--proxy-port-range=0-0"], "0-0"],
-  ["traffic-counters", ["run", "--traffic-counters"], true],
-  ["udp-timeout", ["run", "--udp-timeout=250ms"], 250],
-  ["userspace-listen", ["run", "--userspace-listen=127.0.0.0/8,::1"], ["127.0.0.0/8", "::1"]],
-  ["cluster-cidr", ["run", "--cluster-cidr=10.244.0.0/16,fd00:10::/64"], "10.244.0.0/16,fd00:10::/64"],
-  ["detect-local-mode", ["run", "--detect-local-mode=NodeCIDR"], "NodeCIDR"],
-  ["pod-bridge-interface", ["run", "--pod-bridge-interface=cni0"], "cni0"],
-  ["pod-interface-name-prefix", ["run", "--pod-interface-name-prefix=veth"], "veth"],
-  ["ipvs-exclude-cidrs", ["run", "--ipvs-exclude-cidrs=10.1.0.0/16"], ["10.1.0.0/16"]],
-  ["ipvs-min-sync-period", ["run", "--ipvs-min-sync-period=5s"], 5_000],
-  ["ipvs-scheduler", ["run", "--ipvs-scheduler=wrr"], "wrr"],
-  ["ipvs-strict-arp", ["run", "--ipvs-strict-arp"], true],
-  ["ipvs-sync-period", ["run", "--ipvs-sync-period=10s"], 10_000],
-  ["ipvs-tcp-timeout", ["run", "--ipvs-tcp-timeout=15m"], 900_000],
-  ["ipvs-tcpfin-timeout", ["run", "--ipvs-tcpfin-timeout=2m"], 120_000],
-  ["ipvs-termination-deadline", ["run", "--ipvs-termination-deadline=1h"], 3_600_000],
-  ["ipvs-udp-timeout", ["run", "--ipvs-udp-timeout=300s"], 300_000],
-  ["conntrack-max-per-core", ["run", "--conntrack-max-per-core=0"], 0],
-  ["conntrack-min", ["run", "--conntrack-min=1000"], 1_000],
-  ["conntrack-tcp-be-liberal", ["run", "--conntrack-tcp-be-liberal"], true],
-  ["conntrack-tcp-timeout-close-wait", ["run", "--conntrack-tcp-timeout-close-wait=30m"], 1_800_000],
-  ["conntrack-tcp-timeout-established", ["run", "--conntrack-tcp-timeout-established=2h"], 7_200_000],
-  ["conntrack-udp-timeout", ["run", "--conntrack-udp-timeout=30s"], 30_000],
-  ["conntrack-udp-timeout-stream", ["run", "--conntrack-udp-timeout-stream=120s"], 120_000],
-  ["log-flush-frequency", ["run", "--log-flush-frequency=3s"], 3_000],
-  ["log-json-info-buffer-size", ["run", "--log-json-info-buffer-size=64Ki"], "64Ki"],
-  ["log-json-split-stream", ["run", "--log-json-split-stream"], true],
-  ["log-text-info-buffer-size", ["run", "--log-text-info-buffer-size=0"], "0"],
-  ["log-text-split-stream", ["run", "--log-text-split-stream=F"], false],
-  ["logging-format", ["run", "--logging-format=json"], "json"],
-  ["v", ["run", "-v=2"], 2],
-  ["vmodule", ["run", "--vmodule=proxier=4"], [{ filePattern: "proxier", verbosity: 4 }]],
-  ["add-dir-header", ["run", "--add-dir-header"], true],
-  ["alsologtostderr", ["run", "--alsologtostderr=true"], true],
-  ["azure-container-registry-config", ["run", "--azure-container-registry-config=/a.json"], "/a.json"],
-  [
-    "boot-id-file",
-    ["run", "--boot-id-file=/proc/sys/kernel/random/boot_id"],
-    "/proc/sys/kernel/random/boot_id",
-  ],
-  ["cleanup-iptables", ["run", "--cleanup-iptables"], true],
-  ["conntrack-max", ["run", "--conntrack-max=65536"], 65_536],
-  ["enable-dsr", ["run", "--enable-dsr"], true],
-  ["forward-healthcheck-vip", ["run", "--forward-healthcheck-vip"], true],
-  ["google-json-key", ["run", "--google-json-key=k"], "k"],
-  ["healthz-port", ["run", "--healthz-port=0"], 0],
-  ["log-backtrace-at", ["run", "--log-backtrace-at=:0"], ":0"],
-  ["log-dir", ["run", "--log-dir=/var/log/kubernetes"], "/var/log/kubernetes"],
-  ["log-file", ["run", "--log-file=/var/log/kube-proxy.log"], "/var/log/kube-proxy.log"],
-  ["log-file-max-size", ["run", "--log-file-max-size=1800"], 1_800],
-  ["logtostderr", ["run", "--logtostderr=false"], false],
-  ["machine-id-file", ["run", "--machine-id-file=/etc/machine-id"], "/etc/machine-id"],
-  ["metrics-port", ["run", "--metrics-port=10249"], 10_249],
-  ["network-name", ["run", "--network-name=cbr0"], "cbr0"],
-  ["one-output", ["run", "--one-output"], true],
-  ["resource-container", ["run", "--resource-container="], ""],
-  ["root-hnsendpoint-name", ["run", "--root-hnsendpoint-name=cbr0"], "cbr0"],
-  ["skip-headers", ["run", "--skip-headers"], true],
-  ["skip-log-headers", ["run", "--skip-log-headers"], true],
-  ["source-vip", ["run", "--source-vip=10.0.0.1"], "10.0.0.1"],
-  ["stderrthreshold", ["run", "--stderrthreshold=2"], "2"],
-  ["windows-service", ["run", "--windows-service"], true],
-];
+/** A value of each kind: as typed, and what it yields. */
+const TYPED: Readonly<Record<KindName, readonly [text: string, value: FlagValue]>> = {
+  string: ["/a b=c", "/a b=c"],
+  bool: ["false", false],
+  int: ["-998", -998],
+  level: ["2", 2],
+  float: ["7.5", 7.5],
+  duration: ["1m30s", 90_000],
+  nanoseconds: ["500ms", 500],
+  quantity: ["64Ki", "64Ki"],
+  list: ["10.0.0.0/8,fd00::/8", ["10.0.0.0/8", "fd00::/8"]],
+  paths: ["b,c", ["b,c"]],
+  ip: ["::", "::"],
+  address: ["[::1]:10249", "[::1]:10249"],
+  gates: ["AllAlpha=false,X=true", { AllAlpha: false, X: true }],
+  vmodule: ["proxier=4", [{ filePattern: "proxier", verbosity: 4 }]],
+  version: ["raw", "raw"],
+};
 
-Deno.test("every flag is read as typed, and nothing else with it", { permissions: "none" }, () => {
-  for (const [name, argv, value] of CASES) {
-    const flags = parseArgs(argv);
-    assertEquals(flags.get(name), value as never, name);
-    assertEquals([...flags.values.keys()], [name]);
-    assertEquals(flags.command, argv[0]);
-    const deprecated = FLAGS.find((flag) => flag.name === name)?.note !== undefined;
-    assertEquals(flags.warnings.length, deprecated ? 1 : 0, name);
-    if (deprecated) assert(flags.warnings[0]?.startsWith(`Flag --${name} has been deprecated, `));
+Deno.test("every flag is read as typed in each of its commands, and nothing else with it", {
+  permissions: "none",
+}, () => {
+  for (const { name, short, kind, note, commands, ...flag } of FLAGS) {
+    for (const command of commands) {
+      const [choice] = flag.valuesIn?.[command] ?? flag.values ?? [];
+      const isChosen = choice !== undefined && kind !== "version";
+      const [text, value] = isChosen ? [choice, kind === "list" ? [choice] : choice] : TYPED[kind];
+      for (const words of [[`--${name}=${text}`], ...short === undefined ? [] : [[`-${short}=${text}`]]]) {
+        const flags = parseArgs([command, ...words]);
+        assertEquals(flags.get(name), value as never, name);
+        assertEquals([...flags.values.keys()], [name]);
+        assertEquals(flags.command, command);
+        assertEquals(flags.warnings.length, note === undefined ? 0 : 1, name);
+        if (note !== undefined) assert(flags.warnings[0]?.startsWith(`Flag --${name} has been deprecated, `));
+      }
+    }
   }
-  // A flag without a case would go untested.
-  assertEquals(CASES.map(([name]) => name), FLAGS.map((flag) => flag.name));
 });
 
 /** Words → the flags of `run` that are given, or what is wrong; by pflag's rules, of which `parseArgs` of `@std/cli` breaks most. */

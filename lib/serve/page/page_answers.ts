@@ -25,108 +25,76 @@ export function pageAnswers(
   server: ServerFacts,
   page: PageFacts,
 ): ReadonlyMap<string, Handler> {
-  const answers = new PageAnswers(proxy, server, page);
-  return new Map<string, Handler>([
-    [SERVICES_PATH, (request, _peer, stopping) => answers.services(request, stopping)],
-    [SERVICE_PATH, (request, _peer, stopping) => answers.service(request, stopping)],
-    [TRACE_PATH, (request, _peer, stopping) => answers.trace(request, stopping)],
-  ]);
-}
+  const { record } = proxy;
+  // Of this proxy server; generations start again with the next one.
+  const id = `${Deno.pid}-${Math.round(server.servingSinceMs)}`;
+  /** Of what the page shows; another one whenever Services may look different. */
+  const version = (): string => `${id}:${record.generation}`;
+  const rowsPace = new Pace();
+  const pace = new Pace({ mostWaiting: MOST_WAITING });
+  let loaded: Promise<Questions> | null = null;
+  const questions = (): Promise<Questions> => loaded ??= page.questions();
+  const held = (): Held => ({
+    states: record.states,
+    quarantined: record.quarantined,
+    mode: server.mode,
+    config: server.config(),
+    nodeName: proxy.node,
+    node: page.node(),
+    serviceCidrs: page.serviceCidrs(),
+    addresses: interfaceAddresses(),
+    unserved: proxy.unserved(),
+    portals: proxy.portals?.() ?? null,
+  });
 
-class PageAnswers {
-  readonly #proxy: ProxyFacts;
-  readonly #server: ServerFacts;
-  readonly #page: PageFacts;
-  /** Id of this proxy server; generations start again with the next one. */
-  readonly #id: string;
-  readonly #rowsPace = new Pace();
-  readonly #pace = new Pace({ mostWaiting: MOST_WAITING });
-  #loaded: Promise<Questions> | null = null;
-
-  constructor(proxy: ProxyFacts, server: ServerFacts, page: PageFacts) {
-    this.#proxy = proxy;
-    this.#server = server;
-    this.#page = page;
-    this.#id = `${Deno.pid}-${Math.round(server.servingSinceMs)}`;
-  }
-
-  services(request: Request, stopping: AbortSignal): Response {
-    const { record } = this.#proxy;
+  const services: Handler = (request, _peer, stopping) => {
     const facts = { states: [...record.states.values()], quarantined: record.quarantined };
-    const tag = `"${this.#version}"`;
+    const tag = `"${version()}"`;
     if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);
-    const head = { apiVersion: API_VERSION, kind: "ServiceRows" } as const;
-    const pieces = rowPieces(serviceNames(facts.states), facts, head);
-    return answerOf("application/json", pacedBody(pieces, this.#rowsPace, stopping), {
-      headers: cached(tag),
+    const pieces = rowPieces(serviceNames(facts.states), facts, {
+      apiVersion: API_VERSION,
+      kind: "ServiceRows",
     });
-  }
+    return answerOf("application/json", pacedBody(pieces, rowsPace, stopping), { headers: cached(tag) });
+  };
 
-  async service(request: Request, stopping: AbortSignal): Promise<Response> {
+  const service: Handler = async (request, _peer, stopping) => {
     const name = queryOf(request).get("name") ?? "";
     if (name.length > LONGEST_WORD) return problemAnswer(400, "the name is too long");
-    // Destinations that are not served may change without a sync.
-    const unserved = this.#proxy.unserved().reduce((sum, [, { size }]) => sum + size, 0);
-    const tag = `"${this.#version}:${unserved}"`;
+    // What is not served may change without a sync.
+    const unserved = proxy.unserved().reduce((sum, [, { size }]) => sum + size, 0);
+    const tag = `"${version()}:${unserved}"`;
     if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);
-    return await this.#inTurn(stopping, async () => {
-      const { service } = await this.#questions();
-      const document = await service(this.#held(), name);
+    return await inTurn(pace, stopping, async () => {
+      const document = await (await questions()).service(held(), name);
       if (document === null) return problemAnswer(404, `there is no Service ${name} with a cluster IP`);
-      return jsonAnswer(`${JSON.stringify(document)}\n`, {
-        headers: cached(tag),
-      });
+      return jsonAnswer(`${JSON.stringify(document)}\n`, { headers: cached(tag) });
     });
-  }
+  };
 
-  async trace(request: Request, stopping: AbortSignal): Promise<Response> {
+  const trace: Handler = async (request, _peer, stopping) => {
     const query = queryOf(request);
     const [from, to] = [query.get("from")?.trim() ?? "", query.get("to")?.trim() ?? ""];
     if (from === "" || to === "") return problemAnswer(400, "a source and a destination are needed");
     if (from.length > LONGEST_WORD || to.length > LONGEST_WORD) {
       return problemAnswer(400, "source or destination is too long");
     }
-    return await this.#inTurn(stopping, async () => {
-      const { trace } = await this.#questions();
-      return jsonAnswer(`${JSON.stringify(await trace(this.#held(), from, to))}\n`);
+    return await inTurn(pace, stopping, async () => {
+      const document = await (await questions()).trace(held(), from, to);
+      return jsonAnswer(`${JSON.stringify(document)}\n`);
     });
-  }
+  };
 
-  /** Version of the page's data; it changes whenever Services may look different. */
-  get #version(): string {
-    return `${this.#id}:${this.#proxy.record.generation}`;
-  }
+  return new Map([[SERVICES_PATH, services], [SERVICE_PATH, service], [TRACE_PATH, trace]]);
+}
 
-  #questions(): Promise<Questions> {
-    return this.#loaded ??= this.#page.questions();
-  }
-
-  #held(): Held {
-    const { record } = this.#proxy;
-    const { node, serviceCidrs } = this.#page;
-    const { mode, config } = this.#server;
-    return {
-      states: record.states,
-      quarantined: record.quarantined,
-      mode,
-      config: config(),
-      nodeName: this.#proxy.node,
-      node: node(),
-      serviceCidrs: serviceCidrs(),
-      addresses: interfaceAddresses(),
-      unserved: this.#proxy.unserved(),
-      portals: this.#proxy.portals?.() ?? null,
-    };
-  }
-
-  async #inTurn(stopping: AbortSignal, work: () => Promise<Response>): Promise<Response> {
-    try {
-      return await this.#pace.take(work, stopping);
-    } catch (error) {
-      if (error instanceof UsageError) return problemAnswer(400, error.message);
-      if (error instanceof BusyError) return problemAnswer(503, error.message);
-      throw error;
-    }
+async function inTurn(pace: Pace, stopping: AbortSignal, work: () => Promise<Response>): Promise<Response> {
+  try {
+    return await pace.take(work, stopping);
+  } catch (error) {
+    if (error instanceof UsageError) return problemAnswer(400, error.message);
+    if (error instanceof BusyError) return problemAnswer(503, error.message);
+    throw error;
   }
 }
 

@@ -25,9 +25,11 @@ const DRIFTS = 20;
 /** Limit for a list that may hold thousands of Services. */
 const SHOWN_QUARANTINED = 100;
 
-interface Quarantined {
-  readonly problem: string;
-  readonly sinceMs: number;
+/** What one family has in quarantine. */
+interface FamilyQuarantine {
+  /** As a sync reported it: the same list again says nothing new. */
+  readonly list: readonly QuarantinedService[];
+  readonly services: ReadonlyMap<NamespacedName, { readonly problem: string; readonly sinceMs: number }>;
 }
 
 type Drift = DriftStatus["recent"][number];
@@ -41,8 +43,7 @@ export class StatusRecord {
   readonly #nowMs: () => number;
   readonly #families: ReadonlyMap<IpFamily, SyncRecord>;
   readonly #states = new Map<IpFamily, ProxyState>();
-  readonly #quarantined = new Map<IpFamily, ReadonlyMap<NamespacedName, Quarantined>>();
-  readonly #lists = new Map<IpFamily, readonly QuarantinedService[]>();
+  readonly #quarantined = new Map<IpFamily, FamilyQuarantine>();
   readonly #drifts: Drift[] = [];
   #generation = 0;
   #found = 0;
@@ -55,10 +56,14 @@ export class StatusRecord {
     this.observer = {
       synced: (outcome) => {
         const timeMs = nowMs();
-        const { family, full, services, state, report } = outcome;
-        this.#families.get(family)?.synced(outcome, timeMs);
+        const { family, full, state, report } = outcome;
+        const before = this.#quarantined.get(family);
+        this.#takeQuarantine(family, report.quarantined, timeMs);
+        const now = this.#quarantined.get(family);
+        const services = full ? [] : withReleased(outcome.services, before, now);
+        this.#families.get(family)?.synced({ ...outcome, services }, timeMs);
         this.#states.set(family, state);
-        const isRequarantined = this.#takeQuarantine(family, report.quarantined, timeMs);
+        const isRequarantined = before !== now && (before?.list.length ?? 0) + (now?.list.length ?? 0) > 0;
         if (full || services.length > 0 || isRequarantined) this.#generation++;
       },
       failed: (failure) => this.#families.get(failure.family)?.failed(failure, nowMs()),
@@ -88,14 +93,14 @@ export class StatusRecord {
 
   /** Services whose rules the kernel has refused, and why. */
   get quarantined(): ReadonlyMap<NamespacedName, string> {
-    const all = [...this.#quarantined.values()].flatMap((services) => [...services]);
+    const all = [...this.#quarantined.values()].flatMap(({ services }) => [...services]);
     return new Map(all.map(([service, { problem }]) => [service, problem]));
   }
 
   get quarantine(): QuarantineStatus {
     const services: QuarantineStatus["services"][number][] = [];
     let count = 0;
-    for (const [family, quarantined] of this.#quarantined) {
+    for (const [family, { services: quarantined }] of this.#quarantined) {
       count += quarantined.size;
       for (const [service, { problem, sinceMs }] of quarantined) {
         if (services.length >= SHOWN_QUARANTINED) break;
@@ -109,24 +114,18 @@ export class StatusRecord {
     return { found: this.#found, repaired: this.#repaired, recent: [...this.#drifts] };
   }
 
-  /** Takes the quarantine of a sync; true if Services may have gone in or come out. */
   #takeQuarantine(
     family: IpFamily,
     list: readonly QuarantinedService[] | undefined,
     timeMs: number,
-  ): boolean {
-    // An unchanged list is skipped at once.
-    if (list === undefined || this.#lists.get(family) === list) return false;
-    this.#lists.set(family, list);
+  ): void {
     const before = this.#quarantined.get(family);
-    this.#quarantined.set(
-      family,
-      new Map(list.map(({ service, problem }) => {
-        const known = before?.get(service);
-        return [service, known?.problem === problem ? known : { problem, sinceMs: timeMs }];
-      })),
-    );
-    return list.length > 0 || (before?.size ?? 0) > 0;
+    if (list === undefined || before?.list === list) return;
+    const services = list.map(({ service, problem }) => {
+      const known = before?.services.get(service);
+      return [service, known?.problem === problem ? known : { problem, sinceMs: timeMs }] as const;
+    });
+    this.#quarantined.set(family, { list, services: new Map(services) });
   }
 
   #takeDrift(family: IpFamily, damaged: readonly string[]): void {
@@ -146,6 +145,17 @@ export class StatusRecord {
     const drift = this.#drifts[at];
     if (drift !== undefined) this.#drifts[at] = { ...drift, outcome };
   }
+}
+
+/** The Services that a sync looked at: those that changed, and those that were tried again and are out of quarantine. */
+function withReleased(
+  changed: readonly NamespacedName[],
+  before: FamilyQuarantine | undefined,
+  now: FamilyQuarantine | undefined,
+): readonly NamespacedName[] {
+  if (before === undefined || before === now) return changed;
+  const released = [...before.services.keys()].filter((service) => now?.services.has(service) !== true);
+  return [...new Set([...changed, ...released])];
 }
 
 /** How many syncs a plot shows. */

@@ -178,6 +178,22 @@ Deno.test("Services may look different after a sync that looked at some, or whos
   assertEquals([...record.states.keys()], ["IPv4"]);
 });
 
+Deno.test("a sync that only takes Services out of quarantine has looked at these", () => {
+  const { record, synced } = recorded();
+  const quarantined = [{ service: "shop/a", problem: "no" }, { service: "shop/b", problem: "no" }];
+  const partial = { full: false, services: ["shop/b"] };
+  synced({ ...partial, report: { ...REPORT, quarantined } });
+  synced({ ...partial, report: { ...REPORT, quarantined: [] } });
+  synced({ ...partial, services: [], report: { ...REPORT, quarantined: [] } });
+  const { recent = [], lastSync } = record.families.IPv4 ?? {};
+  assertEquals(recent.map(({ changed, services }) => [changed, services]), [
+    [1, ["shop/b"]],
+    [2, ["shop/b", "shop/a"]],
+    [0, []],
+  ]);
+  assertEquals(lastSync?.changed, 0);
+});
+
 Deno.test("damage of rules is reported, and what became of it", () => {
   const { record, later } = recorded(["IPv4", "IPv6"]);
   record.drift.found("IPv4", ["nat KUBE-SERVICES"]);

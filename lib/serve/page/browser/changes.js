@@ -28,17 +28,18 @@ export function changes(status) {
 }
 
 /**
- * Full syncs, those with changed Services, and those that failed.
+ * Syncs that looked at Services, wrote something, or failed.
  *
  * @param {StatusDocument} status
  * @returns {readonly Change[]} newest first
  */
-function newestChanges({ families }) {
+export function newestChanges({ families }) {
   const all = Object.entries(families).flatMap(([family, { recent }]) =>
     recent.map((point) => ({ ...point, family }))
   );
-  return all.filter(({ ok, kind, changed }) => !ok || kind === "full" || changed > 0)
-    .sort((one, other) => other.timeMs - one.timeMs).slice(0, SHOWN);
+  return all.filter(({ ok, kind, changed, written = {} }) =>
+    !ok || kind === "full" || changed > 0 || Object.values(written).some((amount) => amount > 0)
+  ).sort((one, other) => other.timeMs - one.timeMs).slice(0, SHOWN);
 }
 
 /** @param {readonly Change[]} newest first */
