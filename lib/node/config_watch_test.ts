@@ -9,7 +9,6 @@ const decoder = new TextDecoder();
 async function withConfig(
   work: (folder: string, watch: ConfigWatch, warnings: string[]) => Promise<void>,
   place: (folder: string) => Promise<void> = (folder) => Deno.writeTextFile(`${folder}/config.yaml`, "a"),
-  pollMs = 10_000,
 ): Promise<void> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-config-" });
   const warnings: string[] = [];
@@ -23,7 +22,7 @@ async function withConfig(
     await place(folder);
     const path = `${folder}/config.yaml`;
     const file = { path, bytes: await Deno.readFile(path) };
-    await using watch = new ConfigWatch({ file, log, debounceMs: 40, pollMs });
+    const watch = new ConfigWatch({ file, log, debounceMs: 40, pollMs: 50 });
     await work(folder, watch, warnings);
   } finally {
     await Deno.remove(folder, { recursive: true });
@@ -109,12 +108,10 @@ Deno.test("a file that is gone is said once and is no change, its return is comp
       await Deno.writeTextFile(`${folder}/config.yaml`, "b");
       assertEquals(await nextText(watch), "b");
     },
-    undefined,
-    50,
   );
 });
 
-Deno.test("a change behind a link to another folder is seen by polling", async () => {
+Deno.test("a change behind a link to another folder is seen", async () => {
   const elsewhere = await Deno.makeTempDir({ prefix: "kproxy-config-" });
   try {
     await withConfig(
@@ -127,7 +124,6 @@ Deno.test("a change behind a link to another folder is seen by polling", async (
         await Deno.writeTextFile(`${elsewhere}/real.yaml`, "a");
         await Deno.symlink(`${elsewhere}/real.yaml`, `${folder}/config.yaml`);
       },
-      60,
     );
   } finally {
     await Deno.remove(elsewhere, { recursive: true });
@@ -143,7 +139,5 @@ Deno.test("a FIFO beside the file keeps no change from being seen", async () => 
         assertEquals(await nextText(watch), text);
       }
     },
-    undefined,
-    200,
   );
 });
