@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type HttpAnswer, IdleLimit, readRefusal } from "./response.ts";
+import { type HttpAnswer, IdleLimit, type IdleTimes, readRefusal } from "./response.ts";
 import { formatOf, formatOfRefusal, type WatchBatch } from "./serializers.ts";
 import type { KubeConnection } from "./connection_state.ts";
 import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./list_watch_messages.ts";
@@ -127,7 +127,7 @@ export class ListWatch {
    */
   async watch({ version, paced }: Asked, signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
     const { events, idle } = await this.#openWatch({ resourceVersion: version }, paced, signal);
-    idle.changeTo(this.#silenceMs());
+    idle.changeTo(this.#silence());
     return untilSilent(events, idle);
   }
 
@@ -152,12 +152,12 @@ export class ListWatch {
       },
       wholeMs: times.pageMs,
     });
-    return { events: untilSilent(events, idle), listed: () => idle.changeTo(this.#silenceMs()) };
+    return { events: untilSilent(events, idle), listed: () => idle.changeTo(this.#silence()) };
   }
 
-  #silenceMs(): number {
+  #silence(): IdleTimes {
     const { times, resource, random } = this.#options;
-    return Math.round(times.silenceMs * (resource.patience ?? 1) * (1 - random() / 4));
+    return { idleMs: Math.round(times.silenceMs * (resource.patience ?? 1) * (1 - random() / 4)) };
   }
 
   /** The events of a watch that the server has accepted; `idle`, which has limited the time until then, ends them. */
@@ -167,7 +167,7 @@ export class ListWatch {
     signal: AbortSignal,
   ): Promise<{ readonly events: AsyncGenerator<WatchBatch>; readonly idle: IdleLimit }> {
     const { times, random, clock, client, resource } = this.#options;
-    const idle = new IdleLimit(times.answerMs, client.server, signal, clock);
+    const idle = new IdleLimit({ idleMs: times.answerMs }, client.server, signal, clock);
     const query = {
       watch: "1",
       allowWatchBookmarks: "true",
