@@ -111,10 +111,14 @@ export type {
   ServicePort,
   ServicePortKey,
 } from "./lib/model/state.ts";
-export { ChangeTracker, type ChangeTrackerOptions, type Checkout } from "./lib/model/change_tracker.ts";
+export {
+  ChangeTracker,
+  type ChangeTrackerOptions,
+  type Checkout,
+  type UnreachableEndpoint,
+} from "./lib/model/change_tracker.ts";
 export type { ExternalIpPolicy } from "./lib/model/address_policy.ts";
 export type { UnservedDestination, UnservedOfService } from "./lib/model/destination_claims.ts";
-export type { UnreachableEndpoint, UnreachableEndpointsOptions } from "./lib/model/unreachable_endpoints.ts";
 export type { Report } from "./lib/model/service_port.ts";
 export { type CategorizedEndpoints, categorizeEndpoints } from "./lib/model/endpoint.ts";
 export type { IpvsAnnotations } from "./lib/model/ipvs_annotations.ts";

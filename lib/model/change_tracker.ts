@@ -12,11 +12,19 @@ import type { EndpointSlice, IpFamily, NamespacedName, Service } from "./objects
 import { type Report, sameServicePorts, servicePorts } from "./service_port.ts";
 import { sizeProblem } from "./service_size.ts";
 import type { NodeFacts, ProxyState, ServicePort } from "./state.ts";
-import {
-  reportDifference,
-  UnreachableEndpoints,
-  type UnreachableEndpointsOptions,
-} from "./unreachable_endpoints.ts";
+
+/**
+ * An endpoint that is left out, because no pod has its address, such as a loopback or multicast address: traffic would reach the node
+ * itself or its link. An API server refuses most of them, but not all, and not every source of objects is one.
+ */
+export interface UnreachableEndpoint {
+  /** Whose endpoint it is. */
+  readonly service: NamespacedName;
+  /** E.g. `239.1.1.1 of EndpointSlice shop/web-1`. */
+  readonly endpoint: string;
+  /** E.g. `it is a multicast address`. */
+  readonly reason: string;
+}
 
 /** Settings of a {@link ChangeTracker}. */
 export interface ChangeTrackerOptions {
@@ -35,9 +43,13 @@ export interface ChangeTrackerOptions {
   readonly onUnserved?: (unserved: UnservedDestination) => void;
   /** Called for each such destination that the Service now gets or no longer requests, with the same limit. */
   readonly onResolved?: (resolved: Omit<UnservedDestination, "reason">) => void;
-  /** Callbacks for endpoints whose addresses no pod can have. */
-  readonly unreachable?: UnreachableEndpointsOptions;
-  /** Most destinations reported by name at once. @default {10} */
+  /** Called once for each endpoint of a Service that is left out, as many at once. */
+  readonly onUnreachable?: (found: UnreachableEndpoint) => void;
+  /** Called for each that is no endpoint any more, as many at once. */
+  readonly onUnreachableGone?: (gone: Omit<UnreachableEndpoint, "reason">) => void;
+  /** Called with their number whenever it changes. */
+  readonly onUnreachableCount?: (count: number) => void;
+  /** How many destinations or endpoints of a Service are named at once: it may have thousands. @default {10} */
   readonly maxReported?: number;
   /** Milliseconds since the epoch at which watching began: trigger times up to then say nothing about this process. */
   readonly startedAtMs?: number;
@@ -76,7 +88,7 @@ interface MutableState extends ProxyState {
  */
 export class ChangeTracker {
   readonly #report: Report;
-  readonly #options: Pick<ChangeTrackerOptions, "onUnserved" | "onResolved" | "maxReported">;
+  readonly #options: ChangeTrackerOptions;
   readonly #startedAtMs: number;
   readonly #state: MutableState;
   readonly #claims: DestinationClaims;
@@ -86,7 +98,9 @@ export class ChangeTracker {
   /** Service → refused address → reason; nearly always empty. */
   readonly #invalid = new Map<NamespacedName, ReadonlyMap<string, string>>();
   readonly #slices: EndpointSliceCache;
-  readonly #unreachable: UnreachableEndpoints;
+  /** Service → endpoint that is left out → reason; nearly always none. Of Services that are served: traffic to others goes nowhere. */
+  readonly #unreachable = new Map<NamespacedName, ReadonlyMap<string, string>>();
+  #unreachableCount = 0;
   /** Services whose ports will differ from those last checked out, with the ports they will have. */
   readonly #pendingServices = new Map<NamespacedName, readonly ServicePort[]>();
   /** Declared ports of the Services that are too large to be served. */
@@ -108,7 +122,6 @@ export class ChangeTracker {
     };
     this.#claims = new DestinationClaims(this.#state.services);
     this.#addresses = new AddressPolicy(options.externalIPPolicy);
-    this.#unreachable = new UnreachableEndpoints(options.unreachable);
     this.#slices = new EndpointSliceCache({
       family: options.family,
       nodeName: options.node.name,
@@ -199,7 +212,7 @@ export class ChangeTracker {
       const endpoints = this.#slices.endpointsOf(name, served, unreachable);
       const isSame = sameEndpointsByPort(before, endpoints);
       this.#set(name, served, isSame ? before : endpoints);
-      this.#unreachable.report(name, unreachable);
+      this.#reportUnreachable(name, unreachable);
       if (isSame || !slicesChanged.has(name)) return;
       updatedServices.add(name);
       if (hasUdpPort(before) || hasUdpPort(endpoints)) udpEndpointsChanged = true;
@@ -255,7 +268,7 @@ export class ChangeTracker {
       (destination, reason) => invalid.set(destination, reason),
       this.#addresses,
     );
-    this.#reportUnserved(name, this.#invalid.get(name) ?? NONE_UNSERVED, invalid);
+    this.#reportUnserved(name, this.#invalid.get(name) ?? NONE, invalid);
     if (invalid.size > 0) this.#invalid.set(name, invalid);
     else this.#invalid.delete(name);
     return ports;
@@ -267,13 +280,46 @@ export class ChangeTracker {
     before: ReadonlyMap<string, string>,
     now: ReadonlyMap<string, string>,
   ): void {
-    const { onUnserved, onResolved, maxReported } = this.#options;
-    reportDifference(before, now, {
-      what: "destinations",
-      maxReported,
+    const { onUnserved, onResolved } = this.#options;
+    this.#reportDifference("destinations", before, now, {
       onNew: (destination, reason) => onUnserved?.({ service, destination, reason }),
       onGone: (destination) => onResolved?.({ service, destination }),
     });
+  }
+
+  /** Of the endpoints that are left out now, and those that were until now. */
+  #reportUnreachable(service: NamespacedName, now: ReadonlyMap<string, string>): void {
+    const before = this.#unreachable.get(service) ?? NONE;
+    if (before.size + now.size === 0) return;
+    if (now.size > 0) this.#unreachable.set(service, now);
+    else this.#unreachable.delete(service);
+    const { onUnreachable, onUnreachableGone, onUnreachableCount } = this.#options;
+    this.#reportDifference("endpoints", before, now, {
+      onNew: (endpoint, reason) => onUnreachable?.({ service, endpoint, reason }),
+      onGone: (endpoint) => onUnreachableGone?.({ service, endpoint }),
+    });
+    this.#unreachableCount += now.size - before.size;
+    if (now.size !== before.size) onUnreachableCount?.(this.#unreachableCount);
+  }
+
+  /** Names what is new and what is gone; of too many at once, how many more there are. */
+  #reportDifference(
+    what: string,
+    before: ReadonlyMap<string, string>,
+    now: ReadonlyMap<string, string>,
+    { onNew, onGone }: {
+      readonly onNew: (name: string, reason: string) => void;
+      readonly onGone: (name: string) => void;
+    },
+  ): void {
+    const { maxReported = 10 } = this.#options;
+    const found = [...now].filter(([name]) => !before.has(name));
+    for (const [name, reason] of found.slice(0, maxReported)) onNew(name, reason);
+    const more = found.length - maxReported;
+    if (more > 0) onNew(`${more} more ${what}`, "for the same kinds of reasons");
+    const gone = [...before.keys()].filter((name) => !now.has(name));
+    for (const name of gone.slice(0, maxReported)) onGone(name);
+    if (gone.length > maxReported) onGone(`${gone.length - maxReported} more ${what}`);
   }
 
   #set(name: NamespacedName, ports: readonly ServicePort[], endpoints: EndpointsByPort): void {
@@ -294,7 +340,7 @@ export class ChangeTracker {
 
 const NO_ENDPOINTS: EndpointsByPort = new Map();
 const NO_PORTS: readonly ServicePort[] = [];
-const NONE_UNSERVED: ReadonlyMap<string, string> = new Map();
+const NONE: ReadonlyMap<string, string> = new Map();
 
 function sameEndpointsByPort(left: EndpointsByPort, right: EndpointsByPort): boolean {
   if (left.size !== right.size) return false;

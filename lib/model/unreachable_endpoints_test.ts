@@ -34,12 +34,10 @@ function scene() {
   const tracker = new ChangeTracker({
     family: "IPv4",
     node: NODE_A,
-    unreachable: {
-      onFound: ({ service, endpoint, reason }) => told.push(`${service}: ${endpoint}: ${reason}`),
-      onGone: ({ service, endpoint }) => told.push(`${service}: ${endpoint} is gone`),
-      onCount: (count) => told.push(`${count}`),
-      maxReported: 2,
-    },
+    onUnreachable: ({ service, endpoint, reason }) => told.push(`${service}: ${endpoint}: ${reason}`),
+    onUnreachableGone: ({ service, endpoint }) => told.push(`${service}: ${endpoint} is gone`),
+    onUnreachableCount: (count) => told.push(`${count}`),
+    maxReported: 2,
   });
   const web = testService();
   return {

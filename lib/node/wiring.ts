@@ -9,11 +9,10 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { systemClock, wallClockMs } from "../kernel/clock.ts";
 import { Conntrack } from "../kernel/conntrack.ts";
 import { interfaceIps } from "../kernel/machine.ts";
-import { ChangeTracker } from "../model/change_tracker.ts";
+import { ChangeTracker, type ChangeTrackerOptions } from "../model/change_tracker.ts";
 import type { UnservedOfService } from "../model/destination_claims.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses, ownAddresses } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
-import type { UnreachableEndpointsOptions } from "../model/unreachable_endpoints.ts";
 import {
   destinationRefusedEvent,
   endpointUnreachableEvent,
@@ -271,7 +270,7 @@ function makeRunner(
       events.recorder.record(destinationRefusedEvent(node, unserved));
     },
     onResolved: (resolved) => log.info("Part of a Service is no longer refused", { family, ...resolved }),
-    unreachable: unreachableOptions(family, proxy),
+    ...unreachableReports(family, proxy),
     startedAtMs: wallClockMs(),
   });
   // Addresses of the configuration count before a Node is known, and without one.
@@ -312,20 +311,21 @@ function makeRunner(
   });
 }
 
-function unreachableOptions(
+function unreachableReports(
   family: IpFamily,
   { node, log, metrics, events }: ProxyServer,
-): UnreachableEndpointsOptions {
-  const onCount = (count: number): void => metrics.unreachableEndpoints.set({ ip_family: family }, count);
-  // Without a value the metric would not show that there are none.
-  onCount(0);
+): Pick<ChangeTrackerOptions, "onUnreachable" | "onUnreachableGone" | "onUnreachableCount"> {
+  const onUnreachableCount = (count: number): void =>
+    metrics.unreachableEndpoints.set({ ip_family: family }, count);
+  // No value would not say that there are none.
+  onUnreachableCount(0);
   return {
-    onFound: (found) => {
+    onUnreachable: (found) => {
       log.warn("An endpoint is left out, it cannot answer", { family, ...found });
       events.recorder.record(endpointUnreachableEvent(node, found));
     },
-    onGone: (gone) => log.info("An endpoint that was left out is gone", { family, ...gone }),
-    onCount,
+    onUnreachableGone: (gone) => log.info("An endpoint that was left out is gone", { family, ...gone }),
+    onUnreachableCount,
   };
 }
 

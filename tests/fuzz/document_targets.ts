@@ -21,7 +21,7 @@ import {
   SnapshotReader,
 } from "../../lib/source/snapshot/snapshot_format.ts";
 import { parseExecCredential } from "../../lib/source/kube/credentials.ts";
-import { formatOf } from "../../lib/source/kube/serializers.ts";
+import { readEvents, readPage } from "../../lib/source/kube/serializers.ts";
 import { AnswerError } from "../../lib/source/kube/list_watch_messages.ts";
 import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../../lib/source/kube/resources.ts";
 import { KubeStore, Listing } from "../../lib/source/kube/store.ts";
@@ -252,15 +252,14 @@ function answers(
     refusals: [AnswerError],
     async read(bytes, random) {
       const resource = resourceOf(textOf(bytes.subarray(0, 4_096)));
-      const format = formatOf({ contentType }, resource.path);
       const store = new KubeStore(resource, "here", () => {});
-      const body = streamOf(inPieces(bytes, random));
+      const answer = { contentType, body: streamOf(inPieces(bytes, random)) };
       if (what === "list") {
         const listing = new Listing(store);
-        await format.readPage({ body }, resource, READING, (raws) => listing.take(raws));
+        await readPage(answer, resource, READING, (raws) => listing.take(raws));
         listing.finish(resource.path);
       } else {
-        for await (const batch of format.readEvents(body, resource, READING)) {
+        for await (const batch of readEvents(answer, resource, READING)) {
           for (const { type, object } of batch) {
             if (type === "DELETED") store.delete(object, []);
             else if (type !== "BOOKMARK") store.put(object, []);

@@ -84,7 +84,7 @@ export async function withSource(
     const source = new FileSource({
       paths: paths.map((path) => path === "-" ? path : path === "." ? folder : `${folder}/${path}`),
       log,
-      pollMs: 60_000,
+      pollMs: 50,
       ...options,
     });
     const running = source.run(handler, abort.signal);

@@ -6,9 +6,9 @@
  *
  * @module
  */
-import type { V1ListMeta, V1ObjectMeta } from "@kubernetes/client-node";
+import type { V1ListMeta, V1ObjectMeta, V1Status } from "@kubernetes/client-node";
 import { GrowingBytes } from "../../text/bytes.ts";
-import type { Raw, RawKubernetesObject, WatchedModels } from "./api_json.ts";
+import type { Raw, WatchedModels } from "./api_json.ts";
 import { DecodeError } from "./decode_values.ts";
 import { KIND_MESSAGES, STATUS } from "./protobuf_tables.ts";
 import { type Fields, type Message, message, readMessage } from "./protobuf_reader.ts";
@@ -95,15 +95,20 @@ function openEnvelope(bytes: Uint8Array): Required<TypeMeta> & { readonly bytes:
   return { kind, apiVersion, bytes: raw instanceof Uint8Array ? raw : EMPTY };
 }
 
-/** The Status of a refused request. @throws {DecodeError} if it is no Status */
-export function readStatus(bytes: Uint8Array): RawKubernetesObject {
-  const { kind, bytes: content } = openEnvelope(bytes);
-  if (kind !== "Status") throw new DecodeError("", "not a Status");
-  return wholeMessage(content, STATUS) as RawKubernetesObject;
+/** What a refusal says; why it is none, if it is no Status. */
+export function readProtobufStatus(bytes: Uint8Array): Raw<V1Status> {
+  try {
+    const { kind, bytes: content } = openEnvelope(bytes);
+    if (kind !== "Status") throw new DecodeError("", "not a Status");
+    return wholeMessage(content, STATUS) as Raw<V1Status>;
+  } catch (error) {
+    if (!(error instanceof DecodeError)) throw error;
+    return { message: error.message };
+  }
 }
 
 /** Reads a watch of objects of one kind. */
-export class EventReader {
+export class ProtobufEventReader {
   readonly #objectKind: keyof WatchedModels;
   #rest = new GrowingBytes();
 
@@ -112,11 +117,11 @@ export class EventReader {
   }
 
   /**
-   * Frames that this piece completes.
+   * Reads each of the events that are complete with this piece, as its JSON would be; throws a {@linkcode DecodeError} if it is none.
    *
    * @throws {DecodeError} if one is announced to be longer than `maxBytes`
    */
-  frames(piece: Uint8Array, maxBytes: number): Uint8Array[] {
+  push(piece: Uint8Array, maxBytes: number): (() => { readonly type: string; readonly object: unknown })[] {
     const isWhole = this.#rest.length === 0;
     if (!isWhole) this.#rest.add(piece);
     const bytes = isWhole ? piece : this.#rest.view();
@@ -132,11 +137,10 @@ export class EventReader {
       at = end;
     }
     if (isWhole || at > 0) this.#rest = growing(bytes.subarray(at));
-    return frames;
+    return frames.map((frame) => () => this.#read(frame));
   }
 
-  /** The event as its JSON would be. @throws {DecodeError} if the frame holds none */
-  read(frame: Uint8Array): { readonly type: string; readonly object: unknown } {
+  #read(frame: Uint8Array): { readonly type: string; readonly object: unknown } {
     const { type = "", object } = wholeMessage(frame, WATCH_EVENT);
     const { kind, apiVersion, bytes } = openEnvelope(object?.raw instanceof Uint8Array ? object.raw : EMPTY);
     if (kind === this.#objectKind) return { type, object: readObject(this.#objectKind, bytes) };

@@ -12,7 +12,13 @@ import {
 } from "../../../tests/support/kube_protobuf.ts";
 import type { WatchedModels } from "./api_json.ts";
 import { decodeEndpointSlice, DecodeError, decodeNode, decodeService, decodeServiceCidr } from "./decode.ts";
-import { EventReader, MalformedObject, readList, readObject, readStatus } from "./protobuf_serializer.ts";
+import {
+  MalformedObject,
+  ProtobufEventReader,
+  readList,
+  readObject,
+  readProtobufStatus,
+} from "./protobuf_serializer.ts";
 
 const MAX_BYTES = 1024 * 1024;
 const DECODERS: { readonly [Kind in keyof WatchedModels]: (raw: unknown) => unknown } = {
@@ -325,10 +331,9 @@ pure("events are what was sent, whatever the pieces; half an event is none", () 
     frameBytes("ADDED", WEB, SERVICE_TYPE).subarray(0, 30),
   ]);
   for (const length of [1, 3, 4, 50, frames.length]) {
-    const reader = new EventReader("Service");
-    const events = [...pieces(frames, length)].flatMap((piece) => reader.frames(piece, MAX_BYTES)).map((
-      frame,
-    ) => reader.read(frame));
+    const reader = new ProtobufEventReader("Service");
+    const events = [...pieces(frames, length)].flatMap((piece) => reader.push(piece, MAX_BYTES))
+      .map((read) => read());
     assertEquals(events.map(({ type }) => type), ["ADDED", "DELETED", "ERROR"]);
     assertEquals(decodeService(events[0]?.object), decodeService(WEB));
     const { code, message, reason } = events[2]?.object as Record<string, unknown>;
@@ -338,16 +343,17 @@ pure("events are what was sent, whatever the pieces; half an event is none", () 
 
 pure("a frame announced as 4 GiB is refused before a byte of it is kept", () => {
   assertThrows(
-    () => new EventReader("Service").frames(new Uint8Array([255, 255, 255, 255]), MAX_BYTES),
+    () => new ProtobufEventReader("Service").push(new Uint8Array([255, 255, 255, 255]), MAX_BYTES),
     DecodeError,
     "an event of 4294967295 bytes",
   );
 });
 
 pure("a frame without an event, an object or an envelope is no event; a Service is no Status", () => {
-  assertThrows(() => readStatus(envelope("v1", "Service", WEB_BYTES)), DecodeError, "not a Status");
-  const reader = new EventReader("Service");
+  assertEquals(readProtobufStatus(envelope("v1", "Service", WEB_BYTES)), { message: "not a Status" });
+  const reader = new ProtobufEventReader("Service");
   for (const frame of [[], [0xff], field(1, [65]), [...field(1, [65]), ...field(2, field(1, [1, 2, 3]))]]) {
-    assertThrows(() => reader.read(new Uint8Array(frame)), DecodeError);
+    const [read] = reader.push(new Uint8Array([0, 0, 0, frame.length, ...frame]), MAX_BYTES);
+    assertThrows(() => read?.(), DecodeError);
   }
 });

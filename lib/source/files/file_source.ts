@@ -3,16 +3,16 @@
  *
  * @module
  */
-import { inTurns, Mutex, within } from "../../kernel/clock.ts";
+import { inTurns, Mutex, systemClock, within } from "../../kernel/clock.ts";
 import { toEnd } from "../../text/steps.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import { type Logger, silentLogger } from "../../observe/log.ts";
 import {
-  type BadEntry,
   classifyPaths,
   decodeText,
   type FileCheck,
   type FoundFile,
+  type FoundFiles,
   listFiles,
   type ManifestPath,
   orderPrefix,
@@ -21,7 +21,6 @@ import {
   readStdin,
   STDIN_PATH,
 } from "./manifest_files.ts";
-import { FolderWatch, parentOf } from "./folder_watch.ts";
 import { type ForeignObjects, type ManifestFile, ManifestStore } from "./manifest_store.ts";
 import { type Manifest, readingOf, readManifest, refusingOwnIps } from "../decode/manifest_text.ts";
 import type { Rejection, ResourceEventHandler, ResourceKind, Source, SourceEvent } from "../source.ts";
@@ -33,7 +32,7 @@ export interface FileSourceOptions {
   readonly log: Logger;
   /** How long files must be quiet before they are read. @default {30} */
   readonly debounceMs?: number;
-  /** @default {5000} */
+  /** How often files are looked at; more than 25 less often, at least every 5 s. @default {250} */
   readonly pollMs?: number;
   /** How long a file that had objects may be empty before that is believed: many tools truncate, then write. @default {1000} */
   readonly emptyGraceMs?: number;
@@ -48,11 +47,17 @@ export interface FileSourceOptions {
   readonly stdin?: ReadableStream<Uint8Array>;
 }
 
-interface KnownFile {
+interface ReadFile {
+  /** As it was found. */
   readonly file: FoundFile;
-  /** Text of the file; undefined if it could not be read. */
+  /** When reading it began, in milliseconds since the epoch. */
+  readonly readMs: number;
+  /** Undefined if it could not be read, or is broken and so not kept. */
   readonly text: string | undefined;
-  /** Manifest of the last content that was not broken. */
+}
+
+interface KnownFile extends ReadFile {
+  /** Of the last content that was not broken. */
   readonly manifest: Manifest | undefined;
   /** Since when (milliseconds, monotonic) it has been empty, as long as its former objects stay. */
   readonly emptySinceMs?: number;
@@ -60,13 +65,8 @@ interface KnownFile {
 
 /** A file that is being read. */
 interface Reading {
-  readonly file: FoundFile;
-  /** Aborts if the file is gone, or may not be read any more. */
+  /** Its file is gone, or may not be read any more. */
   readonly end: AbortController;
-  /** The file changed meanwhile: it is read again afterwards, so that one that changes all the time comes to its end, too. */
-  isStale: boolean;
-  /** True: other files no longer wait for it. */
-  isLong: boolean;
   /** Resolves when its content is in force, or refused. */
   done: Promise<void>;
 }
@@ -77,6 +77,12 @@ const TURN_MS = 5;
 const SHORT_MS = 200;
 /** A file that takes longer is named in the log. */
 const LONG_MS = 5_000;
+
+/** Files that never are quiet are read after so many debounce times. */
+const MAX_DEBOUNCES = 10;
+/** To look at a file takes some 50 µs: half a percent of a processor is enough. */
+const REST_MS_PER_FILE = 10;
+const MAX_REST_MS = 5_000;
 
 const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
 
@@ -109,26 +115,23 @@ export class FileSource implements Source {
   }
 
   async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
-    const { log, debounceMs = 30, pollMs = 5000 } = this.#options;
     this.#end = signal;
     const paths = await classifyPaths(this.#options.paths);
     if (signal.aborted) return;
     await this.#takeStdin(paths, signal);
     if (signal.aborted) return;
-    const folders = [...new Set(paths.filter(isWatched).map(folderOf))];
-    await using watch = new FolderWatch({ folders, debounceMs, pollMs, log });
-    await watch.refresh();
-    await this.#scan(paths, watch, new Set());
-    // The set of objects is complete only when every file is read.
+    await this.#look(paths);
+    // What is there is known only when every file is.
     await this.#untilRead();
     if (signal.aborted) return;
     await this.#deliver(handler, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
+    const { log, pollMs = 250 } = this.#options;
     for (;;) {
-      const changed = await watch.next(signal);
-      if (changed === null) return await this.#untilRead();
+      const restMs = Math.min(REST_MS_PER_FILE * this.#known.size, MAX_REST_MS);
+      await systemClock.sleep(Math.max(pollMs, restMs), signal);
+      if (signal.aborted) return await this.#untilRead();
       try {
-        await watch.refresh();
-        await this.#scan(paths, watch, changed);
+        await this.#look(paths);
       } catch (error) {
         log.error("Cannot look at the manifests, trying again", error, { source: this.name });
       }
@@ -155,26 +158,12 @@ export class FileSource implements Source {
     toEnd(this.#setting(stdinFile(index), readManifest(text)));
   }
 
-  async #scan(
-    paths: readonly ManifestPath[],
-    watch: FolderWatch,
-    changed: ReadonlySet<string>,
-  ): Promise<void> {
-    const { files, bad, gone } = await listFiles(paths);
+  /** Reads what changed, and forgets what is gone. */
+  async #look(paths: readonly ManifestPath[]): Promise<void> {
+    const { files, gone } = await this.#quietFiles(paths);
     this.#noteGone(paths, gone);
-    const seen = new Set([...files, ...bad].map(({ order }) => order));
-    for (const entry of bad) await this.#noteBad(entry);
-    for (const file of files) {
-      const reading = this.#readings.get(file.order);
-      if (reading !== undefined && !reading.end.signal.aborted) {
-        reading.isStale ||= reading.file.signature !== file.signature || changed.has(file.baseName);
-        continue;
-      }
-      const known = this.#known.get(file.order);
-      const same = known !== undefined && known.file.signature === file.signature &&
-        !changed.has(file.baseName) && known.emptySinceMs === undefined;
-      if (!same) await this.#read(file, known, watch);
-    }
+    for (const file of files) if (this.#isChanged(file)) await this.#read(file);
+    const seen = new Set(files.map(({ order }) => order));
     const isGone = (order: string): boolean =>
       !seen.has(order) && !gone.some((index) => order.startsWith(orderPrefix(index)));
     for (const [order, { end }] of this.#readings) if (isGone(order)) end.abort();
@@ -189,9 +178,26 @@ export class FileSource implements Source {
     });
   }
 
-  async #noteBad({ problem, ...entry }: BadEntry): Promise<void> {
-    this.#readings.get(entry.order)?.end.abort();
-    await this.#refuse({ ...entry, inode: "", signature: "" }, undefined, problem);
+  /** What is being written is not read half, and what is written together is taken together. */
+  async #quietFiles(paths: readonly ManifestPath[]): Promise<FoundFiles> {
+    const { debounceMs = 30 } = this.#options;
+    for (let rounds = 0;; rounds++) {
+      const found = await listFiles(paths);
+      // A server of files may have another clock.
+      const isQuiet = Math.abs(Date.now() - found.writtenMs) >= debounceMs;
+      if (isQuiet || rounds === MAX_DEBOUNCES || this.#end.aborted) return found;
+      await systemClock.sleep(debounceMs, this.#end);
+    }
+  }
+
+  #isChanged(file: FoundFile): boolean {
+    const { order, signature, problem, settledMs } = file;
+    const reading = this.#readings.get(order);
+    // One that changes meanwhile is read again afterwards, so that one that changes all the time comes to its end, too.
+    if (problem === null && reading?.end.signal.aborted === false) return false;
+    const known = this.#known.get(order);
+    return known === undefined || known.file.signature !== signature || known.emptySinceMs !== undefined ||
+      (known.text !== undefined && known.readMs < settledMs);
   }
 
   #noteGone(paths: readonly ManifestPath[], gone: readonly number[]): void {
@@ -203,42 +209,43 @@ export class FileSource implements Source {
     this.#gone = new Set(gone);
   }
 
-  async #read(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): Promise<void> {
+  async #read(file: FoundFile): Promise<void> {
+    if (file.problem !== null) {
+      this.#readings.get(file.order)?.end.abort();
+      return await this.#refuse({ file, readMs: Date.now(), text: undefined }, file.problem);
+    }
+    const readMs = Date.now();
     let text: string | undefined;
     try {
       text = await readStableText(file, this.#options.checkFile);
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return;
-      return await this.#refuse(file, undefined, reasonOf(error));
+      return await this.#refuse({ file, readMs, text }, reasonOf(error));
     }
-    if (text === undefined) {
-      watch.touch(file.baseName);
-      return;
-    }
+    if (text === undefined) return;
+    const known = this.#known.get(file.order);
     if (text === known?.text && known.emptySinceMs === undefined) {
-      this.#known.set(file.order, { ...known, file });
+      this.#known.set(file.order, { ...known, file, readMs });
       return;
     }
-    if (text.trim() === "" && this.#isBeingWritten(file, known, watch)) return;
+    if (text.trim() === "" && this.#isBeingWritten(file, known)) return;
     const end = new AbortController();
-    const reading: Reading = { file, end, isStale: false, isLong: false, done: Promise.resolve() };
+    const reading: Reading = { end, done: Promise.resolve() };
     this.#readings.set(file.order, reading);
     const signal = AbortSignal.any([this.#end, end.signal]);
-    reading.done = this.#take(file, text, known?.manifest, signal).finally(() => {
+    reading.done = this.#take({ file, readMs, text }, known?.manifest, signal).finally(() => {
       if (this.#readings.get(file.order) === reading) this.#readings.delete(file.order);
-      if (reading.isStale) watch.touch(file.baseName);
-      else if (reading.isLong) watch.wakeAfter(0);
     });
-    reading.isLong = await within(reading.done.then(() => true), SHORT_MS) === null;
+    await within(reading.done, SHORT_MS);
   }
 
   /** Reads a text and puts its objects into force, unless `signal` aborts. */
   async #take(
-    file: FoundFile,
-    text: string,
+    read: ReadFile & { readonly text: string },
     previous: Manifest | undefined,
     signal: AbortSignal,
   ): Promise<void> {
+    const { file, text } = read;
     try {
       const steps = readingOf(text, { json: isJson(file), previous });
       const manifest = await readInTurns(file.path, steps, this.#options.log, signal);
@@ -249,19 +256,20 @@ export class FileSource implements Source {
         const isBroken = manifest.problem !== undefined;
         this.#known.set(
           file.order,
-          isBroken ? { file, text: undefined, manifest: previous } : { file, text, manifest },
+          isBroken ? { ...read, text: undefined, manifest: previous } : { ...read, manifest },
         );
       });
     } catch (error) {
       // Whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on.
-      if (!signal.aborted) await this.#refuse(file, text, reasonOf(error));
+      if (!signal.aborted) await this.#refuse(read, reasonOf(error));
     }
   }
 
-  /** Reports a file that cannot be read; the former content of the name stays in force. */
-  async #refuse(file: FoundFile, text: string | undefined, reason: string): Promise<void> {
+  /** What a file of this name held before stays in force. */
+  async #refuse(read: ReadFile, reason: string): Promise<void> {
+    const { file } = read;
     await this.#lock.run(() => {
-      this.#known.set(file.order, { file, text, manifest: this.#known.get(file.order)?.manifest });
+      this.#known.set(file.order, { ...read, manifest: this.#known.get(file.order)?.manifest });
       this.#store.unreadable(file, reason);
       return Promise.resolve();
     });
@@ -274,14 +282,12 @@ export class FileSource implements Source {
   }
 
   /** True as long as an empty file that had objects is given time to be filled. */
-  #isBeingWritten(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): boolean {
+  #isBeingWritten(file: FoundFile, known: KnownFile | undefined): boolean {
     if (known === undefined || (known.manifest?.items.length ?? 0) === 0) return false;
-    const nowMs = performance.now();
-    const emptySinceMs = known.emptySinceMs ?? nowMs;
+    const { emptySinceMs = performance.now() } = known;
     const { emptyGraceMs = 1000 } = this.#options;
-    if (nowMs - emptySinceMs >= emptyGraceMs) return false;
+    if (performance.now() - emptySinceMs >= emptyGraceMs) return false;
     this.#known.set(file.order, { ...known, file, emptySinceMs });
-    watch.wakeAfter(emptyGraceMs - (nowMs - emptySinceMs));
     return true;
   }
 
@@ -308,15 +314,6 @@ export class FileSource implements Source {
     }, 1);
     handler.events(batch);
   }
-}
-
-function isWatched({ kind }: ManifestPath): boolean {
-  return kind !== "stdin";
-}
-
-function folderOf({ path, kind }: ManifestPath): string {
-  if (kind === "folder") return path;
-  return parentOf(path);
 }
 
 function isJson({ path }: ManifestFile): boolean {
@@ -389,9 +386,12 @@ export async function readManifests(
       store.set(stdinFile(stdinIndex), readManifest(await readStdin(options.stdin ?? Deno.stdin.readable))),
     );
   }
-  const { files, bad } = await listFiles(classified);
-  for (const { problem, ...entry } of bad) store.unreadable(entry, problem);
+  const { files } = await listFiles(classified);
   for (const file of files) {
+    if (file.problem !== null) {
+      store.unreadable(file, file.problem);
+      continue;
+    }
     try {
       const text = decodeText(await readBounded(file.path));
       toEnd(store.set(file, readManifest(text, { json: isJson(file) })));

@@ -37,18 +37,24 @@ export interface ManifestChanges {
   readonly foreign: readonly ForeignObjects[];
 }
 
-interface Candidate {
+interface PlacedItem {
   readonly file: ManifestFile;
   readonly item: ManifestItem;
 }
 
+interface Candidate extends PlacedItem {
+  /** That another file comes first was reported. */
+  isReported: boolean;
+}
+
 interface FileContent {
-  readonly file: ManifestFile;
   readonly byKey: ReadonlyMap<string, ManifestItem>;
   /** Rejections of the present content, by their texts, so that each is reported once. */
   readonly reported: ReadonlyMap<string, Rejection>;
   readonly foreignKinds: ReadonlySet<string>;
 }
+
+const NO_CONTENT: FileContent = { byKey: new Map(), reported: new Map(), foreignKinds: new Set() };
 
 /** Some milliseconds of work. */
 const OBJECTS_PER_STEP = 500;
@@ -61,8 +67,6 @@ export class ManifestStore {
   /** Key of an object → its versions in files, the one in force first. */
   readonly #candidates = new Map<string, Candidate[]>();
   readonly #delivered = new Map<string, ManifestItem>();
-  /** Objects overridden by another file, by key and file. */
-  readonly #conflicts = new Map<string, Rejection>();
   #touched = new Set<string>();
   #rejections: Rejection[] = [];
   #foreign: ForeignObjects[] = [];
@@ -72,26 +76,25 @@ export class ManifestStore {
    * broken, the former content stays; if an object is refused, its former version in this file does.
    */
   *set(file: ManifestFile, manifest: Manifest): Generator<void, void> {
-    const former = this.#files.get(file.order);
+    const { items, problem } = manifest;
+    const former = this.#files.get(file.order) ?? NO_CONTENT;
+    if (problem !== undefined) {
+      const kept = former.byKey.size > 0 ? `; ${LAST_GOOD}` : "";
+      return this.unreadable(file, `cannot be parsed: ${problem.message}${kept}`, placeOf(file, problem));
+    }
     const rejections: Rejection[] = [];
-    const byKey = manifest.problem === undefined
-      ? yield* this.#collect(file, manifest.items, former, rejections)
-      : former?.byKey ?? new Map<string, ManifestItem>();
-    if (manifest.problem !== undefined) rejections.push(brokenFile(file, manifest.problem, former));
-    const reported = this.#report(rejections, former?.reported);
-    const foreignKinds = manifest.problem === undefined
-      ? this.#noteForeign(file, manifest.items, former)
-      : former?.foreignKinds ?? new Set<string>();
-    this.#files.set(file.order, { file, byKey, reported, foreignKinds });
-    yield* this.#replaceCandidates(file, former?.byKey ?? new Map(), byKey);
+    const byKey = yield* this.#collect(file, items, former, rejections);
+    const reported = this.#report(rejections, former);
+    const foreignKinds = this.#noteForeign(file, items, former);
+    this.#files.set(file.order, { byKey, reported, foreignKinds });
+    yield* this.#replaceCandidates(file, former.byKey, byKey);
   }
 
-  /** Notes that a file cannot be read; its former content stays. */
-  unreadable(file: ManifestFile, message: string): void {
-    const former = this.#files.get(file.order);
-    const reported = this.#report([{ where: file.path, object: file.path, message }], former?.reported);
-    const { byKey, foreignKinds } = former ?? { byKey: new Map(), foreignKinds: new Set<string>() };
-    this.#files.set(file.order, { file, byKey, reported, foreignKinds });
+  /** Notes that a file cannot be read, and `where`; its former content stays. */
+  unreadable(file: ManifestFile, message: string, where: string = file.path): void {
+    const former = this.#files.get(file.order) ?? NO_CONTENT;
+    const reported = this.#report([{ where, object: file.path, message }], former);
+    this.#files.set(file.order, { ...former, reported });
   }
 
   /** Removes a file and its objects. */
@@ -125,14 +128,14 @@ export class ManifestStore {
   #noteForeign(
     { path }: ManifestFile,
     items: readonly ManifestItem[],
-    former: FileContent | undefined,
+    former: FileContent,
   ): ReadonlySet<string> {
     const counts = new Map<string, number>();
     for (const { foreign } of items) {
       if (foreign !== undefined) counts.set(foreign, (counts.get(foreign) ?? 0) + 1);
     }
     for (const [kind, count] of counts) {
-      if (former?.foreignKinds.has(kind) !== true) this.#foreign.push({ path, kind, count });
+      if (!former.foreignKinds.has(kind)) this.#foreign.push({ path, kind, count });
     }
     return new Set(counts.keys());
   }
@@ -149,48 +152,42 @@ export class ManifestStore {
   /** Current refusals of files and objects. */
   *refusals(): Generator<Rejection> {
     for (const { reported } of this.#files.values()) yield* reported.values();
-    yield* this.#conflicts.values();
+    for (const [winner, ...others] of this.#candidates.values()) {
+      for (const other of others) yield ignored(other, winner!);
+    }
   }
 
   *#collect(
     file: ManifestFile,
     items: readonly ManifestItem[],
-    former: FileContent | undefined,
+    former: FileContent,
     rejections: Rejection[],
   ): Generator<void, ReadonlyMap<string, ManifestItem>> {
     const byKey = new Map<string, ManifestItem>();
     for (const [index, item] of items.entries()) {
       if (index % OBJECTS_PER_STEP === 0) yield;
       const { key, object, refusal } = item;
-      const where = placeOf(file, item);
-      const kept = key === null ? undefined : former?.byKey.get(key);
+      const kept = key === null ? undefined : former.byKey.get(key);
       if (refusal !== undefined) {
         const message = kept === undefined ? refusal : `${refusal}; ${LAST_GOOD}`;
-        rejections.push({ where, object, message });
+        rejections.push({ where: placeOf(file, item), object, message });
         if (key !== null && kept !== undefined && !byKey.has(key)) byKey.set(key, kept);
         continue;
       }
       if (key === null) continue;
       const first = byKey.get(key);
       if (first === undefined) byKey.set(key, item);
-      else {rejections.push({
-          where,
-          object,
-          message: `is ignored: already defined at ${placeOf(file, first)}`,
-        });}
+      else rejections.push(ignored({ file, item }, { file, item: first }));
     }
     return byKey;
   }
 
-  #report(
-    rejections: readonly Rejection[],
-    before: ReadonlyMap<string, Rejection> | undefined,
-  ): ReadonlyMap<string, Rejection> {
+  #report(rejections: readonly Rejection[], former: FileContent): ReadonlyMap<string, Rejection> {
     const reported = new Map<string, Rejection>();
     for (const rejection of rejections) {
       const reason = rejection.message.replace(`; ${LAST_GOOD}`, "");
       const text = `${rejection.object}: ${reason}`;
-      if (before?.has(text) !== true && !reported.has(text)) this.#rejections.push(rejection);
+      if (!former.reported.has(text) && !reported.has(text)) this.#rejections.push(rejection);
       reported.set(text, rejection);
     }
     return reported;
@@ -214,19 +211,25 @@ export class ManifestStore {
 
   #replaceCandidate(key: string, file: ManifestFile, item: ManifestItem | undefined): void {
     this.#touched.add(key);
-    const others = (this.#candidates.get(key) ?? []).filter((other) => other.file.order !== file.order);
-    if (item !== undefined) others.push({ file, item });
-    if (others.length > 1) others.sort((one, other) => one.file.order < other.file.order ? -1 : 1);
-    if (others.length === 0) this.#candidates.delete(key);
-    else this.#candidates.set(key, others);
-    if (item === undefined) this.#conflicts.delete(`${key}\n${file.order}`);
+    const known = this.#candidates.get(key) ?? [];
+    const candidates = known.filter((one) => one.file.order !== file.order);
+    if (item !== undefined) {
+      const isReported = known.find((one) => one.file.order === file.order)?.isReported ?? false;
+      candidates.push({ file, item, isReported });
+    }
+    if (candidates.length > 1) candidates.sort((one, other) => one.file.order < other.file.order ? -1 : 1);
+    if (candidates.length === 0) this.#candidates.delete(key);
+    else this.#candidates.set(key, candidates);
   }
 
   /** Events that lead from the delivered version of an object to the one in force. */
   #settle(key: string): SourceEvent[] {
     const [winner, ...others] = this.#candidates.get(key) ?? [];
-    for (const other of others) this.#reportConflict(key, other, winner);
-    if (winner !== undefined) this.#conflicts.delete(`${key}\n${winner.file.order}`);
+    if (winner !== undefined) winner.isReported = false;
+    for (const other of others) {
+      if (!other.isReported) this.#rejections.push(ignored(other, winner!));
+      other.isReported = true;
+    }
     const old = this.#delivered.get(key);
     const current = winner?.item.selected === true ? winner.item : undefined;
     if (current === undefined) this.#delivered.delete(key);
@@ -241,18 +244,11 @@ export class ManifestStore {
     for (const gone of former.values()) events.push({ type: "delete", old: gone });
     return events;
   }
+}
 
-  #reportConflict(key: string, loser: Candidate, winner: Candidate | undefined): void {
-    const conflict = `${key}\n${loser.file.order}`;
-    if (winner === undefined || this.#conflicts.has(conflict)) return;
-    const rejection = {
-      where: placeOf(loser.file, loser.item),
-      object: loser.item.object,
-      message: `is ignored: already defined at ${placeOf(winner.file, winner.item)}`,
-    };
-    this.#conflicts.set(conflict, rejection);
-    this.#rejections.push(rejection);
-  }
+function ignored({ file, item }: PlacedItem, winner: PlacedItem): Rejection {
+  const message = `is ignored: already defined at ${placeOf(winner.file, winner.item)}`;
+  return { where: placeOf(file, item), object: item.object, message };
 }
 
 function sameItem(one: ManifestItem | undefined, other: ManifestItem): boolean {
@@ -262,17 +258,4 @@ function sameItem(one: ManifestItem | undefined, other: ManifestItem): boolean {
 /** `web.yaml:12 (document 2)`. */
 function placeOf(file: ManifestFile, at: { readonly line: number; readonly document: number }): string {
   return `${file.path}${at.line === 0 ? "" : `:${at.line}`} (document ${at.document})`;
-}
-
-function brokenFile(
-  file: ManifestFile,
-  problem: NonNullable<Manifest["problem"]>,
-  former: FileContent | undefined,
-): Rejection {
-  const kept = (former?.byKey.size ?? 0) > 0 ? `; ${LAST_GOOD}` : "";
-  return {
-    where: placeOf(file, problem),
-    object: file.path,
-    message: `cannot be parsed: ${problem.message}${kept}`,
-  };
 }

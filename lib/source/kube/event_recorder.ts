@@ -140,7 +140,12 @@ export class KubeEvents implements EventRecorder {
     const { clock, client } = this.#options;
     const left = [...this.#writing === undefined ? [] : [this.#writing], ...this.#queue].slice(0, BURST);
     if (left.length === 0 || clock.nowMs() < this.#refusedUntilMs) return;
-    using limit = new IdleLimit(LAST_WORDS_MS, client.server, new AbortController().signal, clock);
+    using limit = new IdleLimit(
+      { idleMs: LAST_WORDS_MS },
+      client.server,
+      new AbortController().signal,
+      clock,
+    );
     for (const series of left) if (!limit.signal.aborted) await this.#tryToWrite(series, limit.signal);
   }
 
@@ -176,7 +181,7 @@ export class KubeEvents implements EventRecorder {
   /** Resolves to null if there is nothing more to do, else to the error of this attempt. */
   async #tryToWrite(series: Series, signal: AbortSignal): Promise<string | null> {
     const { client, nowMs } = this.#options;
-    using limit = new IdleLimit(ANSWER_MS, client.server, signal, this.#options.clock);
+    using limit = new IdleLimit({ idleMs: ANSWER_MS }, client.server, signal, this.#options.clock);
     try {
       const isNew = series.writtenMs === undefined;
       const request = isNew ? creation(series) : repetition(series);

@@ -32,15 +32,15 @@ function endless(piece: string): { readonly stream: ReadableStream<Uint8Array>; 
 }
 
 Deno.test("lines and texts are what was sent, whatever the pieces", async () => {
-  const text = `{"a":"äöü"}\n\n{"b":2}\n{"half":`;
+  const text = `{"type":"äöü","object":{}}\n\n{"type":"b","object":{"c":2}}\n{"half":`;
   const bytes = encoder.encode(text);
   for (const length of [1, 2, 5, bytes.length]) {
     const pieces = function* () {
       for (let at = 0; at < bytes.length; at += length) yield bytes.slice(at, at + length);
     };
     const events = new JsonEventReader();
-    const lines = [...pieces()].flatMap((piece) => events.frames(piece, 100));
-    assertEquals(lines, ['{"a":"äöü"}', '{"b":2}']);
+    const read = [...pieces()].flatMap((piece) => events.push(piece, 100)).map((read) => read());
+    assertEquals(read, [{ type: "äöü", object: {} }, { type: "b", object: { c: 2 } }]);
     assertEquals(await readText({ body: ReadableStream.from(pieces()) }, READING), text);
   }
 });
@@ -55,7 +55,7 @@ Deno.test("an endless answer, an endless line and an endless refusal are given u
   let pieces = 0;
   assertThrows(
     () => {
-      for (const events = new JsonEventReader();; pieces++) events.frames(encoder.encode("x"), 3_000);
+      for (const events = new JsonEventReader();; pieces++) events.push(encoder.encode("x"), 3_000);
     },
     DecodeError,
     "a line of more than 3000 bytes",
@@ -66,7 +66,7 @@ Deno.test("an endless answer, an endless line and an endless refusal are given u
   // Short lines without an end are what a watch is.
   let lines = 0;
   const events = new JsonEventReader();
-  for (let i = 0; i < 1000; i++) lines += events.frames(encoder.encode("0123456789\n"), 20).length;
+  for (let i = 0; i < 1000; i++) lines += events.push(encoder.encode("0123456789\n"), 20).length;
   assertEquals(lines, 1000);
 });
 
@@ -74,8 +74,8 @@ Deno.test("200,000 pieces of one byte take no more time than their number", () =
   const spentMs = startWork();
   const events = new JsonEventReader();
   const bytes = new Uint8Array(1).fill(120);
-  for (let i = 0; i < 200_000; i++) assertEquals(events.frames(bytes, 1_000_000), []);
-  assertEquals(events.frames(encoder.encode("\n"), 1_000_000)[0]?.length, 200_000);
+  for (let i = 0; i < 200_000; i++) assertEquals(events.push(bytes, 1_000_000), []);
+  assertEquals(events.push(encoder.encode("\n"), 1_000_000).length, 1);
   assert(spentMs() < 20_000);
 });
 

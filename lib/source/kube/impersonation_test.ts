@@ -52,7 +52,7 @@ async function sent(scheme: "http" | "https", impersonation: Impersonation | nul
   // Requests over unverified TLS have another transport than those over plain TCP.
   const access = { ...masterAccess(server.url), insecureSkipTlsVerify: true, impersonation };
   const client = new KubeClient({ access, qps: -1, burst: 1, userAgent: "test", clock: systemClock });
-  using limit = new IdleLimit(30_000, server.url, new AbortController().signal, systemClock);
+  using limit = new IdleLimit({ idleMs: 30_000 }, server.url, new AbortController().signal, systemClock);
   assertEquals(await readText(await client.get("/api", limit.signal), limit), "{}");
   client.close();
   return (await server.lines)

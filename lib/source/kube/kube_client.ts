@@ -81,7 +81,7 @@ export class KubeClient {
    * @throws what `signal` was aborted with
    */
   async checkCredentials(signal: AbortSignal): Promise<void> {
-    using limit = new IdleLimit(CREDENTIALS_MS, "the credentials' files", signal, this.#clock);
+    using limit = new IdleLimit({ idleMs: CREDENTIALS_MS }, "the credentials' files", signal, this.#clock);
     try {
       const credentials = await this.#credentials.read(limit.signal);
       this.#transport ??= transportTo(this.#access);

@@ -3,8 +3,8 @@
  *
  * @module
  */
-import { type HttpAnswer, IdleLimit, readRefusal } from "./response.ts";
-import { formatOf, formatOfRefusal, type WatchBatch } from "./serializers.ts";
+import { type HttpAnswer, IdleLimit, type IdleTimes, readRefusal } from "./response.ts";
+import { readEvents, readPage, readStatus, type WatchBatch } from "./serializers.ts";
 import type { KubeConnection } from "./connection_state.ts";
 import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./list_watch_messages.ts";
 import type { ReflectorOptions, ReflectorTimes } from "./reflector.ts";
@@ -111,7 +111,7 @@ export class ListWatch {
     try {
       // No waiting in the middle of a list.
       const answer = await this.#get(query, idle, paced && token === "");
-      return await formatOf(answer, resource.path).readPage(answer, resource, idle, take);
+      return await readPage(answer, resource, idle, take);
     } catch (error) {
       // A list that takes longer than the server keeps its versions never comes to an end in pages: ask for all at once.
       if (error instanceof ExpiredError && token !== "") this.#pageSize = 0;
@@ -127,7 +127,7 @@ export class ListWatch {
    */
   async watch({ version, paced }: Asked, signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
     const { events, idle } = await this.#openWatch({ resourceVersion: version }, paced, signal);
-    idle.changeTo(this.#silenceMs());
+    idle.changeTo(this.#silence());
     return untilSilent(events, idle);
   }
 
@@ -152,12 +152,12 @@ export class ListWatch {
       },
       wholeMs: times.pageMs,
     });
-    return { events: untilSilent(events, idle), listed: () => idle.changeTo(this.#silenceMs()) };
+    return { events: untilSilent(events, idle), listed: () => idle.changeTo(this.#silence()) };
   }
 
-  #silenceMs(): number {
+  #silence(): IdleTimes {
     const { times, resource, random } = this.#options;
-    return Math.round(times.silenceMs * (resource.patience ?? 1) * (1 - random() / 4));
+    return { idleMs: Math.round(times.silenceMs * (resource.patience ?? 1) * (1 - random() / 4)) };
   }
 
   /** The events of a watch that the server has accepted; `idle`, which has limited the time until then, ends them. */
@@ -167,7 +167,7 @@ export class ListWatch {
     signal: AbortSignal,
   ): Promise<{ readonly events: AsyncGenerator<WatchBatch>; readonly idle: IdleLimit }> {
     const { times, random, clock, client, resource } = this.#options;
-    const idle = new IdleLimit(times.answerMs, client.server, signal, clock);
+    const idle = new IdleLimit({ idleMs: times.answerMs }, client.server, signal, clock);
     const query = {
       watch: "1",
       allowWatchBookmarks: "true",
@@ -176,7 +176,7 @@ export class ListWatch {
     };
     try {
       const answer = await this.#get(query, idle, paced);
-      return { events: formatOf(answer, resource.path).readEvents(answer.body, resource, idle), idle };
+      return { events: readEvents(answer, resource, idle), idle };
     } catch (error) {
       idle[Symbol.dispose]();
       throw idle.error ?? error;
@@ -196,7 +196,7 @@ export class ListWatch {
     if (answer.status === 200) return answer;
     // Sizes of answers are those of lists, as client-go counts them.
     const bytes = await readRefusal("watch" in query ? { body: answer.body } : answer, idle);
-    const status = statusOf(formatOfRefusal(answer).readStatus(bytes));
+    const status = statusOf(readStatus(answer, bytes));
     const retryAfterSeconds = answer.retryAfterSeconds ?? status.retryAfterSeconds;
     const message = status.message || new TextDecoder().decode(bytes);
     throw refusal(path, answer.status, message, { ...status, retryAfterSeconds });

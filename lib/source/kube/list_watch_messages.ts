@@ -68,6 +68,12 @@ export interface ListPage {
   readonly continueToken: string;
 }
 
+/** One event of a watch, as it was read: its object may be anything. */
+export interface RawEvent {
+  readonly type: string;
+  readonly object: unknown;
+}
+
 /** One event of a watch, without errors. */
 export interface WatchEvent {
   readonly type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK";
@@ -116,10 +122,8 @@ function requireText(raw: RawKubernetesObject, key: "kind" | "apiVersion", wante
  * @throws {RefusalError} if it holds another error
  * @throws {AnswerError} if it is no event of such an object
  */
-export function checkEvent(
-  event: { readonly type: string; readonly object: RawKubernetesObject },
-  { path, objectKind }: ObjectType,
-): WatchEvent {
+export function checkEvent(raw: RawEvent, { path, objectKind }: ObjectType): WatchEvent {
+  const event = { type: raw.type, object: raw.object as RawKubernetesObject };
   if (event.type === "ERROR") {
     const status = statusOf(event.object);
     throw refusal(path, status.code, status.message || "no reason given", status);

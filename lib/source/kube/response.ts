@@ -250,45 +250,30 @@ function failing(message: string): TransformStream<Bytes, Bytes> {
 export interface IdleTimes {
   /** Longest silence: without a sign of life for so long it is over. */
   readonly idleMs: number;
-  /** Limit for all of it: a server that sends a byte now and then must not hold the client for ever. */
-  readonly wholeMs: number;
-}
-
-function timesOf(times: number | IdleTimes): IdleTimes {
-  return typeof times === "number" ? { idleMs: times, wholeMs: Infinity } : times;
+  /**
+   * After so long it is over, whatever arrived: a server that sends a byte now and then must not keep us for ever.
+   * @default {Infinity}
+   */
+  readonly wholeMs?: number;
 }
 
 /** Aborts its signal when nothing was noted for a time, or together with the signal it was given. */
 export class IdleLimit implements Disposable {
-  #times: IdleTimes;
+  readonly signal: AbortSignal;
+  /** Why the signal was aborted, if that was for silence: what a cut-off request throws may not say so. */
+  error: Error | undefined;
   readonly #from: string;
-  readonly #outer: AbortSignal;
   readonly #clock: Clock;
-  readonly #controller = new AbortController();
+  readonly #end = new AbortController();
   #counting = new AbortController();
-  readonly #follow = (): void => this.#controller.abort(this.#outer.reason);
-  #heardMs: number;
-  #error: Error | undefined;
+  #heardMs = 0;
 
-  /** `from` names what is silent, for the error; a single time is the limit of silence, and there is no other one. */
-  constructor(times: number | IdleTimes, from: string, outer: AbortSignal, clock: Clock = systemClock) {
-    this.#times = timesOf(times);
+  /** `from` names what is silent, for the error. */
+  constructor(times: IdleTimes, from: string, outer: AbortSignal, clock: Clock = systemClock) {
+    this.signal = AbortSignal.any([outer, this.#end.signal]);
     this.#from = from;
-    this.#outer = outer;
     this.#clock = clock;
-    this.#heardMs = clock.nowMs();
-    if (outer.aborted) this.#follow();
-    else outer.addEventListener("abort", this.#follow, { once: true });
-    void this.#expire();
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  /** Error if the signal was aborted for silence: the error of a cut-off request may not say so. */
-  get error(): Error | undefined {
-    return this.#error;
+    this.changeTo(times);
   }
 
   /** Notes a sign of life. */
@@ -296,42 +281,36 @@ export class IdleLimit implements Disposable {
     this.#heardMs = this.#clock.nowMs();
   };
 
-  /** Replaces the times, and counts from now on. */
-  changeTo(times: number | IdleTimes): void {
+  /** From now on these times count, as if it had begun now. */
+  changeTo(times: IdleTimes): void {
     this.#counting.abort();
     this.#counting = new AbortController();
-    this.#times = timesOf(times);
     this.note();
-    void this.#expire();
+    void this.#expire(times, AbortSignal.any([this.signal, this.#counting.signal]));
   }
 
   [Symbol.dispose](): void {
-    this.#counting.abort();
-    this.#outer.removeEventListener("abort", this.#follow);
     // The rest of an answer that is not read any more goes with its connection.
-    this.#controller.abort();
+    this.#end.abort();
   }
 
   /** One wait from sign to sign: a timer for each piece of a long answer would cost more than the piece. */
-  async #expire(): Promise<void> {
-    const { signal } = this.#counting;
+  async #expire(times: IdleTimes, signal: AbortSignal): Promise<void> {
     const startMs = this.#clock.nowMs();
-    while (!signal.aborted && !this.#controller.signal.aborted) {
-      const { idleMs, wholeMs } = this.#times;
+    while (!signal.aborted) {
+      const { idleMs, wholeMs = Infinity } = times;
       const nowMs = this.#clock.nowMs();
       const leftMs = Math.min(this.#heardMs + idleMs, startMs + wholeMs) - nowMs;
-      if (leftMs <= 0) return this.#end(nowMs - startMs >= wholeMs);
-      await this.#clock.sleep(leftMs, signal);
+      if (leftMs > 0) {
+        await this.#clock.sleep(leftMs, signal);
+        continue;
+      }
+      this.error = new Error(
+        nowMs - startMs >= wholeMs
+          ? `What arrives from ${this.#from} is not complete after ${wholeMs / 1000} s`
+          : `Nothing arrived from ${this.#from} for ${idleMs / 1000} s`,
+      );
+      this.#end.abort(this.error);
     }
-  }
-
-  #end(isTooSlow: boolean): void {
-    const { idleMs, wholeMs } = this.#times;
-    this.#error = new Error(
-      isTooSlow
-        ? `What arrives from ${this.#from} is not complete after ${wholeMs / 1000} s`
-        : `Nothing arrived from ${this.#from} for ${idleMs / 1000} s`,
-    );
-    this.#controller.abort(this.#error);
   }
 }

@@ -81,9 +81,9 @@ Deno.test("silence ends at its limit, signs put it off, and a drip does not go o
 Deno.test("other times count from when they are set, and the signal goes on following the one it was given", async () => {
   const clock = clockOf();
   const outer = new AbortController();
-  using limit = new IdleLimit(1_000, "x", outer.signal, clock);
+  using limit = new IdleLimit({ idleMs: 1_000 }, "x", outer.signal, clock);
   await clock.pass(900);
-  limit.changeTo(10_000);
+  limit.changeTo({ idleMs: 10_000 });
   await clock.pass(9_900);
   assertEquals([limit.signal.aborted, limit.error], [false, undefined]);
   outer.abort(new Error("over"));

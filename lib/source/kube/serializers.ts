@@ -3,13 +3,13 @@
  *
  * @module
  */
-import type { KubernetesObject, V1Status } from "@kubernetes/client-node";
+import type { V1Status } from "@kubernetes/client-node";
 import { yieldToOthers } from "../../kernel/clock.ts";
 import { GrowingBytes } from "../../text/bytes.ts";
 import type { Raw } from "../decode/api_json.ts";
 import { asObject, DecodeError, listAt, textAt } from "../decode/decode_values.ts";
 import { JsonListReader, parseItems } from "../decode/json_list_reader.ts";
-import { EventReader, readList, readStatus } from "../decode/protobuf_serializer.ts";
+import { ProtobufEventReader, readList, readProtobufStatus } from "../decode/protobuf_serializer.ts";
 import {
   type AnswerBody,
   type HttpAnswer,
@@ -27,33 +27,33 @@ import {
   type ListModel,
   type ListPage,
   type ObjectType,
+  type RawEvent,
   type WatchEvent,
 } from "./list_watch_messages.ts";
 
 /** Events that arrived together. Each is read when it is taken, so those before a fault count. */
 export type WatchBatch = Iterable<WatchEvent>;
 
-/** Reader of answers in one serialization. */
-export interface AnswerFormat {
-  /**
-   * Reads a page of a list; `take` is given its objects as they are read.
-   *
-   * @throws {AnswerError} if it is none
-   */
-  readonly readPage: (
-    answer: AnswerBody,
-    type: ObjectType,
-    reading: Reading,
-    take: (raws: readonly unknown[]) => void,
-  ) => Promise<ListPage>;
-  /** Yields the events of a watch, those together that arrive together. Half an event is dropped. */
-  readonly readEvents: (
-    body: ReadableStream<Uint8Array>,
-    type: ObjectType,
-    reading: Reading,
-  ) => AsyncGenerator<WatchBatch>;
-  /** The Status of a refusal; an empty one if it is none. */
+/** How answers of one form are read. */
+interface Serializer {
+  readonly newListReader: (type: ObjectType) => ListReader;
+  readonly newEventReader: (type: ObjectType) => EventReader;
+  /** What a refusal says; an empty Status if it is none. */
   readonly readStatus: (bytes: Uint8Array) => Raw<V1Status>;
+}
+
+/** Takes the pieces of a list. */
+interface ListReader {
+  /** The objects that are complete with this piece, as far as they are not left to the end, those together that stand together. */
+  push(piece: Uint8Array): Iterable<readonly unknown[]>;
+  /** What the list says of itself, and its other objects, each read when it is taken; undefined: it has no field for them. */
+  end(): { readonly head: Raw<ListModel>; readonly items: Iterable<unknown> | undefined };
+}
+
+/** Takes the pieces of a watch. */
+interface EventReader {
+  /** Reads each of the events that are complete with this piece. @throws {DecodeError} if one is longer than `maxBytes` */
+  push(piece: Uint8Array, maxBytes: number): readonly (() => RawEvent)[];
 }
 
 const JSON_TYPE = "application/json";
@@ -85,98 +85,84 @@ function mediaType(text: string): string {
   return (text.split(";", 1)[0] ?? "").trim().toLowerCase();
 }
 
-/** The form of an answer. @throws {AnswerError} if no API server answers in it */
-export function formatOf({ contentType }: Pick<HttpAnswer, "contentType">, path: string): AnswerFormat {
-  const format = knownFormat(contentType);
-  if (format !== undefined) return format;
+function serializerOf(contentType: string): Serializer | undefined {
+  const type = mediaType(contentType);
+  if (type === "" || type === JSON_TYPE) return JSON_SERIALIZER;
+  return type === PROTOBUF_TYPE ? PROTOBUF_SERIALIZER : undefined;
+}
+
+/** @throws {AnswerError} if no API server answers in that form */
+function knownSerializerOf(contentType: string, path: string): Serializer {
+  const serializer = serializerOf(contentType);
+  if (serializer !== undefined) return serializer;
   const type = contentType.split(";", 1)[0] ?? "";
   throw new AnswerError(`GET ${path}: the answer is ${type} instead of JSON: it is not from an API server`);
 }
 
-/** The format of a refusal; JSON where it is unknown, as a refusal may be in any. */
-export function formatOfRefusal({ contentType }: Pick<HttpAnswer, "contentType">): AnswerFormat {
-  return knownFormat(contentType) ?? JSON_FORMAT;
-}
+type Answer = AnswerBody & Pick<HttpAnswer, "contentType">;
 
-function knownFormat(contentType: string): AnswerFormat | undefined {
-  const type = mediaType(contentType);
-  if (type === "" || type === JSON_TYPE) return JSON_FORMAT;
-  return type === PROTOBUF_TYPE ? PROTOBUF_FORMAT : undefined;
-}
-
-/** Reads a list from its pieces. */
-interface ListReader {
-  /** Objects that this piece completes, consecutive ones together, as far as they are not left to the end. */
-  push(piece: Uint8Array): Iterable<readonly unknown[]>;
-  /** The list's head, and its other objects, each read when it is taken; undefined: it has no `items`. */
-  end(): { readonly head: Raw<ListModel>; readonly items: Iterable<unknown> | undefined };
-}
-
-/** Reads a watch from its pieces. */
-interface FrameReader<Frame> {
-  /** Frames that this piece completes. @throws {DecodeError} if one is longer than `maxBytes` */
-  frames(piece: Uint8Array, maxBytes: number): readonly Frame[];
-  /** @throws {DecodeError} if the frame holds no event */
-  read(frame: Frame): { readonly type: string; readonly object: unknown };
+/** What a refusal says, of which these are the bytes: it may be in any form. */
+export function readStatus({ contentType }: Pick<Answer, "contentType">, bytes: Uint8Array): Raw<V1Status> {
+  return (serializerOf(contentType) ?? JSON_SERIALIZER).readStatus(bytes);
 }
 
 /** Some milliseconds of work: a page is as long. */
 const BATCH_SIZE = 500;
 
-function formatBy<Frame>(
-  newListReader: (type: ObjectType) => ListReader,
-  newFrameReader: (type: ObjectType) => FrameReader<Frame>,
-  readStatus: AnswerFormat["readStatus"],
-): AnswerFormat {
-  return {
-    async readPage(answer, type, reading, take) {
-      const what = `GET ${type.path}: no list`;
-      const list = newListReader(type);
-      for await (const piece of readPieces(answer, reading)) {
-        for (const raws of checked(what, () => list.push(piece))) take(raws);
-      }
-      const { items, page } = checked(what, () => {
-        const { head, items } = list.end();
-        const page = checkPage(head, type);
-        if (items === undefined) throw new DecodeError("items", "is required");
-        return { items, page };
-      });
-      let raws: unknown[] = [];
-      for (const item of items) {
-        if (raws.push(item) < BATCH_SIZE) continue;
-        take(raws);
-        raws = [];
-        await yieldToOthers();
-      }
-      take(raws);
-      return page;
-    },
-
-    async *readEvents(body, type, reading) {
-      const events = newFrameReader(type);
-      for await (const piece of piecesOf(body, reading)) {
-        const frames = checked(whatEvent(type), () => events.frames(piece, MAX_EVENT_BYTES));
-        if (frames.length > 0) yield eventsOf(frames, events, type);
-      }
-    },
-
-    readStatus,
-  };
-}
-
-function* eventsOf<Frame>(
-  frames: readonly Frame[],
-  events: FrameReader<Frame>,
+/**
+ * Reads a page of a list; `take` is given its objects as they are read.
+ *
+ * @throws {AnswerError} if it is none
+ */
+export async function readPage(
+  answer: Answer,
   type: ObjectType,
-): Generator<WatchEvent> {
-  for (const frame of frames) {
-    const event = checked(whatEvent(type), () => events.read(frame));
-    yield checkEvent({ type: event.type, object: event.object as Raw<KubernetesObject> }, type);
+  reading: Reading,
+  take: (raws: readonly unknown[]) => void,
+): Promise<ListPage> {
+  const what = `GET ${type.path}: no list`;
+  const list = knownSerializerOf(answer.contentType, type.path).newListReader(type);
+  for await (const piece of readPieces(answer, reading)) {
+    for (const raws of checked(what, () => list.push(piece))) take(raws);
   }
+  const { items, page } = checked(what, () => {
+    const { head, items } = list.end();
+    const page = checkPage(head, type);
+    if (items === undefined) throw new DecodeError("items", "is required");
+    return { items, page };
+  });
+  let raws: unknown[] = [];
+  for (const item of items) {
+    if (raws.push(item) < BATCH_SIZE) continue;
+    take(raws);
+    raws = [];
+    await yieldToOthers();
+  }
+  take(raws);
+  return page;
 }
 
-function whatEvent({ path }: ObjectType): string {
-  return `GET ${path}: no watch event`;
+/**
+ * The events of a watch, those together that arrive together. Half an event is dropped.
+ *
+ * @throws {AnswerError} if the answer is none of an API server
+ */
+export function readEvents(answer: Answer, type: ObjectType, reading: Reading): AsyncGenerator<WatchBatch> {
+  const events = knownSerializerOf(answer.contentType, type.path).newEventReader(type);
+  return eventsIn(answer.body, events, type, reading);
+}
+
+async function* eventsIn(
+  body: ReadableStream<Uint8Array>,
+  events: EventReader,
+  type: ObjectType,
+  reading: Reading,
+): AsyncGenerator<WatchBatch> {
+  const what = `GET ${type.path}: no watch event`;
+  for await (const piece of piecesOf(body, reading)) {
+    const arrived = checked(what, () => events.push(piece, MAX_EVENT_BYTES));
+    if (arrived.length > 0) yield arrived.values().map((read) => checkEvent(checked(what, read), type));
+  }
 }
 
 /** The runtime removes a byte order mark from each piece, not only from the first one (Deno 2.9.6). */
@@ -200,23 +186,23 @@ function newJsonListReader(): ListReader {
 }
 
 /** Events in JSON, a line for each. Blank lines are none. */
-export class JsonEventReader implements FrameReader<string> {
+export class JsonEventReader implements EventReader {
   readonly #decoder = newTextDecoder();
   #rest = "";
 
-  frames(piece: Uint8Array, maxBytes: number): readonly string[] {
+  push(piece: Uint8Array, maxBytes: number): readonly (() => RawEvent)[] {
     const text = this.#decoder.decode(piece, { stream: true });
     const end = text.lastIndexOf("\n");
     const whole = end < 0 ? "" : this.#rest + text.slice(0, end);
     this.#rest = end < 0 ? this.#rest + text : text.slice(end + 1);
     if (this.#rest.length > maxBytes) throw new DecodeError("", `a line of more than ${maxBytes} bytes`);
-    return whole.split("\n").filter((line) => line !== "");
+    return whole.split("\n").filter((line) => line !== "").map((line) => () => readJsonEvent(line));
   }
+}
 
-  read(line: string): { readonly type: string; readonly object: unknown } {
-    const event = asObject(JSON.parse(line), "line");
-    return { type: textAt(event, "type"), object: asObject(event["object"], "object") };
-  }
+function readJsonEvent(line: string): RawEvent {
+  const event = asObject(JSON.parse(line), "line");
+  return { type: textAt(event, "type"), object: asObject(event["object"], "object") };
 }
 
 function newProtobufListReader({ objectKind }: ObjectType): ListReader {
@@ -233,22 +219,13 @@ function newProtobufListReader({ objectKind }: ObjectType): ListReader {
   };
 }
 
-function readProtobufStatus(bytes: Uint8Array): Raw<V1Status> {
-  try {
-    return readStatus(bytes);
-  } catch (error) {
-    if (!(error instanceof DecodeError)) throw error;
-    return { message: error.message };
-  }
-}
-
-const JSON_FORMAT = formatBy(
-  newJsonListReader,
-  () => new JsonEventReader(),
-  (bytes) => jsonStatus(new TextDecoder().decode(bytes)),
-);
-const PROTOBUF_FORMAT = formatBy(
-  newProtobufListReader,
-  ({ objectKind }) => new EventReader(objectKind),
-  readProtobufStatus,
-);
+const JSON_SERIALIZER: Serializer = {
+  newListReader: newJsonListReader,
+  newEventReader: () => new JsonEventReader(),
+  readStatus: (bytes) => jsonStatus(new TextDecoder().decode(bytes)),
+};
+const PROTOBUF_SERIALIZER: Serializer = {
+  newListReader: newProtobufListReader,
+  newEventReader: ({ objectKind }) => new ProtobufEventReader(objectKind),
+  readStatus: readProtobufStatus,
+};

@@ -22,7 +22,7 @@ import type { ListWatchServer } from "../../../tests/support/list_watch_server.t
 import { rawService, rawSlice } from "../../../tests/support/raw_objects.ts";
 import { AnswerError } from "./list_watch_messages.ts";
 import { SERVICES } from "./resources.ts";
-import { acceptHeader, formatOf } from "./serializers.ts";
+import { acceptHeader, readPage } from "./serializers.ts";
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";
 /** A server with protobuf and with lists as watches. */
@@ -194,8 +194,8 @@ Deno.test("a list of many megabytes in JSON is what it is in small pages, and no
 Deno.test("a list in JSON that ends inside of a character is no list", async () => {
   const text = `{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`;
   const read = (ending: readonly number[]) =>
-    formatOf({ contentType: "application/json" }, SERVICES.path).readPage(
-      { body: new Blob([text, Uint8Array.from(ending)]).stream() },
+    readPage(
+      { contentType: "application/json", body: new Blob([text, Uint8Array.from(ending)]).stream() },
       SERVICES,
       { signal: new AbortController().signal, note: () => {} },
       () => {},

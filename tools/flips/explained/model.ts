@@ -75,11 +75,11 @@ export const MODEL: Explanations = {
     "performance",
     "without both annotations the same wishes are made anew",
   ],
-  "lib/model/unreachable_endpoints.ts UnreachableEndpoints.report: now.size > 0 → now.size >= 0": [
+  "lib/model/change_tracker.ts ChangeTracker.#reportUnreachable: now.size > 0 → now.size >= 0": [
     "performance",
     "an empty list is kept, which means the same as none",
   ],
-  "lib/model/unreachable_endpoints.ts UnreachableEndpoints.report: return; → dropped": [
+  "lib/model/change_tracker.ts ChangeTracker.#reportUnreachable: return; → dropped": [
     "performance",
     "between equal lists nothing is found",
   ],
