@@ -95,7 +95,7 @@ export function compare(
 ): void {
   const options = ipvsOptions(desired, family);
   const plan = ipvsPlan(desired, family, options);
-  const { objects, rulesPlan } = IpvsStore.of(plan);
+  const { objects, rulesPlan } = new IpvsStore(plan);
   const { sets, ipvs } = live;
   const addresses = ipvs === null ? null : new Set(ipvs.bound);
   const virtualServers = ipvs?.servers.virtualServers ?? new Map<string, SavedVirtualServer>();

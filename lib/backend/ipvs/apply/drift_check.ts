@@ -4,11 +4,8 @@
  *
  * @module
  */
-import type { Exec } from "../../../kernel/exec.ts";
 import { deviceAddresses } from "../../../kernel/ip_address.ts";
 import { saveSets, setSizes } from "../../../kernel/ipset.ts";
-import type { Iptables } from "../../../kernel/iptables.ts";
-import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { realServerKey, type SavedVirtualServer, virtualServerKey } from "../../../netfilter/ipvs.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../backend.ts";
@@ -20,6 +17,7 @@ import { setNames } from "../plan/sets.ts";
 import { findDrift, type Ownership } from "../store/objects.ts";
 import type { IpvsStore } from "../store/store.ts";
 import type { IpvsTransaction } from "../store/transaction.ts";
+import type { IpvsTools } from "./writer.ts";
 
 /**
  * What is cheap to list, in entries of sets; a real server counts as two. So much takes about 1 % of a CPU at the default
@@ -28,11 +26,7 @@ import type { IpvsTransaction } from "../store/transaction.ts";
 export const CHEAP_TO_LIST = 60_000;
 
 /** What a {@linkcode DriftCheck} needs. */
-export interface DriftCheckOptions {
-  readonly exec: Exec;
-  readonly ipvs: Ipvsadm;
-  /** Of the family that is of interest. */
-  readonly iptables: Iptables;
+export interface DriftCheckOptions extends Omit<IpvsTools, "terminations"> {
   /** See {@linkcode CHEAP_TO_LIST}. */
   readonly cheapToList: number;
   readonly logger: Logger;

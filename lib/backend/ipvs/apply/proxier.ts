@@ -5,9 +5,6 @@
  * @module
  */
 import { SyncError } from "../../../errors.ts";
-import type { Exec } from "../../../kernel/exec.ts";
-import type { Iptables } from "../../../kernel/iptables.ts";
-import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { inTurns, type Mutex, TURN_MS } from "../../../kernel/clock.ts";
 import { UnreadableTables } from "../../../kernel/iptables_by_name.ts";
 import { FAMILIES, type NamespacedName } from "../../../model/objects.ts";
@@ -35,25 +32,20 @@ import {
 import { IpvsStore } from "../store/store.ts";
 import { type IpvsTransaction, TABLES } from "../store/transaction.ts";
 import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
-import type { GracefulTermination } from "./graceful_termination.ts";
 import { readDevices } from "../../../kernel/ip_address.ts";
 import { saveSets } from "../../../kernel/ipset.ts";
 import { OWN_RULES } from "../plan/base_rules.ts";
 import { growingSetName, setNames } from "../plan/sets.ts";
 import type { SchedulerProbe } from "./schedulers.ts";
-import { IpvsWriter, WRITTEN_KINDS } from "./writer.ts";
+import { type IpvsTools, writeSteps, WRITTEN_KINDS } from "./writer.ts";
 
 /** How often one sync begins once more, because more is refused: each time a step further. */
 const MAX_ROUNDS = 7;
 
 /** What an {@linkcode IpvsProxier} needs. */
-export interface IpvsProxierOptions {
-  readonly exec: Exec;
-  readonly ipvs: Ipvsadm;
-  readonly terminations: GracefulTermination;
+export interface IpvsProxierOptions extends IpvsTools {
   /** Both families read and write one IPVS table and one device, one after the other. */
   readonly mutex: Mutex;
-  readonly iptables: Iptables;
   readonly schedulers: SchedulerProbe;
   readonly settings: ConfiguredIpvs;
   /** Addresses of the node's devices, both families; asked before each sync. */
@@ -127,7 +119,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
     this.#options.terminations.found(held.virtualServers, this.family);
     const { plan, transaction, store } = await this.run("plan", async () => {
       const plan = this.#full ??= await this.#plan(state, "all");
-      const store = IpvsStore.of(withoutRefused(plan, this.quarantine));
+      const store = new IpvsStore(withoutRefused(plan, this.quarantine));
       return { plan, store, transaction: store.fullSync(held, this.#ownership(this.#ips)) };
     });
     await this.#write(transaction, plan, store);
@@ -210,14 +202,13 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
 
   /** Writes what leads to `store`, which then holds what was not refused of the plan. */
   async #write(transaction: IpvsTransaction, plan: IpvsPlan, store: IpvsStore): Promise<void> {
-    const { exec, ipvs, terminations, iptables, log } = this.#options;
+    const { log } = this.#options;
     if (log.enabled(9)) {
       log.info("Writing IPVS", { family: this.family, operations: transaction.text }, 9);
     }
     for (const { server } of transaction.servers) this.#touched.add(virtualServerKey(server));
-    const writer = new IpvsWriter({ exec, ipvs, terminations, iptables, progress: this.progress });
     await this.run("apply", async () => {
-      const refused = await writer.write(transaction.steps);
+      const refused = await writeSteps(transaction.steps, this.#options, this.progress);
       if (refused.length === 0) return;
       for (const one of blame(refused, plan)) this.quarantine.refused(one);
       store.change(withoutRefused(plan, this.quarantine));

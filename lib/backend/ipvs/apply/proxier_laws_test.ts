@@ -84,7 +84,7 @@ function expected(objects: readonly ApiObject[], refusing: Refusing) {
   const reached: IpvsPlan = { ...plan, services };
   const fake = new FakeIpvs();
   fake.kernel.apply(
-    IpvsStore.of(reached).fullSync({ ...NOTHING_HELD, ...new KernelModel().observe() }, OPTIONS),
+    new IpvsStore(reached).fullSync({ ...NOTHING_HELD, ...new KernelModel().observe() }, OPTIONS),
   );
   const lacking = [...plan.services].filter(([name, claims]) =>
     JSON.stringify(claims) !== JSON.stringify(services.get(name))

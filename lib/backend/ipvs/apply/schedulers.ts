@@ -6,24 +6,16 @@
 import { type Ipvsadm, missingScheduler } from "../../../kernel/ipvsadm.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 
-/** What a sync may use. */
-export interface UsableSchedulers {
-  readonly schedulers: readonly string[];
-  /** Programs started to find out. */
-  readonly commands: number;
-}
-
 /** Tries schedulers when they are first asked for. Only for work that no other sync disturbs. */
 export class SchedulerProbe {
   readonly #ipvs: Ipvsadm;
-  /** The configured one first, which is there for certain, see {@linkcode require}. */
-  readonly #usable: Set<string>;
-  readonly #missing = new Set<string>();
+  /** Scheduler → whether it is there. The configured one comes first, and is there for certain, see {@linkcode require}. */
+  readonly #tried: Map<string, boolean>;
 
   /** @param configured the one of Services that name none */
   constructor(ipvs: Ipvsadm, readonly configured: string) {
     this.#ipvs = ipvs;
-    this.#usable = new Set([configured]);
+    this.#tried = new Map([[configured, true]]);
   }
 
   /**
@@ -33,25 +25,26 @@ export class SchedulerProbe {
    * @throws {ExecError} if IPVS does not work here
    */
   async require(): Promise<void> {
-    if (!await this.#ipvs.hasScheduler(this.configured)) {
-      throw missingScheduler(this.configured);
-    }
+    if (!await this.#ipvs.hasScheduler(this.configured)) throw missingScheduler(this.configured);
   }
 
   /**
-   * The configured one, and those of the ones that the changed Services name which the kernel has. Those that were not named before
-   * are tried.
+   * What a sync may use: the configured one, and those that Services name which the kernel has. Those that the changed Services name for the
+   * first time are tried, with a program each.
    */
-  async usable(state: ProxyState, changed: Changed): Promise<UsableSchedulers> {
-    const unknown = new Set<string>();
+  async usable(
+    state: ProxyState,
+    changed: Changed,
+  ): Promise<{ readonly schedulers: readonly string[]; readonly commands: number }> {
+    let commands = 0;
     for (const name of changed === "all" ? state.services.keys() : changed) {
-      for (const { ipvs: { scheduler } } of state.services.get(name) ?? []) unknown.add(scheduler);
+      for (const { ipvs: { scheduler } } of state.services.get(name) ?? []) {
+        if (scheduler === "" || this.#tried.has(scheduler)) continue;
+        this.#tried.set(scheduler, await this.#ipvs.hasScheduler(scheduler));
+        commands++;
+      }
     }
-    for (const known of ["", ...this.#usable, ...this.#missing]) unknown.delete(known);
-    for (const scheduler of unknown) {
-      const isThere = await this.#ipvs.hasScheduler(scheduler);
-      (isThere ? this.#usable : this.#missing).add(scheduler);
-    }
-    return { schedulers: [...this.#usable], commands: unknown.size };
+    const found = [...this.#tried].filter(([, isThere]) => isThere);
+    return { schedulers: found.map(([scheduler]) => scheduler), commands };
   }
 }
