@@ -12,7 +12,7 @@ const STORE = "lib/backend/ipvs/store/store.ts";
 const OBJECTS = "lib/backend/ipvs/store/objects.ts";
 const JUMPS = "lib/netfilter/iptables_jumps.ts";
 const TRANSACTION = "lib/backend/ipvs/store/transaction.ts";
-const SCHEDULERS = "lib/backend/ipvs/apply/schedulers.ts";
+const SCHEDULERS = "lib/backend/ipvs/apply/proxier.ts";
 const SETS = "lib/backend/ipvs/plan/sets.ts";
 
 function inFile(file: string, name: string, find: string, replace: string): Mutation {

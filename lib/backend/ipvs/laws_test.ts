@@ -1,6 +1,6 @@
 /** The laws of docs/architecture.md, and that nothing is ever half there, over random clusters. */
-import { assert, assertEquals } from "@std/assert";
 import fc from "../../../tests/support/fast_check.ts";
+import { assert, assertEquals } from "@std/assert";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../../tests/support/arbitrary_objects.ts";
 import { exampleTracker } from "../../../tests/support/golden.ts";
 import { exampleIpvsOptions, exampleIpvsPlan } from "../../../tests/support/golden_ipvs.ts";

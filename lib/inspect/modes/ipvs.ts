@@ -4,8 +4,8 @@
  * @module
  */
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
-import { sharedRules } from "../../backend/iptables/store/dispatch.ts";
-import { planIpvs } from "../../backend/ipvs/plan/plan.ts";
+import { sharedRules } from "../../backend/iptables/store/store.ts";
+import { configuredIpvs, hostIps, nodePortIps, planIpvs } from "../../backend/ipvs/plan/plan.ts";
 import {
   DEVICE,
   type IpvsOptions,
@@ -13,7 +13,6 @@ import {
   type WantedServer,
 } from "../../backend/ipvs/plan/ruleset.ts";
 import { setName } from "../../backend/ipvs/plan/sets.ts";
-import { configuredIpvs, hostIps, nodePortIps } from "../../backend/ipvs/plan/settings.ts";
 import { findDrift } from "../../backend/ipvs/store/objects.ts";
 import { IpvsStore, planTexts, renderPlan } from "../../backend/ipvs/store/store.ts";
 import type { IpvsTransaction } from "../../backend/ipvs/store/transaction.ts";

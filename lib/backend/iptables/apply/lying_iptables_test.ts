@@ -1,6 +1,6 @@
 /** A program that says that all is well and has written nothing, or a part: the next look sees it. */
-import { assert, assertEquals } from "@std/assert";
 import fc from "../../../../tests/support/fast_check.ts";
+import { assert, assertEquals } from "@std/assert";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
 import { stateOf } from "../../../../tests/support/fake_iptables_state.ts";
 import { iptablesProxier } from "../../../../tests/support/iptables_rig.ts";

@@ -17,9 +17,8 @@ import { Proxier } from "../../apply/proxier.ts";
 import type { Damage } from "../../backend.ts";
 import type { RefusedService } from "../../quarantine.ts";
 import { readTables } from "../../iptables/apply/table_reading.ts";
-import { planIpvsInSteps } from "../plan/plan.ts";
+import { type ConfiguredIpvs, hostIps, nodePortIps, planIpvsInSteps } from "../plan/plan.ts";
 import { DEVICE, type IpvsOptions, type IpvsPlan } from "../plan/ruleset.ts";
-import { type ConfiguredIpvs, hostIps, nodePortIps } from "../plan/settings.ts";
 import type { HeldTables } from "../../iptables/store/full_sync.ts";
 import type { HeldObjects, Ownership } from "../store/objects.ts";
 import {
@@ -36,8 +35,8 @@ import { readDevices } from "../../../kernel/ip_address.ts";
 import { saveSets } from "../../../kernel/ipset.ts";
 import { OWN_RULES } from "../plan/base_rules.ts";
 import { growingSetName, setNames } from "../plan/sets.ts";
-import type { SchedulerProbe } from "./schedulers.ts";
 import { type IpvsTools, writeSteps, WRITTEN_KINDS } from "./writer.ts";
+import { type Ipvsadm, missingScheduler } from "../../../kernel/ipvsadm.ts";
 
 /** How often one sync begins once more, because more is refused: each time a step further. */
 const MAX_ROUNDS = 7;
@@ -227,4 +226,47 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
 
 function refusedLines(error: unknown): RefusedLinesError["lines"] {
   return error instanceof SyncError && error.cause instanceof RefusedLinesError ? error.cause.lines : [];
+}
+
+/** Tries schedulers when they are first asked for. Only for work that no other sync disturbs. */
+export class SchedulerProbe {
+  readonly #ipvs: Ipvsadm;
+  /** Scheduler → whether it is there. The configured one comes first, and is there for certain, see {@linkcode require}. */
+  readonly #tried: Map<string, boolean>;
+
+  /** @param configured the one of Services that name none */
+  constructor(ipvs: Ipvsadm, readonly configured: string) {
+    this.#ipvs = ipvs;
+    this.#tried = new Map([[configured, true]]);
+  }
+
+  /**
+   * Makes sure of the configured one. The first use of IPVS: it makes the kernel load it.
+   *
+   * @throws {UnsupportedError} naming the module, if the kernel does not have it
+   * @throws {ExecError} if IPVS does not work here
+   */
+  async require(): Promise<void> {
+    if (!await this.#ipvs.hasScheduler(this.configured)) throw missingScheduler(this.configured);
+  }
+
+  /**
+   * What a sync may use: the configured one, and those that Services name which the kernel has. Those that the changed Services name for the
+   * first time are tried, with a program each.
+   */
+  async usable(
+    state: ProxyState,
+    changed: Changed,
+  ): Promise<{ readonly schedulers: readonly string[]; readonly commands: number }> {
+    let commands = 0;
+    for (const name of changed === "all" ? state.services.keys() : changed) {
+      for (const { ipvs: { scheduler } } of state.services.get(name) ?? []) {
+        if (scheduler === "" || this.#tried.has(scheduler)) continue;
+        this.#tried.set(scheduler, await this.#ipvs.hasScheduler(scheduler));
+        commands++;
+      }
+    }
+    const found = [...this.#tried].filter(([, isThere]) => isThere);
+    return { schedulers: found.map(([scheduler]) => scheduler), commands };
+  }
 }

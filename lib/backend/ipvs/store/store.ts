@@ -14,9 +14,8 @@ import type {
   IptablesPlan,
   ServiceRules,
 } from "../../iptables/plan/ruleset.ts";
-import { sharedRules } from "../../iptables/store/dispatch.ts";
+import { type IptablesStore, sharedRules } from "../../iptables/store/store.ts";
 import { fullSync, type HeldTables, NOTHING_HELD } from "../../iptables/store/full_sync.ts";
-import type { IptablesStore } from "../../iptables/store/store.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import type { BaseRule, BaseRules, Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
 import type { SavedSet, SetEntry } from "../../../netfilter/ipset.ts";
@@ -30,7 +29,7 @@ import {
   type WantedSet,
 } from "./objects.ts";
 import { type IpvsTransaction, stepText, TABLES } from "./transaction.ts";
-import { planLines } from "../../iptables/plan/render.ts";
+import { planLines } from "../../iptables/plan/plan.ts";
 
 /** How much of each kind the kernel holds. */
 export interface KernelCounts extends PerTable<number> {
@@ -222,7 +221,6 @@ export class IpvsStore {
       head,
       tail,
       jumps,
-      ruleCounts: { nat: head.nat.length, filter: head.filter.length + tail.filter.length },
     };
   }
 

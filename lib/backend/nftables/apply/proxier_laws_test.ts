@@ -1,6 +1,6 @@
 /** Whatever happens in whatever order, the table ends as a fresh full sync makes it. */
-import { assertEquals } from "@std/assert";
 import fc from "../../../../tests/support/fast_check.ts";
+import { assertEquals } from "@std/assert";
 import { offerChanges } from "../../../../tests/support/arbitrary_objects.ts";
 import { FakeNft } from "../../../../tests/support/fake_nft.ts";
 import { exampleTracker } from "../../../../tests/support/golden.ts";

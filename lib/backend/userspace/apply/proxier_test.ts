@@ -21,7 +21,7 @@ import { openPortal } from "../forward/open_portal.ts";
 import type { Portal } from "../plan/plan.ts";
 import { Portals } from "./portals.ts";
 import { SharedPortals } from "../forward/shared_portals.ts";
-import { StaleUdp } from "./stale_udp.ts";
+import { StaleUdp } from "./withdrawal.ts";
 
 const SETTINGS: UserspaceSettings = {
   listenIp: "127.0.0.1",
