@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { modeSysctls, type ProcessWide } from "../backend/node/mode.ts";
+import { modeSysctls } from "../backend/node/mode_sysctls.ts";
+import type { ProcessWide } from "../backend/node/process_wide.ts";
 import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../backend/node/choose_mode.ts";
 import { loadMode, MODES } from "../backend/node/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";

@@ -5,7 +5,7 @@ import { putWeb } from "../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../tests/support/list_watch_server.ts";
 import { SourceRecorder } from "../../tests/support/source_recorder.ts";
 import { until } from "../../tests/support/until.ts";
-import { ProcessWide } from "../backend/node/mode.ts";
+import { ProcessWide } from "../backend/node/process_wide.ts";
 import { defaultConfig } from "../config/defaults.ts";
 import { withFields } from "../config/fields.ts";
 import { ConfigError, ExecError, UnsupportedError } from "../errors.ts";

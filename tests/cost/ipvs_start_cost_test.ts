@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { ProcessWide } from "../../lib/backend/node/mode.ts";
+import { ProcessWide } from "../../lib/backend/node/process_wide.ts";
 import { defaultConfig } from "../../lib/config/defaults.ts";
 import { withFields } from "../../lib/config/fields.ts";
 import { planProxyServer, prepareNode } from "../../lib/node/proxy_server.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { RefusedFamily } from "../../kernel/ip_families.ts";
@@ -15,6 +15,7 @@ import type { Logger } from "../../observe/log.ts";
 import type { PacketCounts } from "../../observe/metrics.ts";
 import type { Registry } from "../../observe/prom_client.ts";
 import type { FamilyProxier } from "../backend.ts";
+import type { ProcessWide } from "./process_wide.ts";
 
 /** What preparing a mode may use. */
 export interface ModeContext {
@@ -62,68 +63,3 @@ export interface PreparedMode {
  * @throws {UnsupportedError} naming the missing module, tool or setting, if the node cannot run the mode
  */
 export type PrepareMode = (context: ModeContext) => Promise<PreparedMode>;
-
-/** 0: connection tracking calls packets INVALID that only look odd. */
-export const BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal";
-/** 1: packets with addresses of loopback may leave it. */
-export const ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet";
-/** 1: packets that IPVS balances are tracked. */
-export const VS_CONNTRACK = "net.ipv4.vs.conntrack";
-/** 1: a connection ends with its real server. */
-export const EXPIRE_NODEST_CONN = "net.ipv4.vs.expire_nodest_conn";
-/** 1: session affinity ends with its real server. */
-export const EXPIRE_QUIESCENT_TEMPLATE = "net.ipv4.vs.expire_quiescent_template";
-/** What IPVS does with a connection from a port that was used before. */
-export const CONN_REUSE_MODE = "net.ipv4.vs.conn_reuse_mode";
-/** 1: the node forwards packets. */
-export const IP_FORWARD = "net.ipv4.ip_forward";
-
-const OF_MODE: Readonly<Partial<Record<ProxyMode, readonly string[]>>> = {
-  iptables: [BE_LIBERAL, ROUTE_LOCALNET],
-  ipvs: [VS_CONNTRACK, EXPIRE_NODEST_CONN, EXPIRE_QUIESCENT_TEMPLATE, CONN_REUSE_MODE, IP_FORWARD],
-};
-
-/** Those that the modes will want to know, each once. */
-export function modeSysctls(modes: readonly ProxyMode[]): readonly string[] {
-  return [...new Set(modes.flatMap((mode) => OF_MODE[mode] ?? []))];
-}
-
-/** Something that the proxy servers of a process share. */
-export interface Shared {
-  /** True if rules go with the process, because nothing is behind them then. Default: they stay. */
-  readonly takesRulesAway?: boolean;
-  /** The rules of a proxy server are in force, those of all IP families. */
-  inForce(): void;
-  /** Ends it; resolves when it has ended, or soon after `signal` aborts. */
-  end(signal: AbortSignal): Promise<void>;
-}
-
-/** One of each kind, made when it is first asked for. */
-export class ProcessWide {
-  readonly #kept = new Map<unknown, Shared>();
-
-  /** @param exec starts programs at the end of the process, when those of its proxy servers have ended; without it none are started then */
-  constructor(readonly exec?: Exec) {}
-
-  /** True if rules go with the process. */
-  get takesRulesAway(): boolean {
-    return [...this.#kept.values()].some((shared) => shared.takesRulesAway === true);
-  }
-
-  /** The one of this kind. */
-  share<T extends Shared>(kind: new () => T): T {
-    let found = this.#kept.get(kind);
-    if (found === undefined) this.#kept.set(kind, found = new kind());
-    return found as T;
-  }
-
-  /** As of {@linkcode Shared}. */
-  inForce(): void {
-    for (const shared of this.#kept.values()) shared.inForce();
-  }
-
-  /** Ends all. */
-  async end(signal: AbortSignal): Promise<void> {
-    await Promise.all([...this.#kept.values()].map((shared) => shared.end(signal)));
-  }
-}

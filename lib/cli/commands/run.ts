@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { ProcessWide } from "../../backend/node/mode.ts";
+import { ProcessWide } from "../../backend/node/process_wide.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { wallClockMs } from "../../kernel/clock.ts";
 import { Runner } from "../../kernel/runner.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 import { COUNTERS } from "../../backend/iptables/plan/ruleset.ts";
-import { BE_LIBERAL, IP_FORWARD } from "../../backend/node/mode.ts";
+import { BE_LIBERAL, IP_FORWARD } from "../../backend/node/mode_sysctls.ts";
 import { ExecError } from "../../errors.ts";
 import { type Exec, runOk } from "../../kernel/exec.ts";
 import { readDeviceSettings } from "../../kernel/ip_address.ts";

@@ -20,10 +20,9 @@ import {
   EXPIRE_NODEST_CONN,
   EXPIRE_QUIESCENT_TEMPLATE,
   IP_FORWARD,
-  type ModeContext,
-  type PreparedMode,
   VS_CONNTRACK,
-} from "../../node/mode.ts";
+} from "../../node/mode_sysctls.ts";
+import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { isolateRefused } from "../../quarantine.ts";
 import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
 import { IpvsProxier, SchedulerProbe } from "../apply/proxier.ts";

@@ -6,7 +6,7 @@
  */
 import { within } from "../../../kernel/clock.ts";
 import type { IpFamily } from "../../../model/objects.ts";
-import type { Shared } from "../../node/mode.ts";
+import type { Shared } from "../../node/process_wide.ts";
 import type { Withdrawal } from "../apply/withdrawal.ts";
 import type { PortalEndpoint } from "../plan/plan.ts";
 import type { Place } from "./open_portal.ts";
