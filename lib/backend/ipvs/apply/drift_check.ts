@@ -66,7 +66,7 @@ export class DriftCheck {
     const isAll = this.#schedule.begin(startMs) || !isLarge;
     const found = await this.#find(store, ownership, isAll);
     this.#schedule.ended({ isAll, isLarge, isDamaged: found.length > 0, startMs, endMs: nowMs() });
-    return damageOf("all", found);
+    return damageOf(found);
   }
 
   /** The rules, of which those are not damaged of which nothing is known, the addresses, and sets and servers as far as is asked for. */
@@ -74,7 +74,7 @@ export class DriftCheck {
     const { exec, ipvs } = this.#options;
     const { family } = ownership;
     const looked = await this.#rules.look(store.rules, { family, canaries: [] });
-    const rules = looked === null || looked.damage === false ? [] : looked.damage.found;
+    const rules = looked === null || looked.damage === false ? [] : looked.damage;
     const addresses = await deviceAddresses(exec, DEVICE);
     if (isAll) {
       const own = new Set(setNames(family));

@@ -359,7 +359,7 @@ Deno.test("damage of any kind is seen, and the next sync repairs it", async () =
     ] as const
   ) {
     assertEquals((await rig.iptables.run(["iptables", ...damage])).stderr, "");
-    assertEquals(await rig.proxier.findDamage(), { services: "all", found });
+    assertEquals(await rig.proxier.findDamage(), [...found]);
     await rig.sync("all");
     assertEquals(await rig.proxier.findDamage(), false);
     assertEquals(rig.rules(), whole);
