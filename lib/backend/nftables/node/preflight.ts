@@ -3,7 +3,6 @@
  *
  * @module
  */
-import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
 import { interfaceIps } from "../../../kernel/machine.ts";
 import { NEEDS_RIGHTS, servedFamilies } from "../../../kernel/ip_families.ts";
@@ -32,8 +31,9 @@ export const MIN_NFT_VERSION = "1.0.1";
  * @throws {UnsupportedError} naming what is missing, if nftables does not work for the primary family
  * @throws {ExecError} if what works cannot be found out
  */
-export async function prepareNftables(context: ModeContext): Promise<PreparedMode> {
-  const { exec, config, log, sysctls } = context;
+export async function prepareNftables(
+  { exec, config, log, sysctls }: ModeContext,
+): Promise<PreparedMode> {
   const nft = new Nft(exec);
   const version = await requireNft(nft);
   log.info("Using nftables", { version });
@@ -44,9 +44,36 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
     probe: (family) => probeFamily(nft, configuredNftables(config, family, null).options, version),
     hasRules: (family) => holdsRules(nft, family),
   });
-  warnOfRefusedCounters(config, families, log);
+  for (const [family, { trafficCounters }] of families) {
+    if (!config.kproxy.trafficCounters || trafficCounters) continue;
+    log.warn("Traffic is not counted: nft or the kernel refuses counters of set elements", { family });
+  }
   logFamilies(families.keys(), log);
-  return makeProxiers({ nft, config, log, families, refused });
+  const settingsOf = loggedSettings<NftablesSettings>({ config, log }, (family, node) => {
+    const { options, problem } = configuredNftables(config, family, node);
+    return { options: { ...options, ...families.get(family)! }, problem };
+  });
+  for (const family of families.keys()) warnOfLocalhostNodePorts(settingsOf(family, null), family, log);
+  const nowMs = (): number => performance.now();
+  const proxiers = [...families.keys()].map((family) =>
+    new NftablesProxier({ family, nft, settings: settingsOf(family, null), interfaceIps, logger: log, nowMs })
+  );
+  const readers = proxiers.filter(({ family }) => families.get(family)!.trafficCounters).map((proxier) =>
+    new TrafficReader({ nft, family: proxier.family, state: () => proxier.state, logger: log, nowMs })
+  );
+  return {
+    proxiers,
+    refused,
+    ...readers.length === 0
+      ? {}
+      : { serviceTraffic: async () => (await Promise.all(readers.map((reader) => reader.read()))).flat() },
+    reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
+    setServiceCidrs: (networks) => {
+      log.info("ServiceCIDRs", { networks });
+      return proxiers.filter((proxier) => proxier.setServiceCidrs(networksOfFamily(networks, proxier.family)))
+        .map(({ family }) => family);
+    },
+  };
 }
 
 /** True if our table is there; false, too, where that is unknown. */
@@ -64,76 +91,6 @@ interface NodeNft {
   readonly objectComments: boolean;
   /** False if they are not wanted, or refused. */
   readonly trafficCounters: boolean;
-}
-
-interface ProxierParts {
-  readonly nft: Nft;
-  readonly config: KubeProxyConfiguration;
-  readonly log: Logger;
-  readonly families: ReadonlyMap<IpFamily, NodeNft>;
-}
-
-function makeProxiers(
-  { nft, config, log, families, refused }: ProxierParts & Pick<PreparedMode, "refused">,
-): PreparedMode {
-  const settingsOf = loggedSettings<NftablesSettings>({ config, log }, (family, node) => {
-    const { options, problem } = configuredNftables(config, family, node);
-    const { objectComments = false, trafficCounters = false } = families.get(family) ?? {};
-    return { options: { ...options, objectComments, trafficCounters }, problem };
-  });
-  for (const family of families.keys()) warnOfLocalhostNodePorts(settingsOf(family, null), family, log);
-  const proxiers = [...families.keys()].map((family) =>
-    new NftablesProxier({
-      family,
-      nft,
-      settings: settingsOf(family, null),
-      interfaceIps,
-      logger: log,
-      nowMs: () => performance.now(),
-    })
-  );
-  const serviceTraffic = trafficOf(proxiers, { nft, config, log, families });
-  return {
-    proxiers,
-    refused,
-    ...(serviceTraffic === undefined ? {} : { serviceTraffic }),
-    reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
-    setServiceCidrs: (networks) => {
-      log.info("ServiceCIDRs", { networks });
-      return proxiers.filter((proxier) => proxier.setServiceCidrs(networksOfFamily(networks, proxier.family)))
-        .map(({ family }) => family);
-    },
-  };
-}
-
-function warnOfRefusedCounters(
-  { kproxy: { trafficCounters } }: KubeProxyConfiguration,
-  families: ReadonlyMap<IpFamily, NodeNft>,
-  log: Logger,
-): void {
-  for (const [family, node] of families) {
-    if (!trafficCounters || node.trafficCounters) continue;
-    log.warn("Traffic is not counted: nft or the kernel refuses counters of set elements", { family });
-  }
-}
-
-/** What the families' counters say, together; undefined if none counts. */
-function trafficOf(
-  proxiers: readonly NftablesProxier[],
-  { nft, log, families }: ProxierParts,
-): PreparedMode["serviceTraffic"] {
-  const readers = proxiers.filter(({ family }) => families.get(family)?.trafficCounters === true)
-    .map((proxier) =>
-      new TrafficReader({
-        nft,
-        family: proxier.family,
-        state: () => proxier.state,
-        logger: log,
-        nowMs: () => performance.now(),
-      })
-    );
-  if (readers.length === 0) return undefined;
-  return async () => (await Promise.all(readers.map((reader) => reader.read()))).flat();
 }
 
 /** An operator who names a loopback network expects node ports there. "Every address" is the default of other modes, and means less. */
