@@ -135,8 +135,9 @@ export {
 export { decodeObject } from "./lib/source/decode/decode.ts";
 export type { DecodeOptions } from "./lib/source/decode/decode_values.ts";
 
-export { planIptables } from "./lib/backend/iptables/plan/plan.ts";
-export { renderPlan } from "./lib/backend/iptables/plan/render.ts";
+export type { FamilySettings } from "./lib/backend/planning.ts";
+
+export { planIptables, renderPlan } from "./lib/backend/iptables/plan/plan.ts";
 export type {
   BaseRules,
   DispatchRule,

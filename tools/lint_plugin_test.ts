@@ -58,7 +58,7 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["lib/errors.ts", "const now = Date();", ["pure-rows"]],
     ["lib/backend/iptables/plan/plan.ts", "const x = Math.random();", ["pure-rows"]],
     ["lib/backend/iptables/store/store.ts", "const x = performance.now();", ["pure-rows"]],
-    ["lib/backend/iptables/plan/render.ts", "const x = crypto.randomUUID();", ["pure-rows"]],
+    ["lib/backend/iptables/plan/plan.ts", "const x = crypto.randomUUID();", ["pure-rows"]],
     ["lib/model/x.ts", "const x = globalThis;", ["pure-rows"]],
     ["lib/model/x.ts", 'import { readFileSync } from "node:fs";', ["pure-rows"]],
     ["lib/model/x.ts", 'export { readFileSync } from "node:fs";', ["pure-rows"]],

@@ -12,7 +12,7 @@ const STORE = "lib/backend/ipvs/store/store.ts";
 const OBJECTS = "lib/backend/ipvs/store/objects.ts";
 const JUMPS = "lib/netfilter/iptables_jumps.ts";
 const TRANSACTION = "lib/backend/ipvs/store/transaction.ts";
-const SCHEDULERS = "lib/backend/ipvs/apply/schedulers.ts";
+const SCHEDULERS = "lib/backend/ipvs/apply/proxier.ts";
 const SETS = "lib/backend/ipvs/plan/sets.ts";
 
 function inFile(file: string, name: string, find: string, replace: string): Mutation {
@@ -140,8 +140,8 @@ const UNIT: readonly Mutation[] = [
   unit(
     STORE,
     "the address of a server is not of its change",
-    "for (const entry of this.#entriesOf(server)) entries.add(entry);",
-    "for (const entry of server.entries) entries.add(entry);",
+    "for (const entry of this.#entriesOf(server)) this.#count(entry, by);",
+    "for (const entry of server.entries) this.#count(entry, by);",
   ),
   unit(
     OBJECTS,
@@ -256,10 +256,10 @@ const UNIT: readonly Mutation[] = [
   unit(
     SCHEDULERS,
     "a try of schedulers does not count",
-    "commands: unknown.size",
-    "commands: 0",
+    "commands++;",
+    "",
   ),
-  unit(SCHEDULERS, "a scheduler is tried by every sync", ", ...this.#usable, ...this.#missing", ""),
+  unit(SCHEDULERS, "a scheduler is tried by every sync", " || this.#tried.has(scheduler)", ""),
   unit(SETS, "IPv6 names are not cut", ".slice(0, MAX_SET_NAME_LENGTH)", ""),
 ];
 

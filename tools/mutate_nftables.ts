@@ -54,31 +54,31 @@ const RULES: readonly Change[] = [
   // Chains that Services share.
   [
     "choice among one too many",
-    "plan/shared_chains.ts",
+    "plan/service_rules.ts",
     "numgen random mod ${count}`",
     "numgen random mod ${count + 1}`",
   ],
   [
     "masquerading under policy Cluster",
-    "plan/shared_chains.ts",
+    "plan/service_rules.ts",
     '[`${words.setMark} comment "masquerade"`, `goto ${cluster}`]',
     "[`goto ${cluster}`]",
   ],
   [
     "masquerading of the node under policy Local",
-    "plan/shared_chains.ts",
+    "plan/service_rules.ts",
     'rules.push(`fib saddr type local ${words.setMark} comment "masquerade local traffic"`);',
     "",
   ],
   [
     "the node under policy Local",
-    "plan/shared_chains.ts",
+    "plan/service_rules.ts",
     'rules.push(`fib saddr type local goto ${cluster} comment "short-circuit local traffic"`);',
     "",
   ],
   [
     "an interface prefix is a whole name",
-    "plan/shared_chains.ts",
+    "plan/service_rules.ts",
     'notLocal: `iifname != "${detector.prefix}*"`',
     'notLocal: `iifname != "${detector.prefix}"`',
   ],

@@ -8,7 +8,7 @@ import type { Mutation } from "./mutate.ts";
 
 const SERVICE = "lib/backend/iptables/plan/service_rules.ts";
 const BASE = "lib/backend/iptables/plan/base_rules.ts";
-const SHARED = "lib/backend/plan_services.ts";
+const SHARED = "lib/backend/planning.ts";
 const PLAN = "lib/backend/iptables/plan/plan.ts";
 
 function inFile(file: string, name: string, find: string, replace: string): Mutation {

@@ -44,14 +44,6 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
       "",
     ],
   ],
-  "plan/listen.ts": [
-    ["the Service's last bits", "(0xff >> fixed)", "0xff"],
-    [
-      "no policy applies",
-      "const anywhere = { ...port, internalPolicyLocal: false, externalPolicyLocal: false };",
-      "const anywhere = port;",
-    ],
-  ],
   "plan/chains.ts": [[
     "rules of a Service keep their order",
     "hasServiceChains: false",
@@ -92,6 +84,12 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
     ],
   ],
   "apply/listener.ts": [
+    ["the Service's last bits", "(0xff >> fixed)", "0xff"],
+    [
+      "no policy applies",
+      "const anywhere = { ...port, internalPolicyLocal: false, externalPolicyLocal: false };",
+      "const anywhere = port;",
+    ],
     ["who comes second is told", "if (holder !== undefined) {", "if (false) {"],
     ["who waited has its turn", "closed.length === 0 ? [] :", "true ? [] :"],
     ["another port stands in", "opening.port >= FIRST_FREE_PORT) throw error;", "true) throw error;"],

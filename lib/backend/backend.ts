@@ -68,20 +68,15 @@ export interface FamilyProxier {
   isOutdated?(): boolean;
 }
 
-/** Damage found by a drift check, and the Services to sync. */
-export interface Damage {
-  /** Services whose sync repairs it, with objects that the mode remembers to write again; `"all"`: all are written. */
-  readonly services: Changed;
-  /** Missing or changed objects, in the tool's names, e.g. `nat KUBE-SERVICES`; a few of many. */
-  readonly found: readonly string[];
-}
+/** What is gone or changed, in the tool's names, e.g. `nat KUBE-SERVICES`; a few of many. The next full sync repairs it. */
+export type Damage = readonly string[];
 
 /** How many damaged things a log line names. */
 const NAMED = 5;
 
-/** The damage to these objects; false if there are none. */
-export function damageOf(services: Changed, found: readonly string[]): false | Damage {
+/** Of everything that is damaged; false if nothing is. */
+export function damageOf(found: readonly string[]): false | Damage {
   if (found.length === 0) return false;
   const rest = found.length - NAMED;
-  return { services, found: rest <= 0 ? found : [...found.slice(0, NAMED), `and ${rest} more`] };
+  return rest <= 0 ? found : [...found.slice(0, NAMED), `and ${rest} more`];
 }

@@ -76,18 +76,7 @@ export class Quarantine {
     }
   }
 
-  /**
-   * Tries one Service.
-   *
-   * @param attempt writes it, alone; resolves to why it is refused, or to null
-   */
-  async tryAgain(service: NamespacedName, attempt: () => Promise<string | null>): Promise<void> {
-    const problem = await attempt();
-    if (problem === null) this.release(service);
-    else this.refused({ service, problem });
-  }
-
-  /** Services in quarantine to retry in a sync of `changed`: of unchanged ones only some, longest refused first. */
+  /** Those to be tried in a sync of these Services: of the others only some, the longest refused ones. */
   due(changed: Exclude<Changed, "all">): readonly NamespacedName[] {
     const names: NamespacedName[] = [];
     let retries = 0;

@@ -4,8 +4,8 @@
  * @module
  */
 import { candidateModes, chooseMode, type Modes } from "../backend/node/choose_mode.ts";
-import type { PreparedMode } from "../backend/node/mode.ts";
 import { modeSysctls } from "../backend/node/mode_sysctls.ts";
+import type { PreparedMode } from "../backend/node/mode.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { nodeSysctls } from "../kernel/sysctl.ts";

@@ -4,7 +4,7 @@ import { startingEvent } from "../observe/events.ts";
 import { silentLogger } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import { metricsText } from "../observe/prom_client.ts";
-import { openEvents } from "./api_client.ts";
+import { openEvents } from "./source.ts";
 
 Deno.test("Events count among the requests to the API server, with their size and their wait", async () => {
   let posts = 0;

@@ -3,8 +3,8 @@
  *
  * @module
  */
-import type { ProcessWide } from "../backend/node/process_wide.ts";
 import { modeSysctls } from "../backend/node/mode_sysctls.ts";
+import type { ProcessWide } from "../backend/node/process_wide.ts";
 import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../backend/node/choose_mode.ts";
 import { loadMode, MODES } from "../backend/node/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
@@ -33,9 +33,8 @@ import { type ApiAnswer, type ApiRequest, ProxyMetrics } from "../observe/metric
 import type { LogStreams } from "../observe/line_writer.ts";
 import { type ReloadRecord, SnapshotMetrics } from "../observe/metrics_kproxy.ts";
 import type { Source } from "../source/source.ts";
-import { type OpenedEvents, openEvents } from "./api_client.ts";
+import { type OpenedEvents, openEvents, openSource } from "./source.ts";
 import { OtherModesCleanup, preloadRemoval } from "./other_modes.ts";
-import { openSource } from "./source.ts";
 
 export interface CommandLine {
   /** Address of the API server, which takes precedence over a kubeconfig; `""` if none is given. */

@@ -39,12 +39,11 @@ import {
   observeSyncs,
 } from "../sync/sync_observer.ts";
 import { EventHandlers } from "../sync/event_handlers.ts";
-import { openApiClient } from "./api_client.ts";
+import { openApiClient, usesApiServer } from "./source.ts";
 import { untilEnded } from "./run_proxy_server.ts";
 import type { ProxyServer } from "./proxy_server.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { collectInQuiet } from "./quiet_garbage.ts";
-import { usesApiServer } from "./source.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
 import { UnservedFamilies } from "./unserved_families.ts";
 
@@ -63,13 +62,16 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
   recordStart(proxy);
   addMetrics(proxy);
   const record = new StatusRecord(prepared.proxiers.map(({ family }) => family), wallClockMs);
-  const page = config.kproxy.statusPage ? new StatusPageSource() : null;
+  /** Networks of ServiceCIDRs as they were last known. */
+  let serviceCidrs: readonly string[] = [];
   const runners: FamilyRunner[] = [];
   const unserved = (): readonly UnservedOfService[] =>
     runners.flatMap(({ tracker }) => [...tracker.unserved()]);
   const servers: NodeServers = makeServers(proxy, {
     record,
-    page: page?.facts(() => servers.node),
+    page: config.kproxy.statusPage
+      ? { node: () => servers.node, serviceCidrs: () => serviceCidrs, questions: loadQuestions }
+      : undefined,
     unserved,
   });
   const families = prepared.proxiers.map(({ family }) => family);
@@ -84,7 +86,12 @@ export function wireNode(proxy: ProxyServer, until: AbortSignal): WiredNode {
     runners.push(makeRunner(proxier, proxy, { servers, record, afterSyncs, report }));
   }
   const nodeWatch = makeNodeWatch(proxy, runners, (unread) => servers.setNode(unread));
-  const handlers = makeHandlers(proxy, { servers, page, runners, nodeWatch });
+  const handlers = makeHandlers(proxy, {
+    servers,
+    runners,
+    nodeWatch,
+    onServiceCidrs: (networks) => void (serviceCidrs = networks),
+  });
   return { servers, runners, nodeWatch, handlers };
 }
 
@@ -99,13 +106,13 @@ function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log 
 
 interface HandlerParts {
   readonly servers: NodeServers;
-  readonly page: StatusPageSource | null;
   readonly runners: readonly FamilyRunner[];
   readonly nodeWatch: NodeWatch;
+  readonly onServiceCidrs: (networks: readonly string[]) => void;
 }
 
 function makeHandlers(proxy: ProxyServer, parts: HandlerParts): EventHandlers {
-  const { servers, page, runners, nodeWatch } = parts;
+  const { servers, runners, nodeWatch, onServiceCidrs } = parts;
   const { prepared, node, log, metrics, events } = proxy;
   const unserved = new UnservedFamilies({
     refused: prepared.refused,
@@ -114,7 +121,6 @@ function makeHandlers(proxy: ProxyServer, parts: HandlerParts): EventHandlers {
     onEvent: (event) => events.recorder.record(event),
     onUse: (family, use) => servers.health.setUse(family, use),
   });
-  const setServiceCidrs = prepared.setServiceCidrs?.bind(prepared);
   const handlers = new EventHandlers({
     runners,
     nodeName: node,
@@ -124,7 +130,10 @@ function makeHandlers(proxy: ProxyServer, parts: HandlerParts): EventHandlers {
       servers.setNode(object);
       nodeWatch.take(object, handlers.initialized);
     },
-    onServiceCidrs: setServiceCidrs && (page?.watchServiceCidrs(setServiceCidrs) ?? setServiceCidrs),
+    onServiceCidrs: prepared.setServiceCidrs && ((networks) => {
+      onServiceCidrs(networks);
+      return prepared.setServiceCidrs!(networks);
+    }),
     onHeard: (kind) => servers.health.heard(kind),
     onFailed: (kind, reason) => servers.health.sourceFailed(kind, reason),
     onRestored: (state) => {
@@ -329,32 +338,8 @@ function unreachableReports(
   };
 }
 
-/** Collects facts for the status page; made only if the page is wanted. */
-export class StatusPageSource {
-  #serviceCidrs: readonly string[] = [];
-
-  /** @param node the own Node as it was last known */
-  facts(node: () => NodeObject | null): PageFacts {
-    return {
-      node,
-      serviceCidrs: () => this.#serviceCidrs,
-      questions: loadQuestions,
-    };
-  }
-
-  /** Records the networks that are passed on to `next`. */
-  watchServiceCidrs(
-    next: (networks: readonly string[]) => readonly IpFamily[],
-  ): (networks: readonly string[]) => readonly IpFamily[] {
-    return (networks) => {
-      this.#serviceCidrs = networks;
-      return next(networks);
-    };
-  }
-}
-
-/** Loads modules in steps, with room for everything else between them: all at once would hold the event loop. */
-async function loadQuestions(): Promise<Questions> {
+/** In steps, with room for everything else between them: all at once would hold the event loop. */
+export async function loadQuestions(): Promise<Questions> {
   const steps = [
     () => import("../sim/ruleset_snapshot.ts"),
     () => import("../sim/ruleset_simulator.ts"),

@@ -13,7 +13,7 @@ import type { HandledFamily } from "./event_handlers.ts";
 import { backoffMs, BoundedFrequencyRunner } from "./bounded_frequency_runner.ts";
 import { SyncError } from "../errors.ts";
 import { TURN_MS, yieldToOthers } from "../kernel/clock.ts";
-import type { Changed, ProxyState } from "../model/state.ts";
+import type { ProxyState } from "../model/state.ts";
 
 /** Dependencies of a {@linkcode FamilyRunner}. */
 export interface FamilyRunnerOptions {
@@ -75,9 +75,8 @@ export class FamilyRunner implements HandledFamily {
       log,
       check: () => proxier.findDamage(),
       observer: options.drift,
-      repair: (services) => {
-        if (services === "all") this.#reconciler.requireFullSync();
-        else this.#reconciler.requireSync(services);
+      repair: () => {
+        this.requireFullSync();
         this.requestSync();
       },
     });
@@ -220,11 +219,6 @@ export class Reconciler {
     this.#fullSyncNeeded = true;
   }
 
-  /** Makes the next sync look at these Services as if they had changed. */
-  requireSync(services: Iterable<NamespacedName>): void {
-    for (const service of services) this.#uncommitted.add(service);
-  }
-
   /**
    * Brings the kernel to the newest state.
    *
@@ -244,7 +238,6 @@ export class Reconciler {
     const full = this.#fullSyncNeeded || this.#hourlySyncDue(state, startMs);
     // Taken over before the await: a full sync asked for while this one runs must not be forgotten.
     this.#fullSyncNeeded = false;
-    // Likewise the Services that are to be synced: damage found meanwhile may add some.
     const changed = this.#uncommitted;
     this.#uncommitted = new Set();
     try {
@@ -272,7 +265,7 @@ export class Reconciler {
       return full || report.commands > 0 || outcome.udpEndpointsChanged || outcome.udpServicesChanged;
     } catch (cause) {
       this.#fullSyncNeeded = true;
-      this.requireSync(changed);
+      for (const service of changed) this.#uncommitted.add(service);
       const error = cause instanceof SyncError
         ? cause
         : new SyncError("sync", "apply", cause instanceof Error ? cause.message : String(cause), { cause });
@@ -299,8 +292,8 @@ export interface RuleChecksOptions {
   readonly family: IpFamily;
   /** Looks for damage, as `FamilyProxier.findDamage`. */
   readonly check: () => Promise<false | null | Damage>;
-  /** Requests a sync that writes these Services again; `syncBegins` and `synced` report it. */
-  readonly repair: (services: Changed) => void;
+  /** Asks for a sync that writes everything again; `syncBegins` and `synced` report it. */
+  readonly repair: () => void;
   readonly log: Logger;
   readonly observer?: DriftObserver | undefined;
 }
@@ -349,16 +342,16 @@ export class RuleChecks {
     const damage = await this.#look();
     if (damage === null) return;
     const { log, family, repair, observer } = this.#options;
-    observer?.found(family, damage.found);
+    observer?.found(family, damage);
     if (this.#undoneRepairs === 0) {
       log.warn("Rules were changed or removed by something else, writing them again", {
         family,
-        damaged: damage.found,
+        damaged: damage,
       });
     }
     this.#isRepairing = true;
-    this.#repaired = damage.found;
-    repair(this.#undoneRepairs === 0 ? damage.services : "all");
+    this.#repaired = damage;
+    repair();
   }
 
   /** A sync begins, which does the repair that was requested until now. */
@@ -382,7 +375,7 @@ export class RuleChecks {
     log.error(
       "Rules differ from what was written right after they were written; checks of them become rare",
       "something else changes them all the time, or they are printed in a way that kproxy does not know",
-      { family, damaged: damage.found },
+      { family, damaged: damage },
     );
   }
 
@@ -417,7 +410,7 @@ export class RuleChecks {
   }
 }
 
-/** True if some of the repaired rules are damaged again, or if it is unknown which rules are damaged. */
-function isAbout(repaired: readonly string[], { found }: Damage): boolean {
+/** True if some of it is damaged again; also where what it was is unknown. */
+function isAbout(repaired: Damage, found: Damage): boolean {
   return repaired.length === 0 || found.length === 0 || found.some((one) => repaired.includes(one));
 }

@@ -117,10 +117,10 @@ Deno.test(
     tracker.updateService(undefined, service("b"));
     await reconciler.reconcile();
     tracker.updateEndpointSlice(slice("b", ["10.0.0.1"]), false);
-    proxier.during = () => reconciler.requireSync(["ns/a"]);
+    proxier.during = () => reconciler.requireFullSync();
     await reconciler.reconcile();
     await reconciler.reconcile();
-    assertEquals(proxier.requests, ["all", ["ns/b"], ["ns/a"]]);
+    assertEquals(proxier.requests, ["all", ["ns/b"], "all"]);
   },
 );
 

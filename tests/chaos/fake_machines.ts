@@ -4,9 +4,8 @@
  * @module
  */
 import { IptablesProxier } from "../../lib/backend/iptables/apply/proxier.ts";
-import { IpvsProxier } from "../../lib/backend/ipvs/apply/proxier.ts";
+import { IpvsProxier, SchedulerProbe } from "../../lib/backend/ipvs/apply/proxier.ts";
 import { GracefulTermination } from "../../lib/backend/ipvs/apply/graceful_termination.ts";
-import { SchedulerProbe } from "../../lib/backend/ipvs/apply/schedulers.ts";
 import { type Clock, Mutex, systemClock } from "../../lib/kernel/clock.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import { Iptables, type IptablesVariant } from "../../lib/kernel/iptables.ts";

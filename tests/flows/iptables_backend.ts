@@ -3,8 +3,7 @@
  *
  * @module
  */
-import { planIptables } from "../../lib/backend/iptables/plan/plan.ts";
-import { renderPlan } from "../../lib/backend/iptables/plan/render.ts";
+import { planIptables, renderPlan } from "../../lib/backend/iptables/plan/plan.ts";
 import type { IptablesOptions } from "../../lib/backend/iptables/plan/ruleset.ts";
 import { emptySnapshot, kernelTables } from "../../lib/sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";

@@ -4,10 +4,9 @@
  *
  * @module
  */
-import { planIpvs } from "../../lib/backend/ipvs/plan/plan.ts";
+import { hostIps, nodePortIps, planIpvs } from "../../lib/backend/ipvs/plan/plan.ts";
 import { type PlanTexts, planTexts } from "../../lib/backend/ipvs/store/store.ts";
 import type { IpvsOptions } from "../../lib/backend/ipvs/plan/ruleset.ts";
-import { hostIps, nodePortIps } from "../../lib/backend/ipvs/plan/settings.ts";
 import { emptySnapshot, kernelTables, type RulesetSnapshot } from "../../lib/sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../lib/sim/ruleset_simulator.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";

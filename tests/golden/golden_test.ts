@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { renderPlan } from "../../lib/backend/iptables/plan/render.ts";
+import { renderPlan } from "../../lib/backend/iptables/plan/plan.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { examplePlan, GOLDEN_PERMISSIONS, goldenNames, loadGolden } from "../support/golden.ts";
 

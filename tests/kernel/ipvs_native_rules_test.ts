@@ -108,7 +108,7 @@ e2eTest(
         ] as const
       ) {
         await nft(...damage);
-        assertEquals(await proxier.findDamage(), { services: "all", found: [found] }, damage.join(" "));
+        assertEquals(await proxier.findDamage(), [found], damage.join(" "));
         await sync();
         assertEquals(await proxier.findDamage(), false, damage.join(" "));
         assertEquals(await jumps(), before, damage.join(" "));

@@ -19,15 +19,12 @@ type Work =
 
 /** Units of work between which a process can be killed: the lines of the steps, in order. */
 export function workOf(transactions: IpvsTransaction): Work[] {
-  return transactions.steps.flatMap((step: Step): Work[] => {
-    switch (step.program) {
-      case "iptables":
-        return step.tables.map(({ table, lines }) => ({ program: "iptables", table, lines }));
-      case "ipvsadm":
-        return step.changes.map(({ line }) => ({ program: "ipvsadm", line }));
-      default:
-        return step.lines.map((line) => ({ program: step.program, line }));
-    }
+  return transactions.steps.flatMap(({ program, lines }: Step): Work[] => {
+    if (program !== "iptables") return lines.map((line) => ({ program, line }));
+    const blocks = lines.join("\n").matchAll(/^\*(\S+)\n((?:.*\n)*?)COMMIT$/gm);
+    return Array.from(blocks, ([, table = "", rules = ""]) => {
+      return { program, table, lines: rules.split("\n").slice(0, -1) };
+    });
   });
 }
 

@@ -4,9 +4,8 @@
  * @module
  */
 import type { ApplyReport } from "../../lib/backend/backend.ts";
-import { IpvsProxier } from "../../lib/backend/ipvs/apply/proxier.ts";
+import { IpvsProxier, SchedulerProbe } from "../../lib/backend/ipvs/apply/proxier.ts";
 import { GracefulTermination } from "../../lib/backend/ipvs/apply/graceful_termination.ts";
-import { SchedulerProbe } from "../../lib/backend/ipvs/apply/schedulers.ts";
 import { type Clock, Mutex } from "../../lib/kernel/clock.ts";
 import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";

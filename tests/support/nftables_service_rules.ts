@@ -9,8 +9,7 @@ import { parseIp } from "../../lib/model/ip.ts";
 import type { Endpoint, ServicePort } from "../../lib/model/state.ts";
 import { NODE_A, testEndpoint } from "./model_objects.ts";
 import type { NftablesOptions, ServiceRules } from "../../lib/backend/nftables/plan/ruleset.ts";
-import { planService } from "../../lib/backend/nftables/plan/service_rules.ts";
-import { ruleWords, SharedChains } from "../../lib/backend/nftables/plan/shared_chains.ts";
+import { planService, ruleWords, SharedChains } from "../../lib/backend/nftables/plan/service_rules.ts";
 
 export const LOCAL = testEndpoint("10.244.0.11", { isLocal: true });
 export const REMOTE = testEndpoint("10.244.1.12");

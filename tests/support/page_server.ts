@@ -11,7 +11,7 @@ import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { UnservedOfService } from "../../lib/model/destination_claims.ts";
 import type { Rejection } from "../../lib/source/source.ts";
 import type { ApiObject, IpFamily, NodeObject } from "../../lib/model/objects.ts";
-import { StatusPageSource } from "../../lib/node/wiring.ts";
+import { loadQuestions } from "../../lib/node/wiring.ts";
 import { joinObservers } from "../../lib/sync/sync_observer.ts";
 import { type Served, serving } from "./status_server.ts";
 import { syncOutcome } from "./sync_outcome.ts";
@@ -72,7 +72,6 @@ export async function servingPage(
 ): Promise<void> {
   let behindMs = sinceMs;
   const nowMs = (): number => Date.now() - behindMs;
-  const source = new StatusPageSource();
   const lanes = new Lanes();
   await serving(async (served) => {
     const observer = joinObservers(served.servers.observer, served.record.observer);
@@ -108,7 +107,7 @@ export async function servingPage(
     node: NODE,
     nowMs,
     config: { clusterCIDR: "10.244.0.0/16", metricsBindAddress: `127.0.0.1:${port}` },
-    page: source.facts(() => PAGE_NODE),
+    page: { node: () => PAGE_NODE, serviceCidrs: () => [], questions: loadQuestions },
   });
 }
 

@@ -264,7 +264,7 @@ const PROOFS: Readonly<
       await reconciler.reconcile();
       assertEquals(await proxier.findDamage(), false);
       machine.rules.set(WEB, "10.244.66.66:8080");
-      assertEquals(await proxier.findDamage(), { services: "all", found: [`set ${WEB} 10.244.0.11:8080`] });
+      assertEquals(await proxier.findDamage(), [`set ${WEB} 10.244.0.11:8080`]);
       reconciler.requireFullSync();
       await reconciler.reconcile();
       assertEquals([machine.rules.get(WEB), await proxier.findDamage()], ["10.244.0.11:8080", false]);

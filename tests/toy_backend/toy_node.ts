@@ -57,7 +57,7 @@ export class ToyProxier extends Proxier<null, ToyStore> {
   }
 
   protected override async checkDrift({ committed }: ToyStore): Promise<false | Damage> {
-    return damageOf("all", diffToy(rulesOf(committed), await this.#read()));
+    return damageOf(diffToy(rulesOf(committed), await this.#read()));
   }
 
   protected override total({ committed }: ToyStore): Readonly<Record<string, number>> {

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { atOnce, planServicesInSteps } from "../../lib/backend/plan_services.ts";
+import { atOnce, planServicesInSteps } from "../../lib/backend/planning.ts";
 import { categorizeEndpoints } from "../../lib/model/endpoint.ts";
 import { joinHostPort } from "../../lib/model/ip.ts";
 import type { NamespacedName } from "../../lib/model/objects.ts";

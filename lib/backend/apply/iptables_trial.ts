@@ -9,6 +9,7 @@ import type { Iptables } from "../../kernel/iptables.ts";
 import { failedLines, isRuleRefusal } from "../../kernel/tool_errors.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { chainLine, type Table, tableBlock } from "../../netfilter/iptables_jumps.ts";
+import type { ServiceRules } from "../iptables/plan/ruleset.ts";
 import { firstLine } from "../../text/lines.ts";
 import { isolateRefused, type Refusal, type RefusedService } from "../quarantine.ts";
 
@@ -16,16 +17,8 @@ import { isolateRefused, type Refusal, type RefusedService } from "../quarantine
 const TRIAL_CHAIN = "KUBE-PROXY-TRIAL";
 const TABLES: readonly Table[] = ["filter", "nat"];
 
-/** The rules of one Service. */
-export interface Candidate {
-  readonly name: NamespacedName;
-  /** Its own chains in table nat, which are written in their place. */
-  readonly chains: readonly string[];
-  /** `-A CHAIN …` lines of its own chains. */
-  readonly rules: readonly string[];
-  /** Its rules in other chains, each without `-A CHAIN `. */
-  readonly shared: readonly { readonly table: Table; readonly rule: string }[];
-}
+/** A Service with its rules: those of its own chains are written in their place. */
+export type Candidate = readonly [NamespacedName, Pick<ServiceRules, "chains" | "rules" | "dispatch">];
 
 /** The program's error without line numbers, which differ from try to try. */
 export function describeRefusal({ stderr, message }: ExecError): string {
@@ -59,7 +52,7 @@ export async function refusedServices(
       for (const { item } of await isolateRefused(services.slice(at, at + together), attempt)) {
         // Alone, because the line that was named may only have been next to the one that was refused.
         const refusal = await attempt([item]);
-        if (refusal !== null) refused.push({ service: item.name, problem: refusal.problem });
+        if (refusal !== null) refused.push({ service: item[0], problem: refusal.problem });
       }
     }
   } finally {
@@ -77,8 +70,8 @@ export function isWhatAllNeed(
   refused: readonly RefusedService[],
 ): boolean {
   const names = new Set(refused.map(({ service }) => service));
-  const withChains = services.filter(({ chains }) => chains.length > 0);
-  return withChains.length > 1 && withChains.every(({ name }) => names.has(name));
+  const withChains = services.filter(([, { chains }]) => chains.length > 0);
+  return withChains.length > 1 && withChains.every(([name]) => names.has(name));
 }
 
 /** True if the node's iptables and kernel take a rule. */
@@ -109,11 +102,12 @@ async function tryRules(
       owners.push(owner);
     };
     for (const one of table === "nat" ? group : []) {
-      for (const chain of one.chains) add(chainLine(chain), one);
+      for (const chain of one[1].chains) add(chainLine(chain), one);
     }
     for (const one of group) {
-      for (const line of table === "nat" ? one.rules : []) add(line, one);
-      for (const { table: of, rule } of one.shared) if (of === table) add(`-A ${TRIAL_CHAIN} ${rule}`, one);
+      const [, { rules, dispatch }] = one;
+      for (const line of table === "nat" ? rules : []) add(line, one);
+      for (const { table: of, rule } of dispatch) if (of === table) add(`-A ${TRIAL_CHAIN} ${rule}`, one);
     }
     text += trial(table, lines);
     owners.push(null);

@@ -14,39 +14,7 @@ import { Quarantine, type RefusedService } from "../quarantine.ts";
 import { matchingNodeIps, type NodePortAddresses } from "../../model/node.ts";
 import { sameTexts } from "../../model/service_port.ts";
 
-/** The addresses that serve node ports, which come and go. */
-class NodePortIps {
-  readonly #interfaceIps: () => readonly string[];
-  #addresses: NodePortAddresses | undefined;
-  #planned: readonly string[] = [];
-
-  /** @param interfaceIps addresses of all interfaces of the node, both families; asked unless every address serves node ports */
-  constructor(interfaceIps: () => readonly string[]) {
-    this.#interfaceIps = interfaceIps;
-  }
-
-  /** Addresses of the latest plan; empty before one, and where every address serves node ports. */
-  get planned(): readonly string[] {
-    return this.#planned;
-  }
-
-  /** The current addresses, for a plan. */
-  take(addresses: NodePortAddresses): readonly string[] {
-    this.#addresses = addresses;
-    return this.#planned = this.#read(addresses);
-  }
-
-  /** True if the addresses differ from the latest plan's. */
-  get isOutdated(): boolean {
-    return this.#addresses !== undefined && !sameTexts(this.#planned, this.#read(this.#addresses));
-  }
-
-  #read(addresses: NodePortAddresses): readonly string[] {
-    return addresses.matchAll ? [] : matchingNodeIps(addresses, this.#interfaceIps());
-  }
-}
-
-/** Options of a {@linkcode Proxier}. */
+/** What a {@linkcode Proxier} needs. */
 export interface ProxierOptions<Settings> {
   readonly mode: string;
   readonly family: IpFamily;
@@ -90,7 +58,8 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   readonly family: IpFamily;
   protected readonly quarantine: Quarantine;
   protected readonly mutex: Mutex;
-  protected readonly nodePortIps: NodePortIps;
+  /** Addresses that serve node ports, as the latest plan took them; empty before one, and where every address serves them. */
+  protected nodePortIps: readonly string[] = [];
   /** Milliseconds, monotonic. */
   protected readonly nowMs: () => number;
   /** Counts of the sync under way. */
@@ -101,6 +70,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   protected failedDeletions = 0;
   readonly #options: ProxierOptions<Settings>;
   #settings: Settings;
+  #nodePortAddresses: NodePortAddresses | undefined;
   #state: ProxyState | null = null;
   /** Undefined until a full sync succeeded, and after a failure: then what the kernel holds is unknown. */
   #store: Store | undefined;
@@ -113,7 +83,6 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     const { family, settings, kinds, nowMs = () => performance.now(), mutex = new Mutex() } = options;
     this.family = family;
     this.mutex = mutex;
-    this.nodePortIps = new NodePortIps(options.interfaceIps ?? (() => []));
     this.nowMs = nowMs;
     this.quarantine = new Quarantine(nowMs);
     this.progress = newProgress(kinds);
@@ -173,9 +142,20 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     return this.#report(reached);
   }
 
-  /** True if the addresses that serve node ports differ from those of the last plan. */
+  /** The addresses that serve node ports now, for a plan. */
+  protected takeNodePortIps(addresses: NodePortAddresses): readonly string[] {
+    this.#nodePortAddresses = addresses;
+    return this.nodePortIps = this.#readNodePortIps(addresses);
+  }
+
+  /** True if the addresses that serve node ports are others than those of the last plan. */
   isOutdated(): boolean {
-    return this.nodePortIps.isOutdated;
+    const addresses = this.#nodePortAddresses;
+    return addresses !== undefined && !sameTexts(this.nodePortIps, this.#readNodePortIps(addresses));
+  }
+
+  #readNodePortIps(addresses: NodePortAddresses): readonly string[] {
+    return addresses.matchAll ? [] : matchingNodeIps(addresses, this.#options.interfaceIps?.() ?? []);
   }
 
   /**
@@ -210,6 +190,31 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     changed: ReadonlySet<NamespacedName>,
     store: Store,
   ): Promise<void>;
+
+  /**
+   * Writes a change, and each Service in quarantine that is due by itself: one that is refused stays there.
+   *
+   * @param attempt writes one of these; resolves to why it is refused, or to null. Default: `write` shows it
+   */
+  protected async writeApart(
+    changed: ReadonlySet<NamespacedName>,
+    write: (names: ReadonlySet<NamespacedName>) => Promise<void>,
+    attempt = (name: NamespacedName): Promise<string | null> =>
+      write(new Set([name])).then(() => null, (error) => {
+        const problem = this.refusal(error);
+        if (problem === null) throw error;
+        return problem;
+      }),
+  ): Promise<void> {
+    const due = new Set(this.quarantine.due(changed));
+    await write(changed.difference(due));
+    const problems = new Map<NamespacedName, string>();
+    for (const name of due) {
+      const problem = await attempt(name);
+      if (problem !== null) problems.set(name, problem);
+    }
+    this.quarantine.settle(due, problems);
+  }
 
   /** See {@linkcode Proxier.findDamage}. @param isUndisturbed true if no sync came until now */
   protected abstract checkDrift(store: Store, isUndisturbed: () => boolean): Promise<false | null | Damage>;

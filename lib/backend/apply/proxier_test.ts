@@ -10,7 +10,7 @@ import { Proxier } from "./proxier.ts";
 
 const NONE = { permissions: "none" } as const;
 const CHANGED: ReadonlySet<NamespacedName> = new Set<NamespacedName>(["shop/web"]);
-const DAMAGE: Damage = { services: "all", found: ["nat KUBE-SERVICES"] };
+const DAMAGE: Damage = ["nat KUBE-SERVICES"];
 const FAILURE = new ExecError(["iptables-restore"], 4, "line 2 failed\nand more");
 const STATE = exampleState("IPv4", []);
 

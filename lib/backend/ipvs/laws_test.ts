@@ -1,6 +1,6 @@
 /** The laws of docs/architecture.md, and that nothing is ever half there, over random clusters. */
-import { assert, assertEquals } from "@std/assert";
 import fc from "../../../tests/support/fast_check.ts";
+import { assert, assertEquals } from "@std/assert";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../../tests/support/arbitrary_objects.ts";
 import { exampleTracker } from "../../../tests/support/golden.ts";
 import { exampleIpvsOptions, exampleIpvsPlan } from "../../../tests/support/golden_ipvs.ts";
@@ -28,7 +28,7 @@ function planOf(objects: Cluster): IpvsPlan {
 }
 
 function syncOver(plan: IpvsPlan, held: HeldObjects, ownership: Ownership): IpvsTransaction {
-  return IpvsStore.of(plan).fullSync({ ...NOTHING_HELD, ...held }, ownership);
+  return new IpvsStore(plan).fullSync({ ...NOTHING_HELD, ...held }, ownership);
 }
 
 /** Transaction of a first start. */
@@ -48,7 +48,7 @@ function change(before: Cluster, after: Cluster, family: IpFamily = "IPv4") {
 Deno.test("nothing is written where nothing changed", pure, () => {
   fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
     const plan = planOf(objects);
-    assertEquals(IpvsStore.of(plan).change(plan).steps, []);
+    assertEquals(new IpvsStore(plan).change(plan).steps, []);
     assertEquals(syncOver(plan, KernelModel.after(fresh(plan)).observe(), OPTIONS).steps, []);
   }));
 });
@@ -58,12 +58,12 @@ Deno.test("a difference leads to what a fresh full sync makes, and back again", 
     const [old, wanted] = [planOf(before), planOf(after)];
     const kernel = KernelModel.after(fresh(old));
     const start = kernel.snapshot();
-    const committed = IpvsStore.of(old);
+    const committed = new IpvsStore(old);
     for (const [plan, expected] of [[change(before, after), wanted], [change(after, before), old]] as const) {
       kernel.apply(committed.change(plan));
       assertEquals(kernel.snapshot(), KernelModel.after(fresh(expected)).snapshot());
       assertEquals(committed.change(expected).steps, []);
-      assertEquals(committed.counts, IpvsStore.of(expected).counts);
+      assertEquals(committed.counts, new IpvsStore(expected).counts);
     }
     assertEquals(kernel.snapshot(), start);
   }));
@@ -90,7 +90,7 @@ Deno.test("killed after any line, the next full sync leaves nothing behind", pur
       const old = planOf(before);
       const plan = planOf(after);
       const kernel = KernelModel.after(fresh(old));
-      doSome(kernel, IpvsStore.of(old).change(change(before, after)), stop);
+      doSome(kernel, new IpvsStore(old).change(change(before, after)), stop);
       kernel.apply(syncOver(plan, kernel.observe(), OPTIONS));
       assertEquals(kernel.snapshot(), KernelModel.after(fresh(plan)).snapshot());
     }),
@@ -118,7 +118,7 @@ Deno.test("at most one step for a program, two where one server goes and another
   fc.assert(fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
     for (
       const { steps } of [
-        IpvsStore.of(planOf(before)).change(change(before, after)),
+        new IpvsStore(planOf(before)).change(change(before, after)),
         fresh(planOf(after)),
       ]
     ) {
@@ -135,7 +135,7 @@ Deno.test("at most one step for a program, two where one server goes and another
 /** Lines of `ipvsadm` that make each server of a plan, by address. */
 function serversByAddress(plan: IpvsPlan): Map<string, Set<string>> {
   const lines = new Map<string, Set<string>>();
-  for (const { server, realServers } of IpvsStore.of(plan).servers()) {
+  for (const { server, realServers } of new IpvsStore(plan).servers()) {
     const ofAddress = lines.get(server.address) ?? new Set();
     lines.set(server.address, ofAddress);
     ofAddress.add(addVirtualServerLine(server));
@@ -159,7 +159,7 @@ Deno.test(
       const kernel = KernelModel.after(fresh(planOf(before)));
       const wanted = serversByAddress(plan);
       const finalSets = KernelModel.after(fresh(plan)).sets;
-      for (const work of workOf(IpvsStore.of(planOf(before)).change(change(before, after)))) {
+      for (const work of workOf(new IpvsStore(planOf(before)).change(change(before, after)))) {
         kernel.do(work);
         const bound = work.program === "ip" ? /^address add (\S+)\//.exec(work.line)?.[1] : undefined;
         if (bound === undefined) continue;
@@ -210,7 +210,7 @@ Deno.test("foreign virtual servers and addresses of other devices stay through e
     const foreign = ["-t 192.0.2.10:8443", "-u 198.51.100.250:53", "-t [2001:db8:2::10]:30000"];
     for (const server of foreign) kernel.servers.set(server, { options: "-s wlc", real: new Map() });
     kernel.apply(syncOver(planOf(after), kernel.observe(), OPTIONS));
-    kernel.apply(IpvsStore.of(planOf(after)).change(change(after, [])));
+    kernel.apply(new IpvsStore(planOf(after)).change(change(after, [])));
     kernel.apply(syncOver(planOf([]), kernel.observe(), OPTIONS));
     assertEquals([...kernel.servers.keys()], foreign);
   }));

@@ -1,6 +1,6 @@
 /** The laws of nftables mode over generated clusters, on a table in memory. */
-import { assertEquals } from "@std/assert";
 import fc from "../../../tests/support/fast_check.ts";
+import { assertEquals } from "@std/assert";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../../tests/support/arbitrary_objects.ts";
 import { exampleTracker } from "../../../tests/support/golden.ts";
 import { exampleNftablesOptions, exampleNftablesPlan } from "../../../tests/support/golden_nftables.ts";
@@ -8,7 +8,7 @@ import { NftTable, type NormalizedTable } from "../../../tests/support/nft_table
 import type { ApiObject } from "../../model/objects.ts";
 import { planNftables } from "./plan/plan.ts";
 import type { NftablesPlan } from "./plan/ruleset.ts";
-import { atOnce } from "../plan_services.ts";
+import { atOnce } from "../planning.ts";
 import { findDrift, FullSync } from "./store/full_sync.ts";
 import type { NftStore } from "./store/store.ts";
 

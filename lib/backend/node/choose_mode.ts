@@ -5,8 +5,7 @@
  * @module
  */
 import { configForMode } from "../../config/defaults.ts";
-import { PROXY_MODES } from "../../config/types.ts";
-import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
+import { type KubeProxyConfiguration, PROXY_MODES, type ProxyMode } from "../../config/types.ts";
 import { UnsupportedError } from "../../errors.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ModeContext, PreparedMode, PrepareMode } from "./mode.ts";

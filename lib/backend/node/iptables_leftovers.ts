@@ -20,15 +20,15 @@ import {
   unreadableTables,
 } from "../../netfilter/iptables_save.ts";
 import { chainLine, tableBlock } from "../../netfilter/iptables_jumps.ts";
-import type {
-  KeptLeftover,
-  Leftover,
-  LeftoverFailure,
-  LeftoverReport,
-  ModeCleanup,
-  OwnedChains,
+import {
+  IPTABLES_CLEANUP,
+  type KeptLeftover,
+  type Leftover,
+  type LeftoverFailure,
+  type LeftoverReport,
+  type ModeCleanup,
+  type OwnedChains,
 } from "./cleanup.ts";
-import { IPTABLES_CLEANUP } from "../iptables/node/cleanup.ts";
 import {
   FORWARD_CHAIN,
   isServiceChain,

@@ -6,7 +6,7 @@
  */
 import { isServiceChain, KUBELETS_CHAINS } from "../../backend/iptables/plan/chains.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
-import { staticBodies } from "../../backend/iptables/store/dispatch.ts";
+import { staticBodies } from "../../backend/iptables/store/store.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { groupByChain, jumpRules, ruleOf, type Table } from "../../netfilter/iptables_jumps.ts";

@@ -9,7 +9,7 @@ import { wallClockMs } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { NodeObject } from "../../model/objects.ts";
 import { errorText } from "../../observe/log.ts";
-import { openApiClient } from "../../node/api_client.ts";
+import { openApiClient } from "../../node/source.ts";
 import { DecodeError, decodeNode } from "../../source/decode/decode.ts";
 import { readRefusal, readText } from "../../source/kube/response.ts";
 import type { KubeClient } from "../../source/kube/kube_client.ts";

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { familySettings } from "../../backend/family_settings.ts";
+import { familySettings } from "../../backend/planning.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { likelyClusterCidrs } from "../../model/cluster_networks.ts";
 import type { UnservedDestination } from "../../model/destination_claims.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { neededIpvsSysctls } from "../../backend/ipvs/node/preflight_sysctls.ts";
+import { neededIpvsSysctls } from "../../backend/ipvs/node/preflight.ts";
 import { configForMode } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { conntrackSettings } from "../../kernel/conntrack_settings.ts";

@@ -4,11 +4,7 @@
  *
  * @module
  */
-import {
-  connReuse,
-  neededIpvsSysctls,
-  type NeededSysctl,
-} from "../../backend/ipvs/node/preflight_sysctls.ts";
+import { connReuse, neededIpvsSysctls, type NeededSysctl } from "../../backend/ipvs/node/preflight.ts";
 import { BE_LIBERAL, CONN_REUSE_MODE, IP_FORWARD, ROUTE_LOCALNET } from "../../backend/node/mode_sysctls.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { conntrackNames, type ConntrackSetting, isAsWanted } from "../../kernel/conntrack_settings.ts";

@@ -4,8 +4,7 @@
  * @module
  */
 import { CANARY_CHAIN } from "../../backend/iptables/plan/chains.ts";
-import { configuredIptables, planIptables } from "../../backend/iptables/plan/plan.ts";
-import { planLines, renderPlan } from "../../backend/iptables/plan/render.ts";
+import { configuredIptables, planIptables, planLines, renderPlan } from "../../backend/iptables/plan/plan.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";

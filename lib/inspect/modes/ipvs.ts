@@ -4,8 +4,8 @@
  * @module
  */
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
-import { sharedRules } from "../../backend/iptables/store/dispatch.ts";
-import { planIpvs } from "../../backend/ipvs/plan/plan.ts";
+import { sharedRules } from "../../backend/iptables/store/store.ts";
+import { configuredIpvs, hostIps, nodePortIps, planIpvs } from "../../backend/ipvs/plan/plan.ts";
 import {
   DEVICE,
   type IpvsOptions,
@@ -13,7 +13,6 @@ import {
   type WantedServer,
 } from "../../backend/ipvs/plan/ruleset.ts";
 import { setName } from "../../backend/ipvs/plan/sets.ts";
-import { configuredIpvs, hostIps, nodePortIps } from "../../backend/ipvs/plan/settings.ts";
 import { findDrift } from "../../backend/ipvs/store/objects.ts";
 import { IpvsStore, planTexts, renderPlan } from "../../backend/ipvs/store/store.ts";
 import type { IpvsTransaction } from "../../backend/ipvs/store/transaction.ts";
@@ -95,7 +94,7 @@ export function compare(
 ): void {
   const options = ipvsOptions(desired, family);
   const plan = ipvsPlan(desired, family, options);
-  const { objects, rulesPlan } = IpvsStore.of(plan);
+  const { objects, rulesPlan } = new IpvsStore(plan);
   const { sets, ipvs } = live;
   const addresses = ipvs === null ? null : new Set(ipvs.bound);
   const virtualServers = ipvs?.servers.virtualServers ?? new Map<string, SavedVirtualServer>();

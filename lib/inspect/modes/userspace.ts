@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { renderPlan } from "../../backend/iptables/plan/render.ts";
+import { renderPlan } from "../../backend/iptables/plan/plan.ts";
 import { portalFacts } from "../../backend/userspace/apply/portals.ts";
 import {
   configuredUserspace,

@@ -15,6 +15,6 @@ export const IPVS: Explanations = {
       "equivalent",
       "address and port make both the server's key and its rule, so two rules of one server are the same",
     ],
-  'lib/backend/ipvs/plan/settings.ts hostIps: family === "IPv6" && LINK_LOCAL !== null → family === "IPv6" || LINK_LOCAL !== null':
+  'lib/backend/ipvs/plan/plan.ts hostIps: family === "IPv6" && LINK_LOCAL !== null → family === "IPv6" || LINK_LOCAL !== null':
     ["equivalent", "no IPv4 address is in a network of IPv6"],
 };

@@ -10,11 +10,11 @@ export const NFTABLES: Explanations = {
     "equivalent",
     "a port without names is neither sticky nor has it source ranges",
   ],
-  "lib/backend/nftables/plan/slots.ts assignSlots: return wanted; → dropped": [
+  "lib/backend/nftables/store/store.ts assignSlots: return wanted; → dropped": [
     "performance",
     "where nothing has to move, every endpoint finds the slot that it has",
   ],
-  "lib/backend/nftables/plan/slots.ts isInPlace: before[index] === undefined || before[index] === endpoint → before[index] === undefined && before[index] === endpoint":
+  "lib/backend/nftables/store/store.ts isInPlace: before[index] === undefined || before[index] === endpoint → before[index] === undefined && before[index] === endpoint":
     ["performance", "where nothing has to move, every endpoint finds the slot that it has"],
   "lib/backend/nftables/apply/traffic.ts TrafficTotals.take: continue; → dropped (2)": [
     "equivalent",

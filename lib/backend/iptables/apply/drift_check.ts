@@ -91,7 +91,7 @@ export class DriftCheck {
     this.#givenWay = 0;
     const { missing, differing, leftover } = drift;
     this.#report(this.#schedule.sift(differing, isAll));
-    const damage = damageOf("all", [...missing, ...differing.keys()]);
+    const damage = damageOf([...missing, ...differing.keys()]);
     const isLarge = store.chainCount > this.#largeChains;
     this.#schedule.ended({ isAll, isLarge, isDamaged: damage !== false, startMs, endMs: nowMs() });
     return { damage, held, leftover };

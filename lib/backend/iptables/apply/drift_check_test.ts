@@ -134,8 +134,7 @@ for (const variant of ["nft", "legacy"] as const) {
         }
         assert(damage, "no damage found");
         assertEquals(await proxier.findDamage(), damage, "a second look sees the same, until it is repaired");
-        assert(damage.found.length > 0);
-        assertEquals(damage.services, "all");
+        assert(damage.length > 0);
         const before = chainsOf(fake, variant);
         const written = new Set<string>();
         fake.onCommit = (_, save) => {
@@ -143,7 +142,7 @@ for (const variant of ["nft", "legacy"] as const) {
         };
         await sync(sizes);
         fake.onCommit = undefined;
-        for (const chain of written) assert(damage.found.includes(chain), `${chain} is written for nothing`);
+        for (const chain of written) assert(damage.includes(chain), `${chain} is written for nothing`);
         assertEquals(await proxier.findDamage(), false);
         // KUBE-FIREWALL and KUBE-MARK-MASQ are not ours alone.
         assertEquals(endState(fake, variant), wanted);
@@ -190,7 +189,7 @@ Deno.test("with many chains everything is looked at once an hour, and what packe
   const look = async (): Promise<[program: string, found: readonly string[]]> => {
     fake.runs.length = 0;
     const damage = await proxier.findDamage();
-    return [fake.runs.map(({ argv }) => argv[0]).join(), damage ? damage.found : []];
+    return [fake.runs.map(({ argv }) => argv[0]).join(), damage ? damage : []];
   };
   assertEquals(await look(), ["iptables-save", []], "the first one");
   const chain = chainOf(fake, "s2:http cluster", "nft");
@@ -239,7 +238,7 @@ Deno.test("a look at everything gives way to changes, some times, and comes agai
   fake.goOn();
   const found = await look;
   assert(found);
-  assertEquals(found.found, ["nat KUBE-SERVICES"]);
+  assertEquals(found, ["nat KUBE-SERVICES"]);
   await change;
   await sync({ ...sizes, s2: 5 });
   assertEquals(endState(fake), await freshEndState({ ...sizes, s2: 5 }));
@@ -261,8 +260,5 @@ Deno.test("a look that is refused with the status of a held lock does not hide d
   const chain = chainOf(fake, "s1:http cluster IP", "nft");
   await fake.run(["iptables", "-t", "nat", "-F", chain]);
   fake.failRestores(1, 0, 4, "iptables-restore: line 2: RULE_LIST failed (No such file or directory)\n");
-  assertEquals(await proxier.findDamage(), {
-    services: "all",
-    found: [`nat ${chain}`],
-  });
+  assertEquals(await proxier.findDamage(), [`nat ${chain}`]);
 });

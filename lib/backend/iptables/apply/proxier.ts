@@ -5,7 +5,7 @@
  */
 import { ExecError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { isRuleRefusal } from "../../../kernel/tool_errors.ts";
+import { failedLine, failedLines, isRuleRefusal } from "../../../kernel/tool_errors.ts";
 import { inTurns, TURN_MS } from "../../../kernel/clock.ts";
 import type { NfacctCounters } from "../../../kernel/nfacct.ts";
 import { UnreadableTables } from "../../../kernel/iptables_by_name.ts";
@@ -22,17 +22,16 @@ import {
 import { addWritten, Proxier } from "../../apply/proxier.ts";
 import { StaleChains } from "../../apply/stale_chains.ts";
 import type { ApplyReport, Damage, SyncRequest } from "../../backend.ts";
-import type { RefusedService } from "../../quarantine.ts";
+import type { Refusal, RefusedService } from "../../quarantine.ts";
 import { JUMP_RULES, OWN_CHAINS } from "../plan/base_rules.ts";
 import { CANARY_CHAIN, isServiceChain } from "../plan/chains.ts";
 import { planIptables, planIptablesInSteps } from "../plan/plan.ts";
-import { COUNTERS, type IptablesOptions, type IptablesPlan, type ServiceRules } from "../plan/ruleset.ts";
+import { COUNTERS, type IptablesOptions, type IptablesPlan } from "../plan/ruleset.ts";
 import { fullSync, fullSyncInSteps, type HeldTables } from "../store/full_sync.ts";
-import type { Change, IptablesStore } from "../store/store.ts";
+import type { IptablesStore } from "../store/store.ts";
 import type { IptablesTransaction } from "../store/transaction.ts";
 import { DriftCheck } from "./drift_check.ts";
 import { type OwnRules, readTables } from "./table_reading.ts";
-import { deleteChains, writeTransaction } from "./transaction_writer.ts";
 
 /** Chains of Services per block in the nft variant, as measured (README.md): where the kernel holds none of ours, and where it does. */
 const CHAINS_PER_BLOCK = 300;
@@ -184,8 +183,8 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
       const { transaction } = fullSync({ ...plan, services: new Map() }, held, { family: this.family });
       const { chains, rules } = transaction.edits.nat;
       await this.#iptables.restore(tableBlock("nat", [...chains.map(chainLine), ...rules]));
-      const services = [...plan.services].flatMap(([name, rules]) =>
-        rules === null ? [] : [candidate(name, rules)]
+      const services = [...plan.services].flatMap(([name, rules]): Candidate[] =>
+        rules === null ? [] : [[name, rules]]
       );
       const together = this.#iptables.variant === "nft" ? TRIED_TOGETHER : services.length;
       const refused = await refusedServices(this.#iptables, services, together);
@@ -200,38 +199,31 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     changed: ReadonlySet<NamespacedName>,
     store: IptablesStore,
   ): Promise<void> {
-    const suspects = new Set(this.quarantine.due(changed));
-    const { plan, change } = await this.#planChange(state, changed.difference(suspects), store);
-    await this.#write(plan, change.transaction, this.#chainsPerChange);
-    change.commit();
-    for (const name of suspects) {
-      await this.quarantine.tryAgain(name, () => this.#tryAgain(state, name, store));
-    }
-  }
-
-  async #planChange(
-    state: ProxyState,
-    changed: ReadonlySet<NamespacedName>,
-    store: IptablesStore,
-  ): Promise<{ readonly plan: IptablesPlan; readonly change: Change }> {
-    return await this.run("plan", async () => {
-      const plan = await this.#plan(state, changed);
-      return { plan, change: store.change(plan) };
+    const write = async (names: ReadonlySet<NamespacedName>): Promise<void> => {
+      const { plan, change } = await this.run("plan", async () => {
+        const plan = await this.#plan(state, names);
+        return { plan, change: store.change(plan) };
+      });
+      await this.#write(plan, change.transaction, this.#chainsPerChange);
+      change.commit();
+    };
+    await this.writeApart(changed, write, async (name) => {
+      const problem = await this.#refusalOf(state, name);
+      if (problem === null) await write(new Set([name]));
+      return problem;
     });
   }
 
-  /** Writes a quarantined Service after a trial. @returns why it is refused; its rules stay as they were then */
-  async #tryAgain(state: ProxyState, name: NamespacedName, store: IptablesStore): Promise<string | null> {
-    const { plan, change } = await this.#planChange(state, new Set([name]), store);
-    const rules = plan.services.get(name) ?? null;
-    const [refused] = rules === null ? [] : await this.run(
+  /** Tries the rules of a Service, which are written in more than one transaction. */
+  async #refusalOf(state: ProxyState, name: NamespacedName): Promise<string | null> {
+    const { services } = await this.run("plan", () => this.#plan(state, new Set([name])));
+    const rules = services.get(name) ?? null;
+    if (rules === null) return null;
+    const [refused] = await this.run(
       "apply",
-      () => refusedServices(this.#iptables, [candidate(name, rules)], 1),
+      () => refusedServices(this.#iptables, [[name, rules]], 1),
     );
-    if (refused !== undefined) return refused.problem;
-    await this.#write(plan, change.transaction, this.#chainsPerChange);
-    change.commit();
-    return null;
+    return refused?.problem ?? null;
   }
 
   /** The legacy variant replaces the whole table for each block, so there one is right. */
@@ -247,7 +239,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   }
 
   #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
-    this.nodePortIps.take(this.settings.nodePortAddresses);
+    this.takeNodePortIps(this.settings.nodePortAddresses);
     return inTurns(planIptablesInSteps(state, changed, this.#planOptions()), { turnMs: TURN_MS });
   }
 
@@ -255,7 +247,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     return {
       ...this.settings,
       family: this.family,
-      nodePortIps: this.nodePortIps.planned,
+      nodePortIps: this.nodePortIps,
       randomFully: this.#iptables.hasRandomFully(),
       nfacct: this.#nfacct,
     };
@@ -312,6 +304,95 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   }
 }
 
-function candidate(name: NamespacedName, { chains, rules, dispatch: shared }: ServiceRules): Candidate {
-  return { name, chains, rules, shared };
+/** What was written. */
+interface Written {
+  /** Programs started. */
+  readonly commands: number;
+  readonly bytes: number;
+  /** Chains that were flushed but are not deleted. */
+  readonly flushed: readonly string[];
+}
+
+const DELETION_REGEXP = /^-X (.*)\n/gm;
+
+/**
+ * Writes all blocks, in order, with one process unless a deletion is refused.
+ *
+ * @param mostChains of one block, about
+ * @throws {ExecError} if something else than a deletion is refused, or if it is unknown what
+ */
+async function writeTransaction(
+  iptables: Iptables,
+  transaction: IptablesTransaction,
+  mostChains: number,
+): Promise<Written> {
+  if (transaction.isEmpty) return { commands: 0, bytes: 0, flushed: [] };
+  let bytes = 0;
+  try {
+    // In pieces: 10,000 Services are 30 MB of text, and the program starts with the first block at once.
+    await iptables.restore(function* () {
+      bytes = 0;
+      for (const block of transaction.blocks(mostChains)) {
+        bytes += block.length;
+        yield block;
+      }
+    });
+    return { commands: 1, bytes, flushed: [] };
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    const rest = sinceRefusedDeletion(transaction.blocks(mostChains), failedLine(error.stderr));
+    if (rest === null) throw error;
+    const text = rest.replace(DELETION_REGEXP, "");
+    await iptables.restore(text);
+    const flushed = Array.from(rest.matchAll(DELETION_REGEXP), ([, chain = ""]) => chain);
+    return { commands: 2, bytes: text.length, flushed };
+  }
+}
+
+/** The blocks from the one in which the line deletes a chain: those before it are in. Null: the line is no deletion. */
+function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): string | null {
+  if (line === null) return null;
+  let rest: string | null = null;
+  let before = 0;
+  for (const block of blocks) {
+    if (rest !== null) {
+      rest += block;
+      continue;
+    }
+    const lines = block.split("\n");
+    // The last one is empty.
+    if (line < before + lines.length) {
+      if (lines[line - before - 1]?.startsWith("-X ") !== true) return null;
+      rest = block;
+    }
+    before += lines.length - 1;
+  }
+  return rest;
+}
+
+/**
+ * Deletes chains of table nat, all of them or none.
+ *
+ * @returns those that the program names if it refuses some
+ * @throws {ExecError} if it fails and says nothing of a line
+ */
+async function deleteChains(
+  iptables: Iptables,
+  names: readonly string[],
+): Promise<Refusal<string> | null> {
+  // A chain must be empty; declaring it also makes one that another program deleted, so that it can be deleted.
+  const lines = [...names.map(chainLine), ...names.map((name) => `-X ${name}`)];
+  try {
+    await iptables.restore(tableBlock("nat", lines), { counters: false });
+    return null;
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    const named = failedLines(error.stderr).flatMap((line) => {
+      // The first line is `*nat`.
+      const item = names[line - 2 - names.length];
+      return item === undefined ? [] : [{ item, problem: error.message }];
+    });
+    if (named.length === 0) throw error;
+    return { problem: error.message, named };
+  }
 }

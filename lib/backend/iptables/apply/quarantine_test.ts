@@ -112,7 +112,7 @@ for (const [variant, by] of WAYS) {
     assertEquals(await proxier.findDamage(), false);
     const chain = chainOf(fake, "shop/s5:http cluster IP", variant);
     await fake.run([`iptables-${variant}`, "-t", "nat", "-F", chain]);
-    assertEquals(await proxier.findDamage(), { services: "all", found: [`nat ${chain}`] });
+    assertEquals(await proxier.findDamage(), [`nat ${chain}`]);
   });
 
   Deno.test(`${title}: a refused Service may go`, async () => {

@@ -19,7 +19,7 @@ import {
   PROXY_FIREWALL_CHAIN,
   SERVICES_CHAIN,
 } from "./chains.ts";
-import { formatMark } from "../../family_settings.ts";
+import { formatMark } from "../../planning.ts";
 import { type BaseRules, COUNTERS, type IptablesOptions } from "./ruleset.ts";
 
 /** `ctstate NEW` keeps packets of established flows out of chains that are long. */
@@ -138,9 +138,5 @@ export function planBaseRules(options: IptablesOptions): BaseRules {
     head,
     tail,
     jumps: JUMP_RULES,
-    ruleCounts: {
-      filter: head.filter.length + tail.filter.length,
-      nat: head.nat.length + tail.nat.length,
-    },
   };
 }

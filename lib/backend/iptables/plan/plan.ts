@@ -9,11 +9,11 @@ import { parseIp } from "../../../model/ip.ts";
 import type { LocalDetection } from "../../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
-import { familySettings } from "../../family_settings.ts";
-import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
+import { atOnce, familySettings, planServicesInSteps, type Steps } from "../../planning.ts";
 import { planBaseRules, usesLocalhostNodePorts } from "./base_rules.ts";
 import type { IptablesOptions, IptablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
+import { chainLine, type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 
 /** With more endpoints than this in the family, endpoint rules carry no comments. */
 const LARGE_CLUSTER_ENDPOINTS = 1000;
@@ -75,4 +75,28 @@ export function configuredIptables(
 ): { readonly options: ConfiguredIptables; readonly problem: LocalDetection["problem"] } {
   const { settings, problem } = familySettings(config, "iptables", family, node);
   return { options: { ...settings, localhostNodePorts: config.iptables.localhostNodePorts }, problem };
+}
+
+/**
+ * The lines of one table of a plan: chains, then the rules that are always there, then those of each Service, then the
+ * ones that must be last. In nat a Service's dispatch rules come before those of its own chains.
+ */
+export function planLines(plan: IptablesPlan, table: Table): string[] {
+  const lines = plan.base.chains[table].map(chainLine);
+  const services = [...plan.services.values()].filter((service) => service !== null);
+  if (table === "nat") {
+    for (const { chains } of services) for (const chain of chains) lines.push(chainLine(chain));
+  }
+  for (const rule of plan.base.head[table]) lines.push(rule);
+  for (const { dispatch, rules } of services) {
+    for (const rule of dispatch) if (rule.table === table) lines.push(`-A ${rule.chain} ${rule.rule}`);
+    if (table === "nat") { for (const rule of rules) lines.push(rule); }
+  }
+  for (const rule of plan.base.tail[table]) lines.push(rule);
+  return lines;
+}
+
+/** The whole plan as text, filter first. It does not contain the jumps from the kernel's own chains. */
+export function renderPlan(plan: IptablesPlan): string {
+  return (["filter", "nat"] as const).map((table) => tableBlock(table, planLines(plan, table))).join("");
 }

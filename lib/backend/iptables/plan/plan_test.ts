@@ -1,6 +1,6 @@
 /** What options and odd objects do to a plan; whole texts and packets of ordinary ones are in tests/golden and tests/flows. */
-import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "../../../../tests/support/fast_check.ts";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../../../tests/support/arbitrary_objects.ts";
 import { exampleOptions, exampleState, exampleTracker } from "../../../../tests/support/golden.ts";
 import { parseIp } from "../../../model/ip.ts";
@@ -14,12 +14,11 @@ import {
   testSlice,
   testSliceEndpoint,
 } from "../../../../tests/support/model_objects.ts";
-import { formatMark } from "../../family_settings.ts";
+import { formatMark } from "../../planning.ts";
 import { fullSync, NOTHING_HELD } from "../store/full_sync.ts";
 import { planBaseRules, usesLocalhostNodePorts } from "./base_rules.ts";
 import { isServiceChain } from "./chains.ts";
-import { planIptables } from "./plan.ts";
-import { renderPlan } from "./render.ts";
+import { planIptables, renderPlan } from "./plan.ts";
 import type { IptablesOptions } from "./ruleset.ts";
 import { formatProbability, planService } from "./service_rules.ts";
 

@@ -6,8 +6,8 @@
  *
  * @module
  */
-import type { LocalDetector, NodePortAddresses } from "../../../model/node.ts";
-import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
+import type { FamilySettings } from "../../planning.ts";
+import type { NamespacedName } from "../../../model/objects.ts";
 import type { JumpRule, PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 
 /** A rule that a Service adds to a chain shared by all Services. */
@@ -26,14 +26,12 @@ export interface ServiceRules {
   readonly dispatch: readonly DispatchRule[];
   /** Own chains (table nat), emission order; each has rules. */
   readonly chains: readonly string[];
-  /** Number of own chains. */
-  readonly chainCount: number;
   /** Full `-A CHAIN …` lines of the own chains, emission order; those of one chain need not be neighbours. */
   readonly rules: readonly string[];
   /** The same lines in one text, with line ends between them. */
   readonly ruleText: string;
-  /** Number of rules, dispatch rules included. */
-  readonly ruleCounts: PerTable<number>;
+  /** How many those are. */
+  readonly ruleCount: number;
 }
 
 /** Chains and rules that do not depend on Services. */
@@ -55,8 +53,6 @@ export interface BaseRules {
   readonly tail: PerTable<readonly string[]>;
   /** In the order in which they are each inserted at the top, so the built-in chains hold them in reverse order. */
   readonly jumps: readonly JumpRule[];
-  /** Number of rules, without the jump rules. */
-  readonly ruleCounts: PerTable<number>;
 }
 
 /** Rules of the changed Services (or all), and base rules. */
@@ -70,23 +66,11 @@ export interface IptablesPlan {
 }
 
 /** Settings and facts of the node that decide the rules of one family. */
-export interface IptablesOptions {
-  /** The family of all addresses in the rules. */
-  readonly family: IpFamily;
-  /** The mark itself, e.g. 0x4000 (not the bit number). */
-  readonly masqueradeMark: number;
-  /** True: every packet to a cluster IP is masqueraded. */
-  readonly masqueradeAll: boolean;
-  /** How packets of pods are recognised. */
-  readonly detector: LocalDetector;
+export interface IptablesOptions extends FamilySettings {
   /** As configured; it only takes effect for IPv4 and where `nodePortAddresses` contains a loopback range. */
   readonly localhostNodePorts: boolean;
-  /** The addresses that node ports are served on. */
-  readonly nodePortAddresses: NodePortAddresses;
-  /** Result of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
+  /** Of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];
-  /** The node's own address of this family. */
-  readonly nodeIp: string;
   /** True if iptables knows `--random-fully` (1.6.2 and newer). */
   readonly randomFully: boolean;
   /** False if `nf_conntrack_tcp_be_liberal` is set, so that no packet is dropped for being INVALID. */

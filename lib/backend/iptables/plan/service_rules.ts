@@ -10,7 +10,7 @@ import type { LocalDetector } from "../../../model/node.ts";
 import { isExternallyAccessible } from "../../../model/service_port.ts";
 import type { Endpoint, NodeFacts, ServicePort, ServicePortKey } from "../../../model/state.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
-import { letsNodeIn, podMatch } from "../../plan_services.ts";
+import { letsNodeIn, podMatch } from "../../planning.ts";
 import {
   endpointChain,
   EXTERNAL_SERVICES_CHAIN,
@@ -296,17 +296,15 @@ function packed(
 ): ServiceRules {
   const ruleText = rules.join("\n");
   const names = chains.join(" ");
-  const filter = dispatch.filter((rule) => rule.table === "filter").length;
   return {
     dispatch,
     get chains() {
       return names === "" ? [] : names.split(" ");
     },
-    chainCount: chains.length,
     get rules() {
       return ruleText === "" ? [] : ruleText.split("\n");
     },
     ruleText,
-    ruleCounts: { filter, nat: dispatch.length - filter + rules.length },
+    ruleCount: rules.length,
   };
 }

@@ -18,7 +18,7 @@ import {
 } from "../../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset, SavedChain, SavedTable } from "../../../netfilter/iptables_save.ts";
 import { holdsInAnyOrder, holdsLines } from "../../../netfilter/printed_iptables_rule.ts";
-import { atOnce, type Steps } from "../../plan_services.ts";
+import { atOnce, type Steps } from "../../planning.ts";
 import {
   CANARY_CHAIN,
   isServiceChain,
@@ -29,8 +29,7 @@ import {
   SERVICES_CHAIN,
 } from "../plan/chains.ts";
 import type { BaseRules, IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
-import { staticBodies } from "./dispatch.ts";
-import { bodiesOf, chainNames, type HeldService, holdRules, IptablesStore } from "./store.ts";
+import { addChains, chainNames, type HeldService, holdRules, IptablesStore, staticBodies } from "./store.ts";
 import { IptablesTransaction, isMasqueradeJump } from "./transaction.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
@@ -129,17 +128,15 @@ function compareService(
   rules: ServiceRules,
   nat: SavedTable,
   family: IpFamily,
-  { created, refilled }: IptablesTransaction,
+  transaction: IptablesTransaction,
 ): void {
-  const { chains } = rules;
-  const fresh = nat.size === 0 ? chains : chains.filter((chain) => !nat.has(chain));
-  if (fresh.length > 0) created.push(bodiesOf(rules, fresh));
-  if (fresh.length === chains.length) return;
-  const bodies = groupByChain(rules.rules);
-  const changed = chains.filter((chain) =>
-    nat.has(chain) && !holdsLines(nat.get(chain), bodies.get(chain) ?? [], family)
-  );
-  if (changed.length > 0) refilled.push(bodiesOf(rules, changed));
+  let bodies: Map<string, string[]> | undefined;
+  addChains(rules, transaction, (chain) => {
+    const found = nat.get(chain);
+    if (found === undefined) return null;
+    bodies ??= groupByChain(rules.rules);
+    return holdsLines(found, bodies.get(chain) ?? [], family);
+  });
 }
 
 /** A chain that Services share; rules without `-A CHAIN `. */

@@ -1,5 +1,5 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "../../../../tests/support/fast_check.ts";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ARBITRARY_CLUSTER } from "../../../../tests/support/arbitrary_objects.ts";
 import { exampleOptions, examplePlan, exampleState } from "../../../../tests/support/golden.ts";
 import { RestoredTables } from "../../../../tests/support/fake_iptables.ts";
@@ -203,11 +203,9 @@ Deno.test(
   () => {
     fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
       const plan = examplePlan("IPv4", objects);
-      const { transaction: { counts: { filter, nat } } } = fullSync(plan, NOTHING_HELD, { family: "IPv4" });
-      let rules = plan.base.ruleCounts.filter + plan.base.ruleCounts.nat;
-      for (const service of plan.services.values()) {
-        rules += (service?.ruleCounts.filter ?? 0) + (service?.ruleCounts.nat ?? 0);
-      }
+      const { transaction, store } = fullSync(plan, NOTHING_HELD, { family: "IPv4" });
+      const { counts: { filter, nat } } = transaction;
+      const rules = store.ruleCounts.filter + store.ruleCounts.nat;
       assertEquals(filter + nat, rules + plan.base.jumps.length);
       const again = fullSync(plan, observe(synced(plan)), { family: "IPv4" }).transaction;
       assertEquals([again.counts, again.isEmpty], [{ filter: 0, nat: 0 }, true]);

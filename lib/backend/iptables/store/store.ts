@@ -5,10 +5,9 @@
  * @module
  */
 import type { NamespacedName } from "../../../model/objects.ts";
-import { chainOf, groupByChain, type PerTable } from "../../../netfilter/iptables_jumps.ts";
-import { serviceChainsInCallOrder } from "../plan/chains.ts";
+import { chainOf, groupByChain, type PerTable, type Table } from "../../../netfilter/iptables_jumps.ts";
+import { serviceChainsInCallOrder, SERVICES_CHAIN } from "../plan/chains.ts";
 import type { BaseRules, DispatchRule, IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
-import { changeDispatch, staticBodies } from "./dispatch.ts";
 import { type ChainBodies, IptablesTransaction } from "./transaction.ts";
 
 /** Chains and rules of one Service in the kernel. */
@@ -18,7 +17,8 @@ export interface HeldService {
   /** Hashes of the rules of each chain, in the same order. */
   readonly hashes: readonly number[];
   readonly dispatch: readonly DispatchRule[];
-  readonly ruleCounts: PerTable<number>;
+  /** How many rules its chains have. */
+  readonly ruleCount: number;
 }
 
 /** A change from the stored rules to a plan. */
@@ -34,10 +34,10 @@ export function chainNames({ chains }: Pick<HeldService, "chains">): readonly st
 }
 
 /** A Service right after these rules were written. */
-export function holdRules({ chains, rules, dispatch, ruleCounts }: ServiceRules): HeldService {
+export function holdRules({ chains, rules, dispatch, ruleCount }: ServiceRules): HeldService {
   const bodies = groupByChain(rules);
   const hashes = chains.map((chain) => hashText((bodies.get(chain) ?? []).join("\n")));
-  return { chains: chains.join(" "), hashes, dispatch, ruleCounts };
+  return { chains: chains.join(" "), hashes, dispatch, ruleCount };
 }
 
 /** Store of known rules; see the module. */
@@ -58,8 +58,9 @@ export class IptablesStore {
 
   /** Rules of all our chains, per table. */
   get ruleCounts(): PerTable<number> {
-    const { filter, nat } = this.#base.ruleCounts;
-    return { filter: filter + this.#ruleCounts.filter, nat: nat + this.#ruleCounts.nat };
+    const { head, tail } = this.#base;
+    const count = (table: Table): number => head[table].length + tail[table].length + this.#ruleCounts[table];
+    return { filter: count("filter"), nat: count("nat") };
   }
 
   /** Number of chains that Services have of their own. */
@@ -77,16 +78,20 @@ export class IptablesStore {
 
   /** Records the rules of the Service; undefined: it is gone. */
   set(name: NamespacedName, service: HeldService | undefined): void {
-    const before = this.#services.get(name);
-    for (const table of ["filter", "nat"] as const) {
-      this.#ruleCounts[table] += (service?.ruleCounts[table] ?? 0) - (before?.ruleCounts[table] ?? 0);
-    }
-    this.#chainCount += (service?.hashes.length ?? 0) - (before?.hashes.length ?? 0);
+    this.#count(this.#services.get(name), -1);
+    this.#count(service, 1);
     if (service === undefined) this.#services.delete(name);
     else this.#services.set(name, service);
   }
 
-  /** The change to a plan of some Services. */
+  #count(service: HeldService | undefined, by: 1 | -1): void {
+    if (service === undefined) return;
+    this.#chainCount += by * service.hashes.length;
+    this.#ruleCounts.nat += by * service.ruleCount;
+    for (const { table } of service.dispatch) this.#ruleCounts[table] += by;
+  }
+
+  /** What leads to a plan of some Services. */
   change(plan: Pick<IptablesPlan, "base" | "services">): Change {
     const transaction = new IptablesTransaction();
     for (const table of ["filter", "nat"] as const) {
@@ -134,34 +139,48 @@ function changeChains(
   before: HeldService | undefined,
   rules: ServiceRules | null,
   after: HeldService | undefined,
-  { created, refilled }: IptablesTransaction,
+  transaction: IptablesTransaction,
 ): readonly string[] {
   const held = new Map(
     before === undefined ? [] : chainNames(before).map((chain, at) => [chain, before.hashes[at]!]),
   );
-  const fresh: string[] = [];
-  const changed: string[] = [];
-  for (const [at, chain] of (rules?.chains ?? []).entries()) {
-    const hash = held.get(chain);
-    held.delete(chain);
-    if (hash === undefined) fresh.push(chain);
-    else if (hash !== after?.hashes[at]) changed.push(chain);
-  }
   if (rules !== null) {
-    if (fresh.length > 0) created.push(bodiesOf(rules, fresh));
-    if (changed.length > 0) refilled.push(bodiesOf(rules, changed));
+    addChains(rules, transaction, (chain, at) => {
+      const hash = held.get(chain);
+      held.delete(chain);
+      return hash === undefined ? null : hash === after?.hashes[at];
+    });
   }
   return [...held.keys()];
 }
 
+/**
+ * Adds the chains of a Service that are not there, or not as they should be.
+ *
+ * @param isHeld true if the chain holds its rules, null if it is not there
+ */
+export function addChains(
+  rules: ServiceRules,
+  { created, refilled }: IptablesTransaction,
+  isHeld: (chain: string, at: number) => boolean | null,
+): void {
+  const fresh: string[] = [];
+  const changed: string[] = [];
+  for (const [at, chain] of rules.chains.entries()) {
+    const held = isHeld(chain, at);
+    if (held === null) fresh.push(chain);
+    else if (!held) changed.push(chain);
+  }
+  if (fresh.length > 0) created.push(bodiesOf(rules, fresh));
+  if (changed.length > 0) refilled.push(bodiesOf(rules, changed));
+}
+
 /** Some chains of a Service with their rules. */
-export function bodiesOf(service: ServiceRules, chains: readonly string[]): ChainBodies {
+function bodiesOf(service: ServiceRules, chains: readonly string[]): ChainBodies {
   const dispatch = (): readonly string[] =>
     service.dispatch.flatMap(({ table, chain, rule }) => table === "nat" ? [`-A ${chain} ${rule}`] : []);
-  if (chains.length === service.chainCount) {
-    let ruleCount = service.ruleCounts.nat;
-    for (const { table } of service.dispatch) if (table === "nat") ruleCount--;
-    return { chains, text: service.ruleText, ruleCount, dispatch };
+  if (chains.length === service.chains.length) {
+    return { chains, text: service.ruleText, ruleCount: service.ruleCount, dispatch };
   }
   const wanted = new Set(chains);
   const lines = service.rules.filter((line) => wanted.has(chainOf(line)));
@@ -180,4 +199,72 @@ function hashText(text: string): number {
   high = Math.imul(high, 0xc2b2ae35) ^ (low >>> 15);
   low = Math.imul(low, 0x27d4eb2f) ^ (high >>> 13);
   return ((high >>> 0) & 0x1f_ffff) * 0x1_0000_0000 + (low >>> 0);
+}
+
+/** The bodies of the chains of ours that no Service has rules in, as far as they have any. */
+export function staticBodies(
+  { dispatch, head, tail }: Pick<BaseRules, "dispatch" | "head" | "tail">,
+  table: Table,
+): Map<string, string[]> {
+  const bodies = groupByChain([...head[table], ...tail[table]]);
+  for (const chain of dispatch[table]) bodies.delete(chain);
+  return bodies;
+}
+
+/** What a Service without chains of its own holds. */
+export function sharedRules(dispatch: readonly DispatchRule[]): ServiceRules {
+  return { dispatch, chains: [], rules: [], ruleText: "", ruleCount: 0 };
+}
+
+/** True if both lists say the same in the same order. */
+function sameDispatch(left: readonly DispatchRule[], right: readonly DispatchRule[]): boolean {
+  return left.length === right.length && left.every((rule, at) => textOf(rule) === textOf(right[at]!));
+}
+
+const textOf = ({ table, chain, rule }: DispatchRule): string => `${table} ${chain} ${rule}`;
+
+/** Which packets a rule takes, whatever it does with them: two rules equal in this must keep their order. */
+function matchOf({ table, chain, rule }: DispatchRule): string {
+  return `${table} ${chain}${rule.slice(rule.indexOf(" -m ", 3), rule.lastIndexOf(" -j "))}`;
+}
+
+/** Likewise where Services have no chains of their own. */
+function orderOf(rule: DispatchRule): string {
+  return rule.table === "nat" ? rule.chain : textOf(rule);
+}
+
+/** Takes from `rules` as many of each text as `others` has. */
+function without(rules: readonly DispatchRule[], others: readonly DispatchRule[]): DispatchRule[] {
+  const counts = new Map<string, number>();
+  for (const other of others) counts.set(textOf(other), (counts.get(textOf(other)) ?? 0) + 1);
+  return rules.filter((rule) => {
+    const count = counts.get(textOf(rule)) ?? 0;
+    if (count > 0) counts.set(textOf(rule), count - 1);
+    return count === 0;
+  });
+}
+
+/** Adds what changes the rules of one Service, as few as keep their order where it matters. */
+function changeDispatch(
+  before: readonly DispatchRule[],
+  after: readonly DispatchRule[],
+  { edits }: IptablesTransaction,
+  { hasServiceChains }: Pick<BaseRules, "hasServiceChains">,
+): void {
+  if (sameDispatch(before, after)) return;
+  // New rules do not come to stand where the plan has them. An old rule for the same packets (an external IP that is a
+  // load-balancer IP too) is therefore written again, behind or before the new one as planned.
+  const groupOf = (rule: DispatchRule): string => hasServiceChains ? matchOf(rule) : orderOf(rule);
+  const groups = new Set(without(after, before).map(groupOf));
+  const isTouched = (rule: DispatchRule): boolean => groups.has(groupOf(rule));
+  const removed = [...without(before.filter((rule) => !isTouched(rule)), after), ...before.filter(isTouched)];
+  // By text, not by number: the tools read the whole chain for either, and a text that is not there is an error.
+  for (const { table, chain, rule } of removed) edits[table].removed.push(`-D ${chain} ${rule}`);
+  const inserted: string[] = [];
+  for (const { table, chain, rule } of after.filter(isTouched)) {
+    // Behind this chain's tail nothing would ever be reached. Each -I goes to the top, so the last one written ends up first.
+    if (table === "nat" && chain === SERVICES_CHAIN) inserted.unshift(`-I ${chain} ${rule}`);
+    else edits[table].added.push(`-A ${chain} ${rule}`);
+  }
+  edits.nat.added.push(...inserted);
 }

@@ -1,5 +1,5 @@
-import { assert, assertEquals } from "@std/assert";
 import fc from "../../../../tests/support/fast_check.ts";
+import { assert, assertEquals } from "@std/assert";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../../../tests/support/arbitrary_objects.ts";
 import { exampleOptions, exampleTracker } from "../../../../tests/support/golden.ts";
 import { RestoredTables } from "../../../../tests/support/fake_iptables.ts";
@@ -14,8 +14,7 @@ import {
   testSliceEndpoint,
   testSlicePort,
 } from "../../../../tests/support/model_objects.ts";
-import { planIptables } from "../plan/plan.ts";
-import { renderPlan } from "../plan/render.ts";
+import { planIptables, renderPlan } from "../plan/plan.ts";
 import type { IptablesOptions, IptablesPlan } from "../plan/ruleset.ts";
 import { fullSync, NOTHING_HELD } from "./full_sync.ts";
 import type { IptablesStore } from "./store.ts";

@@ -4,11 +4,8 @@
  *
  * @module
  */
-import type { Exec } from "../../../kernel/exec.ts";
 import { deviceAddresses } from "../../../kernel/ip_address.ts";
 import { saveSets, setSizes } from "../../../kernel/ipset.ts";
-import type { Iptables } from "../../../kernel/iptables.ts";
-import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { realServerKey, type SavedVirtualServer, virtualServerKey } from "../../../netfilter/ipvs.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../backend.ts";
@@ -20,6 +17,7 @@ import { setNames } from "../plan/sets.ts";
 import { findDrift, type Ownership } from "../store/objects.ts";
 import type { IpvsStore } from "../store/store.ts";
 import type { IpvsTransaction } from "../store/transaction.ts";
+import type { IpvsTools } from "./writer.ts";
 
 /**
  * Size that is cheap to list, in entries of sets; a real server counts as two. So much takes about 1 % of a
@@ -27,12 +25,8 @@ import type { IpvsTransaction } from "../store/transaction.ts";
  */
 export const CHEAP_TO_LIST = 60_000;
 
-/** Dependencies of a {@linkcode DriftCheck}. */
-export interface DriftCheckOptions {
-  readonly exec: Exec;
-  readonly ipvs: Ipvsadm;
-  /** Of the family to check. */
-  readonly iptables: Iptables;
+/** What a {@linkcode DriftCheck} needs. */
+export interface DriftCheckOptions extends Omit<IpvsTools, "terminations"> {
   /** See {@linkcode CHEAP_TO_LIST}. */
   readonly cheapToList: number;
   readonly logger: Logger;
@@ -72,7 +66,7 @@ export class DriftCheck {
     const isAll = this.#schedule.begin(startMs) || !isLarge;
     const found = await this.#find(store, ownership, isAll);
     this.#schedule.ended({ isAll, isLarge, isDamaged: found.length > 0, startMs, endMs: nowMs() });
-    return damageOf("all", found);
+    return damageOf(found);
   }
 
   /** Names damaged rules (none if unknown) and addresses, and damaged sets and servers as far as is asked for. */
@@ -80,7 +74,7 @@ export class DriftCheck {
     const { exec, ipvs } = this.#options;
     const { family } = ownership;
     const looked = await this.#rules.look(store.rules, { family, canaries: [] });
-    const rules = looked === null || looked.damage === false ? [] : looked.damage.found;
+    const rules = looked === null || looked.damage === false ? [] : looked.damage;
     const addresses = await deviceAddresses(exec, DEVICE);
     if (isAll) {
       const own = new Set(setNames(family));

@@ -5,9 +5,6 @@
  * @module
  */
 import { SyncError } from "../../../errors.ts";
-import type { Exec } from "../../../kernel/exec.ts";
-import type { Iptables } from "../../../kernel/iptables.ts";
-import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { inTurns, type Mutex, TURN_MS } from "../../../kernel/clock.ts";
 import { UnreadableTables } from "../../../kernel/iptables_by_name.ts";
 import { FAMILIES, type NamespacedName } from "../../../model/objects.ts";
@@ -20,9 +17,8 @@ import { Proxier } from "../../apply/proxier.ts";
 import type { Damage } from "../../backend.ts";
 import type { RefusedService } from "../../quarantine.ts";
 import { readTables } from "../../iptables/apply/table_reading.ts";
-import { planIpvsInSteps } from "../plan/plan.ts";
+import { type ConfiguredIpvs, hostIps, nodePortIps, planIpvsInSteps } from "../plan/plan.ts";
 import { DEVICE, type IpvsOptions, type IpvsPlan } from "../plan/ruleset.ts";
-import { type ConfiguredIpvs, hostIps, nodePortIps } from "../plan/settings.ts";
 import type { HeldTables } from "../../iptables/store/full_sync.ts";
 import type { HeldObjects, Ownership } from "../store/objects.ts";
 import {
@@ -35,25 +31,20 @@ import {
 import { IpvsStore } from "../store/store.ts";
 import { type IpvsTransaction, TABLES } from "../store/transaction.ts";
 import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
-import type { GracefulTermination } from "./graceful_termination.ts";
 import { readDevices } from "../../../kernel/ip_address.ts";
 import { saveSets } from "../../../kernel/ipset.ts";
 import { OWN_RULES } from "../plan/base_rules.ts";
 import { growingSetName, setNames } from "../plan/sets.ts";
-import type { SchedulerProbe } from "./schedulers.ts";
-import { IpvsWriter, WRITTEN_KINDS } from "./writer.ts";
+import { type IpvsTools, writeSteps, WRITTEN_KINDS } from "./writer.ts";
+import { type Ipvsadm, missingScheduler } from "../../../kernel/ipvsadm.ts";
 
 /** Repetitions of one sync because more is refused: each time a step further. */
 const MAX_ROUNDS = 7;
 
-/** Options of an {@linkcode IpvsProxier}. */
-export interface IpvsProxierOptions {
-  readonly exec: Exec;
-  readonly ipvs: Ipvsadm;
-  readonly terminations: GracefulTermination;
+/** What an {@linkcode IpvsProxier} needs. */
+export interface IpvsProxierOptions extends IpvsTools {
   /** Both families read and write one IPVS table and one device, one after the other. */
   readonly mutex: Mutex;
-  readonly iptables: Iptables;
   readonly schedulers: SchedulerProbe;
   readonly settings: ConfiguredIpvs;
   /** Addresses of the node's devices, both families; asked before each sync. */
@@ -127,7 +118,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
     this.#options.terminations.found(held.virtualServers, this.family);
     const { plan, transaction, store } = await this.run("plan", async () => {
       const plan = this.#full ??= await this.#plan(state, "all");
-      const store = IpvsStore.of(withoutRefused(plan, this.quarantine));
+      const store = new IpvsStore(withoutRefused(plan, this.quarantine));
       return { plan, store, transaction: store.fullSync(held, this.#ownership(this.#ips)) };
     });
     await this.#write(transaction, plan, store);
@@ -210,14 +201,13 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
 
   /** Writes the transaction that leads to `store`, which then holds the plan without refused parts. */
   async #write(transaction: IpvsTransaction, plan: IpvsPlan, store: IpvsStore): Promise<void> {
-    const { exec, ipvs, terminations, iptables, log } = this.#options;
+    const { log } = this.#options;
     if (log.enabled(9)) {
       log.info("Writing IPVS", { family: this.family, operations: transaction.text }, 9);
     }
     for (const { server } of transaction.servers) this.#touched.add(virtualServerKey(server));
-    const writer = new IpvsWriter({ exec, ipvs, terminations, iptables, progress: this.progress });
     await this.run("apply", async () => {
-      const refused = await writer.write(transaction.steps);
+      const refused = await writeSteps(transaction.steps, this.#options, this.progress);
       if (refused.length === 0) return;
       for (const one of blame(refused, plan)) this.quarantine.refused(one);
       store.change(withoutRefused(plan, this.quarantine));
@@ -236,4 +226,47 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
 
 function refusedLines(error: unknown): RefusedLinesError["lines"] {
   return error instanceof SyncError && error.cause instanceof RefusedLinesError ? error.cause.lines : [];
+}
+
+/** Tries schedulers when they are first asked for. Only for work that no other sync disturbs. */
+export class SchedulerProbe {
+  readonly #ipvs: Ipvsadm;
+  /** Scheduler → whether it is there. The configured one comes first, and is there for certain, see {@linkcode require}. */
+  readonly #tried: Map<string, boolean>;
+
+  /** @param configured the one of Services that name none */
+  constructor(ipvs: Ipvsadm, readonly configured: string) {
+    this.#ipvs = ipvs;
+    this.#tried = new Map([[configured, true]]);
+  }
+
+  /**
+   * Makes sure of the configured one. The first use of IPVS: it makes the kernel load it.
+   *
+   * @throws {UnsupportedError} naming the module, if the kernel does not have it
+   * @throws {ExecError} if IPVS does not work here
+   */
+  async require(): Promise<void> {
+    if (!await this.#ipvs.hasScheduler(this.configured)) throw missingScheduler(this.configured);
+  }
+
+  /**
+   * What a sync may use: the configured one, and those that Services name which the kernel has. Those that the changed Services name for the
+   * first time are tried, with a program each.
+   */
+  async usable(
+    state: ProxyState,
+    changed: Changed,
+  ): Promise<{ readonly schedulers: readonly string[]; readonly commands: number }> {
+    let commands = 0;
+    for (const name of changed === "all" ? state.services.keys() : changed) {
+      for (const { ipvs: { scheduler } } of state.services.get(name) ?? []) {
+        if (scheduler === "" || this.#tried.has(scheduler)) continue;
+        this.#tried.set(scheduler, await this.#ipvs.hasScheduler(scheduler));
+        commands++;
+      }
+    }
+    const found = [...this.#tried].filter(([, isThere]) => isThere);
+    return { schedulers: found.map(([scheduler]) => scheduler), commands };
+  }
 }

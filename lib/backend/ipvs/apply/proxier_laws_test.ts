@@ -1,6 +1,6 @@
 /** Whatever the programs refuse: after one sync everything else is in force, and after the next ones that, too. */
-import { assert, assertEquals } from "@std/assert";
 import fc from "../../../../tests/support/fast_check.ts";
+import { assert, assertEquals } from "@std/assert";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../../../tests/support/arbitrary_objects.ts";
 import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
 import { exampleTracker } from "../../../../tests/support/golden.ts";
@@ -84,7 +84,7 @@ function expected(objects: readonly ApiObject[], refusing: Refusing) {
   const reached: IpvsPlan = { ...plan, services };
   const fake = new FakeIpvs();
   fake.kernel.apply(
-    IpvsStore.of(reached).fullSync({ ...NOTHING_HELD, ...new KernelModel().observe() }, OPTIONS),
+    new IpvsStore(reached).fullSync({ ...NOTHING_HELD, ...new KernelModel().observe() }, OPTIONS),
   );
   const lacking = [...plan.services].filter(([name, claims]) =>
     JSON.stringify(claims) !== JSON.stringify(services.get(name))

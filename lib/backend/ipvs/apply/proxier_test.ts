@@ -178,7 +178,7 @@ Deno.test("the check sees whatever is taken away, and a full sync brings it back
       damage(fake.kernel);
       assert(JSON.stringify(standing(fake)) !== wanted, "nothing was damaged");
       const found = await proxier.findDamage();
-      assert(found && found.found.length > 0);
+      assert(found && found.length > 0);
       await sync(sizes);
       assertEquals([await proxier.findDamage(), JSON.stringify(standing(fake))], [false, wanted]);
     });
@@ -239,7 +239,7 @@ Deno.test("the check names what is damaged, and sees the rules that Services wri
   ];
   for (const other of others) {
     write(other);
-    assertEquals(await proxier.findDamage(), { services: "all", found: ["filter KUBE-IPVS-OUT-FILTER"] });
+    assertEquals(await proxier.findDamage(), ["filter KUBE-IPVS-OUT-FILTER"]);
   }
   write(asWritten.toReversed());
   assertEquals(await proxier.findDamage(), false);
@@ -248,17 +248,14 @@ Deno.test("the check names what is damaged, and sees the rules that Services wri
   fake.kernel.servers.delete("-t 203.0.113.5:80");
   for (const ip of ["203.0.113.5", "203.0.113.6"]) fake.kernel.addresses?.delete(ip);
   fake.kernel.addresses?.add("10.96.9.9");
-  assertEquals(await proxier.findDamage(), {
-    services: "all",
-    found: [
-      "nat OUTPUT",
-      "KUBE-LOAD-BALANCER",
-      "203.0.113.5:80/TCP",
-      "kube-ipvs0 203.0.113.5",
-      "kube-ipvs0 203.0.113.6",
-      "and 1 more",
-    ],
-  });
+  assertEquals(await proxier.findDamage(), [
+    "nat OUTPUT",
+    "KUBE-LOAD-BALANCER",
+    "203.0.113.5:80/TCP",
+    "kube-ipvs0 203.0.113.5",
+    "kube-ipvs0 203.0.113.6",
+    "and 1 more",
+  ]);
 });
 
 /** Damage that a check of everything finds at once, a check of what packets cannot do without only later. */
@@ -311,14 +308,14 @@ Deno.test(
     };
     clock.nowMs += 3_600_000;
     await failing();
-    assertEquals(await proxier.findDamage(), { services: "all", found: ["10.96.0.2:80/TCP"] });
+    assertEquals(await proxier.findDamage(), ["10.96.0.2:80/TCP"]);
     await failing();
     clock.nowMs += 30_000;
     await failing();
     clock.nowMs += 30_000;
     assertEquals(await proxier.findDamage(), false);
     clock.nowMs += 30_000;
-    assertEquals(await proxier.findDamage(), { services: "all", found: ["10.96.0.2:80/TCP"] });
+    assertEquals(await proxier.findDamage(), ["10.96.0.2:80/TCP"]);
   },
 );
 
@@ -333,7 +330,7 @@ Deno.test("a set whose size an old ipset does not tell is no damage", NONE, asyn
   };
   assertEquals(await proxier.findDamage(), false);
   fake.kernel.sets.delete("KUBE-CLUSTER-IP");
-  assertEquals(await proxier.findDamage(), { services: "all", found: ["KUBE-CLUSTER-IP"] });
+  assertEquals(await proxier.findDamage(), ["KUBE-CLUSTER-IP"]);
 });
 
 Deno.test("a failed sync does not forget servers on an address that the node loses then", NONE, async () => {

@@ -7,11 +7,11 @@ import { RefusedLinesError } from "../store/refusals.ts";
 import type { Step } from "../store/transaction.ts";
 import { GracefulTermination } from "./graceful_termination.ts";
 import { newProgress } from "../../apply/proxier.ts";
-import { IpvsWriter, WRITTEN_KINDS } from "./writer.ts";
+import { writeSteps, WRITTEN_KINDS } from "./writer.ts";
 
 const NONE = { permissions: "none" } as const;
 
-function writing(fake: FakeIpvs, ...steps: readonly Step[]) {
+function writing(fake: FakeIpvs, ...steps: readonly Omit<Step, "changes">[]) {
   const ipvs = new Ipvsadm(fake);
   const terminations = new GracefulTermination({
     ipvs,
@@ -24,7 +24,11 @@ function writing(fake: FakeIpvs, ...steps: readonly Step[]) {
   const iptables = fake.iptables("IPv4");
   return {
     progress,
-    refused: new IpvsWriter({ exec: fake, ipvs, terminations, iptables, progress }).write(steps),
+    refused: writeSteps(
+      steps.map((step) => ({ ...step, changes: [] })),
+      { exec: fake, ipvs, terminations, iptables },
+      progress,
+    ),
   };
 }
 
@@ -70,12 +74,10 @@ Deno.test(
     const guards = Array.from({ length: 64 }, (_, i) => guard(i));
     const { refused, progress } = writing(fake, {
       program: "iptables",
-      tables: [
-        { table: "nat", lines: [":KUBE-SERVICES - [0:0]", "-I OUTPUT 1 -j KUBE-SERVICES"] },
-        {
-          table: "filter",
-          lines: [":KUBE-IPVS-OUT-FILTER - [0:0]", "-I OUTPUT 1 -j KUBE-IPVS-OUT-FILTER", ...guards],
-        },
+      lines: [
+        ...["*nat", ":KUBE-SERVICES - [0:0]", "-I OUTPUT 1 -j KUBE-SERVICES", "COMMIT"],
+        ...["*filter", ":KUBE-IPVS-OUT-FILTER - [0:0]", "-I OUTPUT 1 -j KUBE-IPVS-OUT-FILTER", ...guards],
+        "COMMIT",
       ],
     });
     const { lines } = await assertRejects(() => refused, RefusedLinesError);

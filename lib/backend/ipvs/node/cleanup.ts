@@ -23,7 +23,7 @@ import type {
 } from "../../node/cleanup.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { FIREWALL_JUMP_COMMENT, growingSetName, PROBE_CHAIN, probeSetName, setNames } from "../plan/sets.ts";
-import { hostIps } from "../plan/settings.ts";
+import { hostIps } from "../plan/plan.ts";
 import { diffObjects, type HeldObjects, type WantedObjects } from "../store/objects.ts";
 
 const SERVERS = "IPVS virtual servers";

@@ -6,8 +6,7 @@
  */
 import type { IpFamily } from "../../../model/objects.ts";
 import { jump, type JumpRule, type PerTable } from "../../../netfilter/iptables_jumps.ts";
-import { podMatch } from "../../plan_services.ts";
-import { formatMark } from "../../family_settings.ts";
+import { formatMark, podMatch } from "../../planning.ts";
 import type { BaseRule, BaseRules, IpvsOptions } from "./ruleset.ts";
 import { FIREWALL_JUMP_COMMENT, setComment, type SetKind, setName } from "./sets.ts";
 

@@ -30,7 +30,7 @@ function syncOver(
   held: HeldObjects & Partial<HeldTables>,
   ownership: Ownership,
 ): IpvsTransaction {
-  return IpvsStore.of(plan).fullSync({ ...NOTHING_HELD, ...held }, ownership);
+  return new IpvsStore(plan).fullSync({ ...NOTHING_HELD, ...held }, ownership);
 }
 
 function synced(...objects: readonly ApiObject[]): KernelModel {
@@ -175,7 +175,7 @@ Deno.test("a server on an address that the node no longer has is ours if this pr
   const kernel = synced(WEB);
   const moved = { ...OPTIONS, hostIps: ["192.0.2.11"], nodePortIps: ["192.0.2.11"] };
   const plan = exampleIpvsPlan("IPv4", [], moved);
-  const previous = IpvsStore.of(exampleIpvsPlan("IPv4", [WEB])).servers();
+  const previous = new IpvsStore(exampleIpvsPlan("IPv4", [WEB])).servers();
   const goes = (known: ReadonlySet<string>): boolean =>
     syncOver(plan, kernel.observe(), { ...moved, known }).text.includes("-D -t 192.0.2.10:30080");
   assertEquals([goes(new Set()), goes(new Set(previous.map(({ key }) => key)))], [false, true]);

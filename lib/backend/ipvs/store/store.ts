@@ -14,12 +14,12 @@ import type {
   IptablesPlan,
   ServiceRules,
 } from "../../iptables/plan/ruleset.ts";
-import { sharedRules } from "../../iptables/store/dispatch.ts";
+import { type IptablesStore, sharedRules } from "../../iptables/store/store.ts";
 import { fullSync, type HeldTables, NOTHING_HELD } from "../../iptables/store/full_sync.ts";
-import type { IptablesStore } from "../../iptables/store/store.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import type { BaseRule, BaseRules, Entry, IpvsPlan, ServiceObjects, WantedServer } from "../plan/ruleset.ts";
-import { capacityFor, SET_KINDS, setDefinition, setName } from "../plan/sets.ts";
+import type { SavedSet, SetEntry } from "../../../netfilter/ipset.ts";
+import { capacityFor, SET_KINDS, setDefinition, type SetKind, setName } from "../plan/sets.ts";
 import {
   diffObjects,
   type HeldObjects,
@@ -29,7 +29,7 @@ import {
   type WantedSet,
 } from "./objects.ts";
 import { type IpvsTransaction, stepText, TABLES } from "./transaction.ts";
-import { planLines } from "../../iptables/plan/render.ts";
+import { planLines } from "../../iptables/plan/plan.ts";
 
 /** Numbers of objects in the kernel, by kind. */
 export interface KernelCounts extends PerTable<number> {
@@ -47,17 +47,19 @@ interface ServerOwner {
 
 /** Content of one set. */
 interface StoredSet {
+  readonly kind: SetKind;
   /** Entry → how often it is wanted. */
-  readonly entries: Map<string, number>;
+  readonly entries: Map<SetEntry, number>;
   /** Sets grow and do not shrink. */
   maxElements: number;
 }
 
-/** Objects that a change may be about. */
-interface Touched {
-  /** Keys of virtual servers. */
-  readonly keys: ReadonlySet<string>;
-  readonly entries: ReadonlySet<Entry>;
+/** What a change has touched, as it was before. */
+interface Before {
+  /** By key; undefined: there was none. */
+  readonly servers: Map<string, WantedServer | undefined>;
+  /** Whether each was there. */
+  readonly entries: Map<Entry, boolean>;
 }
 
 /** Store of known objects; see the module. */
@@ -69,26 +71,25 @@ export class IpvsStore {
   readonly #sets: ReadonlyMap<string, StoredSet>;
   #realServers = 0;
   readonly #rules: IptablesStore;
-
-  private constructor({ base, services }: IpvsPlan) {
-    this.#base = base;
-    this.#sets = new Map(
-      SET_KINDS.map((
-        kind,
-      ) => [setName(kind, base.family), { entries: new Map(), maxElements: capacityFor(0) }]),
-    );
-    this.#take(base, services);
-    this.#rules = fullSync(this.rulesPlan, NOTHING_HELD, base).store;
-  }
+  /** Of the change under way. */
+  #before: Before | undefined;
 
   /**
    * A store of the kernel right after a full sync wrote `plan`.
    *
    * @throws {TypeError} if the plan is not one of all Services
    */
-  static of(plan: IpvsPlan): IpvsStore {
-    if (!plan.all) throw new TypeError("Only a plan of all Services says what the kernel holds");
-    return new IpvsStore(plan);
+  constructor({ all, base, services }: IpvsPlan) {
+    if (!all) throw new TypeError("Only a plan of all Services says what the kernel holds");
+    this.#base = base;
+    this.#sets = new Map(
+      SET_KINDS.map((kind) => {
+        return [setName(kind, base.family), { kind, entries: new Map(), maxElements: capacityFor(0) }];
+      }),
+    );
+    for (const [name, objects] of services) this.#setService(name, objects);
+    this.#grow();
+    this.#rules = fullSync(this.rulesPlan, NOTHING_HELD, base).store;
   }
 
   /** All virtual servers, in the order in which they came to be. */
@@ -120,8 +121,7 @@ export class IpvsStore {
 
   /** All known objects but the rules of iptables. */
   get objects(): WantedObjects {
-    const sets = SET_KINDS.map((kind): WantedSet => {
-      const { entries } = this.#set(setName(kind, this.#base.family));
+    const sets = Array.from(this.#sets.values(), ({ kind, entries }): WantedSet => {
       return { kind, entries: [...entries.keys()], all: entries };
     });
     return this.#objects([...this.servers()], sets);
@@ -152,55 +152,51 @@ export class IpvsStore {
     if (plan.all) {
       for (const name of this.#services.keys()) if (!plan.services.has(name)) services.set(name, null);
     }
-    const touched = this.#touched(services);
-    const held = this.#held(this.#objectsOf(touched));
-    this.#take(plan.base, services);
-    const transaction = diffObjects(this.#objectsOf(touched), held, {
-      family: plan.base.family,
-      excludeCIDRs: [],
-      hostIps: [],
-      known: touched.keys,
-    });
-    const owners = Array.from(
-      touched.keys,
-      (key) => [key, rulesOf(this.#servers.get(key)?.[0]?.server)] as const,
-    );
+    this.#base = plan.base;
+    const before: Before = this.#before = { servers: new Map(), entries: new Map() };
+    for (const [name, objects] of services) this.#setService(name, objects);
+    this.#before = undefined;
+    const { wanted, held } = this.#changed(before);
+    this.#grow();
+    const known = new Set(before.servers.keys());
+    const transaction = diffObjects(wanted, held, { ...ownershipOf(plan), known });
+    const owners = Array.from(known, (key) => [key, rulesOf(this.#server(key))] as const);
     const rules = this.#rules.change({ base: this.#baseRules, services: new Map(owners) });
     rules.commit();
     transaction.rules = rules.transaction;
     return transaction;
   }
 
-  #touched(services: ReadonlyMap<NamespacedName, ServiceObjects | null>): Touched {
-    const keys = new Set<string>();
-    const entries = new Set<Entry>();
-    const touch = (server: WantedServer): void => {
-      keys.add(server.key);
-      for (const entry of this.#entriesOf(server)) entries.add(entry);
-    };
-    for (const [name, after] of services) {
-      for (const objects of [this.#services.get(name), after]) {
-        for (const server of objects?.servers ?? []) {
-          touch(server);
-          // A Service that loses a server gives it to the next in rank.
-          for (const other of this.#servers.get(server.key) ?? []) touch(other.server);
-        }
-        for (const entry of objects?.entries ?? []) entries.add(entry);
-      }
+  /** What was touched, as it is wanted now, and a kernel that holds it as it was. */
+  #changed({ servers, entries }: Before): { readonly wanted: WantedObjects; readonly held: HeldObjects } {
+    const family = this.#base.family;
+    const sets: WantedSet[] = [];
+    const heldSets = new Map<string, SavedSet>();
+    const bySet = Map.groupBy(entries, ([entry]) => splitEntry(entry)[0]);
+    for (const [name, { kind, entries: all, maxElements }] of this.#sets) {
+      const touched = bySet.get(name)?.map(([entry, wasThere]) => [splitEntry(entry)[1], wasThere] as const);
+      if (touched === undefined) continue;
+      sets.push({ kind, entries: touched.map(([text]) => text).filter((text) => all.has(text)), all });
+      const held = touched.filter(([, wasThere]) => wasThere).map(([text]) => text);
+      const definition = setDefinition(kind, family, maxElements);
+      heldSets.set(name, { name, definition, entries: new Set(held) });
     }
-    return { keys, entries };
-  }
-
-  /** The wanted objects among these. */
-  #objectsOf({ keys, entries }: Touched): WantedObjects {
-    const bySet = Map.groupBy(entries, (entry) => splitEntry(entry)[0]);
-    const sets = SET_KINDS.flatMap((kind): WantedSet[] => {
-      const name = setName(kind, this.#base.family);
-      const all = this.#set(name).entries;
-      const own = bySet.get(name)?.map((entry) => splitEntry(entry)[1]);
-      return own === undefined ? [] : [{ kind, entries: own.filter((entry) => all.has(entry)), all }];
-    });
-    return this.#objects(Array.from(keys).flatMap((key) => this.#servers.get(key)?.[0]?.server ?? []), sets);
+    const virtualServers = Array.from(servers).flatMap(([key, before]) =>
+      before === undefined ? [] : [
+        [key, {
+          server: before.server,
+          realServers: new Map(before.realServers.map((real) => [real, realServerOf(real)])),
+        }] as const,
+      ]
+    );
+    return {
+      wanted: this.#objects(Array.from(servers.keys()).flatMap((key) => this.#server(key) ?? []), sets),
+      held: {
+        addresses: heldSets.get(this.#addressSet)?.entries ?? new Set(),
+        virtualServers: new Map(virtualServers),
+        sets: heldSets,
+      },
+    };
   }
 
   #objects(servers: readonly WantedServer[], sets: readonly WantedSet[]): WantedObjects {
@@ -208,22 +204,7 @@ export class IpvsStore {
     return { family: this.#base.family, sets, servers, addresses };
   }
 
-  /** A kernel that holds these objects. */
-  #held({ family, sets, servers, addresses }: WantedObjects): HeldObjects {
-    return {
-      addresses: new Set(addresses),
-      virtualServers: new Map(Array.from(servers, ({ key, server, realServers }) => {
-        return [key, { server, realServers: new Map(realServers.map((real) => [real, realServerOf(real)])) }];
-      })),
-      sets: new Map(sets.map(({ kind, entries }) => {
-        const name = setName(kind, family);
-        const definition = setDefinition(kind, family, this.#set(name).maxElements);
-        return [name, { name, definition, entries: new Set(entries) }];
-      })),
-    };
-  }
-
-  /** Base rules for the sets as they are filled; rules of Services are where kube-proxy has them. */
+  /** As the sets are filled; those of Services stand where kube-proxy has them. */
   get #baseRules(): IptablesBaseRules {
     const { chains, rules, jumps } = this.#base;
     const lines = (some: readonly BaseRule[]): string[] =>
@@ -240,7 +221,6 @@ export class IpvsStore {
       head,
       tail,
       jumps,
-      ruleCounts: { nat: head.nat.length, filter: head.filter.length + tail.filter.length },
     };
   }
 
@@ -259,12 +239,15 @@ export class IpvsStore {
     return bind ? [...entries, `${this.#addressSet} ${server.address}`] : entries;
   }
 
-  #take(base: BaseRules, services: ReadonlyMap<NamespacedName, ServiceObjects | null>): void {
-    this.#base = base;
-    for (const [name, objects] of services) this.#setService(name, objects);
+  #grow(): void {
     for (const set of this.#sets.values()) {
       set.maxElements = Math.max(set.maxElements, capacityFor(set.entries.size));
     }
+  }
+
+  /** The one of the first in rank. */
+  #server(key: string): WantedServer | undefined {
+    return this.#servers.get(key)?.[0]?.server;
   }
 
   #setService(name: NamespacedName, objects: ServiceObjects | null): void {
@@ -284,8 +267,10 @@ export class IpvsStore {
   }
 
   #setOwners(key: string, owners: readonly ServerOwner[]): void {
+    const before = this.#server(key);
+    if (this.#before?.servers.has(key) === false) this.#before.servers.set(key, before);
     this.#countServer(owners[0]?.server, 1);
-    this.#countServer(this.#servers.get(key)?.[0]?.server, -1);
+    this.#countServer(before, -1);
     if (owners.length === 0) this.#servers.delete(key);
     else this.#servers.set(key, owners);
   }
@@ -299,7 +284,9 @@ export class IpvsStore {
   #count(entry: Entry, by: 1 | -1): void {
     const [set, text] = splitEntry(entry);
     const { entries } = this.#set(set);
-    const count = (entries.get(text) ?? 0) + by;
+    const before = entries.get(text) ?? 0;
+    if (this.#before?.entries.has(entry) === false) this.#before.entries.set(entry, before > 0);
+    const count = before + by;
     if (count === 0) entries.delete(text);
     else entries.set(text, count);
   }
@@ -336,7 +323,7 @@ const NOTHING = { ...NOTHING_HELD, addresses: null, virtualServers: new Map(), s
  * @throws {TypeError} if the plan is not one of all Services
  */
 export function renderPlan(plan: IpvsPlan): string {
-  return IpvsStore.of(plan).fullSync(NOTHING, ownershipOf(plan)).text;
+  return new IpvsStore(plan).fullSync(NOTHING, ownershipOf(plan)).text;
 }
 
 /** The four texts that make an empty kernel hold a plan, each loadable by its tool. */
@@ -357,7 +344,7 @@ export interface PlanTexts {
  * @throws {TypeError} if the plan is not one of all Services
  */
 export function planTexts(plan: IpvsPlan): PlanTexts {
-  const { objects, rulesPlan } = IpvsStore.of(plan);
+  const { objects, rulesPlan } = new IpvsStore(plan);
   const iptables = TABLES.map((table) => tableBlock(table, planLines(rulesPlan, table))).join("");
   const texts = { ipset: "", iptables, ipvsadm: "", ip: "" };
   for (const step of diffObjects(objects, NOTHING, ownershipOf(plan)).steps) {

@@ -26,7 +26,7 @@ function change(
   after: readonly ApiObject[],
   [beforeOptions, afterOptions]: readonly [Changes, Changes] = [{}, {}],
 ): string {
-  return IpvsStore.of(plan(before, beforeOptions)).change(plan(after, afterOptions)).text;
+  return new IpvsStore(plan(before, beforeOptions)).change(plan(after, afterOptions)).text;
 }
 
 function pods(...ips: readonly string[]) {
@@ -116,7 +116,7 @@ Deno.test("what is counted is what the texts of the plan hold", pure, () => {
     const texts = planTexts(plan(all));
     const count = (text: string, line: RegExp): number => text.match(line)?.length ?? 0;
     const [nat = "", filter = ""] = texts.iptables.split("*filter");
-    assertEquals(IpvsStore.of(plan(all)).counts, {
+    assertEquals(new IpvsStore(plan(all)).counts, {
       filter: count(filter, /^-A /gm),
       nat: count(nat, /^-A /gm),
       virtualServers: count(texts.ipvsadm, /^-A /gm),
@@ -155,7 +155,7 @@ Deno.test("an endpoint goes: gracefully, unless its Service says otherwise", pur
     ]] as const
   ) {
     const service = testService({ annotations });
-    const { steps } = IpvsStore.of(plan([service, pods("10.244.1.1", "10.244.1.2")]))
+    const { steps } = new IpvsStore(plan([service, pods("10.244.1.1", "10.244.1.2")]))
       .change(plan([service, pods("10.244.1.1")]));
     const changes = steps.flatMap((step) => step.program === "ipvsadm" ? step.changes : []);
     assertEquals(changes.map((one) => [one.kind, "graceful" in one && one.graceful]), [[
@@ -303,7 +303,7 @@ Deno.test(
       sessionAffinity: "ClientIP",
     });
     const shared = (text: string): string[] => text.match(/.*203\.0\.113\.9.*/g) ?? [];
-    const [committedA, committedB] = [IpvsStore.of(plan([a])), IpvsStore.of(plan([b]))];
+    const [committedA, committedB] = [new IpvsStore(plan([a])), new IpvsStore(plan([b]))];
     assertEquals(shared(committedA.change(plan([a, b])).text), []);
     assertEquals(shared(committedB.change(plan([a, b])).text), [
       "del KUBE-LOAD-BALANCER-LOCAL 203.0.113.9,tcp:80",
@@ -368,7 +368,7 @@ function many(count: number, first = 0): ApiObject[] {
 }
 
 Deno.test("a set that gets too small is replaced by a larger one under the rules that use it", pure, () => {
-  const committed = IpvsStore.of(plan(many(65_536)));
+  const committed = new IpvsStore(plan(many(65_536)));
   const larger = plan(many(65_537));
   const { steps } = committed.change(larger);
   const lines = steps.flatMap((step) => step.program === "ipset" ? step.lines : []);

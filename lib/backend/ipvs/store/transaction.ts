@@ -45,23 +45,14 @@ export interface SetChange {
   readonly deletions: readonly string[];
 }
 
-/** One `*table … COMMIT` block: the lines between, without line ends. */
-export interface TableChange {
-  readonly table: Table;
-  readonly lines: readonly string[];
-}
-
-/** Lines of a program, without line ends. */
-interface LineStep {
-  readonly program: "ipset" | "ip";
-  readonly lines: readonly string[];
-}
-
 /** One start of a program. */
-export type Step =
-  | LineStep
-  | { readonly program: "iptables"; readonly tables: readonly TableChange[] }
-  | { readonly program: "ipvsadm"; readonly changes: readonly ServerChange[] };
+export interface Step {
+  readonly program: "ipset" | "iptables" | "ipvsadm" | "ip";
+  /** What it reads from standard input, without line ends. */
+  readonly lines: readonly string[];
+  /** What the lines of `ipvsadm` stand for, one each; empty for other programs. */
+  readonly changes: readonly ServerChange[];
+}
 
 /** Program that reads each step; `iptables-restore` stands for both families' programs. */
 const HEADINGS = {
@@ -122,28 +113,29 @@ export class IpvsTransaction {
       : [before, ipset, iptables, after, ip]).filter(isWork);
   }
 
-  get #setStep(): LineStep {
-    const [lines, deletions] = [
-      this.sets.flatMap((set) => set.lines),
-      this.sets.flatMap((set) => set.deletions),
-    ];
-    return { program: "ipset", lines: [...lines, ...deletions] };
+  get #setStep(): Step {
+    return step("ipset", [
+      ...this.sets.flatMap(({ lines }) => lines),
+      ...this.sets.flatMap(({ deletions }) => deletions),
+    ]);
   }
 
   get #ruleStep(): Step {
-    const tables = TABLES.map((table) => ({ table, lines: this.rules.lines(table) }));
-    return { program: "iptables", tables: tables.filter(({ lines }) => lines.length > 0) };
+    return step(
+      "iptables",
+      TABLES.flatMap((table) => {
+        const lines = this.rules.lines(table);
+        return lines.length === 0 ? [] : tableBlock(table, lines).trimEnd().split("\n");
+      }),
+    );
   }
 
-  get #addressStep(): LineStep {
-    return {
-      program: "ip",
-      lines: [
-        ...this.makesDevice ? [addDummyLine(DEVICE)] : [],
-        ...this.unbound.map((address) => deleteAddressLine(DEVICE, address)),
-        ...this.bound.map((address) => addAddressLine(DEVICE, address)),
-      ],
-    };
+  get #addressStep(): Step {
+    return step("ip", [
+      ...this.makesDevice ? [addDummyLine(DEVICE)] : [],
+      ...this.unbound.map((address) => deleteAddressLine(DEVICE, address)),
+      ...this.bound.map((address) => addAddressLine(DEVICE, address)),
+    ]);
   }
 }
 
@@ -152,31 +144,19 @@ function isNamedOnly(change: ServerChange): boolean {
   return change.kind === "deleteServer" && !change.evidence.isBound;
 }
 
+function step(program: Step["program"], lines: readonly string[]): Step {
+  return { program, lines, changes: [] };
+}
+
 function serverStep(changes: readonly ServerChange[]): Step {
-  return { program: "ipvsadm", changes };
+  return { program: "ipvsadm", lines: changes.map(({ line }) => line), changes };
 }
 
-function isWork(step: Step): boolean {
-  const { length } = step.program === "iptables"
-    ? step.tables
-    : step.program === "ipvsadm"
-    ? step.changes
-    : step.lines;
-  return length > 0;
+function isWork({ lines }: Step): boolean {
+  return lines.length > 0;
 }
 
-/** Standard input of the step's program. */
-export function stepText(step: Step): string {
-  switch (step.program) {
-    case "iptables":
-      return step.tables.map(({ table, lines }) => tableBlock(table, lines)).join("");
-    case "ipvsadm":
-      return joined(step.changes.map(({ line }) => line));
-    default:
-      return joined(step.lines);
-  }
-}
-
-function joined(lines: readonly string[]): string {
+/** What the step's program reads from standard input. */
+export function stepText({ lines }: Step): string {
   return lines.map((line) => line + "\n").join("");
 }

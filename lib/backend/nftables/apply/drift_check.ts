@@ -100,7 +100,7 @@ export class DriftCheck {
     } catch (error) {
       // Only an error of nft about a line says something of our rules.
       if (!isRejected(error)) throw error;
-      return damageOf("all", [describeNftFailure(error)]);
+      return damageOf([describeNftFailure(error)]);
     }
   }
 
@@ -130,10 +130,10 @@ export class DriftCheck {
         chains: news.slice(0, NAMED),
       });
     }
-    return damageOf("all", [...differing.keys(), ...found]);
+    return damageOf([...differing.keys(), ...found]);
   }
 }
 
 function noTable(): false | Damage {
-  return damageOf("all", [`table ${TABLE_NAME}`]);
+  return damageOf([`table ${TABLE_NAME}`]);
 }

@@ -105,7 +105,7 @@ Deno.test(
         for (let i = 0; i < 2; i++) assertEquals(await proxier.findDamage(), false);
         await fake.others(text + "\n");
         const found = await proxier.findDamage();
-        assert(found && found.found.length > 0, "not seen");
+        assert(found && found.length > 0, "not seen");
         await sync(OBJECTS);
         assertEquals(endState(fake), wanted);
         assertEquals(await proxier.findDamage(), false);
@@ -188,7 +188,7 @@ Deno.test("checks between add nothing, not even for a try: others may be listing
   await fake.others("delete chain ip kproxy filter-forward\n");
   const damage = await proxier.findDamage();
   assert(damage);
-  assertEquals(damage.found, ["No such file or directory: flush chain ip kproxy filter-forward"]);
+  assertEquals(damage, ["No such file or directory: flush chain ip kproxy filter-forward"]);
 });
 
 Deno.test("the more there should be, the more time a list is given", NONE, async () => {
@@ -285,7 +285,7 @@ Deno.test(
     fake.print = other;
     await proxier.sync(syncRequest(OBJECTS));
     const first = await proxier.findDamage();
-    assert(first && first.found.includes("masquerading"), JSON.stringify(first));
+    assert(first && first.includes("masquerading"), JSON.stringify(first));
     await proxier.sync(syncRequest(OBJECTS));
     assertEquals([await proxier.findDamage(), await proxier.findDamage()], [false, false]);
     assertEquals(warnings, ["nft prints rules otherwise than they were written, taken for its way"]);
@@ -293,7 +293,7 @@ Deno.test(
     await fake.others("add rule ip kproxy masquerading accept\n");
     const damage = await proxier.findDamage();
     assert(damage);
-    assertEquals(damage.found, ["masquerading"]);
+    assertEquals(damage, ["masquerading"]);
   },
 );
 

@@ -11,8 +11,8 @@ import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import { sameTexts } from "../../../model/service_port.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import { NftTransaction } from "../../../netfilter/nft_objects.ts";
-import type { ListedTable } from "../../../netfilter/nft_listing.ts";
-import { nftFamily } from "../../../netfilter/nft_words.ts";
+import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing.ts";
+import { type NftFamily, nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { Proxier } from "../../apply/proxier.ts";
 import { StaleChains } from "../../apply/stale_chains.ts";
@@ -24,7 +24,6 @@ import type { NftablesOptions, NftablesPlan } from "../plan/ruleset.ts";
 import { FullSync, NO_TABLE, tableOf } from "../store/full_sync.ts";
 import type { NftStore } from "../store/store.ts";
 import { DriftCheck } from "./drift_check.ts";
-import { type FoundTables, readTable, readTables } from "./table_reading.ts";
 import { isRejected, TableWriter } from "./table_writer.ts";
 
 /**
@@ -282,11 +281,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     changed: ReadonlySet<NamespacedName>,
     store: NftStore,
   ): Promise<void> {
-    const suspects = new Set(this.quarantine.due(changed));
-    await this.#writeServices(state, changed.difference(suspects), store);
-    for (const name of suspects) {
-      await this.quarantine.tryAgain(name, () => this.#tryAgain(state, name, store));
-    }
+    await this.writeApart(changed, (names) => this.#writeServices(state, names, store));
     await this.#deleteDueChains();
   }
 
@@ -309,18 +304,6 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     this.#staleChains.flushed(transaction.flushedChains);
   }
 
-  /** Writes a quarantined Service in a transaction of its own. @returns why that is refused */
-  async #tryAgain(state: ProxyState, name: NamespacedName, store: NftStore): Promise<string | null> {
-    try {
-      await this.#writeServices(state, new Set([name]), store);
-      return null;
-    } catch (error) {
-      const problem = this.refusal(error);
-      if (problem === null) throw error;
-      return problem;
-    }
-  }
-
   async #deleteDueChains(): Promise<void> {
     this.failedDeletions += (await this.run("apply", () => this.#staleChains.deleteDue())).failed;
   }
@@ -335,7 +318,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
       ...settings,
       family: this.family,
       serviceCidrs: this.#serviceCidrs,
-      nodePortIps: this.nodePortIps.take(settings.nodePortAddresses),
+      nodePortIps: this.takeNodePortIps(settings.nodePortAddresses),
     };
   }
 
@@ -358,4 +341,76 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
 /** About how many elements and rules a state makes: sets the time limit for listing them. */
 function entriesOf(state: ProxyState | null): number {
   return state === null ? 0 : 2 * (state.endpointCount + 4 * state.services.size);
+}
+
+/** What there is of our tables; null: it is not there. */
+interface FoundTables {
+  readonly own: ListedTable | null;
+  /** The one that is built beside while a layout changes, or where another process owns ours. */
+  readonly next: ListedTable | null;
+  /** Programs started, if there is nothing unusual. */
+  readonly commands: number;
+}
+
+/** How often a list is read that looks as if another process' dry run had made it wrong. */
+const MAX_READS = 3;
+
+/**
+ * @param entries about how many elements and rules there should be
+ * @throws {ExecError} if nft cannot read
+ */
+async function readTables(nft: Nft, family: NftFamily, entries: number): Promise<FoundTables> {
+  // Nearly every first sync finds none, which one dry run for both shows.
+  if (await isBlank(nft, family)) return { own: null, next: null, commands: 1 };
+  // Side by side; the first one's failure is reported.
+  const [list, look] = await Promise.allSettled([
+    readTable(nft, family, TABLE_NAME, entries),
+    nft.hasTable(family, NEXT_TABLE_NAME),
+  ]);
+  if (list.status === "rejected") throw list.reason;
+  if (look.status === "rejected") throw look.reason;
+  return {
+    own: list.value,
+    next: look.value ? await readTable(nft, family, NEXT_TABLE_NAME, entries) : null,
+    commands: 3,
+  };
+}
+
+/** True if neither is there; false, too, where that is unknown: then reading them says why. */
+async function isBlank(nft: Nft, family: NftFamily): Promise<boolean> {
+  try {
+    return await nft.hasNone(family, { tables: [TABLE_NAME, NEXT_TABLE_NAME] });
+  } catch (error) {
+    if (error instanceof ExecError) return false;
+    throw error;
+  }
+}
+
+/** Null if it is not there. */
+async function readTable(
+  nft: Nft,
+  family: NftFamily,
+  name: string,
+  entries: number,
+): Promise<ListedTable | null> {
+  let before: string | null = null;
+  for (let reads = 1;; reads++) {
+    const reader = new NftTableReader();
+    if (!await nft.listTableInto(reader, family, name, entries)) return null;
+    const listed = reader.end();
+    if (!isDoubtful(listed) || reads === MAX_READS) return listed;
+    // What is damaged is so twice.
+    const handles = JSON.stringify([...listed.handles]);
+    if (handles === before) return listed;
+    before = handles;
+  }
+}
+
+/**
+ * True if rules may have been left out or listed twice: Linux 6.18 does so, without a word, while another process tries rules or chains
+ * (`nft -c`). Every chain of ours has rules, and no two rules of a table have one handle.
+ */
+function isDoubtful({ handles }: ListedTable): boolean {
+  const all = [...handles.values()];
+  return all.some((ofChain) => ofChain.length === 0) || new Set(all.flat()).size < all.flat().length;
 }

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
 import { interfaceIps } from "../../../kernel/machine.ts";
 import { NEEDS_RIGHTS, servedFamilies } from "../../../kernel/ip_families.ts";
@@ -18,8 +17,7 @@ import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { logFamilies, loggedSettings, reconfigureProxiers } from "../../node/node_settings.ts";
 import { NftablesProxier, type NftablesSettings } from "../apply/proxier.ts";
 import { TrafficReader } from "../apply/traffic.ts";
-import { TABLE_NAME } from "../plan/chains.ts";
-import { type Feature, neededFeatures } from "../plan/features.ts";
+import { FAMILY_WORDS, TABLE_NAME } from "../plan/chains.ts";
 import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "../plan/plan.ts";
 
 /** Loopback of IPv6; that of IPv4 is in the settings. */
@@ -33,8 +31,9 @@ export const MIN_NFT_VERSION = "1.0.1";
  * @throws {UnsupportedError} naming what is missing, if nftables does not work for the primary family
  * @throws {ExecError} if what works cannot be found out
  */
-export async function prepareNftables(context: ModeContext): Promise<PreparedMode> {
-  const { exec, config, log, sysctls } = context;
+export async function prepareNftables(
+  { exec, config, log, sysctls }: ModeContext,
+): Promise<PreparedMode> {
   const nft = new Nft(exec);
   const version = await requireNft(nft);
   log.info("Using nftables", { version });
@@ -45,9 +44,36 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
     probe: (family) => probeFamily(nft, configuredNftables(config, family, null).options, version),
     hasRules: (family) => holdsRules(nft, family),
   });
-  warnOfRefusedCounters(config, families, log);
+  for (const [family, { trafficCounters }] of families) {
+    if (!config.kproxy.trafficCounters || trafficCounters) continue;
+    log.warn("Traffic is not counted: nft or the kernel refuses counters of set elements", { family });
+  }
   logFamilies(families.keys(), log);
-  return makeProxiers({ nft, config, log, families, refused });
+  const settingsOf = loggedSettings<NftablesSettings>({ config, log }, (family, node) => {
+    const { options, problem } = configuredNftables(config, family, node);
+    return { options: { ...options, ...families.get(family)! }, problem };
+  });
+  for (const family of families.keys()) warnOfLocalhostNodePorts(settingsOf(family, null), family, log);
+  const nowMs = (): number => performance.now();
+  const proxiers = [...families.keys()].map((family) =>
+    new NftablesProxier({ family, nft, settings: settingsOf(family, null), interfaceIps, logger: log, nowMs })
+  );
+  const readers = proxiers.filter(({ family }) => families.get(family)!.trafficCounters).map((proxier) =>
+    new TrafficReader({ nft, family: proxier.family, state: () => proxier.state, logger: log, nowMs })
+  );
+  return {
+    proxiers,
+    refused,
+    ...readers.length === 0
+      ? {}
+      : { serviceTraffic: async () => (await Promise.all(readers.map((reader) => reader.read()))).flat() },
+    reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
+    setServiceCidrs: (networks) => {
+      log.info("ServiceCIDRs", { networks });
+      return proxiers.filter((proxier) => proxier.setServiceCidrs(networksOfFamily(networks, proxier.family)))
+        .map(({ family }) => family);
+    },
+  };
 }
 
 /** True if our table exists; false, too, where that is unknown. */
@@ -65,76 +91,6 @@ interface NodeNft {
   readonly objectComments: boolean;
   /** False if counters are not wanted, or refused. */
   readonly trafficCounters: boolean;
-}
-
-interface ProxierParts {
-  readonly nft: Nft;
-  readonly config: KubeProxyConfiguration;
-  readonly log: Logger;
-  readonly families: ReadonlyMap<IpFamily, NodeNft>;
-}
-
-function makeProxiers(
-  { nft, config, log, families, refused }: ProxierParts & Pick<PreparedMode, "refused">,
-): PreparedMode {
-  const settingsOf = loggedSettings<NftablesSettings>({ config, log }, (family, node) => {
-    const { options, problem } = configuredNftables(config, family, node);
-    const { objectComments = false, trafficCounters = false } = families.get(family) ?? {};
-    return { options: { ...options, objectComments, trafficCounters }, problem };
-  });
-  for (const family of families.keys()) warnOfLocalhostNodePorts(settingsOf(family, null), family, log);
-  const proxiers = [...families.keys()].map((family) =>
-    new NftablesProxier({
-      family,
-      nft,
-      settings: settingsOf(family, null),
-      interfaceIps,
-      logger: log,
-      nowMs: () => performance.now(),
-    })
-  );
-  const serviceTraffic = trafficOf(proxiers, { nft, config, log, families });
-  return {
-    proxiers,
-    refused,
-    ...(serviceTraffic === undefined ? {} : { serviceTraffic }),
-    reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
-    setServiceCidrs: (networks) => {
-      log.info("ServiceCIDRs", { networks });
-      return proxiers.filter((proxier) => proxier.setServiceCidrs(networksOfFamily(networks, proxier.family)))
-        .map(({ family }) => family);
-    },
-  };
-}
-
-function warnOfRefusedCounters(
-  { kproxy: { trafficCounters } }: KubeProxyConfiguration,
-  families: ReadonlyMap<IpFamily, NodeNft>,
-  log: Logger,
-): void {
-  for (const [family, node] of families) {
-    if (!trafficCounters || node.trafficCounters) continue;
-    log.warn("Traffic is not counted: nft or the kernel refuses counters of set elements", { family });
-  }
-}
-
-/** Reads the traffic counters of all families; undefined if none counts. */
-function trafficOf(
-  proxiers: readonly NftablesProxier[],
-  { nft, log, families }: ProxierParts,
-): PreparedMode["serviceTraffic"] {
-  const readers = proxiers.filter(({ family }) => families.get(family)?.trafficCounters === true)
-    .map((proxier) =>
-      new TrafficReader({
-        nft,
-        family: proxier.family,
-        state: () => proxier.state,
-        logger: log,
-        nowMs: () => performance.now(),
-      })
-    );
-  if (readers.length === 0) return undefined;
-  return async () => (await Promise.all(readers.map((reader) => reader.read()))).flat();
 }
 
 /** An operator who names a loopback network expects node ports there. "Every address" is the default of other modes, and means less. */
@@ -241,4 +197,111 @@ function withoutRights(family: IpFamily, failure: ExecError, version: string | n
     foundText(failure, version),
     { message: NEEDS_RIGHTS, cause: failure },
   );
+}
+
+/** Name of a table that only dry runs see. */
+const PROBE_TABLE = "kproxy-probe";
+
+/** One thing that nft and the kernel must know. */
+interface Feature {
+  readonly name: string;
+  /** Of the kernel: module and option. */
+  readonly kernel: string;
+  /** In a table that is there. */
+  readonly commands: readonly string[];
+  /** The option of the rules that needs it; absent: all rules do. */
+  readonly option?: "objectComments" | "trafficCounters";
+}
+
+/** A feature with the rules that need it, in a chain of their own, and the sets, maps and chains that these use, as nft writes them. */
+type Row = readonly [
+  name: string,
+  kernel: string,
+  rules: readonly string[],
+  objects?: readonly string[],
+  option?: Feature["option"],
+];
+
+const NF_TABLES = "nf_tables (CONFIG_NF_TABLES)";
+
+/** All features that the rules of one family use, the most basic first. */
+export function neededFeatures(family: IpFamily): readonly Feature[] {
+  const { ip, addressType } = FAMILY_WORDS[family];
+  const v = family === "IPv4" ? 4 : 6;
+  const table = `${ip} ${PROBE_TABLE}`;
+  return [
+    {
+      name: `tables of family ${ip}`,
+      kernel: `nf_tables (CONFIG_NF_TABLES, CONFIG_NF_TABLES_IPV${v})`,
+      commands: [`add table ${table}`],
+    },
+    ...rows(ip, addressType, v).map(([name, kernel, rules, objects = [], option], at): Feature => ({
+      name,
+      kernel,
+      commands: [
+        ...objects.map((text) => `add ${text.replace(" ", ` ${table} `)}`),
+        ...rules.length === 0 ? [] : [`add chain ${table} rules-${at}`],
+        ...rules.map((rule) => `add rule ${table} rules-${at} ${rule}`),
+      ],
+      ...option === undefined ? {} : { option },
+    })),
+    {
+      name: "comments of tables, sets and maps",
+      kernel: NF_TABLES,
+      commands: [
+        `add table ${table} { comment "probe" ; }`,
+        `add set ${table} commented { type ${addressType} ; comment "probe" ; }`,
+      ],
+      option: "objectComments",
+    },
+  ];
+}
+
+function rows(ip: string, addressType: string, v: 4 | 6): readonly Row[] {
+  const conntrack = `ct status dnat ${ip} saddr . ${ip} daddr . meta l4proto . th dport @pairs accept`;
+  const counted =
+    `ct status dnat meta l4proto tcp ct direction original ct original ${ip} daddr . meta l4proto . ct original proto-dst @counted return`;
+  return [
+    ["chains that filter", NF_TABLES, [], [
+      "chain filter { type filter hook prerouting priority dstnat - 10; policy accept; }",
+    ]],
+    ["chains that translate addresses", "nft_chain_nat (CONFIG_NFT_NAT)", [], [
+      "chain nat { type nat hook prerouting priority dstnat; policy accept; }",
+    ]],
+    [
+      "maps from destination to verdict",
+      NF_TABLES,
+      [`${ip} daddr . meta l4proto . th dport vmap @verdicts`],
+      [
+        `map verdicts { type ${addressType} . inet_proto . inet_service : verdict ; }`,
+      ],
+    ],
+    ["random numbers", "nft_numgen (CONFIG_NFT_NUMGEN)", [
+      "numgen random mod 3 vmap { 0 : accept, 1 : drop }",
+    ]],
+    [
+      "address translation by a map with random numbers in its keys",
+      "nft_nat (CONFIG_NFT_NAT)",
+      [`dnat ${ip} to ${ip} daddr . tcp dport . numgen random mod 3 map @endpoints`],
+      [`map endpoints { typeof ${ip} daddr . tcp dport . numgen random mod 65536 : ${ip} daddr . tcp dport ; }`],
+    ],
+    ["masquerading with random ports", "nft_masq (CONFIG_NFT_MASQ)", [
+      "meta mark & 0x00004000 != 0x00000000 meta mark set meta mark ^ 0x00004000 masquerade fully-random",
+    ]],
+    ["connection tracking in rules", "nft_ct (CONFIG_NFT_CT)", [
+      'ct state new accept comment "probe"',
+      conntrack,
+    ], [`set pairs { type ${addressType} . ${addressType} . inet_proto . inet_service ; }`]],
+    ["lookup of local addresses", `nft_fib_ipv${v} (CONFIG_NFT_FIB_IPV${v})`, [
+      "fib saddr type local accept",
+      "fib daddr type local accept",
+    ]],
+    ["rejection", `nft_reject_ipv${v} (CONFIG_NFT_REJECT_IPV${v})`, ["reject"]],
+    ["sets that rules fill", NF_TABLES, [`update @clients { ${ip} saddr }`, `${ip} saddr @clients accept`], [
+      `set clients { type ${addressType} ; flags dynamic,timeout ; timeout 60s ; }`,
+    ]],
+    ["counters of set elements", NF_TABLES, [counted], [
+      `set counted { type ${addressType} . inet_proto . inet_service ; counter ; }`,
+    ], "trafficCounters"],
+  ];
 }

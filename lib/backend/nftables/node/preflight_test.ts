@@ -9,8 +9,7 @@ import { ExecError, UnsupportedError } from "../../../errors.ts";
 import type { Exec, ExecResult } from "../../../kernel/exec.ts";
 import { ChangeTracker } from "../../../model/change_tracker.ts";
 import { NODE_A } from "../../../../tests/support/model_objects.ts";
-import { neededFeatures } from "../plan/features.ts";
-import { prepareNftables } from "./preflight.ts";
+import { neededFeatures, prepareNftables } from "./preflight.ts";
 
 const NONE = { permissions: "none" } as const;
 

@@ -5,22 +5,20 @@
  */
 import { isLoopback, parseIp } from "../../../model/ip.ts";
 import type { IpFamily } from "../../../model/objects.ts";
-import { formatMark } from "../../family_settings.ts";
+import { formatMark } from "../../planning.ts";
 import type { Chain, Container, Element } from "../../../netfilter/nft_objects.ts";
 import {
   CHAINS,
   endpointMapName,
   FAMILY_WORDS,
   LAYOUT_SET,
+  MAX_ENDPOINTS,
   PROTOCOL_WORDS,
   SETS,
   TABLE_COMMENT,
 } from "./chains.ts";
 import type { BaseRules, NftablesOptions } from "./ruleset.ts";
-import { type RuleWords, ruleWords } from "./shared_chains.ts";
-
-/** How far `numgen` may count, and so how many endpoints one destination may have. */
-export const MAX_ENDPOINTS = 65536;
+import { type RuleWords, ruleWords } from "./service_rules.ts";
 
 /** Looks a destination up by address, protocol and port. */
 const SERVICE_KEY = "meta l4proto . th dport vmap";

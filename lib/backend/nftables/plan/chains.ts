@@ -84,6 +84,9 @@ export function endpointMapName({ protocol, nodePort, local }: EndpointMap): str
   return `${local ? "local-" : ""}${nodePort ? "nodeport-" : ""}endpoints-${protocol}`;
 }
 
+/** How far `numgen` may count, and so how many endpoints one destination may have. */
+export const MAX_ENDPOINTS = 65536;
+
 /** `nft` allows 128 bytes in the comment of an element. */
 const COMMENT_BYTES = 128;
 /** Chains and sets may have 255 bytes; the longest prefix takes 9. kube-proxy stays below 240. */

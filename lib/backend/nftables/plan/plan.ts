@@ -10,13 +10,11 @@ import type { LocalDetection } from "../../../model/node.ts";
 import { compareBytes } from "../../../model/names.ts";
 import type { IpFamily, NamespacedName, NodeObject } from "../../../model/objects.ts";
 import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
-import { familySettings } from "../../family_settings.ts";
-import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
+import { atOnce, familySettings, planServicesInSteps, type Steps } from "../../planning.ts";
 import { planBaseRules } from "./base_rules.ts";
 import { printedNetwork } from "./chains.ts";
 import type { NftablesOptions, NftablesPlan } from "./ruleset.ts";
-import { planService, type ServiceRulesContext } from "./service_rules.ts";
-import { ruleWords, SharedChains } from "./shared_chains.ts";
+import { planService, ruleWords, type ServiceRulesContext, SharedChains } from "./service_rules.ts";
 
 /** The API server, as every cluster has it. */
 const KUBERNETES: NamespacedName = "default/kubernetes";

@@ -26,7 +26,7 @@ import {
 import { planBaseRules } from "./base_rules.ts";
 import { elementComment, endpointNames, hashedName } from "./chains.ts";
 import { configuredNftables, networksOfFamily, planNftables } from "./plan.ts";
-import { assignSlots } from "./slots.ts";
+import { assignSlots } from "../store/store.ts";
 import type { NftablesOptions } from "./ruleset.ts";
 
 const NONE = { permissions: "none" } as const;

@@ -3,26 +3,14 @@
  *
  * @module
  */
-import type { LocalDetector, NodePortAddresses } from "../../../model/node.ts";
+import type { FamilySettings } from "../../planning.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { Chain, Container, Element, NftObjects } from "../../../netfilter/nft_objects.ts";
 
 /** Settings and facts of the node that decide the rules of one family. */
-export interface NftablesOptions {
-  /** The family of all addresses in the rules. */
-  readonly family: IpFamily;
-  /** The mark itself, e.g. 0x4000 (not the bit number). */
-  readonly masqueradeMark: number;
-  /** True: every packet to a cluster IP is masqueraded. */
-  readonly masqueradeAll: boolean;
-  /** How packets of pods are recognised. */
-  readonly detector: LocalDetector;
-  /** The addresses that node ports are served on. */
-  readonly nodePortAddresses: NodePortAddresses;
-  /** Result of `matchingNodeIps`, loopback left out; not read if `nodePortAddresses.matchAll`. */
+export interface NftablesOptions extends FamilySettings {
+  /** Of `matchingNodeIps`, loopback left out; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];
-  /** The node's own address of this family. */
-  readonly nodeIp: string;
   /** Networks of ServiceCIDRs of this family, if known: packets to unallocated cluster IPs are dropped. */
   readonly serviceCidrs: readonly string[];
   /** False if this kernel or nft refuses comments on tables, chains, sets and maps. */

@@ -12,14 +12,17 @@ import {
 import { type Ip, joinHostPort } from "../../../model/ip.ts";
 import { isExternallyAccessible } from "../../../model/service_port.ts";
 import type { Endpoint, NodeFacts, ServicePort, ServicePortKey } from "../../../model/state.ts";
-import { letsNodeIn } from "../../plan_services.ts";
-import { MAX_ENDPOINTS } from "./base_rules.ts";
+import { formatMark, letsNodeIn } from "../../planning.ts";
 import {
   CHAINS,
   elementComment,
+  type EndpointMap,
   endpointMapName,
   type EndpointNames,
   endpointNames,
+  FAMILY_WORDS,
+  type FamilyWords,
+  MAX_ENDPOINTS,
   printedNetwork,
   PROTOCOL_WORDS,
   type ProtocolWord,
@@ -28,8 +31,121 @@ import {
   SETS,
 } from "./chains.ts";
 import type { Chain, Container, Element } from "../../../netfilter/nft_objects.ts";
-import type { Destination, EndpointList, ServiceRules } from "./ruleset.ts";
-import { clusterPolicyRules, localPolicyRules, type RuleWords, type SharedChains } from "./shared_chains.ts";
+import type { Destination, EndpointList, NftablesOptions, ServiceRules } from "./ruleset.ts";
+import type { LocalDetector } from "../../../model/node.ts";
+
+/** What decides the text of rules that are about more than one address. */
+export interface RuleWords extends FamilyWords {
+  /** Sets the mark that asks for masquerading. */
+  readonly setMark: string;
+  /** Matches traffic of pods of this node or cluster; null if nothing distinguishes it. */
+  readonly local: string | null;
+  /** The opposite of `local`. */
+  readonly notLocal: string | null;
+}
+
+/**
+ * @throws {RangeError} if the masquerade mark is not one bit
+ */
+export function ruleWords(options: NftablesOptions): RuleWords {
+  const words = FAMILY_WORDS[options.family];
+  return {
+    ...words,
+    setMark: `meta mark set meta mark | ${formatMark(options.masqueradeMark)}`,
+    ...detectorMatches(options.detector, words),
+  };
+}
+
+function detectorMatches(
+  detector: LocalDetector,
+  { ip }: FamilyWords,
+): { local: string | null; notLocal: string | null } {
+  switch (detector.kind) {
+    case "none":
+      return { local: null, notLocal: null };
+    case "cidr":
+      return { local: `${ip} saddr ${detector.cidr}`, notLocal: `${ip} saddr != ${detector.cidr}` };
+    case "interface":
+      return { local: `iifname "${detector.name}"`, notLocal: `iifname != "${detector.name}"` };
+    case "interfacePrefix":
+      return { local: `iifname "${detector.prefix}*"`, notLocal: `iifname != "${detector.prefix}*"` };
+  }
+}
+
+/**
+ * The rules of traffic from outside to a Service of policy Local: pods and the node itself get any endpoint.
+ *
+ * @param cluster chain that chooses among all endpoints
+ * @param local chain that chooses among those of this node; null if there are none: the packet is dropped later
+ */
+function localPolicyRules(words: RuleWords, cluster: string, local: string | null): string[] {
+  const rules: string[] = [];
+  if (words.local !== null) {
+    rules.push(`${words.local} goto ${cluster} comment "short-circuit pod traffic"`);
+  }
+  rules.push(`fib saddr type local ${words.setMark} comment "masquerade local traffic"`);
+  rules.push(`fib saddr type local goto ${cluster} comment "short-circuit local traffic"`);
+  if (local !== null) rules.push(`goto ${local}`);
+  return rules;
+}
+
+/** The rules of traffic from outside to a Service of policy Cluster. */
+function clusterPolicyRules(words: RuleWords, cluster: string): string[] {
+  return [`${words.setMark} comment "masquerade"`, `goto ${cluster}`];
+}
+
+/** The shared chains of one plan, made when first asked for; each goes only to earlier ones. */
+export class SharedChains {
+  readonly #chains = new Map<string, Chain>();
+  readonly #words: RuleWords;
+
+  constructor(words: RuleWords) {
+    this.#words = words;
+  }
+
+  get byName(): ReadonlyMap<string, Chain> {
+    return this.#chains;
+  }
+
+  /** `tcp-3`: chooses one of `count` endpoints and translates. */
+  choice(map: EndpointMap, count: number): string {
+    const { ip } = this.#words;
+    const { protocol, nodePort } = map;
+    const key = `${nodePort ? "" : `${ip} daddr . `}${protocol} dport . numgen random mod ${count}`;
+    return this.#ensure(
+      `${prefix(map)}${map.local ? "local-" : ""}${protocol}-${count}`,
+      () => [`dnat ${ip} to ${key} map @${endpointMapName(map)}`],
+    );
+  }
+
+  /** `masq-tcp-3`: from outside under policy Cluster. */
+  masqueraded(map: EndpointMap, count: number): string {
+    const cluster = this.choice({ ...map, local: false }, count);
+    return this.#ensure(
+      `${prefix(map)}masq-${map.protocol}-${count}`,
+      () => clusterPolicyRules(this.#words, cluster),
+    );
+  }
+
+  /** `external-tcp-3-1`: from outside under policy Local. */
+  localOnly(map: EndpointMap, count: number, localCount: number): string {
+    const cluster = this.choice({ ...map, local: false }, count);
+    const local = localCount === 0 ? null : this.choice({ ...map, local: true }, localCount);
+    return this.#ensure(
+      `${prefix(map)}external-${map.protocol}-${count}-${localCount}`,
+      () => localPolicyRules(this.#words, cluster, local),
+    );
+  }
+
+  #ensure(name: string, rules: () => readonly string[]): string {
+    if (!this.#chains.has(name)) this.#chains.set(name, { name, rules: rules() });
+    return name;
+  }
+}
+
+function prefix({ nodePort }: EndpointMap): string {
+  return nodePort ? "nodeport-" : "";
+}
 
 /** Inputs that all Services of one plan share. */
 export interface ServiceRulesContext {

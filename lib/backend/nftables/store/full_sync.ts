@@ -16,8 +16,7 @@ import {
 import { type ListedTable, parseTable } from "../../../netfilter/nft_listing.ts";
 import { FAMILY_WORDS, isAffinitySet, isServiceChain, isSharedSet, TABLE_NAME } from "../plan/chains.ts";
 import type { NftablesPlan } from "../plan/ruleset.ts";
-import { placeService } from "../plan/slots.ts";
-import { NftStore } from "./store.ts";
+import { NftStore, placeService } from "./store.ts";
 
 /** No table yet. */
 export const NO_TABLE: ListedTable = parseTable("");

@@ -17,7 +17,7 @@ import type { NftTransaction } from "../../../netfilter/nft_objects.ts";
 import { parseTable } from "../../../netfilter/nft_listing.ts";
 import { planNftables } from "../plan/plan.ts";
 import type { NftablesOptions, NftablesPlan } from "../plan/ruleset.ts";
-import { atOnce } from "../../plan_services.ts";
+import { atOnce } from "../../planning.ts";
 import { findDrift, FullSync, renderPlan } from "./full_sync.ts";
 import { FakeNft } from "../../../../tests/support/fake_nft.ts";
 

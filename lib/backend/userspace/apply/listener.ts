@@ -3,17 +3,24 @@
  *
  * @module
  */
-import { type Cidr, joinHostPort } from "../../../model/ip.ts";
+import { type Cidr, hostCidr, joinHostPort, parseCidr, parseIp } from "../../../model/ip.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { PortalFacts } from "../../../model/portals.ts";
-import type { Changed, ProxyState } from "../../../model/state.ts";
+import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { addWritten, Proxier } from "../../apply/proxier.ts";
 import { NoPortError } from "../forward/relay.ts";
-import { type Opening, planListening } from "../plan/listen.ts";
-import type { ServicePortals, UserspacePlan } from "../plan/plan.ts";
+import {
+  type Portal,
+  portalOf,
+  type ServicePortals,
+  unservedText,
+  type UserspacePlan,
+} from "../plan/plan.ts";
 import { Portals } from "./portals.ts";
 import type { SharedPortal, SharedPortals } from "../forward/shared_portals.ts";
+import { categorizeEndpoints } from "../../../model/endpoint.ts";
+import { atOnce, planServicesInSteps } from "../../planning.ts";
 
 /** Ports from here on need no right. */
 const FIRST_FREE_PORT = 1024;
@@ -152,4 +159,61 @@ export class ListeningProxier extends Proxier<null, true> {
 /** Address and port of an opening: the wanted port, or the actual one. */
 function placeOf({ protocol, ip, port }: Opening, actual = port): string {
   return `${protocol} ${ip} ${actual}`;
+}
+
+/** A portal that has an address and port of the Service's own, which are in its id. */
+interface Opening extends Portal {
+  readonly ip: string;
+  readonly port: number;
+}
+
+/** Where Services may listen: an address as the network of it alone, or a network; null if the text is neither. */
+export function parseListenRange(text: string): Cidr | null {
+  const ip = parseIp(text);
+  return ip === null ? parseCidr(text) : hostCidr(ip);
+}
+
+/** The address of the network that has the Service's last bits: 10.96.0.10 in 127.0.0.0/8 is 127.96.0.10. */
+export function listenIp(range: Cidr, clusterIP: string): string {
+  const service = parseIp(clusterIP);
+  if (service === null || service.family !== range.family) {
+    throw new RangeError(`${clusterIP} is no address of ${range.family}`);
+  }
+  const bytes = range.bytes.map((byte, at) => {
+    const fixed = Math.min(8, Math.max(0, range.prefixLength - 8 * at));
+    return byte | service.bytes[at]! & (0xff >> fixed);
+  });
+  return range.family === "IPv4" ? bytes.join(".") : parseIp(groups(bytes))!.text;
+}
+
+function groups(bytes: readonly number[]): string {
+  const words = Array.from({ length: 8 }, (_, at) => bytes[2 * at]! << 8 | bytes[2 * at + 1]!);
+  return words.map((word) => word.toString(16)).join(":");
+}
+
+/**
+ * What the changed Services want (all of them for `"all"`), by name, and no rules. Traffic policies do not apply: the client is this
+ * node, which need not be one of the cluster.
+ */
+export function planListening(state: ProxyState, changed: Changed, range: Cidr): UserspacePlan<Opening> {
+  const steps = planServicesInSteps(
+    state,
+    changed,
+    range.family,
+    (ports, endpoints): ServicePortals<Opening> => {
+      const isServed = ({ protocol }: ServicePort): boolean => protocol !== "SCTP";
+      return {
+        portals: ports.filter(isServed).map((port) => {
+          const anywhere = { ...port, internalPolicyLocal: false, externalPolicyLocal: false };
+          const { cluster } = categorizeEndpoints(endpoints?.get(port.key) ?? [], anywhere, state.node);
+          const place = { ip: listenIp(range, port.clusterIP), port: port.port };
+          const portal = portalOf(port, "cluster", cluster);
+          return { ...portal, ...place, id: `${portal.id} at ${joinHostPort(place.ip, place.port)}` };
+        }),
+        rules: [],
+        unserved: ports.filter((port) => !isServed(port)).map(unservedText),
+      };
+    },
+  );
+  return atOnce(steps);
 }

@@ -13,8 +13,7 @@ import type { ApplyReport } from "../../backend.ts";
 import type { Place } from "../forward/open_portal.ts";
 import { NoPortError, type OpenPortal } from "../forward/relay.ts";
 import type { PortalEndpoint } from "../plan/plan.ts";
-import { parseListenRange } from "../plan/listen.ts";
-import { ListeningProxier } from "./listener.ts";
+import { ListeningProxier, parseListenRange } from "./listener.ts";
 import { SharedPortals } from "../forward/shared_portals.ts";
 
 /** A user's machine in memory. */

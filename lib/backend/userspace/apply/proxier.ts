@@ -20,9 +20,8 @@ import type { RefusedService } from "../../quarantine.ts";
 import { DriftCheck } from "../../iptables/apply/drift_check.ts";
 import { type OwnRules, readTables } from "../../iptables/apply/table_reading.ts";
 import type { DispatchRule, IptablesPlan } from "../../iptables/plan/ruleset.ts";
-import { sharedRules } from "../../iptables/store/dispatch.ts";
+import { type IptablesStore, sharedRules } from "../../iptables/store/store.ts";
 import { fullSyncInSteps } from "../../iptables/store/full_sync.ts";
-import type { IptablesStore } from "../../iptables/store/store.ts";
 import type { IptablesTransaction } from "../../iptables/store/transaction.ts";
 import { CHAINS, jumpsOf, PORTALS_HOST } from "../plan/chains.ts";
 import {
@@ -45,7 +44,7 @@ import {
 } from "../plan/plan.ts";
 import { OtherKproxy } from "./other_kproxy.ts";
 import type { Portals } from "./portals.ts";
-import type { StaleUdp } from "./stale_udp.ts";
+import type { StaleUdp } from "./withdrawal.ts";
 
 /** Settings that decide the rules and are known before the first sync. */
 export type UserspaceSettings =
@@ -180,12 +179,8 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
 
   protected override findRefused(): Promise<readonly RefusedService[]> {
     const store = this.#wanted!;
-    const candidates = [...store.serviceNames].filter((name) => name !== GUARDS_OF_OTHERS).map((name) => ({
-      name,
-      chains: [],
-      rules: [],
-      shared: store.service(name)!.dispatch,
-    }));
+    const candidates = [...store.serviceNames].filter((name) => name !== GUARDS_OF_OTHERS)
+      .map((name) => [name, sharedRules(store.service(name)!.dispatch)] as const);
     return this.run("apply", () => refusedServices(this.#options.iptables, candidates, candidates.length));
   }
 
@@ -240,7 +235,7 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
 
   async #plan(state: ProxyState, changed: Changed): Promise<Map<NamespacedName, ServicePortals | null>> {
     const { nodePortAddresses, ...settings } = this.settings;
-    const nodePortIps = this.nodePortIps.take(nodePortAddresses);
+    const nodePortIps = this.takeNodePortIps(nodePortAddresses);
     const steps = planUserspaceInSteps(state, changed, {
       ...settings,
       family: this.family,

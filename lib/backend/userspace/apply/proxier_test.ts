@@ -21,7 +21,7 @@ import { openPortal } from "../forward/open_portal.ts";
 import type { Portal } from "../plan/plan.ts";
 import { Portals } from "./portals.ts";
 import { SharedPortals } from "../forward/shared_portals.ts";
-import { StaleUdp } from "./stale_udp.ts";
+import { StaleUdp } from "./withdrawal.ts";
 
 const SETTINGS: UserspaceSettings = {
   listenIp: "127.0.0.1",
@@ -359,7 +359,7 @@ Deno.test("damage of any kind is seen, and the next sync repairs it", async () =
     ] as const
   ) {
     assertEquals((await rig.iptables.run(["iptables", ...damage])).stderr, "");
-    assertEquals(await rig.proxier.findDamage(), { services: "all", found });
+    assertEquals(await rig.proxier.findDamage(), [...found]);
     await rig.sync("all");
     assertEquals(await rig.proxier.findDamage(), false);
     assertEquals(rig.rules(), whole);

@@ -7,12 +7,14 @@ import type { Exec } from "../../../kernel/exec.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import { type IptablesRuleset, parseIptablesSave } from "../../../netfilter/iptables_save.ts";
-import type { Logger } from "../../../observe/log.ts";
+import { errorText, type Logger } from "../../../observe/log.ts";
 import { planCleanup } from "../../node/iptables_leftovers.ts";
-import { USERSPACE_CLEANUP } from "../node/cleanup.ts";
-import { movedUdp, portsLedTo, redirectsIn } from "../plan/port_rules.ts";
+import { USERSPACE_CLEANUP } from "../../node/cleanup.ts";
+import { movedUdp, portsLedTo, redirectsIn, type UdpDestination } from "../plan/port_rules.ts";
 import { isTaken } from "./other_kproxy.ts";
-import { StaleUdp } from "./stale_udp.ts";
+import { ExecError } from "../../../errors.ts";
+import { Conntrack } from "../../../kernel/conntrack.ts";
+import type { IpFamily } from "../../../model/objects.ts";
 
 /** Removes the rules of one family, step by step: while the ports are held no other program can get their packets. */
 export class Withdrawal {
@@ -92,6 +94,45 @@ export class Withdrawal {
         error,
         { family },
       );
+    }
+  }
+}
+
+/** Lets tracked flows begin anew, by the rules that are in force. */
+export class StaleUdp {
+  readonly #conntrack: Conntrack;
+  readonly #family: IpFamily;
+  readonly #log: Logger;
+  #reportedProblem = "";
+
+  constructor(exec: Exec, family: IpFamily, log: Logger) {
+    this.#conntrack = new Conntrack(exec);
+    this.#family = family;
+    this.#log = log;
+  }
+
+  /** Never rejects: flows that stay end by themselves once they are idle. */
+  async remove(destinations: readonly UdpDestination[]): Promise<void> {
+    if (destinations.length === 0) return;
+    const [family, log] = [this.#family, this.#log];
+    const of = family === "IPv4" ? "ipv4" : "ipv6";
+    try {
+      const deleted = await this.#conntrack.delete(destinations.map(({ ip, port }) => [
+        ...["-f", of, "-p", "udp", "--orig-port-dst", `${port}`],
+        ...(ip === null ? [] : ["--orig-dst", ip]),
+      ]));
+      if (deleted > 0) log.info("Removed tracked UDP flows that led elsewhere", { family, deleted }, 2);
+      this.#reportedProblem = "";
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      const problem = errorText(error);
+      if (problem !== this.#reportedProblem) {
+        log.warn("Cannot remove tracked UDP flows that lead elsewhere; they end once they are idle", {
+          family,
+          problem,
+        });
+      }
+      this.#reportedProblem = problem;
     }
   }
 }

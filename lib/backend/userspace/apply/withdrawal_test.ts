@@ -9,7 +9,7 @@ import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import type { DispatchRule } from "../../iptables/plan/ruleset.ts";
 import { fullSync, NOTHING_HELD } from "../../iptables/store/full_sync.ts";
 import { CHAINS, planBaseRules, PORTALS_CONTAINER, PORTALS_FIREWALL } from "../plan/chains.ts";
-import { sharedRules } from "../../iptables/store/dispatch.ts";
+import { sharedRules } from "../../iptables/store/store.ts";
 import { Withdrawal } from "./withdrawal.ts";
 
 const OTHERS = "-A PREROUTING -p tcp -m tcp --dport 1 -j ACCEPT";

@@ -60,6 +60,5 @@ export function planBaseRules(has: { readonly firewall: boolean }): BaseRules {
     head: NONE,
     tail: NONE,
     jumps: jumpsOf(has),
-    ruleCounts: { filter: 0, nat: 0 },
   };
 }

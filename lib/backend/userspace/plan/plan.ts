@@ -10,7 +10,7 @@ import type { IpFamily, NamespacedName, NodeObject } from "../../../model/object
 import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../../model/state.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { quoteWord } from "../../../netfilter/iptables_rule.ts";
-import { atOnce, planServicesInSteps, podMatch, type Steps } from "../../plan_services.ts";
+import { atOnce, familySettings, planServicesInSteps, podMatch, type Steps } from "../../planning.ts";
 import {
   NODE_PORTS_CONTAINER,
   NODE_PORTS_HOST,
@@ -21,7 +21,6 @@ import {
 } from "./chains.ts";
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { isLoopback, isUnspecified, parseIp } from "../../../model/ip.ts";
-import { familySettings } from "../../family_settings.ts";
 
 /** Names one portal among all of its family: the key of a ServicePort and which of its endpoints it leads to. */
 export type PortalId = string;

@@ -1,5 +1,5 @@
-import { assertEquals, assertThrows } from "@std/assert";
 import fc from "../../../../tests/support/fast_check.ts";
+import { assertEquals, assertThrows } from "@std/assert";
 import { ARBITRARY_CLUSTER } from "../../../../tests/support/arbitrary_objects.ts";
 import { exampleState } from "../../../../tests/support/golden.ts";
 import {
@@ -11,7 +11,7 @@ import {
 import type { Service } from "../../../model/objects.ts";
 import { parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import { RestoredTables } from "../../../../tests/support/fake_iptables.ts";
-import { renderPlan } from "../../iptables/plan/render.ts";
+import { renderPlan } from "../../iptables/plan/plan.ts";
 import type { IptablesPlan } from "../../iptables/plan/ruleset.ts";
 import { fullSync } from "../../iptables/store/full_sync.ts";
 import { CHAINS, JUMPS, jumpsOf } from "./chains.ts";

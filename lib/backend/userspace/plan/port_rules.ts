@@ -8,7 +8,7 @@ import type { NamespacedName } from "../../../model/objects.ts";
 import { readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
 import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { DispatchRule, IptablesPlan, ServiceRules } from "../../iptables/plan/ruleset.ts";
-import { sharedRules } from "../../iptables/store/dispatch.ts";
+import { sharedRules } from "../../iptables/store/store.ts";
 import { CHAINS, planBaseRules, PORTALS_FIREWALL } from "./chains.ts";
 import type { PortalId, PortalRule, UserspacePlan } from "./plan.ts";
 

@@ -3,7 +3,7 @@ import { defaultConfig } from "../../../config/defaults.ts";
 import { nodePortAddresses } from "../../../model/node.ts";
 import { testNode } from "../../../../tests/support/model_objects.ts";
 import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
-import { configuredIpvs, hostIps, nodePortIps } from "./settings.ts";
+import { configuredIpvs, hostIps, nodePortIps } from "./plan.ts";
 
 const pure = { permissions: "none" } as const;
 

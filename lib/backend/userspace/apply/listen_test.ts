@@ -6,7 +6,7 @@ import {
   testSlice,
   testSliceEndpoint,
 } from "../../../../tests/support/model_objects.ts";
-import { listenIp, parseListenRange, planListening } from "./listen.ts";
+import { listenIp, parseListenRange, planListening } from "./listener.ts";
 
 /** The YAML parser behind the shared fixtures asks for these at its start. */
 const PURE: Deno.PermissionOptions = { env: ["LOG_TOKENS", "LOG_STREAM"] };

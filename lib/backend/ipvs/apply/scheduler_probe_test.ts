@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
 import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
-import { SchedulerProbe } from "./schedulers.ts";
+import { SchedulerProbe } from "./proxier.ts";
 
 const NONE = { permissions: "none" } as const;
 const LEFT = "-A -t 198.51.100.0:20000 -s rr";
