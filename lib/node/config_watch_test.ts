@@ -2,7 +2,6 @@ import { assertEquals } from "@std/assert";
 import { runOk, systemExec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
 import { ConfigWatch } from "./config_reload.ts";
-import { tempFolder } from "../../tests/support/temp_files.ts";
 
 const NEVER = new AbortController().signal;
 const decoder = new TextDecoder();

@@ -70,6 +70,9 @@ export function startKubeChild(
   };
 }
 
-async function collect(stream: ReadableStream<Uint8Array>, take: (text: string) => void): Promise<void> {
+async function collect(
+  stream: ReadableStream<Uint8Array<ArrayBuffer>>,
+  take: (text: string) => void,
+): Promise<void> {
   for await (const text of stream.pipeThrough(new TextDecoderStream())) take(text);
 }

@@ -11,7 +11,7 @@ import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import { sameTexts } from "../../../model/service_port.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import { NftTransaction } from "../../../netfilter/nft_objects.ts";
-import { type ListedTable, NftTableReader } from "../../../netfilter/nft_listing.ts";
+import type { ListedTable } from "../../../netfilter/nft_listing.ts";
 import { type NftFamily, nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { Proxier } from "../../apply/proxier.ts";
@@ -343,7 +343,7 @@ function entriesOf(state: ProxyState | null): number {
   return state === null ? 0 : 2 * (state.endpointCount + 4 * state.services.size);
 }
 
-/** What there is of our tables; null: it is not there. */
+/** The tables of kproxy in the kernel; null: the table does not exist. */
 interface FoundTables {
   readonly own: ListedTable | null;
   /** The one that is built beside while a layout changes, or where another process owns ours. */
@@ -395,10 +395,8 @@ async function readTable(
 ): Promise<ListedTable | null> {
   let before: string | null = null;
   for (let reads = 1;; reads++) {
-    const reader = new NftTableReader();
-    if (!await nft.listTableInto(reader, family, name, entries)) return null;
-    const listed = reader.end();
-    if (!isDoubtful(listed) || reads === MAX_READS) return listed;
+    const listed = await nft.listTable(family, name, entries);
+    if (listed === null || !isDoubtful(listed) || reads === MAX_READS) return listed;
     // What is damaged is so twice.
     const handles = JSON.stringify([...listed.handles]);
     if (handles === before) return listed;
