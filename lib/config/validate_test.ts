@@ -52,8 +52,11 @@ const VALID: Record<string, FieldValue>[] = [
   { portRange: "nonsense" },
 ];
 
-/** Beside those of the broken files in tests/cli/configs. */
+/** Beside those of `tests/cli/configs/broken`. */
 const INVALID: [Record<string, FieldValue>, string[]][] = [
+  [{ mode: "nftables", "iptables.masqueradeBit": 32 }, [
+    `iptables.masqueradeBit: Invalid value: 32: ${RANGE_31}`,
+  ]],
   [{ mode: "auto", "nftables.masqueradeBit": -1 }, [
     `nftables.masqueradeBit: Invalid value: -1: ${RANGE_31}`,
   ]],
@@ -128,6 +131,10 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
   [{ detectLocalMode: "nodeCIDR" }, [
     'detectLocalMode: Invalid value: "nodeCIDR": must be ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix or ' +
     'blank (blank means ClusterCIDR); did you mean "NodeCIDR"?',
+  ]],
+  [{ clusterCIDR: "10.0.0.0/8,10.1.0.0/16" }, [
+    'clusterCIDR: Invalid value: ["10.0.0.0/8","10.1.0.0/16"]: must be either a single CIDR or dual-stack pair of CIDRs ' +
+    "(e.g. [10.100.0.0/16, fde4:8dba:82e1::/48])",
   ]],
   [{ "logging.flushFrequency": 0 }, [
     'logging.flushFrequency: Invalid value: "0s": must be greater than 0',

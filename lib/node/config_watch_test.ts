@@ -2,7 +2,6 @@ import { assertEquals } from "@std/assert";
 import { runOk, systemExec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
 import { ConfigWatch } from "./config_reload.ts";
-import { tempFolder } from "../../tests/support/temp_files.ts";
 
 const NEVER = new AbortController().signal;
 const decoder = new TextDecoder();
@@ -116,20 +115,23 @@ Deno.test("a file that is gone is said once and is no change, its return is comp
 });
 
 Deno.test("a change behind a link to another folder is seen by polling", async () => {
-  await using temporary = await tempFolder();
-  const elsewhere = temporary.path;
-  await withConfig(
-    async (_folder, watch) => {
-      assertEquals(await staysQuiet(watch), true);
-      await Deno.writeTextFile(`${elsewhere}/real.yaml`, "b");
-      assertEquals(await nextText(watch), "b");
-    },
-    async (folder) => {
-      await Deno.writeTextFile(`${elsewhere}/real.yaml`, "a");
-      await Deno.symlink(`${elsewhere}/real.yaml`, `${folder}/config.yaml`);
-    },
-    60,
-  );
+  const elsewhere = await Deno.makeTempDir({ prefix: "kproxy-config-" });
+  try {
+    await withConfig(
+      async (_folder, watch) => {
+        assertEquals(await staysQuiet(watch), true);
+        await Deno.writeTextFile(`${elsewhere}/real.yaml`, "b");
+        assertEquals(await nextText(watch), "b");
+      },
+      async (folder) => {
+        await Deno.writeTextFile(`${elsewhere}/real.yaml`, "a");
+        await Deno.symlink(`${elsewhere}/real.yaml`, `${folder}/config.yaml`);
+      },
+      60,
+    );
+  } finally {
+    await Deno.remove(elsewhere, { recursive: true });
+  }
 });
 
 Deno.test("a FIFO beside the file keeps no change from being seen", async () => {
