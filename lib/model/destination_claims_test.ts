@@ -103,6 +103,23 @@ Deno.test("as many as are named at most are all named, without a count of others
   assertEquals(rig.news(), ips.map((one) => `shop/taker: external IP ${one} port 80/TCP resolved`));
 });
 
+Deno.test(
+  "cluster IPs go before everything else, with or without the Service that has them now",
+  pure,
+  () => {
+    const rig = new Rig();
+    const greedy = web("a", { ...ip("10.96.0.1"), ...at(1) });
+    const kubernetes = web("k", { clusterIP: "10.96.0.1", ...at(2) });
+    rig.change(greedy, kubernetes);
+    assertEquals(rig.served(), ["a: 80 0", "k: 80 0"]);
+    assertEquals(rig.news(), ["shop/a: external IP 10.96.0.1 port 80/TCP: it belongs to shop/k"]);
+    assertEquals(rig.change("k"), ["shop/a", "shop/k"]);
+    assertEquals(rig.served(), ["a: 80 10.96.0.1 0"]);
+    assertEquals(rig.change(kubernetes), ["shop/a", "shop/k"]);
+    assertEquals(rig.served(), ["a: 80 0", "k: 80 0"]);
+  },
+);
+
 Deno.test("a port without its cluster IP is not served, and keeps nothing from others", pure, () => {
   const rig = new Rig();
   const both = { clusterIP: "10.96.0.1", ports: [testPort({ nodePort: 30080 })], type: "NodePort" as const };

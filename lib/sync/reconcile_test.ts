@@ -1,5 +1,4 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import fc from "../../tests/support/fast_check.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend/backend.ts";
 import { SyncError } from "../errors.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
@@ -208,46 +207,4 @@ Deno.test("an unexpected error counts as a failed sync", { permissions: "none" }
   };
   await assertRejects(() => reconciler.reconcile(), SyncError, "bug");
   assert(failures[0]?.error.cause instanceof TypeError);
-});
-
-// "Changes lost when a restore fails, because 'what changed' was already consumed".
-Deno.test("any events with any failures between them end in the state of a fresh full sync", {
-  permissions: "none",
-}, async () => {
-  const step = fc.record({
-    name: fc.constantFrom("a", "b", "c"),
-    change: fc.constantFrom("service", "no service", "slice", "no slice"),
-    value: fc.integer({ min: 1, max: 4 }),
-    failures: fc.integer({ min: 0, max: 2 }),
-    sync: fc.boolean(),
-  });
-  await fc.assert(fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
-    const one = bench();
-    const services = new Map<string, Service>();
-    const slices = new Map<string, EndpointSlice>();
-    for (const { name, change, value, failures, sync } of steps) {
-      const old = services.get(name);
-      if (change === "service") services.set(name, service(name, value));
-      if (change === "no service") services.delete(name);
-      if (change.endsWith("service")) one.tracker.updateService(old, services.get(name));
-      if (change === "slice") slices.set(name, slice(name, [`10.0.0.${value}`]));
-      if (change === "slice") one.tracker.updateEndpointSlice(slice(name, [`10.0.0.${value}`]), false);
-      if (change === "no slice") {
-        const gone = slices.get(name);
-        slices.delete(name);
-        if (gone !== undefined) one.tracker.updateEndpointSlice(gone, true);
-      }
-      if (!sync) continue;
-      one.proxier.failures = failures;
-      await one.reconciler.reconcile().catch((error) => assert(error instanceof SyncError));
-    }
-    one.proxier.failures = 0;
-    await one.reconciler.reconcile();
-
-    const fresh = bench();
-    for (const object of services.values()) fresh.tracker.updateService(undefined, object);
-    for (const object of slices.values()) fresh.tracker.updateEndpointSlice(object, false);
-    await fresh.reconciler.reconcile();
-    assertEquals([...one.proxier.kernel].sort(), [...fresh.proxier.kernel].sort());
-  }));
 });

@@ -46,12 +46,10 @@ function eventsOf(lines: readonly LogLine[], reason: string): readonly LogLine[]
   return lines.filter((line) => line.msg === "Event" && line["reason"] === reason);
 }
 
+/** All choices: `lib/backend/node/choose_mode_test.ts`. */
 const SERVED: readonly (readonly [args: readonly string[], note: RegExp | null])[] = [
-  [["--proxy-mode="], null],
   [["--proxy-mode=auto"], null],
-  [["--proxy-mode=iptables", "--proxy-mode-fallback"], null],
   [["--proxy-mode=ipvs", "--proxy-mode-fallback"], /^cannot run mode ipvs, running mode iptables: ipvs: ./],
-  [["--proxy-mode=nftables", "--proxy-mode-fallback"], /running mode iptables: nftables: ./],
   [
     ["--proxy-mode=bogus", "--proxy-mode-fallback"],
     /^cannot run mode bogus, running mode iptables: bogus: there is no such mode$/,

@@ -1,6 +1,6 @@
 /**
- * kproxy in nftables mode as a process: its rules are found in place by the next one, and a Service that the kernel refuses or a table
- * that another process owns stops no other Service.
+ * kproxy in nftables mode as a process: a Service that the kernel refuses or a table that another process owns stops no other
+ * Service.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
 import { httpGet, metricOf } from "../support/http_get.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
-import { NFTABLES, nftTableNames } from "../support/lab_mode.ts";
+import { nftTableNames } from "../support/lab_mode.ts";
 import {
   WEB_CLUSTER_IP,
   WEB_NEEDS,
@@ -27,34 +27,7 @@ import { until } from "../support/until.ts";
 const NEEDS = [...WEB_NEEDS, program("nft"), program("curl")];
 const ARGS = ["--proxy-mode=nftables", "--iptables-sync-period=1s"];
 const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
-const CLUSTER_IP_6 = "fd00:10:96::1";
 const FIRST_SYNC = "First sync done, Services are served";
-
-/** The Service of the lab in IPv6, too. */
-const WEB_6: readonly ApiJson[] = [
-  service("shop/web6", {
-    clusterIP: CLUSTER_IP_6,
-    clusterIPs: [CLUSTER_IP_6],
-    ipFamilies: ["IPv6"],
-    ports: [`http:${WEB_PORT}`],
-  }),
-  slice("shop/web6.1", [`http:${WEB_TARGET_PORT}`], ["fd00:10:244::11@node-a"]),
-];
-
-e2eTest("the next process finds everything in place, and writes nothing", NEEDS, async () => {
-  await using web = await WebLab.create();
-  const { netns } = web.lab.node;
-  await web.manifests.replace("web6.json", WEB_6);
-  {
-    await using kproxy = await web.start(ARGS);
-    await kproxy.stop("SIGKILL");
-  }
-  const wanted = await NFTABLES.rules(netns);
-  await using kproxy = await web.start(ARGS);
-  const firsts = kproxy.lines.filter(({ msg }) => msg === FIRST_SYNC);
-  assertEquals(firsts.map(({ rulesWritten }) => rulesWritten), [0, 0], kproxy.log);
-  assertEquals(await NFTABLES.rules(netns), wanted);
-});
 
 e2eTest(
   "a Service that the kernel refuses is quarantined, and everything else goes in",

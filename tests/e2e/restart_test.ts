@@ -70,8 +70,6 @@ exec sleep 600
 e2eTest("kproxy says why it does not start, with the exit code for it", WEB_NEEDS, async (t) => {
   await using web = await WebLab.create();
   const cases: readonly [name: string, args: readonly string[], code: number, says: RegExp][] = [
-    ["an unknown mode", ["--proxy-mode=ebpf"], 2, /ebpf.*(iptables|nftables)/],
-    ["an unknown flag", ["--cluster-cdir=10.0.0.0/8"], 2, /--cluster-cdir.*did you mean.*--cluster-cidr/],
     ["a wrong value", ["--iptables-masquerade-bit=32"], 2, /masquerade/i],
     ["a manifest path that is not there", ["--manifests=/nowhere/at/all"], 2, /\/nowhere\/at\/all/],
     ["a kubeconfig that is not there", ["--kubeconfig=/nowhere/conf"], 2, /\/nowhere\/conf: cannot be read/],
