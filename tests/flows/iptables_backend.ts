@@ -26,7 +26,6 @@ function iptablesOptions(family: IpFamily, options: FlowOptions): IptablesOption
   return {
     ...plannerOptions(family, options, options.nodePortAddresses),
     localhostNodePorts: options.localhostNodePorts,
-    randomFully: true,
     dropInvalid: !options.tcpBeLiberal,
     nfacct: true,
   };

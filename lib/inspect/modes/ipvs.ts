@@ -42,7 +42,6 @@ function ipvsOptions(input: DesiredInput, family: IpFamily): IpvsOptions {
     ...options,
     hostIps: own,
     nodePortIps: nodePortIps(options.nodePortAddresses, own),
-    randomFully: true,
     // The machine this runs on says nothing about the node's kernel.
     schedulers: [],
   };

@@ -46,7 +46,7 @@ const RETRY_DELETION_MS = 10_000;
 const TRIED_TOGETHER = 100;
 
 /** What decides the rules, as far as it is known before the first sync. */
-export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | "randomFully" | "nfacct">;
+export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | "nfacct">;
 
 /** What an {@linkcode IptablesProxier} needs. */
 export interface IptablesProxierOptions {
@@ -256,7 +256,6 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
       ...this.settings,
       family: this.family,
       nodePortIps: this.nodePortIps.planned,
-      randomFully: this.#iptables.hasRandomFully(),
       nfacct: this.#nfacct,
     };
   }

@@ -87,8 +87,6 @@ export interface IptablesOptions {
   readonly nodePortIps: readonly string[];
   /** The node's own address of this family. */
   readonly nodeIp: string;
-  /** True if iptables knows `--random-fully` (1.6.2 and newer). */
-  readonly randomFully: boolean;
   /** False if `nf_conntrack_tcp_be_liberal` is set, so that no packet is dropped for being INVALID. */
   readonly dropInvalid: boolean;
   /** True if rules may add to the kernel's counters {@linkcode COUNTERS}, as kube-proxy's do since 1.32. */

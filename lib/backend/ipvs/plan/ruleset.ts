@@ -24,8 +24,6 @@ export interface IpvsOptions {
   readonly masqueradeAll: boolean;
   /** How packets of pods are recognised. */
   readonly detector: LocalDetector;
-  /** True if iptables knows `--random-fully` (1.6.2 and newer). */
-  readonly randomFully: boolean;
   /** The node's own address of this family. */
   readonly nodeIp: string;
   /** Of `nodePortIps`: the addresses that get a virtual server for each node port; sorted. */
