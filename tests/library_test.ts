@@ -100,7 +100,6 @@ Deno.test("from objects to virtual servers of mode ipvs and the ways of packets"
   const plan = planIpvs(decodedState(), "all", {
     ...PLANNED,
     detector: { kind: "none" },
-    randomFully: true,
     nodePortIps: [],
     hostIps: ["192.0.2.10"],
     scheduler: "rr",
@@ -126,7 +125,6 @@ Deno.test("from objects to rules of mode iptables", NO_RIGHTS, () => {
     localhostNodePorts: true,
     nodePortAddresses: ADDRESSES,
     nodePortIps: matchingNodeIps(ADDRESSES, ["192.0.2.10"]),
-    randomFully: true,
     dropInvalid: true,
     nfacct: false,
   });

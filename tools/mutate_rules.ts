@@ -92,7 +92,7 @@ const STATIC: readonly (readonly [name: string, find: string, replace: string])[
   ["unmarked packets return", "`-A ${POSTROUTING_CHAIN} -m mark ! --mark ${mark}/${mark} -j RETURN`,", ""],
   ["clear the mark", "`-A ${POSTROUTING_CHAIN} -j MARK --xor-mark ${mark}`,", ""],
   ["set the mark", "`-A ${MARK_MASQ_CHAIN} -j MARK --or-mark ${mark}`,", ""],
-  ["masquerade", "` -j MASQUERADE${", "` -j ACCEPT${"],
+  ["masquerade", '" -j MASQUERADE --random-fully"', '" -j ACCEPT"'],
   [
     "forward what is marked",
     '--comment "kubernetes forwarding rules" -m mark --mark ${mark}/${mark} -j ACCEPT',

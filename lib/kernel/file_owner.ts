@@ -56,7 +56,7 @@ export async function writableByOthers(path: string): Promise<string | null> {
   const absolute = path.startsWith("/") ? path : `${Deno.cwd()}/${path}`;
   if (/^\/(?:dev|proc)\//.test(absolute)) return null;
   try {
-    return await new Way(absolute).walk();
+    return await walk(absolute);
   } catch (error) {
     if (isNotToBeSeen(error)) return null;
     throw error;
@@ -71,65 +71,52 @@ function isNotToBeSeen(error: unknown): boolean {
   );
 }
 
-/** The way from the root to a file, through all links. */
-class Way {
-  #rest: string[];
-  #at = "/";
-  /** True if all users may create files in the current directory, but not replace those of others, as in `/tmp`. */
-  #isShared = false;
-  #device: number | undefined;
-  #links = 0;
-
-  constructor(path: string) {
-    this.#rest = partsOf(path);
-  }
-
-  async walk(): Promise<string | null> {
-    for (let name = this.#rest.shift(); name !== undefined; name = this.#rest.shift()) {
-      if (name === "..") {
-        this.#at = dirname(this.#at);
-        continue;
-      }
-      const path = `${this.#at === "/" ? "" : this.#at}/${name}`;
-      const problem = await this.#step(path, await Deno.lstat(path));
-      if (problem !== null) return `${path} ${problem}`;
+/** From the root to a file, through all links. */
+async function walk(path: string): Promise<string | null> {
+  const rest = partsOf(path);
+  let at = "/";
+  /** Whether each may make entries where we are, of which others keep their hands off: `/tmp`. */
+  let isShared = false;
+  let device: number | undefined;
+  let links = 0;
+  for (let name = rest.shift(); name !== undefined; name = rest.shift()) {
+    if (name === "..") {
+      at = dirname(at);
+      continue;
     }
-    return null;
-  }
-
-  async #step(path: string, info: Deno.FileInfo): Promise<string | null> {
+    const next = `${at === "/" ? "" : at}/${name}`;
+    const info = await Deno.lstat(next);
     if (info.isSymlink) {
-      // A link has no rights of its own: a user who may write its directory may replace it.
-      if (this.#isShared && !isTrusted(info.uid)) return `belongs to user ${info.uid}`;
-      if (++this.#links > MOST_LINKS) return null;
-      const target = await Deno.readLink(path);
-      if (target.startsWith("/")) this.#at = "/";
-      this.#rest = [...partsOf(target), ...this.#rest];
-      return null;
+      // A link has no rights of its own: who may write its directory may replace it.
+      if (isShared && !isTrusted(info.uid)) return `${next} belongs to user ${info.uid}`;
+      if (++links > MOST_LINKS) continue;
+      const target = await Deno.readLink(next);
+      if (target.startsWith("/")) at = "/";
+      rest.unshift(...partsOf(target));
+      continue;
     }
     const problem = othersMayWrite(info);
-    this.#isShared = info.isDirectory && problem !== null && isTrusted(info.uid) &&
-      ((info.mode ?? 0) & STICKY) !== 0;
-    const isSound = problem === null || this.#isShared ||
-      info.isDirectory && isTrusted(info.uid) && await this.#isVolume(path, info);
-    this.#at = path;
-    this.#device = info.dev;
-    return isSound ? null : problem;
+    const isOurs = info.isDirectory && isTrusted(info.uid);
+    isShared = problem !== null && isOurs && ((info.mode ?? 0) & STICKY) !== 0;
+    const isSound = problem === null || isShared || isOurs && await isVolume(next, info.dev !== device);
+    if (!isSound) return `${next} ${problem}`;
+    [at, device] = [next, info.dev];
   }
+  return null;
+}
 
-  /**
-   * True for a volume that the kubelet made: its directories have mode 0777, but a ConfigMap is mounted read-only, and an emptyDir is
-   * the pod's own. Only root can have put the link into it by which the kubelet replaces all files at once.
-   */
-  async #isVolume(path: string, { dev }: Deno.FileInfo): Promise<boolean> {
-    if (Deno.env.has("KUBERNETES_SERVICE_HOST") && dev !== this.#device) return true;
-    try {
-      const { isSymlink, uid } = await Deno.lstat(`${path}/..data`);
-      return isSymlink && isTrusted(uid);
-    } catch (error) {
-      if (error instanceof Deno.errors.NotFound) return false;
-      throw error;
-    }
+/**
+ * True for a volume that the kubelet made: its directories have mode 0777, but a ConfigMap is mounted read-only, and an emptyDir is
+ * the pod's own. Only root can have put the link into it by which the kubelet replaces all files at once.
+ */
+async function isVolume(path: string, isMounted: boolean): Promise<boolean> {
+  if (isMounted && Deno.env.has("KUBERNETES_SERVICE_HOST")) return true;
+  try {
+    const { isSymlink, uid } = await Deno.lstat(`${path}/..data`);
+    return isSymlink && isTrusted(uid);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
   }
 }
 

@@ -110,11 +110,6 @@ export class Iptables {
     }
   }
 
-  /** True if MASQUERADE knows `--random-fully`. */
-  hasRandomFully(): boolean {
-    return isAtLeast(this.version, "1.6.2");
-  }
-
   /** The chain's rules with their counters, one a line, as `-S -v` writes them. */
   async list(table: IptablesTable, chain: string): Promise<string> {
     const args = ["-S", chain, "-v", "-t", table];
@@ -244,7 +239,7 @@ export interface IptablesVersion {
   readonly variant: IptablesVariant;
 }
 
-/** The oldest version whose `iptables-restore` waits for the lock by itself. */
+/** The oldest version whose `iptables-restore` waits for the lock by itself, and whose MASQUERADE knows `--random-fully`. */
 export const MIN_IPTABLES_VERSION = "1.6.2";
 
 /** Since this version `-W` only prints that it is ignored. */

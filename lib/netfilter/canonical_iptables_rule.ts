@@ -49,7 +49,8 @@ function canonicalAddress(text: string): string {
   return wholeAddress ? cidr.text.slice(0, cidr.text.lastIndexOf("/")) : cidr.text;
 }
 
-function canonicalProtocol(text: string): string {
+/** The name of a protocol that a rule has by its name or number. */
+export function canonicalProtocol(text: string): string {
   return PROTOCOL_NAMES.get(text.toLowerCase()) ?? text.toLowerCase();
 }
 

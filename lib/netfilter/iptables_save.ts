@@ -49,7 +49,7 @@ const BUILTIN_CHAINS: ReadonlySet<string> = new Set([
 const CHAIN_LINE_REGEXP = /^:(\S+)\s+(\S+)(?:\s+\[\d+:\d+\])?\s*$/;
 
 /**
- * Reads one or more tables. Counters of rules are dropped.
+ * Reads one or more tables.
  *
  * @throws {SyntaxError} with the line number, for a line that is no chain, rule, table, `COMMIT`, comment or blank, a rule of a
  * chain that was not declared, or a table without `COMMIT`
@@ -57,14 +57,7 @@ const CHAIN_LINE_REGEXP = /^:(\S+)\s+(\S+)(?:\s+\[\d+:\d+\])?\s*$/;
 export function parseIptablesSave(text: string): IptablesRuleset {
   const { tables, problems: [problem] } = read(text, true);
   if (problem !== undefined) throw new SyntaxError(`iptables rules: ${problem.place}, ${problem.message}`);
-  return new Map(
-    tables.entries().map(([table, chains]) => [
-      table,
-      new Map(
-        chains.entries().map(([name, { policy, rules }]) => [name, { policy, rules }] as const),
-      ),
-    ]),
-  );
+  return tables;
 }
 
 /** Reads one or more tables; lines of `iptables-restore` that put a rule in front (`-I`) are read, too. */

@@ -4,8 +4,16 @@
  * @module
  */
 
+import type { Protocol } from "../model/objects.ts";
+
 /** The protocols that a packet may have; `icmp` stands for ICMPv6 too. */
 export type PacketProtocol = "tcp" | "udp" | "sctp" | "icmp";
+
+/** The protocol as Services name it; null for one that none has. */
+export function serviceProtocol(protocol: PacketProtocol): Protocol | null {
+  return protocol === "icmp" ? null : protocol.toUpperCase() as Protocol;
+}
+
 /** `UNTRACKED`: a rule has exempted it from connection tracking, so that nothing is translated. */
 export type PacketState = "NEW" | "ESTABLISHED" | "RELATED" | "INVALID" | "UNTRACKED";
 

@@ -4,7 +4,7 @@
  * @module
  */
 import { cidrContains, compareIps, type Ip, parseIp } from "../model/ip.ts";
-import { markBits } from "../netfilter/canonical_iptables_rule.ts";
+import { canonicalProtocol, markBits } from "../netfilter/canonical_iptables_rule.ts";
 import { ipPortEntry, type SavedSet, type SetType } from "../netfilter/ipset.ts";
 import {
   type IptablesRule,
@@ -21,8 +21,7 @@ import {
 } from "../netfilter/iptables_rule.ts";
 import type { VirtualServer } from "../netfilter/ipvs.ts";
 import { type RulePlace, type Statement, unknownWords, type WalkedRule } from "./chain_walk.ts";
-import { complement, multiply, type PacketProtocol, probabilityFraction } from "./flow.ts";
-import { IPVS_PROTOCOLS } from "./ipvs_schedule.ts";
+import { complement, multiply, probabilityFraction, serviceProtocol } from "./flow.ts";
 import {
   isNodeAddress,
   leavesThrough,
@@ -120,21 +119,7 @@ function translation(to: string): readonly Statement[] {
     : [{ kind: "dnat", ip: ip.text, port: port === undefined ? null : Number(port) }];
 }
 
-const PROTOCOL_NAMES: ReadonlyMap<string, PacketProtocol> = new Map([
-  ["tcp", "tcp"],
-  ["6", "tcp"],
-  ["udp", "udp"],
-  ["17", "udp"],
-  ["sctp", "sctp"],
-  ["132", "sctp"],
-  ["icmp", "icmp"],
-  ["1", "icmp"],
-  ["icmpv6", "icmp"],
-  ["ipv6-icmp", "icmp"],
-  ["58", "icmp"],
-]);
-
-/** How a condition splits a branch; null: no part of it. */
+/** How a history splits at a condition; null: no part of it. */
 export interface MatchResult {
   readonly passing: Walk | null;
   readonly missed: Walk | null;
@@ -149,7 +134,7 @@ const ALWAYS: Holds = () => true;
 /** Matchers by module and option. Those of `recent` and `statistic` are evaluated together, by {@linkcode IptablesMatcher}. */
 const OPTIONS: ReadonlyMap<string, ReadonlyMap<string, Holds>> = byModule({
   "": {
-    "-p": (name, walk) => name === "all" || PROTOCOL_NAMES.get(name.toLowerCase()) === walk.protocol,
+    "-p": (name, walk) => name === "all" || isProtocol(name, walk),
     "-s": (address, walk, { context }) => contains(address, walk.source, context),
     "-d": (address, walk, { context }) => contains(address, walk.destination, context),
     "-i": (name, walk) => interfaceMatches(name, walk.inInterface),
@@ -188,7 +173,7 @@ const OPTIONS: ReadonlyMap<string, ReadonlyMap<string, Holds>> = byModule({
   set: { "--match-set": isInSet },
   ipvs: {
     "--vaddr": (address, _, { through }) => through !== null && parseIp(address)?.text === through.address,
-    "--vproto": (protocol, _, { through }) => IPVS_PROTOCOLS.get(protocol) === through?.protocol,
+    "--vproto": (protocol, _, { through }) => canonicalProtocol(protocol).toUpperCase() === through?.protocol,
     "--vport": (port, _, { through }) => port === String(through?.port),
   },
   iprange: {
@@ -366,6 +351,12 @@ function isInSet(
   return false;
 }
 
+/** A packet of ICMP is one of both families. */
+function isProtocol(name: string, { protocol }: Walk): boolean {
+  const known = canonicalProtocol(name);
+  return (known === "ipv6-icmp" ? "icmp" : known) === protocol;
+}
+
 /** A process on the node has no incoming interface: nothing matches it, so every negation does. */
 function interfaceMatches(pattern: string, name: string): boolean {
   if (name === "") return false;
@@ -397,9 +388,9 @@ function setHolds(
     return cidr !== null && cidrContains(cidr, ip);
   };
   if (type === "hash:ip") return entries.has(side(0).text);
-  const protocol = IPVS_PROTOCOLS.get(walk.protocol);
-  if (protocol === undefined) return false;
-  // Bitmaps store no protocol, but rules use them for TCP and UDP only.
+  const protocol = serviceProtocol(walk.protocol);
+  if (protocol === null) return false;
+  // Bitmaps know no protocol, but are only asked about these two.
   if (type === "bitmap:port") return protocol !== "SCTP" && entries.has(String(walk.port));
   const entry = ipPortEntry(side(0).text, protocol, walk.port);
   switch (type) {

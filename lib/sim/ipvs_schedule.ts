@@ -4,7 +4,6 @@
  * @module
  */
 import { joinHostPort, parseIp } from "../model/ip.ts";
-import type { Protocol } from "../model/objects.ts";
 import {
   type IpvsTable,
   type RealServer,
@@ -12,20 +11,10 @@ import {
   type SavedVirtualServer,
   virtualServerKey,
 } from "../netfilter/ipvs.ts";
-import { type Fraction, multiply } from "./flow.ts";
+import { type Fraction, multiply, serviceProtocol } from "./flow.ts";
 import { type HostState, rememberedIn, type Walk } from "./packet_walk.ts";
 
-/** Protocols by name, and by number as `iptables-save` prints them. */
-export const IPVS_PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([
-  ["tcp", "TCP"],
-  ["6", "TCP"],
-  ["udp", "UDP"],
-  ["17", "UDP"],
-  ["sctp", "SCTP"],
-  ["132", "SCTP"],
-]);
-
-/** A packet that IPVS scheduled to a virtual server. */
+/** A packet that was given to a virtual server. */
 export interface Scheduled {
   readonly server: SavedVirtualServer;
   /** One walk per real server that may be chosen; empty: the virtual server has no real server. */
@@ -34,8 +23,8 @@ export interface Scheduled {
 
 /** Schedules the packet; null if no virtual server matches it. Only the first packet of a connection is scheduled. */
 export function schedule(table: IpvsTable, walk: Walk, hostState: HostState): Scheduled | null {
-  const protocol = IPVS_PROTOCOLS.get(walk.protocol);
-  if (protocol === undefined || walk.state !== "NEW") return null;
+  const protocol = serviceProtocol(walk.protocol);
+  if (protocol === null || walk.state !== "NEW") return null;
   const key = virtualServerKey({ address: walk.destination.text, protocol, port: walk.port });
   const server = table.virtualServers.get(key);
   if (server === undefined) return null;

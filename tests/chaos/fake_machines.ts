@@ -96,7 +96,7 @@ export function fakeNftablesMachine(elementsPerTransaction = 10): FakeMachine {
   };
 }
 
-const { nodePortIps: _1, hostIps: _2, randomFully: _3, schedulers: _4, ...IPVS_OPTIONS } = exampleIpvsOptions(
+const { nodePortIps: _1, hostIps: _2, schedulers: _3, ...IPVS_OPTIONS } = exampleIpvsOptions(
   "IPv4",
 );
 

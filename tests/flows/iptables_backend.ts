@@ -25,7 +25,6 @@ function iptablesOptions(family: IpFamily, options: FlowOptions): IptablesOption
   return {
     ...plannerOptions(family, options, options.nodePortAddresses),
     localhostNodePorts: options.localhostNodePorts,
-    randomFully: true,
     dropInvalid: !options.tcpBeLiberal,
     nfacct: true,
   };

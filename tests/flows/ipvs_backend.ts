@@ -34,7 +34,6 @@ function ipvsOptions(family: IpFamily, options: FlowOptions): IpvsOptions {
   const { nodePortAddresses, ...common } = plannerOptions(family, options, options.nodePortAddresses);
   return {
     ...common,
-    randomFully: true,
     nodePortIps: nodePortIps(nodePortAddresses, own),
     hostIps: own,
     scheduler: "rr",

@@ -46,7 +46,6 @@ export function exampleOptions(family: IpFamily, changes: Partial<IptablesOption
     nodePortAddresses: nodePortAddresses(family, null),
     nodePortIps: [],
     nodeIp: family === "IPv4" ? "192.0.2.10" : "::1",
-    randomFully: true,
     dropInvalid: true,
     nfacct: false,
     ...changes,

@@ -47,7 +47,6 @@ export function exampleIpvsOptions(family: IpFamily, changes: Partial<IpvsOption
     masqueradeMark: 0x4000,
     masqueradeAll: false,
     detector: family === "IPv4" ? { kind: "cidr", cidr: "10.244.0.0/16" } : { kind: "none" },
-    randomFully: true,
     nodeIp: family === "IPv4" ? "192.0.2.10" : "::1",
     nodePortIps: hostIps,
     hostIps,

@@ -17,7 +17,7 @@ import { FakeIpvs } from "./fake_ipvs.ts";
 import { exampleIpvsOptions } from "./golden_ipvs.ts";
 import { syncRequest } from "./nftables_rig.ts";
 
-const { nodePortIps: _1, hostIps: _2, randomFully: _3, schedulers: _4, ...OPTIONS } = exampleIpvsOptions(
+const { nodePortIps: _1, hostIps: _2, schedulers: _3, ...OPTIONS } = exampleIpvsOptions(
   "IPv4",
 );
 

@@ -26,7 +26,7 @@ import * as settings from "./kernel_settings.ts";
 import { compareModes, type Migration } from "./migration.ts";
 import * as modes from "./mode.ts";
 import * as others from "./others.ts";
-import { checkPrograms, checkTroubles, DoctorExec, readPrograms } from "./programs.ts";
+import { checkPrograms, checkTroubles, DoctorExec } from "./programs.ts";
 import {
   type DoctorReport,
   doctorReport,
@@ -236,8 +236,8 @@ const CHECKS: readonly Check[] = [
   ],
   [
     "programs",
-    async ({ exec, runs, migrateTo }) =>
-      checkPrograms(await readPrograms(exec), [await runs, ...migrateTo === null ? [] : [migrateTo]]),
+    ({ exec, runs, migrateTo }) =>
+      checkPrograms(exec, runs.then((mode) => [mode, ...migrateTo === null ? [] : [migrateTo]])),
   ],
   ["rights", async ({ mode }) => modes.checkRights(modes.readRights(), await known(mode))],
   ["iptables variant", async ({ variant, runs }) => modes.checkVariant(await variant, await runs)],

@@ -84,6 +84,21 @@ const FAULTS: readonly (readonly [
     { code: 0, stdout: "nftables v0.9.8 (E.D.S.)\n" },
     [/^failure programs: nft 0\.9\.8 is too old, kproxy needs 1\.0\.1/],
   ],
+  ["the oldest nft", "nftables", "nft --version", { code: 0, stdout: "nftables v1.0.1 (X)\n" }, [
+    /^ok programs: nft 1\.0\.1$/,
+  ]],
+  ["an old nft, not needed", "iptables", "nft --version", { code: 0, stdout: "nftables v0.9 (X)\n" }, [
+    /^ok programs: nft 0\.9 is too old, kproxy needs 1\.0\.1; only mode nftables needs it$/,
+  ]],
+  ["an old ipset", "ipvs", "ipset --version", { code: 0, stdout: "ipset v5.9, protocol version: 5\n" }, [
+    /^failure programs: ipset 5\.9 is too old, kproxy needs 6\.0: mode ipvs does not work$/,
+  ]],
+  ["ip that may not be started", "ipvs", "ip", "forbidden", [
+    /^failure programs: ip may not be started: mode ipvs does not work$/,
+  ]],
+  ["no ip, not needed", "nftables", "ip -V", "missing", [
+    /^ok programs: ip is not on the PATH; only mode ipvs needs it$/,
+  ]],
   ["nft without rights", "nftables", "nft -c", "denied", [/^failure rights: .* has no CAP_NET_ADMIN/]],
   [
     "nft that hangs",

@@ -6,7 +6,6 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { checkClock } from "./api.ts";
 import { checkLocalTraffic, checkNode, ipv6Use } from "./cluster.ts";
 import { checkLock, checkMode, checkRights, checkVariant } from "./mode.ts";
-import { checkPrograms } from "./programs.ts";
 
 const LOCK = { path: "/run/xtables.lock", exists: true, isMounted: false, isHeld: false } as const;
 const HOST = { inContainer: false, isUsed: true };
@@ -151,26 +150,7 @@ const LOCAL_TRAFFIC: readonly Case[] = [
   ]],
 ];
 
-const missing = (kind: "missing" | "forbidden") =>
-  new Map(["nft", "ip"].map((name) => [name, { status: "fulfilled", value: { kind } }] as const));
-const version = (name: string, text: string | null) =>
-  new Map([[name, { status: "fulfilled", value: { kind: "found", version: text } }] as const]);
-const OTHERS: readonly Case[] = [
-  ["a program that is needed", checkPrograms(missing("missing"), ["nftables"]), [
-    "failure nft is not on the PATH: mode nftables does",
-    "ok ip is not on the PATH; only mode ipvs needs it",
-  ]],
-  ["a program that is not granted", checkPrograms(missing("forbidden"), ["ipvs"]), [
-    "ok nft may not",
-    "failure ip may not be started",
-  ]],
-  ["a version at the limit", checkPrograms(version("nft", "1.0.1"), ["nftables"]), ["ok nft 1.0.1"]],
-  ["an old version that nothing needs", checkPrograms(version("nft", "0.9"), ["ipvs"]), [
-    "ok nft 0.9 is too old",
-  ]],
-  ["an old ipset", checkPrograms(version("ipset", "5.9"), ["ipvs"]), [
-    "failure ipset 5.9 is too old, kproxy needs 6.0",
-  ]],
+const CLOCKS: readonly Case[] = [
   ["a clock that agrees", checkClock(-4_900), ["ok agrees"]],
   ["a clock that is late", checkClock(-61_000), ["warning 61 s behind the API server's"]],
   ["no clock", checkClock(null), ["ok the API server tells no time"]],
@@ -182,7 +162,7 @@ testFindings({
   variants: VARIANTS,
   node: NODES,
   "local traffic": LOCAL_TRAFFIC,
-  others: OTHERS,
+  clock: CLOCKS,
 });
 
 Deno.test("whether a cluster uses IPv6 is reported by the Node, and by the configuration without one", {

@@ -50,51 +50,25 @@ const PROGRAMS: readonly Program[] = [
   },
 ];
 
-export type ProgramFact =
-  | { readonly kind: "found"; /** Null if it prints something else. */ readonly version: string | null }
-  | { readonly kind: "missing" }
-  /** The runtime does not let kproxy start it. */
-  | { readonly kind: "forbidden" };
-
-/** Facts by program; one that hangs does not affect the others. */
-export type ProgramFacts = ReadonlyMap<string, PromiseSettledResult<ProgramFact>>;
-
-export async function readPrograms(exec: Exec): Promise<ProgramFacts> {
-  const answers = await Promise.allSettled(
-    PROGRAMS.map(({ name, versionFlag = "--version" }) => readVersion(exec, [name, versionFlag])),
+/** @param running the modes that must work here */
+export async function checkPrograms(
+  exec: Exec,
+  running: Promise<readonly ProxyMode[]>,
+): Promise<readonly Finding[]> {
+  return await Promise.all(
+    // One that hangs costs only its own line.
+    PROGRAMS.map((program) => checkProgram(exec, program, running).catch((error) => unknown(CHECK, error))),
   );
-  return new Map(PROGRAMS.map(({ name }, index) => [name, answers[index]!]));
 }
 
-async function readVersion(exec: Exec, argv: readonly string[]): Promise<ProgramFact> {
-  try {
-    // Some print the version with a status, or on stderr: ipvsadm where the kernel has no IPVS.
-    const { code, stdout, stderr } = await exec.run(argv);
-    const [version = null] = code === 0 ? /\d+(?:\.\d+)+/.exec(`${stdout}\n${stderr}`) ?? [] : [];
-    return { kind: "found", version };
-  } catch (error) {
-    if (!(error instanceof ExecError && error.isMissing())) throw error;
-    const { NotCapable, PermissionDenied } = Deno.errors;
-    const isForbidden = error.cause instanceof NotCapable || error.cause instanceof PermissionDenied;
-    return { kind: isForbidden ? "forbidden" : "missing" };
-  }
-}
-
-/** @param modes modes that must work here */
-export function checkPrograms(facts: ProgramFacts, modes: readonly ProxyMode[]): readonly Finding[] {
-  return PROGRAMS.flatMap((program) => {
-    const fact = facts.get(program.name);
-    if (fact === undefined) return [];
-    return [
-      fact.status === "fulfilled" ? checkProgram(program, fact.value, modes) : unknown(CHECK, fact.reason),
-    ];
-  });
-}
-
-function checkProgram(program: Program, found: ProgramFact, running: readonly ProxyMode[]): Finding {
-  const { name, packageName = name, modes = [], otherwise = "", minVersion } = program;
-  const lacking = (what: string, mend: string): Finding => {
-    const needing = modes.filter((mode) => running.includes(mode));
+async function checkProgram(
+  exec: Exec,
+  { name, versionFlag = "--version", packageName = name, modes = [], otherwise = "", minVersion }: Program,
+  running: Promise<readonly ProxyMode[]>,
+): Promise<Finding> {
+  const lacking = async (what: string, mend: string): Promise<Finding> => {
+    const here = await running;
+    const needing = modes.filter((mode) => here.includes(mode));
     if (needing.length > 0) {
       return failure(CHECK, `${what}: mode ${needing.join(" and ")} does not work`, mend);
     }
@@ -102,15 +76,23 @@ function checkProgram(program: Program, found: ProgramFact, running: readonly Pr
     return ok(CHECK, `${what}; only mode ${modes.join(" and ")} needs it`);
   };
   const install = `apt-get install ${packageName} (or your system's package with that program)`;
-  if (found.kind === "forbidden") {
-    return lacking(`${name} may not be started`, `give kproxy --allow-run=${name}`);
+  try {
+    // Some print it with a status, or among their errors: ipvsadm where the kernel has no IPVS.
+    const { code, stdout, stderr } = await exec.run([name, versionFlag]);
+    const [version] = code === 0 ? /\d+(?:\.\d+)+/.exec(`${stdout}\n${stderr}`) ?? [] : [];
+    if (version === undefined) return ok(CHECK, `${name} is there and tells no version`);
+    return minVersion === undefined || isAtLeast(version, minVersion)
+      ? ok(CHECK, `${name} ${version}`)
+      : await lacking(`${name} ${version} is too old, kproxy needs ${minVersion}`, install);
+  } catch (error) {
+    if (!(error instanceof ExecError && error.isMissing())) throw error;
+    const { NotCapable, PermissionDenied } = Deno.errors;
+    // The runtime does not let kproxy start it.
+    const isForbidden = error.cause instanceof NotCapable || error.cause instanceof PermissionDenied;
+    return isForbidden
+      ? await lacking(`${name} may not be started`, `give kproxy --allow-run=${name}`)
+      : await lacking(`${name} is not on the PATH`, install);
   }
-  if (found.kind === "missing") return lacking(`${name} is not on the PATH`, install);
-  const { version } = found;
-  if (version !== null && minVersion !== undefined && !isAtLeast(version, minVersion)) {
-    return lacking(`${name} ${version} is too old, kproxy needs ${minVersion}`, install);
-  }
-  return ok(CHECK, version === null ? `${name} is there and tells no version` : `${name} ${version}`);
 }
 
 export interface ProgramTrouble {

@@ -22,8 +22,7 @@ function iptablesPlan(input: DesiredInput, family: IpFamily): IptablesPlan {
   return planIptables(stateOf(input, family), "all", {
     ...options,
     nodePortIps: matchingNodeIps(options.nodePortAddresses, hostAddresses(input, options.nodeIp)),
-    randomFully: true,
-    // On the node the sysctl decides; kproxy writes it by this setting.
+    // On the node the sysctl decides, which the same setting makes kproxy write.
     dropInvalid: !(machine.tcpBeLiberal ?? config.conntrack.tcpBeLiberal),
     nfacct: machine.nfacct,
   });

@@ -98,7 +98,7 @@ function serviceDestination(
 }
 
 export function packetProtocol(protocol: Protocol): PacketProtocol {
-  return protocol === "TCP" ? "tcp" : protocol === "UDP" ? "udp" : "sctp";
+  return protocol.toLowerCase() as PacketProtocol;
 }
 
 export interface SourceFacts {

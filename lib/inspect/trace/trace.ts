@@ -6,10 +6,10 @@
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { type EndpointUses, endpointUses } from "../../model/endpoint_reasons.ts";
 import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
-import type { IpFamily, NamespacedName, Protocol, Service } from "../../model/objects.ts";
+import type { IpFamily, NamespacedName, Service } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
-import type { Flow, Packet } from "../../sim/flow.ts";
+import { type Flow, type Packet, serviceProtocol } from "../../sim/flow.ts";
 import type { RulesetSnapshot } from "../../sim/ruleset_snapshot.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
 import { type HostState, isNodeAddress } from "../../sim/packet_walk.ts";
@@ -81,9 +81,7 @@ export interface TraceInput {
   readonly unsure?: readonly string[];
 }
 
-const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([["tcp", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"]]);
-
-/** A sound node for the desired rules: nothing but rules stops a packet. */
+/** Desired rules are walked on a sound node: nothing but rules stops a packet there. */
 function healthy(hostState: HostState): HostState {
   const { nodeAddresses, affinity, nowSeconds, isBridged, addressOf } = hostState;
   return {
@@ -211,7 +209,7 @@ function serviceOf(
   const destination = {
     ip: ip.text,
     port: packet.port,
-    protocol: PROTOCOLS.get(packet.protocol) ?? null,
+    protocol: serviceProtocol(packet.protocol),
     isNodeAddress: isNodeAddress(ip, hostState),
   };
   const { match, sameAddress } = findService(state, destination);
@@ -313,7 +311,7 @@ function farNodePortNote(
   isNodeAddress: boolean,
 ): string | null {
   if (isNodeAddress || port === 0) return null;
-  const wanted = PROTOCOLS.get(protocol);
+  const wanted = serviceProtocol(protocol);
   const found = [...services.values()].flat().find((one) => one.nodePort === port && one.protocol === wanted);
   return found === undefined
     ? null

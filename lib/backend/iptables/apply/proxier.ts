@@ -44,8 +44,8 @@ const RETRY_DELETION_MS = 10_000;
 /** How many Services are tried together in the nft variant; the legacy variant replaces the whole table for every try. */
 const TRIED_TOGETHER = 100;
 
-/** Settings that decide the rules and are known before the first sync. */
-export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | "randomFully" | "nfacct">;
+/** What decides the rules, as far as it is known before the first sync. */
+export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | "nfacct">;
 
 /** Options of an {@linkcode IptablesProxier}. */
 export interface IptablesProxierOptions {
@@ -247,8 +247,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     return {
       ...this.settings,
       family: this.family,
-      nodePortIps: this.nodePortIps,
-      randomFully: this.#iptables.hasRandomFully(),
+      nodePortIps: this.nodePortIps.planned,
       nfacct: this.#nfacct,
     };
   }

@@ -100,7 +100,7 @@ export function planBaseRules(options: IptablesOptions): BaseRules {
       // Clears the mark, so that a packet which enters the stack again is not masqueraded twice.
       `-A ${POSTROUTING_CHAIN} -j MARK --xor-mark ${mark}`,
       `-A ${POSTROUTING_CHAIN} -m comment --comment "kubernetes service traffic requiring SNAT"` +
-      ` -j MASQUERADE${options.randomFully ? " --random-fully" : ""}`,
+      " -j MASQUERADE --random-fully",
       `-A ${MARK_MASQ_CHAIN} -j MARK --or-mark ${mark}`,
     ],
   };

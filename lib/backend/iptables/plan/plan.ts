@@ -60,7 +60,7 @@ export function* planIptablesInSteps(
 /** All of the options that neither the tool's version nor the node's interfaces and sysctls decide. */
 export type ConfiguredIptables = Omit<
   IptablesOptions,
-  "nodePortIps" | "randomFully" | "dropInvalid" | "nfacct"
+  "nodePortIps" | "dropInvalid" | "nfacct"
 >;
 
 /**

@@ -71,8 +71,8 @@ export interface IptablesOptions extends FamilySettings {
   readonly localhostNodePorts: boolean;
   /** Of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];
-  /** True if iptables knows `--random-fully` (1.6.2 and newer). */
-  readonly randomFully: boolean;
+  /** The node's own address of this family. */
+  readonly nodeIp: string;
   /** False if `nf_conntrack_tcp_be_liberal` is set, so that no packet is dropped for being INVALID. */
   readonly dropInvalid: boolean;
   /** True if rules may add to the kernel's counters {@linkcode COUNTERS}, as kube-proxy's do since 1.32. */

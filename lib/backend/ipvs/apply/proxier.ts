@@ -170,7 +170,6 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
   }
 
   async #plan(state: ProxyState, changed: Changed): Promise<IpvsPlan> {
-    const { iptables } = this.#options;
     const { schedulers, commands } = await this.#options.schedulers.usable(state, changed);
     this.progress.commands += commands;
     const { settings } = this;
@@ -178,7 +177,6 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
       ...settings,
       hostIps: this.#ips,
       nodePortIps: nodePortIps(settings.nodePortAddresses, this.#ips),
-      randomFully: iptables.hasRandomFully(),
       schedulers,
     };
     const plan = await inTurns(planIpvsInSteps(state, changed, options), { turnMs: TURN_MS });

@@ -111,7 +111,7 @@ function externalIps(rules: RuleWriter): BaseRule[] {
 }
 
 function natRules(rules: RuleWriter, options: IpvsOptions): BaseRule[] {
-  const { family, masqueradeMark, randomFully } = options;
+  const { family, masqueradeMark } = options;
   const mark = formatMark(masqueradeMark);
   return [
     // A loopback source could not be answered from elsewhere: no node ports on localhost.
@@ -131,8 +131,7 @@ function natRules(rules: RuleWriter, options: IpvsOptions): BaseRule[] {
     always(POSTROUTING, `-j MARK --xor-mark ${mark}`),
     always(
       POSTROUTING,
-      `-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE` +
-        (randomFully ? " --random-fully" : ""),
+      '-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully',
     ),
     always(MARK_MASQ, `-j MARK --or-mark ${mark}`),
   ];
