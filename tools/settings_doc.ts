@@ -17,7 +17,7 @@ import { markdownTable } from "./markdown_table.ts";
 const CONFIGURATION = "docs/configuration.md";
 
 /** Every generated part of the page about the configuration. */
-export const CONFIGURATION_SECTIONS: readonly Section[] = [
+export const CONFIGURATION_SECTIONS: readonly (Section & { readonly render: () => string })[] = [
   { file: CONFIGURATION, name: "flags-beside-file", render: flagsBesideFileMarkdown },
   { file: CONFIGURATION, name: "fields", render: () => fieldTable(FIELDS.filter((field) => !isOwn(field))) },
   { file: CONFIGURATION, name: "own-fields", render: () => fieldTable(FIELDS.filter(isOwn)) },
