@@ -11,13 +11,19 @@ import { type Field, FIELDS } from "../lib/config/fields.ts";
 import { KINDS, showValue } from "../lib/config/kinds.ts";
 import { OBSOLETE_FIELDS } from "../lib/config/schema.ts";
 import { type CommandName, COMMANDS, GROUPS } from "../lib/config/setting.ts";
-import type { Section } from "./docs.ts";
 import { markdownTable } from "./markdown_table.ts";
+
+/** A part of a file that the code writes, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`. */
+export interface SettingsSection {
+  readonly file: string;
+  readonly name: string;
+  readonly render: () => string;
+}
 
 const CONFIGURATION = "docs/configuration.md";
 
 /** Every generated part of the page about the configuration. */
-export const CONFIGURATION_SECTIONS: readonly (Section & { readonly render: () => string })[] = [
+export const CONFIGURATION_SECTIONS: readonly SettingsSection[] = [
   { file: CONFIGURATION, name: "flags-beside-file", render: flagsBesideFileMarkdown },
   { file: CONFIGURATION, name: "fields", render: () => fieldTable(FIELDS.filter((field) => !isOwn(field))) },
   { file: CONFIGURATION, name: "own-fields", render: () => fieldTable(FIELDS.filter(isOwn)) },
