@@ -5,7 +5,6 @@ import {
   selectedMasqueradeAll,
   selectedMasqueradeBit,
   selectedPeriods,
-  withPort,
 } from "./defaults.ts";
 import type { ProxyMode } from "./types.ts";
 
@@ -24,18 +23,6 @@ Deno.test("the addresses of the servers follow bindAddress's family", PURE, () =
     const config = applyDefaults(new Map([["bindAddress", bindAddress]]));
     assertEquals([config.healthzBindAddress, config.metricsBindAddress], [healthz, metrics], bindAddress);
   }
-});
-
-Deno.test("withPort() gives a bare IP a port and leaves the rest alone", PURE, () => {
-  const cases: [string, string][] = [
-    ["1.2.3.4", "1.2.3.4:80"],
-    ["::1", "[::1]:80"],
-    ["1.2.3.4:90", "1.2.3.4:90"],
-    ["[::1]:90", "[::1]:90"],
-    ["[::1]", "[::1]"],
-    ["localhost", "localhost"],
-  ];
-  for (const [address, expected] of cases) assertEquals(withPort(address, 80), expected);
 });
 
 Deno.test("periods and masquerading come from the section that the mode reads", PURE, () => {

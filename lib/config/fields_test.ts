@@ -1,121 +1,17 @@
 /**
- * Every field of the configuration's type, held against the table of fields, its defaults, its decoding and its writing.
+ * Every field of the configuration, held against what its kind says.
  */
-import { assert, assertEquals, assertNotEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ConfigError } from "../errors.ts";
 import { defaultConfig } from "./defaults.ts";
-import { changedFields, fieldOf, FIELDS, getField, withFields } from "./fields.ts";
+import { changedFields, FIELDS, getField } from "./fields.ts";
 import { parseConfig } from "./parse.ts";
 import type { KindName } from "./kinds.ts";
 import type { FieldValue } from "./setting.ts";
 import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
-import { configToObject } from "./write.ts";
 
 /** Environment variables that npm's `yaml` reads. */
 const YAML_ENV = { permissions: { env: ["LOG_TOKENS", "LOG_STREAM"] } };
-
-/** A valid value for every field, none of them its default. The compiler refuses to leave one out. */
-const OTHER: KubeProxyConfiguration = {
-  featureGates: { LoggingAlphaOptions: true },
-  clientConnection: { kubeconfig: "/k", acceptContentTypes: "a/b", contentType: "c/d", qps: -1, burst: 7 },
-  logging: {
-    format: "json",
-    flushFrequency: 1_500,
-    verbosity: 2,
-    vmodule: [{ filePattern: "a*", verbosity: 3 }],
-    options: {
-      text: { splitStream: true, infoBufferSize: "64Ki" },
-      json: { splitStream: true, infoBufferSize: "1M" },
-    },
-  },
-  hostnameOverride: "node-1",
-  bindAddress: "192.0.2.1",
-  healthzBindAddress: "192.0.2.2:1",
-  metricsBindAddress: "[fd00::1]:65535",
-  bindAddressHardFail: true,
-  enableProfiling: true,
-  showHiddenMetricsForVersion: "1.35",
-  mode: "ipvs",
-  iptables: {
-    masqueradeBit: 0,
-    masqueradeAll: true,
-    localhostNodePorts: false,
-    snatNodeInternalIP: true,
-    syncPeriod: 10_000,
-    minSyncPeriod: 2_000,
-  },
-  ipvs: {
-    syncPeriod: 20_000,
-    minSyncPeriod: 3_000,
-    scheduler: "sh",
-    excludeCIDRs: ["192.0.2.0/24"],
-    strictARP: true,
-    tcpTimeout: 1,
-    tcpFinTimeout: 0.5,
-    udpTimeout: 3,
-  },
-  nftables: { masqueradeBit: 31, masqueradeAll: true, syncPeriod: 40_000, minSyncPeriod: 4_000 },
-  winkernel: {
-    networkName: "n",
-    sourceVip: "10.0.0.1",
-    enableDSR: true,
-    rootHnsEndpointName: "r",
-    forwardHealthCheckVip: true,
-  },
-  detectLocalMode: "BridgeInterface",
-  detectLocal: { bridgeInterface: "br0", interfaceNamePrefix: "veth" },
-  clusterCIDR: "10.0.0.0/8,fd00::/64",
-  nodePortAddresses: ["127.0.0.0/8"],
-  oomScoreAdj: 0,
-  conntrack: {
-    maxPerCore: 0,
-    min: 0,
-    tcpEstablishedTimeout: 0,
-    tcpCloseWaitTimeout: 0,
-    tcpBeLiberal: true,
-    udpTimeout: 30_000,
-    udpStreamTimeout: 180_000,
-  },
-  configSyncPeriod: 60_000,
-  udpIdleTimeout: 500,
-  portRange: "1-2",
-  windowsRunAsService: true,
-  kproxy: {
-    manifests: ["/m"],
-    proxyModeFallback: true,
-    userspaceListen: ["127.0.0.1"],
-    snapshot: "/var/lib/kproxy/snapshot",
-    snapshotMaxAge: 3_600_000,
-    ipvsTerminationDeadline: 60_000,
-    externalIPPolicy: {
-      externalIPs: [],
-      loadBalancerIPs: ["203.0.113.0/24", "fd00:5::/64"],
-      nodeAddresses: true,
-    },
-    trafficCounters: true,
-    socket: "/run/other/kproxy.sock",
-    statusApi: false,
-    statusPage: true,
-    serving: {
-      tlsCertFile: "/tls.crt",
-      tlsPrivateKeyFile: "/tls.key",
-      tlsMinVersion: "VersionTLS13",
-      clientCAFile: "/ca.crt",
-      bearerTokenFile: "/token",
-      delegatedAuthentication: true,
-      healthz: true,
-    },
-  },
-};
-
-/** Paths of a value's leaves: lists, and maps whose keys the user chooses, count as leaves. */
-function leafPaths(value: unknown, path = ""): string[] {
-  const isSection = typeof value === "object" && value !== null && !Array.isArray(value);
-  if (!isSection || path === "featureGates") return [path];
-  return Object.entries(value).flatMap(([name, inner]) =>
-    leafPaths(inner, path === "" ? name : `${path}.${name}`)
-  );
-}
 
 /** A file that says one thing (as JSON, which is YAML). */
 function fileWith(path: string, value: unknown): string {
@@ -126,34 +22,6 @@ function fileWith(path: string, value: unknown): string {
 function problemsOf(text: string): readonly { path: string; message: string }[] {
   return assertThrows(() => parseConfig(text), ConfigError).problems;
 }
-
-Deno.test("the table holds exactly the fields of the type", { permissions: "none" }, () => {
-  assertEquals(FIELDS.map(({ path }) => path).sort(), leafPaths(OTHER).sort());
-  assertEquals(new Set(FIELDS.map(({ path }) => path)).size, FIELDS.length);
-});
-
-Deno.test("the default of every field is the table's", { permissions: "none" }, () => {
-  const config = defaultConfig();
-  for (const { path, default: expected } of FIELDS) assertEquals(getField(config, path), expected, path);
-  assertEquals(leafPaths(config).sort(), leafPaths(OTHER).sort());
-});
-
-Deno.test("every field of a file arrives, and the rest keeps its default", YAML_ENV, () => {
-  for (const { path } of FIELDS) {
-    const value = getField(OTHER, path);
-    assertNotEquals(value, fieldOf(path)?.default, path);
-    // What the field needs to be valid, beside itself.
-    const companions = new Map<string, FieldValue>();
-    if (path.startsWith("logging.options")) companions.set("featureGates", OTHER.featureGates);
-    if (path === "detectLocalMode") companions.set("detectLocal.bridgeInterface", "br0");
-    if (path.startsWith("kproxy.serving.")) {
-      companions.set("kproxy.serving.tlsCertFile", "/crt").set("kproxy.serving.tlsPrivateKeyFile", "/key");
-    }
-    const wanted = withFields(withFields(defaultConfig(), companions), new Map([[path, value]]));
-    const { config } = parseConfig(JSON.stringify(configToObject(wanted)));
-    assertEquals(config, wanted, path);
-  }
-});
 
 Deno.test("null stands for the default in every field", YAML_ENV, () => {
   for (const { path } of FIELDS) {

@@ -34,29 +34,18 @@ const FIELDS_BY_FLAG: ReadonlyMap<string, Field> = new Map(
 const FLAGS_BY_PATH: ReadonlyMap<string, string> = new Map(
   [...FIELDS_BY_FLAG].map(([flag, { path }]) => [path, flag] as const),
 );
+/** Flags of the ports of servers, and where those are that have no port. */
+const PORT_FLAGS = [
+  ["healthz-port", "healthzBindAddress", HEALTHZ_PORT],
+  ["metrics-port", "metricsBindAddress", METRICS_PORT],
+] as const;
 /** Flags without a field of their own. */
-const OTHER_FLAGS: readonly string[] = ["healthz-port", "metrics-port", "conntrack-max"];
+const OTHER_FLAGS: readonly string[] = [...PORT_FLAGS.map(([flag]) => flag), "conntrack-max"];
 
 /** True if the flag that sets this field counts although the configuration comes from `--config`. */
 export function countsBesideFile(path: string): boolean {
   return HONOURED_WITH_FILE_REGEXP.test(path);
 }
-
-/** Flags of the ports of servers. */
-const PORT_FLAGS = [
-  {
-    flag: "healthz-port",
-    path: "healthzBindAddress",
-    addressFlag: "healthz-bind-address",
-    port: HEALTHZ_PORT,
-  },
-  {
-    flag: "metrics-port",
-    path: "metricsBindAddress",
-    addressFlag: "metrics-bind-address",
-    port: METRICS_PORT,
-  },
-] as const;
 
 /** Sections with the periods of a mode. */
 type PacedSection = "iptables" | "ipvs" | "nftables";
@@ -161,12 +150,12 @@ class Overlay {
     }
   }
 
-  /** Applies a port flag: 0 switches the server off; others are added to the given or the default address. */
-  #address({ flag, path, addressFlag, port: defaultPort }: typeof PORT_FLAGS[number]): void {
+  /** A port of 0 switches the server off; another one goes to an address that has none, or to the default address. */
+  #address([flag, path, usualPort]: typeof PORT_FLAGS[number]): void {
     const port = this.values.get(flag) as number | undefined;
     const given = this.changes.get(path);
     if (port === 0) this.#set(path, flag, "");
-    else if (typeof given === "string") this.#set(path, addressFlag, withPort(given, port ?? defaultPort));
+    else if (typeof given === "string") this.changes.set(path, withPort(given, port ?? usualPort));
     else if (port !== undefined) {
       const host = this.config[path].replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
       this.#set(path, flag, joinHostPort(host, port));

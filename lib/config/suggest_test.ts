@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { startWork } from "../../tests/support/spent.ts";
-import { closestWord } from "./suggest.ts";
+import { closestWord, didYouMean, suggestion } from "./suggest.ts";
 
 Deno.test("closestWord() names a candidate only if it is near", { permissions: "none" }, () => {
   const fields = ["mode", "iptables", "ipvs", "nodePortAddresses", "on"];
@@ -49,3 +49,40 @@ Deno.test(
     assert(spentMs() < 100);
   },
 );
+
+const WORDS = [
+  "config",
+  "config-lenient",
+  "config-sync-period",
+  "conntrack-max-per-core",
+  "v",
+  "vmodule",
+  "cleanup",
+];
+
+Deno.test(
+  "a slip of the keyboard finds the word, a different word finds none",
+  { permissions: "none" },
+  () => {
+    const cases: [given: string, expected: string | undefined][] = [
+      ["confg", "config"],
+      ["conifg", "config"],
+      ["Config", "config"],
+      ["CONFIG_SYNC_PERIOD", "config-sync-period"],
+      ["config-sync-peroid", "config-sync-period"],
+      ["conntrack-max-per", "conntrack-max-per-core"],
+      ["conntrack", "conntrack-max-per-core"],
+      ["clean-up", "cleanup"],
+      ["kubelet", undefined],
+      ["xyz", undefined],
+      ["", undefined],
+      ["listen", undefined],
+    ];
+    for (const [given, expected] of cases) assertEquals(suggestion(given, WORDS), expected, given);
+  },
+);
+
+Deno.test("the question dresses the word and vanishes without one", { permissions: "none" }, () => {
+  assertEquals(didYouMean("confg", WORDS, (word) => `--${word}`), `: did you mean "--config"?`);
+  assertEquals(didYouMean("nothing-like-it", WORDS), "");
+});

@@ -14,6 +14,7 @@ import {
   Registry,
   type WritesOwnText,
 } from "./prom_client.ts";
+import { splitNamespacedName } from "../model/names.ts";
 import type { PoolObserver } from "../kernel/connection_pool.ts";
 import type { ServiceTraffic, Traffic } from "../model/service_traffic.ts";
 
@@ -278,8 +279,7 @@ class TrafficCounter extends Counter implements WritesOwnText {
     const { name, help, count, read } = this.#options;
     const lines = [`# HELP ${name} [ALPHA] ${help}`, `# TYPE ${name} counter`];
     for (const { family, namespacedName, port, portName, protocol, incoming, outgoing } of await read()) {
-      const slash = namespacedName.indexOf("/");
-      const [namespace, service] = [namespacedName.slice(0, slash), namespacedName.slice(slash + 1)];
+      const { namespace, name: service } = splitNamespacedName(namespacedName);
       // Names of objects and ports hold nothing that would have to be escaped.
       const series =
         `${name}{ip_family="${family}",namespace="${namespace}",service="${service}",port="${port}",port_name="${portName}",protocol="${protocol}",direction=`;

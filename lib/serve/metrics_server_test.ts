@@ -350,25 +350,6 @@ Deno.test("a page of others in a browser reads nothing, a scraper on whatever ad
   ) assertEquals(await status(headers, peer), all(code), JSON.stringify(headers));
 });
 
-Deno.test("it listens at the given address", async () => {
-  const server = new HttpServer({
-    name: "metrics",
-    most: 32,
-    handler: metricsHandlers(pages()).tcp,
-    address: "127.0.0.1:0",
-    hardFail: true,
-    log: silentLogger,
-    pool: new ConnectionPool(),
-  });
-  await server.start();
-  try {
-    const response = await fetch(`http://127.0.0.1:${server.port}/proxyMode`);
-    assertEquals(await response.text(), "iptables");
-  } finally {
-    await server.stop();
-  }
-});
-
 Deno.test("stopping the server ends a profile that is being taken", async () => {
   const shown = pages({ enableProfiling: true });
   const server = new HttpServer({

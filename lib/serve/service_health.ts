@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { compareBytes } from "../model/names.ts";
+import { compareBytes, splitNamespacedName } from "../model/names.ts";
 import type { IpFamily, NamespacedName, NodeObject } from "../model/objects.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
 import { errorText, type Logger } from "../observe/log.ts";
@@ -286,9 +286,7 @@ export function serviceHealthAnswer(
   localEndpoints: number,
   serviceProxyHealthy: boolean,
 ): Response {
-  const slash = service.indexOf("/");
-  const [namespace, name] = [service.slice(0, slash), service.slice(slash + 1)];
-  const body = { service: { namespace, name }, localEndpoints, serviceProxyHealthy };
+  const body = { service: splitNamespacedName(service), localEndpoints, serviceProxyHealthy };
   return jsonAnswer(JSON.stringify(body, null, "\t"), {
     status: localEndpoints !== 0 && serviceProxyHealthy ? 200 : 503,
     headers: { "x-load-balancing-endpoint-weight": String(localEndpoints) },

@@ -10,12 +10,7 @@ import { sumOf } from "../text/record.ts";
 import type { ChangeObserver } from "./event_handlers.ts";
 import type { SyncFailure, SyncObserver, SyncOutcome } from "./family_runner.ts";
 import type { QuarantinedService } from "../backend/backend.ts";
-import {
-  type CategorizedEndpoints,
-  categorizeEndpoints,
-  hasExternalEndpoints,
-  hasInternalEndpoints,
-} from "../model/endpoint.ts";
+import { categorizeEndpoints } from "../model/endpoint.ts";
 import type { Changed, ProxyState, ServicePort } from "../model/state.ts";
 
 /** How many Services a log line names; the count says how many there were. */
@@ -34,7 +29,7 @@ export function observeSyncs(
   unit: NoLocalEndpointsUnit,
 ): SyncObserver {
   const ready = new Set<IpFamily>();
-  const noLocalEndpoints = new Map<IpFamily, NoLocalEndpointsCount>();
+  const noLocal = new Map<IpFamily, NoLocalEndpointsCount>();
   return {
     begun(): void {
       metrics.endpointChangesPending.set(0);
@@ -54,8 +49,8 @@ export function observeSyncs(
         metrics.nftablesCleanupFailures.inc({ ip_family: family }, report.failedDeletions);
         metrics.failedDeletions.inc({ ip_family: family }, report.failedDeletions);
       }
-      const counts = noLocalEndpoints.get(family) ?? new NoLocalEndpointsCount(unit);
-      noLocalEndpoints.set(family, counts);
+      const counts = noLocal.get(family) ?? new NoLocalEndpointsCount(unit);
+      noLocal.set(family, counts);
       counts.update(state, full ? "all" : new Set(services));
       for (const [policy, count] of Object.entries(counts.total)) {
         metrics.noLocalEndpoints.set({ ip_family: family, traffic_policy: policy }, count);
@@ -199,8 +194,7 @@ export class NoLocalEndpointsCount {
       this.#total = NONE;
     }
     for (const name of changed === "all" ? state.services.keys() : changed) {
-      const ports = state.services.get(name)?.filter(isLocal) ?? [];
-      this.#set(name, ports.length === 0 ? NONE : this.#countOf(name, ports, state));
+      this.#set(name, noLocalEndpoints(name, state, this.#unit));
     }
   }
 
@@ -208,11 +202,7 @@ export class NoLocalEndpointsCount {
     return this.#total;
   }
 
-  #countOf(name: NamespacedName, ports: readonly ServicePort[], state: ProxyState): NoLocalEndpoints {
-    return this.#unit === "services" ? judge(name, ports, state) : count(name, ports, state);
-  }
-
-  /** Updates the sum along: there may be thousands of Services, and this is done for each change. */
+  /** The sum goes along: there may be thousands of them, and this is done for each change. */
   #set(name: NamespacedName, counts: NoLocalEndpoints): void {
     const before = this.#services.get(name) ?? NONE;
     this.#total = {
@@ -224,44 +214,32 @@ export class NoLocalEndpointsCount {
   }
 }
 
-function isLocal(port: ServicePort): boolean {
-  return port.internalPolicyLocal || port.externalPolicyLocal;
-}
-
-function count(name: NamespacedName, ports: readonly ServicePort[], state: ProxyState): NoLocalEndpoints {
-  let [internal, external] = [0, 0];
-  for (const [port, endpoints] of withEndpoints(name, ports, state)) {
-    if (!hasInternalEndpoints(port, endpoints)) internal++;
-    if (!hasExternalEndpoints(port, endpoints)) external++;
-  }
-  return { internal, external };
-}
-
 /**
- * A Service counts once, and for every policy that it has as soon as one of its addresses falls under one (kube-proxy 1.36, `syncEndpoint`
- * of IPVS mode).
+ * Of one Service. As a unit of its own it counts once, and for every policy that it has as soon as one of its addresses falls under one
+ * (kube-proxy 1.36, `syncEndpoint` of IPVS mode).
  */
-function judge(name: NamespacedName, ports: readonly ServicePort[], state: ProxyState): NoLocalEndpoints {
-  let [internal, external] = [0, 0];
-  for (const [port, endpoints] of withEndpoints(name, ports, state)) {
-    const isAsked = port.internalPolicyLocal || port.externalPolicyLocal && hasExternalAddress(port);
-    if (!isAsked || endpoints.local.length > 0) continue;
-    if (port.internalPolicyLocal) internal = 1;
-    if (port.externalPolicyLocal) external = 1;
-  }
-  return { internal, external };
-}
-
-function* withEndpoints(
+function noLocalEndpoints(
   name: NamespacedName,
-  ports: readonly ServicePort[],
   state: ProxyState,
-): Generator<readonly [ServicePort, CategorizedEndpoints]> {
-  const byPort = state.endpoints.get(name);
-  for (const port of ports) {
-    const endpoints = categorizeEndpoints(byPort?.get(port.key) ?? [], port, state.node);
-    if (endpoints.hasAny) yield [port, endpoints];
+  unit: NoLocalEndpointsUnit,
+): NoLocalEndpoints {
+  let [internal, external] = [0, 0];
+  for (const port of state.services.get(name) ?? []) {
+    const { internalPolicyLocal, externalPolicyLocal } = port;
+    if (!internalPolicyLocal && !externalPolicyLocal) continue;
+    const endpoints = categorizeEndpoints(
+      state.endpoints.get(name)?.get(port.key) ?? [],
+      port,
+      state.node,
+    );
+    if (!endpoints.hasAny || endpoints.local.length > 0) continue;
+    if (unit === "services" && !internalPolicyLocal && !hasExternalAddress(port)) continue;
+    internal += Number(internalPolicyLocal);
+    external += Number(externalPolicyLocal);
   }
+  return unit === "servicePorts"
+    ? { internal, external }
+    : { internal: Math.min(1, internal), external: Math.min(1, external) };
 }
 
 function hasExternalAddress({ externalIPs, loadBalancerVIPs, nodePort }: ServicePort): boolean {

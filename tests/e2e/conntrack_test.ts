@@ -73,7 +73,8 @@ e2eTest(
       await until(() => reconciliations.length > 0, "the look's end");
       const [{ deleted, durationMs } = { deleted: 0, durationMs: 0 }] = reconciliations;
       assertEquals(deleted, 10_000);
-      assertEquals(programs, ["conntrack -L -p udp -f ipv4", "conntrack --load-file -"]);
+      // A run is repeated if the kernel resizes the table meanwhile, as another network namespace may ask for.
+      assertEquals([...new Set(programs)], ["conntrack -L -p udp -f ipv4", "conntrack --load-file -"]);
       assertEquals((await run(["conntrack", "-C"])).trim(), "10000");
       // It takes 0.2 s on two cores, 0.7 s beside user-mode kernels; one run for each flow would take minutes.
       await assertWithin(durationMs, 2_000, "the deletion");

@@ -7,7 +7,7 @@
 import { defaultConfig } from "../../config/defaults.ts";
 import { applyFlagValues } from "../../config/flags_overlay.ts";
 import type { ConfigFile } from "../../config/file/load.ts";
-import type { ParsedConfig, ParseOptions } from "../../config/parse.ts";
+import type { ParsedConfig } from "../../config/parse.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { FLAGS } from "./flags.ts";
 import type { ParsedFlags } from "./parse_args.ts";
@@ -51,17 +51,13 @@ export async function configurationOf(
   return { config, warnings: [...base.warnings, ...remaining], file };
 }
 
+/** With the flags that decide what is wrong with a file. */
 async function parseFile(file: ConfigFile, flags: ParsedFlags): Promise<ParsedConfig> {
   // The reader of YAML takes a quarter of the time to start: only a file needs it.
   const { parseConfigFile } = await import("../../config/file/load.ts");
-  return parseConfigFile(file, parseOptions(flags));
-}
-
-/** Options from the flags that decide what is wrong with a file. */
-function parseOptions(flags: ParsedFlags): Omit<ParseOptions, "file"> {
   const proxyModeFallback = flags.get("proxy-mode-fallback");
-  return {
+  return parseConfigFile(file, {
     lenient: flags.get("config-lenient") ?? false,
     ...(proxyModeFallback === undefined ? {} : { proxyModeFallback }),
-  };
+  });
 }

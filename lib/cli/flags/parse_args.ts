@@ -115,7 +115,9 @@ function parseFlags(command: CommandName, args: readonly string[]): ParsedFlags 
     if (arg === "--") {
       operands.push(...rest.splice(0));
     } else if (arg.startsWith("-") && arg !== "-") {
-      const typed = arg.startsWith("--") ? [longFlag(arg, rest, command)] : shortFlags(arg, rest, command);
+      const typed = arg.startsWith("--")
+        ? [longFlag(arg, rest, command)]
+        : [...shortFlags(arg, rest, command)];
       for (const one of typed) take(one, command, values, warnings);
     } else {
       operands.push(arg);
@@ -184,48 +186,32 @@ function checkChoice(
   if (wrong !== undefined) throw new ValueError(`want ${oneOf(values)}${didYouMean(wrong, values)}`);
 }
 
-/** A flag that may stand without a value means this one. */
-function impliedText({ kind }: Flag): string | undefined {
-  return isSwitch(kind) ? "true" : undefined;
-}
-
 function longFlag(arg: string, rest: string[], command: CommandName): Typed {
   const equals = arg.indexOf("=");
   const name = arg.slice(2, equals < 0 ? undefined : equals);
   const flag = flagByName(name);
   if (flag === undefined) throw unknownFlag(`--${name}`, name, command);
   const shown = `--${flag.name}`;
-  return { flag, shown, text: equals < 0 ? valueAfter(flag, shown, rest) : arg.slice(equals + 1) };
+  if (equals >= 0) return { flag, shown, text: arg.slice(equals + 1) };
+  return { flag, shown, text: isSwitch(flag.kind) ? "true" : valueAfter(shown, rest) };
 }
 
 /** `-v 2`, `-v=2`, `-v2`, `-hv2`. */
-function shortFlags(arg: string, rest: string[], command: CommandName): Typed[] {
-  const typed: Typed[] = [];
-  let letters = arg.slice(1);
-  while (letters !== "") {
-    const letter = letters[0] ?? "";
-    const flag = flagByLetter(letter);
+function* shortFlags(arg: string, rest: string[], command: CommandName): Generator<Typed> {
+  for (let letters = arg.slice(1); letters !== "";) {
+    const flag = flagByLetter(letters.charAt(0));
     if (flag === undefined) throw unknownFlag(arg, arg.slice(1).split("=", 1)[0] ?? "", command);
-    const shown = `-${letter}`;
-    const after = letters.slice(1);
-    const implied = impliedText(flag);
-    if (after.startsWith("=")) {
-      typed.push({ flag, shown, text: after.slice(1) });
-      return typed;
-    }
-    if (implied !== undefined) {
-      typed.push({ flag, shown, text: implied });
-      letters = after;
-      continue;
-    }
-    typed.push({ flag, shown, text: after === "" ? valueAfter(flag, shown, rest) : after });
-    return typed;
+    const shown = `-${letters.charAt(0)}`;
+    letters = letters.slice(1);
+    const isAlone = isSwitch(flag.kind) && !letters.startsWith("=");
+    const value = isAlone ? "true" : letters === "" ? valueAfter(shown, rest) : letters.replace(/^=/, "");
+    yield { flag, shown, text: value };
+    if (!isAlone) return;
   }
-  return typed;
 }
 
-function valueAfter(flag: Flag, shown: string, rest: string[]): string {
-  const text = impliedText(flag) ?? rest.shift();
+function valueAfter(shown: string, rest: string[]): string {
+  const text = rest.shift();
   if (text === undefined) throw new UsageError(`Flag "${shown}" needs a value: write ${shown}=VALUE`);
   return text;
 }

@@ -169,7 +169,7 @@ const NAMED_SERVICES = 10;
 const MAX_ERROR_LENGTH = 2_000;
 
 /** Takes every sync of one family, and keeps some numbers of it. */
-export class SyncRecord {
+class SyncRecord {
   readonly #points: SyncPoint[] = [];
   readonly #latencies: number[] = [];
   readonly #syncs = { full: 0, partial: 0, failed: 0 };
@@ -265,7 +265,7 @@ function latencyStatus(latenciesMs: readonly number[]): LatencyStatus {
 }
 
 /** Adds an item to a list that keeps the last `most`. */
-export function keepLast<Item>(items: Item[], item: Item, most: number): void {
+function keepLast<Item>(items: Item[], item: Item, most: number): void {
   items.push(item);
   if (items.length > most) items.shift();
 }

@@ -3,7 +3,7 @@ import { syncOutcome } from "../../../tests/support/sync_outcome.ts";
 import type { QuarantinedService } from "../../backend/backend.ts";
 import { SyncError } from "../../errors.ts";
 import type { SyncFailure, SyncOutcome } from "../../sync/family_runner.ts";
-import { keepLast, StatusRecord } from "./status_record.ts";
+import { StatusRecord } from "./status_record.ts";
 import type { SyncStatus } from "./status_document.ts";
 
 const START_MS = Date.UTC(2026, 10, 22, 18, 0, 0);
@@ -28,12 +28,6 @@ function recorded(families: readonly ("IPv4" | "IPv6")[] = ["IPv4"]) {
 }
 
 const services = (count: number): string[] => Array.from({ length: count }, (_, i) => `shop/s${i}`);
-
-Deno.test("a list keeps its last items", { permissions: "none" }, () => {
-  const kept: number[] = [];
-  for (const item of [1, 2, 3, 4, 5]) keepLast(kept, item, 3);
-  assertEquals(kept, [3, 4, 5]);
-});
 
 const REPORT = {
   commands: 2,

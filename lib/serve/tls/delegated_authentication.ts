@@ -10,6 +10,7 @@ import type { KubeClient } from "../../source/kube/kube_client.ts";
 import { IdleLimit, readText } from "../../source/kube/response.ts";
 import type { Peer } from "../http_listener.ts";
 import type { Judge, Verdict, Wanted } from "./tls_serving.ts";
+import { isRecord } from "../../text/record.ts";
 import { tokenHash } from "./serving_files.ts";
 
 /** Dependencies of {@linkcode DelegatedAuthentication}. */
@@ -139,8 +140,4 @@ export class DelegatedAuthentication {
     if (!isRecord(status)) throw new Error(`${kind}: an answer without a status`);
     return status;
   }
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null;
 }
