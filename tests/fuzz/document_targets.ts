@@ -22,8 +22,8 @@ import {
 } from "../../lib/source/snapshot/snapshot_format.ts";
 import { parseExecCredential } from "../../lib/source/kube/credentials.ts";
 import { readEvents, readPage } from "../../lib/source/kube/serializers.ts";
-import { AnswerError } from "../../lib/source/kube/list_watch_messages.ts";
-import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../../lib/source/kube/resources.ts";
+import { AnswerError } from "../../lib/source/kube/response.ts";
+import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../../lib/source/kube/kube_source.ts";
 import { KubeStore, Listing } from "../../lib/source/kube/store.ts";
 import { parseKubeconfig } from "../../lib/source/kube/kubeconfig.ts";
 import { BadRequest, RequestReader } from "../../lib/serve/http_request.ts";

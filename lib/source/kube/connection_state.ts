@@ -6,7 +6,8 @@
  */
 import type { Clock } from "../../kernel/clock.ts";
 import type { Logger } from "../../observe/log.ts";
-import { AnswerError, ExpiredError, RefusalError } from "./list_watch_messages.ts";
+import { ExpiredError, RefusalError } from "./serializers.ts";
+import { AnswerError } from "./response.ts";
 import { CredentialError } from "./credentials.ts";
 
 /** What a {@linkcode KubeConnection} needs. */

@@ -8,8 +8,8 @@ import { describeItem, rawNameOf } from "../decode/decode.ts";
 import { DecodeError } from "../decode/decode_values.ts";
 import { MalformedObject } from "../decode/protobuf_serializer.ts";
 import { type Rejection, sameObject, type SourceEvent } from "../source.ts";
-import type { WatchedResource } from "./resources.ts";
-import { UnreadableListError, type WatchEvent } from "./list_watch_messages.ts";
+import type { WatchedResource } from "./kube_source.ts";
+import { UnreadableListError, type WatchEvent } from "./serializers.ts";
 
 /** An API object that cannot be read. */
 interface RefusedObject {
