@@ -54,10 +54,6 @@ export const MODEL: Explanations = {
     "performance",
     "of one endpoint the rest makes the same",
   ],
-  "lib/model/ip.ts readAnyIpv6: return null; → dropped": [
-    "performance",
-    "the library refuses what this refuses; zones, which it takes, stand behind the tail",
-  ],
   "lib/model/ip.ts parseIpv4: digits === 1 && octet === 0 → digits === 1 || octet === 0": [
     "performance",
     "whether the text is canonical decides only whether it is written again",
