@@ -148,9 +148,9 @@ const MANIFESTS: FuzzTarget = {
         assert(line >= 0 && line <= last, `line ${line} of ${last}`);
         assert(/^[^.]/.test(refusal), refusal);
       }
-      for (const { refusal, foreign, objects, selected } of items) {
+      for (const { refusal, foreign, objects, exclusion } of items) {
         if (refusal !== undefined || foreign !== undefined) {
-          assert(objects.length === 0 && !selected, "an object that is refused");
+          assert(objects.length === 0 && exclusion === undefined, "an object that is refused");
         }
       }
       checkKept(items.flatMap(({ objects }) => objects));

@@ -32,7 +32,7 @@ export interface FileSourceOptions {
   readonly log: Logger;
   /** How long files must be quiet before they are read. @default {30} */
   readonly debounceMs?: number;
-  /** How often files are looked at; more than 25 less often, at least every 5 s. @default {250} */
+  /** How often files are looked at; more than three less often, at least every 5 s. @default {50} */
   readonly pollMs?: number;
   /** How long a file that had objects may be empty before that is believed: many tools truncate, then write. @default {1000} */
   readonly emptyGraceMs?: number;
@@ -82,8 +82,8 @@ const LONG_MS = 5_000;
 
 /** Files that never are quiet are read after so many debounce times. */
 const MAX_DEBOUNCES = 10;
-/** To look at a file takes some 50 µs: half a percent of a processor is enough. */
-const REST_MS_PER_FILE = 10;
+/** To look at a file takes some 40 µs: a third of a percent of a processor is enough. */
+const REST_MS_PER_FILE = 15;
 const MAX_REST_MS = 5_000;
 
 const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
@@ -126,7 +126,7 @@ export class FileSource implements Source {
     if (signal.aborted) return;
     await this.#takeReadings();
     await this.#deliver(handler, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
-    const { log, pollMs = 250 } = this.#options;
+    const { log, pollMs = 50 } = this.#options;
     for (;;) {
       const restMs = Math.min(REST_MS_PER_FILE * this.#known.size, MAX_REST_MS);
       await systemClock.sleep(Math.max(pollMs, restMs), signal);
@@ -187,9 +187,9 @@ export class FileSource implements Source {
     for (let rounds = 0;; rounds++) {
       const found = await listFiles(paths);
       // A server of files may have another clock.
-      const isQuiet = Math.abs(Date.now() - found.writtenMs) >= debounceMs;
-      if (isQuiet || rounds === MAX_DEBOUNCES || this.#end.aborted) return found;
-      await systemClock.sleep(debounceMs, this.#end);
+      const quietMs = Math.abs(Date.now() - found.writtenMs);
+      if (quietMs >= debounceMs || rounds === MAX_DEBOUNCES || this.#end.aborted) return found;
+      await systemClock.sleep(debounceMs - quietMs, this.#end);
     }
   }
 
