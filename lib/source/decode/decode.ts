@@ -29,7 +29,7 @@ import type {
   SlicePort,
 } from "../../model/objects.ts";
 import type { Rejection } from "../source.ts";
-import type { Raw, RawKubernetesObject, RawList, ReadModels } from "./api_json.ts";
+import type { Raw, RawKubernetesObject, RawList, ReadModels, WatchedModels } from "./api_json.ts";
 import {
   asObject,
   booleanAt,
@@ -280,6 +280,22 @@ const KINDS: Readonly<Record<keyof ReadModels, { apiVersion: string; decode: Dec
   ServiceCIDR: { apiVersion: "networking.k8s.io/v1", decode: (raw) => [decodeServiceCidr(raw)] },
 };
 type Decoder = (raw: unknown, options: DecodeOptions) => ApiObject[];
+
+/** The version of the API that objects of a kind are of. */
+export function apiVersionOf(kind: keyof ReadModels): string {
+  return KINDS[kind].apiVersion;
+}
+
+/**
+ * Decodes an object that is known to be of a kind.
+ *
+ * @throws {DecodeError} naming the first field that cannot be read
+ */
+export function decodeKind(kind: keyof WatchedModels, raw: unknown): ApiObject {
+  const [object] = KINDS[kind].decode(raw, {});
+  return object!;
+}
+
 const KIND_NAMES: readonly string[] = Object.keys(KINDS);
 const ALL_KIND_NAMES: readonly string[] = [...KIND_NAMES, ...KIND_NAMES.map((kind) => `${kind}List`), "List"];
 const MAX_LIST_DEPTH = 8;

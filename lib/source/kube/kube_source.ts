@@ -11,7 +11,6 @@ import { acceptHeader, type ContentTypes, PROTOBUF } from "./serializers.ts";
 import { KubeClient, type KubeClientOptions } from "./kube_client.ts";
 import { Reflector, REFLECTOR_TIMES, type ReflectorOptions } from "./reflector.ts";
 import type { KubeStore } from "./store.ts";
-import { decodeEndpointSlice, decodeNode, decodeService, decodeServiceCidr } from "../decode/decode.ts";
 import type { WatchedModels } from "../decode/api_json.ts";
 import type { Rejection, ResourceEventHandler, ResourceKind, Source } from "../source.ts";
 
@@ -104,16 +103,12 @@ export interface WatchedResource {
   readonly kind: ResourceKind;
   /** Kind of the objects; items of a list do not carry it. */
   readonly objectKind: keyof WatchedModels;
-  /** API version of the objects and of their lists. */
-  readonly apiVersion: string;
   /** e.g. `/api/v1/services`. */
   readonly path: string;
   /** Selectors to try in order; the next one is used when the server refuses one (400). */
   readonly selectors: readonly Selector[];
   /** How many times as long as that of another one a watch of it may be silent before it is opened once more. @default {1} */
   readonly patience?: number;
-  /** What an API object says. @throws {DecodeError} */
-  readonly decode: (raw: unknown) => ApiObject;
 }
 
 /** Query parameters that select objects. */
@@ -123,13 +118,11 @@ export type Selector = Readonly<{ labelSelector?: string; fieldSelector?: string
 export const SERVICES: WatchedResource = {
   kind: "services",
   objectKind: "Service",
-  apiVersion: "v1",
   path: "/api/v1/services",
   selectors: [
     { labelSelector: "!service.kubernetes.io/service-proxy-name", fieldSelector: "spec.clusterIP!=None" },
     { labelSelector: "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name" },
   ],
-  decode: (raw) => decodeService(raw),
 };
 
 const NOT_HEADLESS: readonly Selector[] = [{ labelSelector: "!service.kubernetes.io/headless" }];
@@ -138,10 +131,8 @@ const NOT_HEADLESS: readonly Selector[] = [{ labelSelector: "!service.kubernetes
 export const ENDPOINT_SLICES: WatchedResource = {
   kind: "endpointslices",
   objectKind: "EndpointSlice",
-  apiVersion: "discovery.k8s.io/v1",
   path: "/apis/discovery.k8s.io/v1/endpointslices",
   selectors: NOT_HEADLESS,
-  decode: (raw) => decodeEndpointSlice(raw),
 };
 
 /**
@@ -154,11 +145,9 @@ const CIDR_PATIENCE = 4;
 export const SERVICE_CIDRS: WatchedResource = {
   kind: "servicecidrs",
   objectKind: "ServiceCIDR",
-  apiVersion: "networking.k8s.io/v1",
   path: "/apis/networking.k8s.io/v1/servicecidrs",
   selectors: [{}],
   patience: CIDR_PATIENCE,
-  decode: (raw) => decodeServiceCidr(raw),
 };
 
 /**
@@ -195,9 +184,7 @@ export function nodeResource(nodeName: string): WatchedResource {
   return {
     kind: "nodes",
     objectKind: "Node",
-    apiVersion: "v1",
     path: "/api/v1/nodes",
     selectors: [{ fieldSelector: `metadata.name=${nodeName}` }],
-    decode: (raw) => decodeNode(raw),
   };
 }

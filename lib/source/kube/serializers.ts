@@ -15,6 +15,7 @@ import { yieldToOthers } from "../../kernel/clock.ts";
 import { GrowingBytes } from "../../text/bytes.ts";
 import { quote } from "../../text/quote.ts";
 import type { Raw, RawKubernetesObject, WatchedModels } from "../decode/api_json.ts";
+import { apiVersionOf } from "../decode/decode.ts";
 import { asObject, DecodeError, isAbsent, listAt, objectAt, textAt } from "../decode/decode_values.ts";
 import { JsonListReader, parseItems } from "../decode/json_list_reader.ts";
 import { ProtobufEventReader, readList, readProtobufStatus } from "../decode/protobuf_serializer.ts";
@@ -294,8 +295,6 @@ const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
 
 /** Of which kind objects are. */
 export interface ObjectType {
-  /** e.g. `discovery.k8s.io/v1`. */
-  readonly apiVersion: string;
   readonly objectKind: keyof WatchedModels;
   /** Where they are asked for, for messages. */
   readonly path: string;
@@ -306,11 +305,11 @@ export interface ObjectType {
  *
  * @throws {DecodeError} if it is something else: an empty answer must never pass for an empty list
  */
-export function checkPage(page: Raw<ListModel>, { apiVersion, objectKind }: ObjectType): ListPage {
+export function checkPage(page: Raw<ListModel>, { objectKind }: ObjectType): ListPage {
   const metadata = objectAt(page, "metadata");
   const resourceVersion = textAt(metadata, "resourceVersion");
   requireText(page, "kind", `${objectKind}List`);
-  requireText(page, "apiVersion", apiVersion);
+  requireText(page, "apiVersion", apiVersionOf(objectKind));
   if (resourceVersion === "") throw new DecodeError("metadata.resourceVersion", "is required");
   return { resourceVersion, continueToken: textAt(metadata, "continue") };
 }
