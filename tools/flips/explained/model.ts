@@ -22,8 +22,6 @@ export const MODEL: Explanations = {
     "performance",
     "a Service that loses nothing is kept among those that do, with the same ports",
   ],
-  "lib/model/destination_claims.ts DestinationClaims.#serve: return { declared, served: declared, lost: NOTHING }; → dropped":
-    ["performance", "of a port that has everything the copy is the same"],
   "lib/model/destination_claims.ts Holders.changed: continue; → dropped": [
     "performance",
     "Services to which nothing happened are looked at, and nothing is found",
