@@ -113,14 +113,11 @@ export class EndpointSliceCache {
     declared: readonly ServicePort[],
     unreachable: Map<string, string> = new Map(),
   ): EndpointsByPort {
-    const wanted = declared.length === 1 ? declared : new Set(declared.map(({ key }) => key));
-    const isWanted = (key: ServicePortKey): boolean =>
-      wanted instanceof Set ? wanted.has(key) : wanted[0]?.key === key;
+    const wanted = new Set(declared.map(({ key }) => key));
+    const isWanted = (key: ServicePortKey): boolean => wanted.has(key);
     const byPort = new Map<ServicePortKey, Endpoint[]>();
     const slices = declared.length === 0 ? NO_SLICES : this.#slicesOf(service);
-    const sorted = slices.length < 2
-      ? slices
-      : slices.toSorted((left, right) => compareBytes(left.name, right.name));
+    const sorted = slices.toSorted((left, right) => compareBytes(left.name, right.name));
     for (const slice of sorted) this.#collect(service, slice, { isWanted, byPort, unreachable });
     const result: Map<ServicePortKey, readonly Endpoint[]> = byPort;
     for (const [key, endpoints] of byPort) result.set(key, sortedWithoutDuplicates(endpoints));
@@ -263,7 +260,7 @@ function usablePorts(
   isWanted: (key: ServicePortKey) => boolean,
   reportProblem: ReportProblem = () => {},
 ): readonly { readonly key: ServicePortKey; readonly number: number }[] {
-  const known = ports.length < 2 ? null : new Set<string>();
+  const known = new Set<string>();
   const usable: { readonly key: ServicePortKey; readonly number: number }[] = [];
   ports.forEach(({ name, port: number, protocol }, index) => {
     if (name === null) return reportProblem(sentence`ports[${index}] has no name; it is skipped`);
@@ -272,9 +269,9 @@ function usablePorts(
     }
     const key = servicePortKey(service, name, protocol);
     if (!isWanted(key)) return;
-    const identity = known === null ? "" : `${key} ${number}`;
-    if (known?.has(identity)) return;
-    known?.add(identity);
+    const identity = `${key} ${number}`;
+    if (known.has(identity)) return;
+    known.add(identity);
     usable.push({ key, number });
   });
   return usable;
