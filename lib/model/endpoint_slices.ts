@@ -10,7 +10,6 @@ import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort 
 import { tight } from "../text/kept.ts";
 import { own, sentence } from "../text/quote.ts";
 import { problemReporter, type Report, type ReportProblem, sameTexts } from "./service_port.ts";
-import type { ListedEndpoints } from "./service_size.ts";
 import type { Endpoint, ServicePort, ServicePortKey } from "./state.ts";
 
 /** Endpoints of one Service: port key → endpoints sorted by key; ports without endpoints are absent. */
@@ -81,21 +80,15 @@ export class EndpointSliceCache {
     return changed;
   }
 
-  /** How many endpoints a Service's slices list, each as often as it stands there; none of them is made. */
-  listed(service: NamespacedName): ListedEndpoints {
-    const slices = this.#slicesOf(service);
-    let atMost = 0;
-    for (const { ports, endpoints } of slices) atMost += ports.length * endpoints.length;
-    const byPort = (): ReadonlyMap<ServicePortKey, number> => {
-      const counts = new Map<ServicePortKey, number>();
-      for (const { ports, endpoints } of slices) {
-        for (const { key } of usablePorts(service, ports, () => true)) {
-          counts.set(key, (counts.get(key) ?? 0) + endpoints.length);
-        }
+  /** How many endpoints a Service's slices list on each port, each as often as it stands there; none of them is made. */
+  listed(service: NamespacedName): ReadonlyMap<ServicePortKey, number> {
+    const counts = new Map<ServicePortKey, number>();
+    for (const { ports, endpoints } of this.#slicesOf(service)) {
+      for (const { key } of usablePorts(service, ports, () => true)) {
+        counts.set(key, (counts.get(key) ?? 0) + endpoints.length);
       }
-      return counts;
-    };
-    return { atMost, byPort };
+    }
+    return counts;
   }
 
   /** Those of a Service that count, as of the last checkout. */
