@@ -84,6 +84,8 @@ const LONG_MS = 5_000;
 const MAX_DEBOUNCES = 10;
 /** To look at a file takes some 40 µs: a third of a percent of a processor is enough. */
 const REST_MS_PER_FILE = 15;
+/** A machine on which looking takes long, however little there is to do, looks less often. */
+const REST_PER_LOOK = 30;
 const MAX_REST_MS = 5_000;
 
 const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
@@ -106,6 +108,7 @@ export class FileSource implements Source {
   /** By the file's `order`. */
   readonly #readings = new Map<string, Reading>();
   #gone: ReadonlySet<number> = new Set();
+  #shortestLookMs = Infinity;
   #end: AbortSignal = new AbortController().signal;
 
   constructor(options: FileSourceOptions) {
@@ -128,8 +131,8 @@ export class FileSource implements Source {
     await this.#deliver(handler, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
     const { log, pollMs = 50 } = this.#options;
     for (;;) {
-      const restMs = Math.min(REST_MS_PER_FILE * this.#known.size, MAX_REST_MS);
-      await systemClock.sleep(Math.max(pollMs, restMs), signal);
+      const restMs = Math.max(REST_MS_PER_FILE * this.#known.size, REST_PER_LOOK * this.#shortestLookMs);
+      await systemClock.sleep(Math.max(pollMs, Math.min(restMs, MAX_REST_MS)), signal);
       if (signal.aborted) return await this.#untilRead();
       try {
         await this.#look(paths);
@@ -185,7 +188,9 @@ export class FileSource implements Source {
   async #quietFiles(paths: readonly ManifestPath[]): Promise<FoundFiles> {
     const { debounceMs = 30 } = this.#options;
     for (let rounds = 0;; rounds++) {
+      const startMs = performance.now();
       const found = await listFiles(paths);
+      this.#shortestLookMs = Math.min(this.#shortestLookMs, performance.now() - startMs);
       // A server of files may have another clock.
       const quietMs = Math.abs(Date.now() - found.writtenMs);
       if (quietMs >= debounceMs || rounds === MAX_DEBOUNCES || this.#end.aborted) return found;
