@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { parse } from "@std/yaml";
-import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../lib/source/kube/resources.ts";
+import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../lib/source/kube/kube_source.ts";
 import { ROOT } from "./project_files.ts";
 
 interface Role {

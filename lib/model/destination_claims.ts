@@ -138,18 +138,11 @@ export class DestinationClaims {
     }
   }
 
-  /** True if the port owns all its destinations: nearly always so. Called for every port at startup. */
-  #hasAll(port: ServicePort): boolean {
-    return this.#hasClusterIp(port) &&
-      otherDestinations(port).every((destination) => this.#holder(destination)?.key === port.key);
-  }
-
   #hasClusterIp(port: ServicePort): boolean {
     return this.#clusterIps.first(clusterDestination(port))?.key === port.key;
   }
 
   #serve(declared: readonly ServicePort[]): ServedPorts {
-    if (declared.every((port) => this.#hasAll(port))) return { declared, served: declared, lost: NOTHING };
     const lost = new Map<string, string>();
     const served: ServicePort[] = [];
     for (const port of declared) {
@@ -160,7 +153,7 @@ export class DestinationClaims {
         lost.set(`cluster IP ${port.clusterIP} ${portText(port.port, port)}`, belongsTo(holder, port));
       }
     }
-    return { declared, served, lost };
+    return lost.size === 0 ? { declared, served: declared, lost: NOTHING } : { declared, served, lost };
   }
 
   #servePort(port: ServicePort, lost: Map<string, string>): ServicePort {

@@ -10,7 +10,6 @@ import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort 
 import { tight } from "../text/kept.ts";
 import { own, sentence } from "../text/quote.ts";
 import { problemReporter, type Report, type ReportProblem, sameTexts } from "./service_port.ts";
-import type { ListedEndpoints } from "./service_size.ts";
 import type { Endpoint, ServicePort, ServicePortKey } from "./state.ts";
 
 /** Endpoints of one Service: port key → endpoints sorted by key; ports without endpoints are absent. */
@@ -81,21 +80,15 @@ export class EndpointSliceCache {
     return changed;
   }
 
-  /** Number of endpoints that a Service's slices list, duplicates included; no {@linkcode Endpoint} is created. */
-  listed(service: NamespacedName): ListedEndpoints {
-    const slices = this.#slicesOf(service);
-    let atMost = 0;
-    for (const { ports, endpoints } of slices) atMost += ports.length * endpoints.length;
-    const byPort = (): ReadonlyMap<ServicePortKey, number> => {
-      const counts = new Map<ServicePortKey, number>();
-      for (const { ports, endpoints } of slices) {
-        for (const { key } of usablePorts(service, ports, () => true)) {
-          counts.set(key, (counts.get(key) ?? 0) + endpoints.length);
-        }
+  /** How many endpoints a Service's slices list on each port, each as often as it stands there; none of them is made. */
+  listed(service: NamespacedName): ReadonlyMap<ServicePortKey, number> {
+    const counts = new Map<ServicePortKey, number>();
+    for (const { ports, endpoints } of this.#slicesOf(service)) {
+      for (const { key } of usablePorts(service, ports, () => true)) {
+        counts.set(key, (counts.get(key) ?? 0) + endpoints.length);
       }
-      return counts;
-    };
-    return { atMost, byPort };
+    }
+    return counts;
   }
 
   /** Slices of a Service that are in use, as of the last checkout. */
@@ -113,14 +106,11 @@ export class EndpointSliceCache {
     declared: readonly ServicePort[],
     unreachable: Map<string, string> = new Map(),
   ): EndpointsByPort {
-    const wanted = declared.length === 1 ? declared : new Set(declared.map(({ key }) => key));
-    const isWanted = (key: ServicePortKey): boolean =>
-      wanted instanceof Set ? wanted.has(key) : wanted[0]?.key === key;
+    const wanted = new Set(declared.map(({ key }) => key));
+    const isWanted = (key: ServicePortKey): boolean => wanted.has(key);
     const byPort = new Map<ServicePortKey, Endpoint[]>();
     const slices = declared.length === 0 ? NO_SLICES : this.#slicesOf(service);
-    const sorted = slices.length < 2
-      ? slices
-      : slices.toSorted((left, right) => compareBytes(left.name, right.name));
+    const sorted = slices.toSorted((left, right) => compareBytes(left.name, right.name));
     for (const slice of sorted) this.#collect(service, slice, { isWanted, byPort, unreachable });
     const result: Map<ServicePortKey, readonly Endpoint[]> = byPort;
     for (const [key, endpoints] of byPort) result.set(key, sortedWithoutDuplicates(endpoints));
@@ -263,7 +253,7 @@ function usablePorts(
   isWanted: (key: ServicePortKey) => boolean,
   reportProblem: ReportProblem = () => {},
 ): readonly { readonly key: ServicePortKey; readonly number: number }[] {
-  const known = ports.length < 2 ? null : new Set<string>();
+  const known = new Set<string>();
   const usable: { readonly key: ServicePortKey; readonly number: number }[] = [];
   ports.forEach(({ name, port: number, protocol }, index) => {
     if (name === null) return reportProblem(sentence`ports[${index}] has no name; it is skipped`);
@@ -272,9 +262,9 @@ function usablePorts(
     }
     const key = servicePortKey(service, name, protocol);
     if (!isWanted(key)) return;
-    const identity = known === null ? "" : `${key} ${number}`;
-    if (known?.has(identity)) return;
-    known?.add(identity);
+    const identity = `${key} ${number}`;
+    if (known.has(identity)) return;
+    known.add(identity);
     usable.push({ key, number });
   });
   return usable;

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import ipaddr from "ipaddr.js";
 import type { IpFamily } from "./objects.ts";
 
 /** An address. Two addresses are the same if and only if their texts are. */
@@ -40,7 +39,7 @@ const NINE = 0x39;
  */
 export function parseIp(text: string): Ip | null {
   if (!text.includes(":")) return parseIpv4(text);
-  const groups = readHexGroups(text) ?? readAnyIpv6(text);
+  const groups = readHexGroups(text) ?? readDottedTail(text);
   if (groups === null) return null;
   if (isIpv4Mapped(groups)) {
     const high = groups[6]!;
@@ -186,16 +185,13 @@ function hexGroups(text: string): number[] | null {
     : null;
 }
 
-/** The rarer spellings: a dotted IPv4 tail. */
-function readAnyIpv6(text: string): number[] | null {
-  if (!/^[0-9a-fA-F:]+:[0-9.]+$/.test(text)) return null;
+/** The rarer spelling: a dotted IPv4 tail. */
+function readDottedTail(text: string): number[] | null {
   const tailStart = text.lastIndexOf(":") + 1;
-  // The library reads octets with leading zeros as octal, Kubernetes as decimal.
-  const tail = parseIpv4(text.slice(tailStart));
-  if (tail === null) return null;
-  const plain = text.slice(0, tailStart) + tail.text;
-  if (!ipaddr.IPv6.isValid(plain)) return null;
-  return ipaddr.IPv6.parse(plain).parts;
+  const [a, b, c, d] = parseIpv4(text.slice(tailStart))?.bytes ?? [];
+  if (a === undefined || b === undefined || c === undefined || d === undefined) return null;
+  const tail = [(a << 8) | b, (c << 8) | d].map((group) => group.toString(16)).join(":");
+  return readHexGroups(text.slice(0, tailStart) + tail);
 }
 
 function isIpv4Mapped(groups: readonly number[]): boolean {

@@ -25,38 +25,25 @@ export const MAX_ENDPOINTS = 25_000;
  */
 export const MAX_ENTRIES = 50_000;
 
-/** The endpoints that a Service's slices list. */
-export interface ListedEndpoints {
-  /** Upper bound for all ports together. */
-  readonly atMost: number;
-  /** Number of endpoints by port key. */
-  readonly byPort: () => ReadonlyMap<ServicePortKey, number>;
-}
-
 /**
  * Reason why a Service is too large to be served; null if it is not.
  *
  * @param ports as the Service declares them
+ * @param listed how many endpoints its slices list on each port
  */
-export function sizeProblem(ports: readonly ServicePort[], listed: ListedEndpoints): string | null {
-  if (ports.length === 0) return null;
-  let [destinations, firewall, largest] = [0, 0, 0];
+export function sizeProblem(
+  ports: readonly ServicePort[],
+  listed: ReadonlyMap<ServicePortKey, number>,
+): string | null {
+  let [destinations, endpoints, entries] = [0, 0, 0];
   for (const port of ports) {
     const ofPort = destinationsOf(port);
+    const count = listed.get(port.key) ?? 0;
     destinations += ofPort;
-    largest = Math.max(largest, ofPort);
-    firewall += port.loadBalancerVIPs.length * port.loadBalancerSourceRanges.length;
+    endpoints += count;
+    entries += ofPort * (1 + count) + port.loadBalancerVIPs.length * port.loadBalancerSourceRanges.length;
   }
   if (destinations > MAX_DESTINATIONS) return tooMany(destinations, "ports × addresses", MAX_DESTINATIONS);
-  let [endpoints, entries] = [listed.atMost, destinations + firewall + largest * listed.atMost];
-  if (endpoints <= MAX_ENDPOINTS && entries <= MAX_ENTRIES) return null;
-  const counts = listed.byPort();
-  [endpoints, entries] = [0, destinations + firewall];
-  for (const port of ports) {
-    const count = counts.get(port.key) ?? 0;
-    endpoints += count;
-    entries += count * destinationsOf(port);
-  }
   if (endpoints > MAX_ENDPOINTS) return tooMany(endpoints, "ports × endpoints", MAX_ENDPOINTS);
   if (entries <= MAX_ENTRIES) return null;
   return tooMany(entries, "ports × addresses × endpoints, or source ranges", MAX_ENTRIES);

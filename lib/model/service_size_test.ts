@@ -42,10 +42,7 @@ function problemOf(
     { length: ports },
     (_, index) => testServicePort({ ...shared, nodePort, key: `shop/web:p${index}/TCP` }),
   );
-  return sizeProblem(declared, {
-    atMost: ports * endpoints,
-    byPort: () => new Map(declared.map(({ key }) => [key, endpoints])),
-  });
+  return sizeProblem(declared, new Map(declared.map(({ key }) => [key, endpoints])));
 }
 
 Deno.test("a Service is served up to each of the limits, and with one more it is not", pure, () => {

@@ -14,7 +14,7 @@ import { HealthState } from "../../lib/serve/health_state.ts";
 import type { Listener } from "../../lib/serve/http_listener.ts";
 import { ServiceHealthServers } from "../../lib/serve/service_health.ts";
 import { StatusRecord } from "../../lib/serve/status/status_record.ts";
-import { ENDPOINT_SLICES, SERVICES } from "../../lib/source/kube/resources.ts";
+import { ENDPOINT_SLICES, SERVICES } from "../../lib/source/kube/kube_source.ts";
 import { KubeStore } from "../../lib/source/kube/store.ts";
 import type { SourceEvent } from "../../lib/source/source.ts";
 import { EventHandlers } from "../../lib/sync/event_handlers.ts";

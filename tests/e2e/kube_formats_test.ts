@@ -16,7 +16,7 @@ import {
   SERVICE_CIDRS,
   SERVICES,
   type WatchedResource,
-} from "../../lib/source/kube/resources.ts";
+} from "../../lib/source/kube/kube_source.ts";
 import type { SourceEvent } from "../../lib/source/source.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";

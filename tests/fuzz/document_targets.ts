@@ -22,8 +22,8 @@ import {
 } from "../../lib/source/snapshot/snapshot_format.ts";
 import { parseExecCredential } from "../../lib/source/kube/credentials.ts";
 import { readEvents, readPage } from "../../lib/source/kube/serializers.ts";
-import { AnswerError } from "../../lib/source/kube/list_watch_messages.ts";
-import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../../lib/source/kube/resources.ts";
+import { AnswerError } from "../../lib/source/kube/response.ts";
+import { ENDPOINT_SLICES, nodeResource, SERVICE_CIDRS, SERVICES } from "../../lib/source/kube/kube_source.ts";
 import { KubeStore, Listing } from "../../lib/source/kube/store.ts";
 import { parseKubeconfig } from "../../lib/source/kube/kubeconfig.ts";
 import { BadRequest, RequestReader } from "../../lib/serve/http_request.ts";
@@ -148,9 +148,9 @@ const MANIFESTS: FuzzTarget = {
         assert(line >= 0 && line <= last, `line ${line} of ${last}`);
         assert(/^[^.]/.test(refusal), refusal);
       }
-      for (const { refusal, foreign, objects, selected } of items) {
+      for (const { refusal, foreign, objects, exclusion } of items) {
         if (refusal !== undefined || foreign !== undefined) {
-          assert(objects.length === 0 && !selected, "an object that is refused");
+          assert(objects.length === 0 && exclusion === undefined, "an object that is refused");
         }
       }
       checkKept(items.flatMap(({ objects }) => objects));

@@ -19,7 +19,7 @@ import {
   SERVICE_CIDRS,
   SERVICES,
   type WatchedResource,
-} from "../../source/kube/resources.ts";
+} from "../../source/kube/kube_source.ts";
 import { isRecord } from "../../text/record.ts";
 import { failure, type Finding, ok, unknown, warning } from "./report.ts";
 

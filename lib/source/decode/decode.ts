@@ -7,7 +7,6 @@
 import type {
   DiscoveryV1EndpointPort,
   V1Endpoint,
-  V1EndpointConditions,
   V1EndpointHints,
   V1EndpointSlice,
   V1Node,
@@ -29,7 +28,7 @@ import type {
   SlicePort,
 } from "../../model/objects.ts";
 import type { Rejection } from "../source.ts";
-import type { Raw, RawKubernetesObject, RawList, ReadModels } from "./api_json.ts";
+import type { Raw, RawKubernetesObject, RawList, ReadModels, WatchedModels } from "./api_json.ts";
 import {
   asObject,
   booleanAt,
@@ -149,28 +148,21 @@ function decodeSliceEndpoint(
   if (address === undefined) throw new DecodeError("addresses", "must list at least one address");
   const conditions = objectAt(raw, "conditions");
   const hints = objectAt(raw, "hints");
-  const { ready, serving, terminating } = conditions;
-  // The usual values are recognized before the checks that need a closure: there are 100,000 endpoints and more.
-  const plain = (ready === undefined || typeof ready === "boolean") &&
-    (serving === undefined || typeof serving === "boolean") &&
-    (terminating === undefined || typeof terminating === "boolean");
-  if (!plain) inside("conditions", () => checkConditions(conditions));
+  const { ready, serving, terminating } = inside("conditions", () => ({
+    ready: booleanAt(conditions, "ready", true),
+    serving: booleanAt(conditions, "serving", true),
+    terminating: booleanAt(conditions, "terminating", false),
+  }));
   const hinted = !isAbsent(raw.hints);
   return {
     address,
     nodeName: sharedTextAt(raw, "nodeName"),
-    ready: ready !== false,
-    serving: serving !== false,
-    terminating: terminating === true,
+    ready,
+    serving,
+    terminating,
     zoneHints: hinted ? inside("hints", () => hintNames(hints, "forZones")) : NO_TEXTS,
     nodeHints: hinted ? inside("hints", () => hintNames(hints, "forNodes")) : NO_TEXTS,
   };
-}
-
-function checkConditions(conditions: Raw<V1EndpointConditions>): void {
-  booleanAt(conditions, "ready", true);
-  booleanAt(conditions, "serving", true);
-  booleanAt(conditions, "terminating", false);
 }
 
 function hintNames(hints: Raw<V1EndpointHints>, key: "forZones" | "forNodes"): readonly string[] {
@@ -280,6 +272,22 @@ const KINDS: Readonly<Record<keyof ReadModels, { apiVersion: string; decode: Dec
   ServiceCIDR: { apiVersion: "networking.k8s.io/v1", decode: (raw) => [decodeServiceCidr(raw)] },
 };
 type Decoder = (raw: unknown, options: DecodeOptions) => ApiObject[];
+
+/** The version of the API that objects of a kind are of. */
+export function apiVersionOf(kind: keyof ReadModels): string {
+  return KINDS[kind].apiVersion;
+}
+
+/**
+ * Decodes an object that is known to be of a kind.
+ *
+ * @throws {DecodeError} naming the first field that cannot be read
+ */
+export function decodeKind(kind: keyof WatchedModels, raw: unknown): ApiObject {
+  const [object] = KINDS[kind].decode(raw, {});
+  return object!;
+}
+
 const KIND_NAMES: readonly string[] = Object.keys(KINDS);
 const ALL_KIND_NAMES: readonly string[] = [...KIND_NAMES, ...KIND_NAMES.map((kind) => `${kind}List`), "List"];
 const MAX_LIST_DEPTH = 8;

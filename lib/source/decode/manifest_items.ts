@@ -32,9 +32,7 @@ export interface ManifestItem {
   readonly document: number;
   /** The decoded objects; empty if refused. */
   readonly objects: readonly ApiObject[];
-  /** False if kube-proxy's selectors would keep it from the proxy. */
-  readonly selected: boolean;
-  /** Reason of that exclusion. */
+  /** Why kube-proxy's selectors would keep it from the proxy, if they would. */
   readonly exclusion?: string;
   /** Reason of the refusal. */
   readonly refusal?: string;
@@ -71,22 +69,20 @@ export function* decodeDocument(
     const foreign = foreignKind(item);
     if (foreign !== undefined) {
       const object = describeWritten(item);
-      items.push({ key: null, object, document, line: -1, objects: [], selected: false, foreign });
+      items.push({ key: null, object, document, line: -1, objects: [], foreign });
       continue;
     }
     const base = { key: keyOf(item), object: describeWritten(item), document };
     try {
       const objects = decodeItem(item, { manifest: true });
       const exclusion = exclusionOf(item.raw as RawKubernetesObject, String(item.kind));
-      const selected = exclusion === null;
-      items.push({ ...base, line: line(item.path), objects, selected, ...(selected ? {} : { exclusion }) });
+      items.push({ ...base, line: line(item.path), objects, ...(exclusion === null ? {} : { exclusion }) });
     } catch (error) {
       if (!(error instanceof DecodeError)) throw error;
       items.push({
         ...base,
         line: line(error.path),
         objects: [],
-        selected: false,
         refusal: error.message,
       });
     }

@@ -100,7 +100,7 @@ function refuseOwnIp(item: ManifestItem, ownIps: ReadonlySet<string>): ManifestI
   const field = index === 0 ? "clusterIP" : `clusterIPs[${index}]`;
   const refusal = `spec.${field}: must not be an address of this node, ` +
     `found ${quote(object.clusterIPs[index])}`;
-  return { ...item, objects: [], selected: false, refusal };
+  return { ...item, objects: [], refusal };
 }
 
 function shift<T extends { readonly line: number; readonly document: number }>(

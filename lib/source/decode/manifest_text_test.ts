@@ -114,11 +114,11 @@ test("a ServiceCIDR has a name and no namespace", () => {
   const { items } = readManifest(
     "kind: ServiceCIDR\napiVersion: networking.k8s.io/v1\nmetadata: {name: kubernetes}\nspec: {cidrs: [10.96.0.0/16]}\n",
   );
-  assertEquals(items.map(({ key, object, objects, selected }) => [key, object, objects, selected]), [[
+  assertEquals(items.map(({ key, object, objects, exclusion }) => [key, object, objects, exclusion]), [[
     "ServiceCIDR kubernetes",
     "ServiceCIDR kubernetes",
     [{ kind: "ServiceCIDR", name: "kubernetes", cidrs: ["10.96.0.0/16"] }],
-    true,
+    undefined,
   ]]);
 });
 

@@ -10,8 +10,7 @@ import type { V1ListMeta, V1ObjectMeta, V1Status } from "@kubernetes/client-node
 import { GrowingBytes } from "../../text/bytes.ts";
 import type { Raw, WatchedModels } from "./api_json.ts";
 import { DecodeError } from "./decode_values.ts";
-import { KIND_MESSAGES, STATUS } from "./protobuf_tables.ts";
-import { type Fields, type Message, message, readMessage } from "./protobuf_reader.ts";
+import { type Fields, KIND_MESSAGES, type Message, message, readMessage, STATUS } from "./protobuf_reader.ts";
 
 const MAGIC = new Uint8Array([0x6b, 0x38, 0x73, 0]);
 const FRAME_HEAD = 4;

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { inTurns, Mutex, systemClock, within } from "../../kernel/clock.ts";
+import { inTurns, systemClock, within } from "../../kernel/clock.ts";
 import { toEnd } from "../../text/steps.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import { type Logger, silentLogger } from "../../observe/log.ts";
@@ -32,7 +32,7 @@ export interface FileSourceOptions {
   readonly log: Logger;
   /** How long files must be quiet before they are read. @default {30} */
   readonly debounceMs?: number;
-  /** How often files are looked at; more than 25 less often, at least every 5 s. @default {250} */
+  /** How often files are looked at; more than three less often, at least every 5 s. @default {50} */
   readonly pollMs?: number;
   /** How long a file that had objects may be empty before that is believed: many tools truncate, then write. @default {1000} */
   readonly emptyGraceMs?: number;
@@ -65,10 +65,12 @@ interface KnownFile extends ReadFile {
 
 /** A file that is being read. */
 interface Reading {
+  readonly read: ReadFile;
   /** Its file is gone, or may not be read any more. */
   readonly end: AbortController;
-  /** Resolves when its content is in force, or refused. */
-  done: Promise<void>;
+  /** What its text says, or why it cannot be read; null once `end` aborts. */
+  readonly done: Promise<Manifest | string | null>;
+  isDone: boolean;
 }
 
 /** Longest work on a file before other tasks have their turn. */
@@ -80,8 +82,10 @@ const LONG_MS = 5_000;
 
 /** Files that never are quiet are read after so many debounce times. */
 const MAX_DEBOUNCES = 10;
-/** To look at a file takes some 50 µs: half a percent of a processor is enough. */
-const REST_MS_PER_FILE = 10;
+/** To look at a file takes some 40 µs: a third of a percent of a processor is enough. */
+const REST_MS_PER_FILE = 15;
+/** A machine on which looking takes long, however little there is to do, looks less often. */
+const REST_PER_LOOK = 30;
 const MAX_REST_MS = 5_000;
 
 const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
@@ -103,9 +107,8 @@ export class FileSource implements Source {
   readonly #known = new Map<string, KnownFile>();
   /** Files that are being read, by their `order`. */
   readonly #readings = new Map<string, Reading>();
-  /** Held while the store is changed or checked out. */
-  readonly #lock = new Mutex();
   #gone: ReadonlySet<number> = new Set();
+  #shortestLookMs = Infinity;
   #end: AbortSignal = new AbortController().signal;
 
   constructor(options: FileSourceOptions) {
@@ -124,11 +127,12 @@ export class FileSource implements Source {
     // What is there is known only when every file is.
     await this.#untilRead();
     if (signal.aborted) return;
+    await this.#takeReadings();
     await this.#deliver(handler, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
-    const { log, pollMs = 250 } = this.#options;
+    const { log, pollMs = 50 } = this.#options;
     for (;;) {
-      const restMs = Math.min(REST_MS_PER_FILE * this.#known.size, MAX_REST_MS);
-      await systemClock.sleep(Math.max(pollMs, restMs), signal);
+      const restMs = Math.max(REST_MS_PER_FILE * this.#known.size, REST_PER_LOOK * this.#shortestLookMs);
+      await systemClock.sleep(Math.max(pollMs, Math.min(restMs, MAX_REST_MS)), signal);
       if (signal.aborted) return await this.#untilRead();
       try {
         await this.#look(paths);
@@ -158,7 +162,7 @@ export class FileSource implements Source {
     toEnd(this.#setting(stdinFile(index), readManifest(text)));
   }
 
-  /** Reads what changed, and forgets what is gone. */
+  /** Reads what changed, puts into force what has been read, and forgets what is gone. */
   async #look(paths: readonly ManifestPath[]): Promise<void> {
     const { files, gone } = await this.#quietFiles(paths);
     this.#noteGone(paths, gone);
@@ -166,35 +170,38 @@ export class FileSource implements Source {
     const seen = new Set(files.map(({ order }) => order));
     const isGone = (order: string): boolean =>
       !seen.has(order) && !gone.some((index) => order.startsWith(orderPrefix(index)));
-    for (const [order, { end }] of this.#readings) if (isGone(order)) end.abort();
-    // Under the lock: by then `#known` has the file that an aborted reading was putting into force.
-    await this.#lock.run(() => {
-      for (const [order, { file }] of this.#known) {
-        if (!isGone(order)) continue;
-        this.#known.delete(order);
-        this.#store.remove(file);
-      }
-      return Promise.resolve();
-    });
+    for (const order of this.#readings.keys()) if (isGone(order)) this.#stopReading(order);
+    await this.#takeReadings();
+    for (const [order, { file }] of this.#known) {
+      if (!isGone(order)) continue;
+      this.#known.delete(order);
+      this.#store.remove(file);
+    }
+  }
+
+  #stopReading(order: string): void {
+    this.#readings.get(order)?.end.abort();
+    this.#readings.delete(order);
   }
 
   /** What is being written is not read half, and what is written together is taken together. */
   async #quietFiles(paths: readonly ManifestPath[]): Promise<FoundFiles> {
     const { debounceMs = 30 } = this.#options;
     for (let rounds = 0;; rounds++) {
+      const startMs = performance.now();
       const found = await listFiles(paths);
+      this.#shortestLookMs = Math.min(this.#shortestLookMs, performance.now() - startMs);
       // A server of files may have another clock.
-      const isQuiet = Math.abs(Date.now() - found.writtenMs) >= debounceMs;
-      if (isQuiet || rounds === MAX_DEBOUNCES || this.#end.aborted) return found;
-      await systemClock.sleep(debounceMs, this.#end);
+      const quietMs = Math.abs(Date.now() - found.writtenMs);
+      if (quietMs >= debounceMs || rounds === MAX_DEBOUNCES || this.#end.aborted) return found;
+      await systemClock.sleep(debounceMs - quietMs, this.#end);
     }
   }
 
   #isChanged(file: FoundFile): boolean {
     const { order, signature, problem, settledMs } = file;
-    const reading = this.#readings.get(order);
     // One that changes meanwhile is read again afterwards, so that one that changes all the time comes to its end, too.
-    if (problem === null && reading?.end.signal.aborted === false) return false;
+    if (problem === null && this.#readings.has(order)) return false;
     const known = this.#known.get(order);
     return known === undefined || known.file.signature !== signature || known.emptySinceMs !== undefined ||
       (known.text !== undefined && known.readMs < settledMs);
@@ -210,17 +217,17 @@ export class FileSource implements Source {
   }
 
   async #read(file: FoundFile): Promise<void> {
-    if (file.problem !== null) {
-      this.#readings.get(file.order)?.end.abort();
-      return await this.#refuse({ file, readMs: Date.now(), text: undefined }, file.problem);
-    }
     const readMs = Date.now();
+    if (file.problem !== null) {
+      this.#stopReading(file.order);
+      return this.#refuse({ file, readMs, text: undefined }, file.problem);
+    }
     let text: string | undefined;
     try {
       text = await readStableText(file, this.#options.checkFile);
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return;
-      return await this.#refuse({ file, readMs, text }, reasonOf(error));
+      return this.#refuse({ file, readMs, text }, reasonOf(error));
     }
     if (text === undefined) return;
     const known = this.#known.get(file.order);
@@ -230,49 +237,51 @@ export class FileSource implements Source {
     }
     if (text.trim() === "" && this.#isBeingWritten(file, known)) return;
     const end = new AbortController();
-    const reading: Reading = { end, done: Promise.resolve() };
+    const done = this.#parse(file, text, known?.manifest, AbortSignal.any([this.#end, end.signal]));
+    const reading: Reading = { read: { file, readMs, text }, end, done, isDone: false };
     this.#readings.set(file.order, reading);
-    const signal = AbortSignal.any([this.#end, end.signal]);
-    reading.done = this.#take({ file, readMs, text }, known?.manifest, signal).finally(() => {
-      if (this.#readings.get(file.order) === reading) this.#readings.delete(file.order);
-    });
-    await within(reading.done, SHORT_MS);
+    await within(done.finally(() => reading.isDone = true), SHORT_MS);
   }
 
-  /** Reads a text and puts its objects into force, unless `signal` aborts. */
-  async #take(
-    read: ReadFile & { readonly text: string },
+  async #parse(
+    file: FoundFile,
+    text: string,
     previous: Manifest | undefined,
     signal: AbortSignal,
-  ): Promise<void> {
-    const { file, text } = read;
+  ): Promise<Manifest | string | null> {
     try {
       const steps = readingOf(text, { json: isJson(file), previous });
-      const manifest = await readInTurns(file.path, steps, this.#options.log, signal);
-      await this.#lock.run(async () => {
-        signal.throwIfAborted();
-        await inTurns(this.#setting(file, manifest), { turnMs: TURN_MS });
-        // A broken text may be very long, and is not needed again.
-        const isBroken = manifest.problem !== undefined;
-        this.#known.set(
-          file.order,
-          isBroken ? { ...read, text: undefined, manifest: previous } : { ...read, manifest },
-        );
-      });
+      return await readInTurns(file.path, steps, this.#options.log, signal);
     } catch (error) {
       // Whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on.
-      if (!signal.aborted) await this.#refuse(read, reasonOf(error));
+      return signal.aborted ? null : reasonOf(error);
+    }
+  }
+
+  /** Puts into force what has been read. */
+  async #takeReadings(): Promise<void> {
+    for (const [order, { read, done, isDone }] of this.#readings) {
+      if (!isDone) continue;
+      this.#readings.delete(order);
+      const manifest = await done;
+      if (manifest === null) continue;
+      if (typeof manifest === "string") {
+        this.#refuse(read, manifest);
+        continue;
+      }
+      await inTurns(this.#setting(read.file, manifest), { turnMs: TURN_MS });
+      const isBroken = manifest.problem !== undefined;
+      // A broken text may be very long, and is not needed again.
+      const kept = { text: undefined, manifest: this.#known.get(order)?.manifest };
+      this.#known.set(order, isBroken ? { ...read, ...kept } : { ...read, manifest });
     }
   }
 
   /** What a file of this name held before stays in force. */
-  async #refuse(read: ReadFile, reason: string): Promise<void> {
+  #refuse(read: ReadFile, reason: string): void {
     const { file } = read;
-    await this.#lock.run(() => {
-      this.#known.set(file.order, { ...read, manifest: this.#known.get(file.order)?.manifest });
-      this.#store.unreadable(file, reason);
-      return Promise.resolve();
-    });
+    this.#known.set(file.order, { ...read, manifest: this.#known.get(file.order)?.manifest });
+    this.#store.unreadable(file, reason);
   }
 
   *#setting(file: ManifestFile, manifest: Manifest): Generator<void, void> {
@@ -296,9 +305,8 @@ export class FileSource implements Source {
     message: string,
     synced: readonly SourceEvent[],
   ): Promise<void> {
-    const changes = await this.#lock.run(() => inTurns(this.#store.checkout(), { turnMs: TURN_MS }));
+    const { events, rejections, foreign } = await inTurns(this.#store.checkout(), { turnMs: TURN_MS });
     if (this.#end.aborted) return;
-    const { events, rejections, foreign } = changes;
     for (const { path, kind, count } of foreign) {
       this.#options.log.info("Manifest objects of a kind that is not read", { file: path, kind, count });
     }

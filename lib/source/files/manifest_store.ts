@@ -231,7 +231,7 @@ export class ManifestStore {
       other.isReported = true;
     }
     const old = this.#delivered.get(key);
-    const current = winner?.item.selected === true ? winner.item : undefined;
+    const current = winner?.item.exclusion === undefined ? winner?.item : undefined;
     if (current === undefined) this.#delivered.delete(key);
     else this.#delivered.set(key, current);
     const former = new Map(old?.objects.map((object) => [identityOf(object), object]));
@@ -252,7 +252,7 @@ function ignored({ file, item }: PlacedItem, winner: PlacedItem): Rejection {
 }
 
 function sameItem(one: ManifestItem | undefined, other: ManifestItem): boolean {
-  return one !== undefined && one.selected === other.selected && sameObject(one.objects, other.objects);
+  return one !== undefined && one.exclusion === other.exclusion && sameObject(one.objects, other.objects);
 }
 
 /** `web.yaml:12 (document 2)`. */

@@ -6,7 +6,8 @@
  */
 import type { Clock } from "../../kernel/clock.ts";
 import type { Logger } from "../../observe/log.ts";
-import { AnswerError, ExpiredError, RefusalError } from "./list_watch_messages.ts";
+import { ExpiredError, RefusalError } from "./serializers.ts";
+import { AnswerError } from "./response.ts";
 import { CredentialError } from "./credentials.ts";
 
 /** Dependencies of a {@linkcode KubeConnection}. */
@@ -33,15 +34,11 @@ const LOOK_MS = 1_000;
 
 /** Kind of trouble that an error means. */
 interface Fault {
-  /** One key for all requests, or the path of the only request that fails. */
+  /** {@linkcode CONNECTION} or {@linkcode CREDENTIALS} of all requests, or the path of the only one that suffers. */
   readonly key: string;
   readonly message: string;
   /** Message when the trouble is over. */
   readonly over: string;
-  /** True: a success of another request means that it may be over. */
-  readonly isCommon: boolean;
-  /** True: changed credentials may end it. */
-  readonly isOfCredentials: boolean;
 }
 
 /** State of the connection to one API server, shared by all its requests. */
@@ -118,12 +115,14 @@ export class KubeConnection {
    * succeeded or, if it was one of credentials, there are others now.
    */
   async wait(path: string, ms: number, error: unknown, signal: AbortSignal): Promise<void> {
-    const { isCommon, isOfCredentials } = this.#fault(path, error);
+    // An authority or a client certificate that one side knows only is no connection, too.
+    const isOfAll = this.#fault(path, error).key !== path;
     const over = new AbortController();
-    const ending = AbortSignal.any([signal, over.signal, ...isCommon ? [this.#recovery.signal] : []]);
+    const recovery = isOfAll || isCommon(error) ? [this.#recovery.signal] : [];
+    const ending = AbortSignal.any([signal, over.signal, ...recovery]);
     const { clock, haveCredentialsChanged } = this.#options;
     const waits = [clock.sleep(ms, ending)];
-    if (isOfCredentials && haveCredentialsChanged !== null) {
+    if (isOfAll && haveCredentialsChanged !== null) {
       waits.push(this.#untilChanged(haveCredentialsChanged, ending));
     }
     try {
@@ -145,16 +144,30 @@ export class KubeConnection {
   }
 
   #fault(path: string, error: unknown): Fault {
-    if (error instanceof CredentialError) return UNREADABLE_CREDENTIALS;
-    if (!(error instanceof AnswerError)) return this.#hasAnswered ? LOST : NEVER_THERE;
-    if (!(error instanceof RefusalError)) {
-      return { ...REFUSED, key: path, message: "The API server's answer is of no use", isCommon: true };
+    if (error instanceof CredentialError) {
+      return {
+        key: CREDENTIALS,
+        message: "Cannot get the credentials for the API server",
+        over: "There are credentials for the API server",
+      };
     }
-    if (error.status === 401) return REFUSED_CREDENTIALS;
-    // A server's Retry-After is obeyed, and expired versions concern one kind of objects only.
-    const isCommon = error.status >= 500 && error.retryAfterSeconds === 0 && !(error instanceof ExpiredError);
-    return { ...REFUSED, key: path, isCommon };
+    if (!(error instanceof AnswerError)) return this.#hasAnswered ? LOST : NEVER_THERE;
+    if (error instanceof RefusalError && error.status === 401) return REFUSED_CREDENTIALS;
+    return {
+      key: path,
+      message: error instanceof RefusalError
+        ? "The API server refuses a request"
+        : "The API server's answer is of no use",
+      over: "The API server answers the request again",
+    };
   }
+}
+
+/** True if a success of another request says that this failure of one may be over. */
+function isCommon(error: unknown): boolean {
+  if (!(error instanceof RefusalError)) return true;
+  // A server that says when to come again means it, and versions that expire are of one kind of objects.
+  return error.status >= 500 && error.retryAfterSeconds === 0 && !(error instanceof ExpiredError);
 }
 
 const CONNECTION = "";
@@ -163,12 +176,9 @@ const LOST: Fault = {
   key: CONNECTION,
   message: "Lost the connection to the API server",
   over: "The connection to the API server is back",
-  isCommon: true,
-  // A certificate or an authority that only one side accepts looks like a lost connection, too.
-  isOfCredentials: true,
 };
 const NEVER_THERE: Fault = {
-  ...LOST,
+  key: CONNECTION,
   message: "Cannot reach the API server",
   over: "The API server can be reached",
 };
@@ -176,19 +186,6 @@ const REFUSED_CREDENTIALS: Fault = {
   key: CREDENTIALS,
   message: "The API server does not accept the credentials",
   over: "The API server accepts the credentials",
-  isCommon: true,
-  isOfCredentials: true,
-};
-const UNREADABLE_CREDENTIALS: Fault = {
-  ...REFUSED_CREDENTIALS,
-  message: "Cannot get the credentials for the API server",
-  over: "There are credentials for the API server",
-};
-const REFUSED: Omit<Fault, "key"> = {
-  message: "The API server refuses a request",
-  over: "The API server answers the request again",
-  isCommon: false,
-  isOfCredentials: false,
 };
 
 function seconds(ms: number): number {

@@ -14,7 +14,7 @@ import {
 import type { Logger } from "../../observe/log.ts";
 import { IdleLimit, readText } from "./response.ts";
 import { type KubeClient, TokenBucket, type WriteRequest } from "./kube_client.ts";
-import { statusMessage } from "./list_watch_messages.ts";
+import { statusMessage } from "./serializers.ts";
 import { escaped } from "../../text/quote.ts";
 import type { EventJson } from "../decode/api_json.ts";
 

@@ -4,8 +4,7 @@ import { LOCAL_PAIR } from "../../../tests/support/test_certificates.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { KubeClient } from "./kube_client.ts";
 import { masterAccess } from "./api_access.ts";
-import { AnswerError } from "./list_watch_messages.ts";
-import { unpacked } from "./response.ts";
+import { AnswerError, unpacked } from "./response.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;

@@ -11,10 +11,9 @@ import {
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService } from "../../../tests/support/raw_objects.ts";
 import { until } from "../../../tests/support/until.ts";
-import { readRefusal, readText } from "./response.ts";
+import { AnswerError, readRefusal, readText } from "./response.ts";
 import { JsonEventReader } from "./serializers.ts";
 import { DecodeError } from "../decode/decode_values.ts";
-import { AnswerError } from "./list_watch_messages.ts";
 
 const READING = { signal: new AbortController().signal, note: () => {} };
 const encoder = new TextEncoder();

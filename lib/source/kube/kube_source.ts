@@ -10,16 +10,9 @@ import { KubeConnection } from "./connection_state.ts";
 import { acceptHeader, type ContentTypes, PROTOBUF } from "./serializers.ts";
 import { KubeClient, type KubeClientOptions } from "./kube_client.ts";
 import { Reflector, REFLECTOR_TIMES, type ReflectorOptions } from "./reflector.ts";
-import {
-  ENDPOINT_SLICES,
-  nodeResource,
-  resourceOfService,
-  SERVICE_CIDRS,
-  SERVICES,
-  type WatchedResource,
-} from "./resources.ts";
 import type { KubeStore } from "./store.ts";
-import type { Rejection, ResourceEventHandler, Source } from "../source.ts";
+import type { WatchedModels } from "../decode/api_json.ts";
+import type { Rejection, ResourceEventHandler, ResourceKind, Source } from "../source.ts";
 
 /** Options of {@linkcode KubeSource}. First lists do not wait for the limit of requests. */
 export interface KubeSourceOptions
@@ -103,4 +96,95 @@ export class KubeSource implements Source {
     const { service } = this.#options;
     return service === undefined ? resource : resourceOfService(resource, service);
   }
+}
+
+/** One resource of the API and how its objects are read. */
+export interface WatchedResource {
+  readonly kind: ResourceKind;
+  /** Kind of the objects; items of a list do not carry it. */
+  readonly objectKind: keyof WatchedModels;
+  /** e.g. `/api/v1/services`. */
+  readonly path: string;
+  /** Selectors to try in order; the next one is used when the server refuses one (400). */
+  readonly selectors: readonly Selector[];
+  /** How many times as long as that of another one a watch of it may be silent before it is opened once more. @default {1} */
+  readonly patience?: number;
+}
+
+/** Query parameters that select objects. */
+export type Selector = Readonly<{ labelSelector?: string; fieldSelector?: string }>;
+
+/** Services of another proxy and headless ones are left out: kube-proxy 1.36's selectors, then those it had before. */
+export const SERVICES: WatchedResource = {
+  kind: "services",
+  objectKind: "Service",
+  path: "/api/v1/services",
+  selectors: [
+    { labelSelector: "!service.kubernetes.io/service-proxy-name", fieldSelector: "spec.clusterIP!=None" },
+    { labelSelector: "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name" },
+  ],
+};
+
+const NOT_HEADLESS: readonly Selector[] = [{ labelSelector: "!service.kubernetes.io/headless" }];
+
+/** EndpointSlices of Services that are not headless. */
+export const ENDPOINT_SLICES: WatchedResource = {
+  kind: "endpointslices",
+  objectKind: "EndpointSlice",
+  path: "/apis/discovery.k8s.io/v1/endpointslices",
+  selectors: NOT_HEADLESS,
+};
+
+/**
+ * They hardly ever change, some servers send no bookmarks of what does not, and readiness does not ask for them, as it does for the Node:
+ * their connection need not be looked after as often as the others'.
+ */
+const CIDR_PATIENCE = 4;
+
+/** All ServiceCIDRs. Servers before 1.33 have none, and roles from before then do not grant them. */
+export const SERVICE_CIDRS: WatchedResource = {
+  kind: "servicecidrs",
+  objectKind: "ServiceCIDR",
+  path: "/apis/networking.k8s.io/v1/servicecidrs",
+  selectors: [{}],
+  patience: CIDR_PATIENCE,
+};
+
+/**
+ * The part of a resource that one Service is made of: the Service itself, or what belongs to it. Within its namespace, by selectors, so
+ * that an account that may list them all may list these.
+ */
+export function resourceOfService(resource: WatchedResource, service: NamespacedName): WatchedResource {
+  const [namespace = "", name = ""] = service.split("/");
+  const at = resource.path.lastIndexOf("/");
+  const isSlice = resource.objectKind === "EndpointSlice";
+  const own: Selector = isSlice
+    ? { labelSelector: `kubernetes.io/service-name=${name}` }
+    : { fieldSelector: `metadata.name=${name}` };
+  const joined = (...parts: readonly (string | undefined)[]): string =>
+    parts.filter((part) => part !== undefined).join(",");
+  return {
+    ...resource,
+    path: `${resource.path.slice(0, at)}/namespaces/${encodeURIComponent(namespace)}${
+      resource.path.slice(at)
+    }`,
+    selectors: resource.selectors.map(({ labelSelector, fieldSelector }) => ({
+      ...(labelSelector === undefined && !isSlice
+        ? {}
+        : { labelSelector: joined(labelSelector, own.labelSelector) }),
+      ...(fieldSelector === undefined && isSlice
+        ? {}
+        : { fieldSelector: joined(fieldSelector, own.fieldSelector) }),
+    })),
+  };
+}
+
+/** The Node of that name. */
+export function nodeResource(nodeName: string): WatchedResource {
+  return {
+    kind: "nodes",
+    objectKind: "Node",
+    path: "/api/v1/nodes",
+    selectors: [{ fieldSelector: `metadata.name=${nodeName}` }],
+  };
 }

@@ -3,10 +3,18 @@
  *
  * @module
  */
-import { type HttpAnswer, IdleLimit, type IdleTimes, readRefusal } from "./response.ts";
-import { readEvents, readPage, readStatus, type WatchBatch } from "./serializers.ts";
+import { AnswerError, type HttpAnswer, IdleLimit, type IdleTimes, readRefusal } from "./response.ts";
+import {
+  ExpiredError,
+  type ListPage,
+  readEvents,
+  readPage,
+  readStatus,
+  refusal,
+  statusOf,
+  type WatchBatch,
+} from "./serializers.ts";
 import type { KubeConnection } from "./connection_state.ts";
-import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./list_watch_messages.ts";
 import type { ReflectorOptions, ReflectorTimes } from "./reflector.ts";
 
 /** Dependencies of a {@linkcode ListWatch}; `connection` holds what is known of the server. */

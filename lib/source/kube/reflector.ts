@@ -8,18 +8,18 @@
 import type { Clock } from "../../kernel/clock.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { KubeConnection } from "./connection_state.ts";
-import type { WatchBatch } from "./serializers.ts";
-import type { KubeClient } from "./kube_client.ts";
-import { KubeStore, Listing } from "./store.ts";
 import {
-  AnswerError,
   ExpiredError,
   RefusalError,
   UnreadableListError,
+  type WatchBatch,
   type WatchEvent,
-} from "./list_watch_messages.ts";
+} from "./serializers.ts";
+import type { KubeClient } from "./kube_client.ts";
+import { KubeStore, Listing } from "./store.ts";
+import { AnswerError } from "./response.ts";
 import { CutOffError, ListWatch, SilentError, type StreamedList } from "./list_watch.ts";
-import type { WatchedResource } from "./resources.ts";
+import type { WatchedResource } from "./kube_source.ts";
 import type { ResourceEventHandler, SourceEvent } from "../source.ts";
 
 /** The times of a node in service, in milliseconds; the backoff is client-go's. */

@@ -4,8 +4,15 @@
  * @module
  */
 import { GrowingBytes } from "../../text/bytes.ts";
-import { AnswerError } from "./list_watch_messages.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
+
+/** The server, or something on the way to it, answered, but not with what was asked for. */
+export class AnswerError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "AnswerError";
+  }
+}
 
 /** An answer whose body may still be arriving. */
 export interface HttpAnswer {

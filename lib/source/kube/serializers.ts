@@ -1,35 +1,33 @@
 /**
- * Serializers of the API server's answers, JSON and protobuf. The type that an answer names decides, not the one that was requested.
+ * The forms in which an API server answers, how each is read, and what is checked of lists, events and refusals. Which form it is, is what
+ * the answer says, not what was asked for.
  *
  * @module
  */
-import type { V1Status } from "@kubernetes/client-node";
+import type {
+  KubernetesObject,
+  V1ListMeta,
+  V1ObjectMeta,
+  V1Status,
+  V1StatusDetails,
+} from "@kubernetes/client-node";
 import { yieldToOthers } from "../../kernel/clock.ts";
 import { GrowingBytes } from "../../text/bytes.ts";
-import type { Raw } from "../decode/api_json.ts";
-import { asObject, DecodeError, listAt, textAt } from "../decode/decode_values.ts";
+import { quote } from "../../text/quote.ts";
+import type { Raw, RawKubernetesObject, WatchedModels } from "../decode/api_json.ts";
+import { apiVersionOf } from "../decode/decode.ts";
+import { asObject, DecodeError, isAbsent, listAt, objectAt, textAt } from "../decode/decode_values.ts";
 import { JsonListReader, parseItems } from "../decode/json_list_reader.ts";
 import { ProtobufEventReader, readList, readProtobufStatus } from "../decode/protobuf_serializer.ts";
 import {
   type AnswerBody,
+  AnswerError,
   type HttpAnswer,
   MAX_EVENT_BYTES,
   piecesOf,
   type Reading,
   readPieces,
 } from "./response.ts";
-import {
-  AnswerError,
-  checked,
-  checkEvent,
-  checkPage,
-  jsonStatus,
-  type ListModel,
-  type ListPage,
-  type ObjectType,
-  type RawEvent,
-  type WatchEvent,
-} from "./list_watch_messages.ts";
 
 /** Events that arrived together. Each is read when it is taken, so those before a fault count. */
 export type WatchBatch = Iterable<WatchEvent>;
@@ -229,3 +227,197 @@ const PROTOBUF_SERIALIZER: Serializer = {
   newEventReader: ({ objectKind }) => new ProtobufEventReader(objectKind),
   readStatus: readProtobufStatus,
 };
+
+/** A list that may be one, but none of its objects can be read. */
+export class UnreadableListError extends AnswerError {
+  constructor(message: string) {
+    super(message);
+    this.name = "UnreadableListError";
+  }
+}
+
+/** The server says no. */
+export class RefusalError extends AnswerError {
+  /** HTTP status, or that of an error inside a watch. */
+  readonly status: number;
+  /** From `Retry-After`; 0 if the server did not say. */
+  readonly retryAfterSeconds: number;
+
+  constructor(path: string, status: number, reason: string, retryAfterSeconds = 0) {
+    super(`GET ${path}: status ${status}: ${reason}`);
+    this.name = "RefusalError";
+    this.status = status;
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+
+/** The version asked for is gone, or from another life of the server: the state must be listed again. */
+export class ExpiredError extends RefusalError {
+  constructor(path: string, status: number, reason: string) {
+    super(path, status, reason);
+    this.name = "ExpiredError";
+  }
+}
+
+/** A list of any kind. The model has another name for `continue`, which is a word of its language. */
+export interface ListModel {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+  readonly metadata?: Omit<V1ListMeta, "_continue"> & { readonly continue?: V1ListMeta["_continue"] };
+  readonly items: readonly KubernetesObject[];
+}
+
+/** What a page of a list says beside its objects. */
+export interface ListPage {
+  readonly resourceVersion: string;
+  /** `""` at the end. */
+  readonly continueToken: string;
+}
+
+/** One event of a watch, as it was read: its object may be anything. */
+export interface RawEvent {
+  readonly type: string;
+  readonly object: unknown;
+}
+
+/** One event of a watch, without errors. */
+export interface WatchEvent {
+  readonly type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK";
+  readonly object: RawKubernetesObject;
+  /** `""` if the object does not say. */
+  readonly resourceVersion: string;
+  /** True for the bookmark after the last object of a list that was asked for as events. */
+  readonly endsList: boolean;
+}
+
+const EVENT_TYPES: readonly string[] = ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"];
+const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
+
+/** Of which kind objects are. */
+export interface ObjectType {
+  readonly objectKind: keyof WatchedModels;
+  /** Where they are asked for, for messages. */
+  readonly path: string;
+}
+
+/**
+ * Checks what a page of a list says of itself.
+ *
+ * @throws {DecodeError} if it is something else: an empty answer must never pass for an empty list
+ */
+export function checkPage(page: Raw<ListModel>, { objectKind }: ObjectType): ListPage {
+  const metadata = objectAt(page, "metadata");
+  const resourceVersion = textAt(metadata, "resourceVersion");
+  requireText(page, "kind", `${objectKind}List`);
+  requireText(page, "apiVersion", apiVersionOf(objectKind));
+  if (resourceVersion === "") throw new DecodeError("metadata.resourceVersion", "is required");
+  return { resourceVersion, continueToken: textAt(metadata, "continue") };
+}
+
+function requireText(raw: RawKubernetesObject, key: "kind" | "apiVersion", wanted: string): void {
+  const found = textAt(raw, key);
+  if (found !== wanted) throw new DecodeError(key, `must be ${wanted}, found ${quote(found)}`);
+}
+
+/**
+ * Checks an event of a watch.
+ *
+ * @throws {ExpiredError} if the server says that the version is gone
+ * @throws {RefusalError} if it holds another error
+ * @throws {AnswerError} if it is no event of such an object
+ */
+export function checkEvent(raw: RawEvent, { path, objectKind }: ObjectType): WatchEvent {
+  const event = { type: raw.type, object: raw.object as RawKubernetesObject };
+  if (event.type === "ERROR") {
+    const status = statusOf(event.object);
+    throw refusal(path, status.code, status.message || "no reason given", status);
+  }
+  if (!EVENT_TYPES.includes(event.type)) {
+    throw new AnswerError(`GET ${path}: no watch event: unknown type ${quote(event.type)}`);
+  }
+  const { kind } = event.object;
+  if (event.type !== "BOOKMARK" && !isAbsent(kind) && kind !== objectKind) {
+    throw new AnswerError(`GET ${path}: no watch event: the object is of kind ${quote(kind)}`);
+  }
+  // A malformed object must only be refused itself, so its metadata is looked at without checks.
+  const metadata = event.object.metadata as Raw<V1ObjectMeta> | null | undefined;
+  const { resourceVersion: version, annotations } = isAbsent(metadata) ? {} as Raw<V1ObjectMeta> : metadata;
+  const marks = (annotations ?? {}) as Readonly<Record<string, unknown>>;
+  return {
+    ...event,
+    resourceVersion: typeof version === "string" ? version : "",
+    endsList: event.type === "BOOKMARK" && marks[INITIAL_EVENTS_END] === "true",
+  } as WatchEvent;
+}
+
+/** What a Status says. */
+export interface StatusParts {
+  /** `""` if there is none. */
+  readonly message: string;
+  /** e.g. `Expired`; `""` if there is none. */
+  readonly reason: string;
+  /** 500 if there is none. */
+  readonly code: number;
+  /** 0 if it does not say. */
+  readonly retryAfterSeconds: number;
+}
+
+/** Reads a Status as far as it is one. */
+export function statusOf(raw: Raw<V1Status>): StatusParts {
+  const { message, reason, code, details } = raw;
+  const seconds = typeof details === "object" && details !== null
+    ? (details as Raw<V1StatusDetails>).retryAfterSeconds
+    : undefined;
+  return {
+    message: typeof message === "string" ? message : "",
+    reason: typeof reason === "string" ? reason : "",
+    code: typeof code === "number" ? code : 500,
+    retryAfterSeconds: typeof seconds === "number" && seconds > 0 ? seconds : 0,
+  };
+}
+
+/** The error for an answer with another status than 200, or for an error in a watch. */
+export function refusal(
+  path: string,
+  status: number,
+  message: string,
+  { reason = "", retryAfterSeconds = 0 }: Partial<StatusParts> = {},
+): RefusalError {
+  const said = shortened(message);
+  // Old servers report a version that is gone with 500; one restored from a backup is behind the version we know.
+  const isGone = status === 410 || reason === "Expired" || reason === "Gone" ||
+    /too (old|large) resource version/i.test(said);
+  if (isGone) return new ExpiredError(path, status, said);
+  return new RefusalError(path, status, said, retryAfterSeconds);
+}
+
+/** The message of a Status object in JSON; the beginning of any other text. */
+export function statusMessage(text: string): string {
+  return shortened(statusOf(jsonStatus(text)).message || text);
+}
+
+/** A Status in JSON; an empty one if the text is none. */
+export function jsonStatus(text: string): Raw<V1Status> {
+  try {
+    const status: unknown = JSON.parse(text);
+    return typeof status === "object" && status !== null ? status : {};
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return {};
+  }
+}
+
+function shortened(message: string): string {
+  return message.replace(/\s+/g, " ").trim().slice(0, 300) || "no reason given";
+}
+
+/** What `read` returns. @throws {AnswerError} that begins with `what`, for what cannot be read */
+export function checked<T>(what: string, read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    const isUnreadable = cause instanceof SyntaxError || cause instanceof DecodeError;
+    if (!isUnreadable) throw cause;
+    throw new AnswerError(`${what}: ${cause.message}`, { cause });
+  }
+}

@@ -20,8 +20,8 @@ import {
 } from "../../../tests/support/kube_fixture.ts";
 import type { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService, rawSlice } from "../../../tests/support/raw_objects.ts";
-import { AnswerError } from "./list_watch_messages.ts";
-import { SERVICES } from "./resources.ts";
+import { AnswerError } from "./response.ts";
+import { SERVICES } from "./kube_source.ts";
 import { acceptHeader, readPage } from "./serializers.ts";
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";

@@ -4,12 +4,12 @@
  * @module
  */
 import type { ApiObject } from "../../model/objects.ts";
-import { describeItem, rawNameOf } from "../decode/decode.ts";
+import { decodeKind, describeItem, rawNameOf } from "../decode/decode.ts";
 import { DecodeError } from "../decode/decode_values.ts";
 import { MalformedObject } from "../decode/protobuf_serializer.ts";
 import { type Rejection, sameObject, type SourceEvent } from "../source.ts";
-import type { WatchedResource } from "./resources.ts";
-import { UnreadableListError, type WatchEvent } from "./list_watch_messages.ts";
+import type { WatchedResource } from "./kube_source.ts";
+import { UnreadableListError, type WatchEvent } from "./serializers.ts";
 
 /** An API object that cannot be read. */
 interface RefusedObject {
@@ -65,7 +65,7 @@ export class KubeStore {
   decode(raw: unknown): ApiObject | RefusedObject {
     try {
       if (raw instanceof MalformedObject) throw new DecodeError("", raw.reason);
-      return this.#resource.decode(raw);
+      return decodeKind(this.#resource.objectKind, raw);
     } catch (error) {
       if (!(error instanceof DecodeError)) throw error;
       const object = describeItem({ raw, kind: this.#resource.objectKind });

@@ -17,7 +17,7 @@ import { rawService, rawServiceCidr } from "../../../tests/support/raw_objects.t
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
 import { until } from "../../../tests/support/until.ts";
 import type { Service } from "../../model/objects.ts";
-import { SERVICES } from "./resources.ts";
+import { SERVICES } from "./kube_source.ts";
 import { KubeStore, Listing } from "./store.ts";
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";

@@ -13,13 +13,7 @@
 import { createHash } from "node:crypto";
 import type { ApiObject, EndpointSlice, NodeObject, Service, SliceEndpoint } from "../../model/objects.ts";
 import { LineCutter } from "../../text/lines.ts";
-import {
-  decodeEndpointSlice,
-  decodeNode,
-  decodeService,
-  decodeServiceCidr,
-  describeItem,
-} from "../decode/decode.ts";
+import { decodeKind, describeItem } from "../decode/decode.ts";
 import { asObject, DecodeError, notAmong } from "../decode/decode_values.ts";
 import type { Rejection } from "../source.ts";
 import { isRecord } from "../../text/record.ts";
@@ -217,11 +211,9 @@ export function encodeSnapshotObject(object: ApiObject): SnapshotObject {
  */
 export function decodeSnapshotObject(raw: unknown): ApiObject {
   const { kind } = asObject<V1EndpointSlice>(raw);
-  if (kind === "Service") return decodeService(raw);
-  if (kind === "EndpointSlice") return decodeEndpointSlice(raw);
-  if (kind === "Node") return decodeNode(raw);
-  if (kind === "ServiceCIDR") return decodeServiceCidr(raw);
-  throw notAmong("kind", KINDS, kind);
+  const known = KINDS.find((one) => one === kind);
+  if (known === undefined) throw notAmong("kind", KINDS, kind);
+  return decodeKind(known, raw);
 }
 
 function encodeService(

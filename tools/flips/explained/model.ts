@@ -22,8 +22,6 @@ export const MODEL: Explanations = {
     "performance",
     "a Service that loses nothing is kept among those that do, with the same ports",
   ],
-  "lib/model/destination_claims.ts DestinationClaims.#serve: return { declared, served: declared, lost: NOTHING }; → dropped":
-    ["performance", "of a port that has everything the copy is the same"],
   "lib/model/destination_claims.ts Holders.changed: continue; → dropped": [
     "performance",
     "Services to which nothing happened are looked at, and nothing is found",
@@ -53,10 +51,6 @@ export const MODEL: Explanations = {
   "lib/model/endpoint_slices.ts sortedWithoutDuplicates: return tight(endpoints); → dropped": [
     "performance",
     "of one endpoint the rest makes the same",
-  ],
-  "lib/model/ip.ts readAnyIpv6: return null; → dropped": [
-    "performance",
-    "the library refuses what this refuses; zones, which it takes, stand behind the tail",
   ],
   "lib/model/ip.ts parseIpv4: digits === 1 && octet === 0 → digits === 1 || octet === 0": [
     "performance",
