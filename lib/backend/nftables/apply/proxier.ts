@@ -309,17 +309,14 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   }
 
   #plan(state: ProxyState, changed: Changed): Promise<NftablesPlan> {
-    return inTurns(planNftablesInSteps(state, changed, this.#nftablesOptions()), { turnMs: TURN_MS });
-  }
-
-  #nftablesOptions(): NftablesOptions {
     const { settings } = this;
-    return {
+    const options: NftablesOptions = {
       ...settings,
       family: this.family,
       serviceCidrs: this.#serviceCidrs,
       nodePortIps: this.takeNodePortIps(settings.nodePortAddresses),
     };
+    return inTurns(planNftablesInSteps(state, changed, options), { turnMs: TURN_MS });
   }
 
   get #elementsPerTransaction(): number {
