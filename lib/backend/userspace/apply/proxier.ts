@@ -82,18 +82,9 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   #wanted: IptablesStore | undefined;
 
   constructor(options: UserspaceProxierOptions) {
-    const { iptables, settings, logger, nowMs, interfaceIps } = options;
+    const { iptables, settings, logger } = options;
     const { family } = iptables;
-    super({
-      mode: "userspace",
-      family,
-      settings,
-      logger,
-      nowMs,
-      interfaceIps,
-      kinds: ["filter", "nat"],
-      checksAlone: true,
-    });
+    super({ ...options, mode: "userspace", family, kinds: ["filter", "nat"], checksAlone: true });
     this.#options = options;
     this.#own = { chains: CHAINS, jumps: jumpsOf(settings.has) };
     this.#other = new OtherKproxy(family, logger);
