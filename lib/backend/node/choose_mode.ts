@@ -79,7 +79,7 @@ export async function chooseMode(implemented: Modes, context: ModeContext): Prom
       const prepare = implemented.get(mode);
       if (prepare === undefined) throw notInThisRelease(mode, implemented);
       const prepared = await prepare({ ...context, config: modeConfig });
-      logChoice(log, { wanted: config.mode, mode, passedOver });
+      logChoice(log, config.mode, { mode, passedOver });
       return { mode, config: modeConfig, prepared, passedOver };
     } catch (error) {
       if (!(error instanceof UnsupportedError)) throw error;
@@ -124,13 +124,11 @@ function noneWorks(
   });
 }
 
-interface Choice {
-  readonly wanted: ProxyMode;
-  readonly mode: ProxyMode;
-  readonly passedOver: readonly PassedOverMode[];
-}
-
-function logChoice(log: Logger, { wanted, mode, passedOver }: Choice): void {
+function logChoice(
+  log: Logger,
+  wanted: ProxyMode,
+  { mode, passedOver }: Pick<ChosenMode, "mode" | "passedOver">,
+): void {
   if (wanted === "auto") {
     for (const better of passedOver) log.info("Proxy mode passed over", { ...better });
     const reason = passedOver.length === 0 ? "the best there is works here" : "the best that works here";

@@ -76,18 +76,9 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   readonly #staleChains: StaleChains;
 
   constructor(options: IptablesProxierOptions) {
-    const { iptables, settings, logger, largeChains, nowMs, interfaceIps } = options;
+    const { iptables, logger, largeChains } = options;
     const { family } = iptables;
-    super({
-      mode: "iptables",
-      family,
-      settings,
-      logger,
-      nowMs,
-      interfaceIps,
-      kinds: ["filter", "nat"],
-      checksAlone: true,
-    });
+    super({ ...options, mode: "iptables", family, kinds: ["filter", "nat"], checksAlone: true });
     this.#iptables = iptables;
     this.#options = options;
     this.#staleChains = new StaleChains({

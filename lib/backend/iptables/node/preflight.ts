@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { IptablesProxier, type IptablesSettings } from "../apply/proxier.ts";
+import { IptablesProxier } from "../apply/proxier.ts";
 import { usesLocalhostNodePorts } from "../plan/base_rules.ts";
 import { ExecError } from "../../../errors.ts";
 import { interfaceIps } from "../../../kernel/machine.ts";
@@ -42,7 +42,7 @@ export async function prepareIptables(context: ModeContext): Promise<PreparedMod
     const { options, problem } = configuredIptables(config, family, node);
     return { options: { ...options, dropInvalid }, problem };
   });
-  if (families.has("IPv4") && usesLocalhost(settingsOf("IPv4", null))) {
+  if (families.has("IPv4") && usesLocalhostNodePorts(settingsOf("IPv4", null))) {
     const found = settings.get(ROUTE_LOCALNET) ?? null;
     const [outcome] = await sysctls.change([{ name: ROUTE_LOCALNET, found, value: "1" }]) ?? [];
     warnOfLocalhostNodePorts(outcome, log);
@@ -115,10 +115,6 @@ function packetCounter(
       return {};
     }
   };
-}
-
-function usesLocalhost(settings: IptablesSettings): boolean {
-  return usesLocalhostNodePorts({ ...settings, family: "IPv4" });
 }
 
 /** Node ports on 127.0.0.1 need the kernel to route packets that leave loopback. */

@@ -164,22 +164,24 @@ export function addChains(
   { created, refilled }: IptablesTransaction,
   isHeld: (chain: string, at: number) => boolean | null,
 ): void {
+  const { chains } = rules;
   const fresh: string[] = [];
   const changed: string[] = [];
-  for (const [at, chain] of rules.chains.entries()) {
+  for (const [at, chain] of chains.entries()) {
     const held = isHeld(chain, at);
     if (held === null) fresh.push(chain);
     else if (!held) changed.push(chain);
   }
-  if (fresh.length > 0) created.push(bodiesOf(rules, fresh));
-  if (changed.length > 0) refilled.push(bodiesOf(rules, changed));
+  for (const [some, bodies] of [[fresh, created], [changed, refilled]] as const) {
+    if (some.length > 0) bodies.push(bodiesOf(rules, some, some.length === chains.length));
+  }
 }
 
-/** Some chains of a Service with their rules. */
-function bodiesOf(service: ServiceRules, chains: readonly string[]): ChainBodies {
+/** Some chains of a Service with their rules. @param isAll true if these are all that it has */
+function bodiesOf(service: ServiceRules, chains: readonly string[], isAll: boolean): ChainBodies {
   const dispatch = (): readonly string[] =>
     service.dispatch.flatMap(({ table, chain, rule }) => table === "nat" ? [`-A ${chain} ${rule}`] : []);
-  if (chains.length === service.chains.length) {
+  if (isAll) {
     return { chains, text: service.ruleText, ruleCount: service.ruleCount, dispatch };
   }
   const wanted = new Set(chains);

@@ -11,38 +11,28 @@ import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../backend.ts";
 import { DriftCheck as RuleDriftCheck } from "../../iptables/apply/drift_check.ts";
 import { OWN_RULES } from "../plan/base_rules.ts";
-import type { Logger } from "../../../observe/log.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { setNames } from "../plan/sets.ts";
 import { findDrift, type Ownership } from "../store/objects.ts";
 import type { IpvsStore } from "../store/store.ts";
 import type { IpvsTransaction } from "../store/transaction.ts";
-import type { IpvsTools } from "./writer.ts";
+import type { IpvsProxierOptions } from "./proxier.ts";
 
 /**
  * Size that is cheap to list, in entries of sets; a real server counts as two. So much takes about 1 % of a
  * CPU at the default sync period of 30 s.
  */
-export const CHEAP_TO_LIST = 60_000;
-
-/** What a {@linkcode DriftCheck} needs. */
-export interface DriftCheckOptions extends Omit<IpvsTools, "terminations"> {
-  /** See {@linkcode CHEAP_TO_LIST}. */
-  readonly cheapToList: number;
-  readonly logger: Logger;
-  /** Milliseconds, monotonic. */
-  readonly nowMs: () => number;
-}
+const CHEAP_TO_LIST = 60_000;
 
 /** Drift check of one family. */
 export class DriftCheck {
-  readonly #options: DriftCheckOptions;
+  readonly #options: IpvsProxierOptions;
   readonly #schedule = new DriftSchedule();
   /** Drift check of the rules alone, which are few. */
   readonly #rules: RuleDriftCheck;
 
-  constructor(options: DriftCheckOptions) {
-    const { iptables, logger, nowMs } = options;
+  constructor(options: IpvsProxierOptions) {
+    const { iptables, log: logger, nowMs } = options;
     this.#options = options;
     // There are no chains of Services that only a list of all would show.
     this.#rules = new RuleDriftCheck({ iptables, own: OWN_RULES, logger, nowMs, largeChains: -1 });
@@ -59,7 +49,7 @@ export class DriftCheck {
    * @throws {ExecError} if something cannot be listed
    */
   async look(store: IpvsStore, ownership: Ownership): Promise<false | Damage> {
-    const { cheapToList, nowMs } = this.#options;
+    const { cheapToList = CHEAP_TO_LIST, nowMs } = this.#options;
     const { realServers, entries } = store.counts;
     const isLarge = 2 * realServers + entries > cheapToList;
     const startMs = nowMs();

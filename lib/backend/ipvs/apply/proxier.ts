@@ -30,7 +30,7 @@ import {
 } from "../store/refusals.ts";
 import { IpvsStore } from "../store/store.ts";
 import { type IpvsTransaction, TABLES } from "../store/transaction.ts";
-import { CHEAP_TO_LIST, DriftCheck } from "./drift_check.ts";
+import { DriftCheck } from "./drift_check.ts";
 import { readDevices } from "../../../kernel/ip_address.ts";
 import { saveSets } from "../../../kernel/ipset.ts";
 import { OWN_RULES } from "../plan/base_rules.ts";
@@ -49,7 +49,7 @@ export interface IpvsProxierOptions extends IpvsTools {
   readonly settings: ConfiguredIpvs;
   /** Addresses of the node's devices, both families; asked before each sync. */
   readonly deviceAddresses: () => readonly DeviceAddress[];
-  /** See {@linkcode CHEAP_TO_LIST}, the default. */
+  /** What a drift check may list at any time, in entries of sets; a real server counts as two. Default: 60,000. */
   readonly cheapToList?: number;
   readonly log: Logger;
   /** Milliseconds, monotonic. */
@@ -73,21 +73,11 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
   #full: IpvsPlan | undefined;
 
   constructor(options: IpvsProxierOptions) {
-    const { exec, ipvs, iptables, settings, cheapToList = CHEAP_TO_LIST, log, nowMs, mutex } = options;
-    const { family } = iptables;
-    super({
-      mode: "ipvs",
-      family,
-      settings,
-      logger: log,
-      nowMs,
-      kinds: WRITTEN_KINDS,
-      rounds: MAX_ROUNDS,
-      mutex,
-    });
+    const { iptables: { family }, log } = options;
+    super({ ...options, mode: "ipvs", family, logger: log, kinds: WRITTEN_KINDS, rounds: MAX_ROUNDS });
     this.#options = options;
     this.#unreadableTables = new UnreadableTables({ family, log });
-    this.#driftCheck = new DriftCheck({ exec, ipvs, iptables, cheapToList, logger: log, nowMs });
+    this.#driftCheck = new DriftCheck(options);
   }
 
   protected override begin(): void {

@@ -4,17 +4,16 @@
  *
  * @module
  */
-import { describeNftFailure, type Nft } from "../../../kernel/nft.ts";
+import { describeNftFailure } from "../../../kernel/nft.ts";
 import { inTurns } from "../../../kernel/clock.ts";
-import type { IpFamily } from "../../../model/objects.ts";
 import { diffObjects, type NftTransaction } from "../../../netfilter/nft_objects.ts";
 import type { ListedTable } from "../../../netfilter/nft_listing.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
-import type { Logger } from "../../../observe/log.ts";
 import { DriftSchedule } from "../../apply/drift_schedule.ts";
 import { type Damage, damageOf } from "../../backend.ts";
 import { TABLE_NAME } from "../plan/chains.ts";
 import { findDrift, ListedRest, tableOf } from "../store/full_sync.ts";
+import type { NftablesProxierOptions } from "./proxier.ts";
 import type { NftStore } from "../store/store.ts";
 import { isRejected } from "./table_writer.ts";
 
@@ -26,22 +25,13 @@ const RULES_SHARE = 0.01;
 /** How many chains a log line names. */
 const NAMED = 5;
 
-/** Dependencies of a {@linkcode DriftCheck}. */
-export interface DriftCheckOptions {
-  readonly nft: Nft;
-  readonly family: IpFamily;
-  readonly logger: Logger;
-  /** Milliseconds, monotonic. */
-  readonly nowMs: () => number;
-}
-
-/** Drift check of one family's table. */
+/** Looks at one family's table. */
 export class DriftCheck {
-  readonly #options: DriftCheckOptions;
+  readonly #options: NftablesProxierOptions;
   readonly #schedule = new DriftSchedule();
   #rulesDueMs = Number.NEGATIVE_INFINITY;
 
-  constructor(options: DriftCheckOptions) {
+  constructor(options: NftablesProxierOptions) {
     this.#options = options;
   }
 

@@ -62,18 +62,10 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   #filling: { readonly name: string; readonly plan: NftablesPlan } | undefined;
 
   constructor(options: NftablesProxierOptions) {
-    const { family, nft, settings, logger, nowMs, interfaceIps } = options;
-    super({
-      mode: "nftables",
-      family,
-      settings,
-      logger,
-      nowMs,
-      interfaceIps,
-      kinds: ["chains", "elements", "sets"],
-    });
+    const { family, logger, nowMs } = options;
+    super({ ...options, mode: "nftables", kinds: ["chains", "elements", "sets"] });
     this.#options = options;
-    this.#driftCheck = new DriftCheck({ nft, family, logger, nowMs });
+    this.#driftCheck = new DriftCheck(options);
     this.#staleChains = new StaleChains({
       nowMs,
       waitMs: DELETE_AFTER_MS,
@@ -309,17 +301,14 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
   }
 
   #plan(state: ProxyState, changed: Changed): Promise<NftablesPlan> {
-    return inTurns(planNftablesInSteps(state, changed, this.#nftablesOptions()), { turnMs: TURN_MS });
-  }
-
-  #nftablesOptions(): NftablesOptions {
     const { settings } = this;
-    return {
+    const options: NftablesOptions = {
       ...settings,
       family: this.family,
       serviceCidrs: this.#serviceCidrs,
       nodePortIps: this.takeNodePortIps(settings.nodePortAddresses),
     };
+    return inTurns(planNftablesInSteps(state, changed, options), { turnMs: TURN_MS });
   }
 
   get #elementsPerTransaction(): number {

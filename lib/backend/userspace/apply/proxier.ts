@@ -72,16 +72,7 @@ interface Planned {
   readonly moved: readonly UdpDestination[];
 }
 
-/** Plan of a full sync. */
-interface FullPlan extends Planned {
-  readonly store: IptablesStore;
-  /** Problems of Services that lack portals. */
-  readonly problems: ReadonlyMap<NamespacedName, string>;
-  /** True: another kproxy leads Services to its ports, nothing is written. */
-  readonly isLeft: boolean;
-}
-
-/** Proxier of userspace mode for one family. */
+/** One family. */
 export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> {
   readonly #options: UserspaceProxierOptions;
   readonly #own: OwnRules;
@@ -91,18 +82,9 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
   #wanted: IptablesStore | undefined;
 
   constructor(options: UserspaceProxierOptions) {
-    const { iptables, settings, logger, nowMs, interfaceIps } = options;
+    const { iptables, settings, logger } = options;
     const { family } = iptables;
-    super({
-      mode: "userspace",
-      family,
-      settings,
-      logger,
-      nowMs,
-      interfaceIps,
-      kinds: ["filter", "nat"],
-      checksAlone: true,
-    });
+    super({ ...options, mode: "userspace", family, kinds: ["filter", "nat"], checksAlone: true });
     this.#options = options;
     this.#own = { chains: CHAINS, jumps: jumpsOf(settings.has) };
     this.#other = new OtherKproxy(family, logger);
@@ -136,23 +118,9 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
     state: ProxyState,
     refused: ReadonlySet<NamespacedName>,
   ): Promise<IptablesStore> {
-    const full = await this.#planAll(state, refused);
-    this.#wanted = full.store;
-    // One program has read the tables.
-    this.progress.commands++;
-    if (full.isLeft) await this.#options.portals.closeUnused(full.plan, true);
-    else {
-      await this.#write(full, true);
-      await this.run("apply", () => this.#dropStaleGuards(full.store));
-      this.#driftCheck.fullySynced();
-    }
-    for (const [service, problem] of full.problems) this.quarantine.refused({ service, problem });
-    return full.store;
-  }
-
-  async #planAll(state: ProxyState, refused: ReadonlySet<NamespacedName>): Promise<FullPlan> {
-    const { iptables } = this.#options;
+    const { iptables, portals } = this.#options;
     const held = await this.run("read", () => readTables(iptables, this.#own));
+    this.progress.commands++;
     const { tables } = held;
     const plan = await this.run("plan", () => this.#plan(state, "all"));
     for (const name of refused) plan.set(name, null);
@@ -167,7 +135,17 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
     const others = await this.#other.guards(dispatchOf(rules), savedGuards(tables));
     rules.services.set(GUARDS_OF_OTHERS, sharedRules(others));
     const steps = fullSyncInSteps({ ...rules, all: true }, held, { family: this.family });
-    return { plan, moved, problems, isLeft, ...await inTurns(steps, { turnMs: TURN_MS }) };
+    const { transaction, store } = await inTurns(steps, { turnMs: TURN_MS });
+    this.#wanted = store;
+    // The other one's rules stay.
+    if (isLeft) await portals.closeUnused(plan, true);
+    else {
+      await this.#write({ plan, transaction, moved }, true);
+      await this.run("apply", () => this.#dropStaleGuards(store));
+      this.#driftCheck.fullySynced();
+    }
+    for (const [service, problem] of problems) this.quarantine.refused({ service, problem });
+    return store;
   }
 
   /** True if another kproxy serves, so that its rules are left alone. */
