@@ -238,7 +238,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     return {
       ...this.settings,
       family: this.family,
-      nodePortIps: this.nodePortIps.planned,
+      nodePortIps: this.nodePortIps,
       nfacct: this.#nfacct,
     };
   }

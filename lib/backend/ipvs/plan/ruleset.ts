@@ -15,17 +15,7 @@ import type { VirtualServer } from "../../../netfilter/ipvs.ts";
 export const DEVICE = "kube-ipvs0";
 
 /** Settings and facts of the node that decide what one family needs. */
-export interface IpvsOptions {
-  /** The family of all addresses in the plan. */
-  readonly family: IpFamily;
-  /** The mark itself, e.g. 0x4000 (not the bit number). */
-  readonly masqueradeMark: number;
-  /** True: every packet to a cluster IP is masqueraded. */
-  readonly masqueradeAll: boolean;
-  /** How packets of pods are recognised. */
-  readonly detector: LocalDetector;
-  /** The node's own address of this family. */
-  readonly nodeIp: string;
+export interface IpvsOptions extends Omit<FamilySettings, "nodePortAddresses"> {
   /** Of `nodePortIps`: the addresses that get a virtual server for each node port; sorted. */
   readonly nodePortIps: readonly string[];
   /** Addresses of this family on other devices than ours, loopback and link-local ones left out (`hostIps`). */
