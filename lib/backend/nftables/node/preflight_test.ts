@@ -37,7 +37,7 @@ function machine(options: Machine) {
       const gone = argv[0] === "nft" ? missing : disableIpv6 === null;
       if (gone) return Promise.reject(new ExecError(argv, -1, `entity not found: ${argv[0]}`));
       if (argv[0] !== "sysctl") return nft.run(argv, options);
-      return Promise.resolve({ code: 0, stdout: `${disableIpv6}\n`, stderr: "" });
+      return Promise.resolve({ code: 0, stdout: `${argv[1]} = ${disableIpv6}\n`, stderr: "" });
     },
   };
   const { log, lines } = recordingLog();
