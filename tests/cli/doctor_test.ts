@@ -14,8 +14,7 @@ const PROGRAMS: Readonly<Record<string, string>> = {
     `case "$*" in --version) echo "nftables v1.0.6 (Lester Gooch #5)";; "-c -f -") while read -r _; do :; done;; esac`,
   sysctl: `case "$1" in
   --version) echo "sysctl from procps-ng 4.0.2";;
-  -n) echo 0;;
-  *) for name; do case $name in *_max) echo "$name = 1000";; *) echo "$name = 1";; esac; done;;
+  *) for name; do case $name in *disable_ipv6) echo "$name = 0";; *_max) echo "$name = 1000";; *) echo "$name = 1";; esac; done;;
 esac`,
   ip: `case "$*" in -V) echo "ip utility, iproute2-6.1.0";; *route*) echo '[{"dst":"default","dev":"eth0"}]';;
   *netconf) echo '[{"family":"inet","interface":"all","rp_filter":"off"}]';;
@@ -102,7 +101,7 @@ Deno.test("files that are not there are a failure, objects that no proxy serves 
 Deno.test("a failure comes first, with its mend below, and ends with 1", async () => {
   const sysctl =
     `case "$*" in *net.ipv4.ip_forward*) echo "net.ipv4.ip_forward = 0"; for name; do case $name in
-    *ip_forward) ;; *_max) echo "$name = 1000";; *) echo "$name = 1";; esac; done;; *) ${
+    *ip_forward) ;; *disable_ipv6) echo "$name = 0";; *_max) echo "$name = 1000";; *) echo "$name = 1";; esac; done;; *) ${
       PROGRAMS["sysctl"]
     };; esac`;
   const { code, out } = await doctor([], { sysctl });

@@ -4,7 +4,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import { groupFlows, NO_UDP_TARGETS, planDeletions } from "../../lib/sync/stale_flows.ts";
+import { groupFlows, planDeletions } from "../../lib/sync/stale_flows.ts";
 import { ExecError } from "../../lib/errors.ts";
 import { hostStateOf, readHostNetwork } from "../../lib/inspect/live/host_network.ts";
 import { liveOfTexts } from "../../lib/inspect/live/live.ts";
@@ -240,11 +240,8 @@ const CONNTRACK: FuzzTarget = {
   refusals: [],
   read(bytes) {
     const groups = groupFlows(textOf(bytes));
-    const former = {
-      ...NO_UDP_TARGETS,
-      frontends: new Map(groups.map((group) => [group.destination, new Set([group.replySource])])),
-    };
-    const targets = { ...NO_UDP_TARGETS, frontends: new Map([["10.96.0.10:53", new Set(["10.9.9.9:53"])]]) };
+    const former = new Map(groups.map((group) => [group.destination, new Set([group.replySource])]));
+    const targets = new Map([["10.96.0.10:53", new Set(["10.9.9.9:53"])]]);
     for (const family of FAMILIES) {
       for (
         const { options } of planDeletions(family, groups, {
